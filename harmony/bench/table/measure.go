@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// figures are what one or more runs measured: benchmark, unit, a value a run.
+// A benchmark's name begins with its package: harmony.ParserToken/strict.
+type figures map[string]map[string][]float64
+
+func (f figures) add(name, unit string, value float64) {
+	if f[name] == nil {
+		f[name] = map[string][]float64{}
+	}
+	f[name][unit] = append(f[name][unit], value)
+}
+
+// addOutput adds the results in the output of "go test -bench". Times are
+// multiplied by scale, rates divided by it.
+func (f figures) addOutput(pkg, output string, scale float64) error {
+	lines := bufio.NewScanner(strings.NewReader(output))
+	for lines.Scan() {
+		name, isResult := strings.CutPrefix(lines.Text(), "Benchmark")
+		fields := strings.Fields(name)
+		if !isResult || len(fields) < 4 {
+			continue
+		}
+		if _, err := strconv.Atoi(fields[1]); err != nil {
+			continue
+		}
+		// The name and the number of iterations, then pairs of value and unit.
+		for pair := range slices.Chunk(fields[2:], 2) {
+			if len(pair) != 2 {
+				return fmt.Errorf("a value without unit: %s", lines.Text())
+			}
+			value, err := strconv.ParseFloat(pair[0], 64)
+			if err != nil {
+				return fmt.Errorf("a value that is no number: %s", lines.Text())
+			}
+			switch pair[1] {
+			case "ns/op":
+				value *= scale
+			case "MB/s":
+				value /= scale
+			}
+			f.add(pkg+"."+fields[0], pair[1], value)
+		}
+	}
+	return lines.Err()
+}
+
+// median returns the median of the runs, and false if nothing was measured.
+func (f figures) median(name, unit string) (float64, bool) {
+	values := slices.Sorted(slices.Values(f[name][unit]))
+	if len(values) == 0 {
+		return 0, false
+	}
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, true
+}
+
+// most returns the greatest median among the benchmarks whose name begins with
+// one of the prefixes.
+func (f figures) most(unit string, prefixes ...string) (most float64, ok bool) {
+	for name := range maps.Keys(f) {
+		for _, p := range prefixes {
+			if v, measured := f.median(name, unit); measured && strings.HasPrefix(name, p) {
+				most, ok = max(most, v), true
+			}
+		}
+	}
+	return most, ok
+}
+
+// worstKinds returns the kinds of input that UnseenWorst measures.
+func (f figures) worstKinds() []string {
+	var kinds []string
+	for name := range f {
+		if kind, ok := strings.CutPrefix(name, worst); ok {
+			kinds = append(kinds, strings.Split(kind, "/")[0])
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// suite is the benchmarks of one package that the table shows.
+type suite struct {
+	pkg        string // the folder from the root
+	benchmarks []string
+}
+
+func (s suite) binary(dir string) string {
+	return filepath.Join(dir, strings.ReplaceAll(s.pkg, "/", "-")+".test")
+}
+
+// build compiles the tests of the package, once for all rounds.
+func (s suite) build(root, dir string) error {
+	cmd := exec.Command("go", "test", "-c", "-o", s.binary(dir), "./"+s.pkg) //nolint:gosec // our own package
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build the benchmarks of %s: %w", s.pkg, err)
+	}
+	return nil
+}
+
+// run measures each benchmark in a process of its own, on one thread. What it
+// reports is time on the clock; the share of it that the process had a core
+// makes it CPU time, on a machine that has other work.
+func (s suite) run(root, dir, benchtime string, to figures) error {
+	for _, name := range s.benchmarks {
+		cmd := exec.Command(s.binary(dir), "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
+		cmd.Dir, cmd.Stderr = filepath.Join(root, s.pkg), os.Stderr
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		start := time.Now()
+		output, err := cmd.Output()
+		elapsed := time.Since(start)
+		if err != nil {
+			return fmt.Errorf("run %s of %s: %w", name, s.pkg, err)
+		}
+		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		if err := to.addOutput(s.pkg, string(output), min(1, float64(cpu)/float64(elapsed))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coldStart measures a new process that encodes one letter.
+func coldStart(program string, to figures) error {
+	cmd := exec.Command(program, "encode") //nolint:gosec // built above
+	output, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("measure the cold start: %w", err)
+	}
+	var load float64
+	if _, err := fmt.Sscanf(string(output), "load %g", &load); err != nil {
+		return fmt.Errorf("measure the cold start: %q: %w", output, err)
+	}
+	to.add("cold", "ms", load)
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		to.add("cold", "MB", float64(usage.Maxrss)/1024) // Linux counts KB
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// row is a line of the table.
+type row struct {
+	what, measured, must, aim string
+	ratio                     float64 // must / measured; NaN where nothing is asked
+}
+
+var suites = []suite{
+	{"harmony", []string{"Unseen", "UnseenWorst", "ParserToken", "ParserHeader", "RenderCold", "RenderLastMessageNew"}},
+	{"filter/engine", []string{"DecodeOneToken"}},
+	{"filter/chat", []string{"Stream"}},
+	{"filter/responses", []string{"Stream"}},
+	{"filter", []string{"Token", "Request"}},
+}
+
+// worst begins the names of the benchmarks of input that is hard to encode.
+const worst = "harmony.UnseenWorst/"
+
+// upTo is a row of a value that must not exceed a limit; unit is that of the
+// benchmark, shown in the unit times factor.
+type upTo struct {
+	what, benchmark, unit string
+	factor                float64
+	shown                 string
+	must                  float64 // 0: nothing is asked
+	aim                   string
+}
+
+var library = []upTo{
+	{"cold start, CPU", "cold", "ms", 1, "ms", 60, "1 ms"},
+	{"cold start, peak memory", "cold", "MB", 1, "MB", 35, ""},
+	{"vocabulary in the binary", "vocabulary", "MB", 1, "MB", 0, "10 MB"},
+	{"parser: token, delta, channel, recipient", "harmony.ParserToken/tolerant", "ns/op", 1, "ns", 80, "15 ns"},
+	{"the same, strict", "harmony.ParserToken/strict", "ns/op", 1, "ns", 80, "15 ns"},
+	{"parser: header token", "harmony.ParserHeader/tolerant", "ns/op", 1, "ns", 500, "100 ns"},
+	{"the same, strict", "harmony.ParserHeader/strict", "ns/op", 1, "ns", 500, "100 ns"},
+	{"render 1,000 messages, 20 tools, cold", "harmony.RenderCold", "ns/op", 1e-6, "ms", 12, "3 ms"},
+	{"the same, all but the last seen before", "harmony.RenderLastMessageNew", "ns/op", 1e-6, "ms", 1, "0.2 ms"},
+}
+
+var service = []upTo{
+	{"filter: an Envoy message with one token, chat", "filter.Token", "ns/op", 1, "ns", 0, ""},
+	{"engine: an event of SGLang to its token", "filter/engine.DecodeOneToken/sglang", "ns/op", 1, "ns", 0, ""},
+	{"engine: an event of vLLM to its token", "filter/engine.DecodeOneToken/vllm", "ns/op", 1, "ns", 0, ""},
+	{"chat: a token to its chunk, answer", "filter/chat.Stream/answer", "ns/op", 1, "ns", 0, ""},
+	{"the same, reasoning", "filter/chat.Stream/reasoning", "ns/op", 1, "ns", 0, ""},
+	{"the same, call", "filter/chat.Stream/call", "ns/op", 1, "ns", 0, ""},
+	{"responses: a token to its event, answer", "filter/responses.Stream/answer", "ns/op", 1, "ns", 0, ""},
+	{"filter: a request of 41 messages seen before", "filter.Request", "ns/op", 1e-3, "µs", 0, ""},
+	{"its allocations", "filter.Request", "allocs/op", 1, "", 0, ""},
+}
+
+func (u upTo) row(f figures) (row, error) {
+	v, ok := f.median(u.benchmark, u.unit)
+	if !ok {
+		return row{}, fmt.Errorf("nothing measured %s of %s", u.unit, u.benchmark)
+	}
+	r := row{u.what, strings.TrimSpace(number(v*u.factor) + " " + u.shown), "", u.aim, math.NaN()}
+	if u.must > 0 {
+		r.must, r.ratio = number(u.must)+" "+u.shown, u.must/(v*u.factor)
+	}
+	return r, nil
+}
+
+// rows condenses the figures to the table.
+func rows(f figures) ([]row, error) {
+	var table []row
+	for _, kind := range []string{"prose", "code", "json", "multilingual"} {
+		v, ok := f.median("harmony.Unseen/"+kind, "MB/s")
+		if !ok {
+			return nil, fmt.Errorf("nothing measured how fast %s is encoded", kind)
+		}
+		table = append(table, row{"encode " + kind + ", generated", number(v) + " MB/s", "", "", math.NaN()})
+	}
+	greatest := 0.0
+	for _, kind := range f.worstKinds() {
+		var ms [3]float64
+		for i, size := range []string{"10KB", "100KB", "1000KB"} {
+			v, ok := f.median(worst+kind+"/"+size, "ns/op")
+			if !ok {
+				return nil, fmt.Errorf("nothing measured %s of %s", size, kind)
+			}
+			ms[i] = v / 1e6
+		}
+		greatest = max(greatest, ms[1]/ms[0], ms[2]/ms[1])
+		table = append(table, row{
+			"encode " + kind + ": 10 KB, 100 KB, 1 MB",
+			fmt.Sprintf("%s, %s, %s ms (x%.1f, x%.1f)", number(ms[0]), number(ms[1]), number(ms[2]), ms[1]/ms[0], ms[2]/ms[1]),
+			"-, 25, 400 ms", "20 ms/MB", min(25/ms[1], 400/ms[2]),
+		})
+	}
+	table = append(table, row{"the greatest growth for ten times the input", fmt.Sprintf("x%.1f", greatest), "x20", "", 20 / greatest})
+	for _, group := range []struct {
+		limits      []upTo
+		allocations string
+		prefixes    []string
+	}{
+		{library, "allocations, encode and parse, warm", []string{"harmony.Unseen", "harmony.Parser"}},
+		{service, "allocations of a token, filter and its parts", []string{"filter.Token", "filter/engine.DecodeOneToken", "filter/chat.Stream", "filter/responses.Stream"}},
+	} {
+		for _, u := range group.limits {
+			r, err := u.row(f)
+			if err != nil {
+				return nil, err
+			}
+			table = append(table, r)
+		}
+		n, ok := f.most("allocs/op", group.prefixes...)
+		if !ok {
+			return nil, fmt.Errorf("nothing measured %s", group.allocations)
+		}
+		table = append(table, none(group.allocations, n))
+	}
+	return table, nil
+}
+
+// none is the row of a count that must be 0: the ratio is 1 or 0.
+func none(what string, n float64) row {
+	r := row{what, number(n), "0", "0", 0}
+	if n == 0 {
+		r.ratio = 1
+	}
+	return r
+}
+
+// number writes v with three digits, or all of those before the point.
+func number(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	s := strconv.FormatFloat(v, 'f', max(0, digits), 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// write writes the table as aligned Markdown.
+func write(w io.Writer, table []row) error {
+	cells := make([][5]string, 0, 2+len(table))
+	cells = append(cells, [5]string{"what", "measured", "must", "ratio", "aim"}, [5]string{})
+	for _, r := range table {
+		ratio := ""
+		switch {
+		case math.IsNaN(r.ratio):
+		case r.ratio < 1:
+			ratio = fmt.Sprintf("%.2f missed", r.ratio)
+		default:
+			ratio = number(r.ratio)
+		}
+		cells = append(cells, [5]string{r.what, r.measured, r.must, ratio, r.aim})
+	}
+	var width [5]int
+	for _, line := range cells {
+		for i, c := range line {
+			width[i] = max(width[i], len([]rune(c)))
+		}
+	}
+	for i := range cells[1] {
+		cells[1][i] = strings.Repeat("-", width[i])
+	}
+	for _, line := range cells {
+		var b strings.Builder
+		for i, c := range line {
+			b.WriteString("| " + c + strings.Repeat(" ", width[i]-len([]rune(c))+1))
+		}
+		if _, err := fmt.Fprintln(w, b.String()+"|"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

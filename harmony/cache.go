@@ -1,0 +1,192 @@
+package harmony
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// cacheShards is how many independently locked parts a cache has.
+const cacheShards = 16
+
+// entryOverhead is the memory of an entry beside its key and tokens: the
+// entry, its map slot and allocation slack.
+const entryOverhead = 160
+
+// messageCache keeps encoded messages by content within a memory bound. Keys
+// are compared in full, so a hash collision cannot yield another message.
+//
+// Each shard has two generations. New and used entries go to the young one;
+// when it is full it becomes the old one, and what was old is forgotten. That
+// keeps what was used recently without ordering every access.
+type messageCache struct {
+	seed   maphash.Seed
+	shards [cacheShards]cacheShard
+}
+
+type cacheShard struct {
+	mu         sync.Mutex
+	young, old map[uint64]*cacheEntry
+	youngBytes int
+	limit      int // of one generation
+}
+
+// messageKey is all that the tokens of a message depend on. A text that the
+// message ends with, most of most messages, stands apart so that it need not
+// be copied to look it up.
+type messageKey struct {
+	head []byte
+	text string
+}
+
+// cacheEntry is immutable.
+type cacheEntry struct {
+	messageKey
+	tokens []Token
+}
+
+func (e *cacheEntry) bytes() int {
+	return cap(e.head) + len(e.text) + 4*cap(e.tokens) + entryOverhead
+}
+
+func newMessageCache(limit int) *messageCache {
+	c := &messageCache{seed: maphash.MakeSeed()}
+	for i := range c.shards {
+		c.shards[i].limit = limit / (2 * cacheShards)
+		c.shards[i].young = make(map[uint64]*cacheEntry)
+	}
+	return c
+}
+
+func (c *messageCache) hash(k messageKey) uint64 {
+	return maphash.Bytes(c.seed, k.head)*0x9E3779B97F4A7C15 + maphash.String(c.seed, k.text)
+}
+
+// appendTokens appends the tokens kept for a key, if there are any.
+func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]Token, bool) {
+	e := c.shards[hash%cacheShards].get(hash)
+	if e == nil || e.text != k.text || !bytes.Equal(e.head, k.head) {
+		return dst, false
+	}
+	return append(dst, e.tokens...), true
+}
+
+// add keeps a copy of the tokens. An entry that would take a whole generation
+// is not kept.
+func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) {
+	shard := &c.shards[hash%cacheShards]
+	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
+		return
+	}
+	shard.put(hash, &cacheEntry{messageKey{bytes.Clone(k.head), strings.Clone(k.text)}, slices.Clone(tokens)})
+}
+
+func (s *cacheShard) get(hash uint64) *cacheEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.young[hash]; e != nil {
+		return e
+	}
+	e := s.old[hash]
+	if e != nil {
+		delete(s.old, hash)
+		s.insert(hash, e)
+	}
+	return e
+}
+
+func (s *cacheShard) put(hash uint64, e *cacheEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.old, hash)
+	s.insert(hash, e)
+}
+
+func (s *cacheShard) insert(hash uint64, e *cacheEntry) {
+	if before := s.young[hash]; before != nil {
+		s.youngBytes -= before.bytes()
+	}
+	if s.youngBytes+e.bytes() > s.limit {
+		s.old, s.young, s.youngBytes = s.young, make(map[uint64]*cacheEntry), 0
+	}
+	s.young[hash] = e
+	s.youngBytes += e.bytes()
+}
+
+// newMessageKey returns the key of a message, using buf. Each string has its
+// length in front, so that no two messages share a key.
+func newMessageKey(buf []byte, m *Message, functions bool) messageKey {
+	buf = appendKeyString(buf, m.Role)
+	buf = appendKeyString(buf, m.Name)
+	buf = appendKeyString(buf, m.Recipient)
+	buf = appendKeyString(buf, m.Channel)
+	buf = appendKeyString(buf, m.ContentType)
+	for i, c := range m.Content {
+		switch c := c.(type) {
+		case Text:
+			if i == len(m.Content)-1 {
+				return messageKey{append(buf, 'l'), string(c)}
+			}
+			buf = appendKeyString(append(buf, 't'), c)
+		case *SystemContent:
+			buf = appendSystemKey(append(buf, 's'), c, functions)
+		case *DeveloperContent:
+			buf = appendDeveloperKey(append(buf, 'd'), c)
+		}
+	}
+	return messageKey{head: buf}
+}
+
+func appendKeyString[T ~string | ~[]byte](dst []byte, s T) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendKeyBool(dst []byte, b bool) []byte {
+	if b {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+func appendSystemKey(dst []byte, s *SystemContent, functions bool) []byte {
+	dst = appendKeyString(dst, s.Identity)
+	dst = appendKeyString(dst, s.KnowledgeCutoff)
+	dst = appendKeyString(dst, s.StartDate)
+	dst = appendKeyString(dst, s.Effort)
+	dst = binary.AppendUvarint(dst, uint64(len(s.Channels)))
+	for _, c := range s.Channels {
+		dst = appendKeyString(dst, c)
+	}
+	dst = appendKeyBool(appendKeyBool(dst, s.ChannelRequired), functions)
+	return appendToolsKey(dst, s.Tools)
+}
+
+func appendDeveloperKey(dst []byte, d *DeveloperContent) []byte {
+	dst = appendKeyString(dst, d.Instructions)
+	dst = appendToolsKey(dst, d.Tools)
+	dst = binary.AppendUvarint(dst, uint64(len(d.ResponseFormats)))
+	for _, f := range d.ResponseFormats {
+		dst = appendKeyString(dst, f.Name)
+		dst = appendKeyString(dst, f.Description)
+		dst = appendKeyString(dst, f.Schema)
+	}
+	return dst
+}
+
+func appendToolsKey(dst []byte, tools []Namespace) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(tools)))
+	for _, ns := range tools {
+		dst = appendKeyString(dst, ns.Name)
+		dst = appendKeyString(dst, ns.Description)
+		dst = binary.AppendUvarint(dst, uint64(len(ns.Tools)))
+		for _, t := range ns.Tools {
+			dst = appendKeyString(dst, t.Name)
+			dst = appendKeyString(dst, t.Description)
+			dst = appendKeyString(dst, t.Parameters)
+		}
+	}
+	return dst
+}

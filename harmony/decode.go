@@ -1,0 +1,223 @@
+package harmony
+
+import (
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// replacement stands for bytes that are not UTF-8 and for unknown ids.
+const replacement = "\uFFFD"
+
+// AppendDecode appends the bytes of tokens to dst. A token may hold a part of
+// a character only, so what is appended is valid UTF-8 only where the tokens
+// join to it; [Decoder] makes text of any tokens. For an id outside the
+// vocabulary it returns what precedes it and an error.
+func AppendDecode(dst []byte, tokens []Token) ([]byte, error) {
+	for i, t := range tokens {
+		text, ok := tokenText(t)
+		if !ok {
+			return dst, fmt.Errorf("decoding tokens: the id at index %d is not in the vocabulary", i)
+		}
+		dst = append(dst, text...)
+	}
+	return dst, nil
+}
+
+// Decoder turns tokens into valid UTF-8 as they arrive. It holds back a
+// character that is not complete yet and writes one U+FFFD for each maximal
+// invalid sequence (the practice the Unicode Standard recommends), and for
+// each id outside the vocabulary; no other text is changed or lost.
+//
+// The zero value is ready for use.
+type Decoder struct {
+	pending  [utf8.UTFMax - 1]byte // the beginning of a character
+	size     int                   // bytes of pending in use
+	replaced int                   // how many U+FFFD were written
+}
+
+// Append appends the text that t completes to dst. It returns false if t is
+// outside the vocabulary.
+func (d *Decoder) Append(dst []byte, t Token) (text []byte, ok bool) {
+	s, ok := tokenText(t)
+	if !ok {
+		d.replaced++
+		return append(d.Flush(dst), replacement...), false
+	}
+	if d.size == 0 && (isASCII(s) || utf8.ValidString(s)) {
+		return append(dst, s...), true
+	}
+	return d.join(dst, s), true
+}
+
+// join appends the pending bytes and s, as far as they are complete.
+func (d *Decoder) join(dst []byte, s string) []byte {
+	var buf [utf8.UTFMax - 1 + maxTokenSize]byte
+	b := append(buf[:copy(buf[:], d.pending[:d.size])], s...)
+	d.size = 0
+	for len(b) > 0 {
+		valid, invalid, complete := validPrefix(b)
+		dst = append(dst, b[:valid]...)
+		b = b[valid:]
+		if !complete {
+			d.size = copy(d.pending[:], b)
+			break
+		}
+		if invalid > 0 {
+			dst = append(dst, replacement...)
+			d.replaced++
+			b = b[invalid:]
+		}
+	}
+	return dst
+}
+
+// isASCII tells whether s, the text of a token, is ASCII. For texts as short
+// as those it is faster than [utf8.ValidString].
+func isASCII(s string) bool {
+	const high = 0x8080808080808080
+	n := len(s)
+	switch {
+	case n > 8:
+		return le64(s, 0)&high == 0 && isASCII(s[8:])
+	case n == 8:
+		return le64(s, 0)&high == 0
+	case n >= 4:
+		return (le32(s, 0)|le32(s, n-4))&(high>>32) == 0
+	case n > 0:
+		return (s[0]|s[n/2]|s[n-1])&0x80 == 0
+	}
+	return true
+}
+
+// Flush ends the text: a character that is still incomplete becomes U+FFFD.
+// The Decoder is ready for another text then.
+func (d *Decoder) Flush(dst []byte) []byte {
+	if d.size == 0 {
+		return dst
+	}
+	d.size = 0
+	d.replaced++
+	return append(dst, replacement...)
+}
+
+// Replaced returns how many U+FFFD the Decoder has written since it was made.
+func (d *Decoder) Replaced() int { return d.replaced }
+
+// strictDecoder decodes the content of one message at a time exactly as the
+// StreamableParser of openai-harmony 0.0.8 does. That differs from [Decoder]
+// where bytes are not UTF-8: the reference replaces at most one invalid
+// sequence a token and keeps the bytes after it for later tokens, so its
+// deltas lag behind and, at the end of the message, lack what is still kept;
+// and an id outside the vocabulary makes one U+FFFD of itself and all that
+// follows.
+type strictDecoder struct {
+	kept    []byte // bytes not decoded yet, from start on
+	start   int
+	unknown bool // an id outside the vocabulary was met
+}
+
+// append appends the delta of t to dst. It returns false where the reference
+// has no delta.
+func (d *strictDecoder) append(dst []byte, t Token) (delta []byte, ok bool) {
+	s, known := tokenText(t)
+	if !known || d.unknown {
+		d.unknown = true
+		return dst, false
+	}
+	if len(d.kept) == 0 && (isASCII(s) || utf8.ValidString(s)) {
+		return append(dst, s...), true
+	}
+	d.kept = append(d.kept, s...)
+	valid, invalid, complete := validPrefix(d.kept[d.start:])
+	dst = append(dst, d.kept[d.start:d.start+valid]...)
+	if complete && invalid > 0 {
+		dst = append(dst, replacement...)
+	}
+	d.drop(valid + invalid)
+	return dst, valid+invalid > 0
+}
+
+// drop removes the first n kept bytes, moving the rest only when they are
+// fewer than those before them.
+func (d *strictDecoder) drop(n int) {
+	d.start += n
+	if d.start > len(d.kept)/2 {
+		d.kept = slices.Delete(d.kept, 0, d.start)
+		d.start = 0
+	}
+}
+
+// finish appends what the message's text has after its deltas to dst and
+// readies d for the next message.
+func (d *strictDecoder) finish(dst []byte) []byte {
+	if d.unknown {
+		dst = append(dst, replacement...)
+	}
+	for b := d.kept[d.start:]; len(b) > 0; {
+		valid, invalid, complete := validPrefix(b)
+		dst = append(dst, b[:valid]...)
+		b = b[valid+invalid:]
+		if !complete {
+			b = nil
+		}
+		if !complete || invalid > 0 {
+			dst = append(dst, replacement...)
+		}
+	}
+	*d = strictDecoder{kept: d.kept[:0]}
+	return dst
+}
+
+// validPrefix returns how many bytes of b are valid UTF-8 and how many after
+// them are one maximal invalid sequence. complete is false if what follows
+// the valid bytes is the beginning of a character that b ends in; invalid is
+// 0 then.
+func validPrefix(b []byte) (valid, invalid int, complete bool) {
+	for valid < len(b) {
+		r, size := utf8.DecodeRune(b[valid:])
+		if r == utf8.RuneError && size == 1 {
+			invalid, complete = invalidSequence(b[valid:])
+			return valid, invalid, complete
+		}
+		valid += size
+	}
+	return valid, 0, true
+}
+
+// invalidSequence returns the length of the maximal invalid sequence that b
+// begins with. complete is false, and the length 0, if more bytes could make
+// it a character.
+func invalidSequence(b []byte) (size int, complete bool) {
+	low, high, want := byte(0x80), byte(0xBF), 0
+	switch lead := b[0]; {
+	case lead < 0xC2 || lead > 0xF4:
+		return 1, true
+	case lead < 0xE0:
+		want = 2
+	case lead < 0xF0:
+		want = 3
+	default:
+		want = 4
+	}
+	switch b[0] {
+	case 0xE0:
+		low = 0xA0 // below: overlong
+	case 0xED:
+		high = 0x9F // above: surrogates
+	case 0xF0:
+		low = 0x90 // below: overlong
+	case 0xF4:
+		high = 0x8F // above: past U+10FFFF
+	}
+	for size = 1; size < want; size++ {
+		if size == len(b) {
+			return 0, false
+		}
+		if b[size] < low || b[size] > high {
+			break
+		}
+		low, high = 0x80, 0xBF
+	}
+	return size, true
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"go/format"
+	"log"
+	"math/bits"
+	"slices"
+	"unicode/utf8"
+)
+
+// The layout of a token's value: its id and the length of the left one of
+// the two tokens that merge to it last (0 for a single byte).
+const (
+	leftShift = 18
+	present   = 1 << 31 // tells a value from an empty slot
+)
+
+// hashFactor spreads keys; package harmony uses the same.
+const hashFactor = 0x9E3779B97F4A7C15
+
+const (
+	shortSlots  = 210_000 // for the 148,309 tokens to 8 bytes
+	mediumSlots = 68_000  // for the 47,701 of 9 to 16 bytes
+	longSlots   = 4_500   // for the 2,965 beginnings of longer ones
+	prefixBits  = 16      // of the number of length masks
+	filterBits  = 15      // of the number of words of the filter
+)
+
+// build makes the table; text holds the bytes of each token by its id.
+func build(text []string) *table {
+	values := tokenValues(text)
+	t := &table{}
+	t.constant("shortSlots", shortSlots, "the number of slots at shortAt")
+	t.constant("mediumSlots", mediumSlots, "the number of slots at mediumAt")
+	t.constant("longSlots", longSlots, "the number of slots at longAt")
+	t.constant("prefixBits", prefixBits, "log2 of the masks at prefixAt")
+	t.constant("filterBits", filterBits, "log2 of the words at filterAt")
+	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens to 8 bytes", shortTable(text, values))
+	t.section("mediumAt", "slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes", mediumTable(text, values))
+	slots, list := longTable(text, values)
+	t.section("longAt", "slots {16 bytes of text, uint32 first, uint32 end} of the longer tokens' beginnings", slots)
+	t.section("longListAt", "{uint32 value, uint32 length} of tokens of one beginning, longest first", list)
+	t.section("bytesAt", "uint32 values of the 256 single bytes", byteTable(text, values))
+	t.section("pairsAt", "uint32 values of the tokens of two bytes, by 256 times the first and the second", pairTable(text, values))
+	t.section("prefixAt", "uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16) by the first 4 bytes", prefixTable(text))
+	t.section("filterAt", "uint64 words of a filter of the tokens of 2 to 16 bytes, two bits for each", filterTable(text))
+	t.section("brokenAt", "bits of pairs of bytes where a token that is not whole characters crosses from one to another", brokenTable(text))
+	offsets, all := decodeTable(text)
+	t.section("offsetsAt", "uint32 a token: where its bytes begin in the text", offsets)
+	t.section("textAt", "the bytes of all tokens, by id", all)
+	return t
+}
+
+// tokenValues finds how each token is merged and fails where merging its bytes
+// by rank does not give it: the encoder relies on it.
+func tokenValues(text []string) []uint32 {
+	ids := make(map[string]int, len(text))
+	for id, s := range text {
+		ids[s] = id
+	}
+	values := make([]uint32, len(text))
+	for id, s := range text {
+		left, ok := lastMerge(ids, s)
+		if !ok {
+			log.Fatalf("token %d is not what its bytes merge to", id)
+		}
+		values[id] = present | uint32(left)<<leftShift | uint32(id)
+	}
+	return values
+}
+
+// lastMerge merges the bytes of s by rank and returns the length of the left
+// part of the last merge, 0 for a single byte.
+func lastMerge(ids map[string]int, s string) (left int, ok bool) {
+	var parts []string
+	for i := range len(s) {
+		parts = append(parts, s[i:i+1])
+	}
+	for len(parts) > 2 {
+		best, at := -1, 0
+		for i := range len(parts) - 1 {
+			if id, ok := ids[parts[i]+parts[i+1]]; ok && (best < 0 || id < best) {
+				best, at = id, i
+			}
+		}
+		if best < 0 {
+			return 0, false
+		}
+		parts[at] += parts[at+1]
+		parts = slices.Delete(parts, at+1, at+2)
+	}
+	if len(parts) == 1 {
+		return 0, true
+	}
+	return len(parts[0]), true
+}
+
+func shortTable(text []string, values []uint32) []byte {
+	t := newSlots(shortSlots, 12)
+	for id, s := range text {
+		if len(s) <= 8 && s[len(s)-1] != 0 {
+			slot := t.take(pack(s) * hashFactor)
+			binary.LittleEndian.PutUint64(slot, pack(s))
+			binary.LittleEndian.PutUint32(slot[8:], values[id])
+		}
+	}
+	return t.data
+}
+
+func mediumTable(text []string, values []uint32) []byte {
+	t := newSlots(mediumSlots, 20)
+	for id, s := range text {
+		if len(s) <= 8 || len(s) > 16 {
+			continue
+		}
+		a, b := pack(s[:8]), pack(s[8:])
+		slot := t.take(hash16(a, b))
+		binary.LittleEndian.PutUint64(slot, a)
+		binary.LittleEndian.PutUint64(slot[8:], b)
+		binary.LittleEndian.PutUint32(slot[16:], values[id])
+	}
+	return t.data
+}
+
+func longTable(text []string, values []uint32) (slotData, list []byte) {
+	byPrefix := map[string][]int{}
+	var prefixes []string // in a fixed order
+	for id, s := range text {
+		if len(s) > 16 {
+			if byPrefix[s[:16]] == nil {
+				prefixes = append(prefixes, s[:16])
+			}
+			byPrefix[s[:16]] = append(byPrefix[s[:16]], id)
+		}
+	}
+	t := newSlots(longSlots, 24)
+	for _, prefix := range prefixes {
+		a, b := pack(prefix[:8]), pack(prefix[8:])
+		slot := t.take(hash16(a, b))
+		binary.LittleEndian.PutUint64(slot, a)
+		binary.LittleEndian.PutUint64(slot[8:], b)
+		binary.LittleEndian.PutUint32(slot[16:], uint32(len(list)/8))
+		group := byPrefix[prefix]
+		slices.SortStableFunc(group, func(a, b int) int { return len(text[b]) - len(text[a]) })
+		for _, id := range group {
+			list = binary.LittleEndian.AppendUint32(list, values[id])
+			list = binary.LittleEndian.AppendUint32(list, uint32(len(text[id])))
+		}
+		binary.LittleEndian.PutUint32(slot[20:], uint32(len(list)/8))
+	}
+	return t.data, list
+}
+
+func byteTable(text []string, values []uint32) []byte {
+	t := make([]byte, 4*256)
+	for id, s := range text {
+		if len(s) == 1 {
+			binary.LittleEndian.PutUint32(t[4*int(s[0]):], values[id])
+		}
+	}
+	return t
+}
+
+func pairTable(text []string, values []uint32) []byte {
+	t := make([]byte, 4<<16)
+	for id, s := range text {
+		if len(s) == 2 {
+			binary.LittleEndian.PutUint32(t[4*(int(s[0])<<8|int(s[1])):], values[id])
+		}
+	}
+	return t
+}
+
+func prefixTable(text []string) []byte {
+	masks := make([]uint16, 1<<prefixBits)
+	for _, s := range text {
+		if len(s) >= 4 {
+			h := binary.LittleEndian.Uint32([]byte(s)) * (hashFactor >> 32)
+			masks[h>>(32-prefixBits)] |= 1 << (min(len(s), 17) - 4)
+		}
+	}
+	var t []byte
+	for _, m := range masks {
+		t = binary.LittleEndian.AppendUint16(t, m)
+	}
+	return t
+}
+
+// filterTable is a Bloom filter whose bits for one token lie in one word.
+func filterTable(text []string) []byte {
+	t := make([]byte, 8<<filterBits)
+	for _, s := range text {
+		if len(s) > 16 {
+			continue
+		}
+		h := pack(s) * hashFactor
+		if len(s) > 8 {
+			h = hash16(pack(s[:8]), pack(s[8:]))
+		}
+		word := t[8*(h>>(64-filterBits)):]
+		mask := uint64(1)<<(h>>40&63) | 1<<(h>>34&63)
+		binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|mask)
+	}
+	return t
+}
+
+// brokenTable marks the pairs of bytes at the boundaries of characters inside
+// tokens that begin or end within a character.
+func brokenTable(text []string) []byte {
+	t := make([]byte, 1<<16/8)
+	for _, s := range text {
+		if utf8.ValidString(s) {
+			continue
+		}
+		for i := 1; i < len(s); i++ {
+			if utf8.RuneStart(s[i]) {
+				pair := int(s[i-1])<<8 | int(s[i])
+				t[pair/8] |= 1 << (pair % 8)
+			}
+		}
+	}
+	return t
+}
+
+func decodeTable(text []string) (offsets, all []byte) {
+	for _, s := range text {
+		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(len(all)))
+		all = append(all, s...)
+	}
+	return binary.LittleEndian.AppendUint32(offsets, uint32(len(all))), all
+}
+
+func pack(s string) uint64 {
+	var b [8]byte
+	copy(b[:], s)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func hash16(a, b uint64) uint64 {
+	return (a*hashFactor ^ bits.RotateLeft64(b, 29)) * hashFactor
+}
+
+// slots is an open-addressing hash table of fixed-size slots, probed one
+// after the other; an all-zero slot is empty. Slots past the last home place
+// save wrapping around.
+type slots struct {
+	data  []byte
+	homes int
+	size  int
+}
+
+const spareSlots = 100
+
+func newSlots(homes, size int) *slots {
+	return &slots{make([]byte, size*(homes+spareSlots)), homes, size}
+}
+
+// take returns the first free slot for a hash. Tokens that come first, the
+// frequent ones, mostly get their home place.
+func (s *slots) take(hash uint64) []byte {
+	home, _ := bits.Mul64(hash, uint64(s.homes))
+	for i := int(home); ; i++ {
+		slot := s.data[i*s.size:][:s.size]
+		if i+1 == s.homes+spareSlots {
+			log.Fatal("no empty slot is left after the last")
+		}
+		if bytes.Count(slot, []byte{0}) == s.size {
+			return slot
+		}
+	}
+}
+
+// table is the embedded file and the constants that say what lies where.
+type table struct {
+	data      []byte
+	constants []string
+}
+
+func (t *table) constant(name string, value int, doc string) {
+	t.constants = append(t.constants, fmt.Sprintf("%s = %d // %s\n", name, value, doc))
+}
+
+// section appends b, aligned for whole slots, and records where it begins.
+func (t *table) section(name, doc string, b []byte) {
+	for len(t.data)%32 != 0 {
+		t.data = append(t.data, 0)
+	}
+	t.constant(name, len(t.data), doc)
+	t.data = append(t.data, b...)
+}
+
+// layout returns the Go file of the constants.
+func (t *table) layout() []byte {
+	var b bytes.Buffer
+	b.WriteString("// Code generated by internal/gen; DO NOT EDIT.\n\npackage harmony\n\n" +
+		"// The layout of vocabulary.bin; all numbers in it are little-endian. A token's\n" +
+		"// value is its id and, from bit 18 on, the length of the left one of the two\n" +
+		"// tokens that merge to it last.\nconst (\n")
+	for _, c := range t.constants {
+		b.WriteString(c)
+	}
+	b.WriteString(")\n")
+	src, err := format.Source(b.Bytes())
+	if err != nil {
+		log.Fatal(err)
+	}
+	return src
+}

@@ -1,0 +1,170 @@
+package harmony
+
+import "math/bits"
+
+// entry is what the vocabulary knows of a token: its id and the length of the
+// left one of the two tokens that merge to it last. 0 is no token.
+type entry uint32
+
+func (v entry) token() Token { return Token(v) & (1<<18 - 1) }
+
+// size is the length of the token.
+func (v entry) size() int {
+	text, _ := tokenText(v.token())
+	return len(text)
+}
+
+// left is the length of the left part, 0 for a single byte.
+func (v entry) left() int { return int(v>>18) & 127 }
+
+const (
+	maxShort  = 8  // bytes of text in the slots at shortAt
+	maxMedium = 16 // in those at mediumAt
+
+	// Bytes of the slots.
+	shortSize  = 12
+	mediumSize = 20
+	longSize   = 24
+
+	hashFactor = 0x9E3779B97F4A7C15
+)
+
+// home returns where in the vocabulary the first slot for a hash is.
+func home(hash uint64, slots, at, size int) int {
+	i, _ := bits.Mul64(hash, uint64(slots))
+	return at + int(i)*size
+}
+
+// load returns the 8 bytes at s[i], the first in the low bits; those past the
+// end of s are 0.
+func load(s string, i int) uint64 {
+	if i+8 <= len(s) {
+		return le64(s, i)
+	}
+	var w uint64
+	for j := len(s) - 1; j >= i; j-- {
+		w = w<<8 | uint64(s[j])
+	}
+	return w
+}
+
+// first returns the first n bytes of w, 1 to 8.
+func first(w uint64, n int) uint64 { return w & (^uint64(0) >> ((64 - 8*uint(n)) & 63)) }
+
+// find returns the entry of the token s[i:end], 0 if it is none; i < end.
+func find(s string, i, end int) entry {
+	switch n := end - i; {
+	case n == 1:
+		return byteEntry(s[i])
+	case n == 2:
+		return pairEntry(s[i], s[i+1])
+	case s[end-1] == 0:
+		return 0 // packed, it looks like a shorter one
+	case n <= maxShort:
+		return findShort(first(load(s, i), n))
+	case n <= maxMedium:
+		return findMedium(load(s, i), first(load(s, i+8), n-8))
+	case n <= maxTokenSize:
+		return findLong(s, i, n, n)
+	}
+	return 0
+}
+
+// look is find for text that mostly is no token: a filter that stays in the
+// processor's cache tells so without a look at the slots.
+func look(s string, i, end int) entry {
+	switch n := end - i; {
+	case n == 1:
+		return byteEntry(s[i])
+	case n == 2:
+		return pairEntry(s[i], s[i+1])
+	case s[end-1] == 0:
+		return 0
+	case n <= maxShort:
+		return lookShort(first(load(s, i), n))
+	case n <= maxMedium:
+		return lookMedium(load(s, i), first(load(s, i+8), n-8))
+	case n <= maxTokenSize:
+		return findLong(s, i, n, n)
+	}
+	return 0
+}
+
+func lookShort(key uint64) entry {
+	if !maybe(key * hashFactor) {
+		return 0
+	}
+	return findShort(key)
+}
+
+func lookMedium(a, b uint64) entry {
+	if !maybe(hash16(a, b)) {
+		return 0
+	}
+	return findMedium(a, b)
+}
+
+// maybe says that a token with the hash may exist.
+func maybe(hash uint64) bool {
+	w := le64(vocabulary, filterAt+8*int(hash>>(64-filterBits)))
+	return w>>(hash>>40&63)&(w>>(hash>>34&63))&1 != 0
+}
+
+// findShort finds a token of at most 8 bytes that does not end in NUL.
+func findShort(key uint64) entry {
+	for at := home(key*hashFactor, shortSlots, shortAt, shortSize); ; at += shortSize {
+		k := le64(vocabulary, at)
+		if k == key || k == 0 {
+			return entry(le32(vocabulary, at+8))
+		}
+	}
+}
+
+// findMedium finds a token of 9 to 16 bytes.
+func findMedium(a, b uint64) entry {
+	for at := home(hash16(a, b), mediumSlots, mediumAt, mediumSize); ; at += mediumSize {
+		k, l := le64(vocabulary, at), le64(vocabulary, at+8)
+		if k == a && l == b || l == 0 {
+			return entry(le32(vocabulary, at+16))
+		}
+	}
+}
+
+// findLong finds the longest token of over 16 bytes that s[i:] begins with and
+// whose length is from low to high.
+func findLong(s string, i, low, high int) entry {
+	a, b := load(s, i), load(s, i+8)
+	for at := home(hash16(a, b), longSlots, longAt, longSize); ; at += longSize {
+		k, l := le64(vocabulary, at), le64(vocabulary, at+8)
+		if k|l == 0 {
+			return 0
+		}
+		if k != a || l != b {
+			continue
+		}
+		for j, end := le32(vocabulary, at+16), le32(vocabulary, at+20); j < end; j++ {
+			v := entry(le32(vocabulary, longListAt+8*int(j)))
+			n := int(le32(vocabulary, longListAt+8*int(j)+4))
+			if n < low {
+				return 0
+			}
+			if n > high {
+				continue
+			}
+			if text, _ := tokenText(v.token()); text[16:] == s[i+16:i+n] {
+				return v
+			}
+		}
+		return 0
+	}
+}
+
+func byteEntry(b byte) entry { return entry(le32(vocabulary, bytesAt+4*int(b))) }
+
+func pairEntry(a, b byte) entry {
+	return entry(le32(vocabulary, pairsAt+4*(int(a)<<8|int(b))))
+}
+
+func hash16(a, b uint64) uint64 {
+	return (a*hashFactor ^ bits.RotateLeft64(b, 29)) * hashFactor
+}

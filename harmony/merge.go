@@ -1,0 +1,174 @@
+package harmony
+
+import (
+	"math/bits"
+	"unicode/utf8"
+)
+
+// A piece that is no token is encoded without merging it byte by byte. The
+// tokens that merging gives are the only sequence of tokens for the piece in
+// which every two neighbours stay apart when they are merged alone. So the
+// merger goes from left to right, takes the longest token that stays apart
+// from the one before it, and steps back where there is none. It visits no
+// place in the piece twice in vain, so the time is linear. The method is that
+// of github.com/github/rust-gems (crate bpe); the tables are not.
+
+// part is a token of a piece under work.
+type part struct {
+	start int
+	entry entry
+}
+
+// merger holds the memory for encoding pieces.
+type merger struct {
+	parts []part
+	dead  []uint64 // bits of places from which the rest cannot be encoded
+}
+
+// appendMerged appends the tokens of the piece s[i:end], which is no token.
+func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
+	words := (end-i)/64 + 1
+	if words > cap(m.dead) {
+		m.dead = make([]uint64, words)
+	}
+	dead := m.dead[:words]
+	clear(dead)
+	parts := m.parts[:0]
+	for at, limit := i, end-i-1; at < end; {
+		v, n := longest(s, at, limit)
+		next := at + n
+		switch {
+		case n == 0: // step back
+			dead[(at-i)/64] |= 1 << ((at - i) % 64)
+			last := parts[len(parts)-1]
+			parts = parts[:len(parts)-1]
+			limit = at - last.start - 1
+			at = last.start
+		case dead[(next-i)/64]>>((next-i)%64)&1 == 0 &&
+			(len(parts) == 0 || apart(s, parts[len(parts)-1], at, next, v)):
+			parts = append(parts, part{at, v})
+			at, limit = next, end-next
+		default:
+			limit = n - 1
+		}
+	}
+	m.parts = parts
+	for _, p := range parts {
+		dst = append(dst, p.entry.token())
+	}
+	return dst
+}
+
+// longest returns the longest token of at most limit bytes at s[i], and its
+// length, 0 if limit is.
+func longest(s string, i, limit int) (v entry, n int) {
+	if limit >= 4 {
+		w, w2 := load(s, i), load(s, i+8)
+		h := uint32(w) * (hashFactor >> 32) >> (32 - prefixBits)
+		lengths := le16(vocabulary, prefixAt+2*int(h))
+		if limit > maxMedium {
+			if lengths>>(maxMedium+1-4) != 0 {
+				if v := findLong(s, i, maxMedium+1, min(limit, maxTokenSize)); v != 0 {
+					return v, v.size()
+				}
+			}
+			limit = maxMedium
+		}
+		for lengths &= 1<<(limit-3) - 1; lengths != 0; {
+			n := bits.Len16(lengths) + 3
+			lengths &^= 1 << (n - 4)
+			if s[i+n-1] == 0 {
+				continue // of the tokens of 4 bytes and more none ends so
+			}
+			if n <= maxShort {
+				v = lookShort(first(w, n))
+			} else {
+				v = lookMedium(w, first(w2, n-8))
+			}
+			if v != 0 {
+				return v, n
+			}
+		}
+		limit = 3
+	}
+	for n := limit; n > 0; n-- {
+		if v := look(s, i, i+n); v != 0 {
+			return v, n
+		}
+	}
+	return 0, 0
+}
+
+// apart says whether merging the bytes of two neighbours gives the two again:
+// left, which ends at s[i], and right, s[i:end]. It undoes the merges
+// of both, the last one first, and looks for a merge across the boundary that
+// would have come before.
+func apart(s string, left part, i, end int, right entry) bool {
+	whole := s[i-1] < utf8.RuneSelf && s[i] < utf8.RuneSelf || !broken(s[i-1], s[i])
+	start, l, r := left.start, left.entry, right
+	limit := ^Token(0)
+	for {
+		if end-start <= maxTokenSize {
+			if v := look(s, start, end); v != 0 && v.token() < limit && v.left() == i-start {
+				return false
+			}
+		}
+		undoLeft := l.token() > r.token()
+		if undoLeft && single(s, start, i, l, whole) {
+			undoLeft = false
+			if single(s, i, end, r, whole) {
+				return true
+			}
+		} else if !undoLeft && single(s, i, end, r, whole) {
+			undoLeft = true
+			if single(s, start, i, l, whole) {
+				return true
+			}
+		}
+		if undoLeft {
+			limit = l.token()
+			start += l.left()
+			l = find(s, start, i)
+		} else {
+			limit = r.token() + 1
+			end = i + r.left()
+			r = find(s, i, end)
+		}
+	}
+}
+
+// single says whether the token s[i:end] need not be undone: it is one byte
+// or, where no token crosses the boundary with a part of a character, one
+// character.
+func single(s string, i, end int, v entry, whole bool) bool {
+	if v.left() == 0 {
+		return true
+	}
+	if !whole || end-i > utf8.UTFMax || s[i] < 0xC0 {
+		return false
+	}
+	return end-i == runeLen(s[i])
+}
+
+func runeLen(lead byte) int {
+	switch {
+	case lead < 0x80:
+		return 1
+	case lead < 0xE0:
+		return 2
+	case lead < 0xF0:
+		return 3
+	}
+	return 4
+}
+
+// broken says whether some token crosses from byte a to byte b, at the
+// boundary of two characters, with a part of a character, or whether there is
+// no such boundary.
+func broken(a, b byte) bool {
+	if !utf8.RuneStart(b) {
+		return true
+	}
+	pair := int(a)<<8 | int(b)
+	return vocabulary[brokenAt+pair/8]>>(pair%8)&1 != 0
+}

@@ -1,0 +1,241 @@
+package harmony
+
+import (
+	"bytes"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// referenceError is an error of a strict mode, in the words of the reference.
+type referenceError string
+
+func (e referenceError) Error() string { return string(e) }
+
+func refuse(format string, args ...any) error {
+	return referenceError(fmt.Sprintf(format, args...))
+}
+
+// The texts of the reference's errors.
+const (
+	textUnexpected    = "Unexpected token %d while expecting start token %d"
+	textEOSInHeader   = "Unexpected EOS while waiting for message header to complete"
+	textHeaderDecode  = "could not decode header"
+	textEmptyChannel  = "channel marker present but no channel value found in header"
+	textNoRole        = "message header did not contain a role"
+	textUnknownRole   = "Unknown role: %s"
+	textRemaining     = "unexpected tokens remaining in message header: Some(%s)"
+	textUnknownID     = "Could not decode tokens: Invalid token error: Invalid token for decoding: %d"
+	textIncompleteUTF = "Could not decode tokens: Invalid utf-8 sequence: incomplete utf-8 byte sequence from index %d"
+	textInvalidUTF    = "Could not decode tokens: Invalid utf-8 sequence: invalid utf-8 sequence of %d bytes from index %d"
+)
+
+// isStop tells whether t ends a message for the reference.
+func isStop(t Token) bool { return t == TokenEnd || t == TokenReturn || t == TokenCall }
+
+// pushReference is process of the reference's StreamableParser.
+func (p *Parser) pushReference(t Token) error {
+	switch p.state {
+	case StateExpectStart:
+		if t != TokenStart {
+			return refuse(textUnexpected, t, TokenStart)
+		}
+		p.state = StateHeader
+		p.head.reset(true)
+	case StateHeader:
+		switch {
+		case t == TokenMessage:
+			p.state = StateExpectStart
+			h, err := p.readHeader()
+			if err != nil {
+				return err
+			}
+			p.startMessage(h)
+		case p.mode == Permissive && isStop(t):
+			return p.stopInHeader(t)
+		default:
+			p.head.append(t)
+		}
+	case StateContent:
+		if isStop(t) {
+			p.endMessage(t, p.strict.finish(p.text))
+			return nil
+		}
+		p.tokens++
+		p.text, _ = p.strict.append(p.text, t)
+		p.delta(0)
+	}
+	return nil
+}
+
+// closeReference is process_eos of the reference's StreamableParser.
+func (p *Parser) closeReference() error {
+	switch p.state {
+	case StateHeader:
+		return referenceError(textEOSInHeader)
+	case StateContent:
+		p.endMessage(0, p.strict.finish(p.text))
+	case StateExpectStart:
+	}
+	return nil
+}
+
+// stopInHeader makes a message of a header that a stop token ends.
+func (p *Parser) stopInHeader(t Token) error {
+	if p.role != "" && len(p.head.tokens) > 0 {
+		if p.head.unknown > 0 {
+			return refuse(textUnknownID, p.head.unknownID)
+		}
+		if valid, invalid, complete := validPrefix(p.head.text); !complete {
+			return refuse(textIncompleteUTF, valid)
+		} else if invalid > 0 {
+			return refuse(textInvalidUTF, invalid, valid)
+		}
+		h, words, err := p.splitHeader()
+		if err != nil {
+			return err
+		}
+		p.startMessage(h)
+		p.endMessage(t, bytes.Join(words, []byte{' '}))
+	}
+	p.state, p.role = StateExpectStart, ""
+	return nil
+}
+
+// readHeader reads a header that <|message|> ends.
+func (p *Parser) readHeader() (Header, error) {
+	if p.head.unknown > 0 || !utf8.Valid(p.head.text) {
+		return Header{}, referenceError(textHeaderDecode)
+	}
+	h, words, err := p.splitHeader()
+	if err != nil {
+		return h, err
+	}
+	if n := len(words); n > 0 {
+		last := words[n-1]
+		words = words[:n-1]
+		recipient, addressed := bytes.CutPrefix(last, []byte("to="))
+		switch {
+		case addressed || n == 1:
+			h.Recipient = p.name(recipient)
+		default:
+			h.ContentType = p.name(last)
+			recipient, _ = bytes.CutPrefix(words[n-2], []byte("to="))
+			h.Recipient = p.name(recipient)
+			words = words[:n-2]
+		}
+	}
+	if len(words) > 0 {
+		return h, refuse(textRemaining, rustQuote(string(bytes.Join(words, []byte{' '}))))
+	}
+	return h, nil
+}
+
+// splitHeader reads the role and channel of the collected header and returns
+// its other words.
+func (p *Parser) splitHeader() (Header, [][]byte, error) {
+	h := Header{Role: p.role}
+	rest, err := p.cutChannel(&h)
+	if err != nil {
+		return h, nil, err
+	}
+	words := p.splitWords(rest)
+	name := ""
+	if h.Role == "" {
+		if len(words) == 0 {
+			return h, nil, referenceError(textNoRole)
+		}
+		name = p.name(words[0])
+		h.Role = Role(name)
+		if !h.Role.known() {
+			if len(words) == 1 && !bytes.HasPrefix(words[0], []byte("to=")) {
+				return h, nil, refuse(textUnknownRole, name)
+			}
+			h.Role = RoleTool
+			words = words[1:]
+		}
+	}
+	if len(words) > 0 && string(words[0]) == string(h.Role) {
+		words = words[1:]
+	}
+	if h.Role == RoleTool {
+		h.Name = name
+	}
+	return h, words, nil
+}
+
+// cutChannel reads the first channel of the header and returns the header
+// without it.
+func (p *Parser) cutChannel(h *Header) ([]byte, error) {
+	before, after, found := bytes.Cut(p.head.text, []byte("<|channel|>"))
+	if !found {
+		return before, nil
+	}
+	end := bytes.IndexFunc(after, func(r rune) bool { return r == '<' || unicode.IsSpace(r) })
+	if end < 0 {
+		end = len(after)
+	}
+	if end == 0 {
+		return nil, referenceError(textEmptyChannel)
+	}
+	h.Channel = p.name(after[:end])
+	p.scratch = append(append(p.scratch[:0], before...), after[end:]...)
+	return p.scratch, nil
+}
+
+// splitWords splits at ASCII white space and before each <|constrain|>.
+func (p *Parser) splitWords(b []byte) [][]byte {
+	p.words = p.words[:0]
+	b = bytes.TrimSpace(b)
+	for len(b) > 0 {
+		end := 1
+		for end < len(b) && !isASCIISpace(b[end]) && (b[end] != '<' || !bytes.HasPrefix(b[end:], []byte(constrainMarker))) {
+			end++
+		}
+		if !isASCIISpace(b[0]) {
+			p.words = append(p.words, b[:end])
+		} else {
+			end = 1
+		}
+		b = b[end:]
+	}
+	return p.words
+}
+
+// isASCIISpace is Rust's u8::is_ascii_whitespace.
+func isASCIISpace(c byte) bool {
+	return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r'
+}
+
+// rustQuote quotes s as Rust's {:?} does.
+func rustQuote(s string) string {
+	b := []byte{'"'}
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == 0:
+			b = append(b, `\0`...)
+		case rustPrints(r):
+			b = utf8.AppendRune(b, r)
+		default:
+			b = fmt.Appendf(b, `\u{%x}`, r)
+		}
+	}
+	return string(append(b, '"'))
+}
+
+// rustPrints tells whether Rust's {:?} shows r as it is: printable, and no
+// mark that would join the character before it.
+func rustPrints(r rune) bool {
+	if unicode.Is(rustPrinted, r) {
+		return true
+	}
+	return unicode.IsPrint(r) && !unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Grapheme_Extend, rustQuoted)
+}

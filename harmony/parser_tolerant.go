@@ -1,0 +1,299 @@
+package harmony
+
+// maxHeaderTokens is how long a header may be; a longer one is text.
+const maxHeaderTokens = 256
+
+// maxProbeTokens is how long what looks like a header inside of content is
+// held back.
+const maxProbeTokens = 64
+
+// pushTolerant reads a token in tolerant mode, plain content aside.
+func (p *Parser) pushTolerant(t Token) {
+	switch {
+	case isStop(t) || t == TokenEndOfText:
+		p.stop(t)
+	case t == TokenStart:
+		p.startMarker()
+	case t == TokenChannel || t == TokenConstrain:
+		p.sectionMarker(t)
+	case t == TokenMessage:
+		p.messageMarker()
+	case t >= TokenStartOfText && t <= lastSpecial:
+		p.repairs[RepairStrayMarker]++
+	default:
+		p.textToken(t)
+	}
+}
+
+// textToken reads a token of text outside of plain content.
+func (p *Parser) textToken(t Token) {
+	if p.state == StateContent && !p.probing { // an id outside the vocabulary
+		p.tokens++
+		p.unknown++
+		p.repairs[RepairUnknownID]++
+		p.text, _ = p.decoder.Append(p.text, t)
+		p.delta(0)
+		return
+	}
+	p.expectHeader()
+	p.head.append(t)
+	if !p.probing && (p.head.started || len(p.head.sections) > 1) {
+		p.boundHeader()
+		return
+	}
+	// What was collected may be text as well: of the open message, or of one
+	// that has no header.
+	p.head.resolve(&p.resolved, false)
+	switch text := !p.resolved.mayGrow(); {
+	case p.probing && (text || p.head.size() > maxProbeTokens):
+		p.rejectProbe()
+	case !p.probing && (text || p.head.size() > maxHeaderTokens):
+		p.startWithText()
+	}
+}
+
+// boundHeader makes text of a header that is too long.
+func (p *Parser) boundHeader() {
+	if p.head.size() > maxHeaderTokens {
+		p.repairs[RepairLongHeader]++
+		p.startWithText()
+	}
+}
+
+// expectHeader begins a header without <|start|> between messages.
+func (p *Parser) expectHeader() {
+	if p.state == StateExpectStart {
+		p.state = StateHeader
+		p.head.reset(false)
+	}
+}
+
+// stop reads a token that ends a message.
+func (p *Parser) stop(t Token) {
+	if t == TokenEndOfText {
+		p.repairs[RepairEndOfText]++
+	}
+	if p.probing {
+		p.endProbe()
+	}
+	switch p.state {
+	case StateContent:
+		p.finishMessage(t)
+	case StateHeader:
+		p.stopHeader(t)
+	case StateExpectStart:
+		if t != TokenEndOfText {
+			p.repairs[RepairStrayStop]++
+		}
+	}
+}
+
+// closeTolerant reads the end of the tokens.
+func (p *Parser) closeTolerant() {
+	if p.probing {
+		p.settleProbe(p.probeHolds() || p.resolved.unfinished)
+	}
+	switch p.state {
+	case StateContent:
+		p.finishMessage(0)
+	case StateHeader:
+		p.stopHeader(0)
+	case StateExpectStart:
+	}
+}
+
+// stopHeader ends a header that has no <|message|>. If it has text, or names
+// what the stop token t ends, it is a message.
+func (p *Parser) stopHeader(t Token) {
+	p.head.resolve(&p.resolved, false)
+	switch {
+	case p.resolved.hasText() || p.resolved.named(t):
+		p.startWithText()
+		p.finishMessage(t)
+		return
+	case !p.head.empty() || p.head.started:
+		p.repairs[RepairCutHeader]++
+	case t != 0 && t != TokenEndOfText:
+		p.repairs[RepairStrayStop]++
+	}
+	p.state, p.role = StateExpectStart, ""
+}
+
+// finishMessage ends the open message.
+func (p *Parser) finishMessage(t Token) {
+	start := len(p.text)
+	p.text = p.decoder.Flush(p.text)
+	p.delta(start)
+	p.endMessage(t, nil)
+}
+
+// startMarker reads <|start|>.
+func (p *Parser) startMarker() {
+	if p.probing {
+		if p.head.started && p.head.empty() {
+			p.repairs[RepairDoubleStart]++
+			return
+		}
+		p.endProbe()
+	}
+	switch p.state {
+	case StateContent:
+		p.probing = true
+	case StateHeader:
+		p.head.resolve(&p.resolved, false)
+		if p.resolved.hasText() {
+			p.startWithText()
+			p.finishMessage(0)
+		} else if p.head.started || !p.head.empty() {
+			p.repairs[RepairDoubleStart]++
+		}
+		p.state, p.role = StateHeader, ""
+	case StateExpectStart:
+		p.state = StateHeader
+	}
+	p.head.reset(true)
+}
+
+// sectionMarker reads <|channel|> or <|constrain|>.
+func (p *Parser) sectionMarker(t Token) {
+	if p.probing && !p.probeHolds() {
+		p.rejectProbe()
+	}
+	if p.state == StateContent && !p.probing {
+		if t == TokenConstrain {
+			p.repairs[RepairStrayMarker]++
+			return
+		}
+		p.probing = true
+		p.head.reset(false)
+	}
+	p.expectHeader()
+	p.head.mark(t)
+	if !p.probing {
+		p.boundHeader()
+	}
+}
+
+// messageMarker reads <|message|>.
+func (p *Parser) messageMarker() {
+	if p.probing && !p.endProbe() {
+		p.repairs[RepairStrayMarker]++ // rejected
+		return
+	}
+	if p.state == StateContent {
+		p.repairs[RepairStrayMarker]++
+		return
+	}
+	p.expectHeader()
+	if !p.head.started && p.role == "" {
+		p.repairs[RepairMissingStart]++
+	}
+	p.head.resolve(&p.resolved, true)
+	p.startMessage(p.mendedHeader())
+}
+
+// probeHolds tells whether what was collected inside of content reads as the
+// header of another message.
+func (p *Parser) probeHolds() bool {
+	p.head.resolve(&p.resolved, false)
+	return !p.resolved.hasText() && (p.head.empty() || p.resolved.role != nil || p.resolved.channel != nil)
+}
+
+// endProbe decides about what was collected inside of content: a header, which
+// ends the open message, or text of that message.
+func (p *Parser) endProbe() bool { return p.settleProbe(p.probeHolds()) }
+
+// settleProbe is endProbe once it is known whether it is a header.
+func (p *Parser) settleProbe(holds bool) bool {
+	if !holds {
+		p.rejectProbe()
+		return false
+	}
+	p.probing = false
+	p.repairs[RepairMissingEnd]++
+	p.finishMessage(0)
+	p.state = StateHeader
+	return true
+}
+
+// rejectProbe makes what was collected inside of content text of the open
+// message, without the markers.
+func (p *Parser) rejectProbe() {
+	p.probing = false
+	p.repairs[RepairStrayMarker] += len(p.head.sections) - 1
+	if p.head.started {
+		p.repairs[RepairStrayMarker]++
+	}
+	p.repairs[RepairUnknownID] += p.head.unknown
+	p.tokens += len(p.head.tokens)
+	start := len(p.text)
+	p.text = p.decoder.join(p.text, string(p.head.text))
+	p.delta(start)
+}
+
+// startWithText begins a message whose header has no <|message|>, with the
+// text the header holds.
+func (p *Parser) startWithText() {
+	p.head.resolve(&p.resolved, false)
+	r := &p.resolved
+	if r.role == nil && r.channel == nil && r.recipient == nil {
+		r.repairs[RepairMissingHeader]++
+	} else {
+		r.repairs[RepairMissingMessage]++
+		if !p.head.started && p.role == "" {
+			r.repairs[RepairMissingStart]++
+		}
+	}
+	p.startMessage(p.mendedHeader())
+	p.tokens = r.textTokens
+	start := len(p.text)
+	p.text = p.decoder.join(p.text, string(r.text))
+	p.delta(start)
+}
+
+// mendedHeader returns the resolved header with what it lacks, and counts its
+// repairs.
+func (p *Parser) mendedHeader() Header {
+	r := &p.resolved
+	for kind, n := range r.repairs {
+		p.repairs[kind] += n
+	}
+	p.repairs[RepairUnknownID] += p.head.unknown
+	h := Header{
+		Role: p.resolvedRole(r), Name: p.name(r.author[:nameLength(r.author)]),
+		Channel: p.name(r.channel), Recipient: p.name(r.recipient), ContentType: p.name(r.contentType),
+	}
+	if h.Role == RoleTool && h.Name == "" {
+		h.Name = p.name(r.role[:nameLength(r.role)])
+	}
+	if h.Role == RoleAssistant && h.Channel == "" {
+		if r.repairs[RepairMissingHeader] == 0 && r.repairs[RepairEmptyChannel] == 0 {
+			p.repairs[RepairMissingChannel]++
+		}
+		h.Channel = ChannelFinal
+		if h.Recipient != "" {
+			h.Channel = ChannelCommentary
+		}
+	}
+	return h
+}
+
+// resolvedRole returns the role that a header names, the one the prompt gave,
+// or the assistant's.
+func (p *Parser) resolvedRole(r *resolvedHeader) Role {
+	switch {
+	case r.role == nil && p.role != "":
+		return p.role
+	case r.role == nil:
+		return RoleAssistant
+	}
+	role := Role(p.name(r.role))
+	switch {
+	case role.known():
+		return role
+	case isNamespaced(r.role) || string(r.recipient) == string(RoleAssistant):
+		return RoleTool
+	}
+	p.repairs[RepairUnknownRole]++
+	return RoleAssistant
+}

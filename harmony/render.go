@@ -1,0 +1,303 @@
+package harmony
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// AnalysisPolicy says which old chain of thought a [Renderer] leaves out.
+type AnalysisPolicy uint8
+
+const (
+	// DropBeforeLastFinal leaves out what stands on the analysis channel
+	// before the last final answer. The analysis of an unfinished tool turn
+	// comes after it and stays. This is the default.
+	DropBeforeLastFinal AnalysisPolicy = iota
+	// KeepAnalysis leaves nothing out.
+	KeepAnalysis
+	// DropBeforeFirstFinal is the rule of openai-harmony's
+	// auto_drop_analysis: only if the last assistant message is on the final
+	// channel, and then only the analysis before the first final answer.
+	DropBeforeFirstFinal
+)
+
+// DefaultCacheBytes is the memory bound of a Renderer's cache unless
+// [WithCacheBytes] sets another.
+const DefaultCacheBytes = 64 << 20
+
+// Renderer turns conversations into tokens. It is safe for concurrent use.
+//
+// Encoded messages are kept in a bounded cache, keyed by their content, so a
+// conversation that is sent again with one more message costs little more than
+// that message.
+type Renderer struct {
+	analysis        AnalysisPolicy
+	referenceSchema bool
+	cacheBytes      int
+	cache           *messageCache // nil: off
+	scratch         sync.Pool     // of *[]byte: cache keys and rendered text
+}
+
+// RendererOption configures a [Renderer].
+type RendererOption func(*Renderer)
+
+// WithAnalysis sets which old chain of thought is left out.
+func WithAnalysis(p AnalysisPolicy) RendererOption {
+	return func(r *Renderer) { r.analysis = p }
+}
+
+// WithReferenceSchema renders tool parameters exactly as openai-harmony 0.0.8
+// does, also where that form is wrong: anyOf, allOf, $ref and const become any,
+// integer enums number, and text is not escaped.
+func WithReferenceSchema() RendererOption {
+	return func(r *Renderer) { r.referenceSchema = true }
+}
+
+// WithCacheBytes bounds the memory of the cache of encoded messages; 0 turns
+// it off.
+func WithCacheBytes(n int) RendererOption {
+	return func(r *Renderer) { r.cacheBytes = n }
+}
+
+// NewRenderer returns a Renderer.
+func NewRenderer(opts ...RendererOption) *Renderer {
+	r := &Renderer{
+		cacheBytes: DefaultCacheBytes,
+		scratch:    sync.Pool{New: func() any { return new([]byte) }},
+	}
+	for _, opt := range opts {
+		opt(r)
+	}
+	if r.cacheBytes > 0 {
+		r.cache = newMessageCache(r.cacheBytes)
+	}
+	return r
+}
+
+// AppendConversation appends the tokens of a conversation to dst. On an error,
+// which says what to change, dst is returned as it was.
+func (r *Renderer) AppendConversation(dst []Token, msgs []Message) ([]Token, error) {
+	out := dst
+	functions := hasFunctionTools(msgs)
+	dropBefore := r.dropAnalysisBefore(msgs)
+	for i := range msgs {
+		if i < dropBefore && msgs[i].Channel == ChannelAnalysis {
+			continue
+		}
+		var err error
+		if out, err = r.appendMessage(out, &msgs[i], functions); err != nil {
+			return dst, fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// AppendCompletion appends the tokens of a conversation and the start of the
+// next message, which the model is to write: <|start|> and its role.
+func (r *Renderer) AppendCompletion(dst []Token, msgs []Message, next Role) ([]Token, error) {
+	if !next.known() {
+		return dst, fmt.Errorf("next message: %w", unknownRole(next))
+	}
+	out, err := r.AppendConversation(dst, msgs)
+	if err != nil {
+		return dst, err
+	}
+	return AppendEncode(append(out, TokenStart), string(next)), nil
+}
+
+// AppendTraining appends the tokens of a conversation as a training example: a
+// last message of the assistant on the final channel ends with <|return|>.
+func (r *Renderer) AppendTraining(dst []Token, msgs []Message) ([]Token, error) {
+	out, err := r.AppendConversation(dst, msgs)
+	if err != nil {
+		return dst, err
+	}
+	if n := len(msgs); n > 0 && msgs[n-1].Role == RoleAssistant && msgs[n-1].Channel == ChannelFinal {
+		out[len(out)-1] = TokenReturn
+	}
+	return out, nil
+}
+
+// dropAnalysisBefore returns the index before which analysis is left out.
+func (r *Renderer) dropAnalysisBefore(msgs []Message) int {
+	isAssistant := func(m Message) bool { return m.Role == RoleAssistant }
+	isFinal := func(m Message) bool { return m.Channel == ChannelFinal }
+	switch r.analysis {
+	case DropBeforeLastFinal:
+		for i, m := range slices.Backward(msgs) {
+			if isAssistant(m) && isFinal(m) {
+				return i
+			}
+		}
+	case DropBeforeFirstFinal:
+		for _, m := range slices.Backward(msgs) {
+			if isAssistant(m) {
+				if isFinal(m) {
+					return slices.IndexFunc(msgs, isFinal)
+				}
+				break
+			}
+		}
+	case KeepAnalysis:
+	}
+	return 0
+}
+
+// hasFunctionTools tells whether a developer message declares a function; the
+// system message then says where calls go.
+func hasFunctionTools(msgs []Message) bool {
+	for i := range msgs {
+		for _, c := range msgs[i].Content {
+			dev, ok := c.(*DeveloperContent)
+			if ok && dev != nil && slices.ContainsFunc(dev.Tools, func(ns Namespace) bool {
+				return ns.Name == "functions" && len(ns.Tools) > 0
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// appendMessage appends one message, from the cache if it has been seen.
+func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool) ([]Token, error) {
+	if err := m.validate(); err != nil {
+		return dst, err
+	}
+	if r.cache == nil {
+		return r.encodeMessage(dst, m, functions)
+	}
+	buf := r.scratch.Get().(*[]byte)
+	defer r.scratch.Put(buf)
+	key := newMessageKey((*buf)[:0], m, functions)
+	*buf = key.head
+	hash := r.cache.hash(key)
+	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
+		return out, nil
+	}
+	start := len(dst)
+	out, err := r.encodeMessage(dst, m, functions)
+	if err != nil {
+		return dst, err
+	}
+	r.cache.add(hash, key, out[start:])
+	return out, nil
+}
+
+// validate refuses what has no rendering.
+func (m *Message) validate() error {
+	if !m.Role.known() {
+		return unknownRole(m.Role)
+	}
+	if m.Role == RoleTool && m.Name == "" {
+		return errors.New("a tool message needs the name of its tool, such as functions.get_weather")
+	}
+	for _, c := range m.Content {
+		switch c := c.(type) {
+		case Text:
+		case *SystemContent:
+			if c == nil {
+				return unknownContent(c)
+			}
+			if m.Role != RoleSystem {
+				return fmt.Errorf("system content in a message of role %s: put it into a system message", m.Role)
+			}
+		case *DeveloperContent:
+			if c == nil {
+				return unknownContent(c)
+			}
+			if m.Role != RoleDeveloper {
+				return fmt.Errorf("developer content in a message of role %s: put it into a developer message", m.Role)
+			}
+		default:
+			return unknownContent(c)
+		}
+	}
+	return nil
+}
+
+func unknownRole(role Role) error {
+	return fmt.Errorf("role %q: use system, developer, user, assistant or tool", role)
+}
+
+func unknownContent(c Content) error {
+	return fmt.Errorf("content of type %T, or nil: use Text, *SystemContent or *DeveloperContent", c)
+}
+
+func (role Role) known() bool {
+	switch role {
+	case RoleSystem, RoleDeveloper, RoleUser, RoleAssistant, RoleTool:
+		return true
+	}
+	return false
+}
+
+// encodeMessage renders and encodes one message. Every string of the header is
+// encoded on its own, as the reference does: token boundaries depend on it.
+func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool) ([]Token, error) {
+	dst = append(dst, TokenStart)
+	if m.Role == RoleTool {
+		dst = AppendEncode(dst, m.Name)
+	} else {
+		dst = AppendEncode(dst, string(m.Role))
+		if m.Name != "" {
+			dst = AppendEncode(dst, ":"+m.Name)
+		}
+	}
+	if m.Recipient != "" && m.Recipient != "all" {
+		dst = AppendEncode(dst, " to="+m.Recipient)
+	}
+	if m.Channel != "" {
+		dst = append(dst, TokenChannel)
+		dst = AppendEncode(dst, m.Channel)
+	}
+	if m.ContentType != "" {
+		dst = appendContentType(dst, m.ContentType)
+	}
+	dst = append(dst, TokenMessage)
+	for _, c := range m.Content {
+		var err error
+		if dst, err = r.encodeContent(dst, c, functions); err != nil {
+			return dst, err
+		}
+	}
+	if m.Role == RoleAssistant && m.Recipient != "" {
+		return append(dst, TokenCall), nil
+	}
+	return append(dst, TokenEnd), nil
+}
+
+// constrainMarker is the one spelling of a special token that a field of a
+// message may carry: at the start of a content type.
+const constrainMarker = "<|constrain|>"
+
+func appendContentType(dst []Token, contentType string) []Token {
+	rest, constrained := strings.CutPrefix(contentType, constrainMarker)
+	if !constrained {
+		return AppendEncode(dst, " "+contentType)
+	}
+	dst = append(AppendEncode(dst, " "), TokenConstrain)
+	return AppendEncode(dst, rest)
+}
+
+func (r *Renderer) encodeContent(dst []Token, c Content, functions bool) ([]Token, error) {
+	if text, ok := c.(Text); ok {
+		return AppendEncode(dst, string(text)), nil
+	}
+	buf := r.scratch.Get().(*[]byte)
+	defer r.scratch.Put(buf)
+	var err error
+	switch c := c.(type) {
+	case *SystemContent:
+		*buf, err = c.appendText((*buf)[:0], functions, r.referenceSchema)
+	case *DeveloperContent:
+		*buf, err = c.appendText((*buf)[:0], r.referenceSchema)
+	}
+	if err != nil {
+		return dst, err
+	}
+	return AppendEncode(dst, string(*buf)), nil
+}

@@ -1,0 +1,333 @@
+package harmony
+
+import (
+	"math/bits"
+	"unicode/utf8"
+)
+
+// The pre-tokenizer cuts text into the pieces that the pattern of o200k_base
+// matches; a token never crosses a piece. The pattern's alternatives, in order
+// (U: Lu Lt Lm Lo M, L: Ll Lm Lo M, c: 's 't 're 've 'm 'll 'd in any case):
+//
+//	[^\r\n\p{L}\p{N}]? U* L+ c?
+//	[^\r\n\p{L}\p{N}]? U+ L* c?
+//	\p{N}{1,3}
+//	\x20? [^\s\p{L}\p{N}]+ [\r\n/]*
+//	\s* [\r\n]+
+//	\s+ (?!\S)
+//	\s+
+
+// classAt returns the class of the code point at s[i] and its length in bytes.
+// s is valid UTF-8.
+func classAt(s string, i int) (class uint8, size int) {
+	if b := s[i]; b < utf8.RuneSelf {
+		return asciiClass[b], 1
+	}
+	r, size := utf8.DecodeRuneInString(s[i:])
+	return runeClass(r), size
+}
+
+func runeClass(r rune) uint8 {
+	block := int(classIndex[min(int(r)>>7, len(classIndex)-1)])
+	return classBlocks[block<<6|int(r)>>1&63] >> (r & 1 << 2) & 15
+}
+
+// asciiClass has the first 128 classes; other bytes are notASCII.
+var asciiClass = func() (t [256]uint8) {
+	for r := range rune(len(t)) {
+		t[r] = notASCII
+		if r < utf8.RuneSelf {
+			t[r] = runeClass(r)
+		}
+	}
+	return t
+}()
+
+const notASCII = classNewline + 1
+
+// pieceEnd returns the end of the piece that begins at s[i]; i < len(s).
+func pieceEnd(s string, i int) int {
+	class, size := classAt(s, i)
+	next := i + size
+	switch class {
+	case classUpper, classLower, classLetter:
+		return wordEnd(s, i)
+	case classNumber:
+		return numberEnd(s, next)
+	case classNewline:
+		return spaceEnd(s, i)
+	}
+	// Anything else may stand before a word.
+	if next < len(s) {
+		if c, _ := classAt(s, next); c == classUpper || c == classLower || c == classLetter || c == classMark {
+			if end := prefixedWordEnd(s, next, class); end > 0 {
+				return end
+			}
+		}
+	}
+	switch {
+	case class == classMark:
+		return wordEnd(s, i)
+	case class == classOther:
+		return punctuationEnd(s, next)
+	case s[i] == ' ' && next < len(s):
+		if c, _ := classAt(s, next); c == classOther || c == classMark {
+			return punctuationEnd(s, next)
+		}
+	}
+	return spaceEnd(s, i)
+}
+
+// prefixedWordEnd matches the word alternatives with the code point of the
+// given class before s[word] as their optional prefix and the word there. It
+// returns 0 if the pattern takes the piece in another way.
+func prefixedWordEnd(s string, word int, class uint8) int {
+	end, lower := wordBody(s, word)
+	if lower || class != classMark {
+		return contractionEnd(s, end)
+	}
+	// The first alternative fails with the mark as prefix, then matches with
+	// the mark as the word's beginning, before the second is tried.
+	return 0
+}
+
+// wordEnd matches the word alternatives without a prefix.
+func wordEnd(s string, i int) int {
+	end, _ := wordBody(s, i)
+	return contractionEnd(s, end)
+}
+
+// wordBody matches U* L+, else U+, at s[i], where a letter or mark stands;
+// lower says that it was the first.
+func wordBody(s string, i int) (end int, lower bool) {
+	// U* as far as it goes, remembering the last place where L+ could begin.
+	lastBoth := 0
+	for i < len(s) {
+		class, size := classAt(s, i)
+		if class == classLower {
+			return lowerEnd(s, i+size), true
+		}
+		if class != classUpper && class != classLetter && class != classMark {
+			break
+		}
+		i += size
+		if class != classUpper {
+			lastBoth = i
+		}
+	}
+	if lastBoth > 0 {
+		return lastBoth, true
+	}
+	return i, false
+}
+
+// lowerEnd matches L* at s[i].
+func lowerEnd(s string, i int) int {
+	for i < len(s) {
+		class, size := classAt(s, i)
+		if class != classLower && class != classLetter && class != classMark {
+			break
+		}
+		i += size
+	}
+	return i
+}
+
+// contractionEnd matches an optional contraction at s[i].
+func contractionEnd(s string, i int) int {
+	if i >= len(s)-1 || s[i] != '\'' {
+		return i
+	}
+	switch s[i+1] | 0x20 {
+	case 's', 't', 'm', 'd':
+		return i + 2
+	case 'r', 'v':
+		if i+2 < len(s) && s[i+2]|0x20 == 'e' {
+			return i + 3
+		}
+	case 'l':
+		if i+2 < len(s) && s[i+2]|0x20 == 'l' {
+			return i + 3
+		}
+	}
+	// U+017F, the long s, is an s where case does not count.
+	if i+2 < len(s) && s[i+1:i+3] == "\u017f" {
+		return i + 3
+	}
+	return i
+}
+
+// numberEnd matches the rest of \p{N}{1,3} after its first code point.
+func numberEnd(s string, i int) int {
+	for range 2 {
+		if i >= len(s) {
+			break
+		}
+		class, size := classAt(s, i)
+		if class != classNumber {
+			break
+		}
+		i += size
+	}
+	return i
+}
+
+// punctuationEnd matches [^\s\p{L}\p{N}]* [\r\n/]* at s[i].
+func punctuationEnd(s string, i int) int {
+	for i < len(s) {
+		class, size := classAt(s, i)
+		if class != classOther && class != classMark {
+			break
+		}
+		i += size
+	}
+	for i < len(s) && (s[i] == '\n' || s[i] == '\r' || s[i] == '/') {
+		i++
+	}
+	return i
+}
+
+// spaceEnd matches the whitespace alternatives at s[i], where whitespace
+// stands.
+func spaceEnd(s string, i int) int {
+	lineEnd, last, end := 0, i, i
+	for end < len(s) {
+		class, size := classAt(s, end)
+		if class != classSpace && class != classNewline {
+			break
+		}
+		last = end
+		end += size
+		if class == classNewline {
+			lineEnd = end
+		}
+	}
+	switch {
+	case lineEnd > 0:
+		return lineEnd
+	case end < len(s) && last > i:
+		return last // the last one belongs to what follows
+	}
+	return end
+}
+
+const highBits = 0x8080808080808080
+
+// lowerBytes sets the high bit of each byte of w that is one of a to z and
+// clears all others.
+func lowerBytes(w uint64) uint64 {
+	low := w &^ highBits
+	fromA := low + 0x1F1F1F1F1F1F1F1F  // 0x80 - 'a'
+	afterZ := low + 0x0505050505050505 // 0x80 - 'z' - 1
+	return fromA &^ afterZ &^ w & highBits
+}
+
+// asciiPrefix is 1 for the ASCII characters that may stand before a word.
+var asciiPrefix = func() (t [256]uint8) {
+	for c := range utf8.RuneSelf {
+		if asciiClass[c] == classOther || asciiClass[c] == classSpace {
+			t[c] = 1
+		}
+	}
+	return t
+}()
+
+// What a byte after a word of ASCII says of its end.
+const (
+	stopHere  = iota // the word ends
+	stopUpper        // it ends if there is a lower-case letter in it
+	stopNever        // it may go on: a contraction, or not ASCII
+)
+
+var asciiStop = func() (t [256]uint8) {
+	for c := range t {
+		switch {
+		case c >= utf8.RuneSelf || c == '\'':
+			t[c] = stopNever
+		case asciiClass[c] == classUpper:
+			t[c] = stopUpper
+		}
+	}
+	return t
+}()
+
+// asciiEnd is pieceEnd for pieces of ASCII that ASCII follows, which 16 bytes
+// at s[i] allow to find without a look at each byte of most words. It returns
+// 0 for others.
+func asciiEnd(s string, i int) int {
+	w := le64(s, i)
+	k := uint(asciiPrefix[byte(w)])
+	class := asciiClass[byte(w>>(8*k))]
+	if class != classUpper && class != classLower {
+		return asciiOtherEnd(s, i)
+	}
+	n := k + 1
+	rest := (^lowerBytes(w) & highBits) >> (8 * n & 63)
+	if rest != 0 {
+		n += uint(bits.TrailingZeros64(rest)) / 8
+	} else {
+		rest = ^lowerBytes(le64(s, i+8)) & highBits
+		if rest == 0 {
+			return 0
+		}
+		n = 8 + uint(bits.TrailingZeros64(rest))/8
+	}
+	stop := asciiStop[s[i+int(n)]]
+	if stop == stopNever || stop == stopUpper && class == classUpper && n == k+1 {
+		return 0
+	}
+	return i + int(n)
+}
+
+// asciiOtherEnd is asciiEnd for pieces that are not words.
+func asciiOtherEnd(s string, i int) int {
+	class, next := asciiClass[s[i]], asciiClass[s[i+1]]
+	switch {
+	case class == classNumber:
+		i++
+		for range 2 {
+			if next != classNumber {
+				break
+			}
+			i++
+			next = asciiClass[s[i]]
+		}
+		if next == notASCII {
+			return 0
+		}
+		return i
+	case class == classOther || s[i] == ' ' && next == classOther:
+		for i++; i < len(s) && asciiClass[s[i]] == classOther; i++ {
+		}
+		if i < len(s) && s[i] >= utf8.RuneSelf {
+			return 0
+		}
+		for ; i < len(s) && (s[i] == '\n' || s[i] == '\r' || s[i] == '/'); i++ {
+		}
+		return i
+	case class == classSpace || class == classNewline:
+		return asciiSpaceEnd(s, i)
+	}
+	return 0
+}
+
+// asciiSpaceEnd is spaceEnd for whitespace that no other than ASCII follows.
+func asciiSpaceEnd(s string, i int) int {
+	lineEnd, end := 0, i
+	for ; end < len(s); end++ {
+		if c := s[end]; c == '\n' || c == '\r' {
+			lineEnd = end + 1
+		} else if asciiClass[c] != classSpace {
+			break
+		}
+	}
+	switch {
+	case end < len(s) && s[end] >= utf8.RuneSelf:
+		return 0
+	case lineEnd > 0:
+		return lineEnd
+	case end < len(s) && end-i > 1:
+		return end - 1
+	}
+	return end
+}

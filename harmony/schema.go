@@ -1,0 +1,585 @@
+package harmony
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// maxSchemaDepth is how deep the types of a schema may nest, references
+// followed.
+const maxSchemaDepth = 64
+
+// schemaWriter writes a JSON Schema as a TypeScript type.
+//
+// Where openai-harmony 0.0.8 writes a sound type, the bytes are the same.
+// Beyond it: anyOf is a union, allOf and siblings of $ref an intersection;
+// $ref is followed within the schema, and a reference to what is being written
+// already becomes any; const and enum of any type are literals; null is a
+// type; unions in arrays stand in parentheses; tuples and additionalProperties
+// are written; schemas without a type are typed by their keywords; comments
+// are comments on every line; strings and odd property names are quoted.
+type schemaWriter struct {
+	dst   []byte
+	start int
+	root  *value
+	open  []*value // targets of the references being written
+	depth int
+	err   error
+}
+
+// shape is what the text around a type has to know of it.
+type shape struct {
+	compound bool // a union or intersection: in parentheses before []
+	null     bool // null is part of the union
+	comment  bool // ends with a line comment
+}
+
+// appendType appends the type of a function's parameters.
+func appendType(dst []byte, schema *value) ([]byte, error) {
+	w := schemaWriter{dst: dst, start: len(dst), root: schema, open: []*value{schema}}
+	if text, ok := schema.get("description").str(); ok && len(schema.get("oneOf").array()) == 0 && isObject(schema) {
+		w.comment("", text)
+	}
+	sh := w.schema(schema, "")
+	w.endComment(sh, "")
+	switch {
+	case w.err != nil:
+		return dst, w.err
+	case len(w.dst)-w.start > maxSchemaText:
+		return dst, errSchemaTooLarge
+	}
+	return w.dst, nil
+}
+
+func (w *schemaWriter) add(parts ...string) {
+	for _, p := range parts {
+		w.dst = append(w.dst, p...)
+	}
+}
+
+// endComment begins a new line if a line comment would swallow what follows.
+func (w *schemaWriter) endComment(sh shape, indent string) {
+	if sh.comment {
+		w.add("\n", indent)
+	}
+}
+
+// comment writes text as line comments.
+func (w *schemaWriter) comment(indent, text string) {
+	for line := range commentLines(text) {
+		w.add(indent, "// ", line, "\n")
+	}
+}
+
+// schema writes the type of s.
+func (w *schemaWriter) schema(s *value, indent string) shape {
+	switch {
+	case w.err != nil:
+		return shape{}
+	case w.depth > maxSchemaDepth:
+		w.err = fmt.Errorf("its parameters nest deeper than %d types: make them flatter", maxSchemaDepth)
+		return shape{}
+	case len(w.dst)-w.start > maxSchemaText:
+		w.err = errSchemaTooLarge
+		return shape{}
+	case s.kind == kindBool && !s.boolean:
+		w.add("never")
+		return shape{}
+	}
+	w.depth++
+	defer func() { w.depth-- }()
+
+	parts := w.parts(s)
+	if len(parts) == 1 {
+		return w.part(parts[0], indent)
+	}
+	for i, part := range parts {
+		if i > 0 {
+			w.add(" & ")
+		}
+		w.parenthesised(indent, func() shape { return w.part(part, indent) })
+	}
+	if len(parts) == 0 {
+		w.add("any")
+	}
+	return shape{compound: len(parts) > 1}
+}
+
+// parenthesised writes a type, in parentheses if it is compound.
+func (w *schemaWriter) parenthesised(indent string, write func() shape) {
+	start := len(w.dst)
+	sh := write()
+	w.endComment(sh, indent)
+	if sh.compound {
+		w.dst = slices.Insert(w.dst, start, '(')
+		w.add(")")
+	}
+}
+
+// schemaPart is one of the types whose intersection a schema is.
+type schemaPart struct {
+	own      *value  // what its own keywords say
+	target   *value  // what it refers to
+	variants []value // of oneOf or anyOf
+	listed   bool    // the variants stand one a line
+}
+
+func (w *schemaWriter) part(p schemaPart, indent string) shape {
+	switch {
+	case p.own != nil:
+		return w.own(p.own, indent)
+	case p.variants == nil:
+		return w.reference(p.target, indent)
+	case p.listed:
+		return w.listedUnion(p.variants, indent)
+	}
+	return w.inlineUnion(p.variants, indent)
+}
+
+// parts takes a schema apart. Its own type stands first, unless that says no
+// more than the other parts do.
+func (w *schemaWriter) parts(s *value) []schemaPart {
+	var parts []schemaPart
+	if ref, ok := s.get("$ref").str(); ok {
+		if target := w.resolve(ref); target != nil {
+			parts = append(parts, schemaPart{target: target})
+		}
+	}
+	for i := range s.get("allOf").array() {
+		if of := &s.get("allOf").items[i]; isStructural(of) {
+			parts = append(parts, schemaPart{target: of})
+		}
+	}
+	for _, keyword := range []string{"oneOf", "anyOf"} {
+		variants := s.get(keyword).array()
+		if slices.ContainsFunc(variants, func(v value) bool { return isStructural(&v) }) { // not only constraints
+			listed := keyword == "oneOf" || slices.ContainsFunc(variants, hasComment)
+			parts = append(parts, schemaPart{variants: variants, listed: listed})
+		}
+	}
+	literal := s.get("const") != nil || len(s.get("enum").array()) > 0
+	detailed := literal || len(s.get("properties").object()) > 0 || s.get("items") != nil || s.get("prefixItems") != nil
+	if detailed || len(parts) == 0 && isStructural(s) {
+		parts = slices.Insert(parts, 0, schemaPart{own: s})
+	}
+	return parts
+}
+
+// isStructural tells whether a schema has a type of its own; one that only
+// constrains another has not.
+func isStructural(s *value) bool {
+	if s.kind == kindBool {
+		return !s.boolean
+	}
+	for _, keyword := range []string{"type", "properties", "items", "prefixItems", "enum", "const", "$ref", "oneOf", "anyOf", "allOf", "additionalProperties"} {
+		if s.get(keyword) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func isObject(s *value) bool {
+	if name, ok := s.get("type").str(); ok {
+		return name == "object"
+	}
+	return s.get("type") == nil && (s.get("properties") != nil || s.get("additionalProperties") != nil)
+}
+
+func isArray(s *value) bool {
+	if name, ok := s.get("type").str(); ok {
+		return name == "array"
+	}
+	return s.get("type") == nil && (s.get("items") != nil || s.get("prefixItems") != nil)
+}
+
+// reference writes what a schema refers to, any if that is being written
+// already.
+func (w *schemaWriter) reference(target *value, indent string) shape {
+	if slices.Contains(w.open, target) {
+		w.add("any")
+		return shape{}
+	}
+	w.open = append(w.open, target)
+	sh := w.schema(target, indent)
+	w.open = w.open[:len(w.open)-1]
+	return sh
+}
+
+// resolve returns what a JSON pointer within the schema refers to, nil if that
+// is nothing.
+func (w *schemaWriter) resolve(ref string) *value {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil
+	}
+	target := w.root
+	for i, step := range strings.Split(pointer, "/") {
+		if i == 0 {
+			if step != "" {
+				return nil // an anchor
+			}
+			continue
+		}
+		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
+		if items := target.array(); items != nil {
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(items) {
+				return nil
+			}
+			target = &items[n]
+		} else {
+			target = target.get(step)
+		}
+	}
+	return target
+}
+
+// own writes the type that the keywords of s itself give.
+func (w *schemaWriter) own(s *value, indent string) shape {
+	types := s.get("type").array()
+	if c := s.get("const"); c != nil {
+		w.dst = c.appendJSON(w.dst)
+		return shape{null: c.kind == kindNull}
+	}
+	if enum := s.get("enum").array(); len(enum) > 0 {
+		return w.enum(enum, slices.ContainsFunc(types, func(t value) bool { return t.text == "null" }))
+	}
+	switch {
+	case len(types) > 0:
+		return w.typeList(s, types, indent)
+	case isObject(s):
+		w.object(s, indent)
+	case isArray(s):
+		w.array(s, indent)
+	default:
+		name, _ := s.get("type").str()
+		return w.named(s, name, indent)
+	}
+	return shape{}
+}
+
+// enum writes literals.
+func (w *schemaWriter) enum(values []value, nullable bool) shape {
+	null := false
+	for i := range values {
+		if i > 0 {
+			w.add(" | ")
+		}
+		w.dst = values[i].appendJSON(w.dst)
+		null = null || values[i].kind == kindNull
+	}
+	if nullable && !null {
+		w.add(" | null")
+		null = true
+	}
+	return shape{compound: len(values) > 1 || null, null: null}
+}
+
+// typeList writes a union of named types, each once.
+func (w *schemaWriter) typeList(s *value, types []value, indent string) shape {
+	var seen []string
+	sh := shape{}
+	for i := range types {
+		name := types[i].text
+		if name == "integer" {
+			name = "number"
+		}
+		if types[i].kind != kindString || slices.Contains(seen, name) {
+			continue
+		}
+		if seen = append(seen, name); len(seen) > 1 {
+			w.add(" | ")
+		}
+		sh.null = w.named(s, name, indent).null || sh.null
+	}
+	if len(seen) == 0 {
+		w.add("any")
+	}
+	sh.compound = len(seen) > 1
+	return sh
+}
+
+func (w *schemaWriter) named(s *value, name, indent string) shape {
+	switch name {
+	case "string", "number", "boolean":
+		w.add(name)
+	case "integer":
+		w.add("number")
+	case "null":
+		w.add("null")
+		return shape{null: true}
+	case "object":
+		w.object(s, indent)
+	case "array":
+		w.array(s, indent)
+	default:
+		w.add("any")
+	}
+	return shape{}
+}
+
+func (w *schemaWriter) array(s *value, indent string) {
+	items := s.get("items")
+	tuple := s.get("prefixItems").array()
+	if tuple == nil {
+		tuple = items.array() // of older drafts
+		if tuple != nil {
+			items = s.get("additionalItems")
+		}
+	}
+	if len(tuple) == 0 {
+		if items == nil {
+			w.add("Array<any>")
+			return
+		}
+		w.items(items, indent)
+		return
+	}
+	w.add("[")
+	for i := range tuple {
+		if i > 0 {
+			w.add(", ")
+		}
+		w.endComment(w.nullable(&tuple[i], w.schema(&tuple[i], indent), indent), indent)
+	}
+	if items != nil && (items.kind != kindBool || items.boolean) {
+		w.add(", ...")
+		w.items(items, indent)
+	}
+	w.add("]")
+}
+
+// items writes an array type.
+func (w *schemaWriter) items(s *value, indent string) {
+	w.parenthesised(indent, func() shape {
+		if text, ok := s.get("description").str(); ok && isObject(s) {
+			w.comment(indent, text)
+		}
+		return w.nullable(s, w.schema(s, indent), indent)
+	})
+	w.add("[]")
+}
+
+// listedUnion writes one variant a line, with its comments.
+func (w *schemaWriter) listedUnion(variants []value, indent string) shape {
+	sh := shape{compound: true}
+	for i := range variants {
+		w.add("\n", indent, " | ")
+		v := w.variant(&variants[i], "", indent)
+		sh.null = sh.null || v.null
+		sh.comment = v.comment
+	}
+	return sh
+}
+
+func hasComment(s value) bool {
+	_, described := s.get("description").str()
+	return described || s.get("default") != nil
+}
+
+// inlineUnion writes the variants side by side, equal ones once.
+func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
+	sh := shape{}
+	var seen []string
+	for i := range variants {
+		start := len(w.dst)
+		v := w.nullable(&variants[i], w.schema(&variants[i], indent), indent)
+		w.endComment(v, indent)
+		text := string(w.dst[start:])
+		w.dst = w.dst[:start]
+		if slices.Contains(seen, text) {
+			continue
+		}
+		if seen = append(seen, text); len(seen) > 1 {
+			w.add(" | ")
+		}
+		w.add(text)
+		sh.null = sh.null || v.null
+		sh.compound = sh.compound || v.compound
+	}
+	sh.compound = sh.compound || len(seen) > 1
+	return sh
+}
+
+// nullable adds "| null" where the OpenAPI keyword asks for it.
+func (w *schemaWriter) nullable(s *value, sh shape, indent string) shape {
+	if !s.get("nullable").isTrue() || sh.null {
+		return sh
+	}
+	w.endComment(sh, indent)
+	w.add(" | null")
+	return shape{compound: true, null: true}
+}
+
+// variant writes one variant of a union and its trailing comment. A
+// description equal to said is left out.
+func (w *schemaWriter) variant(v *value, said, indent string) shape {
+	sh := w.nullable(v, w.schema(v, indent+"   "), indent)
+	description, _ := v.get("description").str()
+	if description == said {
+		description = ""
+	}
+	separator := " // "
+	if sh.comment {
+		separator = " "
+	}
+	if description != "" {
+		w.add(separator, strings.Join(slices.Collect(commentLines(description)), " "))
+		sh.comment = true
+		separator = " "
+	}
+	if def := v.get("default"); def != nil {
+		w.add(separator)
+		w.defaultValue(v, def)
+		sh.comment = true
+	}
+	return sh
+}
+
+// defaultValue writes a default as JSON, or bare where it is a word of an
+// enum.
+func (w *schemaWriter) defaultValue(s, def *value) {
+	w.add("default: ")
+	text, isString := def.str()
+	if isString && len(s.get("enum").array()) > 0 && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		w.add(text)
+		return
+	}
+	w.dst = def.appendJSON(w.dst)
+}
+
+func (w *schemaWriter) object(s *value, indent string) {
+	w.add("{\n")
+	required := requiredNames(s)
+	properties := s.get("properties").object()
+	for i := range properties {
+		mark := "?"
+		if required[properties[i].name] {
+			mark = ""
+		}
+		w.property(propertyName(properties[i].name)+mark, &properties[i].value, indent)
+	}
+	if more := s.get("additionalProperties"); more != nil && (isStructural(more) && more.kind == kindObject || len(properties) == 0 && (more.kind == kindObject || more.isTrue())) {
+		w.property("[key: string]", more, indent)
+	}
+	w.add(indent, "}")
+}
+
+// property writes one member of an object type and its comments.
+func (w *schemaWriter) property(name string, s *value, indent string) {
+	if title, ok := s.get("title").str(); ok {
+		w.comment(indent, title)
+		w.add(indent, "//\n")
+	}
+	description, described := w.description(s)
+	if described && s.get("oneOf") == nil {
+		w.comment(indent, description)
+	}
+	w.examples(s.get("examples").array(), indent)
+	if described && s.get("oneOf") != nil { // where the reference puts it
+		w.comment(indent, description)
+	}
+	if parts := w.parts(s); len(parts) == 1 && parts[0].listed {
+		w.listedProperty(name, description, s, parts[0].variants, indent)
+		return
+	}
+	w.add(indent, name, ": ")
+	inner := indent + "    "
+	w.endComment(w.nullable(s, w.schema(s, inner), inner), indent)
+	w.add(",")
+	if def := s.get("default"); def != nil {
+		w.add(" // ")
+		w.defaultValue(s, def)
+	}
+	w.add("\n")
+}
+
+// description returns the description of a schema, or that of what it refers
+// to.
+func (w *schemaWriter) description(s *value) (string, bool) {
+	if text, ok := s.get("description").str(); ok {
+		return text, true
+	}
+	if ref, ok := s.get("$ref").str(); ok {
+		return w.resolve(ref).get("description").str()
+	}
+	return "", false
+}
+
+func (w *schemaWriter) examples(examples []value, indent string) {
+	if len(examples) == 0 {
+		return
+	}
+	w.add(indent, "// Examples:\n")
+	for i := range examples {
+		w.add(indent, "// - ")
+		w.dst = examples[i].appendJSON(w.dst)
+		w.add("\n")
+	}
+}
+
+// listedProperty writes a property that is a union with one variant a line.
+func (w *schemaWriter) listedProperty(name, description string, s *value, variants []value, indent string) {
+	if def := s.get("default"); def != nil {
+		w.add(indent, "// ")
+		w.defaultValue(s, def)
+		w.add("\n")
+	}
+	w.add(indent, name, ":\n")
+	null := false
+	for i := range variants {
+		w.add(indent, " | ")
+		null = w.variant(&variants[i], description, indent).null || null
+		w.add("\n")
+	}
+	if s.get("nullable").isTrue() && !null {
+		w.add(indent, " | null\n")
+	}
+	w.add(indent, ",\n")
+}
+
+// propertyName quotes a name that is not a TypeScript identifier.
+func propertyName(name string) string {
+	for i, r := range name {
+		if r != '_' && r != '$' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r) && !unicode.IsMark(r)) {
+			return string(appendQuoted(nil, name))
+		}
+	}
+	if name == "" {
+		return `""`
+	}
+	return name
+}
+
+// commentLines yields the lines of text, split at each of TypeScript's line
+// terminators. Text without any is one line, even if empty.
+func commentLines(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for {
+			i := strings.IndexAny(text, "\n\r\u2028\u2029")
+			if i < 0 {
+				break
+			}
+			if !yield(text[:i]) {
+				return
+			}
+			switch {
+			case strings.HasPrefix(text[i:], "\r\n"):
+				text = text[i+2:]
+			case text[i] == '\n' || text[i] == '\r':
+				text = text[i+1:]
+			default:
+				text = text[i+3:]
+			}
+			if text == "" {
+				return
+			}
+		}
+		yield(text)
+	}
+}

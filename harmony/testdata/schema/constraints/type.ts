@@ -1,0 +1,4 @@
+type f = (_: {
+a?: string,
+b?: string,
+}) => any;

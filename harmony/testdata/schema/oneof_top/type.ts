@@ -1,0 +1,6 @@
+type f = (_: 
+ | {
+   a?: string,
+   }
+ | string // a comment at the end
+) => any;

@@ -1,0 +1,127 @@
+package harmony
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+)
+
+//go:generate go run ./internal/gen vocabulary.bin vocabulary_layout.go
+
+// vocabulary is the table that internal/gen makes of the ranks of o200k_base.
+// It is used as it lies in the binary; nothing is built from it when a
+// program starts.
+//
+//go:embed vocabulary.bin
+var vocabulary string
+
+const (
+	ordinaryTokens = 199998        // ids below are ranks of o200k_base
+	lastSpecial    = Token(201088) // the last name of the reference
+	reservedPrefix = "<|reserved_" // followed by the id
+	specialEnd     = "|>"          // ends every special token's name
+	maxTokenSize   = 128           // bytes of the longest token
+)
+
+// named are the special tokens with a name of their own.
+var named = [...]struct {
+	token Token
+	name  string
+}{
+	{TokenStartOfText, "<|startoftext|>"},
+	{TokenEndOfText, "<|endoftext|>"},
+	{TokenReturn, "<|return|>"},
+	{TokenConstrain, "<|constrain|>"},
+	{TokenChannel, "<|channel|>"},
+	{TokenStart, "<|start|>"},
+	{TokenEnd, "<|end|>"},
+	{TokenMessage, "<|message|>"},
+	{TokenCall, "<|call|>"},
+}
+
+// specialNames holds the name of every special token, by id - 199998.
+var specialNames = func() (names [lastSpecial - ordinaryTokens + 1]string) {
+	for _, n := range named {
+		names[n.token-ordinaryTokens] = n.name
+	}
+	for i := range names {
+		if names[i] == "" {
+			names[i] = reservedPrefix + strconv.Itoa(i+ordinaryTokens) + specialEnd
+		}
+	}
+	return names
+}()
+
+// SpecialName returns the spelling of a special token, such as "<|start|>".
+// Those without a meaning are called "<|reserved_200000|>" and so on; 201088,
+// which the reference decodes though no engine has it, is the last.
+func SpecialName(t Token) (name string, ok bool) {
+	if t < ordinaryTokens || t > lastSpecial {
+		return "", false
+	}
+	return specialNames[t-ordinaryTokens], true
+}
+
+// tokenText returns the bytes of any token, special ones and 201088 included.
+func tokenText(t Token) (text string, ok bool) {
+	if t < ordinaryTokens {
+		at := offsetsAt + 4*int(t)
+		return vocabulary[textAt+int(le32(vocabulary, at)) : textAt+int(le32(vocabulary, at+4))], true
+	}
+	return SpecialName(t)
+}
+
+// cutSpecial splits text at the first spelling of a special token that the
+// vocabulary of an engine has. Without one, before is all of text.
+func cutSpecial(text string) (before string, token Token, after string, found bool) {
+	for at := 0; ; {
+		i := strings.Index(text[at:], "<|")
+		if i < 0 {
+			return text, 0, "", false
+		}
+		at += i
+		if t, size, ok := specialAt(text[at:]); ok {
+			return text[:at], t, text[at+size:], true
+		}
+		at += len("<|")
+	}
+}
+
+// specialAt reads the special token that s begins with.
+func specialAt(s string) (token Token, size int, ok bool) {
+	for _, n := range named {
+		if strings.HasPrefix(s, n.name) {
+			return n.token, len(n.name), true
+		}
+	}
+	const digits = len("200000")
+	if !strings.HasPrefix(s, reservedPrefix) || len(s) < len(reservedPrefix)+digits {
+		return 0, 0, false
+	}
+	id, err := strconv.ParseUint(s[len(reservedPrefix):][:digits], 10, 32)
+	if err != nil || id < ordinaryTokens || Token(id) >= lastSpecial {
+		return 0, 0, false
+	}
+	if name := specialNames[id-ordinaryTokens]; strings.HasPrefix(s, name) {
+		return Token(id), len(name), true
+	}
+	return 0, 0, false
+}
+
+// le16, le32 and le64 read little-endian numbers; they compile to one load.
+
+func le16(s string, i int) uint16 {
+	_ = s[i+1]
+	return uint16(s[i]) | uint16(s[i+1])<<8
+}
+
+func le32(s string, i int) uint32 {
+	_ = s[i+3]
+	return uint32(s[i]) | uint32(s[i+1])<<8 | uint32(s[i+2])<<16 | uint32(s[i+3])<<24
+}
+
+func le64(s string, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
