@@ -1,0 +1,100 @@
+// Command engine-sim is a simulated gpt-oss engine. It speaks SGLang's
+// POST /generate and vLLM's POST /v1/completions with token ids; the last user
+// message says what its model answers:
+//
+//	engine-sim --listen 127.0.0.1:8000
+//	engine-sim --tokens-per-event 8 --delay 5ms --output-ids cumulative
+//	curl http://127.0.0.1:8000/sim/requests    # what it was asked
+//
+// The package enginesim describes the lines of a message and the directives;
+// a request's header x-engine-sim takes the same directives as --behavior.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/cmd/internal/enginesim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "engine-sim:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var o enginesim.Options
+	var set []string // directives, in the order of the flags
+	directive := func(key string) func(string) error {
+		return func(value string) error {
+			set = append(set, key+"="+value)
+			return nil
+		}
+	}
+	flags := flag.NewFlagSet("engine-sim", flag.ContinueOnError)
+	listen := flags.String("listen", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
+	models := flags.String("models", "", "served `names`, with commas (default gpt-oss-20b and -120b, with and without openai/)")
+	flags.IntVar(&o.ContextLength, "context-length", 131072, "longest context, in `tokens`")
+	flags.IntVar(&o.Records, "records", 1000, "how many requests to remember, in `requests`; -1 for none")
+	flags.Func("tokens-per-event", "`tokens` an event holds, or random:MAX", directive("tokens-per-event"))
+	flags.Func("delay", "`time` before each token", directive("delay"))
+	flags.Func("first", "`time` before the first token", directive("first"))
+	flags.Func("cut", "`bytes` of the body a write, or random:MAX", directive("cut"))
+	flags.Func("output-ids", "SGLang's output_ids: incremental or cumulative", directive("output-ids"))
+	flags.Func("behavior", "`directives` for every request, such as \"fault=cut@5 seed=1\"", func(value string) error {
+		set = append(set, value)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	var err error
+	if o.Behavior, err = o.Behavior.With(strings.Join(set, " ")); err != nil {
+		return err
+	}
+	if *models != "" {
+		o.Models = strings.Split(*models, ",")
+	}
+	return serve(ctx, *listen, enginesim.New(o))
+}
+
+// serve answers until ctx ends; running answers get a second to end.
+func serve(ctx context.Context, address string, engine http.Handler) error {
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	fmt.Printf("engine-sim listening on http://%s\n", listener.Addr())
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if server.Shutdown(ending) != nil {
+		_ = server.Close() // what still runs is cut off
+	}
+	return nil
+}

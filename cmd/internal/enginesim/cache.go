@@ -1,0 +1,56 @@
+package enginesim
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"sync"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// maxBlocks bounds the prefix cache; a full one is emptied.
+const maxBlocks = 1 << 18
+
+// prefixCache counts how much of a prompt an engine has seen before, in blocks
+// as engines keep them: a block's key is the hash of all ids up to its end and
+// the request's cache salt.
+type prefixCache struct {
+	block int
+	seed  maphash.Seed
+
+	mu   sync.Mutex
+	seen map[uint64]struct{}
+}
+
+func newPrefixCache(block int) *prefixCache {
+	return &prefixCache{block: block, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
+}
+
+// add remembers the prompt and returns how many of its ids were cached. The
+// last id never is: an engine has to compute something.
+func (c *prefixCache) add(ids []harmony.Token, salt string) (cached int) {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	_, _ = h.WriteString(salt) // never fails
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.seen) > maxBlocks {
+		clear(c.seen)
+	}
+	hit := true
+	var id [4]byte
+	for i, t := range ids {
+		binary.LittleEndian.PutUint32(id[:], t)
+		_, _ = h.Write(id[:])
+		if (i+1)%c.block != 0 {
+			continue
+		}
+		key := h.Sum64()
+		_, known := c.seen[key]
+		if hit = hit && known; hit && i+1 < len(ids) {
+			cached = i + 1
+		}
+		c.seen[key] = struct{}{}
+	}
+	return cached
+}

@@ -1,0 +1,136 @@
+package enginesim
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+)
+
+// What stands here is not gpt-oss's: answers to requests that the filter has to
+// let through untouched.
+
+// recorded keeps a record of a request for no token model: size and SHA-256 of
+// the body as far as the handler read it.
+func (s *Sim) recorded(h func(http.ResponseWriter, *http.Request, *Record)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		rec := s.begin(r)
+		body := &hashedBody{ReadCloser: r.Body, hash: sha256.New()}
+		r.Body = body
+		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		h(status, r, rec)
+		s.change(rec, func(rec *Record) {
+			rec.BodyBytes, rec.BodySHA256 = body.size, hex.EncodeToString(body.hash.Sum(nil))
+		})
+		state := StateFinished
+		if r.Context().Err() != nil {
+			state = StateCancelled
+		}
+		s.end(rec, state, status.status)
+	}
+}
+
+type hashedBody struct {
+	io.ReadCloser
+	hash hash.Hash
+	size int64
+}
+
+func (b *hashedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	_, _ = b.hash.Write(p[:n]) // never fails
+	b.size += int64(n)
+	return n, err
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController find Flush.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// echo sends the body back as it comes.
+func (s *Sim) echo(w http.ResponseWriter, r *http.Request, _ *Record) {
+	rc := http.NewResponseController(w)
+	_ = rc.EnableFullDuplex() // HTTP/2 needs and has none
+	w.Header().Set("content-type", r.Header.Get("content-type"))
+	_, _ = io.Copy(w, r.Body) // a client that is gone needs no answer
+}
+
+// embeddings answers with the first bytes of the input's SHA-256.
+func (s *Sim) embeddings(w http.ResponseWriter, r *http.Request, rec *Record) {
+	var body struct {
+		Model string          `json:"model"`
+		Input json.RawMessage `json:"input"`
+	}
+	if !s.readForeign(w, r, rec, &body) {
+		return
+	}
+	sum := sha256.Sum256(body.Input)
+	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[%.4f,%.4f,%.4f]}],"model":%s,"usage":{"prompt_tokens":1,"total_tokens":1}}`,
+		float64(sum[0])/256, float64(sum[1])/256, float64(sum[2])/256, quote(body.Model)))
+}
+
+// foreignWords is how many chunks a foreign model's stream has.
+const foreignWords = 20
+
+// foreignChat is a chat completion of a model that is not Harmony's. Behavior
+// from Options and x-engine-sim counts here too, but for faults.
+func (s *Sim) foreignChat(w http.ResponseWriter, r *http.Request, rec *Record) {
+	var body struct {
+		Model  string `json:"model"`
+		Stream bool   `json:"stream"`
+	}
+	if !s.readForeign(w, r, rec, &body) {
+		return
+	}
+	behavior, err := s.options.Behavior.With(r.Header.Get("x-engine-sim"))
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, appendError(nil, badRequest("", "x-engine-sim: "+err.Error())))
+		return
+	}
+	sleep(r.Context().Done(), behavior.First)
+	if behavior.Status != 0 {
+		writeStatus(w, behavior)
+		return
+	}
+	head := fmt.Sprintf(`{"id":"chatcmpl-foreign","created":%d,"model":%s,`, s.now().Unix(), quote(body.Model))
+	if !body.Stream {
+		writeJSON(w, http.StatusOK, []byte(head+`"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"I am another model."},"finish_reason":"stop"}]}`))
+		return
+	}
+	o := newWire(w, behavior)
+	if o.begin() != nil {
+		return
+	}
+	for i := range foreignWords {
+		sleep(r.Context().Done(), behavior.Delay)
+		if o.event(func(b []byte) []byte {
+			return fmt.Appendf(b, `%s"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"word%d <|end|> "},"finish_reason":null}]}`, head, i)
+		}) != nil {
+			return
+		}
+	}
+	_ = o.done() // a client that is gone needs no answer
+}
+
+// readForeign reads a JSON body, and keeps it for the record.
+func (s *Sim) readForeign(w http.ResponseWriter, r *http.Request, rec *Record, v any) bool {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.options.MaxBody))
+	if err != nil || json.Unmarshal(body, v) != nil {
+		writeJSON(w, http.StatusBadRequest, appendError(nil, badJSON()))
+		return false
+	}
+	s.change(rec, func(rec *Record) { rec.Params = body })
+	return true
+}

@@ -1,0 +1,165 @@
+package enginesim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// params are the members of a request, or of an object in it. null is absent.
+type params map[string]json.RawMessage
+
+// get reads one member into v, which keeps its value where there is none.
+func (p params) get(name string, v any) *refusal {
+	raw := p[name]
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	if json.Unmarshal(raw, v) != nil {
+		return pydantic([]finding{{"int_parsing", name, "Input should be a valid number, unable to parse string as a number", strings.Trim(string(raw), `"`)}})
+	}
+	return nil
+}
+
+// field is a member and where to put it.
+type field struct {
+	name string
+	into any
+}
+
+func (p params) getAll(fields ...field) *refusal {
+	for _, f := range fields {
+		if err := p.get(f.name, f.into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finding is one line of a report that the engines' validation makes.
+type finding struct{ kind, where, what, input string }
+
+// pydantic is vLLM's report. Like the real one it repeats its input.
+func pydantic(found []finding) *refusal {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d validation error", len(found))
+	if len(found) > 1 {
+		b.WriteByte('s')
+	}
+	b.WriteByte(':')
+	for _, f := range found {
+		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}", f.kind, f.where, f.what, f.input)
+	}
+	return &refusal{400, b.String(), "Bad Request", "body." + found[0].where}
+}
+
+func badJSON() *refusal {
+	return pydantic([]finding{{"json_invalid", "0", "JSON decode error", "<dict of 0 items>"}})
+}
+
+// takePrompt removes the prompt from the members and reads its ids.
+func (p params) takePrompt(name string) ([]harmony.Token, *refusal) {
+	raw := p[name]
+	delete(p, name)
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, badRequest(name, fmt.Sprintf("Either %s or prompt_embeds must be provided and non-empty. (parameter=%s)", name, name))
+	}
+	if raw[0] == '"' {
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			return nil, badJSON()
+		}
+		return harmony.AppendEncodeSpecial(nil, text), nil
+	}
+	ids, bad := parseIDs(raw)
+	if bad >= 0 {
+		return nil, badPrompt(name, raw, bad)
+	}
+	if len(ids) == 0 {
+		return nil, badRequest("", "You must pass at least one prompt")
+	}
+	for _, id := range ids {
+		if id > lastID {
+			return nil, badRequest("", fmt.Sprintf("Token id %d is out of vocabulary", id))
+		}
+	}
+	return ids, nil
+}
+
+// lastID is the highest id of the vocabulary.
+const lastID = 201087
+
+// badPrompt has one line for each element, as the engines' reports have.
+func badPrompt(name string, raw []byte, bad int) *refusal {
+	var elements []json.RawMessage
+	if json.Unmarshal(raw, &elements) != nil || bad >= len(elements) {
+		return pydantic([]finding{{"list_type", name, "Input should be a valid list", "?"}})
+	}
+	found := []finding{{"int_parsing", name + "." + strconv.Itoa(bad), "Input should be a valid integer, unable to parse string as an integer", strings.Trim(string(elements[bad]), `"`)}}
+	for i, e := range elements {
+		found = append(found, finding{"list_type", name + "." + strconv.Itoa(i), "Input should be a valid list", string(e)})
+	}
+	return pydantic(found)
+}
+
+// sampling are the members that both engines know.
+type sampling struct {
+	temperature float64
+	topP        float64
+	n           int
+	minTokens   int
+	maxTokens   int
+	stops       []harmony.Token
+	ignoreEOS   bool
+	seed        int64
+	interval    int
+}
+
+// readSampling reads and checks them; the names of three differ.
+func (p params) readSampling(s sampling, minName, maxName, seedName string) (sampling, *refusal) {
+	if err := p.getAll(
+		field{"temperature", &s.temperature}, field{"top_p", &s.topP}, field{"n", &s.n}, field{minName, &s.minTokens},
+		field{maxName, &s.maxTokens}, field{"stop_token_ids", &s.stops}, field{"ignore_eos", &s.ignoreEOS},
+		field{seedName, &s.seed}, field{"stream_interval", &s.interval},
+	); err != nil {
+		return s, err
+	}
+	for _, name := range []string{"structured_outputs", "response_format", "json_schema", "regex", "ebnf", "structural_tag", "stop"} {
+		if raw := p[name]; len(raw) > 0 && string(raw) != "null" {
+			return s, badRequest(name, "The simulated engine does not know "+name+".")
+		}
+	}
+	switch {
+	case s.temperature < 0:
+		return s, outOfRange("temperature", "non-negative", s.temperature)
+	case s.topP <= 0 || s.topP > 1:
+		return s, outOfRange("top_p", "in (0, 1]", s.topP)
+	case s.n < 1:
+		return s, badRequest("", fmt.Sprintf("n must be at least 1, got %d.", s.n))
+	case s.maxTokens < 1:
+		return s, badRequest(maxName, fmt.Sprintf("%s must be at least 1, got %d. (parameter=%s, value=%d)", maxName, s.maxTokens, maxName, s.maxTokens))
+	case s.minTokens > s.maxTokens:
+		return s, badRequest("", fmt.Sprintf("%s must be less than or equal to %s=%d, got %d.", minName, maxName, s.maxTokens, s.minTokens))
+	}
+	return s, nil
+}
+
+func outOfRange(name, want string, got float64) *refusal {
+	x := strconv.FormatFloat(got, 'f', -1, 64)
+	if !strings.Contains(x, ".") {
+		x += ".0"
+	}
+	return badRequest(name, fmt.Sprintf("%s must be %s, got %s. (parameter=%s, value=%s)", name, want, x, name, x))
+}
+
+func (s sampling) limits(room int) limits {
+	stops := slices.Clone(s.stops)
+	if !s.ignoreEOS {
+		stops = append(stops, eos...)
+	}
+	return limits{minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops}
+}

@@ -1,0 +1,415 @@
+package enginesim
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// In a sequence these stand for any harmless word, once or for ever.
+const (
+	anyWord  = -1
+	anyWords = -2
+)
+
+// sequence is what the model is going to say, token by token.
+type sequence struct {
+	ids    []int32
+	delays map[int]time.Duration // before the id of that index
+}
+
+// makePlan reads a prompt and works out what the model says to it. To one that
+// is no Harmony conversation it says words for ever.
+func makePlan(ids []harmony.Token) (sequence, prompt) {
+	p := readPrompt(ids)
+	if len(p.messages) == 0 {
+		return sequence{ids: []int32{anyWords}}, p
+	}
+	if s, ok := exactScript(p); ok {
+		return sequence{ids: s}, p
+	}
+	return readScript(p).plan(p), p
+}
+
+// exactScript is the token script between @@ marks of the newest user message
+// that has one. Of several it is the one of the turn, counted in tool results.
+func exactScript(p prompt) ([]int32, bool) {
+	for i, m := range slices.Backward(p.messages) {
+		if m.role != "user" {
+			continue
+		}
+		if parts := strings.Split(m.body, "@@"); len(parts) >= 3 {
+			scripts := parts[1 : len(parts)-1]
+			turn := len(p.results(i))
+			return scriptIDs(scripts[min(turn, len(scripts)-1)]), true
+		}
+	}
+	return nil, false
+}
+
+// maxWords bounds what a script can ask for by a number.
+const maxWords = 1 << 20
+
+// specialByName are the special tokens that a script can name.
+var specialByName = map[string]harmony.Token{
+	"start":     harmony.TokenStart,
+	"end":       harmony.TokenEnd,
+	"message":   harmony.TokenMessage,
+	"channel":   harmony.TokenChannel,
+	"constrain": harmony.TokenConstrain,
+	"return":    harmony.TokenReturn,
+	"call":      harmony.TokenCall,
+}
+
+var scriptItem = regexp.MustCompile(`<(?:(start|end|message|channel|constrain|return|call|loop)|#(\d+)|rand (\d+))>`)
+
+// scriptIDs reads <start> and the other special tokens, <#12345> one raw id,
+// <rand N> N harmless words, <loop> such words for ever; the rest is text.
+func scriptIDs(s string) []int32 {
+	var ids []int32
+	for {
+		at := scriptItem.FindStringSubmatchIndex(s)
+		if at == nil {
+			return appendSigned(ids, encode(s))
+		}
+		group := func(n int) string {
+			if at[2*n] < 0 {
+				return ""
+			}
+			return s[at[2*n]:at[2*n+1]]
+		}
+		ids = appendSigned(ids, encode(s[:at[0]]))
+		switch name := group(1); {
+		case name == "loop":
+			ids = append(ids, anyWords)
+		case name != "":
+			ids = append(ids, int32(specialByName[name]))
+		case group(2) != "":
+			if id, err := strconv.ParseInt(group(2), 10, 32); err == nil {
+				ids = append(ids, int32(id))
+			}
+		default:
+			n, err := strconv.Atoi(group(3))
+			if err != nil || n > maxWords {
+				n = maxWords
+			}
+			for range n {
+				ids = append(ids, anyWord)
+			}
+		}
+		s = s[at[1]:]
+	}
+}
+
+func appendSigned(dst []int32, ids []harmony.Token) []int32 {
+	dst = slices.Grow(dst, len(ids))
+	for _, id := range ids {
+		dst = append(dst, int32(id))
+	}
+	return dst
+}
+
+// call is one tool call of a script.
+type call struct{ to, args string }
+
+// script is what the lines of the last user message ask for.
+type script struct {
+	think      string
+	nothink    bool
+	commentary string
+	calls      []call
+	text       *string       // of the final answer
+	pause      time.Duration // before each word of WORDS
+}
+
+func readScript(p prompt) script {
+	s := script{think: "The user wants a reply."}
+	last := p.last()
+	user := ""
+	if last >= 0 {
+		user = p.messages[last].body
+	}
+	s.readLines(user, p, last)
+	results := p.results(last)
+	if len(s.calls) == 0 && len(results) == 0 && s.text == nil && asksWeather.MatchString(user) {
+		for _, t := range p.tools() {
+			if weatherTool.MatchString(t.name) {
+				s.calls = []call{{t.name, smallestArgument(t.argument)}}
+				break
+			}
+		}
+	}
+	if s.text == nil {
+		text := "Hello there friend."
+		if schema := p.responseSchema(); len(results) > 0 {
+			text = "RESULT: " + results[len(results)-1].body
+		} else if schema != "" {
+			text = smallestInstance(schema)
+		}
+		s.text = &text
+	}
+	s.calls = s.calls[min(len(results), len(s.calls)):]
+	if len(results) > 0 {
+		s.commentary = ""
+	}
+	return s
+}
+
+var (
+	asksWeather = regexp.MustCompile(`(?i)weather|temperature`)
+	weatherTool = regexp.MustCompile(`(?i)weather`)
+	remember    = regexp.MustCompile(`REMEMBER (\S+)`)
+)
+
+// readLines reads the lines that are directives. Where several give the final
+// text, JSON comes before SAY and its like, and SAY before WORDS.
+func (s *script) readLines(user string, p prompt, last int) {
+	var say, js, words *string
+	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(user), "\n") {
+		line = strings.TrimSpace(line)
+		word, value := line, ""
+		if i := strings.IndexFunc(line, unicode.IsSpace); i >= 0 {
+			word, value = line[:i], strings.TrimSpace(line[i:])
+		}
+		switch {
+		case line == "NOTHINK":
+			s.nothink = true
+		case line == "RECALL":
+			say = ptr("RECALL:" + strings.Join(p.remembered(), ","))
+		case line == "LAST_ASSISTANT":
+			say = ptr("LAST:" + p.lastAnswer(last))
+		case line == "ECHO_TOOLS":
+			say = ptr("TOOLS:" + strings.Join(p.toolNames(), ","))
+		case line == "ECHO_SYSTEM":
+			say = ptr("SYSTEM:" + strings.Join(p.instructions(), "|"))
+		case value == "":
+		case word == "SAY", word == "REFUSE":
+			say = &value
+		case word == "JSON":
+			js = &value
+		case word == "WORDS":
+			words = &value
+		case word == "THINK":
+			s.think = value
+		case word == "COMMENTARY":
+			s.commentary = value
+		case word == "CALL":
+			s.calls = append(s.calls, readCall(value))
+		}
+	}
+	switch {
+	case js != nil:
+		s.text = js
+	case say != nil:
+		s.text = say
+	case words != nil:
+		s.words(*words)
+	}
+}
+
+func ptr(s string) *string { return &s }
+
+func readCall(value string) call {
+	to, args, _ := strings.Cut(value, " ")
+	if !strings.Contains(to, ".") {
+		to = "functions." + to
+	}
+	if args = strings.TrimSpace(args); args == "" {
+		args = "{}"
+	}
+	return call{to, args}
+}
+
+// words reads "n [ms]".
+func (s *script) words(value string) {
+	fields := strings.Fields(value)
+	n, err := strconv.Atoi(fields[0])
+	if err != nil {
+		return
+	}
+	var b strings.Builder
+	for i := range min(n, maxWords) {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString("w" + strconv.Itoa(i+1))
+	}
+	s.text = ptr(b.String())
+	if len(fields) > 1 {
+		if ms, err := strconv.ParseFloat(fields[1], 64); err == nil && ms > 0 {
+			s.pause = time.Duration(min(ms, 500) * float64(time.Millisecond))
+		}
+	}
+}
+
+func (p prompt) remembered() []string {
+	var found []string
+	for _, m := range p.messages {
+		if m.role == "user" {
+			for _, x := range remember.FindAllStringSubmatch(m.body, -1) {
+				found = append(found, x[1])
+			}
+		}
+	}
+	return found
+}
+
+// lastAnswer is the last final text before message i, else the last preamble.
+func (p prompt) lastAnswer(i int) string {
+	answer, final := "", false
+	for _, m := range p.messages[:max(i, 0)] {
+		if m.role != "assistant" || m.to != "" || m.channel == harmony.ChannelAnalysis {
+			continue
+		}
+		isFinal := m.channel == harmony.ChannelFinal || m.channel == ""
+		if isFinal || !final {
+			answer, final = m.body, isFinal
+		}
+	}
+	return answer
+}
+
+func (p prompt) toolNames() []string {
+	tools := p.tools()
+	names := make([]string, 0, len(tools))
+	for _, t := range tools {
+		names = append(names, strings.TrimPrefix(t.name, "functions."))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// plan writes the script as tokens. If the prompt has already begun the reply,
+// the first form of it that begins so is continued.
+func (s script) plan(p prompt) sequence {
+	body := s.body()
+	if len(p.tail) == 0 {
+		var begin []harmony.Token
+		if !p.open {
+			begin = encodeHeader("<|start|>assistant")
+		}
+		return s.paced(slices.Concat(begin, s.leads()[0], s.heads(p)[0]), body)
+	}
+	for _, lead := range s.leads() {
+		for _, head := range s.heads(p) {
+			before := slices.Concat(lead, head)
+			if whole := slices.Concat(before, body); hasPrefix(whole, p.tail) {
+				if len(p.tail) <= len(before) {
+					return s.paced(before[len(p.tail):], body)
+				}
+				return s.paced(nil, body[len(p.tail)-len(before):])
+			}
+		}
+	}
+	if hasPrefix(body, p.tail) {
+		return s.paced(nil, body[len(p.tail):])
+	}
+	return s.continued(p, body)
+}
+
+func hasPrefix(ids, prefix []harmony.Token) bool {
+	return len(ids) >= len(prefix) && slices.Equal(ids[:len(prefix)], prefix)
+}
+
+// body is the content of the last message and the token that ends it.
+func (s script) body() []harmony.Token {
+	if len(s.calls) > 0 {
+		return append(encode(s.calls[0].args), harmony.TokenCall)
+	}
+	return append(encode(*s.text), harmony.TokenReturn)
+}
+
+// leads are what may stand before the last message, best first.
+func (s script) leads() [][]harmony.Token {
+	analysis := encodeHeader("<|channel|>analysis<|message|>")
+	analysis = harmony.AppendEncode(analysis, s.think)
+	analysis = append(analysis, encodeHeader("<|end|><|start|>assistant")...)
+	if s.nothink {
+		return [][]harmony.Token{nil, analysis}
+	}
+	return [][]harmony.Token{analysis, nil}
+}
+
+// heads are the headers of the last message, best first.
+func (s script) heads(p prompt) [][]harmony.Token {
+	texts := []string{"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final json<|message|>"}
+	if len(s.calls) > 0 {
+		to := s.calls[0].to
+		texts = []string{
+			"<|channel|>commentary to=" + to + " <|constrain|>json<|message|>",
+			" to=" + to + "<|channel|>commentary <|constrain|>json<|message|>",
+			"<|channel|>commentary to=" + to + " json<|message|>",
+			" to=" + to + "<|channel|>commentary json<|message|>",
+		}
+	} else if p.responseSchema() != "" {
+		texts = append(texts[1:], texts[0])
+	}
+	heads := make([][]harmony.Token, len(texts), 2*len(texts))
+	for i, text := range texts {
+		heads[i] = encodeHeader(text)
+	}
+	if len(s.calls) == 0 || s.commentary == "" {
+		return heads
+	}
+	preamble := encodeHeader("<|channel|>commentary<|message|>")
+	preamble = harmony.AppendEncode(preamble, s.commentary)
+	preamble = append(preamble, encodeHeader("<|end|><|start|>assistant")...)
+	for i, head := range heads {
+		heads = append(heads, head)
+		heads[i] = slices.Concat(preamble, head)
+	}
+	return heads
+}
+
+// continued is what follows a header that the prompt has begun and the script
+// did not mean.
+func (s script) continued(p prompt, body []harmony.Token) sequence {
+	end := slices.Index(p.tail, harmony.TokenMessage)
+	if end < 0 {
+		return s.paced(slices.Concat(s.leads()[0], s.heads(p)[0]), body)
+	}
+	header := newMessage("assistant"+show(p.tail[:end]), "")
+	switch {
+	case header.to != "":
+		return sequence{ids: appendSigned(nil, append(encode(s.argumentsFor(header.to, p)), harmony.TokenCall))}
+	case header.channel == harmony.ChannelAnalysis:
+		thought := append(encode(s.think), encodeHeader("<|end|><|start|>assistant")...)
+		return s.paced(slices.Concat(thought, s.heads(p)[0]), body)
+	}
+	return s.paced(nil, body)
+}
+
+func (s script) argumentsFor(to string, p prompt) string {
+	for _, c := range s.calls {
+		if c.to == to {
+			return c.args
+		}
+	}
+	for _, t := range p.tools() {
+		if t.name == to {
+			return smallestArgument(t.argument)
+		}
+	}
+	return "{}"
+}
+
+// paced joins what precedes the last content with it, and puts the script's
+// pause before each word of the content.
+func (s script) paced(before, body []harmony.Token) sequence {
+	seq := sequence{ids: appendSigned(appendSigned(nil, before), body)}
+	if s.pause == 0 || len(s.calls) > 0 {
+		return seq
+	}
+	seq.delays = map[int]time.Duration{}
+	for i, id := range body {
+		if strings.HasPrefix(strings.TrimLeft(show([]harmony.Token{id}), " "), "w") {
+			seq.delays[len(before)+i] = s.pause
+		}
+	}
+	return seq
+}

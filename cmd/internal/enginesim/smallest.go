@@ -1,0 +1,290 @@
+package enginesim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// The simulated model fills what it must and nothing else: the smallest value
+// of a tool's TypeScript type or of a JSON Schema, written as Python's json
+// module writes it.
+
+// maxDepth bounds types and schemas that contain themselves.
+const maxDepth = 64
+
+var errType = errors.New("not a type")
+
+// smallestArgument is the smallest value of an argument's type, {} if that is
+// no object.
+func smallestArgument(typ string) string {
+	p := typeParser{s: typ}
+	value, err := p.union("", 0)
+	if err != nil || !strings.HasPrefix(value, "{") {
+		return "{}"
+	}
+	return value
+}
+
+// typeParser reads the TypeScript that Harmony prompts describe tools with.
+type typeParser struct {
+	s string
+	i int
+}
+
+var (
+	typeSpace   = regexp.MustCompile(`^(?:\s+|//[^\n]*)*`)
+	typeMember  = regexp.MustCompile(`^(?:"((?:[^"\\]|\\.)*)"|([^\s:?,;{}]+))(\??):\s`)
+	typeWord    = regexp.MustCompile(`^(?:"(?:[^"\\]|\\.)*"|[^\s,;|&<>(){}\[\]]+)`)
+	typeLiteral = regexp.MustCompile(`^(?:-?\d|true$|false$|null$)`)
+)
+
+func (p *typeParser) take(literal string) bool {
+	p.i += len(typeSpace.FindString(p.s[p.i:]))
+	if strings.HasPrefix(p.s[p.i:], literal) {
+		p.i += len(literal)
+		return true
+	}
+	return false
+}
+
+// union is the value of the first alternative.
+func (p *typeParser) union(name string, depth int) (string, error) {
+	if depth > maxDepth {
+		return "", errType
+	}
+	p.take("|")
+	first, err := p.one(name, depth)
+	for err == nil && p.take("|") {
+		_, err = p.one(name, depth)
+	}
+	return first, err
+}
+
+func (p *typeParser) one(name string, depth int) (value string, err error) {
+	switch {
+	case p.take("{"):
+		value, err = p.object(depth)
+	case p.take("("):
+		value, err = p.union(name, depth+1)
+		p.take(")")
+	case p.take("Array<"):
+		value, err = p.union(name, depth+1)
+		value = "[" + value + "]"
+		p.take(">")
+	default:
+		value, err = p.word(name)
+	}
+	for strings.HasPrefix(p.s[p.i:], "[]") {
+		p.i += 2
+		value = "[" + value + "]"
+	}
+	return value, err
+}
+
+func (p *typeParser) object(depth int) (string, error) {
+	var b strings.Builder
+	b.WriteByte('{')
+	for !p.take("}") {
+		m := typeMember.FindStringSubmatch(p.s[p.i:])
+		if m == nil { // a later line of a description, of which only the first is marked as a comment
+			_, rest, ok := strings.Cut(p.s[p.i:], "\n")
+			if !ok {
+				return "", errType
+			}
+			p.i = len(p.s) - len(rest)
+			continue
+		}
+		key := m[1] + m[2]
+		p.i += len(m[0])
+		value, err := p.union(key, depth+1)
+		if err != nil {
+			return "", err
+		}
+		_ = p.take(",") || p.take(";")
+		if m[3] == "?" {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteString(", ")
+		}
+		b.WriteString(quote(key) + ": " + value)
+	}
+	b.WriteByte('}')
+	return b.String(), nil
+}
+
+func (p *typeParser) word(name string) (string, error) {
+	w := typeWord.FindString(p.s[p.i:])
+	if w == "" {
+		return "", errType
+	}
+	p.i += len(w)
+	if w[0] == '"' {
+		var s string
+		if json.Unmarshal([]byte(w), &s) != nil {
+			return "", errType
+		}
+		return quote(s), nil
+	}
+	if typeLiteral.MatchString(w) {
+		return w, nil
+	}
+	switch w {
+	case "number", "integer":
+		return "1", nil
+	case "boolean":
+		return "true", nil
+	case "object":
+		return "{}", nil
+	}
+	return quote(stringValue(name)), nil
+}
+
+func stringValue(name string) string {
+	if name == "location" || name == "city" {
+		return "San Francisco, CA"
+	}
+	return "example"
+}
+
+// smallestInstance is the smallest value of a JSON Schema.
+func smallestInstance(schema string) string {
+	root := gjson.Parse(schema)
+	return instance(root, root, "", 0)
+}
+
+func instance(s, root gjson.Result, name string, depth int) string {
+	if !s.IsObject() || depth > maxDepth {
+		return quote(stringValue(name))
+	}
+	if ref := s.Get("$ref"); ref.Exists() {
+		return instance(resolve(root, ref.String()), root, name, depth+1)
+	}
+	if enum := s.Get("enum.0"); enum.Exists() {
+		return python(enum)
+	}
+	for _, k := range []string{"const", "default"} {
+		if v := s.Get(k); v.Exists() {
+			return python(v)
+		}
+	}
+	for _, k := range []string{"anyOf.0", "oneOf.0", "allOf.0"} {
+		if v := s.Get(k); v.Exists() {
+			return instance(v, root, name, depth+1)
+		}
+	}
+	typ := s.Get("type")
+	if typ.IsArray() {
+		typ = typ.Get("0")
+	}
+	switch t := typ.String(); {
+	case t == "object", s.Get("properties").Exists():
+		return objectInstance(s, root, depth)
+	case t == "array":
+		items := s.Get("items")
+		if !items.Exists() {
+			return "[]"
+		}
+		item := instance(items, root, name, depth+1)
+		n := min(max(int(s.Get("minItems").Int()), 1), 1000)
+		return "[" + strings.TrimSuffix(strings.Repeat(item+", ", n), ", ") + "]"
+	case t == "integer", t == "number":
+		if m := s.Get("minimum"); m.Exists() {
+			return m.Raw
+		}
+		return "1"
+	case t == "boolean":
+		return "true"
+	case t == "null":
+		return "null"
+	}
+	return quote(stringInstance(s, name))
+}
+
+func objectInstance(s, root gjson.Result, depth int) string {
+	required := map[string]bool{}
+	for _, k := range s.Get("required").Array() {
+		required[k.String()] = true
+	}
+	var members []string
+	s.Get("properties").ForEach(func(k, v gjson.Result) bool {
+		if required[k.String()] {
+			members = append(members, quote(k.String())+": "+instance(v, root, k.String(), depth+1))
+		}
+		return true
+	})
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+func stringInstance(s gjson.Result, name string) string {
+	v := stringValue(name)
+	if n := int(min(s.Get("minLength").Int(), 1<<16)); n > len(v) {
+		v += strings.Repeat("x", n-len(v))
+	}
+	if m := s.Get("maxLength"); m.Exists() && m.Int() >= 0 && int(m.Int()) < len(v) {
+		v = v[:m.Int()]
+	}
+	return v
+}
+
+// resolve follows a reference inside the schema.
+func resolve(root gjson.Result, ref string) gjson.Result {
+	at := root
+	for part := range strings.SplitSeq(strings.TrimLeft(ref, "#/"), "/") {
+		at = at.Get(gjson.Escape(part))
+	}
+	return at
+}
+
+// python writes a JSON value with a space after each comma and colon.
+func python(v gjson.Result) string {
+	var parts []string
+	switch {
+	case v.IsObject():
+		v.ForEach(func(k, x gjson.Result) bool {
+			parts = append(parts, quote(k.String())+": "+python(x))
+			return true
+		})
+		return "{" + strings.Join(parts, ", ") + "}"
+	case v.IsArray():
+		for _, x := range v.Array() {
+			parts = append(parts, python(x))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case v.Type == gjson.String:
+		return quote(v.Str)
+	}
+	return v.Raw
+}
+
+func quote(s string) string { return string(appendQuoted(nil, s)) }
+
+// appendQuoted appends s as a JSON string that escapes no more than it must.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c < ' ':
+			b = append(b, `\u00`...)
+			b = append(b, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+func isJSON(s string) bool { return json.Valid(bytes.TrimSpace([]byte(s))) }

@@ -1,0 +1,199 @@
+package enginesim
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// wire writes a reply's body, cut as the behavior says.
+type wire struct {
+	w      http.ResponseWriter
+	flush  func() error
+	b      Behavior
+	random *rand.Rand
+	buf    []byte
+}
+
+func newWire(w http.ResponseWriter, b Behavior) *wire {
+	return &wire{w: w, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1))}
+}
+
+// begin sends the headers of a stream at once, as both engines do.
+func (o *wire) begin() error {
+	h := o.w.Header()
+	h.Set("content-type", "text/event-stream; charset=utf-8")
+	h.Set("server", "uvicorn")
+	o.w.WriteHeader(http.StatusOK)
+	return o.flush()
+}
+
+// event sends one event; write appends its data.
+func (o *wire) event(write func([]byte) []byte) error {
+	end := "\n\n"
+	if o.b.CRLF {
+		end = "\r\n\r\n"
+	}
+	o.buf = o.buf[:0]
+	if o.b.Comments {
+		o.buf = append(append(o.buf, ": keep-alive"...), end...)
+	}
+	o.buf = append(o.buf, "data: "...)
+	o.buf = append(write(o.buf), end...)
+	return o.send(o.buf)
+}
+
+func (o *wire) done() error {
+	return o.event(func(b []byte) []byte { return append(b, "[DONE]"...) })
+}
+
+func (o *wire) send(p []byte) error {
+	for len(p) > 0 {
+		n := len(p)
+		if o.b.Cut.N > 0 {
+			n = min(n, o.b.Cut.next(o.random))
+		}
+		if _, err := o.w.Write(p[:n]); err != nil {
+			return err
+		}
+		if err := o.flush(); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+func (c Count) next(random *rand.Rand) int {
+	if c.Random {
+		return 1 + random.IntN(c.N)
+	}
+	return c.N
+}
+
+// refusal is an error before the reply's stream.
+type refusal struct {
+	status  int
+	message string
+	kind    string
+	param   string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+func badRequest(param, message string) *refusal {
+	return &refusal{http.StatusBadRequest, message, "BadRequestError", param}
+}
+
+// writeJSON sends a whole reply.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("content-type", "application/json")
+	w.Header().Set("server", "uvicorn")
+	w.Header().Set("content-length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that is gone needs no answer
+}
+
+// appendError writes the error object of vLLM and, in streams, of SGLang.
+func appendError(b []byte, r *refusal) []byte {
+	b = append(b, `{"error":{"message":`...)
+	b = appendQuoted(b, r.message)
+	b = append(b, `,"type":`...)
+	b = appendQuoted(b, r.kind)
+	b = append(b, `,"param":`...)
+	if r.param == "" {
+		b = append(b, "null"...)
+	} else {
+		b = appendQuoted(b, r.param)
+	}
+	b = append(b, `,"code":`...)
+	b = strconv.AppendInt(b, int64(r.status), 10)
+	return append(b, "}}"...)
+}
+
+// writeStatus is the answer of a status that a directive asks for.
+func writeStatus(w http.ResponseWriter, b Behavior) {
+	if b.RetryAfter > 0 {
+		w.Header().Set("retry-after", strconv.Itoa(b.RetryAfter))
+	}
+	switch b.Body {
+	case "detail":
+		writeJSON(w, b.Status, append(appendQuoted([]byte(`{"detail":`), http.StatusText(b.Status)), '}'))
+	case "envoy":
+		writeText(w, b.Status, "text/plain", envoyReply(b.Status))
+	case "html":
+		writeText(w, b.Status, "text/html", "<html><body><h1>"+http.StatusText(b.Status)+"</h1></body></html>\n")
+	case "empty":
+		w.Header().Set("content-length", "0")
+		w.WriteHeader(b.Status)
+	default:
+		writeJSON(w, b.Status, appendError(nil, &refusal{b.Status, "The simulated engine was told to fail.", "SimulatedError", ""}))
+	}
+}
+
+func writeText(w http.ResponseWriter, status int, contentType, body string) {
+	w.Header().Set("content-type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // a client that is gone needs no answer
+}
+
+// envoyReply is what Envoy writes in an engine's place.
+func envoyReply(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return "upstream connect error or disconnect/reset before headers. reset reason: connection timeout"
+	case http.StatusGatewayTimeout:
+		return "upstream request timeout"
+	case http.StatusTooManyRequests:
+		return "local_rate_limited"
+	}
+	return http.StatusText(status)
+}
+
+// sleep waits, but not for a client that has left.
+func sleep(done <-chan struct{}, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-done:
+	}
+}
+
+// appendIDs writes an array of ids.
+func appendIDs(b []byte, ids []uint32) []byte {
+	b = append(b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(id), 10)
+	}
+	return append(b, ']')
+}
+
+// parseIDs reads a JSON array of ids; bad is the index of the first that is
+// none, -1 if all are.
+func parseIDs(raw []byte) (ids []uint32, bad int) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' {
+		return nil, 0
+	}
+	raw = bytes.TrimSpace(raw[1 : len(raw)-1])
+	ids = make([]uint32, 0, len(raw)/6)
+	for len(raw) > 0 {
+		var one []byte
+		one, raw, _ = bytes.Cut(raw, []byte(","))
+		id, err := strconv.ParseUint(string(bytes.TrimSpace(one)), 10, 32)
+		if err != nil {
+			return ids, len(ids)
+		}
+		ids = append(ids, uint32(id))
+	}
+	return ids, -1
+}

@@ -1,0 +1,213 @@
+package enginesim
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// fixtures are the bodies that the decoders of filter/engine are tested with.
+const fixtures = "../../../filter/engine/testdata"
+
+// fixedTime is the clock of tests.
+func fixedTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// userPrompt is a conversation of one user message.
+func userPrompt(text string) []harmony.Token {
+	return conversation("<|start|>system<|message|>You are ChatGPT.<|end|>", text, "")
+}
+
+// conversation is before, a user message that is text only, after, and the
+// beginning of a reply.
+func conversation(before, user, after string) []harmony.Token {
+	ids := encodeHeader(before + "<|start|>user<|message|>")
+	ids = harmony.AppendEncode(ids, user)
+	return append(ids, encodeHeader("<|end|>"+after+"<|start|>assistant")...)
+}
+
+// post sends a request as the filter would.
+func post(t testing.TB, s http.Handler, kind, directives string, r *engine.Request) *http.Response {
+	t.Helper()
+	dialect, ok := engine.ByKind(kind)
+	if !ok {
+		t.Fatalf("no dialect %q", kind)
+	}
+	out, refused := dialect.Encode(r)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	req := httptest.NewRequest(http.MethodPost, out.Path, strings.NewReader(string(out.Body)))
+	for _, h := range out.Header {
+		req.Header.Set(h.Name, h.Value)
+	}
+	req.Header.Set("x-engine-sim", directives)
+	w := httptest.NewRecorder()
+	func() {
+		defer func() {
+			if p := recover(); p != nil {
+				if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+					panic(p)
+				}
+			}
+		}()
+		s.ServeHTTP(w, req)
+	}()
+	return w.Result()
+}
+
+// ask is the usual request.
+func ask(user string, change ...func(*engine.Request)) *engine.Request {
+	r := &engine.Request{ID: "chatcmpl-1", Model: "gpt-oss-20b", Prompt: userPrompt(user), N: 1, MaxTokens: 200}
+	for _, c := range change {
+		c(r)
+	}
+	return r
+}
+
+// TestWire holds the bytes on the wire to the fixtures of filter/engine.
+func TestWire(t *testing.T) {
+	two := func(r *engine.Request) { r.N = 2 }
+	cases := []struct {
+		name, directives string
+		r                *engine.Request
+		kinds            string
+	}{
+		{"final", "", ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), "sglang vllm"},
+		{"final-interval", "", ask("SAY Hello there", func(r *engine.Request) { r.Whole = true }), "sglang vllm"},
+		{"call", "", ask("COMMENTARY I look.\nCALL get_weather {\"city\":\"Paris\"}"), "sglang vllm"},
+		{"length", "", ask("WORDS 50", func(r *engine.Request) { r.MaxTokens = 6 }), "sglang vllm"},
+		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), "sglang vllm"},
+		{"split-character", "", ask("x @@<channel>final<message>a<#26192>b<#9552><#898><return>@@"), "sglang vllm"},
+		{"error", "fault=error@3", ask("SAY x"), "sglang vllm"},
+		{"end-early", "fault=end@3", ask("SAY x"), "sglang vllm"},
+		{"done-early", "fault=done@3", ask("SAY x"), "sglang vllm"},
+		{"abort", "fault=abort@3", ask("SAY x"), "sglang vllm"},
+		{"garbage", "fault=garbage@3", ask("SAY x"), "sglang vllm"},
+		{"crlf", "crlf=true comments=true tokens-per-event=3", ask("SAY x"), "sglang vllm"},
+		{"cumulative", "output-ids=cumulative", ask("SAY naïve 🙂"), "sglang"},
+		{"cumulative-n2", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("SAY many words to say", two), "sglang"},
+		{"abort-503", "fault=abort503@2", ask("SAY x"), "sglang"},
+		{"too-long", "", ask("SAY x", func(r *engine.Request) { r.MaxTokens = 1 << 20 }), "sglang"},
+	}
+	for _, c := range cases {
+		for kind := range strings.FieldsSeq(c.kinds) {
+			t.Run(kind+"/"+c.name, func(t *testing.T) {
+				resp := post(t, New(Options{Now: fixedTime}), kind, c.directives, c.r)
+				got := readAll(t, resp)
+				file := filepath.Join(fixtures, kind, c.name+".sse")
+				if *update {
+					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// answer is a decoded reply.
+type answer struct {
+	Texts    []string // by choice, special tokens by their names
+	Finishes []engine.Finish
+	Output   int // tokens of all choices
+	Usage    engine.Usage
+	Err      *apierror.Error
+}
+
+// decode reads a 200 as the filter would, in pieces of a size.
+func decode(t testing.TB, kind string, r *engine.Request, body []byte, piece int) answer {
+	t.Helper()
+	dialect, _ := engine.ByKind(kind)
+	d := dialect.NewDecoder(r)
+	a := answer{Finishes: make([]engine.Finish, r.N)}
+	tokens := make([][]harmony.Token, r.N)
+	take := func(chunks []engine.Chunk, err *apierror.Error) {
+		for _, c := range chunks {
+			tokens[c.Index] = append(tokens[c.Index], c.Tokens...)
+			a.Output += len(c.Tokens)
+			if c.Finish != engine.FinishNone {
+				a.Finishes[c.Index] = c.Finish
+			}
+			if c.Usage != nil {
+				a.Usage = *c.Usage
+			}
+		}
+		if a.Err == nil {
+			a.Err = err
+		}
+	}
+	for len(body) > 0 {
+		n := min(piece, len(body))
+		take(d.Feed(body[:n], nil))
+		body = body[n:]
+	}
+	take(d.End(nil))
+	for _, ids := range tokens {
+		a.Texts = append(a.Texts, show(ids))
+	}
+	return a
+}
+
+// talk asks and decodes.
+func talk(t testing.TB, s http.Handler, kind, directives string, r *engine.Request) answer {
+	t.Helper()
+	resp := post(t, s, kind, directives, r)
+	body := []byte(readAll(t, resp))
+	if resp.StatusCode != http.StatusOK {
+		dialect, _ := engine.ByKind(kind)
+		return answer{Err: dialect.ReadError(resp.StatusCode, resp.Header.Get, body)}
+	}
+	return decode(t, kind, r, body, len(body)+1)
+}
+
+// TestSendingDoesNotChangeTheAnswer is the property on which the filter rests:
+// however an engine gathers tokens and however bytes are cut, the answer is the
+// same.
+func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
+	requests := map[string]*engine.Request{
+		"final": ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"),
+		"call":  ask("COMMENTARY I look.\nCALL get_weather {}"),
+		"rand":  ask("x @@<channel>final<message><rand 30><#9552><#898><return>@@", func(r *engine.Request) { r.N = 3 }),
+		"loop":  ask("x @@<channel>analysis<message><loop>@@", func(r *engine.Request) { r.MaxTokens = 40 }),
+	}
+	for name, r := range requests {
+		for _, kind := range engine.Kinds() {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				want := talk(t, New(Options{}), kind, "", r)
+				if want.Err != nil {
+					t.Fatal(want.Err)
+				}
+				for seed := range 60 {
+					directives := fmt.Sprintf("tokens-per-event=random:%d seed=%d crlf=%t comments=%t output-ids=%s", 1+seed, seed, seed%2 == 0, seed%3 == 0, []string{"cumulative", "incremental"}[seed%2])
+					resp := post(t, New(Options{}), kind, directives, r)
+					got := decode(t, kind, r, []byte(readAll(t, resp)), 1+seed*seed)
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Fatalf("%s (-want +got):\n%s", directives, diff)
+					}
+				}
+			})
+		}
+	}
+}

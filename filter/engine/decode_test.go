@@ -1,0 +1,387 @@
+package engine
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// joined is a reply after all its chunks.
+type joined struct {
+	Tokens      map[int][]harmony.Token
+	Finish      map[int]Finish
+	Usage       Usage
+	Fingerprint string
+	Err         string
+}
+
+// decode feeds pieces and joins the chunks.
+func decode(t testing.TB, kind string, n int, pieces ...[]byte) joined {
+	t.Helper()
+	dialect, ok := ByKind(kind)
+	if !ok {
+		t.Fatalf("no dialect %q", kind)
+	}
+	j := joined{Tokens: map[int][]harmony.Token{}, Finish: map[int]Finish{}, Usage: Usage{CachedTokens: Unknown}}
+	d := dialect.NewDecoder(&Request{N: n})
+	var err *apierror.Error
+	var chunks []Chunk
+	for _, p := range pieces {
+		if chunks, err = d.Feed(p, chunks[:0]); j.add(chunks, err) {
+			return j
+		}
+	}
+	chunks, err = d.End(chunks[:0])
+	j.add(chunks, err)
+	return j
+}
+
+func (j *joined) add(chunks []Chunk, err *apierror.Error) (failed bool) {
+	for _, c := range chunks {
+		j.Tokens[c.Index] = append(j.Tokens[c.Index], c.Tokens...)
+		if c.Finish != FinishNone {
+			j.Finish[c.Index] = c.Finish
+		}
+		if c.Usage != nil {
+			j.Usage = *c.Usage
+		}
+		if c.Fingerprint != "" {
+			j.Fingerprint = c.Fingerprint
+		}
+	}
+	if err != nil {
+		j.Err = err.Error()
+	}
+	return err != nil
+}
+
+func (j joined) String() string {
+	var b strings.Builder
+	for i := range j.Tokens {
+		if _, ok := j.Finish[i]; !ok {
+			j.Finish[i] = FinishNone
+		}
+	}
+	for i := range len(j.Finish) {
+		fmt.Fprintf(&b, "choice %d: %v, finish %q\n", i, j.Tokens[i], j.Finish[i])
+	}
+	fmt.Fprintf(&b, "cached %d\n", j.Usage.CachedTokens)
+	if j.Fingerprint != "" {
+		fmt.Fprintf(&b, "fingerprint: %s\n", j.Fingerprint)
+	}
+	if j.Err != "" {
+		fmt.Fprintf(&b, "error: %s\n", j.Err)
+	}
+	return b.String()
+}
+
+// replies are the bodies in testdata: testdata/<kind>/<case>.sse.
+func replies(t testing.TB, kind string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", kind, "*.sse"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no replies of %s: %v", kind, err)
+	}
+	bodies := map[string][]byte{}
+	for _, f := range files {
+		body, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bodies[f] = body
+	}
+	return bodies
+}
+
+// choicesOf is how many choices the request of a recorded reply asked for.
+func choicesOf(file string) int {
+	if strings.Contains(file, "n2") {
+		return 2
+	}
+	return 1
+}
+
+func TestDecode(t *testing.T) {
+	for _, kind := range Kinds() {
+		for file, body := range replies(t, kind) {
+			t.Run(file, func(t *testing.T) {
+				got := decode(t, kind, choicesOf(file), body).String()
+				golden := strings.TrimSuffix(file, ".sse") + ".want"
+				if *update {
+					if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// stride is 1 for a short reply; in a long one, whose events are all alike, not
+// every place is tried.
+func stride(body []byte) int { return 1 + len(body)/2500*3 }
+
+// TestDecodeAnyCutting cuts every reply at each place, at all places, and at
+// random ones: what comes out must not change.
+func TestDecodeAnyCutting(t *testing.T) {
+	for _, kind := range Kinds() {
+		for file, body := range replies(t, kind) {
+			t.Run(file, func(t *testing.T) {
+				n := choicesOf(file)
+				want := decode(t, kind, n, body)
+				check := func(how string, pieces ...[]byte) {
+					t.Helper()
+					if got := decode(t, kind, n, pieces...); !reflect.DeepEqual(want, got) {
+						t.Fatalf("%s (-want +got):\n%s", how, cmp.Diff(want, got))
+					}
+				}
+				for i := 0; i < len(body); i += stride(body) {
+					check(fmt.Sprintf("cut at %d", i), body[:i], body[i:])
+				}
+				check("one byte a piece", slices.Collect(slices.Chunk(body, 1))...)
+				random := rand.New(rand.NewPCG(1, 2))
+				for range 50 {
+					var pieces [][]byte
+					for rest := body; len(rest) > 0; {
+						k := min(len(rest), 1+random.IntN(1+random.IntN(300)))
+						pieces, rest = append(pieces, rest[:k]), rest[k:]
+					}
+					check("random cuts", pieces...)
+				}
+				plain := bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))
+				check(`lines end in \n`, plain)
+				check(`lines end in \r\n`, bytes.ReplaceAll(plain, []byte("\n"), []byte("\r\n")))
+				check("comments between", bytes.ReplaceAll(plain, []byte("\n\n"), []byte("\n\n: keep-alive\n\n")))
+				check("no space", bytes.ReplaceAll(body, []byte("data: "), []byte("data:")))
+			})
+		}
+	}
+}
+
+// TestTruncatedReply ends every reply early at each place. What came before the
+// end is kept, and the end is an error until the last choice has finished.
+func TestTruncatedReply(t *testing.T) {
+	for _, kind := range Kinds() {
+		for file, body := range replies(t, kind) {
+			t.Run(file, func(t *testing.T) {
+				n := choicesOf(file)
+				whole := decode(t, kind, n, body)
+				for i := 0; i < len(body); i += stride(body) {
+					got := decode(t, kind, n, body[:i])
+					if got.Err == "" && len(got.Finish) < n {
+						t.Fatalf("%d bytes: %d of %d choices finished, and no error", i, len(got.Finish), n)
+					}
+					for c, ids := range got.Tokens {
+						if len(ids) > len(whole.Tokens[c]) || !slices.Equal(ids, whole.Tokens[c][:len(ids)]) {
+							t.Fatalf("%d bytes: choice %d is no prefix", i, c)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	event := func(s string) string { return "data: " + s + "\n\n" }
+	for _, c := range []struct{ name, kind, body string }{
+		{"nothing", "vllm", ""},
+		{"no stream", "vllm", `{"choices":[]}`},
+		{"html", "sglang", "<html>\n<body>\n"},
+		{"no json", "vllm", event("{")},
+		{"a string", "vllm", event(`"choices"`)},
+		{"no choices", "vllm", event("{}")},
+		{"no ids", "vllm", event(`{"choices":[{"index":0,"text":"x","finish_reason":null}]}`)},
+		{"null for ids", "vllm", event(`{"choices":[{"index":0,"text":"x","token_ids":null,"finish_reason":"stop"}]}`)},
+		{"ids are text", "vllm", event(`{"choices":[{"index":0,"token_ids":["a"],"finish_reason":null}]}`)},
+		{"negative id", "sglang", event(`{"output_ids":[-1],"meta_info":{}}`)},
+		{"id over 32 bits", "sglang", event(`{"output_ids":[4294967296],"meta_info":{}}`)},
+		{"an unasked choice", "vllm", event(`{"choices":[{"index":1,"token_ids":[1],"finish_reason":null}]}`)},
+		{"a negative choice", "vllm", event(`{"choices":[{"index":-1,"token_ids":[1],"finish_reason":null}]}`)},
+		{"rubbish behind", "sglang", event(`{"output_ids":[1],"meta_info":{}} x`)},
+		{"missing comma", "sglang", event(`{"output_ids":[1] "meta_info":{}}`)},
+		{"done too early", "sglang", event(`{"output_ids":[1],"meta_info":{"completion_tokens":1}}`) + event("[DONE]")},
+		{"cut in an event", "sglang", event(`{"output_ids":[1],"meta_info":{"completion_tokens":1}}`) + `data: {"output_`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := decode(t, c.kind, 1, []byte(c.body))
+			if !strings.HasPrefix(got.Err, "502 ") {
+				t.Errorf("error %q, want a 502", got.Err)
+			}
+		})
+	}
+}
+
+// TestLongLine feeds a line that never ends.
+func TestLongLine(t *testing.T) {
+	for _, begin := range []string{"data: [", ": ", "x"} {
+		d := vllm{}.NewDecoder(&Request{N: 1})
+		piece := bytes.Repeat([]byte("1,"), 32<<10)
+		_, err := d.Feed([]byte(begin), nil)
+		for fed := 0; err == nil; fed += len(piece) {
+			if fed > maxLine+len(piece) {
+				t.Fatalf("%q: %d bytes of one line taken", begin, fed)
+			}
+			_, err = d.Feed(piece, nil)
+		}
+		if err.Status != 502 {
+			t.Errorf("%q: %v", begin, err)
+		}
+		if chunks, err := d.Feed([]byte("\ndata: [DONE]\n\n"), nil); len(chunks) > 0 || err != nil {
+			t.Errorf("%q: after the error: %v, %v", begin, chunks, err)
+		}
+	}
+}
+
+// TestFirstEventWithPrompt is a context full of ids before the first token.
+func TestFirstEventWithPrompt(t *testing.T) {
+	prompt := strings.TrimSuffix(strings.Repeat("199999,", 131072), ",")
+	body := `data: {"choices":[{"index":0,"finish_reason":"stop","prompt_token_ids":[` + prompt + `],"token_ids":[200002]}]}` + "\n\ndata: [DONE]\n\n"
+	got := decode(t, "vllm", 1, slices.Collect(slices.Chunk([]byte(body), 62000))...)
+	if got.Err != "" || !slices.Equal(got.Tokens[0], []harmony.Token{200002}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestSGLangOutputIDs is the rule that tells cumulative ids from new ones.
+func TestSGLangOutputIDs(t *testing.T) {
+	event := func(ids string, completion int, finish string) string {
+		return fmt.Sprintf(`data: {"output_ids":[%s],"meta_info":{"finish_reason":%s,"completion_tokens":%d}}`+"\n\n", ids, finish, completion)
+	}
+	const stop, abort = `{"type":"stop","matched":200002}`, `{"type":"abort","message":"x","status_code":null}`
+	for _, c := range []struct {
+		name   string
+		events []string
+		want   []harmony.Token
+		advice bool
+	}{
+		{"cumulative", []string{event("1", 1, "null"), event("1,2", 2, "null"), event("1,2,3,4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, true},
+		{"new ones", []string{event("1", 1, "null"), event("2", 2, "null"), event("3, 4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"new ones, as many as before", []string{event("1,2", 2, "null"), event("3,4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"abort repeats the last", []string{event("1,2", 2, "null"), event("2", 2, abort)}, []harmony.Token{1, 2}, false},
+		{"abort repeats the only one", []string{event("1", 1, "null"), event("1", 1, abort)}, []harmony.Token{1}, false},
+		{"abort repeats all", []string{event("1,2", 2, "null"), event("1,2", 2, abort)}, []harmony.Token{1, 2}, false},
+		{"nothing new", []string{event("1", 1, "null"), event("", 1, "null"), event("2", 2, stop)}, []harmony.Token{1, 2}, false},
+		{"cumulative, the same again", []string{event("1,2", 2, "null"), event("1,2", 2, "null"), event("1,2,3", 3, stop)}, []harmony.Token{1, 2, 3}, true},
+		{"cumulative, cut behind the stop", []string{event("1,2,3", 3, "null"), event("1,2,3,4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, true},
+		{"new ones, cut behind the stop", []string{event("1,2,3", 3, "null"), event("4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"all at once", []string{event("1,2,3", 3, stop)}, []harmony.Token{1, 2, 3}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := sglang{}.NewDecoder(&Request{N: 1})
+			var got joined
+			got.Tokens, got.Finish = map[int][]harmony.Token{}, map[int]Finish{}
+			chunks, err := d.Feed([]byte(strings.Join(c.events, "")), nil)
+			got.add(chunks, err)
+			chunks, err = d.End(nil)
+			got.add(chunks, err)
+			if diff := cmp.Diff(c.want, got.Tokens[0]); diff != "" || got.Err != "" {
+				t.Errorf("error %q (-want +got):\n%s", got.Err, diff)
+			}
+			if advice := d.(Advisor).Advice(); (advice != "") != c.advice {
+				t.Errorf("advice %q", advice)
+			}
+		})
+	}
+}
+
+// oneTokenEvents are events as they come while a model writes.
+func oneTokenEvents(kind string) (first, next []byte) {
+	if kind == "vllm" {
+		const form = `data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"text":" \"a\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[26192]}]}` + "\n\n"
+		return []byte(form), []byte(form)
+	}
+	const form = `data: {"text":" \"a\\n","output_ids":[26192],"meta_info":{"id":"1","finish_reason":null,"prompt_tokens":90,"weight_version":"v1","num_retractions":0,"completion_tokens":%d,"cached_tokens":64}}` + "\n\n"
+	return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1<<40)
+}
+
+func TestDecodeOneTokenAllocatesNothing(t *testing.T) {
+	for _, kind := range Kinds() {
+		dialect, _ := ByKind(kind)
+		d := dialect.NewDecoder(&Request{N: 1})
+		first, next := oneTokenEvents(kind)
+		chunks, err := d.Feed(first, nil)
+		if err != nil || len(chunks) != 1 {
+			t.Fatal(chunks, err)
+		}
+		halves := func() {
+			chunks, err = d.Feed(next[:60], chunks[:0])
+			if err == nil {
+				chunks, err = d.Feed(next[60:], chunks[:0])
+			}
+		}
+		halves()
+		if n := testing.AllocsPerRun(100, halves); n != 0 || err != nil || len(chunks) != 1 {
+			t.Errorf("%s: %v allocations an event, %d chunks, %v", kind, n, len(chunks), err)
+		}
+	}
+}
+
+func BenchmarkDecodeOneToken(b *testing.B) {
+	for _, kind := range Kinds() {
+		b.Run(kind, func(b *testing.B) {
+			dialect, _ := ByKind(kind)
+			d := dialect.NewDecoder(&Request{N: 1})
+			first, next := oneTokenEvents(kind)
+			chunks, err := d.Feed(first, nil)
+			b.SetBytes(int64(len(next)))
+			b.ReportAllocs()
+			for b.Loop() {
+				chunks, err = d.Feed(next, chunks[:0])
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// fuzzDecoder holds a decoder to its contract: any bytes, cut anywhere, end in
+// chunks of choices that exist and at most one error.
+func fuzzDecoder(f *testing.F, kind string) {
+	for file, body := range replies(f, kind) {
+		if len(body) < 4<<10 { // short seeds: the mutator minimizes what it finds
+			f.Add(body, uint16(7), uint8(choicesOf(file)-1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, body []byte, cut uint16, n uint8) {
+		choices := int(n%4) + 1
+		got := decode(t, kind, choices, slices.Collect(slices.Chunk(body, int(cut)+1))...)
+		if got.Err == "" && len(got.Finish) != choices {
+			t.Errorf("%d of %d choices finished, and no error", len(got.Finish), choices)
+		}
+		for i := range got.Tokens {
+			if i < 0 || i >= choices {
+				t.Errorf("choice %d of %d", i, choices)
+			}
+		}
+		if diff := cmp.Diff(decode(t, kind, choices, body), got); diff != "" {
+			t.Errorf("whole and cut differ (-whole +cut):\n%s", diff)
+		}
+	})
+}
+
+func FuzzSGLangDecoder(f *testing.F) { fuzzDecoder(f, "sglang") }
+
+func FuzzVLLMDecoder(f *testing.F) { fuzzDecoder(f, "vllm") }

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// wholeInterval is how many ids an event should hold when the client waits for
+// the end anyway: events get cheap, yet a stop string is noticed within as many
+// ids and idle timeouts on the way never strike.
+const wholeInterval = 64
+
+// object writes one JSON object.
+type object struct{ b []byte }
+
+func newObject(b []byte) object { return object{append(b, '{')} }
+
+func (o *object) end() []byte { return append(o.b, '}') }
+
+func (o *object) name(k string) {
+	if o.b[len(o.b)-1] != '{' {
+		o.b = append(o.b, ',')
+	}
+	o.b = append(append(append(o.b, '"'), k...), '"', ':')
+}
+
+func (o *object) integer(k string, n int) {
+	o.name(k)
+	o.b = strconv.AppendInt(o.b, int64(n), 10)
+}
+
+func (o *object) number(k string, x float64) {
+	o.name(k)
+	o.b = strconv.AppendFloat(o.b, x, 'g', -1, 64)
+}
+
+func (o *object) boolean(k string, v bool) {
+	o.name(k)
+	o.b = strconv.AppendBool(o.b, v)
+}
+
+// text writes nothing for "".
+func (o *object) text(k, v string) {
+	if v == "" {
+		return
+	}
+	o.name(k)
+	quoted, err := json.Marshal(v)
+	if err != nil { // strings always marshal
+		quoted = []byte(`""`)
+	}
+	o.b = append(o.b, quoted...)
+}
+
+func (o *object) ids(k string, ids []harmony.Token) {
+	o.name(k)
+	o.b = append(o.b, '[')
+	for i, id := range ids {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = strconv.AppendUint(o.b, uint64(id), 10)
+	}
+	o.b = append(o.b, ']')
+}
+
+// bias writes nothing for an empty map; the order is that of the ids.
+func (o *object) bias(k string, bias map[harmony.Token]float64) {
+	if len(bias) == 0 {
+		return
+	}
+	o.name(k)
+	inner := newObject(o.b)
+	for _, id := range slices.Sorted(maps.Keys(bias)) {
+		inner.number(strconv.FormatUint(uint64(id), 10), bias[id])
+	}
+	o.b = inner.end()
+}
+
+// sampling writes what both engines call by the same name, each with OpenAI's
+// default: an engine left to itself would take the model's generation_config.
+func (o *object) sampling(r *Request) {
+	o.number("temperature", or(r.Temperature, 1))
+	o.number("top_p", or(r.TopP, 1))
+	topK := or(r.TopK, -1)
+	if topK == 0 {
+		topK = -1
+	}
+	o.integer("top_k", topK)
+	o.number("min_p", or(r.MinP, 0))
+	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
+	o.number("presence_penalty", or(r.PresencePenalty, 0))
+	o.number("repetition_penalty", or(r.RepetitionPenalty, 1))
+	o.integer("n", max(r.N, 1))
+	o.ids("stop_token_ids", stopTokens(r))
+	o.boolean("skip_special_tokens", false)
+	o.bias("logit_bias", r.LogitBias)
+	if r.Whole {
+		o.integer("stream_interval", wholeInterval)
+	}
+}
+
+func or[T any](v *T, neutral T) T {
+	if v == nil {
+		return neutral
+	}
+	return *v
+}
+
+// stopTokens are Harmony's own two and the user's, each once.
+func stopTokens(r *Request) []harmony.Token {
+	stops := []harmony.Token{harmony.TokenReturn, harmony.TokenCall}
+	for _, t := range r.StopTokens {
+		if !slices.Contains(stops, t) {
+			stops = append(stops, t)
+		}
+	}
+	return stops
+}
+
+// refuse tells what no engine can be asked.
+func refuse(r *Request) *apierror.Error {
+	switch {
+	case len(r.Prompt) == 0:
+		return apierror.Invalid("", "The prompt is empty.")
+	case r.MaxTokens < 1:
+		return apierror.Invalid("max_tokens", "max_tokens must be at least 1.")
+	case r.MinTokens > r.MaxTokens:
+		return apierror.Invalid("min_tokens", "min_tokens must not be greater than max_tokens.")
+	}
+	for _, f := range []struct {
+		param string
+		value *float64
+	}{
+		{"temperature", r.Temperature},
+		{"top_p", r.TopP},
+		{"min_p", r.MinP},
+		{"frequency_penalty", r.FrequencyPenalty},
+		{"presence_penalty", r.PresencePenalty},
+		{"repetition_penalty", r.RepetitionPenalty},
+	} {
+		if f.value != nil && !finite(*f.value) {
+			return apierror.Invalid(f.param, "%s must be a finite number.", f.param)
+		}
+	}
+	for _, bias := range r.LogitBias {
+		if !finite(bias) {
+			return apierror.Invalid("logit_bias", "The values of logit_bias must be finite numbers.")
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// newBody is memory for a body with r's prompt: an id and its comma take at
+// most seven bytes.
+func newBody(r *Request) object {
+	return newObject(make([]byte, 0, 7*len(r.Prompt)+1024))
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestEncode(t *testing.T) {
+	least := &Request{ID: "chatcmpl-1", Model: "gpt-oss-20b", Prompt: []harmony.Token{200006, 1428}, N: 1, MaxTokens: 100}
+	all := &Request{
+		ID: "chatcmpl-2", Model: `a "model"`, Prompt: []harmony.Token{1}, N: 2, MaxTokens: 5, MinTokens: 3,
+		Temperature: ptr(0.0), TopP: ptr(0.9), TopK: ptr(40), MinP: ptr(0.05),
+		FrequencyPenalty: ptr(-0.5), PresencePenalty: ptr(1e-7), RepetitionPenalty: ptr(1.1),
+		Seed: ptr(int64(-9)), LogitBias: map[harmony.Token]float64{7: -100, 5: 1.5},
+		StopTokens: []harmony.Token{200007, 200002}, CacheSalt: "tenant", Priority: ptr(-1), Whole: true,
+	}
+	for _, c := range []struct {
+		name, kind string
+		r          *Request
+		want       string
+	}{
+		{"least", "sglang", least, `{"rid":"chatcmpl-1","input_ids":[200006,1428],"sampling_params":{"temperature":1,"top_p":1,"top_k":-1,"min_p":0,` +
+			`"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1,"n":1,"stop_token_ids":[200002,200012],"skip_special_tokens":false,` +
+			`"max_new_tokens":100,"min_new_tokens":0,"no_stop_trim":true},"stream":true}`},
+		{"all", "sglang", all, `{"rid":"chatcmpl-2","input_ids":[1],"sampling_params":{"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.05,` +
+			`"frequency_penalty":-0.5,"presence_penalty":1e-07,"repetition_penalty":1.1,"n":2,"stop_token_ids":[200002,200012,200007],"skip_special_tokens":false,` +
+			`"logit_bias":{"5":1.5,"7":-100},"stream_interval":64,"max_new_tokens":5,"min_new_tokens":3,"no_stop_trim":true,"sampling_seed":-9},` +
+			`"stream":true,"cache_salt":"tenant","priority":-1}`},
+		{"least", "vllm", least, `{"model":"gpt-oss-20b","prompt":[200006,1428],"temperature":1,"top_p":1,"top_k":-1,"min_p":0,` +
+			`"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1,"n":1,"stop_token_ids":[200002,200012],"skip_special_tokens":false,` +
+			`"max_tokens":100,"min_tokens":0,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true}`},
+		{"all", "vllm", all, `{"model":"a \"model\"","prompt":[1],"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.05,` +
+			`"frequency_penalty":-0.5,"presence_penalty":1e-07,"repetition_penalty":1.1,"n":2,"stop_token_ids":[200002,200012,200007],"skip_special_tokens":false,` +
+			`"logit_bias":{"5":1.5,"7":-100},"stream_interval":64,"max_tokens":5,"min_tokens":3,"seed":-9,"stream":true,` +
+			`"stream_options":{"include_usage":true},"return_token_ids":true,"cache_salt":"tenant","priority":-1}`},
+	} {
+		t.Run(c.kind+"/"+c.name, func(t *testing.T) {
+			dialect, _ := ByKind(c.kind)
+			got, err := dialect.Encode(c.r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, string(got.Body)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if !json.Valid(got.Body) {
+				t.Error("no JSON")
+			}
+		})
+	}
+}
+
+func TestEncodeHeaders(t *testing.T) {
+	r := &Request{ID: "chatcmpl-1", Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}
+	common := []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
+	for kind, want := range map[string]HTTPRequest{
+		"sglang": {Path: "/generate", Header: common},
+		"vllm":   {Path: "/v1/completions", Header: append(common, Header{"x-request-id", "chatcmpl-1"})},
+	} {
+		dialect, _ := ByKind(kind)
+		got, err := dialect.Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body = nil
+		if diff := cmp.Diff(want, *got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
+func TestEncodeRefuses(t *testing.T) {
+	good := Request{Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}
+	for _, c := range []struct {
+		param  string
+		change func(*Request)
+	}{
+		{"", func(r *Request) { r.Prompt = nil }},
+		{"max_tokens", func(r *Request) { r.MaxTokens = 0 }},
+		{"min_tokens", func(r *Request) { r.MinTokens = 2 }},
+		{"temperature", func(r *Request) { r.Temperature = ptr(math.NaN()) }},
+		{"top_p", func(r *Request) { r.TopP = ptr(math.Inf(1)) }},
+		{"logit_bias", func(r *Request) { r.LogitBias = map[harmony.Token]float64{1: math.Inf(-1)} }},
+	} {
+		for _, kind := range Kinds() {
+			r := good
+			c.change(&r)
+			dialect, _ := ByKind(kind)
+			if _, err := dialect.Encode(&r); err == nil || err.Status != 400 || err.Param != c.param {
+				t.Errorf("%s %s: %v", kind, c.param, err)
+			}
+		}
+	}
+}
+
+func TestByKind(t *testing.T) {
+	for _, kind := range Kinds() {
+		if d, ok := ByKind(kind); !ok || d.Kind() != kind {
+			t.Errorf("ByKind(%q) = %v, %v", kind, d, ok)
+		}
+	}
+	if _, ok := ByKind("none"); ok {
+		t.Error("there is a dialect of no engine")
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	r := &Request{ID: "chatcmpl-1", Model: "m", Prompt: make([]harmony.Token, 10000), N: 1, MaxTokens: 1}
+	for i := range r.Prompt {
+		r.Prompt[i] = harmony.Token(i * 20)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (vllm{}).Encode(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// maxRetryAfter is the longest retry-after that is passed on, in seconds.
+const maxRetryAfter = 24 * 60 * 60
+
+// failure is what an engine, or Envoy in its place, told of an error.
+type failure struct {
+	status     int
+	message    string // "" if the body was no JSON
+	kind       string // the error object's type
+	param      string // the engine's name of the field at fault
+	retryAfter time.Duration
+}
+
+// readError reads a reply that is not a 200: {"error":{…}}, {"error":"…"},
+// {"message":…}, {"detail":…}, or a text that Envoy or a proxy wrote.
+func readError(status int, header func(string) string, body []byte) *apierror.Error {
+	f := readFailure(body)
+	f.status = status
+	if seconds, err := strconv.Atoi(strings.TrimSpace(header("retry-after"))); err == nil && seconds > 0 {
+		f.retryAfter = time.Duration(min(seconds, maxRetryAfter)) * time.Second
+	}
+	return translate(f)
+}
+
+// eventError reads an event {"error":{…,"code":500}}.
+func eventError(event []byte) *apierror.Error {
+	f := readFailure(event)
+	if f.status < 400 || f.status > 599 {
+		f.status = http.StatusInternalServerError
+	}
+	return translate(f)
+}
+
+func readFailure(body []byte) failure {
+	if !gjson.ValidBytes(body) {
+		return failure{}
+	}
+	root := gjson.ParseBytes(body)
+	object := root
+	if e := root.Get("error"); e.IsObject() {
+		object = e
+	}
+	f := failure{
+		status: int(object.Get("code").Int()),
+		kind:   object.Get("type").String(),
+		param:  object.Get("param").String(),
+	}
+	for _, message := range []gjson.Result{object.Get("message"), root.Get("error"), root.Get("detail")} {
+		if message.Type == gjson.String {
+			f.message = message.Str
+			return f
+		}
+	}
+	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
+	if first := root.Get("detail.0"); first.IsObject() {
+		loc := first.Get("loc").Array()
+		if len(loc) > 1 {
+			f.param = loc[1].String()
+		}
+		f.message = first.Get("msg").String()
+	}
+	return f
+}
+
+// translate turns an engine's error into the client's. The status keeps its
+// meaning, and the text is ours: of the engine's words only those pass that are
+// about a sampling parameter, for others may hold a prompt, token ids or the
+// inside of the mesh.
+//
+//	400, 422   400, with the parameter at fault; too long: context_length_exceeded
+//	401, 403   502: the credentials are the filter's, not the client's
+//	404        404 if a model is unknown, else 502: the path is the filter's choice
+//	408, 504   504
+//	413        413
+//	429, 503   the same, with retry-after
+//	others     502, so that a 500 is always a fault of the filter itself
+func translate(f failure) *apierror.Error {
+	err := clientError(f)
+	err.RetryAfter = f.retryAfter
+	return err.With(f.cause())
+}
+
+func clientError(f failure) *apierror.Error {
+	switch f.status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return invalidRequest(f)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return badGateway("The engine refused the filter's credentials. Its operator has to set them.")
+	case http.StatusNotFound:
+		if f.param == "model" || strings.Contains(strings.ToLower(f.message), "model") {
+			return apierror.New(http.StatusNotFound, "model_not_found", "model", "The engine does not serve this model.")
+		}
+		return badGateway("The engine does not know the path it was asked for. Its operator has to check the engine's kind and route.")
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time.")
+	case http.StatusTooManyRequests:
+		return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine takes no more requests at the moment. Try again later.")
+	case http.StatusServiceUnavailable:
+		return apierror.New(http.StatusServiceUnavailable, "", "", "No engine is available at the moment. Try again later.")
+	}
+	return badGateway("The engine failed to answer this request.")
+}
+
+func badGateway(message string) *apierror.Error {
+	return apierror.New(http.StatusBadGateway, "", "", "%s", message)
+}
+
+func invalidRequest(f failure) *apierror.Error {
+	if tooLong.MatchString(f.message) {
+		return contextLengthExceeded(f.message)
+	}
+	if f.status == http.StatusRequestEntityTooLarge {
+		return apierror.New(f.status, "", "", "The request is too large for the engine. Shorten the conversation.")
+	}
+	param, reason := f.fault()
+	if param == "" {
+		return apierror.Invalid("", "The engine refused the request.")
+	}
+	if reason == "" {
+		return apierror.Invalid(param, "The engine refused %s.", param)
+	}
+	return apierror.Invalid(param, "The engine refused %s: %s", param, reason)
+}
+
+// What the engines say of a request that does not fit the context, and the
+// numbers they say it with.
+var (
+	tooLong = regexp.MustCompile(`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
+		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length`)
+	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _]len(?:gth)?\D{0,12}?(\d+)`)
+	promptNumber = regexp.MustCompile(`(?i)(?:contains|has|input(?: length)?|prompt) \(?(?:at least )?(?:length )?(\d+)|(\d+) (?:tokens from|in) the (?:input )?messages`)
+	totalNumber  = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
+)
+
+func contextLengthExceeded(message string) *apierror.Error {
+	limit, prompt, total := number(limitNumber, message), number(promptNumber, message), number(totalNumber, message)
+	text := "The request does not fit the model's context."
+	if limit != "" {
+		text = fmt.Sprintf("This model's maximum context length is %s tokens.", limit)
+	}
+	switch {
+	case prompt != "" && total != "":
+		text += fmt.Sprintf(" However, the request asks for %s tokens, %s of them in the messages.", total, prompt)
+	case prompt != "":
+		text += fmt.Sprintf(" However, the messages take %s tokens.", prompt)
+	}
+	return apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s Reduce the length of the messages or of the completion.", text)
+}
+
+func number(pattern *regexp.Regexp, s string) string {
+	for _, group := range append(pattern.FindStringSubmatch(s), "")[1:] {
+		if group != "" && len(group) < 10 {
+			return group
+		}
+	}
+	return ""
+}
+
+// openAIName is the OpenAI parameter behind a field of an engine's request.
+var openAIName = map[string]string{
+	"temperature":        "temperature",
+	"top_p":              "top_p",
+	"top_k":              "top_k",
+	"min_p":              "min_p",
+	"frequency_penalty":  "frequency_penalty",
+	"presence_penalty":   "presence_penalty",
+	"repetition_penalty": "repetition_penalty",
+	"n":                  "n",
+	"max_tokens":         "max_tokens",
+	"max_new_tokens":     "max_tokens",
+	"min_tokens":         "min_tokens",
+	"min_new_tokens":     "min_tokens",
+	"seed":               "seed",
+	"sampling_seed":      "seed",
+	"priority":           "priority",
+	"cache_salt":         "cache_salt",
+	"logit_bias":         "logit_bias",
+	"stop_token_ids":     "stop_token_ids",
+}
+
+// holdsIDs are the parameters whose faults are told with token ids.
+var holdsIDs = map[string]bool{"logit_bias": true, "stop_token_ids": true}
+
+var (
+	// a line of pydantic's report, as vLLM writes it
+	pydantic = regexp.MustCompile(`'loc': 'body\.([a-z_]+)[^']*', 'msg': '([^']*)'`)
+	// the same of SGLang, whose locations are tuples
+	pydanticTuple = regexp.MustCompile(`'loc': \('body', (?:'sampling_params', )?'([a-z_]+)'[^)]*\), 'msg': '([^']*)'`)
+	// what a check of a range says: "top_p must be in (0, 1], got 2.0."
+	ranged = regexp.MustCompile(`^([a-z_]+) must [a-zA-Z0-9 _.,=\[\]()<>-]{1,100}$`)
+	suffix = regexp.MustCompile(` \(parameter=[a-z_]+(, value=[^)]*)?\)$`)
+)
+
+// fault names the parameter that the engine found wrong, and why, in the
+// engine's words where they are about nothing else.
+func (f failure) fault() (param, reason string) {
+	for _, report := range []*regexp.Regexp{pydantic, pydanticTuple} {
+		if m := report.FindStringSubmatch(f.message); m != nil {
+			return named(m[1], m[2])
+		}
+	}
+	message := suffix.ReplaceAllString(f.message, "")
+	if m := ranged.FindStringSubmatch(message); m != nil {
+		return named(m[1], message)
+	}
+	field, _, _ := strings.Cut(strings.TrimPrefix(f.param, "body."), ".")
+	return openAIName[field], ""
+}
+
+func named(field, said string) (param, reason string) {
+	param = openAIName[field]
+	if param == "" || holdsIDs[param] {
+		return param, ""
+	}
+	return param, said
+}
+
+var (
+	digits = regexp.MustCompile(`\d+`)
+	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"|\x60[^\x60]*\x60`)
+)
+
+// cause is for the log: the engine's words without numbers and quotations,
+// which may be token ids and prompts.
+func (f failure) cause() error {
+	line, _, _ := strings.Cut(f.message, "\n")
+	line = quoted.ReplaceAllString(line[:min(len(line), 400)], `"…"`)
+	line = digits.ReplaceAllString(line[:min(len(line), 200)], "#")
+	kind := digits.ReplaceAllString(f.kind[:min(len(f.kind), 60)], "#")
+	return errors.New(strings.TrimSpace(fmt.Sprintf("engine status %d %s: %s", f.status, kind, strings.ToValidUTF8(line, ""))))
+}

@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// sglang is SGLang's native HTTP API, POST /generate.
+type sglang struct{}
+
+func (sglang) Kind() string { return "sglang" }
+
+func (sglang) Ignores(*Request) []string { return nil }
+
+// Encode writes a GenerateReqInput. The limit of output tokens is always sent:
+// SGLang's own default is 128.
+func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
+	if err := refuse(r); err != nil {
+		return nil, err
+	}
+	o := newBody(r)
+	o.text("rid", r.ID)
+	o.ids("input_ids", r.Prompt)
+	o.name("sampling_params")
+	p := newObject(o.b)
+	p.sampling(r)
+	p.integer("max_new_tokens", r.MaxTokens)
+	p.integer("min_new_tokens", max(r.MinTokens, 0))
+	p.boolean("no_stop_trim", true)
+	if r.Seed != nil {
+		p.integer("sampling_seed", int(*r.Seed))
+	}
+	o.b = p.end()
+	o.boolean("stream", true)
+	o.text("cache_salt", r.CacheSalt)
+	if r.Priority != nil {
+		o.integer("priority", *r.Priority)
+	}
+	return &HTTPRequest{Path: "/generate", Header: jsonToEvents(), Body: o.end()}, nil
+}
+
+func (sglang) NewDecoder(r *Request) Decoder {
+	d := &sglangDecoder{stream: newStream(r)}
+	d.read = d.event
+	d.seen = make([]int, len(d.finished))
+	return d
+}
+
+func (sglang) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
+	return readError(status, header, body)
+}
+
+// sglangDecoder reads events of the form
+//
+//	{"text":…, "output_ids":[…], "meta_info":{"finish_reason":…, "completion_tokens":…, …}, "index":…}
+//
+// output_ids holds every id so far, or with --incremental-streaming-output
+// those since the last event.
+type sglangDecoder struct {
+	stream
+	seen       []int // ids taken, by choice
+	started    bool  // an event has come
+	cumulative bool
+	usage      Usage
+	version    string
+}
+
+// Advice asks for the flag that keeps the reply from growing with the square
+// of its length.
+func (d *sglangDecoder) Advice() string {
+	if d.cumulative {
+		return "SGLang repeats all output ids in every event: start it with --incremental-streaming-output"
+	}
+	return ""
+}
+
+// sglangEvent is what one event says.
+type sglangEvent struct {
+	index      int
+	ids        []byte // as written
+	completion int
+	cached     int
+	version    []byte
+	finish     []byte // as written
+}
+
+func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
+	e := sglangEvent{completion: Unknown, cached: Unknown}
+	s := scanner{b: data}
+	if s.enter('{') {
+		for s.more('}') {
+			switch string(s.key()) {
+			case "output_ids":
+				e.ids = s.raw()
+			case "meta_info":
+				e.readMeta(&s)
+			case "index":
+				e.index = s.count()
+			case "error":
+				return chunks, eventError(data)
+			default:
+				s.skip()
+			}
+		}
+	}
+	if !s.whole() || e.ids == nil {
+		return chunks, unreadable("an event is not SGLang's")
+	}
+	if ok, err := d.expects(e.index); !ok {
+		return chunks, err
+	}
+	return d.chunk(&e, chunks)
+}
+
+func (e *sglangEvent) readMeta(s *scanner) {
+	if !s.enter('{') {
+		return
+	}
+	for s.more('}') {
+		switch string(s.key()) {
+		case "finish_reason":
+			e.finish = s.raw()
+		case "completion_tokens":
+			e.completion = s.count()
+		case "cached_tokens":
+			e.cached = s.count()
+		case "weight_version":
+			e.version = s.raw()
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierror.Error) {
+	finish, err := readFinish(e.finish)
+	if err != nil {
+		return chunks, err
+	}
+	fresh := d.fresh(e, finish)
+	ids, err := d.take(lastIDs(e.ids, fresh))
+	if err != nil {
+		return chunks, err
+	}
+	d.seen[e.index] += fresh
+	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
+	if !d.started {
+		d.started = true
+		d.usage.CachedTokens = e.cached
+		c.Usage = &d.usage
+		if v := text(e.version); v != "default" { // what SGLang says when it was told none
+			d.version = v
+		}
+		c.Fingerprint = d.version
+	}
+	if finish != FinishNone {
+		d.finish(e.index)
+	}
+	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
+		return chunks, nil
+	}
+	return append(chunks, c), nil
+}
+
+// fresh is how many of the event's ids, its last, have not been taken yet. An
+// event that writes more ids than there are new ones repeats old ones: it holds
+// all of the choice's, or it is an abort, which repeats the last.
+func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
+	count, seen := countIDs(e.ids), d.seen[e.index]
+	if e.completion == Unknown || count <= e.completion-seen {
+		return count
+	}
+	if finish != FinishAbort {
+		d.cumulative = true
+	}
+	return max(count-seen, 0)
+}
+
+// readFinish reads null, {"type":"stop","matched":…}, {"type":"length",…} and
+// {"type":"abort","message":…,"status_code":…}. An abort with a status is the
+// engine's error.
+func readFinish(raw []byte) (Finish, *apierror.Error) {
+	if len(raw) == 0 || raw[0] == 'n' {
+		return FinishNone, nil
+	}
+	var kind, message []byte
+	status := Unknown
+	s := scanner{b: raw}
+	if !s.enter('{') {
+		kind = raw
+	} else {
+		for s.more('}') {
+			switch string(s.key()) {
+			case "type":
+				kind = s.raw()
+			case "message":
+				message = s.raw()
+			case "status_code":
+				status = s.count()
+			default:
+				s.skip()
+			}
+		}
+	}
+	if s.bad {
+		return FinishNone, unreadable("a finish reason is not SGLang's")
+	}
+	switch string(kind) {
+	case `"length"`:
+		return FinishLength, nil
+	case `"abort"`:
+		if status == Unknown {
+			return FinishAbort, nil
+		}
+		return FinishNone, translate(failure{status: status, message: text(message)})
+	}
+	return FinishStop, nil
+}
+
+// jsonToEvents are the headers of a JSON request whose reply is a stream.
+func jsonToEvents() []Header {
+	return []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
+}
