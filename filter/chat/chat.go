@@ -1,0 +1,50 @@
+// Package chat speaks the OpenAI Chat Completions API: [Decode] turns the body
+// of a POST /v1/chat/completions into a token request for an engine, and a
+// [Reply] turns the engine's chunks into server-sent events or one JSON object.
+//
+//	call, err := chat.Decode(body, scope)
+//	…                                    // send call.Engine()
+//	reply := call.NewReply()
+//	out, err = reply.Push(out, chunk)    // for every chunk, until reply.Done()
+//	out = reply.End(out)
+//
+// Which fields are refused, mapped or ignored stands in docs/compatibility.md,
+// a table that a test compares with this package.
+package chat
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Call is one decoded request.
+type Call struct {
+	turn    *turn.Turn
+	scope   *turn.Scope
+	id      string
+	model   string // as requested
+	ignored []string
+	options options
+}
+
+// options is what the reply needs to know of the request.
+type options struct {
+	stream          bool
+	includeUsage    bool
+	continuousUsage bool
+	hideReasoning   bool
+	tokenIDs        bool
+}
+
+// Engine is the model call to make.
+func (c *Call) Engine() *engine.Request { return c.turn.Engine }
+
+// Model is the model's name as the client wrote it.
+func (c *Call) Model() string { return c.model }
+
+// Stream tells whether the client wants server-sent events.
+func (c *Call) Stream() bool { return c.options.stream }
+
+// Ignored names the request's fields that are accepted without an effect, in
+// the order of the request, such as user or tools.function.strict.
+func (c *Call) Ignored() []string { return c.ignored }

@@ -1,0 +1,373 @@
+package chat
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Decode reads the body of a request and makes it ready for the engine. What
+// it refuses is a 400 that names the field at fault. It keeps no part of body.
+func Decode(body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{scope: scope}
+	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
+		return nil, err
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	t, err := scope.Prepare(&d.input)
+	if err != nil {
+		return nil, err
+	}
+	return &Call{turn: t, scope: scope, id: d.input.Engine.ID, model: d.model, ignored: d.ignored, options: d.options}, nil
+}
+
+// decoder gathers the fields of a request.
+type decoder struct {
+	scope   *turn.Scope
+	input   turn.Input
+	options options
+	model   string
+	ignored jsontext.Ignored
+
+	maxTokens, maxCompletionTokens int
+	streamOptions                  bool
+	noGenerationPrompt             bool
+}
+
+// finish checks what only all fields together show.
+func (d *decoder) finish() *apierror.Error {
+	e := &d.input.Engine
+	if e.MaxTokens = d.maxCompletionTokens; e.MaxTokens == 0 {
+		e.MaxTokens = d.maxTokens
+	}
+	switch {
+	case d.model == "":
+		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
+	case len(d.input.Items) == 0:
+		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
+	case d.streamOptions && !d.options.stream:
+		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
+	case e.MaxTokens > 0 && e.MinTokens > e.MaxTokens:
+		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the greatest number of tokens asked for.")
+	case d.noGenerationPrompt && !d.input.Continue:
+		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
+	case d.options.tokenIDs && d.options.hideReasoning:
+		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
+	}
+	e.ID = d.scope.ID("chatcmpl-")
+	e.Model = d.model
+	e.Whole = !d.options.stream
+	return nil
+}
+
+func setSwitch(dst *bool, v jsontext.Field) (err *apierror.Error) {
+	*dst, err = v.Switch()
+	return err
+}
+
+func setNumber(dst **float64, v jsontext.Field, least, most float64) *apierror.Error {
+	n, err := v.Number(least, most)
+	*dst = &n
+	return err
+}
+
+func setInteger(dst *int, v jsontext.Field, least, most int64) *apierror.Error {
+	n, err := v.Integer(least, most)
+	*dst = int(n)
+	return err
+}
+
+// maxModelBytes bounds the model's name: a stream has it in every event.
+const maxModelBytes = 256
+
+func (d *decoder) readModel(v jsontext.Field) *apierror.Error {
+	model, err := v.Text()
+	if len(model) > maxModelBytes {
+		return apierror.Invalid(v.Path, "The field \"model\" is longer than %d bytes.", maxModelBytes)
+	}
+	d.model = strings.Clone(model) // the reply keeps it, and must not keep the body with it
+	return err
+}
+
+func (d *decoder) readStreamOptions(v jsontext.Field) *apierror.Error {
+	d.streamOptions = true
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "include_usage":
+			return setSwitch(&d.options.includeUsage, v)
+		case "continuous_usage_stats":
+			return setSwitch(&d.options.continuousUsage, v)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+func (d *decoder) readChoices(v jsontext.Field) *apierror.Error {
+	return setInteger(&d.input.Engine.N, v, 1, int64(d.scope.Limits.Choices))
+}
+
+func (d *decoder) readMaxTokens(v jsontext.Field) *apierror.Error {
+	return setInteger(&d.maxTokens, v, 1, math.MaxInt32)
+}
+
+func (d *decoder) readMaxCompletionTokens(v jsontext.Field) *apierror.Error {
+	return setInteger(&d.maxCompletionTokens, v, 1, math.MaxInt32)
+}
+
+func (d *decoder) readMinTokens(v jsontext.Field) *apierror.Error {
+	return setInteger(&d.input.Engine.MinTokens, v, 0, math.MaxInt32)
+}
+
+func (d *decoder) readTemperature(v jsontext.Field) *apierror.Error {
+	return setNumber(&d.input.Engine.Temperature, v, 0, 2)
+}
+
+func (d *decoder) readTopP(v jsontext.Field) *apierror.Error {
+	return setNumber(&d.input.Engine.TopP, v, 0, 1)
+}
+
+func (d *decoder) readTopK(v jsontext.Field) *apierror.Error {
+	k := 0
+	d.input.Engine.TopK = &k
+	return setInteger(&k, v, -1, math.MaxInt32)
+}
+
+func (d *decoder) readMinP(v jsontext.Field) *apierror.Error {
+	return setNumber(&d.input.Engine.MinP, v, 0, 1)
+}
+
+func (d *decoder) readFrequencyPenalty(v jsontext.Field) *apierror.Error {
+	return setNumber(&d.input.Engine.FrequencyPenalty, v, -2, 2)
+}
+
+func (d *decoder) readPresencePenalty(v jsontext.Field) *apierror.Error {
+	return setNumber(&d.input.Engine.PresencePenalty, v, -2, 2)
+}
+
+func (d *decoder) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
+	err := setNumber(&d.input.Engine.RepetitionPenalty, v, 0, 2)
+	if err == nil && *d.input.Engine.RepetitionPenalty == 0 {
+		return apierror.Invalid(v.Path, "The field \"repetition_penalty\" must be greater than 0.")
+	}
+	return err
+}
+
+func (d *decoder) readSeed(v jsontext.Field) *apierror.Error {
+	n, err := v.Integer(math.MinInt64, math.MaxInt64)
+	d.input.Engine.Seed = &n
+	return err
+}
+
+// maxLogitBias bounds the entries of logit_bias, as OpenAI does.
+const maxLogitBias = 1024
+
+func (d *decoder) readLogitBias(v jsontext.Field) *apierror.Error {
+	bias := map[harmony.Token]float64{}
+	d.input.Engine.LogitBias = bias
+	return v.Entries(func(key string, v jsontext.Field) *apierror.Error {
+		id, convErr := strconv.ParseUint(key, 10, 32)
+		if convErr != nil || id > maxToken {
+			return apierror.Invalid("logit_bias", "The keys of \"logit_bias\" must be token ids from 0 to %d.", maxToken)
+		}
+		if len(bias) == maxLogitBias {
+			return apierror.Invalid("logit_bias", "The field \"logit_bias\" has more than %d entries.", maxLogitBias)
+		}
+		n, err := v.Number(-100, 100)
+		if err != nil {
+			return apierror.Invalid("logit_bias", "The values of \"logit_bias\" must be numbers from -100 to 100.")
+		}
+		bias[harmony.Token(id)] = n
+		return nil
+	})
+}
+
+// maxToken is the greatest id of the vocabulary.
+const maxToken = 201087
+
+func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
+	salt, err := v.Text()
+	d.input.Engine.CacheSalt = strings.Clone(salt)
+	return err
+}
+
+func (d *decoder) readPriority(v jsontext.Field) *apierror.Error {
+	n := 0
+	d.input.Engine.Priority = &n
+	return setInteger(&n, v, math.MinInt32, math.MaxInt32)
+}
+
+func (d *decoder) readStop(v jsontext.Field) *apierror.Error {
+	if v.Type == gjson.String {
+		return d.addStop(v)
+	}
+	if !v.IsArray() {
+		return apierror.Invalid(v.Path, "The field \"stop\" must be a string or an array of strings.")
+	}
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error { return d.addStop(v) })
+}
+
+func (d *decoder) addStop(v jsontext.Field) *apierror.Error {
+	s, err := v.Text()
+	limits := d.scope.Limits
+	switch {
+	case err != nil:
+		return err
+	case s == "":
+		return apierror.Invalid(v.Path, "A stop string is empty.")
+	case len(s) > limits.StopBytes:
+		return apierror.Invalid(v.Path, "A stop string is longer than %d bytes.", limits.StopBytes)
+	case len(d.input.Stop) == limits.Stops:
+		return apierror.Invalid("stop", "More than %d stop strings.", limits.Stops)
+	}
+	d.input.Stop = append(d.input.Stop, s)
+	return nil
+}
+
+func (d *decoder) readStopTokens(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		id, err := v.Integer(0, maxToken)
+		if err == nil && i >= d.scope.Limits.Stops {
+			err = apierror.Invalid("stop_token_ids", "More than %d stop token ids.", d.scope.Limits.Stops)
+		}
+		d.input.Engine.StopTokens = append(d.input.Engine.StopTokens, harmony.Token(id))
+		return err
+	})
+}
+
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
+	word, err := v.Text()
+	if err != nil {
+		return err
+	}
+	effort, hide, ok := turn.ParseEffort(word)
+	if !ok {
+		return apierror.Invalid(v.Path, "The field \"reasoning_effort\" must be one of none, minimal, low, medium, high and xhigh.")
+	}
+	d.input.Effort = effort
+	d.options.hideReasoning = d.options.hideReasoning || hide
+	return nil
+}
+
+func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {
+	show, err := v.Switch()
+	d.options.hideReasoning = d.options.hideReasoning || !show
+	return err
+}
+
+func (d *decoder) readAddGenerationPrompt(v jsontext.Field) *apierror.Error {
+	add, err := v.Switch()
+	d.noGenerationPrompt = !add
+	return err
+}
+
+func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
+	if v.Get("type").Str == "text" {
+		return nil
+	}
+	return apierror.Invalid(v.Path, noConstraint)
+}
+
+func (d *decoder) readModalities(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		if v.Str != "text" {
+			return apierror.Invalid("modalities", "Only the modality \"text\" is supported.")
+		}
+		return nil
+	})
+}
+
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = !parallel
+	return err
+}
+
+func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
+	switch {
+	case v.Str == "auto":
+		return nil
+	case v.Str == "none":
+		d.input.NoCalls = true
+		return nil
+	case v.Str == "required" || v.IsObject():
+		return apierror.Invalid(v.Path, "The model cannot be forced to call a tool. Use the tool_choice \"auto\" or \"none\", and say in a message what to call.")
+	}
+	return apierror.Invalid(v.Path, "The field \"tool_choice\" must be \"auto\" or \"none\".")
+}
+
+func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
+	tools := harmony.Namespace{Name: turn.FunctionsNamespace}
+	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= d.scope.Limits.Tools {
+			return apierror.Invalid("tools", "More than %d tools.", d.scope.Limits.Tools)
+		}
+		t, err := d.readTool(v)
+		tools.Tools = append(tools.Tools, t)
+		return err
+	})
+	d.input.Tools = []harmony.Namespace{tools}
+	return err
+}
+
+func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Error) {
+	given := false
+	err = v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "type":
+			if v.Str != "function" {
+				return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")
+			}
+		case "function":
+			given = true
+			return d.readFunction(v, &t)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+	if err == nil && !given {
+		err = apierror.Invalid(v.Path, "A tool has no field \"function\".")
+	}
+	return t, err
+}
+
+func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Error {
+	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			t.Name, err = v.Text()
+		case "description":
+			t.Description, err = v.Text()
+		case "parameters":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "A tool's parameters must be a JSON Schema object.")
+			}
+			t.Parameters = []byte(v.Raw)
+		case "strict":
+			if v.Type != gjson.False {
+				d.ignored.Add(v.Path)
+			}
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	if err == nil && t.Name == "" {
+		err = apierror.Invalid(v.Path+".name", "A tool has no name.")
+	}
+	return err
+}

@@ -1,0 +1,232 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		m, err := d.readMessage(v)
+		if err != nil {
+			return err
+		}
+		return d.addItems(m)
+	})
+}
+
+// message is one element of messages.
+type message struct {
+	at        jsontext.Field
+	role      string
+	content   jsontext.Field
+	refusal   string
+	reasoning string
+	calls     []turn.Item
+	callID    string // of a tool message
+}
+
+func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
+	m.at = at
+	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "role":
+			m.role, err = v.Text()
+		case "content":
+			m.content = v
+		case "refusal":
+			m.refusal, err = v.Text()
+		case "reasoning", "reasoning_content":
+			if v.Type != gjson.String {
+				d.ignored.Add(v.Path)
+			} else if v.Str != "" {
+				m.reasoning = v.Str
+			}
+		case "tool_calls":
+			m.calls, err = d.readCalls(v)
+		case "tool_call_id":
+			m.callID, err = v.Text()
+		case "function_call":
+			err = apierror.Invalid(v.Path, "function_call is not supported. Use tool_calls.")
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	return m, err
+}
+
+// addItems takes a message apart into the steps of the conversation.
+func (d *decoder) addItems(m message) *apierror.Error {
+	if len(m.calls) > 0 && m.role != "assistant" {
+		return apierror.Invalid(m.at.Path+".tool_calls", "Only assistant messages can have tool calls.")
+	}
+	images := d.scope.Model.Images
+	var kind turn.Kind
+	switch m.role {
+	case "system", "developer":
+		kind = turn.Instructions
+	case "user":
+		kind = turn.User
+	case "assistant":
+		return d.addAssistant(m)
+	case "tool":
+		kind, images = turn.Result, turn.ImagesPlaceholder
+		if m.callID == "" {
+			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id.")
+		}
+	case "":
+		return apierror.Invalid(m.at.Path+".role", "A message has no role.")
+	default:
+		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant or tool.")
+	}
+	if !m.content.Exists() {
+		return apierror.Invalid(m.at.Path+".content", "A message has no content.")
+	}
+	text, err := readContent(m.content, images)
+	d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, CallID: m.callID, Path: m.at.Path})
+	return err
+}
+
+// addAssistant adds an assistant's message in the order of its generation:
+// reasoning, text, calls. Text beside calls is a preamble.
+func (d *decoder) addAssistant(m message) *apierror.Error {
+	text := m.refusal
+	if m.content.Exists() {
+		content, err := readContent(m.content, d.scope.Model.Images)
+		if err != nil {
+			return err
+		}
+		text = content + text
+	}
+	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
+		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls.")
+	}
+	if m.reasoning != "" {
+		d.input.Items = append(d.input.Items, turn.Item{Kind: turn.Reasoning, Text: m.reasoning, Path: m.at.Path})
+	}
+	kind := turn.Answer
+	if len(m.calls) > 0 {
+		kind = turn.Preamble
+	}
+	if text != "" {
+		d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, Path: m.at.Path})
+	}
+	d.input.Items = append(d.input.Items, m.calls...)
+	return nil
+}
+
+func (d *decoder) readCalls(v jsontext.Field) (calls []turn.Item, err *apierror.Error) {
+	err = v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		call, err := d.readCall(v)
+		calls = append(calls, call)
+		return err
+	})
+	return calls, err
+}
+
+func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
+	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "id":
+			call.CallID, err = v.Text()
+		case "type":
+			if v.Str != "function" {
+				err = apierror.Invalid(v.Path, "Only tool calls of type \"function\" are supported.")
+			}
+		case "function":
+			err = d.readCalledFunction(v, &call)
+		case "index":
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+	case call.CallID == "":
+		err = apierror.Invalid(at.Path+".id", "A tool call has no id.")
+	case call.Name == "":
+		err = apierror.Invalid(at.Path+".function.name", "A tool call has no function name.")
+	}
+	return call, err
+}
+
+func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierror.Error {
+	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			call.Name, err = v.Text()
+		case "arguments":
+			call.Text, err = readArguments(v)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+}
+
+// readArguments reads a call's arguments: a string, which stays as it is, or,
+// from some clients, the object itself.
+func readArguments(v jsontext.Field) (string, *apierror.Error) {
+	if !v.IsObject() {
+		return v.Text()
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(v.Raw)); err != nil {
+		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON.")
+	}
+	return compact.String(), nil
+}
+
+// readContent reads a message's content: a string or a list of parts, whose
+// texts follow each other as they are.
+func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
+	if !v.IsArray() {
+		if v.Type != gjson.String {
+			return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of parts.", v.Path)
+		}
+		return v.Str, nil
+	}
+	var text strings.Builder
+	image := false // the last part was one
+	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		part, isImage, err := readPart(v, images)
+		if text.Len() > 0 && (isImage || image) {
+			text.WriteByte('\n')
+		}
+		image = isImage
+		text.WriteString(part)
+		return err
+	})
+	return text.String(), err
+}
+
+func readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
+	kind := v.Get("type").Str
+	switch kind {
+	case "text", "input_text", "output_text":
+		kind = "text"
+	case "refusal":
+	case "image_url", "input_image", "image":
+		if images == turn.ImagesReject {
+			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
+		}
+		return turn.ImagePlaceholder, true, nil
+	default:
+		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
+	}
+	part := v.Get(kind)
+	if part.Type != gjson.String {
+		return "", false, apierror.Invalid(v.Path+"."+kind, "The field %q must be a string.", v.Path+"."+kind)
+	}
+	return part.Str, false, nil
+}

@@ -1,0 +1,304 @@
+package chat
+
+import (
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// deltaKind is what the delta of a server-sent event has in it.
+type deltaKind uint8
+
+const (
+	deltaEmpty deltaKind = iota
+	deltaReasoning
+	deltaContent
+	deltaCall      // the beginning of a call
+	deltaArguments // a piece of its arguments
+)
+
+// delta is the server-sent event that is being written. The text of one chunk
+// of the engine goes into one event as long as it is for the same field.
+type delta struct {
+	choice *choice // nil: none is being written
+	kind   deltaKind
+	call   *turn.CalledTool
+	text   int // where in dst its text begins
+}
+
+// openDelta makes sure that the event being written is of this kind, and that
+// text can be appended to it.
+func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
+	if r.open.choice == c && r.open.kind == kind && r.open.call == call {
+		return
+	}
+	r.closeDelta(nil)
+	r.beginEvent(c)
+	switch kind {
+	case deltaReasoning:
+		r.dst = append(r.dst, '"')
+		r.dst = append(r.dst, r.call.reasoningField()...)
+		r.dst = append(r.dst, `":"`...)
+	case deltaContent:
+		r.dst = append(r.dst, `"content":"`...)
+	case deltaCall:
+		r.dst = append(r.dst, `"tool_calls":[{"index":`...)
+		r.dst = strconv.AppendInt(r.dst, int64(call.Index), 10)
+		r.dst = appendCallHead(append(r.dst, ','), call)
+	case deltaArguments:
+		r.dst = append(r.dst, `"tool_calls":[{"index":`...)
+		r.dst = strconv.AppendInt(r.dst, int64(call.Index), 10)
+		r.dst = append(r.dst, `,"function":{"arguments":"`...)
+	}
+	r.open = delta{choice: c, kind: kind, call: call, text: len(r.dst)}
+}
+
+// openAny makes sure that an event is being written.
+func (r *Reply) openAny(c *choice) {
+	if r.open.choice == nil {
+		r.openDelta(c, deltaEmpty, nil)
+	}
+}
+
+// closeDelta ends the event being written, if there is one, and tells which
+// tokens it and the events since the last such are made of.
+func (r *Reply) closeDelta(tokens []harmony.Token) {
+	if r.open.choice == nil {
+		return
+	}
+	switch r.open.kind {
+	case deltaReasoning:
+		end := len(r.dst)
+		r.dst = append(r.dst, '"')
+		if r.call.bothReasoningFields() {
+			r.dst = append(r.dst, `,"reasoning_content":"`...)
+			r.dst = append(r.dst, r.dst[r.open.text:end]...)
+			r.dst = append(r.dst, '"')
+		}
+	case deltaContent:
+		r.dst = append(r.dst, '"')
+	case deltaCall, deltaArguments:
+		r.dst = append(r.dst, `"}}]`...)
+	}
+	r.dst = append(r.dst, `},"finish_reason":null`...)
+	r.endEvent(tokens)
+	r.open = delta{}
+}
+
+// begin writes the first event of a choice: the role.
+func (r *Reply) begin(c *choice) {
+	if c.begun || !r.call.options.stream {
+		return
+	}
+	c.begun = true
+	r.beginEvent(c)
+	r.dst = append(r.dst, `"role":"assistant","content":null},"finish_reason":null}]`...)
+	if r.call.options.tokenIDs {
+		r.dst = append(r.dst, `,"prompt_token_ids":`...)
+		r.dst = appendTokens(r.dst, r.call.Engine().Prompt)
+	}
+	r.endChunk()
+}
+
+// writeFinish writes the last event of a choice.
+func (r *Reply) writeFinish(c *choice, tokens []harmony.Token) {
+	r.beginEvent(c)
+	if !c.hasContent && c.reader.Calls() == 0 {
+		r.dst = append(r.dst, `"content":""`...)
+	}
+	r.dst = append(r.dst, `},`...)
+	r.appendFinish(c)
+	r.endEvent(tokens)
+}
+
+// appendFinish appends why the choice ended.
+func (r *Reply) appendFinish(c *choice) {
+	r.dst = append(r.dst, `"finish_reason":"`...)
+	r.dst = append(r.dst, c.reader.Finish()...)
+	r.dst = append(r.dst, '"')
+	m := c.reader.Matched()
+	switch {
+	case m == nil:
+	case m.Text != "":
+		r.dst = jsontext.AppendString(append(r.dst, `,"matched_stop":`...), m.Text)
+	default:
+		r.dst = strconv.AppendUint(append(r.dst, `,"matched_stop":`...), uint64(m.Token), 10)
+	}
+}
+
+// beginEvent begins an event up to the members of its delta.
+func (r *Reply) beginEvent(c *choice) {
+	r.beginChunk()
+	r.dst = append(r.dst, `"choices":[{"index":`...)
+	r.dst = strconv.AppendInt(r.dst, int64(c.index), 10)
+	r.dst = append(r.dst, `,"delta":{`...)
+}
+
+// endEvent ends the choice of an event and the event.
+func (r *Reply) endEvent(tokens []harmony.Token) {
+	if r.call.options.tokenIDs && len(tokens) > 0 {
+		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), tokens)
+	}
+	r.dst = append(r.dst, `}]`...)
+	r.endChunk()
+}
+
+// beginChunk begins a chat.completion.chunk.
+func (r *Reply) beginChunk() {
+	if r.head == nil {
+		r.head = r.appendHead(append(r.head, `data: `...), "chat.completion.chunk")
+	}
+	r.dst = append(r.dst, r.head...)
+}
+
+func (r *Reply) endChunk() {
+	switch {
+	case r.call.options.continuousUsage:
+		r.dst = r.appendUsage(append(r.dst, `,"usage":`...))
+	case r.call.options.includeUsage:
+		r.dst = append(r.dst, `,"usage":null`...)
+	}
+	r.dst = append(r.dst, "}\n\n"...)
+}
+
+// writeStreamEnd writes what follows the choices of a stream.
+func (r *Reply) writeStreamEnd() {
+	if r.call.options.includeUsage || r.call.options.continuousUsage {
+		r.beginChunk()
+		r.dst = r.appendUsage(append(r.dst, `"choices":[],"usage":`...))
+		r.dst = append(r.dst, "}\n\n"...)
+	}
+	r.dst = append(r.dst, "data: [DONE]\n\n"...)
+}
+
+// writeObject writes the chat.completion of a request that wants no stream.
+func (r *Reply) writeObject() {
+	r.dst = r.appendHead(r.dst, "chat.completion")
+	r.dst = append(r.dst, `"choices":[`...)
+	for i := range r.choices {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.writeChoice(&r.choices[i])
+	}
+	r.dst = append(r.dst, `],"usage":`...)
+	r.dst = r.appendUsage(r.dst)
+	if r.call.options.tokenIDs {
+		r.dst = appendTokens(append(r.dst, `,"prompt_token_ids":`...), r.call.Engine().Prompt)
+	}
+	r.dst = append(r.dst, '}')
+}
+
+func (r *Reply) writeChoice(c *choice) {
+	r.dst = strconv.AppendInt(append(r.dst, `{"index":`...), int64(c.index), 10)
+	r.dst = append(r.dst, `,"message":{"role":"assistant","content":`...)
+	if c.hasContent || len(c.calls) == 0 {
+		r.dst = append(append(append(r.dst, '"'), c.content...), '"')
+	} else {
+		r.dst = append(r.dst, `null`...)
+	}
+	r.dst = append(r.dst, `,"refusal":null`...)
+	if c.hasReasoning {
+		r.writeReasoning(c, r.call.reasoningField())
+		if r.call.bothReasoningFields() {
+			r.writeReasoning(c, turn.ReasoningContent)
+		}
+	}
+	r.writeCalls(c)
+	r.dst = append(r.dst, `},"logprobs":null,`...)
+	r.appendFinish(c)
+	if r.call.options.tokenIDs {
+		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), c.tokens)
+	}
+	r.dst = append(r.dst, '}')
+}
+
+func (r *Reply) writeReasoning(c *choice, field string) {
+	r.dst = append(append(append(r.dst, `,"`...), field...), `":"`...)
+	r.dst = append(append(r.dst, c.reasoning...), '"')
+}
+
+func (r *Reply) writeCalls(c *choice) {
+	if len(c.calls) == 0 {
+		return
+	}
+	r.dst = append(r.dst, `,"tool_calls":[`...)
+	for i, call := range c.calls {
+		if i > 0 {
+			r.dst = append(r.dst, ',')
+		}
+		r.dst = appendCallHead(append(r.dst, '{'), call.CalledTool)
+		r.dst = append(append(r.dst, call.arguments...), `"}}`...)
+	}
+	r.dst = append(r.dst, ']')
+}
+
+// appendCallHead appends the members of a tool call up to the text of its
+// arguments.
+func appendCallHead(dst []byte, call *turn.CalledTool) []byte {
+	dst = jsontext.AppendString(append(dst, `"id":`...), call.ID)
+	dst = jsontext.AppendString(append(dst, `,"type":"function","function":{"name":`...), call.Name)
+	return append(dst, `,"arguments":"`...)
+}
+
+// appendHead begins an object with the members that all have.
+func (r *Reply) appendHead(dst []byte, object string) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), r.call.id)
+	dst = append(append(append(dst, `,"object":"`...), object...), `","created":`...)
+	dst = strconv.AppendInt(dst, r.created, 10)
+	dst = jsontext.AppendString(append(dst, `,"model":`...), r.call.model)
+	if r.version != "" {
+		dst = jsontext.AppendString(append(dst, `,"system_fingerprint":`...), r.version)
+	}
+	return append(dst, ',')
+}
+
+// appendUsage appends the token counts so far. They are the filter's own;
+// only how much of the prompt was cached is the engine's, and left out where it
+// has not told.
+func (r *Reply) appendUsage(dst []byte) []byte {
+	prompt := len(r.call.Engine().Prompt)
+	var counts turn.Counts
+	for i := range r.choices {
+		c := r.choices[i].reader.Counts()
+		counts.Output += c.Output
+		counts.Reasoning += c.Reasoning
+	}
+	dst = strconv.AppendInt(append(dst, `{"prompt_tokens":`...), int64(prompt), 10)
+	dst = strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(counts.Output), 10)
+	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(prompt+counts.Output), 10)
+	if r.cached != engine.Unknown {
+		dst = strconv.AppendInt(append(dst, `,"prompt_tokens_details":{"cached_tokens":`...), int64(r.cached), 10)
+		dst = append(dst, '}')
+	}
+	dst = strconv.AppendInt(append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...), int64(counts.Reasoning), 10)
+	return append(dst, `}}`...)
+}
+
+func appendTokens(dst []byte, tokens []harmony.Token) []byte {
+	dst = append(dst, '[')
+	for i, t := range tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(t), 10)
+	}
+	return append(dst, ']')
+}
+
+// reasoningField is the name, or the first of two, under which reasoning is
+// told.
+func (c *Call) reasoningField() string {
+	if c.scope.Model.ReasoningFields == turn.ReasoningContent {
+		return turn.ReasoningContent
+	}
+	return turn.ReasoningShort
+}
+
+func (c *Call) bothReasoningFields() bool {
+	f := c.scope.Model.ReasoningFields
+	return f == "" || f == turn.ReasoningBoth
+}

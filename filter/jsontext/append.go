@@ -1,0 +1,95 @@
+package jsontext
+
+import "unicode/utf8"
+
+const hex = "0123456789abcdef"
+
+// AppendString appends s as a JSON string, with its quotes.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	dst = AppendEscaped(dst, []byte(s))
+	return append(dst, '"')
+}
+
+// AppendEscaped appends s as it stands between the quotes of a JSON string.
+// Bytes that are not UTF-8 become U+FFFD. The line separators that some clients
+// take for the end of an SSE line (U+0085, U+2028, U+2029) are escaped.
+func AppendEscaped(dst, s []byte) []byte {
+	start := 0 // of the bytes not yet copied
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if plain[c] {
+				i++
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			dst = appendControl(dst, c)
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRune(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, "\ufffd"...)
+			start = i + size
+		case r == '\u0085' || r == '\u2028' || r == '\u2029':
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+			start = i + size
+		}
+		i += size
+	}
+	return append(dst, s[start:]...)
+}
+
+func appendControl(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+}
+
+// plain says which ASCII bytes stand for themselves in a JSON string.
+var plain = func() (t [utf8.RuneSelf]bool) {
+	for c := range t {
+		t[c] = c >= ' ' && c != '"' && c != '\\'
+	}
+	return t
+}()
+
+// AppendCompact appends a JSON value without the white space between its
+// tokens, fit for a line of its own: the line separators that [AppendEscaped]
+// escapes are escaped here too. raw must be valid JSON in UTF-8.
+func AppendCompact(dst []byte, raw string) []byte {
+	inString := false
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		switch {
+		case c == '"':
+			inString = !inString
+		case !inString && (c == ' ' || c == '\n' || c == '\r' || c == '\t'):
+			continue
+		case c == '\\' && i+1 < len(raw):
+			dst = append(dst, c)
+			i++
+			c = raw[i]
+		case c >= utf8.RuneSelf:
+			_, size := utf8.DecodeRuneInString(raw[i:])
+			dst = AppendEscaped(dst, []byte(raw[i:i+size]))
+			i += size - 1
+			continue
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}

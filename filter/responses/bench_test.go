@@ -1,0 +1,118 @@
+package responses
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// stream is a streamed reply in the middle of a part, with room for what
+// follows, and the next chunk of it.
+func stream(t testing.TB, header string) (r *Reply, chunk *engine.Chunk, dst []byte) {
+	t.Helper()
+	r = mustDecode(t, ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`)).NewReply()
+	if _, err := r.Push(nil, &engine.Chunk{Tokens: tokens(header + "Once upon a time")}); err != nil {
+		t.Fatal(err)
+	}
+	r.item.text = append(make([]byte, 0, 1<<20), r.item.text...) // its growth is not the chunk's
+	return r, &engine.Chunk{Tokens: harmony.AppendEncode(nil, " and then, never,\nnaïve 🙂")}, make([]byte, 0, 4096)
+}
+
+var headers = map[string]string{
+	"reasoning": "<|channel|>analysis<|message|>",
+	"answer":    "<|channel|>final<|message|>",
+	"call":      " to=functions.get_weather<|channel|>commentary json<|message|>",
+	"custom":    ` to=functions.apply_patch<|channel|>commentary json<|message|>{"input":"`,
+}
+
+// TestStreamAllocates shows that a chunk of text costs no allocation.
+func TestStreamAllocates(t *testing.T) {
+	for name, header := range headers {
+		if name == "reasoning" {
+			continue // is kept for the tool turn
+		}
+		r, chunk, dst := stream(t, header)
+		n := testing.AllocsPerRun(200, func() {
+			if _, err := r.Push(dst, chunk); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > 0 {
+			t.Errorf("%s: %v allocations a chunk", name, n)
+		}
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	for name, header := range headers {
+		b.Run(name, func(b *testing.B) {
+			r, chunk, dst := stream(b, header)
+			one := &engine.Chunk{Tokens: chunk.Tokens[:1]}
+			begin := len(r.item.text)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.item.text = r.item.text[:begin]
+				_, _ = r.Push(dst, one)
+			}
+		})
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	body := []byte(ask(mixedTools))
+	scope := newScope()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (&API{}).Decode(context.Background(), body, scope); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkChain decodes the next turn of conversations of several lengths,
+// each turn with a tool call.
+func BenchmarkChain(b *testing.B) {
+	for _, turns := range []int{5, 50, 500} {
+		s := newServer()
+		s.Responses = store.NewMemoryResponses(1<<28, time.Hour, s.scope.Now)
+		s.scope.Model.ContextLength = 1 << 24
+		s.scope.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
+		previous := ""
+		for i := range turns {
+			previous = longTurn(b, s, i, previous)
+		}
+		body := []byte(ask(previous + weatherTool))
+		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Decode(context.Background(), body, s.scope); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// longTurn makes a response of some hundred tokens and gives the member of a
+// request that continues it.
+func longTurn(b *testing.B, s *server, i int, previous string) string {
+	b.Helper()
+	call, err := s.Decode(context.Background(), fmt.Appendf(nil, `{"model":"gpt-oss-20b"%s%s,"input":[{"role":"user","content":"Question %d: %s"},
+		{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"%s"}]}`,
+		previous, weatherTool, i, strings.Repeat("some words ", 20), strings.Repeat("a result ", 50)), s.scope)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := call.NewReply()
+	if _, err := r.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>final<|message|>" + strings.Repeat("an answer ", 30) + "<|return|>"), Finish: engine.FinishStop}); err != nil {
+		b.Fatal(err)
+	}
+	r.End(nil)
+	return `,"previous_response_id":"` + call.ID() + `"`
+}

@@ -1,0 +1,313 @@
+package responses
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Decode reads the body of a request and makes it ready for the engine. What
+// it refuses is a 400 that names the field at fault. It keeps no part of body.
+//
+// ctx is for reading from the store now, and its values for writing to it at
+// the end of the reply.
+func (a *API) Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{api: a, scope: scope, store: true, custom: map[toolName]bool{}, echo: newEcho()}
+	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
+		return nil, err
+	}
+	if err := d.addChain(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.addInput(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	t, err := scope.Prepare(&d.input)
+	if err != nil {
+		return nil, ofInput(err)
+	}
+	return &Call{
+		turn: t, scope: scope, id: scope.NewID("resp_"), model: d.model,
+		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil),
+		previous: d.previous, input: d.kept, keep: d.keeper(ctx), sealer: d.sealer,
+	}, nil
+}
+
+// ofInput names this API's field for the conversation in an error of turn.
+func ofInput(err *apierror.Error) *apierror.Error {
+	if err.Param != "messages" {
+		return err
+	}
+	e := *err
+	e.Param = "input"
+	return &e
+}
+
+// decoder gathers the fields of a request.
+type decoder struct {
+	api      *API
+	scope    *turn.Scope
+	input    turn.Input
+	given    jsontext.Field // the field input
+	unphased []int          // the assistant's texts among the items that say no phase
+	options  options
+	model    string
+	store    bool
+	ignored  jsontext.Ignored
+	custom   map[toolName]bool
+	echo     echo
+
+	instructions string
+	previous     string                // previous_response_id
+	references   map[string]store.Item // the items that the input refers to
+	kept         []store.Item          // the input, where it is stored
+	sealer       *Sealer               // where the request wants encrypted_content
+}
+
+// finish checks what only all fields together show.
+func (d *decoder) finish() *apierror.Error {
+	switch {
+	case d.model == "":
+		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
+	case !d.given.Exists() && d.previous == "":
+		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
+	case len(d.input.Items) == 0:
+		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
+	}
+	d.choosePhases()
+	if d.instructions != "" {
+		d.input.Items = append([]turn.Item{{Kind: turn.Instructions, Text: d.instructions, Path: "instructions"}}, d.input.Items...)
+	}
+	e := &d.input.Engine
+	d.echo.maxOutputTokens = e.MaxTokens
+	d.echo.temperature, d.echo.topP = e.Temperature, e.TopP
+	d.echo.frequencyPenalty, d.echo.presencePenalty = e.FrequencyPenalty, e.PresencePenalty
+	d.echo.effort = cmp.Or(d.echo.effort, string(d.scope.Model.Effort), string(harmony.EffortMedium))
+	e.ID = d.scope.ID("resp_")
+	e.Model = d.model
+	e.Whole = !d.options.stream
+	return nil
+}
+
+func setSwitch(dst *bool, v jsontext.Field) (err *apierror.Error) {
+	*dst, err = v.Switch()
+	return err
+}
+
+func setNumber(dst **float64, v jsontext.Field, least, most float64) *apierror.Error {
+	n, err := v.Number(least, most)
+	*dst = &n
+	return err
+}
+
+// setCount reads a number of things, at least one.
+func setCount(dst *int, v jsontext.Field) *apierror.Error {
+	n, err := v.Integer(1, math.MaxInt32)
+	*dst = int(n)
+	return err
+}
+
+// maxTextBytes bounds the short texts of a request that the response has too.
+const maxTextBytes = 256
+
+// setText reads a short text that the response has too.
+func setText(dst **string, v jsontext.Field) *apierror.Error {
+	s, err := v.Text()
+	if len(s) > maxTextBytes {
+		return apierror.Invalid(v.Path, "The field %q is longer than %d bytes.", v.Path, maxTextBytes)
+	}
+	s = strings.Clone(s)
+	*dst = &s
+	return err
+}
+
+func (d *decoder) readModel(v jsontext.Field) *apierror.Error {
+	var model *string
+	err := setText(&model, v)
+	if err == nil {
+		d.model = *model
+	}
+	return err
+}
+
+func (d *decoder) readInstructions(v jsontext.Field) *apierror.Error {
+	text, err := v.Text()
+	d.instructions = text
+	d.echo.instructions = &d.instructions
+	return err
+}
+
+func (d *decoder) readPrevious(v jsontext.Field) *apierror.Error {
+	var id *string
+	if err := setText(&id, v); err != nil {
+		return err
+	}
+	if d.previous = *id; d.previous == "" {
+		return apierror.Invalid(v.Path, "The field \"previous_response_id\" is empty. Leave it out.")
+	}
+	return nil
+}
+
+// included are the values of include that have no effect, because no response
+// has what they ask for.
+var included = map[string]bool{
+	"file_search_call.results":              true,
+	"web_search_call.results":               true,
+	"web_search_call.action.sources":        true,
+	"code_interpreter_call.outputs":         true,
+	"computer_call_output.output.image_url": true,
+	"message.input_image.image_url":         true,
+}
+
+func (d *decoder) readInclude(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		value, err := v.Text()
+		if err != nil {
+			return err
+		}
+		if value == "message.output_text.logprobs" {
+			return apierror.Invalid("include", noLogprobs)
+		}
+		if value == "reasoning.encrypted_content" && d.api.Sealer != nil {
+			d.sealer = d.api.Sealer
+			return nil
+		}
+		if value != "reasoning.encrypted_content" && !included[value] {
+			return apierror.Invalid(v.Path, "The value is not one of those that \"include\" can have. Leave it out.")
+		}
+		d.ignored.Add("include." + value)
+		return nil
+	})
+}
+
+func (d *decoder) readTruncation(v jsontext.Field) *apierror.Error {
+	if v.Str != "auto" && v.Str != "disabled" {
+		return apierror.Invalid(v.Path, "The field \"truncation\" must be \"auto\" or \"disabled\".")
+	}
+	d.input.Truncate = v.Str == "auto"
+	d.echo.truncation = strings.Clone(v.Str)
+	return nil
+}
+
+func (d *decoder) readReasoning(v jsontext.Field) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "effort":
+			return d.readEffort(v)
+		case "summary", "generate_summary":
+			switch v.Str {
+			case "auto", "concise", "detailed":
+				d.echo.summary = strings.Clone(v.Str)
+				d.options.summary = true
+				return nil
+			}
+			return apierror.Invalid(v.Path, "The field %q must be one of auto, concise and detailed.", v.Path)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
+	word, err := v.Text()
+	if err != nil {
+		return err
+	}
+	effort, hide, ok := turn.ParseEffort(word)
+	if !ok {
+		return apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high and xhigh.", v.Path)
+	}
+	d.input.Effort = effort
+	d.options.hideReasoning = hide
+	d.echo.effort = strings.Clone(word)
+	return nil
+}
+
+func (d *decoder) readText(v jsontext.Field) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "format":
+			if v.Get("type").Str != "text" {
+				return apierror.Invalid(v.Path, noConstraint)
+			}
+			return nil
+		case "verbosity":
+			switch v.Str {
+			case "low", "medium", "high":
+				d.echo.verbosity = strings.Clone(v.Str)
+			default:
+				return apierror.Invalid(v.Path, "The field %q must be one of low, medium and high.", v.Path)
+			}
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+func (d *decoder) readTopK(v jsontext.Field) *apierror.Error {
+	n, err := v.Integer(-1, math.MaxInt32)
+	k := int(n)
+	d.input.Engine.TopK = &k
+	return err
+}
+
+func (d *decoder) readSeed(v jsontext.Field) *apierror.Error {
+	n, err := v.Integer(math.MinInt64, math.MaxInt64)
+	d.input.Engine.Seed = &n
+	return err
+}
+
+func (d *decoder) readPriority(v jsontext.Field) *apierror.Error {
+	n, err := v.Integer(math.MinInt32, math.MaxInt32)
+	p := int(n)
+	d.input.Engine.Priority = &p
+	return err
+}
+
+func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
+	salt, err := v.Text()
+	d.input.Engine.CacheSalt = strings.Clone(salt)
+	return err
+}
+
+// The bounds of metadata, as OpenAI has them.
+const (
+	maxMetadata      = 16
+	maxMetadataKey   = 64
+	maxMetadataValue = 512
+)
+
+func (d *decoder) readMetadata(v jsontext.Field) *apierror.Error {
+	n := 0
+	d.echo.metadata = jsontext.AppendCompact(nil, v.Raw)
+	return v.Entries(func(key string, v jsontext.Field) *apierror.Error {
+		value, err := v.Text()
+		n++
+		switch {
+		case err != nil:
+			return apierror.Invalid(v.Path, "The values of \"metadata\" must be strings.")
+		case n > maxMetadata:
+			return apierror.Invalid("metadata", "The field \"metadata\" has more than %d entries.", maxMetadata)
+		case utf8.RuneCountInString(key) > maxMetadataKey:
+			return apierror.Invalid("metadata", "A key of \"metadata\" is longer than %d characters.", maxMetadataKey)
+		case utf8.RuneCountInString(value) > maxMetadataValue:
+			return apierror.Invalid(v.Path, "A value of \"metadata\" is longer than %d characters.", maxMetadataValue)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,85 @@
+package responses
+
+import (
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// echo is what a response object repeats of its request.
+type echo struct {
+	instructions     *string
+	tools            []byte // the elements of an array
+	toolChoice       string
+	parallel         bool
+	maxToolCalls     int
+	maxOutputTokens  int
+	truncation       string
+	effort           string
+	summary          string
+	verbosity        string
+	temperature      *float64
+	topP             *float64
+	frequencyPenalty *float64
+	presencePenalty  *float64
+	metadata         []byte
+	safety           *string
+	cacheKey         *string
+}
+
+// newEcho has what holds where a request says nothing.
+func newEcho() echo {
+	return echo{toolChoice: "auto", parallel: true, truncation: "disabled", metadata: []byte("{}")}
+}
+
+// append appends the members of a response object.
+func (e *echo) append(dst []byte) []byte {
+	dst = appendText(append(dst, `"instructions":`...), e.instructions)
+	dst = append(append(append(dst, `,"tools":[`...), e.tools...), ']')
+	dst = jsontext.AppendString(append(dst, `,"tool_choice":`...), e.toolChoice)
+	dst = strconv.AppendBool(append(dst, `,"parallel_tool_calls":`...), e.parallel)
+	dst = appendCount(append(dst, `,"max_tool_calls":`...), e.maxToolCalls)
+	dst = appendCount(append(dst, `,"max_output_tokens":`...), e.maxOutputTokens)
+	dst = jsontext.AppendString(append(dst, `,"truncation":`...), e.truncation)
+	dst = jsontext.AppendString(append(dst, `,"reasoning":{"effort":`...), e.effort)
+	dst = append(dst, `,"summary":`...)
+	if e.summary == "" {
+		dst = append(dst, `null`...)
+	} else {
+		dst = jsontext.AppendString(dst, e.summary)
+	}
+	dst = append(dst, `},"text":{"format":{"type":"text"}`...)
+	if e.verbosity != "" {
+		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)
+	}
+	dst = appendNumber(append(dst, `},"temperature":`...), e.temperature, 1)
+	dst = appendNumber(append(dst, `,"top_p":`...), e.topP, 1)
+	dst = appendNumber(append(dst, `,"frequency_penalty":`...), e.frequencyPenalty, 0)
+	dst = appendNumber(append(dst, `,"presence_penalty":`...), e.presencePenalty, 0)
+	dst = append(append(dst, `,"top_logprobs":0,"metadata":`...), e.metadata...)
+	dst = appendText(append(dst, `,"safety_identifier":`...), e.safety)
+	dst = appendText(append(dst, `,"prompt_cache_key":`...), e.cacheKey)
+	return append(dst, `,"service_tier":"default","background":false`...)
+}
+
+func appendText(dst []byte, s *string) []byte {
+	if s == nil {
+		return append(dst, `null`...)
+	}
+	return jsontext.AppendString(dst, *s)
+}
+
+// appendCount appends a number of things, null if it is 0.
+func appendCount(dst []byte, n int) []byte {
+	if n == 0 {
+		return append(dst, `null`...)
+	}
+	return strconv.AppendInt(dst, int64(n), 10)
+}
+
+func appendNumber(dst []byte, n *float64, absent float64) []byte {
+	if n != nil {
+		absent = *n
+	}
+	return strconv.AppendFloat(dst, absent, 'g', -1, 64)
+}

@@ -1,0 +1,285 @@
+// Package responsestest checks what the Responses API answers: response
+// objects and streams of events. It is for tests only, and knows no more of
+// the code it checks than a client does.
+//
+// The schema is that of openai-python's types together with Open Responses'
+// required fields; the rules of events are those that clients rely on.
+package responsestest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tidwall/gjson"
+)
+
+// Object checks a response object.
+func Object(b []byte) error {
+	if !json.Valid(b) {
+		return errors.New("the response is not JSON")
+	}
+	r := gjson.ParseBytes(b)
+	if err := response(r); err != nil {
+		return err
+	}
+	return checkStatus(r)
+}
+
+// Items checks a list of a response's input items.
+func Items(b []byte) error {
+	if !json.Valid(b) {
+		return errors.New("the list is not JSON")
+	}
+	list := gjson.ParseBytes(b)
+	if err := itemList(list); err != nil {
+		return err
+	}
+	for i, item := range list.Get("data").Array() {
+		content := item.Get("content")
+		for _, field := range []string{"type", "id", "status"} {
+			if item.Get(field).Str == "" {
+				return fmt.Errorf("item %d has no %s", i, field)
+			}
+		}
+		if item.Get("type").Str == "message" && !content.IsArray() {
+			return fmt.Errorf("item %d has content that is no list of parts", i)
+		}
+	}
+	return nil
+}
+
+// checkStatus checks what a response's status says of its other members.
+func checkStatus(r gjson.Result) error {
+	status := r.Get("status").Str
+	present := func(field string) bool { return r.Get(field).Type != gjson.Null }
+	over := status != "in_progress" && status != "queued"
+	switch {
+	case present("completed_at") != (status == "completed"):
+		return fmt.Errorf("a response that is %s has completed_at %s", status, r.Get("completed_at").Raw)
+	case present("error") != (status == "failed"):
+		return fmt.Errorf("a response that is %s has error %s", status, r.Get("error").Raw)
+	case present("incomplete_details") && status != "incomplete":
+		return fmt.Errorf("a response that is %s has incomplete_details", status)
+	case present("usage") != over:
+		return fmt.Errorf("a response that is %s has usage %s", status, r.Get("usage").Raw)
+	case !over && len(r.Get("output").Array()) > 0:
+		return fmt.Errorf("a response that is %s has output", status)
+	case over && r.Get("usage.input_tokens").Int()+r.Get("usage.output_tokens").Int() != r.Get("usage.total_tokens").Int():
+		return errors.New("total_tokens is no total")
+	case r.Get("usage.output_tokens_details.reasoning_tokens").Int() > r.Get("usage.output_tokens").Int():
+		return errors.New("more reasoning_tokens than output_tokens")
+	}
+	return checkOutput(status, r.Get("output").Array())
+}
+
+func checkOutput(status string, output []gjson.Result) error {
+	ids := map[string]bool{}
+	for i, item := range output {
+		for _, id := range []string{item.Get("id").Str, item.Get("call_id").Str} {
+			if id != "" && ids[id] {
+				return fmt.Errorf("two items have the id %q", id)
+			}
+			ids[id] = true
+		}
+		last := i == len(output)-1
+		switch got := item.Get("status").Str; {
+		case got == "completed":
+		case got == "in_progress":
+			return fmt.Errorf("item %d of the output is in progress", i)
+		case !last || status == "completed":
+			return fmt.Errorf("item %d of %d is incomplete in a response that is %s", i, len(output), status)
+		}
+		if parts := item.Get("content"); parts.Exists() && len(parts.Array()) != 1 {
+			return fmt.Errorf("item %d has %d parts", i, len(parts.Array()))
+		}
+	}
+	return nil
+}
+
+// Stream checks a stream of events, from the first byte to the last, and gives
+// the response object of its last event.
+func Stream(sse []byte) ([]byte, error) {
+	rest, ok := bytes.CutSuffix(sse, []byte("data: [DONE]\n\n"))
+	if !ok {
+		return nil, errors.New("the stream does not end in [DONE]")
+	}
+	s := &stream{}
+	for block := range strings.SplitAfterSeq(string(rest), "\n\n") {
+		if block == "" || strings.HasPrefix(block, ": ") && strings.Count(block, "\n") == 2 {
+			continue
+		}
+		if err := s.block(block); err != nil {
+			return nil, fmt.Errorf("event %d: %w\n%.300s", s.next, err, block)
+		}
+	}
+	if s.phase != phaseOver {
+		return nil, errors.New("the stream has no last event")
+	}
+	return []byte(s.head.Raw), nil
+}
+
+// stream is how far a stream has come.
+type stream struct {
+	next  int64 // sequence number
+	phase phase
+	head  gjson.Result // the newest response object
+	items []string     // JSON of those that are done
+	open  *openItem
+}
+
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseCreated
+	phaseRunning
+	phaseOver
+)
+
+// block checks one event with its lines.
+func (s *stream) block(block string) error {
+	lines := strings.Split(block, "\n")
+	if len(lines) != 4 || lines[2] != "" || lines[3] != "" {
+		return errors.New("not an event of two lines")
+	}
+	kind, isEvent := strings.CutPrefix(lines[0], "event: ")
+	data, isData := strings.CutPrefix(lines[1], "data: ")
+	if !isEvent || !isData || strings.ContainsAny(block, "\r\u0085\u2028\u2029") || !json.Valid([]byte(data)) {
+		return errors.New("not an event")
+	}
+	e := gjson.Parse(data)
+	c, known := events[kind]
+	switch {
+	case !known:
+		return errors.New("clients do not know this event")
+	case e.Get("type").Str != kind:
+		return errors.New("event and type differ")
+	case e.Get("sequence_number").Int() != s.next:
+		return fmt.Errorf("sequence_number is not %d", s.next)
+	case s.phase == phaseOver:
+		return errors.New("it follows the last event")
+	}
+	s.next++
+	if err := c(e); err != nil {
+		return err
+	}
+	if r := e.Get("response"); r.Exists() {
+		return s.response(kind, r)
+	}
+	if s.phase != phaseRunning {
+		return errors.New("it comes before response.in_progress")
+	}
+	if kind == "response.output_item.added" {
+		return s.added(e)
+	}
+	if s.open == nil {
+		return errors.New("no item is open")
+	}
+	if e.Get("output_index").Int() != int64(len(s.items)) {
+		return errors.New("not the output_index of the open item")
+	}
+	if kind == "response.output_item.done" {
+		return s.done(e.Get("item"))
+	}
+	return s.open.event(kind, e)
+}
+
+// response checks an event that has the response object.
+func (s *stream) response(kind string, r gjson.Result) error {
+	if err := checkStatus(r); err != nil {
+		return err
+	}
+	status := r.Get("status").Str
+	switch kind {
+	case "response.created", "response.in_progress":
+		if s.phase > phaseCreated || (kind == "response.created") != (s.phase == phaseNew) || status != "in_progress" {
+			return errors.New("not the beginning of a stream")
+		}
+		s.phase++
+	default:
+		if s.phase != phaseRunning || kind != "response."+status {
+			return errors.New("not the end of a stream")
+		}
+		s.phase = phaseOver
+		if err := s.final(status, r.Get("output").Array()); err != nil {
+			return err
+		}
+	}
+	err := s.sameHead(r)
+	s.head = r
+	return err
+}
+
+// sameHead checks that what does not change in a response has not changed.
+func (s *stream) sameHead(r gjson.Result) (err error) {
+	changing := map[string]bool{"status": true, "completed_at": true, "error": true, "incomplete_details": true, "output": true, "usage": true, "store": true}
+	s.head.ForEach(func(k, v gjson.Result) bool {
+		if !changing[k.Str] && r.Get(k.Str).Raw != v.Raw {
+			err = fmt.Errorf("%s has changed", k.Str)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// final checks that the response has the items that the events have told.
+func (s *stream) final(status string, output []gjson.Result) error {
+	partial := s.open != nil
+	switch {
+	case partial && status != "failed":
+		return errors.New("an item is open")
+	case partial && (len(output) != len(s.items)+1 || output[len(s.items)].Get("id").Str != s.open.id || output[len(s.items)].Get("status").Str != "incomplete"):
+		return errors.New("the open item is not the last one, incomplete")
+	case !partial && len(output) != len(s.items):
+		return fmt.Errorf("%d items were told, the response has %d", len(s.items), len(output))
+	}
+	for i, item := range s.items {
+		if output[i].Raw != item {
+			return fmt.Errorf("item %d is not as it was told", i)
+		}
+	}
+	if partial {
+		return s.open.sameText(output[len(s.items)])
+	}
+	return nil
+}
+
+func (s *stream) added(e gjson.Result) error {
+	item := e.Get("item")
+	switch {
+	case s.open != nil:
+		return errors.New("another item is open")
+	case e.Get("output_index").Int() != int64(len(s.items)):
+		return errors.New("not the next output_index")
+	case item.Get("status").Str != "in_progress":
+		return errors.New("the item is not in progress")
+	}
+	s.open = newOpenItem(item)
+	if text := textOf(item); text != "" {
+		return errors.New("the item begins with text")
+	}
+	return nil
+}
+
+func (s *stream) done(item gjson.Result) error {
+	o := s.open
+	for _, field := range []string{"type", "id", "call_id", "name", "namespace", "role", "phase"} {
+		if item.Get(field).Raw != o.added.Get(field).Raw {
+			return fmt.Errorf("%s is not that of the added item", field)
+		}
+	}
+	if item.Get("status").Str == "in_progress" {
+		return errors.New("the item is in progress")
+	}
+	for _, p := range o.texts {
+		if !p.done || p.part && !p.partDone {
+			return fmt.Errorf("%s of the item is not done", p.event)
+		}
+	}
+	s.items = append(s.items, item.Raw)
+	s.open = nil
+	return o.sameText(item)
+}

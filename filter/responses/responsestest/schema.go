@@ -1,0 +1,256 @@
+package responsestest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/tidwall/gjson"
+)
+
+// check tells what is wrong with a value.
+type check func(v gjson.Result) error
+
+// member is a member of an object.
+type member struct {
+	check    check
+	optional bool
+}
+
+func must(c check) member { return member{check: c} }
+func may(c check) member  { return member{check: c, optional: true} }
+
+// object has these members and no others.
+func object(members map[string]member) check {
+	return func(v gjson.Result) error {
+		if !v.IsObject() {
+			return fmt.Errorf("%.60s is no object", v.Raw)
+		}
+		given := v.Map()
+		for name := range given {
+			if _, known := members[name]; !known {
+				return fmt.Errorf("unknown member %q", name)
+			}
+		}
+		for name, m := range members {
+			value, ok := given[name]
+			if !ok {
+				if m.optional {
+					continue
+				}
+				return fmt.Errorf("member %q is missing", name)
+			}
+			if err := m.check(value); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+// oneOf is an object whose member "type" says which.
+func oneOf(types map[string]check) check {
+	return func(v gjson.Result) error {
+		c, known := types[v.Get("type").Str]
+		if !known {
+			return fmt.Errorf("unknown type %q", v.Get("type").Str)
+		}
+		return c(v)
+	}
+}
+
+func array(c check) check {
+	return func(v gjson.Result) error {
+		if !v.IsArray() {
+			return fmt.Errorf("%.60s is no array", v.Raw)
+		}
+		for i, element := range v.Array() {
+			if err := c(element); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return nil
+	}
+}
+
+func nullable(c check) check {
+	return func(v gjson.Result) error {
+		if v.Type == gjson.Null {
+			return nil
+		}
+		return c(v)
+	}
+}
+
+func text(v gjson.Result) error {
+	if v.Type != gjson.String {
+		return fmt.Errorf("%.60s is no string", v.Raw)
+	}
+	return nil
+}
+
+func name(v gjson.Result) error {
+	if v.Type != gjson.String || v.Str == "" {
+		return fmt.Errorf("%.60s is no string with text", v.Raw)
+	}
+	return nil
+}
+
+func boolean(v gjson.Result) error {
+	if !v.IsBool() {
+		return fmt.Errorf("%.60s is no boolean", v.Raw)
+	}
+	return nil
+}
+
+func number(v gjson.Result) error {
+	if v.Type != gjson.Number {
+		return fmt.Errorf("%.60s is no number", v.Raw)
+	}
+	return nil
+}
+
+func count(v gjson.Result) error {
+	if v.Type != gjson.Number || v.Num != math.Trunc(v.Num) || v.Num < 0 {
+		return fmt.Errorf("%.60s is no count", v.Raw)
+	}
+	return nil
+}
+
+func anyObject(v gjson.Result) error {
+	if !v.IsObject() {
+		return fmt.Errorf("%.60s is no object", v.Raw)
+	}
+	return nil
+}
+
+func word(words ...string) check {
+	return func(v gjson.Result) error {
+		if v.Type != gjson.String || !slices.Contains(words, v.Str) {
+			return fmt.Errorf("%.60s is not one of %q", v.Raw, words)
+		}
+		return nil
+	}
+}
+
+func empty(v gjson.Result) error {
+	if !v.IsArray() || len(v.Array()) > 0 {
+		return fmt.Errorf("%.60s is no empty array", v.Raw)
+	}
+	return nil
+}
+
+var (
+	itemStatus = word("in_progress", "completed", "incomplete")
+
+	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(empty), "logprobs": must(empty)})
+	reasoningText = object(map[string]member{"type": must(word("reasoning_text")), "text": must(text)})
+	summaryText   = object(map[string]member{"type": must(word("summary_text")), "text": must(text)})
+
+	outputItem = oneOf(map[string]check{
+		"message": object(map[string]member{
+			"type": must(name), "id": must(name), "status": must(itemStatus), "role": must(word("assistant")),
+			"phase": must(word("commentary", "final_answer")), "content": must(array(outputText)),
+		}),
+		"reasoning": object(map[string]member{
+			"type": must(name), "id": must(name), "status": must(itemStatus),
+			"summary": must(array(summaryText)), "content": must(array(reasoningText)), "encrypted_content": may(name),
+		}),
+		"function_call": object(map[string]member{
+			"type": must(name), "id": must(name), "status": must(itemStatus),
+			"call_id": must(name), "name": must(name), "namespace": may(name), "arguments": must(text),
+		}),
+		"custom_tool_call": object(map[string]member{
+			"type": must(name), "id": must(name), "status": must(itemStatus),
+			"call_id": must(name), "name": must(name), "namespace": may(name), "input": must(text),
+		}),
+	})
+
+	functionTool = object(map[string]member{
+		"type": must(name), "name": must(name), "description": must(nullable(text)),
+		"parameters": must(nullable(anyObject)), "strict": must(nullable(boolean)),
+	})
+	customTool = object(map[string]member{
+		"type": must(name), "name": must(name), "description": must(nullable(text)), "format": must(anyObject),
+	})
+	plainTool = map[string]check{"function": functionTool, "custom": customTool}
+	anyTool   = oneOf(map[string]check{
+		"function": functionTool, "custom": customTool,
+		"namespace": object(map[string]member{
+			"type": must(name), "name": must(name), "description": must(text), "tools": must(array(oneOf(plainTool))),
+		}),
+	})
+
+	itemList = object(map[string]member{
+		"object": must(word("list")), "data": must(array(anyObject)),
+		"first_id": must(nullable(name)), "last_id": must(nullable(name)), "has_more": must(boolean),
+	})
+
+	response = object(map[string]member{
+		"id": must(name), "object": must(word("response")), "created_at": must(count), "completed_at": must(nullable(count)),
+		"status":               must(word("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")),
+		"incomplete_details":   must(nullable(object(map[string]member{"reason": must(word("max_output_tokens", "content_filter"))}))),
+		"model":                must(name),
+		"previous_response_id": must(nullable(name)),
+		"instructions":         must(nullable(text)),
+		"output":               must(array(outputItem)),
+		"error":                must(nullable(object(map[string]member{"code": must(name), "message": must(name)}))),
+		"tools":                must(array(anyTool)),
+		"tool_choice":          must(word("auto", "none", "required")),
+		"truncation":           must(word("auto", "disabled")),
+		"parallel_tool_calls":  must(boolean),
+		"text": must(object(map[string]member{
+			"format": must(object(map[string]member{"type": must(word("text"))})), "verbosity": may(word("low", "medium", "high")),
+		})),
+		"top_p": must(number), "temperature": must(number), "presence_penalty": must(number), "frequency_penalty": must(number), "top_logprobs": must(count),
+		"reasoning": must(nullable(object(map[string]member{
+			"effort": must(word("none", "minimal", "low", "medium", "high", "xhigh")), "summary": must(nullable(word("auto", "concise", "detailed"))),
+		}))),
+		"usage": must(nullable(object(map[string]member{
+			"input_tokens": must(count), "output_tokens": must(count), "total_tokens": must(count),
+			"input_tokens_details":  must(object(map[string]member{"cached_tokens": must(count), "cache_write_tokens": must(count)})),
+			"output_tokens_details": must(object(map[string]member{"reasoning_tokens": must(count)})),
+		}))),
+		"max_output_tokens": must(nullable(count)), "max_tool_calls": must(nullable(count)),
+		"store": must(boolean), "background": must(boolean), "service_tier": must(name), "metadata": must(anyObject),
+		"safety_identifier": must(nullable(text)), "prompt_cache_key": must(nullable(text)),
+	})
+)
+
+// events are the members of every type of event, beside type and
+// sequence_number.
+var events = func() map[string]check {
+	item := map[string]member{"item_id": must(name), "output_index": must(count)}
+	with := func(more map[string]member, all ...map[string]member) check {
+		members := map[string]member{"type": must(name), "sequence_number": must(count)}
+		for _, set := range append(all, more) {
+			for k, m := range set {
+				members[k] = m
+			}
+		}
+		return object(members)
+	}
+	content := map[string]member{"content_index": must(count)}
+	summary := map[string]member{"summary_index": must(count)}
+	whole := with(map[string]member{"response": must(response)})
+	ofItem := with(map[string]member{"output_index": must(count), "item": must(outputItem)})
+	part := with(map[string]member{"part": must(oneOf(map[string]check{"output_text": outputText, "reasoning_text": reasoningText}))}, item, content)
+	summaryPart := with(map[string]member{"part": must(summaryText)}, item, summary)
+	return map[string]check{
+		"response.created": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
+		"response.output_item.added": ofItem, "response.output_item.done": ofItem,
+		"response.content_part.added": part, "response.content_part.done": part,
+		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(empty)}, item, content),
+		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(empty)}, item, content),
+		"response.reasoning_text.delta":          with(map[string]member{"delta": must(name)}, item, content),
+		"response.reasoning_text.done":           with(map[string]member{"text": must(text)}, item, content),
+		"response.reasoning_summary_part.added":  summaryPart,
+		"response.reasoning_summary_part.done":   summaryPart,
+		"response.reasoning_summary_text.delta":  with(map[string]member{"delta": must(name)}, item, summary),
+		"response.reasoning_summary_text.done":   with(map[string]member{"text": must(text)}, item, summary),
+		"response.function_call_arguments.delta": with(map[string]member{"delta": must(name)}, item),
+		"response.function_call_arguments.done":  with(map[string]member{"name": must(name), "arguments": must(text)}, item),
+		"response.custom_tool_call_input.delta":  with(map[string]member{"delta": must(name)}, item),
+		"response.custom_tool_call_input.done":   with(map[string]member{"input": must(text)}, item),
+	}
+}()

@@ -1,0 +1,102 @@
+package responses
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Sealer makes reasoning.encrypted_content of chain of thought and opens it
+// again, so that clients which store nothing here keep the reasoning of a tool
+// turn. It is safe for concurrent use if its source of randomness is.
+//
+// Sealed text is base64url of a version, a salt and AES-256-GCM's output. Every
+// text has a key of its own, derived from a configured one with HKDF-SHA-256
+// and the salt, so that a key can seal any number of texts. The tenant is
+// authenticated with the text: what one has got, no other can send.
+type Sealer struct {
+	keys [][]byte // the first seals, all open
+	rand io.Reader
+}
+
+const (
+	// SealKeyBytes is how long a key is.
+	SealKeyBytes = 32
+
+	sealVersion  = 1
+	sealSalt     = 24
+	sealOverhead = 1 + sealSalt + 16
+	sealInfo     = "envoy-harmony reasoning 1"
+)
+
+var errSealed = errors.New("not sealed with one of the keys for this tenant")
+
+// NewSealer makes a sealer of keys of [SealKeyBytes] random bytes. The first
+// seals; the others still open what they sealed while they were the first.
+// rand gives random bytes, as crypto/rand.Reader does.
+func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("no key")
+	}
+	s := &Sealer{rand: rand}
+	for i, key := range keys {
+		if len(key) != SealKeyBytes {
+			return nil, fmt.Errorf("key %d has %d bytes, not %d", i, len(key), SealKeyBytes)
+		}
+		s.keys = append(s.keys, bytes.Clone(key))
+	}
+	return s, nil
+}
+
+// Seal seals a text of a tenant.
+func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
+	sealed := make([]byte, 1+sealSalt, sealOverhead+len(text))
+	sealed[0] = sealVersion
+	if _, err := io.ReadFull(s.rand, sealed[1:]); err != nil {
+		return "", fmt.Errorf("read random bytes: %w", err)
+	}
+	gcm, err := gcmOf(s.keys[0], sealed[1:])
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, gcm.NonceSize()) // the key is this text's only
+	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, text, []byte(tenant))), nil
+}
+
+// Open gives the text that was sealed for the tenant.
+func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
+	if err != nil || len(b) < sealOverhead || b[0] != sealVersion {
+		return nil, errSealed
+	}
+	salt, b := b[1:1+sealSalt], b[1+sealSalt:]
+	for _, key := range s.keys {
+		gcm, err := gcmOf(key, salt)
+		if err != nil {
+			return nil, err
+		}
+		if text, err := gcm.Open(nil, make([]byte, gcm.NonceSize()), b, []byte(tenant)); err == nil {
+			return text, nil
+		}
+	}
+	return nil, errSealed
+}
+
+// gcmOf is the cipher for one text.
+func gcmOf(key, salt []byte) (cipher.AEAD, error) {
+	derived, err := hkdf.Key(sha256.New, key, salt, sealInfo, SealKeyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key: %w", err)
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return nil, fmt.Errorf("make the cipher: %w", err)
+	}
+	return cipher.NewGCM(block)
+}

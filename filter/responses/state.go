@@ -1,0 +1,205 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+// storeTimeout bounds how long the end of a response waits for the store.
+const storeTimeout = 5 * time.Second
+
+// storeDown is the answer where a request needs the store and it fails.
+func storeDown(cause error) *apierror.Error {
+	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
+}
+
+// addChain adds the items of the responses that the request continues. Their
+// instructions and tools are not those of this request.
+func (d *decoder) addChain(ctx context.Context) *apierror.Error {
+	if d.previous == "" {
+		return nil
+	}
+	if d.api.Responses == nil {
+		return apierror.Invalid("previous_response_id", "No responses are stored, so none can be continued. Send the whole conversation as input.")
+	}
+	chain, err := d.api.Responses.Chain(ctx, d.scope.Tenant, d.previous)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
+			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", d.previous)
+	case err != nil:
+		return storeDown(err)
+	}
+	for _, r := range chain {
+		if err := d.addStored(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addStored adds the items of one stored response. A call that was cut is left
+// out: it has no output, and its client cannot take it back.
+func (d *decoder) addStored(r *store.Response) *apierror.Error {
+	for _, i := range r.Input {
+		if err := d.addItemOf(i); err != nil {
+			return err
+		}
+	}
+	for _, i := range r.Output {
+		if v := gjson.ParseBytes(i.JSON); v.Get("call_id").Exists() && v.Get("status").Str == statusIncomplete {
+			continue
+		}
+		if err := d.addItemOf(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addItemOf adds an item of a continued response.
+func (d *decoder) addItemOf(i store.Item) *apierror.Error {
+	it, err := readStored(i, "previous_response_id")
+	if err != nil {
+		return err
+	}
+	return d.addItem(it)
+}
+
+// findReferences reads the stored items that the input refers to.
+func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *apierror.Error {
+	var ids []string
+	input.ForEach(func(_, v gjson.Result) bool {
+		if isReference(v) {
+			ids = append(ids, v.Get("id").Str)
+		}
+		return len(ids) <= d.scope.Limits.Items
+	})
+	if len(ids) == 0 || d.api.Responses == nil {
+		return nil
+	}
+	var err error
+	if d.references, err = d.api.Responses.Items(ctx, d.scope.Tenant, ids); err != nil {
+		return storeDown(err)
+	}
+	return nil
+}
+
+// isReference tells whether an element of input is the id of another item.
+func isReference(v gjson.Result) bool {
+	kind := v.Get("type")
+	if kind.Type == gjson.String {
+		return kind.Str == "item_reference"
+	}
+	return v.Get("id").Type == gjson.String && v.Get("role").Type != gjson.String
+}
+
+// resolve gives the item that a reference means.
+func (d *decoder) resolve(it item) (item, *apierror.Error) {
+	if d.api.Responses == nil {
+		return it, apierror.Invalid(it.at.Path, "No responses are stored, so their items cannot be referred to. Send the item itself.")
+	}
+	found, ok := d.references[it.id]
+	if !ok {
+		return it, apierror.New(http.StatusNotFound, "item_not_found", it.at.Path+".id", "The item %q is not stored (any more). Send the item itself.", clip(it.id))
+	}
+	return readStored(found, it.at.Path)
+}
+
+// readStored reads a stored item. Its content needs no seal to be believed, and
+// outlives the keys.
+func readStored(i store.Item, path string) (item, *apierror.Error) {
+	it, err := readItem(jsontext.Field{Result: gjson.ParseBytes(i.JSON), Path: path})
+	if it.content.Exists() {
+		it.encrypted = ""
+	}
+	return it, err
+}
+
+// keep notes an item of the request's input for the store.
+func (d *decoder) keep(it *item) {
+	if !d.stores() {
+		return
+	}
+	id := strings.Clone(it.id)
+	if id == "" {
+		id = d.scope.NewID(idPrefix(it.kind))
+	}
+	d.kept = append(d.kept, store.Item{ID: id, JSON: it.appendStored(nil, id)})
+}
+
+// stores tells whether the response will be stored.
+func (d *decoder) stores() bool { return d.store && d.api.Responses != nil }
+
+// idPrefix is what the id of an input item begins with.
+func idPrefix(kind string) string {
+	switch kind {
+	case "message":
+		return "msg_"
+	case "reasoning":
+		return "rs_"
+	case "function_call":
+		return "fc_"
+	case "function_call_output":
+		return "fco_"
+	case "custom_tool_call":
+		return "ctc_"
+	case "custom_tool_call_output":
+		return "ctco_"
+	}
+	return "item_"
+}
+
+// appendStored appends the item as it is stored and listed: with its type, an
+// id and a status, without nulls, and of a message with a list of parts.
+func (it *item) appendStored(dst []byte, id string) []byte {
+	dst = jsontext.AppendString(append(dst, `{"type":`...), it.kind)
+	dst = jsontext.AppendString(append(dst, `,"id":`...), id)
+	if it.at.Get("status").Type != gjson.String {
+		dst = append(dst, `,"status":"completed"`...)
+	}
+	it.at.ForEach(func(k, v gjson.Result) bool {
+		if k.Str == "type" || k.Str == "id" || v.Type == gjson.Null {
+			return true
+		}
+		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
+		if k.Str == "content" && it.kind == "message" && v.Type == gjson.String {
+			dst = it.appendTextPart(dst, v.Str)
+		} else {
+			dst = jsontext.AppendCompact(dst, v.Raw)
+		}
+		return true
+	})
+	return append(dst, '}')
+}
+
+// appendTextPart appends a message's content that is one text.
+func (it *item) appendTextPart(dst []byte, text string) []byte {
+	dst = append(dst, '[')
+	if it.role == "assistant" {
+		return append(appendPart(dst, "output_text", jsontext.AppendEscaped(nil, []byte(text))), ']')
+	}
+	return append(appendPart(dst, "input_text", jsontext.AppendEscaped(nil, []byte(text))), ']')
+}
+
+// keeper is how a reply stores its response; nil where it is not stored.
+func (d *decoder) keeper(ctx context.Context) func(*store.Response) error {
+	if !d.stores() {
+		return nil
+	}
+	responses, tenant := d.api.Responses, d.scope.Tenant
+	return func(r *store.Response) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		return responses.Put(ctx, tenant, r)
+	}
+}

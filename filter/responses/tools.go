@@ -1,0 +1,219 @@
+package responses
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// customParameters is the schema of a custom tool as the model sees it: a
+// function that takes one text.
+const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
+
+// readTools reads the tools. Functions and custom tools stand in the plain
+// namespace, in order; each namespace of the request is one of its own.
+func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
+	functions := harmony.Namespace{Name: turn.FunctionsNamespace}
+	var spaces []harmony.Namespace
+	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= d.scope.Limits.Tools {
+			return apierror.Invalid("tools", "More than %d tools.", d.scope.Limits.Tools)
+		}
+		if v.Get("type").Str == "namespace" {
+			space, err := d.readNamespace(v)
+			spaces = append(spaces, space)
+			return err
+		}
+		return d.readTool(v, &functions)
+	})
+	d.input.Tools = append([]harmony.Namespace{functions}, spaces...)
+	return err
+}
+
+// readTool reads a tool into a namespace. Types of tools that only OpenAI can
+// run are not offered to the model.
+func (d *decoder) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.Error {
+	kind := v.Get("type").Str
+	switch kind {
+	case "function", "custom":
+	case "":
+		return apierror.Invalid(v.Path+".type", "A tool has no type.")
+	case "mcp":
+		return apierror.Invalid(v.Path+".type", "MCP servers are not called. Leave the tool out, or offer the server's tools as functions.")
+	default:
+		d.ignored.Add("tools." + clip(kind))
+		return nil
+	}
+	t := tool{kind: kind}
+	if err := d.readDefinition(v, &t); err != nil {
+		return err
+	}
+	d.echo.addTool(&t)
+	if t.kind == "custom" {
+		t.Description += t.grammar
+		t.Parameters = json.RawMessage(customParameters)
+		d.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
+	}
+	space.Tools = append(space.Tools, t.Tool)
+	return nil
+}
+
+// tool is a tool as the request defines it.
+type tool struct {
+	harmony.Tool
+	kind       string
+	described  bool // it has a description
+	parameters string
+	strict     string // true, false or ""
+	format     string // of a custom tool: the raw value
+	grammar    string // of a custom tool: what its description says of it
+}
+
+func (d *decoder) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch {
+		case key == "type":
+		case key == "name":
+			t.Name, err = v.Text()
+		case key == "description":
+			t.described = true
+			t.Description, err = v.Text()
+		case key == "parameters" && t.kind == "function":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "A tool's parameters must be a JSON Schema object.")
+			}
+			t.parameters = v.Raw
+			t.Parameters = json.RawMessage(v.Raw)
+		case key == "strict" && t.kind == "function":
+			var strict bool
+			if strict, err = v.Switch(); strict {
+				d.ignored.Add(v.Path)
+			}
+			t.strict = v.Raw
+		case key == "format" && t.kind == "custom":
+			err = d.readFormat(v, t)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	if err == nil && t.Name == "" {
+		err = apierror.Invalid(at.Path+".name", "A tool has no name.")
+	}
+	return err
+}
+
+// readFormat reads the form of a custom tool's text. A grammar is shown to the
+// model but cannot be enforced.
+func (d *decoder) readFormat(v jsontext.Field, t *tool) *apierror.Error {
+	if !v.IsObject() {
+		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
+	}
+	t.format = v.Raw
+	if v.Get("type").Str == "text" {
+		return nil
+	}
+	d.ignored.Add(v.Path)
+	if definition := v.Get("definition").Str; definition != "" {
+		t.grammar = "\n\nThe input follows this " + v.Get("syntax").Str + " grammar:\n" + definition
+	}
+	return nil
+}
+
+func (d *decoder) readNamespace(at jsontext.Field) (space harmony.Namespace, err *apierror.Error) {
+	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type", "tools":
+		case "name":
+			space.Name, err = v.Text()
+		case "description":
+			space.Description, err = v.Text()
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return space, err
+	case space.Name == "":
+		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
+	}
+	outer := d.echo.tools
+	d.echo.tools = nil
+	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
+	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error { return d.readTool(v, &space) })
+	inner := d.echo.tools
+	d.echo.tools = outer
+	d.echo.addNamespace(&space, inner)
+	return space, err
+}
+
+func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
+	switch {
+	case v.Str == "auto":
+	case v.Str == "none":
+		d.input.NoCalls = true
+		d.echo.toolChoice = "none"
+	case v.Str == "required" || v.IsObject():
+		return apierror.Invalid(v.Path, "The model cannot be forced to call a tool. Use the tool_choice \"auto\" or \"none\", and say in a message what to call.")
+	default:
+		return apierror.Invalid(v.Path, "The field \"tool_choice\" must be \"auto\" or \"none\".")
+	}
+	return nil
+}
+
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = !parallel
+	d.echo.parallel = parallel
+	return err
+}
+
+// addTool adds a tool to those that the response has.
+func (e *echo) addTool(t *tool) {
+	dst := append(e.beginTool(t.kind, t.Name), `,"description":`...)
+	if t.described {
+		dst = jsontext.AppendString(dst, t.Description)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	if t.kind == "custom" {
+		dst = appendRaw(append(dst, `,"format":`...), t.format, `{"type":"text"}`)
+	} else {
+		dst = appendRaw(append(dst, `,"parameters":`...), t.parameters, `null`)
+		dst = appendRaw(append(dst, `,"strict":`...), t.strict, `null`)
+	}
+	dst = append(dst, '}')
+	e.tools = dst
+}
+
+// addNamespace adds a namespace with its tools.
+func (e *echo) addNamespace(space *harmony.Namespace, tools []byte) {
+	dst := e.beginTool("namespace", space.Name)
+	dst = jsontext.AppendString(append(dst, `,"description":`...), space.Description)
+	dst = append(append(dst, `,"tools":[`...), tools...)
+	dst = append(dst, `]}`...)
+	e.tools = dst
+}
+
+func (e *echo) beginTool(kind, name string) []byte {
+	dst := e.tools
+	if len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","name":`...)
+	return jsontext.AppendString(dst, name)
+}
+
+// appendRaw appends a value of the request, or what it is without one.
+func appendRaw(dst []byte, raw, absent string) []byte {
+	if raw == "" {
+		return append(dst, absent...)
+	}
+	return jsontext.AppendCompact(dst, raw)
+}

@@ -1,0 +1,239 @@
+package responses
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// beginEvent begins a server-sent event up to its sequence number.
+func (r *Reply) beginEvent(kind, step string) {
+	r.dst = append(append(append(r.dst, `event: `...), kind...), step...)
+	r.dst = append(append(append(r.dst, "\ndata: {\"type\":\""...), kind...), step...)
+	r.dst = strconv.AppendInt(append(r.dst, `","sequence_number":`...), int64(r.sequence), 10)
+	r.sequence++
+}
+
+func (r *Reply) endEvent() { r.dst = append(r.dst, "}\n\n"...) }
+
+// beginItemEvent begins an event of the item being written.
+func (r *Reply) beginItemEvent(kind, step string) {
+	r.beginEvent(kind, step)
+	r.dst = jsontext.AppendString(append(r.dst, `,"item_id":`...), r.item.id)
+	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(r.item.index), 10)
+}
+
+// beginTextEvent begins an event of the item's text.
+func (r *Reply) beginTextEvent(step string) {
+	names := r.item.kind.names()
+	r.beginItemEvent(names.event, step)
+	if names.part != "" {
+		r.dst = append(r.dst, `,"content_index":0`...)
+	}
+}
+
+// endTextEvent ends an event that has text.
+func (r *Reply) endTextEvent() {
+	if r.item.kind.names().part == "output_text" {
+		r.dst = append(r.dst, `,"logprobs":[]`...)
+	}
+	r.endEvent()
+}
+
+// begin writes the first events of a stream.
+func (r *Reply) begin() {
+	if r.begun || !r.call.options.stream {
+		return
+	}
+	r.begun = true
+	for _, step := range []string{"created", statusInProgress} {
+		r.beginEvent("response.", step)
+		r.dst = append(r.dst, `,"response":`...)
+		r.dst = r.appendResponse(r.dst, &ending{status: statusInProgress})
+		r.endEvent()
+	}
+}
+
+func (r *Reply) writeItemStart() {
+	if !r.call.options.stream {
+		return
+	}
+	it := r.item
+	r.beginEvent("response.output_item", ".added")
+	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
+	r.dst = it.append(append(r.dst, `,"item":`...), statusInProgress)
+	r.endEvent()
+	r.writePart(".added", nil)
+}
+
+// writePart writes the events of the item's part and of its summary's.
+func (r *Reply) writePart(step string, text []byte) {
+	it := r.item
+	if part := it.kind.names().part; part != "" {
+		r.beginItemEvent("response.content_part", step)
+		r.dst = appendPart(append(r.dst, `,"content_index":0,"part":`...), part, text)
+		r.endEvent()
+	}
+	if it.summary {
+		r.beginItemEvent("response.reasoning_summary_part", step)
+		r.dst = appendPart(append(r.dst, `,"summary_index":0,"part":`...), "summary_text", text)
+		r.endEvent()
+	}
+}
+
+// openDelta makes sure that text can be added to the event being written. The
+// text of one chunk of the engine goes into one event.
+func (r *Reply) openDelta() {
+	if r.delta >= 0 || !r.call.options.stream {
+		return
+	}
+	r.delta = len(r.item.text)
+	r.beginTextEvent(".delta")
+	r.dst = append(r.dst, `,"delta":"`...)
+}
+
+// closeDelta ends the event being written, if there is one.
+func (r *Reply) closeDelta() {
+	if r.delta < 0 {
+		return
+	}
+	it := r.item
+	r.dst = append(r.dst, '"')
+	r.endTextEvent()
+	if it.summary {
+		r.beginSummaryEvent(".delta")
+		r.dst = append(append(r.dst, `,"delta":"`...), it.text[r.delta:]...)
+		r.dst = append(r.dst, '"')
+		r.endEvent()
+	}
+	r.delta = -1
+}
+
+func (r *Reply) beginSummaryEvent(step string) {
+	r.beginItemEvent("response.reasoning_summary_text", step)
+	r.dst = append(r.dst, `,"summary_index":0`...)
+}
+
+// writeItemEnd writes the events that complete the item, whose JSON is given.
+func (r *Reply) writeItemEnd(item []byte) {
+	if !r.call.options.stream {
+		return
+	}
+	it := r.item
+	r.beginTextEvent(".done")
+	if it.kind == functionItem {
+		r.dst = jsontext.AppendString(append(r.dst, `,"name":`...), it.call.Name)
+	}
+	r.dst = append(append(append(r.dst, `,"`...), it.kind.names().text...), `":"`...)
+	r.dst = append(append(r.dst, it.text...), '"')
+	r.endTextEvent()
+	if it.summary {
+		r.beginSummaryEvent(".done")
+		r.dst = append(append(append(r.dst, `,"text":"`...), it.text...), '"')
+		r.endEvent()
+	}
+	r.writePart(".done", it.text)
+	r.beginEvent("response.output_item", ".done")
+	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
+	r.dst = append(append(r.dst, `,"item":`...), item...)
+	r.endEvent()
+}
+
+// ending is how a response stands.
+type ending struct {
+	status string
+	reason string          // why it is incomplete, "" if there is no word for it
+	err    *apierror.Error // why it failed
+}
+
+// writeEnd writes the last event of a stream, or the whole object.
+func (r *Reply) writeEnd(end *ending) {
+	if !r.call.options.stream {
+		r.dst = r.appendResponse(r.dst, end)
+		return
+	}
+	r.beginEvent("response.", end.status)
+	r.dst = r.appendResponse(append(r.dst, `,"response":`...), end)
+	r.endEvent()
+	r.dst = append(r.dst, "data: [DONE]\n\n"...)
+}
+
+// appendResponse appends the response object.
+func (r *Reply) appendResponse(dst []byte, end *ending) []byte {
+	dst = r.appendMembers(dst, end)
+	return append(append(append(dst, `,"output":[`...), r.output...), `]}`...)
+}
+
+// appendMembers begins the response object with all members but its output.
+func (r *Reply) appendMembers(dst []byte, end *ending) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), r.call.id)
+	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), r.created, 10)
+	dst = append(append(append(dst, `,"status":"`...), end.status...), `","completed_at":`...)
+	if end.status == statusCompleted {
+		dst = strconv.AppendInt(dst, r.call.scope.Now().Unix(), 10)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	dst = append(dst, `,"error":`...)
+	if end.err != nil {
+		dst = appendError(dst, end.err)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	dst = append(dst, `,"incomplete_details":`...)
+	if end.reason != "" {
+		dst = append(append(append(dst, `{"reason":"`...), end.reason...), `"}`...)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	dst = jsontext.AppendString(append(dst, `,"model":`...), r.call.model)
+	dst = append(dst, `,"previous_response_id":`...)
+	if r.call.previous != "" {
+		dst = jsontext.AppendString(dst, r.call.previous)
+	} else {
+		dst = append(dst, `null`...)
+	}
+	dst = strconv.AppendBool(append(dst, `,"store":`...), r.stored)
+	dst = append(dst, `,"usage":`...)
+	if end.status == statusInProgress {
+		dst = append(dst, `null`...)
+	} else {
+		dst = r.appendUsage(dst)
+	}
+	return append(append(dst, ','), r.call.fixed...)
+}
+
+// appendUsage appends the token counts. They are the filter's own; only how
+// much of the prompt was cached is the engine's.
+func (r *Reply) appendUsage(dst []byte) []byte {
+	prompt := len(r.call.Engine().Prompt)
+	counts := r.reader.Counts()
+	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(prompt), 10)
+	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(max(r.cached, 0)), 10)
+	dst = strconv.AppendInt(append(dst, `,"cache_write_tokens":0},"output_tokens":`...), int64(counts.Output), 10)
+	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(counts.Reasoning), 10)
+	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(prompt+counts.Output), 10)
+	return append(dst, '}')
+}
+
+// appendError appends why a response failed, with one of the codes that
+// clients know. They read from the message when to try again.
+func appendError(dst []byte, err *apierror.Error) []byte {
+	code, message := "server_error", err.Message
+	switch {
+	case err.Code == "context_length_exceeded":
+		code = err.Code
+	case err.Status == http.StatusTooManyRequests:
+		code = "rate_limit_exceeded"
+		if err.RetryAfter > 0 {
+			message += " Please try again in " + strconv.FormatFloat(err.RetryAfter.Round(time.Millisecond).Seconds(), 'f', -1, 64) + "s."
+		}
+	case err.Status == http.StatusBadRequest:
+		code = "invalid_prompt"
+	}
+	dst = append(append(append(dst, `{"code":"`...), code...), `","message":`...)
+	return append(jsontext.AppendString(dst, message), '}')
+}

@@ -1,0 +1,239 @@
+package turn
+
+import (
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// maxNameBytes bounds the names of tools and the ids of calls.
+const maxNameBytes = 256
+
+// reserved names mean something to the model.
+var reserved = map[string]bool{"functions": true, "browser": true, "python": true, "container": true}
+
+// tool is a tool by the client's names.
+type tool struct{ namespace, name string }
+
+// toolset maps the tools of one request between the client's names and those
+// that the model sees.
+type toolset struct {
+	namespaces  []harmony.Namespace // as the model sees them
+	byRecipient map[string]tool     // namespace.name of the model
+	byName      map[string][]tool   // name of the model, without namespace
+}
+
+// newToolset checks and maps the tools of a request.
+func newToolset(namespaces []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
+	s := &toolset{byRecipient: map[string]tool{}, byName: map[string][]tool{}}
+	spaces := map[string]bool{}
+	count := 0
+	for _, ns := range namespaces {
+		if len(ns.Tools) == 0 {
+			continue
+		}
+		if count += len(ns.Tools); count > limits.Tools {
+			return nil, apierror.Invalid("tools", "More than %d tools.", limits.Tools)
+		}
+		seen := harmony.Namespace{Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools))}
+		if spaces[seen.Name] {
+			return nil, apierror.Invalid("tools", "Two tool namespaces have the name %q, or names that differ only in characters other than letters, digits, _ and -.", seen.Name)
+		}
+		spaces[seen.Name] = true
+		for _, t := range ns.Tools {
+			if err := checkTool(t, limits); err != nil {
+				return nil, err
+			}
+			client := tool{strings.Clone(ns.Name), strings.Clone(t.Name)}
+			t.Name = modelName(t.Name)
+			recipient := seen.Name + "." + t.Name
+			if _, taken := s.byRecipient[recipient]; taken {
+				return nil, apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
+			}
+			s.byRecipient[recipient] = client
+			name := recipient[len(seen.Name)+1:] // t.Name may be a piece of the request's body
+			s.byName[name] = append(s.byName[name], client)
+			seen.Tools = append(seen.Tools, t)
+		}
+		s.namespaces = append(s.namespaces, seen)
+	}
+	return s, nil
+}
+
+func checkTool(t harmony.Tool, limits Limits) *apierror.Error {
+	switch {
+	case t.Name == "":
+		return apierror.Invalid("tools", "A tool has no name.")
+	case len(t.Name) > maxNameBytes:
+		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", maxNameBytes)
+	case len(t.Parameters) > limits.SchemaBytes:
+		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, limits.SchemaBytes)
+	case jsontext.Depth(t.Parameters) > limits.SchemaDepth:
+		return apierror.Invalid("tools", "The parameters of tool %q nest more than %d levels deep.", t.Name, limits.SchemaDepth)
+	}
+	return nil
+}
+
+// recipient is whom the model addresses to call a tool of the client's names.
+// It also serves tools of the history that are no longer offered.
+func recipient(namespace, name string) string {
+	return modelNamespace(namespace) + "." + modelName(name)
+}
+
+func modelNamespace(namespace string) string {
+	if namespace == "" || namespace == FunctionsNamespace {
+		return FunctionsNamespace
+	}
+	return modelName(namespace)
+}
+
+// modelName is the client's name as the model sees it: letters, digits, _ and
+// - as they are, everything else as _, and a reserved name with a _ behind it.
+func modelName(name string) string {
+	if reserved[name] {
+		return name + "_"
+	}
+	return plainName(name)
+}
+
+// plainName is a name of letters, digits, _ and -, with _ for everything else.
+func plainName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x80 && isNameByte(byte(r)) {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+func isNameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
+
+// address is what becomes of a message's recipient.
+type address uint8
+
+const (
+	nobody  address = iota // no recipient at all, or a word that is none
+	offered                // a tool of the request
+	mended                 // a tool of the request, though not as it was written
+	unknown                // something else
+)
+
+// resolve finds the tool that a recipient means: as it stands; without a
+// namespace, or in that of plain functions, if only one tool has the name; in
+// other letter case or with other separators, or with a piece of the header
+// glued to it, if only one tool fits. A recipient in another namespace is not a
+// tool of the request, whatever its name: it is unknown, under the name that it
+// has, its namespace before it. One that is a word of the header is nobody.
+func (s *toolset) resolve(recipient string) (tool, address) {
+	if t, ok := s.byRecipient[recipient]; ok {
+		return t, offered
+	}
+	clean := cleanRecipient(recipient)
+	name := strings.TrimPrefix(clean, FunctionsNamespace+".")
+	if ts := s.byName[name]; len(ts) == 1 {
+		if clean == recipient {
+			return ts[0], offered
+		}
+		return ts[0], mended
+	}
+	if t, ok := s.nearest(clean); ok {
+		return t, mended
+	}
+	if headerWords[clean[strings.LastIndexByte(clean, '.')+1:]] {
+		return tool{}, nobody
+	}
+	return tool{name: plainName(name)}, unknown
+}
+
+// nearest finds the one tool that recipient names but for letter case,
+// separators, and words of the header glued to it. Of names that begin alike
+// the longest counts.
+func (s *toolset) nearest(recipient string) (tool, bool) {
+	folded := fold(recipient)
+	longest := 0
+	var found []tool
+	fits := func(spelling string, t tool) {
+		rest, ok := strings.CutPrefix(folded, spelling)
+		if !ok || len(spelling) < longest || !onlyHeaderWords(rest) {
+			return
+		}
+		if len(spelling) > longest {
+			longest, found = len(spelling), nil
+		}
+		found = append(found, t)
+	}
+	for name, ts := range s.byName {
+		if name = fold(name); name == "" {
+			continue
+		}
+		for _, t := range ts {
+			space := fold(modelNamespace(t.namespace))
+			fits(space+name, t)
+			if len(ts) == 1 {
+				fits(name, t)
+				if space != FunctionsNamespace {
+					fits(FunctionsNamespace+name, t)
+				}
+			}
+		}
+	}
+	if len(found) != 1 {
+		return tool{}, false
+	}
+	return found[0], true
+}
+
+// headerWords are words of a message header that a malformed one can have in
+// the recipient's place. The empty word is among them.
+var headerWords = map[string]bool{
+	"": true, "all": true, "assistant": true, "user": true, "system": true, "developer": true, "functions": true,
+	"analysis": true, "commentary": true, "final": true, "json": true, "code": true, "to": true,
+}
+
+var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
+
+// onlyHeaderWords tells whether s is nothing but words of a header.
+func onlyHeaderWords(s string) bool {
+next:
+	for s != "" {
+		for _, w := range gluedWords {
+			if rest, ok := strings.CutPrefix(s, w); ok {
+				s = rest
+				continue next
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// cleanRecipient keeps of a recipient what names can have, up to the first
+// special token's spelling.
+func cleanRecipient(recipient string) string {
+	recipient, _, _ = strings.Cut(recipient, "<|")
+	recipient = strings.Map(func(r rune) rune {
+		if r < 0x80 && (isNameByte(byte(r)) || r == '.') {
+			return r
+		}
+		return -1
+	}, recipient)
+	recipient = strings.Trim(recipient, ".")
+	return recipient[:min(len(recipient), maxNameBytes)]
+}
+
+// fold leaves of a name what is told apart: small letters and digits.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return -1
+	}, name)
+}

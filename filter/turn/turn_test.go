@@ -1,0 +1,482 @@
+package turn
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+var renderer = harmony.NewRenderer()
+
+// clock is a time that tests move.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func newScope() (*Scope, *clock) {
+	ids := 0
+	c := &clock{time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)}
+	return &Scope{
+		Env: &Env{
+			Renderer: renderer,
+			Now:      c.now,
+			NewID: func(prefix string) string {
+				if prefix == "" { // what no client sees
+					return "0"
+				}
+				ids++
+				return prefix + strconv.Itoa(ids)
+			},
+			Memory: store.NewMemory(1<<20, 240*time.Hour, c.now),
+			Limits: DefaultLimits(),
+		},
+		Model: &Model{},
+	}, c
+}
+
+func functions(names ...string) []harmony.Namespace {
+	ns := harmony.Namespace{Name: FunctionsNamespace}
+	for _, name := range names {
+		ns.Tools = append(ns.Tools, harmony.Tool{Name: name})
+	}
+	return []harmony.Namespace{ns}
+}
+
+func prepare(t testing.TB, s *Scope, in *Input) *Turn {
+	t.Helper()
+	turn, err := s.Prepare(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn
+}
+
+// prompt is the conversation as text, without the system message.
+func prompt(t testing.TB, s *Scope, in *Input) string {
+	t.Helper()
+	text, err := harmony.AppendDecode(nil, prepare(t, s, in).Engine.Prompt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<|end|>")
+	return rest
+}
+
+// play reads a model's output and gives the events as lines, with the deltas of
+// a part joined.
+func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *Reader) {
+	t.Helper()
+	var lines []string
+	r := turn.NewReader(func(e Event) {
+		switch e.Step {
+		case Start:
+			line := e.Kind.String() + ": "
+			if e.Call != nil {
+				line = fmt.Sprintf("call %s %s %s.%s: ", strconv.Itoa(e.Call.Index), e.Call.ID, e.Call.Namespace, e.Call.Name)
+			}
+			lines = append(lines, line)
+		case Delta:
+			lines[len(lines)-1] += string(e.Text)
+		case End:
+			lines[len(lines)-1] += "."
+		}
+	})
+	if _, err := r.Push(harmony.AppendEncodeSpecial(nil, text), finish); err != nil {
+		t.Fatal(err)
+	}
+	return lines, r
+}
+
+var userHi = Item{Kind: User, Text: "Hi"}
+
+func TestReader(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		in     Input
+		output string
+		length bool
+		want   []string
+		finish Finish
+	}{
+		{"reasoning and answer", Input{}, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", false, []string{"reasoning: a.", "answer: b."}, FinishStop},
+		{"preamble and call", Input{Tools: functions("f")}, "<|channel|>commentary<|message|>a<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>", false, []string{"preamble: a.", "call 0 call_1 functions.f: {}."}, FinishCalls},
+		{"two calls of one tool", Input{Tools: functions("f")}, " to=functions.f<|channel|>commentary json<|message|>1<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>2<|call|>", false, []string{"call 0 call_1 functions.f: 1.", "call 1 call_2 functions.f: 2."}, FinishCalls},
+		{"one call only", Input{Tools: functions("f"), OneCall: true}, " to=functions.f<|channel|>commentary json<|message|>1<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>2<|call|>", false, []string{"call 0 call_1 functions.f: 1."}, FinishCalls},
+		{"call on analysis", Input{Tools: functions("f")}, "<|channel|>analysis to=functions.f<|message|>1<|call|>", false, []string{"call 0 call_1 functions.f: 1."}, FinishCalls},
+		{"call without namespace", Input{Tools: functions("f")}, "<|channel|>commentary to=f <|constrain|>json<|message|>1<|call|>", false, []string{"call 0 call_1 functions.f: 1."}, FinishCalls},
+		{"call in other letters", Input{Tools: functions("get_weather", "get_weather_at")}, " to=functions.getWeather<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 functions.get_weather: 1."}, FinishCalls},
+		{"call with a glued channel", Input{Tools: functions("get_weather", "get")}, " to=functions.get_weathercommentary<|message|>1<|call|>", false, []string{"call 0 call_1 functions.get_weather: 1."}, FinishCalls},
+		{"mapped name", Input{Tools: functions("a.b c")}, " to=functions.a_b_c<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 functions.a.b c: 1."}, FinishCalls},
+		{"reserved name", Input{Tools: functions("python")}, " to=functions.python_<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 functions.python: 1."}, FinishCalls},
+		{"reserved name as trained", Input{Tools: functions("python")}, "<|channel|>analysis to=python code<|message|>1<|call|>", false, []string{"call 0 call_1 functions.python: 1."}, FinishCalls},
+		{"namespace", Input{Tools: []harmony.Namespace{{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}}}}}, " to=mcp__x.echo<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 mcp__x.echo: 1."}, FinishCalls},
+		{"namespace missed", Input{Tools: []harmony.Namespace{{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}}}}}, " to=functions.echo<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 mcp__x.echo: 1."}, FinishCalls},
+		{"unknown tool", Input{Tools: functions("f")}, " to=container.exec<|channel|>commentary json<|message|>1<|call|>", false, []string{"call 0 call_1 .container_exec: 1."}, FinishCalls},
+		{"unknown tool of a name that a tool has", Input{Tools: functions("search", "exec")}, " to=browser.search<|channel|>commentary json<|message|>1<|end|><|start|>assistant to=container.exec<|channel|>commentary json<|message|>2<|call|>", false, []string{"call 0 call_1 .browser_search: 1.", "call 1 call_2 .container_exec: 2."}, FinishCalls},
+		{"unknown tool on final", Input{Tools: functions("f")}, " to=somebody<|channel|>final<|message|>a<|return|>", false, []string{"answer: a."}, FinishStop},
+		{"recipient that is none", Input{Tools: functions("f")}, " to=all<|channel|>commentary<|message|>a<|end|>", false, []string{"preamble: a."}, FinishStop},
+		{"no arguments", Input{Tools: functions("f")}, " to=functions.f<|channel|>commentary json<|message|><|call|>", false, []string{"call 0 call_1 functions.f: {}."}, FinishCalls},
+		{"call that is cut", Input{Tools: functions("f")}, " to=functions.f<|channel|>commentary json<|message|>{\"a\":", true, []string{"call 0 call_1 functions.f: {\"a\":."}, FinishLength},
+		{"call that is cut at once", Input{Tools: functions("f")}, " to=functions.f<|channel|>commentary json<|message|>", true, []string{"call 0 call_1 functions.f: ."}, FinishLength},
+		{"call withheld beside an answer", Input{Tools: functions("f"), NoCalls: true}, " to=functions.f<|channel|>commentary json<|message|>1<|end|><|start|>assistant<|channel|>final<|message|>a<|return|>", false, []string{"answer: a."}, FinishStop},
+		{"call withheld that was all", Input{}, " to=functions.f<|channel|>commentary json<|message|>1<|call|>", false, []string{"answer: 1."}, FinishStop},
+		{"withheld with a stop string", Input{Stop: []string{"1}"}}, " to=functions.f<|channel|>commentary json<|message|>{\"a\":1}<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>{\"a\":2}<|call|>", false, []string{"answer: {\"a\":."}, FinishStop},
+		{"withheld with half a stop string", Input{Stop: []string{"1x"}}, " to=functions.f<|channel|>commentary json<|message|>1<|call|>", false, []string{"answer: 1."}, FinishStop},
+		{"withheld before an answer that a stop string empties", Input{Stop: []string{"b"}}, " to=functions.f<|channel|>commentary json<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>bc<|return|>", false, nil, FinishStop},
+		{"no channel", Input{}, "<|message|>a<|return|>", false, []string{"answer: a."}, FinishStop},
+		{"nothing", Input{}, "<|return|>", false, nil, FinishStop},
+		{"empty messages", Input{}, "<|channel|>analysis<|message|><|end|><|start|>assistant<|channel|>final<|message|><|return|>", false, nil, FinishStop},
+		{"stop string", Input{Stop: []string{"cd"}}, "<|channel|>analysis<|message|>cd<|end|><|start|>assistant<|channel|>final<|message|>abcdef<|return|>", false, []string{"reasoning: cd.", "answer: ab."}, FinishStop},
+		{"stop string kept", Input{Stop: []string{"cd"}, KeepStop: true}, "<|channel|>final<|message|>abcdef<|return|>", false, []string{"answer: abcd."}, FinishStop},
+		{"half a stop string", Input{Stop: []string{"bcx"}}, "<|channel|>final<|message|>abc<|return|>", false, []string{"answer: abc."}, FinishStop},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newScope()
+			c.in.Items = []Item{userHi}
+			finish := engine.FinishStop
+			if c.length {
+				finish = engine.FinishLength
+			}
+			lines, r := play(t, prepare(t, s, &c.in), c.output, finish)
+			if diff := cmp.Diff(c.want, lines); diff != "" {
+				t.Error(diff)
+			}
+			if r.Finish() != c.finish {
+				t.Errorf("finish %q, want %q", r.Finish(), c.finish)
+			}
+		})
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	const output = "<|channel|>analysis<|message|>one two three<|end|><|start|>assistant<|channel|>commentary<|message|>four five<|end|>" +
+		"<|start|>assistant to=functions.F<|channel|>commentary json<|message|>six<|call|>"
+	_, r := play(t, turn, output, engine.FinishStop)
+	var got Summary
+	r.AddTo(&got)
+	want := Summary{Counts: Counts{Output: len(harmony.AppendEncodeSpecial(nil, output)), Reasoning: 3, Text: 2, Call: 1}, Calls: 1, Repairs: map[string]int{"recipient": 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCountsWithoutMarkers counts text whose header the parser had to guess.
+func TestCountsWithoutMarkers(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	turn := prepare(t, s, &Input{Items: []Item{userHi}})
+	_, r := play(t, turn, "<|channel|>analysis one two<|end|><|start|>assistant<|channel|>final three four five<|return|>", engine.FinishStop)
+	if got := r.Counts(); got.Reasoning != 2 || got.Text != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestEarly(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	turn := prepare(t, s, &Input{Items: []Item{userHi}, Stop: []string{"b"}})
+	r := turn.NewReader(func(Event) {})
+	tokens := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>a b c d")
+	taken, err := r.Push(tokens, engine.FinishNone)
+	if err != nil || taken != 5 || !r.Early() || r.Finish() != FinishStop || r.Matched() == nil || r.Matched().Text != "b" {
+		t.Errorf("taken %d, early %v, finish %q, matched %v, %v", taken, r.Early(), r.Finish(), r.Matched(), err)
+	}
+	if taken, _ := r.Push(tokens, engine.FinishStop); taken != 0 {
+		t.Errorf("%d tokens taken after the end", taken)
+	}
+}
+
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	s.Model.OnMalformed = MalformedFail
+	turn := prepare(t, s, &Input{Items: []Item{userHi}})
+	for _, c := range []struct {
+		output string
+		finish engine.Finish
+		ok     bool
+	}{
+		{"<|channel|>final<|message|>a<|return|>", engine.FinishStop, true},
+		{"<|channel|>final<|message|>a<|end|>stray", engine.FinishStop, false},
+		{"<|channel|>final", engine.FinishStop, false},
+		{"<|channel|>final", engine.FinishLength, true},
+		{"<|channel|>final<|message|>a<|channel|>final<|message|>b<|return|>", engine.FinishStop, false},
+		{"<|channel|>analysis<|message|>a<|constrain|>b<|end|>", engine.FinishStop, false},
+		{"<|channel|>final<|message|>a<|endoftext|>", engine.FinishStop, false},
+		{"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", engine.FinishStop, true},
+	} {
+		var shown strings.Builder
+		r := turn.NewReader(func(e Event) { shown.Write(e.Text) })
+		_, err := r.Push(harmony.AppendEncodeSpecial(nil, c.output), c.finish)
+		if (err == nil) != c.ok {
+			t.Errorf("%q: %v", c.output, err)
+		}
+		if strings.Contains(shown.String(), "<|") {
+			t.Errorf("%q: %q is shown", c.output, shown.String())
+		}
+		var got Summary
+		if r.AddTo(&got); (got.Repairs["failed"] == 1) == c.ok {
+			t.Errorf("%q: counted %v", c.output, got.Repairs)
+		}
+		if err != nil && (err.Status != 502 || err.Code != "malformed_output") {
+			t.Errorf("%q: %v", c.output, err)
+		}
+	}
+}
+
+// TestStopTokenInContent shows that a client's stop token ends the choice
+// though the format has no such token there.
+func TestStopTokenInContent(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{MalformedRepair, MalformedFail} {
+		s, _ := newScope()
+		s.Model.OnMalformed = setting
+		turn := prepare(t, s, &Input{Items: []Item{userHi}, Engine: engine.Request{StopTokens: []harmony.Token{harmony.TokenConstrain}}})
+		lines, r := play(t, turn, "<|channel|>final<|message|>a<|constrain|>b", engine.FinishNone)
+		if diff := cmp.Diff([]string{"answer: a."}, lines); diff != "" || r.Finish() != FinishStop || r.Matched() == nil {
+			t.Errorf("%s: finish %q, matched %v\n%s", setting, r.Finish(), r.Matched(), diff)
+		}
+	}
+}
+
+// TestResolve tells which recipients mean a tool of the request.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	tools, err := newToolset(append(functions("search", "get_weather", "a.b", "twice", "final"),
+		harmony.Namespace{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}, {Name: "twice"}}}), DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for recipient, want := range map[string]struct {
+		tool
+		address
+	}{
+		"functions.search":                {tool{"functions", "search"}, offered},
+		"mcp__x.twice":                    {tool{"mcp__x", "twice"}, offered},
+		"search":                          {tool{"functions", "search"}, offered},
+		"functions.echo":                  {tool{"mcp__x", "echo"}, offered},
+		"final":                           {tool{"functions", "final"}, offered},
+		"Functions.getWeather":            {tool{"functions", "get_weather"}, mended},
+		"functions.get_weather.json":      {tool{"functions", "get_weather"}, mended},
+		"functions.get_weathercommentary": {tool{"functions", "get_weather"}, mended},
+		"functions.a.b":                   {tool{"functions", "a.b"}, mended},
+		"mcp_x.Echo":                      {tool{"mcp__x", "echo"}, mended},
+		"functions.Twice":                 {tool{"functions", "twice"}, mended},
+		"twice":                           {tool{"", "twice"}, unknown},
+		"browser.search":                  {tool{"", "browser_search"}, unknown},
+		"browser.Search":                  {tool{"", "browser_Search"}, unknown},
+		"mcp__x.search":                   {tool{"", "mcp__x_search"}, unknown},
+		"mcp__y.echo":                     {tool{"", "mcp__y_echo"}, unknown},
+		"functions.nope":                  {tool{"", "nope"}, unknown},
+		"python":                          {tool{"", "python"}, unknown},
+		"assistant":                       {tool{}, nobody},
+		"functions.":                      {tool{}, nobody},
+		"<|channel|>commentary":           {tool{}, nobody},
+	} {
+		if got, how := tools.resolve(recipient); got != want.tool || how != want.address {
+			t.Errorf("%q: %+v, %d; want %+v, %d", recipient, got, how, want.tool, want.address)
+		}
+	}
+}
+
+// TestForeignNamespaceCounted shows that a call of a tool that only the name of
+// an offered one has is counted.
+func TestForeignNamespaceCounted(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	_, r := play(t, prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("search")}), " to=browser.search<|channel|>commentary json<|message|>1<|call|>", engine.FinishStop)
+	var got Summary
+	if r.AddTo(&got); got.Repairs["unknown_tool"] != 1 {
+		t.Errorf("counted %v", got.Repairs)
+	}
+}
+
+// TestReasoningKeptOnce shows that what a turn of many calls keeps does not
+// grow with them, and that each of them finds it.
+func TestReasoningKeptOnce(t *testing.T) {
+	t.Parallel()
+	s, c := newScope()
+	memory := store.NewMemory(1<<20, time.Hour, c.now)
+	s.Memory = memory
+	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	before := memory.Bytes()
+	reasoning := strings.Repeat("why ", 1<<13)
+	const call, calls = "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|end|>", 100
+	play(t, turn, "<|channel|>analysis<|message|>"+reasoning+"<|end|>"+strings.Repeat(call, calls), engine.FinishStop)
+	if bytes := memory.Bytes() - before; bytes > int64(2*len(reasoning)) {
+		t.Errorf("%d bytes kept for %d bytes of reasoning", bytes, len(reasoning))
+	}
+	for _, id := range []string{"call_1", "call_2", "call_100"} {
+		items := []Item{userHi, {Kind: Call, CallID: id, Name: "f", Text: "1"}, {Kind: Result, CallID: id, Text: "2"}}
+		if !strings.Contains(prompt(t, s, &Input{Items: items}), reasoning) {
+			t.Errorf("%s does not find its reasoning", id)
+		}
+	}
+}
+
+// TestLongReasoningKept shows that of reasoning beyond the bound the beginning
+// is kept, without gaps.
+func TestLongReasoningKept(t *testing.T) {
+	t.Parallel()
+	s, c := newScope()
+	s.Memory = store.NewMemory(8<<20, time.Hour, c.now)
+	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	r := turn.NewReader(func(Event) {})
+	r.part = Reasoning
+	for _, piece := range []string{strings.Repeat("a", maxKept-4), "long piece", "b"} {
+		r.text([]byte(piece))
+	}
+	if got := string(r.reasoning); got != strings.Repeat("a", maxKept-4) {
+		t.Errorf("kept %d bytes that end in %q", len(got), got[len(got)-4:])
+	}
+}
+
+// TestEngineID shows that two requests with one client's id are two at the
+// engine.
+func TestEngineID(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	s.RequestID = "same-id"
+	nonce := 0
+	s.NewID = func(string) string { nonce++; return strconv.Itoa(nonce) }
+	form := regexp.MustCompile(`^chatcmpl-same-id-[0-9a-f]{8}$`)
+	var ids [2]string
+	for i := range ids {
+		id := prepare(t, s, &Input{Items: []Item{userHi}, Engine: engine.Request{ID: s.ID("chatcmpl-")}}).Engine.ID
+		if !form.MatchString(id) {
+			t.Errorf("id %q", id)
+		}
+		ids[i] = id
+	}
+	if ids[0] == ids[1] {
+		t.Errorf("twice %q", ids[0])
+	}
+}
+
+// TestKeptReasoning plays a tool turn of a client that does not send reasoning
+// back.
+func TestKeptReasoning(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	first := Input{Items: []Item{userHi}, Tools: functions("f")}
+	play(t, prepare(t, s, &first), "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary<|message|>pre<|end|>"+
+		"<|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|call|>", engine.FinishStop)
+
+	call := Item{Kind: Call, CallID: "call_1", Name: "f", Text: "1"}
+	result := Item{Kind: Result, CallID: "call_1", Text: "2"}
+	const rendered = "<|start|>assistant<|channel|>commentary<|message|>pre<|end|><|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|call|>" +
+		"<|start|>functions.f to=assistant<|channel|>commentary<|message|>2<|end|>"
+	const user, assistant = "<|start|>user<|message|>Hi<|end|>", "<|start|>assistant"
+	reasoned := func(text string) string {
+		return "<|start|>assistant<|channel|>analysis<|message|>" + text + "<|end|>"
+	}
+	preamble := Item{Kind: Preamble, Text: "pre"}
+	for _, c := range []struct {
+		name   string
+		tenant string
+		items  []Item
+		want   string
+	}{
+		{"kept", "", []Item{userHi, preamble, call, result}, user + reasoned("why") + rendered + assistant},
+		{"the client's own goes before", "", []Item{userHi, {Kind: Reasoning, Text: "own"}, preamble, call, result}, user + reasoned("own") + rendered + assistant},
+		{"another tenant's", "x", []Item{userHi, preamble, call, result}, user + rendered + assistant},
+		{"kept right after an answer", "", []Item{userHi, {Kind: Answer, Text: "a"}, preamble, call, result}, user + "<|start|>assistant<|channel|>final<|message|>a<|end|>" + reasoned("why") + rendered + assistant},
+		{"dropped after an answer", "", []Item{userHi, preamble, call, result, {Kind: Answer, Text: "a"}, userHi}, user + rendered + "<|start|>assistant<|channel|>final<|message|>a<|end|>" + user + assistant},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scope := *s
+			scope.Tenant = c.tenant
+			if diff := cmp.Diff(c.want, prompt(t, &scope, &Input{Items: c.items})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDeveloperMessages(t *testing.T) {
+	t.Parallel()
+	const tools = "# Tools\n\n## functions\n\nnamespace functions {\n\ntype f = () => any;\n\n} // namespace functions"
+	instructions := func(text string) Item { return Item{Kind: Instructions, Text: text} }
+	for _, c := range []struct {
+		name string
+		in   Input
+		want string
+	}{
+		{"each its own", Input{Items: []Item{instructions("a"), instructions("b"), userHi}}, "<|start|>developer<|message|># Instructions\n\na<|end|><|start|>developer<|message|># Instructions\n\nb<|end|><|start|>user<|message|>Hi<|end|><|start|>assistant"},
+		{"tools in the first", Input{Items: []Item{instructions("a"), userHi}, Tools: functions("f")}, "<|start|>developer<|message|># Instructions\n\na\n\n" + tools + "<|end|><|start|>user<|message|>Hi<|end|><|start|>assistant"},
+		{"tools alone", Input{Items: []Item{userHi, instructions("a")}, Tools: functions("f")}, "<|start|>developer<|message|>" + tools + "<|end|><|start|>user<|message|>Hi<|end|><|start|>developer<|message|># Instructions\n\na<|end|><|start|>assistant"},
+		{"tools not offered", Input{Items: []Item{userHi}, Tools: functions("f"), NoCalls: true}, "<|start|>user<|message|>Hi<|end|><|start|>assistant"},
+		{"empty instructions", Input{Items: []Item{instructions(""), userHi}}, "<|start|>user<|message|>Hi<|end|><|start|>assistant"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := newScope()
+			if diff := cmp.Diff(c.want, prompt(t, s, &c.in)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDate(t *testing.T) {
+	t.Parallel()
+	s, c := newScope()
+	conversation := []Item{{Kind: Instructions, Text: "a"}, userHi}
+	goneOn := []Item{{Kind: Instructions, Text: "a"}, userHi, {Kind: Answer, Text: "b"}, userHi}
+	other := []Item{{Kind: Instructions, Text: "b"}, userHi}
+	date := func(items ...Item) string {
+		text, err := harmony.AppendDecode(nil, prepare(t, s, &Input{Items: items}).Engine.Prompt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "Current date: ")
+		return rest[:min(10, len(rest))]
+	}
+	expect := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("date %q, want %q", got, want)
+		}
+	}
+	expect(date(conversation...), "2026-11-21")
+	c.Time = c.Add(2 * time.Minute)
+	expect(date(goneOn...), "2026-11-21")
+	expect(date(other...), "2026-11-22")
+	c.Time = c.Add(3 * 24 * time.Hour)
+	expect(date(conversation...), "2026-11-25")
+	s.Model.Date = "2025-06-28"
+	expect(date(conversation...), "2025-06-28")
+	s.Model.Date = DateNone
+	expect(date(conversation...), "")
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	for id, want := range map[string]string{
+		"1f0e-2d.A:b_":           "chatcmpl-1f0e-2d.A:b_",
+		"":                       "chatcmpl-1",
+		"a\r\nb":                 "chatcmpl-1",
+		strings.Repeat("a", 129): "chatcmpl-1",
+	} {
+		s.RequestID = id
+		s.NewID = func(prefix string) string { return prefix + "1" }
+		if got := s.ID("chatcmpl-"); got != want {
+			t.Errorf("ID of %q = %q, want %q", id, got, want)
+		}
+	}
+}
