@@ -1,0 +1,569 @@
+package filter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"sigs.k8s.io/yaml"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+// The values of the keys that take one of a few words.
+const (
+	MalformedRepair = "repair" // on_malformed: resynchronise and keep what can be kept
+	MalformedFail   = "fail"   // on_malformed: end the stream with an error at the first violation
+
+	ImagesPlaceholder = "placeholder" // images: a short text stands in place of a picture
+	ImagesReject      = "reject"      // images: a picture is a 400
+
+	DateUTC  = "utc"  // date: the day the conversation began, in UTC
+	DateNone = "none" // date: no date line in the system message
+
+	ReasoningBoth         = "both"              // reasoning_fields: the two fields below
+	ReasoningField        = "reasoning"         // reasoning_fields: vLLM's and Open Responses' name
+	ReasoningContentField = "reasoning_content" // reasoning_fields: SGLang's and DeepSeek's name
+
+	LogFormatJSON = "json" // log.format: one JSON object a line
+	LogFormatText = "text" // log.format: for people
+)
+
+const (
+	envPrefix       = "ENVOY_HARMONY_"
+	envModels       = "ENABLE_HARMONY_FOR_MODELS"
+	identity        = "You are ChatGPT, a large language model trained by OpenAI."
+	knowledgeCutoff = "2024-06"
+)
+
+// Config is the filter's configuration: one YAML file, overridden by the
+// environment and by flags. The zero value is not usable; start from
+// [Defaults]. It is immutable once handed to New.
+type Config struct {
+	// HarmonyModels says which models are Harmony's: each entry is a
+	// case-insensitive substring of the request's model, or, written =name,
+	// the whole of it (case-insensitive too).
+	HarmonyModels []string `json:"harmony_models"`
+	// ModelDefaults holds the settings of every Harmony model that Models
+	// does not set otherwise. Its Match is not used.
+	ModelDefaults Model `json:"model_defaults"`
+	// Models refines single models. The first entry that matches is taken;
+	// its empty fields fall back to ModelDefaults.
+	Models []Model `json:"models"`
+	// Engines are the backends. The first is the default one.
+	Engines []Engine `json:"engines"`
+
+	// AllowOverride lets a request's header x-envoy-harmony: on or off
+	// decide in place of HarmonyModels.
+	AllowOverride bool `json:"allow_override"`
+	// OnMalformed is what happens to output that is not well-formed Harmony:
+	// repair or fail.
+	OnMalformed string `json:"on_malformed"`
+	// Images is what happens to pictures in user messages: placeholder or
+	// reject.
+	Images string `json:"images"`
+	// Date is the conversation's date in the system message: utc, none or a
+	// fixed YYYY-MM-DD.
+	Date string `json:"date"`
+	// ReasoningFields names the chat field(s) that carry reasoning: both,
+	// reasoning or reasoning_content.
+	ReasoningFields string `json:"reasoning_fields"`
+	// TenantHeader is the request header, set by Envoy's authentication,
+	// whose value keeps tenants apart. Empty: there is one tenant. Where it
+	// is configured, a request without it is a 401.
+	TenantHeader string `json:"tenant_header"`
+
+	Responses Responses `json:"responses"`
+	Limits    Limits    `json:"limits"`
+	Log       Log       `json:"log"`
+
+	// ModelInfoURL is where the filter reads the engines' model list, through
+	// Envoy, such as http://127.0.0.1:10000/v1/models. Empty: run asks its own
+	// listener, serve asks nobody.
+	ModelInfoURL string `json:"model_info_url"`
+
+	// Listen is where serve takes ext_proc streams: host:port or
+	// unix:///path.
+	Listen string `json:"listen"`
+	// Admin is host:port of metrics and health. Empty: 127.0.0.1:9003 in
+	// serve, a free port of 127.0.0.1 in run.
+	Admin string `json:"admin"`
+	// DrainDelay is how long serve still takes requests after it has told
+	// health checks that it is going to end.
+	DrainDelay Duration `json:"drain_delay"`
+	// DrainTimeout is how long a shutdown then waits for running requests.
+	DrainTimeout Duration `json:"drain_timeout"`
+}
+
+// Model holds the settings of one model, or of several that match alike.
+type Model struct {
+	// Match selects models as an entry of HarmonyModels does.
+	Match string `json:"match"`
+	// Engine is the name of the engine that serves the model. Empty: the
+	// first engine.
+	Engine string `json:"engine"`
+	// UpstreamModel is the model's name at the engine. Empty: as the client
+	// wrote it.
+	UpstreamModel string `json:"upstream_model"`
+	// Identity is the first line of the system message.
+	Identity string `json:"identity"`
+	// KnowledgeCutoff is the system message's cutoff, such as 2024-06.
+	KnowledgeCutoff string `json:"knowledge_cutoff"`
+	// Effort is the reasoning effort where a request names none: low, medium
+	// or high.
+	Effort string `json:"effort"`
+	// ContextLength is how many tokens prompt and output may have together.
+	// 0: what the engine's model list says, see ModelInfoURL, else 131072.
+	ContextLength int `json:"context_length"`
+}
+
+// Engine is a backend that serves Harmony models from token ids.
+type Engine struct {
+	// Name is the engine's name in routes, metrics and models. Empty: its
+	// kind.
+	Name string `json:"name"`
+	// Kind is the wire format the engine speaks, such as sglang or vllm.
+	Kind string `json:"kind"`
+	// URLs are the engine's addresses, http or https. Only run and
+	// envoy-config read them: connections are Envoy's.
+	URLs []string `json:"urls"`
+}
+
+// Responses is about the Responses API.
+type Responses struct {
+	// StoreBytes bounds the stored responses, per process. 0: none are stored.
+	StoreBytes int64 `json:"store_bytes"`
+	// StoreTTL is how long a response is stored after its last use.
+	StoreTTL Duration `json:"store_ttl"`
+	// SealKeys are 32 random bytes each, in base64. The first seals
+	// reasoning.encrypted_content, all of them open it. Empty: there is none.
+	SealKeys []string `json:"seal_keys"`
+}
+
+// Limits bounds what a request may use. Every number is per request unless it
+// says otherwise.
+type Limits struct {
+	// MaxBodyBytes is the largest request body, 413 beyond it. It binds the
+	// filter's own requests, and others until they are known to be foreign.
+	MaxBodyBytes int64 `json:"max_body_bytes"`
+	// MaxInflightBytes bounds all request bodies held at one time by the
+	// process, 503 with retry-after beyond it.
+	MaxInflightBytes int64 `json:"max_inflight_bytes"`
+	// MaxTools is the greatest number of tools.
+	MaxTools int `json:"max_tools"`
+	// BodyTimeout is how long a client may take to send its request body.
+	BodyTimeout Duration `json:"body_timeout"`
+	// FirstTokenTimeout is how long the engine may take from the request's
+	// end to its first token.
+	FirstTokenTimeout Duration `json:"first_token_timeout"`
+	// IdleTimeout is how long the engine may be silent between tokens.
+	IdleTimeout Duration `json:"idle_timeout"`
+	// TotalTimeout is how long a request may take in all.
+	TotalTimeout Duration `json:"total_timeout"`
+	// HeaderHold is how long a streamed reply's headers wait for the
+	// engine's first event, so that a late engine error keeps its status.
+	HeaderHold Duration `json:"header_hold"`
+	// KeepAlive is the time of silence after which a stream gets an SSE
+	// comment. 0: never.
+	KeepAlive Duration `json:"keep_alive"`
+	// CacheBytes bounds the cache of rendered prompt pieces, per process. 0:
+	// no cache.
+	CacheBytes int `json:"cache_bytes"`
+	// KeptReasoningBytes bounds the reasoning of unfinished tool turns that
+	// is kept for clients that do not send it back, per process. 0: none.
+	KeptReasoningBytes int64 `json:"kept_reasoning_bytes"`
+	// KeptReasoningTTL is how long such reasoning is kept.
+	KeptReasoningTTL Duration `json:"kept_reasoning_ttl"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	// Level is the least severe level: error, warning, info, debug or trace.
+	Level string `json:"level"`
+	// Format is json or text.
+	Format string `json:"format"`
+	// Content allows prompts and replies in debug logs.
+	Content bool `json:"content"`
+}
+
+// Duration is a [time.Duration] that YAML writes as text, such as 2s or 1m30s.
+type Duration struct{ time.Duration }
+
+// Defaults is the configuration of an empty file.
+func Defaults() *Config {
+	return &Config{
+		HarmonyModels: []string{"gpt-oss"},
+		ModelDefaults: Model{
+			Identity:        identity,
+			KnowledgeCutoff: knowledgeCutoff,
+			Effort:          "medium",
+		},
+		OnMalformed:     MalformedRepair,
+		Images:          ImagesPlaceholder,
+		Date:            DateUTC,
+		ReasoningFields: ReasoningBoth,
+		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}},
+		Limits: Limits{
+			MaxBodyBytes:       32 << 20,
+			MaxInflightBytes:   1 << 30,
+			MaxTools:           512,
+			BodyTimeout:        Duration{time.Minute},
+			FirstTokenTimeout:  Duration{5 * time.Minute},
+			IdleTimeout:        Duration{2 * time.Minute},
+			TotalTimeout:       Duration{time.Hour},
+			HeaderHold:         Duration{2 * time.Second},
+			KeepAlive:          Duration{15 * time.Second},
+			CacheBytes:         64 << 20,
+			KeptReasoningBytes: 64 << 20,
+			KeptReasoningTTL:   Duration{time.Hour},
+		},
+		Log:          Log{Level: "info", Format: LogFormatJSON},
+		Listen:       "127.0.0.1:9002",
+		DrainTimeout: Duration{30 * time.Second},
+	}
+}
+
+// Load reads a YAML file over the defaults. A key that does not exist, or
+// stands twice, is an error that names it. Call [Config.Validate] once every
+// override is applied.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c := Defaults()
+	if err := c.parse(text); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c *Config) parse(text []byte) error {
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return err
+	}
+	if unknown := unknownKeys(reflect.TypeFor[Config](), tree, ""); len(unknown) > 0 {
+		return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", strings.Join(unknown, ", "))
+	}
+	return decodeStrict(text, c)
+}
+
+// ApplyEnv overrides c from the environment. ENABLE_HARMONY_FOR_MODELS, a
+// comma-separated list, sets harmony_models. Every key KEY of the file is also
+// read from ENVOY_HARMONY_KEY, in capitals and with _ for the dot between
+// levels: ENVOY_HARMONY_LIMITS_HEADER_HOLD=5s. Empty variables count as unset.
+func (c *Config) ApplyEnv(getenv func(string) string) error {
+	if list := getenv(envModels); list != "" {
+		c.HarmonyModels = splitList(list)
+	}
+	for _, key := range settableKeys(reflect.TypeFor[Config](), "") {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+		value := getenv(name)
+		if value == "" {
+			continue
+		}
+		if err := c.Set(key, value); err != nil {
+			return fmt.Errorf("environment variable %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Set gives one key, such as limits.header_hold, a value written in YAML.
+func (c *Config) Set(key, value string) error {
+	field := reflect.ValueOf(c).Elem()
+	for name := range strings.SplitSeq(key, ".") {
+		if field = fieldByKey(field, name); !field.IsValid() {
+			return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", key)
+		}
+	}
+	if field.Kind() == reflect.String { // text as it stands, never YAML's idea of it
+		field.SetString(value)
+		return nil
+	}
+	fresh := reflect.New(field.Type())
+	if err := decodeStrict([]byte(value), fresh.Interface()); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	field.Set(fresh.Elem())
+	return nil
+}
+
+// Model gives the settings of the model a request names, and whether it is
+// Harmony's. The settings stand in any case; they are used for a foreign model
+// where a request overrides the detection.
+func (c *Config) Model(name string) (Model, bool) {
+	m := c.ModelDefaults
+	for _, entry := range c.Models {
+		if matches(entry.Match, name) {
+			m = entry.over(m)
+			break
+		}
+	}
+	if m.Engine == "" && len(c.Engines) > 0 {
+		m.Engine = c.Engines[0].Name
+	}
+	if m.UpstreamModel == "" {
+		m.UpstreamModel = name
+	}
+	return m, slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return matches(entry, name) })
+}
+
+// over fills m's empty fields from d.
+func (m Model) over(d Model) Model {
+	for _, f := range []struct {
+		field    *string
+		fallback string
+	}{
+		{&m.Engine, d.Engine},
+		{&m.UpstreamModel, d.UpstreamModel},
+		{&m.Identity, d.Identity},
+		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
+		{&m.Effort, d.Effort},
+	} {
+		if *f.field == "" {
+			*f.field = f.fallback
+		}
+	}
+	if m.ContextLength == 0 {
+		m.ContextLength = d.ContextLength
+	}
+	return m
+}
+
+// matches tells whether an entry (a substring, or =name) selects a model.
+func matches(entry, name string) bool {
+	if exact, ok := strings.CutPrefix(entry, "="); ok {
+		return strings.EqualFold(exact, name)
+	}
+	return entry != "" && strings.Contains(strings.ToLower(name), strings.ToLower(entry))
+}
+
+// Validate checks the whole configuration and fills the names of unnamed
+// engines. Its error names every key at fault and what to write there.
+func (c *Config) Validate() error {
+	return errors.Join(slices.Concat(
+		c.checkModels(),
+		c.checkEngines(),
+		c.checkWords(),
+		c.Limits.check(),
+		c.checkAddresses(),
+	)...)
+}
+
+func (c *Config) checkModels() (errs []error) {
+	if len(c.HarmonyModels) == 0 {
+		errs = append(errs, errors.New("harmony_models: name at least one model, such as gpt-oss"))
+	}
+	for i, entry := range c.HarmonyModels {
+		if strings.TrimPrefix(entry, "=") == "" {
+			errs = append(errs, fmt.Errorf("harmony_models[%d]: must not be empty: it would match every model or none", i))
+		}
+	}
+	if c.ModelDefaults.Match != "" {
+		errs = append(errs, errors.New("model_defaults.match: has no meaning here; move the entry to models"))
+	}
+	errs = append(errs, c.ModelDefaults.check("model_defaults")...)
+	for i, m := range c.Models {
+		path := fmt.Sprintf("models[%d]", i)
+		if strings.TrimPrefix(m.Match, "=") == "" {
+			errs = append(errs, fmt.Errorf("%s.match: write a part of the model's name, or =name", path))
+		}
+		errs = append(errs, m.check(path)...)
+	}
+	return errs
+}
+
+func (m Model) check(path string) (errs []error) {
+	if m.Effort != "" {
+		errs = append(errs, oneOf(path+".effort", m.Effort, "low", "medium", "high")...)
+	}
+	if m.ContextLength < 0 {
+		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
+	}
+	return errs
+}
+
+// engineName fits a header value and an Envoy cluster's name alike.
+var engineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func (c *Config) checkEngines() (errs []error) {
+	if len(c.Engines) == 0 {
+		errs = append(errs, errors.New("engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
+	}
+	names := make([]string, 0, len(c.Engines))
+	for i := range c.Engines {
+		e := &c.Engines[i]
+		path := fmt.Sprintf("engines[%d]", i)
+		errs = append(errs, oneOf(path+".kind", e.Kind, engine.Kinds()...)...)
+		if e.Name == "" {
+			e.Name = e.Kind
+		}
+		switch {
+		case slices.Contains(names, e.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q stands twice; give each engine a name of its own", path, e.Name))
+		case e.Name != "" && !engineName.MatchString(e.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
+		}
+		names = append(names, e.Name)
+		for j, u := range e.URLs {
+			if err := checkURL(u); err != nil {
+				errs = append(errs, fmt.Errorf("%s.urls[%d]: %w", path, j, err))
+			}
+		}
+	}
+	for path, m := range c.eachModel() {
+		if m.Engine != "" && !slices.Contains(names, m.Engine) {
+			errs = append(errs, fmt.Errorf("%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
+		}
+	}
+	return errs
+}
+
+func (c *Config) eachModel() func(yield func(string, Model) bool) {
+	return func(yield func(string, Model) bool) {
+		if !yield("model_defaults", c.ModelDefaults) {
+			return
+		}
+		for i, m := range c.Models {
+			if !yield(fmt.Sprintf("models[%d]", i), m) {
+				return
+			}
+		}
+	}
+}
+
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a URL; write http://host:port", raw)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q: the scheme must be http or https", raw)
+	case u.Hostname() == "":
+		return fmt.Errorf("%q: the host is missing; write http://host:port", raw)
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return fmt.Errorf("%q: write scheme, host and port only", raw)
+	}
+	return nil
+}
+
+var headerName = regexp.MustCompile(`^[a-z0-9-]*$`)
+
+func (c *Config) checkWords() (errs []error) {
+	errs = append(errs, oneOf("on_malformed", c.OnMalformed, MalformedRepair, MalformedFail)...)
+	errs = append(errs, oneOf("images", c.Images, ImagesPlaceholder, ImagesReject)...)
+	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, ReasoningBoth, ReasoningField, ReasoningContentField)...)
+	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
+	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
+		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
+	}
+	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != DateUTC && c.Date != DateNone {
+		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
+	}
+	if !headerName.MatchString(c.TenantHeader) {
+		errs = append(errs, fmt.Errorf("tenant_header: %q is no lower-case header name, such as x-tenant", c.TenantHeader))
+	}
+	return errs
+}
+
+func (l Limits) check() (errs []error) {
+	for _, n := range []struct {
+		key   string
+		value int64
+		least int64
+	}{
+		{"limits.max_body_bytes", l.MaxBodyBytes, 1},
+		{"limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes},
+		{"limits.max_tools", int64(l.MaxTools), 0},
+		{"limits.cache_bytes", int64(l.CacheBytes), 0},
+		{"limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0},
+	} {
+		if n.value < n.least {
+			errs = append(errs, fmt.Errorf("%s: must be at least %d, not %d", n.key, n.least, n.value))
+		}
+	}
+	for _, d := range []struct {
+		key   string
+		value Duration
+		least time.Duration
+	}{
+		{"limits.body_timeout", l.BodyTimeout, time.Millisecond},
+		{"limits.first_token_timeout", l.FirstTokenTimeout, time.Millisecond},
+		{"limits.idle_timeout", l.IdleTimeout, time.Millisecond},
+		{"limits.total_timeout", l.TotalTimeout, time.Millisecond},
+		{"limits.header_hold", l.HeaderHold, 0},
+		{"limits.keep_alive", l.KeepAlive, 0},
+		{"limits.kept_reasoning_ttl", l.KeptReasoningTTL, 0},
+	} {
+		if d.value.Duration < d.least {
+			errs = append(errs, fmt.Errorf("%s: must be at least %s, not %s", d.key, d.least, d.value))
+		}
+	}
+	return errs
+}
+
+func (c *Config) checkAddresses() (errs []error) {
+	if path, ok := strings.CutPrefix(c.Listen, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			errs = append(errs, fmt.Errorf("listen: %q: write an absolute path, unix:///run/envoy-harmony.sock", c.Listen))
+		}
+	} else if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		errs = append(errs, fmt.Errorf("listen: %q: write host:port or unix:///path", c.Listen))
+	}
+	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
+		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
+	}
+	if c.DrainDelay.Duration < 0 {
+		errs = append(errs, fmt.Errorf("drain_delay: must be at least 0s, not %s", c.DrainDelay))
+	}
+	if c.DrainTimeout.Duration < 0 {
+		errs = append(errs, fmt.Errorf("drain_timeout: must be at least 0s, not %s", c.DrainTimeout))
+	}
+	return errs
+}
+
+func oneOf(key, value string, words ...string) []error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	return []error{fmt.Errorf("%s: must be one of %s, not %q", key, strings.Join(words, ", "), value)}
+}
+
+// UnmarshalJSON reads text such as "2s".
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("%s is no duration; write a number with its unit, such as 2s", b)
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("%q is no duration; write a number with its unit, such as 2s", s)
+	}
+	d.Duration = v
+	return nil
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// splitList cuts a comma-separated list and drops its empty entries.
+func splitList(list string) []string {
+	var out []string
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			out = append(out, entry)
+		}
+	}
+	return out
+}

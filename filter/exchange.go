@@ -1,0 +1,418 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+// phase is how far an exchange has come.
+type phase int
+
+const (
+	phaseNew      phase = iota // nothing received yet
+	phaseRelay                 // not ours: everything is passed on
+	phaseCollect               // may be ours: the body is collected, its header reply withheld
+	phaseEngine                // the token request is with Envoy; the engine's reply is awaited or read
+	phaseAnswered              // an immediate response was sent; what still passes by is left alone
+	phaseOver                  // the reply's end was sent; nothing more is answered
+)
+
+// exchange is one HTTP request and its reply: a state machine that takes
+// Envoy's messages and ticks of the clock and leaves the replies in out. It is
+// used by one goroutine.
+type exchange struct {
+	s   *Server
+	ctx context.Context //nolint:containedctx // the stream's, of the same life
+	now time.Time
+	out []*extprocv3.ProcessingResponse
+
+	bodies bodyMessages
+	phase  phase
+	timers timers
+	rec    record
+
+	api      *api
+	method   string
+	path     string
+	query    string
+	bodyless bool   // the request is headers only
+	id       string // the client's reply id and the engine's request id, without the API's prefix
+	tenant   string
+	encoding string // content-encoding of the collected body
+	body     []byte
+	held     int64 // bytes of body that the budget counts
+	scan     modelScan
+	forced   bool     // the override header made the request ours
+	strip    []string // headers of the client that are the filter's and go no further
+
+	target target // the model's settings and engine
+	call   call
+	reply  replyState
+}
+
+// target is where a Harmony request goes.
+type target struct {
+	known   bool // the model has been named
+	model   Model
+	dialect engine.Dialect
+}
+
+func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
+	x := &exchange{s: s, ctx: ctx, now: now}
+	x.rec.started = now
+	return x
+}
+
+// What Envoy's first message cannot tell: protocol_config has body modes only.
+var (
+	errRequestHeaders  = errors.New("the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
+	errResponseHeaders = errors.New("a response body came without its headers: set processing_mode.response_header_mode to SEND")
+)
+
+// receive takes the next message of Envoy. An error ends the stream with it.
+func (x *exchange) receive(m *extprocv3.ProcessingRequest, now time.Time) error {
+	x.begin(now)
+	if err := x.misses(m); err != nil {
+		return err
+	}
+	switch r := m.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		x.requestHeaders(r.RequestHeaders, m.GetProtocolConfig())
+	case *extprocv3.ProcessingRequest_RequestBody:
+		x.requestBody(r.RequestBody)
+	case *extprocv3.ProcessingRequest_RequestTrailers:
+		x.requestTrailers()
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		x.responseHeaders(r.ResponseHeaders)
+	case *extprocv3.ProcessingRequest_ResponseBody:
+		x.responseBody(r.ResponseBody)
+	case *extprocv3.ProcessingRequest_ResponseTrailers:
+		x.responseTrailers()
+	}
+	return nil
+}
+
+// misses tells that headers which the filter needs have not been sent to it.
+func (x *exchange) misses(m *extprocv3.ProcessingRequest) error {
+	switch m.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders, *extprocv3.ProcessingRequest_ResponseHeaders:
+		return nil
+	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
+		if !x.reply.received && (x.phase == phaseCollect || x.phase == phaseEngine) {
+			return errResponseHeaders
+		}
+	}
+	if x.phase == phaseNew {
+		return errRequestHeaders
+	}
+	return nil
+}
+
+// begin starts a step: what the last one left in out has been sent.
+func (x *exchange) begin(now time.Time) {
+	x.now = now
+	x.out = x.out[:0]
+	x.bodies.reuse()
+	x.reply.pending.reuse()
+}
+
+// close ends the exchange, whatever it was doing, and gives back what it held.
+func (x *exchange) close(now time.Time) {
+	x.now = now
+	x.release()
+	if c, ok := x.reply.reply.(canceller); ok && x.phase == phaseEngine {
+		c.Cancel()
+	}
+	x.rec.close(x)
+}
+
+func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.ProtocolConfiguration) {
+	headers := h.GetHeaders()
+	x.method = header(headers, ":method")
+	x.path, x.query, _ = strings.Cut(header(headers, ":path"), "?")
+	x.bodyless = h.GetEndOfStream()
+	x.api = x.s.apiOf(x.method, x.path)
+	x.id = header(headers, "x-request-id")
+	if x.id == "" {
+		x.id = x.s.newID("")
+	}
+	for _, name := range []string{EngineHeader, overrideHeader} {
+		if header(headers, name) != "" {
+			x.strip = append(x.strip, name)
+		}
+	}
+	if err := checkMode(mode); err != nil {
+		x.s.log.WithError(err).Error("ext_proc filter is not configured for envoy-harmony")
+		x.refuse(err)
+		return
+	}
+	if header(headers, "upgrade") != "" && ownPath(x.path) {
+		x.refuse(apierror.New(http.StatusUpgradeRequired, "", "", "%s is served over plain HTTP: send a POST without Upgrade", x.path))
+		return
+	}
+	if x.api == nil || !isJSON(header(headers, "content-type")) {
+		x.relayRequest()
+		return
+	}
+	switch x.override(headers) {
+	case "off":
+		x.relayRequest()
+		return
+	case "on":
+		x.forced = true
+	}
+	x.tenant = header(headers, x.s.cfg.TenantHeader)
+	x.encoding = strings.ToLower(strings.TrimSpace(header(headers, "content-encoding")))
+	x.phase = phaseCollect
+	x.timers.set(timerBody, x.now, x.s.cfg.Limits.BodyTimeout.Duration)
+	if x.bodyless {
+		x.collected(false)
+	}
+}
+
+// checkMode refuses an ext_proc filter whose body modes would break replies.
+func checkMode(m *extprocv3.ProtocolConfiguration) *apierror.Error {
+	const want = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	for _, c := range []struct {
+		key  string
+		mode extprocfilterv3.ProcessingMode_BodySendMode
+	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
+		if c.mode != want {
+			return apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
+				"Envoy's ext_proc filter has processing_mode.%s %s: set it to %s, and headers and trailers to SEND, for envoy-harmony", c.key, c.mode, want)
+		}
+	}
+	return nil
+}
+
+// override reads the override header where it is allowed.
+func (x *exchange) override(h *corev3.HeaderMap) string {
+	if !x.s.cfg.AllowOverride {
+		return ""
+	}
+	return strings.ToLower(header(h, overrideHeader))
+}
+
+func (x *exchange) requestBody(b *extprocv3.HttpBody) {
+	switch x.phase {
+	case phaseRelay:
+		x.sendRequestBody(b.GetBody(), b.GetEndOfStream())
+	case phaseCollect:
+		x.collect(b.GetBody(), b.GetEndOfStream())
+	}
+}
+
+func (x *exchange) requestTrailers() {
+	switch x.phase {
+	case phaseRelay:
+		x.out = append(x.out, requestTrailersReply())
+	case phaseCollect:
+		x.collected(true)
+	}
+}
+
+// collect keeps a piece of a body that may be ours.
+func (x *exchange) collect(p []byte, end bool) {
+	if int64(len(x.body)+len(p)) > x.s.cfg.Limits.MaxBodyBytes {
+		x.refuse(x.tooLarge())
+		return
+	}
+	if !x.claim(len(p)) {
+		x.refuse(overloaded())
+		return
+	}
+	x.body = append(x.body, p...)
+	if x.encoding == "" {
+		x.scan.feed(p)
+		if x.foreign() {
+			x.giveAway(end, false)
+			return
+		}
+	}
+	if end {
+		x.collected(false)
+	}
+}
+
+// claim takes n bytes of the budget for the exchange.
+func (x *exchange) claim(n int) bool {
+	if !x.s.budget.take(int64(n)) {
+		return false
+	}
+	x.held += int64(n)
+	return true
+}
+
+func overloaded() *apierror.Error {
+	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "too many requests are being received at once: try again shortly")
+	err.RetryAfter = time.Second
+	return err
+}
+
+func (x *exchange) tooLarge() *apierror.Error {
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"the request body is larger than %d bytes: send less history or smaller attachments", x.s.cfg.Limits.MaxBodyBytes)
+}
+
+// foreign tells whether the body seen so far names a model that is not
+// Harmony's. A Harmony model's settings are remembered.
+func (x *exchange) foreign() bool {
+	if x.target.known || !x.scan.done || x.scan.other {
+		return false
+	}
+	m, harmony := x.s.cfg.Model(x.scan.model)
+	if !harmony && !x.forced {
+		return true
+	}
+	x.target = target{true, m, x.s.dialects[m.Engine]}
+	return false
+}
+
+// giveAway turns a collected request over to whom it belongs to: it is sent on
+// as it came, and its reply is relayed.
+func (x *exchange) giveAway(end, trailers bool) {
+	body := x.body
+	x.release()
+	x.relayRequest()
+	if x.bodyless {
+		return
+	}
+	x.sendRequestBody(body, end)
+	if trailers {
+		x.out = append(x.out, requestTrailersReply())
+	}
+}
+
+// release gives up the collected body.
+func (x *exchange) release() {
+	x.s.budget.give(x.held)
+	x.held, x.body = 0, nil
+}
+
+// relayRequest lets the request pass. Headers that only the filter may set are
+// taken out, and the route is chosen anew if there were any.
+func (x *exchange) relayRequest() {
+	x.phase = phaseRelay
+	x.timers.clearAll()
+	var m mutation
+	m.remove(x.strip...)
+	x.out = append(x.out, requestHeadersReply(&m, slices.Contains(x.strip, EngineHeader)))
+}
+
+// collected has the whole body: it becomes a token request.
+func (x *exchange) collected(trailers bool) {
+	x.timers.clear(timerBody)
+	body, err := inflate(x.encoding, x.body, x.s.cfg.Limits.MaxBodyBytes, x.claim)
+	if err != nil {
+		x.refuse(err)
+		return
+	}
+	if x.encoding != "" {
+		x.scan.feed(body)
+		if x.foreign() {
+			x.giveAway(!trailers, trailers)
+			return
+		}
+	}
+	if err = x.check(); err == nil {
+		if x.api.serve != nil {
+			x.serve(body, trailers)
+			return
+		}
+		err = x.dispatch(body, trailers)
+	}
+	if err != nil {
+		x.refuse(err)
+	}
+}
+
+// check refuses what no API can answer.
+func (x *exchange) check() *apierror.Error {
+	switch {
+	case x.scan.twice:
+		return apierror.Invalid("model", `"model" stands twice in the request: send it once`)
+	case !x.target.known && !x.api.modelless:
+		return nil // the decoder says what is wrong: no object, no model, not a string
+	case x.s.cfg.TenantHeader != "" && x.tenant == "":
+		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "the request does not say whose it is: header %s is missing", x.s.cfg.TenantHeader)
+	case x.target.dialect == nil && !x.api.modelless:
+		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "no engine is configured for this model")
+	}
+	return nil
+}
+
+// serve answers a request that needs no engine.
+func (x *exchange) serve(body []byte, trailers bool) {
+	out, err := x.api.serve(x, body)
+	switch {
+	case err == nil:
+		x.release()
+		x.phase = phaseAnswered
+		x.timers.clearAll()
+		x.out = append(x.out, immediateResponse(http.StatusOK, out, "answer", 0))
+	case err.Status == http.StatusNotFound && x.api.modelless:
+		x.giveAway(!trailers, trailers)
+	default:
+		x.refuse(err)
+	}
+}
+
+// dispatch sends a token request in place of the client's.
+func (x *exchange) dispatch(body []byte, trailers bool) *apierror.Error {
+	call, err := x.api.decode(x.ctx, body, x.s.scope(x))
+	if err != nil {
+		return err
+	}
+	if !x.target.known {
+		return apierror.Invalid("model", "the request names no model")
+	}
+	req := call.Engine()
+	wire, err := x.target.dialect.Encode(req)
+	if err != nil {
+		return err
+	}
+	x.call = call
+	x.release()
+	x.rec.dispatched(req, x.s.cfg.Log.Content && x.s.log.IsLevelEnabled(logrus.DebugLevel))
+	var m mutation
+	m.set(":path", wire.Path)
+	m.set("content-type", "application/json")
+	m.set("content-length", strconv.Itoa(len(wire.Body)))
+	m.set(EngineHeader, x.target.model.Engine)
+	for _, h := range wire.Header {
+		m.set(h.Name, h.Value)
+	}
+	m.remove("accept-encoding", "content-encoding", overrideHeader)
+	x.phase = phaseEngine
+	x.out = append(x.out, requestHeadersReply(&m, true))
+	x.sendRequestBody(wire.Body, !trailers)
+	if trailers {
+		x.out = append(x.out, requestTrailersReply())
+	}
+	x.timers.set(timerFirst, x.now, x.s.cfg.Limits.FirstTokenTimeout.Duration)
+	x.timers.set(timerTotal, x.rec.started, x.s.cfg.Limits.TotalTimeout.Duration)
+	return nil
+}
+
+// refuse answers in place of whatever was to come. Only to be used while no
+// reply headers have been sent.
+func (x *exchange) refuse(err *apierror.Error) {
+	x.release()
+	x.phase = phaseAnswered
+	x.timers.clearAll()
+	x.rec.failed(err)
+	x.out = append(x.out, immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
+}

@@ -1,0 +1,142 @@
+package filter
+
+import (
+	"strconv"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// maxPiece bounds the body bytes of one message to Envoy, which advises
+// against more than 64 KiB.
+const maxPiece = 62_000
+
+// trailerNames are the trailers an engine's gRPC reply may have; no client of
+// an OpenAI API is to see them.
+var trailerNames = []string{"grpc-status", "grpc-message", "grpc-status-details-bin"}
+
+func headersReply(m *mutation, clearRoute bool) *extprocv3.HeadersResponse {
+	common := &extprocv3.CommonResponse{ClearRouteCache: clearRoute}
+	if m != nil && len(m.m.SetHeaders)+len(m.m.RemoveHeaders) > 0 {
+		common.HeaderMutation = &m.m
+	}
+	return &extprocv3.HeadersResponse{Response: common}
+}
+
+func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headersReply(m, clearRoute)}}
+}
+
+func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: headersReply(m, false)}}
+}
+
+func requestTrailersReply() *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}
+}
+
+func responseTrailersReply(remove ...string) *extprocv3.ProcessingResponse {
+	t := &extprocv3.TrailersResponse{}
+	if len(remove) > 0 {
+		t.HeaderMutation = &extprocv3.HeaderMutation{RemoveHeaders: remove}
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: t}}
+}
+
+// bodyMessage is a body reply with all its envelopes in one piece of memory.
+type bodyMessage struct {
+	message  extprocv3.ProcessingResponse
+	request  extprocv3.ProcessingResponse_RequestBody
+	response extprocv3.ProcessingResponse_ResponseBody
+	body     extprocv3.BodyResponse
+	common   extprocv3.CommonResponse
+	mutation extprocv3.BodyMutation
+	streamed extprocv3.BodyMutation_StreamedResponse
+	piece    extprocv3.StreamedBodyResponse
+}
+
+func newBodyMessage() *bodyMessage {
+	m := &bodyMessage{}
+	m.request.RequestBody, m.response.ResponseBody = &m.body, &m.body
+	m.body.Response = &m.common
+	m.common.BodyMutation = &m.mutation
+	m.mutation.Mutation = &m.streamed
+	m.streamed.StreamedResponse = &m.piece
+	return m
+}
+
+// bodyMessages hands out body replies. They are used again in the next step:
+// gRPC has written a message when Send returns.
+type bodyMessages struct {
+	all  []*bodyMessage
+	used int
+}
+
+// reuse takes the messages of the last step back. Their bytes are let go: a
+// request's are large and its reply may be long.
+func (b *bodyMessages) reuse() {
+	for _, m := range b.all[:b.used] {
+		m.piece.Body = nil
+	}
+	b.used = 0
+}
+
+func (b *bodyMessages) next(p []byte, end bool) *bodyMessage {
+	if b.used == len(b.all) {
+		b.all = append(b.all, newBodyMessage())
+	}
+	m := b.all[b.used]
+	b.used++
+	m.piece.Body, m.piece.EndOfStream = p, end
+	return m
+}
+
+// pieces adds body replies for p, in parts that Envoy takes; an empty p is one
+// part. wrap says which way they go.
+func (x *exchange) pieces(p []byte, end bool, wrap func(*bodyMessage)) {
+	for first := true; first || len(p) > 0; first = false {
+		n := min(len(p), maxPiece)
+		m := x.bodies.next(p[:n], end && n == len(p))
+		wrap(m)
+		x.out = append(x.out, &m.message)
+		p = p[n:]
+	}
+}
+
+// sendRequestBody sends bytes on to the upstream.
+func (x *exchange) sendRequestBody(p []byte, end bool) {
+	x.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.request })
+}
+
+// sendResponseBody sends bytes on to the client.
+func (x *exchange) sendResponseBody(p []byte, end bool) {
+	x.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.response })
+}
+
+// immediateResponse is a JSON body in place of what was to come. The details
+// are for %RESPONSE_CODE_DETAILS%, behind a prefix that Envoy's local_reply_config
+// knows the filter's replies by.
+func immediateResponse(status int, body []byte, details string, retryAfter time.Duration) *extprocv3.ProcessingResponse {
+	var m mutation
+	m.set("content-type", "application/json")
+	if s := retryAfter.Seconds(); s > 0 {
+		m.set("retry-after", strconv.Itoa(int(s+0.999)))
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status
+		Headers: &m.m,
+		Body:    body,
+		Details: "envoy_harmony_" + details,
+	}}}
+}
+
+// details is what %RESPONSE_CODE_DETAILS% says of an error.
+func details(err *apierror.Error) string {
+	if err.Code != "" {
+		return err.Code
+	}
+	return err.Type
+}

@@ -1,0 +1,91 @@
+package filter
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Options is what a [Server] takes from outside. Every field may be left out.
+type Options struct {
+	Log     *logrus.Logger             // default: logrus's standard logger
+	Metrics prometheus.Registerer      // default: a registry of its own
+	Now     func() time.Time           // default: time.Now
+	NewID   func(prefix string) string // default: prefix and 128 random bits in hex
+}
+
+// Server is the ext_proc service. It is safe for concurrent use.
+type Server struct {
+	extprocv3.UnimplementedExternalProcessorServer
+
+	cfg      *Config
+	log      *logrus.Logger
+	metrics  *metrics
+	dialects map[string]engine.Dialect // by engine name
+	env      *turn.Env
+	apis     apis
+	budget   budget
+	models   modelInfo
+	now      func() time.Time
+	newID    func(prefix string) string
+	advised  sync.Map // engine name: its advice has been logged
+}
+
+// New makes the service of a validated configuration, which must not change
+// any more.
+func New(cfg *Config, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = logrus.StandardLogger()
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = randomID
+	}
+	s := &Server{cfg: cfg, log: o.Log, now: o.Now, newID: o.NewID, dialects: map[string]engine.Dialect{}}
+	s.budget.limit = cfg.Limits.MaxInflightBytes
+	for _, e := range cfg.Engines {
+		d, ok := engine.ByKind(e.Kind)
+		if !ok {
+			return nil, fmt.Errorf("engine %s: kind %q is not one of %v", e.Name, e.Kind, engine.Kinds())
+		}
+		s.dialects[e.Name] = d
+	}
+	var err error
+	if s.metrics, err = newMetrics(o.Metrics); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	s.env = newEnv(cfg, o)
+	api, err := newResponses(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	s.apis = newAPIs(api)
+	return s, nil
+}
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	extprocv3.RegisterExternalProcessorServer(g, s)
+}
+
+// randomID is prefix and 128 random bits in hex.
+func randomID(prefix string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	return prefix + hex.EncodeToString(b[:])
+}
