@@ -1,0 +1,260 @@
+// Package envoy makes the Envoy configuration that goes with the filter and
+// starts an Envoy with it. The bootstrap that it writes is meant to be read
+// and copied: it is one listener with the ext_proc filter, a cluster for every
+// engine, and a comment wherever a setting is not Envoy's default.
+package envoy
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// EngineHeader is the request header by which the filter tells Envoy the
+// engine: Envoy's routes match it, strip it from clients' requests and drop it
+// before the engine.
+const EngineHeader = "x-harmony-engine"
+
+// Options says what the bootstrap is for.
+type Options struct {
+	// Listen is host:port of the listener that clients use; port 0 takes a
+	// free one.
+	Listen string
+	// Admin is host:port of Envoy's admin interface. Empty: a free port of
+	// 127.0.0.1.
+	Admin string
+	// ExtProc is where the filter listens: unix:///path or host:port.
+	ExtProc string
+	// Engines are the clusters that serve Harmony models, at least one.
+	Engines []Engine
+	// Upstream is the URL that takes every other request. Empty: the first
+	// engine takes them.
+	Upstream string
+	// StreamIdleTimeout is how long a request may stand without a byte in
+	// either direction. It must not be below the filter's own deadlines,
+	// which give better errors. 0: one hour.
+	StreamIdleTimeout time.Duration
+	// RetryBufferBytes is the largest engine request that Envoy keeps for a
+	// retry. 0: 8 MiB; a prompt of 131,072 ids is about 0.9 MB.
+	RetryBufferBytes int64
+	// CAFile is the bundle that https engines are checked against. Empty:
+	// SSL_CERT_FILE or the system's own.
+	CAFile string
+	// AccessLog writes a line of JSON for each request to standard error.
+	AccessLog bool
+}
+
+// Engine is one engine and the addresses of its replicas.
+type Engine struct {
+	Name string
+	URLs []string // http or https, one scheme for all
+}
+
+//go:embed bootstrap.yaml.tmpl
+var bootstrapText string
+
+var bootstrap = template.Must(template.New("bootstrap").
+	Funcs(template.FuncMap{"quote": quote, "seconds": seconds}).
+	Parse(bootstrapText))
+
+// Bootstrap writes the Envoy bootstrap (v3, YAML) for o. The same options give
+// the same bytes.
+func Bootstrap(o Options) ([]byte, error) {
+	page, err := o.page()
+	if err != nil {
+		return nil, fmt.Errorf("envoy bootstrap: %w", err)
+	}
+	var b bytes.Buffer
+	if err := bootstrap.Execute(&b, page); err != nil {
+		return nil, fmt.Errorf("envoy bootstrap: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// page is what the template sees.
+type page struct {
+	Options
+	EngineHeader string
+	Listener     endpoint
+	AdminAddress endpoint
+	Filter       cluster
+	Clusters     []cluster // engines, then the upstream if it is one of its own
+	Default      string    // cluster of requests that are not for an engine
+}
+
+type cluster struct {
+	Name      string
+	Endpoints []endpoint
+	TLS       bool
+	CAFile    string
+}
+
+type endpoint struct {
+	Pipe string // path of a Unix socket, or:
+	Host string
+	Port int
+}
+
+func (o Options) page() (*page, error) {
+	p := &page{Options: o, EngineHeader: EngineHeader}
+	if p.Admin == "" {
+		p.Admin = "127.0.0.1:0"
+	}
+	if p.StreamIdleTimeout == 0 {
+		p.StreamIdleTimeout = time.Hour
+	}
+	if p.RetryBufferBytes == 0 {
+		p.RetryBufferBytes = 8 << 20
+	}
+	var errs []error
+	parse := func(what, address string) endpoint {
+		e, err := parseAddress(address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+		return e
+	}
+	p.Listener = parse("listen", o.Listen)
+	p.AdminAddress = parse("admin", p.Admin)
+	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
+	if len(o.Engines) == 0 {
+		errs = append(errs, errors.New("there is no engine"))
+	}
+	for _, e := range o.Engines {
+		c, err := o.newCluster("engine_"+e.Name, e.URLs)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
+		}
+		p.Clusters = append(p.Clusters, c)
+	}
+	if o.Upstream != "" {
+		c, err := o.newCluster("upstream", []string{o.Upstream})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("upstream: %w", err))
+		}
+		p.Clusters = append(p.Clusters, c)
+		p.Default = c.Name
+	} else if len(p.Clusters) > 0 {
+		p.Default = p.Clusters[0].Name
+	}
+	return p, errors.Join(errs...)
+}
+
+func (o Options) newCluster(name string, urls []string) (cluster, error) {
+	c := cluster{Name: name}
+	if len(urls) == 0 {
+		return c, errors.New("has no URL; write http://host:port")
+	}
+	for i, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return c, fmt.Errorf("%q is not a URL; write http://host:port", raw)
+		}
+		e, err := endpointOf(u)
+		if err != nil {
+			return c, fmt.Errorf("%q: %w", raw, err)
+		}
+		tls := u.Scheme == "https"
+		if i > 0 && tls != c.TLS {
+			return c, errors.New("has http and https URLs; make two engines of them")
+		}
+		c.TLS = tls
+		c.Endpoints = append(c.Endpoints, e)
+	}
+	if c.TLS {
+		if c.CAFile = o.CAFile; c.CAFile == "" {
+			c.CAFile = systemCAFile()
+		}
+		if c.CAFile == "" {
+			return c, errors.New("https needs a CA bundle and none was found; set SSL_CERT_FILE")
+		}
+	}
+	return c, nil
+}
+
+func endpointOf(u *url.URL) (endpoint, error) {
+	ports := map[string]int{"http": 80, "https": 443}
+	port, ok := ports[u.Scheme]
+	if !ok {
+		return endpoint{}, errors.New("the scheme must be http or https")
+	}
+	if u.Hostname() == "" {
+		return endpoint{}, errors.New("the host is missing")
+	}
+	if text := u.Port(); text != "" {
+		var err error
+		if port, err = parsePort(text); err != nil {
+			return endpoint{}, err
+		}
+	}
+	return endpoint{Host: u.Hostname(), Port: port}, nil
+}
+
+// parseAddress reads unix:///path or host:port.
+func parseAddress(address string) (endpoint, error) {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return endpoint{}, fmt.Errorf("%q: write an absolute path, unix:///path", address)
+		}
+		return endpoint{Pipe: path}, nil
+	}
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("%q: write host:port", address)
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	port, err := parsePort(text)
+	return endpoint{Host: host, Port: port}, err
+}
+
+func parsePort(text string) (int, error) {
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 0 || port > math.MaxUint16 {
+		return 0, fmt.Errorf("%q is no port", text)
+	}
+	return port, nil
+}
+
+// systemCAFile is the first of the places where systems keep their bundle.
+func systemCAFile() string {
+	places := []string{
+		os.Getenv("SSL_CERT_FILE"),
+		"/etc/ssl/certs/ca-certificates.crt", // Debian, Alpine
+		"/etc/pki/tls/certs/ca-bundle.crt",   // Fedora
+		"/etc/ssl/cert.pem",                  // macOS, BSD
+		"/etc/ssl/ca-bundle.pem",             // openSUSE
+	}
+	i := slices.IndexFunc(places, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.Mode().IsRegular()
+	})
+	if i < 0 {
+		return ""
+	}
+	return places[i]
+}
+
+// quote writes s as a YAML string that nothing in it can leave: JSON's form is
+// one.
+func quote(s string) (string, error) {
+	b, err := json.Marshal(s)
+	return string(b), err
+}
+
+// seconds writes a duration the way protobuf's JSON does.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}

@@ -1,0 +1,141 @@
+package envoy_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+)
+
+var update = flag.Bool("update", false, "write the example files anew")
+
+// examples are the configurations that users copy, and every branch of the
+// template.
+var examples = map[string]envoy.Options{
+	"sidecar.yaml": {
+		Listen:  "0.0.0.0:10000",
+		Admin:   "127.0.0.1:9901",
+		ExtProc: "unix:///run/envoy-harmony/filter.sock",
+		Engines: []envoy.Engine{
+			{Name: "vllm", URLs: []string{"http://vllm-0.vllm:8000", "http://vllm-1.vllm:8000"}},
+		},
+	},
+	"remote-engines.yaml": {
+		Listen:  "[::]:10000",
+		Admin:   "[::1]:9901",
+		ExtProc: "envoy-harmony.default.svc:9002",
+		Engines: []envoy.Engine{
+			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}},
+			{Name: "vllm", URLs: []string{"http://[fd00::1]:8000"}},
+		},
+		Upstream:          "http://models.example.com",
+		StreamIdleTimeout: 90 * time.Minute,
+		RetryBufferBytes:  4 << 20,
+		CAFile:            "/etc/ssl/certs/ca-certificates.crt",
+		AccessLog:         true,
+	},
+}
+
+func TestExamples(t *testing.T) {
+	for name, options := range examples {
+		t.Run(name, func(t *testing.T) {
+			got, err := envoy.Bootstrap(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTypes(t, got)
+			path := filepath.Join("examples", name)
+			if *update {
+				if err := os.WriteFile(path, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("example is old: go test ./envoy -update (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// checkTypes parses a bootstrap as the protobuf that it stands for.
+func checkTypes(t *testing.T, text []byte) {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bootstrapv3.Bootstrap
+	if err := protojson.Unmarshal(asJSON, &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ValidateAll(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBootstrapErrors(t *testing.T) {
+	good := func() envoy.Options {
+		return envoy.Options{
+			Listen: "127.0.0.1:0", ExtProc: "unix:///s",
+			Engines: []envoy.Engine{{Name: "e", URLs: []string{"http://a:1"}}},
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*envoy.Options)
+		want   string
+	}{
+		{"listen", func(o *envoy.Options) { o.Listen = "here" }, `listen: "here": write host:port`},
+		{"admin", func(o *envoy.Options) { o.Admin = "h:99999" }, `admin: "99999" is no port`},
+		{"filter", func(o *envoy.Options) { o.ExtProc = "unix://s" }, "filter: \"unix://s\": write an absolute path"},
+		{"no engine", func(o *envoy.Options) { o.Engines = nil }, "there is no engine"},
+		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: has no URL"},
+		{"scheme", func(o *envoy.Options) { o.Engines[0].URLs[0] = "ftp://a" }, "the scheme must be http or https"},
+		{"host", func(o *envoy.Options) { o.Upstream = "http://:80" }, "upstream: \"http://:80\": the host is missing"},
+		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "make two engines of them"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := good()
+			tt.change(&o)
+			_, err := envoy.Bootstrap(o)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// A name or address cannot leave its place in the YAML.
+func TestBootstrapQuotes(t *testing.T) {
+	text, err := envoy.Bootstrap(envoy.Options{
+		Listen: "127.0.0.1:0", ExtProc: "unix:///tmp/a b'\"}\n#: \u2028",
+		Engines: []envoy.Engine{{Name: "a: {b}\n\"c\"", URLs: []string{"http://h"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTypes(t, text)
+}

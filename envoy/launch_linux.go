@@ -1,0 +1,10 @@
+package envoy
+
+import "syscall"
+
+// processAttributes put Envoy into a process group of its own, so that a
+// terminal's Ctrl-C reaches only the parent, which drains first; and make the
+// kernel end it if the parent dies without having done so.
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
