@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+const envoyConfigUsage = `
+Prints an Envoy bootstrap (YAML, Envoy 1.38 or newer) for a filter that runs as
+"envoy-harmony serve" with the same configuration.
+
+  envoy-harmony envoy-config --engine vllm=http://vllm-0:8000,http://vllm-1:8000 > envoy.yaml
+  envoy -c envoy.yaml`
+
+func envoyConfigCommand(_ context.Context, p program, args []string) error {
+	s := newSettings(p, "envoy-config", envoyConfigUsage)
+	var o envoy.Options
+	s.flags.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use")
+	s.flags.StringVar(&o.Admin, "envoy-admin", "127.0.0.1:9901", "`host:port` of Envoy's admin interface")
+	s.flags.StringVar(&o.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
+	s.flags.BoolVar(&o.AccessLog, "access-log", false, "have Envoy log every request")
+	if err := s.parse(args); err != nil {
+		return err
+	}
+	cfg, err := s.load()
+	if err != nil {
+		return err
+	}
+	o.ExtProc = cfg.Listen
+	text, err := envoy.Bootstrap(forConfig(o, cfg))
+	if err != nil {
+		return err
+	}
+	_, err = p.stdout.Write(text)
+	return err
+}
+
+// forConfig fills in what follows from the filter's configuration.
+func forConfig(o envoy.Options, cfg *filter.Config) envoy.Options {
+	o.Engines = envoyEngines(cfg)
+	// Envoy's limit lies behind the filter's, whose errors say more.
+	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
+	return o
+}

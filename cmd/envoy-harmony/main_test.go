@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The filter and Envoy's routes mean the same header.
+func TestEngineHeader(t *testing.T) {
+	if envoy.EngineHeader != filter.EngineHeader {
+		t.Errorf("envoy says %s, filter says %s", envoy.EngineHeader, filter.EngineHeader)
+	}
+}
+
+// call runs a command that ends by itself.
+func call(t *testing.T, env map[string]string, args ...string) (exit int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p := program{
+		stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
+		getenv: func(key string) string { return env[key] },
+	}
+	exit = p.main(t.Context(), args)
+	return exit, out.String(), errs.String()
+}
+
+func TestCommandLine(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte("engines: [{kind: sglang, urls: [http://file:1]}]\ndate: nope\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failing := filepath.Join(dir, "envoy")
+	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho my last words\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		env    map[string]string
+		args   string
+		exit   int
+		stdout string
+		stderr string
+	}{
+		{"nothing", nil, "", 2, "", "Usage: envoy-harmony COMMAND"},
+		{"help", nil, "help", 0, "Usage: envoy-harmony COMMAND", ""},
+		{"help of a command", nil, "run --help", 0, "envoy-harmony run --simulate", ""},
+		{"no such command", nil, "start", 2, "", `there is no command "start"`},
+		{"no such flag", nil, "run --nope", 2, "", "flag provided but not defined"},
+		{"argument", nil, "run now", 2, "", `"now" is no flag`},
+		{"version", nil, "version", 0, "envoy-harmony ", ""},
+		{"no engine", nil, "serve", 1, "", "engines: name at least one engine"},
+		{"wrong engine", nil, "run --engine v=http://a", 1, "", "engines[0].kind: must be one of"},
+		{"engine without kind", nil, "run --engine =http://a", 2, "", "write KIND=URL"},
+		{"engine without URL", map[string]string{"ENVOY_BIN": failing}, "run --engine vllm", 1, "", "engine vllm: has no URL"},
+		{"no file", nil, "serve --config /nowhere.yaml", 1, "", "/nowhere.yaml"},
+		{"bad file", nil, "serve --config " + file, 1, "", "date: must be utc"},
+		{"flag over file", nil, "envoy-config --set date=utc --config " + file, 0, `"file"`, ""},
+		{"environment over file", map[string]string{"ENVOY_HARMONY_DATE": "none"}, "envoy-config --config " + file, 0, `"file"`, ""},
+		{"flag over environment", map[string]string{"ENVOY_HARMONY_DATE": "bad"}, "envoy-config --set date=none --engine a:vllm=http://flag --config " + file, 0, `"engine_a"`, ""},
+		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
+		{"unknown set", nil, "serve --engine vllm --set dat=utc", 1, "", "unknown key dat"},
+		{"no Envoy", map[string]string{"ENVOY_BIN": "/nowhere"}, "run --simulate", 1, "", "ENVOY_BIN"},
+		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "my last words"},
+		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			exit, stdout, stderr := call(t, tt.env, strings.Fields(tt.args)...)
+			if exit != tt.exit {
+				t.Errorf("exit status %d, want %d", exit, tt.exit)
+			}
+			if !strings.Contains(stdout, tt.stdout) || (tt.stdout == "") != (stdout == "") {
+				t.Errorf("standard output %q, want %q in it", stdout, tt.stdout)
+			}
+			if !strings.Contains(stderr, tt.stderr) {
+				t.Errorf("standard error %q, want %q in it", stderr, tt.stderr)
+			}
+		})
+	}
+}
+
+// lines collects what a running command writes, and lets a test wait for it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// running is a command that goes on until it is told to end.
+type running struct {
+	stdout, stderr lines
+	cancel         context.CancelFunc
+	exit           chan int
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{cancel: cancel, exit: make(chan int, 1)}
+	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, getenv: os.Getenv}
+	go func() { r.exit <- p.main(ctx, args) }()
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("standard error:\n%s", r.stderr.String())
+		}
+	})
+	return r
+}
+
+// await gives the first line of w that holds mark.
+func (r *running) await(t *testing.T, w *lines, mark string) string {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for line := range strings.SplitSeq(w.String(), "\n") {
+			if strings.Contains(line, mark) {
+				return line
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no line with %q; standard error:\n%s", mark, r.stderr.String())
+		}
+	}
+}
+
+// field reads one field of the log line whose message is msg.
+func (r *running) field(t *testing.T, msg, name string) string {
+	t.Helper()
+	var entry map[string]any
+	if err := json.Unmarshal([]byte(r.await(t, &r.stderr, `"msg":"`+msg+`"`)), &entry); err != nil {
+		t.Fatal(err)
+	}
+	value, ok := entry[name].(string)
+	if !ok {
+		t.Fatalf("the line %q has no field %s", msg, name)
+	}
+	return value
+}
+
+func (r *running) end(t *testing.T) int {
+	t.Helper()
+	select {
+	case exit := <-r.exit:
+		return exit
+	case <-time.After(30 * time.Second):
+		t.Fatalf("does not end; standard error:\n%s", r.stderr.String())
+		return -1
+	}
+}
+
+func get(t *testing.T, method, url, body string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestRun(t *testing.T) {
+	r := start(t, "run", "--simulate", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
+	base := strings.TrimPrefix(r.await(t, &r.stdout, "ready "), "ready ")
+	status, text := get(t, http.MethodPost, base+"/chat/completions",
+		`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"SAY It works."}]}`)
+	if status != http.StatusOK || !strings.Contains(text, `"content":"It works."`) {
+		t.Errorf("status %d, body %s", status, text)
+	}
+	if _, text := get(t, http.MethodGet, "http://"+r.field(t, "started", "admin")+"/metrics", ""); !strings.Contains(text, `harmony_requests_total{`) {
+		t.Errorf("metrics do not count the request:\n%s", text)
+	}
+	r.cancel()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
+	}
+	if want := "ready " + base + "\n"; r.stdout.String() != want {
+		t.Errorf("standard output %q, want %q", r.stdout.String(), want)
+	}
+}
+
+func TestRunEnvoyDies(t *testing.T) {
+	r := start(t, "run", "--simulate", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
+	r.await(t, &r.stdout, "ready ")
+	get(t, http.MethodPost, "http://"+r.field(t, "started", "envoy_admin")+"/quitquitquit", "")
+	if exit := r.end(t); exit != 1 {
+		t.Errorf("exit status %d", exit)
+	}
+	r.await(t, &r.stderr, "envoy ended by itself")
+}
+
+// A signal while the engine is still missing is a clean end.
+func TestRunWaitsForEngine(t *testing.T) {
+	r := start(t, "run", "--engine", "vllm=http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
+	r.await(t, &r.stderr, "waiting for the engine")
+	r.cancel()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
+	}
+	if out := r.stdout.String(); out != "" {
+		t.Errorf("standard output %q", out)
+	}
+}
+
+func TestServe(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	r := start(t, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0")
+	admin := "http://" + r.field(t, "serving", "admin")
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	check := func(service string) (healthv1.HealthCheckResponse_ServingStatus, error) {
+		resp, err := healthv1.NewHealthClient(conn).Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+		return resp.GetStatus(), err
+	}
+	for _, service := range healthServices {
+		if got, err := check(service); err != nil || got != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, %v", service, got, err)
+		}
+	}
+	if _, err := check("nope"); status.Code(err) != codes.NotFound {
+		t.Errorf("health of an unknown service: %v", err)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404} {
+		if got, _ := get(t, http.MethodGet, admin+path, ""); got != want {
+			t.Errorf("%s: status %d, want %d", path, got, want)
+		}
+	}
+	if exit, _, stderr := call(t, nil, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0"); exit != 1 || !strings.Contains(stderr, "another process serves") {
+		t.Errorf("a second server on the socket: exit status %d, %s", exit, stderr)
+	}
+	watching, stopWatching := context.WithCancel(t.Context())
+	defer stopWatching()
+	watch, err := healthv1.NewHealthClient(conn).Watch(watching, &healthv1.HealthCheckRequest{Service: "readiness"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []healthv1.HealthCheckResponse_ServingStatus{healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING} {
+		got, err := watch.Recv()
+		if err != nil || got.GetStatus() != want {
+			t.Fatalf("health %v, %v, want %v", got, err, want)
+		}
+		r.cancel() // after the first news, which is that it serves
+	}
+	// The watch is a running call: it is still served.
+	if got, _ := get(t, http.MethodGet, admin+"/readyz", ""); got != http.StatusServiceUnavailable {
+		t.Errorf("/readyz while draining: status %d", got)
+	}
+	stopWatching()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
+	}
+}

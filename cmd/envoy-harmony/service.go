@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// maxMessage is the largest gRPC message taken from Envoy. Envoy sends a body
+// in pieces no larger than its buffers, which a user may have raised.
+const maxMessage = 64 << 20
+
+// healthServices are the names that health checks ask for: Envoy's gRPC health
+// check and the endpoint picker's conventions.
+var healthServices = []string{"", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"}
+
+// service is the filter with its ext_proc and admin listeners.
+type service struct {
+	cfg      *filter.Config
+	log      *logrus.Logger
+	filter   *filter.Server
+	listener net.Listener
+	grpc     *grpc.Server
+	health   *health.Server
+	admin    *admin
+	draining atomic.Bool
+	ended    chan error // of the two servers, where they end by themselves
+}
+
+// startService begins to serve. The addresses are those of Config.Listen and
+// Config.Admin.
+func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger, listen, adminAddress string) (*service, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry})
+	if err != nil {
+		return nil, fmt.Errorf("start the filter: %w", err)
+	}
+	s := &service{cfg: cfg, log: log, filter: server, ended: make(chan error, 2)}
+	if s.listener, err = listenAt(ctx, listen); err != nil {
+		return nil, err
+	}
+	if s.admin, err = listenAdmin(ctx, adminAddress, registry, func() bool { return !s.draining.Load() }); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true))
+	server.Register(s.grpc)
+	s.health = health.NewServer()
+	for _, name := range healthServices {
+		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
+	}
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	go func() { s.ended <- s.grpc.Serve(s.listener) }()
+	go func() { s.ended <- s.admin.serve() }()
+	return s, nil
+}
+
+// listenAt takes host:port or unix:///path. A socket file that nobody listens
+// on any more is replaced.
+func listenAt(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	path, isUnix := strings.CutPrefix(address, "unix://")
+	if !isUnix {
+		l, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+		return l, nil
+	}
+	if conn, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("listen: another process serves %s", path), conn.Close())
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen: replace the old socket: %w", err)
+	}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	// Envoy often runs as another user of the same group.
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// drain tells health checks that the end is near, waits for the configured
+// delay so that they see it, and then until the running requests are done, at
+// most for the configured time.
+func (s *service) drain() {
+	s.draining.Store(true)
+	s.health.Shutdown()
+	time.Sleep(s.cfg.DrainDelay.Duration)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(s.cfg.DrainTimeout.Duration):
+		s.log.Warnf("requests are still running after %s and are cut", s.cfg.DrainTimeout)
+		s.grpc.Stop()
+		<-done
+	}
+}
+
+// stop ends everything that drain has left.
+func (s *service) stop() {
+	s.grpc.Stop()
+	s.admin.close()
+	for range cap(s.ended) {
+		<-s.ended //nolint:errcheck // they end because they are told to
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// settings are the flags that every command with a configuration knows. Flags
+// override the environment, which overrides the file.
+type settings struct {
+	program program
+	flags   *flag.FlagSet
+	file    string
+	set     []string // KEY=VALUE
+	engines []filter.Engine
+}
+
+func newSettings(p program, name, usage string) *settings {
+	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	s.flags.SetOutput(p.stderr)
+	s.flags.Usage = func() {
+		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
+		s.flags.PrintDefaults()
+	}
+	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
+	s.flags.Func("set", "set one key of the configuration, such as limits.header_hold=5s; may be given again (`KEY=VALUE`)", func(v string) error {
+		if !strings.Contains(v, "=") {
+			return errors.New("write KEY=VALUE")
+		}
+		s.set = append(s.set, v)
+		return nil
+	})
+	s.flags.Func("engine", "an engine and its addresses, `KIND=URL[,URL]`; may be given again. In place of KIND, NAME:KIND gives a name", func(v string) error {
+		e, err := parseEngine(v)
+		s.engines = append(s.engines, e)
+		return err
+	})
+	s.alias("log-level", "log.level", "error, warning, info, debug or trace (`level`)")
+	s.alias("log-format", "log.format", "json or text (`format`)")
+	return s
+}
+
+// alias adds a flag for one key of the configuration.
+func (s *settings) alias(name, key, usage string) {
+	s.flags.Func(name, usage+"; the key is "+key, func(v string) error {
+		s.set = append(s.set, key+"="+v)
+		return nil
+	})
+}
+
+// parse reads the command line.
+func (s *settings) parse(args []string) error {
+	for _, arg := range args {
+		if arg == "-h" || arg == "-help" || arg == "--help" {
+			s.flags.SetOutput(s.program.stdout)
+		}
+	}
+	if err := s.flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		return errUsage // flag has told it
+	}
+	if s.flags.NArg() > 0 {
+		return s.wrong("%q is no flag", s.flags.Arg(0))
+	}
+	return nil
+}
+
+// wrong tells what is wrong with the command line.
+func (s *settings) wrong(format string, args ...any) error {
+	fmt.Fprintf(s.flags.Output(), format+"\n", args...)
+	fmt.Fprintf(s.flags.Output(), "Flags: envoy-harmony %s --help\n", s.flags.Name())
+	return errUsage
+}
+
+// load makes the configuration of the file, the environment and the flags.
+func (s *settings) load() (*filter.Config, error) {
+	c := filter.Defaults()
+	if s.file != "" {
+		var err error
+		if c, err = filter.Load(s.file); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.ApplyEnv(s.program.getenv); err != nil {
+		return nil, err
+	}
+	for _, pair := range s.set {
+		key, value, _ := strings.Cut(pair, "=")
+		if err := c.Set(key, value); err != nil {
+			return nil, fmt.Errorf("flag: %w", err)
+		}
+	}
+	if len(s.engines) > 0 {
+		c.Engines = s.engines
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return c, nil
+}
+
+// parseEngine reads [NAME:]KIND[=URL[,URL]].
+func parseEngine(v string) (filter.Engine, error) {
+	var e filter.Engine
+	kind, urls, _ := strings.Cut(v, "=")
+	if name, rest, ok := strings.Cut(kind, ":"); ok {
+		e.Name, kind = name, rest
+	}
+	e.Kind = kind
+	for u := range strings.SplitSeq(urls, ",") {
+		if u = strings.TrimSpace(u); u != "" {
+			e.URLs = append(e.URLs, u)
+		}
+	}
+	if e.Kind == "" {
+		return e, errors.New("write KIND=URL, such as vllm=http://127.0.0.1:8000")
+	}
+	return e, nil
+}
+
+// envoyEngines are the configuration's engines as Envoy's clusters.
+func envoyEngines(c *filter.Config) []envoy.Engine {
+	engines := make([]envoy.Engine, len(c.Engines))
+	for i, e := range c.Engines {
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs}
+	}
+	return engines
+}
+
+// newLog makes the log that a configuration asks for, on standard error.
+func newLog(p program, c *filter.Config) (*logrus.Logger, error) {
+	level, err := logrus.ParseLevel(c.Log.Level)
+	if err != nil {
+		return nil, fmt.Errorf("log.level: %w", err)
+	}
+	log := logrus.New()
+	log.SetOutput(p.stderr)
+	log.SetLevel(level)
+	if c.Log.Format == filter.LogFormatJSON {
+		log.SetFormatter(&logrus.JSONFormatter{})
+	} else {
+		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true})
+	}
+	return log, nil
+}
+
+// tempDir makes a directory for sockets, its path short enough for them.
+func tempDir() (dir string, remove func(), err error) {
+	dir, err = os.MkdirTemp("", "envoy-harmony-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make a directory for the socket: %w", err)
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }, nil
+}

@@ -1,0 +1,507 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+const tokensUsage = `Usage: envoy-harmony tokens COMMAND [flags] [FILE]
+
+Reads FILE, or the standard input, and writes to the standard output.
+
+  encode   text to token ids
+  decode   token ids to text
+  render   a conversation in openai-harmony's JSON to token ids
+  parse    the token ids of a completion to its messages
+
+Token ids are numbers separated by spaces, commas or lines; brackets are
+ignored. With -jsonl every line is a JSON object, in and out:
+
+  encode   {"s": text}     to  {"t": [ids]}
+  decode   {"t": [ids]}    to  {"s": text}
+  render   a conversation  to  {"t": [ids]}
+  parse    {"t": [ids]}    to  {"msgs": [[channel, recipient, content type, text], ...],
+                                "delta": all deltas joined, "err": whether it failed}
+
+A line that fails yields {"error": why}; the exit status is 1 then.
+"envoy-harmony tokens COMMAND -h" lists the flags of a command.
+`
+
+// runTokens is the subcommand "tokens": the harmony library on the command
+// line. It returns the exit status.
+func runTokens(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, tokensUsage)
+		return 2
+	}
+	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		fmt.Fprint(stdout, tokensUsage)
+		return 0
+	}
+	c := &tokensCommand{name: args[0]}
+	if !c.choose() {
+		fmt.Fprintf(stderr, "tokens: no command %q: use encode, decode, render or parse\n", args[0])
+		return 2
+	}
+	flags := c.flags(stderr)
+	switch err := flags.Parse(args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	if err := c.run(flags.Args(), stdin, stdout); err != nil {
+		fmt.Fprintf(stderr, "tokens %s: %v\n", c.name, err)
+		return 1
+	}
+	return 0
+}
+
+// tokensCommand is one run of a command.
+type tokensCommand struct {
+	name     string
+	whole    tokensWork // on all of the input
+	line     tokensWork // on a line, with -jsonl
+	jsonl    bool
+	special  bool   // encode
+	filter   bool   // render
+	text     bool   // render
+	training bool   // render
+	next     string // render
+	role     string // parse
+	mode     harmony.Mode
+	renderer *harmony.Renderer
+	paint    painter
+}
+
+func (c *tokensCommand) flags(stderr io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("tokens "+c.name, flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object a line")
+	switch c.name {
+	case "encode":
+		f.BoolVar(&c.special, "special", false, "read spelled special tokens, such as <|start|>, as special tokens")
+	case "render":
+		f.BoolVar(&c.filter, "filter", false, "render as the filter does: sound TypeScript, no analysis before the last final answer; else as openai-harmony does")
+		f.BoolVar(&c.text, "text", false, "write the text of the tokens instead of their ids")
+		f.StringVar(&c.next, "next", "assistant", "`role` of the message the model is to write; none ends with the conversation")
+		f.BoolVar(&c.training, "training", false, "render a training example, which ends with <|return|>; implies -next none")
+	case "parse":
+		f.StringVar(&c.role, "role", "assistant", "`role` the prompt began the completion with; none if the ids begin with <|start|>")
+		strict := func(m harmony.Mode) func(string) error {
+			return func(string) error { c.mode = m; return nil }
+		}
+		f.BoolFunc("strict", "accept and refuse what openai-harmony does; else mend what it refuses", strict(harmony.Strict))
+		f.BoolFunc("permissive", "as openai-harmony with strict=False", strict(harmony.Permissive))
+	}
+	return f
+}
+
+// tokensWork does a part of a command's work on its input.
+type tokensWork func(in []byte, out *bufio.Writer) error
+
+// choose sets what the command does; it returns false for an unknown command.
+func (c *tokensCommand) choose() bool {
+	switch c.name {
+	case "encode":
+		c.whole, c.line = c.encode, c.encodeLine
+	case "decode":
+		c.whole, c.line = c.decode, c.decodeLine
+	case "render":
+		c.whole, c.line = c.render, c.renderLine
+	case "parse":
+		c.whole, c.line = c.parse, c.parseLine
+	default:
+		return false
+	}
+	return true
+}
+
+func (c *tokensCommand) run(files []string, stdin io.Reader, stdout io.Writer) error {
+	if len(files) > 1 {
+		return fmt.Errorf("%d files given: give one, or none to read the standard input", len(files))
+	}
+	if len(files) == 1 && files[0] != "-" {
+		f, err := os.Open(files[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		stdin = f
+	}
+	if err := c.configure(stdout); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(stdout)
+	err := c.process(stdin, out)
+	return errors.Join(err, out.Flush())
+}
+
+// configure makes of the flags what the commands need.
+func (c *tokensCommand) configure(stdout io.Writer) error {
+	c.paint = newPainter(stdout)
+	for _, role := range []*string{&c.next, &c.role} {
+		switch harmony.Role(*role) {
+		case harmony.RoleAssistant, harmony.RoleUser, harmony.RoleSystem, harmony.RoleDeveloper, harmony.RoleTool:
+		case "", "none":
+			*role = ""
+		default:
+			return fmt.Errorf("role %q: use assistant, user, system, developer, tool or none", *role)
+		}
+	}
+	options := []harmony.RendererOption{harmony.WithReferenceSchema(), harmony.WithAnalysis(harmony.DropBeforeFirstFinal)}
+	if c.filter {
+		options = nil
+	}
+	c.renderer = harmony.NewRenderer(options...)
+	return nil
+}
+
+// process reads everything at once, or line by line.
+func (c *tokensCommand) process(in io.Reader, out *bufio.Writer) error {
+	if !c.jsonl {
+		data, err := io.ReadAll(in)
+		if err != nil {
+			return err
+		}
+		return c.whole(data, out)
+	}
+	lines := bufio.NewReader(in)
+	failed := 0
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			if err := c.line(line, out); err != nil {
+				failed++
+				writeLine(out, map[string]string{"error": err.Error()})
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && failed > 0:
+			return fmt.Errorf("%d lines failed", failed)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// writeLine writes v as a line of JSON. An error of the writer shows when it
+// is flushed.
+func writeLine(out *bufio.Writer, v any) {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v)
+}
+
+type (
+	textLine  struct{ S *string }
+	tokenLine struct {
+		T []harmony.Token `json:"t"`
+	}
+)
+
+func (c *tokensCommand) encodeText(text string) []harmony.Token {
+	if c.special {
+		return harmony.AppendEncodeSpecial([]harmony.Token{}, text)
+	}
+	return harmony.AppendEncode([]harmony.Token{}, text)
+}
+
+func (c *tokensCommand) encode(in []byte, out *bufio.Writer) error {
+	writeIDs(out, c.encodeText(string(in)))
+	return nil
+}
+
+func (c *tokensCommand) encodeLine(in []byte, out *bufio.Writer) error {
+	var line textLine
+	if err := json.Unmarshal(in, &line); err != nil {
+		return err
+	}
+	if line.S == nil {
+		return errors.New(`the line has no "s": write {"s": "text"}`)
+	}
+	writeLine(out, tokenLine{c.encodeText(*line.S)})
+	return nil
+}
+
+func (c *tokensCommand) decode(in []byte, out *bufio.Writer) error {
+	tokens, err := readIDs(string(in))
+	if err != nil {
+		return err
+	}
+	c.paint.tokens(out, tokens)
+	return nil
+}
+
+func (c *tokensCommand) decodeLine(in []byte, out *bufio.Writer) error {
+	tokens, err := readTokenLine(in)
+	if err != nil {
+		return err
+	}
+	var d harmony.Decoder
+	var text []byte
+	for _, t := range tokens {
+		text, _ = d.Append(text, t)
+	}
+	writeLine(out, struct {
+		S string `json:"s"`
+	}{string(d.Flush(text))})
+	return nil
+}
+
+func (c *tokensCommand) renderConversation(in []byte) ([]harmony.Token, error) {
+	msgs, err := harmony.UnmarshalConversation(in)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.training:
+		return c.renderer.AppendTraining([]harmony.Token{}, msgs)
+	case c.next == "":
+		return c.renderer.AppendConversation([]harmony.Token{}, msgs)
+	}
+	return c.renderer.AppendCompletion(nil, msgs, harmony.Role(c.next))
+}
+
+func (c *tokensCommand) render(in []byte, out *bufio.Writer) error {
+	tokens, err := c.renderConversation(in)
+	if err != nil {
+		return err
+	}
+	if c.text {
+		c.paint.tokens(out, tokens)
+		return nil
+	}
+	writeIDs(out, tokens)
+	return nil
+}
+
+func (c *tokensCommand) renderLine(in []byte, out *bufio.Writer) error {
+	tokens, err := c.renderConversation(in)
+	if err != nil {
+		return err
+	}
+	writeLine(out, tokenLine{tokens})
+	return nil
+}
+
+func (c *tokensCommand) parse(in []byte, out *bufio.Writer) error {
+	tokens, err := readIDs(string(in))
+	if err != nil {
+		return err
+	}
+	p := harmony.NewParser(c.mode, harmony.Role(c.role))
+	err = parseTokens(p, tokens, func(e harmony.Event) { c.paint.event(out, e) })
+	repairs := p.Repairs()
+	for kind, n := range repairs.All() {
+		c.paint.note(out, fmt.Sprintf("mended: %s (%d)", kind, n))
+	}
+	return err
+}
+
+// parsedLine is the result of a parse, in the shape of the reference's cases.
+type parsedLine struct {
+	Msgs  [][4]string `json:"msgs"`
+	Delta string      `json:"delta"`
+	Err   bool        `json:"err"`
+	Error string      `json:"error,omitempty"`
+}
+
+func (c *tokensCommand) parseLine(in []byte, out *bufio.Writer) error {
+	tokens, err := readTokenLine(in)
+	if err != nil {
+		return err
+	}
+	result := parsedLine{Msgs: [][4]string{}}
+	var delta, text []byte
+	err = parseTokens(harmony.NewParser(c.mode, harmony.Role(c.role)), tokens, func(e harmony.Event) {
+		text = append(text, e.Text...)
+		switch e.Kind {
+		case harmony.MessageStart:
+			text = text[:0]
+		case harmony.Delta:
+			delta = append(delta, e.Text...)
+		case harmony.MessageEnd:
+			result.Msgs = append(result.Msgs, [4]string{e.Header.Channel, e.Header.Recipient, e.Header.ContentType, string(text)})
+		}
+	})
+	result.Delta = string(delta)
+	if err != nil {
+		result.Err, result.Error = true, err.Error()
+	}
+	writeLine(out, result)
+	return nil
+}
+
+// parseTokens parses a completion up to its end or the first error.
+func parseTokens(p *harmony.Parser, tokens []harmony.Token, each func(harmony.Event)) error {
+	for _, t := range tokens {
+		events, err := p.Push(t)
+		for _, e := range events {
+			each(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	events, err := p.Close()
+	for _, e := range events {
+		each(e)
+	}
+	return err
+}
+
+func readTokenLine(in []byte) ([]harmony.Token, error) {
+	var line struct{ T *[]harmony.Token }
+	if err := json.Unmarshal(in, &line); err != nil {
+		return nil, err
+	}
+	if line.T == nil {
+		return nil, errors.New(`the line has no "t": write {"t": [ids]}`)
+	}
+	return *line.T, nil
+}
+
+// readIDs reads token ids separated by anything JSON arrays or people put
+// between numbers.
+func readIDs(text string) ([]harmony.Token, error) {
+	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) })
+	tokens := make([]harmony.Token, len(fields))
+	for i, f := range fields {
+		id, err := strconv.ParseUint(f, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("token %d is %q: write ids as numbers separated by spaces or commas", i, f)
+		}
+		tokens[i] = harmony.Token(id)
+	}
+	return tokens, nil
+}
+
+func writeIDs(out *bufio.Writer, tokens []harmony.Token) {
+	var b []byte
+	for i, t := range tokens {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendUint(b, uint64(t), 10)
+	}
+	_, _ = out.Write(append(b, '\n')) // an error shows when out is flushed
+}
+
+// painter writes for people. On a terminal it colours channels and marks
+// special tokens.
+type painter struct{ on bool }
+
+const (
+	styleReset   = "\x1b[0m"
+	styleSpecial = "\x1b[7m" // reverse
+	styleNote    = "\x1b[33m"
+	styleHeader  = "\x1b[1m"
+)
+
+// channelStyles colours the channels.
+var channelStyles = map[string]string{
+	harmony.ChannelAnalysis:   "\x1b[90m",
+	harmony.ChannelCommentary: "\x1b[36m",
+	harmony.ChannelFinal:      "\x1b[32m",
+}
+
+func newPainter(w io.Writer) painter {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" {
+		return painter{}
+	}
+	info, err := f.Stat()
+	return painter{on: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// styled writes text in a style. On a terminal, control characters in the
+// text are shown, not obeyed.
+func (p painter) styled(out *bufio.Writer, style, text string) {
+	if p.on {
+		text = strings.Map(visible, text)
+	}
+	if p.on && style != "" {
+		text = style + text + styleReset
+	}
+	_, _ = out.WriteString(text) // an error shows when out is flushed
+}
+
+// visible returns the picture of a control character.
+func visible(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case r < ' ':
+		return '\u2400' + r
+	case 0x7F <= r && r < 0xA0:
+		return '\uFFFD'
+	}
+	return r
+}
+
+// note writes a line about the output.
+func (p painter) note(out *bufio.Writer, text string) {
+	p.styled(out, styleNote, text)
+	p.styled(out, "", "\n")
+}
+
+// tokens writes the text of tokens, each channel's in its colour.
+func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
+	var d harmony.Decoder
+	var text []byte
+	style, channel := "", false
+	for _, t := range tokens {
+		if name, ok := harmony.SpecialName(t); ok {
+			p.styled(out, "", string(d.Flush(nil)))
+			p.styled(out, styleSpecial, name)
+			channel = t == harmony.TokenChannel
+			if t == harmony.TokenStart {
+				style = ""
+			}
+			continue
+		}
+		text, _ = d.Append(text[:0], t)
+		if channel {
+			style, channel = channelStyles[string(text)], false
+		}
+		p.styled(out, style, string(text))
+	}
+	p.styled(out, "", string(d.Flush(nil))+"\n")
+}
+
+// event writes a step of a parsed completion.
+func (p painter) event(out *bufio.Writer, e harmony.Event) {
+	style := channelStyles[e.Header.Channel]
+	switch e.Kind {
+	case harmony.MessageStart:
+		parts := []string{string(e.Header.Role)}
+		for _, part := range []struct{ label, value string }{
+			{"name ", e.Header.Name}, {"", e.Header.Channel}, {"to ", e.Header.Recipient}, {"type ", e.Header.ContentType},
+		} {
+			if part.value != "" {
+				parts = append(parts, part.label+part.value)
+			}
+		}
+		p.styled(out, styleHeader+style, "["+strings.Join(parts, ", ")+"]")
+		p.styled(out, "", "\n")
+	case harmony.Delta:
+		p.styled(out, style, string(e.Text))
+	case harmony.MessageEnd:
+		p.styled(out, style, string(e.Text))
+		name, _ := harmony.SpecialName(e.End)
+		p.styled(out, styleSpecial, name)
+		p.styled(out, "", "\n")
+	}
+}
