@@ -208,8 +208,15 @@ func TestRun(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(text, `"content":"It works."`) {
 		t.Errorf("status %d, body %s", status, text)
 	}
-	if _, text := get(t, http.MethodGet, "http://"+r.field(t, "started", "admin")+"/metrics", ""); !strings.Contains(text, `harmony_requests_total{`) {
-		t.Errorf("metrics do not count the request:\n%s", text)
+	// A request is counted when its ext_proc stream ends, a moment after the client has its reply.
+	metrics := "http://" + r.field(t, "started", "admin") + "/metrics"
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if _, text = get(t, http.MethodGet, metrics, ""); strings.Contains(text, `harmony_requests_total{`) {
+			break
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatalf("metrics do not count the request:\n%s", text)
+		}
 	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {

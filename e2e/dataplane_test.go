@@ -1,0 +1,423 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/sirupsen/logrus"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// patience is how long a test waits for something that has to happen. It is
+// generous: no test measures time.
+const patience = 30 * time.Second
+
+// The models of the tests. The first two are Harmony's, each on an engine of
+// another kind.
+const (
+	sglangModel  = "gpt-oss-20b"
+	vllmModel    = "gpt-oss-120b"
+	foreignModel = "some-other-model"
+)
+
+var harmonyModels = []string{sglangModel, vllmModel}
+
+// engineSim is the binary of the simulated engine.
+var engineSim string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err == nil {
+		engineSim = filepath.Join(dir, "engine-sim")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", engineSim, "../cmd/engine-sim").CombinedOutput(); err != nil {
+			err = fmt.Errorf("build the simulated engine: %w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// options change a data plane before it starts.
+type options struct {
+	config func(*filter.Config)
+	engine func(http.Handler) http.Handler // stands before the simulated engine
+}
+
+// dataplane is Envoy with the filter, the simulated engine and a foreign
+// upstream, on free ports.
+type dataplane struct {
+	url     string // of the listener
+	sim     string // of the simulated engine
+	foreign *foreign
+	client  *http.Client
+	filter  *grpc.Server
+}
+
+// start runs a data plane until the test ends. Where the test fails, the logs
+// of all parts are shown.
+func start(t *testing.T, o options) *dataplane {
+	t.Helper()
+	binary, err := envoy.Find(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logFile{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the data plane:\n%s", log)
+		}
+	})
+	d := &dataplane{sim: startSim(t, log), foreign: &foreign{}}
+	upstream := httptest.NewServer(d.foreign)
+	t.Cleanup(upstream.Close)
+	engineURL := d.sim
+	if o.engine != nil {
+		server := httptest.NewServer(o.engine(forward(t, d.sim)))
+		t.Cleanup(server.Close)
+		engineURL = server.URL
+	}
+	cfg := newConfig(t, engineURL, o.config)
+	address := d.startFilter(t, cfg, log)
+	d.url = "http://" + startEnvoy(t, binary, cfg, address, upstream.URL, log)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	d.client = &http.Client{Transport: transport}
+	return d
+}
+
+func newConfig(t *testing.T, engineURL string, change func(*filter.Config)) *filter.Config {
+	t.Helper()
+	cfg := filter.Defaults()
+	cfg.Engines = []filter.Engine{
+		{Kind: "sglang", URLs: []string{engineURL}},
+		{Kind: "vllm", URLs: []string{engineURL}},
+	}
+	cfg.Models = []filter.Model{
+		{Match: "=" + vllmModel, Engine: "vllm"},
+		{Match: "-none", Engine: "vllm"}, // no engine serves them; vLLM says so
+	}
+	if change != nil {
+		change(cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// startSim starts the simulated engine and gives its URL.
+func startSim(t *testing.T, log *logFile) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), engineSim, "--listen", "127.0.0.1:0")
+	cmd.Stderr = log.named("engine")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the simulated engine does not start: %v", err)
+	}
+	_, url, _ := strings.Cut(strings.TrimSpace(line), "listening on ")
+	return url
+}
+
+// startFilter serves the filter on a Unix socket and gives its address.
+func (d *dataplane) startFilter(t *testing.T, cfg *filter.Config, log *logFile) string {
+	t.Helper()
+	logger := logrus.New()
+	logger.SetOutput(log.named("filter"))
+	logger.SetLevel(logrus.DebugLevel)
+	server, err := filter.New(cfg, filter.Options{Log: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.filter = grpc.NewServer(grpc.WaitForHandlers(true))
+	server.Register(d.filter)
+	ended := make(chan error, 1)
+	go func() { ended <- d.filter.Serve(listener) }()
+	t.Cleanup(func() {
+		d.filter.Stop()
+		if err := <-ended; err != nil {
+			t.Errorf("filter: %v", err)
+		}
+	})
+	return "unix://" + socket
+}
+
+func startEnvoy(t *testing.T, binary string, cfg *filter.Config, filterAddress, upstream string, log *logFile) string {
+	t.Helper()
+	engines := make([]envoy.Engine, len(cfg.Engines))
+	for i, e := range cfg.Engines {
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs}
+	}
+	bootstrap, err := envoy.Bootstrap(envoy.Options{
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Engines: engines, Upstream: upstream, AccessLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := log.named("envoy")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{
+		Binary: binary, Bootstrap: bootstrap, Concurrency: 1,
+		Log: func(line string) { fmt.Fprintln(sink, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Stop(context.Background()) })
+	address, err := proxy.ListenAddress(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// openai is a client of the data plane.
+func (d *dataplane) openai(o ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{
+		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey("none"),
+		option.WithHTTPClient(d.client), option.WithMaxRetries(0),
+	}, o...)...)
+}
+
+// do sends a request as it stands.
+func (d *dataplane) do(t *testing.T, method, path, contentType string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// chat posts a chat request of one user message and reads the whole reply.
+// More holds further members of the JSON, each with a comma before it.
+func (d *dataplane) chat(t *testing.T, model, content, more string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	quoted, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]%s}`, model, quoted, more)
+	resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), headers...)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("read the reply: %v, after %q", err, text)
+	}
+	return resp, string(text)
+}
+
+// engineRequest is what the simulated engine tells of a request.
+type engineRequest struct {
+	Number     int               `json:"number"`
+	Path       string            `json:"path"`
+	Header     map[string]string `json:"header"`
+	RequestID  string            `json:"request_id"`
+	Params     json.RawMessage   `json:"params"`
+	Prompt     string            `json:"prompt"`
+	Output     []string          `json:"output"`
+	BodyBytes  int64             `json:"body_bytes"`
+	BodySHA256 string            `json:"body_sha256"`
+	State      string            `json:"state"`
+}
+
+// The states of an engine request.
+const (
+	stateRunning   = "running"
+	stateFinished  = "finished"
+	stateCancelled = "cancelled"
+)
+
+// engineRequests are the requests with an x-request-id, in the order of their
+// arrival at the engine. A token request's own id holds it.
+func (d *dataplane) engineRequests(t *testing.T, id string) []engineRequest {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.sim+"/sim/requests", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var all, found []engineRequest
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if strings.Contains(r.RequestID+"-", id+"-") || r.Header["x-request-id"] == id {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// awaitEngine waits until the engine has a request with an id in a state.
+func (d *dataplane) awaitEngine(t *testing.T, id, state string) engineRequest {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		requests := d.engineRequests(t, id)
+		for _, r := range requests {
+			if r.State == state {
+				return r
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine has no request %s that is %s: %+v", id, state, requests)
+		}
+	}
+}
+
+// foreign is the upstream of everything that is not Harmony's. A test gives it
+// the handler it needs.
+type foreign struct {
+	mu      sync.Mutex
+	handler http.HandlerFunc
+}
+
+func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	h := f.handler
+	f.mu.Unlock()
+	if h == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h(w, r)
+}
+
+func (f *foreign) handle(h http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.handler = h
+}
+
+// forward sends requests on to a URL as they come.
+func forward(t *testing.T, url string) http.Handler {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return fullDuplex(func(w http.ResponseWriter, r *http.Request) {
+		req := r.Clone(r.Context())
+		req.RequestURI = ""
+		target, err := req.URL.Parse(url + r.URL.RequestURI())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		req.URL = target
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		w.WriteHeader(resp.StatusCode)
+		_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, resp.Body) // a client that has gone needs no answer
+	})
+}
+
+// fullDuplex lets a handler that forwards requests read the rest of one, if
+// only its end, when the reply has begun.
+func fullDuplex(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// flusher sends every piece at once.
+type flusher struct {
+	w io.Writer
+	c *http.ResponseController
+}
+
+func (f flusher) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	return n, errors.Join(err, f.c.Flush())
+}
+
+// logFile keeps the logs of the parts of a data plane.
+type logFile struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logFile) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logFile) named(name string) io.Writer { return &namedLog{l, name} }
+
+type namedLog struct {
+	file *logFile
+	name string
+}
+
+func (n *namedLog) Write(p []byte) (int, error) {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	fmt.Fprintf(&n.file.text, "%-7s %s", n.name, p)
+	return len(p), nil
+}

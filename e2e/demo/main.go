@@ -1,0 +1,311 @@
+// Command demo plays a conversation with a simulated gpt-oss through a real
+// Envoy: what an OpenAI client sees stands beside the tokens that the engine
+// got and gave. "make demo" runs it.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
+)
+
+const (
+	model = "gpt-oss-120b"
+	// The simulated model does what these lines say; a real one would have
+	// ideas of its own.
+	question = `What do I wear in Bern today?
+THINK The weather decides that. There is a tool for it.
+COMMENTARY I look at the weather first.
+CALL get_weather {"city":"Bern"}
+SAY Take a jacket: it is 12 °C and rains. ☔`
+	weather = `{"celsius":12,"sky":"rain"}`
+	joke    = `Tell me a joke.
+THINK A short one.
+SAY Why do tokens never get lost? They know their channel.`
+	again = `Which one was that?
+NOTHINK
+LAST_ASSISTANT`
+)
+
+func main() {
+	command := flag.String("command", "bin/envoy-harmony", "the envoy-harmony `binary`")
+	flag.Parse()
+	if err := run(*command); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(command string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return play(ctx, command, newScreen(os.Stdout))
+}
+
+// play starts everything, shows its requests and ends it.
+func play(ctx context.Context, command string, s *screen) (err error) {
+	s.title("envoy-harmony run --simulate")
+	base, stop, err := start(ctx, command)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	s.field("client", plain, "openai-go, base URL "+base)
+	s.field("Envoy", plain, "with the filter beside it and a simulated engine behind it")
+
+	d := &demo{
+		screen: s, base: base,
+		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("none"), option.WithMaxRetries(0),
+			// Slow enough to be seen.
+			option.WithHeader("x-engine-sim", "delay=12ms")),
+	}
+	messages := make([]openai.ChatCompletionMessageParamUnion, 0, 3)
+	messages = append(messages, openai.UserMessage(question))
+	s.title("1  A question: the model thinks and calls a tool")
+	s.field("user", user, question)
+	s.field("tool", user, "get_weather(city: string)")
+	answer, err := d.chat(ctx, "demo-1", messages)
+	if err != nil {
+		return err
+	}
+	if len(answer.ToolCalls) != 1 {
+		return fmt.Errorf("the model made %d tool calls, not one", len(answer.ToolCalls))
+	}
+	messages = append(messages, answer.ToParam(), openai.ToolMessage(weather, answer.ToolCalls[0].ID))
+	s.title("2  The tool's result: the model sees its reasoning again, which the client has not sent, and answers")
+	s.field("tool", user, weather)
+	if _, err := d.chat(ctx, "demo-2", messages); err != nil {
+		return err
+	}
+	s.title("3  The Responses API: the response is stored")
+	s.field("user", user, joke)
+	if err := d.respond(ctx, "demo-3", joke); err != nil {
+		return err
+	}
+	s.title("4  The next turn: the client names the response, and the model sees the conversation")
+	s.field("user", user, again)
+	if err := d.respond(ctx, "demo-4", again); err != nil {
+		return err
+	}
+	s.title("5  Another model: the filter lets it pass, byte for byte")
+	other, err := d.client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
+		Model: "another-model", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Hello")},
+	})
+	if err != nil {
+		return err
+	}
+	s.field("content", final, other.Choices[0].Message.Content)
+	s.title("Done")
+	s.field("next", plain, "bin/envoy-harmony run --engine vllm=http://YOUR-ENGINE:8000")
+	return nil
+}
+
+// start runs the command and gives the base URL that it prints.
+func start(ctx context.Context, command string) (base string, stop func() error, err error) {
+	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--log-level", "error")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, fmt.Errorf("start %s (make build makes it): %w", command, err)
+	}
+	stop = func() error {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+		if err := cmd.Wait(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", command, err, &log)
+		}
+		return nil
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", nil, fmt.Errorf("%s did not get ready: %w", command, stop())
+	}
+	_, base, _ = strings.Cut(strings.TrimSpace(line), " ")
+	return base, stop, nil
+}
+
+// demo is the client of the play.
+type demo struct {
+	screen *screen
+	base   string
+	client openai.Client
+	before string // the prompt of the turn before
+	last   string // the id of the last response
+}
+
+// chat asks, shows the stream as it comes and then the engine's side of it.
+func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatCompletionMessageParamUnion) (*openai.ChatCompletionMessage, error) {
+	d.screen.heading("what the client sees")
+	stream := d.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
+		Model:         model,
+		Messages:      messages,
+		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+			Name:        "get_weather",
+			Description: openai.String("Tells the weather of a city."),
+			Parameters: shared.FunctionParameters{
+				"type":       "object",
+				"properties": map[string]any{"city": map[string]any{"type": "string"}},
+				"required":   []string{"city"},
+			},
+		})},
+	}, option.WithHeader("x-request-id", id))
+	defer func() { _ = stream.Close() }()
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		chunk := stream.Current()
+		acc.AddChunk(chunk)
+		for _, choice := range chunk.Choices {
+			d.delta(&choice.Delta)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	if len(acc.Choices) != 1 {
+		return nil, fmt.Errorf("the reply has %d choices", len(acc.Choices))
+	}
+	d.screen.field("finish", plain, acc.Choices[0].FinishReason)
+	d.screen.field("usage", plain, fmt.Sprintf("%d prompt tokens, %d cached; %d completion tokens, %d of them reasoning",
+		acc.Usage.PromptTokens, acc.Usage.PromptTokensDetails.CachedTokens,
+		acc.Usage.CompletionTokens, acc.Usage.CompletionTokensDetails.ReasoningTokens))
+	return &acc.Choices[0].Message, d.engineSide(ctx, id)
+}
+
+// delta shows what one chunk adds.
+func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
+	var more struct {
+		Reasoning string `json:"reasoning"` // the SDK has no field for it
+	}
+	if json.Unmarshal([]byte(delta.RawJSON()), &more) == nil && more.Reasoning != "" {
+		d.screen.stream("reasoning", analysis, more.Reasoning)
+	}
+	if delta.Content != "" {
+		d.screen.stream("content", final, delta.Content)
+	}
+	for _, call := range delta.ToolCalls {
+		if call.Function.Name != "" {
+			d.screen.stream("tool call", commentary, call.Function.Name+" ")
+		}
+		d.screen.stream("tool call", commentary, call.Function.Arguments)
+	}
+}
+
+// respond asks with the Responses API, as the next turn after the last response,
+// and shows what chat shows.
+func (d *demo) respond(ctx context.Context, id, text string) error {
+	d.screen.heading("what the client sees")
+	request := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+	if d.last != "" {
+		request.PreviousResponseID = openai.String(d.last)
+		d.screen.field("continues", plain, d.last)
+	}
+	stream := d.client.Responses.NewStreaming(ctx, request, option.WithHeader("x-request-id", id))
+	defer func() { _ = stream.Close() }()
+	var response responses.Response
+	for stream.Next() {
+		switch event := stream.Current(); event.Type {
+		case "response.reasoning_text.delta":
+			d.screen.stream("reasoning", analysis, event.Delta)
+		case "response.output_text.delta":
+			d.screen.stream("text", final, event.Delta)
+		case "response.completed", "response.incomplete", "response.failed":
+			response = event.Response
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	if response.Status != responses.ResponseStatusCompleted {
+		return fmt.Errorf("the response is %q", response.Status)
+	}
+	d.last = response.ID
+	d.screen.field("response", plain, fmt.Sprintf("%s, %s", response.ID, response.Status))
+	d.screen.field("usage", plain, fmt.Sprintf("%d input tokens, %d cached; %d output tokens, %d of them reasoning",
+		response.Usage.InputTokens, response.Usage.InputTokensDetails.CachedTokens,
+		response.Usage.OutputTokens, response.Usage.OutputTokensDetails.ReasoningTokens))
+	return d.engineSide(ctx, id)
+}
+
+// engineSide shows the tokens of a request, as the simulated engine recorded
+// them. The request for them goes through Envoy too.
+func (d *demo) engineSide(ctx context.Context, id string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.base, "/v1")+"/sim/requests", http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	var records []struct {
+		Path      string   `json:"path"`
+		RequestID string   `json:"request_id"`
+		PromptIDs []int    `json:"prompt_ids"`
+		OutputIDs [][]int  `json:"output_ids"`
+		Prompt    string   `json:"prompt"`
+		Output    []string `json:"output"`
+	}
+	if err := json.Unmarshal(body, &records); err != nil {
+		return fmt.Errorf("read the engine's records: %w", err)
+	}
+	for _, r := range records {
+		// The engine's own id of the request holds the client's.
+		if !strings.Contains(r.RequestID+"-", id+"-") || len(r.Output) != 1 {
+			continue
+		}
+		d.screen.heading(fmt.Sprintf("what the engine got: %d token ids at %s", len(r.PromptIDs), r.Path))
+		d.screen.ids(r.PromptIDs)
+		d.screen.harmony(d.news(r.Prompt))
+		d.screen.heading(fmt.Sprintf("what the engine gave: %d token ids", len(r.OutputIDs[0])))
+		d.screen.ids(r.OutputIDs[0])
+		d.screen.harmony(r.Output[0])
+		return nil
+	}
+	return fmt.Errorf("the engine has no record of request %s", id)
+}
+
+// news is what a prompt has beyond the turn before, from the beginning of a
+// message.
+func (d *demo) news(prompt string) string {
+	same := 0
+	for same < min(len(prompt), len(d.before)) && prompt[same] == d.before[same] {
+		same++
+	}
+	d.before = prompt
+	if at := strings.LastIndex(prompt[:same], "<|start|>"); at > 0 {
+		return "(as before)" + prompt[at:]
+	}
+	return prompt
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestPlay(t *testing.T) {
+	command := filepath.Join(t.TempDir(), "envoy-harmony")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, "../../cmd/envoy-harmony").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var out bytes.Buffer
+	if err := play(t.Context(), command, &screen{w: &out, width: maxWidth}); err != nil {
+		t.Fatalf("%v, after\n%s", err, &out)
+	}
+	for _, want := range []string{
+		"reasoning  The weather decides that.",
+		`tool call  get_weather {"city":"Bern"}`,
+		"content    Take a jacket: it is 12 °C and rains. ☔\n",
+		"<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>",
+		"text       Why do tokens never get lost? They know their channel.\n",
+		"text       LAST:Why do tokens",
+		"<|start|>assistant<|channel|>final<|message|>Why do tokens",
+		"content    I am another model.",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(line) - 1; n > maxWidth {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+		if strings.Contains(line, "\x1b") || strings.TrimRight(line, " \n")+"\n" != line {
+			t.Errorf("colour codes or spaces at the end of %q", line)
+		}
+	}
+}
+
+// Colour changes nothing but the colour, however the text is cut.
+func TestScreen(t *testing.T) {
+	const text = "one two\n\n  three <|start|>user<|message|>aVeryLongWordThatHasToBeCut<|end|>"
+	show := func(color bool, size int) string {
+		var b bytes.Buffer
+		s := &screen{w: &b, width: 30, color: color}
+		s.title("t")
+		for from := 0; from < len(text); from += size {
+			s.stream("label", final, text[from:min(from+size, len(text))])
+		}
+		s.end()
+		s.harmony(text)
+		s.ids([]int{1, 2, 3})
+		return b.String()
+	}
+	want := show(false, len(text))
+	got := regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(show(true, len(text)), "")
+	if got != want {
+		t.Errorf("with colour:\n%s\nwithout:\n%s", got, want)
+	}
+}

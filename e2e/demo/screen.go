@@ -1,0 +1,215 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// style is an ANSI colour sequence.
+type style string
+
+// Each channel of Harmony has its colour.
+const (
+	plain      style = ""
+	bold       style = "1"
+	faint      style = "2"
+	user       style = "34"
+	analysis   style = "36"
+	commentary style = "33"
+	final      style = "32"
+	special    style = "35"
+)
+
+const (
+	labelWidth = 11
+	maxWidth   = 110
+)
+
+// screen writes labelled text. It wraps lines by itself, for texts that come
+// in pieces.
+type screen struct {
+	w      io.Writer
+	color  bool
+	width  int
+	label  string // of the text that is being streamed
+	column int
+	indent bool // the line has not begun
+}
+
+// newScreen uses colour only on a terminal and where NO_COLOR is not set.
+func newScreen(f *os.File) *screen {
+	s := &screen{w: f, width: maxWidth}
+	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		s.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 3*labelWidth && n < maxWidth {
+		s.width = n
+	}
+	return s
+}
+
+func (s *screen) paint(st style, text string) string {
+	if !s.color || st == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(st) + "m" + text + "\x1b[0m"
+}
+
+func (s *screen) title(text string) {
+	s.end()
+	rule := strings.Repeat("─", max(3, s.width-utf8.RuneCountInString(text)-4))
+	fmt.Fprintf(s.w, "\n%s\n", s.paint(bold, "── "+text+" "+rule))
+}
+
+func (s *screen) heading(text string) {
+	s.end()
+	fmt.Fprintf(s.w, "\n%s\n", s.paint(bold, text))
+}
+
+// field writes a whole text.
+func (s *screen) field(label string, st style, text string) {
+	s.end()
+	s.stream(label, st, text)
+	s.end()
+}
+
+// stream writes the next piece of a text. A new label begins a new line.
+func (s *screen) stream(label string, st style, text string) {
+	if s.label != label {
+		s.end()
+		s.label, s.column = label, labelWidth
+		fmt.Fprint(s.w, s.paint(faint, fmt.Sprintf("%-*s", labelWidth, label)))
+	}
+	s.write(st, text)
+}
+
+// write wraps text at spaces, and within words that are longer than a line.
+func (s *screen) write(st style, text string) {
+	for text != "" {
+		end := strings.IndexAny(text[1:], " \n") + 1
+		if end == 0 {
+			end = len(text)
+		}
+		word := text[:end]
+		text = text[end:]
+		if word[0] == '\n' {
+			s.newline()
+			word = word[1:]
+		}
+		if n := utf8.RuneCountInString(word); s.column+n > s.width && n < s.width-labelWidth {
+			s.newline()
+			word = strings.TrimPrefix(word, " ")
+		}
+		for s.column+utf8.RuneCountInString(word) > s.width {
+			cut := runes(word, s.width-s.column)
+			s.put(st, word[:cut])
+			word = word[cut:]
+			s.newline()
+		}
+		s.put(st, word)
+	}
+}
+
+// put writes what fits on the line.
+func (s *screen) put(st style, word string) {
+	if word == "" {
+		return
+	}
+	if s.indent {
+		fmt.Fprintf(s.w, "%*s", labelWidth, "")
+		s.indent = false
+	}
+	fmt.Fprint(s.w, s.paint(st, word))
+	s.column += utf8.RuneCountInString(word)
+}
+
+// runes is how many bytes the first n runes of text have.
+func runes(text string, n int) int {
+	for i := range text {
+		if n == 0 {
+			return i
+		}
+		n--
+	}
+	return len(text)
+}
+
+func (s *screen) newline() {
+	fmt.Fprintln(s.w)
+	s.column, s.indent = labelWidth, true
+}
+
+// end ends the line that is being streamed.
+func (s *screen) end() {
+	if s.label != "" {
+		fmt.Fprintln(s.w)
+	}
+	s.label, s.indent = "", false
+}
+
+// shownIDs is how many ids stand on the line of ids.
+const shownIDs = 12
+
+func (s *screen) ids(ids []int) {
+	var b strings.Builder
+	for _, id := range ids[:min(shownIDs, len(ids))] {
+		fmt.Fprintf(&b, "%d ", id)
+	}
+	if len(ids) > shownIDs {
+		fmt.Fprintf(&b, "… %d", ids[len(ids)-1])
+	}
+	s.field("ids", faint, strings.TrimSpace(b.String()))
+}
+
+var specialToken = regexp.MustCompile(`<\|[a-z]+\|>`)
+
+// harmony writes a conversation with its special tokens marked and every
+// channel in its colour; each message begins a line.
+func (s *screen) harmony(text string) {
+	s.stream("as text", plain, "")
+	st, header := faint, false
+	for text != "" {
+		at := specialToken.FindStringIndex(text)
+		if at == nil {
+			at = []int{len(text), len(text)}
+		}
+		body, token := text[:at[0]], text[at[0]:at[1]]
+		text = text[at[1]:]
+		if body != "" {
+			if header {
+				st = styleOf(body, st)
+			}
+			s.write(st, body)
+		}
+		switch token {
+		case "<|start|>", "<|channel|>":
+			header = true
+		case "<|message|>":
+			header = false
+		}
+		if token == "<|start|>" && s.column > labelWidth {
+			s.newline()
+			st = faint
+		}
+		s.write(special, token)
+	}
+	s.end()
+}
+
+// styleOf finds the colour of a message in a piece of its header.
+func styleOf(header string, otherwise style) style {
+	for _, known := range []struct {
+		word  string
+		style style
+	}{{"analysis", analysis}, {"commentary", commentary}, {"final", final}, {"user", user}, {"functions", user}} {
+		if strings.HasPrefix(header, known.word) {
+			return known.style
+		}
+	}
+	return otherwise
+}

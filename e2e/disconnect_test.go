@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A client that leaves ends the engine's work.
+func TestDisconnect(t *testing.T) {
+	d := start(t, options{})
+	for _, model := range harmonyModels {
+		for _, tt := range []struct{ name, content, more string }{
+			{"while tokens come", "NOTHINK\nWORDS 1000000 5", `,"stream":true`},
+			{"before the first token", "SAY late\nSIM first=1h", `,"stream":true`},
+			{"while a whole reply is made", "NOTHINK\nWORDS 1000000 5", ""},
+		} {
+			t.Run(model+"/"+tt.name, func(t *testing.T) {
+				id := strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]%s}`, model, tt.content, tt.more)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/chat/completions", strings.NewReader(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Content-Type", "application/json")
+				req.Header.Set("X-Request-Id", id)
+				ended := make(chan struct{})
+				begun := make(chan struct{})
+				go func() {
+					defer close(ended)
+					resp, err := d.client.Do(req)
+					if err != nil {
+						return // it has left
+					}
+					defer resp.Body.Close()
+					line, err := bufio.NewReader(resp.Body).ReadString('\n')
+					if err == nil && strings.HasPrefix(line, "data: ") {
+						close(begun)
+					}
+					<-ctx.Done()
+				}()
+				d.awaitEngine(t, id, stateRunning)
+				if strings.HasPrefix(tt.name, "while tokens") {
+					<-begun
+				}
+				leave()
+				<-ended
+				d.awaitEngine(t, id, stateCancelled)
+			})
+		}
+	}
+}

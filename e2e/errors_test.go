@@ -1,0 +1,220 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// secret stands in prompts: no error may show it.
+const secret = "SECRET-4711"
+
+// apiError is OpenAI's error object.
+type apiError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+// readError checks the shape of an error and that it tells nothing of the
+// prompt.
+func readError(t *testing.T, text string) apiError {
+	t.Helper()
+	var body struct {
+		Error *apiError `json:"error"`
+	}
+	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Error == nil || body.Error.Message == "" || body.Error.Type == "" {
+		t.Fatalf("this is no OpenAI error: %q", text)
+	}
+	if strings.Contains(text, secret) {
+		t.Errorf("the error shows the prompt: %s", text)
+	}
+	return *body.Error
+}
+
+// What is wrong before the reply begins is an HTTP error, streamed or not.
+func TestErrorsBeforeTheReply(t *testing.T) {
+	d := start(t, options{config: func(c *filter.Config) {
+		c.Limits.MaxBodyBytes = 1 << 20
+		c.Limits.FirstTokenTimeout = filter.Duration{Duration: time.Second}
+		c.Engines = append(c.Engines, filter.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}})
+		c.Models = append(c.Models, filter.Model{Match: "=gpt-oss-gone", Engine: "gone"})
+	}})
+	for _, tt := range []struct {
+		name     string
+		model    string // none: each of harmonyModels
+		more     string // members of the request
+		behavior string // of the engine
+		status   int
+		typ      string
+	}{
+		{"logprobs", "", `,"logprobs":true`, "", 400, "invalid_request_error"},
+		{"wrong type", "", `,"temperature":"hot"`, "", 400, "invalid_request_error"},
+		{"repeated model", "", `,"model":"x"`, "", 400, "invalid_request_error"},
+		{"not JSON", "", `,`, "", 400, "invalid_request_error"},
+		{"too large", "", `,"user":"` + strings.Repeat("x", 2<<20) + `"`, "", 413, "invalid_request_error"},
+		{"engine 400", "", "", "status=400", 400, "invalid_request_error"},
+		{"engine does not serve the model", "gpt-oss-none", "", "", 404, "not_found_error"},
+		{"engine 429", "", "", "status=429 retry-after=7", 429, "rate_limit_error"},
+		{"engine 500", "", "", "status=500 body=detail", 502, "server_error"},
+		{"engine 503", "", "", "status=503 body=empty", 503, "server_error"},
+		{"engine 503 in HTML", "", "", "status=503 body=html", 503, "server_error"},
+		{"engine error as first event", "", "", "fault=error@0", 502, "server_error"},
+		{"engine hangs", "", "", "fault=hang@0", 504, "server_error"},
+		{"engine is gone", "gpt-oss-gone", "", "", 503, "server_error"},
+	} {
+		models := harmonyModels
+		if tt.model != "" {
+			models = []string{tt.model}
+		}
+		for _, model := range models {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/stream=%v", tt.name, model, stream), func(t *testing.T) {
+					more := fmt.Sprintf(`,"stream":%v%s`, stream, tt.more)
+					resp, text := d.chat(t, model, secret, more, "x-engine-sim", tt.behavior)
+					got := readError(t, text)
+					if resp.StatusCode != tt.status || got.Type != tt.typ {
+						t.Errorf("status %d, type %s, want %d, %s: %s", resp.StatusCode, got.Type, tt.status, tt.typ, text)
+					}
+					if ct := resp.Header.Get("Content-Type"); ct != "application/json" {
+						t.Errorf("content type %q", ct)
+					}
+					if want := map[bool]string{true: "7"}[tt.status == 429]; resp.Header.Get("Retry-After") != want {
+						t.Errorf("retry-after %q, want %q", resp.Header.Get("Retry-After"), want)
+					}
+				})
+			}
+		}
+	}
+}
+
+// slowWords is an answer that takes long enough for a client to have its
+// beginning when the fault comes.
+const slowWords = "NOTHINK\nWORDS 60\nSIM delay=20ms fault="
+
+// What goes wrong in the middle of a stream is an error event and an end in
+// good order; of a reply that is not streamed it is an HTTP error.
+func TestErrorsDuringTheReply(t *testing.T) {
+	d := start(t, options{})
+	for _, fault := range []string{"error@40", "end@40", "garbage@40", "done@40"} {
+		for _, model := range harmonyModels {
+			t.Run(fault+"/"+model, func(t *testing.T) {
+				resp, text := d.chat(t, model, slowWords+fault, `,"stream":true`)
+				if resp.StatusCode != http.StatusOK {
+					t.Fatalf("status %d: %s", resp.StatusCode, text)
+				}
+				events := strings.Split(strings.TrimSuffix(text, "\n\n"), "\n\n")
+				if len(events) < 3 || events[len(events)-1] != "data: [DONE]" {
+					t.Fatalf("the stream does not end in order:\n%s", text)
+				}
+				readError(t, strings.TrimPrefix(events[len(events)-2], "data: "))
+				if !strings.Contains(text, `"content":"w`) {
+					t.Errorf("what came before the fault is lost:\n%s", text)
+				}
+
+				resp, text = d.chat(t, model, slowWords+fault, "")
+				if readError(t, text); resp.StatusCode < 500 {
+					t.Errorf("not streamed: status %d", resp.StatusCode)
+				}
+			})
+		}
+	}
+}
+
+// Where the engine's connection breaks, Envoy resets the client's stream: it
+// never looks like a complete one. Before the reply's headers it is an HTTP
+// error.
+func TestConnectionBreaks(t *testing.T) {
+	d := start(t, options{})
+	for _, model := range harmonyModels {
+		t.Run(model, func(t *testing.T) {
+			resp, text := d.chat(t, model, slowWords+"cut@40", "")
+			if readError(t, text); resp.StatusCode < 500 {
+				t.Errorf("not streamed: status %d", resp.StatusCode)
+			}
+			body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, model, slowWords+"cut@40")
+			resp = d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body))
+			got, err := io.ReadAll(resp.Body)
+			if err == nil && strings.Contains(string(got), "[DONE]") && !strings.Contains(string(got), `data: {"error"`) {
+				t.Errorf("the stream looks complete:\n%s", got)
+			}
+			if !strings.Contains(string(got), `"content":"w`) {
+				t.Errorf("what came before the break is lost:\n%s", got)
+			}
+		})
+	}
+}
+
+// Strict parsing ends at the first violation; tolerant parsing never does.
+func TestOnMalformed(t *testing.T) {
+	malformed := "@@<channel>analysis<message>hm<end><message>no header<return>@@"
+	t.Run("repair", func(t *testing.T) {
+		d := start(t, options{})
+		if resp, text := d.chat(t, sglangModel, malformed, ""); resp.StatusCode != http.StatusOK || !strings.Contains(text, "no header") {
+			t.Errorf("status %d: %s", resp.StatusCode, text)
+		}
+	})
+	t.Run("fail", func(t *testing.T) {
+		d := start(t, options{config: func(c *filter.Config) { c.OnMalformed = filter.MalformedFail }})
+		resp, text := d.chat(t, sglangModel, malformed, "")
+		if readError(t, text); resp.StatusCode < 500 {
+			t.Errorf("status %d: %s", resp.StatusCode, text)
+		}
+	})
+}
+
+// Without the filter nothing reaches an engine, and the error is OpenAI's.
+func TestFilterIsDown(t *testing.T) {
+	d := start(t, options{})
+	d.foreign.handle(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "foreign") })
+	d.filter.Stop()
+	resp, text := d.chat(t, sglangModel, secret, "", "x-request-id", "down")
+	if got := readError(t, text); resp.StatusCode != http.StatusServiceUnavailable || got.Type != "server_error" {
+		t.Errorf("status %d: %s", resp.StatusCode, text)
+	}
+	if got := d.engineRequests(t, "down"); len(got) > 0 {
+		t.Errorf("the engine got %+v", got)
+	}
+	resp = d.do(t, http.MethodGet, "/v1/models", "", http.NoBody)
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "foreign" {
+		t.Errorf("a path that is not ours: %q, %v", got, err)
+	}
+}
+
+// An engine that answers 503 before it has begun is asked again by Envoy, with
+// the same body, which may have the length of a full context.
+func TestEnvoyRetries(t *testing.T) {
+	var requests atomic.Int32
+	d := start(t, options{engine: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if requests.Add(1)%2 == 1 {
+				_, _ = io.Copy(io.Discard, r.Body)
+				http.Error(w, "busy", http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}})
+	for _, model := range harmonyModels {
+		for _, words := range []int{1, 120_000} {
+			t.Run(fmt.Sprintf("%s/%d words", model, words), func(t *testing.T) {
+				id := fmt.Sprintf("retry-%s-%d", model, words)
+				resp, text := d.chat(t, model, strings.Repeat("word ", words)+"\nSAY done", "", "x-request-id", id)
+				if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"done"`) {
+					t.Fatalf("status %d: %.200s", resp.StatusCode, text)
+				}
+				if n := strings.Count(d.awaitEngine(t, id, stateFinished).Prompt, "word "); n != words {
+					t.Errorf("the engine saw %d words, want %d", n, words)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+)
+
+// checked is a transport that holds every stream, object and list of the
+// Responses API against the rules that all tests share.
+type checked struct {
+	t    *testing.T
+	next http.RoundTripper
+}
+
+func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.next.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	if check := checkOf(r.Method, r.URL.Path, resp.Header.Get("Content-Type")); check != nil {
+		resp.Body = &checkedBody{ReadCloser: resp.Body, t: c.t, check: check}
+	}
+	return resp, nil
+}
+
+// checkOf finds the rules for a reply, nil if there are none.
+func checkOf(method, path, contentType string) func([]byte) error {
+	below, ours := strings.CutPrefix(path, "/v1/responses")
+	switch {
+	case !ours || method == http.MethodDelete || below == "/input_tokens":
+		return nil
+	case strings.HasPrefix(contentType, "text/event-stream"):
+		return func(b []byte) error {
+			_, err := responsestest.Stream(b)
+			return err
+		}
+	case strings.HasSuffix(below, "/input_items"):
+		return responsestest.Items
+	}
+	return responsestest.Object
+}
+
+// checkedBody checks what has been read when it is closed. Clients read to the
+// end, or to [DONE].
+type checkedBody struct {
+	io.ReadCloser
+	t     *testing.T
+	check func([]byte) error
+	read  bytes.Buffer
+}
+
+func (b *checkedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read.Write(p[:n])
+	return n, err
+}
+
+func (b *checkedBody) Close() error {
+	if err := b.check(b.read.Bytes()); err != nil {
+		b.t.Errorf("%v, in\n%s", err, &b.read)
+	}
+	return b.ReadCloser.Close()
+}
+
+// checkedOpenAI is a client whose Responses API replies are all checked.
+func (d *dataplane) checkedOpenAI(t *testing.T, o ...option.RequestOption) openai.Client {
+	return d.openai(append(o, option.WithHTTPClient(&http.Client{Transport: checked{t, d.client.Transport}}))...)
+}
+
+// checkedURL is the data plane behind a proxy that checks its replies, for
+// clients that are no part of the test.
+func (d *dataplane) checkedURL(t *testing.T) string {
+	t.Helper()
+	target, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     checked{t, d.client.Transport},
+		FlushInterval: -1,
+	}
+	server := httptest.NewServer(fullDuplex(proxy.ServeHTTP))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// responder asks for a response in one of two ways.
+type responder func(*testing.T, openai.Client, responses.ResponseNewParams, ...option.RequestOption) *responses.Response
+
+var responders = map[string]responder{"whole": respondWhole, "streamed": respondStreamed}
+
+func respondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams, o ...option.RequestOption) *responses.Response {
+	t.Helper()
+	r, err := c.Responses.New(t.Context(), p, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// respondStreamed gives the response of the last event.
+func respondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParams, o ...option.RequestOption) *responses.Response {
+	t.Helper()
+	stream := c.Responses.NewStreaming(t.Context(), p, o...)
+	defer func() { _ = stream.Close() }()
+	var text strings.Builder
+	var last *responses.Response
+	for stream.Next() {
+		switch e := stream.Current(); e.Type {
+		case "response.output_text.delta":
+			text.WriteString(e.Delta)
+		case "response.completed", "response.incomplete", "response.failed":
+			last = &e.Response
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if last == nil {
+		t.Fatal("the stream has no last event")
+	}
+	if text.String() != last.OutputText() {
+		t.Errorf("the deltas are %q, the text %q", &text, last.OutputText())
+	}
+	return last
+}
+
+// item is an item of a response, without what every reply has others of.
+type item struct{ Type, Status, Phase, Namespace, Name, Text, Summary string }
+
+func itemsOf(r *responses.Response) []item {
+	items := make([]item, 0, len(r.Output))
+	for _, o := range r.Output {
+		raw := gjson.Parse(o.RawJSON())
+		items = append(items, item{
+			Type: o.Type, Status: o.Status, Phase: string(o.Phase), Namespace: o.Namespace, Name: o.Name,
+			Text:    raw.Get("content.0.text").Str + raw.Get("arguments").Str + raw.Get("input").Str,
+			Summary: raw.Get("summary.0.text").Str,
+		})
+	}
+	return items
+}
+
+// asking is a request of one user message.
+func asking(model, text string) responses.ResponseNewParams {
+	return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+}
+
+// inputs is a request's input of items.
+func inputs(items ...responses.ResponseInputItemUnionParam) responses.ResponseNewParamsInputUnion {
+	return responses.ResponseNewParamsInputUnion{OfInputItemList: items}
+}
+
+func userItem(text string) responses.ResponseInputItemUnionParam {
+	return responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser)
+}
+
+// rawItem is an item as it stands, such as one that a response had.
+func rawItem(raw string) responses.ResponseInputItemUnionParam {
+	return param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(raw))
+}
+
+// asInput is what a response had as input of the next request.
+func asInput(r *responses.Response) []responses.ResponseInputItemUnionParam {
+	items := make([]responses.ResponseInputItemUnionParam, 0, len(r.Output))
+	for _, o := range r.Output {
+		items = append(items, rawItem(o.RawJSON()))
+	}
+	return items
+}
+
+// callOf is the last item of a response, which is a call.
+func callOf(t *testing.T, r *responses.Response) *responses.ResponseOutputItemUnion {
+	t.Helper()
+	if len(r.Output) == 0 || r.Output[len(r.Output)-1].CallID == "" {
+		t.Fatalf("the response does not end with a call: %s", r.RawJSON())
+	}
+	return &r.Output[len(r.Output)-1]
+}
+
+// outputOf answers a call.
+func outputOf(call *responses.ResponseOutputItemUnion, text string) responses.ResponseInputItemUnionParam {
+	if call.Type == "custom_tool_call" {
+		return responses.ResponseInputItemParamOfCustomToolCallOutput(call.CallID, text)
+	}
+	output := responses.ResponseInputItemParamOfFunctionCallOutput(text)
+	output.OfFunctionCallOutput.CallID = openai.String(call.CallID)
+	return output
+}
+
+// respond posts a request of one user message and reads the whole reply. More
+// holds further members of the JSON, each with a comma before it.
+func (d *dataplane) respond(t *testing.T, model, text, more string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"model": model, "input": text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = append(append(body[:len(body)-1], more...), '}')
+	resp := d.do(t, http.MethodPost, "/v1/responses", "application/json", bytes.NewReader(body), headers...)
+	reply, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("read the reply: %v, after %q", err, reply)
+	}
+	return resp, string(reply)
+}
+
+// wantError checks that err is an error of the API.
+func wantError(t *testing.T, what string, err error, status int, code, param string) {
+	t.Helper()
+	var e *openai.Error
+	if !errors.As(err, &e) {
+		t.Errorf("%s: %v is no error of the API", what, err)
+		return
+	}
+	if e.StatusCode != status || e.Code != code || e.Param != param {
+		t.Errorf("%s: status %d, code %q, param %q, want %d, %q, %q: %s", what, e.StatusCode, e.Code, e.Param, status, code, param, e.Message)
+	}
+}

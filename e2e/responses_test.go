@@ -1,0 +1,309 @@
+package e2e
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+)
+
+var cityParameters = map[string]any{
+	"type":       "object",
+	"properties": map[string]any{"city": map[string]any{"type": "string"}},
+	"required":   []string{"city"},
+}
+
+// responseTools are tools of each kind.
+var responseTools = []responses.ToolUnionParam{
+	responses.ToolParamOfFunction("get_weather", cityParameters, false),
+	{OfCustom: &responses.CustomToolParam{Name: "shell", Description: openai.String("Runs a command.")}},
+	responses.ToolParamOfNamespace("Places of the world.", "places", []responses.NamespaceToolToolUnionParam{
+		{OfFunction: &responses.NamespaceToolToolFunctionParam{Name: "find", Parameters: cityParameters}},
+	}),
+}
+
+// Every case asks both engines, streamed and not, and gets the same.
+func TestResponses(t *testing.T) {
+	d := start(t, options{})
+	c := d.checkedOpenAI(t)
+	final := func(text string) item {
+		return item{Type: "message", Status: "completed", Phase: "final_answer", Text: text}
+	}
+	reasoning := func(text string) item { return item{Type: "reasoning", Status: "completed", Text: text} }
+	withTools := func(p *responses.ResponseNewParams) { p.Tools = responseTools }
+	for _, tt := range []struct {
+		name   string
+		text   string
+		change func(*responses.ResponseNewParams)
+		want   []item
+		status string // completed if empty
+		reason string // of what is incomplete
+	}{
+		{name: "answer", text: "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", want: []item{reasoning("Let me see."), final("Grüße, 世界 👋🏽!")}},
+		{name: "no reasoning", text: "NOTHINK\nSAY yes", want: []item{final("yes")}},
+		{name: "markers are text", text: "NOTHINK\nSAY a<|end|>b", want: []item{final("a<|end|>b")}},
+		{name: "empty answer", text: "@@<channel>final<message><return>@@", want: []item{}, status: "incomplete"},
+		{name: "no channel", text: "@@<message>plain text<return>@@", want: []item{final("plain text")}},
+		{
+			name: "summary", text: "THINK Hm.\nSAY yes",
+			change: func(p *responses.ResponseNewParams) { p.Reasoning.Summary = shared.ReasoningSummaryAuto },
+			want:   []item{{Type: "reasoning", Status: "completed", Text: "Hm.", Summary: "Hm."}, final("yes")},
+		},
+		{
+			name: "preamble and call", text: "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich\"}", change: withTools,
+			want: []item{
+				reasoning("A tool."),
+				{Type: "message", Status: "completed", Phase: "commentary", Text: "I look it up."},
+				{Type: "function_call", Status: "completed", Name: "get_weather", Text: `{"city":"Zürich"}`},
+			},
+		},
+		{
+			name: "custom tool", text: "NOTHINK\nCALL shell {\"input\":\"echo \\\"\\u00fc\\\"\\n\"}", change: withTools,
+			want: []item{{Type: "custom_tool_call", Status: "completed", Name: "shell", Text: "echo \"ü\"\n"}},
+		},
+		{
+			name: "namespace", text: "NOTHINK\nCALL places.find {\"city\":\"Bern\"}", change: withTools,
+			want: []item{{Type: "function_call", Status: "completed", Namespace: "places", Name: "find", Text: `{"city":"Bern"}`}},
+		},
+		{
+			name: "length", text: "NOTHINK\nWORDS 1000", status: "incomplete", reason: "max_output_tokens",
+			change: func(p *responses.ResponseNewParams) { p.MaxOutputTokens = openai.Int(7) }, // three of them are the header
+			want:   []item{{Type: "message", Status: "incomplete", Phase: "final_answer", Text: "w1 w2"}},
+		},
+		{
+			name: "length of a call", text: "NOTHINK\nCALL get_weather {\"city\":\"Bern\"}", status: "incomplete", reason: "max_output_tokens",
+			change: func(p *responses.ResponseNewParams) { p.Tools, p.MaxOutputTokens = responseTools, openai.Int(16) },
+			want:   []item{{Type: "function_call", Status: "incomplete", Name: "get_weather", Text: `{"city":"Bern`}},
+		},
+	} {
+		for _, model := range harmonyModels {
+			for name, respond := range responders {
+				t.Run(tt.name+"/"+model+"/"+name, func(t *testing.T) {
+					p := asking(model, tt.text)
+					if tt.change != nil {
+						tt.change(&p)
+					}
+					r := respond(t, c, p)
+					if diff := gocmp.Diff(tt.want, itemsOf(r)); diff != "" {
+						t.Errorf("items (-want +got):\n%s", diff)
+					}
+					if got, want := string(r.Status), cmp.Or(tt.status, "completed"); got != want || r.IncompleteDetails.Reason != tt.reason {
+						t.Errorf("status %s, reason %q, want %s, %q", got, r.IncompleteDetails.Reason, want, tt.reason)
+					}
+					thinks := len(tt.want) > 0 && tt.want[0].Type == "reasoning"
+					if u := r.Usage; u.InputTokens == 0 || u.OutputTokens == 0 || (u.OutputTokensDetails.ReasoningTokens > 0) != thinks {
+						t.Errorf("usage %s", u.RawJSON())
+					}
+				})
+			}
+		}
+	}
+}
+
+// Two turns with a tool of each kind, continued by id or with the whole
+// history: the engine sees the same.
+func TestResponsesToolTurns(t *testing.T) {
+	d := start(t, options{})
+	c := d.checkedOpenAI(t)
+	for _, tool := range []struct{ name, call, arguments string }{
+		{"functions.get_weather", "get_weather", `{"city":"Bern"}`},
+		{"functions.shell", "shell", `{"input":"ls"}`},
+		{"places.find", "places.find", `{"city":"Rom"}`},
+	} {
+		for _, model := range harmonyModels {
+			for name, respond := range responders {
+				for _, chained := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%s/%s/%s/chained=%v", tool.name, model, name, chained), func(t *testing.T) {
+						question := fmt.Sprintf("THINK I need it.\nCALL %s %s\nSAY done", tool.call, tool.arguments)
+						p := asking(model, question)
+						p.Tools = responseTools
+						first := respond(t, c, p)
+						output := outputOf(callOf(t, first), "sunny")
+						if chained {
+							p.PreviousResponseID = openai.String(first.ID)
+							p.Input = inputs(output)
+						} else {
+							p.Store = openai.Bool(false)
+							p.Input = inputs(append(append([]responses.ResponseInputItemUnionParam{userItem(question)}, asInput(first)...), output)...)
+						}
+						id := strings.NewReplacer("/", "-", "=", "-").Replace(t.Name())
+						second := respond(t, c, p, option.WithHeader("x-request-id", id))
+						if got := second.OutputText(); got != "done" {
+							t.Errorf("answer %q", got)
+						}
+						want := "<|start|>assistant<|channel|>analysis<|message|>I need it.<|end|>" +
+							"<|start|>assistant to=" + tool.name + "<|channel|>commentary json<|message|>" + tool.arguments + "<|call|>" +
+							"<|start|>" + tool.name + " to=assistant<|channel|>commentary<|message|>sunny<|end|><|start|>assistant"
+						if prompt := d.awaitEngine(t, id, stateFinished).Prompt; !strings.HasSuffix(prompt, want) {
+							t.Errorf("the prompt does not end with %s:\n%s", want, prompt)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// What cannot be done is refused by name; what goes wrong before the reply
+// begins is an HTTP error, streamed or not.
+func TestResponsesErrorsBeforeTheReply(t *testing.T) {
+	d := start(t, options{})
+	for _, tt := range []struct {
+		name     string
+		more     string // members of the request
+		behavior string // of the engine
+		status   int
+		typ      string
+		param    string
+	}{
+		{"background", `,"background":true`, "", 400, "invalid_request_error", "background"},
+		{"conversation", `,"conversation":"conv_1"`, "", 400, "invalid_request_error", "conversation"},
+		{"JSON", `,"text":{"format":{"type":"json_object"}}`, "", 400, "invalid_request_error", "text.format"},
+		{"forced tool", `,"tool_choice":"required"`, "", 400, "invalid_request_error", "tool_choice"},
+		{"logprobs", `,"include":["message.output_text.logprobs"]`, "", 400, "invalid_request_error", "include"},
+		{"unknown previous response", `,"previous_response_id":"resp_none"`, "", 404, "not_found_error", "previous_response_id"},
+		{"engine 400", "", "status=400", 400, "invalid_request_error", ""},
+		{"engine 429", "", "status=429 retry-after=7", 429, "rate_limit_error", ""},
+		{"engine 503", "", "status=503 body=html", 503, "server_error", ""},
+		{"engine error as first event", "", "fault=error@0", 502, "server_error", ""},
+	} {
+		for _, model := range harmonyModels {
+			for _, stream := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/stream=%v", tt.name, model, stream), func(t *testing.T) {
+					resp, text := d.respond(t, model, secret, fmt.Sprintf(`,"stream":%v%s`, stream, tt.more), "x-engine-sim", tt.behavior)
+					got := readError(t, text)
+					param := ""
+					if got.Param != nil {
+						param = *got.Param
+					}
+					if resp.StatusCode != tt.status || got.Type != tt.typ || param != tt.param {
+						t.Errorf("status %d, want %d, type %s, param %s: %s", resp.StatusCode, tt.status, tt.typ, tt.param, text)
+					}
+				})
+			}
+		}
+	}
+}
+
+// An engine's error in mid-stream is response.failed, with what there was; the
+// same is stored. A reply that is not streamed is an HTTP error.
+func TestResponsesErrorsDuringTheReply(t *testing.T) {
+	d := start(t, options{})
+	c := d.checkedOpenAI(t)
+	for _, fault := range []string{"error@30", "end@30", "garbage@30", "done@30"} {
+		for _, model := range harmonyModels {
+			t.Run(fault+"/"+model, func(t *testing.T) {
+				p := asking(model, "THINK Hm.\nWORDS 60\nSIM delay=10ms fault="+fault)
+				r := respondStreamed(t, c, p)
+				items := itemsOf(r)
+				if r.Status != "failed" || r.Error.Code != "server_error" || len(items) != 2 || items[1].Status != "incomplete" || !strings.HasPrefix(items[1].Text, "w1 w2 w3") {
+					t.Fatalf("response %s", r.RawJSON())
+				}
+				stored, err := c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameJSON(t, "stored", r.RawJSON(), stored.RawJSON())
+
+				_, err = c.Responses.New(t.Context(), p)
+				wantStatus(t, err, http.StatusBadGateway)
+			})
+		}
+	}
+}
+
+// A client that leaves in mid-stream ends the engine's work. What there was is
+// stored as cancelled.
+func TestResponsesDisconnect(t *testing.T) {
+	d := start(t, options{})
+	d.foreign.handle(notFound)
+	c := d.checkedOpenAI(t)
+	for _, model := range harmonyModels {
+		t.Run(model, func(t *testing.T) {
+			id := "left-" + model
+			response := leave(t, d, model, id)
+			d.awaitEngine(t, id, stateCancelled)
+			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+				stored, err := c.Responses.Get(t.Context(), response, responses.ResponseGetParams{})
+				if err == nil {
+					items := itemsOf(stored)
+					if stored.Status != "cancelled" || len(items) != 1 || items[0].Status != "incomplete" || !strings.HasPrefix(items[0].Text, "w") {
+						t.Errorf("stored %s", stored.RawJSON())
+					}
+					return
+				}
+				wantStatus(t, err, http.StatusNotFound)
+				if time.Now().After(deadline) {
+					t.Fatal("the response is not stored")
+				}
+			}
+		})
+	}
+}
+
+// leave begins a stream and leaves with the first text. It gives the id of the
+// response.
+func leave(t *testing.T, d *dataplane, model, id string) string {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	body := fmt.Sprintf(`{"model":%q,"input":"NOTHINK\nWORDS 1000000 5","stream":true}`, model)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/responses", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Request-Id", id)
+	resp, err := d.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	response := ""
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		event := gjson.Parse(strings.TrimPrefix(lines.Text(), "data: "))
+		if found := event.Get("response.id").Str; found != "" {
+			response = found
+		}
+		if event.Get("type").Str == "response.output_text.delta" {
+			return response
+		}
+	}
+	t.Fatal("the stream has no text")
+	return ""
+}
+
+// The events are the same whatever way the engine cuts its tokens and bytes.
+func TestResponsesEngineCutsAnyWay(t *testing.T) {
+	d := start(t, options{})
+	for _, model := range harmonyModels {
+		for _, behavior := range []string{"cut=1", "tokens-per-event=40", "tokens-per-event=random:8 cut=random:9 seed=7 crlf=true"} {
+			t.Run(model+"/"+behavior, func(t *testing.T) {
+				_, sse := d.respond(t, model, "THINK Thinking about 👩‍👩‍👧‍👦.\nCOMMENTARY Now.\nCALL shell {\"input\":\"\\ud83d\\udc4b ẞ\"}",
+					`,"stream":true,"tools":[{"type":"custom","name":"shell"}],"reasoning":{"summary":"auto"}`, "x-engine-sim", behavior)
+				object, err := responsestest.Stream([]byte(sse))
+				if err != nil {
+					t.Fatalf("%v, in\n%s", err, sse)
+				}
+				got := fmt.Sprint(gjson.GetBytes(object, `output.#.{"t":type,"x":content.0.text,"i":input}`))
+				want := `[{"t":"reasoning","x":"Thinking about 👩‍👩‍👧‍👦."},{"t":"message","x":"Now."},{"t":"custom_tool_call","i":"👋 ẞ"}]`
+				if diff := gocmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
