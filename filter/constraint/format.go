@@ -1,0 +1,154 @@
+package constraint
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Format is a set of token sequences: what a model may say after
+// "<|start|>assistant", up to the stop token. It is a tree of the types of this
+// package, immutable once made.
+//
+// No Format has a stop token in it. An engine allows one wherever the reply may
+// end, and xgrammar cannot go on after a grammar that asks for one.
+type Format interface {
+	appendTag(dst []byte) []byte
+}
+
+type (
+	// Text is exactly this text.
+	Text string
+	// Control is this control token, which no text can stand for.
+	Control harmony.Token
+	// Free is any text without control tokens.
+	Free struct{}
+	// Value is one JSON value of a JSON Schema.
+	Value struct{ Schema json.RawMessage }
+	// Regex is a text that matches a whole regular expression.
+	Regex string
+	// Grammar is a text of an EBNF grammar whose start is the rule root.
+	Grammar string
+	// Sequence is one after the other.
+	Sequence []Format
+	// Choice is one of several.
+	Choice []Format
+	// Optional is once or not at all.
+	Optional struct{ Format Format }
+	// Many is any number of times, none included.
+	Many struct{ Format Format }
+)
+
+// controls are the control tokens by their spelling.
+var controls = map[string]harmony.Token{
+	"<|start|>": harmony.TokenStart, "<|channel|>": harmony.TokenChannel, "<|message|>": harmony.TokenMessage,
+	"<|constrain|>": harmony.TokenConstrain, "<|end|>": harmony.TokenEnd, "<|return|>": harmony.TokenReturn, "<|call|>": harmony.TokenCall,
+}
+
+// spelled is a text of ours, in which control tokens are spelled.
+func spelled(s string) Sequence {
+	var seq Sequence
+	for s != "" {
+		at, end := len(s), len(s)
+		for name := range controls {
+			if i := strings.Index(s, name); i >= 0 && i < at {
+				at, end = i, i+len(name)
+			}
+		}
+		if at > 0 {
+			seq = append(seq, Text(s[:at]))
+		}
+		if at < end {
+			seq = append(seq, Control(controls[s[at:end]]))
+		}
+		s = s[end:]
+	}
+	return seq
+}
+
+// AppendStructuralTag appends f as a structural tag of xgrammar 0.2, the
+// grammar of both SGLang and vLLM:
+//
+//	{"type":"structural_tag","format":{…}}
+func AppendStructuralTag(dst []byte, f Format) []byte {
+	dst = append(dst, `{"type":"structural_tag","format":`...)
+	return append(f.appendTag(dst), '}')
+}
+
+func (t Text) appendTag(dst []byte) []byte {
+	return appendMember(dst, "const_string", "value", string(t))
+}
+
+// appendTag repeats the token once, which makes it a rule of its own:
+// xgrammar's cache of compiled grammars takes rules for the same that differ
+// only in tokens behind their beginning (0.2.1 to 0.2.8).
+func (c Control) appendTag(dst []byte) []byte {
+	dst = append(dst, `{"type":"repeat","min":1,"max":1,"content":{"type":"token","token":`...)
+	return append(strconv.AppendUint(dst, uint64(c), 10), '}', '}')
+}
+
+func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
+
+// appendTag allows so much white space between two tokens of JSON that a deep
+// value can be indented, and no more: models get lost in it.
+func (v Value) appendTag(dst []byte) []byte {
+	dst = append(dst, `{"type":"json_schema","max_whitespace_cnt":32,"json_schema":`...)
+	return append(jsontext.AppendCompact(dst, string(v.Schema)), '}')
+}
+
+func (r Regex) appendTag(dst []byte) []byte { return appendMember(dst, "regex", "pattern", string(r)) }
+
+func (g Grammar) appendTag(dst []byte) []byte {
+	return appendMember(dst, "grammar", "grammar", string(g))
+}
+
+func (s Sequence) appendTag(dst []byte) []byte { return appendElements(dst, "sequence", s) }
+
+func (c Choice) appendTag(dst []byte) []byte { return appendElements(dst, "or", c) }
+
+func (o Optional) appendTag(dst []byte) []byte { return appendContent(dst, "optional", o.Format) }
+
+func (m Many) appendTag(dst []byte) []byte { return appendContent(dst, "star", m.Format) }
+
+func appendType(dst []byte, kind string) []byte {
+	return append(append(append(dst, `{"type":"`...), kind...), '"')
+}
+
+func appendMember(dst []byte, kind, name, value string) []byte {
+	dst = append(append(append(appendType(dst, kind), `,"`...), name...), `":`...)
+	return append(jsontext.AppendString(dst, value), '}')
+}
+
+func appendElements(dst []byte, kind string, elements []Format) []byte {
+	dst = append(appendType(dst, kind), `,"elements":[`...)
+	for i, f := range elements {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = f.appendTag(dst)
+	}
+	return append(dst, ']', '}')
+}
+
+func appendContent(dst []byte, kind string, f Format) []byte {
+	dst = append(appendType(dst, kind), `,"content":`...)
+	return append(f.appendTag(dst), '}')
+}
+
+// anyText is tokens that are no control tokens, of which the first stands before
+// Harmony's own and some that have no meaning stand behind them.
+var anyText = func() []byte {
+	const first, last = harmony.TokenStartOfText, harmony.TokenCall + 6
+	dst := []byte(`{"type":"any_tokens","exclude_tokens":[`)
+	for t := first; t <= last; t++ {
+		if t > first {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(t), 10)
+	}
+	return slices.Clip(append(dst, ']', '}'))
+}()

@@ -1,0 +1,415 @@
+package constraint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxCount is the greatest length or number of a schema, such as of maxLength:
+// grammars count in states.
+const MaxCount = 4096
+
+// CheckSchema tells whether a grammar can be made of a JSON Schema. Its size and
+// depth are the caller's to bound. The error says what is wrong in words that
+// fit behind "the schema", such as `uses "not", which …`; names of properties,
+// which may be part of a prompt, are not in it.
+//
+// A strict schema has no keyword that grammars pass over; of one that is not
+// strict they are for the model alone. A $ref may lead back to a schema that it
+// is part of, as in a list or a tree, but not without a value in between: no
+// value is of such a schema.
+func CheckSchema(schema json.RawMessage, strict bool) error {
+	if hasNUL(schema) {
+		return errors.New("has a NUL character in it")
+	}
+	d := json.NewDecoder(bytes.NewReader(schema))
+	d.UseNumber()
+	var root any
+	if d.Decode(&root) != nil {
+		return errors.New("is not valid JSON")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("is not valid JSON")
+	}
+	c := schemaCheck{root: root, strict: strict, seen: map[string]bool{}}
+	if err := c.walk(root); err != nil {
+		return err
+	}
+	for _, ref := range c.refs {
+		if err := c.follow(ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasNUL tells whether a JSON text has a NUL character or the escape of one,
+// which the engines' grammar compilers do not survive.
+func hasNUL(p []byte) bool {
+	for i := 0; i < len(p); i++ {
+		switch {
+		case p[i] == 0 || bytes.HasPrefix(p[i:], []byte(`\u0000`)):
+			return true
+		case p[i] == '\\':
+			i++
+		}
+	}
+	return false
+}
+
+type schemaCheck struct {
+	root   any
+	strict bool
+	refs   []string
+	seen   map[string]bool // of references: true while its chain is followed, false when that is done
+}
+
+// The keywords that hold schemas.
+var (
+	sameValue  = []string{"anyOf", "oneOf", "allOf"} // of the same value
+	oneSchema  = []string{"items", "additionalProperties", "propertyNames", "additionalItems", "unevaluatedItems", "unevaluatedProperties"}
+	schemaMaps = []string{"properties", "patternProperties", "$defs", "definitions"}
+)
+
+// passedOver are the keywords that xgrammar does not enforce.
+var passedOver = []string{
+	"not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "multipleOf",
+	"dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef",
+}
+
+// counts are the keywords whose value is a length or a number.
+var counts = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
+
+// walk checks every schema of a schema by itself.
+func (c *schemaCheck) walk(s any) error {
+	if _, ok := s.(bool); ok {
+		return nil
+	}
+	object, ok := s.(map[string]any)
+	if !ok {
+		return errors.New("has a part that is neither an object nor a boolean")
+	}
+	if err := c.keywords(object); err != nil {
+		return err
+	}
+	parts, err := partsOf(object)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		err = c.walk(parts[i])
+	}
+	return err
+}
+
+// partsOf are the schemas that a schema is made of.
+func partsOf(object map[string]any) ([]any, error) {
+	var parts []any
+	for _, k := range oneSchema {
+		switch v := object[k].(type) {
+		case nil:
+		case []any: // items, in older drafts
+			parts = append(parts, v...)
+		default:
+			parts = append(parts, v)
+		}
+	}
+	for _, k := range append(sameValue, "prefixItems") {
+		list, ok := object[k].([]any)
+		if !ok && object[k] != nil {
+			return nil, fmt.Errorf("has a %q that is no array", k)
+		}
+		parts = append(parts, list...)
+	}
+	for _, k := range schemaMaps {
+		members, ok := object[k].(map[string]any)
+		if !ok && object[k] != nil {
+			return nil, fmt.Errorf("has a %q that is no object", k)
+		}
+		for _, v := range members {
+			parts = append(parts, v)
+		}
+	}
+	return parts, nil
+}
+
+// keywords checks the keywords of one schema.
+func (c *schemaCheck) keywords(object map[string]any) error {
+	if ref, ok := object["$ref"]; ok {
+		target, ok := ref.(string)
+		if !ok {
+			return errors.New(`has a "$ref" that is no string`)
+		}
+		c.refs = append(c.refs, target)
+	}
+	if pattern, ok := object["pattern"].(string); ok {
+		if err := CheckRegex(pattern); err != nil {
+			return fmt.Errorf("has a pattern that %w", err)
+		}
+	}
+	patterns, _ := object["patternProperties"].(map[string]any)
+	for pattern := range patterns {
+		if err := CheckRegex(pattern); err != nil {
+			return fmt.Errorf("has a pattern that %w", err)
+		}
+	}
+	for _, k := range counts {
+		if n, ok := object[k].(json.Number); ok {
+			if x, err := n.Float64(); err != nil || x < 0 || x > MaxCount {
+				return fmt.Errorf("has a %q that is not between 0 and %d", k, MaxCount)
+			}
+		}
+	}
+	if !c.strict {
+		return nil
+	}
+	return enforceable(object)
+}
+
+// exclusive are keywords of which xgrammar enforces only one.
+var exclusive = [][2]string{
+	{"pattern", "minLength"},
+	{"pattern", "maxLength"},
+	{"format", "minLength"},
+	{"format", "maxLength"},
+	{"format", "pattern"},
+	{"patternProperties", "properties"},
+	{"patternProperties", "propertyNames"},
+	{"propertyNames", "properties"},
+}
+
+// enforceable refuses what a grammar passes over.
+func enforceable(object map[string]any) error {
+	has := func(k string) bool { return object[k] != nil }
+	for _, k := range passedOver {
+		if has(k) {
+			return fmt.Errorf("uses %q, which no grammar enforces", k)
+		}
+	}
+	if all, _ := object["allOf"].([]any); len(all) > 1 {
+		return errors.New(`uses "allOf" with more than one schema, which no grammar enforces`)
+	}
+	for _, pair := range exclusive {
+		if has(pair[0]) && has(pair[1]) {
+			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
+		}
+	}
+	if format, ok := object["format"].(string); ok && !slices.Contains(formats, format) {
+		return errors.New(`uses a "format" that no grammar enforces`)
+	}
+	return nil
+}
+
+// formats are the string formats that xgrammar enforces.
+var formats = []string{
+	"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "json-pointer", "relative-json-pointer",
+	"time", "uri", "uri-reference", "uri-template", "uuid",
+}
+
+// follow checks the chain of references that begins with ref, as far as they
+// speak of the same value.
+func (c *schemaCheck) follow(ref string) error {
+	if open, seen := c.seen[ref]; open {
+		return errors.New(`has a "$ref" that leads back to itself`)
+	} else if seen {
+		return nil
+	}
+	target, ok := c.resolve(ref)
+	if !ok {
+		return errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+	}
+	c.seen[ref] = true
+	err := c.followFrom(target)
+	c.seen[ref] = false
+	return err
+}
+
+func (c *schemaCheck) followFrom(s any) error {
+	object, _ := s.(map[string]any)
+	if ref, ok := object["$ref"].(string); ok {
+		if err := c.follow(ref); err != nil {
+			return err
+		}
+	}
+	for _, k := range sameValue {
+		list, _ := object[k].([]any)
+		for _, alternative := range list {
+			if err := c.followFrom(alternative); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// resolve finds what a reference means: # and a JSON pointer.
+func (c *schemaCheck) resolve(ref string) (any, bool) {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil, false
+	}
+	if plain, err := url.PathUnescape(pointer); err == nil {
+		pointer = plain
+	}
+	at := c.root
+	for pointer != "" {
+		var name string
+		if pointer, ok = strings.CutPrefix(pointer, "/"); !ok {
+			return nil, false
+		}
+		name, pointer = cutPointer(pointer)
+		switch v := at.(type) {
+		case map[string]any:
+			at, ok = v[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if ok = err == nil && i >= 0 && i < len(v); ok {
+				at = v[i]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+// cutPointer splits a JSON pointer after its first name.
+func cutPointer(pointer string) (name, rest string) {
+	name = pointer
+	if i := strings.IndexByte(pointer, '/'); i >= 0 {
+		name, rest = pointer[:i], pointer[i:]
+	}
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(name), rest
+}
+
+// maxRegexBytes bounds a regular expression.
+const maxRegexBytes = 8 << 10
+
+// CheckRegex tells whether a grammar can be made of a regular expression: one of
+// Go's syntax, which has no backreferences and no lookaround, and repeats
+// nothing more than 1,000 times. The error fits behind "the expression".
+func CheckRegex(pattern string) error {
+	switch {
+	case len(pattern) > maxRegexBytes:
+		return fmt.Errorf("is longer than %d bytes", maxRegexBytes)
+	case strings.ContainsRune(pattern, 0):
+		return errors.New("has a NUL character in it")
+	}
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
+		return errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
+	}
+	return nil
+}
+
+// maxGrammarBytes bounds a grammar, maxChoiceBytes the texts of a choice.
+const (
+	maxGrammarBytes = 64 << 10
+	maxChoices      = 1024
+	maxChoiceBytes  = 64 << 10
+)
+
+// CheckGrammar tells whether a client's EBNF grammar may go to an engine. Rules
+// reach tokens with macros such as Token(200002), which can break the engine for
+// everybody: no name in it may have a bracket behind it, but for rules' names
+// that begin with a small letter. The error fits behind "the grammar".
+func CheckGrammar(grammar string) error {
+	switch {
+	case len(grammar) > maxGrammarBytes:
+		return fmt.Errorf("is longer than %d bytes", maxGrammarBytes)
+	case strings.ContainsRune(grammar, 0):
+		return errors.New("has a NUL character in it")
+	case !strings.Contains(grammar, "root") || !strings.Contains(grammar, "::="):
+		return errors.New(`has no rule "root ::= …"; only EBNF is supported`)
+	case hasMacro(grammar):
+		return errors.New("uses a macro, a name in capitals before a bracket; only rules, strings and character classes are supported")
+	}
+	return nil
+}
+
+// hasMacro tells whether a name that begins with a capital stands before a
+// bracket, outside strings, character classes and comments.
+func hasMacro(g string) bool {
+	name := byte(0) // the first letter of the name that ends here, 0 if none does
+	inName := false
+	for i := 0; i < len(g); i++ {
+		switch c := g[i]; {
+		case c == '#':
+			i += strings.IndexByte(g[i:]+"\n", '\n')
+			name, inName = 0, false
+		case c == '"' || c == '[':
+			i = endOfQuoted(g, i)
+			name, inName = 0, false
+		case c == '(':
+			if name >= 'A' && name <= 'Z' {
+				return true
+			}
+			name, inName = 0, false
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			inName = false
+		case c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.':
+			if !inName {
+				name, inName = c, true
+			}
+		default:
+			name, inName = 0, false
+		}
+	}
+	return false
+}
+
+// endOfQuoted is where the string or character class that begins at i ends.
+func endOfQuoted(g string, i int) int {
+	end := byte('"')
+	if g[i] == '[' {
+		end = ']'
+	}
+	for i++; i < len(g) && g[i] != end; i++ {
+		if g[i] == '\\' {
+			i++
+		}
+	}
+	return i
+}
+
+func spellsControl(text string) bool {
+	for c := range controls {
+		if strings.Contains(text, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// CheckChoice tells whether an answer can be one of these texts. The error fits
+// behind "the choice".
+func CheckChoice(texts []string) error {
+	size := 0
+	for _, text := range texts {
+		size += len(text)
+		switch {
+		case text == "":
+			return errors.New("has an empty text")
+		case strings.ContainsRune(text, 0):
+			return errors.New("has a NUL character in it")
+		case spellsControl(text):
+			return errors.New("has a text that spells a control token")
+		}
+	}
+	switch {
+	case len(texts) == 0:
+		return errors.New("is empty")
+	case len(texts) > maxChoices:
+		return fmt.Errorf("has more than %d texts", maxChoices)
+	case size > maxChoiceBytes:
+		return fmt.Errorf("is longer than %d bytes", maxChoiceBytes)
+	}
+	return nil
+}
