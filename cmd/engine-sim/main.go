@@ -1,6 +1,6 @@
-// Command engine-sim is a simulated gpt-oss engine. It speaks SGLang's
-// POST /generate and vLLM's POST /v1/completions with token ids; the last user
-// message says what its model answers:
+// Command engine-sim is a simulated gpt-oss engine. It speaks the HTTP and gRPC
+// APIs of SGLang, vLLM, TensorRT-LLM and llama.cpp with token ids, on one port;
+// the last user message says what its model answers:
 //
 //	engine-sim --listen 127.0.0.1:8000
 //	engine-sim --tokens-per-event 8 --delay 5ms --output-ids cumulative
@@ -82,7 +82,9 @@ func serve(ctx context.Context, address string, engine http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true) // gRPC
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	fmt.Printf("engine-sim listening on http://%s\n", listener.Addr())

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -29,19 +30,41 @@ type joined struct {
 	Err         string
 }
 
+// reply is a recorded reply: its body and, of gRPC, what its trailers say.
+type reply struct {
+	body            []byte
+	status, message string // grpc-status and grpc-message
+	choices         int    // that were asked for
+}
+
+func (r reply) trailer(name string) string {
+	return map[string]string{"grpc-status": r.status, "grpc-message": r.message}[name]
+}
+
 // decode feeds pieces and joins the chunks.
 func decode(t testing.TB, kind string, n int, pieces ...[]byte) joined {
+	t.Helper()
+	return reply{choices: n}.decode(t, kind, pieces...)
+}
+
+// decode reads the reply from pieces of its body.
+func (r reply) decode(t testing.TB, kind string, pieces ...[]byte) joined {
 	t.Helper()
 	dialect, ok := ByKind(kind)
 	if !ok {
 		t.Fatalf("no dialect %q", kind)
 	}
 	j := joined{Tokens: map[int][]harmony.Token{}, Finish: map[int]Finish{}, Usage: Usage{CachedTokens: Unknown}}
-	d := dialect.NewDecoder(&Request{N: n})
+	d := dialect.NewDecoder(&Request{N: r.choices})
 	var err *apierror.Error
 	var chunks []Chunk
 	for _, p := range pieces {
 		if chunks, err = d.Feed(p, chunks[:0]); j.add(chunks, err) {
+			return j
+		}
+	}
+	if trailing, ok := d.(TrailerReader); ok {
+		if err = trailing.Trailers(r.trailer); j.add(nil, err) {
 			return j
 		}
 	}
@@ -89,38 +112,46 @@ func (j joined) String() string {
 	return b.String()
 }
 
-// replies are the bodies in testdata: testdata/<kind>/<case>.sse.
-func replies(t testing.TB, kind string) map[string][]byte {
+// replies are those in testdata: testdata/<kind>/<case>.sse, of gRPC .grpc and
+// .trailer.
+func replies(t testing.TB, kind string) map[string]reply {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", kind, "*.sse"))
+	extension := ".sse"
+	if IsGRPC(kind) {
+		extension = ".grpc"
+	}
+	files, err := filepath.Glob(filepath.Join("testdata", kind, "*"+extension))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no replies of %s: %v", kind, err)
 	}
-	bodies := map[string][]byte{}
+	found := map[string]reply{}
 	for _, f := range files {
-		body, err := os.ReadFile(f)
-		if err != nil {
+		r := reply{choices: 1}
+		if r.body, err = os.ReadFile(f); err != nil {
 			t.Fatal(err)
 		}
-		bodies[f] = body
+		name := strings.TrimSuffix(f, extension)
+		if strings.Contains(name, "n2") {
+			r.choices = 2
+		}
+		if IsGRPC(kind) {
+			trailer, err := os.ReadFile(name + ".trailer")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.status, r.message, _ = strings.Cut(strings.TrimSuffix(string(trailer), "\n"), "\n")
+		}
+		found[name] = r
 	}
-	return bodies
-}
-
-// choicesOf is how many choices the request of a recorded reply asked for.
-func choicesOf(file string) int {
-	if strings.Contains(file, "n2") {
-		return 2
-	}
-	return 1
+	return found
 }
 
 func TestDecode(t *testing.T) {
 	for _, kind := range Kinds() {
-		for file, body := range replies(t, kind) {
-			t.Run(file, func(t *testing.T) {
-				got := decode(t, kind, choicesOf(file), body).String()
-				golden := strings.TrimSuffix(file, ".sse") + ".want"
+		for name, r := range replies(t, kind) {
+			t.Run(name, func(t *testing.T) {
+				got := r.decode(t, kind, r.body).String()
+				golden := name + ".want"
 				if *update {
 					if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
 						t.Fatal(err)
@@ -146,13 +177,13 @@ func stride(body []byte) int { return 1 + len(body)/2500*3 }
 // random ones: what comes out must not change.
 func TestDecodeAnyCutting(t *testing.T) {
 	for _, kind := range Kinds() {
-		for file, body := range replies(t, kind) {
-			t.Run(file, func(t *testing.T) {
-				n := choicesOf(file)
-				want := decode(t, kind, n, body)
+		for name, r := range replies(t, kind) {
+			t.Run(name, func(t *testing.T) {
+				body := r.body
+				want := r.decode(t, kind, body)
 				check := func(how string, pieces ...[]byte) {
 					t.Helper()
-					if got := decode(t, kind, n, pieces...); !reflect.DeepEqual(want, got) {
+					if got := r.decode(t, kind, pieces...); !reflect.DeepEqual(want, got) {
 						t.Fatalf("%s (-want +got):\n%s", how, cmp.Diff(want, got))
 					}
 				}
@@ -169,6 +200,9 @@ func TestDecodeAnyCutting(t *testing.T) {
 					}
 					check("random cuts", pieces...)
 				}
+				if IsGRPC(kind) {
+					return
+				}
 				plain := bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n"))
 				check(`lines end in \n`, plain)
 				check(`lines end in \r\n`, bytes.ReplaceAll(plain, []byte("\n"), []byte("\r\n")))
@@ -183,14 +217,14 @@ func TestDecodeAnyCutting(t *testing.T) {
 // end is kept, and the end is an error until the last choice has finished.
 func TestTruncatedReply(t *testing.T) {
 	for _, kind := range Kinds() {
-		for file, body := range replies(t, kind) {
-			t.Run(file, func(t *testing.T) {
-				n := choicesOf(file)
-				whole := decode(t, kind, n, body)
-				for i := 0; i < len(body); i += stride(body) {
-					got := decode(t, kind, n, body[:i])
-					if got.Err == "" && len(got.Finish) < n {
-						t.Fatalf("%d bytes: %d of %d choices finished, and no error", i, len(got.Finish), n)
+		for name, r := range replies(t, kind) {
+			t.Run(name, func(t *testing.T) {
+				whole := r.decode(t, kind, r.body)
+				cut := reply{choices: r.choices} // without trailers
+				for i := 0; i < len(r.body); i += stride(r.body) {
+					got := cut.decode(t, kind, r.body[:i])
+					if got.Err == "" && len(got.Finish) < r.choices {
+						t.Fatalf("%d bytes: %d of %d choices finished, and no error", i, len(got.Finish), r.choices)
 					}
 					for c, ids := range got.Tokens {
 						if len(ids) > len(whole.Tokens[c]) || !slices.Equal(ids, whole.Tokens[c][:len(ids)]) {
@@ -306,14 +340,38 @@ func TestSGLangOutputIDs(t *testing.T) {
 	}
 }
 
+// frame is a gRPC frame with a message.
+func frame(m []byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
+}
+
 // oneTokenEvents are events as they come while a model writes.
 func oneTokenEvents(kind string) (first, next []byte) {
-	if kind == "vllm" {
+	switch kind {
+	case "vllm":
 		const form = `data: {"id":"cmpl-1","object":"text_completion","created":1,"model":"gpt-oss-20b","choices":[{"index":0,"text":" \"a\\n","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[26192]}]}` + "\n\n"
 		return []byte(form), []byte(form)
+	case "vllm-generate":
+		const form = `data: {"request_id":"generate-tokens-1","usage":null,"output_mode":"tokens","choices":[{"index":0,"finish_reason":null,"stop_reason":null,"token_ids":[26192],"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":null}]}` + "\n\n"
+		return []byte(form), []byte(form)
+	case "llamacpp":
+		const form = `data: {"index":0,"content":" \"a\\n","tokens":[26192],"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":7}` + "\n\n"
+		return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1)
+	case "sglang":
+		const form = `data: {"text":" \"a\\n","output_ids":[26192],"meta_info":{"id":"1","finish_reason":null,"prompt_tokens":90,"weight_version":"v1","num_retractions":0,"completion_tokens":%d,"cached_tokens":64}}` + "\n\n"
+		return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1<<40)
 	}
-	const form = `data: {"text":" \"a\\n","output_ids":[26192],"meta_info":{"id":"1","finish_reason":null,"prompt_tokens":90,"weight_version":"v1","num_retractions":0,"completion_tokens":%d,"cached_tokens":64}}` + "\n\n"
-	return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1<<40)
+	dialect, _ := ByKind(kind)
+	chunk := dialect.(*grpcDialect).chunk
+	var inner, outer message
+	inner.ids(chunk.ids, []harmony.Token{26192})
+	inner.integer(chunk.cached, 64)
+	outer.text(1, "chatcmpl-1")
+	if chunk.field == 1 {
+		outer = message{}
+	}
+	outer.inner(chunk.field, func(m *message) { m.b = inner.b })
+	return frame(outer.b), frame(outer.b)
 }
 
 func TestDecodeOneTokenAllocatesNothing(t *testing.T) {
@@ -326,9 +384,9 @@ func TestDecodeOneTokenAllocatesNothing(t *testing.T) {
 			t.Fatal(chunks, err)
 		}
 		halves := func() {
-			chunks, err = d.Feed(next[:60], chunks[:0])
+			chunks, err = d.Feed(next[:len(next)/3], chunks[:0])
 			if err == nil {
-				chunks, err = d.Feed(next[60:], chunks[:0])
+				chunks, err = d.Feed(next[len(next)/3:], chunks[:0])
 			}
 		}
 		halves()
@@ -360,23 +418,23 @@ func BenchmarkDecodeOneToken(b *testing.B) {
 // fuzzDecoder holds a decoder to its contract: any bytes, cut anywhere, end in
 // chunks of choices that exist and at most one error.
 func fuzzDecoder(f *testing.F, kind string) {
-	for file, body := range replies(f, kind) {
-		if len(body) < 4<<10 { // short seeds: the mutator minimizes what it finds
-			f.Add(body, uint16(7), uint8(choicesOf(file)-1))
+	for _, r := range replies(f, kind) {
+		if len(r.body) < 4<<10 { // short seeds: the mutator minimizes what it finds
+			f.Add(r.body, r.status, r.message, uint16(7), uint8(r.choices-1))
 		}
 	}
-	f.Fuzz(func(t *testing.T, body []byte, cut uint16, n uint8) {
-		choices := int(n%4) + 1
-		got := decode(t, kind, choices, slices.Collect(slices.Chunk(body, int(cut)+1))...)
-		if got.Err == "" && len(got.Finish) != choices {
-			t.Errorf("%d of %d choices finished, and no error", len(got.Finish), choices)
+	f.Fuzz(func(t *testing.T, body []byte, status, message string, cut uint16, n uint8) {
+		r := reply{body, status, message, int(n%4) + 1}
+		got := r.decode(t, kind, slices.Collect(slices.Chunk(body, int(cut)+1))...)
+		if got.Err == "" && len(got.Finish) != r.choices {
+			t.Errorf("%d of %d choices finished, and no error", len(got.Finish), r.choices)
 		}
 		for i := range got.Tokens {
-			if i < 0 || i >= choices {
-				t.Errorf("choice %d of %d", i, choices)
+			if i < 0 || i >= r.choices {
+				t.Errorf("choice %d of %d", i, r.choices)
 			}
 		}
-		if diff := cmp.Diff(decode(t, kind, choices, body), got); diff != "" {
+		if diff := cmp.Diff(r.decode(t, kind, body), got); diff != "" {
 			t.Errorf("whole and cut differ (-whole +cut):\n%s", diff)
 		}
 	})
@@ -385,3 +443,13 @@ func fuzzDecoder(f *testing.F, kind string) {
 func FuzzSGLangDecoder(f *testing.F) { fuzzDecoder(f, "sglang") }
 
 func FuzzVLLMDecoder(f *testing.F) { fuzzDecoder(f, "vllm") }
+
+func FuzzVLLMGenerateDecoder(f *testing.F) { fuzzDecoder(f, "vllm-generate") }
+
+func FuzzLlamacppDecoder(f *testing.F) { fuzzDecoder(f, "llamacpp") }
+
+func FuzzVLLMGRPCDecoder(f *testing.F) { fuzzDecoder(f, "vllm-grpc") }
+
+func FuzzSGLangGRPCDecoder(f *testing.F) { fuzzDecoder(f, "sglang-grpc") }
+
+func FuzzTRTLLMGRPCDecoder(f *testing.F) { fuzzDecoder(f, "trtllm-grpc") }

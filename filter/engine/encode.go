@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -113,15 +114,52 @@ func or[T any](v *T, neutral T) T {
 	return *v
 }
 
-// stopTokens are Harmony's own two and the user's, each once.
+// structuralTag is the request's constraint as the JSON text of a structural
+// tag, "" if there is none.
+func structuralTag(r *Request) string {
+	if r.Constraint == nil {
+		return ""
+	}
+	return string(constraint.AppendStructuralTag(nil, r.Constraint))
+}
+
+// structuredOutputs writes the constraint where vLLM's HTTP APIs have it.
+func (o *object) structuredOutputs(r *Request) {
+	if r.Constraint == nil {
+		return
+	}
+	o.name("structured_outputs")
+	inner := newObject(o.b)
+	inner.text("structural_tag", structuralTag(r))
+	o.b = inner.end()
+}
+
+// stopTokens are Harmony's own two and the user's, each once. With a constraint
+// they are Harmony's alone: a grammar that has a token which the engine takes for
+// a stop, such as <|end|>, breaks it. The reader stops at the user's.
 func stopTokens(r *Request) []harmony.Token {
 	stops := []harmony.Token{harmony.TokenReturn, harmony.TokenCall}
+	if r.Constraint != nil {
+		return stops
+	}
 	for _, t := range r.StopTokens {
 		if !slices.Contains(stops, t) {
 			stops = append(stops, t)
 		}
 	}
 	return stops
+}
+
+// unsent names those of params that r asks for, for Ignores.
+func unsent(r *Request, params ...string) []string {
+	asked := map[string]bool{"seed": r.Seed != nil, "cache_salt": r.CacheSalt != "", "priority": r.Priority != nil}
+	var names []string
+	for _, p := range params {
+		if asked[p] {
+			names = append(names, p)
+		}
+	}
+	return names
 }
 
 // refuse tells what no engine can be asked.
@@ -131,6 +169,8 @@ func refuse(r *Request) *apierror.Error {
 		return apierror.Invalid("", "The prompt is empty.")
 	case r.MaxTokens < 1:
 		return apierror.Invalid("max_tokens", "max_tokens must be at least 1.")
+	case r.MinTokens > 0 && r.Constraint != nil:
+		return apierror.Invalid("min_tokens", "min_tokens cannot be used together with tool_choice, strict tools or an output format: where those end the reply, nothing can follow. Leave min_tokens out.")
 	case r.MinTokens > r.MaxTokens:
 		return apierror.Invalid("min_tokens", "min_tokens must not be greater than max_tokens.")
 	}

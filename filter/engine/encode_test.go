@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -54,6 +57,55 @@ func TestEncode(t *testing.T) {
 				t.Error("no JSON")
 			}
 		})
+	}
+}
+
+// TestEncodeConstraint: a constraint stands where each engine takes it, and the
+// user's stop tokens are not sent with it.
+func TestEncodeConstraint(t *testing.T) {
+	const tag = `{"type":"structural_tag","format":{"type":"const_string","value":"a\"<|end|>"}}`
+	quoted, err := json.Marshal(tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Request{Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 5, StopTokens: []harmony.Token{harmony.TokenEnd}, Constraint: constraint.Text(`a"<|end|>`)}
+	for kind, path := range map[string]string{
+		"sglang":        "sampling_params.structural_tag",
+		"vllm":          "structured_outputs.structural_tag",
+		"vllm-generate": "sampling_params.structured_outputs.structural_tag",
+	} {
+		dialect, _ := ByKind(kind)
+		got, err := dialect.Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := gjson.GetBytes(got.Body, path); found.Str != tag {
+			t.Errorf("%s: %s, want %s", kind, found, quoted)
+		}
+		if !bytes.Contains(got.Body, []byte(`"stop_token_ids":[200002,200012]`)) {
+			t.Errorf("%s: the user's stop tokens are sent: %s", kind, got.Body)
+		}
+	}
+	for _, kind := range []string{"sglang-grpc", "vllm-grpc", "trtllm-grpc"} {
+		dialect, _ := ByKind(kind)
+		got, err := dialect.Encode(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(got.Body, []byte(tag)) {
+			t.Errorf("%s: no tag", kind)
+		}
+	}
+	dialect, _ := ByKind("llamacpp")
+	if _, err := dialect.Encode(r); err == nil || err.Status != 400 {
+		t.Errorf("llamacpp: %v, want a refusal", err)
+	}
+	r.MinTokens = 1
+	for _, kind := range Kinds() {
+		dialect, _ := ByKind(kind)
+		if _, err := dialect.Encode(r); err == nil || err.Param != "min_tokens" {
+			t.Errorf("%s: %v, want a refusal of min_tokens", kind, err)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package engine
 
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -29,10 +30,11 @@ type Request struct {
 	RepetitionPenalty *float64
 	Seed              *int64
 	LogitBias         map[harmony.Token]float64
-	StopTokens        []harmony.Token // beyond <|return|> and <|call|>, which are always sent
+	StopTokens        []harmony.Token // beyond <|return|> and <|call|>, which are always sent; an engine with a Constraint does not get them
 	CacheSalt         string
 	Priority          *int
-	Whole             bool // the client wants one JSON object: the engine may send few, large chunks
+	Constraint        constraint.Format // of all that the model says; nil: none
+	Whole             bool              // the client wants one JSON object: the engine may send few, large chunks
 }
 
 // HTTPRequest is what goes to the engine. The method is always POST.
@@ -104,6 +106,15 @@ type Decoder interface {
 	End(chunks []Chunk) ([]Chunk, *apierror.Error)
 }
 
+// TrailerReader is implemented by decoders of protocols that tell in trailers
+// how a reply ended, as gRPC does.
+type TrailerReader interface {
+	// Trailers takes the fields behind the body, before End, or the headers
+	// of a reply that has nothing else. It returns the engine's failure, nil
+	// if they tell none. After an error the decoder is done.
+	Trailers(trailer func(name string) string) *apierror.Error
+}
+
 // Advisor is implemented by decoders that can notice an engine set up in a way
 // that costs more than it must.
 type Advisor interface {
@@ -114,7 +125,15 @@ type Advisor interface {
 }
 
 // dialects are the engines, in the order of documentation.
-var dialects = []Dialect{sglang{}, vllm{}}
+var dialects = []Dialect{sglang{}, sglangGRPC, vllm{}, vllmGenerate{}, vllmGRPC, trtllmGRPC, llamacpp{}}
+
+// IsGRPC says whether a kind is a gRPC service, which Envoy has to reach by
+// HTTP/2.
+func IsGRPC(kind string) bool {
+	d, _ := ByKind(kind)
+	_, ok := d.(*grpcDialect)
+	return ok
+}
 
 // ByKind gives the dialect of a kind ("sglang", "vllm"), false if there is
 // none.

@@ -31,10 +31,17 @@ type failure struct {
 func readError(status int, header func(string) string, body []byte) *apierror.Error {
 	f := readFailure(body)
 	f.status = status
-	if seconds, err := strconv.Atoi(strings.TrimSpace(header("retry-after"))); err == nil && seconds > 0 {
-		f.retryAfter = time.Duration(min(seconds, maxRetryAfter)) * time.Second
-	}
+	f.retryAfter = retryAfter(header)
 	return translate(f)
+}
+
+// retryAfter is what a reply's retry-after says, 0 if it says nothing.
+func retryAfter(header func(string) string) time.Duration {
+	seconds, err := strconv.Atoi(strings.TrimSpace(header("retry-after")))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, maxRetryAfter)) * time.Second
 }
 
 // eventError reads an event {"error":{…,"code":500}}.
@@ -121,7 +128,7 @@ func badGateway(message string) *apierror.Error {
 }
 
 func invalidRequest(f failure) *apierror.Error {
-	if tooLong.MatchString(f.message) {
+	if f.kind == "exceed_context_size_error" || tooLong.MatchString(f.message) {
 		return contextLengthExceeded(f.message)
 	}
 	if f.status == http.StatusRequestEntityTooLarge {
@@ -142,8 +149,8 @@ func invalidRequest(f failure) *apierror.Error {
 var (
 	tooLong = regexp.MustCompile(`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
 		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length`)
-	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _]len(?:gth)?\D{0,12}?(\d+)`)
-	promptNumber = regexp.MustCompile(`(?i)(?:contains|has|input(?: length)?|prompt) \(?(?:at least )?(?:length )?(\d+)|(\d+) (?:tokens from|in) the (?:input )?messages`)
+	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _](?:len(?:gth)?|size)\D{0,12}?(\d+)`)
+	promptNumber = regexp.MustCompile(`(?i)(?:contains|has|input(?: length)?|prompt|request) \(?(?:at least )?(?:length )?(\d+)|(\d+) (?:tokens from|in) the (?:input )?messages`)
 	totalNumber  = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
 )
 

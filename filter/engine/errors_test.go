@@ -70,6 +70,10 @@ func TestReadError(t *testing.T) {
 			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
 		},
 		{
+			"llama.cpp: too long", 400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":4096}}`,
+			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion."},
+		},
+		{
 			"SGLang: range", 400, object("temperature must be non-negative, got -1.0."),
 			apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
 		},

@@ -29,6 +29,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if r.Seed != nil {
 		p.integer("sampling_seed", int(*r.Seed))
 	}
+	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
 	o.boolean("stream", true)
 	o.text("cache_salt", r.CacheSalt)

@@ -34,6 +34,7 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	options.boolean("include_usage", true)
 	o.b = options.end()
 	o.boolean("return_token_ids", true)
+	o.structuredOutputs(r)
 	o.text("cache_salt", r.CacheSalt)
 	if r.Priority != nil {
 		o.integer("priority", *r.Priority)

@@ -18,6 +18,7 @@ import (
 //	cut=7                       bytes of the body a write; random:100 for 1 to 100
 //	seed=1                      of everything random
 //	output-ids=cumulative       SGLang: incremental or cumulative ids
+//	grammar=ignore              obey or ignore constraint grammars
 //	crlf=true                   lines end in \r\n
 //	comments=true               a comment line before each event
 //	status=503                  answer so, before the stream
@@ -43,6 +44,7 @@ type Behavior struct {
 	Cut            Count
 	Seed           uint64
 	Cumulative     bool
+	Ungrammatical  bool
 	CRLF           bool
 	Comments       bool
 	Status         int
@@ -87,6 +89,9 @@ func (b *Behavior) set(key, value string) (err error) {
 	case "output-ids":
 		b.Cumulative = value == "cumulative"
 		err = oneOf(value, "cumulative", "incremental")
+	case "grammar":
+		b.Ungrammatical = value == "ignore"
+		err = oneOf(value, "obey", "ignore")
 	case "crlf":
 		b.CRLF, err = strconv.ParseBool(value)
 	case "comments":

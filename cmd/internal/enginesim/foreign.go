@@ -109,7 +109,7 @@ func (s *Sim) foreignChat(w http.ResponseWriter, r *http.Request, rec *Record) {
 		writeJSON(w, http.StatusOK, []byte(head+`"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"I am another model."},"finish_reason":"stop"}]}`))
 		return
 	}
-	o := newWire(w, behavior)
+	o := newWire(w, formEvents, behavior)
 	if o.begin() != nil {
 		return
 	}

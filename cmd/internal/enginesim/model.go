@@ -21,6 +21,7 @@ var harmless = sync.OnceValue(func() []harmony.Token {
 type limits struct {
 	minTokens, maxTokens int
 	stops                []harmony.Token
+	grammar              *grammar // nil: the model may say anything
 }
 
 // eos are the ends of sequence in gpt-oss's generation_config: an engine stops

@@ -25,6 +25,33 @@ func (p params) get(name string, v any) *refusal {
 	return nil
 }
 
+func (p params) has(name string) bool { return len(p[name]) > 0 && string(p[name]) != "null" }
+
+// getGrammar reads the structural tag, a JSON text: the only kind of grammar
+// that the simulator knows. vLLM's HTTP has it in structured_outputs.
+func (p params) getGrammar() (*grammar, *refusal) {
+	if p.has("structured_outputs") {
+		var inner params
+		if err := p.get("structured_outputs", &inner); err != nil {
+			return nil, err
+		}
+		for name := range inner {
+			if name != "structural_tag" {
+				return nil, badRequest(name, "The simulated engine does not know structured_outputs."+name+".")
+			}
+		}
+		return inner.getGrammar()
+	}
+	if !p.has("structural_tag") {
+		return nil, nil
+	}
+	var tag string
+	if err := p.get("structural_tag", &tag); err != nil {
+		return nil, err
+	}
+	return readGrammar(tag)
+}
+
 // field is a member and where to put it.
 type field struct {
 	name string
@@ -117,6 +144,7 @@ type sampling struct {
 	ignoreEOS   bool
 	seed        int64
 	interval    int
+	grammar     *grammar
 }
 
 // readSampling reads and checks them; the names of three differ.
@@ -128,8 +156,12 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	); err != nil {
 		return s, err
 	}
-	for _, name := range []string{"structured_outputs", "response_format", "json_schema", "regex", "ebnf", "structural_tag", "stop"} {
-		if raw := p[name]; len(raw) > 0 && string(raw) != "null" {
+	var err *refusal
+	if s.grammar, err = p.getGrammar(); err != nil {
+		return s, err
+	}
+	for _, name := range []string{"response_format", "json_schema", "regex", "ebnf", "stop"} {
+		if raw := p[name]; len(raw) > 0 && string(raw) != "null" && string(raw) != "[]" {
 			return s, badRequest(name, "The simulated engine does not know "+name+".")
 		}
 	}
@@ -161,5 +193,5 @@ func (s sampling) limits(room int) limits {
 	if !s.ignoreEOS {
 		stops = append(stops, eos...)
 	}
-	return limits{minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops}
+	return limits{minTokens: s.minTokens, maxTokens: min(s.maxTokens, room), stops: stops, grammar: s.grammar}
 }

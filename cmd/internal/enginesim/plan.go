@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -34,6 +36,23 @@ func makePlan(ids []harmony.Token) (sequence, prompt) {
 		return sequence{ids: s}, p
 	}
 	return readScript(p).plan(p), p
+}
+
+// makePlans is everything that the model would like to say to a prompt, best
+// first: the plan, and with a script of lines its other forms.
+func makePlans(ids []harmony.Token) []sequence {
+	first, p := makePlan(ids)
+	plans := []sequence{first}
+	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.tail) > 0 {
+		return plans
+	}
+	s := readScript(p)
+	for _, lead := range s.leads() {
+		for _, head := range s.heads(p) {
+			plans = append(plans, s.paced(slices.Concat(lead, head), s.body()))
+		}
+	}
+	return plans
 }
 
 // exactScript is the token script between @@ marks of the newest user message
@@ -154,6 +173,9 @@ func readScript(p prompt) script {
 		s.text = &text
 	}
 	s.calls = s.calls[min(len(results), len(s.calls)):]
+	if len(s.calls) > 0 {
+		s.calls[0].args = fromResults(s.calls[0].args, results)
+	}
 	if len(results) > 0 {
 		s.commentary = ""
 	}
@@ -223,6 +245,22 @@ func readCall(value string) call {
 		args = "{}"
 	}
 	return call{to, args}
+}
+
+var resultMember = regexp.MustCompile(`\$\{(\w+)\}`)
+
+// fromResults puts what tools have answered into a call's arguments: in place
+// of ${name} the member name of the last result that is JSON and has it.
+func fromResults(args string, results []message) string {
+	return resultMember.ReplaceAllStringFunc(args, func(mark string) string {
+		name := resultMember.FindStringSubmatch(mark)[1]
+		for _, r := range slices.Backward(results) {
+			if v := gjson.Get(r.body, name); v.Exists() {
+				return v.String()
+			}
+		}
+		return mark
+	})
 }
 
 // words reads "n [ms]".

@@ -65,6 +65,12 @@ func (r *run) whole(w http.ResponseWriter) string {
 	if r.ctx.Err() != nil {
 		return StateCancelled
 	}
+	if r.req.form == formFrames {
+		if r.wire.begin() != nil || r.wire.event(r.reply.whole) != nil || r.wire.done() != nil {
+			return StateCancelled
+		}
+		return StateFinished
+	}
 	writeJSON(w, http.StatusOK, r.reply.whole(nil))
 	return StateFinished
 }
@@ -72,6 +78,9 @@ func (r *run) whole(w http.ResponseWriter) string {
 // size is how many ids the next event holds: what a directive says, else one
 // first and then what the request asks.
 func (r *run) size(step int) int {
+	if r.req.form == formOpenEvents { // llama.cpp sends every token by itself
+		return 1
+	}
 	if r.req.behavior.TokensPerEvent.N > 0 {
 		return r.req.behavior.TokensPerEvent.next(r.wire.random)
 	}
@@ -93,7 +102,19 @@ func (r *run) say(c *choice, n int) error {
 	if len(c.output) == from {
 		return nil
 	}
-	return r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, from) })
+	return r.send(c, from)
+}
+
+// send sends the news of a choice, and its end where that is a message of its
+// own.
+func (r *run) send(c *choice, from int) error {
+	if err := r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, from) }); err != nil {
+		return err
+	}
+	if closing, ok := r.reply.(closer); ok && c.finish != "" {
+		return r.wire.event(func(b []byte) []byte { return closing.last(b, c) })
+	}
+	return nil
 }
 
 func (r *run) tokens(c *choice, n int) {
@@ -119,7 +140,7 @@ func (r *run) cancelled() string {
 
 func (r *run) aborted(c *choice, finish string) error {
 	c.finish = finish
-	return r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, len(c.output)) })
+	return r.send(c, len(c.output))
 }
 
 func (r *run) faulty(c *choice) bool {
@@ -133,9 +154,7 @@ func (r *run) fail(c *choice) string {
 	var err error
 	switch {
 	case fault == "error":
-		err = r.wire.event(func(b []byte) []byte {
-			return appendError(b, &refusal{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
-		})
+		err = r.wire.fail(&refusal{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
 	case fault == "garbage":
 		err = r.wire.event(func(b []byte) []byte { return append(b, `{"choices":[{"ind`...) })
 	case fault == "hang":
@@ -144,7 +163,7 @@ func (r *run) fail(c *choice) string {
 	case strings.HasPrefix(fault, "abort"):
 		err = r.aborted(c, fault)
 	}
-	if err == nil && (fault == "error" || fault == "done" || strings.HasPrefix(fault, "abort")) {
+	if err == nil && (fault == "done" || strings.HasPrefix(fault, "abort")) {
 		err = r.wire.done()
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (sglangAPI) refuse(w http.ResponseWriter, err *refusal, stream bool) {
 		writeJSON(w, err.status, append(appendQuoted([]byte(`{"error":{"message":`), err.message), "}}"...))
 		return
 	}
-	o := newWire(w, Behavior{})
+	o := newWire(w, formEvents, Behavior{})
 	if o.begin() == nil && o.event(func(b []byte) []byte { return appendError(b, err) }) == nil {
 		_ = o.done() // a client that is gone needs no answer
 	}

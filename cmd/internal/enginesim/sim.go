@@ -1,6 +1,7 @@
 // Package enginesim is a stand-in for an engine that serves gpt-oss: it speaks
-// the wire formats of SGLang (POST /generate) and vLLM (POST /v1/completions)
-// with token ids in and out, over a scripted model. Demo, tests and load runs
+// the wire formats of SGLang (POST /generate, gRPC), vLLM (POST /v1/completions,
+// POST /inference/v1/generate, gRPC), TensorRT-LLM (gRPC) and llama.cpp (POST
+// /completion) with token ids in and out, over a scripted model. Demo, tests and load runs
 // use it where no GPU is.
 //
 // # The model
@@ -12,7 +13,8 @@
 //	NOTHINK           no analysis
 //	COMMENTARY text   a preamble before the first call
 //	CALL name args    call functions.name (a dotted name is the recipient as it stands);
-//	                  one call a turn: after j tool results the line j+1
+//	                  one call a turn: after j tool results the line j+1; ${x} in args
+//	                  is the member x of the last JSON that a tool has answered
 //	SAY text          the final answer, once all calls are answered
 //	JSON text         the same
 //	WORDS n [ms]      the final answer w1 w2 … wn, ms before each word
@@ -29,13 +31,18 @@
 // a question about weather or temperature with a call of a tool with weather in
 // its name, a "# Response Formats" section with the smallest instance, anything
 // else with "Hello there friend.". A prompt that is no Harmony conversation
-// gets words until max_tokens. Constraint grammars are refused.
+// gets words until max_tokens.
+//
+// Of constraint grammars it knows xgrammar's structural tags without EBNF and
+// with special tokens as tokens. Where what it would say is not of the grammar, it says the
+// smallest text that is, behind the same reasoning and header if it can.
 //
 // # The engine
 //
 // It stops at stop ids and limits, counts cached prefixes, notices when a
 // client leaves, and records what it was asked: GET /sim/requests. Behavior
-// says how it sends and what goes wrong. Beside the two APIs it serves /health,
+// says how it sends and what goes wrong. gRPC needs HTTP/2, which the server that
+// it is the handler of has to speak without TLS. Beside the engines' APIs it serves /health,
 // /v1/models, /get_model_info and /abort_request, and, to stand for what the
 // filter lets pass, /v1/embeddings, /v1/chat/completions and /sim/echo.
 package enginesim
@@ -111,6 +118,11 @@ func defaulted[T int | int64](v, byDefault T) T {
 func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /generate", s.handle(sglangAPI{}))
 	s.mux.HandleFunc("POST /v1/completions", s.handle(vllmAPI{}))
+	s.mux.HandleFunc("POST /inference/v1/generate", s.handle(vllmGenerateAPI{}))
+	s.mux.HandleFunc("POST /completion", s.handle(llamacppAPI{}))
+	for _, a := range grpcAPIs {
+		s.mux.HandleFunc("POST "+a.path, s.handle(a))
+	}
 	s.mux.HandleFunc("POST /abort_request", s.abort)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.HandleFunc("GET /v1/models", s.models)
@@ -165,6 +177,17 @@ type reply interface {
 	whole(b []byte) []byte
 }
 
+// closer is a reply that tells in a message of its own that a choice has
+// ended.
+type closer interface {
+	last(b []byte, c *choice) []byte
+}
+
+// parser is an API whose requests are no JSON: it gives them JSON's form.
+type parser interface {
+	parse(body []byte) (map[string]json.RawMessage, *refusal)
+}
+
 // modelRequest is a request to the model in the words of no engine.
 type modelRequest struct {
 	id       string
@@ -177,7 +200,9 @@ type modelRequest struct {
 	interval int // stream_interval, 0 if not asked
 	salt     string
 
-	includeUsage, continuousUsage, returnIDs bool // vLLM
+	form form
+
+	includeUsage, continuousUsage, returnIDs bool // vLLM, llama.cpp and TensorRT-LLM
 
 	abortable bool // by its id, which no other running request may have (SGLang)
 
@@ -201,9 +226,9 @@ func (s *Sim) handle(a api) http.HandlerFunc {
 }
 
 func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, rec *Record) {
-	var params map[string]json.RawMessage
-	if json.Unmarshal(body, &params) != nil {
-		s.refuse(w, a, badJSON(), false, rec)
+	params, refused := parse(a, body)
+	if refused != nil {
+		s.refuse(w, a, refused, false, rec)
 		return
 	}
 	req, refused := a.read(s, r.Header, params)
@@ -231,7 +256,24 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		s.refuse(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
 		return
 	}
+	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
+		if seq, err = g.obey(makePlans(req.prompt)); err != nil {
+			s.refuse(w, a, badRequest("", err.Error()), req.stream, rec)
+			return
+		}
+	}
 	s.answer(w, r, a, req, seq, rec)
+}
+
+func parse(a api, body []byte) (map[string]json.RawMessage, *refusal) {
+	if p, ok := a.(parser); ok {
+		return p.parse(body)
+	}
+	var params map[string]json.RawMessage
+	if json.Unmarshal(body, &params) != nil {
+		return nil, badJSON()
+	}
+	return params, nil
 }
 
 func (s *Sim) refuse(w http.ResponseWriter, a api, refused *refusal, stream bool, rec *Record) {
@@ -254,6 +296,10 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	if req.behavior.Status != 0 {
 		sleep(ctx.Done(), req.behavior.First)
 		s.end(rec, StateFailed, req.behavior.Status)
+		if req.form == formFrames {
+			writeGRPCStatus(w, req.behavior.Status, http.StatusText(req.behavior.Status))
+			return
+		}
 		writeStatus(w, req.behavior)
 		return
 	}
@@ -263,7 +309,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	for i := range choices {
 		choices[i] = newChoice(i, seq, req.limits, req.seed)
 	}
-	run := run{ctx: ctx, wire: newWire(w, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
+	run := run{ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
 	state := run.play(w)
 	s.change(rec, func(rec *Record) {
 		rec.Cached = req.cached

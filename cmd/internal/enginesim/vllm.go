@@ -37,7 +37,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 		return req, err
 	}
 	if !s.serves(req.model) {
-		return req, &refusal{http.StatusNotFound, "The model `" + req.model + "` does not exist.", "NotFoundError", "model"}
+		return req, unknownModel(req.model)
 	}
 	if !req.stream && len(p["stream_options"]) > 0 {
 		return req, badRequest("stream_options", "Stream options can only be defined when `stream=True`. (parameter=stream_options)")
@@ -51,13 +51,21 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
-		return req, badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
-			"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
-			limit, len(req.prompt), len(req.prompt)))
+		return req, promptTooLong(limit, len(req.prompt))
 	}
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
+}
+
+func unknownModel(model string) *refusal {
+	return &refusal{http.StatusNotFound, "The model `" + model + "` does not exist.", "NotFoundError", "model"}
+}
+
+func promptTooLong(limit, size int) *refusal {
+	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
+		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
+		limit, size, size))
 }
 
 func (vllmAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {
@@ -106,20 +114,7 @@ func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
 	b = append(b, `,"text":`...)
 	b = appendQuoted(b, r.newText(c, from))
 	b = append(b, `,"logprobs":null,"finish_reason":`...)
-	stopReason := "null"
-	switch {
-	case c.finish == "":
-		b = append(b, "null"...)
-	case abortStatus(c.finish) != 0:
-		b = append(b, `"abort"`...)
-	default:
-		b = appendQuoted(b, c.finish)
-		if id := c.output[max(len(c.output)-1, 0):]; c.finish == "stop" && id[0] != harmony.TokenReturn {
-			stopReason = strconv.FormatUint(uint64(id[0]), 10)
-		}
-	}
-	b = append(b, `,"stop_reason":`...)
-	b = append(b, stopReason...)
+	b = appendVLLMFinish(b, c)
 	if r.req.returnIDs {
 		b = append(b, `,"prompt_token_ids":`...)
 		if first {
@@ -160,15 +155,7 @@ func (r *vllmReply) usage(b []byte) []byte {
 }
 
 func (r *vllmReply) counts(b []byte, details bool) []byte {
-	completion := 0
-	for _, c := range r.choices {
-		completion += len(c.output)
-	}
-	b = fmt.Appendf(b, `{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d`, len(r.req.prompt), len(r.req.prompt)+completion, completion)
-	if details {
-		b = fmt.Appendf(b, `,"prompt_tokens_details":{"cached_tokens":%d}`, r.req.cached)
-	}
-	return append(b, '}')
+	return appendVLLMUsage(b, r.req, r.choices, details)
 }
 
 func (r *vllmReply) whole(b []byte) []byte {

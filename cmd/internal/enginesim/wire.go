@@ -2,51 +2,97 @@ package enginesim
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 )
 
+// form is how a reply's messages stand in its body.
+type form int
+
+const (
+	formEvents     form = iota // server-sent events, [DONE] at the end
+	formOpenEvents             // the same without [DONE]
+	formFrames                 // gRPC, with its status in the trailers
+)
+
 // wire writes a reply's body, cut as the behavior says.
 type wire struct {
 	w      http.ResponseWriter
+	form   form
 	flush  func() error
 	b      Behavior
 	random *rand.Rand
 	buf    []byte
 }
 
-func newWire(w http.ResponseWriter, b Behavior) *wire {
-	return &wire{w: w, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1))}
+func newWire(w http.ResponseWriter, f form, b Behavior) *wire {
+	return &wire{w: w, form: f, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1))}
 }
 
-// begin sends the headers of a stream at once, as both engines do.
+// begin sends the headers of a stream at once, as the engines do.
 func (o *wire) begin() error {
 	h := o.w.Header()
-	h.Set("content-type", "text/event-stream; charset=utf-8")
-	h.Set("server", "uvicorn")
+	if o.form == formFrames {
+		h.Set("content-type", "application/grpc")
+	} else {
+		h.Set("content-type", "text/event-stream; charset=utf-8")
+		h.Set("server", "uvicorn")
+	}
 	o.w.WriteHeader(http.StatusOK)
 	return o.flush()
 }
 
-// event sends one event; write appends its data.
+// event sends one message; write appends it. An empty one is not sent.
 func (o *wire) event(write func([]byte) []byte) error {
+	o.buf = o.buf[:0]
+	if o.form == formFrames {
+		o.buf = write(append(o.buf, 0, 0, 0, 0, 0))
+		binary.BigEndian.PutUint32(o.buf[1:], uint32(len(o.buf)-framePrefix)) //nolint:gosec // a message's size
+		if len(o.buf) == framePrefix {
+			return nil
+		}
+		return o.send(o.buf)
+	}
 	end := "\n\n"
 	if o.b.CRLF {
 		end = "\r\n\r\n"
 	}
-	o.buf = o.buf[:0]
 	if o.b.Comments {
 		o.buf = append(append(o.buf, ": keep-alive"...), end...)
 	}
 	o.buf = append(o.buf, "data: "...)
-	o.buf = append(write(o.buf), end...)
-	return o.send(o.buf)
+	head := len(o.buf)
+	if o.buf = write(o.buf); len(o.buf) == head {
+		return nil
+	}
+	return o.send(append(o.buf, end...))
 }
 
+// done ends a stream.
 func (o *wire) done() error {
+	switch o.form {
+	case formOpenEvents:
+		return nil
+	case formFrames:
+		setGRPCStatus(o.w.Header(), http.TrailerPrefix, 0, "")
+		return nil
+	}
 	return o.event(func(b []byte) []byte { return append(b, "[DONE]"...) })
+}
+
+// fail ends a stream with an error.
+func (o *wire) fail(err *refusal) error {
+	if o.form == formFrames {
+		setGRPCStatus(o.w.Header(), http.TrailerPrefix, grpcCode(err.status), err.message)
+		return nil
+	}
+	if err := o.event(func(b []byte) []byte { return appendError(b, err) }); err != nil {
+		return err
+	}
+	return o.done()
 }
 
 func (o *wire) send(p []byte) error {

@@ -79,6 +79,13 @@ func ask(user string, change ...func(*engine.Request)) *engine.Request {
 	return r
 }
 
+const (
+	allKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
+	manyKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that give several choices
+	eventKinds = "sglang vllm vllm-generate llamacpp"
+	doneKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // whose streams say that they end
+)
+
 // TestWire holds the bytes on the wire to the fixtures of filter/engine.
 func TestWire(t *testing.T) {
 	two := func(r *engine.Request) { r.N = 2 }
@@ -87,18 +94,18 @@ func TestWire(t *testing.T) {
 		r                *engine.Request
 		kinds            string
 	}{
-		{"final", "", ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), "sglang vllm"},
-		{"final-interval", "", ask("SAY Hello there", func(r *engine.Request) { r.Whole = true }), "sglang vllm"},
-		{"call", "", ask("COMMENTARY I look.\nCALL get_weather {\"city\":\"Paris\"}"), "sglang vllm"},
-		{"length", "", ask("WORDS 50", func(r *engine.Request) { r.MaxTokens = 6 }), "sglang vllm"},
-		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), "sglang vllm"},
-		{"split-character", "", ask("x @@<channel>final<message>a<#26192>b<#9552><#898><return>@@"), "sglang vllm"},
-		{"error", "fault=error@3", ask("SAY x"), "sglang vllm"},
-		{"end-early", "fault=end@3", ask("SAY x"), "sglang vllm"},
-		{"done-early", "fault=done@3", ask("SAY x"), "sglang vllm"},
-		{"abort", "fault=abort@3", ask("SAY x"), "sglang vllm"},
-		{"garbage", "fault=garbage@3", ask("SAY x"), "sglang vllm"},
-		{"crlf", "crlf=true comments=true tokens-per-event=3", ask("SAY x"), "sglang vllm"},
+		{"final", "", ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), allKinds},
+		{"final-interval", "", ask("SAY Hello there", func(r *engine.Request) { r.Whole = true }), allKinds},
+		{"call", "", ask("COMMENTARY I look.\nCALL get_weather {\"city\":\"Paris\"}"), allKinds},
+		{"length", "", ask("WORDS 50", func(r *engine.Request) { r.MaxTokens = 6 }), allKinds},
+		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), manyKinds},
+		{"split-character", "", ask("x @@<channel>final<message>a<#26192>b<#9552><#898><return>@@"), allKinds},
+		{"error", "fault=error@3", ask("SAY x"), allKinds},
+		{"end-early", "fault=end@3", ask("SAY x"), allKinds},
+		{"done-early", "fault=done@3", ask("SAY x"), doneKinds},
+		{"abort", "fault=abort@3", ask("SAY x"), allKinds},
+		{"garbage", "fault=garbage@3", ask("SAY x"), allKinds},
+		{"crlf", "crlf=true comments=true tokens-per-event=3", ask("SAY x"), eventKinds},
 		{"cumulative", "output-ids=cumulative", ask("SAY naïve 🙂"), "sglang"},
 		{"cumulative-n2", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("SAY many words to say", two), "sglang"},
 		{"abort-503", "fault=abort503@2", ask("SAY x"), "sglang"},
@@ -109,21 +116,34 @@ func TestWire(t *testing.T) {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
 				resp := post(t, New(Options{Now: fixedTime}), kind, c.directives, c.r)
 				got := readAll(t, resp)
-				file := filepath.Join(fixtures, kind, c.name+".sse")
-				if *update {
-					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-						t.Fatal(err)
-					}
+				if !engine.IsGRPC(kind) {
+					golden(t, filepath.Join(fixtures, kind, c.name+".sse"), got)
+					return
 				}
-				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				golden(t, filepath.Join(fixtures, kind, c.name+".grpc"), got)
+				golden(t, filepath.Join(fixtures, kind, c.name+".trailer"), resp.Trailer.Get("grpc-status")+"\n"+resp.Trailer.Get("grpc-message")+"\n")
 			})
 		}
+	}
+}
+
+// golden holds got to what a file holds.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -137,7 +157,7 @@ type answer struct {
 }
 
 // decode reads a 200 as the filter would, in pieces of a size.
-func decode(t testing.TB, kind string, r *engine.Request, body []byte, piece int) answer {
+func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer http.Header, piece int) answer {
 	t.Helper()
 	dialect, _ := engine.ByKind(kind)
 	d := dialect.NewDecoder(r)
@@ -163,6 +183,9 @@ func decode(t testing.TB, kind string, r *engine.Request, body []byte, piece int
 		take(d.Feed(body[:n], nil))
 		body = body[n:]
 	}
+	if trailing, ok := d.(engine.TrailerReader); ok {
+		take(nil, trailing.Trailers(trailer.Get))
+	}
 	take(d.End(nil))
 	for _, ids := range tokens {
 		a.Texts = append(a.Texts, show(ids))
@@ -179,7 +202,15 @@ func talk(t testing.TB, s http.Handler, kind, directives string, r *engine.Reque
 		dialect, _ := engine.ByKind(kind)
 		return answer{Err: dialect.ReadError(resp.StatusCode, resp.Header.Get, body)}
 	}
-	return decode(t, kind, r, body, len(body)+1)
+	return decode(t, kind, r, body, trailersOf(resp), len(body)+1)
+}
+
+// trailersOf are a reply's trailers, or the headers that stand for them.
+func trailersOf(resp *http.Response) http.Header {
+	if resp.Header.Get("grpc-status") != "" {
+		return resp.Header
+	}
+	return resp.Trailer
 }
 
 // TestSendingDoesNotChangeTheAnswer is the property on which the filter rests:
@@ -194,6 +225,9 @@ func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
 	}
 	for name, r := range requests {
 		for _, kind := range engine.Kinds() {
+			if kind == "llamacpp" && r.N > 1 {
+				continue // it gives one choice
+			}
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				want := talk(t, New(Options{}), kind, "", r)
 				if want.Err != nil {
@@ -202,7 +236,7 @@ func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
 				for seed := range 60 {
 					directives := fmt.Sprintf("tokens-per-event=random:%d seed=%d crlf=%t comments=%t output-ids=%s", 1+seed, seed, seed%2 == 0, seed%3 == 0, []string{"cumulative", "incremental"}[seed%2])
 					resp := post(t, New(Options{}), kind, directives, r)
-					got := decode(t, kind, r, []byte(readAll(t, resp)), 1+seed*seed)
+					got := decode(t, kind, r, []byte(readAll(t, resp)), trailersOf(resp), 1+seed*seed)
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Fatalf("%s (-want +got):\n%s", directives, diff)
 					}

@@ -1,0 +1,142 @@
+package enginesim
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// ownNames are what an engine calls a sampling parameter that the others call
+// otherwise; "" is one that it does not have.
+var ownNames = map[string]map[string]string{
+	"sglang":      {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens", "seed": "sampling_seed"},
+	"sglang-grpc": {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens", "seed": ""},
+	"llamacpp":    {"max_tokens": "n_predict", "min_tokens": "", "repetition_penalty": "repeat_penalty", "n": "", "stop_token_ids": ""},
+	"trtllm-grpc": {"logit_bias": "", "skip_special_tokens": ""},
+}
+
+// asked is how a dialect's request reads at the engine, in the common names.
+func asked(t *testing.T, kind string, r *engine.Request) (Record, map[string]any) {
+	t.Helper()
+	s := New(Options{})
+	if got := talk(t, s, kind, "", r); got.Err != nil {
+		t.Fatalf("%s: %v", kind, got.Err)
+	}
+	rec := s.Requests()[0]
+	var members map[string]any
+	if err := json.Unmarshal(rec.Params, &members); err != nil {
+		t.Fatal(err)
+	}
+	if inner, ok := members["sampling_params"].(map[string]any); ok {
+		maps.Copy(members, inner)
+	}
+	for name, own := range ownNames[kind] {
+		members[name] = members[own]
+	}
+	return rec, members
+}
+
+// TestNoEngineDefault: a request that asks for nothing tells every engine every
+// sampling parameter, with OpenAI's default. An engine left to itself would take
+// the model's generation_config or its own.
+func TestNoEngineDefault(t *testing.T) {
+	want := map[string]any{
+		"temperature": 1., "top_p": 1., "min_p": 0., "frequency_penalty": 0., "presence_penalty": 0., "repetition_penalty": 1.,
+		"n": 1., "max_tokens": 200., "min_tokens": 0., "stop_token_ids": []any{200002., 200012.}, "skip_special_tokens": false, "stream": true,
+	}
+	for _, kind := range engine.Kinds() {
+		rec, got := asked(t, kind, ask("SAY x"))
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if own, renamed := ownNames[kind][name]; renamed && own == "" || name == "skip_special_tokens" && kind == "llamacpp" {
+				continue
+			}
+			if diff := cmp.Diff(want[name], got[name]); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", kind, name, diff)
+			}
+		}
+		if k := got["top_k"]; k != -1. && k != 0. {
+			t.Errorf("%s: top_k %v", kind, k)
+		}
+		if got["seed"] != nil && got["seed"] != -1. {
+			t.Errorf("%s: seed %v", kind, got["seed"])
+		}
+		if rec.RequestID != "chatcmpl-1" || !slices.Equal(rec.PromptIDs, ask("SAY x").Prompt) {
+			t.Errorf("%s: request %q, %d ids", kind, rec.RequestID, len(rec.PromptIDs))
+		}
+	}
+}
+
+// TestEverythingAsked: what a request asks for reaches every engine that has it.
+func TestEverythingAsked(t *testing.T) {
+	p := func(x float64) *float64 { return &x }
+	topK, seed := 40, int64(7)
+	all := func(kind string) *engine.Request {
+		return ask("SAY x", func(r *engine.Request) {
+			r.Temperature, r.TopP, r.TopK, r.MinP = p(0.5), p(0.75), &topK, p(0.25)
+			r.FrequencyPenalty, r.PresencePenalty, r.RepetitionPenalty = p(-0.5), p(1.5), p(1.25)
+			r.Seed, r.MaxTokens = &seed, 50
+			if kind != "llamacpp" {
+				r.N, r.MinTokens, r.StopTokens = 2, 3, []harmony.Token{200007}
+			}
+			if kind != "trtllm-grpc" {
+				r.LogitBias = map[harmony.Token]float64{5: 1.5, 70000: -100}
+			}
+		})
+	}
+	want := map[string]any{
+		"temperature": .5, "top_p": .75, "top_k": 40., "min_p": .25, "frequency_penalty": -.5, "presence_penalty": 1.5, "repetition_penalty": 1.25,
+		"seed": 7., "n": 2., "max_tokens": 50., "min_tokens": 3., "stop_token_ids": []any{200002., 200012., 200007.},
+		"logit_bias": map[string]any{"5": 1.5, "70000": -100.},
+	}
+	for _, kind := range engine.Kinds() {
+		_, got := asked(t, kind, all(kind))
+		if pairs, ok := got["logit_bias"].([]any); ok { // llama.cpp's form
+			bias := map[string]any{}
+			for _, pair := range pairs {
+				id, value := pair.([]any)[0].(float64), pair.([]any)[1]
+				bias[strconv.Itoa(int(id))] = value
+			}
+			got["logit_bias"] = bias
+		}
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			if own, renamed := ownNames[kind][name]; renamed && own == "" {
+				continue
+			}
+			if diff := cmp.Diff(want[name], got[name]); diff != "" {
+				t.Errorf("%s: %s (-want +got):\n%s", kind, name, diff)
+			}
+		}
+	}
+}
+
+// TestErrorsBeforeTheReply: an engine's refusal means the same of every kind.
+func TestErrorsBeforeTheReply(t *testing.T) {
+	for directive, want := range map[string]int{"status=400": 400, "status=401": 502, "status=429": 429, "status=500": 502, "status=503": 503, "status=504": 504} {
+		for _, kind := range engine.Kinds() {
+			got := talk(t, New(Options{}), kind, directive, ask("SAY x"))
+			if got.Err == nil || got.Err.Status != want {
+				t.Errorf("%s, %s: %+v", kind, directive, got.Err)
+			}
+		}
+	}
+}
+
+// TestCachedTokensOfEveryKind: a prompt that comes again is cached, and told.
+func TestCachedTokensOfEveryKind(t *testing.T) {
+	for _, kind := range engine.Kinds() {
+		s := New(Options{BlockSize: 8})
+		r := ask("SAY " + strings.Repeat("x ", 50))
+		first, again := talk(t, s, kind, "", r), talk(t, s, kind, "", r)
+		if first.Usage.CachedTokens != 0 || again.Usage.CachedTokens != (len(r.Prompt)-1)/8*8 {
+			t.Errorf("%s: cached %d, then %d of %d", kind, first.Usage.CachedTokens, again.Usage.CachedTokens, len(r.Prompt))
+		}
+	}
+}

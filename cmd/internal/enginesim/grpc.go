@@ -1,0 +1,387 @@
+package enginesim
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// framePrefix is the size of what stands before a gRPC message: a flag and the
+// message's length.
+const framePrefix = 5
+
+// wireType is how a protobuf field's value is written.
+type wireType int
+
+const (
+	typeString wireType = iota
+	typeBool
+	typeInt
+	typeFloat
+	typeIDs     // repeated uint32
+	typeMessage // its fields are read as if they stood outside
+	typeBias    // map from token id, a number or a string, to float
+)
+
+// protoField is one field of a message; name is what it is called in the JSON
+// that stands for the request.
+type protoField struct {
+	name   string
+	kind   wireType
+	fields protoFields // of a message
+}
+
+type protoFields map[protowire.Number]protoField
+
+// grpcAPI is an engine's gRPC API. Its protobuf messages are read and written by
+// the field numbers of the package smg-grpc-proto.
+type grpcAPI struct {
+	path     string
+	request  protoFields
+	defaults sampling // what absent fields mean
+	min, max string   // names of the limits
+	// Field numbers of a GenerateResponse, and in its two messages.
+	chunk, complete             protowire.Number
+	chunkFields, completeFields replyFields
+	countsDelta                 bool // completion_tokens counts a message's own ids
+	repeats                     bool // a Complete repeats the last ids, else all
+}
+
+// replyFields are the field numbers of a Chunk or a Complete.
+type replyFields struct{ ids, prompt, completion, cached, index, finish, matched protowire.Number }
+
+var grpcAPIs = []grpcAPI{vllmGRPC, sglangGRPC, trtllmGRPC}
+
+var vllmGRPC = grpcAPI{
+	path: "/vllm.grpc.engine.VllmEngine/Generate",
+	request: protoFields{
+		1: {name: "request_id"},
+		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
+		4: {kind: typeMessage, fields: protoFields{
+			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat}, 3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
+			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat}, 7: {name: "repetition_penalty", kind: typeFloat},
+			8: {name: "max_tokens", kind: typeInt}, 9: {name: "min_tokens", kind: typeInt}, 10: {name: "stop"}, 11: {name: "stop_token_ids", kind: typeIDs},
+			12: {name: "skip_special_tokens", kind: typeBool}, 14: {name: "ignore_eos", kind: typeBool}, 15: {name: "n", kind: typeInt},
+			16: {name: "json_schema"}, 17: {name: "regex"}, 18: {name: "ebnf"}, 19: {name: "structural_tag"},
+			24: {name: "seed", kind: typeInt}, 26: {name: "logit_bias", kind: typeBias}, 28: {name: "grammar_from_first_token", kind: typeBool},
+		}},
+		5: {name: "stream", kind: typeBool},
+	},
+	defaults: sampling{temperature: 1},
+	min:      "min_tokens", max: "max_tokens",
+	chunk: 1, complete: 2,
+	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, index: 7},
+	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, index: 8, matched: 10},
+	countsDelta:    true, repeats: true,
+}
+
+var sglangGRPC = grpcAPI{
+	path: "/sglang.grpc.scheduler.SglangScheduler/Generate",
+	request: protoFields{
+		1: {name: "request_id"},
+		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
+		4: {kind: typeMessage, fields: protoFields{
+			1: {name: "temperature", kind: typeFloat}, 2: {name: "top_p", kind: typeFloat}, 3: {name: "top_k", kind: typeInt}, 4: {name: "min_p", kind: typeFloat},
+			5: {name: "frequency_penalty", kind: typeFloat}, 6: {name: "presence_penalty", kind: typeFloat}, 7: {name: "repetition_penalty", kind: typeFloat},
+			8: {name: "max_new_tokens", kind: typeInt}, 9: {name: "stop"}, 10: {name: "stop_token_ids", kind: typeIDs},
+			11: {name: "skip_special_tokens", kind: typeBool}, 13: {name: "regex"}, 14: {name: "json_schema"}, 15: {name: "ebnf"}, 16: {name: "structural_tag"},
+			17: {name: "n", kind: typeInt}, 18: {name: "min_new_tokens", kind: typeInt}, 19: {name: "ignore_eos", kind: typeBool}, 20: {name: "no_stop_trim", kind: typeBool},
+			21: {name: "stream_interval", kind: typeInt}, 22: {name: "logit_bias", kind: typeBias},
+		}},
+		5: {name: "return_logprob", kind: typeBool}, 6: {name: "logprob_start_len", kind: typeInt},
+		17: {name: "stream", kind: typeBool},
+	},
+	defaults: sampling{topP: 1, n: 1},
+	min:      "min_new_tokens", max: "max_new_tokens",
+	chunk: 2, complete: 3,
+	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, index: 8},
+	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, index: 11, matched: 8},
+	repeats:        true,
+}
+
+var trtllmGRPC = grpcAPI{
+	path: "/trtllm.TrtllmService/Generate",
+	request: protoFields{
+		1: {name: "request_id"},
+		2: {kind: typeMessage, fields: protoFields{2: {name: "input_ids", kind: typeIDs}}},
+		3: {kind: typeMessage, fields: protoFields{
+			1: {name: "beam_width", kind: typeInt}, 2: {name: "n", kind: typeInt}, 3: {name: "top_k", kind: typeInt}, 4: {name: "top_p", kind: typeFloat},
+			8: {name: "seed", kind: typeInt}, 9: {name: "temperature", kind: typeFloat}, 10: {name: "min_tokens", kind: typeInt},
+			12: {name: "repetition_penalty", kind: typeFloat}, 13: {name: "presence_penalty", kind: typeFloat}, 14: {name: "frequency_penalty", kind: typeFloat},
+			19: {name: "min_p", kind: typeFloat},
+		}},
+		4:  {kind: typeMessage, fields: protoFields{5: {name: "exclude_input_from_output", kind: typeBool}}},
+		5:  {name: "max_tokens", kind: typeInt},
+		6:  {name: "stream", kind: typeBool},
+		11: {kind: typeMessage, fields: protoFields{1: {name: "guide_type", kind: typeInt}, 2: {name: "structural_tag"}}},
+		19: {name: "cache_salt_id", kind: typeInt},
+		22: {name: "stop_token_ids", kind: typeIDs}, 23: {name: "ignore_eos", kind: typeBool},
+		26: {name: "include_stop_token_in_output", kind: typeBool},
+	},
+	defaults: sampling{temperature: 1, topP: 1, n: 1},
+	min:      "min_tokens", max: "max_tokens",
+	chunk: 2, complete: 3,
+	chunkFields:    replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5},
+	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, matched: 13},
+}
+
+// parse takes a request out of its frame and gives it JSON's form.
+func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *refusal) {
+	if len(body) < framePrefix || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
+		return nil, &refusal{http.StatusInternalServerError, "the request is not one gRPC message", "", ""}
+	}
+	p := map[string]json.RawMessage{}
+	if !a.request.read(body[framePrefix:], p) {
+		return nil, &refusal{http.StatusInternalServerError, "Exception deserializing request!", "", ""}
+	}
+	return p, nil
+}
+
+// read adds the fields of a message to p.
+func (f protoFields) read(b []byte, p map[string]json.RawMessage) bool {
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return false
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+			return false
+		}
+		if field, known := f[number]; known && !field.read(kind, b[:n], p) {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// read adds one value, which is complete, to p.
+func (f protoField) read(kind protowire.Type, value []byte, p map[string]json.RawMessage) bool {
+	switch kind {
+	case protowire.VarintType:
+		v, _ := protowire.ConsumeVarint(value)
+		return f.readInt(v, p)
+	case protowire.Fixed32Type:
+		bits, _ := protowire.ConsumeFixed32(value)
+		p[f.name] = strconv.AppendFloat(nil, float64(math.Float32frombits(bits)), 'g', -1, 32)
+		return f.kind == typeFloat
+	case protowire.BytesType:
+		inner, _ := protowire.ConsumeBytes(value)
+		return f.readBytes(inner, p)
+	}
+	return false
+}
+
+func (f protoField) readInt(v uint64, p map[string]json.RawMessage) bool {
+	switch f.kind {
+	case typeBool:
+		p[f.name] = strconv.AppendBool(nil, v != 0)
+	case typeInt:
+		p[f.name] = strconv.AppendInt(nil, int64(v), 10) //nolint:gosec // two's complement is protobuf's form
+	default:
+		return false
+	}
+	return true
+}
+
+func (f protoField) readBytes(b []byte, p map[string]json.RawMessage) bool {
+	switch f.kind {
+	case typeString:
+		p[f.name] = appendQuoted(nil, string(b))
+	case typeMessage:
+		return f.fields.read(b, p)
+	case typeIDs:
+		var ids []harmony.Token
+		for len(b) > 0 {
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 || v > math.MaxUint32 {
+				return false
+			}
+			ids, b = append(ids, harmony.Token(v)), b[n:]
+		}
+		p[f.name] = appendIDs(nil, ids)
+	case typeBias:
+		return f.readBias(b, p)
+	default:
+		return false
+	}
+	return true
+}
+
+// readBias adds one entry of a map.
+func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
+	entry := map[string]json.RawMessage{}
+	keys := protoFields{1: {name: "key", kind: typeInt}, 2: {name: "value", kind: typeFloat}}
+	if number, kind, _ := protowire.ConsumeTag(b); number == 1 && kind == protowire.BytesType {
+		keys[1] = protoField{name: "key"}
+	}
+	bias := map[string]json.RawMessage{}
+	if !keys.read(b, entry) || len(p[f.name]) > 0 && json.Unmarshal(p[f.name], &bias) != nil {
+		return false
+	}
+	key := string(entry["key"])
+	if text, err := strconv.Unquote(key); err == nil {
+		key = text
+	}
+	bias[key] = entry["value"]
+	all, err := json.Marshal(bias)
+	p[f.name] = all
+	return err == nil
+}
+
+func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+	p := params(body)
+	req := &modelRequest{model: s.options.Models[0], form: formFrames}
+	if err := p.getAll(field{"request_id", &req.id}, field{"stream", &req.stream}, field{"include_stop_token_in_output", &req.returnIDs}); err != nil {
+		return nil, err
+	}
+	if req.id == "" {
+		req.id = s.nextID()
+	}
+	var err *refusal
+	if req.prompt, err = p.takePrompt("input_ids"); err != nil {
+		return req, err
+	}
+	limit := s.options.ContextLength
+	defaults := a.defaults
+	defaults.maxTokens = limit
+	sampling, err := p.readSampling(defaults, a.min, a.max, "seed")
+	if err != nil {
+		return req, err
+	}
+	if len(req.prompt) >= limit {
+		return req, promptTooLong(limit, len(req.prompt))
+	}
+	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
+	req.limits = sampling.limits(limit - len(req.prompt))
+	return req, nil
+}
+
+func (grpcAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {
+	writeGRPCStatus(w, err.status, err.message)
+}
+
+func (a grpcAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
+	return &grpcReply{api: a, req: req, choices: choices, begun: make([]int, len(choices))}
+}
+
+type grpcReply struct {
+	api     grpcAPI
+	req     *modelRequest
+	choices []*choice
+	begun   []int  // where the ids of a choice's last chunk begin
+	message []byte // the inner message
+}
+
+func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
+	ids := r.shown(c, from)
+	if len(ids) == 0 {
+		return b
+	}
+	r.begun[c.index] = from
+	r.fill(r.api.chunkFields, c, ids)
+	return r.wrap(b, r.api.chunk)
+}
+
+// shown are the ids from one on; TensorRT-LLM keeps the stop token to itself
+// unless it is asked for it.
+func (r *grpcReply) shown(c *choice, from int) []harmony.Token {
+	ids := c.output[from:]
+	if r.api.repeats || r.req.returnIDs || c.finish != "stop" || len(ids) == 0 {
+		return ids
+	}
+	return ids[:len(ids)-1]
+}
+
+func (r *grpcReply) last(b []byte, c *choice) []byte {
+	from := 0
+	if r.api.repeats && r.req.stream {
+		from = r.begun[c.index]
+	}
+	f := r.api.completeFields
+	r.fill(f, c, r.shown(c, from))
+	finish := c.finish
+	if abortStatus(finish) != 0 {
+		finish = "abort"
+	}
+	r.message = protowire.AppendString(protowire.AppendTag(r.message, f.finish, protowire.BytesType), finish)
+	if n := len(c.output); c.finish == "stop" && c.output[n-1] != harmony.TokenReturn {
+		r.integer(f.matched, int(c.output[n-1]))
+	}
+	return r.wrap(b, r.api.complete)
+}
+
+// fill begins the inner message anew.
+func (r *grpcReply) fill(f replyFields, c *choice, ids []harmony.Token) {
+	r.message = r.message[:0]
+	if len(ids) > 0 {
+		var packed []byte
+		for _, id := range ids {
+			packed = protowire.AppendVarint(packed, uint64(id))
+		}
+		r.message = protowire.AppendBytes(protowire.AppendTag(r.message, f.ids, protowire.BytesType), packed)
+	}
+	r.integer(f.prompt, len(r.req.prompt))
+	if r.api.countsDelta && r.req.stream {
+		r.integer(f.completion, len(ids))
+	} else {
+		r.integer(f.completion, len(c.output))
+	}
+	r.integer(f.cached, r.req.cached)
+	r.integer(f.index, c.index)
+}
+
+// integer adds a field that is not 0.
+func (r *grpcReply) integer(number protowire.Number, v int) {
+	if v != 0 {
+		r.message = protowire.AppendVarint(protowire.AppendTag(r.message, number, protowire.VarintType), uint64(v)) //nolint:gosec // a count
+	}
+}
+
+// wrap writes a GenerateResponse with the inner message.
+func (r *grpcReply) wrap(b []byte, number protowire.Number) []byte {
+	if r.api.chunk == 2 { // field 1 is the request's id
+		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), r.req.id)
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), r.message)
+}
+
+func (r *grpcReply) usage(b []byte) []byte { return b }
+
+// whole is the Complete of the first choice: a request for more is streamed.
+func (r *grpcReply) whole(b []byte) []byte { return r.last(b, r.choices[0]) }
+
+// grpcCodes are the codes of the statuses that the simulator knows.
+var grpcCodes = map[int]int{
+	http.StatusBadRequest: 3, http.StatusGatewayTimeout: 4, http.StatusNotFound: 5, http.StatusForbidden: 7,
+	http.StatusTooManyRequests: 8, http.StatusInternalServerError: 13, http.StatusServiceUnavailable: 14, http.StatusUnauthorized: 16,
+}
+
+func grpcCode(status int) int {
+	if code, ok := grpcCodes[status]; ok {
+		return code
+	}
+	return 2 // UNKNOWN
+}
+
+// writeGRPCStatus answers with headers only.
+func writeGRPCStatus(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("content-type", "application/grpc")
+	setGRPCStatus(w.Header(), "", grpcCode(status), message)
+	w.WriteHeader(http.StatusOK)
+}
+
+func setGRPCStatus(h http.Header, prefix string, code int, message string) {
+	h.Set(prefix+"Grpc-Status", strconv.Itoa(code))
+	if message != "" {
+		h.Set(prefix+"Grpc-Message", url.PathEscape(message))
+	}
+}

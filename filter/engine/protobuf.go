@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// message writes one protobuf message, field by field. Zeros are written too:
+// where presence counts they say more than nothing, elsewhere the same.
+type message struct{ b []byte }
+
+func (m *message) integer(field protowire.Number, n int64) {
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.VarintType), uint64(n)) //nolint:gosec // two's complement is protobuf's form
+}
+
+func (m *message) number(field protowire.Number, x float64) {
+	m.b = protowire.AppendFixed32(protowire.AppendTag(m.b, field, protowire.Fixed32Type), math.Float32bits(float32(x)))
+}
+
+func (m *message) boolean(field protowire.Number, v bool) {
+	m.integer(field, int64(protowire.EncodeBool(v))) //nolint:gosec // 0 or 1
+}
+
+// text writes nothing for "".
+func (m *message) text(field protowire.Number, s string) {
+	if s != "" {
+		m.b = protowire.AppendString(protowire.AppendTag(m.b, field, protowire.BytesType), s)
+	}
+}
+
+// inner writes a message that write fills in.
+func (m *message) inner(field protowire.Number, write func(*message)) {
+	var inner message
+	write(&inner)
+	m.b = protowire.AppendBytes(protowire.AppendTag(m.b, field, protowire.BytesType), inner.b)
+}
+
+func (m *message) ids(field protowire.Number, ids []harmony.Token) {
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(packedSize(ids))) //nolint:gosec // a size
+	for _, id := range ids {
+		m.b = protowire.AppendVarint(m.b, uint64(id))
+	}
+}
+
+// prompt writes a TokenizedInput, in all engines' services a message with the
+// ids in field 2.
+func (m *message) prompt(field protowire.Number, ids []harmony.Token) {
+	const idsField = 2
+	size := packedSize(ids)
+	inner := protowire.SizeTag(idsField) + protowire.SizeBytes(size)
+	m.b = protowire.AppendVarint(protowire.AppendTag(m.b, field, protowire.BytesType), uint64(inner)) //nolint:gosec // a size
+	m.ids(idsField, ids)
+}
+
+func packedSize(ids []harmony.Token) int {
+	size := 0
+	for _, id := range ids {
+		size += protowire.SizeVarint(uint64(id))
+	}
+	return size
+}
+
+// bias writes a map from token ids to floats, in the order of the ids. named
+// says that the map's keys are strings.
+func (m *message) bias(field protowire.Number, bias map[harmony.Token]float64, named bool) {
+	for _, id := range slices.Sorted(maps.Keys(bias)) {
+		m.inner(field, func(entry *message) {
+			if named {
+				entry.text(1, strconv.FormatUint(uint64(id), 10))
+			} else {
+				entry.integer(1, int64(id))
+			}
+			entry.number(2, bias[id])
+		})
+	}
+}

@@ -1,0 +1,20 @@
+package engine
+
+// AppendSampling appends, as a JSON object, how r is to be sampled, with the
+// neutral values of what it leaves open. The names are those that the engines
+// share; max_tokens is left out where it is 0.
+func (r *Request) AppendSampling(dst []byte) []byte {
+	events := *r
+	events.Whole = false // how the engine cuts its reply is not sampling
+	o := newObject(dst)
+	o.sampling(&events)
+	if r.MaxTokens > 0 {
+		o.integer("max_tokens", r.MaxTokens)
+	}
+	o.integer("min_tokens", max(r.MinTokens, 0))
+	if r.Seed != nil {
+		o.integer("seed", int(*r.Seed))
+	}
+	o.structuredOutputs(r)
+	return o.end()
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"hash/fnv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// trtllmGRPC is the service trtllm.TrtllmService of TensorRT-LLM's gRPC server.
+var trtllmGRPC = &grpcDialect{
+	kind:     "trtllm-grpc",
+	path:     "/trtllm.TrtllmService/Generate",
+	ignored:  []string{"priority"},
+	refuses:  refuseTRTLLM,
+	encode:   encodeTRTLLMRequest,
+	chunk:    replyMessage{field: 2, ids: 1, index: 2, cached: 5},
+	complete: replyMessage{field: 3, ids: 1, index: 2, finish: 3, cached: 7},
+}
+
+// refuseTRTLLM refuses biases: the service takes them as one number for each
+// id of the vocabulary.
+func refuseTRTLLM(r *Request) *apierror.Error {
+	if len(r.LogitBias) > 0 {
+		return apierror.Invalid("logit_bias", "This model's engine knows no logit_bias. Leave it out.")
+	}
+	return nil
+}
+
+// encodeTRTLLMRequest asks for the stop token, which is left out otherwise.
+func encodeTRTLLMRequest(m *message, r *Request) {
+	m.text(1, r.ID)
+	m.prompt(2, r.Prompt)
+	m.inner(3, func(p *message) {
+		p.integer(1, 1) // beam_width
+		p.integer(2, int64(max(r.N, 1)))
+		p.integer(3, int64(max(or(r.TopK, 0), 0))) // 0: all
+		p.number(4, or(r.TopP, 1))
+		if r.Seed != nil {
+			p.integer(8, *r.Seed)
+		}
+		p.number(9, or(r.Temperature, 1))
+		p.integer(10, int64(max(r.MinTokens, 0)))
+		p.number(12, or(r.RepetitionPenalty, 1))
+		p.number(13, or(r.PresencePenalty, 0))
+		p.number(14, or(r.FrequencyPenalty, 0))
+		p.number(19, or(r.MinP, 0))
+	})
+	m.inner(4, func(o *message) { o.boolean(5, true) }) // exclude_input_from_output
+	m.integer(5, int64(r.MaxTokens))
+	m.boolean(6, true) // streaming
+	if r.Constraint != nil {
+		m.inner(11, func(g *message) {
+			g.integer(1, 5) // guide_type: structural tag
+			g.text(2, structuralTag(r))
+		})
+	}
+	if r.CacheSalt != "" {
+		m.integer(19, saltID(r.CacheSalt))
+	}
+	m.ids(22, stopTokens(r))
+	m.boolean(23, false) // ignore_eos
+	m.boolean(26, true)  // include_stop_token_in_output
+}
+
+// saltID makes the number that the engine takes of a salt, not negative.
+func saltID(salt string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(salt)) // never fails
+	return int64(h.Sum64() >> 1) //nolint:gosec // 63 bits
+}

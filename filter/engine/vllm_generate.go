@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// vllmGenerate is vLLM's POST /inference/v1/generate, token ids in and out with
+// no text at all. The server has it with --tokens-only or --enable-scale-out.
+// Its events are those of /v1/completions without the text.
+type vllmGenerate struct{ vllm }
+
+func (vllmGenerate) Kind() string { return "vllm-generate" }
+
+// Encode writes a GenerateRequest. reasoning_ended makes a grammar hold from
+// the first token, whatever reasoning parser the engine runs.
+func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
+	if err := refuse(r); err != nil {
+		return nil, err
+	}
+	o := newBody(r)
+	o.text("model", r.Model)
+	o.ids("token_ids", r.Prompt)
+	o.name("sampling_params")
+	p := newObject(o.b)
+	p.sampling(r)
+	p.integer("max_tokens", r.MaxTokens)
+	p.integer("min_tokens", max(r.MinTokens, 0))
+	if r.Seed != nil {
+		p.integer("seed", int(*r.Seed))
+	}
+	p.boolean("detokenize", false)
+	p.structuredOutputs(r)
+	o.b = p.end()
+	o.text("output_mode", "tokens")
+	o.boolean("reasoning_ended", true)
+	o.boolean("stream", true)
+	o.name("stream_options")
+	options := newObject(o.b)
+	options.boolean("include_usage", true)
+	o.b = options.end()
+	o.text("cache_salt", r.CacheSalt)
+	if r.Priority != nil {
+		o.integer("priority", *r.Priority)
+	}
+	header := jsonToEvents()
+	if r.ID != "" {
+		header = append(header, Header{"x-request-id", r.ID})
+	}
+	return &HTTPRequest{Path: "/inference/v1/generate", Header: header, Body: o.end()}, nil
+}
