@@ -36,10 +36,22 @@ type Options struct {
 	Admin string
 	// ExtProc is where the filter listens: unix:///path or host:port.
 	ExtProc string
+	// Loopback is where the loopback listener is, unix:///path or host:port
+	// of an address that only this machine or pod can reach: the filter makes
+	// model calls through it. Empty: there is none.
+	Loopback string
+	// PrefixHeader and SessionHeader are the filter's request headers of the
+	// same names, by which an engine's replica is chosen. Only the filter may
+	// set them. Empty: it sends none.
+	PrefixHeader, SessionHeader string
+	// Balance is how requests spread over an engine's replicas. Empty:
+	// [BalancePrefix] if there is such a header, else [BalanceLeastRequest].
+	Balance Balance
 	// Engines are the clusters that serve Harmony models, at least one.
 	Engines []Engine
 	// Upstream is the URL that takes every other request. Empty: the first
-	// engine takes them.
+	// engine that is no gRPC service takes them; where there is none, they
+	// are answered 404.
 	Upstream string
 	// StreamIdleTimeout is how long a request may stand without a byte in
 	// either direction. It must not be below the filter's own deadlines,
@@ -55,10 +67,23 @@ type Options struct {
 	AccessLog bool
 }
 
+// Balance is a way to spread requests over the replicas of an engine.
+type Balance string
+
+// The ways. With the first two, requests with one key go to one replica, as long
+// as it has not far more to do than the others: then to the next one in an order
+// that the key gives.
+const (
+	BalancePrefix       Balance = "prefix"        // by Options.PrefixHeader
+	BalanceSession      Balance = "session"       // by Options.SessionHeader
+	BalanceLeastRequest Balance = "least-request" // to the one of two replicas, chosen at random, that has less to do
+)
+
 // Engine is one engine and the addresses of its replicas.
 type Engine struct {
 	Name string
 	URLs []string // http or https, one scheme for all
+	GRPC bool     // it is a gRPC service: Envoy speaks HTTP/2 with it
 }
 
 //go:embed bootstrap.yaml.tmpl
@@ -85,19 +110,29 @@ func Bootstrap(o Options) ([]byte, error) {
 // page is what the template sees.
 type page struct {
 	Options
-	EngineHeader string
-	Listener     endpoint
-	AdminAddress endpoint
-	Filter       cluster
-	Clusters     []cluster // engines, then the upstream if it is one of its own
-	Default      string    // cluster of requests that are not for an engine
+	EngineHeader    string
+	HashHeader      string // by which replicas are chosen, "" if by none
+	Listener        endpoint
+	LoopbackAddress *endpoint
+	AdminAddress    endpoint
+	Filter          cluster
+	Clusters        []cluster // engines, then the upstream if it is one of its own
+	Default         string    // cluster of requests that are not for an engine, "" if there is none
 }
 
 type cluster struct {
 	Name      string
+	Engine    bool
 	Endpoints []endpoint
+	GRPC      bool
 	TLS       bool
 	CAFile    string
+}
+
+// Replicas tells whether the cluster may have several: a name can stand for many
+// addresses.
+func (c cluster) Replicas() bool {
+	return c.Engine && (len(c.Endpoints) > 1 || net.ParseIP(c.Endpoints[0].Host) == nil)
 }
 
 type endpoint struct {
@@ -125,8 +160,16 @@ func (o Options) page() (*page, error) {
 		}
 		return e
 	}
+	var err error
+	if p.HashHeader, err = o.hashHeader(); err != nil {
+		errs = append(errs, err)
+	}
 	p.Listener = parse("listen", o.Listen)
 	p.AdminAddress = parse("admin", p.Admin)
+	if o.Loopback != "" {
+		e := parse("loopback", o.Loopback)
+		p.LoopbackAddress = &e
+	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
 	if len(o.Engines) == 0 {
 		errs = append(errs, errors.New("there is no engine"))
@@ -136,6 +179,7 @@ func (o Options) page() (*page, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
 		}
+		c.GRPC, c.Engine = e.GRPC, true
 		p.Clusters = append(p.Clusters, c)
 	}
 	if o.Upstream != "" {
@@ -145,10 +189,31 @@ func (o Options) page() (*page, error) {
 		}
 		p.Clusters = append(p.Clusters, c)
 		p.Default = c.Name
-	} else if len(p.Clusters) > 0 {
-		p.Default = p.Clusters[0].Name
+	} else if i := slices.IndexFunc(p.Clusters, func(c cluster) bool { return !c.GRPC }); i >= 0 {
+		p.Default = p.Clusters[i].Name
 	}
 	return p, errors.Join(errs...)
+}
+
+// hashHeader is the header by which replicas are chosen, "" if by none.
+func (o Options) hashHeader() (string, error) {
+	header := ""
+	switch o.Balance {
+	case "":
+		return o.PrefixHeader, nil
+	case BalanceLeastRequest:
+		return "", nil
+	case BalancePrefix:
+		header = o.PrefixHeader
+	case BalanceSession:
+		header = o.SessionHeader
+	default:
+		return "", fmt.Errorf("balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
+	}
+	if header == "" {
+		return "", fmt.Errorf("balance: %s needs the header, which is empty: name it in routing.%[1]s_header", o.Balance)
+	}
+	return header, nil
 }
 
 func (o Options) newCluster(name string, urls []string) (cluster, error) {

@@ -32,9 +32,12 @@ var update = flag.Bool("update", false, "write the example files anew")
 // template.
 var examples = map[string]envoy.Options{
 	"sidecar.yaml": {
-		Listen:  "0.0.0.0:10000",
-		Admin:   "127.0.0.1:9901",
-		ExtProc: "unix:///run/envoy-harmony/filter.sock",
+		Listen:        "0.0.0.0:10000",
+		Admin:         "127.0.0.1:9901",
+		ExtProc:       "unix:///run/envoy-harmony/filter.sock",
+		Loopback:      "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader:  "x-harmony-prefix",
+		SessionHeader: "x-harmony-session",
 		Engines: []envoy.Engine{
 			{Name: "vllm", URLs: []string{"http://vllm-0.vllm:8000", "http://vllm-1.vllm:8000"}},
 		},
@@ -47,11 +50,27 @@ var examples = map[string]envoy.Options{
 			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}},
 			{Name: "vllm", URLs: []string{"http://[fd00::1]:8000"}},
 		},
+		PrefixHeader:      "x-harmony-prefix",
+		SessionHeader:     "x-harmony-session",
+		Balance:           envoy.BalanceLeastRequest,
 		Upstream:          "http://models.example.com",
 		StreamIdleTimeout: 90 * time.Minute,
 		RetryBufferBytes:  4 << 20,
 		CAFile:            "/etc/ssl/certs/ca-certificates.crt",
 		AccessLog:         true,
+	},
+	"grpc-engines.yaml": {
+		Listen:        "0.0.0.0:10000",
+		Admin:         "127.0.0.1:9901",
+		ExtProc:       "unix:///run/envoy-harmony/filter.sock",
+		Loopback:      "unix:///run/envoy-harmony/loopback.sock",
+		SessionHeader: "x-harmony-session",
+		Balance:       envoy.BalanceSession,
+		Engines: []envoy.Engine{
+			{Name: "vllm-grpc", URLs: []string{"http://vllm-0.vllm:50051"}, GRPC: true},
+			{Name: "sglang-grpc", URLs: []string{"https://sglang.example.com"}, GRPC: true},
+		},
+		CAFile: "/etc/ssl/certs/ca-certificates.crt",
 	},
 }
 
@@ -115,6 +134,8 @@ func TestBootstrapErrors(t *testing.T) {
 		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: has no URL"},
 		{"scheme", func(o *envoy.Options) { o.Engines[0].URLs[0] = "ftp://a" }, "the scheme must be http or https"},
 		{"host", func(o *envoy.Options) { o.Upstream = "http://:80" }, "upstream: \"http://:80\": the host is missing"},
+		{"balance", func(o *envoy.Options) { o.Balance = "random" }, "balance: must be prefix, session or least-request"},
+		{"no header", func(o *envoy.Options) { o.Balance = envoy.BalanceSession }, "name it in routing.session_header"},
 		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "make two engines of them"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

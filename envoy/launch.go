@@ -206,6 +206,7 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	}
 	var listeners struct {
 		Statuses []struct {
+			Name  string `json:"name"`
 			Local struct {
 				Socket struct {
 					Address string `json:"address"`
@@ -217,16 +218,20 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(body, &listeners); err != nil {
 		return "", fmt.Errorf("read Envoy's listeners: %w", err)
 	}
-	if len(listeners.Statuses) == 0 {
-		return "", errors.New("read Envoy's listeners: there is none")
+	for _, status := range listeners.Statuses {
+		if socket := status.Local.Socket; status.Name == clientListener {
+			return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
+		}
 	}
-	socket := listeners.Statuses[0].Local.Socket
-	return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
+	return "", fmt.Errorf("read Envoy's listeners: there is no %q", clientListener)
 }
 
-// Drain closes the listener and waits until no request is left or ctx is done.
+// clientListener is the name of the listener that clients use.
+const clientListener = "openai"
+
+// Drain closes the listener that clients use and waits until no request is left or ctx is done.
 func (p *Process) Drain(ctx context.Context) error {
-	if _, err := p.ask(ctx, http.MethodPost, "/drain_listeners"); err != nil {
+	if _, err := p.ask(ctx, http.MethodPost, "/drain_listeners?inboundonly"); err != nil {
 		return err
 	}
 	for {
