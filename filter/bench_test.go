@@ -42,7 +42,7 @@ func BenchmarkRequest(b *testing.B) {
 		}
 		s.x.close(s.now)
 	}
-	b.ReportMetric(float64(len(s.x.call.Engine().Prompt)), "tokens")
+	b.ReportMetric(float64(len(s.x.run.call.Engine().Prompt)), "tokens")
 }
 
 // TestTokenDoesNotAllocate holds the token path to its promise.

@@ -34,6 +34,9 @@ const (
 	ReasoningField        = "reasoning"         // reasoning_fields: vLLM's and Open Responses' name
 	ReasoningContentField = "reasoning_content" // reasoning_fields: SGLang's and DeepSeek's name
 
+	ReasoningEventsOpenAI = "reasoning_text" // responses.reasoning_events: response.reasoning_text.delta and .done
+	ReasoningEventsOpen   = "reasoning"      // responses.reasoning_events: Open Responses' response.reasoning.delta and .done
+
 	LogFormatJSON = "json" // log.format: one JSON object a line
 	LogFormatText = "text" // log.format: for people
 )
@@ -82,6 +85,18 @@ type Config struct {
 	// is configured, a request without it is a 401.
 	TenantHeader string `json:"tenant_header"`
 
+	// Loopback is where Envoy's loopback listener is, host:port or
+	// unix:///path: a listener with the routes to the engines and without the
+	// filter. Model calls go through it. Empty: run makes one; serve has
+	// none, so that Envoy sends the client's own request on to the engine,
+	// an engine that breaks off resets the client, and background responses
+	// are refused.
+	Loopback string `json:"loopback"`
+	// StoreURL is where responses, conversations, kept reasoning and dates
+	// are kept: memory:, sqlite:PATH, redis://… or postgres://….
+	StoreURL string `json:"store_url"`
+
+	Routing   Routing   `json:"routing"`
 	Responses Responses `json:"responses"`
 	Limits    Limits    `json:"limits"`
 	Log       Log       `json:"log"`
@@ -138,15 +153,43 @@ type Engine struct {
 	URLs []string `json:"urls"`
 }
 
+// Routing is what a model call tells Envoy to choose an engine's replica by. The
+// headers are taken out of what clients send.
+type Routing struct {
+	// PrefixHeader is the header of a key that stays the same while a
+	// conversation grows. Empty: it is not sent.
+	PrefixHeader string `json:"prefix_header"`
+	// SessionHeader is the header of a key of the session that the request
+	// names, else that of the prefix. Empty: it is not sent.
+	SessionHeader string `json:"session_header"`
+}
+
 // Responses is about the Responses API.
 type Responses struct {
 	// StoreBytes bounds the stored responses, per process. 0: none are stored.
 	StoreBytes int64 `json:"store_bytes"`
 	// StoreTTL is how long a response is stored after its last use.
 	StoreTTL Duration `json:"store_ttl"`
+	// ChainCacheBytes bounds what is remembered of chains of responses, so
+	// that they are not read and rendered again at every turn, per process.
+	// 0: nothing.
+	ChainCacheBytes int64 `json:"chain_cache_bytes"`
 	// SealKeys are 32 random bytes each, in base64. The first seals
 	// reasoning.encrypted_content, all of them open it. Empty: there is none.
 	SealKeys []string `json:"seal_keys"`
+	// UsagePerTurn lists the model calls of a response in its usage, also
+	// where the request does not ask for it.
+	UsagePerTurn bool `json:"usage_per_turn"`
+	// ReasoningEvents names the events of reasoning text: reasoning_text or
+	// reasoning.
+	ReasoningEvents string `json:"reasoning_events"`
+	// CodexCompatibility has a turn be one response from the user's message
+	// to the final answer, whatever tools are called in between. With
+	// AllowOverride a request's header x-envoy-harmony-codex: on or off
+	// decides in its place.
+	CodexCompatibility bool `json:"codex_compatibility"`
+	// ToolTimeout is how long such a turn waits for the outputs of its tools.
+	ToolTimeout Duration `json:"tool_timeout"`
 }
 
 // Limits bounds what a request may use. Every number is per request unless it
@@ -175,6 +218,9 @@ type Limits struct {
 	// KeepAlive is the time of silence after which a stream gets an SSE
 	// comment. 0: never.
 	KeepAlive Duration `json:"keep_alive"`
+	// MaxBackground is how many background responses the process makes at
+	// one time, 503 with retry-after beyond it.
+	MaxBackground int `json:"max_background"`
 	// CacheBytes bounds the cache of rendered prompt pieces, per process. 0:
 	// no cache.
 	CacheBytes int `json:"cache_bytes"`
@@ -211,7 +257,8 @@ func Defaults() *Config {
 		Images:          ImagesPlaceholder,
 		Date:            DateUTC,
 		ReasoningFields: ReasoningBoth,
-		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}},
+		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
+		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
 			MaxBodyBytes:       32 << 20,
 			MaxInflightBytes:   1 << 30,
@@ -222,10 +269,12 @@ func Defaults() *Config {
 			TotalTimeout:       Duration{time.Hour},
 			HeaderHold:         Duration{2 * time.Second},
 			KeepAlive:          Duration{15 * time.Second},
+			MaxBackground:      1000,
 			CacheBytes:         64 << 20,
 			KeptReasoningBytes: 64 << 20,
 			KeptReasoningTTL:   Duration{time.Hour},
 		},
+		StoreURL:     "memory:",
 		Log:          Log{Level: "info", Format: LogFormatJSON},
 		Listen:       "127.0.0.1:9002",
 		DrainTimeout: Duration{30 * time.Second},
@@ -464,6 +513,7 @@ func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, MalformedRepair, MalformedFail)...)
 	errs = append(errs, oneOf("images", c.Images, ImagesPlaceholder, ImagesReject)...)
 	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, ReasoningBoth, ReasoningField, ReasoningContentField)...)
+	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
@@ -471,8 +521,23 @@ func (c *Config) checkWords() (errs []error) {
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != DateUTC && c.Date != DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
 	}
-	if !headerName.MatchString(c.TenantHeader) {
-		errs = append(errs, fmt.Errorf("tenant_header: %q is no lower-case header name, such as x-tenant", c.TenantHeader))
+	for _, h := range []struct{ key, name, example string }{
+		{"tenant_header", c.TenantHeader, "x-tenant"},
+		{"routing.prefix_header", c.Routing.PrefixHeader, "x-harmony-prefix"},
+		{"routing.session_header", c.Routing.SessionHeader, "x-harmony-session"},
+	} {
+		if !headerName.MatchString(h.name) {
+			errs = append(errs, fmt.Errorf("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example))
+		}
+	}
+	if name := c.Routing.PrefixHeader; name != "" && (name == c.Routing.SessionHeader || name == c.TenantHeader) || c.Routing.SessionHeader != "" && c.Routing.SessionHeader == c.TenantHeader {
+		errs = append(errs, errors.New("routing: tenant, prefix and session need a header of their own each"))
+	}
+	if c.Responses.ToolTimeout.Duration < time.Second {
+		errs = append(errs, fmt.Errorf("responses.tool_timeout: must be at least 1s, not %s", c.Responses.ToolTimeout))
+	}
+	if n := c.Responses.ChainCacheBytes; n < 0 {
+		errs = append(errs, fmt.Errorf("responses.chain_cache_bytes: must be at least 0, not %d", n))
 	}
 	return errs
 }
@@ -486,6 +551,7 @@ func (l Limits) check() (errs []error) {
 		{"limits.max_body_bytes", l.MaxBodyBytes, 1},
 		{"limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes},
 		{"limits.max_tools", int64(l.MaxTools), 0},
+		{"limits.max_background", int64(l.MaxBackground), 0},
 		{"limits.cache_bytes", int64(l.CacheBytes), 0},
 		{"limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0},
 	} {
@@ -514,12 +580,9 @@ func (l Limits) check() (errs []error) {
 }
 
 func (c *Config) checkAddresses() (errs []error) {
-	if path, ok := strings.CutPrefix(c.Listen, "unix://"); ok {
-		if !strings.HasPrefix(path, "/") {
-			errs = append(errs, fmt.Errorf("listen: %q: write an absolute path, unix:///run/envoy-harmony.sock", c.Listen))
-		}
-	} else if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		errs = append(errs, fmt.Errorf("listen: %q: write host:port or unix:///path", c.Listen))
+	errs = append(errs, checkAddress("listen", c.Listen)...)
+	if c.Loopback != "" {
+		errs = append(errs, checkLoopback(c.Loopback)...)
 	}
 	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
 		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
@@ -531,6 +594,32 @@ func (c *Config) checkAddresses() (errs []error) {
 		errs = append(errs, fmt.Errorf("drain_timeout: must be at least 0s, not %s", c.DrainTimeout))
 	}
 	return errs
+}
+
+// checkLoopback wants an address that is not open to everybody: whoever reaches
+// it reaches the engines.
+func checkLoopback(address string) []error {
+	if errs := checkAddress("loopback", address); errs != nil || strings.HasPrefix(address, "unix://") {
+		return errs
+	}
+	host, port, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	if host == "" || ip != nil && ip.IsUnspecified() || port == "0" || port == "" {
+		return []error{fmt.Errorf("loopback: %q: write one address and a port, such as 127.0.0.1:10001, or unix:///path: the listener must not be open to everybody", address)}
+	}
+	return nil
+}
+
+// checkAddress wants host:port or unix:///path.
+func checkAddress(key, address string) []error {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return []error{fmt.Errorf("%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)}
+		}
+	} else if _, _, err := net.SplitHostPort(address); err != nil {
+		return []error{fmt.Errorf("%s: %q: write host:port or unix:///path", key, address)}
+	}
+	return nil
 }
 
 func oneOf(key, value string, words ...string) []error {

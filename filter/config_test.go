@@ -115,6 +115,8 @@ func TestConfigErrors(t *testing.T) {
 		{"date", "date: today", "date: must be utc, none or a date"},
 		{"reasoning", "reasoning_fields: all", "reasoning_fields: must be one of"},
 		{"tenant", "tenant_header: X Tenant", "tenant_header"},
+		{"prefix header", "routing: {prefix_header: X Prefix}", "routing.prefix_header"},
+		{"one header twice", "routing: {prefix_header: x-a, session_header: x-a}", "a header of their own"},
 		{"limit", "limits: {max_body_bytes: 0}", "limits.max_body_bytes: must be at least 1"},
 		{"budget", "limits: {max_inflight_bytes: 10}", "limits.max_inflight_bytes: must be at least 33554432"},
 		{"timeout", "limits: {idle_timeout: 0s}", "limits.idle_timeout: must be at least 1ms"},

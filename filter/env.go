@@ -1,9 +1,11 @@
 package filter
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -11,24 +13,55 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// openTimeout bounds how long the start waits for the store.
+const openTimeout = 15 * time.Second
+
+// openStore opens the store that the configuration names.
+func openStore(cfg *Config, now func() time.Time) (store.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	s, err := store.Open(ctx, cfg.StoreURL, store.Options{
+		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: cfg.Responses.StoreBytes,
+		TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: cfg.Limits.KeptReasoningBytes,
+		Now: now,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store_url: %w", err)
+	}
+	return s, nil
+}
+
 // newEnv makes what the turns of all exchanges share.
-func newEnv(cfg *Config, o Options) *turn.Env {
+func newEnv(cfg *Config, o Options, texts store.Texts) *turn.Env {
 	limits := turn.DefaultLimits()
 	limits.Tools = cfg.Limits.MaxTools
 	return &turn.Env{
 		Renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes)),
 		Now:      o.Now,
 		NewID:    o.NewID,
-		Memory:   store.NewMemory(cfg.Limits.KeptReasoningBytes, cfg.Limits.KeptReasoningTTL.Duration, o.Now),
+		Memory:   texts,
 		Limits:   limits,
 	}
 }
 
 // newResponses makes the Responses API with its store.
-func newResponses(cfg *Config, o Options) (*responses.API, error) {
-	api := &responses.API{Responses: store.NewMemoryResponses(cfg.Responses.StoreBytes, cfg.Responses.StoreTTL.Duration, o.Now)}
+func newResponses(cfg *Config, s store.Store) (*responses.API, error) {
+	api := &responses.API{}
+	if cfg.Responses.StoreBytes > 0 {
+		api.Store = s
+		if cfg.Responses.ChainCacheBytes > 0 {
+			api.Chains = responses.NewChains(cfg.Responses.ChainCacheBytes)
+		}
+	}
+	api.UsagePerTurn = cfg.Responses.UsagePerTurn
+	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration
+	api.OpenReasoningEvents = cfg.Responses.ReasoningEvents == ReasoningEventsOpen
 	if len(cfg.Responses.SealKeys) == 0 {
-		return api, nil
+		key := make([]byte, responses.SealKeyBytes) // compactions are good for the life of the process
+		_, _ = rand.Read(key)                       // never fails: see crypto/rand
+		var err error
+		api.Compactor, err = responses.NewSealer([][]byte{key}, rand.Reader)
+		return api, err
 	}
 	keys := make([][]byte, len(cfg.Responses.SealKeys))
 	for i, text := range cfg.Responses.SealKeys {
@@ -41,6 +74,7 @@ func newResponses(cfg *Config, o Options) (*responses.API, error) {
 	if api.Sealer, err = responses.NewSealer(keys, rand.Reader); err != nil {
 		return nil, fmt.Errorf("responses.seal_keys: %w: write 32 random bytes in base64, as openssl rand -base64 32 prints them", err)
 	}
+	api.Compactor = api.Sealer
 	return api, nil
 }
 
@@ -55,6 +89,7 @@ func (s *Server) scope(x *exchange) *turn.Scope {
 		Env:       s.env,
 		Tenant:    x.tenant,
 		RequestID: x.id,
+		Session:   x.session,
 		Model: &turn.Model{
 			Upstream:        m.UpstreamModel,
 			Identity:        m.Identity,

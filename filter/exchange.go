@@ -5,14 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -26,6 +24,7 @@ const (
 	phaseRelay                 // not ours: everything is passed on
 	phaseCollect               // may be ours: the body is collected, its header reply withheld
 	phaseEngine                // the token request is with Envoy; the engine's reply is awaited or read
+	phaseFollow                // the client gets a stored stream
 	phaseAnswered              // an immediate response was sent; what still passes by is left alone
 	phaseOver                  // the reply's end was sent; nothing more is answered
 )
@@ -51,6 +50,7 @@ type exchange struct {
 	bodyless bool   // the request is headers only
 	id       string // the client's reply id and the engine's request id, without the API's prefix
 	tenant   string
+	session  string // that the request's headers name
 	encoding string // content-encoding of the collected body
 	body     []byte
 	held     int64 // bytes of body that the budget counts
@@ -58,9 +58,16 @@ type exchange struct {
 	forced   bool     // the override header made the request ours
 	strip    []string // headers of the client that are the filter's and go no further
 
-	target target // the model's settings and engine
-	call   call
-	reply  replyState
+	target   target           // the model's settings and engine
+	run      *run             // nil until the token request is made
+	upstream bool             // its reply's headers have come
+	trailers bool             // its reply ends in trailers
+	local    bool             // the client's reply has no upstream here
+	begun    bool             // headers of the client's reply have been sent
+	queued   bool             // the response is made in the background
+	headers  http.Header      // of the client's request, as far as they go along with model calls through the loopback listener
+	remote   loopbackCall     // the model call through the loopback listener
+	feed     <-chan feedEvent // the stored stream that the client follows
 }
 
 // target is where a Harmony request goes.
@@ -84,7 +91,7 @@ var (
 
 // receive takes the next message of Envoy. An error ends the stream with it.
 func (x *exchange) receive(m *extprocv3.ProcessingRequest, now time.Time) error {
-	x.begin(now)
+	x.step(now)
 	if err := x.misses(m); err != nil {
 		return err
 	}
@@ -100,7 +107,7 @@ func (x *exchange) receive(m *extprocv3.ProcessingRequest, now time.Time) error 
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		x.responseBody(r.ResponseBody)
 	case *extprocv3.ProcessingRequest_ResponseTrailers:
-		x.responseTrailers()
+		x.responseTrailers(r.ResponseTrailers.GetTrailers())
 	}
 	return nil
 }
@@ -111,7 +118,7 @@ func (x *exchange) misses(m *extprocv3.ProcessingRequest) error {
 	case *extprocv3.ProcessingRequest_RequestHeaders, *extprocv3.ProcessingRequest_ResponseHeaders:
 		return nil
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
-		if !x.reply.received && (x.phase == phaseCollect || x.phase == phaseEngine) {
+		if !x.upstream && (x.phase == phaseCollect || x.phase == phaseEngine) {
 			return errResponseHeaders
 		}
 	}
@@ -121,22 +128,59 @@ func (x *exchange) misses(m *extprocv3.ProcessingRequest) error {
 	return nil
 }
 
-// begin starts a step: what the last one left in out has been sent.
-func (x *exchange) begin(now time.Time) {
+// step begins the next step: what the last one left in out has been sent.
+func (x *exchange) step(now time.Time) {
 	x.now = now
 	x.out = x.out[:0]
 	x.bodies.reuse()
-	x.reply.pending.reuse()
+	if x.run != nil {
+		x.run.step(now)
+	}
 }
 
 // close ends the exchange, whatever it was doing, and gives back what it held.
 func (x *exchange) close(now time.Time) {
 	x.now = now
 	x.release()
-	if c, ok := x.reply.reply.(canceller); ok && x.phase == phaseEngine {
-		c.Cancel()
+	x.remote.hangUp()
+	if x.run != nil {
+		x.run.cancel()
 	}
-	x.rec.close(x)
+	if (x.api == nil || x.phase == phaseNew || x.phase == phaseRelay) && x.rec.err == nil {
+		x.rec.relayed(x.s, x.id, x.path, now)
+		return
+	}
+	x.rec.close(&subject{
+		s: x.s, api: x.api, id: x.id, target: x.target, run: x.run, now: now,
+		over: x.phase == phaseOver || x.phase == phaseAnswered, queued: x.queued,
+	})
+}
+
+// abandon lets go of a run that cannot be trusted any more.
+func (x *exchange) abandon() {
+	if x.run != nil {
+		x.run.abandon()
+	}
+}
+
+// tick does what the clock asks for. It is called when the exchange's next
+// deadline has come.
+func (x *exchange) tick(now time.Time) {
+	x.step(now)
+	for {
+		name, due := x.timers.due(now)
+		switch {
+		case !due:
+			return
+		case name == timerBody:
+			x.refuse(apierror.New(http.StatusRequestTimeout, "request_timeout", "", "the request body did not arrive within %s", x.s.cfg.Limits.BodyTimeout))
+		case x.run != nil:
+			x.run.expired(name)
+		case name == timerKeepAlive:
+			x.write([]byte(keepAliveComment), false)
+			x.timers.set(timerKeepAlive, now, x.s.cfg.Limits.KeepAlive.Duration)
+		}
+	}
 }
 
 func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.ProtocolConfiguration) {
@@ -149,8 +193,8 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	if x.id == "" {
 		x.id = x.s.newID("")
 	}
-	for _, name := range []string{EngineHeader, overrideHeader} {
-		if header(headers, name) != "" {
+	for _, name := range []string{EngineHeader, x.s.cfg.Routing.PrefixHeader, x.s.cfg.Routing.SessionHeader, overrideHeader, codexHeader} {
+		if name != "" && header(headers, name) != "" {
 			x.strip = append(x.strip, name)
 		}
 	}
@@ -174,7 +218,14 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	case "on":
 		x.forced = true
 	}
+	if x.api == &x.s.apis.responses && x.codex(headers) {
+		x.api = &x.s.apis.codex
+	}
 	x.tenant = header(headers, x.s.cfg.TenantHeader)
+	x.session = session(headers)
+	if x.s.loopback != nil {
+		x.headers = passedHeaders(headers)
+	}
 	x.encoding = strings.ToLower(strings.TrimSpace(header(headers, "content-encoding")))
 	x.phase = phaseCollect
 	x.timers.set(timerBody, x.now, x.s.cfg.Limits.BodyTimeout.Duration)
@@ -204,6 +255,19 @@ func (x *exchange) override(h *corev3.HeaderMap) string {
 		return ""
 	}
 	return strings.ToLower(header(h, overrideHeader))
+}
+
+// codex tells whether a response is to be made in Codex compatibility mode.
+func (x *exchange) codex(h *corev3.HeaderMap) bool {
+	if x.s.cfg.AllowOverride {
+		switch strings.ToLower(header(h, codexHeader)) {
+		case "on":
+			return true
+		case "off":
+			return false
+		}
+	}
+	return x.s.cfg.Responses.CodexCompatibility
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
@@ -337,82 +401,4 @@ func (x *exchange) collected(trailers bool) {
 	if err != nil {
 		x.refuse(err)
 	}
-}
-
-// check refuses what no API can answer.
-func (x *exchange) check() *apierror.Error {
-	switch {
-	case x.scan.twice:
-		return apierror.Invalid("model", `"model" stands twice in the request: send it once`)
-	case !x.target.known && !x.api.modelless:
-		return nil // the decoder says what is wrong: no object, no model, not a string
-	case x.s.cfg.TenantHeader != "" && x.tenant == "":
-		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "the request does not say whose it is: header %s is missing", x.s.cfg.TenantHeader)
-	case x.target.dialect == nil && !x.api.modelless:
-		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "no engine is configured for this model")
-	}
-	return nil
-}
-
-// serve answers a request that needs no engine.
-func (x *exchange) serve(body []byte, trailers bool) {
-	out, err := x.api.serve(x, body)
-	switch {
-	case err == nil:
-		x.release()
-		x.phase = phaseAnswered
-		x.timers.clearAll()
-		x.out = append(x.out, immediateResponse(http.StatusOK, out, "answer", 0))
-	case err.Status == http.StatusNotFound && x.api.modelless:
-		x.giveAway(!trailers, trailers)
-	default:
-		x.refuse(err)
-	}
-}
-
-// dispatch sends a token request in place of the client's.
-func (x *exchange) dispatch(body []byte, trailers bool) *apierror.Error {
-	call, err := x.api.decode(x.ctx, body, x.s.scope(x))
-	if err != nil {
-		return err
-	}
-	if !x.target.known {
-		return apierror.Invalid("model", "the request names no model")
-	}
-	req := call.Engine()
-	wire, err := x.target.dialect.Encode(req)
-	if err != nil {
-		return err
-	}
-	x.call = call
-	x.release()
-	x.rec.dispatched(req, x.s.cfg.Log.Content && x.s.log.IsLevelEnabled(logrus.DebugLevel))
-	var m mutation
-	m.set(":path", wire.Path)
-	m.set("content-type", "application/json")
-	m.set("content-length", strconv.Itoa(len(wire.Body)))
-	m.set(EngineHeader, x.target.model.Engine)
-	for _, h := range wire.Header {
-		m.set(h.Name, h.Value)
-	}
-	m.remove("accept-encoding", "content-encoding", overrideHeader)
-	x.phase = phaseEngine
-	x.out = append(x.out, requestHeadersReply(&m, true))
-	x.sendRequestBody(wire.Body, !trailers)
-	if trailers {
-		x.out = append(x.out, requestTrailersReply())
-	}
-	x.timers.set(timerFirst, x.now, x.s.cfg.Limits.FirstTokenTimeout.Duration)
-	x.timers.set(timerTotal, x.rec.started, x.s.cfg.Limits.TotalTimeout.Duration)
-	return nil
-}
-
-// refuse answers in place of whatever was to come. Only to be used while no
-// reply headers have been sent.
-func (x *exchange) refuse(err *apierror.Error) {
-	x.release()
-	x.phase = phaseAnswered
-	x.timers.clearAll()
-	x.rec.failed(err)
-	x.out = append(x.out, immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
 }

@@ -452,7 +452,7 @@ func begun(t *testing.T, fields string, change func(*Config)) *script {
 	return s
 }
 
-const streamHeaders = "response headers content-type=text/event-stream; charset=utf-8 cache-control=no-cache x-request-id=abc -content-length"
+const streamHeaders = "response headers content-type=text/event-stream; charset=utf-8 cache-control=no-cache x-request-id=abc -content-length -grpc-encoding -grpc-accept-encoding"
 
 func TestStream(t *testing.T) {
 	s := begun(t, `,"stream":true`, nil)
@@ -486,7 +486,7 @@ func TestWholeReply(t *testing.T) {
 	s.expect()
 	s.answerBody("", true)
 	got := s.sent()
-	if len(got) != 2 || got[0] != "response headers content-type=application/json x-request-id=abc -content-length" || !strings.HasSuffix(got[1], " END") {
+	if len(got) != 2 || got[0] != "response headers content-type=application/json x-request-id=abc -content-length -grpc-encoding -grpc-accept-encoding" || !strings.HasSuffix(got[1], " END") {
 		t.Fatalf("sent %q", got)
 	}
 	s.x.close(s.now)
@@ -533,7 +533,7 @@ func TestEngineErrors(t *testing.T) {
 		for range 10 {
 			s.answerBody(strings.Repeat("x", 20_000), false)
 		}
-		if n := len(s.x.reply.errorBody); n > maxErrorBody {
+		if n := len(s.x.run.errorBody); n > maxErrorBody {
 			t.Errorf("%d bytes of an error kept", n)
 		}
 		s.answerBody("", true)

@@ -19,6 +19,10 @@ const IgnoredHeader = "x-harmony-ignored"
 // where the configuration allows it.
 const overrideHeader = "x-envoy-harmony"
 
+// codexHeader switches Codex compatibility mode on or off for one request, where
+// the configuration allows it.
+const codexHeader = "x-envoy-harmony-codex"
+
 // header gives the value of a header by its lower-case name, "" if absent.
 // Envoy fills raw_value; value is read for older senders.
 func header(m *corev3.HeaderMap, name string) string {

@@ -4,10 +4,12 @@ import (
 	"strconv"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // maxPiece bounds the body bytes of one message to Envoy, which advises
@@ -17,6 +19,10 @@ const maxPiece = 62_000
 // trailerNames are the trailers an engine's gRPC reply may have; no client of
 // an OpenAI API is to see them.
 var trailerNames = []string{"grpc-status", "grpc-message", "grpc-status-details-bin"}
+
+// engineReplyNames are headers of an engine's reply that say nothing of the
+// one that is made of it.
+var engineReplyNames = []string{"content-length", "grpc-encoding", "grpc-accept-encoding"}
 
 func headersReply(m *mutation, clearRoute bool) *extprocv3.HeadersResponse {
 	common := &extprocv3.CommonResponse{ClearRouteCache: clearRoute}
@@ -48,14 +54,17 @@ func responseTrailersReply(remove ...string) *extprocv3.ProcessingResponse {
 
 // bodyMessage is a body reply with all its envelopes in one piece of memory.
 type bodyMessage struct {
-	message  extprocv3.ProcessingResponse
-	request  extprocv3.ProcessingResponse_RequestBody
-	response extprocv3.ProcessingResponse_ResponseBody
-	body     extprocv3.BodyResponse
-	common   extprocv3.CommonResponse
-	mutation extprocv3.BodyMutation
-	streamed extprocv3.BodyMutation_StreamedResponse
-	piece    extprocv3.StreamedBodyResponse
+	message       extprocv3.ProcessingResponse
+	request       extprocv3.ProcessingResponse_RequestBody
+	response      extprocv3.ProcessingResponse_ResponseBody
+	local         extprocv3.ProcessingResponse_StreamedImmediateResponse
+	streamedLocal extprocv3.StreamedImmediateResponse
+	localBody     extprocv3.StreamedImmediateResponse_BodyResponse
+	body          extprocv3.BodyResponse
+	common        extprocv3.CommonResponse
+	mutation      extprocv3.BodyMutation
+	streamed      extprocv3.BodyMutation_StreamedResponse
+	piece         extprocv3.StreamedBodyResponse
 }
 
 func newBodyMessage() *bodyMessage {
@@ -65,6 +74,9 @@ func newBodyMessage() *bodyMessage {
 	m.common.BodyMutation = &m.mutation
 	m.mutation.Mutation = &m.streamed
 	m.streamed.StreamedResponse = &m.piece
+	m.local.StreamedImmediateResponse = &m.streamedLocal
+	m.streamedLocal.Response = &m.localBody
+	m.localBody.BodyResponse = &m.piece
 	return m
 }
 
@@ -114,6 +126,18 @@ func (x *exchange) sendRequestBody(p []byte, end bool) {
 // sendResponseBody sends bytes on to the client.
 func (x *exchange) sendResponseBody(p []byte, end bool) {
 	x.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.response })
+}
+
+// localHeaders begins a reply that has no upstream.
+func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
+	headers := make([]*corev3.HeaderValue, 0, 1+len(header))
+	headers = append(headers, &corev3.HeaderValue{Key: ":status", RawValue: []byte("200")})
+	for _, h := range header {
+		headers = append(headers, &corev3.HeaderValue{Key: h.Name, RawValue: []byte(h.Value)})
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{
+		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
+	}}}
 }
 
 // immediateResponse is a JSON body in place of what was to come. The details

@@ -17,10 +17,11 @@ const (
 	messageResponseBody
 	messageTrailers
 	messageTick
+	messageEngine
 	messageKinds
 )
 
-var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick"}
+var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine"}
 
 // maxModels bounds the values of the model label; more become "other".
 const maxModels = 100
@@ -30,6 +31,7 @@ type metrics struct {
 	inflight prometheus.Gauge
 	requests *prometheus.CounterVec // api, model, outcome
 	relayed  prometheus.Counter
+	reissued prometheus.Counter
 	parsing  *prometheus.CounterVec   // kind
 	tokens   *prometheus.CounterVec   // model, channel
 	prompt   *prometheus.CounterVec   // model
@@ -55,6 +57,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."}),
 		requests: counter("harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome"),
 		relayed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_relayed_total", Help: "Requests that were not the filter's and passed through."}),
+		reissued: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_reissued_total", Help: "Model calls made once more because the engine's connection broke before its first token."}),
 		parsing:  counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
 		tokens:   counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		prompt:   counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
@@ -68,7 +71,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.reissued, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ func TestContextLengthIsTheEnginesWhereNoneIsConfigured(t *testing.T) {
 	}
 	s.post()
 	s.body(ask(`,"max_tokens":null`), true)
-	if n := s.x.call.Engine().MaxTokens + len(s.x.call.Engine().Prompt); n != 100 {
+	if n := s.x.run.call.Engine().MaxTokens + len(s.x.run.call.Engine().Prompt); n != 100 {
 		t.Errorf("prompt and output have %d tokens", n)
 	}
 
@@ -28,7 +28,7 @@ func TestContextLengthIsTheEnginesWhereNoneIsConfigured(t *testing.T) {
 	fixed.x.s.models.lengths.Store(s.x.s.models.lengths.Load())
 	fixed.post()
 	fixed.body(ask(""), true)
-	if n := fixed.x.call.Engine().MaxTokens + len(fixed.x.call.Engine().Prompt); n != 200 {
+	if n := fixed.x.run.call.Engine().MaxTokens + len(fixed.x.run.call.Engine().Prompt); n != 200 {
 		t.Errorf("prompt and output have %d tokens where 200 are configured", n)
 	}
 }

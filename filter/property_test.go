@@ -237,7 +237,7 @@ func checkReply(t *testing.T, s *script) {
 	if strings.HasPrefix(body.String(), "(") { // abbreviated
 		return
 	}
-	if !s.x.call.Stream() {
+	if !s.x.run.call.Stream() {
 		if !json.Valid([]byte(body.String())) {
 			t.Fatalf("not JSON: %q", body.String())
 		}

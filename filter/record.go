@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -17,7 +18,7 @@ const (
 	outcomeOK      = "ok"
 	outcomeRefused = "refused" // an error in place of a reply, the client's fault
 	outcomeFailed  = "failed"  // an error in place of a reply or in it, not the client's fault
-	outcomeCut     = "cut"     // the client left, or the engine's connection broke after the reply had begun: Envoy does not tell which
+	outcomeCut     = "cut"     // the client left, or cancelled; without a loopback listener also: the engine's connection broke after the reply had begun
 )
 
 // record is what is told of an exchange: one log line and the metrics.
@@ -56,23 +57,57 @@ func (r *record) chunk(c *engine.Chunk, now time.Time) {
 // failed notes the error the client got.
 func (r *record) failed(err *apierror.Error) { r.err = err }
 
+// subject is what a record is about.
+type subject struct {
+	s          *Server
+	api        *api
+	id         string
+	target     target
+	run        *run  // nil: no model call was made
+	background bool  // the reply was made after its request had been answered
+	queued     bool  // this is that request; the making of its reply counts by itself
+	fault      error // of what keeps the reply
+	over       bool  // the client got a reply to its end
+	now        time.Time
+}
+
+// answered tells whether the engine has begun to answer.
+func (u *subject) answered() bool { return u.run != nil && u.run.decoder != nil }
+
+// faults is what went wrong aside.
+func (u *subject) faults() error {
+	if u.answered() {
+		if f, ok := u.run.reply.(faulty); ok {
+			return errors.Join(f.Fault(), u.fault)
+		}
+	}
+	return u.fault
+}
+
+// relayed tells of a request that was not ours.
+func (r *record) relayed(s *Server, id, path string, now time.Time) {
+	s.metrics.relayed.Inc()
+	s.log.WithFields(logrus.Fields{"request_id": id, "path": path, "harmony": false, "seconds": now.Sub(r.started).Seconds()}).Debug("relayed")
+}
+
 // close writes the log line and counts.
-func (r *record) close(x *exchange) {
-	relayed := x.api == nil || x.phase == phaseNew || x.phase == phaseRelay
-	if relayed && r.err == nil {
-		x.s.metrics.relayed.Inc()
-		x.s.log.WithFields(logrus.Fields{"request_id": x.id, "path": x.path, "harmony": false, "seconds": x.now.Sub(r.started).Seconds()}).Debug("relayed")
-		return
-	}
-	outcome := r.outcome(x)
+func (r *record) close(u *subject) {
+	outcome := r.outcome(u)
 	fields := logrus.Fields{
-		"request_id": x.id, "harmony": true, "outcome": outcome,
-		"model": x.target.model.UpstreamModel, "seconds": x.now.Sub(r.started).Seconds(),
+		"request_id": u.id, "harmony": true, "outcome": outcome,
+		"model": u.target.model.UpstreamModel, "seconds": u.now.Sub(r.started).Seconds(),
 	}
-	if x.api != nil {
-		fields["api"] = x.api.name
+	if u.api != nil {
+		fields["api"] = u.api.name
 	}
-	r.count(x, outcome)
+	if u.background {
+		fields["background"] = true
+	}
+	if u.queued {
+		fields["queued"] = true
+	} else {
+		r.count(u, outcome)
+	}
 	if r.err != nil {
 		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
 		if r.err.Cause != nil {
@@ -82,18 +117,18 @@ func (r *record) close(x *exchange) {
 	if r.prompt > 0 {
 		fields["prompt_tokens"] = r.prompt
 	}
-	if f, ok := x.reply.reply.(faulty); ok && f.Fault() != nil {
-		fields["fault"] = f.Fault().Error()
+	if err := u.faults(); err != nil {
+		fields["fault"] = err.Error()
 	}
-	if x.reply.reply != nil {
-		addSummary(fields, x.reply.reply.Summary())
+	if u.answered() {
+		addSummary(fields, u.run.reply.Summary())
 		fields["first_token_seconds"] = r.first.Seconds()
+		r.advise(u)
 	}
-	r.advise(x)
 	if r.content != nil {
-		r.content.log(x)
+		r.content.log(u)
 	}
-	entry := x.s.log.WithFields(fields)
+	entry := u.s.log.WithFields(fields)
 	if outcome == outcomeFailed {
 		entry.Warn("request")
 		return
@@ -102,8 +137,8 @@ func (r *record) close(x *exchange) {
 }
 
 // log writes the prompt and the model's output, control tokens in their names.
-func (c *content) log(x *exchange) {
-	entry := x.s.log.WithFields(logrus.Fields{"request_id": x.id, "prompt": spelled(c.prompt)})
+func (c *content) log(u *subject) {
+	entry := u.s.log.WithFields(logrus.Fields{"request_id": u.id, "prompt": spelled(c.prompt)})
 	for choice, ids := range c.output {
 		entry = entry.WithField("output_"+strconv.Itoa(choice), spelled(ids))
 	}
@@ -120,47 +155,47 @@ func spelled(ids []harmony.Token) string {
 }
 
 // advise logs once for each engine what its operator could do better.
-func (r *record) advise(x *exchange) {
-	a, ok := x.reply.decoder.(engine.Advisor)
+func (r *record) advise(u *subject) {
+	a, ok := u.run.decoder.(engine.Advisor)
 	if !ok || a.Advice() == "" {
 		return
 	}
-	if _, told := x.s.advised.LoadOrStore(x.target.model.Engine, true); !told {
-		x.s.log.WithField("engine", x.target.model.Engine).Warn(a.Advice())
+	if _, told := u.s.advised.LoadOrStore(u.target.model.Engine, true); !told {
+		u.s.log.WithField("engine", u.target.model.Engine).Warn(a.Advice())
 	}
 }
 
-func (r *record) outcome(x *exchange) string {
+func (r *record) outcome(u *subject) string {
 	switch {
 	case r.err != nil && r.err.Status < 500:
 		return outcomeRefused
 	case r.err != nil:
 		return outcomeFailed
-	case x.phase == phaseOver || x.phase == phaseAnswered:
+	case u.over:
 		return outcomeOK
 	}
 	return outcomeCut
 }
 
-func (r *record) count(x *exchange, outcome string) {
-	m := x.s.metrics
+func (r *record) count(u *subject, outcome string) {
+	m := u.s.metrics
 	model, api := "", ""
-	if x.target.known { // names come from clients: only one that an engine has served gets a label
-		model = m.model(x.target.model.UpstreamModel, x.reply.reply != nil)
+	if u.target.known { // names come from clients: only one that an engine has served gets a label
+		model = m.model(u.target.model.UpstreamModel, u.answered())
 	}
-	if x.api != nil {
-		api = x.api.name
+	if u.api != nil {
+		api = u.api.name
 	}
 	m.requests.WithLabelValues(api, model, outcome).Inc()
-	m.duration.WithLabelValues(api, model).Observe(x.now.Sub(r.started).Seconds())
+	m.duration.WithLabelValues(api, model).Observe(u.now.Sub(r.started).Seconds())
 	m.prompt.WithLabelValues(model).Add(float64(r.prompt))
 	if r.first > 0 {
 		m.first.WithLabelValues(api, model).Observe(r.first.Seconds())
 	}
-	if x.reply.reply == nil {
+	if !u.answered() {
 		return
 	}
-	s := x.reply.reply.Summary()
+	s := u.run.reply.Summary()
 	for kind := range s.Repairs {
 		m.parsing.WithLabelValues(kind).Inc()
 	}

@@ -108,7 +108,7 @@ func TestInputTokens(t *testing.T) {
 	s = s.next()
 	s.request(false, ":method=POST", ":path=/v1/responses")
 	s.body(responsesQuestion, true)
-	if n := int64(len(s.x.call.Engine().Prompt)); status != 200 || n != counted {
+	if n := int64(len(s.x.run.call.Engine().Prompt)); status != 200 || n != counted {
 		t.Errorf("status %d, %d tokens counted, %d sent", status, counted, n)
 	}
 

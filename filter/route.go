@@ -17,10 +17,13 @@ type api struct {
 	name string
 	// decode makes a token request of a body.
 	decode func(ctx context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error)
-	// serve answers without an engine, with a JSON body. An error that is a
-	// 404 lets a request that names no model pass: what it asks for may be
-	// the upstream's.
-	serve func(x *exchange, body []byte) ([]byte, *apierror.Error)
+	// serve answers without an engine, with a JSON body. An error that says
+	// that what is asked for is not stored here lets a request that names no
+	// model pass: it may be the upstream's.
+	serve func(ctx context.Context, x *exchange, body []byte) ([]byte, *apierror.Error)
+	// stream gives the stored stream that a request of serve asks for, nil
+	// if it asks for none. nil: there are none here.
+	stream func(ctx context.Context, x *exchange, body []byte) (follower, *apierror.Error)
 	// modelless tells that the body names no model: it is ours by its path.
 	modelless bool
 }
@@ -29,6 +32,8 @@ type api struct {
 type call interface {
 	// Engine is the token request.
 	Engine() *engine.Request
+	// Affinity is what the engine is chosen by.
+	Affinity() turn.Affinity
 	// Stream tells whether the client wants events.
 	Stream() bool
 	// Ignored names the parameters that were accepted and not used.
@@ -53,50 +58,80 @@ type canceller interface{ Cancel() }
 // faulty is a reply that can go wrong without an error for the client.
 type faulty interface{ Fault() error }
 
-const chatPath = "/v1/chat/completions"
+// refusable is a reply whose end can show that there is none.
+type refusable interface{ Refusal() *apierror.Error }
+
+// codexCall is a call in Codex compatibility mode.
+type codexCall interface {
+	Continues() bool                                        // a stored response, under its id
+	Again() (object []byte, stream follower, answered bool) // of a call that has been answered before
+	ID() string
+}
 
 // apiOf finds the endpoint of a request, nil if it is not ours.
 func (s *Server) apiOf(method, path string) *api {
 	switch {
-	case method == http.MethodPost && path == chatPath:
+	case method == http.MethodPost && path == chat.Path:
 		return &s.apis.chat
+	case method == http.MethodPost && path == chat.RenderPath:
+		return &s.apis.chatRender
 	case method == http.MethodPost && path == responses.Path:
 		return &s.apis.responses
+	case method == http.MethodPost && path == responses.CompactPath:
+		return &s.apis.compact
 	case !responses.Serves(method, path):
 		return nil
-	case path == responses.InputTokensPath:
-		return &s.apis.inputTokens
+	case path == responses.InputTokensPath, path == responses.RenderPath:
+		return &s.apis.ofModel
 	}
 	return &s.apis.stored
 }
 
 // ownPath tells whether an API of ours stands at a path, whatever the method.
-func ownPath(path string) bool { return path == chatPath || path == responses.Path }
+func ownPath(path string) bool { return path == chat.Path || path == responses.Path }
 
 // apis are the endpoints the filter serves.
-type apis struct{ chat, responses, inputTokens, stored api }
+type apis struct{ chat, chatRender, responses, codex, compact, ofModel, stored api }
 
 func newAPIs(r *responses.API) apis {
-	serve := func(x *exchange, body []byte) ([]byte, *apierror.Error) {
-		return r.Serve(x.ctx, x.method, x.path, x.query, body, x.s.scope(x))
+	serve := func(ctx context.Context, x *exchange, body []byte) ([]byte, *apierror.Error) {
+		return r.Serve(ctx, x.method, x.path, x.query, body, x.s.scope(x))
+	}
+	stream := func(ctx context.Context, x *exchange, body []byte) (follower, *apierror.Error) {
+		f, err := r.Stream(ctx, x.method, x.path, x.query, body, x.s.scope(x))
+		if f == nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	return apis{
-		chat: api{name: "chat", decode: func(_ context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error) {
-			c, err := chat.Decode(body, scope)
+		chat: api{name: "chat", decode: func(ctx context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error) {
+			c, err := chat.Decode(ctx, body, scope)
 			if err != nil {
 				return nil, err
 			}
 			return chatCall{c}, nil
 		}},
-		responses: api{name: "responses", decode: func(ctx context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error) {
-			c, err := r.Decode(ctx, body, scope)
-			if err != nil {
-				return nil, err
-			}
-			return responsesCall{c}, nil
+		chatRender: api{name: "chat", serve: func(ctx context.Context, x *exchange, body []byte) ([]byte, *apierror.Error) {
+			return chat.Render(ctx, body, x.s.scope(x))
 		}},
-		inputTokens: api{name: "responses", serve: serve},
-		stored:      api{name: "responses", serve: serve, modelless: true},
+		responses: api{name: "responses", decode: ofResponses(r.Decode)},
+		codex:     api{name: "responses", decode: ofResponses(r.DecodeCodex)},
+		compact:   api{name: "responses", decode: ofResponses(r.DecodeCompact)},
+		ofModel:   api{name: "responses", serve: serve},
+		stored:    api{name: "responses", serve: serve, stream: stream, modelless: true},
+	}
+}
+
+// ofResponses fits a way to decode a request of the Responses API to the
+// interface.
+func ofResponses(decode func(context.Context, []byte, *turn.Scope) (*responses.Call, *apierror.Error)) func(context.Context, []byte, *turn.Scope) (call, *apierror.Error) {
+	return func(ctx context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error) {
+		c, err := decode(ctx, body, scope)
+		if err != nil {
+			return nil, err
+		}
+		return responsesCall{c}, nil
 	}
 }
 
@@ -108,3 +143,15 @@ type (
 
 func (c chatCall) NewReply() reply      { return c.Call.NewReply() }
 func (c responsesCall) NewReply() reply { return c.Call.NewReply() }
+
+// Again gives the answer to a call that has been answered before.
+func (c responsesCall) Again() (object []byte, stream follower, answered bool) {
+	object, replay, answered := c.Call.Again()
+	if replay == nil {
+		return object, nil, answered
+	}
+	return nil, replay, answered
+}
+
+// Follow gives the stream of a background response.
+func (c responsesCall) Follow() follower { return c.Call.Follow() }

@@ -1,8 +1,10 @@
 package filter
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -28,17 +31,23 @@ type Options struct {
 type Server struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
-	cfg      *Config
-	log      *logrus.Logger
-	metrics  *metrics
-	dialects map[string]engine.Dialect // by engine name
-	env      *turn.Env
-	apis     apis
-	budget   budget
-	models   modelInfo
-	now      func() time.Time
-	newID    func(prefix string) string
-	advised  sync.Map // engine name: its advice has been logged
+	cfg        *Config
+	log        *logrus.Logger
+	metrics    *metrics
+	dialects   map[string]engine.Dialect // by engine name
+	env        *turn.Env
+	apis       apis
+	store      store.Store
+	loopback   *loopback // nil: Envoy sends the client's own request on to the engine
+	background *background
+	holds      sync.WaitGroup // of those who renew what calls hold
+	budget     budget
+	models     modelInfo
+	now        func() time.Time
+	newID      func(prefix string) string
+	drain      chan struct{} // closed by Drain
+	drainOnce  sync.Once
+	advised    sync.Map // engine name: its advice has been logged
 }
 
 // New makes the service of a validated configuration, which must not change
@@ -56,7 +65,7 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
-	s := &Server{cfg: cfg, log: o.Log, now: o.Now, newID: o.NewID, dialects: map[string]engine.Dialect{}}
+	s := &Server{cfg: cfg, log: o.Log, now: o.Now, newID: o.NewID, dialects: map[string]engine.Dialect{}, drain: make(chan struct{})}
 	s.budget.limit = cfg.Limits.MaxInflightBytes
 	for _, e := range cfg.Engines {
 		d, ok := engine.ByKind(e.Kind)
@@ -69,13 +78,37 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s.env = newEnv(cfg, o)
-	api, err := newResponses(cfg, o)
-	if err != nil {
+	if s.store, err = openStore(cfg, o.Now); err != nil {
 		return nil, err
 	}
+	s.env = newEnv(cfg, o, s.store)
+	api, err := newResponses(cfg, s.store)
+	if err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
 	s.apis = newAPIs(api)
+	if cfg.Loopback != "" {
+		s.loopback = newLoopback(cfg.Loopback)
+	}
+	s.background = newBackground(s)
 	return s, nil
+}
+
+// Close waits for the background responses that are being made until ctx ends,
+// then lets them fail, and gives up the store. Streams must have ended before.
+func (s *Server) Close(ctx context.Context) error {
+	s.Drain()
+	s.background.close(ctx)
+	if s.loopback != nil {
+		s.loopback.close()
+	}
+	s.holds.Wait()
+	return s.store.Close()
+}
+
+// logsContent tells whether prompts and replies may be logged.
+func (s *Server) logsContent() bool {
+	return s.cfg.Log.Content && s.log.IsLevelEnabled(logrus.DebugLevel)
 }
 
 // Register adds the service to a gRPC server.

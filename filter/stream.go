@@ -35,6 +35,7 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err 
 			s.log.WithField("request_id", x.id).Errorf("panic in an exchange: %v\n%s", r, debug.Stack())
 			x.rec.failed(apierror.New(http.StatusInternalServerError, "panic", "", "internal error"))
 			err = status.Error(codes.Internal, "envoy-harmony: internal error")
+			x.abandon()
 		}
 		s.metrics.inflight.Dec()
 		x.close(s.now())
@@ -62,6 +63,16 @@ func (s *Server) run(stream extprocv3.ExternalProcessor_ProcessServer, x *exchan
 				x.rec.failed(apierror.New(http.StatusInternalServerError, "ext_proc_mode", "", "%s", err))
 				return status.Error(codes.FailedPrecondition, err.Error())
 			}
+		case e := <-x.remote.events:
+			kind, begun = messageEngine, s.now()
+			x.step(begun)
+			if x.phase == phaseEngine {
+				x.run.news(e)
+			}
+		case e := <-x.feed:
+			kind, begun = messageEngine, s.now()
+			x.step(begun)
+			x.fed(e)
 		case <-alarm.C:
 			begun = s.now()
 			x.tick(begun)

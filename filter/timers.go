@@ -14,6 +14,7 @@ const (
 	timerHold                   // withheld reply headers are sent
 	timerKeepAlive              // an SSE comment is sent
 	timerGrace                  // every choice has finished: the engine's closing words are no longer waited for
+	timerJournal                // events of a background response are stored
 	timerCount
 )
 

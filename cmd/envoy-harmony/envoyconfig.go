@@ -21,6 +21,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	s.flags.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use")
 	s.flags.StringVar(&o.Admin, "envoy-admin", "127.0.0.1:9901", "`host:port` of Envoy's admin interface")
 	s.flags.StringVar(&o.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
+	s.flags.StringVar((*string)(&o.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
 	s.flags.BoolVar(&o.AccessLog, "access-log", false, "have Envoy log every request")
 	if err := s.parse(args); err != nil {
 		return err
@@ -41,6 +42,8 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 // forConfig fills in what follows from the filter's configuration.
 func forConfig(o envoy.Options, cfg *filter.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
+	o.Loopback = cfg.Loopback
+	o.PrefixHeader, o.SessionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader
 	// Envoy's limit lies behind the filter's, whose errors say more.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
 	return o

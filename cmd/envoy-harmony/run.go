@@ -41,6 +41,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	s.flags.StringVar(&o.envoy.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use; port 0 takes a free one")
 	s.flags.StringVar(&o.envoy.Admin, "envoy-admin", "127.0.0.1:0", "`host:port` of Envoy's admin interface")
 	s.flags.StringVar(&o.envoy.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
+	s.flags.StringVar((*string)(&o.envoy.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
 	s.flags.BoolVar(&o.envoy.AccessLog, "access-log", false, "have Envoy log every request")
 	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one for each processor)")
 	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine; its model says what the last user message asks for")
@@ -98,6 +99,9 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 	}
 	defer remove()
 	o.envoy.ExtProc = "unix://" + filepath.Join(dir, "filter.sock")
+	if cfg.Loopback == "" {
+		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback.sock")
+	}
 	bootstrap, err := envoy.Bootstrap(forConfig(o.envoy, cfg))
 	if err != nil {
 		return err
@@ -147,11 +151,13 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 		return fmt.Errorf("the filter ended: %w", err)
 	}
 	log.Info("draining")
+	svc.filter.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout.Duration)
 	defer cancel()
 	if err := proxy.Drain(drain); err != nil {
 		log.WithError(err).Warn("requests are still running and are cut")
 	}
+	svc.stopWithin(drain)
 	return nil
 }
 

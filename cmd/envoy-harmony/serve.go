@@ -43,6 +43,9 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	if cfg.ModelInfoURL != "" {
 		go svc.filter.FollowModels(ctx, cfg.ModelInfoURL)
 	}
+	if cfg.Loopback == "" {
+		log.Warn("loopback is not set: an engine that breaks off in mid-stream resets its client, and background responses are refused (see docs/operations.md)")
+	}
 	log.WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
 	select {
 	case <-ctx.Done():

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,7 @@ type service struct {
 	health   *health.Server
 	admin    *admin
 	draining atomic.Bool
+	stopped  sync.Once
 	ended    chan error // of the two servers, where they end by themselves
 }
 
@@ -52,10 +54,10 @@ func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger, l
 	}
 	s := &service{cfg: cfg, log: log, filter: server, ended: make(chan error, 2)}
 	if s.listener, err = listenAt(ctx, listen); err != nil {
-		return nil, err
+		return nil, errors.Join(err, server.Close(ctx))
 	}
 	if s.admin, err = listenAdmin(ctx, adminAddress, registry, func() bool { return !s.draining.Load() }); err != nil {
-		return nil, errors.Join(err, s.listener.Close())
+		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx))
 	}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true))
 	server.Register(s.grpc)
@@ -105,6 +107,9 @@ func (s *service) drain() {
 	s.draining.Store(true)
 	s.health.Shutdown()
 	time.Sleep(s.cfg.DrainDelay.Duration)
+	s.filter.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout.Duration)
+	defer cancel()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -112,18 +117,32 @@ func (s *service) drain() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(s.cfg.DrainTimeout.Duration):
+	case <-ctx.Done():
 		s.log.Warnf("requests are still running after %s and are cut", s.cfg.DrainTimeout)
 		s.grpc.Stop()
 		<-done
 	}
+	s.stopWithin(ctx)
 }
 
-// stop ends everything that drain has left.
+// stop ends everything at once.
 func (s *service) stop() {
-	s.grpc.Stop()
-	s.admin.close()
-	for range cap(s.ended) {
-		<-s.ended //nolint:errcheck // they end because they are told to
-	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.stopWithin(now)
+}
+
+// stopWithin lets background responses go on until ctx ends, and ends
+// everything else. It does so once.
+func (s *service) stopWithin(ctx context.Context) {
+	s.stopped.Do(func() {
+		s.grpc.Stop()
+		if err := s.filter.Close(ctx); err != nil {
+			s.log.WithError(err).Warn("close the store")
+		}
+		s.admin.close()
+		for range cap(s.ended) {
+			<-s.ended //nolint:errcheck // they end because they are told to
+		}
+	})
 }

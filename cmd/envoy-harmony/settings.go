@@ -11,6 +11,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // settings are the flags that every command with a configuration knows. Flags
@@ -132,7 +133,7 @@ func parseEngine(v string) (filter.Engine, error) {
 func envoyEngines(c *filter.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind)}
 	}
 	return engines
 }

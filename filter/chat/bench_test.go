@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -60,7 +61,7 @@ func BenchmarkDecode(b *testing.B) {
 	scope := newScope()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(body, scope); err != nil {
+		if _, err := Decode(context.Background(), body, scope); err != nil {
 			b.Fatal(err)
 		}
 	}

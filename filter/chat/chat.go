@@ -2,7 +2,7 @@
 // of a POST /v1/chat/completions into a token request for an engine, and a
 // [Reply] turns the engine's chunks into server-sent events or one JSON object.
 //
-//	call, err := chat.Decode(body, scope)
+//	call, err := chat.Decode(ctx, body, scope)
 //	…                                    // send call.Engine()
 //	reply := call.NewReply()
 //	out, err = reply.Push(out, chunk)    // for every chunk, until reply.Done()
@@ -39,6 +39,9 @@ type options struct {
 // Engine is the model call to make.
 func (c *Call) Engine() *engine.Request { return c.turn.Engine }
 
+// Affinity is what the call's engine is chosen by.
+func (c *Call) Affinity() turn.Affinity { return c.turn.Affinity() }
+
 // Model is the model's name as the client wrote it.
 func (c *Call) Model() string { return c.model }
 
@@ -46,5 +49,5 @@ func (c *Call) Model() string { return c.model }
 func (c *Call) Stream() bool { return c.options.stream }
 
 // Ignored names the request's fields that are accepted without an effect, in
-// the order of the request, such as user or tools.function.strict.
+// the order of the request, such as user or messages.name.
 func (c *Call) Ignored() []string { return c.ignored }

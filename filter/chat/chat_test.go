@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -33,7 +34,7 @@ func newScope() *turn.Scope {
 				ids++
 				return prefix + strconv.Itoa(ids)
 			},
-			Memory: store.NewMemory(1<<20, time.Hour, now),
+			Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, Now: now}),
 			Limits: turn.DefaultLimits(),
 		},
 		Model:     &turn.Model{},
@@ -43,7 +44,7 @@ func newScope() *turn.Scope {
 
 func mustDecode(t testing.TB, body string) *Call {
 	t.Helper()
-	call, err := Decode([]byte(body), newScope())
+	call, err := Decode(context.Background(), []byte(body), newScope())
 	if err != nil {
 		t.Fatalf("Decode: %v (param %q)", err, err.Param)
 	}

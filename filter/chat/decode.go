@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"math"
 	"strconv"
 	"strings"
@@ -15,19 +16,22 @@ import (
 
 // Decode reads the body of a request and makes it ready for the engine. What
 // it refuses is a 400 that names the field at fault. It keeps no part of body.
-func Decode(body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
+//
+// ctx is for reading from the store now, and its values for writing to it at
+// the end of the reply.
+func Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{scope: scope}
+	d := &decoder{scope: scope, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
 	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := scope.Prepare(&d.input)
+	t, err := scope.Prepare(ctx, &d.input)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +208,12 @@ func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
 	return err
 }
 
+func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {
+	key, err := v.Text()
+	d.input.Session = key
+	return err
+}
+
 func (d *decoder) readPriority(v jsontext.Field) *apierror.Error {
 	n := 0
 	d.input.Engine.Priority = &n
@@ -274,13 +284,6 @@ func (d *decoder) readAddGenerationPrompt(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
-	if v.Get("type").Str == "text" {
-		return nil
-	}
-	return apierror.Invalid(v.Path, noConstraint)
-}
-
 func (d *decoder) readModalities(v jsontext.Field) *apierror.Error {
 	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if v.Str != "text" {
@@ -288,25 +291,6 @@ func (d *decoder) readModalities(v jsontext.Field) *apierror.Error {
 		}
 		return nil
 	})
-}
-
-func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
-	parallel, err := v.Switch()
-	d.input.OneCall = !parallel
-	return err
-}
-
-func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
-	switch {
-	case v.Str == "auto":
-		return nil
-	case v.Str == "none":
-		d.input.NoCalls = true
-		return nil
-	case v.Str == "required" || v.IsObject():
-		return apierror.Invalid(v.Path, "The model cannot be forced to call a tool. Use the tool_choice \"auto\" or \"none\", and say in a message what to call.")
-	}
-	return apierror.Invalid(v.Path, "The field \"tool_choice\" must be \"auto\" or \"none\".")
 }
 
 func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
@@ -346,6 +330,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 }
 
 func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Error {
+	strict := false
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -358,9 +343,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 			}
 			t.Parameters = []byte(v.Raw)
 		case "strict":
-			if v.Type != gjson.False {
-				d.ignored.Add(v.Path)
-			}
+			strict, err = v.Switch()
 		default:
 			d.ignored.Add(v.Path)
 		}
@@ -368,6 +351,9 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 	})
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(v.Path+".name", "A tool has no name.")
+	}
+	if strict {
+		d.input.Strict[turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(t.Name)}] = true
 	}
 	return err
 }

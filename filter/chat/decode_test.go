@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"regexp"
 	"runtime"
@@ -15,6 +16,15 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
+
+// largeTools are strict tools with a schema of 200 KB each.
+func largeTools(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = `{"type":"function","function":{"name":"f` + strconv.Itoa(i) + `","strict":true,"parameters":{"description":"` + strings.Repeat("a", 200_000) + `"}}}`
+	}
+	return strings.Join(list, ",")
+}
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
@@ -60,11 +70,34 @@ func TestDecodeRefuses(t *testing.T) {
 		{"logprobs", ask(`,"logprobs":true`), "logprobs", "logprobs are not supported for Harmony models"},
 		{"top_logprobs", ask(`,"top_logprobs":2`), "top_logprobs", "logprobs are not supported for Harmony models"},
 		{"ignore_eos", ask(`,"ignore_eos":true`), "ignore_eos", "Harmony format"},
-		{"json_schema", ask(`,"response_format":{"type":"json_schema","json_schema":{}}`), "response_format", "Constrained"},
+		{"format", ask(`,"response_format":{"type":"xml"}`), "response_format", "must be text"},
+		{"format of a wrong type", ask(`,"response_format":"json"`), "response_format", "must be text"},
+		{"json_schema without one", ask(`,"response_format":{"type":"json_schema"}`), "response_format.json_schema", "an object"},
+		{"format without name", ask(`,"response_format":{"type":"json_schema","json_schema":{"schema":{}}}`), "response_format.json_schema", "no name"},
+		{"format without schema", ask(`,"response_format":{"type":"json_schema","json_schema":{"name":"a"}}`), "response_format.json_schema", "no schema"},
+		{"schema of a format", ask(`,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"$ref":"#"}}}`), "response_format.json_schema", "leads back"},
+		{"deep schema", ask(`,"guided_json":"` + strings.Repeat("[", 100) + `"`), "guided_json", "levels deep"},
+		{"large schema", ask(`,"guided_json":"` + strings.Repeat(" ", 300<<10) + `"`), "guided_json", "larger than"},
+		{"guided_json of a wrong type", ask(`,"guided_json":[]`), "guided_json", "JSON Schema"},
+		{"two formats", ask(`,"response_format":{"type":"json_object"},"guided_regex":"a"`), "guided_regex", "more than one"},
+		{"regex", ask(`,"guided_regex":"(?=a)"`), "guided_regex", "lookaround"},
+		{"choice", ask(`,"guided_choice":[]`), "guided_choice", "is empty"},
+		{"choice of a wrong type", ask(`,"guided_choice":[1]`), "guided_choice[0]", "a string"},
+		{"grammar", ask(`,"ebnf":"root ::= Token(200002)"`), "ebnf", "macro"},
+		{"structural tag", ask(`,"structural_tag":"{}"`), "structural_tag", "not for clients"},
+		{"structural tag inside", ask(`,"structured_outputs":{"structural_tag":"{}"}`), "structured_outputs.structural_tag", "not for clients"},
+		{"continued", `{"model":"m","messages":[` + user + `,{"role":"assistant","content":"a"}],"continue_final_message":true,"response_format":{"type":"json_object"}}`, "continue_final_message", "cannot be continued"},
 		{"functions", ask(`,"functions":[]`), "functions", "tools"},
 		{"audio", ask(`,"modalities":["text","audio"]`), "modalities", "text"},
-		{"required", ask(weatherTool + `,"tool_choice":"required"`), "tool_choice", "cannot be forced"},
-		{"named", ask(weatherTool + `,"tool_choice":{"type":"function","function":{"name":"get_weather"}}`), "tool_choice", "cannot be forced"},
+		{"required without tools", ask(`,"tool_choice":"required"`), "tool_choice", "no tools"},
+		{"unknown tool", ask(weatherTool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), "tool_choice", "not one of the tools"},
+		{"choice without name", ask(weatherTool + `,"tool_choice":{"type":"function"}`), "tool_choice.function.name", "a string"},
+		{"choice of a wrong type", ask(weatherTool + `,"tool_choice":{"type":"web_search"}`), "tool_choice", "must be"},
+		{"allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools"}`), "tool_choice.allowed_tools", "an object"},
+		{"mode of allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"none","tools":[]}}`), "tool_choice.allowed_tools.mode", "auto or required"},
+		{"required of no tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}}`), "tool_choice", "no tools"},
+		{"large strict tools", tool(largeTools(3)), "tools", "524288 bytes together"},
+		{"strict tool", tool(`{"type":"function","function":{"name":"f","strict":true,"parameters":{"not":{}}}}`), "tools", `"not"`},
 		{"unknown tool_choice", ask(`,"tool_choice":"any"`), "tool_choice", "must be"},
 		{"effort", ask(`,"reasoning_effort":"max"`), "reasoning_effort", "one of"},
 		{"n", ask(`,"n":17`), "n", "between 1 and 16"},
@@ -97,7 +130,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Decode([]byte(c.body), newScope())
+			_, err := Decode(context.Background(), []byte(c.body), newScope())
 			if err == nil {
 				t.Fatal("accepted")
 			}
@@ -124,7 +157,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 		{ask(`,"logit_bias":{"12345":"` + secret + `"}`), "logit_bias"},
 		{ask(`,"logit_bias":{"12345":1,"12345":2}`), "logit_bias"},
 	} {
-		_, err := Decode([]byte(c.body), newScope())
+		_, err := Decode(context.Background(), []byte(c.body), newScope())
 		if err == nil || err.Param != c.param || strings.Contains(err.Message, secret) || strings.Contains(err.Message, "12345") {
 			t.Errorf("%s: %v, param %q", c.body, err, err.Param)
 		}
@@ -139,7 +172,7 @@ func TestDecodeKeepsNoBody(t *testing.T) {
 	calls := make([]*Call, 0, count)
 	before := heap()
 	for range count {
-		call, err := Decode(body, newScope())
+		call, err := Decode(context.Background(), body, newScope())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +222,7 @@ func TestMaxTokens(t *testing.T) {
 		{`,"max_tokens":10`, "10"},
 		{`,"max_completion_tokens":1000`, "left"},
 	} {
-		call, err := Decode([]byte(ask(c.members)), scope)
+		call, err := Decode(context.Background(), []byte(ask(c.members)), scope)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +232,7 @@ func TestMaxTokens(t *testing.T) {
 		}
 	}
 	scope.Model.ContextLength = 20
-	_, err := Decode([]byte(ask(``)), scope)
+	_, err := Decode(context.Background(), []byte(ask(``)), scope)
 	if err == nil || err.Code != "context_length_exceeded" || err.Status != 400 {
 		t.Errorf("a prompt beyond the context: %v", err)
 	}
@@ -210,7 +243,7 @@ func TestIgnored(t *testing.T) {
 	body := `{"model":"m","user":"u","store":true,"made_up":{"a":1},"a\r\nb, ö":1,"metadata":null,
 		"messages":[{"role":"user","name":"bob","content":"Hi"},{"role":"user","name":"eve","content":"Hi"}],
 		"tools":[{"type":"function","function":{"name":"f","strict":true}},{"type":"function","function":{"name":"g","strict":false}}]}`
-	want := []string{"user", "store", "made_up", "a??b???", "messages.name", "tools.function.strict"}
+	want := []string{"user", "store", "made_up", "a??b???", "messages.name"}
 	if diff := cmp.Diff(want, mustDecode(t, body).Ignored()); diff != "" {
 		t.Error(diff)
 	}
@@ -223,10 +256,10 @@ func TestImages(t *testing.T) {
 	tool := `{"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}}]},{"role":"tool","tool_call_id":"a","content":` + part + `}]}`
 	scope := newScope()
 	scope.Model.Images = turn.ImagesReject
-	if _, err := Decode([]byte(user), scope); err == nil || err.Param != "messages[0].content[0]" {
+	if _, err := Decode(context.Background(), []byte(user), scope); err == nil || err.Param != "messages[0].content[0]" {
 		t.Errorf("a picture of the user: %v", err)
 	}
-	call, err := Decode([]byte(tool), scope)
+	call, err := Decode(context.Background(), []byte(tool), scope)
 	if err != nil {
 		t.Fatal(err)
 	}

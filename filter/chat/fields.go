@@ -3,6 +3,7 @@ package chat
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // field is what becomes of one field of a request. Of its members exactly one
@@ -37,6 +38,7 @@ var fields = map[string]field{
 	"seed":                  {read: (*decoder).readSeed},
 	"logit_bias":            {read: (*decoder).readLogitBias},
 	"cache_salt":            {read: (*decoder).readCacheSalt},
+	"prompt_cache_key":      {read: (*decoder).readCacheKey},
 	"priority":              {read: (*decoder).readPriority},
 
 	"stop":                       {read: (*decoder).readStop},
@@ -54,6 +56,14 @@ var fields = map[string]field{
 	"add_generation_prompt":  {read: (*decoder).readAddGenerationPrompt},
 	"return_token_ids":       {read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.tokenIDs, v) }},
 	"response_format":        {read: (*decoder).readResponseFormat},
+	"structured_outputs":     {read: (*decoder).readStructuredOutputs},
+	"guided_json":            {read: (*decoder).readSchema},
+	"guided_regex":           {read: (*decoder).readRegex},
+	"guided_choice":          {read: (*decoder).readTexts},
+	"guided_grammar":         {read: (*decoder).readGrammar},
+	"json_schema":            {read: (*decoder).readSchema},
+	"regex":                  {read: (*decoder).readRegex},
+	"ebnf":                   {read: (*decoder).readGrammar},
 	"modalities":             {read: (*decoder).readModalities},
 
 	"logprobs":             {on: noLogprobs},
@@ -81,24 +91,15 @@ var fields = map[string]field{
 	"documents":                 {refused: "documents is not supported. Put the documents into a message."},
 	"kv_transfer_params":        {refused: "kv_transfer_params is not for clients. Leave it out."},
 	"lora_path":                 {refused: "lora_path is not supported. Choose the adapter with model."},
-	"structured_outputs":        {refused: noConstraint},
-	"guided_json":               {refused: noConstraint},
-	"guided_regex":              {refused: noConstraint},
-	"guided_choice":             {refused: noConstraint},
-	"guided_grammar":            {refused: noConstraint},
 	"guided_decoding_backend":   {ignored: true},
 	"guided_whitespace_pattern": {ignored: true},
-	"structural_tag":            {refused: noConstraint},
-	"regex":                     {refused: noConstraint},
-	"ebnf":                      {refused: noConstraint},
-	"json_schema":               {refused: noConstraint},
+	"structural_tag":            {refused: turn.NoTags},
 
 	"user":                   {ignored: true},
 	"metadata":               {ignored: true},
 	"store":                  {ignored: true},
 	"service_tier":           {ignored: true},
 	"safety_identifier":      {ignored: true},
-	"prompt_cache_key":       {ignored: true},
 	"prompt_cache_retention": {ignored: true},
 	"prediction":             {ignored: true},
 	"verbosity":              {ignored: true},
@@ -114,10 +115,7 @@ var fields = map[string]field{
 	"return_tokens_as_token_ids":    {ignored: true},
 }
 
-const (
-	noLogprobs   = "logprobs are not supported for Harmony models"
-	noConstraint = "Constrained output is not supported for Harmony models. Ask for the form in a message, or declare a tool."
-)
+const noLogprobs = "logprobs are not supported for Harmony models"
 
 // isField tells whether the decoder knows a top-level field.
 func isField(name string) bool {

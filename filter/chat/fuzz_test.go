@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"os"
@@ -31,7 +32,7 @@ func FuzzChat(f *testing.F) {
 	}
 	f.Add([]byte(ask(weatherTool+`,"stream":true,"n":2,"stop":"a"`)), ids, uint8(1), true)
 	f.Fuzz(func(t *testing.T, body, raw []byte, size uint8, length bool) {
-		call, apiErr := Decode(body, newScope())
+		call, apiErr := Decode(context.Background(), body, newScope())
 		if apiErr != nil {
 			if !json.Valid(apiErr.JSON()) || apiErr.Status != 400 {
 				t.Fatalf("not a refusal: %v", apiErr)

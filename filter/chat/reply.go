@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -59,6 +60,16 @@ func (c *Call) NewReply() *Reply {
 		choice.reader = c.turn.NewReader(func(e turn.Event) { r.event(choice, e) })
 	}
 	return r
+}
+
+// Fault is what went wrong without an error for the client, such as that
+// reasoning could not be kept; nil if nothing did. It is for the log.
+func (r *Reply) Fault() error {
+	fault := r.call.turn.Fault()
+	for i := range r.choices {
+		fault = errors.Join(fault, r.choices[i].reader.Fault())
+	}
+	return fault
 }
 
 // Push takes news from the engine and appends to dst what the client gets of

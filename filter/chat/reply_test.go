@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -108,7 +109,7 @@ func TestReasoningFields(t *testing.T) {
 		scope := newScope()
 		scope.Model.ReasoningFields = setting
 		for _, members := range []string{``, `,"stream":true`} {
-			call, err := Decode([]byte(ask(members)), scope)
+			call, err := Decode(context.Background(), []byte(ask(members)), scope)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +137,7 @@ func TestEngineFails(t *testing.T) {
 			t.Parallel()
 			scope := newScope()
 			scope.Model.OnMalformed = turn.MalformedFail
-			call, err := Decode([]byte(ask(`,"stream":true`)), scope)
+			call, err := Decode(context.Background(), []byte(ask(`,"stream":true`)), scope)
 			if err != nil {
 				t.Fatal(err)
 			}

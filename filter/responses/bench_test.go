@@ -2,13 +2,9 @@ package responses
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -73,46 +69,4 @@ func BenchmarkDecode(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkChain decodes the next turn of conversations of several lengths,
-// each turn with a tool call.
-func BenchmarkChain(b *testing.B) {
-	for _, turns := range []int{5, 50, 500} {
-		s := newServer()
-		s.Responses = store.NewMemoryResponses(1<<28, time.Hour, s.scope.Now)
-		s.scope.Model.ContextLength = 1 << 24
-		s.scope.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
-		previous := ""
-		for i := range turns {
-			previous = longTurn(b, s, i, previous)
-		}
-		body := []byte(ask(previous + weatherTool))
-		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Decode(context.Background(), body, s.scope); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// longTurn makes a response of some hundred tokens and gives the member of a
-// request that continues it.
-func longTurn(b *testing.B, s *server, i int, previous string) string {
-	b.Helper()
-	call, err := s.Decode(context.Background(), fmt.Appendf(nil, `{"model":"gpt-oss-20b"%s%s,"input":[{"role":"user","content":"Question %d: %s"},
-		{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"%s"}]}`,
-		previous, weatherTool, i, strings.Repeat("some words ", 20), strings.Repeat("a result ", 50)), s.scope)
-	if err != nil {
-		b.Fatal(err)
-	}
-	r := call.NewReply()
-	if _, err := r.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>final<|message|>" + strings.Repeat("an answer ", 30) + "<|return|>"), Finish: engine.FinishStop}); err != nil {
-		b.Fatal(err)
-	}
-	r.End(nil)
-	return `,"previous_response_id":"` + call.ID() + `"`
 }

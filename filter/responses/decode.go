@@ -20,32 +20,14 @@ import (
 // ctx is for reading from the store now, and its values for writing to it at
 // the end of the reply.
 func (a *API) Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
-	root, err := jsontext.Parse(body)
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{api: a, scope: scope, store: true, custom: map[toolName]bool{}, echo: newEcho()}
-	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
-		return nil, err
-	}
-	if err := d.addChain(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.addInput(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.finish(); err != nil {
-		return nil, err
-	}
-	t, err := scope.Prepare(&d.input)
-	if err != nil {
-		return nil, ofInput(err)
-	}
-	return &Call{
-		turn: t, scope: scope, id: scope.NewID("resp_"), model: d.model,
-		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil),
-		previous: d.previous, input: d.kept, keep: d.keeper(ctx), sealer: d.sealer,
-	}, nil
+	return a.newDecoder(scope).decode(ctx, body)
+}
+
+// newDecoder begins to decode a request.
+func (a *API) newDecoder(scope *turn.Scope) *decoder {
+	wanted := options{usagePerTurn: a.UsagePerTurn, openReasoning: a.OpenReasoningEvents}
+	input := turn.Input{Strict: map[turn.ToolName]bool{}}
+	return &decoder{api: a, input: input, options: wanted, scope: scope, id: scope.NewID("resp_"), store: true, custom: map[toolName]bool{}, echo: newEcho()}
 }
 
 // ofInput names this API's field for the conversation in an error of turn.
@@ -60,23 +42,80 @@ func ofInput(err *apierror.Error) *apierror.Error {
 
 // decoder gathers the fields of a request.
 type decoder struct {
-	api      *API
-	scope    *turn.Scope
-	input    turn.Input
-	given    jsontext.Field // the field input
-	unphased []int          // the assistant's texts among the items that say no phase
-	options  options
-	model    string
-	store    bool
-	ignored  jsontext.Ignored
-	custom   map[toolName]bool
-	echo     echo
+	api     *API
+	scope   *turn.Scope
+	input   turn.Input
+	given   jsontext.Field // the field input
+	options options
+	model   string
+	store   bool
+	ignored jsontext.Ignored
+	custom  map[toolName]bool
+	echo    echo
 
 	instructions string
-	previous     string                // previous_response_id
-	references   map[string]store.Item // the items that the input refers to
-	kept         []store.Item          // the input, where it is stored
-	sealer       *Sealer               // where the request wants encrypted_content
+	previous     string                             // previous_response_id
+	chain        *chain                             // what is remembered of it
+	whole        func() (*decoder, *apierror.Error) // reads it all the same
+	references   map[string]store.Item              // the items that the input refers to
+	kept         []store.Item                       // the input, where it is stored
+	sealer       *Sealer                            // where the request wants encrypted_content
+
+	id           string       // of the response
+	conversation string       // that the response belongs to
+	earlier      []store.Item // what the conversation has
+	holder       *holder      // nil: no conversation is held
+	compat       *compat      // nil: not in Codex compatibility mode
+	compacting
+}
+
+// decode makes a call of the body, and lets go what it holds if it cannot.
+func (d *decoder) decode(ctx context.Context, body []byte) (*Call, *apierror.Error) {
+	call, err := d.call(ctx, body)
+	if err != nil {
+		d.holder.release(ctx)
+		return nil, err
+	}
+	return call, nil
+}
+
+func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
+		return nil, err
+	}
+	if err := d.checkStandalone(); err != nil {
+		return nil, err
+	}
+	if call, err := d.continueTurn(ctx); call != nil || err != nil {
+		return call, err
+	}
+	for _, add := range []func(*decoder, context.Context) *apierror.Error{(*decoder).addConversation, (*decoder).addChain, (*decoder).addInput} {
+		if err := add(d, ctx); err != nil {
+			return nil, err
+		}
+	}
+	if d.holder != nil {
+		if err := d.checkIDs("input"); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	t, err := d.prepare(ctx)
+	if err != nil {
+		return nil, ofInput(err)
+	}
+	return d.asTurn(&Call{
+		turn: t, scope: d.scope, store: d.api.Store, created: d.scope.Now().Unix(), id: d.id, model: d.model,
+		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil),
+		previous: d.previous, input: d.kept, keep: d.keeper(ctx), sealer: d.sealer,
+		holder: d.holder, extend: d.extender(ctx), compaction: d.compaction(),
+	}), nil
 }
 
 // finish checks what only all fields together show.
@@ -84,15 +123,29 @@ func (d *decoder) finish() *apierror.Error {
 	switch {
 	case d.model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
-	case !d.given.Exists() && d.previous == "":
+	case !d.given.Exists() && d.previous == "" && d.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
-	case len(d.input.Items) == 0:
+	case d.input.Before.Len()+len(d.input.Items) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
+	case d.options.background && !d.stores():
+		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
+	case d.options.messages && d.options.background:
+		return apierror.Invalid("enable_response_messages", "enable_response_messages is not for background responses, because the messages are not stored. Leave one of the two out.")
+	case d.options.messages && d.options.hideReasoning:
+		return apierror.Invalid("enable_response_messages", "enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
 	}
-	d.choosePhases()
-	if d.instructions != "" {
-		d.input.Items = append([]turn.Item{{Kind: turn.Instructions, Text: d.instructions, Path: "instructions"}}, d.input.Items...)
+	d.options.follow = d.options.stream
+	d.options.stream = d.options.stream || d.options.background
+	d.echo.background = d.options.background
+	if err := d.finishCompaction(); err != nil {
+		return err
 	}
+	d.input.Instructions = d.instructions
+	d.input.Session = d.conversation
+	if key := d.echo.cacheKey; key != nil && *key != "" {
+		d.input.Session = *key
+	}
+	d.shapeCustom()
 	e := &d.input.Engine
 	d.echo.maxOutputTokens = e.MaxTokens
 	d.echo.temperature, d.echo.topP = e.Temperature, e.TopP
@@ -180,17 +233,18 @@ func (d *decoder) readInclude(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
-		if value == "message.output_text.logprobs" {
+		switch {
+		case value == "message.output_text.logprobs":
 			return apierror.Invalid("include", noLogprobs)
-		}
-		if value == "reasoning.encrypted_content" && d.api.Sealer != nil {
+		case value == "usage.per_turn":
+			d.options.usagePerTurn = true
+		case value == "reasoning.encrypted_content" && d.api.Sealer != nil:
 			d.sealer = d.api.Sealer
-			return nil
-		}
-		if value != "reasoning.encrypted_content" && !included[value] {
+		case value == "reasoning.encrypted_content", included[value]:
+			d.ignored.Add("include." + value)
+		default:
 			return apierror.Invalid(v.Path, "The value is not one of those that \"include\" can have. Leave it out.")
 		}
-		d.ignored.Add("include." + value)
 		return nil
 	})
 }
@@ -242,10 +296,7 @@ func (d *decoder) readText(v jsontext.Field) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "format":
-			if v.Get("type").Str != "text" {
-				return apierror.Invalid(v.Path, noConstraint)
-			}
-			return nil
+			return d.readTextFormat(v)
 		case "verbosity":
 			switch v.Str {
 			case "low", "medium", "high":

@@ -10,7 +10,8 @@ import (
 type echo struct {
 	instructions     *string
 	tools            []byte // the elements of an array
-	toolChoice       string
+	toolChoice       []byte // JSON
+	format           []byte // of the text, JSON
 	parallel         bool
 	maxToolCalls     int
 	maxOutputTokens  int
@@ -25,18 +26,19 @@ type echo struct {
 	metadata         []byte
 	safety           *string
 	cacheKey         *string
+	background       bool
 }
 
 // newEcho has what holds where a request says nothing.
 func newEcho() echo {
-	return echo{toolChoice: "auto", parallel: true, truncation: "disabled", metadata: []byte("{}")}
+	return echo{toolChoice: []byte(`"auto"`), format: []byte(`{"type":"text"}`), parallel: true, truncation: "disabled", metadata: []byte("{}")}
 }
 
 // append appends the members of a response object.
 func (e *echo) append(dst []byte) []byte {
 	dst = appendText(append(dst, `"instructions":`...), e.instructions)
 	dst = append(append(append(dst, `,"tools":[`...), e.tools...), ']')
-	dst = jsontext.AppendString(append(dst, `,"tool_choice":`...), e.toolChoice)
+	dst = append(append(dst, `,"tool_choice":`...), e.toolChoice...)
 	dst = strconv.AppendBool(append(dst, `,"parallel_tool_calls":`...), e.parallel)
 	dst = appendCount(append(dst, `,"max_tool_calls":`...), e.maxToolCalls)
 	dst = appendCount(append(dst, `,"max_output_tokens":`...), e.maxOutputTokens)
@@ -48,7 +50,7 @@ func (e *echo) append(dst []byte) []byte {
 	} else {
 		dst = jsontext.AppendString(dst, e.summary)
 	}
-	dst = append(dst, `},"text":{"format":{"type":"text"}`...)
+	dst = append(append(dst, `},"text":{"format":`...), e.format...)
 	if e.verbosity != "" {
 		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)
 	}
@@ -59,7 +61,8 @@ func (e *echo) append(dst []byte) []byte {
 	dst = append(append(dst, `,"top_logprobs":0,"metadata":`...), e.metadata...)
 	dst = appendText(append(dst, `,"safety_identifier":`...), e.safety)
 	dst = appendText(append(dst, `,"prompt_cache_key":`...), e.cacheKey)
-	return append(dst, `,"service_tier":"default","background":false`...)
+	dst = append(dst, `,"service_tier":"default","background":`...)
+	return strconv.AppendBool(dst, e.background)
 }
 
 func appendText(dst []byte, s *string) []byte {

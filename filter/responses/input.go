@@ -46,6 +46,9 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		if done, err := d.addCompat(&it); done || err != nil {
+			return err
+		}
 		d.keep(&it)
 		return d.addItem(it)
 	})
@@ -158,6 +161,8 @@ var itemTypes = map[string]itemType{
 	"custom_tool_call":        {add: (*decoder).addCustomCall},
 	"custom_tool_call_output": {add: (*decoder).addOutput},
 	"mcp_call":                {add: (*decoder).addServerCall},
+	"compaction":              {add: (*decoder).addCompaction},
+	"compaction_trigger":      {add: (*decoder).addTrigger},
 
 	"web_search_call":       {skipped: true},
 	"file_search_call":      {skipped: true},
@@ -167,11 +172,13 @@ var itemTypes = map[string]itemType{
 
 	"item_reference":        {another: true},
 	"mcp_approval_response": {refused: "MCP servers are not called, so there is nothing to approve. Leave the item out."},
-	"compaction":            {refused: "Compacted conversations are not supported. Send the items themselves, or a summary as a message."},
-	"compaction_trigger":    {refused: "Compaction is not supported. Ask for a summary in a message."},
 }
 
 func (d *decoder) addItem(it item) *apierror.Error {
+	if err := d.checkTrigger(it); err != nil {
+		return err
+	}
+	d.retain(&it)
 	t, known := itemTypes[it.kind]
 	switch {
 	case !known:
@@ -197,7 +204,7 @@ func (d *decoder) addMessage(it item) *apierror.Error {
 			kind = turn.Preamble
 		case "final_answer":
 		case "":
-			d.unphased = append(d.unphased, len(d.input.Items))
+			kind = turn.Unphased
 		default:
 			return apierror.Invalid(it.at.Path+".phase", "The phase of a message must be commentary or final_answer.")
 		}
@@ -212,29 +219,6 @@ func (d *decoder) addMessage(it item) *apierror.Error {
 	text, err := readContent(it.content, d.scope.Model.Images, false)
 	d.add(turn.Item{Kind: kind, Text: text, Path: it.at.Path})
 	return err
-}
-
-// choosePhases tells preambles from answers where the client has not: text
-// with calls behind it, before anybody else speaks, is a preamble.
-func (d *decoder) choosePhases() {
-	items := d.input.Items
-	calls := false
-	for i := len(items) - 1; i >= 0 && len(d.unphased) > 0; i-- {
-		switch items[i].Kind {
-		case turn.Call:
-			calls = true
-		case turn.User, turn.Result, turn.Instructions:
-			calls = false
-		}
-		last := len(d.unphased) - 1
-		if d.unphased[last] != i {
-			continue
-		}
-		d.unphased = d.unphased[:last]
-		if calls {
-			items[i].Kind = turn.Preamble
-		}
-	}
 }
 
 // addReasoning adds chain of thought: what was sealed here, or the content, or

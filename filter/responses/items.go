@@ -7,6 +7,7 @@ import (
 
 // The states of responses and items.
 const (
+	statusQueued     = "queued"
 	statusInProgress = "in_progress"
 	statusCompleted  = "completed"
 	statusIncomplete = "incomplete"
@@ -40,6 +41,9 @@ var namesOfItems = [...]itemNames{
 	functionItem:   {"fc_", "response.function_call_arguments", "", "arguments"},
 	customItem:     {"ctc_", "response.custom_tool_call_input", "", "input"},
 }
+
+// openReasoningEvent is Open Responses' name of the events of reasoning text.
+const openReasoningEvent = "response.reasoning"
 
 func (k itemKind) names() *itemNames { return &namesOfItems[k] }
 

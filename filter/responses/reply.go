@@ -2,7 +2,9 @@ package responses
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -22,16 +24,24 @@ type Reply struct {
 	call    *Call
 	reader  *turn.Reader
 	created int64
-	cached  int // of the prompt, engine.Unknown until the engine tells
 
-	item   *outputItem // that is being written
-	output []byte      // the items that are complete, with commas between them
-	done   []doneItem  // where they stand in output
-	items  int         // how many have begun
-	stored bool        // the response is stored, as far as is known
-	fault  error       // what went wrong aside, for the log
-	begun  bool        // the first events have been written
-	ended  bool
+	usage    usage
+	past     turn.Summary // of the model calls before the one that goes on
+	messages *messages    // nil: not wanted
+
+	item    *outputItem     // that is being written
+	output  []byte          // the items that are complete, with commas between them
+	done    []doneItem      // where they stand in output
+	summary summary         // of a compaction
+	items   int             // how many have begun
+	stored  bool            // the response is stored, as far as is known
+	apart   bool            // its conversation could not be given its items
+	lost    error           // why the background response could not be stored as it has ended
+	outrun  *apierror.Error // the turn that it goes on with has gone on with another request, or is gone
+	refusal *apierror.Error
+	fault   error // what went wrong aside, for the log
+	begun   bool  // the first events have been written
+	ended   bool
 
 	// Of a stream:
 	dst      []byte // what is appended to while a method runs
@@ -60,8 +70,11 @@ type outputItem struct {
 
 // NewReply begins the reply to the call.
 func (c *Call) NewReply() *Reply {
-	r := &Reply{call: c, created: c.scope.Now().Unix(), cached: engine.Unknown, delta: -1, stored: c.keep != nil}
-	r.reader = c.turn.NewReader(r.event)
+	r := &Reply{call: c, created: c.created, usage: c.continued, delta: -1, stored: c.keep != nil}
+	if c.options.messages {
+		r.messages = &messages{}
+	}
+	r.beginTurn(c.turn)
 	return r
 }
 
@@ -80,14 +93,17 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 		return dst, apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine gave the request up. Try again.")
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
-		r.cached = chunk.Usage.CachedTokens
+		r.usage.last().cached = chunk.Usage.CachedTokens
 	}
 	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
 		return dst, nil
 	}
 	r.dst = dst
 	r.begin()
-	_, err := r.reader.Push(chunk.Tokens, chunk.Finish)
+	taken, err := r.reader.Push(chunk.Tokens, chunk.Finish)
+	if r.messages != nil {
+		r.messages.tokens = append(r.messages.tokens, chunk.Tokens[:taken]...)
+	}
 	r.closeDelta()
 	dst, r.dst = r.dst, nil
 	return dst, err
@@ -99,7 +115,21 @@ func (r *Reply) Done() bool { return r.reader.Finish() != turn.FinishNone && r.r
 
 // End appends the rest of the reply, after the engine's stream has ended well
 // or the reply is Done: the last events of a stream, or the whole object.
-func (r *Reply) End(dst []byte) []byte {
+func (r *Reply) End(dst []byte) []byte { return r.unlessLost(dst, r.end) }
+
+// unlessLost appends what write does, and nothing if that shows that the
+// response is not this process's to end.
+func (r *Reply) unlessLost(dst []byte, write func([]byte) []byte) []byte {
+	begin, sequence := len(dst), r.sequence
+	dst = write(dst)
+	if r.lost != nil {
+		r.sequence = sequence
+		return dst[:begin]
+	}
+	return dst
+}
+
+func (r *Reply) end(dst []byte) []byte {
 	if r.ended {
 		return dst
 	}
@@ -107,17 +137,24 @@ func (r *Reply) End(dst []byte) []byte {
 	r.begin()
 	err := r.reader.Close()
 	r.closeDelta()
+	if err == nil {
+		err = r.compact()
+	}
 	if err != nil {
-		return r.Fail(r.dst, err)
+		return r.fail(r.dst, err)
 	}
 	r.ended = true
-	end := ending{status: statusCompleted}
+	end := ending{status: statusCompleted, at: r.call.scope.Now().Unix()}
 	if r.reader.Finish() == turn.FinishLength {
-		end = ending{status: statusIncomplete, reason: "max_output_tokens"}
+		end.status, end.reason = statusIncomplete, "max_output_tokens"
 	} else if r.items == 0 {
 		end.status = statusIncomplete
 	}
 	r.store(&end)
+	if r.outrun != nil {
+		r.ended = false
+		return r.fail(r.dst, r.outrun)
+	}
 	r.writeEnd(&end)
 	dst, r.dst = r.dst, nil
 	return dst
@@ -136,36 +173,62 @@ func (r *Reply) Cancel() {
 
 // Fault is what went wrong without an error for the client, such as that the
 // response could not be stored; nil if nothing did. It is for the log.
-func (r *Reply) Fault() error { return r.fault }
+func (r *Reply) Fault() error { return errors.Join(r.fault, r.reader.Fault()) }
 
 // store stores the response, before the client is told how it has ended.
 func (r *Reply) store(end *ending) {
-	if r.call.keep == nil {
+	if r.call.keep == nil || r.call.Continues() && !end.ownEnd() {
 		return
 	}
+	version := r.call.version + 1
+	if r.call.options.background {
+		version++ // the first is the live response
+	}
+	made := &store.Response{
+		ID: r.call.id, Previous: r.call.previous, Conversation: r.call.conversation(), Version: version, Object: r.storedObject(end),
+		Input: r.call.input, Output: r.made(),
+	}
+	if err := r.call.keep(made); err != nil {
+		r.stored, r.fault = false, errors.Join(r.fault, fmt.Errorf("store the response: %w", err))
+		if r.call.options.background {
+			r.lost = err
+			return
+		}
+		switch {
+		case !r.call.Continues():
+		case errors.Is(err, store.ErrConflict):
+			r.outrun = turnConflict(r.call.id)
+		case errors.Is(err, store.ErrNotFound):
+			r.outrun = turnGone(r.call.id)
+		}
+	}
+	r.extend(end, made)
+}
+
+// made is the items that are complete, and the one that was cut.
+func (r *Reply) made() []store.Item {
 	output := slices.Clone(r.output)
 	items := make([]store.Item, len(r.done))
 	for i, d := range r.done {
 		items[i] = store.Item{ID: d.id, JSON: output[d.begin:d.end:d.end]}
 	}
-	err := r.call.keep(&store.Response{
-		ID: r.call.id, Previous: r.call.previous, Object: append(r.appendMembers(nil, end), '}'),
-		Input: r.call.input, Output: items,
-	})
-	if err != nil {
-		r.stored, r.fault = false, fmt.Errorf("store the response: %w", err)
-	}
+	return items
 }
 
 // Fail ends the reply with an error after its headers have been sent: the last
 // event of the stream says that the response failed, and has what there is of
 // it. Of a whole object nothing has been sent yet; it is replaced by the error.
 func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
+	return r.unlessLost(dst, func(dst []byte) []byte { return r.fail(dst, err) })
+}
+
+func (r *Reply) fail(dst []byte, err *apierror.Error) []byte {
 	if r.ended {
 		return dst
 	}
 	r.ended = true
 	if !r.call.options.stream {
+		r.refusal = err
 		return append(dst, err.JSON()...)
 	}
 	r.dst = dst
@@ -179,15 +242,26 @@ func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
 	return dst
 }
 
+// Refusal is the error with which a whole object has been replaced, nil if none
+// has.
+func (r *Reply) Refusal() *apierror.Error { return r.refusal }
+
 // Summary is what the reply has come to so far.
 func (r *Reply) Summary() turn.Summary {
-	s := turn.Summary{Prompt: len(r.call.Engine().Prompt), Cached: r.cached, Finish: r.reader.Finish()}
+	all := r.usage.total()
+	s := r.past
+	s.Prompt, s.Cached, s.Finish = all.input, all.cached, r.reader.Finish()
+	s.Repairs = maps.Clone(s.Repairs)
 	r.reader.AddTo(&s)
 	return s
 }
 
 // event takes one event of the turn.
 func (r *Reply) event(e turn.Event) {
+	if r.call.compaction != nil {
+		r.summary.event(e)
+		return
+	}
 	if e.Kind == turn.Reasoning && r.call.options.hideReasoning {
 		return
 	}

@@ -36,7 +36,7 @@ func newScope() *turn.Scope {
 				ids++
 				return prefix + strconv.Itoa(ids)
 			},
-			Memory: store.NewMemory(1<<20, time.Hour, now),
+			Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, Now: now}),
 			Limits: turn.DefaultLimits(),
 		},
 		Model:     &turn.Model{},

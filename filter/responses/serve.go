@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,52 +19,89 @@ import (
 // it.
 const Path = "/v1/responses"
 
-// InputTokensPath counts the tokens of a request. It is the one path below
-// [Path] whose body names a model.
-const InputTokensPath = Path + "/input_tokens"
-
 // operation is what a request that needs no engine asks for.
 type operation struct {
-	serve func(a *API, ctx context.Context, r *request) ([]byte, *apierror.Error)
-	id    string
+	method  string
+	pattern string // of the path: a segment {…} stands for an id
+	serve   func(a *API, ctx context.Context, r *request) ([]byte, *apierror.Error)
+}
+
+// responsePattern is the path of a response.
+const responsePattern = Path + "/{id}"
+
+// operations are what [API.Serve] answers. Of two that fit a path the first
+// counts.
+var operations = []operation{
+	{http.MethodPost, InputTokensPath, (*API).countInput},
+	{http.MethodPost, RenderPath, (*API).render},
+	{http.MethodGet, responsePattern, (*API).get},
+	{http.MethodDelete, responsePattern, (*API).delete},
+	{http.MethodGet, Path + "/{id}/input_items", (*API).listInput},
+	{http.MethodPost, Path + "/{id}/cancel", (*API).cancel},
+
+	{http.MethodPost, ConversationsPath, (*API).createConversation},
+	{http.MethodGet, ConversationsPath + "/{id}", (*API).getConversation},
+	{http.MethodPost, ConversationsPath + "/{id}", (*API).updateConversation},
+	{http.MethodDelete, ConversationsPath + "/{id}", (*API).deleteConversation},
+	{http.MethodGet, ConversationsPath + "/{id}/items", (*API).listConversation},
+	{http.MethodPost, ConversationsPath + "/{id}/items", (*API).extendConversation},
+	{http.MethodGet, ConversationsPath + "/{id}/items/{item}", (*API).getConversationItem},
+	{http.MethodDelete, ConversationsPath + "/{id}/items/{item}", (*API).deleteConversationItem},
 }
 
 // request is what an operation is done with.
 type request struct {
-	id    string // of the response
+	id    string // of the response or conversation
+	item  string // of the item
 	query url.Values
 	body  []byte
 	scope *turn.Scope
 }
 
-// operationOf finds what a method and a path without its query ask for.
-func operationOf(method, path string) (operation, bool) {
-	rest, ok := strings.CutPrefix(path, Path+"/")
-	id, below, _ := strings.Cut(rest, "/")
-	if !ok || id == "" {
-		return operation{}, false
+// operationOf finds what a method and a path without its query ask for, and the
+// ids in the path; nil if there is nothing.
+func operationOf(method, path string) (o *operation, id, item string) {
+	for i := range operations {
+		o := &operations[i]
+		if o.method != method {
+			continue
+		}
+		if ids, ok := match(o.pattern, path); ok {
+			return o, ids[0], ids[1]
+		}
 	}
-	o := operation{id: id}
-	switch {
-	case method == http.MethodPost && path == InputTokensPath:
-		o.serve = (*API).countInput
-	case method == http.MethodGet && rest == id:
-		o.serve = (*API).get
-	case method == http.MethodDelete && rest == id:
-		o.serve = (*API).delete
-	case method == http.MethodGet && below == "input_items":
-		o.serve = (*API).listInput
-	case method == http.MethodPost && below == "cancel":
-		o.serve = (*API).cancel
+	return nil, "", ""
+}
+
+// match gives the segments of a path that stand where the pattern has ids.
+func match(pattern, path string) (ids [2]string, ok bool) {
+	n := 0
+	for more := true; more; {
+		var want, got string
+		want, pattern, more = strings.Cut(pattern, "/")
+		var another bool
+		got, path, another = strings.Cut(path, "/")
+		switch {
+		case another != more:
+			return ids, false
+		case strings.HasPrefix(want, "{"):
+			if got == "" {
+				return ids, false
+			}
+			ids[n] = got
+			n++
+		case got != want:
+			return ids, false
+		}
 	}
-	return o, o.serve != nil
+	return ids, true
 }
 
 // Serves tells whether [API.Serve] answers requests of this method and path,
 // which has no query.
 func Serves(method, path string) bool {
-	_, ok := operationOf(method, path)
-	return ok
+	o, _, _ := operationOf(method, path)
+	return o != nil
 }
 
 // Serve answers a request that needs no engine:
@@ -75,26 +111,44 @@ func Serves(method, path string) bool {
 //	GET    /v1/responses/{id}/input_items
 //	POST   /v1/responses/{id}/cancel
 //	POST   /v1/responses/input_tokens
+//	POST   /v1/responses/render
+//	POST   /v1/conversations
+//	GET    /v1/conversations/{id}
+//	POST   /v1/conversations/{id}
+//	DELETE /v1/conversations/{id}
+//	GET    /v1/conversations/{id}/items
+//	POST   /v1/conversations/{id}/items
+//	GET    /v1/conversations/{id}/items/{item}
+//	DELETE /v1/conversations/{id}/items/{item}
 //
-// Its status is 200. Only the last one uses more of scope than the tenant.
+// Its status is 200. Of scope only input_tokens and render use the model.
 func (a *API) Serve(ctx context.Context, method, path, query string, body []byte, scope *turn.Scope) ([]byte, *apierror.Error) {
-	o, ok := operationOf(method, path)
-	if !ok {
+	o, id, item := operationOf(method, path)
+	if o == nil {
 		return nil, apierror.New(http.StatusNotFound, "", "", "There is nothing at this path for this method.")
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, apierror.Invalid("", "The query of the path is malformed.")
 	}
-	return o.serve(a, ctx, &request{id: o.id, query: values, body: body, scope: scope})
+	return o.serve(a, ctx, &request{id: id, item: item, query: values, body: body, scope: scope})
 }
+
+// Elsewhere tells whether an error of [API.Serve] says that a response or a
+// conversation is not stored here: it may be another service's.
+func Elsewhere(err *apierror.Error) bool {
+	return err.Status == http.StatusNotFound && err.Code != itemNotFound
+}
+
+// itemNotFound is the code of an error that says that an item is missing.
+const itemNotFound = "item_not_found"
 
 // find gives a stored response.
 func (a *API) find(ctx context.Context, r *request) (*store.Response, *apierror.Error) {
-	if a.Responses == nil {
+	if a.Store == nil {
 		return nil, notFound(r.id)
 	}
-	found, err := a.Responses.Get(ctx, r.scope.Tenant, r.id)
+	found, err := current(ctx, a.Store, r.scope.Tenant, r.id)
 	return found, storeError(r.id, err)
 }
 
@@ -122,9 +176,6 @@ func clip(id string) string {
 }
 
 func (a *API) get(ctx context.Context, r *request) ([]byte, *apierror.Error) {
-	if stream := r.query.Get("stream"); stream != "" && stream != "false" {
-		return nil, apierror.Invalid("stream", "Only background responses can be streamed again, and they are not supported. Leave stream out.")
-	}
 	found, err := a.find(ctx, r)
 	if err != nil {
 		return nil, err
@@ -134,7 +185,7 @@ func (a *API) get(ctx context.Context, r *request) ([]byte, *apierror.Error) {
 
 // appendObject appends the response object with its output.
 func appendObject(dst []byte, r *store.Response) []byte {
-	dst = append(append(dst, r.Object[:len(r.Object)-1]...), `,"output":[`...)
+	dst = append(append(append(dst, '{'), shownMembers(r.Object)...), `,"output":[`...)
 	for i, item := range r.Output {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -145,21 +196,13 @@ func appendObject(dst []byte, r *store.Response) []byte {
 }
 
 func (a *API) delete(ctx context.Context, r *request) ([]byte, *apierror.Error) {
-	if a.Responses == nil {
+	if a.Store == nil {
 		return nil, notFound(r.id)
 	}
-	if err := storeError(r.id, a.Responses.Delete(ctx, r.scope.Tenant, r.id)); err != nil {
+	if err := storeError(r.id, a.Store.Delete(ctx, r.scope.Tenant, r.id)); err != nil {
 		return nil, err
 	}
 	return append(jsontext.AppendString([]byte(`{"id":`), r.id), `,"object":"response","deleted":true}`...), nil
-}
-
-// cancel ends a background response; others end with their request.
-func (a *API) cancel(ctx context.Context, r *request) ([]byte, *apierror.Error) {
-	if _, err := a.find(ctx, r); err != nil {
-		return nil, err
-	}
-	return nil, apierror.Invalid("response_id", "Only background responses can be cancelled. Close the connection of one that is not.")
 }
 
 // The bounds of a page of items.
@@ -171,16 +214,17 @@ const (
 // listInput lists the items that a response was made from: those of the
 // responses that it continues, as far as they are stored, and its own input.
 func (a *API) listInput(ctx context.Context, r *request) ([]byte, *apierror.Error) {
-	found, apiErr := a.find(ctx, r)
-	if apiErr != nil {
-		return nil, apiErr
+	if a.Store == nil {
+		return nil, notFound(r.id)
 	}
-	chain, err := a.Responses.Chain(ctx, r.scope.Tenant, r.id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		chain = []*store.Response{found}
-	case err != nil:
-		return nil, storeDown(err)
+	chain, err := a.Store.Chain(ctx, r.scope.Tenant, r.id)
+	if errors.Is(err, store.ErrNotFound) { // the response, or one that it continues
+		var last *store.Response
+		last, err = a.Store.Get(ctx, r.scope.Tenant, r.id)
+		chain = []*store.Response{last}
+	}
+	if err != nil {
+		return nil, storeError(r.id, err)
 	}
 	var items []store.Item
 	for i, response := range chain {
@@ -194,30 +238,50 @@ func (a *API) listInput(ctx context.Context, r *request) ([]byte, *apierror.Erro
 
 // appendPage writes one page of a list of items, which it may change.
 func appendPage(items []store.Item, query url.Values) ([]byte, *apierror.Error) {
-	limit := defaultPage
+	page, err := readPage(query)
+	if err != nil {
+		return nil, err
+	}
+	if page.Descending {
+		slices.Reverse(items)
+	}
+	if page.After != "" {
+		at := slices.IndexFunc(items, func(i store.Item) bool { return i.ID == page.After })
+		if at < 0 {
+			return nil, unknownAfter()
+		}
+		items = items[at+1:]
+	}
+	more := len(items) > page.Limit
+	return appendList(nil, items[:min(len(items), page.Limit)], more), nil
+}
+
+// readPage reads which part of a list a query asks for. Its limit is never 0.
+func readPage(query url.Values) (store.Page, *apierror.Error) {
+	page := store.Page{After: query.Get("after"), Limit: defaultPage}
 	if text := query.Get("limit"); text != "" {
 		var err error
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return nil, apierror.Invalid("limit", "limit must be a number between 1 and %d.", maxPage)
+		if page.Limit, err = strconv.Atoi(text); err != nil || page.Limit < 1 || page.Limit > maxPage {
+			return page, apierror.Invalid("limit", "limit must be a number between 1 and %d.", maxPage)
 		}
 	}
 	switch order := query.Get("order"); order {
 	case "", "desc":
-		slices.Reverse(items)
+		page.Descending = true
 	case "asc":
 	default:
-		return nil, apierror.Invalid("order", "order must be \"asc\" or \"desc\".")
+		return page, apierror.Invalid("order", "order must be \"asc\" or \"desc\".")
 	}
-	if after := query.Get("after"); after != "" {
-		at := slices.IndexFunc(items, func(i store.Item) bool { return i.ID == after })
-		if at < 0 {
-			return nil, apierror.Invalid("after", "There is no item with the id that after names.")
-		}
-		items = items[at+1:]
-	}
-	more := len(items) > limit
-	items = items[:min(len(items), limit)]
-	dst := []byte(`{"object":"list","data":[`)
+	return page, nil
+}
+
+func unknownAfter() *apierror.Error {
+	return apierror.Invalid("after", "There is no item with the id that after names.")
+}
+
+// appendList appends a list object of items; more says that others follow.
+func appendList(dst []byte, items []store.Item, more bool) []byte {
+	dst = append(dst, `{"object":"list","data":[`...)
 	for i, item := range items {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -231,22 +295,5 @@ func appendPage(items []store.Item, query url.Values) ([]byte, *apierror.Error) 
 	dst = appendText(append(dst, `],"first_id":`...), first)
 	dst = appendText(append(dst, `,"last_id":`...), last)
 	dst = strconv.AppendBool(append(dst, `,"has_more":`...), more)
-	return append(dst, '}'), nil
-}
-
-// countInput counts the tokens of the prompt that a request would have, also
-// where the model's context has no room for them.
-func (a *API) countInput(ctx context.Context, r *request) ([]byte, *apierror.Error) {
-	call, err := a.Decode(ctx, r.body, r.scope)
-	if err != nil && err.Code == "context_length_exceeded" {
-		model, scope := *r.scope.Model, *r.scope
-		model.ContextLength = math.MaxInt32
-		scope.Model = &model
-		call, err = a.Decode(ctx, r.body, &scope)
-	}
-	if err != nil {
-		return nil, err
-	}
-	dst := []byte(`{"object":"response.input_tokens","input_tokens":`)
-	return append(strconv.AppendInt(dst, int64(len(call.Engine().Prompt)), 10), '}'), nil
+	return append(dst, '}')
 }

@@ -3,7 +3,9 @@ package responses
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,48 +24,29 @@ func storeDown(cause error) *apierror.Error {
 	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
 }
 
-// addChain adds the items of the responses that the request continues. Their
-// instructions and tools are not those of this request.
-func (d *decoder) addChain(ctx context.Context) *apierror.Error {
-	if d.previous == "" {
-		return nil
-	}
-	if d.api.Responses == nil {
-		return apierror.Invalid("previous_response_id", "No responses are stored, so none can be continued. Send the whole conversation as input.")
-	}
-	chain, err := d.api.Responses.Chain(ctx, d.scope.Tenant, d.previous)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
-			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", d.previous)
-	case err != nil:
-		return storeDown(err)
-	}
-	for _, r := range chain {
-		if err := d.addStored(r); err != nil {
-			return err
+// addStored adds the items of one stored response. A call that was cut is left
+// out: it has no output, and its client cannot take it back.
+func (d *decoder) addStored(r *store.Response) *apierror.Error {
+	for _, items := range [][]store.Item{r.Input, withoutCut(r.Output)} {
+		for _, i := range items {
+			if err := d.addItemOf(i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// addStored adds the items of one stored response. A call that was cut is left
-// out: it has no output, and its client cannot take it back.
-func (d *decoder) addStored(r *store.Response) *apierror.Error {
-	for _, i := range r.Input {
-		if err := d.addItemOf(i); err != nil {
-			return err
-		}
-	}
-	for _, i := range r.Output {
-		if v := gjson.ParseBytes(i.JSON); v.Get("call_id").Exists() && v.Get("status").Str == statusIncomplete {
-			continue
-		}
-		if err := d.addItemOf(i); err != nil {
-			return err
-		}
-	}
-	return nil
+// withoutCut is a response's output without calls that the engine has not
+// completed.
+func withoutCut(output []store.Item) []store.Item {
+	return slices.DeleteFunc(slices.Clone(output), isCutCall)
+}
+
+// isCutCall tells whether an item is a call that the engine has not completed.
+func isCutCall(item store.Item) bool {
+	v := gjson.ParseBytes(item.JSON)
+	return v.Get("call_id").Exists() && v.Get("status").Str == statusIncomplete
 }
 
 // addItemOf adds an item of a continued response.
@@ -84,11 +67,11 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 		}
 		return len(ids) <= d.scope.Limits.Items
 	})
-	if len(ids) == 0 || d.api.Responses == nil {
+	if len(ids) == 0 || d.api.Store == nil {
 		return nil
 	}
 	var err error
-	if d.references, err = d.api.Responses.Items(ctx, d.scope.Tenant, ids); err != nil {
+	if d.references, err = d.api.Store.Items(ctx, d.scope.Tenant, ids); err != nil {
 		return storeDown(err)
 	}
 	return nil
@@ -105,12 +88,12 @@ func isReference(v gjson.Result) bool {
 
 // resolve gives the item that a reference means.
 func (d *decoder) resolve(it item) (item, *apierror.Error) {
-	if d.api.Responses == nil {
+	if d.api.Store == nil {
 		return it, apierror.Invalid(it.at.Path, "No responses are stored, so their items cannot be referred to. Send the item itself.")
 	}
 	found, ok := d.references[it.id]
 	if !ok {
-		return it, apierror.New(http.StatusNotFound, "item_not_found", it.at.Path+".id", "The item %q is not stored (any more). Send the item itself.", clip(it.id))
+		return it, apierror.New(http.StatusNotFound, itemNotFound, it.at.Path+".id", "The item %q is not stored (any more). Send the item itself.", clip(it.id))
 	}
 	return readStored(found, it.at.Path)
 }
@@ -127,7 +110,7 @@ func readStored(i store.Item, path string) (item, *apierror.Error) {
 
 // keep notes an item of the request's input for the store.
 func (d *decoder) keep(it *item) {
-	if !d.stores() {
+	if !d.stores() || it.kind == "compaction_trigger" {
 		return
 	}
 	id := strings.Clone(it.id)
@@ -138,7 +121,7 @@ func (d *decoder) keep(it *item) {
 }
 
 // stores tells whether the response will be stored.
-func (d *decoder) stores() bool { return d.store && d.api.Responses != nil }
+func (d *decoder) stores() bool { return d.store && d.api.Store != nil }
 
 // idPrefix is what the id of an input item begins with.
 func idPrefix(kind string) string {
@@ -155,6 +138,8 @@ func idPrefix(kind string) string {
 		return "ctc_"
 	case "custom_tool_call_output":
 		return "ctco_"
+	case "compaction":
+		return "cmp_"
 	}
 	return "item_"
 }
@@ -196,10 +181,57 @@ func (d *decoder) keeper(ctx context.Context) func(*store.Response) error {
 	if !d.stores() {
 		return nil
 	}
-	responses, tenant := d.api.Responses, d.scope.Tenant
-	return func(r *store.Response) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		defer cancel()
-		return responses.Put(ctx, tenant, r)
+	api, scope, chain := d.api, d.scope, d.chain
+	tries := 1
+	if d.options.background {
+		tries = backgroundTries
 	}
+	return func(r *store.Response) error {
+		ctx := context.WithoutCancel(ctx)
+		err := api.put(ctx, scope.Tenant, r)
+		for try := 1; err != nil && try < tries && !permanent(err); try++ {
+			time.Sleep(putRetry)
+			err = api.put(ctx, scope.Tenant, r)
+		}
+		if err == nil {
+			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+			defer cancel()
+			api.written(ctx, scope, chain, r)
+		}
+		if errors.Is(err, store.ErrConflict) && r.Version > 1 {
+			err = api.outrunBy(ctx, scope.Tenant, r.ID, err)
+		}
+		return err
+	}
+}
+
+const (
+	// putRetry is how long a store that does not answer is left alone before
+	// a background response is written again; for nobody waits for it, and
+	// its lease goes on.
+	putRetry        = time.Second
+	backgroundTries = 10
+)
+
+// put writes a response.
+func (a *API) put(ctx context.Context, tenant string, r *store.Response) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return a.Store.Put(ctx, tenant, r)
+}
+
+// outrunBy tells why a response has not the version that was to be written over:
+// the store's ErrNotFound if it is gone, else conflict.
+func (a *API) outrunBy(ctx context.Context, tenant, id string, conflict error) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if _, err := a.Store.Head(ctx, tenant, id); errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("the response is gone: %w", err)
+	}
+	return conflict
+}
+
+// permanent tells of an error that a second try does not change.
+func permanent(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrTooLarge)
 }

@@ -29,7 +29,7 @@ type server struct {
 func newServer() *server {
 	scope := newScope()
 	scope.Tenant = "a"
-	return &server{API{Responses: store.NewMemoryResponses(1<<20, time.Hour, scope.Now)}, scope}
+	return &server{API{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: scope.Now}), Chains: NewChains(1 << 20)}, scope}
 }
 
 // create makes a response to a request whose members follow the model's.
@@ -182,7 +182,7 @@ func TestGetAndDelete(t *testing.T) {
 		if diff := cmp.Diff(made.Value(), gjson.Parse(got).Value()); diff != "" {
 			t.Errorf("stream %s: the stored response is another (-made +got):\n%s", stream, diff)
 		}
-		if _, err := s.do("GET", path+"?stream=true&starting_after=3"); err == nil || err.Param != "stream" {
+		if _, err := s.Stream(context.Background(), "GET", path, "stream=true&starting_after=3", nil, s.scope); err == nil || err.Param != "stream" {
 			t.Errorf("GET as a stream: %v", err)
 		}
 		if _, err := s.do("POST", path+"/cancel"); err == nil || err.Status != 400 {
@@ -282,6 +282,13 @@ func TestInputItems(t *testing.T) {
 	if got, err := s.do("GET", path+"?order=asc&limit=1"); err != nil || gjson.Get(got, "data.0.id").Str != "b" {
 		t.Errorf("input items after the chain's beginning was deleted: %s, %v", got, err)
 	}
+	counted := &counting{Store: s.Store}
+	s.Store = counted
+	third := s.create(t, `,"input":"one"`, said)
+	counted.reads()
+	if _, err := s.do("GET", "/v1/responses/"+third.Get("id").Str+"/input_items"); err != nil || counted.reads() != "0 heads, 0 responses, 1 chains" {
+		t.Errorf("a chain is read more than once: %v", err)
+	}
 }
 
 func TestInputTokens(t *testing.T) {
@@ -371,7 +378,7 @@ func TestFailIsStored(t *testing.T) {
 }
 
 // broken is a store that does not answer.
-type broken struct{ store.Responses }
+type broken struct{ store.Store }
 
 var errBroken = errors.New("connection refused")
 
@@ -384,6 +391,10 @@ func (broken) Chain(context.Context, string, string) ([]*store.Response, error) 
 	return nil, errBroken
 }
 
+func (broken) Head(context.Context, string, string) (store.Head, error) {
+	return store.Head{}, errBroken
+}
+
 func (broken) Items(context.Context, string, []string) (map[string]store.Item, error) {
 	return nil, errBroken
 }
@@ -394,7 +405,7 @@ func (broken) Delete(context.Context, string, string) error { return errBroken }
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	s.Responses = broken{}
+	s.Store = broken{}
 	for _, stream := range []string{"true", "false"} {
 		call, err := s.Decode(context.Background(), []byte(ask(`,"stream":`+stream)), s.scope)
 		if err != nil {

@@ -53,6 +53,9 @@ func (d *decoder) readTool(v jsontext.Field, space *harmony.Namespace) *apierror
 		return err
 	}
 	d.echo.addTool(&t)
+	if t.enforced {
+		d.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
+	}
 	if t.kind == "custom" {
 		t.Description += t.grammar
 		t.Parameters = json.RawMessage(customParameters)
@@ -69,6 +72,7 @@ type tool struct {
 	described  bool // it has a description
 	parameters string
 	strict     string // true, false or ""
+	enforced   bool   // strict is true
 	format     string // of a custom tool: the raw value
 	grammar    string // of a custom tool: what its description says of it
 }
@@ -89,10 +93,7 @@ func (d *decoder) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 			t.parameters = v.Raw
 			t.Parameters = json.RawMessage(v.Raw)
 		case key == "strict" && t.kind == "function":
-			var strict bool
-			if strict, err = v.Switch(); strict {
-				d.ignored.Add(v.Path)
-			}
+			t.enforced, err = v.Switch()
 			t.strict = v.Raw
 		case key == "format" && t.kind == "custom":
 			err = d.readFormat(v, t)
@@ -151,27 +152,6 @@ func (d *decoder) readNamespace(at jsontext.Field) (space harmony.Namespace, err
 	d.echo.tools = outer
 	d.echo.addNamespace(&space, inner)
 	return space, err
-}
-
-func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
-	switch {
-	case v.Str == "auto":
-	case v.Str == "none":
-		d.input.NoCalls = true
-		d.echo.toolChoice = "none"
-	case v.Str == "required" || v.IsObject():
-		return apierror.Invalid(v.Path, "The model cannot be forced to call a tool. Use the tool_choice \"auto\" or \"none\", and say in a message what to call.")
-	default:
-		return apierror.Invalid(v.Path, "The field \"tool_choice\" must be \"auto\" or \"none\".")
-	}
-	return nil
-}
-
-func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
-	parallel, err := v.Switch()
-	d.input.OneCall = !parallel
-	d.echo.parallel = parallel
-	return err
 }
 
 // addTool adds a tool to those that the response has.

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 	"time"
@@ -29,7 +30,11 @@ func (r *Reply) beginItemEvent(kind, step string) {
 // beginTextEvent begins an event of the item's text.
 func (r *Reply) beginTextEvent(step string) {
 	names := r.item.kind.names()
-	r.beginItemEvent(names.event, step)
+	event := names.event
+	if r.item.kind == reasoningItem && r.call.options.openReasoning {
+		event = openReasoningEvent
+	}
+	r.beginItemEvent(event, step)
 	if names.part != "" {
 		r.dst = append(r.dst, `,"content_index":0`...)
 	}
@@ -49,12 +54,21 @@ func (r *Reply) begin() {
 		return
 	}
 	r.begun = true
-	for _, step := range []string{"created", statusInProgress} {
-		r.beginEvent("response.", step)
-		r.dst = append(r.dst, `,"response":`...)
-		r.dst = r.appendResponse(r.dst, &ending{status: statusInProgress})
-		r.endEvent()
+	if r.call.options.background {
+		r.writeState("created", statusQueued)
+		r.writeState("queued", statusQueued)
+	} else {
+		r.writeState("created", statusInProgress)
 	}
+	r.writeState("in_progress", statusInProgress)
+}
+
+// writeState writes an event that has the whole response.
+func (r *Reply) writeState(step, status string) {
+	r.beginEvent("response.", step)
+	r.dst = append(r.dst, `,"response":`...)
+	r.dst = r.appendResponse(r.dst, &ending{status: status})
+	r.endEvent()
 }
 
 func (r *Reply) writeItemStart() {
@@ -147,10 +161,15 @@ type ending struct {
 	status string
 	reason string          // why it is incomplete, "" if there is no word for it
 	err    *apierror.Error // why it failed
+	at     int64           // when it came to its own end, Unix time in seconds
 }
 
 // writeEnd writes the last event of a stream, or the whole object.
 func (r *Reply) writeEnd(end *ending) {
+	if c := r.call.compaction; c != nil && c.standalone {
+		r.dst = r.appendCompaction(r.dst)
+		return
+	}
 	if !r.call.options.stream {
 		r.dst = r.appendResponse(r.dst, end)
 		return
@@ -164,7 +183,34 @@ func (r *Reply) writeEnd(end *ending) {
 // appendResponse appends the response object.
 func (r *Reply) appendResponse(dst []byte, end *ending) []byte {
 	dst = r.appendMembers(dst, end)
-	return append(append(append(dst, `,"output":[`...), r.output...), `]}`...)
+	dst = append(append(append(dst, `,"output":[`...), r.output...), ']')
+	if r.messages != nil && end.status != statusQueued && end.status != statusInProgress {
+		dst = r.messages.append(dst)
+	}
+	return append(dst, '}')
+}
+
+// stoppedAt is the first member of a stored object that is incomplete: when it
+// ended, which completed_at does not say. Clients do not get it.
+const stoppedAt = "stopped_at"
+
+// storedObject is the response object as it is stored: without its output.
+func (r *Reply) storedObject(end *ending) []byte {
+	object := append(r.appendMembers(nil, end), '}')
+	if end.status == statusIncomplete {
+		stopped := strconv.AppendInt([]byte(`{"`+stoppedAt+`":`), end.at, 10)
+		object = append(append(stopped, ','), object[1:]...)
+	}
+	return object
+}
+
+// shownMembers is the members of a stored object that clients get.
+func shownMembers(object []byte) []byte {
+	members := object[1 : len(object)-1]
+	if bytes.HasPrefix(members, []byte(`"`+stoppedAt+`":`)) {
+		_, members, _ = bytes.Cut(members, []byte{','})
+	}
+	return members
 }
 
 // appendMembers begins the response object with all members but its output.
@@ -173,7 +219,7 @@ func (r *Reply) appendMembers(dst []byte, end *ending) []byte {
 	dst = strconv.AppendInt(append(dst, `,"object":"response","created_at":`...), r.created, 10)
 	dst = append(append(append(dst, `,"status":"`...), end.status...), `","completed_at":`...)
 	if end.status == statusCompleted {
-		dst = strconv.AppendInt(dst, r.call.scope.Now().Unix(), 10)
+		dst = strconv.AppendInt(dst, end.at, 10)
 	} else {
 		dst = append(dst, `null`...)
 	}
@@ -196,27 +242,16 @@ func (r *Reply) appendMembers(dst []byte, end *ending) []byte {
 	} else {
 		dst = append(dst, `null`...)
 	}
+	dst = r.appendOwner(append(dst, `,"conversation":`...))
 	dst = strconv.AppendBool(append(dst, `,"store":`...), r.stored)
 	dst = append(dst, `,"usage":`...)
-	if end.status == statusInProgress {
+	if end.status == statusInProgress || end.status == statusQueued {
 		dst = append(dst, `null`...)
 	} else {
-		dst = r.appendUsage(dst)
+		r.countTurn()
+		dst = r.usage.append(dst, r.call.options.usagePerTurn)
 	}
 	return append(append(dst, ','), r.call.fixed...)
-}
-
-// appendUsage appends the token counts. They are the filter's own; only how
-// much of the prompt was cached is the engine's.
-func (r *Reply) appendUsage(dst []byte) []byte {
-	prompt := len(r.call.Engine().Prompt)
-	counts := r.reader.Counts()
-	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(prompt), 10)
-	dst = strconv.AppendInt(append(dst, `,"input_tokens_details":{"cached_tokens":`...), int64(max(r.cached, 0)), 10)
-	dst = strconv.AppendInt(append(dst, `,"cache_write_tokens":0},"output_tokens":`...), int64(counts.Output), 10)
-	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"reasoning_tokens":`...), int64(counts.Reasoning), 10)
-	dst = strconv.AppendInt(append(dst, `},"total_tokens":`...), int64(prompt+counts.Output), 10)
-	return append(dst, '}')
 }
 
 // appendError appends why a response failed, with one of the codes that

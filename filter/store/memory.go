@@ -1,60 +1,96 @@
-// Package store keeps what outlives a request: responses with their items, the
-// reasoning of unfinished tool turns, and the dates of conversations.
 package store
 
 import (
+	"context"
 	"sync"
 	"time"
 )
 
-// Memory keeps texts in the memory of the process, bounded by bytes and age:
-// what was used longest ago makes room. Tenants do not see each other's texts.
-// It is safe for concurrent use.
+// Memory keeps everything in the memory of the process, bounded by bytes and
+// age: the chain, conversation or text that was used longest ago makes room. It
+// is a [Store].
 type Memory struct {
 	mu    sync.Mutex
-	texts *lru[string]
+	now   func() time.Time
+	texts *lru[key, string]
+
+	groups        *lru[group, struct{}] // of chains and conversations
+	responses     map[key]*response
+	holders       map[key][]*response // by an item's id, the responses that have it, the one written last in the end
+	conversations map[key]*conversation
+	bell          bell[key]
 }
 
-// NewMemory makes a store of at most limit bytes, whose texts are forgotten ttl
-// after they were written. With limit 0 it keeps nothing.
-func NewMemory(limit int64, ttl time.Duration, now func() time.Time) *Memory {
-	return &Memory{texts: newLRU[string](limit, ttl, now)}
-}
+var _ Store = (*Memory)(nil)
 
-// Get gives the text kept under name.
-func (m *Memory) Get(tenant, name string) (string, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.texts.get(key{tenant, name}); e != nil {
-		return e.value, true
+// group is what is forgotten as a whole: a chain or a conversation.
+type group interface{ forget(m *Memory) }
+
+// NewMemory makes a store in the memory of the process. Of what has 0 bytes it
+// keeps nothing.
+func NewMemory(o Options) *Memory {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	return "", false
-}
-
-// Put keeps text under name, in place of what was there. A text that is larger
-// than the whole store is not kept.
-func (m *Memory) Put(tenant, name, text string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.texts.put(key{tenant, name}, text, int64(len(text)))
-}
-
-// First keeps text under name unless there is one, and gives the one that is
-// kept. Being asked for keeps it alive.
-func (m *Memory) First(tenant, name, text string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.texts.get(key{tenant, name}); e != nil {
-		m.texts.renew(e)
-		return e.value
+	m := &Memory{
+		now:           o.Now,
+		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now),
+		groups:        newLRU[group, struct{}](o.ResponseBytes, o.ResponseTTL, o.Now),
+		responses:     map[key]*response{},
+		holders:       map[key][]*response{},
+		conversations: map[key]*conversation{},
 	}
-	m.texts.put(key{tenant, name}, text, int64(len(text)))
-	return text
+	m.groups.removed = func(e *entry[group, struct{}]) { e.key.forget(m) }
+	return m
 }
 
-// Bytes is how much memory the texts take, roughly.
+// Close does nothing: what is stored goes with the store.
+func (m *Memory) Close() error { return nil }
+
+// Bytes is how much memory the store takes, roughly.
 func (m *Memory) Bytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.texts.bytes
+	return m.texts.bytes + m.groups.bytes
+}
+
+// Texts implements [Texts].
+func (m *Memory) Texts(_ context.Context, tenant string, names []string) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	texts := make(map[string]string, len(names))
+	for _, name := range names {
+		if e := m.texts.get(key{tenant, name}); e != nil {
+			texts[name] = e.value
+		}
+	}
+	return texts, nil
+}
+
+// PutTexts implements [Texts]. A text that is larger than the whole store is
+// not kept.
+func (m *Memory) PutTexts(_ context.Context, tenant string, texts map[string]string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, text := range texts {
+		m.putText(key{tenant, name}, text)
+	}
+	return nil
+}
+
+func (m *Memory) putText(k key, text string) {
+	m.texts.put(k, text, k.bytes()+int64(len(text))+entryOverhead)
+}
+
+// FirstText implements [Texts].
+func (m *Memory) FirstText(_ context.Context, tenant, name, text string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := key{tenant, name}
+	if e := m.texts.get(k); e != nil {
+		m.texts.renew(e)
+		return e.value, nil
+	}
+	m.putText(k, text)
+	return text, nil
 }

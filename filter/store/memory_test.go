@@ -1,99 +1,203 @@
-package store
+package store_test
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
 )
 
-type clock struct{ time.Time }
-
-func (c *clock) now() time.Time { return c.Time }
+func openMemory(_ testing.TB, o store.Options) store.Store { return store.NewMemory(o) }
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	c := &clock{time.Unix(0, 0)}
-	m := NewMemory(1<<20, time.Hour, c.now)
-	expect := func(tenant, name, want string) {
-		t.Helper()
-		got, ok := m.Get(tenant, name)
-		if got != want || ok != (want != "") {
-			t.Errorf("%s/%s = %q, %v; want %q", tenant, name, got, ok, want)
+	storetest.Test(t, openMemory)
+}
+
+func BenchmarkMemory(b *testing.B) { storetest.Benchmark(b, openMemory) }
+
+// clock is an injected clock.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time       { return c.Time }
+func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
+func response(id, prev string) *store.Response {
+	return &store.Response{
+		ID: id, Previous: prev, Version: 1, Object: []byte(`{}`),
+		Input:  []store.Item{{ID: "in_" + id, JSON: []byte(`{}`)}},
+		Output: []store.Item{{ID: "out_" + id, JSON: []byte(`{}`)}},
+	}
+}
+
+func put(t *testing.T, s store.Store, responses ...*store.Response) {
+	t.Helper()
+	for _, r := range responses {
+		if err := s.Put(t.Context(), "a", r); err != nil {
+			t.Fatalf("Put %s: %v", r.ID, err)
 		}
 	}
-	m.Put("a", "x", "1")
-	m.Put("b", "x", "2")
-	m.Put("a", "x", "3")
-	expect("a", "x", "3")
-	expect("b", "x", "2")
-	expect("c", "x", "")
-	expect("", "ax", "")
+}
 
-	if got := m.First("a", "x", "4"); got != "3" {
-		t.Errorf("First = %q", got)
+// testClock shows that a store's ages and leases are those of its clock.
+func testClock(t *testing.T, open storetest.Open) {
+	c := &clock{time.Unix(1_800_000_000, 0)}
+	ctx := t.Context()
+	s := open(t, store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20, Now: c.now})
+	there := func(id string) bool {
+		t.Helper()
+		_, err := s.Get(ctx, "a", id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			t.Fatal(err)
+		}
+		return err == nil
 	}
-	if got := m.First("a", "y", "5"); got != "5" {
-		t.Errorf("First = %q", got)
+	live := response("live", "")
+	live.Live, live.Owner, live.Lease = true, "me", time.Minute
+	put(t, s, response("1", ""), response("2", "1"), response("3", "2"), response("4", ""), response("5", ""), response("alone", ""), live)
+	lapsed := func(want bool) {
+		t.Helper()
+		if r, err := s.Get(ctx, "a", "live"); err != nil || r.Lapsed != want {
+			t.Errorf("Lapsed is not %v: %+v, %v", want, r, err)
+		}
 	}
-	c.Time = c.Add(50 * time.Minute)
-	m.First("a", "y", "6")
-	c.Time = c.Add(50 * time.Minute)
-	expect("a", "x", "")
-	expect("a", "y", "5")
+	c.pass(59 * time.Second)
+	lapsed(false)
+	c.pass(2 * time.Second)
+	lapsed(true)
+	if lost, err := s.Renew(ctx, "me", []store.Key{{Tenant: "a", ID: "live"}}, time.Minute); err != nil || len(lost) > 0 {
+		t.Error(lost, err)
+	}
+	lapsed(false)
+
+	for range 5 {
+		c.pass(50 * time.Minute)
+		if _, err := s.Head(ctx, "a", "2"); err != nil {
+			t.Errorf("a chain whose Head is read: %v", err)
+		}
+		if _, err := s.Chain(ctx, "a", "4"); err != nil {
+			t.Errorf("a chain that is read: %v", err)
+		}
+		version, err := s.Get(ctx, "a", "5")
+		if err != nil {
+			t.Fatalf("a response that is written again: %v", err)
+		}
+		version.Version++
+		put(t, s, version)
+	}
+	if !there("1") || !there("2") || !there("3") || !there("4") || there("alone") || there("live") {
+		t.Error("what is used is forgotten, or the rest is not")
+	}
+	c.pass(50 * time.Minute)
+	there("1") // only reads it
+	c.pass(11 * time.Minute)
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		if there(id) {
+			t.Errorf("%s is older than its age", id)
+		}
+	}
+	put(t, s, response("1", ""))
+}
+
+func TestMemoryClock(t *testing.T) {
+	t.Parallel()
+	testClock(t, openMemory)
 }
 
 func TestMemoryBound(t *testing.T) {
 	t.Parallel()
-	const entries = 10
-	text := strings.Repeat("x", 1000)
-	m := NewMemory(entries*(1000+entryOverhead+2), time.Hour, time.Now)
-	for i := range 100 {
-		m.Put("", fmt.Sprintf("%02d", i), text)
-		m.Get("", "00") // what is used stays
-	}
-	if got, limit := m.Bytes(), int64(entries*(1000+entryOverhead+2)); got > limit {
-		t.Errorf("%d bytes, limit %d", got, limit)
-	}
-	for i := range 100 {
-		_, ok := m.Get("", fmt.Sprintf("%02d", i))
-		if want := i == 0 || i > 100-entries; ok != want {
-			t.Errorf("entry %d is there: %v", i, ok)
+	ctx := context.Background()
+	const limit = 100_000
+	s := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: limit, TextBytes: limit})
+	for i := range 1000 {
+		id := strconv.Itoa(i)
+		put(t, s, response(id, ""))
+		for _, err := range []error{
+			s.PutConversation(ctx, "a", &store.Conversation{ID: id, Metadata: []byte(`{}`)}),
+			s.AddItems(ctx, "a", id, "", []store.Item{{ID: "i", JSON: []byte(`{}`)}}),
+			s.PutTexts(ctx, "a", map[string]string{id: strings.Repeat("x", 1000)}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Texts(ctx, "a", []string{"0"}); err != nil { // what is used stays
+			t.Fatal(err)
 		}
 	}
-	m.Put("", "99", strings.Repeat("x", 100_000))
-	if _, ok := m.Get("", "99"); ok {
-		t.Error("a text larger than the store is kept")
+	if s.Bytes() > 2*limit || s.Bytes() < limit {
+		t.Errorf("%d bytes, limit %d", s.Bytes(), 2*limit)
 	}
-	if _, ok := m.Get("", "00"); !ok {
-		t.Error("a text larger than the store drove others out")
+	found, _ := s.Texts(ctx, "a", []string{"0", "1", "999"})
+	if len(found) != 2 || found["1"] != "" {
+		t.Error("a text that was used longer ago than others is there, or another is not")
 	}
-	none := NewMemory(0, time.Hour, time.Now)
-	if got := none.First("", "x", "1"); got != "1" || none.Bytes() != 0 {
-		t.Errorf("a store of 0 bytes keeps %q, %d bytes", got, none.Bytes())
+	if _, err := s.Get(ctx, "a", "999"); err != nil {
+		t.Error("the newest is gone")
+	}
+	if _, err := s.Get(ctx, "a", "0"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the oldest: %v", err)
+	}
+	if items, _ := s.Items(ctx, "a", []string{"in_0", "in_999"}); len(items) != 1 {
+		t.Errorf("%d items", len(items))
+	}
+
+	large := response("large", "")
+	large.Object = []byte(strings.Repeat("x", limit))
+	for what, err := range map[string]error{
+		"Put":             s.Put(ctx, "a", large),
+		"AddItems":        s.AddItems(ctx, "a", "999", "", []store.Item{{ID: "l", JSON: large.Object}}),
+		"Put anew":        s.Put(ctx, "a", &store.Response{ID: "999", Version: 2, Object: large.Object}),
+		"Put to more":     s.Put(ctx, "a", &store.Response{ID: "more", Previous: "999", Version: 1, Object: large.Object}),
+		"PutConversation": s.PutConversation(ctx, "a", &store.Conversation{ID: "large", Metadata: large.Object}),
+		"PutMetadata":     s.PutMetadata(ctx, "a", "999", large.Object),
+	} {
+		if !errors.Is(err, store.ErrTooLarge) {
+			t.Errorf("%s of more than the store has room for: %v", what, err)
+		}
+	}
+	if r, err := s.Get(ctx, "a", "999"); err != nil || r.Version != 1 {
+		t.Errorf("what was refused has changed something: %v", err)
+	}
+	none := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour})
+	if err := none.Put(ctx, "a", response("1", "")); !errors.Is(err, store.ErrTooLarge) {
+		t.Errorf("a store of 0 bytes: %v", err)
+	}
+	if text, err := none.FirstText(ctx, "a", "x", "1"); text != "1" || err != nil || none.Bytes() != 0 {
+		t.Errorf("a store of 0 bytes keeps %q, %d bytes", text, none.Bytes())
 	}
 }
 
-func TestMemoryConcurrent(t *testing.T) {
+// TestMemoryGivesBack shows that all bytes that are counted are given back.
+func TestMemoryGivesBack(t *testing.T) {
 	t.Parallel()
-	m := NewMemory(1<<14, time.Hour, time.Now)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 1000 {
-				name := strconv.Itoa(j % 50)
-				m.Put("", name, name)
-				if got, ok := m.Get("", name); ok && got != name {
-					t.Errorf("%s = %q (worker %d)", name, got, i)
-				}
-				m.First("", name, name)
-			}
-		})
+	ctx := context.Background()
+	s := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20})
+	first := response("1", "")
+	first.Live = true
+	put(t, s, first, response("2", "1"), response("3", "2"))
+	if err := s.Append(ctx, "a", "1", "", store.Batch{SSE: []byte("data: x\n\n")}); err != nil {
+		t.Fatal(err)
 	}
-	wg.Wait()
-	if m.Bytes() > 1<<14 {
-		t.Errorf("%d bytes", m.Bytes())
+	first.Version, first.Output = 2, nil
+	put(t, s, first)
+	for _, err := range []error{
+		s.PutConversation(ctx, "a", &store.Conversation{ID: "c", Metadata: []byte(`{}`)}),
+		s.PutMetadata(ctx, "a", "c", []byte(`{"a":"b"}`)),
+		s.AddItems(ctx, "a", "c", "", []store.Item{{ID: "i", JSON: []byte(`{}`)}, {ID: "j"}}),
+		s.DeleteItem(ctx, "a", "c", "i"),
+		s.DeleteConversation(ctx, "a", "c"),
+		s.Delete(ctx, "a", "2"), s.Delete(ctx, "a", "1"), s.Delete(ctx, "a", "3"),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if s.Bytes() != 0 {
+		t.Errorf("%d bytes are left", s.Bytes())
 	}
 }

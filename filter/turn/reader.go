@@ -43,6 +43,9 @@ type Reader struct {
 	calls   []*CalledTool
 	shown   bool // an answer, preamble or call has been emitted
 
+	watched []byte // the text of the part being read, where it is checked
+	broken  bool   // a part was not as the constraint has it
+
 	withholding bool   // the message being read is a call that is not handed out
 	withheld    []byte // the text of such calls, while nothing is shown
 	reasoning   []byte // kept for the tool turn
@@ -56,6 +59,7 @@ type Reader struct {
 	early   bool
 	matched *StopMatch
 	repairs map[string]int
+	fault   error
 }
 
 // StopMatch is what a client's stop condition matched: a stop string or a stop
@@ -121,6 +125,10 @@ func (r *Reader) Calls() int { return len(r.calls) }
 
 // Counts is the tokens so far.
 func (r *Reader) Counts() Counts { return r.counts }
+
+// Fault is what could not be kept for later requests, for the log; nil if
+// nothing went wrong.
+func (r *Reader) Fault() error { return r.fault }
 
 // AddTo adds the choice to the summary of a reply.
 func (r *Reader) AddTo(s *Summary) {
@@ -329,6 +337,9 @@ func (r *Reader) delta(p []byte) {
 	}
 	r.start()
 	r.empty = false
+	if r.watches() {
+		r.watched = append(r.watched, p...)
+	}
 	r.emit(Event{Step: Delta, Kind: r.part, Text: p, Call: r.call})
 }
 
@@ -356,6 +367,9 @@ func (r *Reader) endPart() {
 		}
 		r.over = r.over || r.turn.oneCall
 	}
+	if !r.cut {
+		r.checkPart()
+	}
 	if r.started {
 		r.emit(Event{Step: End, Kind: r.part, Call: r.call, Cut: r.cut})
 	}
@@ -382,6 +396,11 @@ func (r *Reader) end(length bool) *apierror.Error {
 		r.part, r.withholding = Answer, false
 		r.text(r.withheld)
 		r.endPart()
+	}
+	if !length {
+		if err := r.checkEnd(); err != nil {
+			return err
+		}
 	}
 	switch {
 	case length:
@@ -416,6 +435,6 @@ func (r *Reader) keep(p []byte) {
 // remember keeps the reasoning for the calls that it led to.
 func (r *Reader) remember() {
 	if len(r.reasoning) > 0 && len(r.calls) > 0 {
-		r.turn.scope.keepReasoning(r.calls, string(r.reasoning))
+		r.fault = r.turn.keepReasoning(r.calls, string(r.reasoning))
 	}
 }

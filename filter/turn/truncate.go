@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"slices"
 	"sort"
 
@@ -11,23 +12,36 @@ import (
 // room is how many tokens a truncated conversation may have, so that there is
 // room for the reply: what it asks for, or else an eighth of the context.
 func (s *Scope) room(in *Input) int {
-	context := s.contextLength()
+	length := s.contextLength()
 	reply := in.Engine.MaxTokens
-	if reply <= 0 || reply >= context {
-		reply = context / 8
+	if reply <= 0 || reply >= length {
+		reply = length / 8
 	}
-	return context - reply
+	return length - reply
 }
 
 // truncated renders the conversation without its oldest turns: as few as can
 // be dropped for the rest to fit, and never the last one. Instructions stay.
-func (s *Scope) truncated(in *Input, items []Item, tools *toolset) ([]harmony.Token, *apierror.Error) {
+// Items that the request's prefix stands for are read after all; items are the
+// others, with the reasoning that is kept for them.
+func (s *Scope) truncated(ctx context.Context, in *Input, h *head, items []Item) ([]harmony.Token, *apierror.Error) {
+	if in.Before != nil {
+		all, err := in.Whole()
+		if err != nil {
+			return nil, err
+		}
+		items = (*Prefix)(nil).followed(append(all, in.Items...))
+		if in.Continue {
+			items = items[:len(items)-1]
+		}
+		items, _ = s.withKeptReasoning(ctx, items) // has been read just now, or could not be
+	}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
-		return s.render(s.messages(in, items, tools))
+		return s.prompt(h, &Prefix{}, items)
 	}
 	from := func(i int) ([]harmony.Token, *apierror.Error) {
-		return s.render(s.messages(in, without(items, starts[i]), tools))
+		return s.prompt(h, &Prefix{}, without(items, starts[i]))
 	}
 	return from(sort.Search(len(starts)-1, func(i int) bool {
 		prompt, err := from(i)
@@ -36,7 +50,9 @@ func (s *Scope) truncated(in *Input, items []Item, tools *toolset) ([]harmony.To
 }
 
 // turnStarts is where the turns of a conversation begin, but for the first: at
-// a user's text before which every call has its output.
+// a user's text before which every call has its output. Texts that follow each
+// other begin one turn, but a summary always begins one: what stands before it
+// can be dropped.
 func turnStarts(items []Item) []int {
 	var starts []int
 	first, open := true, 0
@@ -47,7 +63,7 @@ func turnStarts(items []Item) []int {
 		case Result:
 			open--
 		case User:
-			if !first && open == 0 && items[i-1].Kind != User {
+			if !first && open == 0 && (items[i].Summary || items[i-1].Kind != User) {
 				starts = append(starts, i)
 			}
 			first = false

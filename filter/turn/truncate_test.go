@@ -8,10 +8,11 @@ import (
 )
 
 // TestTurnStarts shows where a conversation can be cut. The letters are the
-// kinds: instructions, user, reasoning, preamble, answer, call, result (o).
+// kinds: instructions, user, a summary as a user's text, reasoning, preamble,
+// answer, call, result (o).
 func TestTurnStarts(t *testing.T) {
 	t.Parallel()
-	kinds := map[rune]Kind{'i': Instructions, 'u': User, 'r': Reasoning, 'p': Preamble, 'a': Answer, 'c': Call, 'o': Result}
+	kinds := map[rune]Kind{'i': Instructions, 'u': User, 's': User, 'r': Reasoning, 'p': Preamble, 'a': Answer, 'c': Call, 'o': Result}
 	for conversation, want := range map[string][]int{
 		"":            nil,
 		"u":           nil,
@@ -23,11 +24,14 @@ func TestTurnStarts(t *testing.T) {
 		"ucoaua":      {4},
 		"ucuoaua":     {5}, // a user speaks while a call waits
 		"urpccooraiu": {10},
+		"iuusua":      {3}, // the user's text goes on where the summary ends
+		"sua":         nil,
+		"usuaua":      {1, 4},
 	} {
 		conversation = strings.ReplaceAll(conversation, " ", "")
 		items := make([]Item, 0, len(conversation))
 		for _, c := range conversation {
-			items = append(items, Item{Kind: kinds[c]})
+			items = append(items, Item{Kind: kinds[c], Summary: c == 's'})
 		}
 		if diff := cmp.Diff(want, turnStarts(items)); diff != "" {
 			t.Errorf("%s: %s", conversation, diff)

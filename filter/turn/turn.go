@@ -7,7 +7,7 @@
 // An API decodes its request into an [Input], calls [Scope.Prepare], and turns
 // the events of one [Reader] a choice into its own reply:
 //
-//	t, err := scope.Prepare(&turn.Input{Items: items, Tools: tools, Engine: sampling})
+//	t, err := scope.Prepare(ctx, &turn.Input{Items: items, Tools: tools, Engine: sampling})
 //	…
 //	r := t.NewReader(func(e turn.Event) { … })
 //	r.Push(chunk.Tokens, chunk.Finish)
@@ -16,8 +16,10 @@
 package turn
 
 import (
+	"context"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -35,14 +37,15 @@ type Env struct {
 // Memory keeps small texts between requests: the reasoning of unfinished tool
 // turns, for clients that do not send it back, and the date on which a
 // conversation began. It may forget. What one tenant keeps, no other can read.
+// Where it does not answer, a turn goes on without it. A store.Store is one.
 type Memory interface {
-	// Get gives the text kept under key.
-	Get(tenant, key string) (text string, ok bool)
-	// Put keeps text under key, in place of what was there.
-	Put(tenant, key, text string)
-	// First keeps text under key if nothing is there, and gives what is
-	// there then.
-	First(tenant, key, text string) string
+	// Texts gives the texts kept under these names, by name.
+	Texts(ctx context.Context, tenant string, names []string) (map[string]string, error)
+	// PutTexts keeps texts under their names, in place of what was there.
+	PutTexts(ctx context.Context, tenant string, texts map[string]string) error
+	// FirstText keeps text under name unless there is one, and gives the one
+	// that is kept.
+	FirstText(ctx context.Context, tenant, name, text string) (string, error)
 }
 
 // Limits bounds what one request may ask for.
@@ -107,6 +110,8 @@ type Scope struct {
 	Model     *Model
 	Tenant    string // "" where there is only one
 	RequestID string // Envoy's x-request-id; "": one is made
+	Session   string // the session that the request's headers name; "": they name none
+	Unbounded bool   // the prompt may be longer than the context: no model will get it
 }
 
 // ID is the request's id behind prefix ("chatcmpl-", "resp_"). A request id
@@ -143,11 +148,12 @@ const (
 	Answer                       // text for the user: the final channel
 	Call                         // a tool call
 	Result                       // a tool's output
+	Unphased                     // the assistant's text that may be a Preamble or an Answer: what follows tells
 )
 
 // String is the kind's name, for tests and logs.
 func (k Kind) String() string {
-	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result"}[k]
+	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased"}[k]
 }
 
 // Item is one step of a conversation, in the order in which it was generated:
@@ -159,18 +165,30 @@ type Item struct {
 	Namespace string // of a call; "" is functions
 	Name      string // of a call, as the client calls the tool
 	Path      string // where in the request the item stands, for errors
+	Summary   bool   // a user's text stands for the conversation before it
 }
 
 // Input is what one turn is asked to do.
 type Input struct {
+	// Instructions stand before the items, unless they are "".
+	Instructions string
+	// Before stands for the items before Items. Whole gives these: where the
+	// conversation is truncated, they are needed after all.
+	Before *Prefix
+	Whole  func() ([]Item, *apierror.Error)
+
 	Items    []Item
 	Continue bool                // the last item, an assistant's reasoning or text, is not complete: go on with it
 	Tools    []harmony.Namespace // with the client's own names; plain functions stand in FunctionsNamespace
 	NoCalls  bool                // tools are not offered, and calls the model makes all the same are withheld
 	OneCall  bool                // the turn is over after one call
+	Choice   Choice              // which tools may and must be called
+	Strict   map[ToolName]bool   // tools whose arguments keep to their schemas
+	Format   *Format             // of the answer; nil: any text
 	Effort   harmony.Effort      // "": the model's default
 	Stop     []string            // end the answer where its text first has one of these
 	KeepStop bool                // the stop string stays in the text
+	Session  string              // the client's own name of what belongs together, before [Scope.Session]; "": it gives none
 	Truncate bool                // drop the oldest turns where the conversation is longer than the context
 
 	// Engine is the sampling as the client asked for it. Its ID is the
@@ -187,11 +205,19 @@ const FunctionsNamespace = "functions"
 type Turn struct {
 	Engine *engine.Request
 
+	ctx      context.Context // its values are for the end of the reply
+	fault    error
+	affinity Affinity
 	scope    Scope
 	tools    *toolset
 	noCalls  bool
 	oneCall  bool
 	stops    []stopPattern
 	keepStop bool
+	kept     kept
 	prefix   []harmony.Token // of the message that the reply continues: its header, for the parser
 }
+
+// Fault is what could not be read of what earlier requests have kept, for the
+// log; nil if nothing went wrong. The turn goes on without it.
+func (t *Turn) Fault() error { return t.fault }

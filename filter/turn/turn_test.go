@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -36,7 +36,7 @@ func newScope() (*Scope, *clock) {
 				ids++
 				return prefix + strconv.Itoa(ids)
 			},
-			Memory: store.NewMemory(1<<20, 240*time.Hour, c.now),
+			Memory: newMemory(),
 			Limits: DefaultLimits(),
 		},
 		Model: &Model{},
@@ -53,7 +53,7 @@ func functions(names ...string) []harmony.Namespace {
 
 func prepare(t testing.TB, s *Scope, in *Input) *Turn {
 	t.Helper()
-	turn, err := s.Prepare(in)
+	turn, err := s.Prepare(context.Background(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,15 +309,15 @@ func TestForeignNamespaceCounted(t *testing.T) {
 // grow with them, and that each of them finds it.
 func TestReasoningKeptOnce(t *testing.T) {
 	t.Parallel()
-	s, c := newScope()
-	memory := store.NewMemory(1<<20, time.Hour, c.now)
+	s, _ := newScope()
+	memory := newMemory()
 	s.Memory = memory
 	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
-	before := memory.Bytes()
+	before := memory.bytes()
 	reasoning := strings.Repeat("why ", 1<<13)
 	const call, calls = "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|end|>", 100
 	play(t, turn, "<|channel|>analysis<|message|>"+reasoning+"<|end|>"+strings.Repeat(call, calls), engine.FinishStop)
-	if bytes := memory.Bytes() - before; bytes > int64(2*len(reasoning)) {
+	if bytes := memory.bytes() - before; bytes > 2*len(reasoning) {
 		t.Errorf("%d bytes kept for %d bytes of reasoning", bytes, len(reasoning))
 	}
 	for _, id := range []string{"call_1", "call_2", "call_100"} {
@@ -332,8 +332,7 @@ func TestReasoningKeptOnce(t *testing.T) {
 // is kept, without gaps.
 func TestLongReasoningKept(t *testing.T) {
 	t.Parallel()
-	s, c := newScope()
-	s.Memory = store.NewMemory(8<<20, time.Hour, c.now)
+	s, _ := newScope()
 	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	r := turn.NewReader(func(Event) {})
 	r.part = Reasoning

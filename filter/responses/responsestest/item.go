@@ -35,7 +35,7 @@ func newOpenItem(item gjson.Result) *openItem {
 		o.texts = []*textEvents{{event: "response.output_text", partEvent: content, member: "text"}}
 	case "reasoning":
 		o.texts = []*textEvents{
-			{event: "response.reasoning_text", partEvent: content, member: "text"},
+			{event: reasoningEvent, partEvent: content, member: "text"},
 			{event: "response.reasoning_summary_text", partEvent: summary, member: "text", optional: true},
 		}
 	case "function_call":

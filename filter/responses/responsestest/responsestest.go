@@ -28,7 +28,41 @@ func Object(b []byte) error {
 	return checkStatus(r)
 }
 
-// Items checks a list of a response's input items.
+// Conversation checks a conversation.
+func Conversation(b []byte) error {
+	if !json.Valid(b) {
+		return errors.New("the conversation is not JSON")
+	}
+	return conversation(gjson.ParseBytes(b))
+}
+
+// Compaction checks the answer to a request for a compaction, and gives the
+// compaction item. Before it stand messages that the assistant has not written.
+func Compaction(b []byte) (item string, err error) {
+	if !json.Valid(b) {
+		return "", errors.New("the compaction is not JSON")
+	}
+	c := gjson.ParseBytes(b)
+	if err := compaction(c); err != nil {
+		return "", err
+	}
+	output := c.Get("output").Array()
+	if len(output) == 0 {
+		return "", errors.New("the output is empty")
+	}
+	for i, message := range output[:len(output)-1] {
+		if err := listed(message); err != nil {
+			return "", fmt.Errorf("output[%d]: %w", i, err)
+		}
+		if message.Get("type").Str != "message" || message.Get("role").Str == "assistant" {
+			return "", fmt.Errorf("output[%d] is no message to the assistant", i)
+		}
+	}
+	last := output[len(output)-1]
+	return last.Raw, compactionItem(last)
+}
+
+// Items checks a list of items: of a response's input, or of a conversation.
 func Items(b []byte) error {
 	if !json.Valid(b) {
 		return errors.New("the list is not JSON")
@@ -37,16 +71,38 @@ func Items(b []byte) error {
 	if err := itemList(list); err != nil {
 		return err
 	}
-	for i, item := range list.Get("data").Array() {
-		content := item.Get("content")
-		for _, field := range []string{"type", "id", "status"} {
-			if item.Get(field).Str == "" {
-				return fmt.Errorf("item %d has no %s", i, field)
-			}
+	data := list.Get("data").Array()
+	for i, item := range data {
+		if err := listed(item); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
 		}
-		if item.Get("type").Str == "message" && !content.IsArray() {
-			return fmt.Errorf("item %d has content that is no list of parts", i)
+	}
+	if len(data) == 0 && (list.Get("first_id").Type != gjson.Null || list.Get("last_id").Type != gjson.Null) {
+		return errors.New("an empty list has a first or last item")
+	}
+	if n := len(data); n > 0 && (list.Get("first_id").Str != data[0].Get("id").Str || list.Get("last_id").Str != data[n-1].Get("id").Str) {
+		return errors.New("first_id or last_id is not that of the item")
+	}
+	return nil
+}
+
+// Item checks one item as it is listed.
+func Item(b []byte) error {
+	if !json.Valid(b) {
+		return errors.New("the item is not JSON")
+	}
+	return listed(gjson.ParseBytes(b))
+}
+
+// listed checks an item of a list.
+func listed(item gjson.Result) error {
+	for _, field := range []string{"type", "id", "status"} {
+		if item.Get(field).Str == "" && (field != "status" || item.Get("type").Str != "compaction") {
+			return fmt.Errorf("it has no %s", field)
 		}
+	}
+	if item.Get("type").Str == "message" && !item.Get("content").IsArray() {
+		return errors.New("its content is no list of parts")
 	}
 	return nil
 }
@@ -63,16 +119,71 @@ func checkStatus(r gjson.Result) error {
 		return fmt.Errorf("a response that is %s has error %s", status, r.Get("error").Raw)
 	case present("incomplete_details") && status != "incomplete":
 		return fmt.Errorf("a response that is %s has incomplete_details", status)
-	case present("usage") != over:
+	case present("usage") != over && !endedOutside(r):
 		return fmt.Errorf("a response that is %s has usage %s", status, r.Get("usage").Raw)
 	case !over && len(r.Get("output").Array()) > 0:
 		return fmt.Errorf("a response that is %s has output", status)
-	case over && r.Get("usage.input_tokens").Int()+r.Get("usage.output_tokens").Int() != r.Get("usage.total_tokens").Int():
+	case r.Get("usage.input_tokens").Int()+r.Get("usage.output_tokens").Int() != r.Get("usage.total_tokens").Int():
 		return errors.New("total_tokens is no total")
 	case r.Get("usage.output_tokens_details.reasoning_tokens").Int() > r.Get("usage.output_tokens").Int():
 		return errors.New("more reasoning_tokens than output_tokens")
 	}
+	if err := checkTurns(r.Get("usage")); err != nil {
+		return err
+	}
+	if given := r.Get("input_messages").Exists(); given != r.Get("output_messages").Exists() || given && !over {
+		return fmt.Errorf("a response that is %s has input_messages: %v, output_messages: %v", status, given, r.Get("output_messages").Exists())
+	}
 	return checkOutput(status, r.Get("output").Array())
+}
+
+// endedOutside tells of a background response that may have been cancelled, or
+// whose maker may have died: nobody knows what it has used.
+func endedOutside(r gjson.Result) bool {
+	status := r.Get("status").Str
+	return r.Get("background").Bool() && (status == "cancelled" || status == "failed")
+}
+
+// checkTurns checks the model calls that a usage lists, if it does: each has
+// all counts, and the last of them make the totals.
+func checkTurns(usage gjson.Result) error {
+	in, out := usage.Get("input_tokens_details"), usage.Get("output_tokens_details")
+	lists := []struct {
+		name   string
+		counts []gjson.Result
+		total  gjson.Result
+	}{
+		{"input_tokens_per_turn", in.Get("input_tokens_per_turn").Array(), usage.Get("input_tokens")},
+		{"cached_tokens_per_turn", in.Get("cached_tokens_per_turn").Array(), in.Get("cached_tokens")},
+		{"output_tokens_per_turn", out.Get("output_tokens_per_turn").Array(), usage.Get("output_tokens")},
+		{"tool_output_tokens_per_turn", out.Get("tool_output_tokens_per_turn").Array(), out.Get("tool_output_tokens")},
+	}
+	if !out.Get("tool_output_tokens").Exists() {
+		for _, l := range lists {
+			if len(l.counts) > 0 {
+				return fmt.Errorf("%s without tool_output_tokens", l.name)
+			}
+		}
+		return nil
+	}
+	turns := len(lists[0].counts)
+	for own := 1; own <= turns; own++ { // of several requests with one response, the last one's make the totals
+		exact := true
+		for _, l := range lists {
+			if len(l.counts) != turns {
+				return fmt.Errorf("%s has %d turns, %s %d", lists[0].name, turns, l.name, len(l.counts))
+			}
+			var sum int64
+			for _, n := range l.counts[turns-own:] {
+				sum += n.Int()
+			}
+			exact = exact && sum == l.total.Int()
+		}
+		if exact {
+			return nil
+		}
+	}
+	return errors.New("the turns do not add up to the totals")
 }
 
 func checkOutput(status string, output []gjson.Result) error {
@@ -86,7 +197,7 @@ func checkOutput(status string, output []gjson.Result) error {
 		}
 		last := i == len(output)-1
 		switch got := item.Get("status").Str; {
-		case got == "completed":
+		case got == "completed", item.Get("type").Str == "compaction":
 		case got == "in_progress":
 			return fmt.Errorf("item %d of the output is in progress", i)
 		case !last || status == "completed":
@@ -127,6 +238,7 @@ type stream struct {
 	phase phase
 	head  gjson.Result // the newest response object
 	items []string     // JSON of those that are done
+	named string       // what the events of reasoning text are called
 	open  *openItem
 }
 
@@ -134,7 +246,6 @@ type phase int
 
 const (
 	phaseNew phase = iota
-	phaseCreated
 	phaseRunning
 	phaseOver
 )
@@ -184,8 +295,32 @@ func (s *stream) block(block string) error {
 	if kind == "response.output_item.done" {
 		return s.done(e.Get("item"))
 	}
+	kind, err := s.reasoning(kind)
+	if err != nil {
+		return err
+	}
 	return s.open.event(kind, e)
 }
+
+// reasoning gives the events of reasoning text, which have one of two names,
+// OpenAI's. A stream may not have both.
+func (s *stream) reasoning(kind string) (string, error) {
+	dot := strings.LastIndexByte(kind, '.')
+	name, step := kind[:dot], kind[dot:]
+	if name != reasoningEvent && name != openReasoningEvent {
+		return kind, nil
+	}
+	if s.named != "" && s.named != name {
+		return kind, errors.New("reasoning has two names")
+	}
+	s.named = name
+	return reasoningEvent + step, nil
+}
+
+const (
+	reasoningEvent     = "response.reasoning_text"
+	openReasoningEvent = "response.reasoning" // Open Responses' name
+)
 
 // response checks an event that has the response object.
 func (s *stream) response(kind string, r gjson.Result) error {
@@ -194,17 +329,17 @@ func (s *stream) response(kind string, r gjson.Result) error {
 	}
 	status := r.Get("status").Str
 	switch kind {
-	case "response.created", "response.in_progress":
-		if s.phase > phaseCreated || (kind == "response.created") != (s.phase == phaseNew) || status != "in_progress" {
-			return errors.New("not the beginning of a stream")
+	case "response.created", "response.queued", "response.in_progress":
+		if err := s.begin(kind, status, r.Get("background").Bool()); err != nil {
+			return err
 		}
-		s.phase++
 	default:
-		if s.phase != phaseRunning || kind != "response."+status {
+		cancelled := kind == "response.incomplete" && status == "cancelled" && r.Get("background").Bool()
+		if s.phase != phaseRunning || kind != "response."+status && !cancelled {
 			return errors.New("not the end of a stream")
 		}
 		s.phase = phaseOver
-		if err := s.final(status, r.Get("output").Array()); err != nil {
+		if err := s.final(r); err != nil {
 			return err
 		}
 	}
@@ -213,9 +348,29 @@ func (s *stream) response(kind string, r gjson.Result) error {
 	return err
 }
 
+// begin checks the events with which a stream begins. A background response is
+// queued first.
+func (s *stream) begin(kind, status string, background bool) error {
+	want := []struct{ kind, status string }{{"response.created", "in_progress"}, {"response.in_progress", "in_progress"}}
+	if background {
+		want = []struct{ kind, status string }{{"response.created", "queued"}, {"response.queued", "queued"}, {"response.in_progress", "in_progress"}}
+	}
+	n := int(s.next) - 1
+	if n >= len(want) || kind != want[n].kind || status != want[n].status {
+		return errors.New("not the beginning of a stream")
+	}
+	if n == len(want)-1 {
+		s.phase = phaseRunning
+	}
+	return nil
+}
+
 // sameHead checks that what does not change in a response has not changed.
 func (s *stream) sameHead(r gjson.Result) (err error) {
 	changing := map[string]bool{"status": true, "completed_at": true, "error": true, "incomplete_details": true, "output": true, "usage": true, "store": true}
+	if r.Get("conversation").Type == gjson.Null { // it could not be given the items
+		changing["conversation"] = true
+	}
 	s.head.ForEach(func(k, v gjson.Result) bool {
 		if !changing[k.Str] && r.Get(k.Str).Raw != v.Raw {
 			err = fmt.Errorf("%s has changed", k.Str)
@@ -226,8 +381,9 @@ func (s *stream) sameHead(r gjson.Result) (err error) {
 }
 
 // final checks that the response has the items that the events have told.
-func (s *stream) final(status string, output []gjson.Result) error {
-	partial := s.open != nil
+func (s *stream) final(r gjson.Result) error {
+	status, output := r.Get("status").Str, r.Get("output").Array()
+	partial := s.open != nil && (!endedOutside(r) || len(output) != len(s.items))
 	switch {
 	case partial && status != "failed":
 		return errors.New("an item is open")
@@ -254,7 +410,7 @@ func (s *stream) added(e gjson.Result) error {
 		return errors.New("another item is open")
 	case e.Get("output_index").Int() != int64(len(s.items)):
 		return errors.New("not the next output_index")
-	case item.Get("status").Str != "in_progress":
+	case item.Get("status").Str != "in_progress" && item.Get("type").Str != "compaction":
 		return errors.New("the item is not in progress")
 	}
 	s.open = newOpenItem(item)

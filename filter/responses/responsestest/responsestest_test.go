@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 func golden(t *testing.T, file string) string {
@@ -102,5 +104,59 @@ func TestItems(t *testing.T) {
 		if err := Items([]byte(strings.Replace(good, part, "", 1))); err == nil {
 			t.Errorf("%s can be left out", part)
 		}
+	}
+}
+
+// TestAskedFor breaks what only some requests ask for: the list of model calls
+// and the Harmony messages.
+func TestAskedFor(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../testdata/messages/reply.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := gjson.GetBytes(b, "@ugly").Raw
+	if err := Object([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	several := strings.NewReplacer(`_per_turn":[`, `_per_turn":[1,`).Replace(good)
+	if err := Object([]byte(several)); err != nil {
+		t.Errorf("the turns of an earlier request: %v", err)
+	}
+	for _, c := range []struct{ old, replacement, message string }{
+		{`"cached_tokens_per_turn":[0]`, `"cached_tokens_per_turn":[0,0]`, "cached_tokens_per_turn 2"},
+		{`"cached_tokens_per_turn":[0]`, `"cached_tokens_per_turn":[1]`, "add up"},
+		{`"tool_output_tokens":0,`, ``, "without tool_output_tokens"},
+		{`"tool_output_tokens_per_turn":[0]`, `"tool_output_tokens_per_turn":[-1]`, "no count"},
+		{`"output_messages":`, `"output_message":`, "unknown member"},
+		{`"role":"developer"`, `"role":"dev"`, "not one of"},
+		{`"channel":"analysis"`, `"channel":null`, "no string with text"},
+	} {
+		bad := strings.Replace(good, c.old, c.replacement, 1)
+		if bad == good {
+			t.Errorf("%q is not there", c.old)
+			continue
+		}
+		if err := Object([]byte(bad)); err == nil || !strings.Contains(err.Error(), c.message) {
+			t.Errorf("%s: %v, want %q", c.replacement, err, c.message)
+		}
+	}
+	only := good[:strings.Index(good, `,"output_messages":`)] + "}"
+	if err := Object([]byte(only)); err == nil || !strings.Contains(err.Error(), "output_messages") {
+		t.Errorf("input_messages alone: %v", err)
+	}
+}
+
+// TestReasoningNames shows that a stream may have either name for the events of
+// reasoning text, and not both.
+func TestReasoningNames(t *testing.T) {
+	t.Parallel()
+	good := strings.ReplaceAll(golden(t, "events.sse"), "response.reasoning_text.", "response.reasoning.")
+	if _, err := Stream([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	mixed := strings.ReplaceAll(good, "response.reasoning.done", "response.reasoning_text.done")
+	if _, err := Stream([]byte(mixed)); err == nil || !strings.Contains(err.Error(), "two names") {
+		t.Errorf("both names: %v", err)
 	}
 }

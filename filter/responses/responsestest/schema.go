@@ -164,6 +164,21 @@ var (
 			"type": must(name), "id": must(name), "status": must(itemStatus),
 			"call_id": must(name), "name": must(name), "namespace": may(name), "input": must(text),
 		}),
+		"compaction": compactionItem,
+	})
+
+	compactionItem = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(name)})
+
+	usage = object(map[string]member{
+		"input_tokens": must(count), "output_tokens": must(count), "total_tokens": must(count),
+		"input_tokens_details": must(object(map[string]member{
+			"cached_tokens": must(count), "cache_write_tokens": must(count),
+			"input_tokens_per_turn": may(array(count)), "cached_tokens_per_turn": may(array(count)),
+		})),
+		"output_tokens_details": must(object(map[string]member{
+			"reasoning_tokens": must(count), "tool_output_tokens": may(count),
+			"output_tokens_per_turn": may(array(count)), "tool_output_tokens_per_turn": may(array(count)),
+		})),
 	})
 
 	functionTool = object(map[string]member{
@@ -181,9 +196,39 @@ var (
 		}),
 	})
 
+	// openai-harmony's Message.from_dict reads it.
+	harmonyMessage = object(map[string]member{
+		"role": must(word("system", "developer", "user", "assistant", "tool")), "name": may(name), "recipient": may(name),
+		"channel": may(name), "content_type": may(name),
+		"content": must(array(object(map[string]member{"type": must(word("text")), "text": must(text)}))),
+	})
+
 	itemList = object(map[string]member{
 		"object": must(word("list")), "data": must(array(anyObject)),
 		"first_id": must(nullable(name)), "last_id": must(nullable(name)), "has_more": must(boolean),
+	})
+
+	conversation = object(map[string]member{
+		"id": must(name), "object": must(word("conversation")), "created_at": must(count), "metadata": must(anyObject),
+	})
+
+	compaction = object(map[string]member{
+		"id": must(name), "object": must(word("response.compaction")), "created_at": must(count),
+		"output": must(array(anyObject)), "usage": must(usage),
+	})
+
+	format = oneOf(map[string]check{
+		"text":        object(map[string]member{"type": must(name)}),
+		"json_object": object(map[string]member{"type": must(name)}),
+		"json_schema": object(map[string]member{
+			"type": must(name), "name": must(name), "description": must(nullable(text)), "schema": must(anyObject), "strict": must(boolean),
+		}),
+	})
+
+	toolChoiceName = object(map[string]member{"type": must(word("function", "custom")), "name": must(name), "namespace": may(name)})
+	chosenTool     = oneOf(map[string]check{
+		"function": toolChoiceName, "custom": toolChoiceName,
+		"allowed_tools": object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(toolChoiceName))}),
 	})
 
 	response = object(map[string]member{
@@ -192,30 +237,35 @@ var (
 		"incomplete_details":   must(nullable(object(map[string]member{"reason": must(word("max_output_tokens", "content_filter"))}))),
 		"model":                must(name),
 		"previous_response_id": must(nullable(name)),
+		"conversation":         must(nullable(object(map[string]member{"id": must(name)}))),
 		"instructions":         must(nullable(text)),
 		"output":               must(array(outputItem)),
 		"error":                must(nullable(object(map[string]member{"code": must(name), "message": must(name)}))),
 		"tools":                must(array(anyTool)),
-		"tool_choice":          must(word("auto", "none", "required")),
+		"tool_choice":          must(toolChoice),
 		"truncation":           must(word("auto", "disabled")),
 		"parallel_tool_calls":  must(boolean),
 		"text": must(object(map[string]member{
-			"format": must(object(map[string]member{"type": must(word("text"))})), "verbosity": may(word("low", "medium", "high")),
+			"format": must(format), "verbosity": may(word("low", "medium", "high")),
 		})),
 		"top_p": must(number), "temperature": must(number), "presence_penalty": must(number), "frequency_penalty": must(number), "top_logprobs": must(count),
 		"reasoning": must(nullable(object(map[string]member{
 			"effort": must(word("none", "minimal", "low", "medium", "high", "xhigh")), "summary": must(nullable(word("auto", "concise", "detailed"))),
 		}))),
-		"usage": must(nullable(object(map[string]member{
-			"input_tokens": must(count), "output_tokens": must(count), "total_tokens": must(count),
-			"input_tokens_details":  must(object(map[string]member{"cached_tokens": must(count), "cache_write_tokens": must(count)})),
-			"output_tokens_details": must(object(map[string]member{"reasoning_tokens": must(count)})),
-		}))),
+		"usage":          must(nullable(usage)),
+		"input_messages": may(array(harmonyMessage)), "output_messages": may(array(harmonyMessage)),
 		"max_output_tokens": must(nullable(count)), "max_tool_calls": must(nullable(count)),
 		"store": must(boolean), "background": must(boolean), "service_tier": must(name), "metadata": must(anyObject),
 		"safety_identifier": must(nullable(text)), "prompt_cache_key": must(nullable(text)),
 	})
 )
+
+func toolChoice(v gjson.Result) error {
+	if v.IsObject() {
+		return chosenTool(v)
+	}
+	return word("auto", "none", "required")(v)
+}
 
 // events are the members of every type of event, beside type and
 // sequence_number.
@@ -237,13 +287,15 @@ var events = func() map[string]check {
 	part := with(map[string]member{"part": must(oneOf(map[string]check{"output_text": outputText, "reasoning_text": reasoningText}))}, item, content)
 	summaryPart := with(map[string]member{"part": must(summaryText)}, item, summary)
 	return map[string]check{
-		"response.created": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
+		"response.created": whole, "response.queued": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
 		"response.output_item.added": ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,
 		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(empty)}, item, content),
 		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(empty)}, item, content),
 		"response.reasoning_text.delta":          with(map[string]member{"delta": must(name)}, item, content),
 		"response.reasoning_text.done":           with(map[string]member{"text": must(text)}, item, content),
+		"response.reasoning.delta":               with(map[string]member{"delta": must(name)}, item, content),
+		"response.reasoning.done":                with(map[string]member{"text": must(text)}, item, content),
 		"response.reasoning_summary_part.added":  summaryPart,
 		"response.reasoning_summary_part.done":   summaryPart,
 		"response.reasoning_summary_text.delta":  with(map[string]member{"delta": must(name)}, item, summary),

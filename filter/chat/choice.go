@@ -1,0 +1,87 @@
+package chat
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = d.input.OneCall || !parallel
+	return err
+}
+
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function or allowed_tools."
+
+// readToolChoice reads a word, {"type":"function","function":{"name":…}}, or
+// {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
+func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
+	if v.Type == gjson.String {
+		return d.readChoiceMode(v, badChoice)
+	}
+	switch v.Get("type").Str {
+	case "function":
+		name, err := readFunctionName(v)
+		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
+		d.input.OneCall = true
+		return err
+	case "allowed_tools":
+		return d.readAllowedTools(jsontext.Field{Result: v.Get("allowed_tools"), Path: v.Path + ".allowed_tools"})
+	}
+	return apierror.Invalid(v.Path, badChoice)
+}
+
+// readChoiceMode reads auto, none or required; bad is what else is answered.
+func (d *decoder) readChoiceMode(v jsontext.Field, bad string) *apierror.Error {
+	switch v.Str {
+	case "auto":
+	case "none":
+		d.input.NoCalls = true
+	case "required":
+		d.input.Choice.Required = true
+	default:
+		return apierror.Invalid(v.Path, "%s", bad)
+	}
+	return nil
+}
+
+func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
+	d.input.Choice.Allowed = []turn.ToolName{}
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "mode":
+			if v.Str != "auto" && v.Str != "required" {
+				return apierror.Invalid(v.Path, "The mode of \"allowed_tools\" must be auto or required.")
+			}
+			d.input.Choice.Required = v.Str == "required"
+			return nil
+		case "tools":
+			return v.Elements(d.readAllowedTool)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
+	if i >= d.scope.Limits.Tools {
+		return apierror.Invalid(v.Path, "More than %d allowed tools.", d.scope.Limits.Tools)
+	}
+	if v.Get("type").Str != "function" {
+		return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")
+	}
+	name, err := readFunctionName(v)
+	d.input.Choice.Allowed = append(d.input.Choice.Allowed, name)
+	return err
+}
+
+// readFunctionName reads {"type":"function","function":{"name":…}}.
+func readFunctionName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
+	name, err := jsontext.Field{Result: v.Get("function.name"), Path: v.Path + ".function.name"}.Text()
+	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}, err
+}

@@ -1,0 +1,128 @@
+package responses
+
+import (
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = d.input.OneCall || !parallel
+	d.echo.parallel = parallel
+	return err
+}
+
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom or allowed_tools: " +
+	"the model cannot be made to call a hosted tool."
+
+// readToolChoice reads a word, {"type":"function","name":…}, the same for
+// custom, or {"type":"allowed_tools","mode":…,"tools":[…]}.
+func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
+	if v.Type == gjson.String {
+		return d.readChoiceWord(v)
+	}
+	switch v.Get("type").Str {
+	case "function", "custom":
+		name, err := readToolName(v)
+		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
+		d.input.OneCall = true
+		d.echo.toolChoice = appendToolName(nil, v.Get("type").Str, name)
+		return err
+	case "allowed_tools":
+		return d.readAllowedTools(v)
+	}
+	return apierror.Invalid(v.Path, badChoice)
+}
+
+func (d *decoder) readChoiceWord(v jsontext.Field) *apierror.Error {
+	switch v.Str {
+	case "auto":
+	case "none":
+		d.input.NoCalls = true
+	case "required":
+		d.input.Choice.Required = true
+	default:
+		return apierror.Invalid(v.Path, badChoice)
+	}
+	d.echo.toolChoice = jsontext.AppendString(nil, v.Str)
+	return nil
+}
+
+func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
+	choice := turn.Choice{Allowed: []turn.ToolName{}}
+	var tools []byte
+	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "type":
+		case "mode":
+			if v.Str != "auto" && v.Str != "required" {
+				return apierror.Invalid(v.Path, "The mode of \"allowed_tools\" must be auto or required.")
+			}
+			choice.Required = v.Str == "required"
+		case "tools":
+			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+				kind := v.Get("type").Str
+				switch {
+				case i >= d.scope.Limits.Tools:
+					return apierror.Invalid(v.Path, "More than %d allowed tools.", d.scope.Limits.Tools)
+				case kind != "function" && kind != "custom":
+					return apierror.Invalid(v.Path, "Only tools of the type function and custom can be allowed.")
+				}
+				name, err := readToolName(v)
+				choice.Allowed = append(choice.Allowed, name)
+				if i > 0 {
+					tools = append(tools, ',')
+				}
+				tools = appendToolName(tools, kind, name)
+				return err
+			})
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+	d.input.Choice = choice
+	mode := "auto"
+	if choice.Required {
+		mode = "required"
+	}
+	d.echo.toolChoice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
+	return err
+}
+
+// readToolName reads {"name":…}, with the namespace of a tool in one.
+func readToolName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
+	name, err := jsontext.Field{Result: v.Get("name"), Path: v.Path + ".name"}.Text()
+	t := turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}
+	if space := v.Get("namespace"); err == nil && space.Type != gjson.Null {
+		t.Namespace, err = jsontext.Field{Result: space, Path: v.Path + ".namespace"}.Text()
+		t.Namespace = strings.Clone(t.Namespace)
+	}
+	return t, err
+}
+
+func appendToolName(dst []byte, kind string, name turn.ToolName) []byte {
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","name":`...)
+	dst = jsontext.AppendString(dst, name.Name)
+	if name.Namespace != turn.FunctionsNamespace {
+		dst = jsontext.AppendString(append(dst, `,"namespace":`...), name.Namespace)
+	}
+	return append(dst, '}')
+}
+
+// shapeCustom has the input of custom tools enforced where calls are enforced
+// anyway: the model writes it as a function's one argument.
+func (d *decoder) shapeCustom() {
+	choice := d.input.Choice
+	if !choice.Required && choice.Allowed == nil && d.input.Format == nil && len(d.input.Strict) == 0 {
+		return
+	}
+	for name := range d.custom {
+		d.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+	}
+}

@@ -1,0 +1,387 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// newCompactor is a server that can compact.
+func newCompactor(t *testing.T, key byte) *server {
+	t.Helper()
+	s := newServer()
+	var err error
+	if s.Compactor, err = NewSealer([][]byte{bytes.Repeat([]byte{key}, SealKeyBytes)}, zeros{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// zeros is a source of randomness that is not random.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// compact compacts a conversation, and gives the answer and the prompt.
+func (s *server) compact(t *testing.T, members, output string) (got gjson.Result, prompt string) {
+	t.Helper()
+	call, err := s.DecodeCompact(context.Background(), []byte(`{"model":"gpt-oss-20b"`+members+`}`), s.scope)
+	if err != nil {
+		t.Fatalf("%s: %v (param %q)", members, err, err.Param)
+	}
+	if call.Stream() || call.Background() || call.Holds() {
+		t.Error("a compaction is streamed, in the background, or holds something")
+	}
+	r := call.NewReply()
+	var out []byte
+	all := chunks(outputOf(output), func() int { return 3 })
+	for i := range all {
+		if out, err = r.Push(out, &all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = r.End(out)
+	if _, err := responsestest.Compaction(out); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return gjson.ParseBytes(out), spell(t, call.Engine().Prompt)
+}
+
+// elements are the elements of an array, with commas between them.
+func elements(list gjson.Result) string { return strings.Trim(list.Raw, "[]") }
+
+const (
+	history = `{"role":"developer","content":"rule"},{"role":"user","id":"msg_one","content":"one"},
+		{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"thought"}]},
+		{"type":"function_call","call_id":"x","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"x","output":"found"},
+		{"role":"assistant","content":"reply"},{"role":"user","content":[{"type":"input_text","text":"two"}]}`
+	wroteSummary = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>one is done<|return|>"
+)
+
+// TestCompact compacts a conversation and goes on from it.
+func TestCompact(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	got, prompt := s.compact(t, `,"instructions":"be brief","input":[`+history+`]`, wroteSummary)
+	for _, part := range []string{"be brief", "rule", "one", "found", "reply", "two", askForSummary + "<|end|><|start|>assistant"} {
+		if !strings.Contains(prompt, part) {
+			t.Errorf("%q is not in the prompt:\n%s", part, prompt)
+		}
+	}
+	if texts := got.Get("output.#.content.0.text").Raw; texts != `["rule","one","two"]` {
+		t.Errorf("the messages that stay: %s", texts)
+	}
+	if got.Get("output.1.id").Str != "msg_one" || got.Get("usage.output_tokens_details.reasoning_tokens").Int() != 1 || strings.Contains(got.Raw, "done") {
+		t.Errorf("%s", got.Raw)
+	}
+	if _, err := s.do("GET", "/v1/responses/"+got.Get("id").Str); err == nil {
+		t.Error("a compaction is stored")
+	}
+
+	after := elements(got.Get("output")) + `,{"role":"user","content":"three"}`
+	want := "rule<|end|><|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryHead + "one is done<|end|>" +
+		"<|start|>user<|message|>three<|end|><|start|>assistant"
+	if prompt := s.prompt(t, `,"input":[`+after+`]`); !strings.HasSuffix(prompt, want) {
+		t.Errorf("the prompt after it:\n%s", prompt)
+	}
+	item := got.Get("output.3").Raw
+	if prompt := s.prompt(t, `,"input":[`+history+`,`+item+`,{"role":"user","content":"three"}]`); !strings.HasSuffix(prompt, want) {
+		t.Errorf("the prompt with what it stands for:\n%s", prompt)
+	}
+
+	again, prompt := s.compact(t, `,"input":[`+after+`]`, strings.Replace(wroteSummary, "one is", "all is", 1))
+	if !strings.Contains(prompt, "one is done") || again.Get("output.#").Int() != 5 {
+		t.Errorf("compacted again: %s\n%s", again.Raw, prompt)
+	}
+	prompt = s.prompt(t, `,"input":[`+after+`,`+again.Get("output.4").Raw+`]`)
+	if strings.Contains(prompt, "one is done") || !strings.Contains(prompt, "all is done") {
+		t.Errorf("the prompt after a second compaction has the first:\n%s", prompt)
+	}
+}
+
+// TestCompactionIsSealed shows which compactions are refused.
+func TestCompactionIsSealed(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	s.Sealer = s.Compactor
+	got, _ := s.compact(t, `,"input":"one"`, wroteSummary)
+	item := got.Get("output.1")
+	s.prompt(t, `,"input":[`+item.Raw+`]`)
+	reasoning, err := s.Sealer.Seal("a", []byte("thought"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, s *server, sealed string) {
+		t.Helper()
+		if err := s.fails(t, `,"input":[{"type":"compaction","encrypted_content":"`+sealed+`"}]`); err.Status != 400 || err.Param != "input[0].encrypted_content" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sealed := item.Get("encrypted_content").Str
+	refused("sealed reasoning", s, reasoning)
+	refused("a tampered one", s, "B"+sealed[1:])
+	refused("another key's", newCompactor(t, 2), sealed)
+	refused("no key", newServer(), sealed)
+	if err := s.fails(t, `,"input":[{"type":"reasoning","summary":[],"encrypted_content":"`+sealed+`"}]`); err.Status != 400 {
+		t.Errorf("as reasoning: %v", err)
+	}
+	s.scope.Tenant = "b"
+	refused("another tenant's", s, sealed)
+}
+
+// TestCompactPrevious compacts a chain, and continues a chain in which a
+// compaction stands.
+func TestCompactPrevious(t *testing.T) {
+	t.Parallel()
+	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+		s := newCompactor(t, 1)
+		s.Chains = chains
+		first := s.create(t, `,"input":"one"`, said)
+		got, prompt := s.compact(t, `,"previous_response_id":"`+first.Get("id").Str+`"`, wroteSummary)
+		if !strings.Contains(prompt, "one<|end|><|start|>assistant<|channel|>final<|message|>answer<|end|>") || got.Get("output.#").Int() != 2 || got.Get("output.0.content.0.text").Str != "one" {
+			t.Errorf("%s: %s\n%s", what, got.Raw, prompt)
+		}
+		second := s.create(t, `,"previous_response_id":"`+first.Get("id").Str+`","input":[{"type":"compaction_trigger"}]`, wroteSummary)
+		third := s.create(t, `,"previous_response_id":"`+second.Get("id").Str+`","input":"two"`, said)
+		beyond := s.create(t, `,"previous_response_id":"`+third.Get("id").Str+`","input":[{"type":"compaction_trigger"}]`, strings.Replace(wroteSummary, "one is", "all is", 1))
+		for id, want := range map[string]string{
+			second.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>" + summaryHead + "one is done<|end|>",
+			third.Get("id").Str:  "one is done<|end|><|start|>user<|message|>two<|end|><|start|>assistant<|channel|>final<|message|>answer<|end|>",
+			beyond.Get("id").Str: "<|start|>user<|message|>one<|end|><|start|>user<|message|>two<|end|><|start|>user<|message|>" + summaryHead + "all is done<|end|>",
+		} {
+			if prompt := s.prompt(t, `,"previous_response_id":"`+id+`","input":"next"`); !strings.HasSuffix(prompt, want+"<|start|>user<|message|>next<|end|><|start|>assistant") {
+				t.Errorf("%s: the prompt of a chain with a compaction:\n%s", what, prompt)
+			}
+		}
+	}
+}
+
+// TestCompactionTrigger makes a compaction the output of a response.
+func TestCompactionTrigger(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	for _, stream := range []string{"true", "false"} {
+		got := s.create(t, `,"parallel_tool_calls":false,"input":[`+history+`,{"type":"compaction_trigger"}],"stream":`+stream+weatherTool, wroteSummary)
+		if got.Get("output.#.type").Raw != `["compaction"]` || got.Get("status").Str != "completed" || !got.Get("store").Bool() {
+			t.Errorf("%s", got.Raw)
+		}
+		listed, err := s.do("GET", "/v1/responses/"+got.Get("id").Str+"/input_items?order=asc")
+		if err != nil || gjson.Get(listed, "data.#").Int() != 7 {
+			t.Errorf("its input: %s, %v", listed, err)
+		}
+	}
+	id, path := s.conversation(t, `{"items":[`+history+`]}`)
+	made := s.create(t, `,"conversation":"`+id+`","input":[{"type":"compaction_trigger"}]`, wroteSummary)
+	if item := s.must(t, "GET", path+"/items/"+made.Get("output.0.id").Str, ""); item.Raw != made.Get("output.0").Raw {
+		t.Errorf("a conversation's compaction: %s", item.Raw)
+	}
+	if prompt := s.prompt(t, `,"store":false,"conversation":"`+id+`","input":"go on"`); strings.Contains(prompt, "found") || !strings.Contains(prompt, "one is done") {
+		t.Errorf("the prompt of a compacted conversation:\n%s", prompt)
+	}
+}
+
+// TestCompactionFails shows what becomes of a model's turn that is no summary.
+func TestCompactionFails(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	for text, finish := range map[string]engine.Finish{
+		"<|channel|>analysis<|message|>hm<|end|>":                                                  engine.FinishStop,
+		"<|channel|>final<|message|> \n<|return|>":                                                 engine.FinishStop,
+		" to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>":                 engine.FinishStop,
+		"<|channel|>final<|message|>half a summ":                                                   engine.FinishLength,
+		"<|channel|>final<|message|>a summary<|end|><|start|>assistant<|channel|>final<|message|>": engine.FinishLength,
+	} {
+		for _, stream := range []bool{false, true} {
+			body := `{"model":"gpt-oss-20b","input":[` + history + `,{"type":"compaction_trigger"}]` + weatherTool + `}`
+			call, err := s.Decode(context.Background(), []byte(with(t, body, "stream", stream)), s.scope)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := call.NewReply()
+			out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(text), Finish: finish})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = r.End(out)
+			if !stream {
+				if err := r.Refusal(); err == nil || err.Status != 502 || err.Code != "compaction_failed" {
+					t.Fatalf("%s: %v", text, err)
+				}
+				continue
+			}
+			if got := gjson.Parse(final(t, call, string(out))); got.Get("status").Str != "failed" || got.Get("error.code").Str != "server_error" || got.Get("output.#").Int() != 0 {
+				t.Errorf("%s: %s", text, got.Raw)
+			}
+		}
+	}
+	preamble, _ := s.compact(t, `,"input":"one"`, "<|channel|>commentary<|message|>all of it<|end|>")
+	if prompt := s.prompt(t, `,"input":[`+elements(preamble.Get("output"))+`]`); !strings.Contains(prompt, "all of it<|end|>") {
+		t.Errorf("a summary that is a preamble:\n%s", prompt)
+	}
+}
+
+func TestCompactRefuses(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	for members, param := range map[string]string{
+		`"input":"x"`:                                       "model",
+		`"model":"gpt-oss"`:                                 "input",
+		`"model":"gpt-oss","input":[]`:                      "input",
+		`"model":"gpt-oss","input":"x","stream":true`:       "stream",
+		`"model":"gpt-oss","input":"x","background":true`:   "background",
+		`"model":"gpt-oss","input":[` + history + `,7]`:     "input[7]",
+		`"model":"gpt-oss","input":"x","truncation":"some"`: "truncation",
+	} {
+		if _, err := s.DecodeCompact(context.Background(), []byte(`{`+members+`}`), s.scope); err == nil || err.Status != 400 || err.Param != param {
+			t.Errorf("%s: %v", members, err)
+		}
+	}
+}
+
+// TestCompactTooLong compacts conversations that the model's context has little
+// or no room for.
+func TestCompactTooLong(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	const context = 4000
+	s.scope.Model = &turn.Model{ContextLength: context}
+	calls := func(n int, output string) string {
+		items := make([]string, 0, n)
+		for i := range n {
+			id := quote(strings.Repeat("c", i+1))
+			items = append(items, `{"type":"function_call","call_id":`+id+`,"name":"f"},{"type":"function_call_output","call_id":`+id+`,"output":`+quote(output)+`}`)
+		}
+		return strings.Join(items, ",")
+	}
+	long := strings.Repeat("long été ", 10_000)
+	for what, c := range map[string]struct{ items, has, hasNot string }{
+		"long outputs":   {`{"role":"user","content":"first"},` + calls(2, long), "first", ""},
+		"a long text":    {`{"role":"user","content":` + quote(long) + `},{"role":"assistant","content":"reply"}`, "reply", ""},
+		"nearly fits":    {`{"role":"user","content":"first"},` + calls(1, strings.Repeat("word ", 3300)), "first", ""},
+		"many outputs":   {`{"role":"user","content":"first"},` + calls(60, strings.Repeat("x y ", 200)) + `,{"role":"assistant","content":"reply"},{"role":"user","content":"last"}`, "last", "first"},
+		"short as it is": {`{"role":"user","content":"first"},` + calls(1, "result"), "result", "left out"},
+	} {
+		_, prompt := s.compact(t, `,"truncation":"auto","input":[`+c.items+`]`, wroteSummary)
+		if !strings.Contains(prompt, c.has) || c.hasNot != "" && strings.Contains(prompt, c.hasNot) || !strings.Contains(prompt, askForSummary) {
+			t.Errorf("%s: the prompt is\n%.3000s", what, prompt)
+		}
+		if n := len(tokens(prompt)); n > context*7/8 {
+			t.Errorf("%s: %d tokens of %d", what, n, context)
+		}
+	}
+	call, err := s.Decode(t.Context(), []byte(with(t, askItems(`{"role":"user","content":"one"},{"type":"compaction_trigger"}`), "max_output_tokens", 50)), s.scope)
+	if err != nil || call.Engine().MaxTokens != 50 {
+		t.Errorf("max_output_tokens: %v", err)
+	}
+	count, err := s.Serve(t.Context(), "POST", InputTokensPath, "", []byte(askItems(`{"role":"user","content":`+quote(long)+`},{"type":"compaction_trigger"}`)), s.scope)
+	if err != nil || gjson.GetBytes(count, "input_tokens").Int() < context {
+		t.Errorf("the count of a prompt that is too long: %s, %v", count, err)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		size int
+		want string
+	}{
+		{"abcd", 4, "abcd"},
+		{"abcdefgh", 4, "ab\n[4 bytes are left out here]\ngh"},
+		{"éééé", 3, "\n[8 bytes are left out here]\n"},
+		{"\x80\x80\x80\x80", 2, "\n[4 bytes are left out here]\n"},
+		{"abc", 0, "\n[3 bytes are left out here]\n"},
+		{"aé😀éa", 6, "aé\n[4 bytes are left out here]\néa"},
+	} {
+		if got := shorten(c.text, c.size); got != c.want {
+			t.Errorf("shorten(%q, %d) = %q, want %q", c.text, c.size, got, c.want)
+		}
+	}
+}
+
+// TestCompactionOfUsers compacts what users' messages alone make too long, and
+// shows which of them stay.
+func TestCompactionOfUsers(t *testing.T) {
+	t.Parallel()
+	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
+		s := newCompactor(t, 1)
+		s.Chains = chains
+		s.scope.Model = &turn.Model{ContextLength: 4096}
+		long := strings.Repeat("log line ", 900)
+		members := previous(s.create(t, `,"input":[{"role":"developer","content":"rule"},{"role":"user","content":"begin0"}]`, said))
+		for _, begin := range []string{"begin1 ", "begin2 "} {
+			members = previous(s.create(t, members+`,"truncation":"auto","input":"`+begin+long+`end"`, said))
+		}
+		members = previous(s.create(t, members+`,"input":[{"role":"user","content":"short"},{"type":"compaction_trigger"}]`, wroteSummary))
+		prompt := s.prompt(t, members+`,"input":"go on"`)
+		_, users, _ := strings.Cut(prompt, "<|start|>user<|message|>")
+		if !strings.HasPrefix(users, "begin2 log") || !strings.Contains(prompt, "rule<|end|>") ||
+			!strings.HasSuffix(prompt, "end<|end|><|start|>user<|message|>short<|end|><|start|>user<|message|>"+summaryHead+"one is done<|end|><|start|>user<|message|>go on<|end|><|start|>assistant") {
+			t.Errorf("%s: the prompt:\n%s", what, prompt)
+		}
+		if n := len(users); n < 1800 || n > 2048+512 {
+			t.Errorf("%s: %d bytes of users' messages and summary, want about an eighth of the context", what, n)
+		}
+
+		// What stays is dropped before the summary where the rest needs it.
+		prompt = s.prompt(t, members+`,"truncation":"auto","input":"`+strings.Repeat("new text ", 1560)+`"`)
+		if strings.Contains(prompt, "log line") || !strings.Contains(prompt, "one is done") || !strings.Contains(prompt, "rule<|end|>") {
+			t.Errorf("%s: the prompt of a longer turn:\n%s", what, prompt)
+		}
+
+		// Another model goes on with the same conversation.
+		s.scope.Model = &turn.Model{}
+		if other := s.prompt(t, members+`,"input":"go on"`); !strings.Contains(other, users) {
+			t.Errorf("%s: another model gets\n%s", what, other)
+		}
+	}
+}
+
+// TestForget shows which users' messages have room beside a compaction.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	user := func(text string) turn.Item { return turn.Item{Kind: turn.User, Text: text} }
+	x := func(n int) string { return strings.Repeat("x", n) }
+	items := []turn.Item{
+		{Kind: turn.Instructions, Text: "rule"},
+		user("first"),
+		{Kind: turn.Answer, Text: "reply"},
+		user(""), user(x(1000)),
+		{Kind: turn.User, Summary: true, Text: "earlier"},
+		{Kind: turn.Call},
+		{Kind: turn.Result},
+		user("last"),
+	}
+	for room, want := range map[int]string{
+		0:       "rule",
+		19:      "rule",
+		20:      "rule last",
+		36:      "rule last",
+		536:     "rule last",
+		548:     "rule " + x(256) + "\n[488 bytes are left out here]\n" + x(256) + " last",
+		1036:    "rule " + x(1000) + " last",
+		1052:    "rule  " + x(1000) + " last",
+		1072:    "rule  " + x(1000) + " last",
+		1073:    "rule first  " + x(1000) + " last",
+		1 << 20: "rule first  " + x(1000) + " last",
+	} {
+		d := &decoder{input: turn.Input{Items: items}}
+		if err := d.forget(room); err != nil {
+			t.Fatal(err)
+		}
+		texts := make([]string, 0, len(items))
+		for _, item := range d.input.Items {
+			texts = append(texts, item.Text)
+		}
+		if got := strings.Join(texts, " "); got != want {
+			t.Errorf("%d bytes: %q, want %q", room, got, want)
+		}
+	}
+}

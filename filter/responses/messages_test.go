@@ -1,0 +1,127 @@
+package responses
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// messagesOf reads a list of messages of a response object.
+func messagesOf(t *testing.T, object gjson.Result, member string) []harmony.Message {
+	t.Helper()
+	msgs, err := harmony.UnmarshalConversation([]byte(`{"messages":` + object.Get(member).Raw + `}`))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", member, err, object.Get(member).Raw)
+	}
+	return msgs
+}
+
+// TestInputMessages shows that the input messages of any request render to the
+// tokens that the model got.
+func TestInputMessages(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*/request.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	exact := harmony.NewRenderer(harmony.WithAnalysis(harmony.KeepAnalysis))
+	for _, file := range files {
+		body := with(t, read(t, file), "enable_response_messages", true)
+		if gjson.Get(body, "reasoning.effort").Str == "none" {
+			continue
+		}
+		call := mustDecode(t, body)
+		object := gjson.Parse(run(t, call, chunks(outputOf(said), func() int { return 2 })))
+		got, err := exact.AppendCompletion(nil, messagesOf(t, object, "input_messages"), harmony.RoleAssistant)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if diff := cmp.Diff(spell(t, call.Engine().Prompt), spell(t, got)); diff != "" {
+			t.Errorf("%s (-prompt +input_messages):\n%s", file, diff)
+		}
+		want := []harmony.Message{{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: []harmony.Content{harmony.Text("answer")}}}
+		if diff := cmp.Diff(want, messagesOf(t, object, "output_messages")); diff != "" {
+			t.Errorf("%s: output_messages (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// TestMessagesOfManyCalls shows that what the tools gave between two model calls
+// is output.
+func TestMessagesOfManyCalls(t *testing.T) {
+	t.Parallel()
+	const (
+		called  = " to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>"
+		history = `,{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"sunny"}`
+	)
+	ask := func(more string) *Call {
+		return mustDecode(t, `{"model":"gpt-oss-20b","input":[{"role":"user","content":"Hi"}`+more+`],"enable_response_messages":true`+weatherTool+`}`)
+	}
+	r := ask("").NewReply()
+	out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(called), Finish: engine.FinishStop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.beginTurn(ask(history).turn)
+	if out, err = r.Push(out, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop}); err != nil {
+		t.Fatal(err)
+	}
+	object := gjson.ParseBytes(r.End(out))
+	var told []string
+	for _, member := range []string{"input_messages", "output_messages"} {
+		for _, m := range messagesOf(t, object, member) {
+			told = append(told, string(m.Role)+" "+m.Name+" "+m.Recipient+" "+m.Channel)
+		}
+		told = append(told, "")
+	}
+	want := []string{
+		"system   ", "developer   ", "user   ", "",
+		"assistant  functions.get_weather commentary", "tool functions.get_weather assistant commentary", "assistant   final", "",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+// TestMessagesOfFailure shows that a stream that fails tells the messages it
+// has, and one that did not ask for them tells none.
+func TestMessagesOfFailure(t *testing.T) {
+	t.Parallel()
+	for _, asked := range []bool{true, false} {
+		members := `,"stream":true`
+		if asked {
+			members += `,"enable_response_messages":true`
+		}
+		call := mustDecode(t, ask(members))
+		r := call.NewReply()
+		out, err := r.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>final<|message|>half")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := gjson.Parse(final(t, call, string(r.Fail(out, apierror.New(500, "", "", "Broken.")))))
+		if got := object.Get("output_messages.0.content.0.text").Str; (got == "half") != asked || object.Get("input_messages").Exists() != asked {
+			t.Errorf("asked %v: output_messages %s", asked, object.Get("output_messages").Raw)
+		}
+	}
+}
+
+func TestMessagesRefused(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	err := s.fails(t, `,"input":"Hi","enable_response_messages":true,"reasoning":{"effort":"none"}`)
+	if err.Param != "enable_response_messages" || !strings.Contains(err.Message, "hides") {
+		t.Errorf("hidden reasoning: %v", err)
+	}
+	made := s.create(t, `,"input":"Hi","enable_response_messages":true`, said)
+	stored, err := s.do("GET", "/v1/responses/"+made.Get("id").Str)
+	if err != nil || !made.Get("input_messages").Exists() || gjson.Get(stored, "input_messages").Exists() {
+		t.Errorf("messages are stored: %v %s", err, stored)
+	}
+}

@@ -1,0 +1,347 @@
+package filter
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+const (
+	// maxErrorBody is how much of an engine's error reply is read.
+	maxErrorBody = 64 << 10
+	// closingGrace is how long the engine may take from its last choice's
+	// end to its closing usage event.
+	closingGrace = 2 * time.Second
+)
+
+const keepAliveComment = ": keep-alive\n\n"
+
+// run is a model call and the reply that is made of it: a state machine that
+// takes the engine's answer and ticks of the clock and tells its client what
+// to send. It knows neither how the call reaches the engine nor who the client
+// is. It is used by one goroutine.
+type run struct {
+	s      *Server
+	client client
+	call   call
+	target target
+	id     string // for x-request-id
+	rec    *record
+	timers *timers
+	letGo  func()                                // of what the call holds
+	again  func(*engine.Request) *apierror.Error // makes the call once more; nil where that is impossible or done
+
+	reply   reply
+	decoder engine.Decoder // nil while the engine has not answered 200
+	chunks  []engine.Chunk
+	running int // choices that have not finished
+	now     time.Time
+
+	status    int // of an engine reply that is no 200
+	header    func(string) string
+	errorBody []byte
+
+	spoken  bool   // the engine has said something
+	begun   bool   // reply headers have been sent
+	over    bool   // the reply has ended
+	pending outbox // bytes for the client, not yet sent
+}
+
+// client is who gets the reply of a run: headers once and then bytes, or an
+// error in their place.
+type client interface {
+	begin(header []engine.Header) // of a reply with status 200
+	write(p []byte, end bool)     // p is valid until the run's next step
+	refuse(err *apierror.Error)
+}
+
+// newRun begins a run whose call has just been made.
+func newRun(s *Server, c client, k call, t target, rec *record, timers *timers, id string, now time.Time) *run {
+	r := &run{s: s, client: c, call: k, target: t, id: id, rec: rec, timers: timers, now: now}
+	r.reply = k.NewReply()
+	r.letGo = s.hold(k)
+	r.running = k.Engine().N
+	r.timers.set(timerTotal, rec.started, s.cfg.Limits.TotalTimeout.Duration)
+	r.called()
+	return r
+}
+
+// called waits for the engine's answer.
+func (r *run) called() {
+	r.timers.set(timerFirst, r.now, r.s.cfg.Limits.FirstTokenTimeout.Duration)
+}
+
+// step begins the next step: what the last one gave to the client has been
+// sent.
+func (r *run) step(now time.Time) {
+	r.now = now
+	r.pending.reuse()
+}
+
+// engineHeaders takes the beginning of the engine's answer.
+func (r *run) engineHeaders(status int, header func(string) string, end bool) {
+	r.header = header
+	if status != http.StatusOK {
+		r.status = status
+		if end {
+			r.engineRefused()
+		}
+		return
+	}
+	if enc := header("content-encoding"); enc != "" && enc != "identity" {
+		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "the engine's reply is compressed (%s) although that was not accepted: switch compression off between Envoy and the engine", enc))
+		return
+	}
+	r.decoder = r.target.dialect.NewDecoder(r.call.Engine())
+	if t, ok := r.decoder.(engine.TrailerReader); ok {
+		if err := t.Trailers(header); err != nil { // there is nothing but trailers
+			r.fail(err)
+			return
+		}
+	}
+	if end {
+		r.engineEnded()
+		return
+	}
+	if r.call.Stream() && !r.begun {
+		r.timers.set(timerHold, r.now, r.s.cfg.Limits.HeaderHold.Duration)
+	}
+}
+
+// engineBytes takes the next piece of the engine's answer, which may be its
+// last.
+func (r *run) engineBytes(p []byte, end bool) {
+	if r.decoder == nil {
+		r.errorBody = append(r.errorBody, p[:min(len(p), maxErrorBody-len(r.errorBody))]...)
+		if end {
+			r.engineRefused()
+		}
+		return
+	}
+	chunks, err := r.decoder.Feed(p, r.chunks[:0])
+	r.chunks = chunks
+	if r.push(chunks) {
+		return
+	}
+	switch {
+	case err != nil:
+		r.fail(err)
+	case end:
+		r.engineEnded()
+	case len(chunks) > 0:
+		r.flush(false)
+	}
+}
+
+// engineTrailers takes the end of the engine's answer with what stands behind
+// its body.
+func (r *run) engineTrailers(trailer func(string) string) {
+	t, ok := r.decoder.(engine.TrailerReader)
+	if !ok {
+		r.engineEnded()
+		return
+	}
+	switch err := t.Trailers(trailer); {
+	case err == nil:
+		r.engineEnded()
+	case err.Status == http.StatusServiceUnavailable: // too late for Envoy to retry
+		r.broken(err)
+	default:
+		r.fail(err)
+	}
+}
+
+// engineEnded takes the end of the engine's answer.
+func (r *run) engineEnded() {
+	if r.decoder == nil {
+		r.engineRefused()
+		return
+	}
+	chunks, err := r.decoder.End(r.chunks[:0])
+	r.chunks = chunks
+	if r.push(chunks) {
+		return
+	}
+	if err != nil {
+		r.broken(err)
+		return
+	}
+	r.finish()
+}
+
+// engineBroken takes the news that the connection to the engine broke.
+func (r *run) engineBroken(cause error) {
+	r.broken(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "the connection to the engine broke before the reply was complete: try again").With(cause))
+}
+
+// news takes news of a call through the loopback listener.
+func (r *run) news(e engineEvent) {
+	switch {
+	case e.err != nil:
+		r.engineBroken(e.err)
+	case e.header != nil:
+		r.engineHeaders(e.status, e.header.Get, false)
+	case e.end:
+		r.engineTrailers(e.trailer.Get)
+	default:
+		r.engineBytes(e.body, false)
+	}
+}
+
+// broken makes the call once more if the engine has said nothing yet; else the
+// reply fails.
+func (r *run) broken(err *apierror.Error) {
+	if r.again == nil || r.spoken {
+		r.fail(err)
+		return
+	}
+	again := r.again
+	r.again, r.decoder, r.status, r.errorBody = nil, nil, 0, nil
+	r.s.metrics.reissued.Inc()
+	if err := again(r.call.Engine()); err != nil {
+		r.fail(err)
+		return
+	}
+	r.called()
+}
+
+// engineRefused answers for an engine reply that is no 200, be it the engine's
+// or one that Envoy made itself.
+func (r *run) engineRefused() {
+	r.fail(r.target.dialect.ReadError(r.status, r.header, r.errorBody))
+}
+
+// push hands chunks to the API's reply; true tells that the run is over.
+func (r *run) push(chunks []engine.Chunk) bool {
+	for i := range chunks {
+		c := &chunks[i]
+		r.spoken = true
+		r.rec.chunk(c, r.now)
+		r.timers.clear(timerFirst)
+		r.timers.set(timerIdle, r.now, r.s.cfg.Limits.IdleTimeout.Duration)
+		var err *apierror.Error
+		if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
+			r.fail(err)
+			return true
+		}
+		if r.reply.Done() {
+			r.finish()
+			return true
+		}
+		if c.Finish != engine.FinishNone {
+			r.running--
+			if r.running == 0 {
+				r.timers.set(timerGrace, r.now, closingGrace)
+			}
+		}
+	}
+	return false
+}
+
+// finish ends the client's reply. Before the engine's own end this makes Envoy
+// cancel the engine's request.
+func (r *run) finish() {
+	r.pending.buf = r.reply.End(r.pending.buf)
+	if whole, ok := r.reply.(refusable); ok && !r.begun && whole.Refusal() != nil {
+		r.end()
+		r.client.refuse(whole.Refusal())
+		return
+	}
+	r.flush(true)
+}
+
+// fail ends the reply with an error: as an HTTP error while the headers are
+// still held back, else in band.
+func (r *run) fail(err *apierror.Error) {
+	if !r.begun {
+		r.end()
+		r.client.refuse(err)
+		return
+	}
+	r.rec.failed(err)
+	r.pending.buf = r.reply.Fail(r.pending.buf, err)
+	r.flush(true)
+}
+
+func (r *run) end() {
+	r.letGo()
+	r.over = true
+	r.timers.clearAll()
+}
+
+// abandon ends the run without a word: another has ended its reply.
+func (r *run) abandon() {
+	r.over = true
+	r.letGo()
+}
+
+// cancel ends the run because its client has gone.
+func (r *run) cancel() {
+	if c, ok := r.reply.(canceller); ok && !r.over {
+		c.Cancel()
+	}
+	r.abandon()
+}
+
+// flush gives the client what it may have now. A whole reply is given at its
+// end only.
+func (r *run) flush(end bool) {
+	if !end && !r.call.Stream() {
+		return
+	}
+	r.begin()
+	if end {
+		r.end()
+		r.client.write(r.pending.take(), true)
+	} else if p := r.pending.take(); len(p) > 0 {
+		r.client.write(p, false)
+		r.timers.set(timerKeepAlive, r.now, r.s.cfg.Limits.KeepAlive.Duration)
+	}
+}
+
+// begin lets the reply's headers go, once.
+func (r *run) begin() {
+	if r.begun {
+		return
+	}
+	r.begun = true
+	r.timers.clear(timerHold)
+	r.timers.set(timerKeepAlive, r.now, r.s.cfg.Limits.KeepAlive.Duration)
+	header := replyHeaders(r.call.Stream(), r.id)
+	if ignored := slices.Concat(r.call.Ignored(), r.target.dialect.Ignores(r.call.Engine())); len(ignored) > 0 {
+		header = append(header, engine.Header{Name: IgnoredHeader, Value: strings.Join(ignored, ", ")})
+	}
+	r.client.begin(header)
+}
+
+// replyHeaders are the headers of every reply with status 200.
+func replyHeaders(stream bool, id string) []engine.Header {
+	if stream {
+		return []engine.Header{{Name: "content-type", Value: "text/event-stream; charset=utf-8"}, {Name: "cache-control", Value: "no-cache"}, {Name: "x-request-id", Value: id}}
+	}
+	return []engine.Header{{Name: "content-type", Value: "application/json"}, {Name: "x-request-id", Value: id}}
+}
+
+// expired does what a timer of the run asks for.
+func (r *run) expired(name timer) {
+	limits := &r.s.cfg.Limits
+	switch name {
+	case timerFirst:
+		r.fail(apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", "the engine did not begin to answer within %s", limits.FirstTokenTimeout))
+	case timerIdle:
+		r.fail(apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", "the engine was silent for %s", limits.IdleTimeout))
+	case timerTotal:
+		r.fail(apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", "the reply was not complete within %s", limits.TotalTimeout))
+	case timerGrace:
+		r.finish()
+	case timerHold:
+		r.flush(false)
+	case timerKeepAlive:
+		r.pending.buf = append(r.pending.buf, keepAliveComment...)
+		r.flush(false)
+	}
+}

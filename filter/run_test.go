@@ -1,0 +1,160 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/chat"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+// audience is a client that writes down what it gets.
+type audience struct {
+	header []engine.Header
+	text   strings.Builder
+	ended  bool
+	err    *apierror.Error
+}
+
+func (a *audience) begin(header []engine.Header) { a.header = header }
+func (a *audience) refuse(err *apierror.Error)   { a.err = err }
+func (a *audience) write(p []byte, end bool) {
+	a.text.Write(p)
+	a.ended = end
+}
+
+// newTestRun is a run of a chat call, and how often the call was made again.
+func newTestRun(t *testing.T, fields string) (r *run, a *audience, again *int) {
+	t.Helper()
+	s := newScript(t, nil)
+	m, _ := s.x.s.cfg.Model("gpt-oss")
+	x := s.x
+	x.target = target{true, m, x.s.dialects[m.Engine]}
+	call, err := chat.Decode(context.Background(), []byte(ask(fields)), x.s.scope(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, again = &audience{}, new(int)
+	r = newRun(x.s, a, chatCall{call}, x.target, &x.rec, &x.timers, "abc", s.now)
+	r.again = func(*engine.Request) *apierror.Error { *again++; return nil }
+	return r, a, again
+}
+
+func headersNews() engineEvent { return engineEvent{status: 200, header: http.Header{}} }
+
+func bytesNews(text string) engineEvent { return engineEvent{body: []byte(text)} }
+
+var errBroken = errors.New("connection reset")
+
+// A call that breaks before the engine has said anything is made again, once.
+func TestBrokenCallIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	said := event("stop", tokens("<|channel|>final<|message|>hi<|return|>")...)
+	for name, c := range map[string]struct {
+		news  []engineEvent
+		again int
+		text  string
+		code  string
+	}{
+		"not at all":            {[]engineEvent{headersNews(), bytesNews(said), {end: true}}, 0, `"content":"hi"`, ""},
+		"without an answer":     {[]engineEvent{{err: errBroken}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"after headers":         {[]engineEvent{headersNews(), {err: errBroken}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"ended without a token": {[]engineEvent{headersNews(), {end: true}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"twice":                 {[]engineEvent{headersNews(), {err: errBroken}, headersNews(), {err: errBroken}}, 1, "", "engine_disconnected"},
+		"in the answer":         {[]engineEvent{headersNews(), bytesNews(event("", tokens("<|channel|>final<|message|>h")...)), {err: errBroken}}, 0, "", "engine_disconnected"},
+		"after a refusal":       {[]engineEvent{{status: 429, header: http.Header{}}, {end: true}}, 0, "", "*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, a, again := newTestRun(t, "")
+			for _, e := range c.news {
+				r.step(r.now)
+				r.news(e)
+			}
+			if *again != c.again {
+				t.Errorf("made again %d times, want %d", *again, c.again)
+			}
+			switch {
+			case c.code == "" && (a.err != nil || !a.ended || !strings.Contains(a.text.String(), c.text)):
+				t.Errorf("error %v, ended %v: %s", a.err, a.ended, &a.text)
+			case c.code != "" && (a.err == nil || c.code != "*" && a.err.Code != c.code || a.text.Len() > 0):
+				t.Errorf("error %v, want code %s: %s", a.err, c.code, &a.text)
+			}
+			if !r.over {
+				t.Error("the run is not over")
+			}
+		})
+	}
+}
+
+// Once a stream has begun, a broken call is an error in it and an end in good
+// order.
+func TestBrokenStreamEndsInOrder(t *testing.T) {
+	t.Parallel()
+	r, a, again := newTestRun(t, `,"stream":true`)
+	for _, e := range []engineEvent{headersNews(), bytesNews(event("", tokens("<|channel|>final<|message|>hello")...)), {err: errBroken}} {
+		r.step(r.now)
+		r.news(e)
+	}
+	text := a.text.String()
+	if *again != 0 || a.err != nil || !a.ended || !strings.Contains(text, "engine_disconnected") || !strings.HasSuffix(text, "data: [DONE]\n\n") || strings.Contains(text, errBroken.Error()) {
+		t.Errorf("made again %d times, error %v, ended %v:\n%s", *again, a.err, a.ended, text)
+	}
+}
+
+// A stream whose headers went because the engine was slow still survives a
+// broken call, as long as the engine has said nothing.
+func TestBrokenCallAfterTheHold(t *testing.T) {
+	t.Parallel()
+	r, a, again := newTestRun(t, `,"stream":true`)
+	r.news(headersNews())
+	r.step(r.now.Add(time.Minute))
+	r.expired(timerHold)
+	if len(a.header) == 0 {
+		t.Fatal("the headers are still held back")
+	}
+	for _, e := range []engineEvent{{err: errBroken}, headersNews(), bytesNews(event("stop", tokens("<|channel|>final<|message|>hi<|return|>")...)), {end: true}} {
+		r.step(r.now)
+		r.news(e)
+	}
+	if *again != 1 || !a.ended || !strings.Contains(a.text.String(), `"content":"hi"`) || strings.Contains(a.text.String(), "error") {
+		t.Errorf("made again %d times, ended %v: %s", *again, a.ended, &a.text)
+	}
+}
+
+// A gRPC call tells how it ended in its trailers, or in its headers where it
+// has nothing else.
+func TestTrailersTellTheEnd(t *testing.T) {
+	t.Parallel()
+	status := func(code string) http.Header { return http.Header{"Grpc-Status": {code}} }
+	for name, c := range map[string]struct {
+		news   []engineEvent
+		again  int
+		status int
+	}{
+		"refused at once":             {[]engineEvent{{status: 200, header: status("3")}}, 0, 400},
+		"unavailable at once":         {[]engineEvent{{status: 200, header: status("14")}}, 0, 503},
+		"failed before a token":       {[]engineEvent{headersNews(), {end: true, trailer: status("13")}}, 0, 502},
+		"unavailable before a token":  {[]engineEvent{headersNews(), {end: true, trailer: status("14")}, headersNews(), {end: true, trailer: status("8")}}, 1, 429},
+		"ended well without a choice": {[]engineEvent{headersNews(), {end: true, trailer: status("0")}, headersNews(), {end: true, trailer: status("0")}}, 1, 502},
+		"without trailers":            {[]engineEvent{headersNews(), {end: true}, headersNews(), {end: true}}, 1, 502},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, a, again := newTestRun(t, "")
+			r.target.dialect, _ = engine.ByKind("vllm-grpc")
+			for _, e := range c.news {
+				r.step(r.now)
+				r.news(e)
+			}
+			if *again != c.again || a.err == nil || a.err.Status != c.status || !r.over {
+				t.Errorf("made again %d times, error %v, over %t; want %d, %d", *again, a.err, r.over, c.again, c.status)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+)
+
+// A response's body, which servers keep and do not read, is the number of this
+// format, then the object, the input and the output. Every text begins with its
+// length, every list with the number of its items; these are unsigned varints.
+const bodyFormat = 1
+
+var errBody = errors.New("a stored response is damaged, or of another version")
+
+// appendBody appends a response's object, input and output.
+func appendBody(b []byte, r *Response) []byte {
+	b = append(b, bodyFormat)
+	b = appendText(b, r.Object)
+	for _, items := range [][]Item{r.Input, r.Output} {
+		b = binary.AppendUvarint(b, uint64(len(items)))
+		for _, item := range items {
+			b = appendText(b, []byte(item.ID))
+			b = appendText(b, item.JSON)
+		}
+	}
+	return b
+}
+
+func appendText(b, text []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// bodySize is about how long the body of a response is.
+func bodySize(r *Response) int {
+	size := 16 + len(r.Object)
+	for _, items := range [][]Item{r.Input, r.Output} {
+		for _, item := range items {
+			size += 2*binary.MaxVarintLen32 + len(item.ID) + len(item.JSON)
+		}
+	}
+	return size
+}
+
+// decodeBody sets what appendBody has written. Everything is a part of b.
+func decodeBody(b []byte, r *Response) error {
+	if len(b) == 0 || b[0] != bodyFormat {
+		return errBody
+	}
+	d := bodyDecoder{b: b[1:]}
+	r.Object = d.text()
+	r.Input = d.items()
+	r.Output = d.items()
+	if d.failed || len(d.b) > 0 {
+		return errBody
+	}
+	return nil
+}
+
+// clone is the item without the body that it was decoded from.
+func (i Item) clone() Item { return Item{ID: i.ID, JSON: bytes.Clone(i.JSON)} }
+
+type bodyDecoder struct {
+	b      []byte
+	failed bool
+}
+
+// uvarint reads a number that counts bytes or more that follow.
+func (d *bodyDecoder) uvarint() int {
+	n, size := binary.Uvarint(d.b)
+	if size <= 0 || n > uint64(len(d.b)-size) {
+		d.failed, d.b = true, nil
+		return 0
+	}
+	d.b = d.b[size:]
+	return int(n)
+}
+
+func (d *bodyDecoder) text() []byte {
+	n := d.uvarint()
+	text := d.b[:n:n]
+	d.b = d.b[n:]
+	return text
+}
+
+func (d *bodyDecoder) items() []Item {
+	n := d.uvarint()
+	if n == 0 {
+		return nil
+	}
+	items := make([]Item, 0, min(n, len(d.b)/2))
+	for range n {
+		items = append(items, Item{ID: string(d.text()), JSON: d.text()})
+		if d.failed {
+			return nil
+		}
+	}
+	return items
+}

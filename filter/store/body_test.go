@@ -1,0 +1,61 @@
+package store
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestBody(t *testing.T) {
+	for _, r := range []*Response{
+		{},
+		{Object: []byte(`{"a": "<\u00e9>"}`)},
+		{Input: []Item{{"a", []byte("1")}, {"", nil}}, Output: []Item{{strings.Repeat("x", 300), []byte(strings.Repeat("y", 70000))}}},
+	} {
+		b := appendBody(nil, r)
+		if len(b) > bodySize(r) {
+			t.Errorf("%d bytes, more than %d", len(b), bodySize(r))
+		}
+		var got Response
+		must(t, decodeBody(b, &got))
+		if diff := cmp.Diff(r, &got, cmp.Transformer("string", func(b []byte) string { return string(b) })); diff != "" {
+			t.Error(diff)
+		}
+		for i := range min(len(b), 100) {
+			if err := decodeBody(b[:i], &got); err == nil {
+				t.Errorf("the first %d bytes are taken for a body", i)
+			}
+		}
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	f.Add(appendBody(nil, &Response{Object: []byte("{}"), Input: []Item{{"a", []byte("1")}}}))
+	f.Add([]byte{bodyFormat, 0, 255, 255, 255, 255, 255, 255, 255, 255, 127})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r Response
+		if decodeBody(b, &r) != nil {
+			return
+		}
+		var again Response
+		if err := decodeBody(appendBody(nil, &r), &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r, again); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestItemClone shows that an item that is kept does not keep the body.
+func TestItemClone(t *testing.T) {
+	b := appendBody(nil, &Response{Input: []Item{{"a", []byte(`{"id":"a"}`)}}})
+	var r Response
+	must(t, decodeBody(b, &r))
+	item := r.Input[0].clone()
+	clear(b)
+	if item.ID != "a" || string(item.JSON) != `{"id":"a"}` {
+		t.Errorf("%q", item)
+	}
+}

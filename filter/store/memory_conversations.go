@@ -1,0 +1,213 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// conversation is a stored conversation with its items.
+type conversation struct {
+	Conversation
+	key    key
+	items  []Item
+	ids    map[string]bool
+	holder string
+	held   time.Time // until when
+}
+
+// forget forgets a conversation that goes.
+func (c *conversation) forget(m *Memory) { delete(m.conversations, c.key) }
+
+// heldByAnother tells whether another than holder holds it.
+func (c *conversation) heldByAnother(holder string, now time.Time) bool {
+	return c.holder != "" && c.holder != holder && !now.After(c.held)
+}
+
+// findConversation finds a conversation that has not expired.
+func (m *Memory) findConversation(tenant, id string) (*conversation, *entry[group, struct{}]) {
+	if c := m.conversations[key{tenant, id}]; c != nil {
+		if e := m.groups.get(c); e != nil {
+			return c, e
+		}
+	}
+	return nil, nil
+}
+
+// PutConversation implements [Conversations].
+func (m *Memory) PutConversation(_ context.Context, tenant string, c *Conversation) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if stored, _ := m.findConversation(tenant, c.ID); stored != nil {
+		return ErrConflict
+	}
+	added := &conversation{Conversation: *c, key: key{tenant, c.ID}, ids: map[string]bool{}}
+	if !m.groups.put(added, struct{}{}, added.key.bytes()+int64(len(c.Metadata))+entryOverhead) {
+		return ErrTooLarge
+	}
+	m.conversations[added.key] = added
+	return nil
+}
+
+// PutMetadata implements [Conversations].
+func (m *Memory) PutMetadata(_ context.Context, tenant, id string, metadata []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	if c == nil {
+		return ErrNotFound
+	}
+	if !m.groups.grow(e, int64(len(metadata)-len(c.Metadata))) {
+		return ErrTooLarge
+	}
+	c.Metadata = metadata
+	m.groups.renew(e)
+	return nil
+}
+
+// Conversation implements [Conversations].
+func (m *Memory) Conversation(_ context.Context, tenant, id string) (*Conversation, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, _ := m.findConversation(tenant, id)
+	if c == nil {
+		return nil, ErrNotFound
+	}
+	found := c.Conversation
+	return &found, nil
+}
+
+// DeleteConversation implements [Conversations].
+func (m *Memory) DeleteConversation(_ context.Context, tenant, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, _ := m.findConversation(tenant, id)
+	if c == nil {
+		return ErrNotFound
+	}
+	m.groups.delete(c)
+	return nil
+}
+
+// AddItems implements [Conversations].
+func (m *Memory) AddItems(_ context.Context, tenant, id, holder string, items []Item) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	if c == nil {
+		return ErrNotFound
+	}
+	added := make(map[string]bool, len(items))
+	for _, i := range items {
+		if c.ids[i.ID] || added[i.ID] {
+			return ErrConflict
+		}
+		added[i.ID] = true
+	}
+	if holder != "" && c.holder != holder || c.heldByAnother(holder, m.now()) {
+		return ErrConflict
+	}
+	if !m.groups.grow(e, int64(itemBytes(items))) {
+		return ErrTooLarge
+	}
+	c.holder = holder
+	for id := range added {
+		c.ids[id] = true
+	}
+	c.items = append(c.items, items...)
+	m.groups.renew(e)
+	return nil
+}
+
+// ConversationItems implements [Conversations].
+func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page) ([]Item, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	if c == nil {
+		return nil, ErrNotFound
+	}
+	m.groups.renew(e)
+	items := slices.Clone(c.items)
+	if p.Descending {
+		slices.Reverse(items)
+	}
+	if p.After != "" {
+		at := slices.IndexFunc(items, func(i Item) bool { return i.ID == p.After })
+		if at < 0 {
+			return nil, ErrNotFound
+		}
+		items = items[at+1:]
+	}
+	if p.Limit > 0 {
+		items = items[:min(p.Limit, len(items))]
+	}
+	return items, nil
+}
+
+// ConversationItem implements [Conversations].
+func (m *Memory) ConversationItem(_ context.Context, tenant, id, item string) (Item, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, _ := m.findConversation(tenant, id)
+	if c == nil || !c.ids[item] {
+		return Item{}, ErrNotFound
+	}
+	return c.items[c.index(item)], nil
+}
+
+// DeleteItem implements [Conversations].
+func (m *Memory) DeleteItem(_ context.Context, tenant, id, item string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	if c == nil || !c.ids[item] {
+		return ErrNotFound
+	}
+	at := c.index(item)
+	m.groups.grow(e, -int64(itemBytes(c.items[at:at+1])))
+	c.items = slices.Delete(c.items, at, at+1)
+	delete(c.ids, item)
+	return nil
+}
+
+func (c *conversation) index(item string) int {
+	return slices.IndexFunc(c.items, func(i Item) bool { return i.ID == item })
+}
+
+// Hold implements [Conversations].
+func (m *Memory) Hold(_ context.Context, tenant, id, holder string, lease time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	switch {
+	case c == nil:
+		return ErrNotFound
+	case c.heldByAnother(holder, m.now()):
+		return ErrConflict
+	case lease <= 0:
+		if c.holder == holder {
+			c.holder = ""
+		}
+	default:
+		c.holder, c.held = holder, m.now().Add(lease)
+		m.groups.renew(e)
+	}
+	return nil
+}
+
+// RenewHold implements [Conversations].
+func (m *Memory) RenewHold(_ context.Context, tenant, id, holder string, lease time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, e := m.findConversation(tenant, id)
+	switch {
+	case c == nil:
+		return ErrNotFound
+	case c.holder != holder:
+		return ErrConflict
+	}
+	c.held = m.now().Add(lease)
+	m.groups.renew(e)
+	return nil
+}

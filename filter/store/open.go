@@ -1,0 +1,42 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// Open opens the store that a URL names, and makes what it needs there:
+//
+//	memory: (or "")                      in the memory of the process
+//	sqlite:PATH                          in a file
+//	postgres://user:password@host/db     in PostgreSQL
+//	redis://user:password@host:port      in Redis; see [OpenRedis] for others
+//
+// An error says what to change and does not have the URL's password.
+func Open(ctx context.Context, url string, o Options) (Store, error) {
+	if o.ResponseTTL < time.Millisecond || o.TextTTL < time.Millisecond {
+		return nil, errors.New("the ages of responses and of texts must be positive")
+	}
+	scheme, _, _ := strings.Cut(url, ":")
+	switch scheme = strings.ToLower(scheme); {
+	case url == "", url == "memory:":
+		return NewMemory(o), nil
+	case scheme == "sqlite":
+		return orNil(OpenSQLite(ctx, url[len("sqlite:"):], o))
+	case scheme == "postgres", scheme == "postgresql":
+		return orNil(OpenPostgres(ctx, url, o))
+	case strings.HasPrefix(scheme, "redis"):
+		return orNil(OpenRedis(ctx, url, o))
+	}
+	return nil, errors.New("the URL of the store has an unknown scheme: write memory:, sqlite:PATH, redis://… or postgres://…")
+}
+
+// orNil is a store, or no store at all where there is an error.
+func orNil[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

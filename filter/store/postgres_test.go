@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver, for what tests do beside the store
+
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
+)
+
+var postgresTests atomic.Int64
+
+// postgresSchema makes a schema that goes with the test, and gives a URL whose
+// tables are in it.
+func postgresSchema(t testing.TB) string {
+	t.Helper()
+	raw := os.Getenv("STORE_TEST_POSTGRES")
+	if raw == "" {
+		t.Skip(`no STORE_TEST_POSTGRES: "make test-stores" starts a server and sets it`)
+	}
+	schema := fmt.Sprintf("test_%d_%d", time.Now().UnixNano(), postgresTests.Add(1))
+	postgresExec(t, raw, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() { postgresExec(t, raw, "DROP SCHEMA "+schema+" CASCADE") })
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal("STORE_TEST_POSTGRES is not a URL")
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	query.Set("pool_size", "4")
+	query.Set("application_name", schema)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// postgresExec runs a statement beside the store.
+func postgresExec(t testing.TB, url, statement string, args ...any) {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() //nolint:errcheck // a test's
+	if _, err := db.ExecContext(context.Background(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openPostgres(t testing.TB, o store.Options) store.Store {
+	t.Helper()
+	return openURL(t, postgresSchema(t), o)
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	storetest.Test(t, openPostgres)
+}
+
+func TestPostgresShared(t *testing.T) {
+	t.Parallel()
+	storetest.TestShared(t, func(t testing.TB) storetest.Open {
+		u := postgresSchema(t)
+		return func(t testing.TB, o store.Options) store.Store { return openURL(t, u, o) }
+	})
+}
+
+func BenchmarkPostgres(b *testing.B) { storetest.Benchmark(b, openPostgres) }
+
+// TestPostgresConnectionsDrop ends all connections under the store's feet.
+func TestPostgresConnectionsDrop(t *testing.T) {
+	t.Parallel()
+	u := postgresSchema(t)
+	s := openURL(t, u, storeAges)
+	put(t, s, response("1", ""))
+	schema := u[strings.Index(u, "application_name=")+len("application_name="):]
+	schema, _, _ = strings.Cut(schema, "&")
+	postgresExec(t, os.Getenv("STORE_TEST_POSTGRES"), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", schema)
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err = s.Get(t.Context(), "a", "1"); err == nil {
+			return
+		}
+	}
+	t.Errorf("the store does not come back: %v", err)
+}
+
+func TestPostgresPurge(t *testing.T) {
+	t.Parallel()
+	o := storeAges
+	s := openPostgres(t, o).(*store.SQL)
+	testPurge(t, s, func() {
+		for _, table := range []string{"chains", "conversations", "texts"} {
+			if _, err := s.Tables().Exec(`UPDATE harmony_` + table + ` SET expires = expires - 7200000`); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestPostgresKill(t *testing.T) {
+	t.Parallel()
+	testKill(t, postgresSchema(t))
+}
+
+// TestPostgresWaits opens a store whose server cannot be reached.
+func TestPostgresWaits(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := store.Open(ctx, "postgres://user:secret@127.0.0.1:1/db", storeAges)
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a server that is not there: %v", err)
+	}
+}

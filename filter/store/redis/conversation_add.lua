@@ -1,0 +1,18 @@
+-- id, holder ('': none), then of every item its id and JSON
+local holder = ARGV[3]
+if not exists() then return 'NOTFOUND' end
+if holder ~= '' and last_holder() ~= holder or held_by_other(holder) then return 'CONFLICT' end
+local has = {}
+for i = 4, #ARGV, 2 do
+	local item = ARGV[i]
+	if has[item] or redis.call('HEXISTS', conversation, 'i:' .. item) == 1 then return 'CONFLICT' end
+	has[item] = true
+end
+for i = 4, #ARGV, 2 do
+	redis.call('HSET', conversation, 'i:' .. ARGV[i], ARGV[i + 1])
+	redis.call('ZADD', order, redis.call('HINCRBY', conversation, 'next', 1), ARGV[i])
+	redis.call('HINCRBY', conversation, 'items', 1)
+end
+if holder == '' then let_go() end
+renew()
+return 'OK'

@@ -1,0 +1,4 @@
+-- id
+if not exists() then return 'NOTFOUND' end
+redis.call('DEL', conversation, order)
+return 'OK'

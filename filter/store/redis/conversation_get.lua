@@ -1,0 +1,3 @@
+-- id
+if not exists() then return 'NOTFOUND' end
+return redis.call('HMGET', conversation, 'created', 'metadata')

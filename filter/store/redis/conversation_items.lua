@@ -1,0 +1,24 @@
+-- id, id of the item before the first ('': none), limit (0: none), '1' for the
+-- last item first. Replies with ids and JSON in turn.
+local after, limit, descending = ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+if not exists() then return 'NOTFOUND' end
+
+local first = 0
+if after ~= '' then
+	local rank = redis.call(descending and 'ZREVRANK' or 'ZRANK', order, after)
+	if not rank then return 'NOTFOUND' end
+	first = rank + 1
+end
+local last = limit > 0 and first + limit - 1 or -1
+local ids = redis.call(descending and 'ZREVRANGE' or 'ZRANGE', order, first, last)
+renew()
+
+local fields, reply = {}, {}
+for i, item in ipairs(ids) do fields[i] = 'i:' .. item end
+in_slices(fields, function(...)
+	for _, json in ipairs(redis.call('HMGET', conversation, ...)) do
+		reply[#reply + 1] = ids[#reply / 2 + 1]
+		reply[#reply + 1] = json
+	end
+end)
+return reply

@@ -1,0 +1,18 @@
+-- item ids... Replies with a list for each response that is needed: its body,
+-- then the ids of the items to be taken out of it.
+local reply, place = {}, {}
+for i = 2, #ARGV do
+	local item = ARGV[i]
+	for _, id in ipairs(redis.call('ZREVRANGE', item_key(item), 0, -1)) do
+		local chain = find(id)
+		if chain then
+			if not place[id] then
+				reply[#reply + 1] = {redis.call('HGET', chain, 'b:' .. id)}
+				place[id] = #reply
+			end
+			table.insert(reply[place[id]], item)
+			break
+		end
+	end
+end
+return reply

@@ -1,0 +1,9 @@
+-- name, text
+local key = base .. 'text:' .. ARGV[2]
+local text = redis.call('GET', key)
+if text then
+	redis.call('PEXPIRE', key, ttl)
+	return {text}
+end
+redis.call('SET', key, ARGV[3], 'PX', ttl)
+return {ARGV[3]}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	_ "embed" // scripts
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed redis/text_first.lua
+	luaTextFirst string
+
+	firstTextScript = newRedisScript("first text", luaTenant, luaTextFirst)
+)
+
+func (s *Redis) textKey(tenant, name string) string { return s.base(tenant) + "text:" + name }
+
+// Texts implements [Texts].
+func (s *Redis) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
+	texts := make(map[string]string, len(names))
+	if len(names) == 0 {
+		return texts, nil
+	}
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = s.textKey(tenant, name)
+	}
+	values, err := s.client.MGet(ctx, keys...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis: get texts: %w", err)
+	}
+	for i, value := range values {
+		if text, ok := value.(string); ok {
+			texts[names[i]] = text
+		}
+	}
+	return texts, nil
+}
+
+// PutTexts implements [Texts].
+func (s *Redis) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for name, text := range texts {
+			pipe.Set(ctx, s.textKey(tenant, name), text, s.textTTL)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("redis: put texts: %w", err)
+	}
+	return nil
+}
+
+// FirstText implements [Texts].
+func (s *Redis) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
+	list, err := s.run(ctx, firstTextScript, tenant, s.textTTL, name, text)
+	if err != nil {
+		return "", err
+	}
+	reply := redisReply{parts: list}
+	return reply.string(), reply.err
+}

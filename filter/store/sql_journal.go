@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Append implements [Journal]. The response's row is locked against those who
+// would end it at the same time.
+func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) error {
+	if len(b.SSE) > maxSQLValue {
+		return ErrTooLarge
+	}
+	key := sqlKey(tenant, id)
+	added, err := s.exec(ctx, s.write, `INSERT INTO harmony_events (response, first, last, ends, sse)
+		SELECT r.key, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS INTEGER), CAST($5 AS {blob})
+		FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
+		WHERE r.key = $1 AND c.expires >= {now}
+			AND (r.live = 1 AND r.owner = $6 OR r.live = 0 AND CAST($4 AS INTEGER) = 1)
+			AND coalesce((SELECT e.last FROM harmony_events e WHERE e.response = $1 ORDER BY e.first DESC LIMIT 1), -1) < CAST($2 AS BIGINT)
+			AND NOT EXISTS (SELECT 1 FROM harmony_events e WHERE e.response = $1 AND e.ends = 1)
+		{share}
+		ON CONFLICT DO NOTHING`, key, b.First, b.Last, flag(b.End), notNull(b.SSE), []byte(owner))
+	if err == nil && added == 0 {
+		err = ErrConflict
+		if _, getErr := s.Head(ctx, tenant, id); getErr != nil {
+			err = getErr
+		}
+	}
+	if err != nil {
+		return s.wrap("append events", err)
+	}
+	s.bell.ring(string(key))
+	return nil
+}
+
+// Events implements [Journal].
+func (s *SQL) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
+	key := sqlKey(tenant, id)
+	batches, err := s.bell.follow(ctx, string(key), wait, func() ([]Batch, error) { return s.eventsAfter(ctx, key, after) })
+	return batches, s.wrap("get events", err)
+}
+
+// eventsQuery reads the batches of the response $1 after the event $2, as many
+// as $3 bytes and $4 rows allow, but one at least. First it looks at their sizes
+// only, from the batch on that has the event.
+const eventsQuery = `WITH page AS (
+		SELECT first, size, sum(size) OVER (ORDER BY first ROWS UNBOUNDED PRECEDING) AS total FROM (
+			SELECT first, length(sse) AS size FROM harmony_events
+			WHERE response = $1 AND last > $2
+				AND first >= coalesce((SELECT max(first) FROM harmony_events WHERE response = $1 AND first <= $2), 0)
+			ORDER BY first LIMIT $4
+		) sizes
+	)
+	SELECT e.first, e.last, e.ends, e.sse FROM harmony_events e
+		JOIN harmony_responses r ON r.key = e.response JOIN harmony_chains c ON c.id = r.chain
+		WHERE e.response = $1 AND e.first >= (SELECT min(first) FROM page)
+			AND e.first <= (SELECT max(first) FROM page WHERE total <= $3 OR total = size)
+			AND c.expires >= {now} ORDER BY e.first`
+
+// eventsRows is how many batches are looked at for one page.
+const eventsRows = 4096
+
+func (s *SQL) eventsAfter(ctx context.Context, key []byte, after int) (batches []Batch, err error) {
+	err = s.rows(ctx, s.read, eventsQuery, []any{key, after, eventsBytes, eventsRows}, func(scan func(...any) error) error {
+		var b Batch
+		err := scan(&b.First, &b.Last, &b.End, &b.SSE)
+		batches = append(batches, b)
+		return err
+	})
+	return batches, err
+}
+
+// watch looks for the events that other processes append to responses which
+// somebody here waits for, with one query for all, until ctx ends.
+func (s *SQL) watch(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	seen := map[string]int64{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			seen = s.look(ctx, seen)
+		}
+	}
+}
+
+// look rings for those responses whose last event is not the one that was seen
+// before, and gives what it has seen. If it fails, the next look will do.
+func (s *SQL) look(ctx context.Context, seen map[string]int64) map[string]int64 {
+	awaited := s.bell.awaited()
+	if len(awaited) == 0 {
+		return nil
+	}
+	keys := make([][]byte, len(awaited))
+	for i, k := range awaited {
+		keys[i] = []byte(k)
+	}
+	now := make(map[string]int64, len(awaited))
+	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
+		WHERE response IN (SELECT key FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
+		var key []byte
+		var first int64
+		if err := scan(&key, &first); err != nil {
+			return err
+		}
+		now[string(key)] = first
+		return nil
+	})
+	if err != nil {
+		return seen
+	}
+	for k, first := range now {
+		if before, ok := seen[k]; !ok || before != first {
+			s.bell.ring(k)
+		}
+	}
+	return now
+}

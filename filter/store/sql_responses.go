@@ -1,0 +1,334 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Put implements [Responses].
+func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
+	if r.Version < 1 {
+		return ErrConflict
+	}
+	if bodySize(r) > maxSQLValue {
+		return ErrTooLarge
+	}
+	w := sqlWrite{
+		SQL: s, tenant: tenant, r: r,
+		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),
+	}
+	return s.wrap("put a response", s.transact(ctx, func(tx *sql.Tx) error {
+		put := w.overwrite
+		if r.Version == 1 {
+			put = w.add
+		}
+		written, err := put(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := w.lease(ctx, tx); err != nil {
+			return err
+		}
+		return w.index(ctx, tx, written)
+	}))
+}
+
+// sqlWrite is the writing of one response. A chain's row is locked before those
+// of its responses, so that nobody waits in a circle.
+type sqlWrite struct {
+	*SQL
+	tenant string
+	r      *Response
+	key    []byte
+	body   []byte
+}
+
+// add writes a new response, and its chain if it begins one.
+func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err error) {
+	r, previous := w.r, sqlKey(w.tenant, w.r.Previous)
+	var chain int64
+	err = w.row(ctx, tx, `UPDATE harmony_chains SET expires = {now} + $2
+		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now} RETURNING id`,
+		[]any{previous, w.responseTTL.Milliseconds()}, &chain)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = w.row(ctx, tx, `INSERT INTO harmony_chains (epoch, expires) VALUES ($1, {now} + $2) RETURNING id`,
+			[]any{newEpoch(), w.responseTTL.Milliseconds()}, &chain)
+	}
+	if err != nil {
+		return 0, err
+	}
+	insert := func() error {
+		return w.row(ctx, tx, `INSERT INTO harmony_responses
+			(key, chain, depth, previous_key, tenant, id, previous, conversation, version, live, owner, written, body)
+			VALUES ($1, $2, coalesce((SELECT depth + 1 FROM harmony_responses WHERE key = $3 AND chain = $2), 1),
+				$3, $4, $5, $6, $7, 1, $8, $9, {written}, $10)
+			ON CONFLICT DO NOTHING RETURNING written`,
+			[]any{w.key, chain, previous, []byte(w.tenant), []byte(r.ID), []byte(r.Previous), []byte(r.Conversation), flag(r.Live), []byte(r.Owner), w.body},
+			&written)
+	}
+	if err = insert(); !errors.Is(err, sql.ErrNoRows) {
+		return written, err
+	}
+	// What has aged is not there, even if it has not been deleted yet.
+	aged, err := w.exec(ctx, tx, `DELETE FROM harmony_chains
+		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires < {now}`, w.key)
+	if err != nil {
+		return 0, err
+	}
+	if aged == 0 {
+		return 0, ErrConflict
+	}
+	return written, insert()
+}
+
+// overwrite writes a response in place of the version before it.
+func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, err error) {
+	before := w.r.Version - 1
+	found, err := w.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1, expires = {now} + $3
+		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1 AND version = $2) AND expires >= {now}`,
+		w.key, before, w.responseTTL.Milliseconds())
+	if err != nil {
+		return 0, err
+	}
+	if found == 0 {
+		return 0, ErrConflict
+	}
+	err = w.row(ctx, tx, `UPDATE harmony_responses
+		SET version = version + 1, conversation = $3, live = $4, owner = $5, written = {written}, body = $6
+		WHERE key = $1 AND version = $2 RETURNING written`,
+		[]any{w.key, before, []byte(w.r.Conversation), flag(w.r.Live), []byte(w.r.Owner), w.body}, &written)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, ErrConflict
+	}
+	return written, err
+}
+
+// lease writes the lease that the response has or has not.
+func (w *sqlWrite) lease(ctx context.Context, tx *sql.Tx) (err error) {
+	switch {
+	case w.r.Live:
+		_, err = w.exec(ctx, tx, `INSERT INTO harmony_leases (response, until) VALUES ($1, {now} + $2)
+			ON CONFLICT (response) DO UPDATE SET until = excluded.until`, w.key, w.r.Lease.Milliseconds())
+	case w.r.Version > 1:
+		_, err = w.exec(ctx, tx, `DELETE FROM harmony_leases WHERE response = $1`, w.key)
+	}
+	return err
+}
+
+// index notes which items the response has.
+func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
+	if w.r.Version > 1 {
+		if _, err := w.exec(ctx, tx, `DELETE FROM harmony_items WHERE response = $1`, w.key); err != nil {
+			return err
+		}
+	}
+	ids := w.r.itemIDs()
+	if len(ids) == 0 {
+		return nil
+	}
+	items := make([][]byte, 0, len(ids))
+	for id := range ids {
+		items = append(items, sqlKey(w.tenant, id))
+	}
+	_, err := w.exec(ctx, tx, `INSERT INTO harmony_items (item, response, written)
+		SELECT key, CAST($2 AS {blob}), CAST($3 AS BIGINT) FROM {keys}`, sqlKeys(items), w.key, written)
+	return err
+}
+
+// flag is how a truth is kept.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// sqlResponse is what scanResponse reads.
+const sqlResponse = `r.id, r.previous, r.conversation, r.version, r.live, r.owner, 
+	coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) < {now}, r.body`
+
+// scanResponse reads a response and what follows it in a row.
+func scanResponse(scan func(...any) error, more ...any) (*Response, error) {
+	var r Response
+	var body []byte
+	var lapsed bool
+	if err := scan(append([]any{&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &body}, more...)...); err != nil {
+		return nil, err
+	}
+	r.Lapsed = r.Live && lapsed
+	return &r, decodeBody(body, &r)
+}
+
+// Get implements [Responses].
+func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
+	scan := func(into ...any) error {
+		return s.row(ctx, s.read, `SELECT `+sqlResponse+` FROM harmony_responses r
+			JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`, []any{sqlKey(tenant, id)}, into...)
+	}
+	r, err := scanResponse(scan)
+	if err != nil {
+		return nil, s.wrap("get a response", orNotFound(err))
+	}
+	return r, nil
+}
+
+// chainQuery reads the chain of the response $1, the first of it first.
+const chainQuery = `WITH RECURSIVE r (key, chain, depth, previous_key, id, previous, conversation, version, live, owner, body, remaining) AS (
+		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation, p.version, p.live, p.owner, p.body, c.expires - {now}
+		FROM harmony_responses p JOIN harmony_chains c ON c.id = p.chain
+		WHERE p.key = $1 AND c.expires >= {now}
+	UNION ALL
+		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation, p.version, p.live, p.owner, p.body, r.remaining
+		FROM r {previous} p ON p.key = r.previous_key AND p.chain = r.chain AND p.depth = r.depth - 1
+	)
+	SELECT ` + sqlResponse + `, r.chain, r.remaining FROM r ORDER BY r.depth`
+
+// Chain implements [Responses].
+func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error) {
+	var found []*Response
+	var chain, left int64
+	err := s.rows(ctx, s.read, chainQuery, []any{sqlKey(tenant, id)}, func(scan func(...any) error) error {
+		r, err := scanResponse(scan, &chain, &left)
+		found = append(found, r)
+		return err
+	})
+	if err == nil && (len(found) == 0 || found[0].Previous != "") {
+		err = ErrNotFound
+	}
+	if err == nil {
+		err = s.renewChain(ctx, chain, left)
+	}
+	if err != nil {
+		return nil, s.wrap("get a chain", err)
+	}
+	return found, nil
+}
+
+// renewChain begins the age of a chain anew, of which so many milliseconds are
+// left.
+func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
+	if !due(left, s.responseTTL) {
+		return nil
+	}
+	_, err := s.exec(ctx, s.write, `UPDATE harmony_chains SET expires = {now} + $2 WHERE id = $1`, chain, s.responseTTL.Milliseconds())
+	return err
+}
+
+// Head implements [Responses].
+func (s *SQL) Head(ctx context.Context, tenant, id string) (Head, error) {
+	var h Head
+	var chain, left int64
+	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, c.id, c.expires - {now} FROM harmony_responses r
+		JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`,
+		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &chain, &left)
+	if err == nil {
+		err = s.renewChain(ctx, chain, left)
+	}
+	if err != nil {
+		return Head{}, s.wrap("get the head of a chain", orNotFound(err))
+	}
+	return h, nil
+}
+
+// Items implements [Responses].
+func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[string]Item, error) {
+	found := make(map[string]Item, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	wanted := make(map[string]bool, len(ids))
+	keys := make([][]byte, len(ids))
+	for i, id := range ids {
+		wanted[id] = true
+		keys[i] = sqlKey(tenant, id)
+	}
+	err := s.rows(ctx, s.read, `SELECT body FROM harmony_responses WHERE written IN (
+			SELECT max(i.written) FROM harmony_items i
+			JOIN harmony_responses r ON r.key = i.response JOIN harmony_chains c ON c.id = r.chain
+			WHERE i.item IN (SELECT key FROM {keys}) AND c.expires >= {now} GROUP BY i.item
+		) ORDER BY written`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
+		var body []byte
+		if err := scan(&body); err != nil {
+			return err
+		}
+		var r Response
+		if err := decodeBody(body, &r); err != nil {
+			return err
+		}
+		for _, items := range [][]Item{r.Input, r.Output} {
+			for _, i := range items {
+				if wanted[i.ID] {
+					found[i.ID] = i.clone()
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, s.wrap("get items", err)
+	}
+	return found, nil
+}
+
+// Delete implements [Responses].
+func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
+	key := sqlKey(tenant, id)
+	return s.wrap("delete a response", s.transact(ctx, func(tx *sql.Tx) error {
+		found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
+			WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now}`, key)
+		if err == nil && found > 0 {
+			found, err = s.exec(ctx, tx, `DELETE FROM harmony_responses WHERE key = $1`, key)
+		}
+		if err == nil && found == 0 {
+			err = ErrNotFound
+		}
+		return err
+	}))
+}
+
+// renewQuery renews the leases of $3 that are among the keys, and tells what is
+// left of the ages of their chains.
+const renewQuery = `UPDATE harmony_leases SET until = {now} + $2 WHERE response IN (
+		SELECT r.key FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
+		WHERE r.key IN (SELECT key FROM {keys}) AND r.live = 1 AND r.owner = $3 AND c.expires >= {now}
+	) RETURNING response,
+		(SELECT r.chain FROM harmony_responses r WHERE r.key = response),
+		(SELECT c.expires - {now} FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain WHERE r.key = response)`
+
+// Renew implements [Responses].
+func (s *SQL) Renew(ctx context.Context, owner string, live []Key, lease time.Duration) (lost []Key, err error) {
+	if len(live) == 0 {
+		return nil, nil
+	}
+	keys := make([][]byte, len(live))
+	for i, k := range live {
+		keys[i] = sqlKey(k.Tenant, k.ID)
+	}
+	renewed, aging := make(map[string]bool, len(live)), map[int64]int64{}
+	err = s.rows(ctx, s.write, renewQuery, []any{sqlKeys(keys), lease.Milliseconds(), []byte(owner)}, func(scan func(...any) error) error {
+		var key []byte
+		var chain, left int64
+		err := scan(&key, &chain, &left)
+		renewed[string(key)] = true
+		if due(left, s.responseTTL) {
+			aging[chain] = left
+		}
+		return err
+	})
+	for chain, left := range aging {
+		if err == nil {
+			err = s.renewChain(ctx, chain, left)
+		}
+	}
+	if err != nil {
+		return nil, s.wrap("renew leases", err)
+	}
+	for i, k := range live {
+		if !renewed[string(keys[i])] {
+			lost = append(lost, k)
+		}
+	}
+	return lost, nil
+}

@@ -1,0 +1,276 @@
+package store_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
+)
+
+var storeAges = store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20}
+
+// openURL opens the store of a URL for a test.
+func openURL(t testing.TB, url string, o store.Options) store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func openSQLite(t testing.TB, o store.Options) store.Store {
+	t.Helper()
+	return openURL(t, "sqlite:"+filepath.Join(t.TempDir(), "a store?%20#.db"), o)
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	storetest.Test(t, openSQLite)
+}
+
+func TestSQLiteShared(t *testing.T) {
+	t.Parallel()
+	storetest.TestShared(t, func(t testing.TB) storetest.Open {
+		path := filepath.Join(t.TempDir(), "store.db")
+		return func(t testing.TB, o store.Options) store.Store { return openURL(t, "sqlite:"+path, o) }
+	})
+}
+
+func BenchmarkSQLite(b *testing.B) { storetest.Benchmark(b, openSQLite) }
+
+func TestSQLiteClock(t *testing.T) {
+	t.Parallel()
+	testClock(t, openSQLite)
+}
+
+// TestSQLiteFile shows what is in the file after the store was closed.
+func TestSQLiteFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := store.Open(t.Context(), "sqlite:"+path, storeAges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, response("1", ""), response("2", "1"))
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openURL(t, "sqlite:"+path, storeAges)
+	if chain, err := s.Chain(t.Context(), "a", "2"); err != nil || len(chain) != 2 {
+		t.Errorf("a chain after the file was opened again: %d responses, %v", len(chain), err)
+	}
+	newer := store.SQLSchemaVersion() + 1
+	if _, err := s.(*store.SQL).Tables().Exec(`INSERT INTO harmony_schema (version) VALUES ($1)`, newer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(t.Context(), "sqlite:"+path, storeAges); err == nil || !strings.Contains(err.Error(), "version "+strconv.Itoa(newer)) {
+		t.Errorf("tables of a newer program: %v", err)
+	}
+}
+
+// testPurge shows that nothing stays of what has aged, which it has after pass.
+func testPurge(t *testing.T, s *store.SQL, pass func()) {
+	t.Helper()
+	ctx := t.Context()
+	live := response("live", "")
+	live.Live = true
+	put(t, s, response("1", ""), response("2", "1"), live)
+	for i := range 250 {
+		put(t, s, response("old"+strconv.Itoa(i), ""))
+	}
+	for _, err := range []error{
+		s.Append(ctx, "a", "live", "", store.Batch{SSE: []byte("data: x\n\n")}),
+		s.PutConversation(ctx, "a", &store.Conversation{ID: "c"}),
+		s.AddItems(ctx, "a", "c", "", []store.Item{{ID: "i"}}),
+		s.PutTexts(ctx, "a", map[string]string{"x": "1"}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(table string) (n int) {
+		t.Helper()
+		if err := s.Tables().QueryRow(`SELECT count(*) FROM harmony_` + table).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	tables := []string{"chains", "responses", "leases", "items", "events", "conversations", "conversation_items", "texts"}
+	for _, table := range tables {
+		if count(table) == 0 {
+			t.Errorf("nothing is in %s", table)
+		}
+	}
+	pass()
+	put(t, s, response("new", ""))
+	if err := s.Purge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]int{"chains": 1, "responses": 1, "leases": 0, "items": 2, "events": 0, "conversations": 0, "conversation_items": 0, "texts": 0} {
+		if n := count(table); n != want {
+			t.Errorf("%d rows are left in %s, want %d", n, table, want)
+		}
+	}
+}
+
+func TestSQLitePurge(t *testing.T) {
+	t.Parallel()
+	c := &clock{time.Unix(1_800_000_000, 0)}
+	o := storeAges
+	o.Now = c.now
+	s := openSQLite(t, o).(*store.SQL)
+	testPurge(t, s, func() { c.pass(2 * time.Hour) })
+}
+
+// crashVariable is the environment of a test process that is there to be killed.
+const crashVariable = "STORE_TEST_CRASH"
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(crashVariable); url != "" {
+		fmt.Println(writeForEver(url))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// writeForEver writes responses that continue each other, then each of them
+// again.
+func writeForEver(url string) error {
+	ctx := context.Background()
+	s, err := store.Open(ctx, url, storeAges)
+	if err != nil {
+		return err
+	}
+	previous := ""
+	for i := 0; ; i++ {
+		r := response(strconv.Itoa(i), previous)
+		r.Output = append(r.Output, store.Item{ID: "large_" + r.ID, JSON: bytes.Repeat([]byte{'x'}, 100_000)})
+		for r.Version = 1; r.Version <= 2; r.Version++ {
+			if err := s.Put(ctx, "a", r); err != nil {
+				return err
+			}
+			fmt.Println(i)
+		}
+		previous = r.ID
+	}
+}
+
+// testKill kills a process that writes, and looks at what it has left.
+func testKill(t *testing.T, url string) {
+	t.Helper()
+	s := openURL(t, url, storeAges)
+	const kills = 5
+	for kill := range kills {
+		command := exec.Command(os.Args[0])
+		command.Env = append(os.Environ(), crashVariable+"="+url)
+		out, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		last := -1
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 5+kill && lines.Scan(); n++ {
+			if last, err = strconv.Atoi(lines.Text()); err != nil {
+				t.Fatal(lines.Text())
+			}
+		}
+		if err := command.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = command.Wait() // it was killed
+		for {
+			// What it has told of is there, and what it was at is there or is not.
+			id := strconv.Itoa(last)
+			chain, err := s.Chain(t.Context(), "a", id)
+			if errors.Is(err, store.ErrNotFound) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := chain[len(chain)-1]
+			items, err := s.Items(t.Context(), "a", []string{"in_" + id, "large_" + id})
+			if err != nil || len(items) != 2 || len(chain) != last+1 || len(r.Output) != 2 {
+				t.Errorf("response %d: %d items, a chain of %d, %d output, %v", last, len(items), len(chain), len(r.Output), err)
+			}
+			last++
+		}
+		if last < 2 {
+			t.Errorf("only %d responses are written", last)
+		}
+		for i := range last {
+			if err := s.Delete(t.Context(), "a", strconv.Itoa(i)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestSQLiteKill(t *testing.T) {
+	t.Parallel()
+	testKill(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"mysql://user:secret@host/db": "sqlite:PATH",
+		"secret":                      "sqlite:PATH",
+		"sqlite:":                     "path of a file",
+		"sqlite::memory:":             "memory:",
+		"sqlite:" + filepath.Join(t.TempDir(), "none", "store.db"): "folder",
+		"sqlite:" + t.TempDir():                         "cannot be opened",
+		"postgres://user:sec%ret@host/db":               "percent-encoded",
+		"postgres://user:secret@host:port/db":           "percent-encoded",
+		"postgres://user:secret@host/db?pool_size=0":    "pool_size",
+		"postgres://user:secret@host/db?sslmode=secret": "sslmode",
+	} {
+		s, err := store.Open(t.Context(), url, storeAges)
+		if err == nil || s != nil {
+			t.Errorf("%s is opened", url)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%ret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	if _, err := store.Open(t.Context(), "memory:", store.Options{}); err == nil {
+		t.Error("ages of 0 are accepted")
+	}
+	notADatabase := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(notADatabase, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Open(t.Context(), "sqlite:"+notADatabase, storeAges); err == nil {
+		t.Error("a file that is no database is opened")
+	}
+	if content, _ := os.ReadFile(notADatabase); !strings.HasPrefix(string(content), "no database no database ") {
+		t.Error("a file that is no database is changed")
+	}
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// Texts implements [Texts].
+func (s *SQL) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
+	texts := make(map[string]string, len(names))
+	if len(names) == 0 {
+		return texts, nil
+	}
+	keys, nameOf := make([][]byte, len(names)), make(map[string]string, len(names))
+	for i, name := range names {
+		keys[i] = sqlKey(tenant, name)
+		nameOf[string(keys[i])] = name
+	}
+	err := s.rows(ctx, s.read, `SELECT key, text FROM harmony_texts WHERE key IN (SELECT key FROM {keys}) AND expires >= {now}`,
+		[]any{sqlKeys(keys)}, func(scan func(...any) error) error {
+			var key, text []byte
+			err := scan(&key, &text)
+			texts[nameOf[string(key)]] = string(text)
+			return err
+		})
+	if err != nil {
+		return nil, s.wrap("get texts", err)
+	}
+	return texts, nil
+}
+
+// PutTexts implements [Texts]. Rows are locked in one order, so that nobody
+// waits in a circle.
+func (s *SQL) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	if len(texts) == 0 {
+		return nil
+	}
+	byKey, size := make(map[string]string, len(texts)), 0
+	for name, text := range texts {
+		byKey[string(sqlKey(tenant, name))] = text
+		size += len(text)
+	}
+	if size > maxSQLValue {
+		return ErrTooLarge
+	}
+	rows := make([][][]byte, 0, len(texts))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), nil})
+	}
+	_, err := s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires)
+		SELECT a, b, {now} + CAST($2 AS BIGINT) FROM {rows} WHERE true ORDER BY n
+		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), s.textTTL.Milliseconds())
+	return s.wrap("put texts", err)
+}
+
+// FirstText implements [Texts].
+func (s *SQL) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
+	key := sqlKey(tenant, name)
+	var kept []byte
+	var left int64
+	err := s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, s.textTTL) {
+		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires) VALUES ($1, $2, {now} + $3)
+			ON CONFLICT (key) DO UPDATE SET expires = excluded.expires,
+				text = CASE WHEN harmony_texts.expires >= {now} THEN harmony_texts.text ELSE excluded.text END
+			RETURNING text`, []any{key, []byte(text), s.textTTL.Milliseconds()}, &kept)
+	}
+	if err != nil {
+		return "", s.wrap("get a text", err)
+	}
+	return string(kept), nil
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+// sqliteReaders is how many queries read at the same time.
+const sqliteReaders = 4
+
+// OpenSQLite opens a store in a file, which is made if it is not there. Only
+// its owner may read it. Processes of one machine may share it.
+func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
+	if path == "" || strings.HasPrefix(path, ":memory:") {
+		return nil, errors.New("sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a store without a file")
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: the file cannot be opened or made, its folder must be there: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &SQL{dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
+	if s.write, err = openSQLite(path, 1, "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)"); err != nil {
+		return nil, err
+	}
+	if s.read, err = openSQLite(path, sqliteReaders, "query_only(1)"); err != nil {
+		return nil, errors.Join(err, s.write.Close())
+	}
+	if err := s.migrate(ctx); err != nil {
+		return nil, errors.Join(err, s.read.Close(), s.write.Close())
+	}
+	s.start()
+	return s, nil
+}
+
+func openSQLite(path string, connections int, pragmas ...string) (*sql.DB, error) {
+	query := url.Values{"_pragma": append([]string{"busy_timeout(5000)"}, pragmas...), "_txlock": {"immediate"}}
+	source := url.URL{Scheme: "file", Opaque: url.PathEscape(path), RawQuery: query.Encode()}
+	db, err := sql.Open("sqlite", source.String())
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db, nil
+}
+
+func sqliteDialect(now func() time.Time) dialect {
+	return dialect{
+		name: "sqlite",
+		now:  func() string { return strconv.FormatInt(now().UnixMilli(), 10) },
+		phrase: strings.NewReplacer(
+			"{blob}", "BLOB",
+			"{identity}", "INTEGER PRIMARY KEY",
+			"{sequence}", "SELECT 1",
+			"{written}", "(SELECT coalesce(max(written), 0) + 1 FROM harmony_responses)",
+			"{keys}", "(SELECT unhex(value) AS key FROM json_each($1))",
+			"{rows}", "(SELECT key AS n, unhex(value ->> 0) AS a, unhex(value ->> 1) AS b, unhex(value ->> 2) AS c FROM json_each($1))",
+			"{previous}", "JOIN harmony_responses",
+			"{share}", "",
+			"{skip locked}", "",
+		),
+		lock: "SELECT 1", // a transaction that writes is the only one
+	}
+}

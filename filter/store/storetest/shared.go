@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+// TestShared tests a kind of store that several processes can share. Each call
+// of place gives a new, empty place; what is opened there is one store.
+func TestShared(t *testing.T, place func(t testing.TB) Open) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, a, b *tester)
+	}{
+		{"Chain", sharedChain},
+		{"Follow", sharedFollow},
+		{"Cancel", sharedCancel},
+		{"Writers", sharedWriters},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			replica := place(t)
+			// Both may find that there is nothing yet.
+			opened := make(chan *tester, 2)
+			for range 2 {
+				go func() {
+					var s *tester
+					defer func() { opened <- s }()
+					s = begin(t, replica)
+				}()
+			}
+			a, b := <-opened, <-opened
+			if a == nil || b == nil {
+				t.FailNow()
+			}
+			c.test(t, a, b)
+		})
+	}
+}
+
+// sharedChain lets replicas continue a chain in turn.
+func sharedChain(t *testing.T, a, b *tester) {
+	a.put("a", response("0", ""))
+	const turns = 10
+	want := append(make([]string, 0, turns+1), "0")
+	for i := range turns {
+		s, other := a, b
+		if i%2 == 0 {
+			s, other = b, a
+		}
+		chain, err := s.Chain(s.ctx, "a", strconv.Itoa(i))
+		s.must(err)
+		s.same("Chain at another replica", ids(chain), want)
+		before, err := other.Head(s.ctx, "a", strconv.Itoa(i))
+		s.must(err)
+		s.put("a", response(strconv.Itoa(i+1), strconv.Itoa(i)))
+		want = append(want, strconv.Itoa(i+1))
+		after, err := other.Head(s.ctx, "a", strconv.Itoa(i))
+		s.must(err)
+		s.same("Head at another replica", after, before)
+	}
+	before, err := a.Head(a.ctx, "a", strconv.Itoa(turns))
+	a.must(err)
+	b.must(b.Delete(b.ctx, "a", "0"))
+	if after, err := a.Head(a.ctx, "a", strconv.Itoa(turns)); err != nil || after.Epoch == before.Epoch {
+		t.Errorf("Head after another replica's Delete: %v", err)
+	}
+	a.must(a.PutConversation(a.ctx, "a", conversation("c")))
+	a.must(a.Hold(a.ctx, "a", "c", "r", time.Hour))
+	b.fails("AddItems at another replica", b.AddItems(b.ctx, "a", "c", "", items("1")), store.ErrConflict)
+}
+
+// sharedFollow follows at one replica what another writes.
+func sharedFollow(t *testing.T, a, b *tester) {
+	a.put("a", live("r", "a", time.Hour))
+	const batches = 20
+	got := make(chan int)
+	go func() {
+		next := 0
+		for {
+			found, err := b.Events(b.ctx, "a", "r", next-1, patience)
+			if err != nil || len(found) == 0 {
+				t.Errorf("Events: %d, %v", len(found), err)
+				break
+			}
+			next = found[len(found)-1].Last + 1
+			if found[len(found)-1].End {
+				break
+			}
+		}
+		got <- next
+	}()
+	for i := range batches {
+		a.must(a.Append(a.ctx, "a", "r", "a", batch(i, i, i == batches-1)))
+		time.Sleep(5 * time.Millisecond) // so that it is followed; right without too
+	}
+	if n := <-got; n != batches {
+		t.Errorf("%d of %d events", n, batches)
+	}
+}
+
+// sharedCancel cancels at one replica what another makes.
+func sharedCancel(_ *testing.T, a, b *tester) {
+	r := live("r", "a", time.Hour)
+	a.put("a", r)
+	cancelled := next(r)
+	cancelled.Live, cancelled.Owner = false, ""
+	b.put("a", cancelled)
+	b.must(b.Append(b.ctx, "a", "r", "", batch(0, 0, true)))
+	lost, err := a.Renew(a.ctx, "a", []store.Key{key("a", "r")}, time.Hour)
+	a.must(err)
+	a.same("what Renew has lost", lost, []store.Key{key("a", "r")})
+	a.fails("Append", a.Append(a.ctx, "a", "r", "a", batch(1, 1, false)), store.ErrConflict)
+	a.fails("Put of the end after it was cancelled", a.Put(a.ctx, "a", next(r)), store.ErrConflict)
+}
+
+// sharedWriters lets replicas write the same response at once.
+func sharedWriters(t *testing.T, a, b *tester) {
+	const writers = 6
+	for version := range int64(3) {
+		winners := a.won(writers, func(i int) error {
+			r := response("r", "")
+			r.Version = version + 1
+			return []*tester{a, b}[i%2].Put(a.ctx, "a", r)
+		})
+		if len(winners) != 1 {
+			t.Errorf("%d of %d writers succeed", len(winners), writers)
+		}
+	}
+}

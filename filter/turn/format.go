@@ -1,0 +1,146 @@
+package turn
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// JSONObject is the form of an answer that is any JSON object.
+func JSONObject() *Format {
+	return &Format{
+		Answer:    constraint.AnswerJSON{Schema: constraint.AnyObject},
+		Announced: &harmony.ResponseFormat{Name: "json_object", Schema: constraint.AnyObject},
+	}
+}
+
+// maxFormatName bounds the name of a format, as OpenAI does.
+const maxFormatName = 64
+
+// JSONFormat is the form of an answer of a JSON Schema, which the prompt
+// announces under the format's name. path is the schema's field. What it refuses
+// is a 400.
+func (s *Scope) JSONFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
+	switch {
+	case f.Name == "":
+		return nil, apierror.Invalid(path, "The output format has no name.")
+	case len(f.Name) > maxFormatName || plainName(f.Name) != f.Name:
+		return nil, apierror.Invalid(path, "The name of the output format must have up to %d letters, digits, _ and -.", maxFormatName)
+	case len(f.Schema) == 0:
+		return nil, apierror.Invalid(path, "The output format has no schema.")
+	case len(f.Schema) > s.Limits.SchemaBytes:
+		return nil, apierror.Invalid(path, "The schema of the output format is larger than %d bytes.", s.Limits.SchemaBytes)
+	case jsontext.Depth(f.Schema) > s.Limits.SchemaDepth:
+		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", s.Limits.SchemaDepth)
+	}
+	if err := constraint.CheckSchema(f.Schema, strict); err != nil {
+		return nil, apierror.Invalid(path, "The output format cannot be enforced: the schema %s. Change it.", err)
+	}
+	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
+	f.Schema = jsontext.AppendCompact(nil, string(f.Schema)) // no piece of the request's body
+	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f}, nil
+}
+
+// RegexFormat is the form of an answer that matches a regular expression.
+func RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
+	pattern, err := v.Text()
+	if err != nil {
+		return nil, err
+	}
+	if err := constraint.CheckRegex(pattern); err != nil {
+		return nil, apierror.Invalid(v.Path, "The regular expression %s.", err)
+	}
+	return &Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil
+}
+
+// GrammarFormat is the form of an answer of an EBNF grammar.
+func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
+	grammar, err := v.Text()
+	if err != nil {
+		return nil, err
+	}
+	if err := constraint.CheckGrammar(grammar); err != nil {
+		return nil, apierror.Invalid(v.Path, "The grammar %s.", err)
+	}
+	return &Format{Answer: constraint.AnswerGrammar(strings.Clone(grammar))}, nil
+}
+
+// ChoiceFormat is the form of an answer that is one of some texts.
+func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
+	var texts []string
+	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		text, err := v.Text()
+		texts = append(texts, strings.Clone(text))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := constraint.CheckChoice(texts); err != nil {
+		return nil, apierror.Invalid(v.Path, "The choice %s.", err)
+	}
+	return &Format{Answer: constraint.AnswerChoice(texts)}, nil
+}
+
+// SchemaFormat is the form of an answer of a JSON Schema without a name, an
+// object or the text of one.
+func (s *Scope) SchemaFormat(v jsontext.Field) (*Format, *apierror.Error) {
+	schema := v.Raw
+	if v.Type == gjson.String {
+		schema = v.Str
+	} else if !v.IsObject() {
+		return nil, apierror.Invalid(v.Path, "The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
+	}
+	return s.JSONFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
+}
+
+// StructuredOutputs reads vLLM's object structured_outputs, which is the same in
+// both APIs.
+func (s *Scope) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
+	var f *Format
+	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		var one *Format
+		switch key {
+		case "json":
+			one, err = s.SchemaFormat(v)
+		case "json_object":
+			var on bool
+			if on, err = v.Switch(); on {
+				one = JSONObject()
+			}
+		case "regex":
+			one, err = RegexFormat(v)
+		case "choice":
+			one, err = ChoiceFormat(v)
+		case "grammar":
+			one, err = GrammarFormat(v)
+		case "structural_tag":
+			err = apierror.Invalid(v.Path, NoTags)
+		default:
+			ignored.Add(v.Path)
+		}
+		if err == nil && one != nil {
+			f, err = OneFormat(f, one, v.Path)
+		}
+		return err
+	})
+	return f, err
+}
+
+// NoTags is why clients cannot send structural tags.
+const NoTags = "Structural tags are not for clients: the filter makes its own, for the whole Harmony reply. Use an output format, a regular expression, a choice or a grammar."
+
+// OneFormat is the one form of an answer that a request may ask for: the next,
+// at path, unless there is one already.
+func OneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
+	if first != nil {
+		return nil, apierror.Invalid(path, "The request asks for more than one output format.")
+	}
+	return next, nil
+}

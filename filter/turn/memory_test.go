@@ -1,0 +1,79 @@
+package turn
+
+import (
+	"context"
+	"sync"
+)
+
+// memory is a test's memory between requests. It is safe for concurrent use.
+type memory struct {
+	mu     sync.Mutex
+	texts  map[[2]string]string // by tenant and name
+	reads  int                  // calls of Texts
+	writes int                  // calls of PutTexts
+	fault  error                // of every call
+	hangs  bool                 // no call returns before its context ends
+}
+
+func newMemory() *memory { return &memory{texts: map[[2]string]string{}} }
+
+// bytes is how much is kept.
+func (m *memory) bytes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for k, text := range m.texts {
+		n += len(k[1]) + len(text)
+	}
+	return n
+}
+
+// answers is how a call goes.
+func (m *memory) answers(ctx context.Context) error {
+	if m.hangs {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return m.fault
+}
+
+func (m *memory) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reads++
+	found := map[string]string{}
+	for _, name := range names {
+		if text, ok := m.texts[[2]string{tenant, name}]; ok {
+			found[name] = text
+		}
+	}
+	return found, m.answers(ctx)
+}
+
+func (m *memory) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	if err := m.answers(ctx); err != nil {
+		return err
+	}
+	for name, text := range texts {
+		m.texts[[2]string{tenant, name}] = text
+	}
+	return nil
+}
+
+func (m *memory) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.answers(ctx); err != nil {
+		return "", err
+	}
+	if kept, ok := m.texts[[2]string{tenant, name}]; ok {
+		return kept, nil
+	}
+	m.texts[[2]string{tenant, name}] = text
+	return text, nil
+}

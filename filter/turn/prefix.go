@@ -1,0 +1,258 @@
+package turn
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Prefix stands for the first items of a conversation, in the form in which
+// every later turn needs them: rendered. A turn that begins with a prefix has
+// the same prompt as one that has its items, and costs as much as what stands
+// behind it. nil stands for no items.
+//
+// A rendered conversation is its rendered messages, one after the other. What
+// later items can still change is, of a message, whether it is shown:
+// reasoning vanishes with the next answer. So a prefix has the tokens of its
+// items without any reasoning, and with it those of the items behind the last
+// answer. The step that the assistant may still be at stays a list of items:
+// the next ones tell whether its texts are preambles, and its reasoning may be
+// that of one of its calls.
+//
+// It is independent of the request's instructions, tools, effort and model. It
+// never changes and is safe for concurrent use.
+type Prefix struct {
+	settled  int    // how many items are rendered
+	first    string // the instructions that the conversation begins with, which are not
+	opening  opening
+	plain    []harmony.Token // without reasoning
+	answered int             // where in plain the last answer ends
+	since    []harmony.Token // what follows there, with reasoning
+	open     []Item          // the calls among the rendered items that have no output
+	pending  []Item          // behind the rendered ones
+
+	// The first prefix that extends this one writes behind the tokens of
+	// both lists; others copy them.
+	extended atomic.Bool
+}
+
+// Len is how many items the prefix stands for.
+func (p *Prefix) Len() int {
+	if p == nil {
+		return 0
+	}
+	return p.settled + len(p.pending)
+}
+
+// What a prefix and an item take beside their texts and tokens, roughly.
+const (
+	prefixOverhead = 256
+	itemOverhead   = 128
+)
+
+// Bytes is how much memory the prefix takes, roughly.
+func (p *Prefix) Bytes() int64 {
+	n := prefixOverhead + len(p.first) + cap(p.opening.sums) + 4*(cap(p.plain)+cap(p.since))
+	for _, items := range [][]Item{p.open, p.pending} {
+		for i := range items {
+			n += itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
+		}
+	}
+	return int64(n)
+}
+
+// Extend gives the prefix that stands for the items of before and the ones
+// behind them. An error means that no turn with these items can be prepared, or
+// that what has to be read of the store cannot be. It keeps no part of the
+// items' texts.
+func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Prefix, error) {
+	if before == nil {
+		before = &Prefix{}
+	}
+	items = slices.Concat(before.pending, items)
+	decidePhases(items, Unphased)
+	end := stepEnd(items)
+	settled, pending := items[:end], items[end:]
+	open, apiErr := before.openAfter(settled)
+	if apiErr != nil {
+		return nil, apiErr
+	}
+	next := &Prefix{
+		settled: before.settled + len(settled),
+		first:   before.first,
+		opening: before.opening.with(settled),
+		open:    cloneItems(open),
+		pending: cloneItems(pending),
+	}
+	if before.settled == 0 {
+		next.first, settled = cutFirst(settled)
+		next.first = strings.Clone(next.first)
+	}
+	settled, err := s.withKeptReasoning(ctx, settled)
+	if err != nil {
+		return nil, err
+	}
+	if apiErr := s.extendTokens(next, before, before.messages(settled)); apiErr != nil {
+		return nil, apiErr
+	}
+	return next, nil
+}
+
+// extendTokens gives next the tokens of before and of msgs.
+func (s *Scope) extendTokens(next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+	plain, since := before.plain, before.since
+	if before.extended.Swap(true) {
+		plain, since = slices.Clip(plain), slices.Clip(since)
+	}
+	next.answered = before.answered
+	if end := lastAnswer(msgs) + 1; end > 0 {
+		if plain, err = s.renderTo(plain, msgs[:end], ""); err != nil {
+			return err
+		}
+		next.answered, since, msgs = len(plain), nil, msgs[end:]
+	}
+	if next.since, err = s.renderTo(since, msgs, ""); err != nil {
+		return err
+	}
+	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
+	next.plain, err = s.renderTo(plain, msgs, "")
+	return err
+}
+
+// followed is the items that are not rendered and those of a request, with all
+// phases decided. The prefix may be nil.
+func (p *Prefix) followed(items []Item) []Item {
+	if p != nil && len(p.pending) > 0 {
+		items = slices.Concat(p.pending, items)
+	}
+	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
+		items = slices.Clone(items)
+		decidePhases(items, Answer)
+	}
+	return items
+}
+
+// tokens is the rendered items, in two pieces, but for the first instructions;
+// answered says that an answer follows them.
+func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
+	if answered {
+		return p.plain, nil
+	}
+	return p.plain[:p.answered], p.since
+}
+
+// messages is items behind the prefix in Harmony's terms.
+func (p *Prefix) messages(items []Item) []harmony.Message {
+	msgs := make([]harmony.Message, 0, len(items))
+	tools := map[string]string{} // full names of those called, by call id
+	for i := range p.open {
+		tools[p.open[i].CallID] = recipient(p.open[i].Namespace, p.open[i].Name)
+	}
+	for i := range items {
+		item := &items[i]
+		if item.Text == "" && item.Kind != Call && item.Kind != Result && item.Kind != User {
+			continue
+		}
+		if item.Kind == Call {
+			tools[item.CallID] = recipient(item.Namespace, item.Name)
+		}
+		msgs = append(msgs, message(*item, tools[item.CallID]))
+	}
+	return msgs
+}
+
+// lastAnswer is the index of the last answer, or -1.
+func lastAnswer(msgs []harmony.Message) int {
+	for i := len(msgs) - 1; i >= 0; i-- {
+		if msgs[i].Channel == harmony.ChannelFinal {
+			return i
+		}
+	}
+	return -1
+}
+
+// openAfter checks the calls and outputs of items behind the prefix and gives,
+// in order, the calls that have no output then.
+func (p *Prefix) openAfter(items []Item) ([]Item, *apierror.Error) {
+	open := map[string]*Item{}
+	var order []*Item
+	for i := range p.open {
+		open[p.open[i].CallID] = &p.open[i]
+		order = append(order, &p.open[i])
+	}
+	for i := range items {
+		item := &items[i]
+		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
+			return nil, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+		}
+		switch item.Kind {
+		case Call:
+			if open[item.CallID] != nil {
+				return nil, apierror.Invalid(item.Path, "Two tool calls have the id %q.", item.CallID)
+			}
+			open[item.CallID] = item
+			order = append(order, item)
+		case Result:
+			if open[item.CallID] == nil {
+				return nil, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or it has an output already.", item.CallID)
+			}
+			delete(open, item.CallID)
+		}
+	}
+	left := make([]Item, 0, len(open))
+	for _, call := range order {
+		if open[call.CallID] == call {
+			left = append(left, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Path: call.Path})
+		}
+	}
+	return left, nil
+}
+
+// decidePhases tells preambles from answers where nobody has: text with calls
+// behind it, before anybody else speaks, is a preamble. last is what a text is
+// that has nothing behind it.
+func decidePhases(items []Item, last Kind) {
+	kind := last
+	for i := len(items) - 1; i >= 0; i-- {
+		switch items[i].Kind {
+		case Call:
+			kind = Preamble
+		case User, Result, Instructions:
+			kind = Answer
+		case Unphased:
+			items[i].Kind = kind
+		}
+	}
+}
+
+// stepEnd is where the last step ends that no later item can change: a text
+// whose phase is not decided, or what the assistant does next, is behind it.
+func stepEnd(items []Item) int {
+	end := slices.IndexFunc(items, func(i Item) bool { return i.Kind == Unphased })
+	if end < 0 {
+		end = len(items)
+	}
+	for ; end > 0; end-- {
+		switch items[end-1].Kind {
+		case Instructions, User, Answer, Result:
+			return end
+		}
+	}
+	return 0
+}
+
+// cloneItems is items with strings of their own.
+func cloneItems(items []Item) []Item {
+	clones := make([]Item, len(items))
+	for i, item := range items {
+		clones[i] = Item{
+			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
+			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary,
+		}
+	}
+	return clones
+}

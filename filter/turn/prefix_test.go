@@ -1,0 +1,253 @@
+package turn
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// conversation makes items of which every call has its output behind it: tool
+// turns in parallel and in a row, texts without a phase, instructions inside,
+// empty texts, reasoning that the client sends or that is kept.
+func conversation(rng *rand.Rand, s *Scope) []Item {
+	var items []Item
+	var open []string
+	calls := 0
+	text := func() string {
+		if rng.IntN(6) == 0 {
+			return ""
+		}
+		return "text " + strconv.Itoa(rng.IntN(1000))
+	}
+	answer := func(id string) { items = append(items, Item{Kind: Result, CallID: id, Text: text()}) }
+	for range rng.IntN(40) {
+		switch kind := []Kind{Instructions, User, User, Reasoning, Preamble, Answer, Unphased, Unphased, Call, Call, Call, Result, Result}[rng.IntN(13)]; kind {
+		case Call:
+			calls++
+			id := "call_" + strconv.Itoa(rng.IntN(3)*1000+calls)
+			open = append(open, id)
+			items = append(items, Item{Kind: Call, CallID: id, Namespace: []string{"", "mcp"}[rng.IntN(2)], Name: "f" + strconv.Itoa(calls), Text: "{}"})
+			if rng.IntN(3) == 0 {
+				_ = s.Memory.PutTexts(context.Background(), s.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
+			}
+		case Result:
+			if len(open) > 0 {
+				i := rng.IntN(len(open))
+				answer(open[i])
+				open = append(open[:i], open[i+1:]...)
+			}
+		default:
+			items = append(items, Item{Kind: kind, Text: text()})
+		}
+	}
+	for _, id := range open {
+		answer(id)
+	}
+	return items
+}
+
+// changing is what each turn of a conversation has anew.
+func changing(rng *rand.Rand) Input {
+	in := Input{Effort: []harmony.Effort{harmony.EffortLow, harmony.EffortHigh}[rng.IntN(2)], NoCalls: rng.IntN(4) == 0}
+	if rng.IntN(2) == 0 {
+		in.Tools = functions("f1")
+	}
+	if rng.IntN(2) == 0 {
+		in.Instructions = "instructions " + strconv.Itoa(rng.IntN(3))
+	}
+	return in
+}
+
+// samePrompts compares the prompts of a conversation with and without a prefix.
+func samePrompts(t *testing.T, s *Scope, in Input, items []Item, p *Prefix) {
+	t.Helper()
+	whole, begun := in, in
+	whole.Items = items
+	begun.Before, begun.Items = p, items[p.Len():]
+	begun.Whole = func() ([]Item, *apierror.Error) { return items[:p.Len():p.Len()], nil }
+	if diff := cmp.Diff(prompt(t, s, &whole), prompt(t, s, &begun)); diff != "" {
+		t.Errorf("a prefix of %d of %d items (-whole +begun):\n%s\n%v", p.Len(), len(items), diff, items)
+	}
+}
+
+// TestPrefix shows that a conversation has the same prompt however many of its
+// items a prefix stands for, and in however many steps that was made.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	reused := 0
+	for range 1500 {
+		s, _ := newScope()
+		items := conversation(rng, s)
+		prefixes := append(make([]*Prefix, 0, 7), nil)
+		for range rng.IntN(6) {
+			p := prefixes[rng.IntN(len(prefixes))] // now and then one that has been extended
+			to := p.Len() + rng.IntN(len(items)-p.Len()+1)
+			next, err := s.Extend(context.Background(), p, items[p.Len():to])
+			if err != nil {
+				t.Fatalf("%v\n%v", err, items)
+			}
+			prefixes = append(prefixes, next)
+			if next.Len() != to {
+				t.Fatalf("a prefix of %d items is one of %d", to, next.Len())
+			}
+		}
+		for _, p := range prefixes {
+			in := changing(rng)
+			in.Items = items
+			prepare(t, s, &in)
+			kept := s.Memory.(*memory).bytes()
+			samePrompts(t, s, in, items, p)
+			if s.Memory.(*memory).bytes() != kept {
+				t.Errorf("a prefix of %d of %d items is another conversation, with a date of its own", p.Len(), len(items))
+			}
+			if t.Failed() {
+				return
+			}
+			if p != nil {
+				reused += len(p.since) + p.answered
+			}
+		}
+	}
+	if reused == 0 {
+		t.Error("no prefix has tokens")
+	}
+}
+
+// TestPrefixTruncated shows that what has to be cut is cut alike.
+func TestPrefixTruncated(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 100 {
+		s, _ := newScope()
+		items := append(conversation(rng, s), userHi)
+		p, err := s.Extend(context.Background(), nil, items[:rng.IntN(len(items))])
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := changing(rng)
+		in.Truncate = true
+		whole := in
+		whole.Items = items
+		s.Model.ContextLength = max(len(prepare(t, s, &whole).Engine.Prompt)*10/11, 150)
+		s.Unbounded = true
+		samePrompts(t, s, in, items, p)
+	}
+}
+
+// TestPrefixSplit goes through all places at which a conversation can be cut
+// in three.
+func TestPrefixSplit(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	_ = s.Memory.PutTexts(context.Background(), "", map[string]string{reasoningKey("b"): "kept for b"})
+	call := func(id string) Item { return Item{Kind: Call, CallID: id, Name: "f", Text: "{}"} }
+	result := func(id string) Item { return Item{Kind: Result, CallID: id, Text: "result"} }
+	items := []Item{
+		{Kind: Instructions, Text: "first"},
+		{Kind: Instructions, Text: "second"},
+		userHi,
+		{Kind: Reasoning, Text: "why"},
+		{Kind: Unphased, Text: "a preamble"},
+		call("a"), result("a"),
+		{Kind: Unphased, Text: "an answer"},
+		{Kind: Instructions, Text: "third"},
+		userHi,
+		{Kind: Unphased, Text: "a preamble"},
+		call("b"), call("c"), result("c"), result("b"),
+		{Kind: Reasoning, Text: "why not"},
+		call("a"), result("a"),
+	}
+	rng := rand.New(rand.NewPCG(7, 8))
+	for i := range len(items) + 1 {
+		first, err := s.Extend(context.Background(), nil, items[:i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j := i; j <= len(items); j++ {
+			second, err := s.Extend(context.Background(), first, items[i:j])
+			if err != nil {
+				t.Fatal(err)
+			}
+			samePrompts(t, s, changing(rng), items, second)
+			samePrompts(t, s, changing(rng), items, first)
+		}
+	}
+}
+
+// TestPrefixErrors shows that a prefix hides no error.
+func TestPrefixErrors(t *testing.T) {
+	t.Parallel()
+	call := Item{Kind: Call, CallID: "a", Name: "f", Path: "earlier"}
+	result := Item{Kind: Result, CallID: "a"}
+	for name, c := range map[string]struct {
+		before, items []Item
+		want          string
+	}{
+		"no output":     {[]Item{userHi, call, userHi}, nil, `The tool call with the id "a" has no output.`},
+		"called twice":  {[]Item{userHi, call, userHi}, []Item{call}, `Two tool calls have the id "a".`},
+		"answered":      {[]Item{userHi, call, result}, []Item{result}, `There is no tool call with the id "a" before its output, or it has an output already.`},
+		"too many":      {[]Item{userHi, userHi, userHi}, []Item{userHi, userHi}, "The conversation has more than 4 messages, calls and results."},
+		"not too many":  {[]Item{userHi, userHi, userHi}, []Item{userHi}, ""},
+		"answered late": {[]Item{userHi, call, userHi}, []Item{result}, ""},
+	} {
+		s, _ := newScope()
+		s.Limits.Items = 4
+		p, err := s.Extend(context.Background(), nil, c.before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, apiErr := s.Prepare(context.Background(), &Input{Before: p, Items: c.items})
+		if got := textOf(apiErr); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func textOf(err *apierror.Error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Message
+}
+
+// TestPrefixShared extends one prefix from many goroutines, each otherwise.
+func TestPrefixShared(t *testing.T) {
+	t.Parallel()
+	s, _ := newScope()
+	s.Memory = nil
+	var items []Item
+	var p *Prefix
+	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room behind its tokens
+		more := []Item{userHi, {Kind: Answer, Text: "a"}}
+		var err error
+		if p, err = s.Extend(context.Background(), p, more); err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, more...)
+	}
+	var wg sync.WaitGroup
+	longer := make([]*Prefix, 8)
+	conversations := make([][]Item, len(longer))
+	for i := range longer {
+		conversations[i] = append(items[:len(items):len(items)], userHi, Item{Kind: Answer, Text: "answer " + strconv.Itoa(i)})
+		wg.Go(func() {
+			var err error
+			if longer[i], err = s.Extend(context.Background(), p, conversations[i][len(items):]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for i, next := range longer {
+		samePrompts(t, s, Input{}, conversations[i], next)
+		samePrompts(t, s, Input{}, conversations[i], p)
+	}
+}

@@ -1,0 +1,74 @@
+package turn
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// maxRendered bounds the prompts that are shown, in tokens: several times what
+// any model takes.
+const maxRendered = 1 << 20
+
+// AppendRendered appends, as a JSON object, what the model would get: the
+// answer of the render endpoints. Its type is object, model the model's name in
+// it, ignored the fields of the request without an effect.
+//
+//	{"object":…,"model":…,"token_count":…,"context_length":…,"token_ids":[…],"text":…,
+//	 "sampling_params":{…},"cache_salt":…,"priority":…,"stop":[…],"ignored":[…]}
+//
+// The names token_ids, sampling_params, cache_salt and priority, and those
+// within sampling_params, are vLLM's. text is the prompt with control tokens
+// spelled; a user's text that spells one looks the same there, and differs in
+// token_ids. cache_salt and priority are left out where the request has none,
+// stop is what the filter itself looks for in the answer.
+func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string) ([]byte, *apierror.Error) {
+	r := t.Engine
+	if len(r.Prompt) > maxRendered {
+		return nil, apierror.Invalid("", "The prompt has %d tokens; those of more than %d are not shown. Shorten it.", len(r.Prompt), maxRendered)
+	}
+	text, err := harmony.AppendDecode(nil, r.Prompt)
+	if err != nil {
+		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)
+	}
+	dst = jsontext.AppendString(append(dst, `{"object":`...), object)
+	dst = jsontext.AppendString(append(dst, `,"model":`...), model)
+	dst = strconv.AppendInt(append(dst, `,"token_count":`...), int64(len(r.Prompt)), 10)
+	dst = strconv.AppendInt(append(dst, `,"context_length":`...), int64(t.scope.contextLength()), 10)
+	dst = append(dst, `,"token_ids":[`...)
+	for i, id := range r.Prompt {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, uint64(id), 10)
+	}
+	dst = jsontext.AppendEscaped(append(dst, `],"text":"`...), text)
+	dst = r.AppendSampling(append(dst, `","sampling_params":`...))
+	if r.CacheSalt != "" {
+		dst = jsontext.AppendString(append(dst, `,"cache_salt":`...), r.CacheSalt)
+	}
+	if r.Priority != nil {
+		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(*r.Priority), 10)
+	}
+	stops := make([]string, len(t.stops))
+	for i, stop := range t.stops {
+		stops[i] = string(stop.text)
+	}
+	dst = appendStrings(append(dst, `,"stop":`...), stops)
+	dst = appendStrings(append(dst, `,"ignored":`...), ignored)
+	return append(dst, '}'), nil
+}
+
+func appendStrings(dst []byte, list []string) []byte {
+	dst = append(dst, '[')
+	for i, s := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = jsontext.AppendString(dst, s)
+	}
+	return append(dst, ']')
+}
