@@ -44,7 +44,7 @@ generate: ## make generated files and golden files anew
 
 .PHONY: clean
 clean: ## remove what make has built and fetched
-	rm -rf bin $(BIN) $(VENV) harmony/bench/.peers harmony/differential/.differential
+	rm -rf bin $(BIN) $(VENV) e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
 
 # fetched
 
@@ -71,6 +71,15 @@ $(VENV)/.done: e2e/python/requirements.txt | $(VENV)/bin/python
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+NODE_CLIENT := e2e/node/node_modules/.package-lock.json
+CODEX_CLIS  := e2e/clients/node_modules/.package-lock.json
+
+e2e/%/node_modules/.package-lock.json: e2e/%/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer, with npm" >&2; exit 1; }
+	@echo "Fetching the clients of $(<D) with npm:"
+	@cd $(<D) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
 $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	@echo "Building golangci-lint, some minutes the first time:"
 	@mkdir -p $(BIN)
@@ -90,6 +99,20 @@ test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go vet ./...
 	go test -timeout 9m $(PKG)
 
+.PHONY: test-clients
+test-clients: $(ENVOY) $(NODE_CLIENT) $(CODEX_CLIS) ## test with openai-node and the Codex CLIs (npm fetches 1 GB)
+	go vet -tags clients ./e2e
+	go test -tags clients -timeout 10m -count 1 -v -run '^(TestNode|TestCodex)$$' ./e2e
+
+.PHONY: smoke-clients
+smoke-clients: $(ENVOY) $(NODE_CLIENT) ## the part of test-clients that needs no Codex CLI
+	go vet -tags clients ./e2e
+	go test -tags clients -timeout 10m -count 1 -run '^TestNode$$' ./e2e
+
+.PHONY: test-stores
+test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
+	@e2e/stores/run.sh
+
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector
 	go test -race -timeout 25m $(PKG)
@@ -107,7 +130,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@for pkg in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "== $$pkg $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 		done; \
 	done
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // patience is how long a test waits for something that has to happen. It is
@@ -67,35 +68,44 @@ func TestMain(m *testing.M) {
 
 // options change a data plane before it starts.
 type options struct {
-	config func(*filter.Config)
-	engine func(http.Handler) http.Handler // stands before the simulated engine
+	config    func(*filter.Config)
+	engine    func(http.Handler) http.Handler // stands before the simulated engine
+	sim       string                          // URL of a simulated engine that runs already
+	quiet     bool                            // nobody logs
+	bootstrap func(string) string             // changes that of Envoy
+	direct    bool                            // there is no loopback listener: Envoy sends the client's own request on
 }
 
 // dataplane is Envoy with the filter, the simulated engine and a foreign
 // upstream, on free ports.
 type dataplane struct {
 	url     string // of the listener
+	admin   string // of Envoy
 	sim     string // of the simulated engine
 	foreign *foreign
 	client  *http.Client
 	filter  *grpc.Server
+	direct  bool // there is no loopback listener
 }
 
 // start runs a data plane until the test ends. Where the test fails, the logs
 // of all parts are shown.
-func start(t *testing.T, o options) *dataplane {
+func start(t testing.TB, o options) *dataplane {
 	t.Helper()
 	binary, err := envoy.Find(os.Getenv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logFile{}
+	log := &logFile{quiet: o.quiet}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("logs of the data plane:\n%s", log)
 		}
 	})
-	d := &dataplane{sim: startSim(t, log), foreign: &foreign{}}
+	d := &dataplane{sim: o.sim, foreign: &foreign{}, direct: o.direct}
+	if d.sim == "" {
+		d.sim = startSim(t, log)
+	}
 	upstream := httptest.NewServer(d.foreign)
 	t.Cleanup(upstream.Close)
 	engineURL := d.sim
@@ -105,15 +115,23 @@ func start(t *testing.T, o options) *dataplane {
 		engineURL = server.URL
 	}
 	cfg := newConfig(t, engineURL, o.config)
-	address := d.startFilter(t, cfg, log)
-	d.url = "http://" + startEnvoy(t, binary, cfg, address, upstream.URL, log)
+	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if !o.direct {
+		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
+	}
+	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log)
+	d.url, d.admin = startEnvoy(t, binary, cfg, address, upstream.URL, o.bootstrap, log)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	d.client = &http.Client{Transport: transport}
 	return d
 }
 
-func newConfig(t *testing.T, engineURL string, change func(*filter.Config)) *filter.Config {
+func newConfig(t testing.TB, engineURL string, change func(*filter.Config)) *filter.Config {
 	t.Helper()
 	cfg := filter.Defaults()
 	cfg.Engines = []filter.Engine{
@@ -134,7 +152,7 @@ func newConfig(t *testing.T, engineURL string, change func(*filter.Config)) *fil
 }
 
 // startSim starts the simulated engine and gives its URL.
-func startSim(t *testing.T, log *logFile) string {
+func startSim(t testing.TB, log *logFile) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), engineSim, "--listen", "127.0.0.1:0")
 	cmd.Stderr = log.named("engine")
@@ -155,21 +173,18 @@ func startSim(t *testing.T, log *logFile) string {
 }
 
 // startFilter serves the filter on a Unix socket and gives its address.
-func (d *dataplane) startFilter(t *testing.T, cfg *filter.Config, log *logFile) string {
+func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string, log *logFile) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.named("filter"))
 	logger.SetLevel(logrus.DebugLevel)
+	if log.quiet {
+		logger.SetLevel(logrus.WarnLevel)
+	}
 	server, err := filter.New(cfg, filter.Options{Log: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -183,21 +198,29 @@ func (d *dataplane) startFilter(t *testing.T, cfg *filter.Config, log *logFile) 
 		if err := <-ended; err != nil {
 			t.Errorf("filter: %v", err)
 		}
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := server.Close(now); err != nil {
+			t.Errorf("filter: %v", err)
+		}
 	})
 	return "unix://" + socket
 }
 
-func startEnvoy(t *testing.T, binary string, cfg *filter.Config, filterAddress, upstream string, log *logFile) string {
+func startEnvoy(t testing.TB, binary string, cfg *filter.Config, filterAddress, upstream string, change func(string) string, log *logFile) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind)}
 	}
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Engines: engines, Upstream: upstream, AccessLog: true,
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if change != nil {
+		bootstrap = []byte(change(string(bootstrap)))
 	}
 	sink := log.named("envoy")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -214,7 +237,7 @@ func startEnvoy(t *testing.T, binary string, cfg *filter.Config, filterAddress, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return address
+	return "http://" + address, "http://" + proxy.AdminAddress()
 }
 
 // openai is a client of the data plane.
@@ -350,7 +373,7 @@ func (f *foreign) handle(h http.HandlerFunc) {
 }
 
 // forward sends requests on to a URL as they come.
-func forward(t *testing.T, url string) http.Handler {
+func forward(t testing.TB, url string) http.Handler {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return fullDuplex(func(w http.ResponseWriter, r *http.Request) {
@@ -398,8 +421,9 @@ func (f flusher) Write(p []byte) (int, error) {
 
 // logFile keeps the logs of the parts of a data plane.
 type logFile struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	quiet bool
+	mu    sync.Mutex
+	text  bytes.Buffer
 }
 
 func (l *logFile) String() string {

@@ -104,7 +104,7 @@ const slowWords = "NOTHINK\nWORDS 60\nSIM delay=20ms fault="
 // good order; of a reply that is not streamed it is an HTTP error.
 func TestErrorsDuringTheReply(t *testing.T) {
 	d := start(t, options{})
-	for _, fault := range []string{"error@40", "end@40", "garbage@40", "done@40"} {
+	for _, fault := range []string{"error@40", "end@40", "garbage@40", "done@40", "cut@40"} {
 		for _, model := range harmonyModels {
 			t.Run(fault+"/"+model, func(t *testing.T) {
 				resp, text := d.chat(t, model, slowWords+fault, `,"stream":true`)
@@ -129,11 +129,11 @@ func TestErrorsDuringTheReply(t *testing.T) {
 	}
 }
 
-// Where the engine's connection breaks, Envoy resets the client's stream: it
-// never looks like a complete one. Before the reply's headers it is an HTTP
-// error.
-func TestConnectionBreaks(t *testing.T) {
-	d := start(t, options{})
+// Without a loopback listener Envoy resets the client's stream where the
+// engine's connection breaks: it never looks like a complete one. Before the
+// reply's headers it is an HTTP error.
+func TestConnectionBreaksWithoutLoopback(t *testing.T) {
+	d := start(t, options{direct: true})
 	for _, model := range harmonyModels {
 		t.Run(model, func(t *testing.T) {
 			resp, text := d.chat(t, model, slowWords+"cut@40", "")
@@ -150,6 +150,40 @@ func TestConnectionBreaks(t *testing.T) {
 				t.Errorf("what came before the break is lost:\n%s", got)
 			}
 		})
+	}
+}
+
+// A call whose connection breaks before the first token is made once more; the
+// client sees nothing of it. Broken twice, it is an error.
+func TestCallIsMadeOnceMore(t *testing.T) {
+	for _, tt := range []struct {
+		breaks int32
+		status int
+	}{{1, http.StatusOK}, {2, http.StatusBadGateway}} {
+		var requests atomic.Int32
+		d := start(t, options{engine: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || requests.Add(1) > tt.breaks {
+					next.ServeHTTP(w, r)
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.WriteHeader(http.StatusOK)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			})
+		}})
+		for _, more := range []string{"", `,"stream":true`} {
+			requests.Store(0)
+			resp, text := d.chat(t, vllmModel, "NOTHINK\nSAY again", more)
+			if resp.StatusCode != tt.status || tt.status == http.StatusOK && !strings.Contains(text, "again") {
+				t.Errorf("%d breaks%s: status %d: %s", tt.breaks, more, resp.StatusCode, text)
+			}
+			if got := requests.Load(); got != 2 {
+				t.Errorf("%d breaks%s: the engine got %d requests", tt.breaks, more, got)
+			}
+		}
 	}
 }
 

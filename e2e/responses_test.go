@@ -169,10 +169,10 @@ func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 		typ      string
 		param    string
 	}{
-		{"background", `,"background":true`, "", 400, "invalid_request_error", "background"},
-		{"conversation", `,"conversation":"conv_1"`, "", 400, "invalid_request_error", "conversation"},
-		{"JSON", `,"text":{"format":{"type":"json_object"}}`, "", 400, "invalid_request_error", "text.format"},
-		{"forced tool", `,"tool_choice":"required"`, "", 400, "invalid_request_error", "tool_choice"},
+		{"background that is not stored", `,"background":true,"store":false`, "", 400, "invalid_request_error", "background"},
+		{"unknown conversation", `,"conversation":"conv_1"`, "", 404, "not_found_error", "conversation"},
+		{"format", `,"text":{"format":{"type":"xml"}}`, "", 400, "invalid_request_error", "text.format"},
+		{"forced tool without tools", `,"tool_choice":"required"`, "", 400, "invalid_request_error", "tool_choice"},
 		{"logprobs", `,"include":["message.output_text.logprobs"]`, "", 400, "invalid_request_error", "include"},
 		{"unknown previous response", `,"previous_response_id":"resp_none"`, "", 404, "not_found_error", "previous_response_id"},
 		{"engine 400", "", "status=400", 400, "invalid_request_error", ""},

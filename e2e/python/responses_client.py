@@ -6,6 +6,7 @@ of them.
 """
 
 import os
+import time
 
 import openai
 
@@ -89,6 +90,22 @@ def tools(create):
         check(whole.output_text, "done", "answer to the history")
 
 
+def parallel_tools(create):
+    calls = [f'to=functions.get_weather <constrain>json<message>{{"city":"{city}"}}' for city in ("Bern", "Rom")]
+    several = "<end><start>assistant<channel>commentary ".join(calls)
+    first = create(f"@@<channel>commentary {several}<call>@@<channel>final<message>dry<return>@@", tools=TOOLS)
+    check([call.arguments for call in first.output], ['{"city":"Bern"}', '{"city":"Rom"}'], "calls")
+    outputs = [
+        {"type": "function_call_output", "call_id": call.call_id, "output": "dry"} for call in reversed(first.output)
+    ]
+    reply = create(outputs, tools=TOOLS, previous_response_id=first.id)
+    check(reply.status, "completed", "status")
+    raises(
+        openai.BadRequestError,
+        lambda: create(outputs[1:], tools=TOOLS, previous_response_id=first.id),
+    )
+
+
 def instructions_change():
     first = ask("SAY one", instructions="Be brief.")
     second = ask("ECHO_SYSTEM", instructions="Be long.", previous_response_id=first.id)
@@ -112,10 +129,104 @@ def stored():
     raises(openai.NotFoundError, lambda: client.responses.retrieve(reply.id))
 
 
+def references():
+    first = ask("NOTHINK\nSAY blue")
+    reference = {"type": "item_reference", "id": first.output[0].id}
+    reply = ask([{"role": "user", "content": "one"}, reference, {"role": "user", "content": "LAST_ASSISTANT"}])
+    check(reply.output_text, "LAST:blue", "text")
+    reference["id"] = "msg_none"
+    raises(openai.NotFoundError, lambda: ask([reference]))
+
+
+def conversations():
+    made = client.conversations.create(
+        metadata={"topic": "a"}, items=[{"role": "user", "content": "REMEMBER blue"}]
+    )
+    first = ask("THINK Hm.\nSAY noted", conversation=made.id)
+    check(first.conversation.id, made.id, "conversation")
+    check(streamed("RECALL", conversation={"id": made.id}).output_text, "RECALL:blue", "text")
+    items = client.conversations.items
+    added = items.create(made.id, items=[{"role": "user", "content": "REMEMBER red"}]).data[0]
+    check(items.retrieve(added.id, conversation_id=made.id).content[0].text, "REMEMBER red", "item")
+    roles = [getattr(item, "role", item.type) for item in items.list(made.id, order="asc", limit=3)]
+    turn = ["user", "reasoning", "assistant"]
+    check(roles, ["user", *turn, *turn, "user"], "items")
+    check(ask("RECALL", conversation=made.id).output_text, "RECALL:blue,red", "text")
+    items.delete(added.id, conversation_id=made.id)
+    check(ask("RECALL", conversation=made.id).output_text, "RECALL:blue", "text")
+    changed = client.conversations.update(made.id, metadata={"topic": "b"})
+    check(changed.metadata, {"topic": "b"}, "metadata")
+    check(client.conversations.retrieve(made.id), changed, "conversation")
+    check(client.conversations.delete(made.id).deleted, True, "deleted")
+    raises(openai.NotFoundError, lambda: client.conversations.retrieve(made.id))
+    raises(openai.NotFoundError, lambda: ask("hi", conversation=made.id))
+
+
+def compaction():
+    question = {"role": "user", "content": "REMEMBER blue"}
+    compacted = client.responses.compact(model=MODEL, input=[question, {"role": "assistant", "content": "Noted."}])
+    check([item.type for item in compacted.output], ["message", "compaction"], "items")
+    reply = ask([*compacted.output, {"role": "user", "content": "RECALL"}])
+    check(reply.output_text, "RECALL:blue", "text")
+
+
+def ended(response_id):
+    while True:
+        response = client.responses.retrieve(response_id)
+        if response.status not in ("queued", "in_progress"):
+            return response
+        time.sleep(0.05)
+
+
+def background():
+    queued = ask("THINK Hm.\nSAY later", background=True)
+    assert queued.status in ("queued", "in_progress"), queued
+    response = ended(queued.id)
+    check((response.status, response.output_text), ("completed", "later"), "response")
+    check(ask("LAST_ASSISTANT", previous_response_id=queued.id).output_text, "LAST:later", "chain")
+    queued = ask("NOTHINK\nWORDS 1000 50", background=True)
+    cancelled = client.responses.cancel(queued.id)
+    check(cancelled.status, "cancelled", "status")
+    check(client.responses.cancel(queued.id), cancelled, "cancelled again")
+    check(ended(queued.id).status, "cancelled", "status")
+    raises(openai.BadRequestError, lambda: ask("hi", background=True, store=False))
+
+
+def resumes():
+    """A client that has lost its stream resumes it where it was, while it grows and after its end."""
+    events = []
+    with ask("THINK Hm.\nWORDS 40 20", background=True, stream=True) as stream:
+        for event in stream:
+            events.append(event)
+            if event.type == "response.output_text.delta":
+                break
+    response_id, after = events[0].response.id, events[-1].sequence_number
+    events += client.responses.retrieve(response_id, stream=True, starting_after=after)
+    check([event.sequence_number for event in events], list(range(len(events))), "numbers")
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    check((events[-1].response.status, events[-1].response.output_text), ("completed", text), "response")
+    check(list(client.responses.retrieve(response_id, stream=True)), events, "events")
+
+
 def counts():
     request = {"model": MODEL, "input": "Grüße", "instructions": "Be brief.", "tools": TOOLS}
     counted = client.responses.input_tokens.count(**request).input_tokens
     check(counted, client.responses.create(**request).usage.input_tokens, "input tokens")
+    rendered = client.post("/responses/render", cast_to=dict, body=request)
+    check((rendered["token_count"], len(rendered["token_ids"])), (counted, counted), "rendered")
+    assert rendered["text"].endswith("Grüße<|end|><|start|>assistant"), rendered["text"]
+
+
+def extensions(create):
+    """What only this API has, and only where it is asked for."""
+    reply = create("THINK Hm.\nSAY yes", include=["usage.per_turn"], extra_body={"enable_response_messages": True})
+    usage = reply.usage
+    check(usage.input_tokens_details.input_tokens_per_turn, [usage.input_tokens], "input per turn")
+    check(usage.output_tokens_details.output_tokens_per_turn, [usage.output_tokens], "output per turn")
+    check([m["role"] for m in reply.input_messages], ["system", "user"], "input messages")
+    check([m["channel"] for m in reply.output_messages], ["analysis", "final"], "output messages")
+    reply = create("hi")
+    assert not hasattr(reply, "input_messages") and not hasattr(reply.usage.input_tokens_details, "input_tokens_per_turn"), reply
 
 
 def encrypted(create):
@@ -147,7 +258,7 @@ def raises(error, call):
 
 
 def errors():
-    check(raises(openai.BadRequestError, lambda: ask("hi", background=True)).param, "background", "param")
+    check(raises(openai.BadRequestError, lambda: ask("hi", include=["nothing"])).param, "include[0]", "param")
     raises(openai.NotFoundError, lambda: client.responses.create(model=MODEL + "-none", input="hi"))
     for status, error in (
         (400, openai.BadRequestError),
@@ -163,9 +274,16 @@ def errors():
 for create in (ask, streamed):
     answers(create)
     tools(create)
+    parallel_tools(create)
     encrypted(create)
+    extensions(create)
 helper_streams()
 instructions_change()
 stored()
+references()
 counts()
+compaction()
+conversations()
+background()
+resumes()
 errors()

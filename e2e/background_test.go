@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+)
+
+// begin starts a background response.
+func begin(t *testing.T, c openai.Client, model, text string, o ...option.RequestOption) *responses.Response {
+	t.Helper()
+	p := asking(model, text)
+	p.Background = openai.Bool(true)
+	r, err := c.Responses.New(t.Context(), p, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Status != "queued" || !r.Background || len(r.Output) > 0 {
+		t.Fatalf("response %s", r.RawJSON())
+	}
+	return r
+}
+
+// await polls a response until it is neither queued nor in progress.
+func await(t *testing.T, c openai.Client, id string) *responses.Response {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		r, err := c.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status != "queued" && r.Status != "in_progress" {
+			return r
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still %s", r.RawJSON())
+		}
+	}
+}
+
+// resume reads a stored stream to its end.
+func (d *dataplane) resume(t *testing.T, id, query string) string {
+	t.Helper()
+	resp := d.do(t, http.MethodGet, "/v1/responses/"+id+"?stream=true"+query, "", http.NoBody)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("status %d: %v, after %s", resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+// after is what follows the event of a number in a stream.
+func after(t *testing.T, sse string, number int) string {
+	t.Helper()
+	rest := sse
+	for n := 0; n <= number; n++ {
+		_, next, ok := strings.Cut(rest, "\n\n")
+		if !ok {
+			t.Fatalf("there is no event %d in\n%s", number, sse)
+		}
+		rest = next
+	}
+	return rest
+}
+
+func TestBackground(t *testing.T) {
+	d := start(t, options{})
+	d.foreign.handle(notFound)
+	c := d.checkedOpenAI(t)
+	for _, model := range harmonyModels {
+		t.Run(model+"/polled", func(t *testing.T) {
+			r := await(t, c, begin(t, c, model, "THINK Hm.\nSAY hello").ID)
+			if r.Status != "completed" || r.OutputText() != "hello" || r.Usage.OutputTokens == 0 || !r.Background {
+				t.Errorf("response %s", r.RawJSON())
+			}
+			next := asking(model, "SAY more")
+			next.PreviousResponseID = openai.String(r.ID)
+			if _, err := c.Responses.New(t.Context(), next); err != nil {
+				t.Errorf("continue: %v", err)
+			}
+			again, err := c.Responses.Cancel(t.Context(), r.ID)
+			if err != nil || again.Status != "completed" {
+				t.Errorf("cancel of a complete response: %v, %v", again, err)
+			}
+		})
+		t.Run(model+"/streamed and resumed", func(t *testing.T) {
+			_, sse := d.respond(t, model, "THINK Hm.\nWORDS 30\nSIM delay=2ms", `,"stream":true,"background":true`)
+			object, err := responsestest.Stream([]byte(sse))
+			if err != nil {
+				t.Fatalf("%v in\n%s", err, sse)
+			}
+			id := gjson.GetBytes(object, "id").Str
+			if status := gjson.GetBytes(object, "status").Str; status != "completed" {
+				t.Errorf("status %s", status)
+			}
+			if diff := cmp.Diff(sse, d.resume(t, id, "")); diff != "" {
+				t.Errorf("resumed from the beginning (-want +got):\n%s", diff)
+			}
+			for _, n := range []int{0, 1, 7, 20, strings.Count(sse, "\nevent: ") - 1} {
+				if diff := cmp.Diff(after(t, sse, n), d.resume(t, id, fmt.Sprint("&starting_after=", n))); diff != "" {
+					t.Errorf("resumed after %d (-want +got):\n%s", n, diff)
+				}
+			}
+		})
+		t.Run(model+"/resumed by openai-go", func(t *testing.T) {
+			r := begin(t, c, model, "SAY hello")
+			stream := c.Responses.GetStreaming(t.Context(), r.ID, responses.ResponseGetParams{StartingAfter: openai.Int(2)})
+			defer func() { _ = stream.Close() }()
+			var text strings.Builder
+			last := ""
+			for stream.Next() {
+				text.WriteString(stream.Current().Delta)
+				last = stream.Current().Type
+			}
+			if err := stream.Err(); err != nil || !strings.HasSuffix(text.String(), "hello") || last != "response.completed" {
+				t.Errorf("%v: %q, then %s", err, &text, last)
+			}
+		})
+		t.Run(model+"/engine fails", func(t *testing.T) {
+			r := await(t, c, begin(t, c, model, "SIM status=500").ID)
+			if r.Status != "failed" || r.Error.Code != "server_error" {
+				t.Errorf("response %s", r.RawJSON())
+			}
+			r = await(t, c, begin(t, c, model, slowWords+"cut@40").ID)
+			if items := itemsOf(r); r.Status != "failed" || len(items) != 1 || !strings.HasPrefix(items[0].Text, "w1 w2") {
+				t.Errorf("response %s", r.RawJSON())
+			}
+		})
+	}
+	t.Run("resumed behind its end", func(t *testing.T) {
+		r := await(t, c, begin(t, c, vllmModel, "SAY hello").ID)
+		for _, n := range []string{"1000", "100000"} {
+			if got := d.resume(t, r.ID, "&starting_after="+n); got != "data: [DONE]\n\n" {
+				t.Errorf("after %s: %q", n, got)
+			}
+		}
+	})
+	t.Run("not stored", func(t *testing.T) {
+		p := asking(sglangModel, "SAY x")
+		p.Background, p.Store = openai.Bool(true), openai.Bool(false)
+		_, err := c.Responses.New(t.Context(), p)
+		wantError(t, "store: false", err, http.StatusBadRequest, "", "background")
+	})
+}
+
+// A background response goes on when its client leaves, and another client can
+// follow it while it is being made.
+func TestBackgroundOutlivesItsClient(t *testing.T) {
+	d := start(t, options{})
+	d.foreign.handle(notFound)
+	c := d.checkedOpenAI(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	body := `{"model":"gpt-oss-20b","input":"NOTHINK\nWORDS 100\nSIM delay=10ms","stream":true,"background":true}`
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/responses", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := d.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	id, seen := "", strings.Builder{}
+	for lines := bufio.NewScanner(resp.Body); lines.Scan() && !strings.Contains(seen.String(), "output_text.delta"); {
+		seen.WriteString(lines.Text() + "\n")
+		if found := gjson.Get(strings.TrimPrefix(lines.Text(), "data: "), "response.id").Str; found != "" {
+			id = found
+		}
+	}
+	leave()
+	live := d.resume(t, id, "")
+	if !strings.HasPrefix(live, strings.TrimRight(seen.String(), "\n")) {
+		t.Errorf("the resumed stream begins otherwise:\n%s", live[:min(len(live), 2000)])
+	}
+	if _, err := responsestest.Stream([]byte(live)); err != nil {
+		t.Error(err)
+	}
+	if r := await(t, c, id); r.Status != "completed" || !strings.HasSuffix(r.OutputText(), "w100") {
+		t.Errorf("response %s", r.RawJSON())
+	}
+}
+
+func TestBackgroundCancel(t *testing.T) {
+	d := start(t, options{})
+	d.foreign.handle(notFound)
+	c := d.checkedOpenAI(t)
+	for _, model := range harmonyModels {
+		t.Run(model, func(t *testing.T) {
+			r := begin(t, c, model, "THINK Hm.\nWORDS 1000000\nSIM delay=5ms", option.WithHeader("X-Request-Id", "cancel-"+model))
+			stream := make(chan string)
+			go func() { stream <- d.resume(t, r.ID, "") }()
+			d.awaitEngine(t, "cancel-"+model, stateRunning)
+			for range 2 { // the second finds it cancelled
+				got, err := c.Responses.Cancel(t.Context(), r.ID)
+				if err != nil || got.Status != "cancelled" {
+					t.Fatalf("cancelled: %v, %v", got, err)
+				}
+			}
+			d.awaitEngine(t, "cancel-"+model, stateCancelled)
+			sse := <-stream
+			object, err := responsestest.Stream([]byte(sse))
+			if err != nil || gjson.GetBytes(object, "status").Str != "cancelled" {
+				t.Errorf("%v: the stream ends with %s", err, object)
+			}
+			if got := await(t, c, r.ID); got.Status != "cancelled" {
+				t.Errorf("response %s", got.RawJSON())
+			}
+		})
+	}
+	t.Run("deleted", func(t *testing.T) {
+		r := begin(t, c, vllmModel, "WORDS 1000000\nSIM delay=5ms", option.WithHeader("X-Request-Id", "deleted"))
+		if err := c.Responses.Delete(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
+		wantStatus(t, err, http.StatusNotFound)
+		d.awaitEngine(t, "deleted", stateCancelled)
+	})
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared/constant"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// In Codex compatibility mode a turn with tools is one response, whatever store
+// it is in and however it is asked for.
+func TestCodexMode(t *testing.T) {
+	d := start(t, options{config: func(c *filter.Config) { c.AllowOverride = true }})
+	c := d.checkedOpenAI(t)
+	mode := option.WithHeader("x-envoy-harmony-codex", "on")
+	for _, model := range harmonyModels {
+		for name, respond := range responders {
+			t.Run(model+"/"+name, func(t *testing.T) {
+				p := asking(model, "THINK Hm.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}\nSAY done")
+				p.Tools = responseTools
+				first := respond(t, c, p, mode)
+
+				p.PreviousResponseID = openai.String(first.ID)
+				p.Input = inputs(outputOf(callOf(t, first), "sun"))
+				second := respond(t, c, p, mode)
+				if again := respond(t, c, p, mode); again.RawJSON() != second.RawJSON() {
+					t.Errorf("the request again is answered with\n%s\nwant\n%s", again.RawJSON(), second.RawJSON())
+				}
+
+				call := callOf(t, second)
+				p.Input = inputs(echoOf(call))
+				third := respond(t, c, p, mode)
+				if second.ID != first.ID || third.ID != first.ID || third.OutputText() != "done" {
+					t.Errorf("the responses are %s, %s and %s: %q", first.ID, second.ID, third.ID, third.OutputText())
+				}
+				if len(third.Output) != 2 { // reasoning and answer
+					t.Errorf("the last response has what was sent before: %s", third.RawJSON())
+				}
+				got, err := c.Responses.Get(t.Context(), first.ID, responses.ResponseGetParams{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameJSON(t, "the stored response", third.RawJSON(), got.RawJSON())
+
+				p.Input = inputs(outputOf(call, "rain"))
+				_, err = c.Responses.New(t.Context(), p, mode)
+				wantError(t, "another output", err, http.StatusConflict, "response_conflict", "previous_response_id")
+
+				p.Input = responses.ResponseNewParamsInputUnion{OfString: openai.String("LAST_ASSISTANT")}
+				if next := respond(t, c, p, mode); next.ID == first.ID || next.OutputText() != "LAST:done" {
+					t.Errorf("the next turn is %s: %q", next.ID, next.OutputText())
+				}
+			})
+		}
+	}
+}
+
+// echoOf is a call as it is sent back by a client that does not say what its
+// tool has answered.
+func echoOf(call *responses.ResponseOutputItemUnion) responses.ResponseInputItemUnionParam {
+	return responses.ResponseInputItemUnionParam{OfFunctionCall: &responses.ResponseFunctionToolCallParam{
+		Type: constant.FunctionCall("function_call"), CallID: call.CallID, Name: call.Name, Arguments: call.Arguments.OfString,
+		Status: responses.ResponseFunctionToolCallStatusCompleted,
+	}}
+}

@@ -1,0 +1,475 @@
+//go:build clients
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// codexPatience is how long one run of Codex may take.
+const codexPatience = 2 * time.Minute
+
+// codex is a Codex CLI at work in a home and a folder of its own.
+type codex struct {
+	t       *testing.T
+	d       *codexPlane
+	version string // and, after a comma, the API that it is told to use
+	home    string // of its configuration and its sessions
+	folder  string // where its shell commands run
+	seen    int    // requests that the engine had before
+	asked   int    // requests that the data plane had before
+}
+
+// codexPlane is a data plane that notes what is asked of it.
+type codexPlane struct {
+	*dataplane
+	base   string
+	compat bool // in compatibility mode
+
+	mu    sync.Mutex
+	posts []string // the bodies of requests
+}
+
+func startCodexPlane(t *testing.T, compat bool) *codexPlane {
+	t.Helper()
+	d := &codexPlane{compat: compat, dataplane: start(t, options{config: func(c *filter.Config) {
+		c.Responses.SealKeys = []string{sealKey}
+		c.Responses.CodexCompatibility = compat
+		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
+		c.Models = append(c.Models, filter.Model{Match: "=" + customModel, UpstreamModel: sglangModel})
+	}})}
+	target, err := url.Parse(d.checkedURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: d.client.Transport, FlushInterval: -1}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		d.note(r.Method, string(body))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	d.base = server.URL + "/v1"
+	return d
+}
+
+func (d *codexPlane) note(method, body string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if method == http.MethodPost {
+		d.posts = append(d.posts, body)
+	}
+}
+
+// postsSince gives the bodies of requests after the first n.
+func (d *codexPlane) postsSince(n int) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.posts[n:])
+}
+
+// codexes are the CLIs of e2e/clients, each with the APIs that it speaks.
+var codexes = []string{"0.169,responses", "0.63,responses", "0.63,chat"}
+
+// customModel is a model for which Codex 0.63 has a custom tool. Here it is
+// another name of gpt-oss.
+const customModel = "gpt-5-codex"
+
+// dialects are how the model calls a version's tools.
+var dialects = map[string]struct{ shell, reverse string }{
+	"0.169": {`CALL exec_command {"cmd":%s}`, `CALL mcp__texts.reverse {"text":%s}`},
+	"0.63":  {`CALL shell {"command":["bash","-lc",%s]}`, `CALL mcp__texts__reverse {"text":%s}`},
+	"0.1":   {`CALL shell {"command":["bash","-lc",%s]}`, ""},
+}
+
+// newCodex gives a CLI its configuration: nothing but a provider, a model and
+// an MCP server. provider is the name that the user sees.
+func newCodex(t *testing.T, d *codexPlane, version, provider string) *codex {
+	t.Helper()
+	c := &codex{t: t, d: d, version: version, home: t.TempDir(), folder: t.TempDir(), seen: len(d.engineRequests(t, "")), asked: len(d.postsSince(0))}
+	server, err := filepath.Abs("clients/mcp-server.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, api, _ := strings.Cut(version, ",")
+	config := fmt.Sprintf(`model = %q
+model_provider = "envoy"
+
+[model_providers.envoy]
+name = %q
+base_url = %q
+wire_api = %q
+
+[mcp_servers.texts]
+command = "node"
+args = [%q]
+`, sglangModel, provider, d.base, api, server)
+	if err := os.WriteFile(filepath.Join(c.home, "config.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *codex) number() string {
+	number, _, _ := strings.Cut(c.version, ",")
+	return number
+}
+
+// shell is the line that has the model call the shell.
+func (c *codex) shell(command string) string {
+	return fmt.Sprintf(dialects[c.number()].shell, quote(command))
+}
+
+// reverse is the line that has the model call the MCP server.
+func (c *codex) reverse(text string) string {
+	return fmt.Sprintf(dialects[c.number()].reverse, quote(text))
+}
+
+func quote(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // a string can be marshalled
+	}
+	return string(quoted)
+}
+
+// trouble is what a run that goes well never prints. 0.169 warns of the model
+// that it does not know, and 0.63 has no such line.
+var trouble = regexp.MustCompile(`(?i)\berror\b|disconnected|reconnecting|unsupported call`)
+
+// exec runs "codex exec" to its end and gives what it has answered, which is
+// its standard output. Commands run without Codex's own sandbox: it is no part
+// of the test, and few containers have what it needs.
+func (c *codex) exec(arguments ...string) string {
+	c.t.Helper()
+	return c.run("node", slices.Concat([]string{"exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"}, arguments)...)
+}
+
+// newNode is the Node.js of e2e/clients.
+const newNode = ""
+
+// run runs the CLI to its end and gives its standard output.
+func (c *codex) run(node string, arguments ...string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), codexPatience)
+	defer cancel()
+	modules, err := filepath.Abs("clients/node_modules")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if node == newNode {
+		node = filepath.Join(modules, "node", "bin", "node")
+	}
+	program := filepath.Join(modules, "codex-"+c.number(), "bin", "codex.js")
+	cmd := exec.CommandContext(ctx, node, append([]string{program}, arguments...)...)
+	cmd.Dir = c.folder
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home, "CODEX_HOME=" + c.home, "OPENAI_API_KEY=none", "OPENAI_BASE_URL=" + c.d.base}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		c.t.Fatalf("codex %s: %v\n%s", c.version, err, &stderr)
+	}
+	for line := range strings.Lines(stderr.String()) {
+		if trouble.MatchString(line) {
+			c.t.Errorf("codex %s prints %q", c.version, line)
+		}
+	}
+	return strings.TrimSpace(stdout.String())
+}
+
+// wantAnswer runs "codex exec" and compares what it answers.
+func (c *codex) wantAnswer(want string, arguments ...string) {
+	c.t.Helper()
+	if got := c.exec(arguments...); got != want {
+		c.t.Errorf("codex %s answers %q, want %q", c.version, got, want)
+	}
+}
+
+// requests are the model calls of the CLI, which have all come to their end.
+func (c *codex) requests() []engineRequest {
+	c.t.Helper()
+	requests := c.d.engineRequests(c.t, "")[c.seen:]
+	for _, r := range requests {
+		if r.State != stateFinished {
+			c.t.Errorf("model call %d is %s", r.Number, r.State)
+		}
+	}
+	return requests
+}
+
+// wantTurn checks that n model calls have made one turn: each prompt begins
+// with the one before and the reasoning of its answer, and goes on with the
+// call, whose header history has in one form only.
+func (c *codex) wantTurn(n int) []engineRequest {
+	c.t.Helper()
+	requests := c.requests()
+	if len(requests) != n {
+		c.t.Fatalf("the engine has had %d requests, want %d", len(requests), n)
+	}
+	for i, r := range requests[:n-1] {
+		reasoning, _, _ := strings.Cut(r.Output[0], "<|channel|>commentary to=")
+		before, next := r.Prompt+reasoning+" to=", requests[i+1].Prompt
+		if !strings.HasPrefix(next, before) {
+			at := sharedPrefix(before, next)
+			c.t.Errorf("prompt %d does not continue prompt and output %d; from byte %d on it has\n%s\nwant\n%s", i+2, i+1, at, next[at:], before[at:])
+		}
+	}
+	return requests
+}
+
+// sharedPrefix is how many bytes two texts begin with alike.
+func sharedPrefix(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}
+
+// end is the end of a prompt; it begins with some ten thousand words.
+func end(prompt string) string { return prompt[max(0, len(prompt)-1000):] }
+
+// wantFile checks what a shell command has written.
+func (c *codex) wantFile(name, want string) {
+	c.t.Helper()
+	if got, err := os.ReadFile(filepath.Join(c.folder, name)); err != nil || string(got) != want {
+		c.t.Errorf("%s has %q (%v), want %q", name, got, err, want)
+	}
+}
+
+// TestCodex runs the Codex CLIs of e2e/clients with their default settings
+// against the data plane: what they do with the model's answers is the proof.
+func TestCodex(t *testing.T) {
+	if _, err := os.Stat("clients/node_modules/.package-lock.json"); err != nil {
+		t.Fatal("there is no Codex CLI: run make test-clients")
+	}
+	for _, mode := range []struct {
+		name   string
+		compat bool
+	}{{"", false}, {" in compatibility mode", true}} {
+		d := startCodexPlane(t, mode.compat)
+		for _, scenario := range codexScenarios {
+			for _, version := range scenario.codexes {
+				t.Run(scenario.name+mode.name+"/"+version, func(t *testing.T) {
+					scenario.run(newCodex(t, d, version, scenario.provider))
+				})
+			}
+		}
+	}
+}
+
+// codexScenarios are what the CLIs are put through. 0.63 learns no token
+// counts from the chat API, so it never compacts there; namespaces are newer
+// than it. Only a provider named OpenAI is asked to compact.
+var codexScenarios = []struct {
+	name     string
+	codexes  []string
+	provider string
+	run      func(*codex)
+}{
+	{"shell", codexes, "Envoy", codexShell},
+	{"shell of the first CLI", []string{"0.1,responses"}, "Envoy", codexChains},
+	{"mcp", codexes, "Envoy", codexServer},
+	{"namespace", codexes[:1], "Envoy", codexAgents},
+	{"custom tool", []string{"0.63,responses"}, "Envoy", codexPatches},
+	{"picture", codexes, "Envoy", codexLooks},
+	{"resume", codexes, "Envoy", codexResumes},
+	{"compaction", codexes[:2], "Envoy", codexSummarizes},
+	{"compaction by the server", codexes[:1], "OpenAI", codexCompacts},
+}
+
+// codexShell has the model call the shell twice.
+func codexShell(c *codex) {
+	c.wantAnswer("All done.", strings.Join([]string{
+		"THINK First one, then two.", c.shell("echo 1 > one.txt"), c.shell("cat one.txt > two.txt; echo 2 >> two.txt"), "SAY All done.",
+	}, "\n"))
+	c.wantFile("one.txt", "1\n")
+	c.wantFile("two.txt", "1\n2\n")
+	c.wantTurn(3)
+	c.wantStateless()
+}
+
+// wantStateless checks that the CLI has asked for nothing to be stored and has
+// sent the whole turn each time, with an output for every call.
+func (c *codex) wantStateless() {
+	c.t.Helper()
+	for i, body := range c.d.postsSince(c.asked) {
+		items := gjson.Get(body, "input")
+		if items.Exists() && (gjson.Get(body, "store").Raw != "false" || gjson.Get(body, "previous_response_id").Exists()) {
+			c.t.Errorf("request %d is not stateless", i+1)
+		}
+		for _, call := range items.Get(`#(type=="function_call")#.call_id`).Array() {
+			if !items.Get(`#(type=="function_call_output")#|#(call_id==` + quote(call.Str) + `)`).Exists() {
+				c.t.Errorf("request %d has a call without its output", i+1)
+			}
+		}
+	}
+}
+
+// codexChains has the CLI of 2025 that was written in TypeScript call the shell
+// twice. It continues stored responses. What the model says at the end of a turn
+// its quiet mode does not wait for.
+func codexChains(c *codex) {
+	prompt := strings.Join([]string{"THINK First one, then two.", c.shell("echo 1 > one.txt"), c.shell("cat one.txt > two.txt"), "SAY All done."}, "\n")
+	c.run(newNode, "--quiet", "--approval-mode", "full-auto", "--model", sglangModel, prompt)
+	c.wantFile("one.txt", "1\n")
+	c.wantFile("two.txt", "1\n")
+	c.wantTurn(3)
+	posts := c.d.postsSince(c.asked)
+	previous := make([]string, 0, len(posts))
+	for _, body := range posts {
+		previous = append(previous, gjson.Get(body, "previous_response_id").Str)
+	}
+	if len(previous) != 3 || previous[0] != "" || previous[1] == "" || (previous[1] == previous[2]) != c.d.compat {
+		c.t.Errorf("the requests continue %q", previous)
+	}
+}
+
+// codexServer has the model call a tool of an MCP server.
+func codexServer(c *codex) {
+	c.exec("THINK Backwards.\n" + c.reverse("harmony"))
+	if r := c.wantTurn(2)[1]; !strings.Contains(r.Prompt, "ynomrah") {
+		c.t.Errorf("the model does not get what the tool has answered: %s", end(r.Prompt))
+	}
+}
+
+// codexPatches has the model call apply_patch, a custom tool with a grammar.
+func codexPatches(c *codex) {
+	patch := "*** Begin Patch\n*** Add File: new.txt\n+one\n+two\n*** End Patch\n"
+	c.wantAnswer("Patched.", "--model", customModel, `CALL apply_patch {"input":`+quote(patch)+"}\nSAY Patched.")
+	c.wantFile("new.txt", "one\ntwo\n")
+	c.wantTurn(2)
+	posts := c.d.postsSince(c.asked)
+	if last := gjson.Get(posts[len(posts)-1], `input.#(type=="custom_tool_call").input`); last.Str != patch {
+		c.t.Errorf("the call that comes back has the input %s", last.Raw)
+	}
+}
+
+// codexLooks gives the model a picture, which it cannot see.
+func codexLooks(c *codex) {
+	const picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	png, err := base64.StdEncoding.DecodeString(picture)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.folder, "picture.png"), png, 0o600)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.wantAnswer("A picture.", "--image=picture.png", "\nSAY A picture.") // on a line of its own
+	if r := c.wantTurn(1)[0]; !strings.Contains(r.Prompt, turn.ImagePlaceholder) {
+		c.t.Errorf("there is no placeholder for the picture: %s", end(r.Prompt))
+	}
+}
+
+// codexResumes ends a session and goes on with it.
+func codexResumes(c *codex) {
+	c.wantAnswer("Noted.", strings.Join([]string{"REMEMBER blue", c.shell("echo 1 > one.txt"), "SAY Noted."}, "\n"))
+	c.wantAnswer("RECALL:blue", "resume", "--last", "RECALL")
+	c.wantAnswer("LAST:RECALL:blue", "resume", "--last", "LAST_ASSISTANT")
+	requests := c.requests()
+	if last := requests[len(requests)-1].Prompt; strings.Contains(last, "<|channel|>analysis<|message|>") {
+		c.t.Error("the reasoning of turns that have ended is in the prompt")
+	}
+}
+
+// In a session that is compacted, a command prints more than the limit leaves
+// room for beside the instructions of any version.
+const (
+	loud         = "seq 1 4000"
+	compactLimit = "model_auto_compact_token_limit=12000"
+)
+
+// printed is in a prompt that has what loud prints, as it is or in JSON.
+var printed = regexp.MustCompile(`99(\n|\\n)100`)
+
+// codexSummarizes has the session grow until Codex asks for a summary by
+// itself, with a prompt like any other.
+func codexSummarizes(c *codex) {
+	c.exec("-c", compactLimit, "REMEMBER blue\n"+c.shell(loud))
+	c.wantAnswer("RECALL:blue", "-c", compactLimit, "resume", "--last", "RECALL")
+	requests := c.requests()
+	asked := slices.IndexFunc(requests, func(r engineRequest) bool {
+		return strings.Contains(r.Prompt, "CONTEXT CHECKPOINT COMPACTION")
+	})
+	if asked < 0 {
+		c.t.Fatalf("in %d requests no summary is asked for", len(requests))
+	}
+	if before := requests[asked].Prompt; !printed.MatchString(before) {
+		c.t.Error("what is to be summarized has not what the command has printed")
+	}
+	c.wantCompacted(requests[asked+1:], "Hello there friend.") // the simulated model's summary
+}
+
+// wantCompacted checks that prompts have a summary in place of what a command
+// has printed.
+func (c *codex) wantCompacted(requests []engineRequest, summary string) {
+	c.t.Helper()
+	if len(requests) == 0 {
+		c.t.Fatal("there is no request after the compaction")
+	}
+	for _, r := range requests {
+		if !strings.Contains(r.Prompt, summary) || printed.MatchString(r.Prompt) {
+			c.t.Errorf("the prompt of request %d is not compacted: %s", r.Number, end(r.Prompt))
+		}
+	}
+}
+
+// codexCompacts has Codex ask for compaction as it asks OpenAI: the last item
+// of the input is a compaction_trigger, the answer is a compaction item.
+func codexCompacts(c *codex) {
+	c.exec("-c", compactLimit, "REMEMBER blue\n"+c.shell(loud))
+	c.wantAnswer("RECALL:blue", "-c", compactLimit, "resume", "--last", "RECALL")
+	requests := c.requests()
+	asked := slices.IndexFunc(requests, func(r engineRequest) bool { return strings.Contains(r.Prompt, "Write a summary of our conversation") })
+	if asked < 0 || slices.ContainsFunc(requests, func(r engineRequest) bool { return strings.Contains(r.Prompt, "CONTEXT CHECKPOINT COMPACTION") }) {
+		c.t.Fatalf("codex summarizes by itself, or not at all: %d requests", len(requests))
+	}
+	if before := requests[asked].Prompt; !printed.MatchString(before) {
+		c.t.Error("what is to be compacted has not what the command has printed")
+	}
+	c.wantCompacted(requests[asked+1:], "Hello there friend.")
+}
+
+// codexAgents has the model start another agent and wait for it: tools of the
+// namespace multi_agent_v1.
+func codexAgents(c *codex) {
+	task := c.shell("echo sub > sub.txt") + "\nSAY The agent is done."
+	c.exec(strings.Join([]string{
+		`CALL multi_agent_v1.spawn_agent {"message":` + quote(task) + `}`,
+		`CALL multi_agent_v1.wait_agent {"targets":["${agent_id}"]}`,
+	}, "\n"))
+	c.wantFile("sub.txt", "sub\n")
+	requests := c.requests()
+	if last := requests[len(requests)-1].Prompt; !regexp.MustCompile(`multi_agent_v1\.wait_agent to=assistant.*The agent is done\.`).MatchString(last) {
+		c.t.Errorf("the model does not get what the agent has answered: %s", end(last))
+	}
+}

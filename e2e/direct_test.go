@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Without a loopback listener Envoy sends the client's own request on to the
+// engine. What clients see is the same.
+func TestWithoutLoopback(t *testing.T) {
+	local, direct := start(t, options{}), start(t, options{direct: true})
+	for _, model := range harmonyModels {
+		for _, tt := range []struct{ name, content, more string }{
+			{"whole", "THINK hm\nSAY hello", ""},
+			{"streamed", "THINK hm\nSAY hello", `,"stream":true`},
+			{"stop", "SAY one two three", `,"stop":["two"]`},
+			{"engine refuses", "SIM status=429", ""},
+			{"error in the stream", "NOTHINK\nWORDS 20\nSIM fault=error@10", ""},
+		} {
+			t.Run(model+"/"+tt.name, func(t *testing.T) {
+				want, wantText := local.chat(t, model, tt.content, tt.more)
+				got, text := direct.chat(t, model, tt.content, tt.more)
+				if got.StatusCode != want.StatusCode || got.Header.Get("Content-Type") != want.Header.Get("Content-Type") || texts(text) != texts(wantText) {
+					t.Errorf("status %d %v: %s\nwith loopback %d %v: %s", got.StatusCode, got.Header, text, want.StatusCode, want.Header, wantText)
+				}
+			})
+		}
+	}
+	t.Run("background", func(t *testing.T) {
+		resp := direct.do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","input":"SAY x","background":true}`))
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	})
+}
+
+// texts is a reply without what differs from one to the next: ids and times.
+func texts(reply string) string {
+	var b strings.Builder
+	for _, part := range strings.Split(reply, `,"`) {
+		if !strings.Contains(part, "chatcmpl-") && !strings.HasPrefix(part, `created"`) {
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}

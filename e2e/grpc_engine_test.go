@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// grpcReply is what the Python client has of a case.
+type grpcReply struct {
+	Request map[string]any              `json:"request"`
+	Replies []map[string]map[string]any `json:"replies"`
+	Code    string                      `json:"code"`
+	Details string                      `json:"details"`
+}
+
+// TestGRPCMessages gives what the filter writes to gRPC engines to the engines'
+// own protobuf classes, and lets a client made of them ask the simulated engine.
+// Thus the field numbers of both sides are the engines', not only each other's.
+func TestGRPCMessages(t *testing.T) {
+	if _, err := os.Stat(python); err != nil {
+		t.Fatal("there are no Python clients: run make venv")
+	}
+	number := func(x float64) *float64 { return &x }
+	topK, seed := 40, int64(7)
+	prompt := func(user string) []harmony.Token {
+		return harmony.AppendEncodeSpecial(nil, "<|start|>user<|message|>"+user+"<|end|><|start|>assistant")
+	}
+	requests := []*engine.Request{
+		{ID: "chatcmpl-1", Prompt: prompt("THINK naïve 🙂\nSAY Hello, naïve 🙂!"), N: 1, MaxTokens: 200},
+		{
+			ID: "chatcmpl-2", Prompt: prompt("NOTHINK\nSAY two"), N: 2, MaxTokens: 60, MinTokens: 3,
+			Temperature: number(0.5), TopP: number(0.75), TopK: &topK, MinP: number(0.25),
+			FrequencyPenalty: number(-0.5), PresencePenalty: number(1.5), RepetitionPenalty: number(1.25),
+			Seed: &seed, StopTokens: []harmony.Token{200007},
+		},
+		{ID: "chatcmpl-3", Prompt: prompt("WORDS 50"), N: 1, MaxTokens: 6, CacheSalt: "tenant"},
+		{ID: "chatcmpl-4", Prompt: prompt("x"), N: 1, MaxTokens: 6, Temperature: number(-1)},
+		{ID: "chatcmpl-5", Prompt: prompt("SIM status=503\nx"), N: 1, MaxTokens: 6},
+		{ID: "chatcmpl-6", Prompt: prompt("SIM fault=error@3\nx"), N: 1, MaxTokens: 60},
+		{ID: "chatcmpl-7", Prompt: prompt("x"), N: 1, MaxTokens: 60, Constraint: constraint.Text("x")},
+	}
+	var kinds []string
+	var cases bytes.Buffer
+	lines := json.NewEncoder(&cases)
+	for _, kind := range engine.Kinds() {
+		if !engine.IsGRPC(kind) {
+			continue
+		}
+		kinds = append(kinds, kind)
+		dialect, _ := engine.ByKind(kind)
+		for _, r := range requests {
+			wire, refused := dialect.Encode(r)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			if err := lines.Encode(map[string]any{"kind": kind, "request": wire.Body[5:]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	log := &logFile{}
+	cmd := exec.CommandContext(t.Context(), python, "python/grpc_engine.py")
+	cmd.Env = append(os.Environ(), "ENGINE="+strings.TrimPrefix(startSim(t, log), "http://"))
+	cmd.Stdin = &cases
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, stderr.Bytes())
+	}
+	answers := json.NewDecoder(bytes.NewReader(out))
+	for _, kind := range kinds {
+		got := make([]grpcReply, len(requests))
+		for i := range got {
+			if err := answers.Decode(&got[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Run(kind, func(t *testing.T) { checkGRPC(t, kind, requests, got) })
+	}
+}
+
+// The names that the services have for what the filter asks.
+var grpcNames = map[string]map[string]string{
+	"vllm-grpc": {"params": "sampling_params", "ids": "input_ids", "max_tokens": "max_tokens", "min_tokens": "min_tokens", "seed": "seed"},
+	"sglang-grpc": {
+		"params": "sampling_params", "ids": "input_ids", "max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens",
+	},
+	"trtllm-grpc": {"params": "sampling_config", "ids": "input_token_ids", "min_tokens": "min_tokens", "seed": "seed"},
+}
+
+func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpcReply) {
+	t.Helper()
+	names := grpcNames[kind]
+	params := func(r grpcReply) map[string]any {
+		p, _ := r.Request[names["params"]].(map[string]any)
+		if kind == "trtllm-grpc" {
+			p["stop_token_ids"], p["n"] = r.Request["stop_token_ids"], p["num_return_sequences"]
+		}
+		return p
+	}
+	for i, r := range got {
+		ids, _ := r.Request["tokenized"].(map[string]any)
+		want := make([]any, len(requests[i].Prompt))
+		for j, id := range requests[i].Prompt {
+			want[j] = float64(id)
+		}
+		if r.Request["request_id"] != requests[i].ID || !cmp.Equal(ids[names["ids"]], any(want)) || r.Request["stream"] != true && r.Request["streaming"] != true {
+			t.Errorf("request %d: %v", i, r.Request)
+		}
+	}
+	least, all := params(got[0]), params(got[1])
+	for name, want := range map[string][2]any{
+		"temperature": {1., .5}, "top_p": {1., .75}, "min_p": {0., .25}, "frequency_penalty": {0., -.5}, "presence_penalty": {0., 1.5},
+		"repetition_penalty": {1., 1.25}, "n": {1., 2.}, "stop_token_ids": {[]any{200002., 200012.}, []any{200002., 200012., 200007.}},
+		names["min_tokens"]: {0., 3.},
+	} {
+		if !cmp.Equal(least[name], want[0]) || !cmp.Equal(all[name], want[1]) {
+			t.Errorf("%s is %v and %v, want %v", name, least[name], all[name], want)
+		}
+	}
+	if all["top_k"] != 40. || least["top_k"] != 0. && least["top_k"] != -1. {
+		t.Errorf("top_k %v and %v", least["top_k"], all["top_k"])
+	}
+	if limit := names["max_tokens"]; limit != "" && all[limit] != 60. || limit == "" && got[1].Request["max_tokens"] != 60. {
+		t.Errorf("the limit: %v", got[1].Request)
+	}
+	if seed := names["seed"]; seed != "" && all[seed] != 7. && all[seed] != "7" { // 64 bits are strings in JSON
+		t.Errorf("seed %v", all[seed])
+	}
+	if tagged, err := json.Marshal(got[6].Request); err != nil || !strings.Contains(string(tagged), `"structural_tag\"`) && !strings.Contains(string(tagged), `"structural_tag":"`) {
+		t.Errorf("no structural tag: %s, %v", tagged, err)
+	}
+	for i, want := range []struct{ code, finish string }{{"OK", "stop"}, {"OK", "stop"}, {"OK", "length"}, {"INVALID_ARGUMENT", ""}, {"UNAVAILABLE", ""}, {"INTERNAL", ""}} {
+		finish := ""
+		var ids []any
+		for _, reply := range got[i].Replies {
+			if c := reply["chunk"]; c != nil && (c["index"] == 0. || c["sequence_index"] == 0.) {
+				more, _ := c["token_ids"].([]any)
+				ids = append(ids, more...)
+			}
+			if c := reply["complete"]; c != nil {
+				finish, _ = c["finish_reason"].(string)
+			}
+		}
+		if got[i].Code != want.code || finish != want.finish {
+			t.Errorf("call %d: code %s %q, finish %q", i, got[i].Code, got[i].Details, finish)
+		}
+		if i == 0 && (len(ids) == 0 || !slices.Equal(ids[len(ids)-1:], []any{200002.})) {
+			t.Errorf("ids %v do not end in the stop token", ids)
+		}
+	}
+}

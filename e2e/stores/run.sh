@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Tests every kind of store, Redis and PostgreSQL with real servers. Servers of
+# yours are used where STORE_TEST_REDIS, STORE_TEST_REDIS_CLUSTER or
+# STORE_TEST_POSTGRES have their URLs; the others are started for the tests, on
+# free ports, with their data in a temporary folder. As root, the Debian packages
+# of servers that are missing are installed.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+bold='' plain=''
+if [ -t 1 ]; then
+	bold=$'\e[1m' plain=$'\e[0m'
+fi
+say() { echo "$bold$*$plain"; }
+
+# find_postgres prints the folder of PostgreSQL's commands, which Debian keeps
+# out of PATH.
+find_postgres() {
+	local initdb
+	initdb=$(command -v initdb || find /usr/lib/postgresql -name initdb 2>/dev/null | sort -V | tail -n 1)
+	[ -n "$initdb" ] && dirname "$(readlink -f "$initdb")"
+}
+
+own_redis=${STORE_TEST_REDIS:+yes} own_cluster=${STORE_TEST_REDIS_CLUSTER:+yes} own_postgres=${STORE_TEST_POSTGRES:+yes}
+missing=()
+if [ -z "$own_redis$own_cluster" ] && ! command -v redis-server >/dev/null; then
+	missing+=(redis-server)
+fi
+if [ -z "$own_postgres" ] && ! find_postgres >/dev/null; then
+	missing+=(postgresql)
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		echo "make test-stores: missing: ${missing[*]}" >&2
+		echo "On Debian, as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+		echo "Or set STORE_TEST_REDIS and STORE_TEST_POSTGRES to URLs of servers that may be written to." >&2
+		exit 1
+	fi
+	say "Installing the Debian packages ${missing[*]}:"
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+dir=$(mktemp -d)
+redis_pids=() postgres='' up=''
+stop() {
+	status=$?
+	trap - EXIT
+	if [ -n "$postgres" ]; then
+		as_postgres "$postgres/pg_ctl" stop -s -m immediate -D "$dir/postgres" || true
+	fi
+	for pid in "${redis_pids[@]}"; do
+		kill "$pid" 2>/dev/null && wait "$pid" || true
+	done
+	if [ -z "$up" ]; then
+		tail -n 20 "$dir"/*.log "$dir/postgres/log" 2>/dev/null || true
+	fi
+	rm -rf "$dir"
+	exit "$status"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+free_port() {
+	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# start_redis NAME PORT OPTION... starts a server and waits until it answers.
+start_redis() {
+	local name=$1 port=$2
+	shift 2
+	mkdir "$dir/$name"
+	redis-server --bind 127.0.0.1 --port "$port" --dir "$dir/$name" --save '' --appendonly no "$@" >"$dir/$name.log" 2>&1 &
+	redis_pids+=($!)
+	for _ in $(seq 100); do
+		if redis-cli -p "$port" ping >/dev/null 2>&1; then
+			return
+		fi
+		sleep 0.1
+	done
+	echo "redis-server does not answer on port $port" >&2
+	exit 1
+}
+
+# PostgreSQL does not run as root.
+as_postgres() {
+	if [ "$(id -u)" -eq 0 ]; then
+		(cd "$dir" && runuser -u "$(id -nu postgres 2>/dev/null || echo nobody)" -- "$@")
+	else
+		"$@"
+	fi
+}
+
+if [ -z "$own_redis" ]; then
+	port=$(free_port)
+	say "Starting $(redis-server --version | cut -d ' ' -f 1-3) on port $port"
+	start_redis redis "$port"
+	export STORE_TEST_REDIS=redis://127.0.0.1:$port
+fi
+
+# A cluster of one node refuses, as every cluster does, scripts that use keys of
+# several hash slots.
+if [ -z "$own_cluster" ] && command -v redis-server >/dev/null; then
+	port=$(free_port) bus=$(free_port)
+	say "Starting the same as a cluster on port $port"
+	start_redis cluster "$port" --cluster-enabled yes --cluster-port "$bus"
+	# shellcheck disable=SC2046
+	redis-cli -p "$port" cluster addslots $(seq 0 16383) >/dev/null
+	until redis-cli -p "$port" cluster info | grep -q cluster_state:ok; do sleep 0.1; done
+	export STORE_TEST_REDIS_CLUSTER=redis-cluster://127.0.0.1:$port
+fi
+
+if [ -z "$own_postgres" ]; then
+	bin=$(find_postgres) port=$(free_port)
+	say "Starting $("$bin/postgres" --version) on port $port"
+	chmod 711 "$dir"
+	mkdir "$dir/postgres"
+	if [ "$(id -u)" -eq 0 ]; then
+		chown "$(id -nu postgres 2>/dev/null || echo nobody)" "$dir/postgres"
+	fi
+	as_postgres "$bin/initdb" -D "$dir/postgres" --username postgres --auth trust --no-sync >"$dir/initdb.log"
+	postgres=$bin
+	as_postgres "$bin/pg_ctl" start -s -w -D "$dir/postgres" -l "$dir/postgres/log" \
+		-o "-c listen_addresses=127.0.0.1 -p $port -k $dir/postgres -c fsync=off -c max_connections=200"
+	export STORE_TEST_POSTGRES="postgres://postgres@127.0.0.1:$port/postgres?sslmode=disable"
+fi
+
+up=yes
+status=0
+say "go test ./filter/store/..."
+go test -count 1 -timeout 5m ./filter/store/... || status=$?
+say "go test ./e2e -run Stores"
+go test -count 1 -timeout 5m ./e2e -run Stores || status=$?
+exit "$status"

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/conversations"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+)
+
+// sharedStores are the stores that several filters can share; the servers'
+// URLs come from "make test-stores".
+func sharedStores(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db")) })
+	for name, variable := range map[string]string{"redis": "STORE_TEST_REDIS", "postgres": "STORE_TEST_POSTGRES"} {
+		t.Run(name, func(t *testing.T) {
+			url := os.Getenv(variable)
+			if url == "" {
+				t.Skipf("%s is not set: run make test-stores", variable)
+			}
+			test(t, url)
+		})
+	}
+}
+
+// Two filters with one store are one service: what is begun with one is read,
+// continued, followed and cancelled with the other.
+func TestStoresTwoReplicas(t *testing.T) {
+	sharedStores(t, func(t *testing.T, url string) {
+		withStore := func(c *filter.Config) { c.StoreURL = url }
+		a := start(t, options{config: withStore})
+		b := start(t, options{config: withStore, sim: a.sim})
+		a.foreign.handle(notFound)
+		b.foreign.handle(notFound)
+		ca, cb := a.checkedOpenAI(t), b.checkedOpenAI(t)
+
+		t.Run("chain", func(t *testing.T) {
+			p := asking(vllmModel, "THINK Hm.\nSAY one")
+			p.Instructions = openai.String("Be old.")
+			r := respondStreamed(t, ca, p)
+			p = asking(vllmModel, "SAY two")
+			p.Instructions, p.PreviousResponseID = openai.String("Be new."), openai.String(r.ID)
+			next := respondWhole(t, cb, p, option.WithHeader("X-Request-Id", "chain-across"))
+			prompt := a.awaitEngine(t, "chain-across", stateFinished).Prompt
+			if !strings.Contains(prompt, "Be new.") || strings.Contains(prompt, "Be old.") || !strings.Contains(prompt, "one<|end|>") {
+				t.Errorf("prompt %q", prompt)
+			}
+			stored, err := ca.Responses.Get(t.Context(), next.ID, responses.ResponseGetParams{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameJSON(t, "read with the other", next.RawJSON(), stored.RawJSON())
+			if err := cb.Responses.Delete(t.Context(), r.ID); err != nil {
+				t.Fatal(err)
+			}
+			p.PreviousResponseID = openai.String(next.ID)
+			_, err = ca.Responses.New(t.Context(), p)
+			wantError(t, "continue a chain that was deleted with the other", err, http.StatusNotFound, "previous_response_not_found", "previous_response_id")
+		})
+		t.Run("follow and resume", func(t *testing.T) {
+			r := begin(t, ca, sglangModel, "THINK Hm.\nWORDS 50\nSIM delay=10ms")
+			live := b.resume(t, r.ID, "")
+			if _, err := responsestest.Stream([]byte(live)); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(live, a.resume(t, r.ID, "")); diff != "" {
+				t.Errorf("the two give other streams:\n%s", diff)
+			}
+			if diff := cmp.Diff(after(t, live, 12), b.resume(t, r.ID, "&starting_after=12")); diff != "" {
+				t.Errorf("resumed:\n%s", diff)
+			}
+			if r := await(t, cb, r.ID); r.Status != "completed" || !strings.HasSuffix(r.OutputText(), "w50") {
+				t.Errorf("response %s", r.RawJSON())
+			}
+		})
+		t.Run("cancel", func(t *testing.T) {
+			r := begin(t, ca, vllmModel, "WORDS 1000000\nSIM delay=5ms", option.WithHeader("X-Request-Id", "cancel-across"))
+			a.awaitEngine(t, "cancel-across", stateRunning)
+			got, err := cb.Responses.Cancel(t.Context(), r.ID)
+			if err != nil || got.Status != "cancelled" {
+				t.Fatalf("%v, %v", got, err)
+			}
+			a.awaitEngine(t, "cancel-across", stateCancelled)
+			if got := await(t, ca, r.ID); got.Status != "cancelled" {
+				t.Errorf("response %s", got.RawJSON())
+			}
+		})
+		t.Run("conversation", func(t *testing.T) {
+			c, err := ca.Conversations.New(t.Context(), conversations.ConversationNewParams{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := asking(sglangModel, "SAY one")
+			p.Conversation = responses.ResponseNewParamsConversationUnion{OfString: openai.String(c.ID)}
+			respondWhole(t, ca, p)
+			p = asking(sglangModel, "SAY two")
+			p.Conversation = responses.ResponseNewParamsConversationUnion{OfString: openai.String(c.ID)}
+			respondWhole(t, cb, p, option.WithHeader("X-Request-Id", "conversation-across"))
+			if prompt := a.awaitEngine(t, "conversation-across", stateFinished).Prompt; !strings.Contains(prompt, "one<|end|>") {
+				t.Errorf("prompt %q", prompt)
+			}
+		})
+	})
+}
+
+// A filter that is killed in the middle of a response leaves nothing half: the
+// response fails for whoever asks another filter, also in a stream that is
+// being followed.
+func TestStoresReplicaIsKilled(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "envoy-harmony")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/envoy-harmony").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sharedStores(t, func(t *testing.T, url string) {
+		other := start(t, options{config: func(c *filter.Config) { c.StoreURL = url }})
+		other.foreign.handle(notFound)
+		killed, kill := startServe(t, binary, other.sim, url)
+		body := `{"model":"gpt-oss-20b","input":"THINK Hm.\nWORDS 1000000\nSIM delay=5ms","background":true,"stream":true}`
+		resp := killed.do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(body))
+		id := ""
+		for lines := bufio.NewScanner(resp.Body); lines.Scan() && !strings.Contains(lines.Text(), "output_text.delta"); {
+			if found := gjson.Get(strings.TrimPrefix(lines.Text(), "data: "), "response.id").Str; found != "" {
+				id = found
+			}
+		}
+		foreground := killed.do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","input":"WORDS 1000000\nSIM delay=5ms","stream":true}`))
+		first, err := bufio.NewReader(foreground.Body).ReadString('}')
+		if err != nil {
+			t.Fatal(err)
+		}
+		kill()
+		sse := other.resume(t, id, "")
+		object, err := responsestest.Stream([]byte(sse))
+		if err != nil || gjson.GetBytes(object, "status").Str != "failed" || gjson.GetBytes(object, "output.0.type").Str != "reasoning" {
+			t.Errorf("%v: the stream ends with %s", err, object)
+		}
+		c := other.checkedOpenAI(t)
+		if r := await(t, c, id); r.Status != "failed" {
+			t.Errorf("response %s", r.RawJSON())
+		}
+		_, half, _ := strings.Cut(first, `"id":"`)
+		half, _, _ = strings.Cut(half, `"`)
+		_, err = c.Responses.Get(t.Context(), half, responses.ResponseGetParams{})
+		wantStatus(t, err, http.StatusNotFound)
+	})
+}
+
+// startServe runs the filter as a process of its own behind an Envoy.
+func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill func()) {
+	t.Helper()
+	proxy, err := envoy.Find(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	log := &logFile{}
+	cfg := newConfig(t, sim, func(c *filter.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
+	socket := "unix://" + filepath.Join(dir, "filter")
+	cmd := exec.CommandContext(context.Background(), binary, "serve", "--engine", "sglang", "--listen", socket, "--admin", "127.0.0.1:0",
+		"--set", "loopback="+cfg.Loopback, "--set", "store_url="+store)
+	cmd.Stderr = log.named("serve")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dead := false
+	kill = func() {
+		if !dead {
+			dead = true
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(kill)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	d = &dataplane{sim: sim, client: &http.Client{Transport: transport}}
+	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, nil, log)
+	await := exec.Command("sh", "-c", "until [ -S "+strings.TrimPrefix(socket, "unix://")+" ]; do sleep 0.05; done")
+	if err := await.Run(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the filter that was killed:\n%s", log)
+		}
+	})
+	return d, kill
+}
