@@ -39,11 +39,11 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("is not valid JSON")
 	}
-	c := schemaCheck{root: root, strict: strict, seen: map[string]bool{}}
+	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}}
 	if err := c.walk(root); err != nil {
 		return err
 	}
-	for _, ref := range c.refs {
+	for ref := range c.refs {
 		if err := c.follow(ref); err != nil {
 			return err
 		}
@@ -68,9 +68,14 @@ func hasNUL(p []byte) bool {
 type schemaCheck struct {
 	root   any
 	strict bool
-	refs   []string
-	seen   map[string]bool // of references: true while its chain is followed, false when that is done
+	refs   map[string]bool // the references, as they are written
+	seen   map[string]bool // by a reference's target: true while its chain is followed, false when that is done
 }
+
+// MaxRefs is the greatest number of different references in a schema. Compilers
+// of grammars follow them by recursion: some thousands, one behind the other,
+// end the engine.
+const MaxRefs = 500
 
 // The keywords that hold schemas.
 var (
@@ -145,9 +150,13 @@ func (c *schemaCheck) keywords(object map[string]any) error {
 		if !ok {
 			return errors.New(`has a "$ref" that is no string`)
 		}
-		c.refs = append(c.refs, target)
+		if c.refs[target] = true; len(c.refs) > MaxRefs {
+			return fmt.Errorf("has more than %d different references", MaxRefs)
+		}
 	}
-	if pattern, ok := object["pattern"].(string); ok {
+	// Of a format that grammars enforce the pattern says the same, in words that
+	// they may not know; they pass it over.
+	if pattern, ok := object["pattern"].(string); ok && !enforcedFormat(object) {
 		if err := CheckRegex(pattern); err != nil {
 			return fmt.Errorf("has a pattern that %w", err)
 		}
@@ -177,7 +186,6 @@ var exclusive = [][2]string{
 	{"pattern", "maxLength"},
 	{"format", "minLength"},
 	{"format", "maxLength"},
-	{"format", "pattern"},
 	{"patternProperties", "properties"},
 	{"patternProperties", "propertyNames"},
 	{"propertyNames", "properties"},
@@ -199,10 +207,16 @@ func enforceable(object map[string]any) error {
 			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
 		}
 	}
-	if format, ok := object["format"].(string); ok && !slices.Contains(formats, format) {
+	if object["format"] != nil && !enforcedFormat(object) {
 		return errors.New(`uses a "format" that no grammar enforces`)
 	}
 	return nil
+}
+
+// enforcedFormat tells whether a schema has a format that grammars enforce.
+func enforcedFormat(object map[string]any) bool {
+	format, ok := object["format"].(string)
+	return ok && slices.Contains(formats, format)
 }
 
 // formats are the string formats that xgrammar enforces.
@@ -214,18 +228,18 @@ var formats = []string{
 // follow checks the chain of references that begins with ref, as far as they
 // speak of the same value.
 func (c *schemaCheck) follow(ref string) error {
-	if open, seen := c.seen[ref]; open {
+	target, path, ok := c.resolve(ref)
+	if !ok {
+		return errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+	}
+	if open, seen := c.seen[path]; open {
 		return errors.New(`has a "$ref" that leads back to itself`)
 	} else if seen {
 		return nil
 	}
-	target, ok := c.resolve(ref)
-	if !ok {
-		return errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
-	}
-	c.seen[ref] = true
+	c.seen[path] = true
 	err := c.followFrom(target)
-	c.seen[ref] = false
+	c.seen[path] = false
 	return err
 }
 
@@ -247,47 +261,68 @@ func (c *schemaCheck) followFrom(s any) error {
 	return nil
 }
 
-// resolve finds what a reference means: # and a JSON pointer.
-func (c *schemaCheck) resolve(ref string) (any, bool) {
+// resolve finds what a reference means: # and a JSON pointer to one of the
+// schemas that walk has checked. path is the same for all spellings of it.
+func (c *schemaCheck) resolve(ref string) (target any, path string, ok bool) {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
-		return nil, false
+		return nil, "", false
 	}
 	if plain, err := url.PathUnescape(pointer); err == nil {
 		pointer = plain
 	}
 	at := c.root
 	for pointer != "" {
-		var name string
-		if pointer, ok = strings.CutPrefix(pointer, "/"); !ok {
-			return nil, false
+		keyword, rest, ok := cutPointer(pointer)
+		object, isObject := at.(map[string]any)
+		if !ok || !isObject || !holdsSchemas(keyword) {
+			return nil, "", false
 		}
-		name, pointer = cutPointer(pointer)
+		at, pointer = object[keyword], rest
+		path += "/" + keyword
 		switch v := at.(type) {
-		case map[string]any:
-			at, ok = v[name]
+		case nil:
+			return nil, "", false
 		case []any:
-			i, err := strconv.Atoi(name)
-			if ok = err == nil && i >= 0 && i < len(v); ok {
-				at = v[i]
+			var name string
+			if name, pointer, ok = cutPointer(pointer); !ok {
+				return nil, "", false
 			}
-		default:
-			ok = false
-		}
-		if !ok {
-			return nil, false
+			i, err := strconv.Atoi(name)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, "", false
+			}
+			at, path = v[i], path+"/"+strconv.Itoa(i)
+		case map[string]any:
+			if !slices.Contains(schemaMaps, keyword) {
+				break
+			}
+			var name string
+			if name, pointer, ok = cutPointer(pointer); !ok {
+				return nil, "", false
+			}
+			if at, ok = v[name]; !ok {
+				return nil, "", false
+			}
+			path += "/" + strings.ReplaceAll(name, "/", "~1")
 		}
 	}
-	return at, true
+	return at, path, true
+}
+
+// holdsSchemas tells whether walk visits what stands behind a keyword.
+func holdsSchemas(keyword string) bool {
+	return keyword == "prefixItems" || slices.Contains(oneSchema, keyword) || slices.Contains(sameValue, keyword) || slices.Contains(schemaMaps, keyword)
 }
 
 // cutPointer splits a JSON pointer after its first name.
-func cutPointer(pointer string) (name, rest string) {
+func cutPointer(pointer string) (name, rest string, ok bool) {
+	pointer, ok = strings.CutPrefix(pointer, "/")
 	name = pointer
 	if i := strings.IndexByte(pointer, '/'); i >= 0 {
 		name, rest = pointer[:i], pointer[i:]
 	}
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(name), rest
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(name), rest, ok
 }
 
 // maxRegexBytes bounds a regular expression.
@@ -342,8 +377,8 @@ func hasMacro(g string) bool {
 	for i := 0; i < len(g); i++ {
 		switch c := g[i]; {
 		case c == '#':
-			i += strings.IndexByte(g[i:]+"\n", '\n')
-			name, inName = 0, false
+			i += strings.IndexByte(g[i:]+"\n", '\n') // white space, to grammars
+			inName = false
 		case c == '"' || c == '[':
 			i = endOfQuoted(g, i)
 			name, inName = 0, false

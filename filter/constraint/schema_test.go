@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,12 @@ func TestCheckSchema(t *testing.T) {
 		"loose not":          {schema: `{"not":{"type":"string"}}`},
 		"property named not": {schema: `{"type":"object","properties":{"not":{"type":"string"},"$ref":{"type":"string"}}}`, strict: true},
 
+		"zod's uuid":      {schema: `{"type":"string","format":"uuid","pattern":"^(?=a)[0-9a-f]+$"}`, strict: true},
+		"into properties": {schema: `{"type":"object","properties":{"a":{"type":"string"},"b":{"$ref":"#/properties/a"}}}`, strict: true},
+
+		"unknown keyword":    {schema: `{"$ref":"#/x","x":{"minLength":1000000000}}`, want: "leads nowhere"},
+		"into a keyword":     {schema: `{"$ref":"#/properties","properties":{"not":{}}}`, want: "leads nowhere"},
+		"too many":           {schema: manyRefs(MaxRefs + 1), want: "more than 500"},
 		"not JSON":           {schema: `{"type"`, want: "not valid JSON"},
 		"two":                {schema: `{} {}`, want: "not valid JSON"},
 		"a number":           {schema: `1`, want: "neither an object nor a boolean"},
@@ -61,6 +68,39 @@ func TestCheckSchema(t *testing.T) {
 	}
 }
 
+// manyRefs is a schema with n references, each behind the one before it.
+func manyRefs(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"$ref":"#/$defs/0","$defs":{`)
+	for i := range n {
+		fmt.Fprintf(&b, `"%d":{"type":"object","properties":{"p":{"$ref":"#/$defs/%d"}}},`, i, i+1)
+	}
+	fmt.Fprintf(&b, `"%d":{}}}`, n)
+	return b.String()
+}
+
+// TestSpellingsOfAReferenceAreOne: a reference is followed once, however often
+// and in whatever spelling it stands there.
+func TestSpellingsOfAReferenceAreOne(t *testing.T) {
+	c := schemaCheck{root: map[string]any{"$defs": map[string]any{"a/b": true, "c": []any{}}, "anyOf": []any{true}}}
+	paths := map[string]bool{}
+	for _, ref := range []string{"#/$defs/a~1b", "#/$defs/%61~1b", "#/%24defs/a~1%62"} {
+		_, path, ok := c.resolve(ref)
+		if !ok {
+			t.Errorf("%s leads nowhere", ref)
+		}
+		paths[path] = true
+	}
+	for _, ref := range []string{"#/anyOf/0", "#/anyOf/00", "#/anyOf/%30"} {
+		if _, path, ok := c.resolve(ref); !ok || path != "/anyOf/0" {
+			t.Errorf("%s is %q, %v", ref, path, ok)
+		}
+	}
+	if len(paths) != 1 {
+		t.Errorf("paths %v", paths)
+	}
+}
+
 // TestSchemaErrorsNameNoProperty: names of properties may be part of a prompt.
 func TestSchemaErrorsNameNoProperty(t *testing.T) {
 	for _, schema := range []string{
@@ -81,7 +121,7 @@ func TestCheckGrammar(t *testing.T) {
 		}
 	}
 	for _, g := range []string{
-		"", "start: \"a\"", "root ::= Token(200002)", "root ::= \"a\" Token (200002)", "root ::= TagDispatch(\n)", "root ::= Token\n(1)", "root ::= \"a\x00\"",
+		"", "start: \"a\"", "root ::= Token(200002)", "root ::= \"a\" Token (200002)", "root ::= TagDispatch(\n)", "root ::= Token\n(1)", "root ::= Token #x\n (1)", "root ::= \"a\x00\"",
 		strings.Repeat("root ::= a ", 10_000),
 	} {
 		if CheckGrammar(g) == nil {

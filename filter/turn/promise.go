@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -48,11 +49,15 @@ func promise(in *Input, tools *toolset) (constraint.Promise, *apierror.Error) {
 				continue
 			}
 			allowed[client] = true
+			if in.Strict[client] {
+				if size += len(t.Parameters); size > maxPromised {
+					return p, apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes together. Make fewer of them strict.", maxPromised)
+				}
+			}
 			schema, err := enforced(in, client, t.Parameters)
 			if err != nil {
 				return p, err
 			}
-			size += len(schema)
 			p.Tools = append(p.Tools, constraint.Tool{Recipient: recipient, Schema: schema})
 		}
 	}
@@ -62,11 +67,8 @@ func promise(in *Input, tools *toolset) (constraint.Promise, *apierror.Error) {
 			return p, apierror.Invalid("tool_choice", "The tool %q of tool_choice is not one of the tools of the request.", name.Name)
 		}
 	}
-	switch {
-	case p.Required && len(p.Tools) == 0:
+	if p.Required && len(p.Tools) == 0 {
 		return p, apierror.Invalid("tool_choice", "tool_choice asks for a call, but the request has no tools that may be called.")
-	case size > maxPromised:
-		return p, apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes together. Make fewer of them strict.", maxPromised)
 	}
 	return p, nil
 }
@@ -90,17 +92,38 @@ func enforced(in *Input, name ToolName, schema json.RawMessage) (json.RawMessage
 // and do not keep to it.
 type kept struct {
 	required  bool
-	json      bool       // the answer is one JSON value
-	arguments bool       // of calls are JSON
-	allowed   []ToolName // nil: all
+	answer    constraint.Answer // that must be there; nil: any or none
+	arguments bool              // of calls are a JSON object
+	allowed   []ToolName        // nil: all
 }
 
 func (t *Turn) keep(p *constraint.Promise, choice Choice) {
 	if t.Engine.Constraint == nil {
 		return
 	}
-	_, isJSON := p.Answer.(constraint.AnswerJSON)
-	t.kept = kept{required: p.Required, json: isJSON, arguments: true, allowed: choice.Allowed}
+	t.kept = kept{required: p.Required, answer: p.Answer, arguments: true, allowed: choice.Allowed}
+}
+
+// isOf tells whether a text has the form of an answer, as far as can be told
+// without the engine's grammars.
+func isOf(answer constraint.Answer, text []byte) bool {
+	switch a := answer.(type) {
+	case constraint.AnswerJSON:
+		return json.Valid(text)
+	case constraint.AnswerChoice:
+		return slices.Contains(a, string(text))
+	case constraint.AnswerRegex:
+		// Where the engine's idea of . and of ends of lines may be another, the
+		// reply has the benefit of the doubt.
+		whole, err := regexp.Compile(`(?s)^(?:` + string(a) + `)$`)
+		return err != nil || whole.Match(text)
+	}
+	return true
+}
+
+// isObject tells whether a text is one JSON object.
+func isObject(text []byte) bool {
+	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
 }
 
 // unkept ends the choice because the engine did not keep to the constraint.
@@ -112,7 +135,7 @@ func (r *Reader) unkept() *apierror.Error {
 
 // watches tells whether the part being read is to be checked.
 func (r *Reader) watches() bool {
-	return r.part == Answer && r.turn.kept.json || r.part == Call && r.turn.kept.arguments
+	return r.part == Answer && r.turn.kept.answer != nil || r.part == Call && r.turn.kept.arguments
 }
 
 // checkPart looks at a part that has ended.
@@ -121,8 +144,10 @@ func (r *Reader) checkPart() {
 	if r.part == Call && k.allowed != nil && r.call != nil && !slices.Contains(k.allowed, ToolName{r.call.Namespace, r.call.Name}) {
 		r.broken = true
 	}
-	if r.watches() && r.started && !json.Valid(r.watched) {
-		r.broken = true
+	if r.watches() && r.started {
+		if r.part == Call && !isObject(r.watched) || r.part == Answer && !isOf(k.answer, r.watched) {
+			r.broken = true
+		}
 	}
 	r.watched = r.watched[:0]
 }
@@ -131,7 +156,7 @@ func (r *Reader) checkPart() {
 // must be there, and so must an answer that has a form.
 func (r *Reader) checkEnd() *apierror.Error {
 	k := &r.turn.kept
-	if r.matched == nil && (r.broken || len(r.calls) == 0 && (k.required || k.json && !r.shown)) {
+	if r.matched == nil && (r.broken || len(r.calls) == 0 && (k.required || k.answer != nil && !r.shown)) {
 		return r.unkept()
 	}
 	return nil
