@@ -25,7 +25,7 @@ func Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierr
 		return nil, err
 	}
 	d := &decoder{scope: scope, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
-	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
+	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {

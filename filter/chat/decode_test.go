@@ -306,9 +306,9 @@ func TestCompatibilityTable(t *testing.T) {
 	coded := map[string]string{}
 	for name, f := range fields {
 		switch {
-		case f.ignored:
+		case f.Ignored:
 			coded[name] = "ignored"
-		case f.refused != "" || f.on != "":
+		case f.Refused != "" || f.On != "":
 			coded[name] = "refused"
 		default:
 			coded[name] = "mapped"

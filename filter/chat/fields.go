@@ -6,137 +6,104 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// field is what becomes of one field of a request. Of its members exactly one
-// is set.
-type field struct {
-	read    func(d *decoder, v jsontext.Field) *apierror.Error // mapped
-	refused string                                             // refused; says why, and what to do instead
-	on      string                                             // refused so, unless it is false or 0, which is what happens anyway
-	ignored bool
-}
-
 // fields is every top-level field that the decoder knows. Fields that are not
 // in it are ignored too. The table of docs/compatibility.md has the same rows.
-var fields = map[string]field{
-	"model":    {read: (*decoder).readModel},
-	"messages": {read: (*decoder).readMessages},
+var fields = jsontext.Table[*decoder]{
+	"model":    {Read: (*decoder).readModel},
+	"messages": {Read: (*decoder).readMessages},
 
-	"stream":         {read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.stream, v) }},
-	"stream_options": {read: (*decoder).readStreamOptions},
-	"n":              {read: (*decoder).readChoices},
+	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.stream, v) }},
+	"stream_options": {Read: (*decoder).readStreamOptions},
+	"n":              {Read: (*decoder).readChoices},
 
-	"max_tokens":            {read: (*decoder).readMaxTokens},
-	"max_completion_tokens": {read: (*decoder).readMaxCompletionTokens},
-	"min_tokens":            {read: (*decoder).readMinTokens},
-	"temperature":           {read: (*decoder).readTemperature},
-	"top_p":                 {read: (*decoder).readTopP},
-	"top_k":                 {read: (*decoder).readTopK},
-	"min_p":                 {read: (*decoder).readMinP},
-	"frequency_penalty":     {read: (*decoder).readFrequencyPenalty},
-	"presence_penalty":      {read: (*decoder).readPresencePenalty},
-	"repetition_penalty":    {read: (*decoder).readRepetitionPenalty},
-	"seed":                  {read: (*decoder).readSeed},
-	"logit_bias":            {read: (*decoder).readLogitBias},
-	"cache_salt":            {read: (*decoder).readCacheSalt},
-	"prompt_cache_key":      {read: (*decoder).readCacheKey},
-	"priority":              {read: (*decoder).readPriority},
+	"max_tokens":            {Read: (*decoder).readMaxTokens},
+	"max_completion_tokens": {Read: (*decoder).readMaxCompletionTokens},
+	"min_tokens":            {Read: (*decoder).readMinTokens},
+	"temperature":           {Read: (*decoder).readTemperature},
+	"top_p":                 {Read: (*decoder).readTopP},
+	"top_k":                 {Read: (*decoder).readTopK},
+	"min_p":                 {Read: (*decoder).readMinP},
+	"frequency_penalty":     {Read: (*decoder).readFrequencyPenalty},
+	"presence_penalty":      {Read: (*decoder).readPresencePenalty},
+	"repetition_penalty":    {Read: (*decoder).readRepetitionPenalty},
+	"seed":                  {Read: (*decoder).readSeed},
+	"logit_bias":            {Read: (*decoder).readLogitBias},
+	"cache_salt":            {Read: (*decoder).readCacheSalt},
+	"prompt_cache_key":      {Read: (*decoder).readCacheKey},
+	"priority":              {Read: (*decoder).readPriority},
 
-	"stop":                       {read: (*decoder).readStop},
-	"stop_token_ids":             {read: (*decoder).readStopTokens},
-	"include_stop_str_in_output": {read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.KeepStop, v) }},
+	"stop":                       {Read: (*decoder).readStop},
+	"stop_token_ids":             {Read: (*decoder).readStopTokens},
+	"include_stop_str_in_output": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.KeepStop, v) }},
 
-	"reasoning_effort":  {read: (*decoder).readEffort},
-	"include_reasoning": {read: (*decoder).readIncludeReasoning},
+	"reasoning_effort":  {Read: (*decoder).readEffort},
+	"include_reasoning": {Read: (*decoder).readIncludeReasoning},
 
-	"tools":               {read: (*decoder).readTools},
-	"tool_choice":         {read: (*decoder).readToolChoice},
-	"parallel_tool_calls": {read: (*decoder).readParallelCalls},
+	"tools":               {Read: (*decoder).readTools},
+	"tool_choice":         {Read: (*decoder).readToolChoice},
+	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
 
-	"continue_final_message": {read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.Continue, v) }},
-	"add_generation_prompt":  {read: (*decoder).readAddGenerationPrompt},
-	"return_token_ids":       {read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.tokenIDs, v) }},
-	"response_format":        {read: (*decoder).readResponseFormat},
-	"structured_outputs":     {read: (*decoder).readStructuredOutputs},
-	"guided_json":            {read: (*decoder).readSchema},
-	"guided_regex":           {read: (*decoder).readRegex},
-	"guided_choice":          {read: (*decoder).readTexts},
-	"guided_grammar":         {read: (*decoder).readGrammar},
-	"json_schema":            {read: (*decoder).readSchema},
-	"regex":                  {read: (*decoder).readRegex},
-	"ebnf":                   {read: (*decoder).readGrammar},
-	"modalities":             {read: (*decoder).readModalities},
+	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.Continue, v) }},
+	"add_generation_prompt":  {Read: (*decoder).readAddGenerationPrompt},
+	"return_token_ids":       {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.tokenIDs, v) }},
+	"response_format":        {Read: (*decoder).readResponseFormat},
+	"structured_outputs":     {Read: (*decoder).readStructuredOutputs},
+	"guided_json":            {Read: (*decoder).readSchema},
+	"guided_regex":           {Read: (*decoder).readRegex},
+	"guided_choice":          {Read: (*decoder).readTexts},
+	"guided_grammar":         {Read: (*decoder).readGrammar},
+	"json_schema":            {Read: (*decoder).readSchema},
+	"regex":                  {Read: (*decoder).readRegex},
+	"ebnf":                   {Read: (*decoder).readGrammar},
+	"modalities":             {Read: (*decoder).readModalities},
 
-	"logprobs":             {on: noLogprobs},
-	"top_logprobs":         {on: noLogprobs},
-	"prompt_logprobs":      {on: noLogprobs},
-	"ignore_eos":           {on: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_tokens."},
-	"echo":                 {on: "echo is not supported. Leave it out; the request's own messages hold what it would repeat."},
-	"use_beam_search":      {on: "Beam search is not supported. Leave use_beam_search out."},
-	"no_stop_trim":         {on: "no_stop_trim is not supported. Use include_stop_str_in_output."},
-	"return_hidden_states": {on: "Hidden states are not supported. Leave return_hidden_states out."},
+	"logprobs":             {On: noLogprobs},
+	"top_logprobs":         {On: noLogprobs},
+	"prompt_logprobs":      {On: noLogprobs},
+	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_tokens."},
+	"echo":                 {On: "echo is not supported. Leave it out; the request's own messages hold what it would repeat."},
+	"use_beam_search":      {On: "Beam search is not supported. Leave use_beam_search out."},
+	"no_stop_trim":         {On: "no_stop_trim is not supported. Use include_stop_str_in_output."},
+	"return_hidden_states": {On: "Hidden states are not supported. Leave return_hidden_states out."},
 
-	"functions":                 {refused: "functions is not supported. Use tools."},
-	"function_call":             {refused: "function_call is not supported. Use tool_choice."},
-	"audio":                     {refused: "Audio output is not supported. Leave audio out."},
-	"web_search_options":        {refused: "Web search is not supported. Leave web_search_options out."},
-	"best_of":                   {refused: "best_of is not supported. Use n."},
-	"length_penalty":            {refused: "length_penalty belongs to beam search, which is not supported. Leave it out."},
-	"early_stopping":            {refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
-	"bad_words":                 {refused: "bad_words is not supported. Use logit_bias."},
-	"allowed_token_ids":         {refused: "allowed_token_ids is not supported. Leave it out."},
-	"logits_processors":         {refused: "logits_processors is not supported. Leave it out."},
-	"custom_logit_processor":    {refused: "custom_logit_processor is not supported. Leave it out."},
-	"truncate_prompt_tokens":    {refused: "truncate_prompt_tokens would cut the system message. Leave out old messages instead."},
-	"chat_template":             {refused: "Harmony conversations have no chat template. Leave chat_template out."},
-	"documents":                 {refused: "documents is not supported. Put the documents into a message."},
-	"kv_transfer_params":        {refused: "kv_transfer_params is not for clients. Leave it out."},
-	"lora_path":                 {refused: "lora_path is not supported. Choose the adapter with model."},
-	"guided_decoding_backend":   {ignored: true},
-	"guided_whitespace_pattern": {ignored: true},
-	"structural_tag":            {refused: turn.NoTags},
+	"functions":                 {Refused: "functions is not supported. Use tools."},
+	"function_call":             {Refused: "function_call is not supported. Use tool_choice."},
+	"audio":                     {Refused: "Audio output is not supported. Leave audio out."},
+	"web_search_options":        {Refused: "Web search is not supported. Leave web_search_options out."},
+	"best_of":                   {Refused: "best_of is not supported. Use n."},
+	"length_penalty":            {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out."},
+	"early_stopping":            {Refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
+	"bad_words":                 {Refused: "bad_words is not supported. Use logit_bias."},
+	"allowed_token_ids":         {Refused: "allowed_token_ids is not supported. Leave it out."},
+	"logits_processors":         {Refused: "logits_processors is not supported. Leave it out."},
+	"custom_logit_processor":    {Refused: "custom_logit_processor is not supported. Leave it out."},
+	"truncate_prompt_tokens":    {Refused: "truncate_prompt_tokens would cut the system message. Leave out old messages instead."},
+	"chat_template":             {Refused: "Harmony conversations have no chat template. Leave chat_template out."},
+	"documents":                 {Refused: "documents is not supported. Put the documents into a message."},
+	"kv_transfer_params":        {Refused: "kv_transfer_params is not for clients. Leave it out."},
+	"lora_path":                 {Refused: "lora_path is not supported. Choose the adapter with model."},
+	"guided_decoding_backend":   {Ignored: true},
+	"guided_whitespace_pattern": {Ignored: true},
+	"structural_tag":            {Refused: turn.NoTags},
 
-	"user":                   {ignored: true},
-	"metadata":               {ignored: true},
-	"store":                  {ignored: true},
-	"service_tier":           {ignored: true},
-	"safety_identifier":      {ignored: true},
-	"prompt_cache_retention": {ignored: true},
-	"prediction":             {ignored: true},
-	"verbosity":              {ignored: true},
-	"chat_template_kwargs":   {ignored: true},
-	"mm_processor_kwargs":    {ignored: true},
-	"add_special_tokens":     {ignored: true},
-	"request_id":             {ignored: true},
-	"separate_reasoning":     {ignored: true},
-	"stream_reasoning":       {ignored: true},
-	"skip_special_tokens":    {ignored: true},
+	"user":                   {Ignored: true},
+	"metadata":               {Ignored: true},
+	"store":                  {Ignored: true},
+	"service_tier":           {Ignored: true},
+	"safety_identifier":      {Ignored: true},
+	"prompt_cache_retention": {Ignored: true},
+	"prediction":             {Ignored: true},
+	"verbosity":              {Ignored: true},
+	"chat_template_kwargs":   {Ignored: true},
+	"mm_processor_kwargs":    {Ignored: true},
+	"add_special_tokens":     {Ignored: true},
+	"request_id":             {Ignored: true},
+	"separate_reasoning":     {Ignored: true},
+	"stream_reasoning":       {Ignored: true},
+	"skip_special_tokens":    {Ignored: true},
 
-	"spaces_between_special_tokens": {ignored: true},
-	"return_tokens_as_token_ids":    {ignored: true},
+	"spaces_between_special_tokens": {Ignored: true},
+	"return_tokens_as_token_ids":    {Ignored: true},
 }
 
 const noLogprobs = "logprobs are not supported for Harmony models"
-
-// isField tells whether the decoder knows a top-level field.
-func isField(name string) bool {
-	_, known := fields[name]
-	return known
-}
-
-// read takes one field of the request.
-func (d *decoder) read(key string, v jsontext.Field) *apierror.Error {
-	f, known := fields[key]
-	switch {
-	case !known || f.ignored:
-		d.ignored.Add(v.Path)
-	case f.refused != "":
-		return apierror.Invalid(v.Path, "%s", f.refused)
-	case f.on != "":
-		if v.Raw != "false" && v.Raw != "0" {
-			return apierror.Invalid(v.Path, "%s", f.on)
-		}
-	default:
-		return f.read(d, v)
-	}
-	return nil
-}

@@ -84,7 +84,7 @@ func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error
 	if err != nil {
 		return nil, err
 	}
-	if err := (jsontext.Field{Result: root}).FieldsOf(isField, d.read); err != nil {
+	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.checkStandalone(); err != nil {
