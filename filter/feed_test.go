@@ -3,6 +3,7 @@ package filter
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,17 +56,18 @@ func TestFeed(t *testing.T) {
 					s.Drain()
 					s.Drain()
 				}
-				text, code := "", ""
+				var text strings.Builder
+				code := ""
 				for over := false; !over; {
 					e := <-events
-					text += string(e.sse)
+					text.Write(e.sse)
 					if e.err != nil {
 						code = e.err.Code
 					}
 					over = e.end || e.err != nil
 				}
-				if text != c.text || code != c.code {
-					t.Errorf("%q, error %q", text, code)
+				if text.String() != c.text || code != c.code {
+					t.Errorf("%q, error %q", &text, code)
 				}
 			})
 		})
