@@ -34,7 +34,8 @@ type feedEvent struct {
 }
 
 // feed gives what a follower gives until the stream or ctx ends, or the
-// service drains: then the stream breaks off, to be resumed elsewhere.
+// service drains: then the stream breaks off with an error, to be resumed
+// elsewhere.
 func (s *Server) feed(ctx context.Context, f follower) <-chan feedEvent {
 	events := make(chan feedEvent)
 	go func() {
@@ -59,7 +60,8 @@ func (s *Server) look(ctx context.Context, f follower) feedEvent {
 		cancel()
 		if err == nil {
 			if !end && s.draining() {
-				return feedEvent{sse: sse, end: true}
+				err := apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service is restarting. Follow the response again, from the last event on.")
+				return feedEvent{sse: append(sse, f.Fail(err)...), err: err}
 			}
 			return feedEvent{sse: sse, end: end}
 		}

@@ -44,8 +44,8 @@ func TestFeed(t *testing.T) {
 		"the store is down a while":  {looks: looks{{sse: []byte("a")}, {err: down}, {err: down}, {sse: []byte("b"), end: true}}, text: "ab"},
 		"the store stays down":       {looks: looks{{sse: []byte("a")}, {err: down}, {err: down}, {err: down}, {err: down}, {err: down}}, text: "afailed", code: "store_unavailable"},
 		"the response is deleted":    {looks: looks{{sse: []byte("a")}, {err: gone}}, text: "afailed", code: "response_not_found"},
-		"the service drains":         {looks: looks{{sse: []byte("a")}}, drain: true, text: "a"},
-		"it drains behind the store": {looks: looks{{err: down}, {sse: []byte("a")}}, drain: true, text: "a"},
+		"the service drains":         {looks: looks{{sse: []byte("a")}}, drain: true, text: "afailed", code: "shutdown"},
+		"it drains behind the store": {looks: looks{{err: down}, {sse: []byte("a")}}, drain: true, text: "afailed", code: "shutdown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -298,7 +299,7 @@ func (a *API) Stream(ctx context.Context, method, path, query string, body []byt
 	}
 	after := -1
 	if text := values.Get("starting_after"); text != "" {
-		if after, err = strconv.Atoi(text); err != nil || after < 0 {
+		if after, err = strconv.Atoi(text); err != nil || after < 0 || after > math.MaxInt32 {
 			return nil, apierror.Invalid("starting_after", "starting_after must be the sequence number of an event.")
 		}
 	}

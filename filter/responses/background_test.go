@@ -97,6 +97,17 @@ func TestBackgroundStream(t *testing.T) {
 	}
 }
 
+func TestStreamRefusesNumbers(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	call, _ := s.queue(t)
+	for _, n := range []string{"-1", "x", "1.5", "99999999999", "99999999999999999999"} {
+		if _, err := s.Stream(context.Background(), "GET", "/v1/responses/"+call.ID(), "stream=true&starting_after="+n, nil, s.scope); err == nil || err.Param != "starting_after" {
+			t.Errorf("starting_after=%s: %v", n, err)
+		}
+	}
+}
+
 // Whoever ends a response first has the last word.
 func TestBackgroundCancelBeatsItsMaker(t *testing.T) {
 	t.Parallel()

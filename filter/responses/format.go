@@ -10,24 +10,16 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// setFormat takes the form of the answer, of which there is one in a request.
-func (d *decoder) setFormat(f *turn.Format, path string, err *apierror.Error) *apierror.Error {
-	if err == nil && f != nil {
-		d.input.Format, err = turn.OneFormat(d.input.Format, f, path)
-	}
-	return err
-}
-
 func (d *decoder) readTextFormat(v jsontext.Field) *apierror.Error {
 	switch v.Get("type").Str {
 	case "text":
 		return nil
 	case "json_object":
 		d.echo.format = []byte(`{"type":"json_object"}`)
-		return d.setFormat(turn.JSONObject(), v.Path, nil)
+		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
 	case "json_schema":
 		f, err := d.readJSONSchema(v)
-		return d.setFormat(f, v.Path, err)
+		return d.input.SetFormat(f, v.Path, err)
 	}
 	return apierror.Invalid(v.Path, "The type of \"text.format\" must be text, json_object or json_schema.")
 }
@@ -75,5 +67,5 @@ func (d *decoder) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Erro
 
 func (d *decoder) readStructuredOutputs(v jsontext.Field) *apierror.Error {
 	f, err := d.scope.StructuredOutputs(v, &d.ignored)
-	return d.setFormat(f, v.Path, err)
+	return d.input.SetFormat(f, v.Path, err)
 }

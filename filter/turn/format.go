@@ -126,7 +126,7 @@ func (s *Scope) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (
 			ignored.Add(v.Path)
 		}
 		if err == nil && one != nil {
-			f, err = OneFormat(f, one, v.Path)
+			f, err = oneFormat(f, one, v.Path)
 		}
 		return err
 	})
@@ -136,9 +136,18 @@ func (s *Scope) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (
 // NoTags is why clients cannot send structural tags.
 const NoTags = "Structural tags are not for clients: the filter makes its own, for the whole Harmony reply. Use an output format, a regular expression, a choice or a grammar."
 
-// OneFormat is the one form of an answer that a request may ask for: the next,
+// SetFormat takes the form of the answer that a request asks for at path, nil
+// if it asks for none there, and hands on the error of reading it.
+func (in *Input) SetFormat(f *Format, path string, err *apierror.Error) *apierror.Error {
+	if err == nil && f != nil {
+		in.Format, err = oneFormat(in.Format, f, path)
+	}
+	return err
+}
+
+// oneFormat is the one form of an answer that a request may ask for: the next,
 // at path, unless there is one already.
-func OneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
+func oneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
 	if first != nil {
 		return nil, apierror.Invalid(path, "The request asks for more than one output format.")
 	}
