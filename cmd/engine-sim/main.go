@@ -50,6 +50,7 @@ func run(ctx context.Context, args []string) error {
 	models := flags.String("models", "", "served `names`, with commas (default gpt-oss-20b and -120b, with and without openai/)")
 	flags.IntVar(&o.ContextLength, "context-length", 131072, "longest context, in `tokens`")
 	flags.IntVar(&o.Records, "records", 1000, "how many requests to remember, in `requests`; -1 for none")
+	flags.StringVar(&o.Role, "role", "", "`part` of requests that it does as a disaggregated engine: prefill or decode (default all of each)")
 	flags.Func("tokens-per-event", "`tokens` an event holds, or random:MAX", directive("tokens-per-event"))
 	flags.Func("delay", "`time` before each token", directive("delay"))
 	flags.Func("first", "`time` before the first token", directive("first"))
@@ -64,6 +65,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.Role != "" && o.Role != enginesim.RolePrefill && o.Role != enginesim.RoleDecode {
+		return fmt.Errorf("role %q: want %s or %s", o.Role, enginesim.RolePrefill, enginesim.RoleDecode)
 	}
 	var err error
 	if o.Behavior, err = o.Behavior.With(strings.Join(set, " ")); err != nil {

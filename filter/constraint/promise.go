@@ -27,6 +27,8 @@ type Promise struct {
 // Tool is a tool that may be called.
 type Tool struct {
 	Recipient string          // such as functions.get_weather, of letters, digits and _-. only
+	Builtin   bool            // it stands in the system message: the content type can be code
+	Code      bool            // it is called with code: any text, no Schema
 	Schema    json.RawMessage // of the arguments; nil: any JSON object
 }
 
@@ -68,6 +70,10 @@ var (
 	// The content type of a message in JSON and the end of its header. The
 	// trained form is the third.
 	jsonType = forms("<|message|>", " json<|message|>", " <|constrain|>json<|message|>", "<|constrain|>json<|message|>")
+	// The same of a call with code, in its trained form, and of calls of built-in
+	// tools, which have that one too.
+	codeType    = forms(" code<|message|>", "<|message|>")
+	builtinType = slices.Concat(codeType[:1], jsonType)
 	// The headers of an answer.
 	finals = forms("<|channel|>final<|message|>", "<|channel|>final json<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final<|constrain|>json<|message|>")
 )
@@ -124,16 +130,30 @@ func (p *Promise) binds() bool {
 
 func (p *Promise) calls() Sequence {
 	var one Choice
-	var loose []string
+	var loose, builtins, code []string // of any object, the first two
 	for _, t := range p.Tools {
-		if t.Schema == nil {
+		switch {
+		case t.Code:
+			code = append(code, t.Recipient)
+		case t.Schema != nil && t.Builtin:
+			one = append(one, call(builtinType, Value{t.Schema}, t.Recipient))
+		case t.Schema != nil:
+			one = append(one, call(jsonType, Value{t.Schema}, t.Recipient))
+		case t.Builtin:
+			builtins = append(builtins, t.Recipient)
+		default:
 			loose = append(loose, t.Recipient)
-			continue
 		}
-		one = append(one, call(t.Schema, t.Recipient))
 	}
-	if len(loose) > 0 { // together, because an engine compiles every schema for itself
-		one = append(one, call(AnyObject, loose...))
+	// Together, because an engine compiles every schema for itself.
+	if len(loose) > 0 {
+		one = append(one, call(jsonType, Value{AnyObject}, loose...))
+	}
+	if len(builtins) > 0 {
+		one = append(one, call(builtinType, Value{AnyObject}, builtins...))
+	}
+	if len(code) > 0 {
+		one = append(one, call(codeType, Free{}, code...))
 	}
 	if !p.Parallel {
 		return Sequence{one}
@@ -143,13 +163,13 @@ func (p *Promise) calls() Sequence {
 
 // call is a message that calls one of some tools. The recipient stands in the
 // role's or in the channel's section of the header.
-func call(schema json.RawMessage, recipients ...string) Format {
+func call(types Choice, content Format, recipients ...string) Format {
 	headers := make(Choice, 0, 4*len(recipients))
 	for _, r := range recipients {
 		to := " to=" + r
 		headers = append(headers, forms(to+"<|channel|>commentary", "<|channel|>commentary"+to, to+"<|channel|>analysis", "<|channel|>analysis"+to)...)
 	}
-	return Sequence{headers, jsonType, Value{schema}}
+	return Sequence{headers, types, content}
 }
 
 func (p *Promise) answer() Sequence {

@@ -21,6 +21,10 @@ var (
 	weather = Tool{Recipient: "functions.get_weather", Schema: cityOf}
 	search  = Tool{Recipient: "functions.search"}
 	notes   = Tool{Recipient: "notes.add"}
+
+	browse = Tool{Recipient: "browser.search", Builtin: true}
+	exec   = Tool{Recipient: "container.exec", Builtin: true, Schema: cityOf}
+	python = Tool{Recipient: "python", Builtin: true, Code: true}
 )
 
 var promises = map[string]Promise{
@@ -34,6 +38,8 @@ var promises = map[string]Promise{
 	"regex":            {Answer: AnswerRegex(`[a-z]+\d`)},
 	"choice-and-tools": {Tools: []Tool{search}, Answer: AnswerChoice{"yes", "no"}},
 	"grammar":          {Answer: AnswerGrammar("root ::= \"a\" | \"b\"")},
+	"builtins":         {Tools: []Tool{search, browse, python, exec}, Answer: AnswerJSON{okOf}, Parallel: true},
+	"builtin-required": {Tools: []Tool{python}, Required: true},
 }
 
 // TestStructuralTags compares the tags with testdata/<name>.json, which are
@@ -66,7 +72,7 @@ func TestStructuralTags(t *testing.T) {
 func TestNothingPromised(t *testing.T) {
 	for name, p := range map[string]Promise{
 		"empty":       {},
-		"loose tools": {Tools: []Tool{search, notes}, Parallel: true},
+		"loose tools": {Tools: []Tool{search, notes, browse, python}, Parallel: true},
 		"one call":    {Tools: []Tool{search}}, // the reader ends the turn by itself
 	} {
 		if f := p.Format(); f != nil {
@@ -103,7 +109,9 @@ var (
 	answerText = []string{"Hello.", "", "a < b | c"}
 )
 
-func headersOf(recipient string) []string {
+func headersOf(recipient string) []string { return headersOfTypes(recipient, types) }
+
+func headersOfTypes(recipient string, types []string) []string {
 	all := make([]string, 0, 4*len(types))
 	for _, channel := range []string{"commentary", "analysis"} {
 		for _, typ := range types {
@@ -148,6 +156,13 @@ func TestAccepts(t *testing.T) {
 		finalText      = each(headed("<|channel|>final", types), answerText)
 		finalOK        = each(headed("<|channel|>final", types), okGood)
 		finalBad       = each(headed("<|channel|>final", types), okBad)
+		codeTypes      = []string{" code<|message|>", "<|message|>"}
+		callBrowse     = each(headersOfTypes("browser.search", append(codeTypes, types...)), anyGood)
+		callBrowseBad  = each(headersOfTypes("browser.search", codeTypes), anyBad)
+		callExec       = each(headersOfTypes("container.exec", append(codeTypes, types...)), cityGood)
+		callExecBad    = each(headersOfTypes("container.exec", codeTypes), cityBad)
+		callPython     = each(headersOfTypes("python", codeTypes), []string{"print(1)\n", "", "{"})
+		callPythonBad  = each(headersOfTypes("python", types[1:]), []string{"{}"})
 		before         = each(thoughts, preambles)
 		unfinished     = []string{"", "<|channel|>analysis<|message|>a", "<|channel|>analysis<|message|>a<|end|>", "<|channel|>commentary<|message|>a", "Hello.", "<|channel|>final", "<|start|>assistant<|channel|>final<|message|>a"}
 		twoCalls       = each(callWeather[:3], []string{separator, separator + thoughts[1]}, callSearch[:3])
@@ -176,7 +191,15 @@ func TestAccepts(t *testing.T) {
 		"allowed-none":   {yes: [][]string{finalText}, no: [][]string{callSearch, callWeather, each(preambles[1:], finalText[:1])}},
 		"json":           {yes: [][]string{each(thoughts, finalOK)}, no: [][]string{finalBad, finalText, callSearch, each(preambles[1:], finalOK), unfinished, malformed}},
 		"json-and-tools": {yes: [][]string{each(before, finalOK), each(before, callSearch)}, no: [][]string{finalBad, callSearchBad, each(callSearch[:1], []string{separator}, finalOK[:1])}},
-		"regex":          {yes: [][]string{{"<|channel|>final<|message|>ab1"}}, no: [][]string{{"<|channel|>final<|message|>ab1x", "<|channel|>final<|message|>1", "<|channel|>final json<|message|>ab1"}}},
+		"builtins": {
+			yes: [][]string{each(before, callBrowse), each(before, callPython), callExec, callSearch, each(before, finalOK), each(callPython[:3], []string{separator, separator + thoughts[1]}, callBrowse[:3])},
+			no:  [][]string{callBrowseBad, callExecBad, callPythonBad, finalBad, each(headersOfTypes("functions.search", codeTypes[:1]), anyGood), each(headersOfTypes("browser.open", codeTypes), anyGood), each(callPython[:1], []string{separator}, finalOK[:1])},
+		},
+		"builtin-required": {
+			yes: [][]string{each(before, callPython)},
+			no:  [][]string{finalText, finalOK, callBrowse, callPythonBad, unfinished, each(callPython[:1], []string{separator}, callPython[:1])},
+		},
+		"regex": {yes: [][]string{{"<|channel|>final<|message|>ab1"}}, no: [][]string{{"<|channel|>final<|message|>ab1x", "<|channel|>final<|message|>1", "<|channel|>final json<|message|>ab1"}}},
 		"choice-and-tools": {
 			yes: [][]string{{"<|channel|>final<|message|>yes", "<|channel|>final<|message|>no"}, callSearch},
 			no:  [][]string{{"<|channel|>final<|message|>maybe", "<|channel|>final<|message|>yesno"}},

@@ -225,15 +225,20 @@ var formats = []string{
 	"time", "uri", "uri-reference", "uri-template", "uuid",
 }
 
+var (
+	errNowhere = errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+	errCircle  = errors.New(`has a "$ref" that leads back to itself`)
+)
+
 // follow checks the chain of references that begins with ref, as far as they
 // speak of the same value.
 func (c *schemaCheck) follow(ref string) error {
 	target, path, ok := c.resolve(ref)
 	if !ok {
-		return errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+		return errNowhere
 	}
 	if open, seen := c.seen[path]; open {
-		return errors.New(`has a "$ref" that leads back to itself`)
+		return errCircle
 	} else if seen {
 		return nil
 	}

@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write the golden files")
 type joined struct {
 	Tokens      map[int][]harmony.Token
 	Finish      map[int]Finish
+	Logprobs    map[int][]Logprob
 	Usage       Usage
 	Fingerprint string
 	Err         string
@@ -35,6 +36,14 @@ type reply struct {
 	body            []byte
 	status, message string // grpc-status and grpc-message
 	choices         int    // that were asked for
+	logprobs        bool   // were asked for, with three of the likeliest
+}
+
+func (r reply) request() *Request {
+	if r.logprobs {
+		return &Request{N: r.choices, Logprobs: true, TopLogprobs: 3}
+	}
+	return &Request{N: r.choices}
 }
 
 func (r reply) trailer(name string) string {
@@ -54,8 +63,8 @@ func (r reply) decode(t testing.TB, kind string, pieces ...[]byte) joined {
 	if !ok {
 		t.Fatalf("no dialect %q", kind)
 	}
-	j := joined{Tokens: map[int][]harmony.Token{}, Finish: map[int]Finish{}, Usage: Usage{CachedTokens: Unknown}}
-	d := dialect.NewDecoder(&Request{N: r.choices})
+	j := joined{Tokens: map[int][]harmony.Token{}, Finish: map[int]Finish{}, Logprobs: map[int][]Logprob{}, Usage: Usage{CachedTokens: Unknown}}
+	d := dialect.NewDecoder(r.request())
 	var err *apierror.Error
 	var chunks []Chunk
 	for _, p := range pieces {
@@ -76,6 +85,10 @@ func (r reply) decode(t testing.TB, kind string, pieces ...[]byte) joined {
 func (j *joined) add(chunks []Chunk, err *apierror.Error) (failed bool) {
 	for _, c := range chunks {
 		j.Tokens[c.Index] = append(j.Tokens[c.Index], c.Tokens...)
+		for _, p := range c.Logprobs { // valid until the decoder's next call
+			p.Top = slices.Clone(p.Top)
+			j.Logprobs[c.Index] = append(j.Logprobs[c.Index], p)
+		}
 		if c.Finish != FinishNone {
 			j.Finish[c.Index] = c.Finish
 		}
@@ -101,6 +114,11 @@ func (j joined) String() string {
 	}
 	for i := range len(j.Finish) {
 		fmt.Fprintf(&b, "choice %d: %v, finish %q\n", i, j.Tokens[i], j.Finish[i])
+	}
+	for i := range len(j.Logprobs) {
+		for place, p := range j.Logprobs[i] {
+			fmt.Fprintf(&b, "%d: %v %v\n", j.Tokens[i][place], p.Value, p.Top)
+		}
 	}
 	fmt.Fprintf(&b, "cached %d\n", j.Usage.CachedTokens)
 	if j.Fingerprint != "" {
@@ -131,6 +149,7 @@ func replies(t testing.TB, kind string) map[string]reply {
 			t.Fatal(err)
 		}
 		name := strings.TrimSuffix(f, extension)
+		r.logprobs = strings.Contains(name, "logprobs")
 		if strings.Contains(name, "n2") {
 			r.choices = 2
 		}
@@ -362,7 +381,7 @@ func oneTokenEvents(kind string) (first, next []byte) {
 		return fmt.Appendf(nil, form, 1), fmt.Appendf(nil, form, 1<<40)
 	}
 	dialect, _ := ByKind(kind)
-	chunk := dialect.(*grpcDialect).chunk
+	chunk := dialect.(interface{ chunks() replyMessage }).chunks()
 	var inner, outer message
 	inner.ids(chunk.ids, []harmony.Token{26192})
 	inner.integer(chunk.cached, 64)
@@ -415,19 +434,31 @@ func BenchmarkDecodeOneToken(b *testing.B) {
 	}
 }
 
+// fuzzLogprobs in a fuzz target's number of choices asks for log probabilities.
+const fuzzLogprobs = 4
+
 // fuzzDecoder holds a decoder to its contract: any bytes, cut anywhere, end in
 // chunks of choices that exist and at most one error.
 func fuzzDecoder(f *testing.F, kind string) {
 	for _, r := range replies(f, kind) {
 		if len(r.body) < 4<<10 { // short seeds: the mutator minimizes what it finds
-			f.Add(r.body, r.status, r.message, uint16(7), uint8(r.choices-1))
+			n := uint8(r.choices - 1)
+			if r.logprobs {
+				n |= fuzzLogprobs
+			}
+			f.Add(r.body, r.status, r.message, uint16(7), n)
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte, status, message string, cut uint16, n uint8) {
-		r := reply{body, status, message, int(n%4) + 1}
+		r := reply{body, status, message, int(n%4) + 1, n&fuzzLogprobs != 0}
 		got := r.decode(t, kind, slices.Collect(slices.Chunk(body, int(cut)+1))...)
 		if got.Err == "" && len(got.Finish) != r.choices {
 			t.Errorf("%d of %d choices finished, and no error", len(got.Finish), r.choices)
+		}
+		for i, p := range got.Logprobs {
+			if len(p) != len(got.Tokens[i]) {
+				t.Errorf("choice %d: %d log probabilities of %d tokens", i, len(p), len(got.Tokens[i]))
+			}
 		}
 		for i := range got.Tokens {
 			if i < 0 || i >= r.choices {

@@ -171,6 +171,8 @@ func refuse(r *Request) *apierror.Error {
 		return apierror.Invalid("max_tokens", "max_tokens must be at least 1.")
 	case r.MinTokens > 0 && r.Constraint != nil:
 		return apierror.Invalid("min_tokens", "min_tokens cannot be used together with tool_choice, strict tools or an output format: where those end the reply, nothing can follow. Leave min_tokens out.")
+	case r.TopLogprobs < 0 || r.TopLogprobs > MaxTopLogprobs:
+		return apierror.Invalid("top_logprobs", "top_logprobs must be from 0 to %d.", MaxTopLogprobs)
 	case r.MinTokens > r.MaxTokens:
 		return apierror.Invalid("min_tokens", "min_tokens must not be greater than max_tokens.")
 	}

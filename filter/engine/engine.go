@@ -5,6 +5,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -35,6 +37,10 @@ type Request struct {
 	Priority          *int
 	Constraint        constraint.Format // of all that the model says; nil: none
 	Whole             bool              // the client wants one JSON object: the engine may send few, large chunks
+	Again             bool              // it is made for the second time, because it failed
+	Leg               *Leg              // which part of a disaggregated request it is; nil: all of it
+	Logprobs          bool              // tell how likely every token was
+	TopLogprobs       int               // and how likely so many of the likeliest tokens at its place were, up to [MaxTopLogprobs]
 }
 
 // HTTPRequest is what goes to the engine. The method is always POST.
@@ -71,15 +77,34 @@ type Usage struct {
 type Chunk struct {
 	Index       int             // which of the N choices
 	Tokens      []harmony.Token // new ids, the stop token among them; valid until the next call of the decoder
+	Logprobs    []Logprob       // of Tokens, one each, where the request asks for them, else nil; valid as they are
 	Finish      Finish
 	Usage       *Usage // where the engine has just told it; of the whole request; valid as Tokens are
 	Fingerprint string // the engine's weight version or build, where it tells one
+}
+
+// Clone is c with memory of its own.
+func (c *Chunk) Clone() Chunk {
+	clone := *c
+	clone.Tokens = slices.Clone(c.Tokens)
+	clone.Logprobs = slices.Clone(c.Logprobs)
+	for i := range clone.Logprobs {
+		clone.Logprobs[i].Top = slices.Clone(clone.Logprobs[i].Top)
+	}
+	if c.Usage != nil {
+		usage := *c.Usage
+		clone.Usage = &usage
+	}
+	return clone
 }
 
 // Dialect is one engine's wire format. It is safe for concurrent use.
 type Dialect interface {
 	// Kind is the name used in configuration, such as "sglang".
 	Kind() string
+	// Constrains tells whether the engine can keep a reply to a Constraint.
+	// Where it cannot, Encode refuses one, and the caller has to check replies.
+	Constrains() bool
 	// Ignores names the fields of r, by their OpenAI parameter name, that
 	// this engine cannot take and that do not change what an answer means
 	// (such as seed).
@@ -131,7 +156,15 @@ var dialects = []Dialect{sglang{}, sglangGRPC, vllm{}, vllmGenerate{}, vllmGRPC,
 // HTTP/2.
 func IsGRPC(kind string) bool {
 	d, _ := ByKind(kind)
-	_, ok := d.(*grpcDialect)
+	_, ok := d.(interface{ isGRPC() })
+	return ok
+}
+
+// ClosesConnections says whether a kind's server closes a connection behind a
+// reply without saying so: Envoy must not use it for a second call.
+func ClosesConnections(kind string) bool {
+	d, _ := ByKind(kind)
+	_, ok := d.(interface{ closesConnections() })
 	return ok
 }
 

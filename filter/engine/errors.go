@@ -148,7 +148,7 @@ func invalidRequest(f failure) *apierror.Error {
 // numbers they say it with.
 var (
 	tooLong = regexp.MustCompile(`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
-		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length`)
+		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length|greater than max_model_len`)
 	limitNumber  = regexp.MustCompile(`(?i)(?:context|model|allowed|sequence)[ _](?:len(?:gth)?|size)\D{0,12}?(\d+)`)
 	promptNumber = regexp.MustCompile(`(?i)(?:contains|has|input(?: length)?|prompt|request) \(?(?:at least )?(?:length )?(\d+)|(\d+) (?:tokens from|in) the (?:input )?messages`)
 	totalNumber  = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)

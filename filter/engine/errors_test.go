@@ -54,6 +54,10 @@ func TestReadError(t *testing.T) {
 			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 100 tokens. Reduce the length of the messages or of the completion."},
 		},
 		{
+			"vLLM: max_tokens beyond the context", 400, object("max_tokens=131000 cannot be greater than max_model_len=8192. Please request fewer output tokens. (parameter=max_tokens, value=131000)"),
+			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. Reduce the length of the messages or of the completion."},
+		},
+		{
 			"vLLM: decoder prompt", 400, object("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that max_model_len is no smaller than the number of text tokens."),
 			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion."},
 		},

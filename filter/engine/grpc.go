@@ -23,6 +23,9 @@ type grpcDialect struct {
 	refuses func(r *Request) *apierror.Error
 	// encode appends the fields of its GenerateRequest.
 	encode func(m *message, r *Request)
+	// readLogprobs reads what stands in the field logprobs of chunk and
+	// complete; false if that is none.
+	readLogprobs func(l *logprobs, b []byte) bool
 	// chunk and complete are the fields of its GenerateResponse.
 	chunk, complete replyMessage
 }
@@ -30,10 +33,14 @@ type grpcDialect struct {
 // replyMessage says where a message stands in a GenerateResponse, and its own
 // field numbers. A Complete ends a choice and has a finish.
 type replyMessage struct {
-	field, ids, cached, index, finish protowire.Number
+	field, ids, cached, index, finish, logprobs protowire.Number
 }
 
 func (d *grpcDialect) Kind() string { return d.kind }
+
+func (d *grpcDialect) isGRPC() {}
+
+func (d *grpcDialect) Constrains() bool { return true }
 
 func (d *grpcDialect) Ignores(r *Request) []string { return unsent(r, d.ignored...) }
 
@@ -170,6 +177,7 @@ func notProtobuf() *apierror.Error { return unreadable("a message is not the eng
 // readMessage reads a Chunk or a Complete; false if it is neither.
 func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) bool {
 	from := len(d.ids)
+	d.logprobs.next()
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)
 		if size < 0 {
@@ -183,7 +191,8 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 		b = b[size+n:]
 		switch number {
 		case f.ids:
-			if !d.readIDs(kind, value) {
+			var ok bool
+			if d.ids, ok = appendVarints(d.ids, kind, value); !ok {
 				return false
 			}
 		case f.cached, f.index:
@@ -201,6 +210,10 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 				return false
 			}
 			m.finish, _ = protowire.ConsumeBytes(value)
+		case f.logprobs:
+			if inner, _ := protowire.ConsumeBytes(value); d.logprobs.asked && (kind != protowire.BytesType || !d.dialect.readLogprobs(&d.logprobs, inner)) {
+				return false
+			}
 		}
 	}
 	m.ids = d.ids[from:len(d.ids):len(d.ids)]
@@ -210,36 +223,19 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 // maxCount is the highest uint32.
 const maxCount = 1<<32 - 1
 
-// readIDs takes ids that are packed, as they are written, or one by one.
-func (d *grpcDecoder) readIDs(kind protowire.Type, value []byte) bool {
-	switch kind {
-	case protowire.BytesType:
-		value, _ = protowire.ConsumeBytes(value)
-	case protowire.VarintType:
-	default:
-		return false
-	}
-	for len(value) > 0 {
-		v, n := protowire.ConsumeVarint(value)
-		if n < 0 || v > maxCount {
-			return false
-		}
-		d.ids, value = append(d.ids, harmony.Token(v)), value[n:]
-	}
-	return true
-}
-
 // tell makes a chunk of a message.
 func (d *grpcDecoder) tell(m *grpcMessage, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	c := Chunk{Index: m.index, Tokens: m.ids}
+	var err *apierror.Error
 	if m.complete {
-		// What it repeats has been taken.
-		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):]
-		var err *apierror.Error
+		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):] // the others have been taken
 		if c.Finish, err = grpcFinish(m.finish); err != nil {
 			return chunks, err
 		}
 		d.finish(m.index)
+	}
+	if c.Logprobs, err = d.logprobs.of(c.Tokens); err != nil {
+		return chunks, err
 	}
 	d.seen[m.index] += len(c.Tokens)
 	if !d.told {

@@ -11,9 +11,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-var grpcDialects = []*grpcDialect{vllmGRPC, sglangGRPC, trtllmGRPC}
+var grpcDialects = []*grpcDialect{vllmGRPC.grpcDialect, sglangGRPC.grpcDialect, trtllmGRPC}
 
 // chunkFrame and completeFrame are frames of a dialect.
+func (d *grpcDialect) chunks() replyMessage { return d.chunk }
+
 func (d *grpcDialect) chunkFrame(index int, ids ...harmony.Token) []byte {
 	return d.frameOf(&d.chunk, index, "", ids)
 }

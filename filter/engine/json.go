@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -100,6 +101,26 @@ func (s *scanner) count() int {
 		return n
 	}
 	return Unknown
+}
+
+// number returns the next value, NaN if it is no number.
+func (s *scanner) number() float64 {
+	v, err := strconv.ParseFloat(string(s.raw()), 64)
+	if err != nil && !math.IsInf(v, 0) {
+		return math.NaN()
+	}
+	return v
+}
+
+// elements steps into the array that comes next and lets read read each of its
+// elements. Another value is skipped.
+func (s *scanner) elements(read func()) {
+	if !s.enter('[') {
+		return
+	}
+	for s.more(']') {
+		read()
+	}
 }
 
 // whole says that nothing but space follows and nothing was wrong.

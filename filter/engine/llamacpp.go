@@ -16,6 +16,12 @@ type llamacpp struct{}
 
 func (llamacpp) Kind() string { return "llamacpp" }
 
+// closesConnections marks that the server says Keep-Alive and closes the
+// connection of a stream all the same, with its last byte.
+func (llamacpp) closesConnections() {}
+
+func (llamacpp) Constrains() bool { return false }
+
 func (llamacpp) Ignores(r *Request) []string { return unsent(r, "cache_salt", "priority") }
 
 // Encode writes a completion request. The list of samplers is the whole chain,
@@ -32,8 +38,11 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if r.MinTokens > 0 {
 		return nil, apierror.Invalid("min_tokens", "This model's engine knows no min_tokens. Leave it out.")
 	}
+	if r.Logprobs {
+		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out.")
+	}
 	if r.Constraint != nil {
-		return nil, apierror.Invalid("", "This model's engine cannot force tool calls or an output format. Use the tool_choice \"auto\" or \"none\", tools that are not strict, and no output format.")
+		return nil, apierror.Invalid("", "This model's engine cannot be made to keep to a grammar.")
 	}
 	o := newBody(r)
 	o.ids("prompt", r.Prompt)
@@ -49,7 +58,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
 	o.number("presence_penalty", or(r.PresencePenalty, 0))
 	o.number("repeat_penalty", or(r.RepetitionPenalty, 1))
-	o.integer("repeat_last_n", -1)
+	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens) // all of them; newer servers refuse -1
 	o.integer("seed", llamacppSeed(r.Seed))
 	if len(r.LogitBias) > 0 {
 		o.name("logit_bias")

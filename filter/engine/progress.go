@@ -11,6 +11,7 @@ import (
 // which choices have finished.
 type progress struct {
 	ids      []harmony.Token // the chunks' tokens, of one Feed
+	logprobs logprobs        // the chunks' Logprobs
 	finished []bool          // by choice
 	open     int             // choices that have not finished
 	done     bool            // nothing more is read
@@ -18,11 +19,14 @@ type progress struct {
 
 func newProgress(r *Request) progress {
 	n := max(r.N, 1)
-	return progress{finished: make([]bool, n), open: n}
+	return progress{logprobs: newLogprobs(r), finished: make([]bool, n), open: n}
 }
 
 // begin takes the memory of the last Feed back.
-func (p *progress) begin() { p.ids = p.ids[:0] }
+func (p *progress) begin() {
+	p.ids = p.ids[:0]
+	p.logprobs.reuse()
+}
 
 func (p *progress) fail(err *apierror.Error) *apierror.Error {
 	p.done = true

@@ -80,3 +80,60 @@ func (m *message) bias(field protowire.Number, bias map[harmony.Token]float64, n
 		})
 	}
 }
+
+// readFields hands every field of a message to field, with its value as it is
+// written. It is false if the message is none, or field is.
+func readFields(b []byte, field func(number protowire.Number, kind protowire.Type, value []byte) bool) bool {
+	for len(b) > 0 {
+		number, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			return false
+		}
+		n := protowire.ConsumeFieldValue(number, kind, b[size:])
+		if n < 0 || !field(number, kind, b[size:size+n]) {
+			return false
+		}
+		b = b[size+n:]
+	}
+	return true
+}
+
+// appendVarints appends the ids of a repeated field, which are packed, as they
+// are written, or one by one.
+func appendVarints(ids []harmony.Token, kind protowire.Type, value []byte) ([]harmony.Token, bool) {
+	switch kind {
+	case protowire.BytesType:
+		value, _ = protowire.ConsumeBytes(value)
+	case protowire.VarintType:
+	default:
+		return ids, false
+	}
+	for len(value) > 0 {
+		v, n := protowire.ConsumeVarint(value)
+		if n < 0 || v > maxCount {
+			return ids, false
+		}
+		ids, value = append(ids, harmony.Token(v)), value[n:]
+	}
+	return ids, true
+}
+
+// eachFloat hands the floats of a field, packed or not, to take.
+func eachFloat(kind protowire.Type, value []byte, take func(float64)) bool {
+	switch kind {
+	case protowire.BytesType:
+		value, _ = protowire.ConsumeBytes(value)
+	case protowire.Fixed32Type:
+	default:
+		return false
+	}
+	for len(value) > 0 {
+		v, n := protowire.ConsumeFixed32(value)
+		if n < 0 {
+			return false
+		}
+		take(float64(math.Float32frombits(v)))
+		value = value[n:]
+	}
+	return true
+}

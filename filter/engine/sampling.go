@@ -15,6 +15,9 @@ func (r *Request) AppendSampling(dst []byte) []byte {
 	if r.Seed != nil {
 		o.integer("seed", int(*r.Seed))
 	}
+	if r.Logprobs {
+		o.integer("logprobs", r.TopLogprobs)
+	}
 	o.structuredOutputs(r)
 	return o.end()
 }

@@ -5,9 +5,11 @@ import (
 )
 
 // sglang is SGLang's native HTTP API, POST /generate.
-type sglang struct{}
+type sglang struct{ inRoom }
 
 func (sglang) Kind() string { return "sglang" }
+
+func (sglang) Constrains() bool { return true }
 
 func (sglang) Ignores(*Request) []string { return nil }
 
@@ -32,6 +34,12 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
 	o.boolean("stream", true)
+	o.bootstrap(r)
+	if r.Logprobs {
+		o.boolean("return_logprob", true)
+		o.integer("logprob_start_len", -1) // none of the prompt
+		o.integer("top_logprobs_num", r.TopLogprobs)
+	}
 	o.text("cache_salt", r.CacheSalt)
 	if r.Priority != nil {
 		o.integer("priority", *r.Priority)
@@ -45,6 +53,8 @@ func (sglang) NewDecoder(r *Request) Decoder {
 	d.seen = make([]int, len(d.finished))
 	return d
 }
+
+func (s sglang) NewPrefillReader(leg *Request) PrefillReader { return newRoomReader(s, leg) }
 
 func (sglang) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
 	return readError(status, header, body)
@@ -82,6 +92,8 @@ type sglangEvent struct {
 	cached     int
 	version    []byte
 	finish     []byte // as written
+	logprobs   []byte // as written, of the ids
+	likeliest  []byte // as written, at their places
 }
 
 func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
@@ -126,6 +138,10 @@ func (e *sglangEvent) readMeta(s *scanner) {
 			e.cached = s.count()
 		case "weight_version":
 			e.version = s.raw()
+		case "output_token_logprobs":
+			e.logprobs = s.raw()
+		case "output_top_logprobs":
+			e.likeliest = s.raw()
 		default:
 			s.skip()
 		}
@@ -144,6 +160,13 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	}
 	d.seen[e.index] += fresh
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
+	if d.logprobs.asked && fresh > 0 {
+		d.logprobs.next()
+		d.logprobs.readSGLang(e.logprobs, e.likeliest)
+		if c.Logprobs, err = d.logprobs.of(ids); err != nil {
+			return chunks, err
+		}
+	}
 	if !d.started {
 		d.started = true
 		d.usage.CachedTokens = e.cached

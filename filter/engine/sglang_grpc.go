@@ -2,14 +2,15 @@ package engine
 
 // sglangGRPC is the service sglang.grpc.scheduler.SglangScheduler of SGLang's
 // gRPC server.
-var sglangGRPC = &grpcDialect{
-	kind:     "sglang-grpc",
-	path:     "/sglang.grpc.scheduler.SglangScheduler/Generate",
-	ignored:  []string{"seed", "cache_salt", "priority"},
-	encode:   encodeSGLangRequest,
-	chunk:    replyMessage{field: 2, ids: 1, cached: 4, index: 8},
-	complete: replyMessage{field: 3, ids: 1, finish: 2, cached: 5, index: 11},
-}
+var sglangGRPC = grpcInRoom{grpcDialect: &grpcDialect{
+	kind:         "sglang-grpc",
+	path:         "/sglang.grpc.scheduler.SglangScheduler/Generate",
+	ignored:      []string{"seed", "cache_salt", "priority"},
+	encode:       encodeSGLangRequest,
+	readLogprobs: (*logprobs).readColumns,
+	chunk:        replyMessage{field: 2, ids: 1, cached: 4, logprobs: 5, index: 8},
+	complete:     replyMessage{field: 3, ids: 1, finish: 2, cached: 5, logprobs: 6, index: 11},
+}}
 
 func encodeSGLangRequest(m *message, r *Request) {
 	m.text(1, r.ID)
@@ -39,8 +40,18 @@ func encodeSGLangRequest(m *message, r *Request) {
 		}
 		p.bias(22, r.LogitBias, true)
 	})
-	m.boolean(5, false)  // return_logprob
-	m.integer(6, -1)     // logprob_start_len
+	m.boolean(5, r.Logprobs) // return_logprob
+	m.integer(6, -1)         // logprob_start_len: none of the prompt
+	if r.Logprobs {
+		m.integer(7, int64(r.TopLogprobs))
+	}
+	if r.Leg != nil {
+		m.inner(10, func(d *message) {
+			d.text(1, r.Leg.Bootstrap.Host)
+			d.integer(2, int64(r.Leg.Bootstrap.Port))
+			d.integer(3, int64(r.Leg.Bootstrap.Room))
+		})
+	}
 	m.boolean(17, true)  // stream
 	m.boolean(18, false) // require_reasoning
 }

@@ -8,13 +8,14 @@ import (
 
 // trtllmGRPC is the service trtllm.TrtllmService of TensorRT-LLM's gRPC server.
 var trtllmGRPC = &grpcDialect{
-	kind:     "trtllm-grpc",
-	path:     "/trtllm.TrtllmService/Generate",
-	ignored:  []string{"priority"},
-	refuses:  refuseTRTLLM,
-	encode:   encodeTRTLLMRequest,
-	chunk:    replyMessage{field: 2, ids: 1, index: 2, cached: 5},
-	complete: replyMessage{field: 3, ids: 1, index: 2, finish: 3, cached: 7},
+	kind:         "trtllm-grpc",
+	path:         "/trtllm.TrtllmService/Generate",
+	ignored:      []string{"priority"},
+	refuses:      refuseTRTLLM,
+	encode:       encodeTRTLLMRequest,
+	readLogprobs: (*logprobs).readRow,
+	chunk:        replyMessage{field: 2, ids: 1, index: 2, cached: 5, logprobs: 6},
+	complete:     replyMessage{field: 3, ids: 1, index: 2, finish: 3, cached: 7, logprobs: 8},
 }
 
 // refuseTRTLLM refuses biases: the service takes them as one number for each
@@ -45,7 +46,12 @@ func encodeTRTLLMRequest(m *message, r *Request) {
 		p.number(14, or(r.FrequencyPenalty, 0))
 		p.number(19, or(r.MinP, 0))
 	})
-	m.inner(4, func(o *message) { o.boolean(5, true) }) // exclude_input_from_output
+	m.inner(4, func(o *message) {
+		if r.Logprobs {
+			o.integer(1, int64(r.atLeastOne()))
+		}
+		o.boolean(5, true) // exclude_input_from_output
+	})
 	m.integer(5, int64(r.MaxTokens))
 	m.boolean(6, true) // streaming
 	if r.Constraint != nil {

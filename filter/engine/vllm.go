@@ -6,9 +6,11 @@ import (
 
 // vllm is vLLM's OpenAI-compatible POST /v1/completions with token ids in and
 // out.
-type vllm struct{}
+type vllm struct{ handedOver }
 
 func (vllm) Kind() string { return "vllm" }
+
+func (vllm) Constrains() bool { return true }
 
 func (vllm) Ignores(*Request) []string { return nil }
 
@@ -28,12 +30,13 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if r.Seed != nil {
 		o.integer("seed", int(*r.Seed))
 	}
-	o.boolean("stream", true)
-	o.name("stream_options")
-	options := newObject(o.b)
-	options.boolean("include_usage", true)
-	o.b = options.end()
-	o.boolean("return_token_ids", true)
+	o.streamed(r)
+	o.boolean("return_token_ids", r.Leg == nil || !r.Leg.Whole) // of a whole reply nobody reads them
+	o.transfer(r)
+	if r.Logprobs {
+		o.integer("logprobs", r.atLeastOne())
+		o.boolean("return_tokens_as_token_ids", true) // a text can be that of several tokens
+	}
 	o.structuredOutputs(r)
 	o.text("cache_salt", r.CacheSalt)
 	if r.Priority != nil {
@@ -51,6 +54,8 @@ func (vllm) NewDecoder(r *Request) Decoder {
 	d.read = d.event
 	return d
 }
+
+func (vllm) NewPrefillReader(*Request) PrefillReader { return &wholeReader{} }
 
 func (vllm) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
 	return readError(status, header, body)
@@ -124,7 +129,7 @@ func (d *vllmDecoder) choices(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Er
 }
 
 func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Error) {
-	var ids, reason []byte
+	var ids, reason, logprobs []byte
 	index := 0
 	if !s.enter('{') {
 		return chunks, unreadable("a choice is no object")
@@ -137,6 +142,8 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 			ids = s.raw()
 		case "finish_reason":
 			reason = s.raw()
+		case "logprobs":
+			logprobs = s.raw()
 		default:
 			s.skip()
 		}
@@ -157,6 +164,13 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	c := Chunk{Index: index, Finish: finish}
 	if c.Tokens, err = d.take(ids); err != nil {
 		return chunks, err
+	}
+	if d.logprobs.asked {
+		d.logprobs.next()
+		d.logprobs.readVLLM(logprobs)
+		if c.Logprobs, err = d.logprobs.of(c.Tokens); err != nil {
+			return chunks, err
+		}
 	}
 	if finish != FinishNone {
 		d.finish(index)

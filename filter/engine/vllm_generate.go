@@ -29,15 +29,15 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		p.integer("seed", int(*r.Seed))
 	}
 	p.boolean("detokenize", false)
+	if r.Logprobs {
+		p.integer("logprobs", r.withOwn())
+	}
 	p.structuredOutputs(r)
 	o.b = p.end()
 	o.text("output_mode", "tokens")
 	o.boolean("reasoning_ended", true)
-	o.boolean("stream", true)
-	o.name("stream_options")
-	options := newObject(o.b)
-	options.boolean("include_usage", true)
-	o.b = options.end()
+	o.streamed(r)
+	o.transfer(r)
 	o.text("cache_salt", r.CacheSalt)
 	if r.Priority != nil {
 		o.integer("priority", *r.Priority)

@@ -1,14 +1,15 @@
 package engine
 
 // vllmGRPC is the service vllm.grpc.engine.VllmEngine of vLLM's gRPC server.
-var vllmGRPC = &grpcDialect{
-	kind:     "vllm-grpc",
-	path:     "/vllm.grpc.engine.VllmEngine/Generate",
-	ignored:  []string{"cache_salt", "priority"},
-	encode:   encodeVLLMRequest,
-	chunk:    replyMessage{field: 1, ids: 1, cached: 4, index: 7},
-	complete: replyMessage{field: 2, ids: 1, finish: 2, cached: 5, index: 8},
-}
+var vllmGRPC = grpcHandedOver{transfer: 12, grpcDialect: &grpcDialect{
+	kind:         "vllm-grpc",
+	path:         "/vllm.grpc.engine.VllmEngine/Generate",
+	ignored:      []string{"cache_salt", "priority"},
+	encode:       encodeVLLMRequest,
+	readLogprobs: (*logprobs).readColumns,
+	chunk:        replyMessage{field: 1, ids: 1, cached: 4, logprobs: 5, index: 7},
+	complete:     replyMessage{field: 2, ids: 1, finish: 2, cached: 5, logprobs: 6, index: 8},
+}}
 
 func encodeVLLMRequest(m *message, r *Request) {
 	m.text(1, r.ID)
@@ -28,6 +29,9 @@ func encodeVLLMRequest(m *message, r *Request) {
 		p.boolean(14, false) // ignore_eos
 		p.integer(15, int64(max(r.N, 1)))
 		p.text(19, structuralTag(r))
+		if r.Logprobs {
+			p.integer(22, int64(r.withOwn()))
+		}
 		if r.Seed != nil {
 			p.integer(24, int64(int32(*r.Seed))) //nolint:gosec // the field's size; equal seeds stay equal
 		}
@@ -36,5 +40,8 @@ func encodeVLLMRequest(m *message, r *Request) {
 			p.boolean(28, true) // grammar_from_first_token, whatever reasoning parser the engine runs
 		}
 	})
-	m.boolean(5, true) // stream
+	m.boolean(5, r.Leg == nil || !r.Leg.Whole) // stream
+	if r.Leg != nil {
+		m.text(8, string(r.Leg.Params))
+	}
 }

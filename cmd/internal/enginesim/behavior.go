@@ -18,6 +18,7 @@ import (
 //	cut=7                       bytes of the body a write; random:100 for 1 to 100
 //	seed=1                      of everything random
 //	output-ids=cumulative       SGLang: incremental or cumulative ids
+//	meet=1s                     how long one leg of a request waits for the other
 //	grammar=ignore              obey or ignore constraint grammars
 //	crlf=true                   lines end in \r\n
 //	comments=true               a comment line before each event
@@ -35,12 +36,14 @@ import (
 //	                            hang    silence, until the client leaves
 //
 // They come from Options, from the request header x-engine-sim, and from lines
-// "SIM key=value …" of the last user message; the later one wins. The header
+// "SIM key=value …" of the last user message; the later one wins. Lines
+// "SIM/prefill key=value …" and "SIM/decode …" are for engines of that role alone. The header
 // and the lines are the simulator's own: a real engine does not know them.
 type Behavior struct {
 	TokensPerEvent Count
 	Delay          time.Duration
 	First          time.Duration
+	Meet           time.Duration // 0: 30 s
 	Cut            Count
 	Seed           uint64
 	Cumulative     bool
@@ -84,6 +87,8 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.Delay, err = time.ParseDuration(value)
 	case "first":
 		b.First, err = time.ParseDuration(value)
+	case "meet":
+		b.Meet, err = time.ParseDuration(value)
 	case "seed":
 		b.Seed, err = strconv.ParseUint(value, 10, 64)
 	case "output-ids":
@@ -144,11 +149,16 @@ func oneOf(value string, known ...string) error {
 	return fmt.Errorf("want one of %s", strings.Join(known, ", "))
 }
 
-// directives are those in the lines of a user message.
-func directives(user string) string {
+// directives are those in the lines of a user message that an engine of a role
+// heeds.
+func directives(user, role string) string {
 	var found []string
 	for line := range strings.Lines(user) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "SIM "); ok {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "SIM")
+		if own, only := strings.CutPrefix(rest, "/"+role); only && role != "" {
+			rest = own
+		}
+		if ok && strings.HasPrefix(rest, " ") {
 			found = append(found, rest)
 		}
 	}

@@ -1,6 +1,7 @@
 package enginesim
 
 import (
+	stdcmp "cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -114,6 +116,74 @@ func TestEverythingAsked(t *testing.T) {
 				t.Errorf("%s: %s (-want +got):\n%s", kind, name, diff)
 			}
 		}
+	}
+}
+
+// TestLogprobs: every kind that tells log probabilities tells the same ones, in
+// the same order, as many as were asked for, and no other number than JSON has.
+func TestLogprobs(t *testing.T) {
+	for _, top := range []int{0, 1, 3, 19, engine.MaxTopLogprobs} {
+		r := ask("THINK naïve 🙂\nSAY Hello, naïve 🙂 and more!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, top })
+		want := talk(t, New(Options{}), "sglang", "", r)
+		checkLogprobs(t, want, top)
+		for kind := range strings.FieldsSeq(likelyKinds) {
+			got := talk(t, New(Options{}), kind, "", r)
+			checkLogprobs(t, got, top)
+			told := top
+			if top == engine.MaxTopLogprobs {
+				told-- // in place of the last may stand the token itself
+			}
+			if diff := cmp.Diff(cutTops(want, told), cutTops(got, told), cmpopts.EquateEmpty()); diff != "" || got.Err != nil {
+				t.Errorf("%s, %d: %v (-sglang +%s):\n%s", kind, top, got.Err, kind, diff)
+			}
+		}
+	}
+}
+
+// cutTops are the log probabilities of the first choice, with so many of the
+// likeliest tokens.
+func cutTops(a answer, top int) []engine.Logprob {
+	list := slices.Clone(a.Logprobs[0])
+	for i := range list {
+		list[i].Top = list[i].Top[:top]
+	}
+	return list
+}
+
+// checkLogprobs holds log probabilities to what a place is to have.
+func checkLogprobs(t *testing.T, a answer, top int) {
+	t.Helper()
+	if len(a.Logprobs[0]) != a.Output || a.Output < 11 {
+		t.Fatalf("%d of %d tokens", len(a.Logprobs[0]), a.Output)
+	}
+	for i, p := range a.Logprobs[0] {
+		values := []float64{p.Value}
+		for _, t := range p.Top {
+			values = append(values, t.Logprob)
+		}
+		if len(p.Top) != top || slices.Max(values) > 0 || slices.Min(values) < -9999 || !slices.IsSortedFunc(p.Top, func(a, b engine.TokenLogprob) int { return stdcmp.Compare(b.Logprob, a.Logprob) }) {
+			t.Errorf("place %d: %v", i, p)
+		}
+	}
+	if a.Logprobs[0][10].Value != -9999 {
+		t.Errorf("no probability at all is %v", a.Logprobs[0][10].Value)
+	}
+}
+
+// TestNoLogprobs: an engine that is not asked for log probabilities gets no word
+// about them, and llama.cpp, whose ids are not all the model's, is not asked.
+func TestNoLogprobs(t *testing.T) {
+	for _, kind := range engine.Kinds() {
+		_, got := asked(t, kind, ask("SAY x"))
+		for _, name := range []string{"logprobs", "top_logprobs_num", "return_tokens_as_token_ids"} {
+			if got[name] != nil {
+				t.Errorf("%s: %s is %v", kind, name, got[name])
+			}
+		}
+	}
+	dialect, _ := engine.ByKind("llamacpp")
+	if _, err := dialect.Encode(ask("SAY x", func(r *engine.Request) { r.Logprobs = true })); err == nil || err.Status != 400 || err.Param != "logprobs" {
+		t.Errorf("llamacpp: %v", err)
 	}
 }
 

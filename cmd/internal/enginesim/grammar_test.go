@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -56,6 +57,36 @@ func TestObey(t *testing.T) {
 				t.Errorf("%s, want %s", text, c.want)
 			}
 		})
+	}
+}
+
+// TestObeyBuiltins calls built-in tools under the filter's own tags.
+func TestObeyBuiltins(t *testing.T) {
+	tools := []constraint.Tool{{Recipient: "browser.search", Builtin: true}, {Recipient: "python", Builtin: true, Code: true}}
+	answer := constraint.Promise{Tools: tools, Answer: constraint.AnswerChoice{"yes"}, Parallel: true}
+	python := constraint.Promise{Tools: tools[1:], Required: true}
+	system := withBuiltins(t)
+	for _, c := range []struct {
+		promise    constraint.Promise
+		user, want string
+	}{
+		{answer, "CALL browser.search {\"query\":\"a\"}", thought + `<|channel|>analysis to=browser.search code<|message|>{"query":"a"}<|call|>`},
+		{answer, "CALL browser.search no", thought + `<|channel|>analysis to=browser.search code<|message|>{}<|return|>`},
+		{answer, "CALL python no JSON", thought + "<|channel|>analysis to=python code<|message|>no JSON<|call|>"},
+		{answer, "SAY yes", thought + final + "yes<|return|>"},
+		{python, "CALL python 1", thought + "<|channel|>analysis to=python code<|message|>1<|call|>"},
+	} {
+		g, refused := readGrammar(string(constraint.AppendStructuralTag(nil, c.promise.Format())))
+		if refused != nil {
+			t.Fatal(refused)
+		}
+		seq, err := g.obey(makePlans(conversation(system, c.user, "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := showSigned(seq.ids); got != c.want {
+			t.Errorf("%s: %s, want %s", c.user, got, c.want)
+		}
 	}
 }
 

@@ -50,12 +50,21 @@ type grpcAPI struct {
 	// Field numbers of a GenerateResponse, and in its two messages.
 	chunk, complete             protowire.Number
 	chunkFields, completeFields replyFields
-	countsDelta                 bool // completion_tokens counts a message's own ids
-	repeats                     bool // a Complete repeats the last ids, else all
+	// The log probabilities that a request asks for, and those of the n tokens
+	// of the output from an id on.
+	readLogprobs   func(params) (*int, *refusal)
+	appendLogprobs func(b []byte, number protowire.Number, c *choice, from, n, top int) []byte
+	countsDelta    bool // completion_tokens counts a message's own ids
+	repeats        bool // a Complete repeats the last ids, else all
+	// leg reads which part of a request this engine is to do; nil: always all.
+	leg      func(*Sim, params) (*leg, *refusal)
+	transfer protowire.Number // of kv_transfer_params_json, in a Complete
 }
 
 // replyFields are the field numbers of a Chunk or a Complete.
-type replyFields struct{ ids, prompt, completion, cached, index, finish, matched protowire.Number }
+type replyFields struct {
+	ids, prompt, completion, cached, index, finish, matched, logprobs protowire.Number
+}
 
 var grpcAPIs = []grpcAPI{vllmGRPC, sglangGRPC, trtllmGRPC}
 
@@ -70,16 +79,18 @@ var vllmGRPC = grpcAPI{
 			8: {name: "max_tokens", kind: typeInt}, 9: {name: "min_tokens", kind: typeInt}, 10: {name: "stop"}, 11: {name: "stop_token_ids", kind: typeIDs},
 			12: {name: "skip_special_tokens", kind: typeBool}, 14: {name: "ignore_eos", kind: typeBool}, 15: {name: "n", kind: typeInt},
 			16: {name: "json_schema"}, 17: {name: "regex"}, 18: {name: "ebnf"}, 19: {name: "structural_tag"},
-			24: {name: "seed", kind: typeInt}, 26: {name: "logit_bias", kind: typeBias}, 28: {name: "grammar_from_first_token", kind: typeBool},
+			22: {name: "logprobs", kind: typeInt}, 24: {name: "seed", kind: typeInt}, 26: {name: "logit_bias", kind: typeBias}, 28: {name: "grammar_from_first_token", kind: typeBool},
 		}},
-		5: {name: "stream", kind: typeBool},
+		5: {name: "stream", kind: typeBool}, 8: {name: "kv_transfer_params_json"},
 	},
+	leg: legOfJSON, transfer: 12,
 	defaults: sampling{temperature: 1},
 	min:      "min_tokens", max: "max_tokens",
 	chunk: 1, complete: 2,
-	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, index: 7},
-	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, index: 8, matched: 10},
-	countsDelta:    true, repeats: true,
+	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
+	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 8, matched: 10},
+	readLogprobs:   params.readLogprobs, appendLogprobs: appendVLLMColumns,
+	countsDelta: true, repeats: true,
 }
 
 var sglangGRPC = grpcAPI{
@@ -95,15 +106,18 @@ var sglangGRPC = grpcAPI{
 			17: {name: "n", kind: typeInt}, 18: {name: "min_new_tokens", kind: typeInt}, 19: {name: "ignore_eos", kind: typeBool}, 20: {name: "no_stop_trim", kind: typeBool},
 			21: {name: "stream_interval", kind: typeInt}, 22: {name: "logit_bias", kind: typeBias},
 		}},
-		5: {name: "return_logprob", kind: typeBool}, 6: {name: "logprob_start_len", kind: typeInt},
+		5: {name: "return_logprob", kind: typeBool}, 6: {name: "logprob_start_len", kind: typeInt}, 7: {name: "top_logprobs_num", kind: typeInt},
+		10: {kind: typeMessage, fields: protoFields{1: {name: "bootstrap_host"}, 2: {name: "bootstrap_port", kind: typeInt}, 3: {name: "bootstrap_room", kind: typeInt}}},
 		17: {name: "stream", kind: typeBool},
 	},
+	leg:      (*Sim).readRoom,
 	defaults: sampling{topP: 1, n: 1},
 	min:      "min_new_tokens", max: "max_new_tokens",
 	chunk: 2, complete: 3,
-	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, index: 8},
-	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, index: 11, matched: 8},
-	repeats:        true,
+	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 8},
+	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 11, matched: 8},
+	readLogprobs:   params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
+	repeats: true,
 }
 
 var trtllmGRPC = grpcAPI{
@@ -117,7 +131,7 @@ var trtllmGRPC = grpcAPI{
 			12: {name: "repetition_penalty", kind: typeFloat}, 13: {name: "presence_penalty", kind: typeFloat}, 14: {name: "frequency_penalty", kind: typeFloat},
 			19: {name: "min_p", kind: typeFloat},
 		}},
-		4:  {kind: typeMessage, fields: protoFields{5: {name: "exclude_input_from_output", kind: typeBool}}},
+		4:  {kind: typeMessage, fields: protoFields{1: {name: "logprobs", kind: typeInt}, 5: {name: "exclude_input_from_output", kind: typeBool}}},
 		5:  {name: "max_tokens", kind: typeInt},
 		6:  {name: "stream", kind: typeBool},
 		11: {kind: typeMessage, fields: protoFields{1: {name: "guide_type", kind: typeInt}, 2: {name: "structural_tag"}}},
@@ -128,8 +142,9 @@ var trtllmGRPC = grpcAPI{
 	defaults: sampling{temperature: 1, topP: 1, n: 1},
 	min:      "min_tokens", max: "max_tokens",
 	chunk: 2, complete: 3,
-	chunkFields:    replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5},
-	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, matched: 13},
+	chunkFields:    replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6},
+	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13},
+	readLogprobs:   params.readLogprobs, appendLogprobs: appendRows,
 }
 
 // parse takes a request out of its frame and gives it JSON's form.
@@ -260,6 +275,9 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
+	if req.logprobs, err = a.readLogprobs(p); err != nil {
+		return req, err
+	}
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
@@ -287,7 +305,7 @@ func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
 		return b
 	}
 	r.begun[c.index] = from
-	r.fill(r.api.chunkFields, c, ids)
+	r.fill(r.api.chunkFields, c, from, ids)
 	return r.wrap(b, r.api.chunk)
 }
 
@@ -307,7 +325,7 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 		from = r.begun[c.index]
 	}
 	f := r.api.completeFields
-	r.fill(f, c, r.shown(c, from))
+	r.fill(f, c, from, r.shown(c, from))
 	finish := c.finish
 	if abortStatus(finish) != 0 {
 		finish = "abort"
@@ -316,11 +334,14 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 	if n := len(c.output); c.finish == "stop" && c.output[n-1] != harmony.TokenReturn {
 		r.integer(f.matched, int(c.output[n-1]))
 	}
+	if told := r.req.transferText(); told != "" {
+		r.message = protowire.AppendString(protowire.AppendTag(r.message, r.api.transfer, protowire.BytesType), told)
+	}
 	return r.wrap(b, r.api.complete)
 }
 
-// fill begins the inner message anew.
-func (r *grpcReply) fill(f replyFields, c *choice, ids []harmony.Token) {
+// fill begins the inner message anew. ids are those of the output from one on.
+func (r *grpcReply) fill(f replyFields, c *choice, from int, ids []harmony.Token) {
 	r.message = r.message[:0]
 	if len(ids) > 0 {
 		var packed []byte
@@ -336,6 +357,9 @@ func (r *grpcReply) fill(f replyFields, c *choice, ids []harmony.Token) {
 		r.integer(f.completion, len(c.output))
 	}
 	r.integer(f.cached, r.req.cached)
+	if r.req.logprobs != nil && len(ids) > 0 {
+		r.message = r.api.appendLogprobs(r.message, f.logprobs, c, from, len(ids), *r.req.logprobs)
+	}
 	r.integer(f.index, c.index)
 }
 

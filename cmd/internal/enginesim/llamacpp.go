@@ -22,8 +22,12 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	if req.id == "" {
 		req.id = s.nextID()
 	}
-	if err := p.getAll(field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}); err != nil {
+	lastN := 64
+	if err := p.getAll(field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}, field{"repeat_last_n", &lastN}); err != nil {
 		return nil, llamacppRefusal(err)
+	}
+	if lastN < 0 { // servers of 2026 know no -1 for the whole context
+		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN), "invalid_request_error", ""}
 	}
 	var err *refusal
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {

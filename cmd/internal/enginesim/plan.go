@@ -29,13 +29,17 @@ type sequence struct {
 // is no Harmony conversation it says words for ever.
 func makePlan(ids []harmony.Token) (sequence, prompt) {
 	p := readPrompt(ids)
+	return p.plan(), p
+}
+
+func (p prompt) plan() sequence {
 	if len(p.messages) == 0 {
-		return sequence{ids: []int32{anyWords}}, p
+		return sequence{ids: []int32{anyWords}}
 	}
 	if s, ok := exactScript(p); ok {
-		return sequence{ids: s}, p
+		return sequence{ids: s}
 	}
-	return readScript(p).plan(p), p
+	return readScript(p).plan(p)
 }
 
 // makePlans is everything that the model would like to say to a prompt, best
@@ -182,6 +186,9 @@ func readScript(p prompt) script {
 	return s
 }
 
+// againMark begins a line that holds where the same prompt has come before.
+const againMark = "AGAIN "
+
 var (
 	asksWeather = regexp.MustCompile(`(?i)weather|temperature`)
 	weatherTool = regexp.MustCompile(`(?i)weather`)
@@ -194,6 +201,9 @@ func (s *script) readLines(user string, p prompt, last int) {
 	var say, js, words *string
 	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(user), "\n") {
 		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, againMark); ok && p.again {
+			line = strings.TrimSpace(rest)
+		}
 		word, value := line, ""
 		if i := strings.IndexFunc(line, unicode.IsSpace); i >= 0 {
 			word, value = line[:i], strings.TrimSpace(line[i:])
@@ -221,7 +231,7 @@ func (s *script) readLines(user string, p prompt, last int) {
 		case word == "COMMENTARY":
 			s.commentary = value
 		case word == "CALL":
-			s.calls = append(s.calls, readCall(value))
+			s.calls = append(s.calls, readCall(value, p))
 		}
 	}
 	switch {
@@ -236,12 +246,16 @@ func (s *script) readLines(user string, p prompt, last int) {
 
 func ptr(s string) *string { return &s }
 
-func readCall(value string) call {
+func readCall(value string, p prompt) call {
 	to, args, _ := strings.Cut(value, " ")
+	args = strings.TrimSpace(args)
+	if to == "python" && p.builtin(to) {
+		return call{to, args}
+	}
 	if !strings.Contains(to, ".") {
 		to = "functions." + to
 	}
-	if args = strings.TrimSpace(args); args == "" {
+	if args == "" {
 		args = "{}"
 	}
 	return call{to, args}
@@ -383,6 +397,9 @@ func (s script) heads(p prompt) [][]harmony.Token {
 			" to=" + to + "<|channel|>commentary <|constrain|>json<|message|>",
 			"<|channel|>commentary to=" + to + " json<|message|>",
 			" to=" + to + "<|channel|>commentary json<|message|>",
+		}
+		if p.builtin(to) {
+			texts = []string{"<|channel|>analysis to=" + to + " code<|message|>", " to=" + to + "<|channel|>analysis code<|message|>"}
 		}
 	} else if p.responseSchema() != "" {
 		texts = append(texts[1:], texts[0])

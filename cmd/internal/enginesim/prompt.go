@@ -50,6 +50,7 @@ type prompt struct {
 	messages []message
 	tail     []harmony.Token // what follows the open <|start|>assistant
 	open     bool            // there is an open <|start|>
+	again    bool            // it has come before
 }
 
 // readPrompt reads tokens, never text: a user who writes <|end|> has written
@@ -153,7 +154,10 @@ func beforeSection(text, mark string) string {
 
 // tool is a function that the prompt declares: its recipient and the
 // TypeScript type of its argument, "" where it takes none.
-type tool struct{ name, argument string }
+type tool struct {
+	name, argument string
+	builtin        bool // the system message declares it
+}
 
 var (
 	namespaceBegin = regexp.MustCompile(`(?m)^namespace (\S+) \{\n`)
@@ -175,14 +179,19 @@ func (p prompt) tools() []tool {
 				continue
 			}
 			for _, t := range toolType.FindAllStringSubmatch(inside[:end+1], -1) {
-				tools = append(tools, tool{name + "." + t[1], t[2]})
+				tools = append(tools, tool{name + "." + t[1], t[2], m.role == "system"})
 			}
 		}
 		if m.role == "system" && pythonTitle.MatchString(m.body) {
-			tools = append(tools, tool{name: "python"})
+			tools = append(tools, tool{name: "python", builtin: true})
 		}
 	}
 	return tools
+}
+
+// builtin tells whether the system message declares the tool.
+func (p prompt) builtin(name string) bool {
+	return slices.ContainsFunc(p.tools(), func(t tool) bool { return t.builtin && t.name == name })
 }
 
 var formatTitle = regexp.MustCompile(`(?ms)^# Response Formats\n+## [^\n]*\n+(.*)`)

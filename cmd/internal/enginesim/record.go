@@ -27,6 +27,7 @@ type Record struct {
 	Path       string            `json:"path"`
 	Header     map[string]string `json:"header"` // names in lower case
 	RequestID  string            `json:"request_id,omitempty"`
+	Role       string            `json:"role,omitempty"` // of a request that is not this engine's alone
 	PromptIDs  []harmony.Token   `json:"prompt_ids,omitempty"`
 	Params     json.RawMessage   `json:"params,omitempty"` // the body without the prompt
 	BodyBytes  int64             `json:"body_bytes"`

@@ -15,6 +15,7 @@ type run struct {
 	req     *modelRequest
 	choices []*choice
 	reply   reply
+	meet    func() *refusal // waits for the other leg of the request; nil: there is none
 }
 
 // play says the choices, side by side, and returns the record's state.
@@ -24,6 +25,12 @@ func (r *run) play(w http.ResponseWriter) string {
 	}
 	if r.wire.begin() != nil {
 		return StateCancelled
+	}
+	if refused := r.meets(); refused != nil {
+		if r.ctx.Err() != nil || r.wire.fail(refused) != nil {
+			return StateCancelled
+		}
+		return StateFailed
 	}
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for step := 0; ; step++ {
@@ -54,8 +61,23 @@ func (r *run) play(w http.ResponseWriter) string {
 	return StateFinished
 }
 
+func (r *run) meets() *refusal {
+	if r.meet == nil {
+		return nil
+	}
+	return r.meet()
+}
+
 // whole answers with one JSON object.
 func (r *run) whole(w http.ResponseWriter) string {
+	if refused := r.meets(); refused != nil {
+		if r.req.form == formFrames {
+			writeGRPCStatus(w, refused.status, refused.message)
+		} else {
+			writeJSON(w, refused.status, appendError(nil, refused))
+		}
+		return StateFailed
+	}
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for _, c := range r.choices {
 		for c.finish == "" && r.ctx.Err() == nil {

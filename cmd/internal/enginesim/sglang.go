@@ -47,6 +47,9 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 			"%d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.",
 			limit, total, size, sampling.maxTokens)
 	}
+	if req.logprobs, err = p.readSGLangLogprobs(); err != nil {
+		return req, err
+	}
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - size)
 	return req, nil
@@ -131,6 +134,7 @@ func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []by
 	b = strconv.AppendInt(b, int64(len(c.output)), 10)
 	b = append(b, `,"cached_tokens":`...)
 	b = strconv.AppendInt(b, int64(r.req.cached), 10)
+	b = appendSGLangLogprobs(b, r.req, c, len(c.output)-len(ids))
 	if c.finish != "" {
 		b = append(b, `,"e2e_latency":0.25`...)
 	}

@@ -12,13 +12,15 @@
 //	THINK text        the analysis (else "The user wants a reply.")
 //	NOTHINK           no analysis
 //	COMMENTARY text   a preamble before the first call
-//	CALL name args    call functions.name (a dotted name is the recipient as it stands);
+//	CALL name args    call functions.name (a dotted name is the recipient as it stands,
+//	                  and python that built-in tool, where the prompt has it);
 //	                  one call a turn: after j tool results the line j+1; ${x} in args
 //	                  is the member x of the last JSON that a tool has answered
 //	SAY text          the final answer, once all calls are answered
 //	JSON text         the same
 //	WORDS n [ms]      the final answer w1 w2 … wn, ms before each word
 //	RECALL            RECALL: and the X of every "REMEMBER X" in all user messages
+//	AGAIN line        the line, where the same prompt has come before
 //	LAST_ASSISTANT    LAST: and the last final text before this message
 //	ECHO_SYSTEM       SYSTEM: and the instructions in the prompt
 //	ECHO_TOOLS        TOOLS: and the names of the tools in the prompt, sorted
@@ -41,7 +43,8 @@
 //
 // It stops at stop ids and limits, counts cached prefixes, notices when a
 // client leaves, and records what it was asked: GET /sim/requests. Behavior
-// says how it sends and what goes wrong. gRPC needs HTTP/2, which the server that
+// says how it sends and what goes wrong. As SGLang or vLLM it can be one side of
+// a disaggregated engine: see Options.Role. Its bootstrap server is on its own port. gRPC needs HTTP/2, which the server that
 // it is the handler of has to speak without TLS. Beside the engines' APIs it serves /health,
 // /v1/models, /get_model_info and /abort_request, and, to stand for what the
 // filter lets pass, /v1/embeddings, /v1/chat/completions and /sim/echo.
@@ -53,9 +56,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +74,7 @@ type Options struct {
 	BlockSize     int              // of the prefix cache, in tokens; 0: 16
 	MaxBody       int64            // of a token request, in bytes; 0: 64 MiB
 	Records       int              // how many records are kept; 0: 1000, below 0: none
+	Role          string           // [RolePrefill] or [RoleDecode]; none: an SGLang that does both, a vLLM that does as each request says
 	Behavior      Behavior         // of every request, before its own directives
 	Now           func() time.Time // nil: time.Now
 }
@@ -79,10 +85,12 @@ type Sim struct {
 	mux     *http.ServeMux
 	cache   *prefixCache
 	*recorder
+	meetings *meetings
 
-	mu     sync.Mutex
-	number int                                // of requests without an id
-	aborts map[string]context.CancelCauseFunc // by request id
+	mu      sync.Mutex
+	number  int                                // of requests without an id
+	prompts map[string]bool                    // that ask for something else when they come again
+	aborts  map[string]context.CancelCauseFunc // by request id
 }
 
 // New makes an engine.
@@ -103,12 +111,14 @@ func New(o Options) *Sim {
 		cache:    newPrefixCache(o.BlockSize),
 		recorder: newRecorder(o.Records, o.Now),
 		aborts:   map[string]context.CancelCauseFunc{},
+		prompts:  map[string]bool{},
+		meetings: newMeetings(),
 	}
 	s.routes()
 	return s
 }
 
-func defaulted[T int | int64](v, byDefault T) T {
+func defaulted[T int | int64 | time.Duration](v, byDefault T) T {
 	if v == 0 {
 		return byDefault
 	}
@@ -128,6 +138,8 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("GET /get_model_info", s.modelInfo)
 	s.mux.HandleFunc("GET /model_info", s.modelInfo)
+	s.mux.HandleFunc("POST /sim/room", s.serveRoom)
+	s.mux.HandleFunc("POST /sim/kv", s.serveKV)
 	s.mux.HandleFunc("GET /sim/requests", s.serveRecords)
 	s.mux.HandleFunc("DELETE /sim/requests", func(w http.ResponseWriter, _ *http.Request) {
 		s.Reset()
@@ -202,11 +214,15 @@ type modelRequest struct {
 
 	form form
 
+	logprobs *int // how many of the likeliest tokens to tell at each place; nil: not even the token's own likelihood
+	namesIDs bool // return_tokens_as_token_ids
+
 	includeUsage, continuousUsage, returnIDs bool // vLLM, llama.cpp and TensorRT-LLM
 
 	abortable bool // by its id, which no other running request may have (SGLang)
 
 	behavior Behavior
+	leg      *leg // nil: all of it is this engine's
 	cached   int
 	created  int64
 }
@@ -232,12 +248,18 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		return
 	}
 	req, refused := a.read(s, r.Header, params)
+	role := ""
+	if l, ok := a.(legReader); ok && refused == nil {
+		if req.leg, refused = l.readLeg(s, params); req.leg != nil {
+			role = req.leg.role
+		}
+	}
 	rest, err := json.Marshal(params) // read has taken the prompt out
 	if err != nil {
 		rest = nil
 	}
 	s.change(rec, func(rec *Record) {
-		rec.Params = rest
+		rec.Params, rec.Role = rest, role
 		if req != nil {
 			rec.RequestID, rec.PromptIDs = req.id, req.prompt
 		}
@@ -246,12 +268,14 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		s.refuse(w, a, refused, req != nil && req.stream, rec)
 		return
 	}
-	seq, p := makePlan(req.prompt)
+	p := readPrompt(req.prompt)
 	user := ""
 	if i := p.last(); i >= 0 {
 		user = p.messages[i].body
 	}
-	req.behavior, err = s.options.Behavior.With(r.Header.Get("x-engine-sim") + " " + directives(user))
+	p.again = strings.Contains(user, againMark) && s.cameBefore(req.prompt)
+	seq := p.plan()
+	req.behavior, err = s.options.Behavior.With(r.Header.Get("x-engine-sim") + " " + directives(user, role))
 	if err != nil {
 		s.refuse(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
 		return
@@ -263,6 +287,16 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		}
 	}
 	s.answer(w, r, a, req, seq, rec)
+}
+
+// cameBefore tells whether a prompt has come before, and remembers it.
+func (s *Sim) cameBefore(ids []harmony.Token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := show(ids)
+	before := s.prompts[key]
+	s.prompts[key] = true
+	return before
 }
 
 func parse(a api, body []byte) (map[string]json.RawMessage, *refusal) {
@@ -305,12 +339,20 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	}
 	req.cached = s.cache.add(req.prompt, req.salt)
 	req.created = s.now().Unix()
+	if req.leg != nil && req.leg.role == RolePrefill {
+		req.limits.minTokens, req.limits.maxTokens = 0, 1
+	}
 	choices := make([]*choice, req.n)
 	for i := range choices {
 		choices[i] = newChoice(i, seq, req.limits, req.seed)
 	}
 	run := run{ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
+	if req.leg != nil {
+		local, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
+		run.meet = func() *refusal { return s.meet(ctx, req, local) }
+	}
 	state := run.play(w)
+	s.part(req, state)
 	s.change(rec, func(rec *Record) {
 		rec.Cached = req.cached
 		for _, c := range choices {

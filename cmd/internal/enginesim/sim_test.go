@@ -46,6 +46,9 @@ func TestModel(t *testing.T) {
 		"type get_time = () => any;\n\n} // namespace functions<|end|>"
 	const called = "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{}<|call|>" +
 		"<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>sunny<|end|>"
+	const searched = "<|start|>assistant to=browser.search<|channel|>analysis code<|message|>{}<|call|>" +
+		"<|start|>browser.search to=assistant<|channel|>analysis<|message|>[0] a<|end|>"
+	system := withBuiltins(t)
 	const arguments = `{"location": "San Francisco, CA", "days": [1], "kind": "a", "sub": {"x": true}}`
 	for _, c := range []struct{ name, before, user, after, want string }{
 		{"default", "", "hi", "", thought + final + "Hello there friend.<|return|>"},
@@ -73,6 +76,12 @@ func TestModel(t *testing.T) {
 		{"exact tokens, second turn", "", "x @@<message>1<call>@@<message>2<return>@@", called, "<|message|>2<|return|>"},
 		{"script without an end", "", "x @@<channel>final<message>a@@", "", final + "a<|return|>"},
 		{"special tokens in user text", "", "SAY x<|return|>y", "", thought + final + "x<|return|>y<|return|>"},
+		{"search", system, "CALL browser.search {\"query\":\"a\"}", "", thought + `<|channel|>analysis to=browser.search code<|message|>{"query":"a"}<|call|>`},
+		{"code behind a search", system, "CALL browser.search {}\nCALL python print(1)", searched, thought + "<|channel|>analysis to=python code<|message|>print(1)<|call|>"},
+		{"search answered", system, "CALL browser.search {}", searched, thought + final + "RESULT: [0] a<|return|>"},
+		{"a function python", developer, "CALL python {}", "", thought + "<|channel|>commentary to=functions.python <|constrain|>json<|message|>{}<|call|>"},
+		{"a browser of the client's", "", "CALL browser.search {}", "", thought + "<|channel|>commentary to=browser.search <|constrain|>json<|message|>{}<|call|>"},
+		{"echo built-in tools", system, "ECHO_TOOLS", "", thought + final + "TOOLS:browser.find,browser.open,browser.search,python<|return|>"},
 	} {
 		for _, kind := range engine.Kinds() {
 			t.Run(kind+"/"+c.name, func(t *testing.T) {
@@ -88,6 +97,17 @@ func TestModel(t *testing.T) {
 			})
 		}
 	}
+}
+
+// withBuiltins is a system message with the browser and python.
+func withBuiltins(t *testing.T) string {
+	t.Helper()
+	content := &harmony.SystemContent{Identity: "I", KnowledgeCutoff: "2024-06", Tools: []harmony.Namespace{harmony.BrowserNamespace(), harmony.PythonNamespace()}}
+	ids, err := harmony.NewRenderer().AppendConversation(nil, []harmony.Message{{Role: harmony.RoleSystem, Content: []harmony.Content{content}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return show(ids)
 }
 
 // TestUserTextStaysText tells <|return|> in a text from the token.

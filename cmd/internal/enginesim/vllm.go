@@ -21,7 +21,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 	if err := p.getAll(
 		field{"model", &req.model}, field{"stream", &req.stream}, field{"stream_options", &options},
-		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id},
+		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id}, field{"return_tokens_as_token_ids", &req.namesIDs},
 	); err != nil {
 		return nil, err
 	}
@@ -52,6 +52,9 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
+	}
+	if req.logprobs, err = p.readLogprobs(); err != nil {
+		return req, err
 	}
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
@@ -113,7 +116,9 @@ func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
 	b = strconv.AppendInt(b, int64(c.index), 10)
 	b = append(b, `,"text":`...)
 	b = appendQuoted(b, r.newText(c, from))
-	b = append(b, `,"logprobs":null,"finish_reason":`...)
+	b = append(b, `,"logprobs":`...)
+	b = appendCompletionLogprobs(b, r.req, c, from)
+	b = append(b, `,"finish_reason":`...)
 	b = appendVLLMFinish(b, c)
 	if r.req.returnIDs {
 		b = append(b, `,"prompt_token_ids":`...)
@@ -168,5 +173,5 @@ func (r *vllmReply) whole(b []byte) []byte {
 	}
 	b = append(b, `],"usage":`...)
 	b = r.counts(b, true)
-	return append(b, `,"system_fingerprint":"`+buildName+`"}`...)
+	return append(r.req.appendTransfer(append(b, `,"system_fingerprint":"`+buildName+`"`...)), '}')
 }

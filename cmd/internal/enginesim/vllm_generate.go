@@ -47,6 +47,9 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
+	if req.logprobs, err = params(inner).readLogprobs(); err != nil {
+		return req, err
+	}
 	req.n, req.seed, req.interval = sampling.n, uint64(sampling.seed), sampling.interval
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
@@ -77,7 +80,8 @@ func (r *vllmGenerateReply) choice(b []byte, c *choice, from int) []byte {
 	b = appendVLLMFinish(b, c)
 	b = append(b, `,"token_ids":`...)
 	b = appendIDs(b, c.output[from:])
-	return append(b, `,"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":null}`...)
+	b = append(b, `,"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":`...)
+	return append(appendGenerateLogprobs(b, r.req, c, from), '}')
 }
 
 // appendVLLMFinish writes the values of finish_reason and stop_reason.
@@ -130,5 +134,5 @@ func (r *vllmGenerateReply) whole(b []byte) []byte {
 		}
 		b = r.choice(b, c, 0)
 	}
-	return append(b, "]}"...)
+	return append(r.req.appendTransfer(append(b, ']')), '}')
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,15 +81,17 @@ func ask(user string, change ...func(*engine.Request)) *engine.Request {
 }
 
 const (
-	allKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
-	manyKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that give several choices
-	eventKinds = "sglang vllm vllm-generate llamacpp"
-	doneKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // whose streams say that they end
+	likelyKinds = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that tell log probabilities
+	allKinds    = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
+	manyKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that give several choices
+	eventKinds  = "sglang vllm vllm-generate llamacpp"
+	doneKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // whose streams say that they end
 )
 
 // TestWire holds the bytes on the wire to the fixtures of filter/engine.
 func TestWire(t *testing.T) {
 	two := func(r *engine.Request) { r.N = 2 }
+	likely := func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 3 }
 	cases := []struct {
 		name, directives string
 		r                *engine.Request
@@ -100,6 +103,7 @@ func TestWire(t *testing.T) {
 		{"length", "", ask("WORDS 50", func(r *engine.Request) { r.MaxTokens = 6 }), allKinds},
 		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), manyKinds},
 		{"split-character", "", ask("x @@<channel>final<message>a<#26192>b<#9552><#898><return>@@"), allKinds},
+		{"logprobs", "tokens-per-event=2", ask("NOTHINK\nSAY naïve 🙂 a b c", likely), likelyKinds},
 		{"error", "fault=error@3", ask("SAY x"), allKinds},
 		{"end-early", "fault=end@3", ask("SAY x"), allKinds},
 		{"done-early", "fault=done@3", ask("SAY x"), doneKinds},
@@ -107,6 +111,7 @@ func TestWire(t *testing.T) {
 		{"garbage", "fault=garbage@3", ask("SAY x"), allKinds},
 		{"crlf", "crlf=true comments=true tokens-per-event=3", ask("SAY x"), eventKinds},
 		{"cumulative", "output-ids=cumulative", ask("SAY naïve 🙂"), "sglang"},
+		{"cumulative-logprobs", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("NOTHINK\nSAY a b c d", likely), "sglang"},
 		{"cumulative-n2", "output-ids=cumulative tokens-per-event=random:5 seed=7", ask("SAY many words to say", two), "sglang"},
 		{"abort-503", "fault=abort503@2", ask("SAY x"), "sglang"},
 		{"too-long", "", ask("SAY x", func(r *engine.Request) { r.MaxTokens = 1 << 20 }), "sglang"},
@@ -151,7 +156,8 @@ func golden(t *testing.T, file, got string) {
 type answer struct {
 	Texts    []string // by choice, special tokens by their names
 	Finishes []engine.Finish
-	Output   int // tokens of all choices
+	Logprobs [][]engine.Logprob // by choice
+	Output   int                // tokens of all choices
 	Usage    engine.Usage
 	Err      *apierror.Error
 }
@@ -161,12 +167,16 @@ func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer h
 	t.Helper()
 	dialect, _ := engine.ByKind(kind)
 	d := dialect.NewDecoder(r)
-	a := answer{Finishes: make([]engine.Finish, r.N)}
+	a := answer{Finishes: make([]engine.Finish, r.N), Logprobs: make([][]engine.Logprob, r.N)}
 	tokens := make([][]harmony.Token, r.N)
 	take := func(chunks []engine.Chunk, err *apierror.Error) {
 		for _, c := range chunks {
 			tokens[c.Index] = append(tokens[c.Index], c.Tokens...)
 			a.Output += len(c.Tokens)
+			for _, p := range c.Logprobs { // valid until the decoder's next call
+				p.Top = slices.Clone(p.Top)
+				a.Logprobs[c.Index] = append(a.Logprobs[c.Index], p)
+			}
 			if c.Finish != engine.FinishNone {
 				a.Finishes[c.Index] = c.Finish
 			}
@@ -218,10 +228,11 @@ func trailersOf(resp *http.Response) http.Header {
 // same.
 func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
 	requests := map[string]*engine.Request{
-		"final": ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"),
-		"call":  ask("COMMENTARY I look.\nCALL get_weather {}"),
-		"rand":  ask("x @@<channel>final<message><rand 30><#9552><#898><return>@@", func(r *engine.Request) { r.N = 3 }),
-		"loop":  ask("x @@<channel>analysis<message><loop>@@", func(r *engine.Request) { r.MaxTokens = 40 }),
+		"final":  ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"),
+		"call":   ask("COMMENTARY I look.\nCALL get_weather {}"),
+		"rand":   ask("x @@<channel>final<message><rand 30><#9552><#898><return>@@", func(r *engine.Request) { r.N = 3 }),
+		"likely": ask("THINK naïve 🙂\nSAY Hello, naïve 🙂 and more!", func(r *engine.Request) { r.N, r.Logprobs, r.TopLogprobs = 2, true, 4 }),
+		"loop":   ask("x @@<channel>analysis<message><loop>@@", func(r *engine.Request) { r.MaxTokens = 40 }),
 	}
 	for name, r := range requests {
 		for _, kind := range engine.Kinds() {

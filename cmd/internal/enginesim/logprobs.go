@@ -1,0 +1,233 @@
+package enginesim
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// likelihood is a token and the logarithm of its probability.
+type likelihood struct {
+	id    harmony.Token
+	value float32
+}
+
+// impossible is the logarithm of no probability.
+var impossible = float32(math.Inf(-1))
+
+// rank is how many tokens are likelier than the one at a place of the output.
+// Now and then it is one that could not have been said.
+func (c *choice) rank(place int) int {
+	if place%11 == 10 {
+		return math.MaxInt
+	}
+	return place % 5
+}
+
+// likelihood is that of the token at a place of the output.
+func (c *choice) likelihood(place int) likelihood {
+	return likelihood{c.output[place], valueOf(c.rank(place))}
+}
+
+// valueOf is what a rank is worth. Only so many tokens are possible at all.
+func valueOf(rank int) float32 {
+	if rank > 18 {
+		return impossible
+	}
+	return -float32(rank+1) / 4
+}
+
+// likeliest are the n likeliest tokens at a place. The third is an end of the
+// message.
+func (c *choice) likeliest(place, n int) []likelihood {
+	own, rank := c.output[place], c.rank(place)
+	list := make([]likelihood, n)
+	for r := range list {
+		id := (own + 1 + harmony.Token(r)) % harmony.TokenStartOfText
+		switch {
+		case r == rank:
+			id = own
+		case r == 2 && own != harmony.TokenReturn:
+			id = harmony.TokenReturn
+		}
+		list[r] = likelihood{id, valueOf(r)}
+	}
+	return list
+}
+
+// ownFirst are the token at a place and the n likeliest others, as vLLM and
+// TensorRT-LLM keep them: the token stands first, and not again.
+func (c *choice) ownFirst(place, n int) []likelihood {
+	list := []likelihood{c.likelihood(place)}
+	for _, t := range c.likeliest(place, n) {
+		if t.id != list[0].id {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// readLogprobs reads how many of the likeliest tokens vLLM is asked for.
+func (p params) readLogprobs() (*int, *refusal) {
+	var n *int
+	if err := p.get("logprobs", &n); err != nil {
+		return nil, err
+	}
+	const most = 20
+	if n != nil && *n > most {
+		return nil, badRequest("logprobs", fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d (parameter=logprobs, value=%d)", *n, most, *n))
+	}
+	return n, nil
+}
+
+// readSGLangLogprobs reads the same of SGLang.
+func (p params) readSGLangLogprobs() (*int, *refusal) {
+	on, n := false, 0
+	if err := p.getAll(field{"return_logprob", &on}, field{"top_logprobs_num", &n}); err != nil || !on {
+		return nil, err
+	}
+	return &n, nil
+}
+
+// appendNumber writes a value for JSON as vLLM does.
+func appendNumber(b []byte, v float32) []byte {
+	return strconv.AppendFloat(b, max(float64(v), -9999), 'f', -1, 64)
+}
+
+// appendCompletionLogprobs writes the logprobs of vLLM's completions for the
+// output from an id on.
+func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
+	if req.logprobs == nil {
+		return append(b, "null"...)
+	}
+	name := func(id harmony.Token) string {
+		if req.namesIDs {
+			return "token_id:" + strconv.FormatUint(uint64(id), 10)
+		}
+		return show([]harmony.Token{id})
+	}
+	var tokens, values, tops []byte
+	for place := from; place < len(c.output); place++ {
+		own := c.likelihood(place)
+		tokens = append(appendQuoted(tokens, name(own.id)), ',')
+		values = append(appendNumber(values, own.value), ',')
+		tops = append(tops, '{')
+		for _, t := range c.ownFirst(place, *req.logprobs) {
+			tops = append(appendNumber(append(appendQuoted(tops, name(t.id)), ':'), t.value), ',')
+		}
+		tops = append(tops[:len(tops)-1], '}', ',')
+	}
+	b = append(append(append(b, `{"text_offset":[],"token_logprobs":[`...), trimComma(values)...), `],"tokens":[`...)
+	b = append(append(append(b, trimComma(tokens)...), `],"top_logprobs":[`...), trimComma(tops)...)
+	return append(b, `]}`...)
+}
+
+func trimComma(b []byte) []byte { return b[:max(len(b)-1, 0)] }
+
+// appendGenerateLogprobs writes the logprobs of vLLM's generate API, whose
+// lists of the likeliest end with as many entries as were asked for, the token
+// itself among them.
+func appendGenerateLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
+	if req.logprobs == nil {
+		return append(b, "null"...)
+	}
+	entry := func(t likelihood) []byte {
+		return appendNumber(fmt.Appendf(nil, `{"token_id":%d,"logprob":`, t.id), t.value)
+	}
+	b = append(b, `{"content":[`...)
+	for place := from; place < len(c.output); place++ {
+		b = append(append(b, entry(c.likelihood(place))...), `,"rank":1,"top_logprobs":[`...)
+		all := c.ownFirst(place, *req.logprobs)
+		for _, t := range all[:min(len(all), max(*req.logprobs, 1))] {
+			b = append(append(b, entry(t)...), `,"rank":1},`...)
+		}
+		b = append(trimComma(b), `]},`...)
+	}
+	if from < len(c.output) {
+		b = trimComma(b)
+	}
+	return append(b, `]}`...)
+}
+
+// appendSGLangLogprobs writes the two lists of SGLang's meta_info for the output
+// from an id on. null is what it has for no probability.
+func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
+	if req.logprobs == nil {
+		return b
+	}
+	entry := func(t likelihood) []byte {
+		if t.value == impossible {
+			return fmt.Appendf(nil, `[null,%d,null],`, t.id)
+		}
+		return fmt.Appendf(nil, `[%v,%d,null],`, t.value, t.id)
+	}
+	var own, tops []byte
+	for place := from; place < len(c.output); place++ {
+		own = append(own, entry(c.likelihood(place))...)
+		var top []byte
+		for _, t := range c.likeliest(place, *req.logprobs) {
+			top = append(top, entry(t)...)
+		}
+		tops = append(append(append(tops, '['), trimComma(top)...), ']', ',')
+	}
+	b = append(append(append(b, `,"input_token_logprobs":[],"output_token_logprobs":[`...), trimComma(own)...), ']')
+	if *req.logprobs > 0 {
+		b = append(append(append(b, `,"output_top_logprobs":[`...), trimComma(tops)...), ']')
+	}
+	return b
+}
+
+// appendColumns adds an OutputLogProbs, as SGLang's service and vLLM's have it,
+// for the n tokens of the output from an id on.
+func appendColumns(b []byte, number protowire.Number, c *choice, from, n int, likeliest func(place int) []likelihood) []byte {
+	pack := func(b []byte, list []likelihood) []byte {
+		var values, ids []byte
+		for _, t := range list {
+			values = protowire.AppendFixed32(values, math.Float32bits(t.value))
+			ids = protowire.AppendVarint(ids, uint64(t.id))
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, 1, protowire.BytesType), values)
+		return protowire.AppendBytes(protowire.AppendTag(b, 2, protowire.BytesType), ids)
+	}
+	own := make([]likelihood, n)
+	for i := range own {
+		own[i] = c.likelihood(from + i)
+	}
+	inner := pack(nil, own)
+	for i := range own {
+		inner = protowire.AppendBytes(protowire.AppendTag(inner, 3, protowire.BytesType), pack(nil, likeliest(from+i)))
+	}
+	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)
+}
+
+// appendSGLangColumns tells the likeliest tokens and nothing else.
+func appendSGLangColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
+	return appendColumns(b, number, c, from, n, func(place int) []likelihood { return c.likeliest(place, top) })
+}
+
+// appendVLLMColumns tells as many tokens as were asked for, the output's own
+// first.
+func appendVLLMColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
+	return appendColumns(b, number, c, from, n, func(place int) []likelihood { return c.ownFirst(place, top)[:top] })
+}
+
+// appendRows adds TensorRT-LLM's TokenLogprobs for the n tokens of the output
+// from an id on.
+func appendRows(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
+	entry := func(t likelihood) []byte {
+		b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(t.id))
+		return protowire.AppendFixed32(protowire.AppendTag(b, 2, protowire.Fixed32Type), math.Float32bits(t.value))
+	}
+	for place := from; place < from+n; place++ {
+		row := entry(c.likelihood(place))
+		for _, t := range c.ownFirst(place, top) {
+			row = protowire.AppendBytes(protowire.AppendTag(row, 3, protowire.BytesType), entry(t))
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), row)
+	}
+	return b
+}

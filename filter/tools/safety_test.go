@@ -1,0 +1,459 @@
+package tools_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+)
+
+// hosts allows the hosts of URLs, or entries as they are written.
+func hosts(t testing.TB, entries ...string) []tools.Host {
+	t.Helper()
+	list := make([]tools.Host, 0, len(entries))
+	for _, entry := range entries {
+		h, err := tools.ParseHost(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, h)
+	}
+	return list
+}
+
+func networks(t testing.TB, entries ...string) []netip.Prefix {
+	t.Helper()
+	list := make([]netip.Prefix, 0, len(entries))
+	for _, entry := range entries {
+		p, err := netip.ParsePrefix(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func TestAllow(t *testing.T) {
+	c := newClient(t, tools.Options{AllowedHosts: hosts(t, "mcp.example.com", "*.sub.example.org:8443", "http://plain.example.com", "http://127.0.0.1:8080", "[2606:4700::1]", "xn--bcher-kva.example")})
+	for _, tt := range []struct{ url, want string }{
+		{"https://mcp.example.com", ""},
+		{"https://mcp.example.com/mcp?x=1", ""},
+		{"HTTPS://MCP.Example.COM:443/mcp", ""},
+		{"https://mcp.example.com:0443/mcp", ""},
+		{"https://a.sub.example.org:8443", ""},
+		{"https://a.b.sub.example.org:8443", ""},
+		{"http://plain.example.com", ""},
+		{"http://plain.example.com:80/", ""},
+		{"http://127.0.0.1:8080/mcp", ""},
+		{"https://[2606:4700::1]/", ""},
+		{"https://[2606:4700:0:0::1]/", ""},
+		{"https://xn--bcher-kva.example", ""},
+
+		{"http://mcp.example.com", "scheme and the port"},
+		{"https://mcp.example.com:8443", "scheme and the port"},
+		{"https://plain.example.com", "scheme and the port"},
+		{"https://a.sub.example.org", "scheme and the port"},
+		{"https://sub.example.org:8443", "not allowed: the operator can add"},
+		{"https://asub.example.org:8443", "not allowed"},
+		{"https://evilsub.example.org:8443", "not allowed"},
+		{"https://.sub.example.org:8443", "no host name"},
+		{"https://evil.com", "not allowed"},
+		{"https://mcp.example.com.evil.com", "not allowed"},
+		{"https://mcp.example.com.", "no host name"},
+		{"https://evil.com/mcp.example.com", "not allowed"},
+		{"https://evil.com#@mcp.example.com", "fragment"},
+		{"https://evil.com\\@mcp.example.com", "no URL"},
+		{"https://mcp.example.com@evil.com", "user or a password"},
+		{"https://user:secretword@mcp.example.com", "user or a password"},
+		{"https://@mcp.example.com", "user or a password"},
+		{"ftp://mcp.example.com", "https://"},
+		{"file:///etc/passwd", "no URL"},
+		{"unix:///run/x.sock", "no URL"},
+		{"//mcp.example.com", "https://"},
+		{"mcp.example.com", "no URL"},
+		{"https:mcp.example.com", "no URL"},
+		{"", "no URL"},
+		{"https://", "no URL"},
+		{"https://mcp.example.com:", "port"},
+		{"https://mcp.example.com:0", "port"},
+		{"https://mcp.example.com:99999", "port"},
+		{"https://bücher.example", "punycode"},
+		{"https://mcp。example。com", "punycode"},
+		{"https://2130706433", "not allowed"},
+		{"https://0x7f.1", "not allowed"},
+		{"https://[::ffff:127.0.0.1]:8080", "scheme and the port"},
+		{"https://[fe80::1%25eth0]/", "zone"},
+		{"https://mcp.example.com/\r\nX: y", "no URL"},
+		{"https://mcp.example.com/" + strings.Repeat("x", 5000), "no URL"},
+	} {
+		err := c.Allow(tt.url)
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.url, err)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: error %v, want one with %q", tt.url, err, tt.want)
+		case err != nil && strings.Contains(err.Error(), "secretword"):
+			t.Errorf("%s: the error has the password", tt.url)
+		}
+		if tt.want != "" { // what may not be named is not asked either
+			if r := do(t, c, &tools.Server{Label: "x", URL: tt.url}, "", ""); r.Error != fmt.Sprint(err) {
+				t.Errorf("%s: result %q", tt.url, r.Error)
+			}
+		}
+	}
+}
+
+func TestParseHost(t *testing.T) {
+	for _, entry := range []string{"", "*", "*.", "a b", "http://", "ftp://a", "a/b", "https://a/", "user@a", "a:", "a:x", "a:70000", "*.10.0.0.1", "*.*.a", "a.*", "a?b", "bücher.example", "a#b", "[fe80::1%25e]"} {
+		if h, err := tools.ParseHost(entry); err == nil {
+			t.Errorf("%q: %+v, want an error", entry, h)
+		}
+	}
+}
+
+// No request reaches an address that is not public or allowed, however the address
+// is written.
+func TestAddresses(t *testing.T) {
+	c := newClient(t, tools.Options{AllowedNetworks: networks(t, "10.1.0.0/16", "fd00:1::/64")})
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "8.8.8.8": true, "2606:4700::1111": true, "::ffff:8.8.8.8": true,
+		"64:ff9b::808:808": true, // NAT64 of 8.8.8.8
+		"10.1.2.3":         true, "fd00:1::5": true, "::ffff:10.1.2.3": true, "64:ff9b::a01:203": true,
+		"172.15.0.1": true, "172.32.0.1": true, "100.128.0.1": true, "169.253.0.1": true,
+
+		"10.2.0.1": false, "10.0.0.1": false, "172.16.0.1": false, "172.31.255.255": false, "192.168.1.1": false,
+		"127.0.0.1": false, "127.255.255.254": false, "::1": false, "0.0.0.0": false, "0.1.2.3": false, "::": false,
+		"169.254.169.254": false, "169.254.170.2": false, "fe80::1": false, "fe80::1%eth0": false, "168.63.129.16": false,
+		"100.64.0.1": false, "100.100.100.200": false, "192.0.0.192": false, "fd00:ec2::254": false, "fd20:ce::254": false,
+		"224.0.0.1": false, "239.1.1.1": false, "ff02::1": false, "ff0e::1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"198.18.0.1": false, "192.0.2.1": false, "198.51.100.1": false, "203.0.113.1": false, "192.88.99.1": false,
+		"fc00::1": false, "fd00:2::1": false, "fec0::1": false, "2001:db8::1": false, "100::1": false, "5f00::1": false, "3fff::1": false,
+		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false, "::a9fe:a9fe": false,
+		"64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false, "64:ff9b::a00:1": false, "64:ff9b:1::808:808": false,
+		"2002:7f00:1::": false, "2002:a9fe:a9fe::1": false, "2001::1": false,
+	} {
+		network := "tcp4"
+		if strings.Contains(address, ":") {
+			network = "tcp6"
+		}
+		err := tools.Control(c, network, netip.AddrPortFrom(netip.MustParseAddr(address), 443).String())
+		if (err == nil) != want {
+			t.Errorf("%s: %v, want reachable: %v", address, err, want)
+		}
+	}
+	for _, bad := range []string{"", "8.8.8.8", "host:443", "/run/x.sock"} {
+		if tools.Control(c, "tcp", bad) == nil {
+			t.Errorf("%q is reachable", bad)
+		}
+	}
+	if tools.Control(c, "udp", "8.8.8.8:53") == nil {
+		t.Error("udp is reachable")
+	}
+}
+
+// A host name that is allowed does not open the way to an address that is not.
+func TestResolvedAddress(t *testing.T) {
+	f := newFixture()
+	var seen atomic.Int32
+	h := f.streamable()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		r.Host = "127.0.0.1" // the SDK's servers of this machine take no other
+		h.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	o := tools.Options{
+		AllowedHosts: hosts(t, "*.example.com:"+port), // example.com is in httptest's certificate
+		Resolver:     resolver(t, netip.MustParseAddr("127.0.0.1")),
+		TLS:          &tls.Config{RootCAs: pool, ServerName: "example.com"},
+	}
+	s := &tools.Server{Label: "named", URL: "https://mcp.example.com:" + port}
+
+	r := do(t, newClient(t, o), s, "echo", "{}")
+	if !strings.Contains(r.Error, "tools.allowed_networks") || strings.Contains(r.Error, "127.0.0.1") || r.Cause == nil || !strings.Contains(r.Cause.Error(), "127.0.0.1") {
+		t.Errorf("error %q, cause %v", r.Error, r.Cause)
+	}
+	if seen.Load() != 0 {
+		t.Error("the server was reached")
+	}
+	o.AllowedNetworks = networks(t, "127.0.0.1/32")
+	wantText(t, do(t, newClient(t, o), s, "echo", "{}"), "{}")
+}
+
+// resolver answers every question with one address.
+func resolver(t *testing.T, address netip.Addr) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b := make([]byte, 1500)
+		for {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(answer(b[:n], address), from)
+		}
+	}()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+}
+
+// answer is the reply to a DNS query: an A record, or nothing for another type.
+func answer(query []byte, address netip.Addr) []byte {
+	end := 12 + slices.Index(query[12:], 0) + 5 // the name, its type and class
+	reply := append([]byte(nil), query[:end]...)
+	reply[2], reply[3] = 0x81, 0x80
+	records := uint16(0)
+	if binary.BigEndian.Uint16(query[end-4:]) == 1 {
+		records = 1
+		reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+		reply = append(reply, address.AsSlice()...)
+	}
+	binary.BigEndian.PutUint16(reply[6:], records)
+	binary.BigEndian.PutUint16(reply[8:], 0)
+	binary.BigEndian.PutUint16(reply[10:], 0)
+	return reply
+}
+
+// Proxies of the environment would get round the check of addresses.
+func TestNoProxy(t *testing.T) {
+	for _, transport := range tools.Transports(newClient(t, tools.Options{})) {
+		if transport.Proxy != nil {
+			t.Error("a proxy is asked")
+		}
+	}
+}
+
+// spy tells whether anybody has come, and with which headers.
+func spy(t *testing.T) (string, *atomic.Int32) {
+	var seen atomic.Int32
+	return serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) })), &seen
+}
+
+// A server cannot send the filter, with its headers, to another place.
+func TestRedirects(t *testing.T) {
+	elsewhere, seen := spy(t)
+	f := newFixture()
+	h := f.streamable()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, trust := range []bool{false, true} {
+			url := serve(t, http.RedirectHandler(elsewhere+"/mcp", status))
+			c := newClient(t, tools.Options{AllowedHosts: hosts(t, url, elsewhere), AllowedNetworks: networks(t, "127.0.0.0/8")})
+			s := &tools.Server{Label: "x", URL: url, Header: http.Header{"Authorization": {"Bearer hidden-token"}}, Trusted: trust}
+			if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another place") {
+				t.Errorf("%d: error %q (%v)", status, r.Error, r.Cause)
+			}
+		}
+	}
+	if seen.Load() != 0 {
+		t.Error("the other place was reached")
+	}
+	within := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp" {
+			http.Redirect(w, r, "/mcp/", http.StatusTemporaryRedirect)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	wantText(t, do(t, newClient(t, tools.Options{}), trusted(within+"/mcp"), "echo", "{}"), "{}")
+	loop := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	if r := do(t, newClient(t, tools.Options{}), trusted(loop), "", ""); !strings.Contains(r.Error, "redirects") {
+		t.Errorf("error %q", r.Error)
+	}
+}
+
+// The endpoint that an SSE server names must be its own.
+func TestEndpointElsewhere(t *testing.T) {
+	elsewhere, seen := spy(t)
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "event: endpoint\ndata: %s/messages\n\n", elsewhere)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	c := newClient(t, tools.Options{AllowedHosts: hosts(t, url, elsewhere), AllowedNetworks: networks(t, "127.0.0.0/8")})
+	s := &tools.Server{Label: "x", URL: url, Transport: tools.TransportSSE, Header: http.Header{"Authorization": {"Bearer hidden-token"}}}
+	if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another place") {
+		t.Errorf("error %q (%v)", r.Error, r.Cause)
+	}
+	if seen.Load() != 0 {
+		t.Error("the other place was reached")
+	}
+}
+
+func TestCheckHeader(t *testing.T) {
+	many := http.Header{}
+	for i := range 40 {
+		many.Set(fmt.Sprint("X-", i), "1")
+	}
+	for _, tt := range []struct {
+		name   string
+		header http.Header
+		want   string
+	}{
+		{"good", http.Header{"Authorization": {"Bearer x"}, "X-Api-Key": {"k"}, "Cookie": {"a=b"}, "user-agent": {"x"}}, ""},
+		{"none", nil, ""},
+		{"host", http.Header{"Host": {"x"}}, `"Host" cannot be set`},
+		{"case", http.Header{"hOsT": {"x"}}, "cannot be set"},
+		{"hop by hop", http.Header{"Connection": {"x"}}, "cannot be set"},
+		{"te", http.Header{"Transfer-Encoding": {"chunked"}}, "cannot be set"},
+		{"length", http.Header{"Content-Length": {"1"}}, "cannot be set"},
+		{"proxy", http.Header{"Proxy-Authorization": {"x"}}, "cannot be set"},
+		{"session", http.Header{"Mcp-Session-Id": {"x"}}, "cannot be set"},
+		{"retry", http.Header{"Idempotency-Key": {"x"}}, "cannot be set"},
+		{"crlf", http.Header{"X": {"hidden-value\r\nHost: evil"}}, `"X" has a character`},
+		{"nul", http.Header{"X": {"hidden-value\x00"}}, "has a character"},
+		{"name", http.Header{"X Y": {"1"}}, "no name"},
+		{"name crlf", http.Header{"X\r\nY": {"1"}}, "no name"},
+		{"empty name", http.Header{"": {"1"}}, "no name"},
+		{"many", many, "too many"},
+		{"long", http.Header{"X": {strings.Repeat("x", 17<<10)}}, "too many"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tools.CheckHeader(tt.header)
+			if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hidden")) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			url, seen := spy(t)
+			c := newClient(t, tools.Options{AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
+			r := do(t, c, &tools.Server{Label: "x", URL: url, Header: tt.header}, "", "")
+			if tt.want != "" && (r.Error != fmt.Sprint(err) || seen.Load() != 0) {
+				t.Errorf("result %q", r.Error)
+			}
+		})
+	}
+}
+
+// Requests cannot start processes.
+func TestProcessOfRequest(t *testing.T) {
+	c := newClient(t, tools.Options{AllowedHosts: hosts(t, "mcp.example.com")})
+	for _, s := range []*tools.Server{
+		{Label: "x", Command: []string{"true"}},
+		{Label: "x", Transport: tools.TransportStdio},
+		{Label: "x", URL: "https://mcp.example.com", Transport: tools.TransportStdio},
+		{Label: "x", URL: "https://mcp.example.com", Command: []string{"true"}},
+		{Label: "x", URL: "https://mcp.example.com", Env: map[string]string{"A": "b"}},
+	} {
+		if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "configuration only") {
+			t.Errorf("%v: %q", s, r.Error)
+		}
+	}
+	if r := c.Do(context.Background(), tools.Job{}); r.Error == "" {
+		t.Error("a job without a server")
+	}
+}
+
+// Secrets are in nothing that is told or logged, though servers repeat them.
+func TestSecrets(t *testing.T) {
+	const bearer, query, variable, session = "sk-top/secret+token", "query-secret", "variable-secret", "session-secret"
+	log, out := debugLog()
+	hello := scripted(map[string]string{"tools/call": `{"isError":true,"content":[{"type":"text","text":"you sent ` + bearer + `"}]}`})
+	echo := func(status int, kind, format string) string {
+		return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer "+bearer {
+				t.Error("the header did not come")
+			}
+			w.Header().Set("Content-Type", kind)
+			w.Header().Set("Mcp-Session-Id", session)
+			if r.Header.Get("Mcp-Session-Id") == "" && status != 401 {
+				hello(w, r)
+				return
+			}
+			body, _ := io.ReadAll(r.Body)
+			if !strings.Contains(string(body), "tools/call") && status != 401 {
+				hello(w, &http.Request{Body: io.NopCloser(strings.NewReader(string(body)))})
+				return
+			}
+			w.WriteHeader(status)
+			fmt.Fprintf(w, format, r.Header.Get("Authorization")+" "+r.URL.String())
+		}))
+	}
+	rpc := `{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"refused: %s"}}`
+	var told strings.Builder
+	for _, target := range []string{
+		echo(401, "text/plain", "%s"), echo(401, "application/json", rpc), echo(400, "application/json", rpc), echo(200, "application/json", rpc),
+		echo(500, "text/plain", "%s"), echo(200, "text/html", "%s"), echo(200, "application/json", "%s"), echo(200, "text/event-stream", "%s\n\n"),
+		serve(t, hello), "http://127.0.0.1:1", "http://nowhere.invalid", "https://127.0.0.1:1",
+	} {
+		for _, transport := range []string{tools.TransportHTTP, tools.TransportSSE, ""} {
+			s := trusted(target + "/path-secret?key=" + url.QueryEscape(query))
+			s.Transport = transport
+			s.Header = http.Header{"Authorization": {"Bearer " + bearer}}
+			c := newClient(t, tools.Options{Log: log, ListTimeout: 5 * time.Second, CallTimeout: 5 * time.Second})
+			for _, tool := range []string{"", "x"} {
+				r := do(t, c, s, tool, "{}")
+				if r.Error == "" && tool != "" {
+					t.Errorf("%s %s: no error", target, transport)
+				}
+				fmt.Fprintf(&told, "%s\n%v\n%+v\n", r.Error, r.Cause, errors.Unwrap(r.Cause))
+			}
+			fmt.Fprintf(&told, "%v %+v %#v %s %q\n%v %+v %#v\n", s, s, s, s, s, *s, *s, *s)
+		}
+	}
+	p := process("server", map[string]string{"TOKEN": variable})
+	c := newClient(t, tools.Options{Log: log})
+	do(t, c, p, "exit", "{}")
+	c.Close()
+	fmt.Fprintf(&told, "%v %+v %#v\n", p, *p, *p)
+	if !strings.Contains(out.String(), "hello from the process, [hidden]") {
+		t.Errorf("the process is not in the log: %s", out)
+	}
+	all := told.String() + out.String()
+	for _, secret := range []string{bearer, url.QueryEscape(bearer), query, variable, session, "path-secret"} {
+		if i := strings.Index(all, secret); i >= 0 {
+			t.Errorf("%s stands in: …%s…", secret, all[max(0, i-200):i+len(secret)])
+		}
+	}
+}
+
+// A configured server that tells what it was given says nothing to clients or the
+// model: the secrets are the operator's. A request's own server may.
+func TestSecretsInResults(t *testing.T) {
+	const bearer, variable = "sk-top/secret<token>", "variable-secret"
+	result := `{"content":[{"type":"text","text":"you sent ` + bearer + `, true"},{"type":"resource_link","uri":"https://a/?key=` + url.QueryEscape(bearer) + `","name":"` + bearer + `"},` +
+		`{"type":"resource","resource":{"uri":"file:///a","text":"` + bearer + `"}}],"structuredContent":{"z":"sk-top\/secret\u003ctoken\u003e","` + bearer + `":[1,true,"a\\"]}}`
+	address := serve(t, scripted(map[string]string{"tools/call": result}))
+	c := newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})
+	for _, trusted := range []bool{true, false} {
+		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}, "X-Debug": {"true"}}}, "x", "{}")
+		told := fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured)
+		if trusted && (strings.Contains(told, "token") || string(r.Structured) != `{"z":"[hidden]","[hidden]":[1,true,"a\\"]}` || !strings.HasPrefix(r.Text, "you sent [hidden], true\n")) {
+			t.Errorf("a secret is told: %s", told)
+		}
+		if !trusted && strings.Count(told, bearer) != 7 {
+			t.Errorf("what the request's own server gives is changed: %s", told)
+		}
+	}
+	p := process("server", map[string]string{"TOKEN": variable})
+	if r := do(t, c, p, "env", "{}"); !strings.Contains(r.Text, "TOKEN=[hidden]") || strings.Contains(fmt.Sprint(r), variable) {
+		t.Errorf("a secret is told: %+v", r)
+	}
+}
