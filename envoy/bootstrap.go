@@ -6,6 +6,7 @@ package envoy
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,18 @@ import (
 // before the engine.
 const EngineHeader = "x-harmony-engine"
 
+// PrefillHeader is the request header by which the filter names, as host:port,
+// the one of an engine's prefill endpoints that takes a call. Only the loopback
+// listener heeds it.
+const PrefillHeader = "x-harmony-prefill"
+
+// MetadataNamespace is where the filter's dynamic metadata stands.
+const MetadataNamespace = "envoy_harmony"
+
+// loggedMetadata are the fields of the filter's metadata for an access log: all but
+// text, which a user has said.
+var loggedMetadata = []string{"api", "model", "engine", "stream", "choices", "prompt_tokens", "max_tokens", "items", "tools"}
+
 // Options says what the bootstrap is for.
 type Options struct {
 	// Listen is host:port of the listener that clients use; port 0 takes a
@@ -40,10 +53,10 @@ type Options struct {
 	// of an address that only this machine or pod can reach: the filter makes
 	// model calls through it. Empty: there is none.
 	Loopback string
-	// PrefixHeader and SessionHeader are the filter's request headers of the
-	// same names, by which an engine's replica is chosen. Only the filter may
-	// set them. Empty: it sends none.
-	PrefixHeader, SessionHeader string
+	// PrefixHeader, SessionHeader and SelectionHeader are the filter's request
+	// headers of the same names, by which an engine's replica is chosen. Only
+	// the filter may set them. Empty: it sends none.
+	PrefixHeader, SessionHeader, SelectionHeader string
 	// Balance is how requests spread over an engine's replicas. Empty:
 	// [BalancePrefix] if there is such a header, else [BalanceLeastRequest].
 	Balance Balance
@@ -63,7 +76,8 @@ type Options struct {
 	// CAFile is the bundle that https engines are checked against. Empty:
 	// SSL_CERT_FILE or the system's own.
 	CAFile string
-	// AccessLog writes a line of JSON for each request to standard error.
+	// AccessLog writes a line of JSON for each request to standard error. Nothing
+	// that was said is in it.
 	AccessLog bool
 }
 
@@ -84,6 +98,22 @@ type Engine struct {
 	Name string
 	URLs []string // http or https, one scheme for all
 	GRPC bool     // it is a gRPC service: Envoy speaks HTTP/2 with it
+	// OneCall has Envoy make one call a connection, for a server that closes a
+	// connection behind a reply without saying so. It is for HTTP/1.1 only.
+	OneCall bool
+	// Prefill are the addresses of processes that compute prompts for the
+	// replicas: a cluster of its own, which the filter calls NAME-prefill and
+	// reaches through the loopback listener. Empty: there are none.
+	Prefill []string
+	// PinPrefill has every such call name its endpoint, see [PrefillHeader]:
+	// no other may take it. Else Envoy chooses as among the replicas.
+	PinPrefill bool
+	// EndpointPicker is the URL of an ext_proc service that reads each call and
+	// names the replica that takes it, one of URLs by its IP address and port,
+	// in the way of the Gateway API's inference extension. Where it names none
+	// that is there, Options.Balance decides; where it cannot be reached, calls
+	// are a 503. Empty: there is none.
+	EndpointPicker string
 }
 
 //go:embed bootstrap.yaml.tmpl
@@ -110,21 +140,29 @@ func Bootstrap(o Options) ([]byte, error) {
 // page is what the template sees.
 type page struct {
 	Options
-	EngineHeader    string
-	HashHeader      string // by which replicas are chosen, "" if by none
-	Listener        endpoint
-	LoopbackAddress *endpoint
-	AdminAddress    endpoint
-	Filter          cluster
-	Clusters        []cluster // engines, then the upstream if it is one of its own
-	Default         string    // cluster of requests that are not for an engine, "" if there is none
+	EngineHeader      string
+	PrefillHeader     string
+	Pins              bool   // there are calls that name their endpoint
+	Picker            string // cluster of an endpoint picker, "" if there is none
+	MetadataNamespace string
+	LoggedMetadata    []string
+	HashHeader        string // by which replicas are chosen, "" if by none
+	Listener          endpoint
+	LoopbackAddress   *endpoint
+	AdminAddress      endpoint
+	Filter            cluster
+	Clusters          []cluster // engines, then the upstream if it is one of its own
+	Default           string    // cluster of requests that are not for an engine, "" if there is none
 }
 
 type cluster struct {
 	Name      string
 	Engine    bool
+	Pinned    bool // a call names the endpoint that takes it
+	Picked    bool // an endpoint picker does
 	Endpoints []endpoint
 	GRPC      bool
+	OneCall   bool // a connection serves one call
 	TLS       bool
 	CAFile    string
 }
@@ -142,7 +180,7 @@ type endpoint struct {
 }
 
 func (o Options) page() (*page, error) {
-	p := &page{Options: o, EngineHeader: EngineHeader}
+	p := &page{Options: o, EngineHeader: EngineHeader, PrefillHeader: PrefillHeader, MetadataNamespace: MetadataNamespace, LoggedMetadata: loggedMetadata}
 	if p.Admin == "" {
 		p.Admin = "127.0.0.1:0"
 	}
@@ -179,8 +217,28 @@ func (o Options) page() (*page, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
 		}
-		c.GRPC, c.Engine = e.GRPC, true
+		c.GRPC, c.OneCall, c.Engine, c.Picked = e.GRPC, e.OneCall, true, e.EndpointPicker != ""
 		p.Clusters = append(p.Clusters, c)
+		if c.Picked {
+			if c, err = o.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
+				errs = append(errs, fmt.Errorf("engine %s: endpoint picker: %w", e.Name, err))
+			}
+			c.GRPC, p.Picker = true, cmp.Or(p.Picker, c.Name)
+			p.Clusters = append(p.Clusters, c)
+		}
+		if len(e.Prefill) == 0 {
+			continue
+		}
+		if o.Loopback == "" {
+			errs = append(errs, fmt.Errorf("engine %s: prefill endpoints are reached through the loopback listener: set loopback", e.Name))
+		}
+		side := Engine{Name: e.Name + "-prefill", URLs: e.Prefill, GRPC: e.GRPC}
+		if c, err = o.newCluster("engine_"+side.Name, side.URLs); err != nil {
+			errs = append(errs, fmt.Errorf("engine %s: prefill: %w", e.Name, err))
+		}
+		c.GRPC, c.Engine, c.Pinned = e.GRPC, true, e.PinPrefill
+		p.Pins = p.Pins || c.Pinned
+		p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), side)
 	}
 	if o.Upstream != "" {
 		c, err := o.newCluster("upstream", []string{o.Upstream})
@@ -265,6 +323,9 @@ func endpointOf(u *url.URL) (endpoint, error) {
 	}
 	return endpoint{Host: u.Hostname(), Port: port}, nil
 }
+
+// Name is what a call names the endpoint by.
+func (e endpoint) Name() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
 // parseAddress reads unix:///path or host:port.
 func parseAddress(address string) (endpoint, error) {

@@ -12,9 +12,13 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_to_metadata/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/maglev/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -71,6 +75,44 @@ var examples = map[string]envoy.Options{
 			{Name: "sglang-grpc", URLs: []string{"https://sglang.example.com"}, GRPC: true},
 		},
 		CAFile: "/etc/ssl/certs/ca-certificates.crt",
+	},
+	"prefill-decode.yaml": {
+		Listen:        "0.0.0.0:10000",
+		Admin:         "127.0.0.1:9901",
+		ExtProc:       "unix:///run/envoy-harmony/filter.sock",
+		Loopback:      "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader:  "x-harmony-prefix",
+		SessionHeader: "x-harmony-session",
+		Engines: []envoy.Engine{
+			{
+				Name: "sglang", URLs: []string{"http://decode-0.sglang:30000", "http://decode-1.sglang:30000"},
+				Prefill: []string{"http://prefill-0.sglang:30000", "http://prefill-1.sglang:30000"}, PinPrefill: true,
+			},
+			{
+				Name: "vllm", URLs: []string{"http://decode-0.vllm:8000", "http://decode-1.vllm:8000"},
+				Prefill: []string{"http://prefill-0.vllm:8000", "http://prefill-1.vllm:8000"},
+			},
+		},
+	},
+	"endpoint-picker.yaml": {
+		Listen:       "0.0.0.0:10000",
+		Admin:        "127.0.0.1:9901",
+		ExtProc:      "unix:///run/envoy-harmony/filter.sock",
+		Loopback:     "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader: "x-harmony-prefix",
+		Engines: []envoy.Engine{
+			{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}, EndpointPicker: "http://vllm-epp.default.svc:9002"},
+			{Name: "large", URLs: []string{"http://large.default.svc:8000"}, EndpointPicker: "https://large-epp.default.svc:9002"},
+		},
+		CAFile: "/etc/ssl/certs/ca-certificates.crt",
+	},
+	"endpoint-picker-direct.yaml": {
+		Listen:  "0.0.0.0:10000",
+		Admin:   "127.0.0.1:9901",
+		ExtProc: "unix:///run/envoy-harmony/filter.sock",
+		Engines: []envoy.Engine{
+			{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}, EndpointPicker: "http://vllm-epp.default.svc:9002"},
+		},
 	},
 }
 
@@ -136,6 +178,9 @@ func TestBootstrapErrors(t *testing.T) {
 		{"host", func(o *envoy.Options) { o.Upstream = "http://:80" }, "upstream: \"http://:80\": the host is missing"},
 		{"balance", func(o *envoy.Options) { o.Balance = "random" }, "balance: must be prefix, session or least-request"},
 		{"no header", func(o *envoy.Options) { o.Balance = envoy.BalanceSession }, "name it in routing.session_header"},
+		{"prefill without loopback", func(o *envoy.Options) { o.Engines[0].Prefill = []string{"http://p:1"} }, "engine e: prefill endpoints are reached through the loopback listener: set loopback"},
+		{"prefill URL", func(o *envoy.Options) { o.Loopback, o.Engines[0].Prefill = "unix:///l", []string{"p:1"} }, "engine e: prefill:"},
+		{"picker", func(o *envoy.Options) { o.Engines[0].EndpointPicker = "epp:9002" }, "engine e: endpoint picker: \"epp:9002\": the scheme must be"},
 		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "make two engines of them"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,4 +204,25 @@ func TestBootstrapQuotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkTypes(t, text)
+}
+
+// Envoy makes one call a connection with an engine that closes it behind each.
+func TestOneCall(t *testing.T) {
+	got, err := envoy.Bootstrap(envoy.Options{
+		Listen: "127.0.0.1:0", ExtProc: "127.0.0.1:50051",
+		Engines: []envoy.Engine{
+			{Name: "closes", URLs: []string{"http://127.0.0.1:8080"}, OneCall: true},
+			{Name: "keeps", URLs: []string{"http://127.0.0.1:8000"}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTypes(t, got)
+	_, closes, _ := strings.Cut(string(got), `- name: "engine_closes"`)
+	closes, keeps, _ := strings.Cut(closes, `- name: "engine_keeps"`)
+	const once = "max_requests_per_connection: 1"
+	if !strings.Contains(closes, once) || strings.Contains(keeps, once) {
+		t.Errorf("%q stands not in the one cluster:\n%s", once, got)
+	}
 }

@@ -2,6 +2,7 @@ package filter
 
 import (
 	"net/http"
+	"net/url"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -32,11 +33,17 @@ func (s *Server) affinity(c call) []engine.Header {
 			headers = append(headers, h)
 		}
 	}
+	if name := s.cfg.Routing.SelectionHeader; name != "" {
+		headers = append(headers, engine.Header{Name: name, Value: url.PathEscape(c.Outline().Question)})
+	}
 	return headers
 }
 
 func setHeaders(to http.Header, headers []engine.Header) {
 	for _, h := range headers {
-		to.Set(h.Name, h.Value)
+		to.Set(h.Name, h.Value) // in place of what a client sent
+		if h.Value == "" {
+			to.Del(h.Name)
+		}
 	}
 }

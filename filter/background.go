@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -145,7 +143,7 @@ type backgroundRun struct {
 	header  http.Header // that goes along with the call
 	held    int64       // bytes of the request that the budget counts
 	remote  loopbackCall
-	wire    *engine.HTTPRequest
+	jobs    jobs
 	call    backgroundCall
 	journal journal
 }
@@ -153,26 +151,30 @@ type backgroundRun struct {
 // make makes the response. It ends when the response has, or ctx.
 func (r *backgroundRun) make(ctx context.Context) {
 	s := r.subject.s
-	defer func() {
-		if p := recover(); p != nil {
-			s.log.WithField("request_id", r.subject.id).Errorf("panic in a background response: %v\n%s", p, debug.Stack())
-			r.rec.failed(apierror.New(http.StatusInternalServerError, "panic", "", "internal error"))
-		}
-		r.remote.hangUp()
-		r.subject.now = s.now()
-		r.rec.close(&r.subject)
-	}()
+	s.safely(&r.rec, &r.subject.id, func() { r.reply(ctx) })
+	r.stop()
+	r.subject.now = s.now()
+	s.safely(&r.rec, &r.subject.id, func() { r.rec.close(&r.subject) })
+}
+
+// stop ends what others do for the response.
+func (r *backgroundRun) stop() {
+	r.remote.hangUp()
+	r.jobs.stop()
+}
+
+func (r *backgroundRun) reply(ctx context.Context) {
+	s := r.subject.s
 	r.remote = s.loopback.dial(ctx, r.header, r.subject.target)
 	run := newRun(s, &r.journal, r.call, r.subject.target, &r.rec, &r.timers, r.subject.id, s.now())
 	defer run.letGo()
-	run.again = r.remote.again
 	r.subject.run = run
 	reply := run.reply.(backgroundReply) // a backgroundCall's reply is one
 	reply.Start()
 	run.begun = true
 	r.journal.reply, r.journal.timers, r.journal.now, r.journal.next = reply, &r.timers, s.now, reply.Sequence()
-	r.remote.call(r.wire)
-	r.wire = nil
+	r.jobs = newJobs(ctx, s.tools)
+	run.start(errands{&r.remote, &r.jobs}, r.header)
 	r.loop(ctx, run)
 }
 
@@ -188,6 +190,9 @@ func (r *backgroundRun) loop(ctx context.Context, run *run) {
 		case e := <-r.remote.events:
 			run.step(s.now())
 			run.news(e)
+		case d := <-r.jobs.done:
+			run.step(s.now())
+			run.did(d)
 		case <-alarm.C:
 			r.tick(run, s.now())
 		case <-ctx.Done():
@@ -199,6 +204,7 @@ func (r *backgroundRun) loop(ctx context.Context, run *run) {
 			run.fail(apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service was shut down before the response was complete. Send the request again."))
 		}
 	}
+	r.stop() // before the store, which may take its time
 	r.journal.flush(ctx)
 	r.ended()
 }

@@ -30,6 +30,9 @@ const (
 	DateUTC  = "utc"  // date: the day the conversation began, in UTC
 	DateNone = "none" // date: no date line in the system message
 
+	UnknownToClient = "client" // unknown_tools: the client gets the call
+	UnknownToModel  = "model"  // unknown_tools: the model is told
+
 	ReasoningBoth         = "both"              // reasoning_fields: the two fields below
 	ReasoningField        = "reasoning"         // reasoning_fields: vLLM's and Open Responses' name
 	ReasoningContentField = "reasoning_content" // reasoning_fields: SGLang's and DeepSeek's name
@@ -77,6 +80,10 @@ type Config struct {
 	// Date is the conversation's date in the system message: utc, none or a
 	// fixed YYYY-MM-DD.
 	Date string `json:"date"`
+	// UnknownTools tells what becomes of a chat's calls to tools that the
+	// request does not have: the client gets them, or the model is told and has
+	// another turn.
+	UnknownTools string `json:"unknown_tools"`
 	// ReasoningFields names the chat field(s) that carry reasoning: both,
 	// reasoning or reasoning_content.
 	ReasoningFields string `json:"reasoning_fields"`
@@ -96,10 +103,11 @@ type Config struct {
 	// are kept: memory:, sqlite:PATH, redis://… or postgres://….
 	StoreURL string `json:"store_url"`
 
-	Routing   Routing   `json:"routing"`
-	Responses Responses `json:"responses"`
-	Limits    Limits    `json:"limits"`
-	Log       Log       `json:"log"`
+	Routing   Routing     `json:"routing"`
+	Responses Responses   `json:"responses"`
+	Tools     ToolsConfig `json:"tools"`
+	Limits    Limits      `json:"limits"`
+	Log       Log         `json:"log"`
 
 	// ModelInfoURL is where the filter reads the engines' model list, through
 	// Envoy, such as http://127.0.0.1:10000/v1/models. Empty: run asks its own
@@ -151,6 +159,37 @@ type Engine struct {
 	// URLs are the engine's addresses, http or https. Only run and
 	// envoy-config read them: connections are Envoy's.
 	URLs []string `json:"urls"`
+	// EndpointPicker is the address of the ext_proc service that chooses a
+	// replica for each call, http or https. Empty: Envoy chooses. Only run and
+	// envoy-config read it.
+	EndpointPicker string `json:"endpoint_picker"`
+	// Prefill are the processes that compute prompts for those of URLs, which
+	// then only say the output. Empty: each of URLs does both.
+	Prefill []Prefill `json:"prefill"`
+}
+
+// Prefill is a process that computes prompts.
+type Prefill struct {
+	// URL is its address, http or https as the engine's URLs. An SGLang decode
+	// engine reaches it by the same host.
+	URL string `json:"url"`
+	// BootstrapPort is the port of SGLang's bootstrap server. 0: 8998.
+	BootstrapPort int `json:"bootstrap_port"`
+}
+
+// DefaultBootstrapPort is SGLang's own default.
+const DefaultBootstrapPort = 8998
+
+// PrefillName is what Envoy's route to the engine's prefill endpoints matches.
+func (e Engine) PrefillName() string { return e.Name + "-prefill" }
+
+// PrefillURLs are the addresses of the engine's prefill endpoints.
+func (e Engine) PrefillURLs() []string {
+	urls := make([]string, len(e.Prefill))
+	for i, p := range e.Prefill {
+		urls[i] = p.URL
+	}
+	return urls
 }
 
 // Routing is what a model call tells Envoy to choose an engine's replica by. The
@@ -162,7 +201,17 @@ type Routing struct {
 	// SessionHeader is the header of a key of the session that the request
 	// names, else that of the prefix. Empty: it is not sent.
 	SessionHeader string `json:"session_header"`
+	// SelectionTextBytes is how much of the last user's text is told in the
+	// dynamic metadata, see [MetadataNamespace], for those who choose by what is
+	// asked. 0: nothing.
+	SelectionTextBytes int `json:"selection_text_bytes"`
+	// SelectionHeader is the header of a model call that carries that text,
+	// percent-encoded. Empty: it is not sent.
+	SelectionHeader string `json:"selection_header"`
 }
+
+// maxSelectionText keeps the text, encoded, well within what headers may have.
+const maxSelectionText = 4096
 
 // Responses is about the Responses API.
 type Responses struct {
@@ -257,6 +306,7 @@ func Defaults() *Config {
 		Images:          ImagesPlaceholder,
 		Date:            DateUTC,
 		ReasoningFields: ReasoningBoth,
+		UnknownTools:    UnknownToClient,
 		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
 		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
@@ -274,6 +324,7 @@ func Defaults() *Config {
 			KeptReasoningBytes: 64 << 20,
 			KeptReasoningTTL:   Duration{time.Hour},
 		},
+		Tools:        defaultTools(),
 		StoreURL:     "memory:",
 		Log:          Log{Level: "info", Format: LogFormatJSON},
 		Listen:       "127.0.0.1:9002",
@@ -406,6 +457,7 @@ func (c *Config) Validate() error {
 		c.checkEngines(),
 		c.checkWords(),
 		c.Limits.check(),
+		c.Tools.check(),
 		c.checkAddresses(),
 	)...)
 }
@@ -465,15 +517,49 @@ func (c *Config) checkEngines() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
 		}
 		names = append(names, e.Name)
+		if e.EndpointPicker != "" {
+			if err := checkURL(e.EndpointPicker); err != nil {
+				errs = append(errs, fmt.Errorf("%s.endpoint_picker: %w", path, err))
+			}
+		}
 		for j, u := range e.URLs {
 			if err := checkURL(u); err != nil {
 				errs = append(errs, fmt.Errorf("%s.urls[%d]: %w", path, j, err))
 			}
 		}
+		errs = append(errs, e.checkPrefill(path)...)
+	}
+	for _, e := range c.Engines {
+		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
+			errs = append(errs, fmt.Errorf("engines: %s is what the prefill endpoints of %s are called; give that engine another name", e.PrefillName(), e.Name))
+		}
 	}
 	for path, m := range c.eachModel() {
 		if m.Engine != "" && !slices.Contains(names, m.Engine) {
 			errs = append(errs, fmt.Errorf("%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
+		}
+	}
+	return errs
+}
+
+// checkPrefill checks the prefill endpoints of the engine at path.
+func (e *Engine) checkPrefill(path string) (errs []error) {
+	if len(e.Prefill) == 0 {
+		return nil
+	}
+	room, ok := engine.Disaggregates(e.Kind)
+	if !ok {
+		return []error{fmt.Errorf("%s.prefill: %s takes no prefill endpoints; those that do are %s", path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
+	}
+	for j, p := range e.Prefill {
+		if err := checkURL(p.URL); err != nil {
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].url: %w", path, j, err))
+		}
+		switch {
+		case !room && p.BootstrapPort != 0:
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: is for SGLang only; leave it out", path, j))
+		case p.BootstrapPort < 0 || p.BootstrapPort > 65535:
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: %d is no port", path, j, p.BootstrapPort))
 		}
 	}
 	return errs
@@ -512,6 +598,7 @@ var headerName = regexp.MustCompile(`^[a-z0-9-]*$`)
 func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, MalformedRepair, MalformedFail)...)
 	errs = append(errs, oneOf("images", c.Images, ImagesPlaceholder, ImagesReject)...)
+	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, UnknownToClient, UnknownToModel)...)
 	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, ReasoningBoth, ReasoningField, ReasoningContentField)...)
 	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
@@ -521,17 +608,26 @@ func (c *Config) checkWords() (errs []error) {
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != DateUTC && c.Date != DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
 	}
-	for _, h := range []struct{ key, name, example string }{
+	headers := []struct{ key, name, example string }{
 		{"tenant_header", c.TenantHeader, "x-tenant"},
 		{"routing.prefix_header", c.Routing.PrefixHeader, "x-harmony-prefix"},
 		{"routing.session_header", c.Routing.SessionHeader, "x-harmony-session"},
-	} {
+		{"routing.selection_header", c.Routing.SelectionHeader, "x-harmony-selection"},
+	}
+	names := make([]string, 0, len(headers))
+	for _, h := range headers {
 		if !headerName.MatchString(h.name) {
 			errs = append(errs, fmt.Errorf("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example))
 		}
+		if h.name != "" && slices.Contains(names, h.name) {
+			errs = append(errs, fmt.Errorf("%s: tenant, prefix, session and selection need a header of their own each", h.key))
+		}
+		names = append(names, h.name)
 	}
-	if name := c.Routing.PrefixHeader; name != "" && (name == c.Routing.SessionHeader || name == c.TenantHeader) || c.Routing.SessionHeader != "" && c.Routing.SessionHeader == c.TenantHeader {
-		errs = append(errs, errors.New("routing: tenant, prefix and session need a header of their own each"))
+	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
+		errs = append(errs, fmt.Errorf("routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
+	} else if n == 0 && c.Routing.SelectionHeader != "" {
+		errs = append(errs, errors.New("routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
 	}
 	if c.Responses.ToolTimeout.Duration < time.Second {
 		errs = append(errs, fmt.Errorf("responses.tool_timeout: must be at least 1s, not %s", c.Responses.ToolTimeout))

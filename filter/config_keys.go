@@ -104,7 +104,7 @@ func yamlType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice:
 		return "a list"
-	case reflect.Struct:
+	case reflect.Struct, reflect.Map:
 		return "a mapping"
 	case reflect.Bool:
 		return "true or false"

@@ -106,6 +106,7 @@ func TestConfigErrors(t *testing.T) {
 		{"bad name", "engines: [{kind: vllm, name: a b}]", "engines[0].name"},
 		{"scheme", "engines: [{kind: vllm, urls: [grpc://a]}]", "engines[0].urls[0]: \"grpc://a\": the scheme must be http or https"},
 		{"path", "engines: [{kind: vllm, urls: [http://a/v1]}]", "write scheme, host and port only"},
+		{"picker", "engines: [{kind: vllm, endpoint_picker: 'epp:9002'}]", "engines[0].endpoint_picker: \"epp:9002\": the scheme must be"},
 		{"unknown engine", "models: [{match: a, engine: nope}]", `models[0].engine: there is no engine "nope"; engines are: vllm`},
 		{"no match", "models: [{effort: low}]", "models[0].match"},
 		{"effort", "model_defaults: {effort: huge}", "model_defaults.effort: must be one of low, medium, high"},
@@ -117,6 +118,8 @@ func TestConfigErrors(t *testing.T) {
 		{"tenant", "tenant_header: X Tenant", "tenant_header"},
 		{"prefix header", "routing: {prefix_header: X Prefix}", "routing.prefix_header"},
 		{"one header twice", "routing: {prefix_header: x-a, session_header: x-a}", "a header of their own"},
+		{"selection text", "routing: {selection_text_bytes: 5000}", "routing.selection_text_bytes: must be from 0 to 4096"},
+		{"selection header", "routing: {selection_header: x-a}", "set routing.selection_text_bytes"},
 		{"limit", "limits: {max_body_bytes: 0}", "limits.max_body_bytes: must be at least 1"},
 		{"budget", "limits: {max_inflight_bytes: 10}", "limits.max_inflight_bytes: must be at least 33554432"},
 		{"timeout", "limits: {idle_timeout: 0s}", "limits.idle_timeout: must be at least 1ms"},
@@ -207,6 +210,7 @@ func TestConfigDocumented(t *testing.T) {
 		settableKeys(reflect.TypeFor[Config](), ""),
 		settableKeys(reflect.TypeFor[Model](), "models[]."),
 		settableKeys(reflect.TypeFor[Engine](), "engines[]."),
+		settableKeys(reflect.TypeFor[ToolServer](), "tools.servers[]."),
 	)
 	for _, key := range keys {
 		if !strings.Contains(string(page), "`"+key+"`") {

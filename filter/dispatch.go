@@ -21,7 +21,7 @@ func (x *exchange) check() *apierror.Error {
 		return apierror.Invalid("model", `"model" stands twice in the request: send it once`)
 	case !x.target.known && !x.api.modelless:
 		return nil // the decoder says what is wrong: no object, no model, not a string
-	case x.s.cfg.TenantHeader != "" && x.tenant == "":
+	case x.s.cfg.TenantHeader != "" && x.tenant == "" && !x.api.open:
 		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "the request does not say whose it is: header %s is missing", x.s.cfg.TenantHeader)
 	case x.target.dialect == nil && !x.api.modelless:
 		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "no engine is configured for this model")
@@ -62,7 +62,7 @@ func (x *exchange) answer(body []byte) {
 	x.release()
 	x.phase = phaseAnswered
 	x.timers.clearAll()
-	x.out = append(x.out, immediateResponse(http.StatusOK, body, "answer", 0))
+	x.lead(immediateResponse(http.StatusOK, body, "answer", 0))
 }
 
 // dispatch makes a model call of the client's request.
@@ -90,28 +90,38 @@ func (x *exchange) dispatch(body []byte, trailers bool) *apierror.Error {
 			x.s.log.WithField("request_id", x.id).Infof("Response %s (compatibility mode): continuing from previous response", c.ID())
 		}
 	}
+	x.untold = call
 	if b, ok := call.(backgroundCall); ok && b.Background() {
 		return x.detach(b)
 	}
-	wire, err := x.target.dialect.Encode(call.Engine())
-	if err != nil {
-		return err
-	}
-	x.release()
-	x.rec.dispatched(call.Engine(), x.s.logsContent())
-	x.phase = phaseEngine
-	x.run = newRun(x.s, x, call, x.target, &x.rec, &x.timers, x.id, x.now)
-	affinity := x.s.affinity(call)
 	if x.s.loopback == nil {
-		x.sendOn(wire, affinity, trailers)
+		wire, err := x.target.dialect.Encode(call.Engine())
+		if err != nil {
+			return err
+		}
+		x.begins(call)
+		x.rec.dispatched(call.Engine(), x.s.logsContent())
+		x.run.await(call.Engine())
+		x.sendOn(wire, x.s.affinity(call), trailers)
 		return nil
 	}
+	x.begins(call)
 	x.local = true
-	setHeaders(x.headers, affinity)
 	x.remote = x.s.loopback.dial(x.ctx, x.headers, x.target)
-	x.run.again = x.remote.again
-	x.remote.call(wire)
+	x.jobs = newJobs(x.ctx, x.s.tools)
+	x.run.start(errands{&x.remote, &x.jobs}, x.headers)
 	return nil
+}
+
+// begins makes the run of a call. One that cannot be made yet needs the
+// request's body.
+func (x *exchange) begins(call call) {
+	if call.Engine() != nil {
+		x.release()
+	}
+	x.phase = phaseEngine
+	x.run = newRun(x.s, x, call, x.target, &x.rec, &x.timers, x.id, x.now)
+	x.run.prepared = x.release
 }
 
 // repeat gives the answer to a request that has been answered before.
@@ -130,9 +140,10 @@ func (x *exchange) detach(call backgroundCall) *apierror.Error {
 	if x.s.loopback == nil {
 		return apierror.Invalid("background", "Background responses need Envoy's loopback listener, which is not configured here (the operator sets loopback). Leave background out.")
 	}
-	wire, err := x.target.dialect.Encode(call.Engine())
-	if err != nil {
-		return err
+	if request := call.Engine(); request != nil {
+		if _, err := x.target.dialect.Encode(request); err != nil {
+			return err
+		}
 	}
 	if err := b.admit(); err != nil {
 		return err
@@ -148,12 +159,10 @@ func (x *exchange) detach(call backgroundCall) *apierror.Error {
 		subject: subject{s: x.s, api: x.api, id: x.id, target: x.target, background: true},
 		header:  x.s.withoutCredentials(x.headers),
 		held:    x.held,
-		wire:    wire, call: call,
+		call:    call,
 		journal: journal{store: x.s.store, key: key, owner: b.owner},
 	}
-	setHeaders(r.header, x.s.affinity(call))
 	r.rec.started = x.now
-	r.rec.dispatched(call.Engine(), x.s.logsContent())
 	x.queued, x.held = true, 0 // the run gives it back
 	b.start(r)
 	if call.Follows() {
@@ -172,10 +181,14 @@ func (x *exchange) sendOn(wire *engine.HTTPRequest, affinity []engine.Header, tr
 	m.set("content-length", strconv.Itoa(len(wire.Body)))
 	m.set(EngineHeader, x.target.model.Engine)
 	for _, h := range slices.Concat(wire.Header, affinity) {
+		if h.Value == "" { // in place of what a client sent
+			m.remove(h.Name)
+			continue
+		}
 		m.set(h.Name, h.Value)
 	}
-	m.remove("accept-encoding", "content-encoding", overrideHeader, codexHeader)
-	x.out = append(x.out, requestHeadersReply(&m, true))
+	m.remove("accept-encoding", "content-encoding", PrefillHeader, destinationHeader, overrideHeader, codexHeader)
+	x.lead(requestHeadersReply(&m, true))
 	x.sendRequestBody(wire.Body, !trailers)
 	if trailers {
 		x.out = append(x.out, requestTrailersReply())

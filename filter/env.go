@@ -1,14 +1,17 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -34,7 +37,8 @@ func openStore(cfg *Config, now func() time.Time) (store.Store, error) {
 // newEnv makes what the turns of all exchanges share.
 func newEnv(cfg *Config, o Options, texts store.Texts) *turn.Env {
 	limits := turn.DefaultLimits()
-	limits.Tools = cfg.Limits.MaxTools
+	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
+	limits.QuestionBytes = cfg.Routing.SelectionTextBytes
 	return &turn.Env{
 		Renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes)),
 		Now:      o.Now,
@@ -42,6 +46,17 @@ func newEnv(cfg *Config, o Options, texts store.Texts) *turn.Env {
 		Memory:   texts,
 		Limits:   limits,
 	}
+}
+
+// newTools makes the client of MCP servers.
+func (s *Server) newTools() (*tools.Client, error) {
+	o, err := s.cfg.Tools.options(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	o.Log, o.Now = s.log, s.now
+	o.Metrics = tools.Metrics{Done: s.metrics.toolDone, Sessions: func(open int) { s.metrics.toolSessions.Set(float64(open)) }}
+	return tools.New(o), nil
 }
 
 // newResponses makes the Responses API with its store.
@@ -81,25 +96,29 @@ func newResponses(cfg *Config, s store.Store) (*responses.API, error) {
 // scope is the circumstances of an exchange's turn.
 func (s *Server) scope(x *exchange) *turn.Scope {
 	m := &x.target.model
-	contextLength := m.ContextLength
-	if contextLength == 0 {
-		contextLength = s.models.length(m.UpstreamModel)
-	}
 	return &turn.Scope{
 		Env:       s.env,
 		Tenant:    x.tenant,
 		RequestID: x.id,
 		Session:   x.session,
+		Checked:   x.target.dialect != nil && !x.target.dialect.Constrains(),
 		Model: &turn.Model{
 			Upstream:        m.UpstreamModel,
 			Identity:        m.Identity,
 			KnowledgeCutoff: m.KnowledgeCutoff,
 			Effort:          harmony.Effort(m.Effort),
-			ContextLength:   contextLength,
+			ContextLength:   s.contextLength(m),
 			Images:          s.cfg.Images,
 			Date:            s.cfg.Date,
 			OnMalformed:     s.cfg.OnMalformed,
 			ReasoningFields: s.cfg.ReasoningFields,
+			UnknownTools:    s.cfg.UnknownTools,
 		},
 	}
+}
+
+// contextLength is a model's as configured, else as its engine tells it; 0
+// where nobody does.
+func (s *Server) contextLength(m *Model) int {
+	return cmp.Or(m.ContextLength, s.models.length(m.UpstreamModel))
 }

@@ -62,10 +62,12 @@ type exchange struct {
 	run      *run             // nil until the token request is made
 	upstream bool             // its reply's headers have come
 	trailers bool             // its reply ends in trailers
+	untold   call             // of which Envoy has not been told
 	local    bool             // the client's reply has no upstream here
 	begun    bool             // headers of the client's reply have been sent
 	queued   bool             // the response is made in the background
 	headers  http.Header      // of the client's request, as far as they go along with model calls through the loopback listener
+	jobs     jobs             // of tools, for the run
 	remote   loopbackCall     // the model call through the loopback listener
 	feed     <-chan feedEvent // the stored stream that the client follows
 }
@@ -143,6 +145,7 @@ func (x *exchange) close(now time.Time) {
 	x.now = now
 	x.release()
 	x.remote.hangUp()
+	x.jobs.stop()
 	if x.run != nil {
 		x.run.cancel()
 	}
@@ -193,7 +196,7 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	if x.id == "" {
 		x.id = x.s.newID("")
 	}
-	for _, name := range []string{EngineHeader, x.s.cfg.Routing.PrefixHeader, x.s.cfg.Routing.SessionHeader, overrideHeader, codexHeader} {
+	for _, name := range []string{EngineHeader, x.s.cfg.Routing.PrefixHeader, x.s.cfg.Routing.SessionHeader, x.s.cfg.Routing.SelectionHeader, PrefillHeader, destinationHeader, overrideHeader, codexHeader} {
 		if name != "" && header(headers, name) != "" {
 			x.strip = append(x.strip, name)
 		}

@@ -341,6 +341,19 @@ func TestForgedEngineHeaderIsTakenOut(t *testing.T) {
 	s.expect("request headers -x-harmony-engine reroute")
 }
 
+// No client chooses the replica that takes its request, or another model's.
+func TestForgedDestinationIsTakenOut(t *testing.T) {
+	s := newScript(t, nil)
+	s.request(false, ":method=POST", ":path=/v1/completions", destinationHeader+"=10.0.0.1:80")
+	s.expect("request headers -" + destinationHeader)
+	s = newScript(t, nil)
+	s.post(destinationHeader + "=10.0.0.1:80")
+	s.body(ask(""), true)
+	if lead := s.sent()[0]; !strings.Contains(lead, " -"+destinationHeader) {
+		t.Error(lead)
+	}
+}
+
 func TestOverrideHeader(t *testing.T) {
 	t.Run("off", func(t *testing.T) {
 		s := newScript(t, func(c *Config) { c.AllowOverride = true })

@@ -23,6 +23,10 @@ const overrideHeader = "x-envoy-harmony"
 // the configuration allows it.
 const codexHeader = "x-envoy-harmony-codex"
 
+// destinationHeader is the request header by which an endpoint picker names the
+// replica that takes a call.
+const destinationHeader = "x-gateway-destination-endpoint"
+
 // header gives the value of a header by its lower-case name, "" if absent.
 // Envoy fills raw_value; value is read for older senders.
 func header(m *corev3.HeaderMap, name string) string {

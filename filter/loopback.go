@@ -30,6 +30,7 @@ const (
 type loopback struct {
 	host      string
 	transport *http.Transport
+	prefills  map[string]*prefill // by engine, of those that are disaggregated
 }
 
 // newLoopback makes calls to the listener at address, host:port or
@@ -61,6 +62,10 @@ type engineEvent struct {
 	end     bool
 	trailer http.Header // of the end
 	err     error
+
+	// Of a disaggregated engine:
+	waiting bool          // the prompt is being computed, before there is an answer
+	prompt  *engine.Usage // of the first event: what counts in place of the answer's own
 }
 
 // loopbackCall is one way to an engine through the loopback listener, for a model call
@@ -80,25 +85,50 @@ func (l *loopback) dial(ctx context.Context, header http.Header, t target) loopb
 }
 
 // call makes a model call, in place of the one being made.
-func (c *loopbackCall) call(wire *engine.HTTPRequest) {
-	c.hangUp()
-	header := c.header.Clone()
-	header.Set(EngineHeader, c.target.model.Engine)
-	var ctx context.Context
-	ctx, c.stop = context.WithCancel(c.ctx)
-	c.events = c.l.start(ctx, header, wire)
+func (c *loopbackCall) call(r *engine.Request) *apierror.Error {
+	if p := c.l.prefills[c.target.model.Engine]; p != nil {
+		g, err := newLegs(c, p, r)
+		if err != nil {
+			return err
+		}
+		g.make(c.redial())
+		return nil
+	}
+	wire, err := c.target.dialect.Encode(r)
+	if err != nil {
+		return err
+	}
+	c.send(wire)
+	return nil
 }
 
-// again makes a model call once more. It has an id of its own: the engine may
-// not have noticed yet that the first one is gone.
-func (c *loopbackCall) again(r *engine.Request) *apierror.Error {
-	repeated := *r
-	repeated.ID += "-2"
-	wire, err := c.target.dialect.Encode(&repeated)
-	if err == nil {
-		c.call(wire)
+func (c *loopbackCall) send(wire *engine.HTTPRequest) {
+	ctx, tell := c.redial()
+	go c.l.make(ctx, c.toEngine(c.target.model.Engine), wire, tell)
+}
+
+// redial ends the call being made and gives what the next one needs: how long it
+// may last, and a way to tell news of it, which is false once nobody listens.
+func (c *loopbackCall) redial() (ctx context.Context, tell func(engineEvent) bool) {
+	c.hangUp()
+	ctx, c.stop = context.WithCancel(c.ctx)
+	events := make(chan engineEvent)
+	c.events = events
+	return ctx, func(e engineEvent) bool {
+		select {
+		case events <- e:
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
-	return err
+}
+
+// toEngine are the headers of a call to the engine of that name.
+func (c *loopbackCall) toEngine(name string) http.Header {
+	header := c.header.Clone()
+	header.Set(EngineHeader, name)
+	return header
 }
 
 // hangUp ends the call: the engine sees that nobody listens any more.
@@ -109,24 +139,12 @@ func (c *loopbackCall) hangUp() {
 	}
 }
 
-// start makes a model call until ctx ends. Its events end with an end, an
-// error or, if ctx ends, with none.
-func (l *loopback) start(ctx context.Context, header http.Header, wire *engine.HTTPRequest) <-chan engineEvent {
-	events := make(chan engineEvent)
-	tell := func(e engineEvent) bool {
-		select {
-		case events <- e:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+// make makes a model call until ctx ends. Its events end with an end, an error
+// or, if ctx ends, with none.
+func (l *loopback) make(ctx context.Context, header http.Header, wire *engine.HTTPRequest, tell func(engineEvent) bool) {
+	if err := l.read(ctx, header, wire, tell); err != nil && ctx.Err() == nil {
+		tell(engineEvent{err: err})
 	}
-	go func() {
-		if err := l.read(ctx, header, wire, tell); err != nil && ctx.Err() == nil {
-			tell(engineEvent{err: err})
-		}
-	}()
-	return events
 }
 
 // read makes the call and tells what comes of it.
@@ -200,7 +218,7 @@ var notPassed = map[string]bool{
 	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true, "expect": true,
 	"digest": true, "content-digest": true, "repr-digest": true, "content-md5": true, "idempotency-key": true, "x-idempotency-key": true,
 	"content-length": true, "content-encoding": true, "content-type": true, "accept-encoding": true,
-	overrideHeader: true, codexHeader: true, EngineHeader: true,
+	overrideHeader: true, codexHeader: true, EngineHeader: true, PrefillHeader: true, destinationHeader: true,
 }
 
 // passedHeaders are the headers of a client's request that go along with the

@@ -26,6 +26,15 @@ func gateway(t *testing.T, h http.HandlerFunc) *loopback {
 	return l
 }
 
+// asked makes a call of no content.
+func asked(t *testing.T, l *loopback) <-chan engineEvent {
+	t.Helper()
+	c := l.dial(t.Context(), http.Header{}, target{})
+	c.send(&engine.HTTPRequest{Path: "/"})
+	t.Cleanup(c.hangUp)
+	return c.events
+}
+
 // hear takes the news of a call until its end.
 func hear(t *testing.T, events <-chan engineEvent) (status int, body string, err error) {
 	t.Helper()
@@ -60,10 +69,10 @@ func TestLoopbackCall(t *testing.T) {
 	})
 	client := passedHeaders(headerMap([]string{
 		":method=POST", ":path=/v1/responses", ":authority=api.example", "content-length=5", "content-type=text/plain", "accept-encoding=gzip", "te=trailers",
-		"x-request-id=abc", "traceparent=00-1", "authorization=Bearer secret", "x-envoy-attempt-count=1", EngineHeader + "=forged", overrideHeader + "=on", codexHeader + "=on",
+		"x-request-id=abc", "traceparent=00-1", "authorization=Bearer secret", "x-envoy-attempt-count=1", EngineHeader + "=forged", overrideHeader + "=on", codexHeader + "=on", destinationHeader + "=forged",
 	}))
 	c := l.dial(t.Context(), client, target{model: Model{Engine: "main"}})
-	c.call(&engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
+	c.send(&engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
 	defer c.hangUp()
 	status, body, err := hear(t, c.events)
 	if status != http.StatusTeapot || err != nil || body != "one two "+strings.Repeat("x", 3*loopbackPiece) {
@@ -99,12 +108,12 @@ func TestLoopbackCallBreaks(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	status, body, err := hear(t, l.start(t.Context(), http.Header{}, &engine.HTTPRequest{Path: "/"}))
+	status, body, err := hear(t, asked(t, l))
 	if status != http.StatusOK || body != "half" || err == nil {
 		t.Errorf("status %d, %q, %v", status, body, err)
 	}
 	nobody := newLoopback("unix://" + filepath.Join(t.TempDir(), "none"))
-	if status, _, err := hear(t, nobody.start(t.Context(), http.Header{}, &engine.HTTPRequest{Path: "/"})); status != 0 || err == nil {
+	if status, _, err := hear(t, asked(t, nobody)); status != 0 || err == nil {
 		t.Errorf("without a listener: status %d, %v", status, err)
 	}
 }
@@ -119,7 +128,7 @@ func TestLoopbackHangUp(t *testing.T) {
 		close(gone)
 	})
 	c := l.dial(context.Background(), http.Header{}, target{})
-	c.call(&engine.HTTPRequest{Path: "/"})
+	c.send(&engine.HTTPRequest{Path: "/"})
 	if e := <-c.events; e.status != http.StatusOK {
 		t.Fatalf("%+v", e)
 	}
@@ -147,7 +156,7 @@ func TestLoopbackOverASocket(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 	l := newLoopback("unix://" + path)
 	t.Cleanup(l.close)
-	if status, body, err := hear(t, l.start(t.Context(), http.Header{}, &engine.HTTPRequest{Path: "/"})); status != http.StatusOK || body != "hello" || err != nil {
+	if status, body, err := hear(t, asked(t, l)); status != http.StatusOK || body != "hello" || err != nil {
 		t.Errorf("status %d, %q, %v", status, body, err)
 	}
 }

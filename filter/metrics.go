@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
 // messageKind names an ext_proc message in the metrics.
@@ -18,10 +20,11 @@ const (
 	messageTrailers
 	messageTick
 	messageEngine
+	messageTool
 	messageKinds
 )
 
-var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine"}
+var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine", "tool"}
 
 // maxModels bounds the values of the model label; more become "other".
 const maxModels = 100
@@ -38,11 +41,18 @@ type metrics struct {
 	cached   *prometheus.CounterVec   // model
 	first    *prometheus.HistogramVec // api, model
 	duration *prometheus.HistogramVec // api, model
+	calls    *prometheus.HistogramVec // api
 	perMsg   *prometheus.HistogramVec // message
-	perKind  [messageKinds]prometheus.Observer
+
+	toolCalls    *prometheus.CounterVec   // server, tool, outcome
+	toolSeconds  *prometheus.HistogramVec // server, tool
+	toolSessions prometheus.Gauge
+
+	perKind [messageKinds]prometheus.Observer
 
 	mu     sync.Mutex
 	models map[string]bool
+	tools  map[string]bool // server and tool
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
@@ -57,7 +67,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		inflight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."}),
 		requests: counter("harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome"),
 		relayed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_relayed_total", Help: "Requests that were not the filter's and passed through."}),
-		reissued: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_reissued_total", Help: "Model calls made once more because the engine's connection broke before its first token."}),
+		reissued: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_reissued_total", Help: "Model calls made once more because the engine's connection broke before its first token, or because the answer was not of the form that was asked for and the engine takes no grammar."}),
 		parsing:  counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
 		tokens:   counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		prompt:   counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
@@ -66,12 +76,19 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		duration: histogram("harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds, "api", "model"),
 		perMsg: histogram("harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
 			[]float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "message"),
+		calls: histogram("harmony_mcp_iterations", "Model calls of a response.", []float64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, "api"),
+
+		toolCalls:    counter("harmony_tool_calls_total", "Calls of tools that the filter made, by how they ended. The server of a request's own address is request; a listing is the tool list.", "server", "tool", "outcome"),
+		toolSeconds:  histogram("harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool"),
+		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
+
 		models: map[string]bool{},
+		tools:  map[string]bool{},
 	}
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.reissued, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.reissued, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -95,5 +112,40 @@ func (m *metrics) model(name string, served bool) string {
 		return "other"
 	}
 	m.models[name] = true
+	return name
+}
+
+// maxTools bounds the values of the tool label; more become "other".
+const maxTools = 1000
+
+// toolDone counts a job of a tool.
+func (m *metrics) toolDone(j tools.Job, took time.Duration, failed bool) {
+	server, tool, outcome := "request", "call", outcomeOK // names come from requests and models
+	if j.Server.Trusted {
+		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, !failed)
+	}
+	if j.Tool == "" {
+		tool = "list"
+	}
+	if failed {
+		outcome = outcomeFailed
+	}
+	m.toolCalls.WithLabelValues(server, tool, outcome).Inc()
+	m.toolSeconds.WithLabelValues(server, tool).Observe(took.Seconds())
+}
+
+// tool is the label of a configured server's tool. Only ones that have answered
+// add to the label's values: models make names up.
+func (m *metrics) tool(server, name string, answered bool) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := server + "." + name
+	if m.tools[key] {
+		return name
+	}
+	if !answered || len(m.tools) >= maxTools {
+		return "other"
+	}
+	m.tools[key] = true
 	return name
 }

@@ -24,7 +24,7 @@ const (
 // record is what is told of an exchange: one log line and the metrics.
 type record struct {
 	started time.Time
-	prompt  int // tokens; 0 until the request was sent to the engine
+	prompt  int // tokens of all calls; 0 until the request was sent to the engine
 	first   time.Duration
 	err     *apierror.Error
 	content *content // nil unless it may be logged
@@ -36,11 +36,15 @@ type content struct {
 	output map[int][]harmony.Token // by choice
 }
 
-// dispatched notes that the token request went out.
+// dispatched notes that a token request goes out.
 func (r *record) dispatched(req *engine.Request, keep bool) {
-	r.prompt = len(req.Prompt)
-	if keep {
+	r.prompt += len(req.Prompt)
+	switch {
+	case !keep:
+	case r.content == nil:
 		r.content = &content{req.Prompt, map[int][]harmony.Token{}}
+	default:
+		r.content.prompt = req.Prompt // which has the outputs of the calls before it
 	}
 }
 
@@ -72,7 +76,7 @@ type subject struct {
 }
 
 // answered tells whether the engine has begun to answer.
-func (u *subject) answered() bool { return u.run != nil && u.run.decoder != nil }
+func (u *subject) answered() bool { return u.run != nil && u.run.answered }
 
 // faults is what went wrong aside.
 func (u *subject) faults() error {
@@ -201,6 +205,9 @@ func (r *record) count(u *subject, outcome string) {
 	}
 	if s.Cached != engine.Unknown {
 		m.cached.WithLabelValues(model).Add(float64(s.Cached))
+	}
+	if s.ModelCalls > 0 {
+		m.calls.WithLabelValues(api).Observe(float64(s.ModelCalls))
 	}
 	for channel, n := range channels(s.Counts) {
 		m.tokens.WithLabelValues(model, channel).Add(float64(n))

@@ -47,6 +47,7 @@ func (x *exchange) gatewayAnswered(status int) {
 	if x.begun {
 		x.rec.failed(err) // nothing can be said in band any more
 		x.remote.hangUp()
+		x.jobs.stop()
 		x.timers.clearAll()
 	} else {
 		x.refuse(err)
@@ -95,7 +96,7 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 func (x *exchange) begin(header []engine.Header) {
 	x.begun = true
 	if x.local {
-		x.out = append(x.out, localHeaders(header))
+		x.lead(localHeaders(header))
 		return
 	}
 	var m mutation
@@ -111,6 +112,7 @@ func (x *exchange) write(p []byte, end bool) {
 	if end {
 		x.phase = phaseOver
 		x.remote.hangUp()
+		x.jobs.stop()
 	}
 	if x.local {
 		x.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.local })
@@ -127,8 +129,9 @@ func (x *exchange) write(p []byte, end bool) {
 func (x *exchange) refuse(err *apierror.Error) {
 	x.release()
 	x.remote.hangUp()
+	x.jobs.stop()
 	x.phase = phaseAnswered
 	x.timers.clearAll()
 	x.rec.failed(err)
-	x.out = append(x.out, immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
+	x.lead(immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
 }

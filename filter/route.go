@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -26,6 +27,8 @@ type api struct {
 	stream func(ctx context.Context, x *exchange, body []byte) (follower, *apierror.Error)
 	// modelless tells that the body names no model: it is ours by its path.
 	modelless bool
+	// open tells that the answer is the same for all tenants.
+	open bool
 }
 
 // call is a decoded request of an API.
@@ -34,6 +37,8 @@ type call interface {
 	Engine() *engine.Request
 	// Affinity is what the engine is chosen by.
 	Affinity() turn.Affinity
+	// Outline is what else is told to those who choose.
+	Outline() turn.Outline
 	// Stream tells whether the client wants events.
 	Stream() bool
 	// Ignored names the parameters that were accepted and not used.
@@ -45,6 +50,11 @@ type call interface {
 // reply turns an engine's chunks into the bytes the client gets, in one way for
 // streamed and whole replies.
 type reply interface {
+	// Step begins the reply's next step, once the one before it is done. A
+	// reply of which no step is begun has one model call.
+	Step(dst []byte) ([]byte, responses.Step, *apierror.Error)
+	// Did takes what came of the i-th job of the step.
+	Did(dst []byte, i int, result tools.Result) []byte
 	Push(dst []byte, c *engine.Chunk) ([]byte, *apierror.Error)
 	Done() bool
 	End(dst []byte) []byte
@@ -79,6 +89,8 @@ func (s *Server) apiOf(method, path string) *api {
 		return &s.apis.responses
 	case method == http.MethodPost && path == responses.CompactPath:
 		return &s.apis.compact
+	case s.servesModels(method, path):
+		return &s.apis.models
 	case !responses.Serves(method, path):
 		return nil
 	case path == responses.InputTokensPath, path == responses.RenderPath:
@@ -91,7 +103,7 @@ func (s *Server) apiOf(method, path string) *api {
 func ownPath(path string) bool { return path == chat.Path || path == responses.Path }
 
 // apis are the endpoints the filter serves.
-type apis struct{ chat, chatRender, responses, codex, compact, ofModel, stored api }
+type apis struct{ chat, chatRender, responses, codex, compact, ofModel, stored, models api }
 
 func newAPIs(r *responses.API) apis {
 	serve := func(ctx context.Context, x *exchange, body []byte) ([]byte, *apierror.Error) {
@@ -120,6 +132,9 @@ func newAPIs(r *responses.API) apis {
 		compact:   api{name: "responses", decode: ofResponses(r.DecodeCompact)},
 		ofModel:   api{name: "responses", serve: serve},
 		stored:    api{name: "responses", serve: serve, stream: stream, modelless: true},
+		models: api{name: "models", modelless: true, open: true, serve: func(ctx context.Context, x *exchange, _ []byte) ([]byte, *apierror.Error) {
+			return x.s.serveModels(ctx, x)
+		}},
 	}
 }
 
@@ -141,8 +156,18 @@ type (
 	responsesCall struct{ *responses.Call }
 )
 
-func (c chatCall) NewReply() reply      { return c.Call.NewReply() }
+func (c chatCall) NewReply() reply      { return chatReply{c.Call.NewReply()} }
 func (c responsesCall) NewReply() reply { return c.Call.NewReply() }
+
+// chatReply fits chat's replies, which need no tools, to the interface.
+type chatReply struct{ *chat.Reply }
+
+func (r chatReply) Step(dst []byte) ([]byte, responses.Step, *apierror.Error) {
+	request, err := r.Next()
+	return dst, responses.Step{Call: request}, err
+}
+
+func (chatReply) Did(dst []byte, _ int, _ tools.Result) []byte { return dst }
 
 // Again gives the answer to a call that has been answered before.
 func (c responsesCall) Again() (object []byte, stream follower, answered bool) {

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
 const (
@@ -20,20 +23,28 @@ const (
 
 const keepAliveComment = ": keep-alive\n\n"
 
-// run is a model call and the reply that is made of it: a state machine that
-// takes the engine's answer and ticks of the clock and tells its client what
-// to send. It knows neither how the call reaches the engine nor who the client
-// is. It is used by one goroutine.
+// run is a reply and the model calls that it is made of, with the work of tools
+// between them: a state machine that takes the engine's answers, what tools have
+// done, and ticks of the clock, and tells its client what to send. It knows
+// neither how a call reaches the engine nor who the client is. It is used by one
+// goroutine.
 type run struct {
-	s      *Server
-	client client
-	call   call
-	target target
-	id     string // for x-request-id
-	rec    *record
-	timers *timers
-	letGo  func()                                // of what the call holds
-	again  func(*engine.Request) *apierror.Error // makes the call once more; nil where that is impossible or done
+	s        *Server
+	client   client
+	call     call
+	target   target
+	id       string // for x-request-id
+	rec      *record
+	timers   *timers
+	letGo    func() // of what the call holds
+	prepared func() // is called when the first call's request is there
+	caller   caller // nil: Envoy sends the client's own request on to the engine, and no call can follow
+
+	headers  http.Header     // that go along with the calls
+	request  *engine.Request // of the call being made; nil before the first
+	prompt   *engine.Usage   // that counts in place of the answer's own, nil: that one does
+	repeated bool            // it has been made once more
+	trial    *trial          // of its answer; nil where nothing is held back
 
 	reply   reply
 	decoder engine.Decoder // nil while the engine has not answered 200
@@ -45,10 +56,12 @@ type run struct {
 	header    func(string) string
 	errorBody []byte
 
-	spoken  bool   // the engine has said something
-	begun   bool   // reply headers have been sent
-	over    bool   // the reply has ended
-	pending outbox // bytes for the client, not yet sent
+	jobs     int    // of tools that are not done
+	answered bool   // an engine has begun to answer
+	spoken   bool   // something that the engine has said of the call is the reply's
+	begun    bool   // reply headers have been sent
+	over     bool   // the reply has ended
+	pending  outbox // bytes for the client, not yet sent
 }
 
 // client is who gets the reply of a run: headers once and then bytes, or an
@@ -59,20 +72,110 @@ type client interface {
 	refuse(err *apierror.Error)
 }
 
-// newRun begins a run whose call has just been made.
+// caller makes the model calls of a run, and has tools do their jobs.
+type caller interface {
+	// call makes a model call, in place of the one being made.
+	call(r *engine.Request) *apierror.Error
+	// work has jobs done, each of which is news when it is. The model call
+	// that was being made is over.
+	work(list []tools.Job)
+}
+
+// newRun begins a run.
 func newRun(s *Server, c client, k call, t target, rec *record, timers *timers, id string, now time.Time) *run {
 	r := &run{s: s, client: c, call: k, target: t, id: id, rec: rec, timers: timers, now: now}
 	r.reply = k.NewReply()
 	r.letGo = s.hold(k)
-	r.running = k.Engine().N
+	r.prepared = func() {}
 	r.timers.set(timerTotal, rec.started, s.cfg.Limits.TotalTimeout.Duration)
-	r.called()
 	return r
 }
 
-// called waits for the engine's answer.
-func (r *run) called() {
+// start begins the reply's first step. Its model calls go through c, with
+// headers.
+func (r *run) start(c caller, headers http.Header) {
+	r.caller, r.headers = c, headers
+	r.advance()
+}
+
+// advance begins the reply's next step, or ends the reply.
+func (r *run) advance() {
+	if r.caller == nil {
+		r.complete()
+		return
+	}
+	var step responses.Step
+	var err *apierror.Error
+	r.pending.buf, step, err = r.reply.Step(r.pending.buf)
+	switch {
+	case err != nil:
+		r.fail(err)
+	case step.Call != nil:
+		r.make(step.Call)
+	case len(step.Jobs) > 0:
+		r.work(step.Jobs)
+	default:
+		r.complete()
+	}
+}
+
+// make makes a call.
+func (r *run) make(req *engine.Request) {
+	if r.request == nil {
+		setHeaders(r.headers, r.s.affinity(r.call))
+		r.prepared()
+	}
+	r.repeated, r.spoken = false, false
+	r.rec.dispatched(req, r.s.logsContent())
+	r.send(req)
+}
+
+func (r *run) send(req *engine.Request) {
+	if err := r.caller.call(req); err != nil {
+		r.fail(err)
+		return
+	}
+	r.await(req)
+	if r.begun {
+		r.flush(false)
+	}
+}
+
+// await waits for the engine's answer to a call.
+func (r *run) await(req *engine.Request) {
+	r.request, r.running = req, req.N
+	r.decoder, r.status, r.errorBody = nil, 0, nil
+	r.trial = r.newTrial()
+	r.timers.clear(timerIdle)
+	r.timers.clear(timerGrace)
 	r.timers.set(timerFirst, r.now, r.s.cfg.Limits.FirstTokenTimeout.Duration)
+}
+
+// work has tools do their jobs. What is told of them waits for the reply's
+// headers as what the engine says does.
+func (r *run) work(list []tools.Job) {
+	r.timers.clear(timerFirst)
+	r.timers.clear(timerIdle)
+	r.timers.clear(timerGrace)
+	r.jobs = len(list)
+	r.caller.work(list)
+	if r.begun {
+		r.flush(false)
+	}
+	r.hold()
+}
+
+// did takes what came of one of the jobs.
+func (r *run) did(d jobDone) {
+	r.pending.buf = r.reply.Did(r.pending.buf, d.index, d.result)
+	r.jobs--
+	if r.jobs == 0 {
+		r.advance()
+		return
+	}
+	if r.begun {
+		r.flush(false)
+	}
 }
 
 // step begins the next step: what the last one gave to the client has been
@@ -96,10 +199,11 @@ func (r *run) engineHeaders(status int, header func(string) string, end bool) {
 		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "the engine's reply is compressed (%s) although that was not accepted: switch compression off between Envoy and the engine", enc))
 		return
 	}
-	r.decoder = r.target.dialect.NewDecoder(r.call.Engine())
+	r.answered = true
+	r.decoder = r.target.dialect.NewDecoder(r.request)
 	if t, ok := r.decoder.(engine.TrailerReader); ok {
 		if err := t.Trailers(header); err != nil { // there is nothing but trailers
-			r.fail(err)
+			r.engineFailed(err)
 			return
 		}
 	}
@@ -107,7 +211,12 @@ func (r *run) engineHeaders(status int, header func(string) string, end bool) {
 		r.engineEnded()
 		return
 	}
-	if r.call.Stream() && !r.begun {
+	r.hold()
+}
+
+// hold lets a stream's headers wait for the engine's first event, for a while.
+func (r *run) hold() {
+	if r.call.Stream() && !r.begun && r.timers[timerHold].IsZero() {
 		r.timers.set(timerHold, r.now, r.s.cfg.Limits.HeaderHold.Duration)
 	}
 }
@@ -129,10 +238,10 @@ func (r *run) engineBytes(p []byte, end bool) {
 	}
 	switch {
 	case err != nil:
-		r.fail(err)
+		r.engineFailed(err)
 	case end:
 		r.engineEnded()
-	case len(chunks) > 0:
+	case len(chunks) > 0 && r.trial == nil:
 		r.flush(false)
 	}
 }
@@ -151,8 +260,18 @@ func (r *run) engineTrailers(trailer func(string) string) {
 	case err.Status == http.StatusServiceUnavailable: // too late for Envoy to retry
 		r.broken(err)
 	default:
-		r.fail(err)
+		r.engineFailed(err)
 	}
+}
+
+// engineFailed takes an error that the engine has told. Of a disaggregated one
+// another pair may do better.
+func (r *run) engineFailed(err *apierror.Error) {
+	if r.s.disaggregated(&r.target) {
+		r.engineBroken(err)
+		return
+	}
+	r.fail(err)
 }
 
 // engineEnded takes the end of the engine's answer.
@@ -173,8 +292,18 @@ func (r *run) engineEnded() {
 	r.finish()
 }
 
-// engineBroken takes the news that the connection to the engine broke.
+// engineBroken takes the news that the connection to the engine broke, or that a
+// leg of the call failed.
 func (r *run) engineBroken(cause error) {
+	var told *apierror.Error
+	if errors.As(cause, &told) {
+		if told.Status == http.StatusBadGateway || told.Status == http.StatusServiceUnavailable { // another may do better
+			r.broken(told)
+		} else {
+			r.fail(told)
+		}
+		return
+	}
 	r.broken(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "the connection to the engine broke before the reply was complete: try again").With(cause))
 }
 
@@ -183,7 +312,10 @@ func (r *run) news(e engineEvent) {
 	switch {
 	case e.err != nil:
 		r.engineBroken(e.err)
+	case e.waiting:
+		r.hold()
 	case e.header != nil:
+		r.prompt = e.prompt
 		r.engineHeaders(e.status, e.header.Get, false)
 	case e.end:
 		r.engineTrailers(e.trailer.Get)
@@ -195,18 +327,22 @@ func (r *run) news(e engineEvent) {
 // broken makes the call once more if the engine has said nothing yet; else the
 // reply fails.
 func (r *run) broken(err *apierror.Error) {
-	if r.again == nil || r.spoken {
+	if r.caller == nil || r.repeated || r.spoken {
 		r.fail(err)
 		return
 	}
-	again := r.again
-	r.again, r.decoder, r.status, r.errorBody = nil, nil, 0, nil
+	failed := *r.request
+	failed.Again = true
+	r.again(failed)
+}
+
+// again makes a call once more.
+func (r *run) again(req engine.Request) {
+	r.repeated = true
+	r.timers.clear(timerHold) // the headers wait for the new answer as they did for the first
 	r.s.metrics.reissued.Inc()
-	if err := again(r.call.Engine()); err != nil {
-		r.fail(err)
-		return
-	}
-	r.called()
+	req.ID += "-2" // the engine may not have noticed yet that the first one is gone
+	r.send(&req)
 }
 
 // engineRefused answers for an engine reply that is no 200, be it the engine's
@@ -215,14 +351,22 @@ func (r *run) engineRefused() {
 	r.fail(r.target.dialect.ReadError(r.status, r.header, r.errorBody))
 }
 
-// push hands chunks to the API's reply; true tells that the run is over.
+// push hands chunks to the API's reply; true tells that the model call is over.
 func (r *run) push(chunks []engine.Chunk) bool {
+	if r.trial != nil {
+		var again bool
+		if chunks, again = r.try(chunks); again {
+			return true
+		}
+	}
 	for i := range chunks {
 		c := &chunks[i]
 		r.spoken = true
+		if r.prompt != nil && c.Usage != nil {
+			c.Usage = r.prompt
+		}
 		r.rec.chunk(c, r.now)
-		r.timers.clear(timerFirst)
-		r.timers.set(timerIdle, r.now, r.s.cfg.Limits.IdleTimeout.Duration)
+		r.heard()
 		var err *apierror.Error
 		if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
 			r.fail(err)
@@ -242,9 +386,18 @@ func (r *run) push(chunks []engine.Chunk) bool {
 	return false
 }
 
-// finish ends the client's reply. Before the engine's own end this makes Envoy
+// heard notes that the engine goes on.
+func (r *run) heard() {
+	r.timers.clear(timerFirst)
+	r.timers.set(timerIdle, r.now, r.s.cfg.Limits.IdleTimeout.Duration)
+}
+
+// finish ends a model call whose answer is complete.
+func (r *run) finish() { r.advance() }
+
+// complete ends the client's reply. Before the engine's own end this makes Envoy
 // cancel the engine's request.
-func (r *run) finish() {
+func (r *run) complete() {
 	r.pending.buf = r.reply.End(r.pending.buf)
 	if whole, ok := r.reply.(refusable); ok && !r.begun && whole.Refusal() != nil {
 		r.end()
@@ -312,7 +465,11 @@ func (r *run) begin() {
 	r.timers.clear(timerHold)
 	r.timers.set(timerKeepAlive, r.now, r.s.cfg.Limits.KeepAlive.Duration)
 	header := replyHeaders(r.call.Stream(), r.id)
-	if ignored := slices.Concat(r.call.Ignored(), r.target.dialect.Ignores(r.call.Engine())); len(ignored) > 0 {
+	ignored := r.call.Ignored()
+	if r.request != nil { // else tools are at work before the first call
+		ignored = slices.Concat(ignored, r.target.dialect.Ignores(r.request))
+	}
+	if len(ignored) > 0 {
 		header = append(header, engine.Header{Name: IgnoredHeader, Value: strings.Join(ignored, ", ")})
 	}
 	r.client.begin(header)

@@ -11,6 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
 // audience is a client that writes down what it gets.
@@ -28,6 +29,12 @@ func (a *audience) write(p []byte, end bool) {
 	a.ended = end
 }
 
+// repetitions counts the calls that are made of it.
+type repetitions struct{ n *int }
+
+func (r repetitions) call(*engine.Request) *apierror.Error { *r.n++; return nil }
+func (r repetitions) work([]tools.Job)                     {}
+
 // newTestRun is a run of a chat call, and how often the call was made again.
 func newTestRun(t *testing.T, fields string) (r *run, a *audience, again *int) {
 	t.Helper()
@@ -41,7 +48,8 @@ func newTestRun(t *testing.T, fields string) (r *run, a *audience, again *int) {
 	}
 	a, again = &audience{}, new(int)
 	r = newRun(x.s, a, chatCall{call}, x.target, &x.rec, &x.timers, "abc", s.now)
-	r.again = func(*engine.Request) *apierror.Error { *again++; return nil }
+	r.start(repetitions{again}, http.Header{})
+	*again = 0
 	return r, a, again
 }
 
@@ -156,5 +164,76 @@ func TestTrailersTellTheEnd(t *testing.T) {
 				t.Errorf("made again %d times, error %v, over %t; want %d, %d", *again, a.err, r.over, c.again, c.status)
 			}
 		})
+	}
+}
+
+// toolRoom writes down what a run has tools do, and the model calls it makes.
+type toolRoom struct {
+	jobs  []tools.Job
+	calls []*engine.Request
+}
+
+func (r *toolRoom) call(req *engine.Request) *apierror.Error {
+	r.calls = append(r.calls, req)
+	return nil
+}
+func (r *toolRoom) work(list []tools.Job) { r.jobs = append(r.jobs, list...) }
+
+// A server that is slow to list its tools holds the headers back only for a
+// while; then the client is told of it. What the model says of a tool leads to
+// work, and to another call, which is made once more if it breaks.
+func TestRunTakesSteps(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, func(c *Config) {
+		c.Loopback = "127.0.0.1:1"
+		c.Tools.Servers = []ToolServer{{Label: "docs", URL: "http://127.0.0.1:1"}}
+	})
+	x := s.x
+	m, _ := x.s.cfg.Model("gpt-oss")
+	x.target = target{true, m, x.s.dialects[m.Engine]}
+	call, err := x.s.apis.responses.decode(t.Context(), []byte(`{"model":"gpt-oss","input":"hi","stream":true,"tools":[{"type":"mcp","server_label":"docs"}]}`), x.s.scope(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, room := &audience{}, &toolRoom{}
+	r := newRun(x.s, a, call, x.target, &x.rec, &x.timers, "abc", s.now)
+	r.start(room, http.Header{})
+	if len(room.jobs) != 1 || len(room.calls) != 0 || a.header != nil {
+		t.Fatalf("%d jobs, %d calls, headers %v", len(room.jobs), len(room.calls), a.header)
+	}
+	r.step(r.now.Add(time.Minute))
+	r.target.dialect, _ = engine.ByKind("vllm-grpc") // one that looks at the request for what it ignores
+	r.expired(timerHold)
+	r.target.dialect = x.target.dialect
+	if a.header == nil || !strings.Contains(a.text.String(), "response.mcp_list_tools.in_progress") {
+		t.Fatalf("nothing is told of the work: %s", &a.text)
+	}
+	r.did(jobDone{0, tools.Result{Tools: []tools.Tool{{Name: "search"}}}})
+	said := func(text string) {
+		for _, e := range []engineEvent{headersNews(), bytesNews(event("stop", tokens(text)...)), {end: true}} {
+			r.step(r.now)
+			r.news(e)
+		}
+	}
+	said(` to=docs.search<|channel|>commentary json<|message|>{}<|call|>`)
+	if len(room.jobs) != 2 || len(room.calls) != 1 || !strings.Contains(a.text.String(), "response.mcp_call_arguments.done") {
+		t.Fatalf("%d jobs, %d calls:\n%s", len(room.jobs), len(room.calls), &a.text)
+	}
+	if !x.timers[timerFirst].IsZero() || !x.timers[timerIdle].IsZero() || !x.timers[timerGrace].IsZero() {
+		t.Error("a clock runs for the engine while a tool works")
+	}
+	r.did(jobDone{0, tools.Result{Text: "found"}})
+	r.step(r.now)
+	r.news(engineEvent{err: errBroken})
+	if len(room.calls) != 3 || room.calls[2].ID == room.calls[1].ID || room.calls[1].ID == room.calls[0].ID {
+		t.Fatalf("%d calls", len(room.calls))
+	}
+	said(` to=functions.nothing<|channel|>commentary json<|message|>{}<|call|>`)
+	if len(room.calls) != 4 || !x.timers[timerIdle].IsZero() || !x.timers[timerGrace].IsZero() || x.timers[timerFirst].IsZero() {
+		t.Errorf("%d calls; the clocks of the call before run on: %v", len(room.calls), x.timers)
+	}
+	said("<|channel|>final<|message|>done<|return|>")
+	if !r.over || !a.ended || !strings.HasSuffix(a.text.String(), "data: [DONE]\n\n") || strings.Contains(a.text.String(), "response.failed") {
+		t.Errorf("over %t:\n%s", r.over, &a.text)
 	}
 }

@@ -3,10 +3,12 @@ package filter
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -25,6 +28,7 @@ type Options struct {
 	Metrics prometheus.Registerer      // default: a registry of its own
 	Now     func() time.Time           // default: time.Now
 	NewID   func(prefix string) string // default: prefix and 128 random bits in hex
+	Random  func() uint64              // default: 64 random bits
 }
 
 // Server is the ext_proc service. It is safe for concurrent use.
@@ -38,11 +42,14 @@ type Server struct {
 	env        *turn.Env
 	apis       apis
 	store      store.Store
+	tools      *tools.Client
 	loopback   *loopback // nil: Envoy sends the client's own request on to the engine
 	background *background
-	holds      sync.WaitGroup // of those who renew what calls hold
+	holds      sync.WaitGroup // of those who renew what calls hold, and who ask engines for their models
 	budget     budget
 	models     modelInfo
+	lists      map[string]*engineList // by engine name
+	unlisted   atomic.Bool            // the upstream does not tell its models
 	now        func() time.Time
 	newID      func(prefix string) string
 	drain      chan struct{} // closed by Drain
@@ -65,16 +72,22 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if o.NewID == nil {
 		o.NewID = randomID
 	}
-	s := &Server{cfg: cfg, log: o.Log, now: o.Now, newID: o.NewID, dialects: map[string]engine.Dialect{}, drain: make(chan struct{})}
+	if o.Random == nil {
+		o.Random = randomBits
+	}
+	s := &Server{cfg: cfg, log: o.Log, now: o.Now, newID: o.NewID, dialects: map[string]engine.Dialect{}, lists: map[string]*engineList{}, drain: make(chan struct{})}
 	s.budget.limit = cfg.Limits.MaxInflightBytes
 	for _, e := range cfg.Engines {
 		d, ok := engine.ByKind(e.Kind)
 		if !ok {
 			return nil, fmt.Errorf("engine %s: kind %q is not one of %v", e.Name, e.Kind, engine.Kinds())
 		}
-		s.dialects[e.Name] = d
+		s.dialects[e.Name], s.lists[e.Name] = d, &engineList{}
 	}
-	var err error
+	prefills, err := newPrefills(cfg, s.dialects, o.Random)
+	if err != nil {
+		return nil, err
+	}
 	if s.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
@@ -86,9 +99,16 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+	if s.tools, err = s.newTools(); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	if cfg.Loopback != "" {
+		api.Tools, api.Builtins = s.tools, cfg.Tools.builtins()
+	}
 	s.apis = newAPIs(api)
 	if cfg.Loopback != "" {
 		s.loopback = newLoopback(cfg.Loopback)
+		s.loopback.prefills = prefills
 	}
 	s.background = newBackground(s)
 	return s, nil
@@ -102,6 +122,7 @@ func (s *Server) Close(ctx context.Context) error {
 	if s.loopback != nil {
 		s.loopback.close()
 	}
+	s.tools.Close()
 	s.holds.Wait()
 	return s.store.Close()
 }
@@ -121,4 +142,11 @@ func randomID(prefix string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
 	return prefix + hex.EncodeToString(b[:])
+}
+
+// randomBits are 64 random bits.
+func randomBits() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails: see crypto/rand
+	return binary.BigEndian.Uint64(b[:])
 }

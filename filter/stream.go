@@ -30,17 +30,33 @@ type received struct {
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err error) {
 	x := newExchange(stream.Context(), s, s.now())
 	s.metrics.inflight.Inc()
+	defer s.metrics.inflight.Dec()
+	sound := s.safely(&x.rec, &x.id, func() { err = s.run(stream, x) })
+	if !sound {
+		x.abandon()
+	}
+	if !s.safely(&x.rec, &x.id, func() { x.close(s.now()) }) {
+		sound = false
+		x.abandon() // what has failed in it is not asked again
+		s.safely(&x.rec, &x.id, func() { x.close(s.now()) })
+	}
+	if !sound {
+		err = status.Error(codes.Internal, "envoy-harmony: internal error")
+	}
+	return err
+}
+
+// safely does a part of what becomes of a request. A panic in it fails the
+// request, not the process; false tells of one. The id is read when it is needed.
+func (s *Server) safely(rec *record, id *string, part func()) (sound bool) {
 	defer func() {
-		if r := recover(); r != nil {
-			s.log.WithField("request_id", x.id).Errorf("panic in an exchange: %v\n%s", r, debug.Stack())
-			x.rec.failed(apierror.New(http.StatusInternalServerError, "panic", "", "internal error"))
-			err = status.Error(codes.Internal, "envoy-harmony: internal error")
-			x.abandon()
+		if p := recover(); p != nil {
+			s.log.WithField("request_id", *id).Errorf("panic: %v\n%s", p, debug.Stack())
+			rec.failed(apierror.New(http.StatusInternalServerError, "panic", "", "internal error"))
 		}
-		s.metrics.inflight.Dec()
-		x.close(s.now())
 	}()
-	return s.run(stream, x)
+	part()
+	return true
 }
 
 func (s *Server) run(stream extprocv3.ExternalProcessor_ProcessServer, x *exchange) error {
@@ -68,6 +84,12 @@ func (s *Server) run(stream extprocv3.ExternalProcessor_ProcessServer, x *exchan
 			x.step(begun)
 			if x.phase == phaseEngine {
 				x.run.news(e)
+			}
+		case d := <-x.jobs.done:
+			kind, begun = messageTool, s.now()
+			x.step(begun)
+			if x.phase == phaseEngine {
+				x.run.did(d)
 			}
 		case e := <-x.feed:
 			kind, begun = messageEngine, s.now()

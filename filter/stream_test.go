@@ -19,6 +19,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -149,6 +150,43 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 		t.Errorf("the stream ends with %s", code)
 	}
 	s.dialects["main"] = good
+	again, _ := connect(t, s)
+	send(t, again, chatHeaders(), chatBody(ask(""), true))
+	if m, err := again.Recv(); err != nil || m.GetRequestHeaders() == nil {
+		t.Errorf("%v, %v after a panic in another stream", m, err)
+	}
+}
+
+// fragile is a call whose reply has a bug that shows when its client leaves.
+type fragile struct{ call }
+
+func (c fragile) NewReply() reply { return fragileReply{c.call.NewReply()} }
+
+type fragileReply struct{ reply }
+
+func (fragileReply) Cancel() { panic("bug") }
+
+// A panic at the end of an exchange is counted and ends that one only, too.
+func TestPanicAtTheEnd(t *testing.T) {
+	s := newScript(t, nil).x.s
+	decode := s.apis.chat.decode
+	s.apis.chat.decode = func(ctx context.Context, body []byte, scope *turn.Scope) (call, *apierror.Error) {
+		c, err := decode(ctx, body, scope)
+		return fragile{c}, err
+	}
+	stream, cancel := connect(t, s)
+	send(t, stream, chatHeaders(), chatBody(ask(""), true))
+	if m, err := stream.Recv(); err != nil || m.GetRequestHeaders() == nil {
+		t.Fatalf("%v, %v in place of a headers reply", m, err)
+	}
+	cancel()
+	failed := s.metrics.requests.WithLabelValues("chat", "other", outcomeFailed)
+	for counted(t, failed) == 0 { // the handler ends a moment later
+		time.Sleep(time.Millisecond)
+	}
+	if n := counted(t, failed); n != 1 || s.budget.used.Load() != 0 {
+		t.Errorf("counted %v times; %d bytes are still held", n, s.budget.used.Load())
+	}
 	again, _ := connect(t, s)
 	send(t, again, chatHeaders(), chatBody(ask(""), true))
 	if m, err := again.Recv(); err != nil || m.GetRequestHeaders() == nil {

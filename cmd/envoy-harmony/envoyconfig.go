@@ -43,7 +43,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 func forConfig(o envoy.Options, cfg *filter.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
 	o.Loopback = cfg.Loopback
-	o.PrefixHeader, o.SessionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader
+	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
 	// Envoy's limit lies behind the filter's, whose errors say more.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
 	return o

@@ -26,8 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The filter and Envoy's routes mean the same header.
-func TestEngineHeader(t *testing.T) {
+// The filter and Envoy mean the same header and the same namespace.
+func TestNames(t *testing.T) {
+	if envoy.MetadataNamespace != filter.MetadataNamespace {
+		t.Errorf("envoy says %s, filter says %s", envoy.MetadataNamespace, filter.MetadataNamespace)
+	}
+	if envoy.PrefillHeader != filter.PrefillHeader {
+		t.Errorf("envoy says %s, filter says %s", envoy.PrefillHeader, filter.PrefillHeader)
+	}
 	if envoy.EngineHeader != filter.EngineHeader {
 		t.Errorf("envoy says %s, filter says %s", envoy.EngineHeader, filter.EngineHeader)
 	}
@@ -74,6 +80,13 @@ func TestCommandLine(t *testing.T) {
 		{"wrong engine", nil, "run --engine v=http://a", 1, "", "engines[0].kind: must be one of"},
 		{"engine without kind", nil, "run --engine =http://a", 2, "", "write KIND=URL"},
 		{"engine without URL", map[string]string{"ENVOY_BIN": failing}, "run --engine vllm", 1, "", "engine vllm: has no URL"},
+		{"prefill", nil, "envoy-config --set loopback=unix:///l --engine sglang=http://d:1,prefill=http://p0:1,prefill=http://p1:1#9000", 0, `prefill: "p1:1"`, ""},
+		{"prefill of vLLM", nil, "envoy-config --set loopback=unix:///l --engine vllm=http://d:1,prefill=http://p0:1", 0, `"engine_vllm-prefill"`, ""},
+		{"prefill without loopback", nil, "serve --engine sglang=http://d:1,prefill=http://p:1", 1, "", "loopback"},
+		{"prefill without loopback in Envoy", nil, "envoy-config --engine sglang=http://d:1,prefill=http://p:1", 1, "", "set loopback"},
+		{"prefill of a kind without", nil, "serve --engine llamacpp=http://d:1,prefill=http://p:1", 1, "", "llamacpp takes no prefill endpoints"},
+		{"prefill's port", nil, "serve --engine sglang=http://d:1,prefill=http://p:1#x", 2, "", "no bootstrap port"},
+		{"prefill's port for vLLM", nil, "serve --engine vllm=http://d:1,prefill=http://p:1#8998", 1, "", "is for SGLang only"},
 		{"no file", nil, "serve --config /nowhere.yaml", 1, "", "/nowhere.yaml"},
 		{"bad file", nil, "serve --config " + file, 1, "", "date: must be utc"},
 		{"flag over file", nil, "envoy-config --set date=utc --config " + file, 0, `"file"`, ""},

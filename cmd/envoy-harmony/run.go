@@ -24,6 +24,7 @@ OpenAI client can use that address. It runs until SIGINT or SIGTERM.
 
   envoy-harmony run --engine vllm=http://127.0.0.1:8000
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,http://10.0.0.2:30000
+  envoy-harmony run --engine sglang=http://10.0.0.1:30000,prefill=http://10.0.0.3:30000#8998
   envoy-harmony run --simulate
 
 Envoy is $ENVOY_BIN, or envoy in PATH, or .bin/envoy ("make envoy" fetches it).`

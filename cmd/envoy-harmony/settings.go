@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/sirupsen/logrus"
@@ -39,7 +40,7 @@ func newSettings(p program, name, usage string) *settings {
 		s.set = append(s.set, v)
 		return nil
 	})
-	s.flags.Func("engine", "an engine and its addresses, `KIND=URL[,URL]`; may be given again. In place of KIND, NAME:KIND gives a name", func(v string) error {
+	s.flags.Func("engine", "an engine and its addresses, `KIND=URL[,URL]`; may be given again. In place of KIND, NAME:KIND gives a name; prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, is an address that computes prompts for the others", func(v string) error {
 		e, err := parseEngine(v)
 		s.engines = append(s.engines, e)
 		return err
@@ -110,7 +111,8 @@ func (s *settings) load() (*filter.Config, error) {
 	return c, nil
 }
 
-// parseEngine reads [NAME:]KIND[=URL[,URL]].
+// parseEngine reads [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or
+// prefill=URL[#BOOTSTRAP_PORT].
 func parseEngine(v string) (filter.Engine, error) {
 	var e filter.Engine
 	kind, urls, _ := strings.Cut(v, "=")
@@ -119,7 +121,14 @@ func parseEngine(v string) (filter.Engine, error) {
 	}
 	e.Kind = kind
 	for u := range strings.SplitSeq(urls, ",") {
-		if u = strings.TrimSpace(u); u != "" {
+		u = strings.TrimSpace(u)
+		if prefill, ok := strings.CutPrefix(u, "prefill="); ok {
+			p, err := parsePrefill(prefill)
+			if err != nil {
+				return e, err
+			}
+			e.Prefill = append(e.Prefill, p)
+		} else if u != "" {
 			e.URLs = append(e.URLs, u)
 		}
 	}
@@ -129,11 +138,26 @@ func parseEngine(v string) (filter.Engine, error) {
 	return e, nil
 }
 
+// parsePrefill reads URL[#BOOTSTRAP_PORT].
+func parsePrefill(v string) (filter.Prefill, error) {
+	u, text, given := strings.Cut(v, "#")
+	p := filter.Prefill{URL: u}
+	if !given {
+		return p, nil
+	}
+	var err error
+	if p.BootstrapPort, err = strconv.Atoi(text); err != nil || p.BootstrapPort < 1 {
+		return p, fmt.Errorf("%q is no bootstrap port: write prefill=URL#PORT, such as prefill=http://10.0.0.3:30000#8998", text)
+	}
+	return p, nil
+}
+
 // envoyEngines are the configuration's engines as Envoy's clusters.
 func envoyEngines(c *filter.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind)}
+		inRoom, _ := engine.Disaggregates(e.Kind)
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
 	}
 	return engines
 }

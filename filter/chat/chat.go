@@ -25,6 +25,9 @@ type Call struct {
 	model   string // as requested
 	ignored []string
 	options options
+
+	maxTokens int  // as requested, of all model calls together; 0: no limit
+	corrects  bool // the model is told of calls to tools that there are not
 }
 
 // options is what the reply needs to know of the request.
@@ -34,6 +37,7 @@ type options struct {
 	continuousUsage bool
 	hideReasoning   bool
 	tokenIDs        bool
+	logprobs        bool
 }
 
 // Engine is the model call to make.
@@ -41,6 +45,9 @@ func (c *Call) Engine() *engine.Request { return c.turn.Engine }
 
 // Affinity is what the call's engine is chosen by.
 func (c *Call) Affinity() turn.Affinity { return c.turn.Affinity() }
+
+// Outline is what can be told of the call to those who choose where it goes.
+func (c *Call) Outline() turn.Outline { return c.turn.Outline() }
 
 // Model is the model's name as the client wrote it.
 func (c *Call) Model() string { return c.model }

@@ -61,13 +61,25 @@ type output struct {
 	finish engine.Finish
 }
 
+// likelihoods are those of tokens, different ones for each. Their third is of a
+// control token.
+func likelihoods(tokens []harmony.Token) []engine.Logprob {
+	list := make([]engine.Logprob, len(tokens))
+	for i, token := range tokens {
+		v := -float64(i%16) / 4
+		list[i] = engine.Logprob{Value: v, Top: []engine.TokenLogprob{{Token: token, Logprob: v}, {Token: 0, Logprob: v - 1}, {Token: harmony.TokenReturn, Logprob: v - 2}}}
+	}
+	return list
+}
+
 // chunks cuts outputs into chunks, of sizes that next gives, the choices in
 // turn.
 func chunks(outputs []output, next func() int) []engine.Chunk {
 	var all []engine.Chunk
 	rest := make([][]harmony.Token, len(outputs))
+	likely := make([][]engine.Logprob, len(outputs))
 	for i, o := range outputs {
-		rest[i] = o.tokens
+		rest[i], likely[i] = o.tokens, likelihoods(o.tokens)
 	}
 	ended := make([]bool, len(outputs))
 	for left := len(outputs); left > 0; {
@@ -76,7 +88,8 @@ func chunks(outputs []output, next func() int) []engine.Chunk {
 				continue
 			}
 			n := min(next(), len(rest[i]))
-			c := engine.Chunk{Index: o.index, Tokens: rest[i][:n]}
+			c := engine.Chunk{Index: o.index, Tokens: rest[i][:n], Logprobs: likely[i][:n]}
+			likely[i] = likely[i][n:]
 			if rest[i] = rest[i][n:]; len(rest[i]) == 0 {
 				c.Finish, ended[i] = o.finish, true
 				left--
@@ -87,7 +100,8 @@ func chunks(outputs []output, next func() int) []engine.Chunk {
 	return all
 }
 
-// run plays chunks into a reply and gives all its bytes.
+// run plays chunks into a reply and gives all its bytes. Of log probabilities a
+// chunk has only what was asked for.
 func run(t testing.TB, call *Call, chunks []engine.Chunk) string {
 	t.Helper()
 	r := call.NewReply()
@@ -96,8 +110,12 @@ func run(t testing.TB, call *Call, chunks []engine.Chunk) string {
 		if r.Done() {
 			break
 		}
+		chunk := chunks[i]
+		if !call.Engine().Logprobs {
+			chunk.Logprobs = nil
+		}
 		var err error
-		if next, apiErr := r.Push(out, &chunks[i]); apiErr != nil {
+		if next, apiErr := r.Push(out, &chunk); apiErr != nil {
 			err = apiErr
 			t.Fatalf("Push: %v", err)
 		} else {
@@ -135,6 +153,19 @@ type objectChoice struct {
 	Finish  *string         `json:"finish_reason"`
 	Matched any             `json:"matched_stop"`
 	Tokens  []harmony.Token `json:"token_ids"`
+
+	Logprobs *struct {
+		Content []entry `json:"content"`
+		Refusal any     `json:"refusal"`
+	} `json:"logprobs"`
+}
+
+// entry is a token of an answer and its likelihood.
+type entry struct {
+	Token   string  `json:"token"`
+	Logprob float64 `json:"logprob"`
+	Bytes   []int   `json:"bytes"`
+	Top     []entry `json:"top_logprobs"`
 }
 
 type objectMessage struct {
@@ -235,6 +266,11 @@ func foldEvent(t testing.TB, o *object, e object) {
 		}
 		all.Finish, all.Matched = c.Finish, c.Matched
 		all.Tokens = append(all.Tokens, c.Tokens...)
+		if all.Logprobs == nil {
+			all.Logprobs = c.Logprobs
+		} else if c.Logprobs != nil {
+			all.Logprobs.Content = append(all.Logprobs.Content, c.Logprobs.Content...)
+		}
 		foldDelta(t, &all.Delta, c.Delta)
 	}
 }

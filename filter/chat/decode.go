@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -35,7 +36,10 @@ func Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierr
 	if err != nil {
 		return nil, err
 	}
-	return &Call{turn: t, scope: scope, id: d.input.Engine.ID, model: d.model, ignored: d.ignored, options: d.options}, nil
+	return &Call{
+		turn: t, scope: scope, id: d.input.Engine.ID, model: d.model, ignored: d.ignored, options: d.options,
+		maxTokens: d.input.Engine.MaxTokens, corrects: scope.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue,
+	}, nil
 }
 
 // decoder gathers the fields of a request.
@@ -68,9 +72,12 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the greatest number of tokens asked for.")
 	case d.noGenerationPrompt && !d.input.Continue:
 		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
+	case e.TopLogprobs > 0 && !e.Logprobs:
+		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" goes with logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.options.hideReasoning:
 		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
 	}
+	d.options.logprobs = e.Logprobs
 	e.ID = d.scope.ID("chatcmpl-")
 	e.Model = d.model
 	e.Whole = !d.options.stream
@@ -201,6 +208,10 @@ func (d *decoder) readLogitBias(v jsontext.Field) *apierror.Error {
 
 // maxToken is the greatest id of the vocabulary.
 const maxToken = 201087
+
+func (d *decoder) readTopLogprobs(v jsontext.Field) *apierror.Error {
+	return setInteger(&d.input.Engine.TopLogprobs, v, 0, engine.MaxTopLogprobs)
+}
 
 func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
 	salt, err := v.Text()

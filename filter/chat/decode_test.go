@@ -67,8 +67,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"two outputs", messages(call("a") + `,{"role":"tool","tool_call_id":"a","content":"x"},{"role":"tool","tool_call_id":"a","content":"x"}`), "messages[2]", `id "a"`},
 		{"output without id", messages(`{"role":"tool","content":"x"}`), "messages[0].tool_call_id", "no tool_call_id"},
 
-		{"logprobs", ask(`,"logprobs":true`), "logprobs", "logprobs are not supported for Harmony models"},
-		{"top_logprobs", ask(`,"top_logprobs":2`), "top_logprobs", "logprobs are not supported for Harmony models"},
+		{"logprobs of a wrong type", ask(`,"logprobs":2`), "logprobs", "a boolean"},
+		{"top_logprobs alone", ask(`,"top_logprobs":2`), "top_logprobs", "logprobs: true"},
+		{"many top_logprobs", ask(`,"logprobs":true,"top_logprobs":21`), "top_logprobs", "between 0 and 20"},
+		{"logprobs of the prompt", ask(`,"prompt_logprobs":2`), "prompt_logprobs", "are not told"},
 		{"ignore_eos", ask(`,"ignore_eos":true`), "ignore_eos", "Harmony format"},
 		{"format", ask(`,"response_format":{"type":"xml"}`), "response_format", "must be text"},
 		{"format of a wrong type", ask(`,"response_format":"json"`), "response_format", "must be text"},
@@ -210,6 +212,9 @@ func TestDecodeMaps(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	if got := mustDecode(t, ask(`,"logprobs":true,"top_logprobs":20`)).Engine(); !got.Logprobs || got.TopLogprobs != 20 {
+		t.Errorf("logprobs %v, top %d", got.Logprobs, got.TopLogprobs)
 	}
 }
 

@@ -57,9 +57,10 @@ var fields = jsontext.Table[*decoder]{
 	"ebnf":                   {Read: (*decoder).readGrammar},
 	"modalities":             {Read: (*decoder).readModalities},
 
-	"logprobs":             {On: noLogprobs},
-	"top_logprobs":         {On: noLogprobs},
-	"prompt_logprobs":      {On: noLogprobs},
+	"logprobs":     {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.Engine.Logprobs, v) }},
+	"top_logprobs": {Read: (*decoder).readTopLogprobs},
+
+	"prompt_logprobs":      {On: "The log probabilities of prompts are not told. Leave prompt_logprobs out."},
 	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_tokens."},
 	"echo":                 {On: "echo is not supported. Leave it out; the request's own messages hold what it would repeat."},
 	"use_beam_search":      {On: "Beam search is not supported. Leave use_beam_search out."},
@@ -105,5 +106,3 @@ var fields = jsontext.Table[*decoder]{
 	"spaces_between_special_tokens": {Ignored: true},
 	"return_tokens_as_token_ids":    {Ignored: true},
 }
-
-const noLogprobs = "logprobs are not supported for Harmony models"

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -23,25 +24,29 @@ type Reply struct {
 	cached  int    // of the prompt, engine.Unknown until the engine tells
 	version string // the engine's fingerprint
 	ended   bool
+	turns   turns
 
 	// Of a stream, while a method runs:
-	dst  []byte
-	head []byte // what every event begins with
-	open delta
+	dst      []byte
+	head     []byte // what every event begins with
+	open     delta
+	logprobs []byte // entries of the open delta, with a comma behind each
 }
 
 // choice is what has become of one of the n choices.
 type choice struct {
-	index    int
-	reader   *turn.Reader
-	begun    bool // the role has been sent
-	finished bool // the finish reason has been sent
+	index     int
+	reader    *turn.Reader
+	begun     bool // the role has been sent
+	finished  bool // the finish reason has been sent
+	outOfRoom bool // for another turn
 
 	hasReasoning, hasContent bool // some text has been written
 
 	// Of a whole object: the texts as they stand between the quotes of JSON.
 	reasoning []byte
 	content   []byte
+	logprobs  []byte // entries, with a comma behind each
 	calls     []calledTool
 	tokens    []harmony.Token
 }
@@ -53,7 +58,7 @@ type calledTool struct {
 
 // NewReply begins the reply to the call.
 func (c *Call) NewReply() *Reply {
-	r := &Reply{call: c, created: c.scope.Now().Unix(), cached: engine.Unknown, choices: make([]choice, c.Engine().N)}
+	r := &Reply{call: c, created: c.scope.Now().Unix(), cached: engine.Unknown, choices: make([]choice, c.Engine().N), turns: turns{current: c.turn}}
 	for i := range r.choices {
 		choice := &r.choices[i]
 		choice.index = i
@@ -65,7 +70,7 @@ func (c *Call) NewReply() *Reply {
 // Fault is what went wrong without an error for the client, such as that
 // reasoning could not be kept; nil if nothing did. It is for the log.
 func (r *Reply) Fault() error {
-	fault := r.call.turn.Fault()
+	fault := r.turns.current.Fault()
 	for i := range r.choices {
 		fault = errors.Join(fault, r.choices[i].reader.Fault())
 	}
@@ -98,7 +103,11 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	r.dst = dst
 	c := &r.choices[chunk.Index]
 	r.begin(c)
-	taken, err := c.reader.Push(chunk.Tokens, chunk.Finish)
+	taken, err := c.reader.PushLogprobs(chunk.Tokens, chunk.Logprobs, chunk.Finish)
+	if err == nil && len(c.logprobs) > maxLogprobs {
+		err = apierror.New(http.StatusBadRequest, "logprobs_too_large", "logprobs",
+			"The log probabilities of the reply are larger than %d MiB. Ask for a stream, or for less with max_tokens or top_logprobs.", maxLogprobs>>20)
+	}
 	if err != nil {
 		r.closeDelta(nil)
 	} else {
@@ -118,6 +127,8 @@ func (r *Reply) settle(c *choice, tokens []harmony.Token) {
 		if r.call.options.tokenIDs {
 			c.tokens = append(c.tokens, tokens...)
 		}
+	case finishes && r.goesOn(c):
+		r.closeDelta(nil)
 	case finishes:
 		r.closeDelta(nil)
 		r.writeFinish(c, tokens)
@@ -187,7 +198,9 @@ func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
 
 // Summary is what the reply has come to so far.
 func (r *Reply) Summary() turn.Summary {
-	s := turn.Summary{Prompt: len(r.call.Engine().Prompt), Cached: r.cached, Finish: r.choices[0].reader.Finish()}
+	s := r.turns.past
+	s.Repairs = maps.Clone(s.Repairs)
+	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cached, r.choices[0].reader.Finish()
 	for i := range r.choices {
 		r.choices[i].reader.AddTo(&s)
 	}
@@ -199,6 +212,9 @@ const separator = "\n\n"
 
 // event writes one event of a choice.
 func (r *Reply) event(c *choice, e turn.Event) {
+	if r.note(e) {
+		return
+	}
 	switch e.Kind {
 	case turn.Reasoning:
 		if !r.call.options.hideReasoning {
@@ -232,10 +248,12 @@ func (r *Reply) text(c *choice, e turn.Event, kind deltaKind, has *bool, whole *
 	*has = true
 	if !r.call.options.stream {
 		*whole = jsontext.AppendEscaped(*whole, text)
+		c.logprobs = appendEntries(c.logprobs, e.Logprobs)
 		return
 	}
 	r.openDelta(c, kind, nil)
 	r.dst = jsontext.AppendEscaped(r.dst, text)
+	r.logprobs = appendEntries(r.logprobs, e.Logprobs)
 }
 
 func (r *Reply) startCall(c *choice, call *turn.CalledTool) {

@@ -83,7 +83,12 @@ func (r *Reply) closeDelta(tokens []harmony.Token) {
 	case deltaCall, deltaArguments:
 		r.dst = append(r.dst, `"}}]`...)
 	}
-	r.dst = append(r.dst, `},"finish_reason":null`...)
+	r.dst = append(r.dst, '}')
+	if len(r.logprobs) > 0 {
+		r.dst = appendLogprobs(r.dst, r.logprobs)
+		r.logprobs = r.logprobs[:0]
+	}
+	r.dst = append(r.dst, `,"finish_reason":null`...)
 	r.endEvent(tokens)
 	r.open = delta{}
 }
@@ -117,7 +122,7 @@ func (r *Reply) writeFinish(c *choice, tokens []harmony.Token) {
 // appendFinish appends why the choice ended.
 func (r *Reply) appendFinish(c *choice) {
 	r.dst = append(r.dst, `"finish_reason":"`...)
-	r.dst = append(r.dst, c.reader.Finish()...)
+	r.dst = append(r.dst, c.finish()...)
 	r.dst = append(r.dst, '"')
 	m := c.reader.Matched()
 	switch {
@@ -208,7 +213,13 @@ func (r *Reply) writeChoice(c *choice) {
 		}
 	}
 	r.writeCalls(c)
-	r.dst = append(r.dst, `},"logprobs":null,`...)
+	r.dst = append(r.dst, '}')
+	if r.call.options.logprobs {
+		r.dst = appendLogprobs(r.dst, c.logprobs)
+	} else {
+		r.dst = append(r.dst, `,"logprobs":null`...)
+	}
+	r.dst = append(r.dst, ',')
 	r.appendFinish(c)
 	if r.call.options.tokenIDs {
 		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), c.tokens)
@@ -256,12 +267,14 @@ func (r *Reply) appendHead(dst []byte, object string) []byte {
 	return append(dst, ',')
 }
 
+// promptTokens is the tokens of the prompts so far.
+func (r *Reply) promptTokens() int { return r.turns.prompts + len(r.turns.current.Engine.Prompt) }
+
 // appendUsage appends the token counts so far. They are the filter's own;
 // only how much of the prompt was cached is the engine's, and left out where it
 // has not told.
 func (r *Reply) appendUsage(dst []byte) []byte {
-	prompt := len(r.call.Engine().Prompt)
-	var counts turn.Counts
+	prompt, counts := r.promptTokens(), r.turns.past.Counts
 	for i := range r.choices {
 		c := r.choices[i].reader.Counts()
 		counts.Output += c.Output

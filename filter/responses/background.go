@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -225,10 +226,12 @@ func journalOf(ctx context.Context, s store.Store, tenant, id string) ([]store.B
 	}
 }
 
-// itemsDone is the items that a stream has completed.
+// itemsDone is the items that a stream has completed, in the order of the output:
+// calls that are made here may be completed after items behind them.
 func itemsDone(batches []store.Batch) []store.Item {
 	const name = "event: response.output_item.done\ndata: "
 	var items []store.Item
+	var places []int
 	for _, b := range batches {
 		for event := range bytes.SplitSeq(b.SSE, []byte("\n\n")) {
 			data, ok := bytes.CutPrefix(event, []byte(name))
@@ -236,7 +239,10 @@ func itemsDone(batches []store.Batch) []store.Item {
 				continue
 			}
 			item := gjson.GetBytes(data, "item")
-			items = append(items, store.Item{ID: item.Get("id").Str, JSON: []byte(item.Raw)})
+			place := int(gjson.GetBytes(data, "output_index").Int())
+			at, _ := slices.BinarySearch(places, place)
+			places = slices.Insert(places, at, place)
+			items = slices.Insert(items, at, store.Item{ID: item.Get("id").Str, JSON: []byte(item.Raw)})
 		}
 	}
 	return items

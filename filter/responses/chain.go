@@ -21,6 +21,7 @@ type chain struct {
 	id     string
 	prefix *turn.Prefix
 	own    int // how many of the items are the response's own
+	facts  facts
 
 	// What the store said when the chain was read. That of a response that
 	// continues none and was written here has no epoch yet: nothing that
@@ -36,7 +37,7 @@ func (c *chain) holds(now store.Head) bool {
 
 // at is the chain as the store has it now.
 func (c *chain) at(now store.Head) *chain {
-	return &chain{tenant: c.tenant, id: c.id, prefix: c.prefix, own: c.own, head: now}
+	return &chain{tenant: c.tenant, id: c.id, prefix: c.prefix, own: c.own, facts: c.facts, head: now}
 }
 
 // Chains remembers in the memory of the process what the last responses of
@@ -62,7 +63,7 @@ func NewChains(limit int64) *Chains {
 const chainOverhead = 512
 
 func (c *chain) bytes() int64 {
-	return chainOverhead + int64(2*(len(c.tenant)+len(c.id))) + c.prefix.Bytes()
+	return chainOverhead + int64(2*(len(c.tenant)+len(c.id))) + c.prefix.Bytes() + c.facts.bytes()
 }
 
 // get gives the chain that ends with a response, nil if it is not remembered.
@@ -149,8 +150,11 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 func (d *decoder) begin(ctx context.Context, c *chain) {
 	d.chain = c
 	d.input.Before = c.prefix
+	d.facts = c.facts.with(d.facts)
 	api, scope := d.api, d.scope
 	d.whole = func() (*decoder, *apierror.Error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*storeTimeout)
+		defer cancel()
 		whole := &decoder{api: api, scope: scope, previous: c.id}
 		_, err := whole.readChain(ctx)
 		return whole, err
@@ -212,7 +216,7 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 	if err != nil {
 		return nil, nil
 	}
-	c := &chain{tenant: d.scope.Tenant, id: d.previous, prefix: prefix, own: ownItems(last), head: head}
+	c := &chain{tenant: d.scope.Tenant, id: d.previous, prefix: prefix, own: ownItems(last), facts: d.facts.with(facts{}), head: head}
 	d.input.Items = nil
 	d.api.Chains.put(c, nil)
 	return c, nil
@@ -234,6 +238,10 @@ func (a *API) extend(ctx context.Context, scope *turn.Scope, next, before *chain
 	var err error
 	if next.prefix, err = scope.Extend(ctx, d.input.Before, d.input.Items); err != nil {
 		return err
+	}
+	next.facts = d.facts
+	if before != nil {
+		next.facts = before.facts.with(d.facts)
 	}
 	a.Chains.put(next, before)
 	return nil

@@ -17,8 +17,8 @@ func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom or allowed_tools: " +
-	"the model cannot be made to call a hosted tool."
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom, mcp or allowed_tools: " +
+	"the model cannot be made to call a built-in tool that no server does the work of here."
 
 // readToolChoice reads a word, {"type":"function","name":…}, the same for
 // custom, or {"type":"allowed_tools","mode":…,"tools":[…]}.
@@ -33,10 +33,20 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		d.input.OneCall = true
 		d.echo.toolChoice = appendToolName(nil, v.Get("type").Str, name)
 		return err
+	case "mcp":
+		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
+		var err *apierror.Error
+		d.echo.toolChoice, err = d.addHostedChoice(nil, v)
+		return err
 	case "allowed_tools":
 		return d.readAllowedTools(v)
 	}
-	return apierror.Invalid(v.Path, badChoice)
+	d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
+	var ok bool
+	if d.echo.toolChoice, ok = d.addBuiltinChoice(nil, v); !ok {
+		return apierror.Invalid(v.Path, badChoice)
+	}
+	return nil
 }
 
 func (d *decoder) readChoiceWord(v jsontext.Field) *apierror.Error {
@@ -66,19 +76,14 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 			choice.Required = v.Str == "required"
 		case "tools":
 			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-				kind := v.Get("type").Str
-				switch {
-				case i >= d.scope.Limits.Tools:
+				if i >= d.scope.Limits.Tools {
 					return apierror.Invalid(v.Path, "More than %d allowed tools.", d.scope.Limits.Tools)
-				case kind != "function" && kind != "custom":
-					return apierror.Invalid(v.Path, "Only tools of the type function and custom can be allowed.")
 				}
-				name, err := readToolName(v)
-				choice.Allowed = append(choice.Allowed, name)
 				if i > 0 {
 					tools = append(tools, ',')
 				}
-				tools = appendToolName(tools, kind, name)
+				var err *apierror.Error
+				tools, err = d.readAllowedTool(tools, &choice, v)
 				return err
 			})
 		default:
@@ -93,6 +98,51 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 	}
 	d.echo.toolChoice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
 	return err
+}
+
+// readAllowedTool reads a tool that may be called, and appends it as the response
+// has it.
+func (d *decoder) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext.Field) ([]byte, *apierror.Error) {
+	switch kind := v.Get("type").Str; kind {
+	case "function", "custom":
+		name, err := readToolName(v)
+		choice.Allowed = append(choice.Allowed, name)
+		return appendToolName(dst, kind, name), err
+	case "mcp":
+		return d.addHostedChoice(dst, v)
+	}
+	dst, ok := d.addBuiltinChoice(dst, v)
+	if !ok {
+		return dst, apierror.Invalid(v.Path, "Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server does the work of here.")
+	}
+	return dst, nil
+}
+
+// addBuiltinChoice notes a built-in tool by its type, and appends it as the
+// response has it; false if no server does its work.
+func (d *decoder) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
+	kind := v.Get("type").Str
+	name := builtinOf(kind)
+	if _, configured := d.api.Builtins[name]; !configured || d.api.Tools == nil {
+		return dst, false
+	}
+	d.hostedChoices = append(d.hostedChoices, hostedChoice{at: v.Path, builtin: builtins[name], label: builtins[name].namespace})
+	return append(jsontext.AppendString(append(dst, `{"type":`...), kind), '}'), true
+}
+
+// addHostedChoice notes {"type":"mcp","server_label":…,"name":…}, of which name
+// can be missing, and appends it as the response has it.
+func (d *decoder) addHostedChoice(dst []byte, v jsontext.Field) ([]byte, *apierror.Error) {
+	c := hostedChoice{at: v.Path, label: strings.Clone(v.Get("server_label").Str), name: strings.Clone(v.Get("name").Str)}
+	if c.label == "" {
+		return dst, apierror.Invalid(v.Path+".server_label", "An MCP server has no server_label.")
+	}
+	d.hostedChoices = append(d.hostedChoices, c)
+	dst = jsontext.AppendString(append(dst, `{"type":"mcp","server_label":`...), c.label)
+	if c.name != "" {
+		dst = jsontext.AppendString(append(dst, `,"name":`...), c.name)
+	}
+	return append(dst, '}'), nil
 }
 
 // readToolName reads {"name":…}, with the namespace of a tool in one.

@@ -314,17 +314,17 @@ func (r *Reply) compact() *apierror.Error {
 		return apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
 	}
 	id := r.call.scope.NewID("cmp_")
-	r.output = jsontext.AppendString(append(r.output, `{"type":"compaction","id":`...), id)
-	r.output = jsontext.AppendString(append(r.output, `,"encrypted_content":`...), sealed)
-	r.output = append(r.output, '}')
-	r.done = append(r.done, doneItem{id: id, end: len(r.output)})
+	item := jsontext.AppendString([]byte(`{"type":"compaction","id":`), id)
+	item = jsontext.AppendString(append(item, `,"encrypted_content":`...), sealed)
+	item = append(item, '}')
+	r.made = append(r.made, madeItem{id: id, json: item})
 	r.items++
 	if !r.call.options.stream {
 		return nil
 	}
 	for _, step := range []string{".added", ".done"} {
 		r.beginEvent("response.output_item", step)
-		r.dst = append(append(r.dst, `,"output_index":0,"item":`...), r.output...)
+		r.dst = append(append(r.dst, `,"output_index":0,"item":`...), item...)
 		r.endEvent()
 	}
 	return nil
@@ -338,7 +338,7 @@ func (r *Reply) appendCompaction(dst []byte) []byte {
 	if retained := r.call.compaction.retained; len(retained) > 0 {
 		dst = append(append(dst, retained...), ',')
 	}
-	dst = append(append(dst, r.output...), `],"usage":`...)
+	dst = append(r.appendOutput(dst), `],"usage":`...)
 	r.countTurn()
 	return append(r.usage.append(dst, r.call.options.usagePerTurn), '}')
 }

@@ -343,7 +343,7 @@ func (r *Reply) writeStored(step string, response *store.Response) {
 // is incomplete has its end only where the response came to its own.
 func (r *Reply) writeStoredItem(item store.Item, ownEnd bool) {
 	v := gjson.ParseBytes(item.JSON)
-	it := &outputItem{id: item.ID, index: r.items, summary: len(v.Get("summary").Array()) > 0}
+	it := &outputItem{id: item.ID, summary: len(v.Get("summary").Array()) > 0}
 	text := v.Get("content.0.text").Str
 	switch v.Get("type").Str {
 	case "reasoning":
@@ -352,22 +352,29 @@ func (r *Reply) writeStoredItem(item store.Item, ownEnd bool) {
 		it.kind, text = functionItem, v.Get("arguments").Str
 	case "custom_tool_call":
 		it.kind, text = customItem, v.Get("input").Str
-	default:
+	case "message":
 		it.kind = answerItem
 		if v.Get("phase").Str == "commentary" {
 			it.kind = commentaryItem
 		}
+	default: // what a tool did here is told in one piece
+		r.place(it)
+		r.made[it.slot].json = shown(item)
+		r.writeMade(it, ".added")
+		r.writeMade(it, ".done")
+		return
 	}
 	if it.kind == functionItem || it.kind == customItem {
 		it.call = &turn.CalledTool{ID: v.Get("call_id").Str, Namespace: v.Get("namespace").Str, Name: v.Get("name").Str}
 	}
 	r.item = it
-	r.items++
+	r.place(it)
+	r.made[it.slot].json = shown(item)
 	r.writeItemStart()
 	r.addText([]byte(text))
 	r.closeDelta()
 	if ownEnd || v.Get("status").Str != statusIncomplete {
-		r.writeItemEnd(item.JSON)
+		r.writeItemEnd(it)
 	}
 	r.item = nil
 }

@@ -161,7 +161,7 @@ func (a *API) getConversationItem(ctx context.Context, r *request) ([]byte, *api
 	if err != nil {
 		return nil, a.itemError(ctx, r, err)
 	}
-	return slices.Clone(item.JSON), nil
+	return slices.Clone(shown(item)), nil
 }
 
 // deleteConversationItem takes an item out of a conversation, and gives the

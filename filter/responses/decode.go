@@ -53,6 +53,14 @@ type decoder struct {
 	custom  map[toolName]bool
 	echo    echo
 
+	hosted        []*hosted
+	hostedChoices []hostedChoice
+	reading       bool            // the request's own input is
+	asked         map[string]item // the requests for approval, by id
+	verdicts      []verdict
+	chosen        string // the container that the request names
+	facts         facts
+
 	instructions string
 	previous     string                             // previous_response_id
 	chain        *chain                             // what is remembered of it
@@ -106,13 +114,19 @@ func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := d.prepare(ctx)
+	opening, err := d.openingOf(ctx)
 	if err != nil {
-		return nil, ofInput(err)
+		return nil, err
+	}
+	var t *turn.Turn
+	if opening == nil {
+		if t, err = d.prepare(ctx); err != nil {
+			return nil, ofInput(err)
+		}
 	}
 	return d.asTurn(&Call{
-		turn: t, scope: d.scope, store: d.api.Store, created: d.scope.Now().Unix(), id: d.id, model: d.model,
-		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil),
+		api: d.api, turn: t, opening: opening, hosted: d.hostedSpaces(), container: d.containerID(), pages: d.facts.pages, scope: d.scope, store: d.api.Store, created: d.scope.Now().Unix(), id: d.id, model: d.model,
+		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil), maxOutput: d.echo.maxOutputTokens, maxToolCalls: d.echo.maxToolCalls,
 		previous: d.previous, input: d.kept, keep: d.keeper(ctx), sealer: d.sealer,
 		holder: d.holder, extend: d.extender(ctx), compaction: d.compaction(),
 	}), nil
@@ -125,7 +139,7 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
 	case !d.given.Exists() && d.previous == "" && d.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
-	case d.input.Before.Len()+len(d.input.Items) == 0:
+	case d.input.Before.Len()+len(d.input.Items)+len(d.verdicts) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
 	case d.options.background && !d.stores():
 		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
@@ -178,13 +192,17 @@ func setCount(dst *int, v jsontext.Field) *apierror.Error {
 // maxTextBytes bounds the short texts of a request that the response has too.
 const maxTextBytes = 256
 
-// setText reads a short text that the response has too.
-func setText(dst **string, v jsontext.Field) *apierror.Error {
+// shortText reads a short text that the response has too.
+func shortText(v jsontext.Field) (string, *apierror.Error) {
 	s, err := v.Text()
 	if len(s) > maxTextBytes {
-		return apierror.Invalid(v.Path, "The field %q is longer than %d bytes.", v.Path, maxTextBytes)
+		return "", apierror.Invalid(v.Path, "The field %q is longer than %d bytes.", v.Path, maxTextBytes)
 	}
-	s = strings.Clone(s)
+	return strings.Clone(s), err
+}
+
+func setText(dst **string, v jsontext.Field) *apierror.Error {
+	s, err := shortText(v)
 	*dst = &s
 	return err
 }
@@ -222,7 +240,6 @@ var included = map[string]bool{
 	"file_search_call.results":              true,
 	"web_search_call.results":               true,
 	"web_search_call.action.sources":        true,
-	"code_interpreter_call.outputs":         true,
 	"computer_call_output.output.image_url": true,
 	"message.input_image.image_url":         true,
 }
@@ -236,6 +253,8 @@ func (d *decoder) readInclude(v jsontext.Field) *apierror.Error {
 		switch {
 		case value == "message.output_text.logprobs":
 			return apierror.Invalid("include", noLogprobs)
+		case value == "code_interpreter_call.outputs":
+			d.options.outputs = true
 		case value == "usage.per_turn":
 			d.options.usagePerTurn = true
 		case value == "reasoning.encrypted_content" && d.api.Sealer != nil:

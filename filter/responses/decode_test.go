@@ -51,7 +51,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"empty compaction", askItems(user + `,{"type":"compaction"}`), "input[1].encrypted_content", "no encrypted_content"},
 		{"compaction without a key", askItems(user + `,{"type":"compaction_trigger"}`), "input", "not configured"},
 		{"compaction_trigger", askItems(`{"type":"compaction_trigger"},` + user), "input[1]", "the last one"},
-		{"approval", askItems(`{"type":"mcp_approval_response","approval_request_id":"a","approve":true}`), "input[0]", "approve"},
+		{"approval", askItems(`{"type":"mcp_approval_response","approval_request_id":"a","approve":true}`), "input[0].approval_request_id", "mcp_approval_request"},
 		{"foreign reasoning", askItems(user + `,{"type":"reasoning","summary":[],"encrypted_content":"x"}`), "input[1].encrypted_content", "not of this service"},
 		{"call without id", askItems(`{"type":"function_call","name":"f","arguments":"{}"}`), "input[0].call_id", "no call_id"},
 		{"call without name", askItems(`{"type":"function_call","call_id":"a"}`), "input[0].name", "no name"},
@@ -104,10 +104,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"required without tools", ask(`,"tool_choice":"required"`), "tool_choice", "no tools"},
 		{"unknown tool", ask(weatherTool + `,"tool_choice":{"type":"function","name":"f"}`), "tool_choice", "not one of the tools"},
 		{"unknown allowed tool", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"}]}`), "tool_choice", "not one of the tools"},
-		{"allowed hosted tool", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"f"}]}`), "tool_choice.tools[0]", "function and custom"},
+		{"allowed hosted tool", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"mcp","server_label":"f"}]}`), "tool_choice.tools[0]", "not one of the tools"},
 		{"mode of allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"none","tools":[]}`), "tool_choice.mode", "auto or required"},
 		{"choice without name", ask(weatherTool + `,"tool_choice":{"type":"function"}`), "tool_choice.name", "a string"},
-		{"hosted choice", ask(mixedTools + `,"tool_choice":{"type":"web_search"}`), "tool_choice", "hosted tool"},
+		{"hosted choice", ask(mixedTools + `,"tool_choice":{"type":"web_search"}`), "tool_choice", "built-in tool"},
 		{"strict tool", tool(`{"type":"function","name":"f","strict":true,"parameters":{"not":{}}}`), "tools", `"not"`},
 		{"unknown tool_choice", ask(`,"tool_choice":"any"`), "tool_choice", "must be"},
 		{"tool without type", tool(`{"name":"f"}`), "tools[0].type", "no type"},
@@ -327,8 +327,6 @@ func TestCompatibilityTables(t *testing.T) {
 		switch {
 		case i.skipped:
 			coded[name] = "skipped"
-		case i.refused != "":
-			coded[name] = "refused"
 		default:
 			coded[name] = "mapped"
 		}

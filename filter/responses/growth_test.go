@@ -77,7 +77,7 @@ func (g *growing) turn(b *testing.B, i int) grown {
 	cost.end = time.Since(begin)
 	g.previous = `,"previous_response_id":"` + call.ID() + `"`
 	g.calls = g.calls[:0]
-	for _, item := range r.made() {
+	for _, item := range r.output() {
 		if id := gjson.GetBytes(item.JSON, "call_id").Str; id != "" {
 			g.calls = append(g.calls, id)
 		}

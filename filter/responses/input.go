@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -35,6 +37,7 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 		d.keep(&it)
 		return d.addItem(it)
 	}
+	d.reading = true
 	if err := d.findReferences(ctx, v); err != nil {
 		return err
 	}
@@ -74,6 +77,7 @@ type item struct {
 	arguments, output jsontext.Field
 	input             jsontext.Field // of a custom tool
 	failure           jsontext.Field // error of an MCP call
+	told              gjson.Result   // of a stored item: what the model is told of it
 }
 
 // textMember is where a member that is a text goes, nil if there is none.
@@ -146,9 +150,8 @@ func readItem(at jsontext.Field) (it item, err *apierror.Error) {
 // one is set.
 type itemType struct {
 	add     func(d *decoder, it item) *apierror.Error
-	refused string // says why, and what to do instead
-	skipped bool   // it has nothing for the model
-	another bool   // it stands for another item, which has been put in its place
+	skipped bool // it has nothing for the model
+	another bool // it stands for another item, which has been put in its place
 }
 
 // itemTypes is every type of item. Others are refused. The table of
@@ -164,14 +167,16 @@ var itemTypes = map[string]itemType{
 	"compaction":              {add: (*decoder).addCompaction},
 	"compaction_trigger":      {add: (*decoder).addTrigger},
 
+	"code_interpreter_call": {add: (*decoder).addContainer},
 	"web_search_call":       {skipped: true},
 	"file_search_call":      {skipped: true},
 	"image_generation_call": {skipped: true},
-	"mcp_list_tools":        {skipped: true},
-	"mcp_approval_request":  {skipped: true},
 
-	"item_reference":        {another: true},
-	"mcp_approval_response": {refused: "MCP servers are not called, so there is nothing to approve. Leave the item out."},
+	"mcp_list_tools":        {add: (*decoder).addList},
+	"mcp_approval_request":  {add: (*decoder).addApprovalRequest},
+	"mcp_approval_response": {add: (*decoder).addApproval},
+
+	"item_reference": {another: true},
 }
 
 func (d *decoder) addItem(it item) *apierror.Error {
@@ -180,11 +185,12 @@ func (d *decoder) addItem(it item) *apierror.Error {
 	}
 	d.retain(&it)
 	t, known := itemTypes[it.kind]
+	if it.told.Exists() {
+		d.addTold(&it)
+	}
 	switch {
 	case !known:
 		return apierror.Invalid(it.at.Path+".type", "Input items of this type are not supported. Leave the item out, or send what matters of it as a message.")
-	case t.refused != "":
-		return apierror.Invalid(it.at.Path, "%s", t.refused)
 	case t.skipped || t.another:
 		return nil
 	}
@@ -305,8 +311,16 @@ func (d *decoder) addOutput(it item) *apierror.Error {
 // addServerCall adds a call that a server made of an MCP tool, with its output
 // or its error.
 func (d *decoder) addServerCall(it item) *apierror.Error {
-	if it.callID = it.id; it.callID == "" {
+	if it.id == "" {
 		return apierror.Invalid(it.at.Path+".id", "An MCP call has no id.")
+	}
+	it.callID = callPrefix + strings.TrimPrefix(it.id, serverItem.names().prefix) // under which its reasoning is kept
+	if request := it.at.Get("approval_request_id").Str; request != "" {
+		d.noteSettled(strings.Clone(request))
+		d.verdicts = slices.DeleteFunc(d.verdicts, func(v verdict) bool { return v.request == request })
+	}
+	if isCutCall(store.Item{JSON: []byte(it.at.Raw)}) {
+		return nil
 	}
 	if it.namespace = it.server; it.namespace == "" {
 		return apierror.Invalid(it.at.Path+".server_label", "An MCP call has no server_label.")
@@ -316,18 +330,37 @@ func (d *decoder) addServerCall(it item) *apierror.Error {
 	}
 	var text string
 	switch {
-	case it.failure.Type == gjson.String:
-		text = it.failure.Str
-	case it.failure.Exists():
-		text = it.failure.Raw
+	case it.at.Get("status").Str == statusIncomplete:
+		text = "The outcome of this call is not known: the response ended while it was made."
+	case it.failure.Exists() && it.failure.Type != gjson.Null:
+		text = failureText(it.failure.Result)
 	case it.output.Exists():
 		var err *apierror.Error
 		if text, err = it.output.Text(); err != nil {
 			return err
 		}
 	}
-	d.add(turn.Item{Kind: turn.Result, Text: text, CallID: it.callID, Path: it.at.Path})
+	d.add(turn.Item{Kind: turn.Result, Text: text, CallID: it.callID, Hosted: true, Path: it.at.Path})
 	return nil
+}
+
+// failureText is what went wrong with an MCP call: a text, or one of OpenAI's
+// objects, which have a message or what the tool has told.
+func failureText(v gjson.Result) string {
+	if !v.IsObject() {
+		return v.String()
+	}
+	texts := []string{}
+	for _, part := range v.Get("content.#.text").Array() {
+		texts = append(texts, part.Str)
+	}
+	switch message := v.Get("message").Str; {
+	case len(texts) > 0:
+		return strings.Join(texts, "\n")
+	case message != "":
+		return message
+	}
+	return v.Raw
 }
 
 // readArguments reads a call's arguments: a string, which stays as it is, or,

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -30,10 +33,9 @@ type Reply struct {
 	messages *messages    // nil: not wanted
 
 	item    *outputItem     // that is being written
-	output  []byte          // the items that are complete, with commas between them
-	done    []doneItem      // where they stand in output
+	made    []madeItem      // the items that have begun, in their order
 	summary summary         // of a compaction
-	items   int             // how many have begun
+	items   int             // how many of them the client is told of
 	stored  bool            // the response is stored, as far as is known
 	apart   bool            // its conversation could not be given its items
 	lost    error           // why the background response could not be stored as it has ended
@@ -43,38 +45,67 @@ type Reply struct {
 	begun   bool  // the first events have been written
 	ended   bool
 
+	steps       bool                                 // others may follow a model call
+	next        func(*Reply) (Step, *apierror.Error) // begins the next one; nil: the first
+	works       []*work                              // the step's, that the client has not been told of yet
+	waiting     []*work                              // the step's jobs
+	known       int                                  // how many of made the prompt has
+	unknown     int                                  // calls of the turn to tools that there are not
+	hostedCalls int                                  // calls that were made here
+	handedOver  bool                                 // a call is the client's to make or to approve
+	outOfRoom   bool                                 // the output has as many tokens as it may
+	resultBytes int                                  // of what tools have given
+	answered    int                                  // where in made the last answer is, -1 if there is none
+	pages       pages                                // that the browser has shown
+	found       []citation                           // of them in the text that is being added
+	stopped     bool                                 // there were as many turns as there may be
+
 	// Of a stream:
 	dst      []byte // what is appended to while a method runs
 	sequence int    // number of the next event
 	delta    int    // where in the item's text the delta begins that is being written, -1 if there is none
 }
 
-// doneItem is an item that is complete: its id, and where its JSON stands.
-type doneItem struct {
-	id         string
-	begin, end int
+// madeItem is an item of the reply.
+type madeItem struct {
+	id    string
+	json  []byte      // nil: it is not complete, or the client is not told of it
+	items []turn.Item // what it is to the model, where the JSON does not tell
 }
 
 // outputItem is an item while it is being written.
 type outputItem struct {
-	kind    itemKind
-	index   int
-	id      string
-	call    *turn.CalledTool
-	text    []byte // as it stands between the quotes of JSON
-	summary bool   // the text is told as a summary too
-	sealed  string // the text, sealed; "" if it is not wanted
-	unwrap  unwrapper
-	plain   []byte // of a custom call, the piece of text being added
+	kind     itemKind
+	index    int // among the items of the output
+	slot     int // among those of the reply
+	id       string
+	call     *turn.CalledTool
+	hosted   *hosted       // whose tool is called, or whose tools are listed
+	result   *tools.Result // what came of it
+	approval string        // the id of the request for approval of the call
+	text     []byte        // as it stands between the quotes of JSON
+	summary  bool          // the text is told as a summary too
+	sealed   string        // the text, sealed; "" if it is not wanted
+	unwrap   unwrapper
+
+	arguments   gjson.Result // of a call of a built-in tool
+	address     string       // of the page that the browser was asked for
+	container   string       // where its code runs
+	outputs     bool         // the client wants what the code has put out
+	citations   *citations   // of an answer; nil while there is nothing to cite
+	annotations []json.RawMessage
+	plain       []byte // of a custom call, the piece of text being added
 }
 
 // NewReply begins the reply to the call.
 func (c *Call) NewReply() *Reply {
-	r := &Reply{call: c, created: c.created, usage: c.continued, delta: -1, stored: c.keep != nil}
+	r := &Reply{call: c, created: c.created, usage: c.continued, delta: -1, stored: c.keep != nil, answered: -1, pages: facts{}.with(facts{pages: c.pages}).pages}
 	if c.options.messages {
 		r.messages = &messages{}
 	}
-	r.beginTurn(c.turn)
+	if c.turn != nil {
+		r.beginTurn(c.turn)
+	}
 	return r
 }
 
@@ -111,7 +142,19 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 
 // Done tells that nothing that the engine may still send can change the reply:
 // the request to it can be dropped, and End called.
-func (r *Reply) Done() bool { return r.reader.Finish() != turn.FinishNone && r.reader.Early() }
+func (r *Reply) Done() bool {
+	return r.reader != nil && r.reader.Finish() != turn.FinishNone && r.reader.Early()
+}
+
+// closeTurn ends the model call's answer.
+func (r *Reply) closeTurn() *apierror.Error {
+	if r.reader == nil {
+		return nil
+	}
+	err := r.reader.Close()
+	r.closeDelta()
+	return err
+}
 
 // End appends the rest of the reply, after the engine's stream has ended well
 // or the reply is Done: the last events of a stream, or the whole object.
@@ -135,8 +178,7 @@ func (r *Reply) end(dst []byte) []byte {
 	}
 	r.dst = dst
 	r.begin()
-	err := r.reader.Close()
-	r.closeDelta()
+	err := r.closeTurn()
 	if err == nil {
 		err = r.compact()
 	}
@@ -145,9 +187,9 @@ func (r *Reply) end(dst []byte) []byte {
 	}
 	r.ended = true
 	end := ending{status: statusCompleted, at: r.call.scope.Now().Unix()}
-	if r.reader.Finish() == turn.FinishLength {
+	if r.outOfRoom || r.reader.Finish() == turn.FinishLength {
 		end.status, end.reason = statusIncomplete, "max_output_tokens"
-	} else if r.items == 0 {
+	} else if r.stopped || r.items == 0 {
 		end.status = statusIncomplete
 	}
 	r.store(&end)
@@ -173,7 +215,15 @@ func (r *Reply) Cancel() {
 
 // Fault is what went wrong without an error for the client, such as that the
 // response could not be stored; nil if nothing did. It is for the log.
-func (r *Reply) Fault() error { return errors.Join(r.fault, r.reader.Fault()) }
+func (r *Reply) Fault() error {
+	if r.reader == nil {
+		return r.fault
+	}
+	return errors.Join(r.fault, r.reader.Fault())
+}
+
+// note notes what went wrong aside.
+func (r *Reply) note(err error) { r.fault = errors.Join(r.fault, err) }
 
 // store stores the response, before the client is told how it has ended.
 func (r *Reply) store(end *ending) {
@@ -186,7 +236,7 @@ func (r *Reply) store(end *ending) {
 	}
 	made := &store.Response{
 		ID: r.call.id, Previous: r.call.previous, Conversation: r.call.conversation(), Version: version, Object: r.storedObject(end),
-		Input: r.call.input, Output: r.made(),
+		Input: r.call.input, Output: r.output(),
 	}
 	if err := r.call.keep(made); err != nil {
 		r.stored, r.fault = false, errors.Join(r.fault, fmt.Errorf("store the response: %w", err))
@@ -205,14 +255,36 @@ func (r *Reply) store(end *ending) {
 	r.extend(end, made)
 }
 
-// made is the items that are complete, and the one that was cut.
-func (r *Reply) made() []store.Item {
-	output := slices.Clone(r.output)
-	items := make([]store.Item, len(r.done))
-	for i, d := range r.done {
-		items[i] = store.Item{ID: d.id, JSON: output[d.begin:d.end:d.end]}
+// output is the items that are complete, and those that were cut.
+func (r *Reply) output() []store.Item {
+	items := make([]store.Item, 0, len(r.made))
+	for i, m := range r.made {
+		if m.json == nil {
+			continue
+		}
+		item := store.Item{ID: m.id, JSON: m.json}
+		if len(m.items) > 0 && (i > r.answered || !m.items[0].Builtin) { // else an answer has followed, and the model is told no more of it
+			item.JSON = append(append(r.appendTold(nil, m.items), ','), m.json[1:]...)
+		}
+		items = append(items, item)
 	}
 	return items
+}
+
+// appendOutput appends the same as the elements of an array.
+func (r *Reply) appendOutput(dst []byte) []byte {
+	comma := false
+	for _, m := range r.made {
+		if m.json == nil {
+			continue
+		}
+		if comma {
+			dst = append(dst, ',')
+		}
+		comma = true
+		dst = append(dst, m.json...)
+	}
+	return dst
 }
 
 // Fail ends the reply with an error after its headers have been sent: the last
@@ -250,9 +322,12 @@ func (r *Reply) Refusal() *apierror.Error { return r.refusal }
 func (r *Reply) Summary() turn.Summary {
 	all := r.usage.total()
 	s := r.past
-	s.Prompt, s.Cached, s.Finish = all.input, all.cached, r.reader.Finish()
+	s.Prompt, s.Cached, s.ModelCalls = all.input, all.cached, len(r.usage.turns)-r.usage.earlier
 	s.Repairs = maps.Clone(s.Repairs)
-	r.reader.AddTo(&s)
+	if r.reader != nil {
+		s.Finish = r.reader.Finish()
+		r.reader.AddTo(&s)
+	}
 	return s
 }
 
@@ -277,12 +352,32 @@ func (r *Reply) event(e turn.Event) {
 
 func (r *Reply) startItem(e turn.Event) {
 	r.closeDelta()
-	it := &outputItem{kind: r.call.kindOf(e), index: r.items, call: e.Call}
-	it.id = r.call.scope.NewID(it.kind.names().prefix)
+	it := &outputItem{kind: r.kindOf(e), call: e.Call}
 	it.summary = it.kind == reasoningItem && r.call.options.summary
 	r.item = it
+	switch it.kind {
+	case unknownItem:
+	case serverItem, approvalItem, searchItem, codeItem, fileItem, imageItem:
+		it.hosted = r.call.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
+		it.id = it.kind.names().prefix + strings.TrimPrefix(e.Call.ID, callPrefix)
+		it.container, it.outputs = r.call.container, r.call.options.outputs
+		if !it.quiet() {
+			r.place(it)
+			r.writeItemAdded(it)
+			r.writeItemStep(it, it.kind.names().step, ".in_progress")
+		}
+	default:
+		it.id = r.call.scope.NewID(it.kind.names().prefix)
+		r.place(it)
+		r.writeItemStart()
+	}
+}
+
+// place gives an item its place among those of the reply.
+func (r *Reply) place(it *outputItem) {
+	it.index, it.slot = r.items, len(r.made)
+	r.made = append(r.made, madeItem{id: it.id})
 	r.items++
-	r.writeItemStart()
 }
 
 // text adds a piece of text to the item.
@@ -293,6 +388,9 @@ func (r *Reply) text(p []byte) {
 		p = it.plain
 	}
 	r.addText(p)
+	if it.kind == answerItem {
+		r.cite(it, p)
+	}
 }
 
 func (r *Reply) addText(p []byte) {
@@ -300,10 +398,13 @@ func (r *Reply) addText(p []byte) {
 		return
 	}
 	it := r.item
-	r.openDelta()
+	told := r.call.options.stream && !it.quiet()
+	if told {
+		r.openDelta()
+	}
 	begin := len(it.text)
 	it.text = jsontext.AppendEscaped(it.text, p)
-	if r.call.options.stream {
+	if told {
 		r.dst = append(r.dst, it.text[begin:]...)
 	}
 }
@@ -315,52 +416,73 @@ func (r *Reply) endItem(cut bool) {
 		r.addText(it.unwrap.flush(it.plain[:0]))
 	}
 	r.closeDelta()
-	status := statusCompleted
-	if cut {
-		status = statusIncomplete
-	}
-	begin := r.addItem(status)
-	r.writeItemEnd(r.output[begin:])
 	r.item = nil
+	switch {
+	case cut && it.quiet():
+	case it.kind == unknownItem:
+		r.endUnknown(it)
+	case it.kind == approvalItem:
+		r.handedOver = true
+		r.place(it)
+		r.addItem(it, statusCompleted)
+		r.writeItemAdded(it)
+		r.writeItemDone(it)
+	case it.hosted != nil && !cut:
+		r.endCall(it)
+	default:
+		status := statusCompleted
+		if cut {
+			status = statusIncomplete
+		}
+		r.handedOver = r.handedOver || it.kind == functionItem || it.kind == customItem
+		if it.kind == answerItem {
+			r.answered = it.slot
+		}
+		r.addItem(it, status)
+		r.writeItemEnd(it)
+	}
 }
 
-// cutItem adds the item that is being written, if there is one, to those of
-// the response, as far as it has come. No event says that it is complete:
-// clients run the calls that are.
+// cutItem adds the items that have begun to those of the response, as far as
+// they have come. No event says that they are complete: clients run the calls
+// that are.
 func (r *Reply) cutItem() {
-	if r.item != nil {
-		r.addItem(statusIncomplete)
-		r.item = nil
+	for _, w := range r.works {
+		it := w.item
+		if it.kind == listItem {
+			it.result = &tools.Result{Error: "The response has ended before the tools were listed."}
+		}
+		if it.kind != listItem || it.hosted.builtin == nil {
+			r.addItem(it, it.cutStatus())
+		}
 	}
+	if it := r.item; it != nil && !it.quiet() {
+		r.addItem(it, statusIncomplete)
+	}
+	r.item, r.works = nil, nil
 }
 
-// addItem appends the item to those that are complete and tells where it
-// begins.
-func (r *Reply) addItem(status string) int {
-	if len(r.output) > 0 {
-		r.output = append(r.output, ',')
-	}
-	r.seal()
-	begin := len(r.output)
-	r.output = r.item.append(r.output, status)
-	r.done = append(r.done, doneItem{r.item.id, begin, len(r.output)})
-	return begin
+// addItem makes the item's JSON, as it is now.
+func (r *Reply) addItem(it *outputItem, status string) {
+	r.seal(it)
+	r.made[it.slot].json = it.append(nil, status)
 }
 
 // seal seals the text of a reasoning item where the request wants it. Without
 // random bytes there is no sealed text; the content is there all the same.
-func (r *Reply) seal() {
-	if r.call.sealer == nil || r.item.kind != reasoningItem {
-		return
-	}
-	var text string
-	quoted := append(append([]byte{'"'}, r.item.text...), '"')
-	if err := json.Unmarshal(quoted, &text); err != nil {
-		r.fault = fmt.Errorf("seal reasoning: %w", err)
+func (r *Reply) seal(it *outputItem) {
+	if r.call.sealer == nil || it.kind != reasoningItem {
 		return
 	}
 	var err error
-	if r.item.sealed, err = r.call.sealer.Seal(r.call.scope.Tenant, []byte(text)); err != nil {
-		r.fault = fmt.Errorf("seal reasoning: %w", err)
+	if it.sealed, err = r.call.sealer.Seal(r.call.scope.Tenant, []byte(it.plainText())); err != nil {
+		r.note(fmt.Errorf("seal reasoning: %w", err))
 	}
+}
+
+// plainText is the item's text as the model wrote it.
+func (it *outputItem) plainText() string {
+	var text string
+	_ = json.Unmarshal(append(append([]byte{'"'}, it.text...), '"'), &text) // what was escaped here can be read
+	return text
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -39,6 +40,12 @@ type API struct {
 	// clients do not know them.
 	OpenReasoningEvents bool
 
+	// Tools calls the tools of MCP servers; nil: requests can have none.
+	Tools *tools.Client
+	// Builtins are the labels of the configured servers that do the work of
+	// built-in tools.
+	Builtins map[Builtin]string
+
 	// ToolTimeout is how long a turn waits for the outputs of its tools in
 	// Codex compatibility mode.
 	ToolTimeout time.Duration
@@ -46,22 +53,29 @@ type API struct {
 
 // Call is one decoded request.
 type Call struct {
-	turn    *turn.Turn
-	scope   *turn.Scope
-	id      string
-	model   string // as requested
-	ignored []string
-	options options
-	custom  map[toolName]bool // the tools that take text
-	fixed   []byte            // the members of the response object that follow from the request, without the first comma
+	api          *API
+	turn         *turn.Turn // nil while there is an opening
+	opening      *opening   // nil: the model can be called at once
+	hosted       map[hostedSpace]*hosted
+	scope        *turn.Scope
+	id           string
+	model        string // as requested
+	ignored      []string
+	options      options
+	custom       map[toolName]bool // the tools that take text
+	maxOutput    int               // tokens of all model calls together; 0: no limit of the request's
+	maxToolCalls int               // made here; 0: no limit of the request's
+	fixed        []byte            // the members of the response object that follow from the request, without the first comma
 
-	store    store.Store
-	queued   int                         // events of a background response that are stored before it is made
-	created  int64                       // Unix time in seconds
-	previous string                      // the response that this one continues
-	input    []store.Item                // of this request
-	keep     func(*store.Response) error // nil: the response is not stored
-	sealer   *Sealer                     // nil: reasoning has no encrypted_content
+	store     store.Store
+	queued    int                         // events of a background response that are stored before it is made
+	created   int64                       // Unix time in seconds
+	previous  string                      // the response that this one continues
+	input     []store.Item                // of this request
+	keep      func(*store.Response) error // nil: the response is not stored
+	container string                      // where the tools of this service keep what is the conversation's
+	pages     pages                       // that the answer can cite
+	sealer    *Sealer                     // nil: reasoning has no encrypted_content
 
 	holder     *holder                                    // nil: no conversation is held
 	extend     func([]store.Item) (added bool, err error) // gives the conversation items, and lets it go; nil where none is held
@@ -82,16 +96,32 @@ type options struct {
 	openReasoning bool // the events of reasoning text have Open Responses' names
 	usagePerTurn  bool // the usage lists the model calls
 	messages      bool // the response has the Harmony messages
+	outputs       bool // code interpreter calls have what the code has put out
 }
 
 // toolName is a tool by the client's names.
 type toolName struct{ namespace, name string }
 
-// Engine is the model call to make.
-func (c *Call) Engine() *engine.Request { return c.turn.Engine }
+// Engine is the model call to make; nil where a step of the reply has to come
+// before it.
+func (c *Call) Engine() *engine.Request {
+	if c.turn == nil {
+		return nil
+	}
+	return c.turn.Engine
+}
 
-// Affinity is what the call's engine is chosen by.
+// Affinity is what the call's engine is chosen by, once there is a model call
+// to make.
 func (c *Call) Affinity() turn.Affinity { return c.turn.Affinity() }
+
+// Outline is what can be told of the call to those who choose where it goes.
+func (c *Call) Outline() turn.Outline {
+	if c.turn == nil {
+		return turn.Outline{}
+	}
+	return c.turn.Outline()
+}
 
 // ID is the id of the response.
 func (c *Call) ID() string { return c.id }

@@ -190,7 +190,7 @@ func appendObject(dst []byte, r *store.Response) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, item.JSON...)
+		dst = append(dst, shown(item)...)
 	}
 	return append(dst, `]}`...)
 }
@@ -286,7 +286,7 @@ func appendList(dst []byte, items []store.Item, more bool) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, item.JSON...)
+		dst = append(dst, shown(item)...)
 	}
 	var first, last *string
 	if len(items) > 0 {

@@ -43,10 +43,14 @@ func withoutCut(output []store.Item) []store.Item {
 	return slices.DeleteFunc(slices.Clone(output), isCutCall)
 }
 
-// isCutCall tells whether an item is a call that the engine has not completed.
+// isCutCall tells whether an item is a call that the engine has not completed. An
+// MCP call that it has may have been made.
 func isCutCall(item store.Item) bool {
 	v := gjson.ParseBytes(item.JSON)
-	return v.Get("call_id").Exists() && v.Get("status").Str == statusIncomplete
+	if v.Get("status").Str != statusIncomplete {
+		return false
+	}
+	return v.Get("call_id").Exists() || v.Get("type").Str == "mcp_call" && !gjson.Valid(v.Get("arguments").Str)
 }
 
 // addItemOf adds an item of a continued response.
@@ -105,6 +109,7 @@ func readStored(i store.Item, path string) (item, *apierror.Error) {
 	if it.content.Exists() {
 		it.encrypted = ""
 	}
+	it.told = it.at.Get(toldModel)
 	return it, err
 }
 
@@ -147,13 +152,18 @@ func idPrefix(kind string) string {
 // appendStored appends the item as it is stored and listed: with its type, an
 // id and a status, without nulls, and of a message with a list of parts.
 func (it *item) appendStored(dst []byte, id string) []byte {
-	dst = jsontext.AppendString(append(dst, `{"type":`...), it.kind)
+	if it.told.Exists() {
+		dst = append(append(append(dst, `{"`+toldModel+`":`...), it.told.Raw...), ',')
+	} else {
+		dst = append(dst, '{')
+	}
+	dst = jsontext.AppendString(append(dst, `"type":`...), it.kind)
 	dst = jsontext.AppendString(append(dst, `,"id":`...), id)
 	if it.at.Get("status").Type != gjson.String {
 		dst = append(dst, `,"status":"completed"`...)
 	}
 	it.at.ForEach(func(k, v gjson.Result) bool {
-		if k.Str == "type" || k.Str == "id" || v.Type == gjson.Null {
+		if k.Str == "type" || k.Str == "id" || k.Str == toldModel || v.Type == gjson.Null {
 			return true
 		}
 		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
@@ -171,9 +181,9 @@ func (it *item) appendStored(dst []byte, id string) []byte {
 func (it *item) appendTextPart(dst []byte, text string) []byte {
 	dst = append(dst, '[')
 	if it.role == "assistant" {
-		return append(appendPart(dst, "output_text", jsontext.AppendEscaped(nil, []byte(text))), ']')
+		return append(appendPart(dst, "output_text", jsontext.AppendEscaped(nil, []byte(text)), nil), ']')
 	}
-	return append(appendPart(dst, "input_text", jsontext.AppendEscaped(nil, []byte(text))), ']')
+	return append(appendPart(dst, "input_text", jsontext.AppendEscaped(nil, []byte(text)), nil), ']')
 }
 
 // keeper is how a reply stores its response; nil where it is not stored.

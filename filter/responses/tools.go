@@ -34,8 +34,7 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-// readTool reads a tool into a namespace. Types of tools that only OpenAI can
-// run are not offered to the model.
+// readTool reads a tool into a namespace.
 func (d *decoder) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.Error {
 	kind := v.Get("type").Str
 	switch kind {
@@ -43,10 +42,9 @@ func (d *decoder) readTool(v jsontext.Field, space *harmony.Namespace) *apierror
 	case "":
 		return apierror.Invalid(v.Path+".type", "A tool has no type.")
 	case "mcp":
-		return apierror.Invalid(v.Path+".type", "MCP servers are not called. Leave the tool out, or offer the server's tools as functions.")
+		return d.readServer(v)
 	default:
-		d.ignored.Add("tools." + clip(kind))
-		return nil
+		return d.readBuiltin(kind, v)
 	}
 	t := tool{kind: kind}
 	if err := d.readDefinition(v, &t); err != nil {

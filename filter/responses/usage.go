@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -129,13 +128,13 @@ func (r *Reply) beginTurn(t *turn.Turn) {
 	r.countTurn()
 	if r.reader != nil {
 		r.reader.AddTo(&r.past)
-		r.fault = errors.Join(r.fault, r.reader.Fault())
+		r.note(r.reader.Fault())
 	}
-	r.fault = errors.Join(r.fault, t.Fault())
+	r.note(t.Fault())
 	r.reader = t.NewReader(r.event)
 	r.usage.begin(len(t.Engine.Prompt))
 	if n := r.usage.toolOutput(len(r.usage.turns) - 1); n < 0 {
-		r.fault = errors.Join(r.fault, fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", -n))
+		r.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", -n))
 	}
 	if r.messages != nil {
 		r.messages.begin(t.Engine.Prompt)

@@ -20,29 +20,29 @@ func (r *Reply) beginEvent(kind, step string) {
 
 func (r *Reply) endEvent() { r.dst = append(r.dst, "}\n\n"...) }
 
-// beginItemEvent begins an event of the item being written.
-func (r *Reply) beginItemEvent(kind, step string) {
+// beginItemEvent begins an event of an item.
+func (r *Reply) beginItemEvent(it *outputItem, kind, step string) {
 	r.beginEvent(kind, step)
-	r.dst = jsontext.AppendString(append(r.dst, `,"item_id":`...), r.item.id)
-	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(r.item.index), 10)
+	r.dst = jsontext.AppendString(append(r.dst, `,"item_id":`...), it.id)
+	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
 }
 
-// beginTextEvent begins an event of the item's text.
-func (r *Reply) beginTextEvent(step string) {
-	names := r.item.kind.names()
+// beginTextEvent begins an event of an item's text.
+func (r *Reply) beginTextEvent(it *outputItem, step string) {
+	names := it.kind.names()
 	event := names.event
-	if r.item.kind == reasoningItem && r.call.options.openReasoning {
+	if it.kind == reasoningItem && r.call.options.openReasoning {
 		event = openReasoningEvent
 	}
-	r.beginItemEvent(event, step)
+	r.beginItemEvent(it, event, step)
 	if names.part != "" {
 		r.dst = append(r.dst, `,"content_index":0`...)
 	}
 }
 
 // endTextEvent ends an event that has text.
-func (r *Reply) endTextEvent() {
-	if r.item.kind.names().part == "output_text" {
+func (r *Reply) endTextEvent(it *outputItem) {
+	if it.kind.names().part == "output_text" {
 		r.dst = append(r.dst, `,"logprobs":[]`...)
 	}
 	r.endEvent()
@@ -75,25 +75,56 @@ func (r *Reply) writeItemStart() {
 	if !r.call.options.stream {
 		return
 	}
-	it := r.item
+	r.writeItemAdded(r.item)
+	r.writePart(".added", r.item, nil)
+}
+
+// writeItemAdded writes the event with which an item begins.
+func (r *Reply) writeItemAdded(it *outputItem) {
+	if !r.call.options.stream {
+		return
+	}
 	r.beginEvent("response.output_item", ".added")
 	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
 	r.dst = it.append(append(r.dst, `,"item":`...), statusInProgress)
 	r.endEvent()
-	r.writePart(".added", nil)
 }
 
-// writePart writes the events of the item's part and of its summary's.
-func (r *Reply) writePart(step string, text []byte) {
-	it := r.item
+// writeItemDone writes the event with which an item ends.
+func (r *Reply) writeItemDone(it *outputItem) {
+	if !r.call.options.stream {
+		return
+	}
+	r.writeMade(it, ".done")
+}
+
+// writeMade writes an event that has the item as it was made.
+func (r *Reply) writeMade(it *outputItem, step string) {
+	r.beginEvent("response.output_item", step)
+	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
+	r.dst = append(append(r.dst, `,"item":`...), r.made[it.slot].json...)
+	r.endEvent()
+}
+
+// writeItemStep writes an event that says how far an item's tool has come.
+func (r *Reply) writeItemStep(it *outputItem, kind, step string) {
+	if !r.call.options.stream {
+		return
+	}
+	r.beginItemEvent(it, kind, step)
+	r.endEvent()
+}
+
+// writePart writes the events of an item's part and of its summary's.
+func (r *Reply) writePart(step string, it *outputItem, text []byte) {
 	if part := it.kind.names().part; part != "" {
-		r.beginItemEvent("response.content_part", step)
-		r.dst = appendPart(append(r.dst, `,"content_index":0,"part":`...), part, text)
+		r.beginItemEvent(it, "response.content_part", step)
+		r.dst = appendPart(append(r.dst, `,"content_index":0,"part":`...), part, text, it.annotations)
 		r.endEvent()
 	}
 	if it.summary {
-		r.beginItemEvent("response.reasoning_summary_part", step)
-		r.dst = appendPart(append(r.dst, `,"summary_index":0,"part":`...), "summary_text", text)
+		r.beginItemEvent(it, "response.reasoning_summary_part", step)
+		r.dst = appendPart(append(r.dst, `,"summary_index":0,"part":`...), "summary_text", text, nil)
 		r.endEvent()
 	}
 }
@@ -105,55 +136,61 @@ func (r *Reply) openDelta() {
 		return
 	}
 	r.delta = len(r.item.text)
-	r.beginTextEvent(".delta")
+	r.beginTextEvent(r.item, ".delta")
 	r.dst = append(r.dst, `,"delta":"`...)
 }
 
 // closeDelta ends the event being written, if there is one.
 func (r *Reply) closeDelta() {
 	if r.delta < 0 {
+		r.writeFound()
 		return
 	}
 	it := r.item
 	r.dst = append(r.dst, '"')
-	r.endTextEvent()
+	r.endTextEvent(it)
 	if it.summary {
-		r.beginSummaryEvent(".delta")
+		r.beginSummaryEvent(it, ".delta")
 		r.dst = append(append(r.dst, `,"delta":"`...), it.text[r.delta:]...)
 		r.dst = append(r.dst, '"')
 		r.endEvent()
 	}
 	r.delta = -1
+	r.writeFound()
 }
 
-func (r *Reply) beginSummaryEvent(step string) {
-	r.beginItemEvent("response.reasoning_summary_text", step)
+func (r *Reply) beginSummaryEvent(it *outputItem, step string) {
+	r.beginItemEvent(it, "response.reasoning_summary_text", step)
 	r.dst = append(r.dst, `,"summary_index":0`...)
 }
 
-// writeItemEnd writes the events that complete the item, whose JSON is given.
-func (r *Reply) writeItemEnd(item []byte) {
+// writeItemEnd writes the events that complete an item.
+func (r *Reply) writeItemEnd(it *outputItem) {
 	if !r.call.options.stream {
 		return
 	}
-	it := r.item
-	r.beginTextEvent(".done")
+	r.writeText(it)
+	if it.summary {
+		r.beginSummaryEvent(it, ".done")
+		r.dst = append(append(append(r.dst, `,"text":"`...), it.text...), '"')
+		r.endEvent()
+	}
+	r.writePart(".done", it, it.text)
+	r.writeItemDone(it)
+}
+
+// writeText writes the event that has an item's whole text.
+func (r *Reply) writeText(it *outputItem) {
+	if !r.call.options.stream {
+		return
+	}
+	r.beginTextEvent(it, ".done")
 	if it.kind == functionItem {
 		r.dst = jsontext.AppendString(append(r.dst, `,"name":`...), it.call.Name)
 	}
 	r.dst = append(append(append(r.dst, `,"`...), it.kind.names().text...), `":"`...)
 	r.dst = append(append(r.dst, it.text...), '"')
-	r.endTextEvent()
-	if it.summary {
-		r.beginSummaryEvent(".done")
-		r.dst = append(append(append(r.dst, `,"text":"`...), it.text...), '"')
-		r.endEvent()
-	}
-	r.writePart(".done", it.text)
-	r.beginEvent("response.output_item", ".done")
-	r.dst = strconv.AppendInt(append(r.dst, `,"output_index":`...), int64(it.index), 10)
-	r.dst = append(append(r.dst, `,"item":`...), item...)
-	r.endEvent()
+	r.endTextEvent(it)
 }
 
 // ending is how a response stands.
@@ -183,7 +220,7 @@ func (r *Reply) writeEnd(end *ending) {
 // appendResponse appends the response object.
 func (r *Reply) appendResponse(dst []byte, end *ending) []byte {
 	dst = r.appendMembers(dst, end)
-	dst = append(append(append(dst, `,"output":[`...), r.output...), ']')
+	dst = append(r.appendOutput(append(dst, `,"output":[`...)), ']')
 	if r.messages != nil && end.status != statusQueued && end.status != statusInProgress {
 		dst = r.messages.append(dst)
 	}

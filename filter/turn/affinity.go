@@ -28,6 +28,10 @@ func (t *Turn) Affinity() Affinity { return t.affinity }
 func (s *Scope) affinity(in *Input, o opening) Affinity {
 	prefix := newKeyHash("prefix", s.Tenant, o.key(cmp.Or(s.Model.Upstream, in.Engine.Model)))
 	prefix.tools(in.Tools)
+	if len(in.Builtins) > 0 {
+		prefix.add("builtins")
+		prefix.tools(in.Builtins)
+	}
 	a := Affinity{Prefix: prefix.key()}
 	a.Session = a.Prefix
 	if session := cmp.Or(in.Session, s.Session); session != "" {

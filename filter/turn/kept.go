@@ -118,8 +118,9 @@ func (s *Scope) withKeptReasoning(ctx context.Context, items []Item) ([]Item, er
 
 // step is a step of the assistant: where it begins, and its first call.
 type step struct {
-	begin int
-	call  string
+	begin  int
+	call   string
+	hosted bool // the result of a hosted call is before it: it may be of the same turn, whose reasoning is there
 }
 
 // maxKeptSteps bounds for how many steps kept reasoning is read: the last ones.
@@ -129,19 +130,19 @@ const maxKeptSteps = 1024
 // reasoning before them.
 func unreasoned(items []Item) []step {
 	var steps []step
-	begin, reasoned := 0, false // where the step began, and whether its reasoning is known
+	begin, reasoned, hosted := 0, false, false // where the step began, whether its reasoning is known, and see step
 	for i := range items {
 		switch items[i].Kind {
 		case Reasoning:
 			reasoned = true
 		case Call:
 			if !reasoned {
-				steps = append(steps, step{begin, items[i].CallID})
+				steps = append(steps, step{begin, items[i].CallID, hosted})
 			}
 			reasoned = true
 		case Preamble:
 		default:
-			begin, reasoned = i+1, false
+			begin, reasoned, hosted = i+1, false, items[i].Hosted
 			if items[i].Kind == Answer && items[i].Text != "" {
 				steps = steps[:0]
 			}
@@ -182,7 +183,7 @@ func (s *Scope) keptReasoning(ctx context.Context, steps []step) (map[string]str
 	for _, step := range steps {
 		if text, ok := found[reasoningKey(step.call)]; ok {
 			kept[step.call] = text
-		} else if first, ok := found[firstCallKey(step.call)]; ok {
+		} else if first, ok := found[firstCallKey(step.call)]; ok && !step.hosted {
 			names = append(names, reasoningKey(first))
 		}
 	}

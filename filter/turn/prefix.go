@@ -17,8 +17,9 @@ import (
 //
 // A rendered conversation is its rendered messages, one after the other. What
 // later items can still change is, of a message, whether it is shown:
-// reasoning vanishes with the next answer. So a prefix has the tokens of its
-// items without any reasoning, and with it those of the items behind the last
+// reasoning vanishes with the next answer, and so do the calls of built-in tools
+// and their results, which are part of it. So a prefix has the tokens of its
+// items without any of these, and with them those of the items behind the last
 // answer. The step that the assistant may still be at stays a list of items:
 // the next ones tell whether its texts are preambles, and its reasoning may be
 // that of one of its calls.
@@ -29,10 +30,12 @@ type Prefix struct {
 	settled  int    // how many items are rendered
 	first    string // the instructions that the conversation begins with, which are not
 	opening  opening
+	question string          // of the rendered items, for an [Outline]
 	plain    []harmony.Token // without reasoning
 	answered int             // where in plain the last answer ends
 	since    []harmony.Token // what follows there, with reasoning
 	open     []Item          // the calls among the rendered items that have no output
+	openPast int             // how many of these have an answer behind them
 	pending  []Item          // behind the rendered ones
 
 	// The first prefix that extends this one writes behind the tokens of
@@ -56,7 +59,7 @@ const (
 
 // Bytes is how much memory the prefix takes, roughly.
 func (p *Prefix) Bytes() int64 {
-	n := prefixOverhead + len(p.first) + cap(p.opening.sums) + 4*(cap(p.plain)+cap(p.since))
+	n := prefixOverhead + len(p.first) + len(p.question) + cap(p.opening.sums) + 4*(cap(p.plain)+cap(p.since))
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
 			n += itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
@@ -77,16 +80,18 @@ func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Pref
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	settled, pending := items[:end], items[end:]
-	open, apiErr := before.openAfter(settled)
+	open, openPast, apiErr := before.openAfter(settled)
 	if apiErr != nil {
 		return nil, apiErr
 	}
 	next := &Prefix{
-		settled: before.settled + len(settled),
-		first:   before.first,
-		opening: before.opening.with(settled),
-		open:    cloneItems(open),
-		pending: cloneItems(pending),
+		settled:  before.settled + len(settled),
+		first:    before.first,
+		opening:  before.opening.with(settled),
+		question: s.question(before.question, settled),
+		open:     cloneItems(open),
+		openPast: openPast,
+		pending:  cloneItems(pending),
 	}
 	if before.settled == 0 {
 		next.first, settled = cutFirst(settled)
@@ -145,22 +150,59 @@ func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 	return p.plain[:p.answered], p.since
 }
 
-// messages is items behind the prefix in Harmony's terms.
+// callee is what the output of a call needs to know of it.
+type callee struct {
+	recipient string
+	builtin   bool
+	answers   int // how many stood before the call
+}
+
+func calleeOf(call *Item, answers int) callee {
+	return callee{recipient(tool{call.Namespace, call.Name, call.Builtin}), call.Builtin, answers}
+}
+
+// form is the channel of the call and its output, and the content type of the
+// call. Built-in tools are part of the reasoning.
+func (c callee) form() (channel, contentType string) {
+	if c.builtin {
+		return harmony.ChannelAnalysis, "code"
+	}
+	return harmony.ChannelCommentary, "json"
+}
+
+// messages is items behind the prefix in Harmony's terms. The output of a
+// built-in tool behind an answer that its call is before is left out, as the
+// call is.
 func (p *Prefix) messages(items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
-	tools := map[string]string{} // full names of those called, by call id
+	callees := map[string]callee{} // by call id
+	answers := min(p.openPast, 1)
 	for i := range p.open {
-		tools[p.open[i].CallID] = recipient(p.open[i].Namespace, p.open[i].Name)
+		before := answers
+		if i < p.openPast {
+			before = 0
+		}
+		callees[p.open[i].CallID] = calleeOf(&p.open[i], before)
 	}
 	for i := range items {
 		item := &items[i]
-		if item.Text == "" && item.Kind != Call && item.Kind != Result && item.Kind != User {
-			continue
+		switch item.Kind {
+		case User:
+		case Call:
+			callees[item.CallID] = calleeOf(item, answers)
+		case Result:
+			if by := callees[item.CallID]; by.builtin && by.answers < answers {
+				continue
+			}
+		default:
+			if item.Text == "" {
+				continue
+			}
+			if item.Kind == Answer {
+				answers++
+			}
 		}
-		if item.Kind == Call {
-			tools[item.CallID] = recipient(item.Namespace, item.Name)
-		}
-		msgs = append(msgs, message(*item, tools[item.CallID]))
+		msgs = append(msgs, message(*item, callees[item.CallID]))
 	}
 	return msgs
 }
@@ -176,10 +218,12 @@ func lastAnswer(msgs []harmony.Message) int {
 }
 
 // openAfter checks the calls and outputs of items behind the prefix and gives,
-// in order, the calls that have no output then.
-func (p *Prefix) openAfter(items []Item) ([]Item, *apierror.Error) {
+// in order, the calls that have no output then; the first past of them have an
+// answer behind them.
+func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.Error) {
 	open := map[string]*Item{}
 	var order []*Item
+	orderPast := p.openPast
 	for i := range p.open {
 		open[p.open[i].CallID] = &p.open[i]
 		order = append(order, &p.open[i])
@@ -187,29 +231,36 @@ func (p *Prefix) openAfter(items []Item) ([]Item, *apierror.Error) {
 	for i := range items {
 		item := &items[i]
 		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
-			return nil, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+			return nil, 0, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
 		}
 		switch item.Kind {
 		case Call:
 			if open[item.CallID] != nil {
-				return nil, apierror.Invalid(item.Path, "Two tool calls have the id %q.", item.CallID)
+				return nil, 0, apierror.Invalid(item.Path, "Two tool calls have the id %q.", item.CallID)
 			}
 			open[item.CallID] = item
 			order = append(order, item)
 		case Result:
 			if open[item.CallID] == nil {
-				return nil, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or it has an output already.", item.CallID)
+				return nil, 0, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or it has an output already.", item.CallID)
 			}
 			delete(open, item.CallID)
+		case Answer:
+			if item.Text != "" {
+				orderPast = len(order)
+			}
 		}
 	}
-	left := make([]Item, 0, len(open))
-	for _, call := range order {
+	left = make([]Item, 0, len(open))
+	for i, call := range order {
 		if open[call.CallID] == call {
-			left = append(left, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Path: call.Path})
+			left = append(left, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
+			if i < orderPast {
+				past = len(left)
+			}
 		}
 	}
-	return left, nil
+	return left, past, nil
 }
 
 // decidePhases tells preambles from answers where nobody has: text with calls
@@ -251,7 +302,8 @@ func cloneItems(items []Item) []Item {
 	for i, item := range items {
 		clones[i] = Item{
 			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
-			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary,
+			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted,
+			Builtin: item.Builtin,
 		}
 	}
 	return clones

@@ -14,8 +14,9 @@ import (
 )
 
 // conversation makes items of which every call has its output behind it: tool
-// turns in parallel and in a row, texts without a phase, instructions inside,
-// empty texts, reasoning that the client sends or that is kept.
+// turns in parallel and in a row, of functions and of built-in tools, texts
+// without a phase, instructions inside, empty texts, reasoning that the client
+// sends or that is kept.
 func conversation(rng *rand.Rand, s *Scope) []Item {
 	var items []Item
 	var open []string
@@ -33,7 +34,14 @@ func conversation(rng *rand.Rand, s *Scope) []Item {
 			calls++
 			id := "call_" + strconv.Itoa(rng.IntN(3)*1000+calls)
 			open = append(open, id)
-			items = append(items, Item{Kind: Call, CallID: id, Namespace: []string{"", "mcp"}[rng.IntN(2)], Name: "f" + strconv.Itoa(calls), Text: "{}"})
+			call := Item{Kind: Call, CallID: id, Namespace: []string{"", "mcp"}[rng.IntN(2)], Name: "f" + strconv.Itoa(calls), Text: "{}"}
+			switch rng.IntN(4) {
+			case 0:
+				call.Namespace, call.Name, call.Builtin = "browser", "search", true
+			case 1:
+				call.Namespace, call.Name, call.Builtin = "python", "", true
+			}
+			items = append(items, call)
 			if rng.IntN(3) == 0 {
 				_ = s.Memory.PutTexts(context.Background(), s.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
 			}
@@ -58,6 +66,9 @@ func changing(rng *rand.Rand) Input {
 	in := Input{Effort: []harmony.Effort{harmony.EffortLow, harmony.EffortHigh}[rng.IntN(2)], NoCalls: rng.IntN(4) == 0}
 	if rng.IntN(2) == 0 {
 		in.Tools = functions("f1")
+	}
+	if rng.IntN(2) == 0 {
+		in.Builtins = builtins()
 	}
 	if rng.IntN(2) == 0 {
 		in.Instructions = "instructions " + strconv.Itoa(rng.IntN(3))

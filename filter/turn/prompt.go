@@ -27,15 +27,20 @@ func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error)
 	if err := s.check(in, before, items); err != nil {
 		return nil, err
 	}
-	tools, err := newToolset(in.Tools, s.Limits)
+	tools, err := newToolset(in.Tools, in.Builtins, s.Limits)
 	if err != nil {
 		return nil, err
 	}
-	promised, err := promise(in, tools)
+	choice := tools.narrow(in.Choice)
+	promised, err := promise(in, choice, tools)
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{ctx: ctx, scope: *s, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	later, err := s.later(in, &promised, tools)
+	if err != nil {
+		return nil, err
+	}
+	t := &Turn{ctx: ctx, later: later, scope: *s, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
 	for _, stop := range in.Stop {
 		t.stops = append(t.stops, newStopPattern(stop))
 	}
@@ -43,6 +48,7 @@ func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error)
 	defer cancel()
 	opening := newOpening(in, before, items)
 	t.affinity = s.affinity(in, opening)
+	t.outline = s.outline(in.Tools, before, items)
 	date, dateFault := s.date(read, in, opening)
 	head := s.head(in, date, tools)
 	var last Item // that the reply goes on with
@@ -62,24 +68,34 @@ func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error)
 		if prompt, t.prefix, err = s.continued(prompt, last); err != nil {
 			return nil, err
 		}
-	} else if prompt, err = s.renderTo(prompt, nil, harmony.RoleAssistant); err != nil {
-		return nil, err
+	} else {
+		t.asked = len(prompt)
+		if prompt, err = s.renderTo(prompt, nil, harmony.RoleAssistant); err != nil {
+			return nil, err
+		}
 	}
-	tools.namespaces = nil // with their schemas, which the reply has no use for
+	tools.namespaces, tools.builtins = nil, nil // with their schemas, which the reply has no use for
 	request := in.Engine
 	request.ID += s.distinction()
 	request.Prompt = prompt
 	request.Model = cmp.Or(s.Model.Upstream, request.Model)
 	request.N = max(request.N, 1)
-	request.Constraint = promised.Format()
-	if in.Continue && request.Constraint != nil {
+	binding := promised.Format()
+	if in.Continue && binding != nil {
 		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
+	}
+	if !s.Checked {
+		request.Constraint = binding
 	}
 	if err := s.budget(&request); err != nil {
 		return nil, err
 	}
-	t.Engine = &request
-	t.keep(&promised, in.Choice)
+	t.Engine, t.id = &request, request.ID
+	if binding != nil {
+		if t.kept, err = s.kept(&promised, choice, tools); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
 }
 
@@ -104,7 +120,7 @@ func (s *Scope) check(in *Input, before *Prefix, items []Item) *apierror.Error {
 			return apierror.Invalid("continue_final_message", "Only a last message with the assistant's text can be continued.")
 		}
 	}
-	open, err := before.openAfter(items)
+	open, _, err := before.openAfter(items)
 	if err == nil && len(open) > 0 {
 		return apierror.Invalid(open[0].Path, "The tool call with the id %q has no output.", open[0].CallID)
 	}
@@ -121,10 +137,12 @@ type head struct {
 }
 
 func (s *Scope) head(in *Input, date string, tools *toolset) *head {
-	h := &head{system: s.system(in, date), instructions: in.Instructions}
+	h := &head{instructions: in.Instructions}
+	var builtins []harmony.Namespace
 	if !in.NoCalls {
-		h.tools = tools.namespaces
+		h.tools, builtins = tools.namespaces, tools.builtins
 	}
+	h.system = s.system(in, date, builtins)
 	if in.Format != nil && in.Format.Announced != nil {
 		h.formats = []harmony.ResponseFormat{*in.Format.Announced}
 	}
@@ -145,7 +163,7 @@ func (h *head) messages(first string) []harmony.Message {
 		msgs = append(msgs, harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{developer}})
 	}
 	if first != "" {
-		msgs = append(msgs, message(Item{Kind: Instructions, Text: first}, ""))
+		msgs = append(msgs, message(Item{Kind: Instructions, Text: first}, callee{}))
 	}
 	return msgs
 }
@@ -183,9 +201,9 @@ func cutFirst(items []Item) (string, []Item) {
 	return "", items
 }
 
-// message is one item in the form the model was trained on; tool is the full
-// name of the tool of a call or result.
-func message(item Item, tool string) harmony.Message {
+// message is one item in the form the model was trained on; by is the tool of a
+// call or result.
+func message(item Item, by callee) harmony.Message {
 	text := []harmony.Content{harmony.Text(item.Text)}
 	switch item.Kind {
 	case Instructions:
@@ -197,15 +215,17 @@ func message(item Item, tool string) harmony.Message {
 	case Answer:
 		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: text}
 	case Call:
-		return harmony.Message{Role: harmony.RoleAssistant, Recipient: tool, Channel: harmony.ChannelCommentary, ContentType: "json", Content: text}
+		channel, contentType := by.form()
+		return harmony.Message{Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType, Content: text}
 	case Result:
-		return harmony.Message{Role: harmony.RoleTool, Name: tool, Recipient: string(harmony.RoleAssistant), Channel: harmony.ChannelCommentary, Content: text}
+		channel, _ := by.form()
+		return harmony.Message{Role: harmony.RoleTool, Name: by.recipient, Recipient: string(harmony.RoleAssistant), Channel: channel, Content: text}
 	}
 	return harmony.Message{Role: harmony.RoleUser, Content: text}
 }
 
 // system is the system message.
-func (s *Scope) system(in *Input, date string) harmony.Message {
+func (s *Scope) system(in *Input, date string, builtins []harmony.Namespace) harmony.Message {
 	return harmony.Message{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
 		Identity:        cmp.Or(s.Model.Identity, DefaultIdentity),
 		KnowledgeCutoff: cmp.Or(s.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
@@ -213,6 +233,7 @@ func (s *Scope) system(in *Input, date string) harmony.Message {
 		Effort:          cmp.Or(in.Effort, s.Model.Effort, harmony.EffortMedium),
 		Channels:        []string{harmony.ChannelAnalysis, harmony.ChannelCommentary, harmony.ChannelFinal},
 		ChannelRequired: true,
+		Tools:           builtins,
 	}}}
 }
 
@@ -235,7 +256,7 @@ func (s *Scope) renderTo(prompt []harmony.Token, msgs []harmony.Message, next ha
 // and gives its header.
 func (s *Scope) continued(prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
-	if prompt, err = s.renderTo(prompt, []harmony.Message{message(item, "")}, ""); err != nil {
+	if prompt, err = s.renderTo(prompt, []harmony.Message{message(item, callee{})}, ""); err != nil {
 		return nil, nil, err
 	}
 	prompt = prompt[:len(prompt)-1] // <|end|>

@@ -43,6 +43,7 @@ type Reader struct {
 	calls   []*CalledTool
 	shown   bool // an answer, preamble or call has been emitted
 
+	likely  likelihoods
 	watched []byte // the text of the part being read, where it is checked
 	broken  bool   // a part was not as the constraint has it
 
@@ -60,6 +61,7 @@ type Reader struct {
 	matched *StopMatch
 	repairs map[string]int
 	fault   error
+	trial   bool // nothing of it is for a later request
 }
 
 // StopMatch is what a client's stop condition matched: a stop string or a stop
@@ -94,8 +96,17 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 // error means that the model broke the format and the model's setting is
 // [MalformedFail].
 func (r *Reader) Push(tokens []harmony.Token, finish engine.Finish) (int, *apierror.Error) {
+	return r.PushLogprobs(tokens, nil, finish)
+}
+
+// PushLogprobs is Push of tokens of which the engine has told how likely they
+// were, which the answer's events tell on.
+func (r *Reader) PushLogprobs(tokens []harmony.Token, logprobs []engine.Logprob, finish engine.Finish) (int, *apierror.Error) {
 	taken := 0
 	for ; taken < len(tokens) && r.finish == FinishNone; taken++ {
+		if r.likely.next = nil; taken < len(logprobs) {
+			r.likely.next = &logprobs[taken]
+		}
 		if err := r.push(tokens[taken]); err != nil {
 			return taken, err
 		}
@@ -217,7 +228,11 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 	if token >= harmony.TokenStartOfText && r.strict && r.parser.State() == harmony.StateContent && !endsMessage(token) {
 		return r.malformed()
 	}
+	before := r.parser.ContentTokens()
 	events, err := r.parser.Push(token)
+	if r.likely.next != nil && r.part == Answer && token < harmony.TokenStartOfText && r.parser.ContentTokens() == before+1 {
+		r.likely.note(token)
+	}
 	r.handle(events)
 	if err != nil {
 		return r.malformed()
@@ -268,7 +283,10 @@ func (r *Reader) begin(h *harmony.Header) {
 	if r.withholding {
 		return
 	}
-	r.call = &CalledTool{Index: len(r.calls), ID: r.turn.scope.NewID("call_"), Namespace: called.namespace, Name: called.name}
+	r.call = &CalledTool{Index: len(r.calls), ID: r.turn.scope.NewID("call_"), Namespace: called.namespace, Name: called.name, Builtin: called.builtin}
+	if allowed := r.turn.kept.allowed; allowed != nil {
+		r.call.Refused = !slices.Contains(allowed, ToolName{called.namespace, called.name, called.builtin})
+	}
 	r.calls = append(r.calls, r.call)
 	r.start()
 }
@@ -294,7 +312,7 @@ func (r *Reader) called(h *harmony.Header) (tool, bool) {
 	case found == nobody, found == unknown && h.Channel == harmony.ChannelFinal:
 		r.repaired(repairRecipient)
 		return tool{}, false
-	case r.turn.noCalls || len(r.turn.tools.byName) == 0:
+	case r.turn.noCalls || len(r.turn.tools.byRecipient) == 0:
 		r.repaired(repairWithheld)
 		r.withholding = true
 	case found == mended:
@@ -316,6 +334,7 @@ func (r *Reader) text(p []byte) {
 			r.withheld = append(r.withheld, p...)
 		}
 	case r.part == Answer:
+		r.likely.read += len(p)
 		show, hit := r.stops.push(p, r.turn.keepStop)
 		r.delta(show)
 		if hit >= 0 {
@@ -340,7 +359,11 @@ func (r *Reader) delta(p []byte) {
 	if r.watches() {
 		r.watched = append(r.watched, p...)
 	}
-	r.emit(Event{Step: Delta, Kind: r.part, Text: p, Call: r.call})
+	e := Event{Step: Delta, Kind: r.part, Text: p, Call: r.call}
+	if r.part == Answer {
+		e.Logprobs = r.likely.show(len(p))
+	}
+	r.emit(e)
 }
 
 func (r *Reader) start() {
@@ -361,7 +384,7 @@ func (r *Reader) endPart() {
 		r.delta(r.stops.flush())
 	}
 	if r.part == Call && !r.withholding && !r.cut {
-		if r.empty {
+		if r.empty && !r.call.IsCode() {
 			r.repaired(repairArguments)
 			r.delta([]byte("{}"))
 		}
@@ -373,6 +396,7 @@ func (r *Reader) endPart() {
 	if r.started {
 		r.emit(Event{Step: End, Kind: r.part, Call: r.call, Cut: r.cut})
 	}
+	r.likely.end()
 	r.part, r.started, r.call = 0, false, nil
 }
 
@@ -418,7 +442,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 // it is longer than what is kept.
 func (r *Reader) keep(p []byte) {
 	t := r.turn
-	if r.full || t.scope.Memory == nil || t.noCalls || len(t.tools.byName) == 0 {
+	if r.full || t.scope.Memory == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
 		return
 	}
 	between := ""
@@ -434,7 +458,7 @@ func (r *Reader) keep(p []byte) {
 
 // remember keeps the reasoning for the calls that it led to.
 func (r *Reader) remember() {
-	if len(r.reasoning) > 0 && len(r.calls) > 0 {
+	if len(r.reasoning) > 0 && len(r.calls) > 0 && !r.trial {
 		r.fault = r.turn.keepReasoning(r.calls, string(r.reasoning))
 	}
 }

@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -14,19 +16,27 @@ const maxNameBytes = 256
 // reserved names mean something to the model.
 var reserved = map[string]bool{"functions": true, "browser": true, "python": true, "container": true}
 
-// tool is a tool by the client's names.
-type tool struct{ namespace, name string }
+// tool is a tool by the client's names. A built-in namespace that itself is the
+// tool has no name beside it.
+type tool struct {
+	namespace, name string
+	builtin         bool
+}
+
+// isCode tells whether the tool is called with code: it is a namespace.
+func (t tool) isCode() bool { return t.builtin && t.name == "" }
 
 // toolset maps the tools of one request between the client's names and those
 // that the model sees.
 type toolset struct {
 	namespaces  []harmony.Namespace // as the model sees them
-	byRecipient map[string]tool     // namespace.name of the model
+	builtins    []harmony.Namespace // the same of the system message
+	byRecipient map[string]tool     // namespace.name of the model, or a built-in namespace alone
 	byName      map[string][]tool   // name of the model, without namespace
 }
 
 // newToolset checks and maps the tools of a request.
-func newToolset(namespaces []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
+func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
 	s := &toolset{byRecipient: map[string]tool{}, byName: map[string][]tool{}}
 	spaces := map[string]bool{}
 	count := 0
@@ -46,7 +56,7 @@ func newToolset(namespaces []harmony.Namespace, limits Limits) (*toolset, *apier
 			if err := checkTool(t, limits); err != nil {
 				return nil, err
 			}
-			client := tool{strings.Clone(ns.Name), strings.Clone(t.Name)}
+			client := tool{strings.Clone(ns.Name), strings.Clone(t.Name), false}
 			t.Name = modelName(t.Name)
 			recipient := seen.Name + "." + t.Name
 			if _, taken := s.byRecipient[recipient]; taken {
@@ -59,7 +69,73 @@ func newToolset(namespaces []harmony.Namespace, limits Limits) (*toolset, *apier
 		}
 		s.namespaces = append(s.namespaces, seen)
 	}
-	return s, nil
+	err := s.addBuiltins(builtins, limits)
+	return s, err
+}
+
+// addBuiltins takes the tools of the system message. Their namespaces are the
+// model's own names. Where a call leaves out the namespace, the client's tools
+// come first.
+func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	taken := map[string]bool{}
+	for name := range s.byName {
+		taken[fold(name)] = true
+	}
+	for _, ns := range namespaces {
+		if same := func(n harmony.Namespace) bool { return n.Name == ns.Name }; slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
+			return apierror.Invalid("tools", "The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
+		}
+		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
+		named := map[string]tool{} // by the name that the model sees
+		if len(ns.Tools) == 0 {
+			named[ns.Name] = tool{ns.Name, "", true}
+		}
+		for _, t := range ns.Tools {
+			if err := checkTool(t, limits); err != nil {
+				return err
+			}
+			client := tool{ns.Name, t.Name, true}
+			t.Name = plainName(t.Name)
+			if _, twice := named[t.Name]; twice {
+				return apierror.Invalid("tools", "Two tools of the namespace %q have the name %q, or names that differ only in characters other than letters, digits, _ and -.", ns.Name, client.name)
+			}
+			named[t.Name] = client
+			seen.Tools = append(seen.Tools, t)
+		}
+		for name, t := range named {
+			s.byRecipient[recipient(t)] = t
+			if !taken[fold(name)] {
+				s.byName[name] = append(s.byName[name], t)
+			}
+		}
+		s.builtins = append(s.builtins, seen)
+		if len(s.byRecipient) > limits.Tools {
+			return apierror.Invalid("tools", "More than %d tools.", limits.Tools)
+		}
+	}
+	return nil
+}
+
+// each goes through the tools by the recipients of their calls, in order.
+func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
+	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
+		for _, ns := range list {
+			if len(ns.Tools) == 0 {
+				if err := visit(ns.Name, nil); err != nil {
+					return err
+				}
+			}
+			for _, t := range ns.Tools {
+				if err := visit(ns.Name+"."+t.Name, t.Parameters); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 func checkTool(t harmony.Tool, limits Limits) *apierror.Error {
@@ -78,8 +154,14 @@ func checkTool(t harmony.Tool, limits Limits) *apierror.Error {
 
 // recipient is whom the model addresses to call a tool of the client's names.
 // It also serves tools of the history that are no longer offered.
-func recipient(namespace, name string) string {
-	return modelNamespace(namespace) + "." + modelName(name)
+func recipient(t tool) string {
+	switch {
+	case !t.builtin:
+		return modelNamespace(t.namespace) + "." + modelName(t.name)
+	case t.isCode():
+		return t.namespace
+	}
+	return t.namespace + "." + plainName(t.name)
 }
 
 func modelNamespace(namespace string) string {
@@ -125,9 +207,10 @@ const (
 // resolve finds the tool that a recipient means: as it stands; without a
 // namespace, or in that of plain functions, if only one tool has the name; in
 // other letter case or with other separators, or with a piece of the header
-// glued to it, if only one tool fits. A recipient in another namespace is not a
-// tool of the request, whatever its name: it is unknown, under the name that it
-// has, its namespace before it. One that is a word of the header is nobody.
+// glued to it, if only one tool fits. A function of a namespace that itself is a
+// tool is that tool. A recipient in another namespace is not a tool of the
+// request, whatever its name: it is unknown, under the name that it has, its
+// namespace before it. One that is a word of the header is nobody.
 func (s *toolset) resolve(recipient string) (tool, address) {
 	if t, ok := s.byRecipient[recipient]; ok {
 		return t, offered
@@ -141,6 +224,10 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 		return ts[0], mended
 	}
 	if t, ok := s.nearest(clean); ok {
+		return t, mended
+	}
+	space, _, _ := strings.Cut(clean, ".")
+	if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
 		return t, mended
 	}
 	if headerWords[clean[strings.LastIndexByte(clean, '.')+1:]] {
@@ -164,21 +251,20 @@ func (s *toolset) nearest(recipient string) (tool, bool) {
 		if len(spelling) > longest {
 			longest, found = len(spelling), nil
 		}
-		found = append(found, t)
-	}
-	for name, ts := range s.byName {
-		if name = fold(name); name == "" {
-			continue
+		if !slices.Contains(found, t) {
+			found = append(found, t)
 		}
-		for _, t := range ts {
-			space := fold(modelNamespace(t.namespace))
-			fits(space+name, t)
-			if len(ts) == 1 {
-				fits(name, t)
-				if space != FunctionsNamespace {
-					fits(FunctionsNamespace+name, t)
-				}
-			}
+	}
+	for recipient, t := range s.byRecipient {
+		if fold(recipient[strings.LastIndexByte(recipient, '.')+1:]) != "" {
+			fits(fold(recipient), t)
+		}
+	}
+	whole := len(found) > 0 // a namespace is named, or is the tool
+	for name, ts := range s.byName {
+		if name = fold(name); name != "" && len(ts) == 1 && !whole {
+			fits(name, ts[0])
+			fits(FunctionsNamespace+name, ts[0])
 		}
 	}
 	if len(found) != 1 {

@@ -57,11 +57,15 @@ type Limits struct {
 	Choices     int // n
 	Stops       int // stop strings, and stop token ids
 	StopBytes   int // of one stop string
+
+	Turns int // model calls of one reply
+
+	QuestionBytes int // of the user's text in an [Outline]; 0: it has none
 }
 
 // DefaultLimits is generous to clients and safe for a filter.
 func DefaultLimits() Limits {
-	return Limits{Items: 20_000, Tools: 256, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10}
+	return Limits{Items: 20_000, Tools: 256, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
 }
 
 // The defaults of gpt-oss, in place of settings that are empty.
@@ -85,6 +89,9 @@ const (
 	ReasoningBoth    = "both"
 	ReasoningShort   = "reasoning"
 	ReasoningContent = "reasoning_content"
+
+	UnknownToClient = "client"
+	UnknownToModel  = "model"
 )
 
 // Model is the settings of the model that a request is for. The zero value is
@@ -98,6 +105,7 @@ type Model struct {
 	Images          string         // "" or "placeholder": a short text stands for a picture; "reject": it is a 400
 	Date            string         // "" or "utc": the day the conversation began; "none": no date; else the date itself
 	OnMalformed     string         // "" or "repair": keep what can be kept; "fail": an error at the first violation of the format
+	UnknownTools    string         // what becomes of a chat's calls to tools that there are not: "" or "client": the client gets them; "model": the model is told, and has another turn
 	ReasoningFields string         // chat's names for reasoning: "" or "both", "reasoning", "reasoning_content"
 }
 
@@ -112,6 +120,7 @@ type Scope struct {
 	RequestID string // Envoy's x-request-id; "": one is made
 	Session   string // the session that the request's headers name; "": they name none
 	Unbounded bool   // the prompt may be longer than the context: no model will get it
+	Checked   bool   // the model's engine takes no constraint: what the request promises is checked, as [Turn.NewCheck] does
 }
 
 // ID is the request's id behind prefix ("chatcmpl-", "resp_"). A request id
@@ -163,8 +172,10 @@ type Item struct {
 	Text      string // of a call its arguments, of a result its output
 	CallID    string // of calls and results
 	Namespace string // of a call; "" is functions
-	Name      string // of a call, as the client calls the tool
+	Name      string // of a call, as the client calls the tool; "" where the namespace itself is the tool
+	Builtin   bool   // of a call: the tool is one of a built-in namespace, see [Input].Builtins
 	Path      string // where in the request the item stands, for errors
+	Hosted    bool   // of a result: it stands right behind its call, also where other calls of the turn follow
 	Summary   bool   // a user's text stands for the conversation before it
 }
 
@@ -180,6 +191,7 @@ type Input struct {
 	Items    []Item
 	Continue bool                // the last item, an assistant's reasoning or text, is not complete: go on with it
 	Tools    []harmony.Namespace // with the client's own names; plain functions stand in FunctionsNamespace
+	Builtins []harmony.Namespace // tools of the system message, such as browser, python and container; one without functions is a tool itself, called with code
 	NoCalls  bool                // tools are not offered, and calls the model makes all the same are withheld
 	OneCall  bool                // the turn is over after one call
 	Choice   Choice              // which tools may and must be called
@@ -208,6 +220,7 @@ type Turn struct {
 	ctx      context.Context // its values are for the end of the reply
 	fault    error
 	affinity Affinity
+	outline  Outline
 	scope    Scope
 	tools    *toolset
 	noCalls  bool
@@ -216,6 +229,11 @@ type Turn struct {
 	keepStop bool
 	kept     kept
 	prefix   []harmony.Token // of the message that the reply continues: its header, for the parser
+
+	step  int    // of the reply's turns, from 0
+	id    string // of the first turn's engine request
+	asked int    // where in the prompt the model's own message begins
+	later *bond  // of the turns that follow; nil: the same
 }
 
 // Fault is what could not be read of what earlier requests have kept, for the

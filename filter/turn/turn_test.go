@@ -81,7 +81,13 @@ func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string
 		case Start:
 			line := e.Kind.String() + ": "
 			if e.Call != nil {
-				line = fmt.Sprintf("call %s %s %s.%s: ", strconv.Itoa(e.Call.Index), e.Call.ID, e.Call.Namespace, e.Call.Name)
+				what := ""
+				if e.Call.IsCode() {
+					what = ", code"
+				} else if e.Call.Builtin {
+					what = ", built in"
+				}
+				line = fmt.Sprintf("call %s %s %s.%s%s: ", strconv.Itoa(e.Call.Index), e.Call.ID, e.Call.Namespace, e.Call.Name, what)
 			}
 			lines = append(lines, line)
 		case Delta:
@@ -257,7 +263,7 @@ func TestStopTokenInContent(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	tools, err := newToolset(append(functions("search", "get_weather", "a.b", "twice", "final"),
-		harmony.Namespace{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}, {Name: "twice"}}}), DefaultLimits())
+		harmony.Namespace{Name: "mcp__x", Tools: []harmony.Tool{{Name: "echo"}, {Name: "twice"}}}), nil, DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,24 +271,24 @@ func TestResolve(t *testing.T) {
 		tool
 		address
 	}{
-		"functions.search":                {tool{"functions", "search"}, offered},
-		"mcp__x.twice":                    {tool{"mcp__x", "twice"}, offered},
-		"search":                          {tool{"functions", "search"}, offered},
-		"functions.echo":                  {tool{"mcp__x", "echo"}, offered},
-		"final":                           {tool{"functions", "final"}, offered},
-		"Functions.getWeather":            {tool{"functions", "get_weather"}, mended},
-		"functions.get_weather.json":      {tool{"functions", "get_weather"}, mended},
-		"functions.get_weathercommentary": {tool{"functions", "get_weather"}, mended},
-		"functions.a.b":                   {tool{"functions", "a.b"}, mended},
-		"mcp_x.Echo":                      {tool{"mcp__x", "echo"}, mended},
-		"functions.Twice":                 {tool{"functions", "twice"}, mended},
-		"twice":                           {tool{"", "twice"}, unknown},
-		"browser.search":                  {tool{"", "browser_search"}, unknown},
-		"browser.Search":                  {tool{"", "browser_Search"}, unknown},
-		"mcp__x.search":                   {tool{"", "mcp__x_search"}, unknown},
-		"mcp__y.echo":                     {tool{"", "mcp__y_echo"}, unknown},
-		"functions.nope":                  {tool{"", "nope"}, unknown},
-		"python":                          {tool{"", "python"}, unknown},
+		"functions.search":                {tool{"functions", "search", false}, offered},
+		"mcp__x.twice":                    {tool{"mcp__x", "twice", false}, offered},
+		"search":                          {tool{"functions", "search", false}, offered},
+		"functions.echo":                  {tool{"mcp__x", "echo", false}, offered},
+		"final":                           {tool{"functions", "final", false}, offered},
+		"Functions.getWeather":            {tool{"functions", "get_weather", false}, mended},
+		"functions.get_weather.json":      {tool{"functions", "get_weather", false}, mended},
+		"functions.get_weathercommentary": {tool{"functions", "get_weather", false}, mended},
+		"functions.a.b":                   {tool{"functions", "a.b", false}, mended},
+		"mcp_x.Echo":                      {tool{"mcp__x", "echo", false}, mended},
+		"functions.Twice":                 {tool{"functions", "twice", false}, mended},
+		"twice":                           {tool{"", "twice", false}, unknown},
+		"browser.search":                  {tool{"", "browser_search", false}, unknown},
+		"browser.Search":                  {tool{"", "browser_Search", false}, unknown},
+		"mcp__x.search":                   {tool{"", "mcp__x_search", false}, unknown},
+		"mcp__y.echo":                     {tool{"", "mcp__y_echo", false}, unknown},
+		"functions.nope":                  {tool{"", "nope", false}, unknown},
+		"python":                          {tool{"", "python", false}, unknown},
 		"assistant":                       {tool{}, nobody},
 		"functions.":                      {tool{}, nobody},
 		"<|channel|>commentary":           {tool{}, nobody},

@@ -3,16 +3,20 @@ package responsestest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
 )
 
-// openItem is an item whose events have begun and not ended.
-type openItem struct {
+// streamItem is an item of a stream.
+type streamItem struct {
 	added gjson.Result
 	id    string
 	texts []*textEvents
+	tool  *toolEvents // nil: the server runs none for it
+	done  string      // JSON of the item; "" while it is open
 }
 
 // textEvents is one text of an item, as its events tell it.
@@ -25,12 +29,14 @@ type textEvents struct {
 
 	partAdded, done, partDone bool
 	text                      strings.Builder
+	annotations               []gjson.Result
 }
 
-func newOpenItem(item gjson.Result) *openItem {
-	o := &openItem{added: item, id: item.Get("id").Str}
+func newStreamItem(item gjson.Result) *streamItem {
+	kind := item.Get("type").Str
+	o := &streamItem{added: item, id: item.Get("id").Str, tool: newToolEvents(kind)}
 	const content, summary = "response.content_part", "response.reasoning_summary_part"
-	switch item.Get("type").Str {
+	switch kind {
 	case "message":
 		o.texts = []*textEvents{{event: "response.output_text", partEvent: content, member: "text"}}
 	case "reasoning":
@@ -42,6 +48,10 @@ func newOpenItem(item gjson.Result) *openItem {
 		o.texts = []*textEvents{{event: "response.function_call_arguments", member: "arguments"}}
 	case "custom_tool_call":
 		o.texts = []*textEvents{{event: "response.custom_tool_call_input", member: "input"}}
+	case "mcp_call":
+		o.texts = []*textEvents{{event: "response.mcp_call_arguments", member: "arguments"}}
+	case "code_interpreter_call":
+		o.texts = []*textEvents{{event: "response.code_interpreter_call_code", member: "code"}}
 	}
 	for _, t := range o.texts {
 		t.part = t.partEvent != ""
@@ -53,7 +63,7 @@ func newOpenItem(item gjson.Result) *openItem {
 
 // textOf is the text of an item, of all its parts together.
 func textOf(item gjson.Result) string {
-	texts := []string{item.Get("arguments").Str, item.Get("input").Str}
+	texts := []string{item.Get("arguments").Str, item.Get("input").Str, item.Get("code").Str}
 	for _, field := range []string{"content", "summary"} {
 		for _, part := range item.Get(field).Array() {
 			texts = append(texts, part.Get("text").Str)
@@ -63,7 +73,13 @@ func textOf(item gjson.Result) string {
 }
 
 // sameText checks that the item has the text that its deltas have told.
-func (o *openItem) sameText(item gjson.Result) error {
+func (o *streamItem) sameText(item gjson.Result) error {
+	if item.Get("type").Str == "mcp_approval_request" { // it is told whole
+		if item.Raw != o.added.Raw {
+			return errors.New("the item is not the one that was added")
+		}
+		return nil
+	}
 	var told strings.Builder
 	for _, t := range o.texts {
 		told.WriteString(t.text.String())
@@ -75,22 +91,58 @@ func (o *openItem) sameText(item gjson.Result) error {
 }
 
 // event checks an event of the open item.
-func (o *openItem) event(kind string, e gjson.Result) error {
+func (o *streamItem) event(kind string, e gjson.Result) error {
 	if e.Get("item_id").Str != o.id {
 		return errors.New("not the item_id of the open item")
 	}
 	if e.Get("content_index").Int() != 0 || e.Get("summary_index").Int() != 0 {
 		return errors.New("not the index of the only part")
 	}
+	if o.tool != nil {
+		if step, ok := strings.CutPrefix(kind, o.tool.event+"."); ok {
+			return o.tool.step(step)
+		}
+	}
 	for _, t := range o.texts {
 		if step, ok := strings.CutPrefix(kind, t.event+"."); ok {
-			return t.step(step, e)
+			return o.textStep(t, step, e)
 		}
 		if step, ok := strings.CutPrefix(kind, t.partEvent+"."); ok && t.part {
-			return t.partStep(step, e.Get("part.text").Str)
+			return t.partStep(step, e.Get("part"))
 		}
 	}
 	return errors.New("not an event of this type of item")
+}
+
+// textStep takes an event of one of the item's texts, which for a tool is one of
+// its steps.
+func (o *streamItem) textStep(t *textEvents, step string, e gjson.Result) error {
+	if err := t.step(step, e); err != nil || o.tool == nil {
+		return err
+	}
+	if step == "done" {
+		return o.tool.step(theText)
+	}
+	if o.tool.steps[0] != theText {
+		return fmt.Errorf("text where %s should come", o.tool.steps[0])
+	}
+	return nil
+}
+
+// waits tells whether the item may stay open while others are added: a tool is
+// at work for it.
+func (o *streamItem) waits() bool {
+	return o.tool != nil && o.unfinished() == "" && !slices.Contains(o.tool.steps, "in_progress")
+}
+
+// unfinished is the text that is not done, "" if all are.
+func (o *streamItem) unfinished() string {
+	for _, t := range o.texts {
+		if !t.done || t.part && !t.partDone {
+			return t.event
+		}
+	}
+	return ""
 }
 
 func (t *textEvents) step(step string, e gjson.Result) error {
@@ -99,6 +151,12 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 		return errors.New("its part has not been added")
 	case t.done:
 		return errors.New("the text is done")
+	case step == "annotation.added":
+		if e.Get("annotation_index").Int() != int64(len(t.annotations)) {
+			return errors.New("not the next annotation_index")
+		}
+		t.annotations = append(t.annotations, e.Get("annotation"))
+		return nil
 	case step == "delta":
 		t.text.WriteString(e.Get("delta").Str)
 		return nil
@@ -110,7 +168,8 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 	return nil
 }
 
-func (t *textEvents) partStep(step, text string) error {
+func (t *textEvents) partStep(step string, part gjson.Result) error {
+	text := part.Get("text").Str
 	if step == "added" {
 		if t.partAdded || text != "" {
 			return errors.New("the part is added twice or with text")
@@ -125,5 +184,29 @@ func (t *textEvents) partStep(step, text string) error {
 		return errors.New("the part's text is not that of its deltas")
 	}
 	t.partDone = true
+	return sameAnnotations(part, t.annotations)
+}
+
+// sameAnnotations checks that a part has the annotations that were told.
+func sameAnnotations(part gjson.Result, told []gjson.Result) error {
+	if !part.Get("annotations").Exists() {
+		return nil
+	}
+	given := part.Get("annotations").Array()
+	if !slices.EqualFunc(given, told, func(a, b gjson.Result) bool { return a.Raw == b.Raw }) {
+		return fmt.Errorf("the part has %d annotations, not the %d that were told", len(given), len(told))
+	}
+	return nil
+}
+
+// checkCitations checks where in the text of a part its citations stand, counted
+// in characters.
+func checkCitations(part gjson.Result) error {
+	n := int64(utf8.RuneCountInString(part.Get("text").Str))
+	for i, c := range part.Get("annotations").Array() {
+		if begin, end := c.Get("start_index").Int(), c.Get("end_index").Int(); begin >= end || end > n {
+			return fmt.Errorf("annotation %d from %d to %d of %d characters", i, begin, end, n)
+		}
+	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -97,12 +98,17 @@ func Item(b []byte) error {
 // listed checks an item of a list.
 func listed(item gjson.Result) error {
 	for _, field := range []string{"type", "id", "status"} {
-		if item.Get(field).Str == "" && (field != "status" || item.Get("type").Str != "compaction") {
+		if item.Get(field).Str == "" && (field != "status" || hasStatus(item)) {
 			return fmt.Errorf("it has no %s", field)
 		}
 	}
-	if item.Get("type").Str == "message" && !item.Get("content").IsArray() {
-		return errors.New("its content is no list of parts")
+	switch item.Get("type").Str {
+	case "mcp_approval_response":
+		return approvalResponse(item)
+	case "message":
+		if !item.Get("content").IsArray() {
+			return errors.New("its content is no list of parts")
+		}
 	}
 	return nil
 }
@@ -187,7 +193,7 @@ func checkTurns(usage gjson.Result) error {
 }
 
 func checkOutput(status string, output []gjson.Result) error {
-	ids := map[string]bool{}
+	ids, incomplete := map[string]bool{}, false
 	for i, item := range output {
 		for _, id := range []string{item.Get("id").Str, item.Get("call_id").Str} {
 			if id != "" && ids[id] {
@@ -195,13 +201,18 @@ func checkOutput(status string, output []gjson.Result) error {
 			}
 			ids[id] = true
 		}
-		last := i == len(output)-1
 		switch got := item.Get("status").Str; {
-		case got == "completed", item.Get("type").Str == "compaction":
-		case got == "in_progress":
-			return fmt.Errorf("item %d of the output is in progress", i)
-		case !last || status == "completed":
-			return fmt.Errorf("item %d of %d is incomplete in a response that is %s", i, len(output), status)
+		case got == "incomplete" && status == "completed":
+			return fmt.Errorf("item %d of %d is incomplete in a response that is completed", i, len(output))
+		case got == "incomplete":
+			incomplete = true
+		case got != completed && got != failed && hasStatus(item):
+			return fmt.Errorf("item %d of the output is %s", i, got)
+		case incomplete:
+			return fmt.Errorf("item %d of %d follows one that is incomplete", i, len(output))
+		}
+		if err := checkCitations(item.Get("content.0")); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
 		}
 		if parts := item.Get("content"); parts.Exists() && len(parts.Array()) != 1 {
 			return fmt.Errorf("item %d has %d parts", i, len(parts.Array()))
@@ -237,9 +248,8 @@ type stream struct {
 	next  int64 // sequence number
 	phase phase
 	head  gjson.Result // the newest response object
-	items []string     // JSON of those that are done
-	named string       // what the events of reasoning text are called
-	open  *openItem
+	items []*streamItem
+	named string // what the events of reasoning text are called
 }
 
 type phase int
@@ -286,20 +296,18 @@ func (s *stream) block(block string) error {
 	if kind == "response.output_item.added" {
 		return s.added(e)
 	}
-	if s.open == nil {
-		return errors.New("no item is open")
-	}
-	if e.Get("output_index").Int() != int64(len(s.items)) {
-		return errors.New("not the output_index of the open item")
+	i := e.Get("output_index").Int()
+	if i >= int64(len(s.items)) || s.items[i].done != "" {
+		return errors.New("not the output_index of an open item")
 	}
 	if kind == "response.output_item.done" {
-		return s.done(e.Get("item"))
+		return s.items[i].end(e.Get("item"))
 	}
 	kind, err := s.reasoning(kind)
 	if err != nil {
 		return err
 	}
-	return s.open.event(kind, e)
+	return s.items[i].event(kind, e)
 }
 
 // reasoning gives the events of reasoning text, which have one of two names,
@@ -382,23 +390,27 @@ func (s *stream) sameHead(r gjson.Result) (err error) {
 
 // final checks that the response has the items that the events have told.
 func (s *stream) final(r gjson.Result) error {
-	status, output := r.Get("status").Str, r.Get("output").Array()
-	partial := s.open != nil && (!endedOutside(r) || len(output) != len(s.items))
-	switch {
-	case partial && status != "failed":
-		return errors.New("an item is open")
-	case partial && (len(output) != len(s.items)+1 || output[len(s.items)].Get("id").Str != s.open.id || output[len(s.items)].Get("status").Str != "incomplete"):
-		return errors.New("the open item is not the last one, incomplete")
-	case !partial && len(output) != len(s.items):
-		return fmt.Errorf("%d items were told, the response has %d", len(s.items), len(output))
-	}
-	for i, item := range s.items {
-		if output[i].Raw != item {
+	output := r.Get("output").Array()
+	for i, o := range s.items {
+		switch here := len(output) > 0 && output[0].Get("id").Str == o.id; {
+		case o.done != "" && (!here || output[0].Raw != o.done):
 			return fmt.Errorf("item %d is not as it was told", i)
+		case o.done != "":
+		case !here && endedOutside(r):
+			continue
+		case r.Get("status").Str != failed:
+			return fmt.Errorf("item %d is open", i)
+		case !here || hasStatus(output[0]) && output[0].Get("status").Str != "incomplete":
+			return fmt.Errorf("item %d, which is open, is not there as incomplete", i)
+		default:
+			if err := o.sameText(output[0]); err != nil {
+				return err
+			}
 		}
+		output = output[1:]
 	}
-	if partial {
-		return s.open.sameText(output[len(s.items)])
+	if len(output) > 0 {
+		return fmt.Errorf("%d items were told, the response has %d more", len(s.items), len(output))
 	}
 	return nil
 }
@@ -406,23 +418,24 @@ func (s *stream) final(r gjson.Result) error {
 func (s *stream) added(e gjson.Result) error {
 	item := e.Get("item")
 	switch {
-	case s.open != nil:
+	case slices.ContainsFunc(s.items, func(o *streamItem) bool { return o.done == "" && !o.waits() }):
 		return errors.New("another item is open")
 	case e.Get("output_index").Int() != int64(len(s.items)):
 		return errors.New("not the next output_index")
-	case item.Get("status").Str != "in_progress" && item.Get("type").Str != "compaction":
+	case hasStatus(item) && item.Get("status").Str != "in_progress":
 		return errors.New("the item is not in progress")
 	}
-	s.open = newOpenItem(item)
-	if text := textOf(item); text != "" {
+	o := newStreamItem(item)
+	s.items = append(s.items, o)
+	if len(o.texts) > 0 && textOf(item) != "" {
 		return errors.New("the item begins with text")
 	}
 	return nil
 }
 
-func (s *stream) done(item gjson.Result) error {
-	o := s.open
-	for _, field := range []string{"type", "id", "call_id", "name", "namespace", "role", "phase"} {
+// end takes the event with which an item ends.
+func (o *streamItem) end(item gjson.Result) error {
+	for _, field := range []string{"type", "id", "call_id", "name", "namespace", "server_label", "approval_request_id", "role", "phase"} {
 		if item.Get(field).Raw != o.added.Get(field).Raw {
 			return fmt.Errorf("%s is not that of the added item", field)
 		}
@@ -430,12 +443,19 @@ func (s *stream) done(item gjson.Result) error {
 	if item.Get("status").Str == "in_progress" {
 		return errors.New("the item is in progress")
 	}
-	for _, p := range o.texts {
-		if !p.done || p.part && !p.partDone {
-			return fmt.Errorf("%s of the item is not done", p.event)
+	if text := o.unfinished(); text != "" {
+		return fmt.Errorf("%s of the item is not done", text)
+	}
+	if o.tool != nil {
+		if err := o.tool.over(item); err != nil {
+			return err
 		}
 	}
-	s.items = append(s.items, item.Raw)
-	s.open = nil
+	for _, t := range o.texts {
+		if err := sameAnnotations(item.Get("content.0"), t.annotations); t.event == "response.output_text" && err != nil {
+			return err
+		}
+	}
+	o.done = item.Raw
 	return o.sameText(item)
 }

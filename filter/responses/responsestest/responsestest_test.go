@@ -80,7 +80,7 @@ func TestObject(t *testing.T) {
 		{`"store": false`, `"store": null`, "no boolean"},
 		{`"temperature": 1`, `"temperature": null`, "no number"},
 		{`"metadata": {}`, `"metadata": []`, "no object"},
-		{`"annotations": []`, `"annotations": null`, "no empty array"},
+		{`"annotations": []`, `"annotations": null`, "no array"},
 		{`"text": "Three calls."`, `"text": null`, "no string"},
 	} {
 		bad := strings.Replace(good, c.old, c.replacement, 1)

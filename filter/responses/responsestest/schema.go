@@ -143,11 +143,15 @@ func empty(v gjson.Result) error {
 var (
 	itemStatus = word("in_progress", "completed", "incomplete")
 
-	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(empty), "logprobs": must(empty)})
+	urlCitation = object(map[string]member{
+		"type": must(word("url_citation")), "url": must(name), "title": must(text), "start_index": must(count), "end_index": must(count),
+	})
+	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(array(urlCitation)), "logprobs": must(empty)})
 	reasoningText = object(map[string]member{"type": must(word("reasoning_text")), "text": must(text)})
 	summaryText   = object(map[string]member{"type": must(word("summary_text")), "text": must(text)})
 
-	outputItem = oneOf(map[string]check{
+	outputItem  = oneOf(outputItems)
+	outputItems = map[string]check{
 		"message": object(map[string]member{
 			"type": must(name), "id": must(name), "status": must(itemStatus), "role": must(word("assistant")),
 			"phase": must(word("commentary", "final_answer")), "content": must(array(outputText)),
@@ -164,8 +168,15 @@ var (
 			"type": must(name), "id": must(name), "status": must(itemStatus),
 			"call_id": must(name), "name": must(name), "namespace": may(name), "input": must(text),
 		}),
-		"compaction": compactionItem,
-	})
+		"compaction":            compactionItem,
+		"mcp_list_tools":        listItem,
+		"mcp_call":              serverCall,
+		"mcp_approval_request":  approvalRequest,
+		"web_search_call":       webSearchCall,
+		"code_interpreter_call": codeCall,
+		"file_search_call":      fileSearchCall,
+		"image_generation_call": imageCall,
+	}
 
 	compactionItem = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(name)})
 
@@ -190,7 +201,8 @@ var (
 	})
 	plainTool = map[string]check{"function": functionTool, "custom": customTool}
 	anyTool   = oneOf(map[string]check{
-		"function": functionTool, "custom": customTool,
+		"function": functionTool, "custom": customTool, "mcp": serverTool,
+		"web_search": anyObject, "web_search_preview": anyObject, "code_interpreter": anyObject, "file_search": anyObject, "image_generation": anyObject,
 		"namespace": object(map[string]member{
 			"type": must(name), "name": must(name), "description": must(text), "tools": must(array(oneOf(plainTool))),
 		}),
@@ -226,10 +238,13 @@ var (
 	})
 
 	toolChoiceName = object(map[string]member{"type": must(word("function", "custom")), "name": must(name), "namespace": may(name)})
-	chosenTool     = oneOf(map[string]check{
-		"function": toolChoiceName, "custom": toolChoiceName,
-		"allowed_tools": object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(toolChoiceName))}),
-	})
+	serverChoice   = object(map[string]member{"type": must(word("mcp")), "server_label": must(name), "name": may(name)})
+	builtInChoice  = object(map[string]member{"type": must(name)})
+	oneTool        = map[string]check{
+		"function": toolChoiceName, "custom": toolChoiceName, "mcp": serverChoice,
+		"web_search": builtInChoice, "web_search_preview": builtInChoice, "code_interpreter": builtInChoice, "file_search": builtInChoice, "image_generation": builtInChoice,
+	}
+	severalTools = object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(oneOf(oneTool)))})
 
 	response = object(map[string]member{
 		"id": must(name), "object": must(word("response")), "created_at": must(count), "completed_at": must(nullable(count)),
@@ -261,8 +276,11 @@ var (
 )
 
 func toolChoice(v gjson.Result) error {
-	if v.IsObject() {
-		return chosenTool(v)
+	switch {
+	case v.Get("type").Str == "allowed_tools":
+		return severalTools(v)
+	case v.IsObject():
+		return oneOf(oneTool)(v)
 	}
 	return word("auto", "none", "required")(v)
 }
@@ -286,7 +304,7 @@ var events = func() map[string]check {
 	ofItem := with(map[string]member{"output_index": must(count), "item": must(outputItem)})
 	part := with(map[string]member{"part": must(oneOf(map[string]check{"output_text": outputText, "reasoning_text": reasoningText}))}, item, content)
 	summaryPart := with(map[string]member{"part": must(summaryText)}, item, summary)
-	return map[string]check{
+	all := map[string]check{
 		"response.created": whole, "response.queued": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
 		"response.output_item.added": ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,
@@ -304,5 +322,26 @@ var events = func() map[string]check {
 		"response.function_call_arguments.done":  with(map[string]member{"name": must(name), "arguments": must(text)}, item),
 		"response.custom_tool_call_input.delta":  with(map[string]member{"delta": must(name)}, item),
 		"response.custom_tool_call_input.done":   with(map[string]member{"input": must(text)}, item),
+		"response.output_text.annotation.added":  with(map[string]member{"annotation_index": must(count), "annotation": must(urlCitation)}, item, content),
+
+		"response.mcp_call_arguments.delta":         with(map[string]member{"delta": must(name)}, item),
+		"response.mcp_call_arguments.done":          with(map[string]member{"arguments": must(text)}, item),
+		"response.code_interpreter_call_code.delta": with(map[string]member{"delta": must(name)}, item),
+		"response.code_interpreter_call_code.done":  with(map[string]member{"code": must(text)}, item),
 	}
+	for kind := range outputItems {
+		t := newToolEvents(kind)
+		if t == nil {
+			continue
+		}
+		if t.fails {
+			t.steps = append(t.steps, failed)
+		}
+		for _, step := range t.steps {
+			if step != theText {
+				all[t.event+"."+step] = with(nil, item)
+			}
+		}
+	}
+	return all
 }()

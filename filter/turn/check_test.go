@@ -1,0 +1,138 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// newChecked is a scope whose engine takes no constraint.
+func newChecked() *Scope {
+	s, _ := newScope()
+	s.Checked = true
+	return s
+}
+
+// jsonFormat is an answer of a schema.
+func jsonFormat(schema string) *Format {
+	return &Format{Answer: constraint.AnswerJSON{Schema: json.RawMessage(schema)}}
+}
+
+const countSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`
+
+// TestCheck is answers of a model whose engine takes no grammar, and the verdict
+// on them, which is the same one token at a time.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	strict := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}, {Name: "g"}}}}
+	f, g := ToolName{FunctionsNamespace, "f", false}, ToolName{FunctionsNamespace, "g", false}
+	const thought = "<|channel|>analysis<|message|>a<|end|><|start|>assistant"
+	call := func(name, arguments string) string {
+		return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments + "<|call|>"
+	}
+	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
+	for _, c := range []struct {
+		name   string
+		in     Input
+		output string
+		finish engine.Finish
+		want   Verdict
+	}{
+		{"of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":1}`), engine.FinishStop, Passed},
+		{"not of the schema", Input{Format: jsonFormat(countSchema)}, thought + answer(`{"n":"1"}`), engine.FinishStop, Unkept},
+		{"no JSON", Input{Format: JSONObject()}, answer("hello"), engine.FinishStop, Unkept},
+		{"no object", Input{Format: JSONObject()}, answer("7"), engine.FinishStop, Unkept},
+		{"no answer", Input{Format: JSONObject()}, "<|channel|>analysis<|message|>a<|end|>", engine.FinishStop, Unkept},
+		{"cut by its length", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishLength, Passed},
+		{"cut by a stop string", Input{Format: JSONObject(), Stop: []string{"x"}}, answer("{x}"), engine.FinishNone, Passed},
+		{"a choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("no"), engine.FinishStop, Passed},
+		{"none of the choice", Input{Format: &Format{Answer: constraint.AnswerChoice{"yes", "no"}}}, answer("perhaps"), engine.FinishStop, Unkept},
+		{"no match", Input{Format: &Format{Answer: constraint.AnswerRegex("[a-c]+")}}, answer("abd"), engine.FinishStop, Unkept},
+		{"a required call", Input{Tools: strict, Choice: Choice{Required: true}}, thought + call("g", `{}`), engine.FinishStop, Passed},
+		{"no call", Input{Tools: strict, Choice: Choice{Required: true}}, answer("hello"), engine.FinishStop, Unkept},
+		{"an answer beside the call", Input{Tools: strict, Choice: Choice{Required: true}}, "<|channel|>final<|message|>a<|end|><|start|>assistant" + call("g", `{}`), engine.FinishStop, Unkept},
+		{"a preamble beside the call", Input{Tools: strict, Choice: Choice{Required: true}}, "<|channel|>commentary<|message|>a<|end|><|start|>assistant" + call("g", `{}`), engine.FinishStop, Passed},
+		{"another tool", Input{Tools: strict, Choice: Choice{Required: true, Allowed: []ToolName{f}}}, call("g", `{}`), engine.FinishStop, Unkept},
+		{"strict arguments", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("f", `{"n":1}`), engine.FinishStop, Passed},
+		{"arguments not of the schema", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("f", `{"m":1}`), engine.FinishStop, Unkept},
+		{"arguments of a tool that is not strict", Input{Tools: strict, Strict: map[ToolName]bool{f: true}}, call("g", `{"m":1}`), engine.FinishStop, Passed},
+		{"arguments that are no JSON", Input{Tools: strict, Choice: Choice{Allowed: []ToolName{g}}}, call("g", `{`), engine.FinishStop, Unkept},
+		{"the engine gave up", Input{Format: JSONObject()}, "<|channel|>final<|message|>{", engine.FinishAbort, Passed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			in := c.in
+			in.Items = []Item{userHi}
+			tokens := harmony.AppendEncodeSpecial(nil, c.output)
+			for _, size := range []int{1, 3, len(tokens)} {
+				s := newChecked()
+				turn := prepare(t, s, &in)
+				if turn.Engine.Constraint != nil {
+					t.Fatal("the engine is asked for what it cannot do")
+				}
+				check, got := turn.NewCheck(), Undecided
+				for rest := tokens; got == Undecided && len(rest) > 0; {
+					n := min(size, len(rest))
+					chunk := engine.Chunk{Tokens: rest[:n]}
+					if rest = rest[n:]; len(rest) == 0 {
+						chunk.Finish = c.finish
+					}
+					got = check.Push(&chunk)
+				}
+				if got != c.want {
+					t.Errorf("in chunks of %d: verdict %d, want %d", size, got, c.want)
+				}
+				if m := s.Memory.(*memory); m.writes > 0 {
+					t.Error("a check keeps something")
+				}
+			}
+		})
+	}
+}
+
+// TestNoCheck is requests that need none, and one that none can be made for.
+func TestNoCheck(t *testing.T) {
+	t.Parallel()
+	constrained, _ := newScope()
+	for name, c := range map[string]struct {
+		scope *Scope
+		in    Input
+	}{
+		"nothing promised":    {newChecked(), Input{Items: []Item{userHi}, Tools: functions("f")}},
+		"the engine keeps it": {constrained, Input{Items: []Item{userHi}, Format: JSONObject()}},
+	} {
+		turn := prepare(t, c.scope, &c.in)
+		if turn.NewCheck() != nil || (turn.Engine.Constraint != nil) != (c.scope == constrained) {
+			t.Errorf("%s: a check, or the constraint %v", name, turn.Engine.Constraint)
+		}
+	}
+	for name, format := range map[string]*Format{
+		"grammar": {Answer: constraint.AnswerGrammar(`root ::= "a"`)},
+		"schema":  jsonFormat(`{"minLength":"a"}`),
+	} {
+		if _, err := newChecked().Prepare(context.Background(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestCheckOfALaterCall: a call that has been made is not required of the
+// model's next turn, and the answer has its form all the same.
+func TestCheckOfALaterCall(t *testing.T) {
+	t.Parallel()
+	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: JSONObject()})
+	next, err := first.Continue([]Item{{Kind: Call, CallID: "a", Namespace: FunctionsNamespace, Name: "f", Text: "{}"}, {Kind: Result, CallID: "a", Text: "x"}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for output, want := range map[string]Verdict{"{}": Passed, "hello": Unkept} {
+		chunk := engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>"+output+"<|return|>"), Finish: engine.FinishStop}
+		if got := next.NewCheck().Push(&chunk); got != want || next.Engine.Constraint != nil {
+			t.Errorf("%s: %d, constraint %v", output, got, next.Engine.Constraint)
+		}
+	}
+}
