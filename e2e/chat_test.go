@@ -43,6 +43,9 @@ type reply struct {
 	IDs     []string // of the calls, in order
 }
 
+// asker asks for a reply in one of two ways.
+type asker func(*testing.T, openai.Client, openai.ChatCompletionNewParams, ...option.RequestOption) reply
+
 // whole asks for one JSON object.
 func whole(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ...option.RequestOption) reply {
 	t.Helper()
@@ -231,7 +234,7 @@ func TestToolTurns(t *testing.T) {
 	d := start(t, options{})
 	c := d.openai()
 	for _, model := range harmonyModels {
-		for name, ask := range map[string]func(*testing.T, openai.Client, openai.ChatCompletionNewParams, ...option.RequestOption) reply{"whole": whole, "streamed": streamed} {
+		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
 			t.Run(model+"/"+name, func(t *testing.T) {
 				p := user(model, "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}\nSAY Both are sunny.")
 				p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}

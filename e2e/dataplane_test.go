@@ -21,6 +21,7 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -28,6 +29,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // patience is how long a test waits for something that has to happen. It is
@@ -48,6 +50,7 @@ var harmonyModels = []string{sglangModel, vllmModel}
 var engineSim string
 
 func TestMain(m *testing.M) {
+	serveStdio()
 	dir, err := os.MkdirTemp("", "e2e-")
 	if err == nil {
 		engineSim = filepath.Join(dir, "engine-sim")
@@ -60,7 +63,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	// The sessions of an MCP server of the tests outlive a connection that it
+	// breaks.
+	sessions := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
+	goleak.VerifyTestMain(m, sessions, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
 		os.Exit(code)
 	}))
@@ -72,6 +78,7 @@ type options struct {
 	engine    func(http.Handler) http.Handler // stands before the simulated engine
 	sim       string                          // URL of a simulated engine that runs already
 	quiet     bool                            // nobody logs
+	metrics   prometheus.Registerer           // of the filter
 	bootstrap func(string) string             // changes that of Envoy
 	direct    bool                            // there is no loopback listener: Envoy sends the client's own request on
 }
@@ -86,6 +93,7 @@ type dataplane struct {
 	client  *http.Client
 	filter  *grpc.Server
 	direct  bool // there is no loopback listener
+	log     *logFile
 }
 
 // start runs a data plane until the test ends. Where the test fails, the logs
@@ -102,7 +110,7 @@ func start(t testing.TB, o options) *dataplane {
 			t.Logf("logs of the data plane:\n%s", log)
 		}
 	})
-	d := &dataplane{sim: o.sim, foreign: &foreign{}, direct: o.direct}
+	d := &dataplane{sim: o.sim, foreign: &foreign{}, direct: o.direct, log: log}
 	if d.sim == "" {
 		d.sim = startSim(t, log)
 	}
@@ -123,7 +131,7 @@ func start(t testing.TB, o options) *dataplane {
 	if !o.direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
-	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log)
+	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log, o.metrics)
 	d.url, d.admin = startEnvoy(t, binary, cfg, address, upstream.URL, o.bootstrap, log)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -154,7 +162,14 @@ func newConfig(t testing.TB, engineURL string, change func(*filter.Config)) *fil
 // startSim starts the simulated engine and gives its URL.
 func startSim(t testing.TB, log *logFile) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), engineSim, "--listen", "127.0.0.1:0")
+	url, _ := startSimAs(t, log)
+	return url
+}
+
+// startSimAs starts one with more flags, which can be killed.
+func startSimAs(t testing.TB, log *logFile, flags ...string) (url string, process *os.Process) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), engineSim, append([]string{"--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = log.named("engine")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -168,12 +183,12 @@ func startSim(t testing.TB, log *logFile) string {
 	if err != nil {
 		t.Fatalf("the simulated engine does not start: %v", err)
 	}
-	_, url, _ := strings.Cut(strings.TrimSpace(line), "listening on ")
-	return url
+	_, url, _ = strings.Cut(strings.TrimSpace(line), "listening on ")
+	return url, cmd.Process
 }
 
 // startFilter serves the filter on a Unix socket and gives its address.
-func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string, log *logFile) string {
+func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string, log *logFile, metrics prometheus.Registerer) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.named("filter"))
@@ -181,7 +196,7 @@ func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string,
 	if log.quiet {
 		logger.SetLevel(logrus.WarnLevel)
 	}
-	server, err := filter.New(cfg, filter.Options{Log: logger})
+	server, err := filter.New(cfg, filter.Options{Log: logger, Metrics: metrics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +226,11 @@ func startEnvoy(t testing.TB, binary string, cfg *filter.Config, filterAddress, 
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind)}
+		inRoom, _ := engine.Disaggregates(e.Kind)
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
 	}
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -294,6 +310,7 @@ type engineRequest struct {
 	RequestID  string            `json:"request_id"`
 	Params     json.RawMessage   `json:"params"`
 	Prompt     string            `json:"prompt"`
+	PromptIDs  []harmony.Token   `json:"prompt_ids"`
 	Output     []string          `json:"output"`
 	BodyBytes  int64             `json:"body_bytes"`
 	BodySHA256 string            `json:"body_sha256"`

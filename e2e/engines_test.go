@@ -38,6 +38,7 @@ func TestEveryEngine(t *testing.T) {
 				t.Run(kind, func(t *testing.T) {
 					t.Parallel() // what goes wrong in a stream takes its time
 					t.Run("reply", func(t *testing.T) { d.engineReplies(t, kind) })
+					t.Run("logprobs", func(t *testing.T) { d.engineTellsLogprobs(t, kind) })
 					t.Run("call", func(t *testing.T) { d.engineCalls(t, kind) })
 					t.Run("error", func(t *testing.T) { d.engineFails(t, kind) })
 					t.Run("disconnect", func(t *testing.T) { d.engineIsLeft(t, kind) })
@@ -79,6 +80,50 @@ func (d *dataplane) engineReplies(t *testing.T, kind string) {
 	long := whole(t, c, user(modelOf(kind), strings.Repeat("word ", words)+"\nSAY done"))
 	if long.Choices[0].Content != "done" || long.Usage.PromptTokens < words {
 		t.Errorf("a long prompt: %+v", long)
+	}
+}
+
+// engineTellsLogprobs asks for log probabilities, which come with the tokens of
+// the answer alone and join to it. llama.cpp has none that can be told.
+func (d *dataplane) engineTellsLogprobs(t *testing.T, kind string) {
+	t.Helper()
+	const text = "Hello, naïve 🪬!"
+	p := user(modelOf(kind), "THINK hm\nSAY "+text)
+	p.Logprobs, p.TopLogprobs = openai.Bool(true), openai.Int(2)
+	c := d.openai()
+	if kind == "llamacpp" {
+		_, err := c.Chat.Completions.New(t.Context(), p)
+		wantErrorWith(t, err, http.StatusBadRequest, "logprobs are not supported")
+		return
+	}
+	whole, err := c.Chat.Completions.New(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := c.Chat.Completions.NewStreaming(t.Context(), p)
+	defer func() { _ = stream.Close() }()
+	var entries []openai.ChatCompletionTokenLogprob
+	for stream.Next() {
+		for _, choice := range stream.Current().Choices {
+			entries = append(entries, choice.Logprobs.Content...)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for how, entries := range map[string][]openai.ChatCompletionTokenLogprob{"whole": whole.Choices[0].Logprobs.Content, "streamed": entries} {
+		var joined []byte
+		for _, e := range entries {
+			for _, b := range e.Bytes {
+				joined = append(joined, byte(b))
+			}
+			if len(e.TopLogprobs) == 0 || len(e.TopLogprobs) > 2 || e.Logprob > 0 || e.TopLogprobs[0].Logprob < e.Logprob {
+				t.Errorf("%s: %s", how, e.RawJSON())
+			}
+		}
+		if string(joined) != text {
+			t.Errorf("%s: the entries join to %q", how, joined)
+		}
 	}
 }
 

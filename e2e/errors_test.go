@@ -56,7 +56,7 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 		status   int
 		typ      string
 	}{
-		{"logprobs", "", `,"logprobs":true`, "", 400, "invalid_request_error"},
+		{"top_logprobs alone", "", `,"top_logprobs":2`, "", 400, "invalid_request_error"},
 		{"wrong type", "", `,"temperature":"hot"`, "", 400, "invalid_request_error"},
 		{"repeated model", "", `,"model":"x"`, "", 400, "invalid_request_error"},
 		{"not JSON", "", `,`, "", 400, "invalid_request_error"},
@@ -217,7 +217,7 @@ func TestFilterIsDown(t *testing.T) {
 	if got := d.engineRequests(t, "down"); len(got) > 0 {
 		t.Errorf("the engine got %+v", got)
 	}
-	resp = d.do(t, http.MethodGet, "/v1/models", "", http.NoBody)
+	resp = d.do(t, http.MethodGet, "/v1/files", "", http.NoBody)
 	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "foreign" {
 		t.Errorf("a path that is not ours: %q, %v", got, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -49,6 +50,7 @@ func TestGRPCMessages(t *testing.T) {
 		{ID: "chatcmpl-5", Prompt: prompt("SIM status=503\nx"), N: 1, MaxTokens: 6},
 		{ID: "chatcmpl-6", Prompt: prompt("SIM fault=error@3\nx"), N: 1, MaxTokens: 60},
 		{ID: "chatcmpl-7", Prompt: prompt("x"), N: 1, MaxTokens: 60, Constraint: constraint.Text("x")},
+		{ID: "chatcmpl-8", Prompt: prompt("NOTHINK\nSAY x"), N: 1, MaxTokens: 60, Logprobs: true, TopLogprobs: 2},
 	}
 	var kinds []string
 	var cases bytes.Buffer
@@ -59,7 +61,7 @@ func TestGRPCMessages(t *testing.T) {
 		}
 		kinds = append(kinds, kind)
 		dialect, _ := engine.ByKind(kind)
-		for _, r := range requests {
+		for _, r := range withLeg(t, dialect, requests) {
 			wire, refused := dialect.Encode(r)
 			if refused != nil {
 				t.Fatal(refused)
@@ -81,13 +83,53 @@ func TestGRPCMessages(t *testing.T) {
 	}
 	answers := json.NewDecoder(bytes.NewReader(out))
 	for _, kind := range kinds {
-		got := make([]grpcReply, len(requests))
+		dialect, _ := engine.ByKind(kind)
+		got := make([]grpcReply, len(withLeg(t, dialect, requests)))
 		for i := range got {
 			if err := answers.Decode(&got[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
-		t.Run(kind, func(t *testing.T) { checkGRPC(t, kind, requests, got) })
+		t.Run(kind, func(t *testing.T) {
+			checkGRPC(t, kind, requests, got[:len(requests)])
+			checkLeg(t, kind, got[len(requests):])
+		})
+	}
+}
+
+// withLeg adds a prefill leg where the engine can be disaggregated.
+func withLeg(t *testing.T, dialect engine.Dialect, requests []*engine.Request) []*engine.Request {
+	t.Helper()
+	d, ok := dialect.(engine.Disaggregator)
+	if !ok {
+		return requests
+	}
+	leg, err := d.PrefillLeg(requests[0], &engine.Bootstrap{Host: "prefill-0", Port: 8998, Room: 1<<31 - 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(slices.Clip(requests), leg)
+}
+
+// checkLeg looks at what a prefill leg says and is told.
+func checkLeg(t *testing.T, kind string, got []grpcReply) {
+	t.Helper()
+	for _, r := range got {
+		switch kind {
+		case "sglang-grpc": // the simulated engine does all of a request
+			if !cmp.Equal(r.Request["disaggregated_params"], any(map[string]any{"bootstrap_host": "prefill-0", "bootstrap_port": 8998., "bootstrap_room": float64(1<<31 - 1)})) || r.Code != "INVALID_ARGUMENT" {
+				t.Errorf("prefill: %v, code %s", r.Request, r.Code)
+			}
+		case "vllm-grpc":
+			params, _ := r.Request["kv_transfer_params_json"].(string)
+			if !gjson.Get(params, "do_remote_decode").Bool() || r.Request["stream"] == true || len(r.Replies) != 1 {
+				t.Fatalf("prefill: %v, replies %v", r.Request, r.Replies)
+			}
+			told, _ := r.Replies[0]["complete"]["kv_transfer_params_json"].(string)
+			if !gjson.Get(told, "do_remote_prefill").Bool() || r.Code != "OK" {
+				t.Errorf("it tells %v, code %s", r.Replies, r.Code)
+			}
+		}
 	}
 }
 
@@ -142,6 +184,7 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 	if tagged, err := json.Marshal(got[6].Request); err != nil || !strings.Contains(string(tagged), `"structural_tag\"`) && !strings.Contains(string(tagged), `"structural_tag":"`) {
 		t.Errorf("no structural tag: %s, %v", tagged, err)
 	}
+	checkGRPCLogprobs(t, kind, got[7])
 	for i, want := range []struct{ code, finish string }{{"OK", "stop"}, {"OK", "stop"}, {"OK", "length"}, {"INVALID_ARGUMENT", ""}, {"UNAVAILABLE", ""}, {"INTERNAL", ""}} {
 		finish := ""
 		var ids []any
@@ -160,5 +203,39 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 		if i == 0 && (len(ids) == 0 || !slices.Equal(ids[len(ids)-1:], []any{200002.})) {
 			t.Errorf("ids %v do not end in the stop token", ids)
 		}
+	}
+}
+
+// checkGRPCLogprobs holds a request for log probabilities and its replies to what
+// the service has for them: every chunk tells as many as it has tokens.
+func checkGRPCLogprobs(t *testing.T, kind string, got grpcReply) {
+	t.Helper()
+	params, _ := got.Request[grpcNames[kind]["params"]].(map[string]any)
+	output, _ := got.Request["output_config"].(map[string]any)
+	asked := map[string]any{"vllm-grpc": params["logprobs"], "sglang-grpc": got.Request["top_logprobs_num"], "trtllm-grpc": output["logprobs"]}[kind]
+	if want := map[string]any{"vllm-grpc": 3., "sglang-grpc": 2., "trtllm-grpc": 2.}[kind]; asked != want || kind == "sglang-grpc" && got.Request["return_logprob"] != true {
+		t.Errorf("asked for %v, want %v", asked, want)
+	}
+	chunks := 0
+	for _, reply := range got.Replies {
+		c := reply["chunk"]
+		if c == nil {
+			continue
+		}
+		chunks++
+		ids, _ := c["token_ids"].([]any)
+		told, _ := c["logprobs"].([]any)
+		if columns, ok := c["output_logprobs"].(map[string]any); ok {
+			told, _ = columns["token_logprobs"].([]any)
+			if tops, _ := columns["top_logprobs"].([]any); len(tops) != len(told) || !cmp.Equal(columns["token_ids"], any(ids)) {
+				t.Errorf("log probabilities of other tokens: %v", c)
+			}
+		}
+		if len(ids) == 0 || len(told) != len(ids) {
+			t.Errorf("%d log probabilities of %d tokens", len(told), len(ids))
+		}
+	}
+	if chunks == 0 || got.Code != "OK" {
+		t.Errorf("%d chunks, %s", chunks, got.Code)
 	}
 }

@@ -41,7 +41,7 @@ func TestPassThrough(t *testing.T) {
 		name, method, path, contentType string
 		body                            []byte
 	}{
-		{"GET", http.MethodGet, "/v1/models?a=b&c=%20d", "", nil},
+		{"GET", http.MethodGet, "/v1/files?a=b&c=%20d", "", nil},
 		{"GET on a path of ours", http.MethodGet, "/v1/chat/completions", "", nil},
 		{"DELETE with a body", http.MethodDelete, "/anything", "text/plain", []byte("body")},
 		{"foreign path", http.MethodPost, "/v1/files", "application/octet-stream", noise(100_000)},
@@ -151,7 +151,7 @@ func TestForgedEngineHeader(t *testing.T) {
 	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "foreign %q", r.Header.Get("X-Harmony-Engine"))
 	})
-	for _, path := range []string{"/v1/models", "/v1/chat/completions", "/generate"} {
+	for _, path := range []string{"/v1/files", "/v1/models/x", "/v1/chat/completions", "/generate"} {
 		resp := d.do(t, http.MethodGet, path, "", http.NoBody, "x-harmony-engine", "vllm")
 		got, err := io.ReadAll(resp.Body)
 		if err != nil {

@@ -131,9 +131,32 @@ def raises(error, status, call):
     raise AssertionError(f"no {error.__name__}")
 
 
+def logprobs():
+    text = "Grüße, 世界 👋🏽!"
+    more = {"logprobs": True, "top_logprobs": 2}
+    whole = ask(user(f"THINK hm\nSAY {text}"), **more).choices[0]
+    check(whole.logprobs.refusal, None, "refusal")
+    streamed, content = [], ""
+    for chunk in ask(user(f"THINK hm\nSAY {text}"), stream=True, **more):
+        for choice in chunk.choices:
+            content += choice.delta.content or ""
+            streamed += choice.logprobs.content if choice.logprobs else []
+            told = b"".join(bytes(e.bytes) for e in streamed)
+            assert told.startswith(content.encode()), (told, content)
+    check(content, text, "content")
+    for entries in (whole.logprobs.content, streamed):
+        check(b"".join(bytes(e.bytes) for e in entries).decode(), text, "entries")
+        for e in entries:
+            assert e.logprob <= 0 and 0 < len(e.top_logprobs) <= 2, e
+            assert e.top_logprobs[0].logprob >= e.logprob, e
+    check([e.logprob for e in streamed], [e.logprob for e in whole.logprobs.content], "logprobs")
+    check(whole.logprobs.content[0].token, "Gr", "token")
+    check(ask(user("SAY x")).choices[0].logprobs, None, "logprobs that nobody asked for")
+
+
 def errors():
-    e = raises(openai.BadRequestError, 400, lambda: ask(user("hi"), logprobs=True))
-    check(e.param, "logprobs", "param")
+    e = raises(openai.BadRequestError, 400, lambda: ask(user("hi"), top_logprobs=2))
+    check(e.param, "top_logprobs", "param")
     raises(
         openai.NotFoundError,
         404,
@@ -160,4 +183,5 @@ helper_streams()
 tools(stream=False)
 tools(stream=True)
 choices_and_stop()
+logprobs()
 errors()

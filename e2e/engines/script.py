@@ -1,0 +1,167 @@
+"""What a gpt-oss with a script says, in tokens. The last user message is the
+script; its lines are those of engine-sim:
+
+    THINK text           the analysis; NOTHINK: none. By default "The user wants a reply."
+    COMMENTARY text      a preamble before the first call
+    CALL name arguments  call functions.name: the first line answers the user message, the next one
+                         the first tool result, and so on
+    SAY text             the final answer, when all calls have their results
+    WORDS n [ms]         the final answer is "w1 w2 … wn", and every token takes ms milliseconds more
+    FREE                 after the analysis the weights go on alone
+
+Without SAY and WORDS the answer to a tool result is "RESULT: " and its text. A
+message without any of these lines is no script.
+
+A grammar comes first: the script is tried in each way in which Harmony can
+write it, and where the grammar allows none, the weights go on alone.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+
+import tiktoken
+
+VOCABULARY = tiktoken.get_encoding("o200k_harmony")
+CONTROL = {name[2:-2]: token for name, token in VOCABULARY._special_tokens.items()}
+START, MESSAGE, END = CONTROL["start"], CONTROL["message"], CONTROL["end"]
+STOPS = (CONTROL["return"], CONTROL["call"])
+
+
+def encode(text):
+    """Text that spells a control token stays text."""
+    return VOCABULARY.encode_ordinary(text)
+
+
+def decode(tokens):
+    """The text of tokens; a model has more ids than the vocabulary."""
+    return VOCABULARY.decode([token for token in tokens if token < VOCABULARY.n_vocab])
+
+
+def harmony(*parts):
+    """Token ids of control tokens, given by id, and text."""
+    return [token for part in parts for token in ([part] if isinstance(part, int) else encode(part))]
+
+
+@dataclass
+class Message:
+    role: str
+    body: str
+
+
+def read(prompt):
+    """The messages of a prompt, and the tokens of the one that it leaves open."""
+    messages, open_message = [], []
+    for _, group in itertools.groupby(pieces(prompt), key=lambda piece: piece[0]):
+        tokens = [token for _, token in group]
+        if tokens.count(MESSAGE) and tokens[-1] in (END, *STOPS):
+            at = tokens.index(MESSAGE)
+            header = decode(tokens[1:at])
+            messages.append(Message(header.split("<|")[0].split(" ")[0], decode(tokens[at + 1 : -1])))
+            open_message = []
+        else:
+            open_message = tokens
+    return messages, open_message
+
+
+def pieces(prompt):
+    """Each token with the number of its message."""
+    number = 0
+    for token in prompt:
+        number += token == START
+        yield number, token
+
+
+@dataclass
+class Script:
+    think: str | None = "The user wants a reply."
+    commentary: str | None = None
+    say: str | None = None
+    calls: list = field(default_factory=list)
+    delay: float = 0  # seconds a token
+    free: bool = False
+
+
+def parse(text):
+    """The script of a user message, None if it has none."""
+    script, found = Script(), False
+    for line in text.splitlines():
+        word, _, rest = line.strip().partition(" ")
+        match word:
+            case "THINK":
+                script.think = rest
+            case "NOTHINK":
+                script.think = None
+            case "COMMENTARY":
+                script.commentary = rest
+            case "CALL":
+                name, _, arguments = rest.partition(" ")
+                script.calls.append((name, arguments))
+            case "FREE":
+                script.free = True
+            case "SAY":
+                script.say = rest
+            case "WORDS":
+                count, _, milliseconds = rest.partition(" ")
+                script.say = " ".join(f"w{i + 1}" for i in range(int(count)))
+                script.delay = int(milliseconds or 0) / 1000
+            case _:
+                continue
+        found = True
+    return script if found else None
+
+
+def ways(script, results, begun):
+    """Every way to write what a script says after some tool results, the best
+    first; begun is what the prompt has of it already."""
+    channel, assistant = CONTROL["channel"], harmony(START, "assistant")
+    lead = []
+    if script.think is not None:
+        lead += harmony(channel, "analysis", MESSAGE, script.think, END) + assistant
+    if script.free:
+        whole = [assistant + lead]
+    elif len(results) < len(script.calls):
+        name, arguments = script.calls[len(results)]
+        if script.commentary is not None and not results:
+            lead += harmony(channel, "commentary", MESSAGE, script.commentary, END) + assistant
+        to = " to=functions." + name
+        headers = [
+            [channel, "commentary" + to + " ", CONTROL["constrain"], "json"],
+            [to, channel, "commentary ", CONTROL["constrain"], "json"],
+            [to, channel, "commentary json"],
+            [channel, "commentary" + to + " json"],
+        ]
+        whole = [assistant + lead + harmony(*header, MESSAGE, arguments, CONTROL["call"]) for header in headers]
+    else:
+        headers = [[channel, "final"], [channel, "final ", CONTROL["constrain"], "json"], [channel, "final json"]]
+        text = script.say
+        if text is None:
+            text = "RESULT: " + results[-1] if results else "Hello."
+        whole = [assistant + lead + harmony(*header, MESSAGE, text, CONTROL["return"]) for header in headers]
+    return [way[len(begun) :] for way in whole if way[: len(begun)] == begun]
+
+
+class Play:
+    """One request: the ways that still fit what the engine has made."""
+
+    def __init__(self, prompt):
+        messages, begun = read(prompt)
+        users = [i for i, message in enumerate(messages) if message.role == "user"]
+        script = parse(messages[users[-1]].body) if users else None
+        self.ways, self.delay = [], 0
+        if script is not None:
+            results = [m.body for m in messages[users[-1] + 1 :] if m.role not in ("assistant", "developer", "system", "user")]
+            self.ways, self.delay = ways(script, results, begun), script.delay
+
+    def next(self, made, allowed):
+        """The token that follows made, None where the weights go on alone."""
+        n = len(made)
+        self.ways = [way for way in self.ways if n < len(way) and way[:n] == made]
+        for way in self.ways:
+            if allowed(way[n]):
+                return way[n]
+            # A grammar that has ended takes any stop token, or the one it knows.
+            if way[n] in STOPS:
+                for stop in STOPS:
+                    if allowed(stop):
+                        return stop
+        return None

@@ -1,0 +1,21 @@
+"""Says of each line {"schema": …, "instance": …} of its input whether the
+instance, a text, is JSON that is valid by the schema: null, or what is wrong."""
+
+import json
+import sys
+
+import jsonschema
+
+
+def fault(schema, text):
+    try:
+        instance = json.loads(text)
+        jsonschema.validate(instance, schema, jsonschema.Draft202012Validator)
+    except (ValueError, jsonschema.ValidationError) as e:
+        return str(e)
+    return None
+
+
+for line in sys.stdin:
+    case = json.loads(line)
+    print(json.dumps(fault(case["schema"], case["instance"])))

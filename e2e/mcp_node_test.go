@@ -1,0 +1,95 @@
+//go:build clients
+
+package e2e
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// everything is the program of the MCP reference server that has every feature.
+const everything = "mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+
+// startEverything starts that server on a free port, and gives its URL.
+func startEverything(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("npm is not there: without it the MCP reference server cannot be fetched")
+	}
+	if _, err := os.Stat(everything); err != nil {
+		t.Fatal("the MCP reference server is not there: run make smoke-clients")
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	log := &logFile{}
+	cmd := exec.CommandContext(t.Context(), "node", everything, "streamableHttp")
+	_, port, _ := strings.Cut(address, ":")
+	cmd.Env = append(os.Environ(), "PORT="+port)
+	cmd.Stdout, cmd.Stderr = log.named("mcp"), log.named("mcp")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Wait() // the test's context has ended it
+		if t.Failed() {
+			t.Logf("log of the MCP server:\n%s", log)
+		}
+	})
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			return "http://" + address + "/mcp"
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the MCP server does not start: %v\n%s", err, log)
+		}
+	}
+}
+
+// TestMCPEverything uses the MCP reference server, over streamable HTTP and as a
+// process.
+func TestMCPEverything(t *testing.T) {
+	url := startEverything(t)
+	d := start(t, options{config: func(c *filter.Config) {
+		c.Tools.Servers = []filter.ToolServer{
+			{Label: "remote", URL: url},
+			{Label: "local", Command: []string{"node", everything, "stdio"}},
+		}
+	}})
+	inBothWays(t, d, func(t *testing.T, c *client) {
+		for _, label := range []string{"remote", "local"} {
+			tools := list(`{"type":"mcp","server_label":"` + label + `","allowed_tools":["echo","get-sum","get-tiny-image","get-structured-content","get-resource-links"]}`)
+			ask := func(calls ...string) []string {
+				call := "\nCALL " + label + "."
+				text := "NOTHINK" + call + strings.Join(calls, call)
+				r := c.make(t, "completed", map[string]any{"input": text, "tools": tools})
+				var outputs []string
+				for _, call := range itemsOfType(r, "mcp_call") {
+					outputs = append(outputs, call.Get("status").Str+": "+call.Get("output").Str+call.Get("error.content.0.text").Str)
+				}
+				if len(outputs) != len(calls) || len(r.Get("output.0.tools").Array()) != 5 {
+					t.Errorf("%s: %s", label, r.Get("output"))
+				}
+				return outputs
+			}
+			got := ask(`echo {"message":"hi"}`, `get-sum {"a":2,"b":3}`, `get-sum {"a":"two"}`, `get-tiny-image {}`, `get-structured-content {"location":"Chicago"}`, `get-resource-links {"count":2}`)
+			for i, want := range []string{"completed: Echo: hi", "completed: The sum of 2 and 3 is 5.", "failed: ", "completed: ", "completed: {", "completed: "} {
+				if !strings.HasPrefix(got[i], want) || len(got[i]) > 4096 {
+					t.Errorf("%s: call %d gives %.300q, want %q", label, i, got[i], want)
+				}
+			}
+			wantPrompt(t, c.prompts(t)[0], "namespace "+label+" {", "type get-sum = (_: {")
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// told waits for the access log's line of a request and gives what the filter
+// has told of it. Envoy writes its log every ten seconds.
+func (d *dataplane) told(t *testing.T, id string) map[string]any {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		for line := range strings.SplitSeq(d.log.String(), "\n") {
+			text, _ := strings.CutPrefix(line, "envoy   ")
+			entry := gjson.Parse(text)
+			told, _ := entry.Get("harmony").Value().(map[string]any)
+			maps.DeleteFunc(told, func(_ string, v any) bool { return v == nil })
+			if told["api"] != nil && strings.Contains(entry.Get("request_id").String(), id) { // the engine's own id holds it
+				return told
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the access log tells nothing of request %s", id)
+		}
+	}
+}
+
+// What the filter tells of a request stands in Envoy's access log, by both ways
+// that a model call can take, whatever becomes of the request. What was said never
+// does; it stands in a header of the model call where that is configured.
+func TestMetadata(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		direct  bool
+		routing filter.Routing
+	}{
+		{"loopback", false, filter.Routing{}},
+		{"direct", true, filter.Routing{}},
+		{"loopback with text", false, filter.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
+		{"direct with text", true, filter.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // the log takes its time
+			d := start(t, options{direct: tt.direct, config: func(c *filter.Config) { c.Routing = tt.routing }})
+			d.tells(t, tt.routing)
+		})
+	}
+}
+
+func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
+	t.Helper()
+	requests := []struct{ path, body, want, text string }{
+		{
+			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"n":2,"messages":[{"role":"system","content":"s"},{"role":"user","content":"NOTHINK\n\n SAY  naïve 🙂"}],"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]}`,
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":2,"max_tokens":50,"items":2,"tools":2}`, "NOTHINK SAY naï",
+		},
+		{
+			"chat/completions", `{"model":"gpt-oss-120b","max_tokens":50,"stream":true,"messages":[{"role":"user","content":"SAY a"}]}`,
+			`{"api":"chat","model":"gpt-oss-120b","engine":"vllm","stream":true,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "SAY a",
+		},
+		{
+			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"system","content":"Nobody asks."}]}`,
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "",
+		},
+		{
+			"responses", `{"model":"gpt-oss-20b","max_output_tokens":60,"input":"SAY a"}`,
+			`{"api":"responses","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":60,"items":1,"tools":0}`, "SAY a",
+		},
+		{
+			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":"SIM status=429"}]}`,
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "SIM status=429",
+		},
+	}
+	id := func(i int) string { return fmt.Sprintf("told-%d", i) }
+	for i, r := range requests {
+		resp := d.do(t, http.MethodPost, "/v1/"+r.path, "application/json", strings.NewReader(r.body), "x-request-id", id(i), "x-asked", "forged")
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range requests {
+		want, _ := gjson.Parse(r.want).Value().(map[string]any)
+		asked := "forged"
+		if routing.SelectionTextBytes > 0 {
+			asked = r.text
+		}
+		got := d.told(t, id(i))
+		prompt, _ := got["prompt_tokens"].(float64)
+		delete(got, "prompt_tokens")
+		if diff := cmp.Diff(want, got); diff != "" || prompt < 50 {
+			t.Errorf("%s, %v prompt tokens (-want +got):\n%s", r.body, prompt, diff)
+		}
+		for _, call := range d.engineRequests(t, id(i)) {
+			sent, ok := call.Header["x-asked"]
+			if text, err := url.PathUnescape(sent); text != asked || ok != (asked != "") || err != nil {
+				t.Errorf("%s: the engine gets the text %q, %v, want %q", r.body, text, err, asked)
+			}
+		}
+	}
+}

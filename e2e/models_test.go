@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// Two models on two engines, one of them a gRPC service, and a third behind the
+// upstream: one listener serves all, and lists them.
+func TestSeveralModels(t *testing.T) {
+	log := &logFile{quiet: true}
+	sims := map[string]string{sglangModel: startSim(t, log), vllmModel: startSim(t, log)}
+	d := start(t, options{sim: sims[sglangModel], config: func(c *filter.Config) {
+		c.Engines = []filter.Engine{{Kind: "sglang", URLs: []string{sims[sglangModel]}}, {Kind: "vllm-grpc", URLs: []string{sims[vllmModel]}}}
+		c.Models = []filter.Model{{Match: "=" + vllmModel, Engine: "vllm-grpc"}, {Match: "=gpt-oss-fast", UpstreamModel: sglangModel, Effort: "low"}}
+		c.TenantHeader = "x-tenant"
+	}})
+	refused := 0 // the status
+	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		switch {
+		case r.URL.Path == "/v1/models" && refused != 0:
+			w.Header().Set("www-authenticate", "Bearer")
+			w.WriteHeader(refused)
+			_, _ = io.WriteString(w, `{"error":{"message":"theirs"}}`)
+		case r.URL.Path == "/v1/models":
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"`+foreignModel+`","object":"model","created":1,"owned_by":"them"}]}`)
+		default:
+			_, _ = io.WriteString(w, `upstream `+r.URL.Path+` `+string(body))
+		}
+	})
+	t.Run("list", func(t *testing.T) {
+		c := d.openai()
+		list := func() (ids []string) {
+			t.Helper()
+			page, err := c.Models.List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range page.Data {
+				ids = append(ids, m.ID)
+				if m.Object != "model" || m.Created == 0 || m.OwnedBy == "" {
+					t.Errorf("%s", m.RawJSON())
+				}
+			}
+			return ids
+		}
+		own := []string{"openai/gpt-oss-20b", "openai/gpt-oss-120b", sglangModel, vllmModel, "gpt-oss-fast"}
+		if diff := cmp.Diff(append([]string{foreignModel}, own...), list()); diff != "" {
+			t.Errorf("models (-want +got):\n%s", diff)
+		}
+		one, err := c.Models.Get(t.Context(), sglangModel)
+		if err != nil || one.ID != sglangModel || !strings.Contains(one.RawJSON(), `"max_model_len"`) {
+			t.Errorf("%v, %v", one.RawJSON(), err)
+		}
+		resp := d.do(t, http.MethodGet, "/v1/models/unlisted", "", http.NoBody)
+		if text, err := io.ReadAll(resp.Body); string(text) != "upstream /v1/models/unlisted " || err != nil {
+			t.Errorf("a model that nobody lists: %s, %v", text, err)
+		}
+		refused = http.StatusTooManyRequests
+		if diff := cmp.Diff(own, list()); diff != "" {
+			t.Errorf("models without the upstream's (-want +got):\n%s", diff)
+		}
+		refused = http.StatusUnauthorized // clients check their key so
+		resp = d.do(t, http.MethodGet, "/v1/models", "", http.NoBody)
+		if text, err := io.ReadAll(resp.Body); resp.StatusCode != refused || string(text) != `{"error":{"message":"theirs"}}` || resp.Header.Get("www-authenticate") != "Bearer" || err != nil {
+			t.Errorf("without a key: %s: %s, %v", resp.Status, text, err)
+		}
+	})
+	t.Run("chat", func(t *testing.T) {
+		for model, sim := range map[string]string{sglangModel: sglangModel, vllmModel: vllmModel, "gpt-oss-fast": sglangModel, foreignModel: ""} {
+			for _, more := range []string{"", `,"stream":true`} {
+				id := "several-" + model + strings.NewReplacer(`"`, "", ",", "-", ":", "-").Replace(more)
+				resp, text := d.chat(t, model, "NOTHINK\nSAY hello", more, "x-request-id", id, "x-tenant", "a")
+				want := `"content":"hello"`
+				if sim == "" {
+					want = "upstream /v1/chat/completions {"
+				}
+				if resp.StatusCode != http.StatusOK || !strings.Contains(text, want) {
+					t.Errorf("%s%s: %s: %s", model, more, resp.Status, text)
+				}
+				for served, url := range sims {
+					d.sim = url
+					if n := len(d.engineRequests(t, id)); n != map[bool]int{true: 1}[served == sim] {
+						t.Errorf("%s%s: the engine of %s got %d requests", model, more, served, n)
+					}
+				}
+			}
+		}
+	})
+}
+
+// gRPC engines have no list: what is configured is listed.
+func TestModelsOfGRPCEngines(t *testing.T) {
+	d := start(t, options{config: func(c *filter.Config) {
+		c.Engines = []filter.Engine{{Kind: "vllm-grpc", URLs: c.Engines[0].URLs}}
+		c.Models, c.HarmonyModels = nil, []string{"=" + sglangModel}
+	}})
+	d.foreign.handle(http.NotFound)
+	c := d.openai()
+	page, err := c.Models.List(t.Context())
+	if err != nil || len(page.Data) != 1 || page.Data[0].ID != sglangModel {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// Without a loopback listener the list is that of whoever takes requests for
+// other models.
+func TestModelsPass(t *testing.T) {
+	d := start(t, options{direct: true})
+	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "theirs "+r.URL.String()) })
+	for _, path := range []string{"/v1/models", "/v1/models/x"} {
+		resp := d.do(t, http.MethodGet, path, "", http.NoBody)
+		if text, err := io.ReadAll(resp.Body); string(text) != "theirs "+path || err != nil {
+			t.Errorf("%s: %s, %v", path, text, err)
+		}
+	}
+}

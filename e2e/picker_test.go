@@ -1,0 +1,421 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// What an endpoint picker and Envoy tell each other, after the Gateway API's
+// inference extension: in dynamic metadata, and in headers for those who read
+// no metadata.
+const (
+	lbNamespace    = "envoy.lb"
+	pickedEndpoint = "x-gateway-destination-endpoint"
+	servedEndpoint = "x-gateway-destination-endpoint-served"
+)
+
+// picker stands for an endpoint picker: it reads token requests by the paths of
+// OpenAI's completions and vLLM's generate, and keeps requests that begin with
+// the same blocks of tokens on one endpoint. The others go round.
+type picker struct {
+	extprocv3.UnimplementedExternalProcessorServer
+
+	address   string
+	server    *grpc.Server
+	endpoints []string // host:port
+
+	mu     sync.Mutex
+	blocks map[string]string // a beginning's hash: the endpoint that has it
+	next   int
+	full   bool // every request is answered 429
+	picks  []pick
+}
+
+// pick is what the picker has seen of a request, and done.
+type pick struct {
+	id, path, model string
+	stream          bool
+	tokens          int
+	body            string         // its SHA-256
+	told            map[string]any // what the filter tells
+	forged          string         // endpoint, by the client
+	endpoint        string
+	served          string // as Envoy tells
+}
+
+// startPicker serves a picker of the endpoints at URLs.
+func startPicker(t *testing.T, urls []string) *picker {
+	t.Helper()
+	p := &picker{blocks: map[string]string{}}
+	for _, u := range urls {
+		p.endpoints = append(p.endpoints, strings.TrimPrefix(u, "http://"))
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.address = "http://" + l.Addr().String()
+	p.server = grpc.NewServer(grpc.WaitForHandlers(true))
+	extprocv3.RegisterExternalProcessorServer(p.server, p)
+	ended := make(chan error, 1)
+	go func() { ended <- p.server.Serve(l) }()
+	t.Cleanup(func() {
+		p.server.Stop()
+		if err := <-ended; err != nil {
+			t.Errorf("picker: %v", err)
+		}
+	})
+	return p
+}
+
+// blockTokens is how many tokens a block has.
+const blockTokens = 64
+
+// choose reads a token request and names the endpoint that has most of its
+// beginning.
+func (p *picker) choose(c *pick, body []byte) error {
+	var request struct {
+		Model    string `json:"model"`
+		Stream   bool   `json:"stream"`
+		Prompt   []int  `json:"prompt"`
+		TokenIDs []int  `json:"token_ids"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		return fmt.Errorf("the picker cannot read %s: %w", c.path, err)
+	}
+	ids := request.Prompt
+	if c.path == "/inference/v1/generate" {
+		ids = request.TokenIDs
+	}
+	sum := sha256.Sum256(body)
+	c.model, c.stream, c.tokens, c.body = request.Model, request.Stream, len(ids), hex.EncodeToString(sum[:])
+	var keys []string
+	chain := sha256.New()
+	for block := range slices.Chunk(ids, blockTokens) {
+		if len(block) == blockTokens {
+			fmt.Fprint(chain, block)
+			keys = append(keys, hex.EncodeToString(chain.Sum(nil)))
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, key := range slices.Backward(keys[len(keys)/2:]) { // less is no reason
+		if c.endpoint = p.blocks[key]; c.endpoint != "" {
+			break
+		}
+	}
+	if c.endpoint == "" {
+		c.endpoint = p.endpoints[p.next%len(p.endpoints)]
+		p.next++
+	}
+	for _, key := range keys {
+		p.blocks[key] = c.endpoint
+	}
+	return nil
+}
+
+// Process takes one request in full-duplex mode: nothing is answered before its
+// body is there.
+func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	var c pick
+	var body []byte
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil //nolint:nilerr // Envoy has done with it
+		}
+		var replies []*extprocv3.ProcessingResponse
+		switch r := m.GetRequest().(type) {
+		case *extprocv3.ProcessingRequest_RequestHeaders:
+			for _, h := range r.RequestHeaders.GetHeaders().GetHeaders() {
+				switch h.GetKey() {
+				case ":path":
+					c.path = string(h.GetRawValue())
+				case "x-request-id":
+					c.id = string(h.GetRawValue())
+				case pickedEndpoint:
+					c.forged = string(h.GetRawValue())
+				}
+			}
+			c.told = m.GetMetadataContext().GetFilterMetadata()[filter.MetadataNamespace].AsMap()
+		case *extprocv3.ProcessingRequest_RequestBody:
+			body = append(body, r.RequestBody.GetBody()...)
+			if r.RequestBody.GetEndOfStream() {
+				replies, err = p.picked(&c, body)
+			}
+		case *extprocv3.ProcessingRequest_ResponseHeaders:
+			c.served = m.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[servedEndpoint].GetStringValue()
+			p.mu.Lock()
+			p.picks = append(p.picks, c)
+			p.mu.Unlock()
+			replies = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{}}}}
+		case *extprocv3.ProcessingRequest_ResponseBody:
+			replies = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: streamedBody(r.ResponseBody.GetBody(), r.ResponseBody.GetEndOfStream())}}}
+		case *extprocv3.ProcessingRequest_ResponseTrailers:
+			replies = []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{}}}}
+		}
+		if err != nil {
+			return err
+		}
+		for _, reply := range replies {
+			if err := stream.Send(reply); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// picked is the answer to a request: the endpoint, and the body as it came.
+func (p *picker) picked(c *pick, body []byte) ([]*extprocv3.ProcessingResponse, error) {
+	p.mu.Lock()
+	full := p.full
+	p.mu.Unlock()
+	if full {
+		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+			Status: &typev3.HttpStatus{Code: typev3.StatusCode_TooManyRequests}, Body: []byte("no endpoint has room"),
+		}}}}, nil
+	}
+	if err := p.choose(c, body); err != nil {
+		return nil, err
+	}
+	metadata, err := structpb.NewStruct(map[string]any{lbNamespace: map[string]any{pickedEndpoint: c.endpoint}})
+	if err != nil {
+		return nil, err
+	}
+	replies := []*extprocv3.ProcessingResponse{{
+		DynamicMetadata: metadata,
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{Response: &extprocv3.CommonResponse{
+			ClearRouteCache: true,
+			HeaderMutation:  &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{{Header: &corev3.HeaderValue{Key: pickedEndpoint, RawValue: []byte(c.endpoint)}}}},
+		}}},
+	}}
+	const most = 62_000
+	for len(body) > most {
+		replies = append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamedBody(body[:most], false)}})
+		body = body[most:]
+	}
+	return append(replies, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamedBody(body, true)}}), nil
+}
+
+func streamedBody(p []byte, end bool) *extprocv3.BodyResponse {
+	return &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{Mutation: &extprocv3.BodyMutation_StreamedResponse{
+		StreamedResponse: &extprocv3.StreamedBodyResponse{Body: p, EndOfStream: end},
+	}}}}
+}
+
+// of gives what the picker has seen of a request.
+func (p *picker) of(t *testing.T, id string) pick {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.picks, func(c pick) bool { return strings.Contains(c.id, id) })
+	if i < 0 {
+		t.Fatalf("the picker has seen no request %s, but %+v", id, p.picks)
+	}
+	return p.picks[i]
+}
+
+func (p *picker) refuse(all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.full = all
+}
+
+// served are replicas that keep what they have got.
+type served struct {
+	urls, sims []string // of a replica, and of the simulated engine behind it
+
+	mu  sync.Mutex
+	got map[string][]arrival // by request id
+}
+
+// arrival is a request at a replica.
+type arrival struct{ endpoint, path, body string } // the body's SHA-256
+
+// newServed starts n replicas.
+func newServed(t *testing.T, n int) *served {
+	t.Helper()
+	s := &served{got: map[string][]arrival{}}
+	for range n {
+		sim := startSim(t, &logFile{quiet: true})
+		next := forward(t, sim)
+		server := httptest.NewUnstartedServer(nil)
+		endpoint := server.Listener.Addr().String()
+		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			sum := sha256.Sum256(body)
+			id := r.Header.Get("x-request-id")
+			s.mu.Lock()
+			s.got[id] = append(s.got[id], arrival{endpoint, r.URL.Path, hex.EncodeToString(sum[:])})
+			s.mu.Unlock()
+			next.ServeHTTP(w, r)
+		})
+		server.Start()
+		t.Cleanup(server.Close)
+		s.urls, s.sims = append(s.urls, server.URL), append(s.sims, sim)
+	}
+	return s
+}
+
+// check compares what arrived of a request, and where, with what was picked.
+func (s *served) check(t *testing.T, id string, p pick) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff([]arrival{{p.endpoint, p.path, p.body}}, s.got[p.id], cmp.AllowUnexported(arrival{})); diff != "" {
+		t.Errorf("%s at the replicas (-as picked +as it arrived):\n%s", id, diff)
+	}
+}
+
+// An endpoint picker behind the filter reads the token requests and chooses the
+// replica by what they begin with: as a second ext_proc filter in the chain of
+// the client's request, and on the loopback listener.
+func TestEndpointPicker(t *testing.T) {
+	for _, kind := range []string{"vllm", "vllm-generate"} {
+		for _, direct := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s,direct=%t", kind, direct), func(t *testing.T) {
+				served := newServed(t, 3)
+				p := startPicker(t, served.urls)
+				d := start(t, options{sim: served.sims[0], direct: direct, config: func(c *filter.Config) {
+					c.Models, c.Routing.PrefixHeader = nil, "" // nothing else keeps requests together
+					c.Engines = []filter.Engine{{Kind: kind, URLs: served.urls, EndpointPicker: p.address}}
+				}})
+				d.keepsConversations(t, p, served)
+				t.Run("stream", func(t *testing.T) { d.streamsPicked(t, p, served) })
+				t.Run("large", func(t *testing.T) { d.sendsLarge(t, p, served) })
+				t.Run("refused", func(t *testing.T) { d.pickerRefuses(t, p) })
+				t.Run("lost", func(t *testing.T) { d.pickerIsLost(t, p) })
+			})
+		}
+	}
+}
+
+// keepsConversations has conversations that take turns. Each begins with
+// instructions of its own.
+func (d *dataplane) keepsConversations(t *testing.T, p *picker, served *served) {
+	t.Helper()
+	talks := make([]*talk, 6)
+	for c := range talks {
+		talks[c] = newTalk(fmt.Sprintf("Conversation %d. ", c) + strings.Repeat("Be kind. ", 100))
+	}
+	stays := make([]string, len(talks))
+	used := map[string]bool{}
+	for turn := range 3 {
+		for i, k := range talks {
+			id := fmt.Sprintf("talk-%d-%d", i, turn)
+			more := map[bool]string{true: `,"max_tokens":50`}[turn == 1]
+			status, reply, err := k.ask(d, fmt.Sprintf("SAY turn %d", turn), more, "x-request-id", id, pickedEndpoint, "127.0.0.1:1")
+			if err != nil || status != http.StatusOK || reply.Get("choices.0.message.content").String() != fmt.Sprintf("turn %d", turn) {
+				t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
+			}
+			got := p.of(t, id)
+			if turn == 0 {
+				stays[i], used[got.endpoint] = got.endpoint, true
+			}
+			if got.endpoint != stays[i] || got.served != stays[i] || got.forged != "" || got.model != sglangModel || got.tokens != int(reply.Get("usage.prompt_tokens").Int()) || !got.stream {
+				t.Errorf("conversation %d stays at %s: %+v", i, stays[i], got)
+			}
+			if told := got.told["prompt_tokens"]; d.direct && told != float64(got.tokens) {
+				t.Errorf("the picker is told of %v tokens: %v", told, got.told)
+			}
+			served.check(t, id, got)
+		}
+	}
+	if len(used) != len(served.urls) {
+		t.Errorf("%d of %d replicas were used", len(used), len(served.urls))
+	}
+}
+
+// streamsPicked shows that a stream comes through as it is made, and that its
+// end reaches the replica.
+func (d *dataplane) streamsPicked(t *testing.T, p *picker, served *served) {
+	t.Helper()
+	id := strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name())
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":"NOTHINK\nWORDS 10000 5"}]}`, sglangModel)
+	resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), "x-request-id", id)
+	start := make([]byte, 2000)
+	if _, err := io.ReadFull(resp.Body, start); err != nil || !strings.Contains(string(start), `"content":"w`) {
+		t.Fatalf("%s, %v", start, err)
+	}
+	d.sim = served.sims[slices.Index(served.urls, "http://"+p.of(t, id).endpoint)]
+	d.awaitEngine(t, id, stateRunning)
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitEngine(t, id, stateCancelled)
+}
+
+// sendsLarge shows that a prompt of many messages to and from the picker stays
+// whole.
+func (d *dataplane) sendsLarge(t *testing.T, p *picker, served *served) {
+	t.Helper()
+	id := strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name())
+	resp, text := d.chat(t, sglangModel, strings.Repeat("word ", 100_000)+"\nSAY done", "", "x-request-id", id)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"done"`) {
+		t.Fatalf("%s: %s", resp.Status, text)
+	}
+	got := p.of(t, id)
+	if served.check(t, id, got); got.tokens < 100_000 {
+		t.Errorf("the picker saw %+v", got)
+	}
+}
+
+// pickerRefuses shows that the picker's refusal reaches the client, in OpenAI's
+// shape.
+func (d *dataplane) pickerRefuses(t *testing.T, p *picker) {
+	t.Helper()
+	p.refuse(true)
+	defer p.refuse(false)
+	for _, more := range []string{"", `,"stream":true`} {
+		resp, text := d.chat(t, sglangModel, "SAY a", more)
+		if readError(t, text); resp.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s: %s: %s", more, resp.Status, text)
+		}
+	}
+}
+
+// pickerIsLost shows that Envoy chooses where the picker names a replica that
+// is not there, and that without the picker there is an error that says so.
+func (d *dataplane) pickerIsLost(t *testing.T, p *picker) {
+	t.Helper()
+	p.mu.Lock()
+	p.endpoints = []string{"127.0.0.1:1"}
+	p.mu.Unlock()
+	for i := range 3 {
+		if resp, text := d.chat(t, sglangModel, fmt.Sprintf("SAY %d", i), ""); resp.StatusCode != http.StatusOK || !strings.Contains(text, fmt.Sprintf(`"content":"%d"`, i)) {
+			t.Errorf("%s: %s", resp.Status, text)
+		}
+	}
+	p.server.Stop()
+	for _, more := range []string{"", `,"stream":true`} {
+		resp, text := d.chat(t, sglangModel, "SAY a", more)
+		if readError(t, text); resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: %s: %s", more, resp.Status, text)
+		}
+	}
+}

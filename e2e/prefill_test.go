@@ -1,0 +1,567 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3/option"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+// The roles of simulated engines.
+const (
+	rolePrefill = "prefill"
+	roleDecode  = "decode"
+)
+
+// part is a simulated engine that does only part of a request, of every kind.
+type part struct {
+	url     string
+	process *os.Process
+}
+
+// parts are two prefill and two decode engines.
+type parts map[string][]part
+
+func newParts(t testing.TB, log *logFile) parts {
+	p := parts{}
+	for _, role := range []string{rolePrefill, rolePrefill, roleDecode, roleDecode} {
+		address, process := startSimAs(t, log, "--role", role)
+		p[role] = append(p[role], part{address, process})
+	}
+	return p
+}
+
+// prefillAt is an engine's prefill endpoint at a URL; the simulator's bootstrap
+// server is on its own port.
+func prefillAt(t testing.TB, kind, address string) filter.Prefill {
+	t.Helper()
+	p := filter.Prefill{URL: address}
+	if inRoom, _ := engine.Disaggregates(kind); inRoom {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.BootstrapPort, err = strconv.Atoi(u.Port()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// serve configures an engine of each kind that is made of the parts, each with
+// a model of its own.
+func (p parts) serve(t testing.TB) func(*filter.Config) {
+	return func(c *filter.Config) {
+		c.Engines, c.Models = nil, nil
+		for _, kind := range engine.Disaggregating() {
+			e := filter.Engine{Kind: kind}
+			for _, one := range p[rolePrefill] {
+				e.Prefill = append(e.Prefill, prefillAt(t, kind, one.url))
+			}
+			for _, one := range p[roleDecode] {
+				e.URLs = append(e.URLs, one.url)
+			}
+			c.Engines = append(c.Engines, e)
+			c.Models = append(c.Models, filter.Model{Match: "=" + modelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
+		}
+	}
+}
+
+// legRequest is a leg as an engine has got it.
+type legRequest struct {
+	engineRequest
+	Role   string `json:"role"`
+	Cached int    `json:"cached_tokens"`
+	where  string // the engine's URL
+}
+
+// param is a member of the request.
+func (l legRequest) param(name string) string { return gjson.GetBytes(l.Params, name).String() }
+
+// legs are those with an x-request-id, by role.
+func (p parts) legs(t testing.TB, id string) map[string][]legRequest {
+	t.Helper()
+	found := map[string][]legRequest{}
+	for _, list := range p {
+		for _, one := range list {
+			resp, err := http.Get(one.url + "/sim/requests")
+			if err != nil {
+				continue // it has been killed
+			}
+			var all []legRequest
+			if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close() // it has been read
+			for _, l := range all {
+				if strings.Contains(l.RequestID+"-", id+"-") {
+					l.where = one.url
+					found[l.Role] = append(found[l.Role], l)
+				}
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return found
+}
+
+// await waits until there are legs of both roles, or as many as wanted, and all
+// are in a state.
+func (p parts) await(t testing.TB, id, state string, prefills, decodes int) map[string][]legRequest {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		legs := p.legs(t, id)
+		other := func(l legRequest) bool { return l.State != state }
+		if len(legs[rolePrefill]) == prefills && len(legs[roleDecode]) == decodes && !slices.ContainsFunc(legs[rolePrefill], other) && !slices.ContainsFunc(legs[roleDecode], other) {
+			return legs
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not %d prefill and %d decode legs that are %s: %+v", prefills, decodes, state, legs)
+		}
+	}
+}
+
+// TestPrefillDecode is what one engine does, done by two of each kind.
+func TestPrefillDecode(t *testing.T) {
+	log := &logFile{}
+	p := newParts(t, log)
+	d := start(t, options{sim: p[roleDecode][0].url, config: p.serve(t), bootstrap: withoutEjection})
+	for _, kind := range engine.Disaggregating() {
+		t.Run(kind, func(t *testing.T) {
+			t.Run("reply", func(t *testing.T) { d.engineReplies(t, kind) })
+			t.Run("call", func(t *testing.T) { d.engineCalls(t, kind) })
+			t.Run("legs", func(t *testing.T) { p.meet(t, d, kind) })
+			t.Run("choice", func(t *testing.T) { p.chosen(t, d, kind) })
+			t.Run("error", func(t *testing.T) { p.fail(t, d, kind) })
+			t.Run("background", func(t *testing.T) { p.background(t, d, kind) })
+			t.Run("leave", func(t *testing.T) { p.left(t, d, kind) })
+		})
+	}
+}
+
+// withoutEjection leaves no engine out because it has failed.
+func withoutEjection(bootstrap string) string {
+	return regexp.MustCompile(`( consecutive_\w+): \d+`).ReplaceAllString(bootstrap, "$1: 1000000")
+}
+
+// idOf names a request of a test. Envoy writes into ids that have the length of
+// a UUID.
+func idOf(t testing.TB, more ...any) string {
+	id := strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()) + fmt.Sprint(more...)
+	if len(id) == len("00000000-0000-0000-0000-000000000000") {
+		id = "x" + id
+	}
+	return id
+}
+
+// meet looks at the legs of a request, and at what the client is told of the
+// cached tokens: the prefill engine's count, also where the decode engine counts
+// what it was handed over.
+func (p parts) meet(t *testing.T, d *dataplane, kind string) {
+	t.Helper()
+	inRoom, _ := engine.Disaggregates(kind)
+	for round := range 2 {
+		id := idOf(t, "-", round)
+		_, text := d.chat(t, modelOf(kind), "SAY "+strings.Repeat(kind+" ", 40), "", "x-request-id", id, "x-harmony-prefill", "127.0.0.1:1")
+		legs := p.await(t, id, stateFinished, 1, 1)
+		prefill, decode := legs[rolePrefill][0], legs[roleDecode][0]
+		if cached := gjson.Get(text, "usage.prompt_tokens_details.cached_tokens").Int(); int(cached) != prefill.Cached || round > 0 && cached == 0 || cached >= gjson.Get(text, "usage.prompt_tokens").Int() {
+			t.Errorf("round %d: cached %d, the prefill engine says %d: %s", round, cached, prefill.Cached, text)
+		}
+		for name := range prefill.Header {
+			if name == "x-harmony-prefill" || name == "x-harmony-engine" {
+				t.Errorf("the engine gets %s", name)
+			}
+		}
+		switch {
+		case inRoom:
+			u, err := url.Parse(prefill.where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range []legRequest{prefill, decode} {
+				if net.JoinHostPort(l.param("bootstrap_host"), l.param("bootstrap_port")) != u.Host || l.param("bootstrap_room") != prefill.param("bootstrap_room") {
+					t.Errorf("%s: %s", l.Role, l.Params)
+				}
+			}
+		case prefill.param("max_tokens") != "1" && prefill.param("sampling_params.max_tokens") != "1":
+			t.Errorf("prefill: %s", prefill.Params)
+		case kind != "vllm-grpc" && (prefill.param("kv_transfer_params.do_remote_decode") != "true" || decode.param("kv_transfer_params.do_remote_prefill") != "true"):
+			t.Errorf("prefill: %s, decode: %s", prefill.Params, decode.Params)
+		}
+	}
+}
+
+// chosen has conversations grow: each stays with its prefill endpoint, and they
+// spread over both.
+func (p parts) chosen(t *testing.T, d *dataplane, kind string) {
+	t.Helper()
+	used := map[string]int{}
+	for n := range 12 {
+		first := fmt.Sprintf("SAY the answer of conversation %d", n)
+		var at []string
+		for turn, messages := range []string{
+			fmt.Sprintf(`{"role":"user","content":%q}`, first),
+			fmt.Sprintf(`{"role":"user","content":%q},{"role":"assistant","content":"the answer"},{"role":"user","content":"SAY more"}`, first),
+		} {
+			id := idOf(t, "-", n, "-", turn)
+			body := fmt.Sprintf(`{"model":%q,"messages":[%s]}`, modelOf(kind), messages)
+			resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), "x-request-id", id)
+			if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %s, %v", resp.Status, text, err)
+			}
+			at = append(at, p.await(t, id, stateFinished, 1, 1)[rolePrefill][0].where)
+		}
+		if at[0] != at[1] {
+			t.Errorf("conversation %d went from %s to %s", n, at[0], at[1])
+		}
+		used[at[0]]++
+	}
+	if len(used) != 2 {
+		t.Errorf("the conversations went to %v", used)
+	}
+}
+
+// fail has one of the legs fail: the client gets its status, and what another
+// engine may do better is tried once more.
+func (p parts) fail(t *testing.T, d *dataplane, kind string) {
+	t.Helper()
+	for i, tt := range []struct {
+		directive string
+		status    int
+		again     bool
+	}{
+		{"/prefill status=400", 400, false},
+		{"/prefill status=429", 429, false},
+		{"/prefill status=503", 503, true},
+		{"/prefill status=500", 502, true},
+		{"/decode status=400", 400, false},
+		{"/decode status=503", 503, true},
+		{"/decode fault=error@0", 502, true},
+	} {
+		for _, more := range []string{"", `,"stream":true`} {
+			id := idOf(t, "-", i, "-", len(more))
+			resp, text := d.chat(t, modelOf(kind), "SAY x\nSIM meet=1s\nSIM"+tt.directive, more, "x-request-id", id)
+			if readError(t, text); resp.StatusCode != tt.status {
+				t.Errorf("%s%s: %s: %s", tt.directive, more, resp.Status, text)
+			}
+			ids := map[string]bool{}
+			for _, list := range p.legs(t, id) {
+				for _, l := range list {
+					ids[l.RequestID] = true
+				}
+			}
+			if want := map[bool]int{false: 1, true: 2}[tt.again]; len(ids) != want {
+				t.Errorf("%s%s: %d pairs of legs, want %d: %v", tt.directive, more, len(ids), want, ids)
+			}
+		}
+	}
+	resp, text := d.chat(t, modelOf(kind), "NOTHINK\nWORDS 60\nSIM delay=15ms\nSIM/decode fault=cut@15", `,"stream":true`)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"w`) || !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+		t.Errorf("the decode leg breaks in the stream: %s: %s", resp.Status, text)
+	}
+}
+
+func (p parts) background(t *testing.T, d *dataplane, kind string) {
+	t.Helper()
+	id := idOf(t)
+	c := d.checkedOpenAI(t)
+	r := await(t, c, begin(t, c, modelOf(kind), "THINK Hm.\nSAY hello from "+kind, option.WithHeader("x-request-id", id)).ID)
+	if r.Status != "completed" || r.OutputText() != "hello from "+kind {
+		t.Errorf("response %s", r.RawJSON())
+	}
+	p.await(t, id, stateFinished, 1, 1)
+}
+
+// left has the client leave while the prompt is computed, and while tokens come.
+func (p parts) left(t *testing.T, d *dataplane, kind string) {
+	t.Helper()
+	inRoom, _ := engine.Disaggregates(kind)
+	for name, content := range map[string]string{"early": "SAY x\nSIM/prefill first=1h", "late": "NOTHINK\nWORDS 100000 5"} {
+		id := idOf(t, "-", name)
+		ctx, leave := context.WithCancel(t.Context())
+		body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`, modelOf(kind), content)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Request-Id", id)
+		ended, begun := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			resp, err := d.client.Do(req)
+			if err != nil {
+				return // it has left
+			}
+			defer resp.Body.Close()
+			if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err == nil && name == "late" {
+				close(begun)
+			}
+			<-ctx.Done()
+		}()
+		if name == "late" {
+			<-begun
+			leave()
+			<-ended
+			if legs := p.legs(t, id); len(legs[rolePrefill]) != 1 {
+				t.Errorf("legs: %+v", legs)
+			}
+			p.awaitDecode(t, id, stateCancelled)
+			continue
+		}
+		decodes := map[bool]int{false: 0, true: 1}[inRoom]
+		p.await(t, id, stateRunning, 1, decodes)
+		leave()
+		<-ended
+		p.await(t, id, stateCancelled, 1, decodes)
+	}
+}
+
+func (p parts) awaitDecode(t *testing.T, id, state string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		legs := p.legs(t, id)[roleDecode]
+		if len(legs) == 1 && legs[0].State == state {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("decode: %+v", legs)
+		}
+	}
+}
+
+// TestPartsAreKilled: conversations go on with the engines that are left; those in
+// the middle of a stream end with an error.
+func TestPartsAreKilled(t *testing.T) {
+	log := &logFile{}
+	p := newParts(t, log)
+	d := start(t, options{sim: p[roleDecode][0].url, config: p.serve(t)})
+	kill := func(one part) {
+		if err := one.process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.process.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goOn := func(what string) {
+		t.Helper()
+		for _, kind := range engine.Disaggregating() {
+			for n := range 6 {
+				if resp, text := d.chat(t, modelOf(kind), fmt.Sprintf("SAY hello %d", n), ""); resp.StatusCode != http.StatusOK {
+					t.Errorf("%s, %s: %s: %s", what, kind, resp.Status, text)
+				}
+			}
+		}
+	}
+	kill(p[rolePrefill][0])
+	goOn("a prefill engine is gone")
+
+	streams := map[string]chan string{}
+	for _, kind := range engine.Disaggregating() {
+		body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":"NOTHINK\nWORDS 100000 5"}]}`, modelOf(kind))
+		id := "killed-" + kind
+		resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), "x-request-id", id)
+		head := make([]byte, 200)
+		if _, err := io.ReadFull(resp.Body, head); err != nil {
+			t.Fatal(err)
+		}
+		streams[kind] = make(chan string, 1)
+		go func() {
+			rest, err := io.ReadAll(resp.Body)
+			streams[kind] <- fmt.Sprint(string(head)+string(rest), err)
+		}()
+	}
+	cut := 0
+	for _, one := range p[roleDecode] {
+		busy := 0
+		for _, kind := range engine.Disaggregating() {
+			for _, l := range p.legs(t, "killed-"+kind)[roleDecode] {
+				if l.where == one.url {
+					busy++
+				}
+			}
+		}
+		if busy == 0 || cut > 0 {
+			continue
+		}
+		cut = busy
+		kill(one)
+		for _, kind := range engine.Disaggregating() {
+			if len(p.legs(t, "killed-"+kind)[roleDecode]) > 0 {
+				continue // it is served by the other
+			}
+			text := <-streams[kind]
+			if !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n<nil>") {
+				t.Errorf("%s: the stream ends in %q", kind, text[max(len(text)-300, 0):])
+			}
+		}
+	}
+	if cut == 0 {
+		t.Fatal("no decode engine was killed in the middle of a stream")
+	}
+	goOn("a decode engine is gone too")
+}
+
+// breaker is an engine that takes requests, answers 200 and breaks the connection,
+// as long as it is told to.
+func breaker(t *testing.T, breaks, broken *atomic.Int32, next http.Handler) string {
+	server := httptest.NewServer(fullDuplex(func(w http.ResponseWriter, r *http.Request) {
+		if breaks.Add(-1) < 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		broken.Add(1)
+		panic(http.ErrAbortHandler)
+	}))
+	server.Config.ErrorLog = nil
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestLegBreaks: a leg that breaks before the first token ends the other, and both
+// are made once more, of SGLang with another prefill endpoint and a new room.
+func TestLegBreaks(t *testing.T) {
+	log := &logFile{}
+	p := newParts(t, log)
+	for _, kind := range []string{"sglang", "vllm"} {
+		for _, role := range []string{rolePrefill, roleDecode} {
+			t.Run(kind+"/"+role, func(t *testing.T) {
+				var breaks, broken atomic.Int32
+				d := start(t, options{sim: p[roleDecode][0].url, config: func(c *filter.Config) {
+					e := filter.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}, Prefill: []filter.Prefill{prefillAt(t, kind, p[rolePrefill][0].url)}}
+					switch {
+					case role == roleDecode:
+						e.URLs[0] = breaker(t, &breaks, &broken, forward(t, p[roleDecode][0].url))
+					case kind == "sglang": // the one that breaks is one of two
+						e.Prefill = append(e.Prefill, prefillAt(t, kind, breaker(t, &breaks, &broken, http.NotFoundHandler())))
+					default:
+						e.Prefill[0].URL = breaker(t, &breaks, &broken, forward(t, p[rolePrefill][0].url))
+					}
+					c.Engines, c.Models = []filter.Engine{e}, nil
+				}})
+				again := 0
+				for n := range 8 {
+					before := broken.Load()
+					breaks.Store(1)
+					id := idOf(t, "-", n)
+					resp, text := d.chat(t, sglangModel, fmt.Sprintf("SAY hello %d\nSIM/prefill delay=20ms", n), "", "x-request-id", id)
+					if resp.StatusCode != http.StatusOK || gjson.Get(text, "choices.0.message.content").Str != fmt.Sprint("hello ", n) {
+						t.Errorf("%s: %s", resp.Status, text)
+					}
+					if broken.Load() == before {
+						continue
+					}
+					again++
+					rooms := map[string]bool{}
+					finished := 0
+					for _, list := range p.legs(t, id) {
+						for _, l := range list {
+							if rooms[l.RequestID+l.param("bootstrap_room")] = true; l.State == stateFinished {
+								finished++
+							}
+						}
+					}
+					want := 2
+					if kind == "vllm" && role == roleDecode { // the prompt has been computed twice
+						want = 3
+					}
+					if finished != want {
+						t.Errorf("%d legs have finished", finished)
+					}
+					if kind == "sglang" && len(rooms) != 2 {
+						t.Errorf("rooms: %v", rooms)
+					}
+				}
+				if again == 0 {
+					t.Error("no leg has broken")
+				}
+			})
+		}
+	}
+}
+
+// TestWrongBootstrap: engines that cannot meet end in an error that says so, not
+// in a wrong or endless reply.
+func TestWrongBootstrap(t *testing.T) {
+	log := &logFile{}
+	p := newParts(t, log)
+	for _, kind := range []string{"sglang", "sglang-grpc"} {
+		d := start(t, options{sim: p[roleDecode][0].url, config: func(c *filter.Config) {
+			e := filter.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}}
+			e.Prefill = []filter.Prefill{{URL: p[rolePrefill][0].url}} // its bootstrap server is not at 8998
+			c.Engines, c.Models = []filter.Engine{e}, nil
+		}})
+		resp, text := d.chat(t, sglangModel, "SAY x\nSIM meet=1s", "")
+		if readError(t, text); resp.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: %s: %s", kind, resp.Status, text)
+		}
+	}
+}
+
+var loopbackPath = regexp.MustCompile(`pipe: \{path: "([^"]*/loopback)"`)
+
+// TestPinIsStrict: the loopback listener gives a call to the endpoint that it
+// names, or to none.
+func TestPinIsStrict(t *testing.T) {
+	log := &logFile{}
+	p := newParts(t, log)
+	var socket string
+	start(t, options{sim: p[roleDecode][0].url, config: p.serve(t), bootstrap: func(text string) string {
+		if m := loopbackPath.FindStringSubmatch(text); m != nil {
+			socket = m[1]
+		}
+		return text
+	}})
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	for name, want := range map[string]int{
+		strings.TrimPrefix(p[rolePrefill][0].url, "http://"): http.StatusOK,
+		strings.TrimPrefix(p[rolePrefill][1].url, "http://"): http.StatusOK,
+		strings.TrimPrefix(p[roleDecode][0].url, "http://"):  http.StatusServiceUnavailable,
+		"127.0.0.1:1": http.StatusServiceUnavailable,
+		"":            http.StatusServiceUnavailable,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://loopback/sim/requests", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("x-harmony-engine", "sglang-prefill")
+		if name != "" {
+			req.Header.Set("x-harmony-prefill", name)
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // its status is all
+		if resp.StatusCode != want {
+			t.Errorf("%q: %s, want %d", name, resp.Status, want)
+		}
+	}
+}

@@ -1,0 +1,614 @@
+//go:build engines
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/tidwall/gjson"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// What e2e/engines/run.sh starts the engines with.
+const (
+	tinyModel   = "gpt-oss-tiny"
+	tinyContext = 8192
+	tinyDate    = "2026-11-21" // the day that the engine thinks it is
+)
+
+// realEngine is an engine that e2e/engines/run.sh has started.
+type realEngine struct {
+	kind string
+	url  string
+	// running is how many requests the engine works at.
+	running func(*testing.T, realEngine) int
+}
+
+// engineAt is the engine whose URL run.sh has put into a variable.
+func engineAt(t *testing.T, variable, kind string, running func(*testing.T, realEngine) int) realEngine {
+	t.Helper()
+	url := os.Getenv(variable)
+	if url == "" {
+		t.Fatalf("%s is not set: run make test-engines, or set it to the URL of an engine that e2e/engines/run.sh serves", variable)
+	}
+	return realEngine{kind, url, running}
+}
+
+// startReal is a data plane before real engines at one address. It serves two
+// models of each: of one the context length is known, of the other the engine
+// has to tell.
+func startReal(t *testing.T, engines ...realEngine) *dataplane {
+	t.Helper()
+	return start(t, options{sim: engines[0].url, config: func(c *filter.Config) {
+		c.Date, c.Engines, c.Models = tinyDate, nil, nil
+		for _, e := range engines {
+			c.Engines = append(c.Engines, filter.Engine{Kind: e.kind, URLs: []string{e.url}})
+			c.Models = append(
+				c.Models,
+				filter.Model{Match: "=" + modelOf(e.kind), Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext},
+				filter.Model{Match: "=" + modelOf(e.kind) + "-unknown", Engine: e.kind, UpstreamModel: tinyModel},
+			)
+		}
+	}})
+}
+
+// metric reads a number of the engine's GET /metrics.
+func metric(name string) func(*testing.T, realEngine) int {
+	return func(t *testing.T, e realEngine) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			line := lines.Text()
+			if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == ' ' || rest[0] == '{') {
+				n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return int(n)
+			}
+		}
+		t.Fatalf("the engine has no metric %s", name)
+		return 0
+	}
+}
+
+// grpcLoad asks vLLM's GetLoads for num_running_reqs.
+func grpcLoad(t *testing.T, e realEngine) int {
+	t.Helper()
+	conn, err := grpc.NewClient(strings.TrimPrefix(e.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	var reply emptypb.Empty // its fields are all unknown
+	if err := conn.Invoke(t.Context(), "/vllm.grpc.engine.VllmEngine/GetLoads", &emptypb.Empty{}, &reply); err != nil {
+		t.Fatal(err)
+	}
+	const loads, runningRequests = 4, 2
+	n := 0
+	fields(t, reply.ProtoReflect().GetUnknown(), func(number protowire.Number, _ uint64, message []byte) {
+		if number == loads {
+			fields(t, message, func(number protowire.Number, value uint64, _ []byte) {
+				if number == runningRequests {
+					n += int(value)
+				}
+			})
+		}
+	})
+	return n
+}
+
+// fields goes over the numbers and the messages in one of protobuf.
+func fields(t *testing.T, b []byte, each func(protowire.Number, uint64, []byte)) {
+	t.Helper()
+	for len(b) > 0 {
+		number, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			t.Fatal(protowire.ParseError(n))
+		}
+		size := protowire.ConsumeFieldValue(number, kind, b[n:])
+		if size < 0 {
+			t.Fatal(protowire.ParseError(size))
+		}
+		switch kind {
+		case protowire.VarintType:
+			value, _ := protowire.ConsumeVarint(b[n:])
+			each(number, value, nil)
+		case protowire.BytesType:
+			message, _ := protowire.ConsumeBytes(b[n:])
+			each(number, 0, message)
+		}
+		b = b[n+size:]
+	}
+}
+
+// A vLLM answers as its model plays the script of the last user message; both
+// its HTTP APIs give the same.
+func TestRealVLLM(t *testing.T) {
+	for _, kind := range []string{"vllm", "vllm-generate"} {
+		t.Run(kind, func(t *testing.T) {
+			playScripts(t, engineAt(t, "ENGINE_TEST_VLLM", kind, metric("vllm:num_requests_running")))
+		})
+	}
+}
+
+func TestRealVLLMGRPC(t *testing.T) {
+	playScripts(t, engineAt(t, "ENGINE_TEST_VLLM_GRPC", "vllm-grpc", grpcLoad))
+}
+
+func playScripts(t *testing.T, e realEngine) {
+	d := startReal(t, e)
+	model := modelOf(e.kind)
+	t.Run("chat", func(t *testing.T) { d.realChat(t, model) })
+	t.Run("chat logprobs", func(t *testing.T) { d.realLogprobs(t, model) })
+	t.Run("chat tool turns", func(t *testing.T) { d.realChatTurns(t, model) })
+	t.Run("responses", func(t *testing.T) { d.realResponses(t, model) })
+	t.Run("responses tool turns", func(t *testing.T) { d.realResponsesTurns(t, model) })
+	t.Run("promises", func(t *testing.T) { d.realPromises(t, model) })
+	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
+	t.Run("no limit", func(t *testing.T) { d.realNoLimit(t, model, e) })
+	t.Run("cached tokens", func(t *testing.T) { d.realCached(t, model) })
+	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
+}
+
+const greeting = "Grüße, 世界 👋🏽!"
+
+func (d *dataplane) realChat(t *testing.T, model string) {
+	c := d.openai()
+	for _, tt := range []struct {
+		name   string
+		text   string
+		change func(*openai.ChatCompletionNewParams)
+		want   []said
+	}{
+		{"answer", "THINK Let me see 🙂.\nSAY " + greeting, nil, []said{{Reasoning: "Let me see 🙂.", Content: greeting, Finish: "stop"}}},
+		{"no reasoning", "NOTHINK\nSAY yes", nil, []said{{Content: "yes", Finish: "stop"}}},
+		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []said{{Content: "a<|end|>b", Finish: "stop"}}},
+		{
+			"choices", "THINK Hm.\nSAY yes", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(2) },
+			[]said{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
+		},
+		{
+			"stop string", "THINK w3 is no stop.\nWORDS 50", func(p *openai.ChatCompletionNewParams) {
+				p.Stop = openai.ChatCompletionNewParamsStopUnion{OfStringArray: []string{"3 w4", "never"}}
+			},
+			[]said{{Reasoning: "w3 is no stop.", Content: "w1 w2 w", Finish: "stop"}},
+		},
+		{
+			"length", "NOTHINK\nWORDS 1000", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(7) },
+			[]said{{Content: "w1 w2", Finish: "length"}}, // three tokens are the header
+		},
+		{
+			"call", "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich 🏔\"}",
+			func(p *openai.ChatCompletionNewParams) { p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool} },
+			[]said{{Reasoning: "A tool.", Content: "I look it up.", Calls: []call{{"get_weather", `{"city":"Zürich 🏔"}`}}, Finish: "tool_calls"}},
+		},
+		{
+			"every parameter", "NOTHINK\nSAY yes", func(p *openai.ChatCompletionNewParams) {
+				p.Temperature, p.TopP, p.Seed = openai.Float(0.5), openai.Float(0.9), openai.Int(7)
+				p.FrequencyPenalty, p.PresencePenalty = openai.Float(0.5), openai.Float(-0.5)
+				p.LogitBias = map[string]int64{"1000": -5}
+				p.SetExtraFields(object{"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "min_tokens": 2, "priority": 0, "cache_salt": "tenant"})
+			},
+			[]said{{Content: "yes", Finish: "stop"}},
+		},
+	} {
+		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+			t.Run(tt.name+"/"+name, func(t *testing.T) {
+				p := user(model, tt.text)
+				if tt.change != nil {
+					tt.change(&p)
+				}
+				r := ask(t, c, p)
+				if diff := gocmp.Diff(tt.want, r.Choices); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				u := r.Usage
+				if u.PromptTokens == 0 || u.CompletionTokens == 0 || (u.CompletionTokensDetails.ReasoningTokens > 0) != (tt.want[0].Reasoning != "") {
+					t.Errorf("usage %s", u.RawJSON())
+				}
+				if tt.want[0].Finish == "length" && u.CompletionTokens != p.MaxCompletionTokens.Value {
+					t.Errorf("%d tokens, the limit is %d", u.CompletionTokens, p.MaxCompletionTokens.Value)
+				}
+			})
+		}
+	}
+}
+
+// The answer's tokens have their probabilities, and those of two others.
+func (d *dataplane) realLogprobs(t *testing.T, model string) {
+	resp, reply := d.chat(t, model, "THINK Hm.\nSAY "+greeting, `,"logprobs":true,"top_logprobs":2`)
+	var text []byte
+	for _, token := range gjson.Get(reply, "choices.0.logprobs.content").Array() {
+		for _, b := range token.Get("bytes").Array() {
+			text = append(text, byte(b.Uint()))
+		}
+		if token.Get("top_logprobs.#").Int() != 2 || token.Get("logprob").Float() > 0 {
+			t.Errorf("the token %s", token)
+		}
+	}
+	if string(text) != greeting {
+		t.Errorf("%s: the tokens are %q: %s", resp.Status, text, reply)
+	}
+}
+
+// Two calls and an answer, which is the last tool's result.
+func (d *dataplane) realChatTurns(t *testing.T, model string) {
+	c := d.openai()
+	for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		t.Run(name, func(t *testing.T) {
+			p := user(model, "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}")
+			p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}
+			for _, city := range []string{"Bern", "Rom"} {
+				r := ask(t, c, p)
+				want := []said{{Reasoning: "I need both.", Calls: []call{{"get_weather", fmt.Sprintf(`{"city":%q}`, city)}}, Finish: "tool_calls"}}
+				if diff := gocmp.Diff(want, r.Choices); diff != "" {
+					t.Fatalf("(-want +got):\n%s", diff)
+				}
+				p.Messages = append(p.Messages, callMessage(r.IDs[0], city), openai.ToolMessage("sunny in "+city, r.IDs[0]))
+			}
+			if got := ask(t, c, p).Choices[0].Content; got != "RESULT: sunny in Rom" {
+				t.Errorf("the answer is %q", got)
+			}
+		})
+	}
+}
+
+func (d *dataplane) realResponses(t *testing.T, model string) {
+	c := d.checkedOpenAI(t)
+	thought := item{Type: "reasoning", Status: "completed", Text: "Let me see 🙂."}
+	final := func(text string) item {
+		return item{Type: "message", Status: "completed", Phase: "final_answer", Text: text}
+	}
+	for name, respond := range responders {
+		t.Run(name, func(t *testing.T) {
+			first := respond(t, c, asking(model, "THINK Let me see 🙂.\nSAY "+greeting))
+			if diff := gocmp.Diff([]item{thought, final(greeting)}, itemsOf(first)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			p := asking(model, "NOTHINK\nSAY again")
+			p.PreviousResponseID = openai.String(first.ID)
+			second := respond(t, c, p)
+			if diff := gocmp.Diff([]item{final("again")}, itemsOf(second)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			body := fmt.Sprintf(`{"model":%q,"previous_response_id":%q,"input":%q}`, model, first.ID, p.Input.OfString.Value)
+			_, rendered := d.post(t, "/v1/responses/render", body)
+			if !strings.Contains(rendered.Get("text").Str, greeting+"<|end|>") || rendered.Get("token_count").Int() != second.Usage.InputTokens {
+				t.Errorf("%d tokens of input, the prompt is %s", second.Usage.InputTokens, rendered.Get("text").Str)
+			}
+
+			cut := asking(model, "NOTHINK\nWORDS 1000")
+			cut.MaxOutputTokens = openai.Int(16)
+			r := respond(t, c, cut)
+			if r.Status != "incomplete" || r.IncompleteDetails.Reason != "max_output_tokens" || r.Usage.OutputTokens != 16 || !strings.HasPrefix(r.OutputText(), "w1 w2") {
+				t.Errorf("the limit: %s", r.RawJSON())
+			}
+		})
+	}
+}
+
+func (d *dataplane) realResponsesTurns(t *testing.T, model string) {
+	c := d.checkedOpenAI(t)
+	for name, respond := range responders {
+		for _, chained := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/chained=%v", name, chained), func(t *testing.T) {
+				const question = "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL shell {\"input\":\"ls\"}"
+				p := asking(model, question)
+				p.Tools = responseTools
+				history := []responses.ResponseInputItemUnionParam{userItem(question)}
+				var turns []string
+				for _, result := range []string{"sunny", "a.txt", ""} {
+					r := respond(t, c, p)
+					if result == "" {
+						turns = append(turns, r.OutputText())
+						break
+					}
+					call := callOf(t, r)
+					turns = append(turns, call.Name)
+					output := outputOf(call, result)
+					if chained {
+						p.PreviousResponseID = openai.String(r.ID)
+						p.Input = inputs(output)
+						continue
+					}
+					p.Store = openai.Bool(false)
+					history = append(append(history, asInput(r)...), output)
+					p.Input = inputs(history...)
+				}
+				if diff := gocmp.Diff([]string{"get_weather", "shell", "RESULT: a.txt"}, turns); diff != "" {
+					t.Errorf("turns (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// What keeps a promise is allowed by the engine's grammar as the model writes
+// it: with its reasoning, a preamble, the trained header and stop token.
+func (d *dataplane) realPromises(t *testing.T, model string) {
+	two := []object{chatTool("f", false), chatTool("g", false)}
+	named := object{"type": "function", "function": object{"name": "g"}}
+	format := object{"type": "json_schema", "json_schema": object{"name": "verdict", "schema": okSchema, "strict": true}}
+	const hm = "THINK Hm.\n"
+	calls := func(name, arguments string) said {
+		return said{Reasoning: "Hm.", Calls: []call{{name, arguments}}, Finish: "tool_calls"}
+	}
+	answer := func(text string) said { return said{Reasoning: "Hm.", Content: text, Finish: "stop"} }
+	c := d.openai()
+	for _, tt := range []promise{
+		{"required", hm + "COMMENTARY Well.\nCALL g {\"n\":2}", object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, said{Reasoning: "Hm.", Content: "Well.", Calls: []call{{"g", `{"n":2}`}}, Finish: "tool_calls"}},
+		{"required, parallel", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": "required"}, calls("f", `{"n":1}`)},
+		{"named", hm + "CALL g {\"n\":1}", object{"tools": two, "tool_choice": named}, calls("g", `{"n":1}`)},
+		{"none", hm + "SAY hello", object{"tools": two, "tool_choice": "none"}, answer("hello")},
+		{"strict", hm + "CALL f {\"n\":1}", object{"tools": []object{chatTool("f", true)}}, calls("f", `{"n":1}`)},
+		{"strict, no call", hm + "SAY hello", object{"tools": []object{chatTool("f", true)}}, answer("hello")},
+		{"json_object", hm + "SAY {\"a\": [1, {\"b\": null}]}", object{"response_format": object{"type": "json_object"}}, answer(`{"a": [1, {"b": null}]}`)},
+		{"json_schema", hm + `SAY {"ok":false}`, object{"response_format": format}, answer(`{"ok":false}`)},
+		{"json_schema and tools, a call", hm + "CALL f {\"n\":1}", object{"response_format": format, "tools": two}, calls("f", `{"n":1}`)},
+		{"json_schema and tools, an answer", hm + `SAY {"ok": true}`, object{"response_format": format, "tools": two}, answer(`{"ok": true}`)},
+		{"regex", hm + "SAY yes!", object{"guided_regex": "(yes|no)!"}, answer("yes!")},
+		{"choice", hm + "SAY maybe", object{"structured_outputs": object{"choice": []string{"no", "maybe"}}}, answer("maybe")},
+		{"grammar", hm + "SAY aab", object{"guided_grammar": `root ::= "a"+ "b"`}, answer("aab")},
+	} {
+		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+			t.Run(tt.name+"/"+name, func(t *testing.T) {
+				r := ask(t, c, user(model, tt.text), setFields(tt.fields)...)
+				if diff := gocmp.Diff([]said{tt.want}, r.Choices); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// A prompt that is too long is told by the filter, or by the engine where the
+// filter does not know its length.
+func (d *dataplane) realTooLong(t *testing.T, model string) {
+	text := strings.Repeat("word ", tinyContext) + "\nSAY x"
+	for _, model := range []string{model, model + "-unknown"} {
+		for _, more := range []string{"", `,"stream":true`} {
+			for api, ask := range map[string]func(*testing.T, string, string, string, ...string) (*http.Response, string){"chat": d.chat, "responses": d.respond} {
+				resp, reply := ask(t, model, text, more)
+				if e := readError(t, reply); resp.StatusCode != http.StatusBadRequest || e.Code == nil || *e.Code != "context_length_exceeded" {
+					t.Errorf("%s of %s%s: %s: %s", api, model, more, resp.Status, reply)
+				}
+			}
+		}
+	}
+}
+
+// A request that sets no limit has gpt-oss's own, where the engine's is not
+// known. Only /v1/completions takes none beyond its context; run asks it.
+func (d *dataplane) realNoLimit(t *testing.T, model string, e realEngine) {
+	resp, reply := d.chat(t, model+"-unknown", "NOTHINK\nSAY yes", "")
+	got, want := gjson.Get(reply, "choices.0.message.content").Str, "yes"
+	if e.kind == "vllm" {
+		got, want = gjson.Get(reply, "error.code").Str, "context_length_exceeded"
+	}
+	if got != want {
+		t.Errorf("%s: %s", resp.Status, reply)
+	}
+}
+
+// A prompt that has been seen is told in the usage, in both APIs.
+func (d *dataplane) realCached(t *testing.T, model string) {
+	text := t.Name() + strings.Repeat(" and on", 500) + "\nNOTHINK\nSAY yes"
+	c := d.openai()
+	first := whole(t, c, user(model, text))
+	for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		u := ask(t, c, user(model, text)).Usage
+		if cached := u.PromptTokensDetails.CachedTokens; cached < 500 || cached >= u.PromptTokens {
+			t.Errorf("%s: %d of %d tokens were cached", name, cached, u.PromptTokens)
+		}
+	}
+	if first.Usage.PromptTokensDetails.CachedTokens > 500 {
+		t.Errorf("%d tokens were cached at first", first.Usage.PromptTokensDetails.CachedTokens)
+	}
+	r := respondWhole(t, d.checkedOpenAI(t), asking(model, text))
+	if cached := r.Usage.InputTokensDetails.CachedTokens; cached < 500 {
+		t.Errorf("responses: %d tokens were cached", cached)
+	}
+}
+
+// A client that leaves ends the engine's work, which would go on for minutes.
+func (d *dataplane) realDisconnect(t *testing.T, model string, e realEngine) {
+	for _, tt := range []struct{ name, path, body string }{
+		{"chat", "/v1/chat/completions", `{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`},
+		{"chat, whole", "/v1/chat/completions", `{"model":%q,"messages":[{"role":"user","content":%q}]}`},
+		{"responses", "/v1/responses", `{"model":%q,"stream":true,"input":%q}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+tt.path, strings.NewReader(fmt.Sprintf(tt.body, model, "NOTHINK\nWORDS 3500 50")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				resp, err := d.client.Do(req)
+				if err != nil {
+					return // it has left
+				}
+				defer resp.Body.Close()
+				_, _ = io.Copy(io.Discard, resp.Body)
+			}()
+			e.await(t, "running", func(n int) bool { return n > 0 })
+			leave()
+			<-ended
+			e.await(t, "idle", func(n int) bool { return n == 0 })
+		})
+	}
+}
+
+func (e realEngine) await(t *testing.T, what string, ok func(int) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		n := e.running(t, e)
+		if ok(n) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine is not %s: it works at %d requests", what, n)
+		}
+	}
+}
+
+// No plugin can force a llama.cpp server's tokens, but sampling can: see
+// forced. Thus the answers are short texts of the final channel; what the
+// weights write alone ends by its limit.
+func TestRealLlamaCPP(t *testing.T) {
+	e := engineAt(t, "ENGINE_TEST_LLAMACPP", "llamacpp", metric("llamacpp:requests_processing"))
+	d := startReal(t, e)
+	model := modelOf(e.kind)
+	t.Run("forced", func(t *testing.T) { d.llamaForced(t, model) })
+	t.Run("limit", func(t *testing.T) { d.llamaLimit(t, model) })
+	t.Run("responses", func(t *testing.T) { d.llamaResponses(t, model) })
+	t.Run("refused", func(t *testing.T) { d.llamaRefused(t, model) })
+	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
+	t.Run("cached tokens", func(t *testing.T) { d.llamaCached(t, model) })
+	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
+}
+
+// forced are the members of a request that make weights near zero write a
+// header of the final channel, a text of tokens that are all different, and the
+// end. The greatest bias comes first; a token that has been written, in the
+// prompt or in the reply, counts half of its bias, less two for each time.
+func (d *dataplane) forced(t *testing.T, model, user, text string, greatest int) string {
+	t.Helper()
+	_, r := d.post(t, "/v1/chat/completions/render", fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]}`, model, user))
+	seen := map[harmony.Token]int{}
+	for _, id := range r.Get("token_ids").Array() {
+		seen[harmony.Token(id.Uint())]++
+	}
+	ids := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>")
+	ids = append(harmony.AppendEncode(ids, text), harmony.AppendEncodeSpecial(nil, "<|return|>")...)
+	bias := object{}
+	const first, last = 36., 34.2 // how strong they are at their turns
+	for i, id := range ids {
+		strength := first - (first-last)*float64(i)/float64(len(ids)-1)
+		if n := seen[id]; n > 0 {
+			strength = 2 * (strength + 2*float64(n))
+		}
+		bias[strconv.Itoa(int(id))] = strength
+	}
+	more, err := json.Marshal(object{"temperature": 0, "repetition_penalty": 2, "frequency_penalty": 2, "logit_bias": bias, "max_completion_tokens": greatest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "," + string(more[1:len(more)-1])
+}
+
+// Emoji are several tokens, of which the stream names the last only.
+func (d *dataplane) llamaForced(t *testing.T, model string) {
+	for _, text := range []string{"Hello, world!", "naïve 🙂 世界", "a🏔b"} {
+		more := d.forced(t, model, "Say it.", text, 40)
+		resp, reply := d.chat(t, model, "Say it.", more)
+		choice := gjson.Get(reply, "choices.0")
+		if choice.Get("message.content").Str != text || choice.Get("finish_reason").Str != "stop" {
+			t.Errorf("whole: %s: %s", resp.Status, reply)
+		}
+		if u := gjson.Get(reply, "usage"); u.Get("completion_tokens").Int() < 5 || u.Get("prompt_tokens").Int() == 0 {
+			t.Errorf("usage %s", u)
+		}
+		if got := streamedContent(d.chat(t, model, "Say it.", more+`,"stream":true`)); got != text {
+			t.Errorf("streamed: %q, want %q", got, text)
+		}
+		cut := strings.IndexAny(text, " b")
+		if _, reply := d.chat(t, model, "Say it.", more+fmt.Sprintf(`,"stop":%q`, text[cut:cut+1])); gjson.Get(reply, "choices.0.message.content").Str != text[:cut] {
+			t.Errorf("stopped at %q: %s", text[cut:cut+1], reply)
+		}
+	}
+}
+
+// streamedContent joins the texts of a stream of chat completions.
+func streamedContent(_ *http.Response, events string) string {
+	var text strings.Builder
+	for _, line := range strings.Split(events, "\n") {
+		if event, ok := strings.CutPrefix(line, "data: {"); ok {
+			text.WriteString(gjson.Get("{"+event, "choices.0.delta.content").Str)
+		}
+	}
+	return text.String()
+}
+
+// What the weights write alone has no form at all: it ends by its limit, with
+// that many tokens.
+func (d *dataplane) llamaLimit(t *testing.T, model string) {
+	for i := range 10 {
+		more := fmt.Sprintf(`,"max_completion_tokens":50,"seed":%d,"logit_bias":{"200002":-100,"199999":-100,"200012":-100}`, i)
+		if i%2 == 1 { // a promise that the limit cuts short
+			more += `,"tool_choice":"required","tools":[` + functionOf("f", verdict) + `]`
+		}
+		resp, reply := d.chat(t, model, "Anything.", more)
+		if gjson.Get(reply, "choices.0.finish_reason").Str != "length" || gjson.Get(reply, "usage.completion_tokens").Int() < 40 {
+			t.Errorf("%s: %s", resp.Status, reply)
+		}
+	}
+}
+
+func (d *dataplane) llamaResponses(t *testing.T, model string) {
+	c := d.checkedOpenAI(t)
+	for name, respond := range responders {
+		p := asking(model, "Anything.")
+		p.MaxOutputTokens = openai.Int(40)
+		first := respond(t, c, p)
+		if first.Status != "incomplete" || first.IncompleteDetails.Reason != "max_output_tokens" || first.Usage.OutputTokens == 0 {
+			t.Errorf("%s: %s", name, first.RawJSON())
+		}
+		p.PreviousResponseID = openai.String(first.ID)
+		if second := respond(t, c, p); second.Usage.InputTokens <= first.Usage.InputTokens {
+			t.Errorf("%s: %d tokens of input, then %d", name, first.Usage.InputTokens, second.Usage.InputTokens)
+		}
+	}
+}
+
+func (d *dataplane) llamaRefused(t *testing.T, model string) {
+	for param, more := range map[string]string{"n": `,"n":2`, "min_tokens": `,"min_tokens":2`} {
+		resp, reply := d.chat(t, model, "x", more)
+		if readError(t, reply); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s: %s", param, resp.Status, reply)
+		}
+	}
+}
+
+func (d *dataplane) llamaCached(t *testing.T, model string) {
+	more := `,"max_completion_tokens":3`
+	text := strings.Repeat(" and on", 500)
+	d.chat(t, model, text, more)
+	_, reply := d.chat(t, model, text, more)
+	if u := gjson.Get(reply, "usage"); u.Get("prompt_tokens_details.cached_tokens").Int() < 500 {
+		t.Errorf("usage %s", u)
+	}
+}
