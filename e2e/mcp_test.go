@@ -288,7 +288,7 @@ func TestMCP(t *testing.T) {
 					if calls := itemsOfType(r, "mcp_call"); len(calls) != 1 || calls[0].Get("name").Str != "search" {
 						t.Errorf("the choice is not kept: %s", r.Get("output"))
 					}
-					r = ask(t, "completed", "NOTHINK\nSAY hi", "tools", list(`{"type":"mcp","server_label":"docs","allowed_tools":["search"]}`))
+					ask(t, "completed", "NOTHINK\nSAY hi", "tools", list(`{"type":"mcp","server_label":"docs","allowed_tools":["search"]}`))
 					if prompt := c.prompts(t)[0]; !strings.Contains(prompt, "type search") || strings.Contains(prompt, "type delete-all") {
 						t.Errorf("the prompt has not just the tool that is allowed:\n%s", prompt)
 					}

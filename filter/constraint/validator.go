@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
 // Validator checks texts against a JSON Schema, for engines that cannot be made
@@ -46,7 +48,7 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 // much to check is not: with arrays and objects nested more than 256 levels deep, or
 // with more than 16 MiB in all the ways that the schema leads to one of its values.
 func (v *Validator) Accepts(text []byte) bool {
-	if len(text) > maxWork/v.ways || nesting(text) > maxNesting {
+	if len(text) > maxWork/v.ways || jsontext.Depth(text) > maxNesting {
 		return false
 	}
 	var value any

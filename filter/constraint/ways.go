@@ -176,24 +176,3 @@ func countWays(ordered []*part, depth int) (changed bool) {
 	}
 	return changed
 }
-
-// nesting is how deep the values of a text are, 0 without arrays and objects.
-func nesting(text []byte) int {
-	depth, most := 0, 0
-	inText := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\': // in strings only
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return most
-}
