@@ -165,9 +165,12 @@ func (r *Reply) newItems() ([]turn.Item, *apierror.Error) {
 	return d.input.Items, nil
 }
 
-// maxResultBytes bounds what the tools of one response give to the model: beyond
-// it no more are called.
-const maxResultBytes = 16 << 20
+// The bounds of what the tools of one response give, and of the calls of one of
+// its turns, whose results come together. Beyond them no more calls are made.
+const (
+	maxResultBytes = 16 << 20
+	maxTurnCalls   = 64
+)
 
 // work is what a tool does for the reply, and the item that tells of it.
 type work struct {
@@ -184,6 +187,9 @@ func (r *Reply) Did(dst []byte, i int, result tools.Result) []byte {
 	}
 	r.waiting[i].result = &result
 	r.resultBytes += len(result.Text)
+	for _, part := range result.Content { // of which some items have what is no text
+		r.resultBytes += len(part.Data)
+	}
 	if result.Cause != nil {
 		r.note(fmt.Errorf("%s: %w", r.waiting[i].job.Server.Label, result.Cause))
 	}
@@ -254,7 +260,7 @@ func (r *Reply) begins(w *work) {
 	most := r.call.maxToolCalls
 	switch {
 	case w.result != nil:
-	case most > 0 && r.hostedCalls > most, r.resultBytes > maxResultBytes:
+	case most > 0 && r.hostedCalls > most, r.resultBytes > maxResultBytes, len(r.works) >= maxTurnCalls:
 		w.result = &tools.Result{Error: "The limit of tool calls is reached. Answer with what you have."}
 	case w.item.call.Refused:
 		w.result = &tools.Result{Error: "The request does not allow this tool."}

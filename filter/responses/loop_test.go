@@ -519,3 +519,21 @@ func TestLoopOutOfContext(t *testing.T) {
 		t.Errorf("%s: %s", got.Get("status"), kinds(got))
 	}
 }
+
+// However many calls a turn has, and however much tools give, there is an end.
+func TestLoopIsBounded(t *testing.T) {
+	t.Parallel()
+	call := `<|start|>assistant to=docs.search<|channel|>commentary json<|message|>{"q":"a"}<|end|>`
+	many := strings.TrimPrefix(strings.Repeat(call, maxTurnCalls+3), "<|start|>assistant")
+	l := newLoop(t)
+	got := l.play(t, `{"model":"m","input":"hi",`+docsTool+`}`, many, doneText)
+	if made := len(l.jobs) - 1; made != maxTurnCalls || strings.Count(kinds(got), "mcp_call failed") != 3 {
+		t.Errorf("%d calls of a turn are made: %s", made, kinds(got))
+	}
+	l = newBuiltinLoop(t)
+	l.results["python"] = tools.Result{Content: []tools.Part{{Type: "image", MIME: "image/png", Data: make([]byte, maxResultBytes+1)}}}
+	got = l.play(t, `{"model":"m","input":"hi","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`, pythonCall, pythonCall, doneText)
+	if kinds(got) != "code_interpreter_call completed, code_interpreter_call failed, message completed" || len(l.jobs) != 1 {
+		t.Errorf("after too large a result: %s, %d jobs", kinds(got), len(l.jobs))
+	}
+}
