@@ -15,9 +15,25 @@ type turns struct {
 	current *turn.Turn   // whose call goes on
 	begun   int          // how many have
 	unknown int          // calls of the current one to tools that there are not
-	said    []turn.Item  // what the model has done in it
+	said    []part       // what the model has done in it
 	prompts int          // tokens of the prompts before the current one's
 	past    turn.Summary // of the turns before it
+}
+
+// part is a part of a turn, as far as it has been said.
+type part struct {
+	item turn.Item
+	text []byte
+}
+
+// items is what has been done in the turn.
+func (t *turns) items() []turn.Item {
+	items := make([]turn.Item, len(t.said))
+	for i, p := range t.said {
+		items[i] = p.item
+		items[i].Text += string(p.text)
+	}
+	return items
 }
 
 // Next is the reply's next model call, once the answer to the one before it has
@@ -38,7 +54,7 @@ func (r *Reply) Next() (*engine.Request, *apierror.Error) {
 			return nil, nil
 		}
 	}
-	next, err := r.turns.current.Continue(r.turns.said, room)
+	next, err := r.turns.current.Continue(r.turns.items(), room)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +97,14 @@ func (r *Reply) note(e turn.Event) bool {
 		if e.Kind == turn.Call {
 			item.CallID, item.Namespace, item.Name = e.Call.ID, e.Call.Namespace, e.Call.Name
 		}
-		r.turns.said = append(r.turns.said, item)
+		r.turns.said = append(r.turns.said, part{item: item})
 	case turn.Delta:
-		r.turns.said[len(r.turns.said)-1].Text += string(e.Text)
+		last := &r.turns.said[len(r.turns.said)-1]
+		last.text = append(last.text, e.Text...)
 	case turn.End:
 		if unknown {
 			r.turns.unknown++
-			r.turns.said = append(r.turns.said, turn.Item{Kind: turn.Result, CallID: e.Call.ID, Text: turn.NoSuchTool(e.Call.Name), Hosted: true})
+			r.turns.said = append(r.turns.said, part{item: turn.Item{Kind: turn.Result, CallID: e.Call.ID, Text: turn.NoSuchTool(e.Call.Name), Hosted: true}})
 		}
 	}
 	return unknown
