@@ -20,6 +20,7 @@ import (
 // grpcReply is what the Python client has of a case.
 type grpcReply struct {
 	Request map[string]any              `json:"request"`
+	Model   map[string]any              `json:"model"` // the answer to GetModelInfo
 	Replies []map[string]map[string]any `json:"replies"`
 	Code    string                      `json:"code"`
 	Details string                      `json:"details"`
@@ -142,6 +143,13 @@ var grpcNames = map[string]map[string]string{
 	"trtllm-grpc": {"params": "sampling_config", "ids": "input_token_ids", "min_tokens": "min_tokens", "seed": "seed"},
 }
 
+// What the services tell of the simulated engine's model.
+var grpcModels = map[string]map[string]any{
+	"vllm-grpc":   {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
+	"sglang-grpc": {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
+	"trtllm-grpc": {"model_id": "openai/gpt-oss-20b", "max_seq_len": 131072.},
+}
+
 func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpcReply) {
 	t.Helper()
 	names := grpcNames[kind]
@@ -183,6 +191,11 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 	}
 	if tagged, err := json.Marshal(got[6].Request); err != nil || !strings.Contains(string(tagged), `"structural_tag\"`) && !strings.Contains(string(tagged), `"structural_tag":"`) {
 		t.Errorf("no structural tag: %s, %v", tagged, err)
+	}
+	for field, want := range grpcModels[kind] {
+		if told := got[0].Model[field]; told != want {
+			t.Errorf("the model's %s is %v, want %v", field, told, want)
+		}
 	}
 	checkGRPCLogprobs(t, kind, got[7])
 	for i, want := range []struct{ code, finish string }{{"OK", "stop"}, {"OK", "stop"}, {"OK", "length"}, {"INVALID_ARGUMENT", ""}, {"UNAVAILABLE", ""}, {"INTERNAL", ""}} {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // Two models on two engines, one of them a gRPC service, and a third behind the
@@ -99,17 +100,32 @@ func TestSeveralModels(t *testing.T) {
 	})
 }
 
-// gRPC engines have no list: what is configured is listed.
+// gRPC engines tell their model and its context length by a method of their own.
 func TestModelsOfGRPCEngines(t *testing.T) {
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Engines = []filter.Engine{{Kind: "vllm-grpc", URLs: c.Engines[0].URLs}}
-		c.Models, c.HarmonyModels = nil, []string{"=" + sglangModel}
-	}})
-	d.foreign.handle(http.NotFound)
-	c := d.openai()
-	page, err := c.Models.List(t.Context())
-	if err != nil || len(page.Data) != 1 || page.Data[0].ID != sglangModel {
-		t.Errorf("%+v, %v", page, err)
+	address, _ := startSimAs(t, &logFile{quiet: true}, "--models", sglangModel, "--context-length", "500")
+	for _, kind := range engine.Kinds() {
+		if !engine.IsGRPC(kind) {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			d := start(t, options{sim: address, config: func(c *filter.Config) {
+				c.Engines, c.Models = []filter.Engine{{Kind: kind, URLs: []string{address}}}, nil
+			}})
+			d.foreign.handle(http.NotFound)
+			c := d.openai()
+			page, err := c.Models.List(t.Context())
+			if err != nil || len(page.Data) != 1 || page.Data[0].ID != sglangModel || !strings.Contains(page.Data[0].RawJSON(), `"max_model_len":500`) {
+				t.Errorf("%+v, %v", page, err)
+			}
+			id := "context-" + kind
+			resp, text := d.chat(t, sglangModel, strings.Repeat("word ", 500), "", "x-request-id", id)
+			if e := readError(t, text); resp.StatusCode != http.StatusBadRequest || e.Code == nil || *e.Code != "context_length_exceeded" {
+				t.Errorf("%s: %s", resp.Status, text)
+			}
+			if n := len(d.engineRequests(t, id)); n != 0 {
+				t.Errorf("the engine got %d requests with too long a prompt", n)
+			}
+		})
 	}
 }
 

@@ -175,6 +175,7 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("promises", func(t *testing.T) { d.realPromises(t, model) })
 	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
 	t.Run("no limit", func(t *testing.T) { d.realNoLimit(t, model, e) })
+	t.Run("told limit", func(t *testing.T) { d.realToldLimit(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.realCached(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
@@ -416,6 +417,23 @@ func (d *dataplane) realNoLimit(t *testing.T, model string, e realEngine) {
 	}
 	if got != want {
 		t.Errorf("%s: %s", resp.Status, reply)
+	}
+}
+
+// Once the engine has been asked for its models, the context length that it tells
+// is as good as a configured one.
+func (d *dataplane) realToldLimit(t *testing.T, model string) {
+	c := d.openai()
+	if _, err := c.Models.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if resp, reply := d.chat(t, model+"-unknown", "NOTHINK\nSAY yes", ""); gjson.Get(reply, "choices.0.message.content").Str != "yes" {
+		t.Errorf("%s: %s", resp.Status, reply)
+	}
+	text := strings.Repeat("word ", tinyContext)
+	_, want := d.chat(t, model, text, "")
+	if _, got := d.chat(t, model+"-unknown", text, ""); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -102,11 +102,6 @@ type Config struct {
 	Limits    Limits      `json:"limits"`
 	Log       Log         `json:"log"`
 
-	// ModelInfoURL is where the filter reads the engines' model list, through
-	// Envoy, such as http://127.0.0.1:10000/v1/models. Empty: run asks its own
-	// listener, serve asks nobody.
-	ModelInfoURL string `json:"model_info_url"`
-
 	// Listen is where serve takes ext_proc streams: host:port or
 	// unix:///path.
 	Listen string `json:"listen"`
@@ -138,7 +133,8 @@ type Model struct {
 	// or high.
 	Effort string `json:"effort"`
 	// ContextLength is how many tokens prompt and output may have together.
-	// 0: what the engine's model list says, see ModelInfoURL, else 131072.
+	// 0: what the engine tells, where there is a Loopback to ask it through,
+	// else 131072.
 	ContextLength int `json:"context_length"`
 }
 

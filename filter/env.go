@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -120,5 +119,9 @@ func (s *Server) scope(x *exchange) *turn.Scope {
 // contextLength is a model's as configured, else as its engine tells it; 0
 // where nobody does.
 func (s *Server) contextLength(m *Model) int {
-	return cmp.Or(m.ContextLength, s.models.length(m.UpstreamModel))
+	e, known := s.lists[m.Engine] // what needs no model has none
+	if m.ContextLength > 0 || !known {
+		return m.ContextLength
+	}
+	return e.length(m.UpstreamModel)
 }

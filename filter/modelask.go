@@ -1,12 +1,15 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
@@ -70,10 +74,32 @@ func (s *Server) otherModels(ctx context.Context, x *exchange) otherModels {
 // engineList is what an engine has told of its models. It is asked once for all
 // who want to know.
 type engineList struct {
-	mu     sync.Mutex
-	until  time.Time // it is asked again
-	answer *engineAnswer
-	fails  atomic.Bool
+	mu      sync.Mutex
+	until   time.Time // it is asked again
+	answer  *engineAnswer
+	fails   atomic.Bool
+	lengths atomic.Pointer[map[string]int] // the context lengths of the last list
+}
+
+// length is the context length of a model, 0 where the engine has told none.
+func (e *engineList) length(model string) int {
+	if lengths := e.lengths.Load(); lengths != nil {
+		return (*lengths)[model]
+	}
+	return 0
+}
+
+// keep keeps the context lengths of a list. vLLM and SGLang add max_model_len to
+// OpenAI's fields.
+func (e *engineList) keep(data gjson.Result) {
+	lengths := map[string]int{}
+	data.ForEach(func(_, m gjson.Result) bool {
+		if n := m.Get("max_model_len").Int(); n > 0 && n <= math.MaxInt32 {
+			lengths[strings.Clone(m.Get("id").String())] = int(n)
+		}
+		return true
+	})
+	e.lengths.Store(&lengths)
 }
 
 // engineAnswer is an engine's list once it is there.
@@ -112,11 +138,12 @@ func (s *Server) askEngine(name string) *engineAnswer {
 	e.answer, e.until = answer, now.Add(modelsFresh)
 	s.holds.Go(func() {
 		defer close(answer.there)
-		header := http.Header{"User-Agent": {""}}
-		header.Set(EngineHeader, name)
-		_, list, err := s.loopback.models(context.Background(), header, modelsPath)
+		list, err := s.loopback.engineModels(name, s.dialects[name])
 		logChange(s.log.WithField("engine", name), "engine", &e.fails, err)
 		answer.models = engineModels{list.Get("data"), err}
+		if err == nil {
+			e.keep(answer.models.data)
+		}
 	})
 	return answer
 }
@@ -131,6 +158,46 @@ func logChange(log logrus.FieldLogger, who string, fails *atomic.Bool, err error
 	default:
 		log.Infof("the %s tells its models again", who)
 	}
+}
+
+// engineModels asks an engine for its list, without anything of a client's.
+func (l *loopback) engineModels(name string, d engine.Dialect) (list gjson.Result, err error) {
+	header := http.Header{"User-Agent": {""}}
+	header.Set(EngineHeader, name)
+	if d, ok := d.(engine.ModelTeller); ok {
+		return l.toldModel(header, d)
+	}
+	_, list, err = l.models(context.Background(), header, modelsPath)
+	return list, err
+}
+
+// toldModel makes a list of the one model that an engine tells by a method of its
+// own.
+func (l *loopback) toldModel(header http.Header, d engine.ModelTeller) (list gjson.Result, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), modelsTimeout)
+	defer cancel()
+	var answer, trailer http.Header
+	var body []byte
+	status := 0
+	err = l.read(ctx, header, d.EncodeModelInfo(), func(e engineEvent) bool {
+		if e.header != nil {
+			status, answer = e.status, e.header
+		}
+		body, trailer = append(body, e.body...), e.trailer
+		return len(body) <= maxModelsBody
+	})
+	field := func(name string) string { return cmp.Or(trailer.Get(name), answer.Get(name)) }
+	switch {
+	case err != nil:
+		return list, fmt.Errorf("ask for the model: %w", err)
+	case status != http.StatusOK:
+		return list, fmt.Errorf("ask for the model: %w", d.ReadError(status, answer.Get, body))
+	}
+	m, refused := d.ReadModelInfo(body, field)
+	if refused != nil {
+		return list, fmt.Errorf("ask for the model: %w", refused)
+	}
+	return gjson.ParseBytes(append(appendModel([]byte(`{"data":[`), m.ID, d.Kind(), m.ContextLength), "]}"...)), nil
 }
 
 // models asks for a list through the loopback listener.

@@ -62,12 +62,18 @@ const released = 1754352000
 // configured adds a model that nobody has told of.
 func (l *modelList) configured(name string, s *Server) {
 	m, _ := s.cfg.Model(name)
-	raw := jsontext.AppendString([]byte(`{"id":`), name)
-	raw = fmt.Appendf(raw, `,"object":"model","created":%d,"owned_by":"envoy-harmony"`, released)
-	if n := s.contextLength(&m); n > 0 {
-		raw = fmt.Appendf(raw, `,"max_model_len":%d`, n)
+	l.put(name, string(appendModel(nil, name, "envoy-harmony", s.contextLength(&m))), false)
+}
+
+// appendModel writes a model of which no more is known.
+func appendModel(dst []byte, id, owner string, contextLength int) []byte {
+	dst = jsontext.AppendString(append(dst, `{"id":`...), id)
+	dst = fmt.Appendf(dst, `,"object":"model","created":%d,"owned_by":`, released)
+	dst = jsontext.AppendString(dst, owner)
+	if contextLength > 0 {
+		dst = fmt.Appendf(dst, `,"max_model_len":%d`, contextLength)
 	}
-	l.put(name, string(append(raw, '}')), false)
+	return append(dst, '}')
 }
 
 // append writes the list. What the one that it begins with has beside its models

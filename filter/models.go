@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // modelsPath is OpenAI's list of models. One model of it stands below.
@@ -59,9 +58,7 @@ func (s *Server) allModels(ctx context.Context, x *exchange) (all modelList, mis
 	asked.Go(func() { other = s.otherModels(ctx, x) })
 	lists := make([]engineModels, len(s.cfg.Engines))
 	for i, e := range s.cfg.Engines {
-		if !engine.IsGRPC(e.Kind) {
-			asked.Go(func() { lists[i] = s.engineModels(ctx, e.Name) })
-		}
+		asked.Go(func() { lists[i] = s.engineModels(ctx, e.Name) })
 	}
 	asked.Wait()
 	all.others, missing, theirs = other.list, other.missing, other.theirs

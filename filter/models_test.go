@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // listing is a stand-in for the loopback listener: what is answered to GET
 // /v1/models, by the engine asked, "" for whoever takes other models. An answer
 // that is a number is a status, one of HTML is a 200, another that is no JSON a 503; nobody is there for
-// one that is missing.
+// one that is missing. A gRPC engine tells the first model of its list.
 type listing struct {
 	t       *testing.T
 	answers map[string]string
@@ -46,9 +47,20 @@ func (l *listing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 	case answer[0] != '{':
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.Method == http.MethodPost:
+		w.Header().Set("grpc-status", "0")
+		_, _ = w.Write(grpcModel(gjson.Get(answer, "data.0")))
 	default:
 		_, _ = w.Write([]byte(answer))
 	}
+}
+
+// grpcModel is a GetModelInfoResponse of vLLM in its frame.
+func grpcModel(m gjson.Result) []byte {
+	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "/models/x")
+	b = protowire.AppendVarint(protowire.AppendTag(b, 3, protowire.VarintType), m.Get("max_model_len").Uint())
+	b = protowire.AppendString(protowire.AppendTag(b, 6, protowire.BytesType), m.Get("id").Str)
+	return append([]byte{0, 0, 0, 0, byte(len(b))}, b...)
 }
 
 // ids is a list of models by their ids.
@@ -89,6 +101,9 @@ func TestModels(t *testing.T) {
 	}{
 		{"one engine", map[string]string{"": a, "a": a}, func(c *Config) { c.Engines, c.Models = c.Engines[:1], nil }, 200, "gpt-oss-20b lora", "@this", a},
 		{"two engines", map[string]string{"": a, "a": a, "b": b}, nil, 200, "gpt-oss-20b lora gpt-oss-120b", "data.0.max_model_len", "10"},
+		{"a gRPC engine", map[string]string{"a": a, "c": `{"data":[{"id":"gpt-oss-tiny","max_model_len":300}]}`}, func(c *Config) {
+			c.Models = append(c.Models, Model{Match: "tiny", Engine: "c"})
+		}, 200, "gpt-oss-20b gpt-oss-tiny", "data.1", `{"id":"gpt-oss-tiny","object":"model","created":1754352000,"owned_by":"vllm-grpc","max_model_len":300}`},
 		{"an upstream", map[string]string{"": upstream, "a": a, "b": b}, nil, 200, "gpt-4 gpt-oss-120b gpt-oss-20b", "data.1.owned_by", "b"},
 		{"an engine is down", map[string]string{"": upstream, "a": "down", "b": b}, nil, 200, "gpt-4 gpt-oss-120b", "object", "list"},
 		{"an engine that lists nothing", map[string]string{"a": `{"data":{}}`, "b": b}, nil, 200, "gpt-oss-120b", "object", "list"},
@@ -177,7 +192,7 @@ func TestModelsAreAskedFor(t *testing.T) {
 			t.Errorf("the upstream is asked with %s", name)
 		}
 	}
-	if l.asked["a"] != 1 || l.asked["b"] != 1 || l.asked[""] != 2 || l.asked["c"] != 0 {
+	if l.asked["a"] != 1 || l.asked["b"] != 1 || l.asked[""] != 2 || l.asked["c"] != 1 {
 		t.Errorf("asked %v times", l.asked)
 	}
 	l.answers["a"], l.answers["b"] = "down", `{"data":[{"id":"gpt-oss-120b"}]}`
@@ -214,7 +229,7 @@ func TestModelsAreTheUpstreams(t *testing.T) {
 // What fails is logged when it begins and when it is over, however often it is asked.
 func TestModelsAreLoggedOnce(t *testing.T) {
 	const list = `{"data":[{"id":"gpt-oss-20b"}]}`
-	l := &listing{t: t, asked: map[string]int{}, answers: map[string]string{"": "down", "a": list, "b": "down"}}
+	l := &listing{t: t, asked: map[string]int{}, answers: map[string]string{"": "down", "a": list, "b": "down", "c": list}}
 	s := l.script(nil)
 	var logged strings.Builder
 	s.x.s.log.SetOutput(&logged)

@@ -47,7 +47,6 @@ type Server struct {
 	background *background
 	holds      sync.WaitGroup // of those who renew what calls hold, and who ask engines for their models
 	budget     budget
-	models     modelInfo
 	lists      map[string]*engineList // by engine name
 	unlisted   atomic.Bool            // the upstream does not tell its models
 	now        func() time.Time

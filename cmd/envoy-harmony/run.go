@@ -135,11 +135,10 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 	if err := waitUntilUsable(ctx, proxy, address, log); err != nil {
 		return ignoreCancel(ctx, err)
 	}
-	models := modelInfoURL(cfg, address)
-	if err := svc.filter.ReadModels(ctx, models); err != nil {
-		log.WithError(err).Warn("context lengths are gpt-oss's own")
+	if err := svc.filter.ReadModels(ctx); err != nil {
+		log.WithError(err).Warn("context lengths are gpt-oss's own until all engines have told theirs")
 	}
-	go svc.filter.FollowModels(ctx, models)
+	go svc.filter.FollowModels(ctx)
 	if _, err := fmt.Fprintf(p.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("say that it is ready: %w", err)
 	}
@@ -160,14 +159,6 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 	}
 	svc.stopWithin(drain)
 	return nil
-}
-
-// modelInfoURL is where the engines' model list stands.
-func modelInfoURL(cfg *filter.Config, address string) string {
-	if cfg.ModelInfoURL != "" {
-		return cfg.ModelInfoURL
-	}
-	return "http://" + address + "/v1/models"
 }
 
 // ignoreCancel drops the error of what a signal has interrupted.

@@ -40,10 +40,9 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 		return err
 	}
 	defer svc.stop()
-	if cfg.ModelInfoURL != "" {
-		go svc.filter.FollowModels(ctx, cfg.ModelInfoURL)
-	}
-	if cfg.Loopback == "" {
+	if cfg.Loopback != "" {
+		go svc.filter.FollowModels(ctx)
+	} else {
 		log.Warn("loopback is not set: an engine that breaks off in mid-stream resets its client, and background responses are refused (see docs/operations.md)")
 	}
 	log.WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")

@@ -3,8 +3,8 @@
 Its messages are those of the package smg-grpc-proto, which the engines' gRPC
 servers use, written and read by protobuf's own code. It reads cases as JSON
 lines, {"kind", "request": base64 of a GenerateRequest that the filter wrote},
-sends each to $ENGINE by gRPC and prints a JSON line with what the request and
-the replies say.
+sends each to $ENGINE by gRPC and prints a JSON line with what the request, the
+replies and the answer to GetModelInfo say.
 """
 
 import base64
@@ -60,7 +60,8 @@ def main():
             request = messages.GenerateRequest.FromString(base64.b64decode(case["request"]))
             if found := unknown(request):
                 raise SystemExit(f"{case['kind']}: the request has unknown fields {found}")
-            print(json.dumps({"request": plain(request), **call(stub(channel), request)}), flush=True)
+            told = plain(stub(channel).GetModelInfo(messages.GetModelInfoRequest()))
+            print(json.dumps({"request": plain(request), "model": told, **call(stub(channel), request)}), flush=True)
 
 
 main()

@@ -28,6 +28,7 @@ type grpcDialect struct {
 	readLogprobs func(l *logprobs, b []byte) bool
 	// chunk and complete are the fields of its GenerateResponse.
 	chunk, complete replyMessage
+	info            modelInfo
 }
 
 // replyMessage says where a message stands in a GenerateResponse, and its own
@@ -56,7 +57,7 @@ func (d *grpcDialect) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	m := message{make([]byte, framePrefix, 3*len(r.Prompt)+1024)}
 	d.encode(&m, r)
 	binary.BigEndian.PutUint32(m.b[1:], uint32(len(m.b)-framePrefix)) //nolint:gosec // bounded by the size of requests
-	return &HTTPRequest{Path: d.path, Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}}, Body: m.b}, nil
+	return grpcCall(d.path, m.b), nil
 }
 
 func (d *grpcDialect) NewDecoder(r *Request) Decoder {

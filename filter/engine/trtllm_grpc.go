@@ -16,6 +16,7 @@ var trtllmGRPC = &grpcDialect{
 	readLogprobs: (*logprobs).readRow,
 	chunk:        replyMessage{field: 2, ids: 1, index: 2, cached: 5, logprobs: 6},
 	complete:     replyMessage{field: 3, ids: 1, index: 2, finish: 3, cached: 7, logprobs: 8},
+	info:         modelInfo{id: 1, context: 3},
 }
 
 // refuseTRTLLM refuses biases: the service takes them as one number for each

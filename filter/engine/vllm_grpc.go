@@ -9,6 +9,7 @@ var vllmGRPC = grpcHandedOver{transfer: 12, grpcDialect: &grpcDialect{
 	readLogprobs: (*logprobs).readColumns,
 	chunk:        replyMessage{field: 1, ids: 1, cached: 4, logprobs: 5, index: 7},
 	complete:     replyMessage{field: 2, ids: 1, finish: 2, cached: 5, logprobs: 6, index: 8},
+	info:         modelInfo{id: 6, path: 1, context: 3},
 }}
 
 func encodeVLLMRequest(m *message, r *Request) {

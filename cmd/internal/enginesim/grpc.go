@@ -54,6 +54,7 @@ type grpcAPI struct {
 	// of the output from an id on.
 	readLogprobs   func(params) (*int, *refusal)
 	appendLogprobs func(b []byte, number protowire.Number, c *choice, from, n, top int) []byte
+	info           infoFields
 	countsDelta    bool // completion_tokens counts a message's own ids
 	repeats        bool // a Complete repeats the last ids, else all
 	// leg reads which part of a request this engine is to do; nil: always all.
@@ -64,6 +65,12 @@ type grpcAPI struct {
 // replyFields are the field numbers of a Chunk or a Complete.
 type replyFields struct {
 	ids, prompt, completion, cached, index, finish, matched, logprobs protowire.Number
+}
+
+// infoFields are the field numbers of a GetModelInfoResponse.
+type infoFields struct {
+	id      []protowire.Number
+	context protowire.Number
 }
 
 var grpcAPIs = []grpcAPI{vllmGRPC, sglangGRPC, trtllmGRPC}
@@ -90,6 +97,7 @@ var vllmGRPC = grpcAPI{
 	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
 	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 8, matched: 10},
 	readLogprobs:   params.readLogprobs, appendLogprobs: appendVLLMColumns,
+	info:        infoFields{id: []protowire.Number{1, 6}, context: 3},
 	countsDelta: true, repeats: true,
 }
 
@@ -117,6 +125,7 @@ var sglangGRPC = grpcAPI{
 	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 8},
 	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 11, matched: 8},
 	readLogprobs:   params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
+	info:    infoFields{id: []protowire.Number{1, 6}, context: 7},
 	repeats: true,
 }
 
@@ -145,6 +154,21 @@ var trtllmGRPC = grpcAPI{
 	chunkFields:    replyFields{ids: 1, index: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6},
 	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13},
 	readLogprobs:   params.readLogprobs, appendLogprobs: appendRows,
+	info: infoFields{id: []protowire.Number{1}, context: 3},
+}
+
+// modelInfo answers GetModelInfo.
+func (a grpcAPI) modelInfo(s *Sim) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		var b []byte
+		for _, number := range a.info.id {
+			b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), s.options.Models[0])
+		}
+		b = protowire.AppendVarint(protowire.AppendTag(b, a.info.context, protowire.VarintType), uint64(s.options.ContextLength)) //nolint:gosec // a length
+		w.Header().Set("content-type", "application/grpc")
+		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)) //nolint:gosec // a short message; whoever has gone does not read it
+		setGRPCStatus(w.Header(), http.TrailerPrefix, 0, "")
+	}
 }
 
 // parse takes a request out of its frame and gives it JSON's form.

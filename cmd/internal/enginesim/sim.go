@@ -46,7 +46,7 @@
 // says how it sends and what goes wrong. As SGLang or vLLM it can be one side of
 // a disaggregated engine: see Options.Role. Its bootstrap server is on its own port. gRPC needs HTTP/2, which the server that
 // it is the handler of has to speak without TLS. Beside the engines' APIs it serves /health,
-// /v1/models, /get_model_info and /abort_request, and, to stand for what the
+// /v1/models, /get_model_info (gRPC: GetModelInfo) and /abort_request, and, to stand for what the
 // filter lets pass, /v1/embeddings, /v1/chat/completions and /sim/echo.
 package enginesim
 
@@ -132,6 +132,7 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /completion", s.handle(llamacppAPI{}))
 	for _, a := range grpcAPIs {
 		s.mux.HandleFunc("POST "+a.path, s.handle(a))
+		s.mux.HandleFunc("POST "+strings.TrimSuffix(a.path, "Generate")+"GetModelInfo", a.modelInfo(s))
 	}
 	s.mux.HandleFunc("POST /abort_request", s.abort)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

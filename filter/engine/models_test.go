@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestModelInfo(t *testing.T) {
+	info := func(d *grpcDialect, id, path string, context int64) []byte {
+		var m message
+		m.text(d.info.id, id)
+		if d.info.path != 0 {
+			m.text(d.info.path, path)
+		}
+		m.integer(d.info.context, context)
+		m.text(15, "GptOssForCausalLM")
+		return frame(m.b)
+	}
+	ended := func(status string) func(string) string {
+		return func(name string) string { return map[string]string{"grpc-status": status}[name] }
+	}
+	for _, d := range grpcDialects {
+		if w := d.EncodeModelInfo(); !strings.HasSuffix(w.Path, "/GetModelInfo") || string(w.Body) != "\x00\x00\x00\x00\x00" {
+			t.Errorf("%s asks %s %q", d.kind, w.Path, w.Body)
+		}
+		if m, err := d.ReadModelInfo(info(d, "gpt-oss", "/models/x", 1000), ended("0")); err != nil || m != (Model{"gpt-oss", 1000}) {
+			t.Errorf("%s: %+v, %v", d.kind, m, err)
+		}
+		if m, err := d.ReadModelInfo(info(d, "", "/models/x", -1), ended("0")); d.info.path != 0 && (err != nil || m != (Model{"/models/x", 0})) {
+			t.Errorf("%s, without a name and a length: %+v, %v", d.kind, m, err)
+		}
+		for name, body := range map[string][]byte{
+			"nothing": nil, "html": []byte("<html>"), "cut": info(d, "gpt-oss", "", 1)[:9], "more": append(info(d, "gpt-oss", "", 1), 0),
+			"no protobuf": frame([]byte{0x0f}), "an empty message": frame(nil),
+		} {
+			if m, err := d.ReadModelInfo(body, ended("0")); err == nil || err.Status != 502 {
+				t.Errorf("%s, %s: %+v, %v", d.kind, name, m, err)
+			}
+		}
+		if m, err := d.ReadModelInfo(nil, ended("14")); err == nil || err.Status != 503 {
+			t.Errorf("%s, unavailable: %+v, %v", d.kind, m, err)
+		}
+	}
+}
+
+func FuzzModelInfo(f *testing.F) {
+	f.Add(frame([]byte("\x0a\x01x\x18\x05")))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, d := range grpcDialects {
+			if m, err := d.ReadModelInfo(body, func(string) string { return "0" }); err == nil && (m.ID == "" || m.ContextLength < 0 || m.ContextLength > maxContext) {
+				t.Errorf("%+v", m)
+			}
+		}
+	})
+}
