@@ -81,9 +81,7 @@ func (u *subject) answered() bool { return u.run != nil && u.run.answered }
 // faults is what went wrong aside.
 func (u *subject) faults() error {
 	if u.answered() {
-		if f, ok := u.run.reply.(faulty); ok {
-			return errors.Join(f.Fault(), u.fault)
-		}
+		return errors.Join(u.run.reply.Fault(), u.fault)
 	}
 	return u.fault
 }

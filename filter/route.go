@@ -60,13 +60,14 @@ type reply interface {
 	End(dst []byte) []byte
 	Fail(dst []byte, err *apierror.Error) []byte
 	Summary() turn.Summary
+	// Fault is what went wrong without an error for the client, nil if nothing did.
+	Fault() error
+	// NewCheck checks an answer to the model call being made; nil: there is nothing to be checked.
+	NewCheck() *turn.Check
 }
 
 // canceller is a reply that wants to know that its client has gone.
 type canceller interface{ Cancel() }
-
-// faulty is a reply that can go wrong without an error for the client.
-type faulty interface{ Fault() error }
 
 // refusable is a reply whose end can show that there is none.
 type refusable interface{ Refusal() *apierror.Error }

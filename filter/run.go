@@ -289,7 +289,7 @@ func (r *run) engineEnded() {
 		r.broken(err)
 		return
 	}
-	r.finish()
+	r.advance()
 }
 
 // engineBroken takes the news that the connection to the engine broke, or that a
@@ -373,7 +373,7 @@ func (r *run) push(chunks []engine.Chunk) bool {
 			return true
 		}
 		if r.reply.Done() {
-			r.finish()
+			r.advance()
 			return true
 		}
 		if c.Finish != engine.FinishNone {
@@ -391,9 +391,6 @@ func (r *run) heard() {
 	r.timers.clear(timerFirst)
 	r.timers.set(timerIdle, r.now, r.s.cfg.Limits.IdleTimeout.Duration)
 }
-
-// finish ends a model call whose answer is complete.
-func (r *run) finish() { r.advance() }
 
 // complete ends the client's reply. Before the engine's own end this makes Envoy
 // cancel the engine's request.
@@ -494,7 +491,7 @@ func (r *run) expired(name timer) {
 	case timerTotal:
 		r.fail(apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", "the reply was not complete within %s", limits.TotalTimeout))
 	case timerGrace:
-		r.finish()
+		r.advance()
 	case timerHold:
 		r.flush(false)
 	case timerKeepAlive:

@@ -14,16 +14,11 @@ type trial struct {
 	held  []engine.Chunk
 }
 
-// checkable is a reply to a call whose answers can be checked.
-type checkable interface{ NewCheck() *turn.Check }
-
 // newTrial begins the trial of an answer to the call being made, nil where there
 // is nothing to be checked.
 func (r *run) newTrial() *trial {
-	if c, ok := r.reply.(checkable); ok {
-		if check := c.NewCheck(); check != nil {
-			return &trial{check: check}
-		}
+	if check := r.reply.NewCheck(); check != nil {
+		return &trial{check: check}
 	}
 	return nil
 }

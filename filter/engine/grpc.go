@@ -136,31 +136,23 @@ type grpcMessage struct {
 // read takes one GenerateResponse.
 func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	var m grpcMessage
-	ours, ok := false, true
-	for len(b) > 0 && ok {
-		number, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return chunks, notProtobuf()
+	ours := false
+	ok := readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
+		var fields *replyMessage
+		switch {
+		case kind != protowire.BytesType:
+			return true
+		case number == d.dialect.chunk.field:
+			fields = &d.dialect.chunk
+		case number == d.dialect.complete.field:
+			fields = &d.dialect.complete
+		default:
+			return true
 		}
-		n := protowire.ConsumeFieldValue(number, kind, b[size:])
-		if n < 0 {
-			return chunks, notProtobuf()
-		}
-		value := b[size : size+n]
-		b = b[size+n:]
-		if kind != protowire.BytesType {
-			continue
-		}
+		ours, m.complete = true, number == d.dialect.complete.field
 		inner, _ := protowire.ConsumeBytes(value)
-		switch number {
-		case d.dialect.chunk.field:
-			m.complete, ours = false, true
-			ok = d.readMessage(&m, inner, &d.dialect.chunk)
-		case d.dialect.complete.field:
-			m.complete, ours = true, true
-			ok = d.readMessage(&m, inner, &d.dialect.complete)
-		}
-	}
+		return d.readMessage(&m, inner, fields)
+	})
 	if !ok {
 		return chunks, notProtobuf()
 	}
@@ -179,46 +171,34 @@ func notProtobuf() *apierror.Error { return unreadable("a message is not the eng
 func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) bool {
 	from := len(d.ids)
 	d.logprobs.next()
-	for len(b) > 0 {
-		number, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			return false
-		}
-		n := protowire.ConsumeFieldValue(number, kind, b[size:])
-		if n < 0 {
-			return false
-		}
-		value := b[size : size+n]
-		b = b[size+n:]
+	ok := readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
+		ok = true
 		switch number {
 		case f.ids:
-			var ok bool
-			if d.ids, ok = appendVarints(d.ids, kind, value); !ok {
-				return false
-			}
-		case f.cached, f.index:
-			v, n := protowire.ConsumeVarint(value)
-			if kind != protowire.VarintType || n < 0 || v > maxCount {
-				return false
-			}
-			if number == f.index {
-				m.index = int(v)
-			} else {
-				m.cached = int(v)
-			}
+			d.ids, ok = appendVarints(d.ids, kind, value)
+		case f.cached:
+			m.cached, ok = readCount(kind, value)
+		case f.index:
+			m.index, ok = readCount(kind, value)
 		case f.finish:
-			if kind != protowire.BytesType {
-				return false
-			}
 			m.finish, _ = protowire.ConsumeBytes(value)
+			ok = kind == protowire.BytesType
 		case f.logprobs:
-			if inner, _ := protowire.ConsumeBytes(value); d.logprobs.asked && (kind != protowire.BytesType || !d.dialect.readLogprobs(&d.logprobs, inner)) {
-				return false
+			if d.logprobs.asked {
+				inner, _ := protowire.ConsumeBytes(value)
+				ok = kind == protowire.BytesType && d.dialect.readLogprobs(&d.logprobs, inner)
 			}
 		}
-	}
+		return ok
+	})
 	m.ids = d.ids[from:len(d.ids):len(d.ids)]
-	return true
+	return ok
+}
+
+// readCount reads a uint32.
+func readCount(kind protowire.Type, value []byte) (int, bool) {
+	v, n := protowire.ConsumeVarint(value)
+	return int(v), kind == protowire.VarintType && n >= 0 && v <= maxCount //nolint:gosec // compared
 }
 
 // maxCount is the highest uint32.

@@ -135,7 +135,11 @@ func (s *scanner) skip() {
 	switch s.peek() {
 	case '"':
 		s.skipString()
-	case '{', '[':
+	case '[':
+		if !s.skipFlat() {
+			s.skipNested()
+		}
+	case '{':
 		s.skipNested()
 	default:
 		from := s.i
@@ -159,6 +163,20 @@ func (s *scanner) skipString() {
 		}
 	}
 	s.i, s.bad = len(s.b), true
+}
+
+// skipFlat steps over an array of numbers, such as a prompt's ids.
+func (s *scanner) skipFlat() bool {
+	end := bytes.IndexByte(s.b[s.i:], ']')
+	if end < 0 {
+		return false
+	}
+	inner := s.b[s.i+1 : s.i+end]
+	if bytes.IndexByte(inner, '"') >= 0 || bytes.IndexByte(inner, '[') >= 0 || bytes.IndexByte(inner, '{') >= 0 || bytes.IndexByte(inner, '}') >= 0 {
+		return false
+	}
+	s.i += end + 1
+	return true
 }
 
 func (s *scanner) skipNested() {

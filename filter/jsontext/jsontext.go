@@ -9,6 +9,7 @@
 package jsontext
 
 import (
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -210,28 +211,31 @@ func clip(s string) string {
 	return s[:cut] + "..."
 }
 
+// short is how many names are looked through one by one.
+const short = 16
+
 // names is a set of the names of one object's fields: a list while it is short.
 type names struct {
-	list []string
+	list [short]string
+	n    int
 	set  map[string]struct{}
 }
 
 // add tells whether name was there already.
 func (n *names) add(name string) bool {
-	const short = 16
-	if n.set == nil {
-		for _, s := range n.list {
-			if s == name {
-				return true
-			}
+	if n.set == nil && n.n < short {
+		if slices.Contains(n.list[:n.n], name) {
+			return true
 		}
-		if n.list = append(n.list, name); len(n.list) > short {
-			n.set = make(map[string]struct{}, 2*short)
-			for _, s := range n.list {
-				n.set[s] = struct{}{}
-			}
-		}
+		n.list[n.n] = name
+		n.n++
 		return false
+	}
+	if n.set == nil {
+		n.set = make(map[string]struct{}, 2*short)
+		for _, s := range n.list {
+			n.set[s] = struct{}{}
+		}
 	}
 	_, there := n.set[name]
 	n.set[name] = struct{}{}
