@@ -63,7 +63,7 @@ func (r *replicas) serve(c *filter.Config) {
 }
 
 // take gives how many calls each replica has served since the last time, and
-// the keys of the last call.
+// the keys of the last of them.
 func (r *replicas) take() (served []int, prefix, session string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,6 +71,7 @@ func (r *replicas) take() (served []int, prefix, session string) {
 	clear(r.served)
 	if n := len(r.prefix); n > 0 {
 		prefix, session = r.prefix[n-1], r.session[n-1]
+		r.prefix, r.session = nil, nil
 	}
 	return served, prefix, session
 }
@@ -274,14 +275,18 @@ func (d *dataplane) stat(t testing.TB, name string) int64 {
 // each and 32 at one time, 4 engines have in their prefix caches, by how Envoy
 // spreads the requests.
 func BenchmarkAffinity(b *testing.B) {
-	const maglev = "lb_policy: MAGLEV"
+	policy := func(name, message string) string {
+		return fmt.Sprintf("name: envoy.load_balancing_policies.%s\n                  typed_config:\n"+
+			`                    "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.%s.v3.%s`, name, name, message)
+	}
+	maglev := regexp.MustCompile(regexp.QuoteMeta(policy("maglev", "Maglev")) + `\n.*\n.*\{hash_balance_factor: 150\}`)
 	for _, way := range []struct {
 		name, policy string
 		replicas     int
 	}{
-		{"prefix", maglev, 4},
-		{"least-request", "lb_policy: LEAST_REQUEST", 4},
-		{"round-robin", "lb_policy: ROUND_ROBIN", 4},
+		{"prefix", "", 4},
+		{"least-request", policy("least_request", "LeastRequest"), 4},
+		{"round-robin", policy("round_robin", "RoundRobin"), 4},
 		{"one-engine", "", 1}, // more than it has nobody
 	} {
 		b.Run(way.name, func(b *testing.B) {
@@ -289,10 +294,13 @@ func BenchmarkAffinity(b *testing.B) {
 			for b.Loop() {
 				r := newReplicas(b, way.replicas, &logFile{quiet: true})
 				d := start(b, options{config: r.serve, quiet: true, bootstrap: func(text string) string {
-					if strings.Contains(text, maglev) != (way.replicas > 1) {
+					if maglev.MatchString(text) != (way.replicas > 1) {
 						b.Fatal("the bootstrap has changed: replicas are not chosen by a key")
 					}
-					return strings.ReplaceAll(text, maglev, way.policy)
+					if way.policy == "" {
+						return text
+					}
+					return maglev.ReplaceAllLiteralString(text, way.policy)
 				}})
 				sum.add(converse(b, d))
 				served, _, _ := r.take()

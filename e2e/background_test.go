@@ -202,7 +202,7 @@ func TestBackgroundCancel(t *testing.T) {
 	for _, model := range harmonyModels {
 		t.Run(model, func(t *testing.T) {
 			r := begin(t, c, model, "THINK Hm.\nWORDS 1000000\nSIM delay=5ms", option.WithHeader("X-Request-Id", "cancel-"+model))
-			stream := make(chan string)
+			stream := make(chan string, 1)
 			go func() { stream <- d.resume(t, r.ID, "") }()
 			d.awaitEngine(t, "cancel-"+model, stateRunning)
 			for range 2 { // the second finds it cancelled
@@ -212,7 +212,7 @@ func TestBackgroundCancel(t *testing.T) {
 				}
 			}
 			d.awaitEngine(t, "cancel-"+model, stateCancelled)
-			sse := <-stream
+			sse := receive(t, stream, "the stream's end")
 			object, err := responsestest.Stream([]byte(sse))
 			if err != nil || gjson.GetBytes(object, "status").Str != "cancelled" {
 				t.Errorf("%v: the stream ends with %s", err, object)
@@ -224,6 +224,7 @@ func TestBackgroundCancel(t *testing.T) {
 	}
 	t.Run("deleted", func(t *testing.T) {
 		r := begin(t, c, vllmModel, "WORDS 1000000\nSIM delay=5ms", option.WithHeader("X-Request-Id", "deleted"))
+		d.awaitEngine(t, "deleted", stateRunning)
 		if err := c.Responses.Delete(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
 		}

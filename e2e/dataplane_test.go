@@ -36,6 +36,18 @@ import (
 // generous: no test measures time.
 const patience = 30 * time.Second
 
+// receive waits for a value, or for the channel's end.
+func receive[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain: %s", what)
+		panic("unreachable")
+	}
+}
+
 // The models of the tests. The first two are Harmony's, each on an engine of
 // another kind.
 const (
@@ -227,7 +239,7 @@ func startEnvoy(t testing.TB, binary string, cfg *filter.Config, filterAddress, 
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
 		inRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
 	}
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,

@@ -29,24 +29,24 @@ func TestDisconnect(t *testing.T) {
 				}
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("X-Request-Id", id)
-				ended := make(chan struct{})
-				begun := make(chan struct{})
+				ended, first := make(chan struct{}), make(chan string, 1)
 				go func() {
 					defer close(ended)
+					defer close(first)
 					resp, err := d.client.Do(req)
 					if err != nil {
 						return // it has left
 					}
 					defer resp.Body.Close()
-					line, err := bufio.NewReader(resp.Body).ReadString('\n')
-					if err == nil && strings.HasPrefix(line, "data: ") {
-						close(begun)
-					}
+					line, _ := bufio.NewReader(resp.Body).ReadString('\n') // it may leave before
+					first <- line
 					<-ctx.Done()
 				}()
 				d.awaitEngine(t, id, stateRunning)
 				if strings.HasPrefix(tt.name, "while tokens") {
-					<-begun
+					if line := receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
+						t.Errorf("the stream begins with %q", line)
+					}
 				}
 				leave()
 				<-ended

@@ -45,16 +45,12 @@ func startEverything(t *testing.T) string {
 			t.Logf("log of the MCP server:\n%s", log)
 		}
 	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			return "http://" + address + "/mcp"
-		}
+	for deadline := time.Now().Add(patience); !strings.Contains(log.String(), "listening on port "+port); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the MCP server does not start: %v\n%s", err, log)
+			t.Fatalf("the MCP server does not start:\n%s", log)
 		}
 	}
+	return "http://" + address + "/mcp"
 }
 
 // TestMCPEverything uses the MCP reference server, over streamable HTTP and as a

@@ -470,18 +470,19 @@ func TestMCPTotalTimeout(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: func(c *filter.Config) {
 		server.serve(c)
-		c.Limits.TotalTimeout.Duration = time.Second
+		c.Limits.TotalTimeout.Duration = 5 * time.Second // holds the session, the listing and the model's call
 	}})
 	body := func() map[string]any {
 		return map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docs)}
 	}
 	check := func(t *testing.T) {
 		t.Helper()
-		if err := <-server.ended; err == nil {
+		if err := receive(t, server.ended, "the tool's end"); err == nil {
 			t.Error("the tool goes on")
 		}
 	}
 	t.Run("whole", func(t *testing.T) {
+		t.Parallel() // each takes its time
 		c := &client{dataplane: d}
 		if code, e := c.post(t, body()); code != http.StatusGatewayTimeout || e.Get("error.code").Str != "engine_timeout" {
 			t.Errorf("status %d: %s", code, e)
@@ -489,6 +490,7 @@ func TestMCPTotalTimeout(t *testing.T) {
 		check(t)
 	})
 	t.Run("streamed", func(t *testing.T) {
+		t.Parallel()
 		c := &client{dataplane: d, stream: true}
 		r := c.make(t, "failed", body())
 		wantKinds(t, r, "mcp_list_tools mcp_call:incomplete")
@@ -498,6 +500,7 @@ func TestMCPTotalTimeout(t *testing.T) {
 		check(t)
 	})
 	t.Run("background", func(t *testing.T) {
+		t.Parallel()
 		api := d.checkedOpenAI(t)
 		_, text := d.respond(t, sglangModel, "NOTHINK\nCALL docs.hang {}", `,"background":true,"tools":[`+docs+`]`)
 		r := gjson.Parse(await(t, api, gjson.Get(text, "id").Str).RawJSON())
@@ -546,25 +549,35 @@ func TestMCPTenants(t *testing.T) {
 	})
 }
 
-// What takes too long, or too often, ends; the model is told of it.
+// A call that takes too long ends; the model and the server are told of it.
+func TestMCPCallTimeout(t *testing.T) {
+	server := newToolServer(t)
+	d := start(t, options{config: func(c *filter.Config) {
+		server.serve(c)
+		c.Tools.CallTimeout.Duration = time.Second
+	}})
+	inBothWays(t, d, func(t *testing.T, c *client) {
+		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docs)})
+		wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
+		if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "did not answer within 1s (tools.call_timeout)") {
+			t.Errorf("error %q", e)
+		}
+		if err := receive(t, server.ended, "the tool's end"); err == nil {
+			t.Error("the tool goes on")
+		}
+	})
+}
+
+// Calls beyond the turns end the response; a server that is not there does not.
 func TestMCPLimits(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: func(c *filter.Config) {
 		server.serve(c)
 		c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
-		c.Tools.CallTimeout.Duration = 200 * time.Millisecond
 		c.Tools.MaxTurns = 3
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docs)})
-		wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
-		if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "did not answer within 200ms (tools.call_timeout)") {
-			t.Errorf("error %q", e)
-		}
-		if err := <-server.ended; err == nil { // the server is told
-			t.Error("the tool goes on")
-		}
-		r = c.make(t, "incomplete", map[string]any{"input": "NOTHINK\n" + strings.Repeat("CALL docs.search {\"q\":\"a\"}\n", 9), "tools": list(docs)})
+		r := c.make(t, "incomplete", map[string]any{"input": "NOTHINK\n" + strings.Repeat("CALL docs.search {\"q\":\"a\"}\n", 9), "tools": list(docs)})
 		wantKinds(t, r, "mcp_list_tools mcp_call mcp_call mcp_call")
 		if n := len(c.prompts(t)); n != 3 {
 			t.Errorf("%d model calls", n)
@@ -660,12 +673,12 @@ func TestMCPInTheBackground(t *testing.T) {
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		id := gjson.Get(begin(t, "NOTHINK\nCALL docs.hang {}", ""), "id").Str
-		<-server.begun
+		receive(t, server.begun, "a call")
 		r, err := client.Responses.Cancel(t.Context(), id)
 		if err != nil || r.Status != "cancelled" {
 			t.Fatalf("%v: %v", r, err)
 		}
-		if err := <-server.ended; err == nil {
+		if err := receive(t, server.ended, "the tool's end"); err == nil {
 			t.Error("the tool goes on")
 		}
 		wantKinds(t, gjson.Parse(await(t, client, id).RawJSON()), kinds(gjson.Parse(r.RawJSON())))
@@ -692,9 +705,9 @@ func TestMCPDisconnect(t *testing.T) {
 				resp.Body.Close()
 			}
 		}()
-		<-server.begun
+		receive(t, server.begun, "a call")
 		leave()
-		if err := <-server.ended; err == nil {
+		if err := receive(t, server.ended, "the tool's end"); err == nil {
 			t.Error("the tool goes on")
 		}
 		<-left
@@ -758,7 +771,7 @@ func TestMCPStays(t *testing.T) {
 		}
 		used[at] = true
 		for range 3 {
-			h := <-seen
+			h := receive(t, seen, "a model call")
 			if !strings.HasPrefix(h.Get("Traceparent"), "00-0123456789abcdef0123456789abcdef-") || h.Get("X-Priority") != "7" {
 				t.Errorf("headers %v", h)
 			}
@@ -777,12 +790,13 @@ func TestMCPMetrics(t *testing.T) {
 	c := &client{dataplane: d}
 	c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.delete-all {}\nCALL docs.made-up {}", "tools": list(docs)})
 	want := map[string]float64{
-		`harmony_mcp_iterations{api="responses"}`:                               1,
-		`harmony_tool_calls_total{outcome="ok",server="docs",tool="list"}`:      1,
-		`harmony_tool_calls_total{outcome="ok",server="docs",tool="search"}`:    1,
-		`harmony_tool_calls_total{outcome="failed",server="docs",tool="other"}`: 1,
-		`harmony_tool_call_seconds{server="docs",tool="search"}`:                1,
-		`harmony_mcp_sessions{}`:                                                1,
+		`harmony_mcp_iterations{api="responses"}`:                                    1,
+		`harmony_mcp_iterations_sum{api="responses"}`:                                4,
+		`harmony_tool_calls_total{outcome="ok",server="docs",tool="list"}`:           1,
+		`harmony_tool_calls_total{outcome="ok",server="docs",tool="search"}`:         1,
+		`harmony_tool_calls_total{outcome="failed",server="docs",tool="delete-all"}`: 1,
+		`harmony_tool_call_seconds{server="docs",tool="search"}`:                     1,
+		`harmony_mcp_sessions{}`:                                                     1,
 	}
 	got := gather(t, registry)
 	for deadline := time.Now().Add(patience); got[`harmony_mcp_iterations{api="responses"}`] == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -799,7 +813,7 @@ func TestMCPMetrics(t *testing.T) {
 }
 
 // gather gives the metrics by their names and labels: a histogram's number of
-// values, else the value.
+// values, and with _sum behind the name their sum, else the value.
 func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -813,8 +827,9 @@ func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
-			name := f.GetName() + "{" + strings.Join(labels, ",") + "}"
-			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			of := "{" + strings.Join(labels, ",") + "}"
+			all[f.GetName()+"_sum"+of] = m.GetHistogram().GetSampleSum()
+			all[f.GetName()+of] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	return all

@@ -101,7 +101,11 @@ func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
 		if diff := cmp.Diff(want, got); diff != "" || prompt < 50 {
 			t.Errorf("%s, %v prompt tokens (-want +got):\n%s", r.body, prompt, diff)
 		}
-		for _, call := range d.engineRequests(t, id(i)) {
+		calls := d.engineRequests(t, id(i))
+		if len(calls) == 0 {
+			t.Errorf("%s: the engine got nothing", r.body)
+		}
+		for _, call := range calls {
 			sent, ok := call.Header["x-asked"]
 			if text, err := url.PathUnescape(sent); text != asked || ok != (asked != "") || err != nil {
 				t.Errorf("%s: the engine gets the text %q, %v, want %q", r.body, text, err, asked)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -100,13 +101,12 @@ func TestSeveralModels(t *testing.T) {
 	})
 }
 
-// gRPC engines tell their model and its context length by a method of their own.
-func TestModelsOfGRPCEngines(t *testing.T) {
+// Every engine tells its model and its context length, gRPC engines by a method of
+// their own. A request that sets no limit then asks for no more than that holds,
+// which SGLang and vLLM would refuse.
+func TestContextOfEngines(t *testing.T) {
 	address, _ := startSimAs(t, &logFile{quiet: true}, "--models", sglangModel, "--context-length", "500")
 	for _, kind := range engine.Kinds() {
-		if !engine.IsGRPC(kind) {
-			continue
-		}
 		t.Run(kind, func(t *testing.T) {
 			d := start(t, options{sim: address, config: func(c *filter.Config) {
 				c.Engines, c.Models = []filter.Engine{{Kind: kind, URLs: []string{address}}}, nil
@@ -116,6 +116,9 @@ func TestModelsOfGRPCEngines(t *testing.T) {
 			page, err := c.Models.List(t.Context())
 			if err != nil || len(page.Data) != 1 || page.Data[0].ID != sglangModel || !strings.Contains(page.Data[0].RawJSON(), `"max_model_len":500`) {
 				t.Errorf("%+v, %v", page, err)
+			}
+			if resp, text := d.chat(t, sglangModel, "NOTHINK\nSAY yes", ""); gjson.Get(text, "choices.0.message.content").Str != "yes" {
+				t.Errorf("%s: %s", resp.Status, text)
 			}
 			id := "context-" + kind
 			resp, text := d.chat(t, sglangModel, strings.Repeat("word ", 500), "", "x-request-id", id)

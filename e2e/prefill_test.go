@@ -216,7 +216,7 @@ func (p parts) meet(t *testing.T, d *dataplane, kind string) {
 func (p parts) chosen(t *testing.T, d *dataplane, kind string) {
 	t.Helper()
 	used := map[string]int{}
-	for n := range 12 {
+	for n := 0; n < 12 || len(used) < 2 && n < 100; n++ {
 		first := fmt.Sprintf("SAY the answer of conversation %d", n)
 		var at []string
 		for turn, messages := range []string{
@@ -270,8 +270,12 @@ func (p parts) fail(t *testing.T, d *dataplane, kind string) {
 					ids[l.RequestID] = true
 				}
 			}
-			if want := map[bool]int{false: 1, true: 2}[tt.again]; len(ids) != want {
-				t.Errorf("%s%s: %d pairs of legs, want %d: %v", tt.directive, more, len(ids), want, ids)
+			least, most := 1, 1
+			if tt.again { // and perhaps more, to get to another decode engine
+				least, most = 2, 4
+			}
+			if len(ids) < least || len(ids) > most {
+				t.Errorf("%s%s: %d pairs of legs, want %d to %d: %v", tt.directive, more, len(ids), least, most, ids)
 			}
 		}
 	}
@@ -306,21 +310,23 @@ func (p parts) left(t *testing.T, d *dataplane, kind string) {
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("X-Request-Id", id)
-		ended, begun := make(chan struct{}), make(chan struct{})
+		ended, first := make(chan struct{}), make(chan string, 1)
 		go func() {
 			defer close(ended)
+			defer close(first)
 			resp, err := d.client.Do(req)
 			if err != nil {
 				return // it has left
 			}
 			defer resp.Body.Close()
-			if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err == nil && name == "late" {
-				close(begun)
-			}
+			line, _ := bufio.NewReader(resp.Body).ReadString('\n') // it may leave before
+			first <- line
 			<-ctx.Done()
 		}()
 		if name == "late" {
-			<-begun
+			if line := receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
+				t.Errorf("the stream begins with %q", line)
+			}
 			leave()
 			<-ended
 			if legs := p.legs(t, id); len(legs[rolePrefill]) != 1 {
@@ -411,7 +417,7 @@ func TestPartsAreKilled(t *testing.T) {
 			if len(p.legs(t, "killed-"+kind)[roleDecode]) > 0 {
 				continue // it is served by the other
 			}
-			text := <-streams[kind]
+			text := receive(t, streams[kind], "the stream's end")
 			if !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n<nil>") {
 				t.Errorf("%s: the stream ends in %q", kind, text[max(len(text)-300, 0):])
 			}
@@ -464,7 +470,7 @@ func TestLegBreaks(t *testing.T) {
 					c.Engines, c.Models = []filter.Engine{e}, nil
 				}})
 				again := 0
-				for n := range 8 {
+				for n := 0; n < 8 || again == 0 && n < 100; n++ {
 					before := broken.Load()
 					breaks.Store(1)
 					id := idOf(t, "-", n)
@@ -476,21 +482,22 @@ func TestLegBreaks(t *testing.T) {
 						continue
 					}
 					again++
-					rooms := map[string]bool{}
-					finished := 0
-					for _, list := range p.legs(t, id) {
-						for _, l := range list {
-							if rooms[l.RequestID+l.param("bootstrap_room")] = true; l.State == stateFinished {
-								finished++
-							}
-						}
-					}
 					want := 2
 					if kind == "vllm" && role == roleDecode { // the prompt has been computed twice
 						want = 3
 					}
-					if finished != want {
-						t.Errorf("%d legs have finished", finished)
+					rooms, states := map[string]bool{}, map[string]int{}
+					for deadline := time.Now().Add(patience); states[stateFinished] != want || states[stateRunning] > 0; time.Sleep(10 * time.Millisecond) {
+						if time.Now().After(deadline) {
+							t.Fatalf("the legs are %v, want %d that have finished", states, want)
+						}
+						clear(states)
+						for _, list := range p.legs(t, id) {
+							for _, l := range list {
+								rooms[l.RequestID+l.param("bootstrap_room")] = true
+								states[l.State]++
+							}
+						}
 					}
 					if kind == "sglang" && len(rooms) != 2 {
 						t.Errorf("rooms: %v", rooms)

@@ -3,12 +3,14 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
@@ -193,14 +195,20 @@ func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill fun
 	t.Cleanup(transport.CloseIdleConnections)
 	d = &dataplane{sim: sim, client: &http.Client{Transport: transport}}
 	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, nil, log)
-	await := exec.Command("sh", "-c", "until [ -S "+strings.TrimPrefix(socket, "unix://")+" ]; do sleep 0.05; done")
-	if err := await.Run(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("logs of the filter that was killed:\n%s", log)
 		}
 	})
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the filter does not start: %v", err)
+		}
+	}
 	return d, kill
 }

@@ -32,6 +32,15 @@ const EngineHeader = "x-harmony-engine"
 // listener heeds it.
 const PrefillHeader = "x-harmony-prefill"
 
+// PrefillSuffix is what the filter adds to an engine's name for the route to its
+// prefill endpoints.
+const PrefillSuffix = "-prefill"
+
+// UpstreamHeader is the header by which Envoy tells the filter, in an answer on the
+// loopback listener, which of an engine's replicas has given it, and by which the
+// filter names those that may take a call, as IP:port.
+const UpstreamHeader = "x-harmony-upstream"
+
 // MetadataNamespace is where the filter's dynamic metadata stands.
 const MetadataNamespace = "envoy_harmony"
 
@@ -101,9 +110,14 @@ type Engine struct {
 	// OneCall has Envoy make one call a connection, for a server that closes a
 	// connection behind a reply without saying so. It is for HTTP/1.1 only.
 	OneCall bool
+	// HealthPath is the path by which Envoy asks each replica, and each of Prefill,
+	// every 10 s whether it is well: one that answers other than 200, or cannot be
+	// reached three times, gets no calls until it answers 200. It is not for gRPC.
+	// Empty: nobody is asked.
+	HealthPath string
 	// Prefill are the addresses of processes that compute prompts for the
-	// replicas: a cluster of its own, which the filter calls NAME-prefill and
-	// reaches through the loopback listener. Empty: there are none.
+	// replicas: a cluster of its own, which the filter calls by the engine's name
+	// with [PrefillSuffix] and reaches through the loopback listener. Empty: there are none.
 	Prefill []string
 	// PinPrefill has every such call name its endpoint, see [PrefillHeader]:
 	// no other may take it. Else Envoy chooses as among the replicas.
@@ -114,6 +128,15 @@ type Engine struct {
 	// that is there, Options.Balance decides; where it cannot be reached, calls
 	// are a 503. Empty: there is none.
 	EndpointPicker string
+}
+
+// Replicas tells whether the engine may have several: a name can stand for many
+// addresses.
+func (e Engine) Replicas() bool {
+	return slices.ContainsFunc(e.URLs, func(raw string) bool {
+		u, err := url.Parse(raw)
+		return len(e.URLs) > 1 || err == nil && net.ParseIP(u.Hostname()) == nil
+	})
 }
 
 //go:embed bootstrap.yaml.tmpl
@@ -142,6 +165,7 @@ type page struct {
 	Options
 	EngineHeader      string
 	PrefillHeader     string
+	UpstreamHeader    string
 	Pins              bool   // there are calls that name their endpoint
 	Picker            string // cluster of an endpoint picker, "" if there is none
 	MetadataNamespace string
@@ -156,21 +180,16 @@ type page struct {
 }
 
 type cluster struct {
-	Name      string
-	Engine    bool
-	Pinned    bool // a call names the endpoint that takes it
-	Picked    bool // an endpoint picker does
-	Endpoints []endpoint
-	GRPC      bool
-	OneCall   bool // a connection serves one call
-	TLS       bool
-	CAFile    string
-}
-
-// Replicas tells whether the cluster may have several: a name can stand for many
-// addresses.
-func (c cluster) Replicas() bool {
-	return c.Engine && (len(c.Endpoints) > 1 || net.ParseIP(c.Endpoints[0].Host) == nil)
+	Name       string
+	HealthPath string
+	Replicas   bool // it is an engine of which there may be several
+	Pinned     bool // a call names the endpoint that takes it
+	Picked     bool // an endpoint picker does
+	Endpoints  []endpoint
+	GRPC       bool
+	OneCall    bool // a connection serves one call
+	TLS        bool
+	CAFile     string
 }
 
 type endpoint struct {
@@ -180,7 +199,7 @@ type endpoint struct {
 }
 
 func (o Options) page() (*page, error) {
-	p := &page{Options: o, EngineHeader: EngineHeader, PrefillHeader: PrefillHeader, MetadataNamespace: MetadataNamespace, LoggedMetadata: loggedMetadata}
+	p := &page{Options: o, EngineHeader: EngineHeader, PrefillHeader: PrefillHeader, UpstreamHeader: UpstreamHeader, MetadataNamespace: MetadataNamespace, LoggedMetadata: loggedMetadata}
 	if p.Admin == "" {
 		p.Admin = "127.0.0.1:0"
 	}
@@ -217,7 +236,7 @@ func (o Options) page() (*page, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
 		}
-		c.GRPC, c.OneCall, c.Engine, c.Picked = e.GRPC, e.OneCall, true, e.EndpointPicker != ""
+		c.GRPC, c.OneCall, c.HealthPath, c.Replicas, c.Picked = e.GRPC, e.OneCall, e.HealthPath, e.Replicas(), e.EndpointPicker != ""
 		p.Clusters = append(p.Clusters, c)
 		if c.Picked {
 			if c, err = o.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
@@ -232,11 +251,11 @@ func (o Options) page() (*page, error) {
 		if o.Loopback == "" {
 			errs = append(errs, fmt.Errorf("engine %s: prefill endpoints are reached through the loopback listener: set loopback", e.Name))
 		}
-		side := Engine{Name: e.Name + "-prefill", URLs: e.Prefill, GRPC: e.GRPC}
+		side := Engine{Name: e.Name + PrefillSuffix, URLs: e.Prefill, GRPC: e.GRPC}
 		if c, err = o.newCluster("engine_"+side.Name, side.URLs); err != nil {
 			errs = append(errs, fmt.Errorf("engine %s: prefill: %w", e.Name, err))
 		}
-		c.GRPC, c.Engine, c.Pinned = e.GRPC, true, e.PinPrefill
+		c.GRPC, c.HealthPath, c.Replicas, c.Pinned = e.GRPC, e.HealthPath, side.Replicas(), e.PinPrefill
 		p.Pins = p.Pins || c.Pinned
 		p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), side)
 	}

@@ -51,7 +51,7 @@ var examples = map[string]envoy.Options{
 		Admin:   "[::1]:9901",
 		ExtProc: "envoy-harmony.default.svc:9002",
 		Engines: []envoy.Engine{
-			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}},
+			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}, HealthPath: "/health"},
 			{Name: "vllm", URLs: []string{"http://[fd00::1]:8000"}},
 		},
 		PrefixHeader:      "x-harmony-prefix",

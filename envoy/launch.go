@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,27 +51,13 @@ func Find(getenv func(string) string) (string, error) {
 	}
 }
 
-// Validate has Envoy check a bootstrap without starting it.
-func Validate(ctx context.Context, binary string, bootstrap []byte) error {
-	path, remove, err := writeTemp(bootstrap)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	out, err := exec.CommandContext(ctx, binary, "--mode", "validate", "--log-level", "error", "-c", path).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("envoy --mode validate: %w: %s", err, out)
-	}
-	return nil
-}
-
 // LaunchOptions says how to start an Envoy.
 type LaunchOptions struct {
 	Binary      string   // see [Find]
 	Bootstrap   []byte   // see [Bootstrap]
 	Concurrency int      // worker threads; 0: one for each processor
 	LogLevel    string   // Envoy's level; "": warning
-	Log         LineFunc // gets each line that Envoy logs; nil: they are only kept for [Process.LogTail]
+	Log         LineFunc // gets each line that Envoy logs; nil: errors have the last of them
 }
 
 // LineFunc takes one line of a log, without its newline.
@@ -81,6 +68,7 @@ type Process struct {
 	cmd   *exec.Cmd
 	dir   string
 	admin string // host:port
+	log   LineFunc
 	tail  tail
 	done  chan struct{}
 	err   error // of Wait; set before done is closed
@@ -93,7 +81,7 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start Envoy: %w", err)
 	}
-	p := &Process{dir: dir, done: make(chan struct{})}
+	p := &Process{dir: dir, log: o.Log, done: make(chan struct{})}
 	config, adminFile := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")
 	if err := os.WriteFile(config, o.Bootstrap, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Envoy: %w", err), os.RemoveAll(dir))
@@ -111,7 +99,7 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	}
 	p.cmd = exec.Command(o.Binary, args...)
 	p.cmd.SysProcAttr = processAttributes()
-	if err := p.start(o.Log); err != nil {
+	if err := p.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Envoy: %w", err), os.RemoveAll(dir))
 	}
 	if err := p.waitReady(ctx, adminFile); err != nil {
@@ -123,7 +111,7 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 
 // start runs the command from a goroutine that keeps its thread: the kernel
 // sends the parent-death signal when the thread that forked ends.
-func (p *Process) start(log LineFunc) error {
+func (p *Process) start() error {
 	output, input := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = input, input
 	started := make(chan error, 1)
@@ -136,7 +124,7 @@ func (p *Process) start(log LineFunc) error {
 			return
 		}
 		var read sync.WaitGroup
-		read.Go(func() { p.readLog(output, log) })
+		read.Go(func() { p.readLog(output) })
 		p.err = p.cmd.Wait()
 		input.Close()
 		read.Wait()
@@ -145,14 +133,14 @@ func (p *Process) start(log LineFunc) error {
 	return <-started
 }
 
-func (p *Process) readLog(r io.Reader, log LineFunc) {
+func (p *Process) readLog(r io.Reader) {
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadString('\n')
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
 			p.tail.add(line)
-			if log != nil {
-				log(line)
+			if p.log != nil {
+				p.log(line)
 			}
 		}
 		if err != nil {
@@ -178,22 +166,40 @@ func (p *Process) waitReady(ctx context.Context, adminFile string) error {
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("it ended by itself: %w\n%s", p.err, p.LogTail())
+			return p.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("it did not get ready: %w\n%s", ctx.Err(), p.LogTail())
+			return p.withTail(fmt.Errorf("it did not get ready: %w", ctx.Err()))
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// PID is the process id.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// LogTail is the end of what Envoy logged.
-func (p *Process) LogTail() string { return p.tail.String() }
+// ErrAddressInUse tells that Envoy has ended because another process listens on an
+// address that it was to listen on.
+var ErrAddressInUse = errors.New("an address of Envoy's is taken")
+
+// Err is how the process has ended. It may be called once Done is closed.
+func (p *Process) Err() error {
+	if line, found := p.tail.find("Address already in use"); found {
+		return fmt.Errorf("%w: %s", ErrAddressInUse, line)
+	}
+	if p.err == nil {
+		return p.withTail(errors.New("it ended by itself, without an error"))
+	}
+	return p.withTail(fmt.Errorf("it ended by itself: %w", p.err))
+}
+
+// withTail adds the end of the log to an error, unless somebody has it already.
+func (p *Process) withTail(err error) error {
+	tail := p.tail.String()
+	if p.log != nil || tail == "" {
+		return err
+	}
+	return fmt.Errorf("%w; the end of its log:\n%s", err, tail)
+}
 
 // AdminAddress is host:port of the admin interface.
 func (p *Process) AdminAddress() string { return p.admin }
@@ -294,20 +300,6 @@ func (p *Process) ask(ctx context.Context, method, path string) ([]byte, error) 
 	return body, nil
 }
 
-func writeTemp(text []byte) (path string, remove func(), err error) {
-	dir, err := os.MkdirTemp("", "envoy-harmony-")
-	if err != nil {
-		return "", nil, fmt.Errorf("write the bootstrap: %w", err)
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	path = filepath.Join(dir, "envoy.yaml")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		remove()
-		return "", nil, fmt.Errorf("write the bootstrap: %w", err)
-	}
-	return path, remove, nil
-}
-
 // tail keeps the last lines of a log.
 type tail struct {
 	mu    sync.Mutex
@@ -323,6 +315,18 @@ func (t *tail) add(line string) {
 		t.lines = append(t.lines[:0], t.lines[1:]...)
 	}
 	t.lines = append(t.lines, line)
+}
+
+// find gives the last line that has text in it.
+func (t *tail) find(text string) (line string, found bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, line := range slices.Backward(t.lines) {
+		if strings.Contains(line, text) {
+			return line, true
+		}
+	}
+	return "", false
 }
 
 // String joins the lines.

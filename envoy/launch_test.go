@@ -3,14 +3,13 @@ package envoy_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,17 +55,15 @@ func TestValidate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := envoy.Validate(t.Context(), binary, text); err != nil {
-				t.Error(err)
+			path := filepath.Join(t.TempDir(), "envoy.yaml")
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), binary, "--mode", "validate", "--log-level", "error", "-c", path).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
 			}
 		})
 	}
-	t.Run("wrong", func(t *testing.T) {
-		err := envoy.Validate(t.Context(), binary, []byte("admin: {nope: 1}"))
-		if err == nil || !strings.Contains(err.Error(), "nope") {
-			t.Errorf("error %v does not say what is wrong", err)
-		}
-	})
 }
 
 func TestLaunch(t *testing.T) {
@@ -111,6 +108,35 @@ func TestLaunchFails(t *testing.T) {
 	if err == nil {
 		t.Error("a binary that does not exist starts")
 	}
+	var said strings.Builder
+	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: []byte("admin: {nope: 1}"), Log: func(line string) { said.WriteString(line) }})
+	if err == nil || strings.Contains(err.Error(), "nope") || !strings.Contains(said.String(), "nope") {
+		t.Errorf("error %v; what Envoy said is to stand in the log only: %s", err, &said)
+	}
+	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: "true"})
+	if err == nil || err.Error() != "start Envoy: it ended by itself, without an error" {
+		t.Errorf("error %q of a program that ends at once", err)
+	}
+}
+
+// Which address is taken is told.
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	text, err := envoy.Bootstrap(envoy.Options{
+		Listen: l.Addr().String(), ExtProc: "unix:///nowhere",
+		Engines: []envoy.Engine{{Name: "e", URLs: []string{"http://127.0.0.1:1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: text, Concurrency: 1})
+	if !errors.Is(err, envoy.ErrAddressInUse) || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("error %v does not tell of %s", err, l.Addr())
+	}
 }
 
 func TestFind(t *testing.T) {
@@ -153,9 +179,9 @@ func TestParentDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatalf("the parent says %q", line)
+	child := strings.TrimSpace(line)
+	if !alive(child) {
+		t.Fatalf("the parent says %q, and nobody is there", line)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -163,20 +189,21 @@ func TestParentDies(t *testing.T) {
 	_ = parent.Wait() // an error tells of the kill
 	for deadline := time.Now().Add(10 * time.Second); alive(child); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			_ = syscall.Kill(child, syscall.SIGKILL)
-			t.Fatalf("process %d outlives its parent", child)
+			t.Fatalf("the Envoy of %s outlives its parent", child)
 		}
 	}
 }
 
-// alive tells whether a process runs; one that has ended and was not yet
-// waited for by init does not.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
+// alive tells whether an Envoy answers at its admin address.
+func alive(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return false
+	}
+	return conn.Close() == nil
 }
 
-// beParent starts an Envoy, tells its process id and waits to be killed.
+// beParent starts an Envoy, tells its admin address and waits to be killed.
 func beParent() {
 	text, err := someBootstrap()
 	if err != nil {
@@ -190,6 +217,6 @@ func beParent() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(p.PID())
+	fmt.Println(p.AdminAddress())
 	select {}
 }

@@ -4,32 +4,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// The values of the keys that take one of a few words.
+// The values of the keys that take one of a few words. Those of the settings of
+// models are package turn's.
 const (
-	MalformedRepair = "repair" // on_malformed: resynchronise and keep what can be kept
-	MalformedFail   = "fail"   // on_malformed: end the stream with an error at the first violation
-
-	ImagesPlaceholder = "placeholder" // images: a short text stands in place of a picture
-	ImagesReject      = "reject"      // images: a picture is a 400
-
-	DateUTC  = "utc"  // date: the day the conversation began, in UTC
-	DateNone = "none" // date: no date line in the system message
-
-	UnknownToClient = "client" // unknown_tools: the client gets the call
-	UnknownToModel  = "model"  // unknown_tools: the model is told
-
-	ReasoningBoth         = "both"              // reasoning_fields: the two fields below
-	ReasoningField        = "reasoning"         // reasoning_fields: vLLM's and Open Responses' name
-	ReasoningContentField = "reasoning_content" // reasoning_fields: SGLang's and DeepSeek's name
-
 	ReasoningEventsOpenAI = "reasoning_text" // responses.reasoning_events: response.reasoning_text.delta and .done
 	ReasoningEventsOpen   = "reasoning"      // responses.reasoning_events: Open Responses' response.reasoning.delta and .done
 
@@ -38,10 +23,8 @@ const (
 )
 
 const (
-	envPrefix       = "ENVOY_HARMONY_"
-	envModels       = "ENABLE_HARMONY_FOR_MODELS"
-	identity        = "You are ChatGPT, a large language model trained by OpenAI."
-	knowledgeCutoff = "2024-06"
+	envPrefix = "ENVOY_HARMONY_"
+	envModels = "ENABLE_HARMONY_FOR_MODELS"
 )
 
 // Config is the filter's configuration: one YAML file, overridden by the
@@ -148,6 +131,10 @@ type Engine struct {
 	// URLs are the engine's addresses, http or https. Only run and
 	// envoy-config read them: connections are Envoy's.
 	URLs []string `json:"urls"`
+	// HealthPath is the path, such as /health, by which Envoy asks each of URLs and
+	// of Prefill whether it is well. It is for HTTP kinds. Empty: nobody is asked.
+	// Only run and envoy-config read it.
+	HealthPath string `json:"health_path"`
 	// EndpointPicker is the address of the ext_proc service that chooses a
 	// replica for each call, http or https. Empty: Envoy chooses. Only run and
 	// envoy-config read it.
@@ -287,21 +274,21 @@ func Defaults() *Config {
 	return &Config{
 		HarmonyModels: []string{"gpt-oss"},
 		ModelDefaults: Model{
-			Identity:        identity,
-			KnowledgeCutoff: knowledgeCutoff,
-			Effort:          "medium",
+			Identity:        turn.DefaultIdentity,
+			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,
+			Effort:          string(harmony.EffortMedium),
 		},
-		OnMalformed:     MalformedRepair,
-		Images:          ImagesPlaceholder,
-		Date:            DateUTC,
-		ReasoningFields: ReasoningBoth,
-		UnknownTools:    UnknownToClient,
+		OnMalformed:     turn.MalformedRepair,
+		Images:          turn.ImagesPlaceholder,
+		Date:            turn.DateUTC,
+		ReasoningFields: turn.ReasoningBoth,
+		UnknownTools:    turn.UnknownToClient,
 		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
 		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
 			MaxBodyBytes:       32 << 20,
 			MaxInflightBytes:   1 << 30,
-			MaxTools:           512,
+			MaxTools:           turn.DefaultLimits().Tools,
 			BodyTimeout:        Duration{time.Minute},
 			FirstTokenTimeout:  Duration{5 * time.Minute},
 			IdleTimeout:        Duration{2 * time.Minute},
@@ -330,62 +317,10 @@ func Load(path string) (*Config, error) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	c := Defaults()
-	if err := c.parse(text); err != nil {
+	if err := readYAML(text, c, ""); err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
-}
-
-func (c *Config) parse(text []byte) error {
-	var tree any
-	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return err
-	}
-	if unknown := unknownKeys(reflect.TypeFor[Config](), tree, ""); len(unknown) > 0 {
-		return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", strings.Join(unknown, ", "))
-	}
-	return decodeStrict(text, c)
-}
-
-// ApplyEnv overrides c from the environment. ENABLE_HARMONY_FOR_MODELS, a
-// comma-separated list, sets harmony_models. Every key KEY of the file is also
-// read from ENVOY_HARMONY_KEY, in capitals and with _ for the dot between
-// levels: ENVOY_HARMONY_LIMITS_HEADER_HOLD=5s. Empty variables count as unset.
-func (c *Config) ApplyEnv(getenv func(string) string) error {
-	if list := getenv(envModels); list != "" {
-		c.HarmonyModels = splitList(list)
-	}
-	for _, key := range settableKeys(reflect.TypeFor[Config](), "") {
-		name := envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
-		value := getenv(name)
-		if value == "" {
-			continue
-		}
-		if err := c.Set(key, value); err != nil {
-			return fmt.Errorf("environment variable %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// Set gives one key, such as limits.header_hold, a value written in YAML.
-func (c *Config) Set(key, value string) error {
-	field := reflect.ValueOf(c).Elem()
-	for name := range strings.SplitSeq(key, ".") {
-		if field = fieldByKey(field, name); !field.IsValid() {
-			return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", key)
-		}
-	}
-	if field.Kind() == reflect.String { // text as it stands, never YAML's idea of it
-		field.SetString(value)
-		return nil
-	}
-	fresh := reflect.New(field.Type())
-	if err := decodeStrict([]byte(value), fresh.Interface()); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
-	}
-	field.Set(fresh.Elem())
-	return nil
 }
 
 // Model gives the settings of the model a request names, and whether it is
@@ -438,30 +373,5 @@ func matches(entry, name string) bool {
 	return entry != "" && strings.Contains(strings.ToLower(name), strings.ToLower(entry))
 }
 
-// UnmarshalJSON reads text such as "2s".
-func (d *Duration) UnmarshalJSON(b []byte) error {
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("%s is no duration; write a number with its unit, such as 2s", b)
-	}
-	v, err := time.ParseDuration(s)
-	if err != nil {
-		return fmt.Errorf("%q is no duration; write a number with its unit, such as 2s", s)
-	}
-	d.Duration = v
-	return nil
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes what a configuration file has, such as "2s".
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
-
-// splitList cuts a comma-separated list and drops its empty entries.
-func splitList(list string) []string {
-	var out []string
-	for entry := range strings.SplitSeq(list, ",") {
-		if entry = strings.TrimSpace(entry); entry != "" {
-			out = append(out, entry)
-		}
-	}
-	return out
-}

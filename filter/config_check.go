@@ -13,6 +13,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // What a configuration is checked for, before anything is made of it.
@@ -20,14 +22,15 @@ import (
 // Validate checks the whole configuration and fills the names of unnamed
 // engines. Its error names every key at fault and what to write there.
 func (c *Config) Validate() error {
-	return errors.Join(slices.Concat(
+	_, unsealed := c.Responses.sealKeys()
+	return errors.Join(append(slices.Concat(
 		c.checkModels(),
 		c.checkEngines(),
 		c.checkWords(),
-		c.Limits.check(),
+		c.checkBounds(),
 		c.Tools.check(),
 		c.checkAddresses(),
-	)...)
+	), unsealed)...)
 }
 
 func (c *Config) checkModels() (errs []error) {
@@ -45,17 +48,44 @@ func (c *Config) checkModels() (errs []error) {
 	errs = append(errs, c.ModelDefaults.check("model_defaults")...)
 	for i, m := range c.Models {
 		path := fmt.Sprintf("models[%d]", i)
-		if strings.TrimPrefix(m.Match, "=") == "" {
-			errs = append(errs, fmt.Errorf("%s.match: write a part of the model's name, or =name", path))
-		}
+		errs = append(errs, c.checkMatch(i, path+".match")...)
 		errs = append(errs, m.check(path)...)
 	}
 	return errs
 }
 
+// checkMatch refuses an entry of models that no request can reach.
+func (c *Config) checkMatch(i int, path string) []error {
+	match := c.Models[i].Match
+	if strings.TrimPrefix(match, "=") == "" {
+		return []error{fmt.Errorf("%s: write a part of the model's name, or =name", path)}
+	}
+	if first := slices.IndexFunc(c.Models[:i], func(m Model) bool { return covers(m.Match, match) }); first >= 0 {
+		return []error{fmt.Errorf("%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first", path, match, first, c.Models[first].Match)}
+	}
+	meets := func(entry string) bool {
+		return covers(entry, match) || covers(match, entry) || !exact(entry) && !exact(match)
+	}
+	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, meets) {
+		return []error{fmt.Errorf("%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
+	}
+	return nil
+}
+
+// covers tells whether one entry, of models or harmony_models, matches all that
+// another matches.
+func covers(entry, other string) bool {
+	if exact(entry) {
+		return strings.EqualFold(entry, other)
+	}
+	return matches(entry, strings.TrimPrefix(other, "="))
+}
+
+func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
+
 func (m Model) check(path string) (errs []error) {
 	if m.Effort != "" {
-		errs = append(errs, oneOf(path+".effort", m.Effort, "low", "medium", "high")...)
+		errs = append(errs, oneOf(path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
 	}
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
@@ -95,6 +125,7 @@ func (c *Config) checkEngines() (errs []error) {
 				errs = append(errs, fmt.Errorf("%s.urls[%d]: %w", path, j, err))
 			}
 		}
+		errs = append(errs, e.checkHealth(path)...)
 		errs = append(errs, e.checkPrefill(path)...)
 	}
 	for _, e := range c.Engines {
@@ -109,6 +140,21 @@ func (c *Config) checkEngines() (errs []error) {
 	}
 	return errs
 }
+
+// checkHealth checks the health path of the engine at path.
+func (e *Engine) checkHealth(path string) []error {
+	switch {
+	case e.HealthPath == "":
+		return nil
+	case engine.IsGRPC(e.Kind):
+		return []error{fmt.Errorf("%s.health_path: is for HTTP engines, and %s is none; leave it out", path, e.Kind)}
+	case !healthPath.MatchString(e.HealthPath):
+		return []error{fmt.Errorf("%s.health_path: %q is no path; write such as /health", path, e.HealthPath)}
+	}
+	return nil
+}
+
+var healthPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]*$`)
 
 // checkPrefill checks the prefill endpoints of the engine at path.
 func (e *Engine) checkPrefill(path string) (errs []error) {
@@ -164,16 +210,16 @@ func checkURL(raw string) error {
 var headerName = regexp.MustCompile(`^[a-z0-9-]*$`)
 
 func (c *Config) checkWords() (errs []error) {
-	errs = append(errs, oneOf("on_malformed", c.OnMalformed, MalformedRepair, MalformedFail)...)
-	errs = append(errs, oneOf("images", c.Images, ImagesPlaceholder, ImagesReject)...)
-	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, UnknownToClient, UnknownToModel)...)
-	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, ReasoningBoth, ReasoningField, ReasoningContentField)...)
+	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
+	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
+	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
+	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
 	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
 	}
-	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != DateUTC && c.Date != DateNone {
+	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
 	}
 	headers := []struct{ key, name, example string }{
@@ -197,50 +243,50 @@ func (c *Config) checkWords() (errs []error) {
 	} else if n == 0 && c.Routing.SelectionHeader != "" {
 		errs = append(errs, errors.New("routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
 	}
-	if c.Responses.ToolTimeout.Duration < time.Second {
-		errs = append(errs, fmt.Errorf("responses.tool_timeout: must be at least 1s, not %s", c.Responses.ToolTimeout))
-	}
-	if n := c.Responses.ChainCacheBytes; n < 0 {
-		errs = append(errs, fmt.Errorf("responses.chain_cache_bytes: must be at least 0, not %d", n))
-	}
 	return errs
 }
 
-func (l Limits) check() (errs []error) {
-	for _, n := range []struct {
-		key   string
-		value int64
-		least int64
-	}{
-		{"limits.max_body_bytes", l.MaxBodyBytes, 1},
-		{"limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes},
-		{"limits.max_tools", int64(l.MaxTools), 0},
-		{"limits.max_background", int64(l.MaxBackground), 0},
-		{"limits.cache_bytes", int64(l.CacheBytes), 0},
-		{"limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0},
-	} {
-		if n.value < n.least {
-			errs = append(errs, fmt.Errorf("%s: must be at least %d, not %d", n.key, n.least, n.value))
-		}
+// checkBounds checks the keys that are numbers and times.
+func (c *Config) checkBounds() []error {
+	l, r, t := &c.Limits, &c.Responses, &c.Tools
+	return slices.Concat(
+		atLeast("limits.max_body_bytes", l.MaxBodyBytes, 1),
+		atLeast("limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes),
+		atLeast("limits.max_tools", l.MaxTools, 0),
+		atLeast("limits.max_background", l.MaxBackground, 0),
+		atLeast("limits.cache_bytes", l.CacheBytes, 0),
+		atLeast("limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0),
+		atLeast("limits.kept_reasoning_ttl", l.KeptReasoningTTL.Duration, time.Millisecond),
+		atLeast("limits.body_timeout", l.BodyTimeout.Duration, time.Millisecond),
+		atLeast("limits.first_token_timeout", l.FirstTokenTimeout.Duration, time.Millisecond),
+		atLeast("limits.idle_timeout", l.IdleTimeout.Duration, time.Millisecond),
+		atLeast("limits.total_timeout", l.TotalTimeout.Duration, time.Millisecond),
+		atLeast("limits.header_hold", l.HeaderHold.Duration, 0),
+		atLeast("limits.keep_alive", l.KeepAlive.Duration, 0),
+		atLeast("responses.store_bytes", r.StoreBytes, 0),
+		atLeast("responses.store_ttl", r.StoreTTL.Duration, time.Millisecond),
+		atLeast("responses.chain_cache_bytes", r.ChainCacheBytes, 0),
+		atLeast("responses.tool_timeout", r.ToolTimeout.Duration, time.Second),
+		atLeast("tools.max_sessions", t.MaxSessions, 1),
+		atLeast("tools.max_processes", t.MaxProcesses, 1),
+		atLeast("tools.max_listed", t.MaxListed, 1),
+		atLeast("tools.max_message_bytes", t.MaxMessageBytes, 64<<10),
+		atLeast("tools.max_inflight_bytes", t.MaxInflightBytes, int64(t.MaxMessageBytes)),
+		atLeast("tools.max_result_bytes", t.MaxResultBytes, 1024),
+		atLeast("tools.max_turns", t.MaxTurns, 1),
+		atLeast("tools.list_timeout", t.ListTimeout.Duration, time.Millisecond),
+		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
+		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
+		atLeast("drain_delay", c.DrainDelay.Duration, 0),
+		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
+	)
+}
+
+func atLeast[T int | int64 | time.Duration](key string, value, least T) []error {
+	if value >= least {
+		return nil
 	}
-	for _, d := range []struct {
-		key   string
-		value Duration
-		least time.Duration
-	}{
-		{"limits.body_timeout", l.BodyTimeout, time.Millisecond},
-		{"limits.first_token_timeout", l.FirstTokenTimeout, time.Millisecond},
-		{"limits.idle_timeout", l.IdleTimeout, time.Millisecond},
-		{"limits.total_timeout", l.TotalTimeout, time.Millisecond},
-		{"limits.header_hold", l.HeaderHold, 0},
-		{"limits.keep_alive", l.KeepAlive, 0},
-		{"limits.kept_reasoning_ttl", l.KeptReasoningTTL, 0},
-	} {
-		if d.value.Duration < d.least {
-			errs = append(errs, fmt.Errorf("%s: must be at least %s, not %s", d.key, d.least, d.value))
-		}
-	}
-	return errs
+	return []error{fmt.Errorf("%s: must be at least %v, not %v", key, least, value)}
 }
 
 func (c *Config) checkAddresses() (errs []error) {
@@ -250,12 +296,6 @@ func (c *Config) checkAddresses() (errs []error) {
 	}
 	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
 		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
-	}
-	if c.DrainDelay.Duration < 0 {
-		errs = append(errs, fmt.Errorf("drain_delay: must be at least 0s, not %s", c.DrainDelay))
-	}
-	if c.DrainTimeout.Duration < 0 {
-		errs = append(errs, fmt.Errorf("drain_timeout: must be at least 0s, not %s", c.DrainTimeout))
 	}
 	return errs
 }

@@ -45,11 +45,19 @@ type ToolsConfig struct {
 	IdleTimeout Duration `json:"idle_timeout"`
 	// MaxSessions is how many sessions with servers the process may have.
 	MaxSessions int `json:"max_sessions"`
+	// MaxProcesses is how many processes of stdio servers there may be, those that
+	// are being ended among them.
+	MaxProcesses int `json:"max_processes"`
 	// MaxListed is how many tools one server may have.
 	MaxListed int `json:"max_listed"`
 	// MaxResultBytes is how much of a tool's result the model gets; the rest is
 	// cut off.
 	MaxResultBytes int `json:"max_result_bytes"`
+	// MaxMessageBytes is how long a message of a server may be, encoded as it is.
+	MaxMessageBytes int `json:"max_message_bytes"`
+	// MaxInflightBytes bounds the answers of all servers that are being read at one
+	// time.
+	MaxInflightBytes int64 `json:"max_inflight_bytes"`
 	// MaxTurns is how many model calls a response may take.
 	MaxTurns int `json:"max_turns"`
 	// Servers are the MCP servers that requests may use by their label.
@@ -85,6 +93,9 @@ type ToolServer struct {
 	// Headers are sent to the server. ${NAME} in a value stands for a variable of
 	// the environment.
 	Headers map[string]string `json:"headers"`
+	// RequestHeaders are the headers that requests may send to the server. Nil:
+	// authorization.
+	RequestHeaders []string `json:"request_headers"`
 	// AllowedTools are the tools that are offered, of those that the server has.
 	// Empty: all.
 	AllowedTools []string `json:"allowed_tools"`
@@ -95,13 +106,16 @@ type ToolServer struct {
 
 func defaultTools() ToolsConfig {
 	return ToolsConfig{
-		ListTimeout:    Duration{10 * time.Second},
-		CallTimeout:    Duration{time.Minute},
-		IdleTimeout:    Duration{5 * time.Minute},
-		MaxSessions:    1000,
-		MaxListed:      256,
-		MaxResultBytes: 256 << 10,
-		MaxTurns:       32,
+		ListTimeout:      Duration{10 * time.Second},
+		CallTimeout:      Duration{time.Minute},
+		IdleTimeout:      Duration{5 * time.Minute},
+		MaxSessions:      1000,
+		MaxProcesses:     32,
+		MaxListed:        256,
+		MaxResultBytes:   256 << 10,
+		MaxMessageBytes:  8 << 20,
+		MaxInflightBytes: 64 << 20,
+		MaxTurns:         32,
 	}
 }
 
@@ -115,21 +129,13 @@ func (t *ToolsConfig) builtins() map[responses.Builtin]string {
 	return servers
 }
 
-// Server gives the configured server of that label.
-func (t *ToolsConfig) Server(label string) (ToolServer, bool) {
-	i := slices.IndexFunc(t.Servers, func(s ToolServer) bool { return s.Label == label })
-	if label == "" || i < 0 {
-		return ToolServer{}, false
-	}
-	return t.Servers[i], true
-}
-
 // options is the configuration as package tools takes it. lookup is
 // [os.LookupEnv].
 func (t *ToolsConfig) options(lookup func(string) (string, bool)) (tools.Options, error) {
 	o := tools.Options{
 		ListTimeout: t.ListTimeout.Duration, CallTimeout: t.CallTimeout.Duration, IdleTimeout: t.IdleTimeout.Duration,
-		MaxSessions: t.MaxSessions, MaxListed: t.MaxListed, MaxResultBytes: t.MaxResultBytes,
+		MaxSessions: t.MaxSessions, MaxProcesses: t.MaxProcesses, MaxListed: t.MaxListed,
+		MaxResultBytes: t.MaxResultBytes, MaxMessageBytes: t.MaxMessageBytes, MaxInflightBytes: t.MaxInflightBytes,
 	}
 	var errs []error
 	for i, entry := range t.AllowedHosts {
@@ -150,6 +156,12 @@ func (t *ToolsConfig) options(lookup func(string) (string, bool)) (tools.Options
 	for i := range t.Servers {
 		server, err := t.Servers[i].resolve(fmt.Sprintf("tools.servers[%d]", i), lookup)
 		errs = append(errs, err...)
+		for builtin, label := range t.builtins() {
+			if label == server.Label {
+				server.Expects = append(server.Expects, builtin.Tools()...)
+			}
+		}
+		slices.Sort(server.Expects)
 		o.Servers = append(o.Servers, server)
 	}
 	return o, errors.Join(errs...)
@@ -160,6 +172,12 @@ func (s *ToolServer) resolve(path string, lookup func(string) (string, bool)) (t
 	server := tools.Server{Label: s.Label, URL: s.URL, Transport: s.Transport, Command: s.Command, Trusted: true, Approval: s.RequireApproval == ApprovalAlways}
 	if len(s.AllowedTools) > 0 {
 		server.AllowedTools = s.AllowedTools
+	}
+	if s.RequestHeaders == nil && s.URL != "" {
+		server.RequestHeaders = []string{"Authorization"}
+	}
+	for _, name := range s.RequestHeaders {
+		server.RequestHeaders = append(server.RequestHeaders, http.CanonicalHeaderKey(name))
 	}
 	var errs []error
 	value := func(key, text string) string {
@@ -213,27 +231,6 @@ var (
 )
 
 func (t *ToolsConfig) check() (errs []error) {
-	for _, n := range []struct {
-		key          string
-		value, least int
-	}{
-		{"max_sessions", t.MaxSessions, 1},
-		{"max_listed", t.MaxListed, 1},
-		{"max_result_bytes", t.MaxResultBytes, 1024},
-		{"max_turns", t.MaxTurns, 1},
-	} {
-		if n.value < n.least {
-			errs = append(errs, fmt.Errorf("tools.%s: must be at least %d, not %d", n.key, n.least, n.value))
-		}
-	}
-	for _, d := range []struct {
-		key   string
-		value Duration
-	}{{"list_timeout", t.ListTimeout}, {"call_timeout", t.CallTimeout}, {"idle_timeout", t.IdleTimeout}} {
-		if d.value.Duration < time.Millisecond {
-			errs = append(errs, fmt.Errorf("tools.%s: must be at least 1ms, not %s", d.key, d.value))
-		}
-	}
 	labels := map[string]bool{}
 	for i := range t.Servers {
 		s, path := &t.Servers[i], fmt.Sprintf("tools.servers[%d]", i)
@@ -305,6 +302,9 @@ func (s *ToolServer) checkProcess(bad func(key, format string, args ...any)) {
 	if len(s.Headers) > 0 {
 		bad("headers", "a process gets no headers; use env")
 	}
+	if len(s.RequestHeaders) > 0 {
+		bad("request_headers", "a process gets no headers")
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !envName.MatchString(name) {
 			bad("env", "%q is no name of an environment variable", name)
@@ -326,5 +326,10 @@ func (s *ToolServer) checkRemote(bad func(key, format string, args ...any)) {
 	}
 	if len(s.Env) > 0 {
 		bad("env", "only a command has an environment; use headers")
+	}
+	for _, name := range s.RequestHeaders {
+		if err := tools.CheckHeader(http.Header{name: nil}); err != nil {
+			bad("request_headers", "%w", err)
+		}
 	}
 }

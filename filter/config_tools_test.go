@@ -21,16 +21,21 @@ tools:
   call_timeout: 5s
   servers:
   - {label: remote, url: "https://a/mcp?x=1", headers: {authorization: "Bearer ${TEST_TOKEN}", X-Plain: $5}}
-  - {label: local, command: [true, -x], env: {TOKEN: "${TEST_TOKEN}"}, require_approval: always, allowed_tools: [a]}
+  - {label: open, url: "https://b", request_headers: [x-user, authorization]}
+  - {label: closed, url: "https://b", request_headers: []}
+  - {label: local, command: ['true', -x], env: {TOKEN: "${TEST_TOKEN}"}, require_approval: always, allowed_tools: [a]}
   web_search: remote
+  code_interpreter: local
 `)
 	o, err := c.Tools.options(func(name string) (string, bool) { return "s3cret", name == "TEST_TOKEN" })
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []tools.Server{
-		{Label: "remote", URL: "https://a/mcp?x=1", Header: http.Header{"Authorization": {"Bearer s3cret"}, "X-Plain": {"$5"}}, Trusted: true},
-		{Label: "local", Command: []string{"true", "-x"}, Env: map[string]string{"TOKEN": "s3cret"}, Trusted: true, AllowedTools: []string{"a"}, Approval: true},
+		{Label: "remote", URL: "https://a/mcp?x=1", Header: http.Header{"Authorization": {"Bearer s3cret"}, "X-Plain": {"$5"}}, Trusted: true, RequestHeaders: []string{"Authorization"}, Expects: []string{"find", "open", "search"}},
+		{Label: "open", URL: "https://b", Trusted: true, RequestHeaders: []string{"X-User", "Authorization"}},
+		{Label: "closed", URL: "https://b", Trusted: true},
+		{Label: "local", Command: []string{"true", "-x"}, Env: map[string]string{"TOKEN": "s3cret"}, Trusted: true, AllowedTools: []string{"a"}, Approval: true, Expects: []string{"python"}},
 	}
 	if diff := cmp.Diff(want, o.Servers); diff != "" {
 		t.Errorf("servers (-want +got):\n%s", diff)
@@ -38,18 +43,10 @@ tools:
 	if got := fmt.Sprint(o.AllowedNetworks, len(o.AllowedHosts), o.CallTimeout, o.ListTimeout, o.MaxListed); got != "[10.1.0.0/16 fd00::/8] 3 5s 10s 256" {
 		t.Error(got)
 	}
-	if s, ok := c.Tools.Server("remote"); !ok || s.RequireApproval != ApprovalNever {
-		t.Errorf("remote: %+v, %v", s, ok)
+	if remote, local := c.Tools.Servers[0].RequireApproval, c.Tools.Servers[3].RequireApproval; remote != ApprovalNever || local != ApprovalAlways {
+		t.Errorf("approval: remote %s, local %s", remote, local)
 	}
-	if s, ok := c.Tools.Server("local"); !ok || s.RequireApproval != ApprovalAlways || len(s.AllowedTools) != 1 {
-		t.Errorf("local: %+v, %v", s, ok)
-	}
-	for _, label := range []string{"", "nope"} {
-		if _, ok := c.Tools.Server(label); ok {
-			t.Errorf("there is a server %q", label)
-		}
-	}
-	if d := Defaults().Tools; d.IdleTimeout.Duration != 5*time.Minute || d.MaxTurns != 32 || d.MaxSessions != 1000 || d.MaxResultBytes != 262144 {
+	if d := Defaults().Tools; d.IdleTimeout.Duration != 5*time.Minute || d.MaxTurns != 32 || d.MaxSessions != 1000 || d.MaxProcesses != 32 || d.MaxMessageBytes != 8<<20 || d.MaxInflightBytes != 64<<20 || d.MaxResultBytes != 262144 {
 		t.Errorf("defaults: %+v", d)
 	}
 }
@@ -64,7 +61,10 @@ func TestToolsConfigErrors(t *testing.T) {
 		{"call_timeout: -1s", "tools.call_timeout"},
 		{"idle_timeout: 0s", "tools.idle_timeout"},
 		{"max_sessions: 0", "tools.max_sessions: must be at least 1"},
+		{"max_processes: 0", "tools.max_processes: must be at least 1"},
 		{"max_listed: 0", "tools.max_listed"},
+		{"max_message_bytes: 1000", "tools.max_message_bytes: must be at least 65536"},
+		{"max_inflight_bytes: 1000000", "tools.max_inflight_bytes: must be at least 8388608"},
 		{"max_result_bytes: 10", "tools.max_result_bytes: must be at least 1024"},
 		{"max_turns: 0", "tools.max_turns"},
 		{"web_search: nope", `tools.web_search: there is no server "nope"`},
@@ -87,6 +87,9 @@ func TestToolsConfigErrors(t *testing.T) {
 		{"servers: [{label: a, url: 'https://a', env: {A: b}}]", "tools.servers[0].env"},
 		{"servers: [{label: a, command: [x], env: {'A=': b}}]", "tools.servers[0].env"},
 		{"servers: [{label: a, command: [x], headers: {A: b}}]", "tools.servers[0].headers"},
+		{"servers: [{label: a, command: [x], request_headers: [A]}]", "tools.servers[0].request_headers: a process gets no headers"},
+		{"servers: [{label: a, url: 'https://a', request_headers: ['a b']}]", `tools.servers[0].request_headers: "a b" is no name`},
+		{"servers: [{label: a, url: 'https://a', request_headers: [host]}]", `tools.servers[0].request_headers: the header "host"`},
 		{"servers: [{label: a, url: 'https://a', headers: {Host: b}}]", `tools.servers[0].headers: the header "Host"`},
 		{"servers: [{label: a, url: 'https://a', headers: {X: '${UNSET_VARIABLE}'}}]", "tools.servers[0].headers.X: the environment variable UNSET_VARIABLE is not set"},
 		{"servers: [{label: a, url: 'https://a', headers: {X: 'a ${B'}}]", "tools.servers[0].headers.X: write the name"},
@@ -98,7 +101,7 @@ func TestToolsConfigErrors(t *testing.T) {
 	} {
 		c := Defaults()
 		c.Engines = []Engine{{Kind: "vllm"}}
-		err := c.parse([]byte("tools: {" + tt.yaml + "}"))
+		err := readYAML([]byte("tools: {"+tt.yaml+"}"), c, "")
 		if err == nil {
 			err = c.Validate()
 		}

@@ -90,7 +90,7 @@ func (x *exchange) dispatch(body []byte, trailers bool) *apierror.Error {
 			x.s.log.WithField("request_id", x.id).Infof("Response %s (compatibility mode): continuing from previous response", c.ID())
 		}
 	}
-	x.untold = call
+	x.untold, x.rec.response = call, call.ID()
 	if b, ok := call.(backgroundCall); ok && b.Background() {
 		return x.detach(b)
 	}
@@ -156,13 +156,13 @@ func (x *exchange) detach(call backgroundCall) *apierror.Error {
 		return err
 	}
 	r := &backgroundRun{
-		subject: subject{s: x.s, api: x.api, id: x.id, target: x.target, background: true},
+		subject: subject{s: x.s, api: x.api, id: x.id, tenant: x.tenant, target: x.target, background: true},
 		header:  x.s.withoutCredentials(x.headers),
 		held:    x.held,
 		call:    call,
 		journal: journal{store: x.s.store, key: key, owner: b.owner},
 	}
-	r.rec.started = x.now
+	r.rec.started, r.rec.response = x.now, x.rec.response
 	x.queued, x.held = true, 0 // the run gives it back
 	b.start(r)
 	if call.Follows() {
@@ -187,7 +187,8 @@ func (x *exchange) sendOn(wire *engine.HTTPRequest, affinity []engine.Header, tr
 		}
 		m.set(h.Name, h.Value)
 	}
-	m.remove("accept-encoding", "content-encoding", PrefillHeader, destinationHeader, overrideHeader, codexHeader)
+	m.remove(meddling...)
+	m.remove("accept-encoding", "content-encoding", PrefillHeader, UpstreamHeader, destinationHeader, overrideHeader, codexHeader)
 	x.lead(requestHeadersReply(&m, true))
 	x.sendRequestBody(wire.Body, !trailers)
 	if trailers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -18,8 +19,9 @@ import (
 // openTimeout bounds how long the start waits for the store.
 const openTimeout = 15 * time.Second
 
-// openStore opens the store that the configuration names.
-func openStore(cfg *Config, now func() time.Time) (store.Store, error) {
+// openStore opens the store that the configuration names. What it does not answer
+// is told to failed.
+func openStore(cfg *Config, now func() time.Time, failed func(operation string)) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	s, err := store.Open(ctx, cfg.StoreURL, store.Options{
@@ -30,7 +32,7 @@ func openStore(cfg *Config, now func() time.Time) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
-	return s, nil
+	return countedStore{s, failed}, nil
 }
 
 // newEnv makes what the turns of all exchanges share.
@@ -60,7 +62,7 @@ func (s *Server) newTools() (*tools.Client, error) {
 
 // newResponses makes the Responses API with its store.
 func newResponses(cfg *Config, s store.Store) (*responses.API, error) {
-	api := &responses.API{}
+	api := &responses.API{Claims: s}
 	if cfg.Responses.StoreBytes > 0 {
 		api.Store = s
 		if cfg.Responses.ChainCacheBytes > 0 {
@@ -77,19 +79,28 @@ func newResponses(cfg *Config, s store.Store) (*responses.API, error) {
 		api.Compactor, err = responses.NewSealer([][]byte{key}, rand.Reader)
 		return api, err
 	}
-	keys := make([][]byte, len(cfg.Responses.SealKeys))
-	for i, text := range cfg.Responses.SealKeys {
-		var err error
-		if keys[i], err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, fmt.Errorf("responses.seal_keys[%d]: not base64", i)
-		}
+	keys, err := cfg.Responses.sealKeys()
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if api.Sealer, err = responses.NewSealer(keys, rand.Reader); err != nil {
-		return nil, fmt.Errorf("responses.seal_keys: %w: write 32 random bytes in base64, as openssl rand -base64 32 prints them", err)
+		return nil, fmt.Errorf("responses.seal_keys: %w", err)
 	}
 	api.Compactor = api.Sealer
 	return api, nil
+}
+
+// sealKeys are the keys as bytes. An error names those at fault and shows none.
+func (r *Responses) sealKeys() ([][]byte, error) {
+	keys := make([][]byte, len(r.SealKeys))
+	var errs []error
+	for i, text := range r.SealKeys {
+		var err error
+		if keys[i], err = base64.StdEncoding.DecodeString(text); err != nil || len(keys[i]) != responses.SealKeyBytes {
+			errs = append(errs, fmt.Errorf("responses.seal_keys[%d]: write %d random bytes in base64, as openssl rand -base64 %[2]d prints them", i, responses.SealKeyBytes))
+		}
+	}
+	return keys, errors.Join(errs...)
 }
 
 // scope is the circumstances of an exchange's turn.

@@ -30,8 +30,8 @@ const (
 )
 
 // exchange is one HTTP request and its reply: a state machine that takes
-// Envoy's messages and ticks of the clock and leaves the replies in out. It is
-// used by one goroutine.
+// Envoy's messages, ticks of the clock and news of what it has set going, and
+// leaves the replies in out. It is used by one goroutine.
 type exchange struct {
 	s   *Server
 	ctx context.Context //nolint:containedctx // the stream's, of the same life
@@ -154,7 +154,7 @@ func (x *exchange) close(now time.Time) {
 		return
 	}
 	x.rec.close(&subject{
-		s: x.s, api: x.api, id: x.id, target: x.target, run: x.run, now: now,
+		s: x.s, api: x.api, id: x.id, tenant: x.tenant, target: x.target, run: x.run, now: now,
 		over: x.phase == phaseOver || x.phase == phaseAnswered, queued: x.queued,
 	})
 }
@@ -196,7 +196,7 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	if x.id == "" {
 		x.id = x.s.newID("")
 	}
-	for _, name := range []string{EngineHeader, x.s.cfg.Routing.PrefixHeader, x.s.cfg.Routing.SessionHeader, x.s.cfg.Routing.SelectionHeader, PrefillHeader, destinationHeader, overrideHeader, codexHeader} {
+	for _, name := range []string{EngineHeader, x.s.cfg.Routing.PrefixHeader, x.s.cfg.Routing.SessionHeader, x.s.cfg.Routing.SelectionHeader, PrefillHeader, UpstreamHeader, destinationHeader, overrideHeader, codexHeader} {
 		if name != "" && header(headers, name) != "" {
 			x.strip = append(x.strip, name)
 		}

@@ -11,6 +11,16 @@ import (
 // filter sets it and takes it out of what clients send.
 const EngineHeader = "x-harmony-engine"
 
+// UpstreamHeader is the header by which Envoy tells in an answer on the loopback
+// listener which of an engine's replicas has given it, as IP:port, and by which the
+// filter names in a call those that may take it, with commas between, the first one
+// that is there first.
+const UpstreamHeader = "x-harmony-upstream"
+
+// attemptsHeader is the header by which Envoy tells in an answer on the loopback
+// listener how often it has made the call.
+const attemptsHeader = "x-envoy-attempt-count"
+
 // IgnoredHeader is the reply header that lists the request's parameters that
 // were accepted and not used.
 const IgnoredHeader = "x-harmony-ignored"

@@ -66,7 +66,7 @@ type errands struct {
 	jobs   *jobs
 }
 
-func (e errands) call(r *engine.Request) *apierror.Error { return e.remote.call(r) }
+func (e errands) call(r *engine.Request, d detour) *apierror.Error { return e.remote.call(r, d) }
 
 func (e errands) work(list []tools.Job) {
 	e.remote.hangUp()

@@ -17,7 +17,7 @@ func TestStoppedJobs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
-		client := tools.New(tools.Options{Metrics: tools.Metrics{Done: func(tools.Job, time.Duration, bool) { made.Add(1) }}})
+		client := tools.New(tools.Options{Metrics: tools.Metrics{Done: func(tools.Job, time.Duration, tools.Result) { made.Add(1) }}})
 		j := newJobs(t.Context(), client)
 		j.stop()
 		j.start(make([]tools.Job, 4*maxParallelJobs))

@@ -5,13 +5,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 const (
 	// leaseTime is how long after its process has died a response ends as
-	// failed.
-	leaseTime = 15 * time.Second
+	// failed, and its conversation is free.
+	leaseTime = responses.HoldLease
 	// leaseBeat is how often leases are renewed, which also tells what other
 	// processes have cancelled.
 	leaseBeat = 500 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type loopback struct {
 	host      string
 	transport *http.Transport
 	prefills  map[string]*prefill // by engine, of those that are disaggregated
+	keys      []string            // headers of a call by whose values its replica is chosen
+	replicas  replicas
 }
 
 // newLoopback makes calls to the listener at address, host:port or
@@ -85,9 +88,9 @@ func (l *loopback) dial(ctx context.Context, header http.Header, t target) loopb
 }
 
 // call makes a model call, in place of the one being made.
-func (c *loopbackCall) call(r *engine.Request) *apierror.Error {
+func (c *loopbackCall) call(r *engine.Request, d detour) *apierror.Error {
 	if p := c.l.prefills[c.target.model.Engine]; p != nil {
-		g, err := newLegs(c, p, r)
+		g, err := newLegs(c, p, r, d)
 		if err != nil {
 			return err
 		}
@@ -98,13 +101,13 @@ func (c *loopbackCall) call(r *engine.Request) *apierror.Error {
 	if err != nil {
 		return err
 	}
-	c.send(wire)
+	c.send(c.toEngine(c.target.model.Engine, d), wire)
 	return nil
 }
 
-func (c *loopbackCall) send(wire *engine.HTTPRequest) {
+func (c *loopbackCall) send(header http.Header, wire *engine.HTTPRequest) {
 	ctx, tell := c.redial()
-	go c.l.make(ctx, c.toEngine(c.target.model.Engine), wire, tell)
+	go c.l.make(ctx, header, wire, tell)
 }
 
 // redial ends the call being made and gives what the next one needs: how long it
@@ -125,9 +128,10 @@ func (c *loopbackCall) redial() (ctx context.Context, tell func(engineEvent) boo
 }
 
 // toEngine are the headers of a call to the engine of that name.
-func (c *loopbackCall) toEngine(name string) http.Header {
+func (c *loopbackCall) toEngine(name string, d detour) http.Header {
 	header := c.header.Clone()
 	header.Set(EngineHeader, name)
+	c.l.divert(header, d)
 	return header
 }
 
@@ -168,6 +172,7 @@ func (l *loopback) read(ctx context.Context, header http.Header, wire *engine.HT
 	if !tell(engineEvent{status: resp.StatusCode, header: resp.Header}) {
 		return nil
 	}
+	said := resp.StatusCode != http.StatusOK
 	// One buffer is being read into while the other is with the receiver.
 	var buffers [2][]byte
 	for i := 0; ; i = 1 - i {
@@ -175,6 +180,10 @@ func (l *loopback) read(ctx context.Context, header http.Header, wire *engine.HT
 			buffers[i] = make([]byte, loopbackPiece)
 		}
 		n, err := resp.Body.Read(buffers[i])
+		if n > 0 && !said {
+			said = true
+			l.replicas.answered(header.Get(EngineHeader), resp.Header.Get(UpstreamHeader))
+		}
 		if n > 0 && !tell(engineEvent{body: buffers[i][:n]}) {
 			return nil
 		}
@@ -218,8 +227,12 @@ var notPassed = map[string]bool{
 	"connection": true, "keep-alive": true, "proxy-connection": true, "te": true, "trailer": true, "transfer-encoding": true, "upgrade": true, "expect": true,
 	"digest": true, "content-digest": true, "repr-digest": true, "content-md5": true, "idempotency-key": true, "x-idempotency-key": true,
 	"content-length": true, "content-encoding": true, "content-type": true, "accept-encoding": true,
-	overrideHeader: true, codexHeader: true, EngineHeader: true, PrefillHeader: true, destinationHeader: true,
+	overrideHeader: true, codexHeader: true, EngineHeader: true, PrefillHeader: true, UpstreamHeader: true, destinationHeader: true,
 }
+
+// meddling are headers that do not go along either, because engines heed them: they
+// would end the call, change its encoding, or choose a part of the engine.
+var meddling = []string{"grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "x-data-parallel-rank"}
 
 // passedHeaders are the headers of a client's request that go along with the
 // model call made for it, as they do where Envoy sends the request on itself.
@@ -230,7 +243,7 @@ func passedHeaders(m *corev3.HeaderMap) http.Header {
 		if name == ":authority" {
 			name = "host"
 		}
-		if name == "" || name[0] == ':' || notPassed[name] || strings.HasPrefix(name, "x-envoy-") {
+		if name == "" || name[0] == ':' || notPassed[name] || slices.Contains(meddling, name) || strings.HasPrefix(name, "x-envoy-") {
 			continue
 		}
 		passed.Add(name, cmp.Or(string(h.GetRawValue()), h.GetValue()))

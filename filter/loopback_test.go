@@ -30,7 +30,7 @@ func gateway(t *testing.T, h http.HandlerFunc) *loopback {
 func asked(t *testing.T, l *loopback) <-chan engineEvent {
 	t.Helper()
 	c := l.dial(t.Context(), http.Header{}, target{})
-	c.send(&engine.HTTPRequest{Path: "/"})
+	c.send(c.toEngine(c.target.model.Engine, detour{}), &engine.HTTPRequest{Path: "/"})
 	t.Cleanup(c.hangUp)
 	return c.events
 }
@@ -69,10 +69,10 @@ func TestLoopbackCall(t *testing.T) {
 	})
 	client := passedHeaders(headerMap([]string{
 		":method=POST", ":path=/v1/responses", ":authority=api.example", "content-length=5", "content-type=text/plain", "accept-encoding=gzip", "te=trailers",
-		"x-request-id=abc", "traceparent=00-1", "authorization=Bearer secret", "x-envoy-attempt-count=1", EngineHeader + "=forged", overrideHeader + "=on", codexHeader + "=on", destinationHeader + "=forged",
+		"x-request-id=abc", "traceparent=00-1", "authorization=Bearer secret", "x-envoy-attempt-count=1", EngineHeader + "=forged", UpstreamHeader + "=forged", "grpc-timeout=1n", "grpc-encoding=gzip", "grpc-accept-encoding=gzip", "x-data-parallel-rank=1", overrideHeader + "=on", codexHeader + "=on", destinationHeader + "=forged",
 	}))
 	c := l.dial(t.Context(), client, target{model: Model{Engine: "main"}})
-	c.send(&engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
+	c.send(c.toEngine(c.target.model.Engine, detour{}), &engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
 	defer c.hangUp()
 	status, body, err := hear(t, c.events)
 	if status != http.StatusTeapot || err != nil || body != "one two "+strings.Repeat("x", 3*loopbackPiece) {
@@ -118,6 +118,28 @@ func TestLoopbackCallBreaks(t *testing.T) {
 	}
 }
 
+// The replicas that say something are remembered.
+func TestLoopbackKnowsReplicas(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]struct {
+		status int
+		body   string
+		want   int
+	}{"says something": {200, "x", 1}, "says nothing": {200, "", 0}, "refuses": {500, "x", 0}} {
+		l := gateway(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(UpstreamHeader, "10.0.0.1:80")
+			w.WriteHeader(answer.status)
+			_, _ = io.WriteString(w, answer.body)
+		})
+		if _, _, err := hear(t, asked(t, l)); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.replicas.others("", "", ""); len(got) != answer.want {
+			t.Errorf("a replica that %s: %q", name, got)
+		}
+	}
+}
+
 // Whoever hangs up ends the call, and nothing is left behind.
 func TestLoopbackHangUp(t *testing.T) {
 	t.Parallel()
@@ -128,7 +150,7 @@ func TestLoopbackHangUp(t *testing.T) {
 		close(gone)
 	})
 	c := l.dial(context.Background(), http.Header{}, target{})
-	c.send(&engine.HTTPRequest{Path: "/"})
+	c.send(c.toEngine(c.target.model.Engine, detour{}), &engine.HTTPRequest{Path: "/"})
 	if e := <-c.events; e.status != http.StatusOK {
 		t.Fatalf("%+v", e)
 	}

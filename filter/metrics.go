@@ -47,6 +47,7 @@ type metrics struct {
 	toolCalls    *prometheus.CounterVec   // server, tool, outcome
 	toolSeconds  *prometheus.HistogramVec // server, tool
 	toolSessions prometheus.Gauge
+	storeErrors  *prometheus.CounterVec // operation
 
 	perKind [messageKinds]prometheus.Observer
 
@@ -82,13 +83,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		toolSeconds:  histogram("harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool"),
 		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
 
+		storeErrors: counter("harmony_store_errors_total", "Accesses to the store that it did not answer, by operation.", "operation"),
+
 		models: map[string]bool{},
 		tools:  map[string]bool{},
 	}
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.reissued, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.relayed, m.reissued, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -119,23 +122,23 @@ func (m *metrics) model(name string, served bool) string {
 const maxTools = 1000
 
 // toolDone counts a job of a tool.
-func (m *metrics) toolDone(j tools.Job, took time.Duration, failed bool) {
+func (m *metrics) toolDone(j tools.Job, took time.Duration, r tools.Result) {
 	server, tool, outcome := "request", "call", outcomeOK // names come from requests and models
 	if j.Server.Trusted {
-		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, !failed)
+		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, r.Answered)
 	}
 	if j.Tool == "" {
 		tool = "list"
 	}
-	if failed {
+	if r.Error != "" {
 		outcome = outcomeFailed
 	}
 	m.toolCalls.WithLabelValues(server, tool, outcome).Inc()
 	m.toolSeconds.WithLabelValues(server, tool).Observe(took.Seconds())
 }
 
-// tool is the label of a configured server's tool. Only ones that have answered
-// add to the label's values: models make names up.
+// tool is the label of a configured server's tool. Only ones that have answered,
+// be it that they fail, add to the label's values: models make names up.
 func (m *metrics) tool(server, name string, answered bool) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,3 +152,6 @@ func (m *metrics) tool(server, name string, answered bool) string {
 	m.tools[key] = true
 	return name
 }
+
+// storeFailed counts an access to the store that it did not answer.
+func (m *metrics) storeFailed(operation string) { m.storeErrors.WithLabelValues(operation).Inc() }

@@ -112,7 +112,7 @@ func TestModels(t *testing.T) {
 		{"nobody tells", map[string]string{"": "down", "a": "down", "b": "down"}, nil, 503, "", "error.code", "models_unknown"},
 		{"ids that are none", map[string]string{"": `{"data":[1,null,{"id":3},{"id":"x"}]}`}, nil, 200, "x", "object", "list"},
 		{"configured", map[string]string{"a": a}, func(c *Config) {
-			c.HarmonyModels = []string{"gpt-oss", "=mine", "=gpt-oss-20b"}
+			c.HarmonyModels, c.AllowOverride = []string{"gpt-oss", "=mine", "=gpt-oss-20b"}, true
 			c.Models = append(c.Models, Model{Match: "=gpt-oss-grpc", Engine: "c", ContextLength: 99}, Model{Match: "=foreign", Engine: "c"},
 				Model{Match: "big", Engine: "c", UpstreamModel: "org/gpt-oss-big"}, Model{Match: "small", Engine: "c", UpstreamModel: "gpt-oss-elsewhere"})
 		}, 200, "gpt-oss-20b mine gpt-oss-grpc org/gpt-oss-big", "data.2", `{"id":"gpt-oss-grpc","object":"model","created":1754352000,"owned_by":"envoy-harmony","max_model_len":99}`},

@@ -3,8 +3,6 @@ package filter
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"net"
 	"net/http"
@@ -88,8 +86,7 @@ func (p *prefill) choose(key string, again bool) *prefillEndpoint {
 	var most, second uint64
 	for i := range p.endpoints {
 		e := &p.endpoints[i]
-		sum := sha256.Sum256([]byte(e.address + "\x00" + key))
-		switch weight := binary.BigEndian.Uint64(sum[:]); {
+		switch weight := rendezvous(e.address, key); {
 		case best == nil || weight > most:
 			best, next, most, second = e, best, weight, most
 		case next == nil || weight > second:
@@ -116,11 +113,11 @@ type legs struct {
 }
 
 // newLegs writes the legs of a request as far as they are known.
-func newLegs(c *loopbackCall, p *prefill, r *engine.Request) (*legs, *apierror.Error) {
-	g := &legs{l: c.l, prefill: p, request: r, header: c.toEngine(c.target.model.Engine), prefillHeader: c.toEngine(p.engine)}
+func newLegs(c *loopbackCall, p *prefill, r *engine.Request, d detour) (*legs, *apierror.Error) {
+	g := &legs{l: c.l, prefill: p, request: r, header: c.toEngine(c.target.model.Engine, d), prefillHeader: c.toEngine(p.engine, detour{number: d.number})}
 	var at *engine.Bootstrap
 	if p.dialect.MeetsInRoom() {
-		e := p.choose(c.header.Get(p.keyHeader), r.Again)
+		e := p.choose(c.header.Get(p.keyHeader), d.number > 0)
 		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: int32(p.random() >> 33)} //nolint:gosec // 31 bits
 		g.prefillHeader.Set(PrefillHeader, e.address)
 	}

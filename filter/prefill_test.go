@@ -219,7 +219,7 @@ func TestLegs(t *testing.T) {
 			}
 			l.prefills = prefills
 			call := l.dial(t.Context(), http.Header{"X-Harmony-Prefix": {"key"}}, target{model: Model{Engine: "main"}, dialect: dialect})
-			if err := call.call(&engine.Request{ID: "1", Model: "m", Prompt: []uint32{1, 2}, N: 1, MaxTokens: 9}); err != nil {
+			if err := call.call(&engine.Request{ID: "1", Model: "m", Prompt: []uint32{1, 2}, N: 1, MaxTokens: 9}, detour{}); err != nil {
 				t.Fatal(err)
 			}
 			text, prompt, failure := heard(t, &call)
@@ -298,7 +298,7 @@ func TestFailedLegs(t *testing.T) {
 			if a.err != nil {
 				status = a.err.Status
 			}
-			if *again != c.again || status != c.status || !strings.Contains(a.text.String(), c.text) || (c.again > 0) != r.request.Again {
+			if *again != c.again || status != c.status || !strings.Contains(a.text.String(), c.text) || (c.again > 0) != (r.detour.number == 1) {
 				t.Errorf("made again %d times, status %d, text %q", *again, status, a.text.String())
 			}
 		})
@@ -353,7 +353,7 @@ func TestDecodeLegIsLetGo(t *testing.T) {
 	}
 	l.prefills = prefills
 	c := l.dial(t.Context(), http.Header{}, target{model: Model{Engine: "main"}, dialect: dialect})
-	g, refused := newLegs(&c, prefills["main"], &engine.Request{ID: "1", Model: "m", Prompt: make([]uint32, 100_000), N: 1, MaxTokens: 9})
+	g, refused := newLegs(&c, prefills["main"], &engine.Request{ID: "1", Model: "m", Prompt: make([]uint32, 100_000), N: 1, MaxTokens: 9}, detour{})
 	if refused != nil {
 		t.Fatal(refused)
 	}

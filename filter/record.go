@@ -9,6 +9,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -23,11 +24,15 @@ const (
 
 // record is what is told of an exchange: one log line and the metrics.
 type record struct {
-	started time.Time
-	prompt  int // tokens of all calls; 0 until the request was sent to the engine
-	first   time.Duration
-	err     *apierror.Error
-	content *content // nil unless it may be logged
+	started  time.Time
+	response string // the reply's id; "" where there is none
+	prompt   int    // tokens of all model calls; 0 until the request was sent to the engine
+	calls    int    // of the model
+	tools    int    // calls of tools that were made here
+	failures int    // of these, and of listings of tools
+	first    time.Duration
+	err      *apierror.Error
+	content  *content // nil unless it may be logged
 }
 
 // content is what was said, for operators who ask to see it.
@@ -39,6 +44,7 @@ type content struct {
 // dispatched notes that a token request goes out.
 func (r *record) dispatched(req *engine.Request, keep bool) {
 	r.prompt += len(req.Prompt)
+	r.calls++
 	switch {
 	case !keep:
 	case r.content == nil:
@@ -58,6 +64,22 @@ func (r *record) chunk(c *engine.Chunk, now time.Time) {
 	}
 }
 
+// works notes that tools are given jobs.
+func (r *record) works(list []tools.Job) {
+	for i := range list {
+		if list[i].Tool != "" { // else the server's tools are listed
+			r.tools++
+		}
+	}
+}
+
+// worked notes what came of a job.
+func (r *record) worked(result *tools.Result) {
+	if result.Error != "" {
+		r.failures++
+	}
+}
+
 // failed notes the error the client got.
 func (r *record) failed(err *apierror.Error) { r.err = err }
 
@@ -66,6 +88,7 @@ type subject struct {
 	s          *Server
 	api        *api
 	id         string
+	tenant     string
 	target     target
 	run        *run  // nil: no model call was made
 	background bool  // the reply was made after its request had been answered
@@ -80,7 +103,7 @@ func (u *subject) answered() bool { return u.run != nil && u.run.answered }
 
 // faults is what went wrong aside.
 func (u *subject) faults() error {
-	if u.answered() {
+	if u.run != nil {
 		return errors.Join(u.run.reply.Fault(), u.fault)
 	}
 	return u.fault
@@ -95,47 +118,61 @@ func (r *record) relayed(s *Server, id, path string, now time.Time) {
 // close writes the log line and counts.
 func (r *record) close(u *subject) {
 	outcome := r.outcome(u)
+	fields := r.fields(u)
+	fields["outcome"] = outcome
+	if !u.queued {
+		r.count(u, outcome)
+	}
+	fault := u.faults()
+	if fault != nil {
+		fields["fault"] = fault.Error()
+	}
+	if u.answered() {
+		r.advise(u)
+	}
+	if r.content != nil {
+		r.content.log(u)
+	}
+	level := logrus.InfoLevel
+	if outcome == outcomeFailed || fault != nil {
+		level = logrus.WarnLevel
+	}
+	u.s.log.WithFields(fields).Log(level, "request")
+}
+
+// fields are those of the log line. docs/operations.md lists them.
+func (r *record) fields(u *subject) logrus.Fields {
 	fields := logrus.Fields{
-		"request_id": u.id, "harmony": true, "outcome": outcome,
-		"model": u.target.model.UpstreamModel, "seconds": u.now.Sub(r.started).Seconds(),
+		"request_id": u.id, "harmony": true, "model": u.target.model.UpstreamModel, "seconds": u.now.Sub(r.started).Seconds(),
+	}
+	add := func(name string, value any, known bool) {
+		if known {
+			fields[name] = value
+		}
 	}
 	if u.api != nil {
 		fields["api"] = u.api.name
 	}
-	if u.background {
-		fields["background"] = true
-	}
-	if u.queued {
-		fields["queued"] = true
-	} else {
-		r.count(u, outcome)
-	}
+	add("tenant", u.tenant, u.tenant != "")
+	add("engine", u.target.model.Engine, u.target.known)
+	add("response", r.response, r.response != "")
+	add("background", true, u.background)
+	add("queued", true, u.queued)
+	add("prompt_tokens", r.prompt, r.prompt > 0)
+	add("model_calls", r.calls, r.calls > 0)
+	add("tool_calls", r.tools, r.tools > 0)
+	add("tool_errors", r.failures, r.failures > 0)
 	if r.err != nil {
 		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
 		if r.err.Cause != nil {
 			fields["cause"] = r.err.Cause.Error()
 		}
 	}
-	if r.prompt > 0 {
-		fields["prompt_tokens"] = r.prompt
-	}
-	if err := u.faults(); err != nil {
-		fields["fault"] = err.Error()
-	}
 	if u.answered() {
 		addSummary(fields, u.run.reply.Summary())
 		fields["first_token_seconds"] = r.first.Seconds()
-		r.advise(u)
 	}
-	if r.content != nil {
-		r.content.log(u)
-	}
-	entry := u.s.log.WithFields(fields)
-	if outcome == outcomeFailed {
-		entry.Warn("request")
-		return
-	}
-	entry.Info("request")
+	return fields
 }
 
 // log writes the prompt and the model's output, control tokens in their names.

@@ -33,6 +33,8 @@ type api struct {
 
 // call is a decoded request of an API.
 type call interface {
+	// ID is the reply's.
+	ID() string
 	// Engine is the token request.
 	Engine() *engine.Request
 	// Affinity is what the engine is chosen by.
@@ -74,9 +76,9 @@ type refusable interface{ Refusal() *apierror.Error }
 
 // codexCall is a call in Codex compatibility mode.
 type codexCall interface {
+	call
 	Continues() bool                                        // a stored response, under its id
 	Again() (object []byte, stream follower, answered bool) // of a call that has been answered before
-	ID() string
 }
 
 // apiOf finds the endpoint of a request, nil if it is not ours.

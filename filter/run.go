@@ -2,6 +2,7 @@ package filter
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,9 @@ import (
 const (
 	// maxErrorBody is how much of an engine's error reply is read.
 	maxErrorBody = 64 << 10
+	// maxDetours is how many calls are made to get one that has failed to another
+	// replica.
+	maxDetours = 3
 	// closingGrace is how long the engine may take from its last choice's
 	// end to its closing usage event.
 	closingGrace = 2 * time.Second
@@ -43,7 +47,10 @@ type run struct {
 	headers  http.Header     // that go along with the calls
 	request  *engine.Request // of the call being made; nil before the first
 	prompt   *engine.Usage   // that counts in place of the answer's own, nil: that one does
+	replica  string          // that answers it, "" where Envoy does not tell
+	callID   string          // the id that it had at first
 	repeated bool            // it has been made once more
+	detour   detour          // that it is on
 	trial    *trial          // of its answer; nil where nothing is held back
 
 	reply   reply
@@ -75,7 +82,7 @@ type client interface {
 // caller makes the model calls of a run, and has tools do their jobs.
 type caller interface {
 	// call makes a model call, in place of the one being made.
-	call(r *engine.Request) *apierror.Error
+	call(r *engine.Request, d detour) *apierror.Error
 	// work has jobs done, each of which is news when it is. The model call
 	// that was being made is over.
 	work(list []tools.Job)
@@ -125,13 +132,14 @@ func (r *run) make(req *engine.Request) {
 		setHeaders(r.headers, r.s.affinity(r.call))
 		r.prepared()
 	}
-	r.repeated, r.spoken = false, false
+	r.repeated, r.spoken, r.callID = false, false, req.ID
 	r.rec.dispatched(req, r.s.logsContent())
-	r.send(req)
+	r.send(req, detour{})
 }
 
-func (r *run) send(req *engine.Request) {
-	if err := r.caller.call(req); err != nil {
+func (r *run) send(req *engine.Request, d detour) {
+	r.detour = d
+	if err := r.caller.call(req, d); err != nil {
 		r.fail(err)
 		return
 	}
@@ -144,7 +152,7 @@ func (r *run) send(req *engine.Request) {
 // await waits for the engine's answer to a call.
 func (r *run) await(req *engine.Request) {
 	r.request, r.running = req, req.N
-	r.decoder, r.status, r.errorBody = nil, 0, nil
+	r.decoder, r.status, r.errorBody, r.replica = nil, 0, nil, ""
 	r.trial = r.newTrial()
 	r.timers.clear(timerIdle)
 	r.timers.clear(timerGrace)
@@ -158,6 +166,7 @@ func (r *run) work(list []tools.Job) {
 	r.timers.clear(timerIdle)
 	r.timers.clear(timerGrace)
 	r.jobs = len(list)
+	r.rec.works(list)
 	r.caller.work(list)
 	if r.begun {
 		r.flush(false)
@@ -167,6 +176,7 @@ func (r *run) work(list []tools.Job) {
 
 // did takes what came of one of the jobs.
 func (r *run) did(d jobDone) {
+	r.rec.worked(&d.result)
 	r.pending.buf = r.reply.Did(r.pending.buf, d.index, d.result)
 	r.jobs--
 	if r.jobs == 0 {
@@ -187,7 +197,10 @@ func (r *run) step(now time.Time) {
 
 // engineHeaders takes the beginning of the engine's answer.
 func (r *run) engineHeaders(status int, header func(string) string, end bool) {
-	r.header = header
+	r.header, r.replica = header, header(UpstreamHeader)
+	if r.astray() {
+		return
+	}
 	if status != http.StatusOK {
 		r.status = status
 		if end {
@@ -203,7 +216,7 @@ func (r *run) engineHeaders(status int, header func(string) string, end bool) {
 	r.decoder = r.target.dialect.NewDecoder(r.request)
 	if t, ok := r.decoder.(engine.TrailerReader); ok {
 		if err := t.Trailers(header); err != nil { // there is nothing but trailers
-			r.engineFailed(err)
+			r.refused(err)
 			return
 		}
 	}
@@ -238,7 +251,7 @@ func (r *run) engineBytes(p []byte, end bool) {
 	}
 	switch {
 	case err != nil:
-		r.engineFailed(err)
+		r.engineFailed(r.blame(err))
 	case end:
 		r.engineEnded()
 	case len(chunks) > 0 && r.trial == nil:
@@ -254,24 +267,11 @@ func (r *run) engineTrailers(trailer func(string) string) {
 		r.engineEnded()
 		return
 	}
-	switch err := t.Trailers(trailer); {
-	case err == nil:
-		r.engineEnded()
-	case err.Status == http.StatusServiceUnavailable: // too late for Envoy to retry
-		r.broken(err)
-	default:
+	if err := t.Trailers(trailer); err != nil {
 		r.engineFailed(err)
-	}
-}
-
-// engineFailed takes an error that the engine has told. Of a disaggregated one
-// another pair may do better.
-func (r *run) engineFailed(err *apierror.Error) {
-	if r.s.disaggregated(&r.target) {
-		r.engineBroken(err)
 		return
 	}
-	r.fail(err)
+	r.engineEnded()
 }
 
 // engineEnded takes the end of the engine's answer.
@@ -286,32 +286,41 @@ func (r *run) engineEnded() {
 		return
 	}
 	if err != nil {
-		r.broken(err)
+		r.broken(r.blame(err))
 		return
 	}
 	r.advance()
 }
 
-// engineBroken takes the news that the connection to the engine broke, or that a
-// leg of the call failed.
-func (r *run) engineBroken(cause error) {
-	var told *apierror.Error
-	if errors.As(cause, &told) {
-		if told.Status == http.StatusBadGateway || told.Status == http.StatusServiceUnavailable { // another may do better
-			r.broken(told)
-		} else {
-			r.fail(told)
-		}
-		return
+// blame tells the log of what kind an answer is that cannot be read: another service
+// may have given it.
+func (r *run) blame(err *apierror.Error) *apierror.Error {
+	if err.Cause != nil {
+		return err
 	}
-	r.broken(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "the connection to the engine broke before the reply was complete: try again").With(cause))
+	kind := r.header("content-type")
+	return err.With(fmt.Errorf("the answer's content type is %q", kind[:min(len(kind), 100)]))
+}
+
+// engineFailed takes the news that the engine has told an error, that the
+// connection to it broke, or that a leg of the call failed.
+func (r *run) engineFailed(cause error) {
+	var told *apierror.Error
+	switch {
+	case !errors.As(cause, &told):
+		r.broken(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "the connection to the engine broke before the reply was complete: try again").With(cause))
+	case told.Status == http.StatusBadGateway, told.Status == http.StatusServiceUnavailable: // another may do better
+		r.broken(told)
+	default:
+		r.fail(told)
+	}
 }
 
 // news takes news of a call through the loopback listener.
 func (r *run) news(e engineEvent) {
 	switch {
 	case e.err != nil:
-		r.engineBroken(e.err)
+		r.engineFailed(e.err)
 	case e.waiting:
 		r.hold()
 	case e.header != nil:
@@ -331,24 +340,52 @@ func (r *run) broken(err *apierror.Error) {
 		r.fail(err)
 		return
 	}
-	failed := *r.request
-	failed.Again = true
-	r.again(failed)
+	r.again(*r.request, detour{number: 1, avoid: r.replica})
 }
 
 // again makes a call once more.
-func (r *run) again(req engine.Request) {
+func (r *run) again(req engine.Request, d detour) {
 	r.repeated = true
 	r.timers.clear(timerHold) // the headers wait for the new answer as they did for the first
 	r.s.metrics.reissued.Inc()
-	req.ID += "-2" // the engine may not have noticed yet that the first one is gone
-	r.send(&req)
+	r.resend(req, d)
+}
+
+// resend makes a call under another id: the engine may not have noticed yet that
+// the one before it is gone.
+func (r *run) resend(req engine.Request, d detour) {
+	req.ID = fmt.Sprintf("%s-%d", r.callID, max(d.number, 1)+1)
+	r.send(&req, d)
+}
+
+// astray tells that a detour has led to the replica that is to be avoided, and
+// another one is taken. What that replica answers is not looked at, but for the
+// last time: it may be the only one.
+func (r *run) astray() bool {
+	d := r.detour
+	if d.avoid == "" || d.avoid != r.replica || d.number == maxDetours {
+		return false
+	}
+	d.number++
+	r.resend(*r.request, d)
+	return true
 }
 
 // engineRefused answers for an engine reply that is no 200, be it the engine's
 // or one that Envoy made itself.
 func (r *run) engineRefused() {
-	r.fail(r.target.dialect.ReadError(r.status, r.header, r.errorBody))
+	r.refused(r.target.dialect.ReadError(r.status, r.header, r.errorBody))
+}
+
+// refused takes an error that is the whole answer. Where nobody was available Envoy
+// has asked other replicas already, but not if the only one that it asked broke off,
+// and not another pair of a disaggregated engine.
+func (r *run) refused(err *apierror.Error) {
+	if err.Status == http.StatusServiceUnavailable && r.header(attemptsHeader) != "1" && !r.s.disaggregated(&r.target) {
+		r.fail(err)
+		return
+	}
+	r.engineFailed(err)
 }
 
 // push hands chunks to the API's reply; true tells that the model call is over.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
@@ -32,8 +35,8 @@ func (a *audience) write(p []byte, end bool) {
 // repetitions counts the calls that are made of it.
 type repetitions struct{ n *int }
 
-func (r repetitions) call(*engine.Request) *apierror.Error { *r.n++; return nil }
-func (r repetitions) work([]tools.Job)                     {}
+func (r repetitions) call(*engine.Request, detour) *apierror.Error { *r.n++; return nil }
+func (r repetitions) work([]tools.Job)                             {}
 
 // newTestRun is a run of a chat call, and how often the call was made again.
 func newTestRun(t *testing.T, fields string) (r *run, a *audience, again *int) {
@@ -59,10 +62,18 @@ func bytesNews(text string) engineEvent { return engineEvent{body: []byte(text)}
 
 var errBroken = errors.New("connection reset")
 
-// A call that breaks before the engine has said anything is made again, once.
+// A call that fails before the engine has said anything is made again, once.
 func TestBrokenCallIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	said := event("stop", tokens("<|channel|>final<|message|>hi<|return|>")...)
+	const told = `data: {"error":{"message":"EngineCore encountered an issue.","code":500}}` + "\n\n"
+	refusal := func(status int, header ...string) engineEvent {
+		h := http.Header{}
+		if len(header) > 0 {
+			h.Set(header[0], header[1])
+		}
+		return engineEvent{status: status, header: h}
+	}
 	for name, c := range map[string]struct {
 		news  []engineEvent
 		again int
@@ -75,7 +86,15 @@ func TestBrokenCallIsMadeAgain(t *testing.T) {
 		"ended without a token": {[]engineEvent{headersNews(), {end: true}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
 		"twice":                 {[]engineEvent{headersNews(), {err: errBroken}, headersNews(), {err: errBroken}}, 1, "", "engine_disconnected"},
 		"in the answer":         {[]engineEvent{headersNews(), bytesNews(event("", tokens("<|channel|>final<|message|>h")...)), {err: errBroken}}, 0, "", "engine_disconnected"},
-		"after a refusal":       {[]engineEvent{{status: 429, header: http.Header{}}, {end: true}}, 0, "", "*"},
+		"after a refusal":       {[]engineEvent{refusal(429), {end: true}}, 0, "", "*"},
+		"refused with a 500":    {[]engineEvent{refusal(500), {end: true}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"refused twice":         {[]engineEvent{refusal(500), {end: true}, refusal(500), {end: true}}, 1, "", "*"},
+		"refused with a 504":    {[]engineEvent{refusal(504), {end: true}}, 0, "", "*"},
+		"refused as Envoy does": {[]engineEvent{refusal(503, attemptsHeader, "1"), {end: true}, headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"refused by all":        {[]engineEvent{refusal(503, attemptsHeader, "3"), {end: true}}, 0, "", "*"},
+		"told an error":         {[]engineEvent{headersNews(), bytesNews(told), headersNews(), bytesNews(said), {end: true}}, 1, `"content":"hi"`, ""},
+		"told an error twice":   {[]engineEvent{headersNews(), bytesNews(told), headersNews(), bytesNews(told)}, 1, "", "*"},
+		"told in the answer":    {[]engineEvent{headersNews(), bytesNews(event("", tokens("<|channel|>final<|message|>h")...)), bytesNews(told)}, 0, "", "*"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +114,60 @@ func TestBrokenCallIsMadeAgain(t *testing.T) {
 			}
 			if !r.over {
 				t.Error("the run is not over")
+			}
+		})
+	}
+}
+
+// A call that has failed at a replica goes to another one, by the third detour at the
+// latest: then that replica may be the only one. What it answers before is not looked
+// at.
+func TestCallTakesDetours(t *testing.T) {
+	t.Parallel()
+	said := event("stop", tokens("<|channel|>final<|message|>hi<|return|>")...)
+	from := func(replica string) engineEvent {
+		return engineEvent{status: 200, header: http.Header{http.CanonicalHeaderKey(UpstreamHeader): {replica}}}
+	}
+	refused := from("a")
+	refused.status = 500
+	ends := []engineEvent{bytesNews(said), {end: true}}
+	for name, c := range map[string]struct {
+		news    []engineEvent
+		detours []detour
+		fails   bool
+	}{
+		"none is needed":      {slices.Concat([]engineEvent{from("a")}, ends), []detour{{}}, false},
+		"another one answers": {slices.Concat([]engineEvent{from("a"), {err: errBroken}, from("b")}, ends), []detour{{}, {1, "a"}}, false},
+		"the third finds one": {slices.Concat([]engineEvent{from("a"), {err: errBroken}, from("a"), refused, from("b")}, ends), []detour{{}, {1, "a"}, {2, "a"}, {3, "a"}}, false},
+		"there is no other":   {slices.Concat([]engineEvent{from("a"), {err: errBroken}, from("a"), from("a"), from("a")}, ends), []detour{{}, {1, "a"}, {2, "a"}, {3, "a"}}, false},
+		"no other, broken":    {[]engineEvent{from("a"), {err: errBroken}, from("a"), from("a"), from("a"), {err: errBroken}}, []detour{{}, {1, "a"}, {2, "a"}, {3, "a"}}, true},
+		"another one breaks":  {[]engineEvent{from("a"), {err: errBroken}, from("b"), {err: errBroken}}, []detour{{}, {1, "a"}}, true},
+		"a detour breaks":     {[]engineEvent{from("a"), {err: errBroken}, {err: errBroken}}, []detour{{}, {1, "a"}}, true},
+		"it is not known":     {slices.Concat([]engineEvent{{err: errBroken}, from("a")}, ends), []detour{{}, {1, ""}}, false},
+		"nothing is told":     {slices.Concat([]engineEvent{headersNews(), {err: errBroken}, headersNews()}, ends), []detour{{}, {1, ""}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, a, _ := newTestRun(t, "")
+			room := &toolRoom{}
+			r.caller, r.repeated = room, false
+			r.send(r.request, detour{})
+			for _, e := range c.news {
+				r.step(r.now)
+				r.news(e)
+			}
+			if diff := cmp.Diff(c.detours, room.detours, cmp.AllowUnexported(detour{})); diff != "" {
+				t.Errorf("detours (-want +got):\n%s", diff)
+			}
+			if !r.over || (a.err != nil) != c.fails || !c.fails && !strings.Contains(a.text.String(), `"content":"hi"`) {
+				t.Errorf("over %t, error %v: %s", r.over, a.err, &a.text)
+			}
+			ids := map[string]bool{}
+			for _, call := range room.calls {
+				ids[call.ID] = true
+			}
+			if len(ids) != len(room.calls) {
+				t.Errorf("%d calls have %d ids", len(room.calls), len(ids))
 			}
 		})
 	}
@@ -147,7 +220,9 @@ func TestTrailersTellTheEnd(t *testing.T) {
 	}{
 		"refused at once":             {[]engineEvent{{status: 200, header: status("3")}}, 0, 400},
 		"unavailable at once":         {[]engineEvent{{status: 200, header: status("14")}}, 0, 503},
-		"failed before a token":       {[]engineEvent{headersNews(), {end: true, trailer: status("13")}}, 0, 502},
+		"failed before a token":       {[]engineEvent{headersNews(), {end: true, trailer: status("13")}, headersNews(), {end: true, trailer: status("13")}}, 1, 502},
+		"out of time before a token":  {[]engineEvent{headersNews(), {end: true, trailer: status("4")}}, 0, 504},
+		"failed at once":              {[]engineEvent{{status: 200, header: status("13")}, {status: 200, header: status("3")}}, 1, 400},
 		"unavailable before a token":  {[]engineEvent{headersNews(), {end: true, trailer: status("14")}, headersNews(), {end: true, trailer: status("8")}}, 1, 429},
 		"ended well without a choice": {[]engineEvent{headersNews(), {end: true, trailer: status("0")}, headersNews(), {end: true, trailer: status("0")}}, 1, 502},
 		"without trailers":            {[]engineEvent{headersNews(), {end: true}, headersNews(), {end: true}}, 1, 502},
@@ -169,12 +244,13 @@ func TestTrailersTellTheEnd(t *testing.T) {
 
 // toolRoom writes down what a run has tools do, and the model calls it makes.
 type toolRoom struct {
-	jobs  []tools.Job
-	calls []*engine.Request
+	jobs    []tools.Job
+	calls   []*engine.Request
+	detours []detour // of the calls
 }
 
-func (r *toolRoom) call(req *engine.Request) *apierror.Error {
-	r.calls = append(r.calls, req)
+func (r *toolRoom) call(req *engine.Request, d detour) *apierror.Error {
+	r.calls, r.detours = append(r.calls, req), append(r.detours, d)
 	return nil
 }
 func (r *toolRoom) work(list []tools.Job) { r.jobs = append(r.jobs, list...) }

@@ -90,7 +90,7 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if s.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	if s.store, err = openStore(cfg, o.Now); err != nil {
+	if s.store, err = openStore(cfg, o.Now, s.metrics.storeFailed); err != nil {
 		return nil, err
 	}
 	s.env = newEnv(cfg, o, s.store)
@@ -108,6 +108,7 @@ func New(cfg *Config, o Options) (*Server, error) {
 	if cfg.Loopback != "" {
 		s.loopback = newLoopback(cfg.Loopback)
 		s.loopback.prefills = prefills
+		s.loopback.keys = []string{cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader}
 	}
 	s.background = newBackground(s)
 	return s, nil

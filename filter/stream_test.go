@@ -101,9 +101,20 @@ func TestStreamOverGRPC(t *testing.T) {
 	if code := ended(stream); code != codes.Canceled {
 		t.Errorf("the stream ends with %s", code)
 	}
-	cancelled := s.metrics.requests.WithLabelValues("chat", "other", outcomeCut)
-	for counted(t, cancelled) == 0 { // the handler ends a moment later
-		time.Sleep(time.Millisecond)
+	awaitCounted(t, s.metrics.requests.WithLabelValues("chat", "other", outcomeCut))
+}
+
+// awaitCounted waits until something has been counted: a handler ends a moment
+// after its stream.
+func awaitCounted(t *testing.T, c prometheus.Metric) float64 {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if n := counted(t, c); n > 0 {
+			return n
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is counted")
+		}
 	}
 }
 
@@ -180,11 +191,8 @@ func TestPanicAtTheEnd(t *testing.T) {
 		t.Fatalf("%v, %v in place of a headers reply", m, err)
 	}
 	cancel()
-	failed := s.metrics.requests.WithLabelValues("chat", "other", outcomeFailed)
-	for counted(t, failed) == 0 { // the handler ends a moment later
-		time.Sleep(time.Millisecond)
-	}
-	if n := counted(t, failed); n != 1 || s.budget.used.Load() != 0 {
+	n := awaitCounted(t, s.metrics.requests.WithLabelValues("chat", "other", outcomeFailed))
+	if n != 1 || s.budget.used.Load() != 0 {
 		t.Errorf("counted %v times; %d bytes are still held", n, s.budget.used.Load())
 	}
 	again, _ := connect(t, s)

@@ -37,7 +37,7 @@ func (r *run) try(chunks []engine.Chunk) (given []engine.Chunk, again bool) {
 	}
 	switch {
 	case verdict == turn.Unkept && r.caller != nil && !r.repeated:
-		r.again(differing(r.request))
+		r.again(differing(r.request), detour{})
 		return nil, true
 	case verdict != turn.Undecided:
 		r.trial = nil

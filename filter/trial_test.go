@@ -22,8 +22,11 @@ import (
 // calls are the model calls of a run.
 type calls struct{ made []*engine.Request }
 
-func (c *calls) call(r *engine.Request) *apierror.Error { c.made = append(c.made, r); return nil }
-func (c *calls) work([]tools.Job)                       {}
+func (c *calls) call(r *engine.Request, _ detour) *apierror.Error {
+	c.made = append(c.made, r)
+	return nil
+}
+func (c *calls) work([]tools.Job) {}
 
 // newTrialRun is a run of a chat call whose engine takes no grammar. Without
 // calls nothing can be made again.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
@@ -18,19 +19,14 @@ Prints an Envoy bootstrap (YAML, Envoy 1.38 or newer) for a filter that runs as
 func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	s := newSettings(p, "envoy-config", envoyConfigUsage)
 	var o envoy.Options
-	s.flags.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use")
-	s.flags.StringVar(&o.Admin, "envoy-admin", "127.0.0.1:9901", "`host:port` of Envoy's admin interface")
-	s.flags.StringVar(&o.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
-	s.flags.StringVar((*string)(&o.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
-	s.flags.BoolVar(&o.AccessLog, "access-log", false, "have Envoy log every request")
+	envoyFlags(s.flags, &o, "127.0.0.1:9901")
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	cfg, err := s.load()
+	cfg, _, err := s.load()
 	if err != nil {
 		return err
 	}
-	o.ExtProc = cfg.Listen
 	text, err := envoy.Bootstrap(forConfig(o, cfg))
 	if err != nil {
 		return err
@@ -39,10 +35,19 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	return err
 }
 
+// envoyFlags adds the flags that are about Envoy.
+func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use; port 0 takes a free one")
+	f.StringVar(&o.Admin, "envoy-admin", admin, "`host:port` of Envoy's admin interface")
+	f.StringVar(&o.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
+	f.StringVar((*string)(&o.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
+	f.BoolVar(&o.AccessLog, "access-log", false, "have Envoy log every request")
+}
+
 // forConfig fills in what follows from the filter's configuration.
 func forConfig(o envoy.Options, cfg *filter.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
-	o.Loopback = cfg.Loopback
+	o.ExtProc, o.Loopback = cfg.Listen, cfg.Loopback
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
 	// Envoy's limit lies behind the filter's, whose errors say more.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -19,7 +21,7 @@ func main() {
 	// The first signal begins an orderly end; after it the signals have their
 	// own effect again, so that the second one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	os.Exit(p.main(ctx, os.Args[1:]))
 }
 
@@ -28,7 +30,17 @@ func main() {
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	getenv         func(string) string
+	environ        []string // as os.Environ gives it
+}
+
+// getenv is a variable of the environment, as os.Getenv gives it.
+func (p program) getenv(name string) string {
+	for _, entry := range slices.Backward(p.environ) {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // errUsage says that a command line is wrong and that its user has been told.
@@ -45,6 +57,7 @@ func commands() []command {
 		{"run", "start Envoy and the filter together: the one-command way in", runCommand},
 		{"serve", "start the filter alone, for an Envoy of your own", serveCommand},
 		{"envoy-config", "print the Envoy bootstrap that goes with serve", envoyConfigCommand},
+		{"tokens", "encode and decode Harmony tokens", tokensCommand},
 		{"version", "print the version", func(_ context.Context, p program, _ []string) error {
 			_, err := fmt.Fprintln(p.stdout, "envoy-harmony", version())
 			return err
@@ -63,8 +76,6 @@ func (p program) main(ctx context.Context, args []string) int {
 	case "help", "-h", "-help", "--help":
 		p.usage(p.stdout)
 		return 0
-	case "tokens":
-		return runTokens(args[1:], p.stdin, p.stdout, p.stderr)
 	default:
 		for _, c := range commands() {
 			if c.name == name {
@@ -93,7 +104,6 @@ func (p program) usage(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-13s %s\n", "tokens", "encode and decode Harmony tokens")
 	fmt.Fprintf(w, "  %-13s %s\n", "help", "print this text")
 	fmt.Fprint(w, "\nTry it:  envoy-harmony run --simulate\nFlags:   envoy-harmony COMMAND --help\n")
 }

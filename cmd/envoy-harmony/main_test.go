@@ -34,6 +34,12 @@ func TestNames(t *testing.T) {
 	if envoy.PrefillHeader != filter.PrefillHeader {
 		t.Errorf("envoy says %s, filter says %s", envoy.PrefillHeader, filter.PrefillHeader)
 	}
+	if want := (filter.Engine{Name: "a"}).PrefillName(); "a"+envoy.PrefillSuffix != want {
+		t.Errorf("envoy says a%s, filter says %s", envoy.PrefillSuffix, want)
+	}
+	if envoy.UpstreamHeader != filter.UpstreamHeader {
+		t.Errorf("envoy says %s, filter says %s", envoy.UpstreamHeader, filter.UpstreamHeader)
+	}
 	if envoy.EngineHeader != filter.EngineHeader {
 		t.Errorf("envoy says %s, filter says %s", envoy.EngineHeader, filter.EngineHeader)
 	}
@@ -43,9 +49,9 @@ func TestNames(t *testing.T) {
 func call(t *testing.T, env map[string]string, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	p := program{
-		stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
-		getenv: func(key string) string { return env[key] },
+	p := program{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
+	for name, value := range env {
+		p.environ = append(p.environ, name+"="+value)
 	}
 	exit = p.main(t.Context(), args)
 	return exit, out.String(), errs.String()
@@ -59,6 +65,10 @@ func TestCommandLine(t *testing.T) {
 	}
 	failing := filepath.Join(dir, "envoy")
 	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho my last words\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+		t.Fatal(err)
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.WriteFile(taken, []byte("#!/bin/sh\necho cannot bind 1.2.3.4: Address already in use\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is to be run
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -92,10 +102,19 @@ func TestCommandLine(t *testing.T) {
 		{"flag over file", nil, "envoy-config --set date=utc --config " + file, 0, `"file"`, ""},
 		{"environment over file", map[string]string{"ENVOY_HARMONY_DATE": "none"}, "envoy-config --config " + file, 0, `"file"`, ""},
 		{"flag over environment", map[string]string{"ENVOY_HARMONY_DATE": "bad"}, "envoy-config --set date=none --engine a:vllm=http://flag --config " + file, 0, `"engine_a"`, ""},
+		{"variable of no key", map[string]string{"ENVOY_HARMONY_TOOL_X": "1"}, "envoy-config --engine vllm=http://a", 0, `"engine_vllm"`, "ENVOY_HARMONY_TOOL_X is that of no key"},
+		{"bad variable", map[string]string{"ENVOY_HARMONY_LIMITS_KEEP_ALIVE": "15"}, "serve --engine vllm", 1, "", "environment variable ENVOY_HARMONY_LIMITS_KEEP_ALIVE: limits.keep_alive: want a number with its unit, such as 2s, found 15"},
+		{"engine of the simulation", nil, "run --simulate --engine vllm=http://a", 2, "", "--simulate and --engine: give one of them"},
+		{"workers", nil, "run --simulate --envoy-workers -3", 2, "", "--envoy-workers: must be at least 0, not -3"},
+		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is none"},
+		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: there is no folder /nowhere: make it, or set listen to another address"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
 		{"unknown set", nil, "serve --engine vllm --set dat=utc", 1, "", "unknown key dat"},
 		{"no Envoy", map[string]string{"ENVOY_BIN": "/nowhere"}, "run --simulate", 1, "", "ENVOY_BIN"},
 		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "my last words"},
+		{"Envoy fails, at the end", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: it ended by itself: exit status 3\n"},
+		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "it ended by itself, without an error"},
+		{"Envoy's address is taken", map[string]string{"ENVOY_BIN": taken}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use; choose another with --listen or --envoy-admin"},
 		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -142,7 +161,7 @@ func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{cancel: cancel, exit: make(chan int, 1)}
-	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, getenv: os.Getenv}
+	p := program{stdin: strings.NewReader(""), stdout: &r.stdout, stderr: &r.stderr, environ: os.Environ()}
 	go func() { r.exit <- p.main(ctx, args) }()
 	t.Cleanup(func() {
 		cancel()
@@ -247,19 +266,33 @@ func TestRunEnvoyDies(t *testing.T) {
 	if exit := r.end(t); exit != 1 {
 		t.Errorf("exit status %d", exit)
 	}
-	r.await(t, &r.stderr, "envoy ended by itself")
+	r.await(t, &r.stderr, "envoy-harmony: envoy: it ended by itself")
 }
 
 // A signal while the engine is still missing is a clean end.
 func TestRunWaitsForEngine(t *testing.T) {
 	r := start(t, "run", "--engine", "vllm=http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
-	r.await(t, &r.stderr, "waiting for the engine")
+	if line := r.await(t, &r.stderr, "waiting for the engine"); !strings.Contains(line, `"engine":"vllm"`) || !strings.Contains(line, `"urls":"http://127.0.0.1:1"`) || strings.Contains(line, "null") {
+		t.Errorf("the line does not say which engine: %s", line)
+	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {
 		t.Errorf("exit status %d", exit)
 	}
 	if out := r.stdout.String(); out != "" {
 		t.Errorf("standard output %q", out)
+	}
+}
+
+// What does not work without a loopback listener is told at the start.
+func TestServeWithoutLoopback(t *testing.T) {
+	r := start(t, "serve", "--engine", "vllm", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "tools.allowed_hosts=[mcp.example.com]")
+	for _, want := range []string{"background responses are refused, and engines are not asked for their context length", "requests with MCP servers are refused"} {
+		r.await(t, &r.stderr, want)
+	}
+	r.cancel()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -39,18 +41,19 @@ type runOptions struct {
 func runCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "run", runUsage)
 	var o runOptions
-	s.flags.StringVar(&o.envoy.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use; port 0 takes a free one")
-	s.flags.StringVar(&o.envoy.Admin, "envoy-admin", "127.0.0.1:0", "`host:port` of Envoy's admin interface")
-	s.flags.StringVar(&o.envoy.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
-	s.flags.StringVar((*string)(&o.envoy.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
-	s.flags.BoolVar(&o.envoy.AccessLog, "access-log", false, "have Envoy log every request")
+	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
 	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one for each processor)")
 	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine; its model says what the last user message asks for")
 	s.alias("admin", "admin", "`host:port` of the filter's /metrics, /healthz and /readyz")
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	if o.simulate {
+	switch {
+	case o.workers < 0:
+		return s.wrong("--envoy-workers: must be at least 0, not %d", o.workers)
+	case o.simulate && len(s.engines) > 0:
+		return s.wrong("--simulate and --engine: give one of them")
+	case o.simulate:
 		address, stop, err := simulate(ctx)
 		if err != nil {
 			return err
@@ -58,11 +61,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 		defer stop()
 		s.engines = []filter.Engine{{Kind: "vllm", URLs: []string{"http://" + address}}}
 	}
-	cfg, err := s.load()
-	if err != nil {
-		return err
-	}
-	log, err := newLog(p, cfg)
+	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
@@ -99,19 +98,14 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 		return err
 	}
 	defer remove()
-	o.envoy.ExtProc = "unix://" + filepath.Join(dir, "filter.sock")
-	if cfg.Loopback == "" {
-		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback.sock")
-	}
+	cfg.Listen = "unix://" + filepath.Join(dir, "filter.sock")
+	cfg.Loopback = cmp.Or(cfg.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
+	cfg.Admin = cmp.Or(cfg.Admin, "127.0.0.1:0")
 	bootstrap, err := envoy.Bootstrap(forConfig(o.envoy, cfg))
 	if err != nil {
 		return err
 	}
-	adminAddress := cfg.Admin
-	if adminAddress == "" {
-		adminAddress = "127.0.0.1:0"
-	}
-	svc, err := startService(ctx, cfg, log, o.envoy.ExtProc, adminAddress)
+	svc, err := startService(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -121,6 +115,9 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 		Binary: binary, Bootstrap: bootstrap, Concurrency: o.workers,
 		Log: func(line string) { envoyLog.Warn(line) },
 	})
+	if errors.Is(err, envoy.ErrAddressInUse) {
+		return fmt.Errorf("%w; choose another with --listen or --envoy-admin", err)
+	}
 	if err != nil {
 		return ignoreCancel(ctx, err)
 	}
@@ -132,7 +129,7 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 	log.WithFields(logrus.Fields{
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
-	if err := waitUntilUsable(ctx, proxy, address, log); err != nil {
+	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {
 		return ignoreCancel(ctx, err)
 	}
 	if err := svc.filter.ReadModels(ctx); err != nil {
@@ -145,7 +142,7 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 	select {
 	case <-ctx.Done():
 	case <-proxy.Done():
-		return envoyEnded(proxy)
+		return fmt.Errorf("envoy: %w", proxy.Err())
 	case err := <-svc.ended:
 		svc.ended <- err // stop waits for it
 		return fmt.Errorf("the filter ended: %w", err)
@@ -169,19 +166,29 @@ func ignoreCancel(ctx context.Context, err error) error {
 	return err
 }
 
-func envoyEnded(proxy *envoy.Process) error {
-	return fmt.Errorf("envoy ended by itself; the end of its log:\n%s", proxy.LogTail())
-}
-
 const (
 	probeInterval = 100 * time.Millisecond
 	probeNews     = 10 * time.Second // between two lines about an engine that is not there yet
 )
 
+// probed tells who answers a probe: whoever takes requests for other models and
+// paths.
+func probed(o envoy.Options, cfg *filter.Config) logrus.Fields {
+	if o.Upstream != "" {
+		return logrus.Fields{"upstream": o.Upstream}
+	}
+	for _, e := range envoyEngines(cfg) {
+		if !e.GRPC {
+			return logrus.Fields{"engine": e.Name, "urls": strings.Join(e.URLs, ",")}
+		}
+	}
+	return nil
+}
+
 // waitUntilUsable probes the whole way: a GET on the chat path goes through
 // Envoy and the filter, which passes it on, to the engine. Any answer of the
 // engine will do; where one of the three is missing, Envoy says 5xx.
-func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Logger) error {
+func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
 	news := time.Now().Add(probeInterval * 5)
 	for {
 		status, err := probe(ctx, "http://"+address+"/v1/chat/completions")
@@ -189,14 +196,18 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 			return nil
 		}
 		if time.Now().After(news) {
-			log.WithError(err).WithField("status", status).Warn("waiting for the engine to answer")
+			line := log.WithField("status", status)
+			if err != nil {
+				line = log.WithError(err)
+			}
+			line.Warn("waiting for the engine to answer")
 			news = time.Now().Add(probeNews)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-proxy.Done():
-			return envoyEnded(proxy)
+			return fmt.Errorf("envoy: %w", proxy.Err())
 		case <-time.After(probeInterval):
 		}
 	}

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
 )
 
 const serveUsage = `
@@ -23,19 +28,12 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	cfg, err := s.load()
+	cfg, log, err := s.load()
 	if err != nil {
 		return err
 	}
-	log, err := newLog(p, cfg)
-	if err != nil {
-		return err
-	}
-	adminAddress := cfg.Admin
-	if adminAddress == "" {
-		adminAddress = defaultServeAdmin
-	}
-	svc, err := startService(ctx, cfg, log, cfg.Listen, adminAddress)
+	cfg.Admin = cmp.Or(cfg.Admin, defaultServeAdmin)
+	svc, err := startService(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -43,7 +41,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	if cfg.Loopback != "" {
 		go svc.filter.FollowModels(ctx)
 	} else {
-		log.Warn("loopback is not set: an engine that breaks off in mid-stream resets its client, and background responses are refused (see docs/operations.md)")
+		warnOfLoopback(cfg, log)
 	}
 	log.WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
 	select {
@@ -55,4 +53,13 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	log.Info("draining")
 	svc.drain()
 	return nil
+}
+
+// warnOfLoopback tells what does not work without the loopback listener.
+func warnOfLoopback(cfg *filter.Config, log *logrus.Logger) {
+	const see = "(see docs/operations.md#the-loopback-listener)"
+	log.Warn("loopback is not set: an engine that breaks off in mid-stream resets its client, background responses are refused, and engines are not asked for their context lengths: where one is not gpt-oss's own, set context_length " + see)
+	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
+		log.Warn("tools are configured and loopback is not set: requests with MCP servers are refused, and built-in tools are not offered " + see)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,9 +44,8 @@ type service struct {
 	ended    chan error // of the two servers, where they end by themselves
 }
 
-// startService begins to serve. The addresses are those of Config.Listen and
-// Config.Admin.
-func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger, listen, adminAddress string) (*service, error) {
+// startService begins to serve at Config.Listen and Config.Admin.
+func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger) (*service, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry})
@@ -53,10 +53,10 @@ func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger, l
 		return nil, fmt.Errorf("start the filter: %w", err)
 	}
 	s := &service{cfg: cfg, log: log, filter: server, ended: make(chan error, 2)}
-	if s.listener, err = listenAt(ctx, listen); err != nil {
+	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx))
 	}
-	if s.admin, err = listenAdmin(ctx, adminAddress, registry, func() bool { return !s.draining.Load() }); err != nil {
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, func() bool { return !s.draining.Load() }); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx))
 	}
 	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true))
@@ -83,6 +83,9 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 		}
 		return l, nil
 	}
+	if folder := filepath.Dir(path); !isFolder(folder) {
+		return nil, fmt.Errorf("listen: there is no folder %s: make it, or set listen to another address", folder)
+	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		return nil, errors.Join(fmt.Errorf("listen: another process serves %s", path), conn.Close())
 	}
@@ -98,6 +101,11 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // drain tells health checks that the end is near, waits for the configured

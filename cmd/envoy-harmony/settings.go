@@ -84,31 +84,40 @@ func (s *settings) wrong(format string, args ...any) error {
 	return errUsage
 }
 
-// load makes the configuration of the file, the environment and the flags.
-func (s *settings) load() (*filter.Config, error) {
+// load makes the configuration of the file, the environment and the flags, and the
+// log that it asks for.
+func (s *settings) load() (*filter.Config, *logrus.Logger, error) {
 	c := filter.Defaults()
 	if s.file != "" {
 		var err error
 		if c, err = filter.Load(s.file); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if err := c.ApplyEnv(s.program.getenv); err != nil {
-		return nil, err
+	unknown, err := c.ApplyEnv(s.program.environ)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, pair := range s.set {
 		key, value, _ := strings.Cut(pair, "=")
 		if err := c.Set(key, value); err != nil {
-			return nil, fmt.Errorf("flag: %w", err)
+			return nil, nil, fmt.Errorf("flag: %w", err)
 		}
 	}
 	if len(s.engines) > 0 {
 		c.Engines = s.engines
 	}
 	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, nil, fmt.Errorf("configuration: %w", err)
 	}
-	return c, nil
+	log, err := newLog(s.program, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range unknown {
+		log.Warnf("the environment variable %s is that of no key, and has no effect (docs/configuration.md lists the keys)", name)
+	}
+	return c, log, nil
 }
 
 // parseEngine reads [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or
@@ -157,7 +166,7 @@ func envoyEngines(c *filter.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
 		inRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
 	}
 	return engines
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -37,41 +38,39 @@ A line that fails yields {"error": why}; the exit status is 1 then.
 "envoy-harmony tokens COMMAND -h" lists the flags of a command.
 `
 
-// runTokens is the subcommand "tokens": the harmony library on the command
-// line. It returns the exit status.
-func runTokens(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// tokensCommand is the harmony library on the command line.
+func tokensCommand(_ context.Context, p program, args []string) error {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, tokensUsage)
-		return 2
+		fmt.Fprint(p.stderr, tokensUsage)
+		return errUsage
 	}
 	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
-		fmt.Fprint(stdout, tokensUsage)
-		return 0
+		fmt.Fprint(p.stdout, tokensUsage)
+		return nil
 	}
-	c := &tokensCommand{name: args[0]}
-	if !c.choose() {
-		fmt.Fprintf(stderr, "tokens: no command %q: use encode, decode, render or parse\n", args[0])
-		return 2
+	w := &tokensWork{name: args[0]}
+	if !w.choose() {
+		fmt.Fprintf(p.stderr, "tokens: no command %q: use encode, decode, render or parse\n", args[0])
+		return errUsage
 	}
-	flags := c.flags(stderr)
+	flags := w.flags(p.stderr)
 	switch err := flags.Parse(args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
-		return 0
+		return err
 	case err != nil:
-		return 2
+		return errUsage // flag has told it
 	}
-	if err := c.run(flags.Args(), stdin, stdout); err != nil {
-		fmt.Fprintf(stderr, "tokens %s: %v\n", c.name, err)
-		return 1
+	if err := w.run(flags.Args(), p.stdin, p.stdout); err != nil {
+		return fmt.Errorf("tokens %s: %w", w.name, err)
 	}
-	return 0
+	return nil
 }
 
-// tokensCommand is one run of a command.
-type tokensCommand struct {
+// tokensWork is one run of a subcommand.
+type tokensWork struct {
 	name     string
-	whole    tokensWork // on all of the input
-	line     tokensWork // on a line, with -jsonl
+	whole    tokensPart // on all of the input
+	line     tokensPart // on a line, with -jsonl
 	jsonl    bool
 	special  bool   // encode
 	filter   bool   // render
@@ -84,7 +83,7 @@ type tokensCommand struct {
 	paint    painter
 }
 
-func (c *tokensCommand) flags(stderr io.Writer) *flag.FlagSet {
+func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("tokens "+c.name, flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object a line")
@@ -107,11 +106,11 @@ func (c *tokensCommand) flags(stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// tokensWork does a part of a command's work on its input.
-type tokensWork func(in []byte, out *bufio.Writer) error
+// tokensPart does a part of the work on its input.
+type tokensPart func(in []byte, out *bufio.Writer) error
 
 // choose sets what the command does; it returns false for an unknown command.
-func (c *tokensCommand) choose() bool {
+func (c *tokensWork) choose() bool {
 	switch c.name {
 	case "encode":
 		c.whole, c.line = c.encode, c.encodeLine
@@ -127,7 +126,7 @@ func (c *tokensCommand) choose() bool {
 	return true
 }
 
-func (c *tokensCommand) run(files []string, stdin io.Reader, stdout io.Writer) error {
+func (c *tokensWork) run(files []string, stdin io.Reader, stdout io.Writer) error {
 	if len(files) > 1 {
 		return fmt.Errorf("%d files given: give one, or none to read the standard input", len(files))
 	}
@@ -148,7 +147,7 @@ func (c *tokensCommand) run(files []string, stdin io.Reader, stdout io.Writer) e
 }
 
 // configure makes of the flags what the commands need.
-func (c *tokensCommand) configure(stdout io.Writer) error {
+func (c *tokensWork) configure(stdout io.Writer) error {
 	c.paint = newPainter(stdout)
 	for _, role := range []*string{&c.next, &c.role} {
 		switch harmony.Role(*role) {
@@ -168,7 +167,7 @@ func (c *tokensCommand) configure(stdout io.Writer) error {
 }
 
 // process reads everything at once, or line by line.
-func (c *tokensCommand) process(in io.Reader, out *bufio.Writer) error {
+func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 	if !c.jsonl {
 		data, err := io.ReadAll(in)
 		if err != nil {
@@ -212,19 +211,19 @@ type (
 	}
 )
 
-func (c *tokensCommand) encodeText(text string) []harmony.Token {
+func (c *tokensWork) encodeText(text string) []harmony.Token {
 	if c.special {
 		return harmony.AppendEncodeSpecial([]harmony.Token{}, text)
 	}
 	return harmony.AppendEncode([]harmony.Token{}, text)
 }
 
-func (c *tokensCommand) encode(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) encode(in []byte, out *bufio.Writer) error {
 	writeIDs(out, c.encodeText(string(in)))
 	return nil
 }
 
-func (c *tokensCommand) encodeLine(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) encodeLine(in []byte, out *bufio.Writer) error {
 	var line textLine
 	if err := json.Unmarshal(in, &line); err != nil {
 		return err
@@ -236,7 +235,7 @@ func (c *tokensCommand) encodeLine(in []byte, out *bufio.Writer) error {
 	return nil
 }
 
-func (c *tokensCommand) decode(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) decode(in []byte, out *bufio.Writer) error {
 	tokens, err := readIDs(string(in))
 	if err != nil {
 		return err
@@ -245,7 +244,7 @@ func (c *tokensCommand) decode(in []byte, out *bufio.Writer) error {
 	return nil
 }
 
-func (c *tokensCommand) decodeLine(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) decodeLine(in []byte, out *bufio.Writer) error {
 	tokens, err := readTokenLine(in)
 	if err != nil {
 		return err
@@ -261,7 +260,7 @@ func (c *tokensCommand) decodeLine(in []byte, out *bufio.Writer) error {
 	return nil
 }
 
-func (c *tokensCommand) renderConversation(in []byte) ([]harmony.Token, error) {
+func (c *tokensWork) renderConversation(in []byte) ([]harmony.Token, error) {
 	msgs, err := harmony.UnmarshalConversation(in)
 	switch {
 	case err != nil:
@@ -274,7 +273,7 @@ func (c *tokensCommand) renderConversation(in []byte) ([]harmony.Token, error) {
 	return c.renderer.AppendCompletion(nil, msgs, harmony.Role(c.next))
 }
 
-func (c *tokensCommand) render(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) render(in []byte, out *bufio.Writer) error {
 	tokens, err := c.renderConversation(in)
 	if err != nil {
 		return err
@@ -287,7 +286,7 @@ func (c *tokensCommand) render(in []byte, out *bufio.Writer) error {
 	return nil
 }
 
-func (c *tokensCommand) renderLine(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) renderLine(in []byte, out *bufio.Writer) error {
 	tokens, err := c.renderConversation(in)
 	if err != nil {
 		return err
@@ -296,7 +295,7 @@ func (c *tokensCommand) renderLine(in []byte, out *bufio.Writer) error {
 	return nil
 }
 
-func (c *tokensCommand) parse(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) parse(in []byte, out *bufio.Writer) error {
 	tokens, err := readIDs(string(in))
 	if err != nil {
 		return err
@@ -318,7 +317,7 @@ type parsedLine struct {
 	Error string      `json:"error,omitempty"`
 }
 
-func (c *tokensCommand) parseLine(in []byte, out *bufio.Writer) error {
+func (c *tokensWork) parseLine(in []byte, out *bufio.Writer) error {
 	tokens, err := readTokenLine(in)
 	if err != nil {
 		return err
@@ -397,111 +396,4 @@ func writeIDs(out *bufio.Writer, tokens []harmony.Token) {
 		b = strconv.AppendUint(b, uint64(t), 10)
 	}
 	_, _ = out.Write(append(b, '\n')) // an error shows when out is flushed
-}
-
-// painter writes for people. On a terminal it colours channels and marks
-// special tokens.
-type painter struct{ on bool }
-
-const (
-	styleReset   = "\x1b[0m"
-	styleSpecial = "\x1b[7m" // reverse
-	styleNote    = "\x1b[33m"
-	styleHeader  = "\x1b[1m"
-)
-
-// channelStyles colours the channels.
-var channelStyles = map[string]string{
-	harmony.ChannelAnalysis:   "\x1b[90m",
-	harmony.ChannelCommentary: "\x1b[36m",
-	harmony.ChannelFinal:      "\x1b[32m",
-}
-
-func newPainter(w io.Writer) painter {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" {
-		return painter{}
-	}
-	info, err := f.Stat()
-	return painter{on: err == nil && info.Mode()&os.ModeCharDevice != 0}
-}
-
-// styled writes text in a style. On a terminal, control characters in the
-// text are shown, not obeyed.
-func (p painter) styled(out *bufio.Writer, style, text string) {
-	if p.on {
-		text = strings.Map(visible, text)
-	}
-	if p.on && style != "" {
-		text = style + text + styleReset
-	}
-	_, _ = out.WriteString(text) // an error shows when out is flushed
-}
-
-// visible returns the picture of a control character.
-func visible(r rune) rune {
-	switch {
-	case r == '\n' || r == '\t':
-		return r
-	case r < ' ':
-		return '\u2400' + r
-	case 0x7F <= r && r < 0xA0:
-		return '\uFFFD'
-	}
-	return r
-}
-
-// note writes a line about the output.
-func (p painter) note(out *bufio.Writer, text string) {
-	p.styled(out, styleNote, text)
-	p.styled(out, "", "\n")
-}
-
-// tokens writes the text of tokens, each channel's in its colour.
-func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
-	var d harmony.Decoder
-	var text []byte
-	style, channel := "", false
-	for _, t := range tokens {
-		if name, ok := harmony.SpecialName(t); ok {
-			p.styled(out, "", string(d.Flush(nil)))
-			p.styled(out, styleSpecial, name)
-			channel = t == harmony.TokenChannel
-			if t == harmony.TokenStart {
-				style = ""
-			}
-			continue
-		}
-		text, _ = d.Append(text[:0], t)
-		if channel {
-			style, channel = channelStyles[string(text)], false
-		}
-		p.styled(out, style, string(text))
-	}
-	p.styled(out, "", string(d.Flush(nil))+"\n")
-}
-
-// event writes a step of a parsed completion.
-func (p painter) event(out *bufio.Writer, e harmony.Event) {
-	style := channelStyles[e.Header.Channel]
-	switch e.Kind {
-	case harmony.MessageStart:
-		parts := []string{string(e.Header.Role)}
-		for _, part := range []struct{ label, value string }{
-			{"name ", e.Header.Name}, {"", e.Header.Channel}, {"to ", e.Header.Recipient}, {"type ", e.Header.ContentType},
-		} {
-			if part.value != "" {
-				parts = append(parts, part.label+part.value)
-			}
-		}
-		p.styled(out, styleHeader+style, "["+strings.Join(parts, ", ")+"]")
-		p.styled(out, "", "\n")
-	case harmony.Delta:
-		p.styled(out, style, string(e.Text))
-	case harmony.MessageEnd:
-		p.styled(out, style, string(e.Text))
-		name, _ := harmony.SpecialName(e.End)
-		p.styled(out, styleSpecial, name)
-		p.styled(out, "", "\n")
-	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,12 @@ import (
 )
 
 const oneMessage = `{"messages":[{"role":"user","content":"Hi"}]}`
+
+// runTokens runs the command and gives its exit status.
+func runTokens(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := program{stdin: stdin, stdout: stdout, stderr: stderr}
+	return p.main(context.Background(), append([]string{"tokens"}, args...))
+}
 
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {

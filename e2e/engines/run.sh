@@ -165,9 +165,11 @@ serve)
 	if listens; then
 		fail "something listens on port $port already; set PORT to a free one"
 	fi
-	go vet -tags engines ./e2e
+	go vet -tags engines ./e2e ./filter/constraint
 	install_engines
 	status=0
+	say "The grammars of what clients ask for, read by xgrammar itself:"
+	go test -tags engines -count 1 -timeout 20m -v -run '^TestXgrammar' ./filter/constraint || status=$?
 	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM)$' || status=$?
 	with_engine vllm-grpc ENGINE_TEST_VLLM_GRPC '^TestReal(VLLMGRPC|RandomVLLMGRPC)$' || status=$?
 	with_engine llamacpp ENGINE_TEST_LLAMACPP '^TestRealLlamaCPP$' || status=$?

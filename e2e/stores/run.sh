@@ -62,8 +62,21 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-free_port() {
-	python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+# Four free ports, held together so that no two are the same.
+read -r redis_port cluster_port bus_port postgres_port < <(python3 -c 'import socket
+held = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+print(*(s.getsockname()[1] for s in held))')
+
+# patiently COMMAND... tries until it succeeds, for ten seconds.
+patiently() {
+	for _ in $(seq 100); do
+		if "$@" >/dev/null 2>&1; then
+			return
+		fi
+		sleep 0.1
+	done
+	echo "never so: $*" >&2
+	exit 1
 }
 
 # start_redis NAME PORT OPTION... starts a server and waits until it answers.
@@ -73,14 +86,7 @@ start_redis() {
 	mkdir "$dir/$name"
 	redis-server --bind 127.0.0.1 --port "$port" --dir "$dir/$name" --save '' --appendonly no "$@" >"$dir/$name.log" 2>&1 &
 	redis_pids+=($!)
-	for _ in $(seq 100); do
-		if redis-cli -p "$port" ping >/dev/null 2>&1; then
-			return
-		fi
-		sleep 0.1
-	done
-	echo "redis-server does not answer on port $port" >&2
-	exit 1
+	patiently redis-cli -p "$port" ping
 }
 
 # PostgreSQL does not run as root.
@@ -93,27 +99,26 @@ as_postgres() {
 }
 
 if [ -z "$own_redis" ]; then
-	port=$(free_port)
-	say "Starting $(redis-server --version | cut -d ' ' -f 1-3) on port $port"
-	start_redis redis "$port"
-	export STORE_TEST_REDIS=redis://127.0.0.1:$port
+	say "Starting $(redis-server --version | cut -d ' ' -f 1-3) on port $redis_port"
+	start_redis redis "$redis_port"
+	export STORE_TEST_REDIS=redis://127.0.0.1:$redis_port
 fi
 
 # A cluster of one node refuses, as every cluster does, scripts that use keys of
 # several hash slots.
 if [ -z "$own_cluster" ] && command -v redis-server >/dev/null; then
-	port=$(free_port) bus=$(free_port)
-	say "Starting the same as a cluster on port $port"
-	start_redis cluster "$port" --cluster-enabled yes --cluster-port "$bus"
+	say "Starting the same as a cluster on port $cluster_port"
+	start_redis cluster "$cluster_port" --cluster-enabled yes --cluster-port "$bus_port"
 	# shellcheck disable=SC2046
-	redis-cli -p "$port" cluster addslots $(seq 0 16383) >/dev/null
-	until redis-cli -p "$port" cluster info | grep -q cluster_state:ok; do sleep 0.1; done
-	export STORE_TEST_REDIS_CLUSTER=redis-cluster://127.0.0.1:$port
+	redis-cli -p "$cluster_port" cluster addslots $(seq 0 16383) >/dev/null
+	cluster_is_ok() { redis-cli -p "$cluster_port" cluster info | grep cluster_state:ok; }
+	patiently cluster_is_ok
+	export STORE_TEST_REDIS_CLUSTER=redis-cluster://127.0.0.1:$cluster_port
 fi
 
 if [ -z "$own_postgres" ]; then
-	bin=$(find_postgres) port=$(free_port)
-	say "Starting $("$bin/postgres" --version) on port $port"
+	bin=$(find_postgres)
+	say "Starting $("$bin/postgres" --version) on port $postgres_port"
 	chmod 711 "$dir"
 	mkdir "$dir/postgres"
 	if [ "$(id -u)" -eq 0 ]; then
@@ -122,8 +127,8 @@ if [ -z "$own_postgres" ]; then
 	as_postgres "$bin/initdb" -D "$dir/postgres" --username postgres --auth trust --no-sync >"$dir/initdb.log"
 	postgres=$bin
 	as_postgres "$bin/pg_ctl" start -s -w -D "$dir/postgres" -l "$dir/postgres/log" \
-		-o "-c listen_addresses=127.0.0.1 -p $port -k $dir/postgres -c fsync=off -c max_connections=200"
-	export STORE_TEST_POSTGRES="postgres://postgres@127.0.0.1:$port/postgres?sslmode=disable"
+		-o "-c listen_addresses=127.0.0.1 -p $postgres_port -k $dir/postgres -c fsync=off -c max_connections=200"
+	export STORE_TEST_POSTGRES="postgres://postgres@127.0.0.1:$postgres_port/postgres?sslmode=disable"
 fi
 
 up=yes

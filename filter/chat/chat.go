@@ -1,12 +1,7 @@
 // Package chat speaks the OpenAI Chat Completions API: [Decode] turns the body
 // of a POST /v1/chat/completions into a token request for an engine, and a
 // [Reply] turns the engine's chunks into server-sent events or one JSON object.
-//
-//	call, err := chat.Decode(ctx, body, scope)
-//	…                                    // send call.Engine()
-//	reply := call.NewReply()
-//	out, err = reply.Push(out, chunk)    // for every chunk, until reply.Done()
-//	out = reply.End(out)
+// Each chunk is pushed, until the reply is done; then it is ended.
 //
 // Which fields are refused, mapped or ignored stands in docs/compatibility.md,
 // a table that a test compares with this package.
@@ -40,6 +35,9 @@ type options struct {
 	logprobs        bool
 }
 
+// ID is the id of the chat completion.
+func (c *Call) ID() string { return c.id }
+
 // Engine is the model call to make.
 func (c *Call) Engine() *engine.Request { return c.turn.Engine }
 
@@ -48,9 +46,6 @@ func (c *Call) Affinity() turn.Affinity { return c.turn.Affinity() }
 
 // Outline is what can be told of the call to those who choose where it goes.
 func (c *Call) Outline() turn.Outline { return c.turn.Outline() }
-
-// Model is the model's name as the client wrote it.
-func (c *Call) Model() string { return c.model }
 
 // Stream tells whether the client wants server-sent events.
 func (c *Call) Stream() bool { return c.options.stream }

@@ -21,8 +21,8 @@ const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"requi
 // readToolChoice reads a word, {"type":"function","function":{"name":…}}, or
 // {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
 func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
-	if v.Type == gjson.String {
-		return d.readChoiceMode(v, badChoice)
+	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
+		return nil
 	}
 	switch v.Get("type").Str {
 	case "function":
@@ -34,20 +34,6 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		return d.readAllowedTools(jsontext.Field{Result: v.Get("allowed_tools"), Path: v.Path + ".allowed_tools"})
 	}
 	return apierror.Invalid(v.Path, badChoice)
-}
-
-// readChoiceMode reads auto, none or required; bad is what else is answered.
-func (d *decoder) readChoiceMode(v jsontext.Field, bad string) *apierror.Error {
-	switch v.Str {
-	case "auto":
-	case "none":
-		d.input.NoCalls = true
-	case "required":
-		d.input.Choice.Required = true
-	default:
-		return apierror.Invalid(v.Path, "%s", bad)
-	}
-	return nil
 }
 
 func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {

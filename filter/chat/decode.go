@@ -2,14 +2,12 @@ package chat
 
 import (
 	"context"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -37,7 +35,7 @@ func Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierr
 		return nil, err
 	}
 	return &Call{
-		turn: t, scope: scope, id: d.input.Engine.ID, model: d.model, ignored: d.ignored, options: d.options,
+		turn: t, scope: scope, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
 		maxTokens: d.input.Engine.MaxTokens, corrects: scope.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue,
 	}, nil
 }
@@ -47,7 +45,6 @@ type decoder struct {
 	scope   *turn.Scope
 	input   turn.Input
 	options options
-	model   string
 	ignored jsontext.Ignored
 
 	maxTokens, maxCompletionTokens int
@@ -62,7 +59,7 @@ func (d *decoder) finish() *apierror.Error {
 		e.MaxTokens = d.maxTokens
 	}
 	switch {
-	case d.model == "":
+	case e.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
 	case len(d.input.Items) == 0:
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
@@ -79,38 +76,8 @@ func (d *decoder) finish() *apierror.Error {
 	}
 	d.options.logprobs = e.Logprobs
 	e.ID = d.scope.ID("chatcmpl-")
-	e.Model = d.model
 	e.Whole = !d.options.stream
 	return nil
-}
-
-func setSwitch(dst *bool, v jsontext.Field) (err *apierror.Error) {
-	*dst, err = v.Switch()
-	return err
-}
-
-func setNumber(dst **float64, v jsontext.Field, least, most float64) *apierror.Error {
-	n, err := v.Number(least, most)
-	*dst = &n
-	return err
-}
-
-func setInteger(dst *int, v jsontext.Field, least, most int64) *apierror.Error {
-	n, err := v.Integer(least, most)
-	*dst = int(n)
-	return err
-}
-
-// maxModelBytes bounds the model's name: a stream has it in every event.
-const maxModelBytes = 256
-
-func (d *decoder) readModel(v jsontext.Field) *apierror.Error {
-	model, err := v.Text()
-	if len(model) > maxModelBytes {
-		return apierror.Invalid(v.Path, "The field \"model\" is longer than %d bytes.", maxModelBytes)
-	}
-	d.model = strings.Clone(model) // the reply keeps it, and must not keep the body with it
-	return err
 }
 
 func (d *decoder) readStreamOptions(v jsontext.Field) *apierror.Error {
@@ -118,68 +85,20 @@ func (d *decoder) readStreamOptions(v jsontext.Field) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "include_usage":
-			return setSwitch(&d.options.includeUsage, v)
+			return v.SetSwitch(&d.options.includeUsage)
 		case "continuous_usage_stats":
-			return setSwitch(&d.options.continuousUsage, v)
+			return v.SetSwitch(&d.options.continuousUsage)
 		}
 		d.ignored.Add(v.Path)
 		return nil
 	})
 }
 
-func (d *decoder) readChoices(v jsontext.Field) *apierror.Error {
-	return setInteger(&d.input.Engine.N, v, 1, int64(d.scope.Limits.Choices))
-}
-
-func (d *decoder) readMaxTokens(v jsontext.Field) *apierror.Error {
-	return setInteger(&d.maxTokens, v, 1, math.MaxInt32)
-}
-
-func (d *decoder) readMaxCompletionTokens(v jsontext.Field) *apierror.Error {
-	return setInteger(&d.maxCompletionTokens, v, 1, math.MaxInt32)
-}
-
-func (d *decoder) readMinTokens(v jsontext.Field) *apierror.Error {
-	return setInteger(&d.input.Engine.MinTokens, v, 0, math.MaxInt32)
-}
-
-func (d *decoder) readTemperature(v jsontext.Field) *apierror.Error {
-	return setNumber(&d.input.Engine.Temperature, v, 0, 2)
-}
-
-func (d *decoder) readTopP(v jsontext.Field) *apierror.Error {
-	return setNumber(&d.input.Engine.TopP, v, 0, 1)
-}
-
-func (d *decoder) readTopK(v jsontext.Field) *apierror.Error {
-	k := 0
-	d.input.Engine.TopK = &k
-	return setInteger(&k, v, -1, math.MaxInt32)
-}
-
-func (d *decoder) readMinP(v jsontext.Field) *apierror.Error {
-	return setNumber(&d.input.Engine.MinP, v, 0, 1)
-}
-
-func (d *decoder) readFrequencyPenalty(v jsontext.Field) *apierror.Error {
-	return setNumber(&d.input.Engine.FrequencyPenalty, v, -2, 2)
-}
-
-func (d *decoder) readPresencePenalty(v jsontext.Field) *apierror.Error {
-	return setNumber(&d.input.Engine.PresencePenalty, v, -2, 2)
-}
-
 func (d *decoder) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
-	err := setNumber(&d.input.Engine.RepetitionPenalty, v, 0, 2)
+	err := v.SetNumber(&d.input.Engine.RepetitionPenalty, 0, 2)
 	if err == nil && *d.input.Engine.RepetitionPenalty == 0 {
 		return apierror.Invalid(v.Path, "The field \"repetition_penalty\" must be greater than 0.")
 	}
-	return err
-}
-
-func (d *decoder) readSeed(v jsontext.Field) *apierror.Error {
-	n, err := v.Integer(math.MinInt64, math.MaxInt64)
-	d.input.Engine.Seed = &n
 	return err
 }
 
@@ -209,26 +128,10 @@ func (d *decoder) readLogitBias(v jsontext.Field) *apierror.Error {
 // maxToken is the greatest id of the vocabulary.
 const maxToken = 201087
 
-func (d *decoder) readTopLogprobs(v jsontext.Field) *apierror.Error {
-	return setInteger(&d.input.Engine.TopLogprobs, v, 0, engine.MaxTopLogprobs)
-}
-
-func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
-	salt, err := v.Text()
-	d.input.Engine.CacheSalt = strings.Clone(salt)
-	return err
-}
-
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {
 	key, err := v.Text()
 	d.input.Session = key
 	return err
-}
-
-func (d *decoder) readPriority(v jsontext.Field) *apierror.Error {
-	n := 0
-	d.input.Engine.Priority = &n
-	return setInteger(&n, v, math.MinInt32, math.MaxInt32)
 }
 
 func (d *decoder) readStop(v jsontext.Field) *apierror.Error {
@@ -270,17 +173,9 @@ func (d *decoder) readStopTokens(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	word, err := v.Text()
-	if err != nil {
-		return err
-	}
-	effort, hide, ok := turn.ParseEffort(word)
-	if !ok {
-		return apierror.Invalid(v.Path, "The field \"reasoning_effort\" must be one of none, minimal, low, medium, high and xhigh.")
-	}
-	d.input.Effort = effort
+	hide, err := d.input.SetEffort(v)
 	d.options.hideReasoning = d.options.hideReasoning || hide
-	return nil
+	return err
 }
 
 func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {

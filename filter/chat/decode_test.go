@@ -126,7 +126,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"tool without name", tool(`{"type":"function","function":{}}`), "tools[0].function.name", "no name"},
 		{"tool parameters", tool(`{"type":"function","function":{"name":"f","parameters":[]}}`), "tools[0].function.parameters", "object"},
 		{"tools with one name", tool(`{"type":"function","function":{"name":"a.b"}},{"type":"function","function":{"name":"a b"}}`), "tools", "Two tools"},
-		{"many tools", tool(strings.Repeat(`{"type":"function","function":{"name":"f"}},`, 256) + `{}`), "tools", "More than 256"},
+		{"many tools", tool(strings.Repeat(`{"type":"function","function":{"name":"f"}},`, turn.DefaultLimits().Tools) + `{}`), "tools", "More than 512"},
 		{"deep schema", tool(`{"type":"function","function":{"name":"f","parameters":` + strings.Repeat(`{"a":`, 65) + `1` + strings.Repeat(`}`, 65) + `}}`), "tools", "levels deep"},
 		{"large schema", tool(`{"type":"function","function":{"name":"f","parameters":{"a":"` + strings.Repeat("x", 256<<10) + `"}}}`), "tools", "larger"},
 	} {

@@ -1,40 +1,42 @@
 package chat
 
 import (
+	"math"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // fields is every top-level field that the decoder knows. Fields that are not
 // in it are ignored too. The table of docs/compatibility.md has the same rows.
-var fields = jsontext.Table[*decoder]{
-	"model":    {Read: (*decoder).readModel},
+var fields = jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 
-	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.stream, v) }},
+	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
 	"stream_options": {Read: (*decoder).readStreamOptions},
-	"n":              {Read: (*decoder).readChoices},
+	"n": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.input.Engine.N, 1, int64(d.scope.Limits.Choices))
+	}},
 
-	"max_tokens":            {Read: (*decoder).readMaxTokens},
-	"max_completion_tokens": {Read: (*decoder).readMaxCompletionTokens},
-	"min_tokens":            {Read: (*decoder).readMinTokens},
-	"temperature":           {Read: (*decoder).readTemperature},
-	"top_p":                 {Read: (*decoder).readTopP},
-	"top_k":                 {Read: (*decoder).readTopK},
-	"min_p":                 {Read: (*decoder).readMinP},
-	"frequency_penalty":     {Read: (*decoder).readFrequencyPenalty},
-	"presence_penalty":      {Read: (*decoder).readPresencePenalty},
-	"repetition_penalty":    {Read: (*decoder).readRepetitionPenalty},
-	"seed":                  {Read: (*decoder).readSeed},
-	"logit_bias":            {Read: (*decoder).readLogitBias},
-	"cache_salt":            {Read: (*decoder).readCacheSalt},
-	"prompt_cache_key":      {Read: (*decoder).readCacheKey},
-	"priority":              {Read: (*decoder).readPriority},
+	"max_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.maxTokens, 1, math.MaxInt32)
+	}},
+	"max_completion_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.maxCompletionTokens, 1, math.MaxInt32)
+	}},
+	"min_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.input.Engine.MinTokens, 0, math.MaxInt32)
+	}},
+	"min_p":              {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetNumber(&d.input.Engine.MinP, 0, 1) }},
+	"repetition_penalty": {Read: (*decoder).readRepetitionPenalty},
+	"logit_bias":         {Read: (*decoder).readLogitBias},
+	"prompt_cache_key":   {Read: (*decoder).readCacheKey},
 
 	"stop":                       {Read: (*decoder).readStop},
 	"stop_token_ids":             {Read: (*decoder).readStopTokens},
-	"include_stop_str_in_output": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.KeepStop, v) }},
+	"include_stop_str_in_output": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.KeepStop) }},
 
 	"reasoning_effort":  {Read: (*decoder).readEffort},
 	"include_reasoning": {Read: (*decoder).readIncludeReasoning},
@@ -43,9 +45,9 @@ var fields = jsontext.Table[*decoder]{
 	"tool_choice":         {Read: (*decoder).readToolChoice},
 	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
 
-	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.Continue, v) }},
+	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Continue) }},
 	"add_generation_prompt":  {Read: (*decoder).readAddGenerationPrompt},
-	"return_token_ids":       {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.tokenIDs, v) }},
+	"return_token_ids":       {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.tokenIDs) }},
 	"response_format":        {Read: (*decoder).readResponseFormat},
 	"structured_outputs":     {Read: (*decoder).readStructuredOutputs},
 	"guided_json":            {Read: (*decoder).readSchema},
@@ -57,8 +59,10 @@ var fields = jsontext.Table[*decoder]{
 	"ebnf":                   {Read: (*decoder).readGrammar},
 	"modalities":             {Read: (*decoder).readModalities},
 
-	"logprobs":     {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.input.Engine.Logprobs, v) }},
-	"top_logprobs": {Read: (*decoder).readTopLogprobs},
+	"logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Engine.Logprobs) }},
+	"top_logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.input.Engine.TopLogprobs, 0, engine.MaxTopLogprobs)
+	}},
 
 	"prompt_logprobs":      {On: "The log probabilities of prompts are not told. Leave prompt_logprobs out."},
 	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_tokens."},
@@ -105,4 +109,4 @@ var fields = jsontext.Table[*decoder]{
 
 	"spaces_between_special_tokens": {Ignored: true},
 	"return_tokens_as_token_ids":    {Ignored: true},
-}
+}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })

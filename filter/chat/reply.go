@@ -85,11 +85,8 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	if r.ended {
 		return dst, nil
 	}
-	if chunk.Index < 0 || chunk.Index >= len(r.choices) {
-		return dst, apierror.New(http.StatusBadGateway, "engine_error", "", "The engine answered with a choice that was not asked for.")
-	}
-	if chunk.Finish == engine.FinishAbort {
-		return dst, apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine gave the request up. Try again.")
+	if err := chunk.Refusal(len(r.choices)); err != nil {
+		return dst, err
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		r.cached = chunk.Usage.CachedTokens
@@ -103,7 +100,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	r.dst = dst
 	c := &r.choices[chunk.Index]
 	r.begin(c)
-	taken, err := c.reader.PushLogprobs(chunk.Tokens, chunk.Logprobs, chunk.Finish)
+	taken, err := c.reader.Push(chunk)
 	if err == nil && len(c.logprobs) > maxLogprobs {
 		err = apierror.New(http.StatusBadRequest, "logprobs_too_large", "logprobs",
 			"The log probabilities of the reply are larger than %d MiB. Ask for a stream, or for less with max_tokens or top_logprobs.", maxLogprobs>>20)

@@ -121,6 +121,20 @@ func TestReasoningFields(t *testing.T) {
 	}
 }
 
+// TestReasoningHidden shows the replies to requests that do not want to see the
+// reasoning.
+func TestReasoningHidden(t *testing.T) {
+	t.Parallel()
+	for _, members := range []string{`,"reasoning_effort":"none"`, `,"include_reasoning":false`, `,"reasoning_effort":"none","include_reasoning":true`} {
+		for _, stream := range []string{``, `,"stream":true`} {
+			got := reply(t, mustDecode(t, ask(members+stream)), "<|channel|>analysis<|message|>secret<|end|>"+final("said"), engine.FinishStop)
+			if strings.Contains(got, "secret") || !strings.Contains(got, "said") {
+				t.Errorf("%s%s: %s", members, stream, got)
+			}
+		}
+	}
+}
+
 // TestEngineFails shows the replies to an engine that breaks off.
 func TestEngineFails(t *testing.T) {
 	t.Parallel()

@@ -97,10 +97,13 @@ func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
 // value can be indented, and no more: models get lost in it.
 func (v Value) appendTag(dst []byte) []byte {
 	dst = append(dst, `{"type":"json_schema","max_whitespace_cnt":32,"json_schema":`...)
-	return append(jsontext.AppendCompact(dst, string(v.Schema)), '}')
+	return append(appendSchema(dst, v.Schema), '}')
 }
 
-func (r Regex) appendTag(dst []byte) []byte { return appendMember(dst, "regex", "pattern", string(r)) }
+func (r Regex) appendTag(dst []byte) []byte {
+	text, _, _ := engineRegex(string(r), false)
+	return appendMember(dst, "regex", "pattern", text)
+}
 
 func (g Grammar) appendTag(dst []byte) []byte {
 	return appendMember(dst, "grammar", "grammar", string(g))

@@ -12,6 +12,7 @@ package constraint
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 )
 
@@ -45,6 +46,16 @@ type (
 	// AnswerChoice is one of some texts that [CheckChoice] has passed.
 	AnswerChoice []string
 )
+
+// Accepts tells whether a text matches the expression as a whole.
+func (a AnswerRegex) Accepts(text []byte) bool {
+	pattern, _, err := engineRegex(string(a), false)
+	if err != nil {
+		return false
+	}
+	whole, err := regexp.Compile(`^(?:` + goSyntax(pattern) + `)$`)
+	return err != nil || whole.Match(text) // what only an engine can check has passed there
+}
 
 func (a AnswerJSON) content() Format    { return Value(a) }
 func (a AnswerRegex) content() Format   { return Regex(a) }

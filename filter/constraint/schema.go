@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 // MaxCount is the greatest length or number of a schema, such as of maxLength:
@@ -20,10 +22,11 @@ const MaxCount = 4096
 // CheckSchema tells whether a grammar can be made of a JSON Schema. Its size and
 // depth are the caller's to bound. The error says what is wrong in words that
 // fit behind "the schema", such as `uses "not", which …`; names of properties,
-// which may be part of a prompt, are not in it.
+// which may be part of a prompt and are not for logs, are not in it: [SchemaPath]
+// tells the place.
 //
-// A strict schema has no keyword that grammars pass over; of one that is not
-// strict they are for the model alone. A $ref may lead back to a schema that it
+// A strict schema has nothing that grammars pass over, or that takes an engine too
+// long to make one of; of one that is not strict that is for the model alone. A $ref may lead back to a schema that it
 // is part of, as in a list or a tree, but not without a value in between: no
 // value is of such a schema.
 func CheckSchema(schema json.RawMessage, strict bool) error {
@@ -39,8 +42,11 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("is not valid JSON")
 	}
+	if names, ok := namedTwice(gjson.ParseBytes(schema), nil); !ok {
+		return faultAt(names, errTwice)
+	}
 	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}}
-	if err := c.walk(root); err != nil {
+	if err := c.walk(root, nil, true); err != nil {
 		return err
 	}
 	for ref := range c.refs {
@@ -68,6 +74,7 @@ func hasNUL(p []byte) bool {
 type schemaCheck struct {
 	root   any
 	strict bool
+	cost   budget
 	refs   map[string]bool // the references, as they are written
 	seen   map[string]bool // by a reference's target: true while its chain is followed, false when that is done
 }
@@ -90,144 +97,95 @@ var passedOver = []string{
 	"dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef",
 }
 
-// counts are the keywords whose value is a length or a number.
-var counts = []string{"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
-
-// walk checks every schema of a schema by itself.
-func (c *schemaCheck) walk(s any) error {
-	if _, ok := s.(bool); ok {
+// walk checks every schema of a schema by itself. path is where it stands;
+// nothing tells whether a value need be of it.
+func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
+	if all, ok := s.(bool); ok {
+		if !all && !nothing || !all && len(path) == 0 {
+			return faultAt(path, errors.New("is false, or has a part that is, of which no value is: leave it out"))
+		}
 		return nil
 	}
 	object, ok := s.(map[string]any)
 	if !ok {
-		return errors.New("has a part that is neither an object nor a boolean")
+		return faultAt(path, errors.New("has a part that is neither an object nor a boolean"))
 	}
 	if err := c.keywords(object); err != nil {
-		return err
+		return faultAt(path, err)
 	}
-	parts, err := partsOf(object)
-	for i := 0; i < len(parts) && err == nil; i++ {
-		err = c.walk(parts[i])
-	}
-	return err
+	return eachPart(object, path, c.walk)
 }
 
-// partsOf are the schemas that a schema is made of.
-func partsOf(object map[string]any) ([]any, error) {
-	var parts []any
+// eachPart calls f with the schemas that a schema is made of, until one fails.
+func eachPart(object map[string]any, path []string, f func(s any, path []string, nothing bool) error) error {
+	path = path[:len(path):len(path)]
+	list := func(k string, list []any) error {
+		for i, s := range list {
+			if err := f(s, append(path, k, strconv.Itoa(i)), false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	for _, k := range oneSchema {
+		var err error
 		switch v := object[k].(type) {
 		case nil:
 		case []any: // items, in older drafts
-			parts = append(parts, v...)
+			err = list(k, v)
 		default:
-			parts = append(parts, v)
+			err = f(v, append(path, k), k != "propertyNames")
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for _, k := range append(sameValue, "prefixItems") {
-		list, ok := object[k].([]any)
+		elements, ok := object[k].([]any)
 		if !ok && object[k] != nil {
-			return nil, fmt.Errorf("has a %q that is no array", k)
+			return faultAt(path, fmt.Errorf("has a %q that is no array", k))
 		}
-		parts = append(parts, list...)
+		if err := list(k, elements); err != nil {
+			return err
+		}
 	}
 	for _, k := range schemaMaps {
 		members, ok := object[k].(map[string]any)
 		if !ok && object[k] != nil {
-			return nil, fmt.Errorf("has a %q that is no object", k)
+			return faultAt(path, fmt.Errorf("has a %q that is no object", k))
 		}
-		for _, v := range members {
-			parts = append(parts, v)
-		}
-	}
-	return parts, nil
-}
-
-// keywords checks the keywords of one schema.
-func (c *schemaCheck) keywords(object map[string]any) error {
-	if ref, ok := object["$ref"]; ok {
-		target, ok := ref.(string)
-		if !ok {
-			return errors.New(`has a "$ref" that is no string`)
-		}
-		if c.refs[target] = true; len(c.refs) > MaxRefs {
-			return fmt.Errorf("has more than %d different references", MaxRefs)
-		}
-	}
-	// Of a format that grammars enforce the pattern says the same, in words that
-	// they may not know; they pass it over.
-	if pattern, ok := object["pattern"].(string); ok && !enforcedFormat(object) {
-		if err := CheckRegex(pattern); err != nil {
-			return fmt.Errorf("has a pattern that %w", err)
-		}
-	}
-	patterns, _ := object["patternProperties"].(map[string]any)
-	for pattern := range patterns {
-		if err := CheckRegex(pattern); err != nil {
-			return fmt.Errorf("has a pattern that %w", err)
-		}
-	}
-	for _, k := range counts {
-		if n, ok := object[k].(json.Number); ok {
-			if x, err := n.Float64(); err != nil || x < 0 || x > MaxCount {
-				return fmt.Errorf("has a %q that is not between 0 and %d", k, MaxCount)
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if err := f(members[name], append(path, k, name), false); err != nil {
+				return err
 			}
 		}
-	}
-	if !c.strict {
-		return nil
-	}
-	return enforceable(object)
-}
-
-// exclusive are keywords of which xgrammar enforces only one.
-var exclusive = [][2]string{
-	{"pattern", "minLength"},
-	{"pattern", "maxLength"},
-	{"format", "minLength"},
-	{"format", "maxLength"},
-	{"patternProperties", "properties"},
-	{"patternProperties", "propertyNames"},
-	{"propertyNames", "properties"},
-}
-
-// enforceable refuses what a grammar passes over.
-func enforceable(object map[string]any) error {
-	has := func(k string) bool { return object[k] != nil }
-	for _, k := range passedOver {
-		if has(k) {
-			return fmt.Errorf("uses %q, which no grammar enforces", k)
-		}
-	}
-	if all, _ := object["allOf"].([]any); len(all) > 1 {
-		return errors.New(`uses "allOf" with more than one schema, which no grammar enforces`)
-	}
-	for _, pair := range exclusive {
-		if has(pair[0]) && has(pair[1]) {
-			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
-		}
-	}
-	if object["format"] != nil && !enforcedFormat(object) {
-		return errors.New(`uses a "format" that no grammar enforces`)
 	}
 	return nil
 }
 
-// enforcedFormat tells whether a schema has a format that grammars enforce.
-func enforcedFormat(object map[string]any) bool {
-	format, ok := object["format"].(string)
-	return ok && slices.Contains(formats, format)
-}
-
-// formats are the string formats that xgrammar enforces.
-var formats = []string{
-	"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "json-pointer", "relative-json-pointer",
-	"time", "uri", "uri-reference", "uri-template", "uuid",
+// keywords checks the keywords of one schema.
+func (c *schemaCheck) keywords(object map[string]any) error {
+	if err := typed(object); err != nil {
+		return err
+	}
+	if ref, ok := object["$ref"].(string); ok {
+		if c.refs[ref] = true; len(c.refs) > MaxRefs {
+			return fmt.Errorf("has more than %d different references", MaxRefs)
+		}
+	}
+	if err := possible(object); err != nil || !c.strict {
+		return err
+	}
+	if err := c.enforceable(object); err != nil {
+		return err
+	}
+	return c.cost.of(object)
 }
 
 var (
 	errNowhere = errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
 	errCircle  = errors.New(`has a "$ref" that leads back to itself`)
+	errTwice   = errors.New("has a name twice in one object")
 )
 
 // follow checks the chain of references that begins with ref, as far as they
@@ -328,25 +286,6 @@ func cutPointer(pointer string) (name, rest string, ok bool) {
 		name, rest = pointer[:i], pointer[i:]
 	}
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(name), rest, ok
-}
-
-// maxRegexBytes bounds a regular expression.
-const maxRegexBytes = 8 << 10
-
-// CheckRegex tells whether a grammar can be made of a regular expression: one of
-// Go's syntax, which has no backreferences and no lookaround, and repeats
-// nothing more than 1,000 times. The error fits behind "the expression".
-func CheckRegex(pattern string) error {
-	switch {
-	case len(pattern) > maxRegexBytes:
-		return fmt.Errorf("is longer than %d bytes", maxRegexBytes)
-	case strings.ContainsRune(pattern, 0):
-		return errors.New("has a NUL character in it")
-	}
-	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
-		return errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
-	}
-	return nil
 }
 
 // maxGrammarBytes bounds a grammar, maxChoiceBytes the texts of a choice.

@@ -3,6 +3,9 @@ package constraint
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -11,7 +14,7 @@ import (
 )
 
 // Validator checks texts against a JSON Schema, for engines that cannot be made
-// to keep to one. It goes by the rules of JSON Schema, draft 2020-12 or 7, which
+// to keep to one and for what their grammars let pass. It goes by the rules of JSON Schema, draft 2020-12 or 7, which
 // leave the keyword format to the reader.
 type Validator struct {
 	schema *jsonschema.Resolved
@@ -33,6 +36,7 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 	} else {
 		s.Schema = "" // the newest
 	}
+	readPatterns(&s)
 	resolved, err := s.Resolve(nil)
 	if err != nil {
 		return nil, errors.New("has a reference or a pattern that cannot be checked")
@@ -44,13 +48,36 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 	return &Validator{resolved, ways}, nil
 }
 
+// readPatterns writes the patterns of a schema in Go's syntax. One that has none,
+// beside a format that grammars enforce, is left out: it says the same in words
+// that they do not know.
+func readPatterns(s *jsonschema.Schema) {
+	all := parts{}
+	all.add("", s)
+	for _, p := range all {
+		s := p.schema
+		s.Pattern = goSyntax(s.Pattern)
+		if _, err := regexp.Compile(s.Pattern); err != nil && slices.Contains(formats, s.Format) {
+			s.Pattern = ""
+		}
+		for _, name := range slices.Collect(maps.Keys(s.PatternProperties)) {
+			if as := goSyntax(name); as != name {
+				s.PatternProperties[as] = s.PatternProperties[name]
+				delete(s.PatternProperties, name)
+			}
+		}
+	}
+}
+
 // Accepts tells whether a text is one JSON value of the schema. One that costs too
 // much to check is not: with arrays and objects nested more than 256 levels deep, or
 // with more than 16 MiB in all the ways that the schema leads to one of its values.
 func (v *Validator) Accepts(text []byte) bool {
-	if len(text) > maxWork/v.ways || jsontext.Depth(text) > maxNesting {
-		return false
-	}
 	var value any
-	return json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil
+	return v.Affords(text) && json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil
+}
+
+// Affords tells whether a text does not cost too much to check.
+func (v *Validator) Affords(text []byte) bool {
+	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting
 }

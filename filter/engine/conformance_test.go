@@ -122,6 +122,19 @@ func TestLlamacppRepairs(t *testing.T) {
 			`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`,
 			`{"content":"","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":3}`,
 		}, "a", FinishLength},
+		{"text without any of its ids", []string{
+			`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`,
+			`{"content":"zz","tokens":[],"stop":false,"tokens_predicted":3}`,
+			`{"content":"b","tokens":[65],"stop":false,"tokens_predicted":4}`, end,
+		}, "azzb", FinishStop},
+		{"text in the last event", []string{
+			`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`,
+			`{"content":" 🙂<|return|>","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":9}`,
+		}, "a 🙂<|return|>", FinishLength},
+		{"an id whose text is held back", []string{
+			`{"content":"","tokens":[64],"stop":false,"tokens_predicted":3}`,
+			`{"content":"b","tokens":[65],"stop":false,"tokens_predicted":4}`, end,
+		}, "ab", FinishStop},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := decode(t, "llamacpp", 1, llamacppEvents(c.events...))
@@ -135,5 +148,19 @@ func TestLlamacppRepairs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLlamacppRefusesUncountedText: text that stands for no token that is counted
+// may be new or a repetition.
+func TestLlamacppRefusesUncountedText(t *testing.T) {
+	for _, last := range []string{
+		`{"content":"b","tokens":[],"stop":false,"tokens_predicted":1}`,
+		`{"content":"b","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":1}`,
+	} {
+		got := decode(t, "llamacpp", 1, llamacppEvents(`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`, last))
+		if !strings.HasPrefix(got.Err, "502 ") || !strings.Contains(got.Err, "tokens") {
+			t.Errorf("%s: %v", last, got)
+		}
 	}
 }

@@ -322,6 +322,9 @@ func TestSGLangOutputIDs(t *testing.T) {
 	event := func(ids string, completion int, finish string) string {
 		return fmt.Sprintf(`data: {"output_ids":[%s],"meta_info":{"finish_reason":%s,"completion_tokens":%d}}`+"\n\n", ids, finish, completion)
 	}
+	noCount := func(ids string) string {
+		return fmt.Sprintf(`data: {"output_ids":[%s],"meta_info":{"finish_reason":{"type":"length","length":3}}}`+"\n\n", ids)
+	}
 	const stop, abort = `{"type":"stop","matched":200002}`, `{"type":"abort","message":"x","status_code":null}`
 	for _, c := range []struct {
 		name   string
@@ -340,6 +343,13 @@ func TestSGLangOutputIDs(t *testing.T) {
 		{"cumulative, cut behind the stop", []string{event("1,2,3", 3, "null"), event("1,2,3,4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, true},
 		{"new ones, cut behind the stop", []string{event("1,2,3", 3, "null"), event("4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, false},
 		{"all at once", []string{event("1,2,3", 3, stop)}, []harmony.Token{1, 2, 3}, false},
+		{"cumulative, the count ahead", []string{event("5", 1, "null"), event("5,6", 2, "null"), event("5,6,7", 9, "null"), event("5,6,7,8", 12, stop)}, []harmony.Token{5, 6, 7, 8}, true},
+		{"cumulative, the count ahead at once", []string{event("5", 1, "null"), event("5,6", 8, "null"), event("5,6,7", 9, stop)}, []harmony.Token{5, 6, 7}, true},
+		{"cumulative, without a count", []string{event("5", 1, "null"), event("5,6", 2, "null"), noCount("5,6,7")}, []harmony.Token{5, 6, 7}, true},
+		{"cumulative, the same first id twice", []string{event("5", 1, "null"), event("5,5", 8, stop)}, []harmony.Token{5, 5}, true},
+		{"new ones, the count ahead", []string{event("5", 1, "null"), event("6,7", 8, "null"), event("8,9", 10, stop)}, []harmony.Token{5, 6, 7, 8, 9}, false},
+		{"new ones that begin as the first", []string{event("5", 1, "null"), event("5,6", 3, stop)}, []harmony.Token{5, 5, 6}, false},
+		{"cumulative, aborted", []string{event("5", 1, "null"), event("5,6", 2, "null"), event("6", 2, abort)}, []harmony.Token{5, 6}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := sglang{}.NewDecoder(&Request{N: 1})
@@ -356,6 +366,59 @@ func TestSGLangOutputIDs(t *testing.T) {
 				t.Errorf("advice %q", advice)
 			}
 		})
+	}
+}
+
+// TestSGLangChoicesApart: a choice that repeats its ids says nothing of another.
+func TestSGLangChoicesApart(t *testing.T) {
+	got := decode(t, "sglang", 2, []byte(`data: {"output_ids":[1],"meta_info":{"finish_reason":null,"completion_tokens":1},"index":0}
+
+data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"stop"},"completion_tokens":1},"index":0}
+
+data: {"output_ids":[2,3],"meta_info":{"finish_reason":null,"completion_tokens":2},"index":1}
+
+data: {"output_ids":[4],"meta_info":{"finish_reason":{"type":"stop"},"completion_tokens":3},"index":1}
+
+`))
+	want := map[int][]harmony.Token{0: {1}, 1: {2, 3, 4}}
+	if diff := cmp.Diff(want, got.Tokens); diff != "" || got.Err != "" {
+		t.Errorf("error %q (-want +got):\n%s", got.Err, diff)
+	}
+}
+
+// TestFailureBehindTheEnd: once every choice has finished, nothing that fails
+// changes the answer.
+func TestFailureBehindTheEnd(t *testing.T) {
+	ends := map[string]string{
+		"sglang":        `{"output_ids":[%d],"meta_info":{"finish_reason":{"type":"stop","matched":200002},"completion_tokens":1},"index":%d}`,
+		"vllm":          `{"choices":[{"token_ids":[%d],"finish_reason":"stop","index":%d}]}`,
+		"vllm-generate": `{"choices":[{"token_ids":[%d],"finish_reason":"stop","index":%d}]}`,
+		"llamacpp":      `{"content":"","tokens":[%d],"stop":false,"tokens_predicted":1,"index":%d}`,
+	}
+	for kind, end := range ends {
+		choices := 2
+		if kind == "llamacpp" {
+			choices = 1
+		}
+		for _, failure := range []string{`{"error":{"message":"boom","code":500}}`, `{"nothing`} {
+			events := make([]string, 0, choices+2)
+			for i := range choices {
+				events = append(events, fmt.Sprintf(end, harmony.TokenReturn, i))
+			}
+			events = append(events, failure, doneMark)
+			got := decode(t, kind, choices, []byte("data: "+strings.Join(events, "\n\ndata: ")+"\n\n"))
+			if got.Err != "" || len(got.Finish) != choices || got.Finish[choices-1] != FinishStop {
+				t.Errorf("%s, %s behind the end: %v", kind, failure, got)
+			}
+			got = decode(t, kind, choices, []byte("data: "+strings.Join(events[choices-1:], "\n\ndata: ")+"\n\n"))
+			if choices > 1 && (got.Err == "" || got.Err == unfinished().Error()) {
+				t.Errorf("%s, %s while a choice goes on: %v", kind, failure, got)
+			}
+		}
+	}
+	got := decode(t, "vllm", 1, []byte(`data: {"choices":[{"token_ids":[200002],"finish_reason":"stop","index":0}],"error":{"code":503}}`+"\n\n"))
+	if !strings.HasPrefix(got.Err, "503 ") {
+		t.Errorf("an end that fails: %v", got)
 	}
 }
 

@@ -89,11 +89,7 @@ func (o *object) bias(k string, bias map[harmony.Token]float64) {
 func (o *object) sampling(r *Request) {
 	o.number("temperature", or(r.Temperature, 1))
 	o.number("top_p", or(r.TopP, 1))
-	topK := or(r.TopK, -1)
-	if topK == 0 {
-		topK = -1
-	}
-	o.integer("top_k", topK)
+	o.integer("top_k", r.topK())
 	o.number("min_p", or(r.MinP, 0))
 	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
 	o.number("presence_penalty", or(r.PresencePenalty, 0))
@@ -105,6 +101,44 @@ func (o *object) sampling(r *Request) {
 	if r.Whole {
 		o.integer("stream_interval", wholeInterval)
 	}
+}
+
+// limits writes the limits of output tokens and the seed, under the engine's
+// names.
+func (o *object) limits(r *Request, maxName, minName, seedName string) {
+	if r.MaxTokens > 0 {
+		o.integer(maxName, r.MaxTokens)
+	}
+	o.integer(minName, max(r.MinTokens, 0))
+	if r.Seed != nil {
+		o.integer(seedName, int(*r.Seed))
+	}
+}
+
+// scheduling writes what is about the request's place among others.
+func (o *object) scheduling(r *Request) {
+	o.text("cache_salt", r.CacheSalt)
+	if r.Priority != nil {
+		o.integer("priority", *r.Priority)
+	}
+}
+
+// request is a JSON request whose reply is a stream. Where the body has no place
+// for the id, or a worse one, it goes into the header.
+func (o *object) request(path, id string) *HTTPRequest {
+	header := []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
+	if id != "" {
+		header = append(header, Header{"x-request-id", id})
+	}
+	return &HTTPRequest{Path: path, Header: header, Body: o.end()}
+}
+
+// topK is -1 for all.
+func (r *Request) topK() int {
+	if k := or(r.TopK, -1); k != 0 {
+		return k
+	}
+	return -1
 }
 
 func or[T any](v *T, neutral T) T {

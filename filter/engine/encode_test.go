@@ -34,7 +34,7 @@ func TestEncode(t *testing.T) {
 			`"max_new_tokens":100,"min_new_tokens":0,"no_stop_trim":true},"stream":true}`},
 		{"all", "sglang", all, `{"rid":"chatcmpl-2","input_ids":[1],"sampling_params":{"temperature":0,"top_p":0.9,"top_k":40,"min_p":0.05,` +
 			`"frequency_penalty":-0.5,"presence_penalty":1e-07,"repetition_penalty":1.1,"n":2,"stop_token_ids":[200002,200012,200007],"skip_special_tokens":false,` +
-			`"logit_bias":{"5":1.5,"7":-100},"stream_interval":64,"max_new_tokens":5,"min_new_tokens":3,"no_stop_trim":true,"sampling_seed":-9},` +
+			`"logit_bias":{"5":1.5,"7":-100},"stream_interval":64,"max_new_tokens":5,"min_new_tokens":3,"sampling_seed":-9,"no_stop_trim":true},` +
 			`"stream":true,"cache_salt":"tenant","priority":-1}`},
 		{"least", "vllm", least, `{"model":"gpt-oss-20b","prompt":[200006,1428],"temperature":1,"top_p":1,"top_k":-1,"min_p":0,` +
 			`"frequency_penalty":0,"presence_penalty":0,"repetition_penalty":1,"n":1,"stop_token_ids":[200002,200012],"skip_special_tokens":false,` +

@@ -1,10 +1,13 @@
 // Package engine speaks the wire formats of the engines that serve gpt-oss:
 // a token request becomes the bytes of one engine's HTTP request, and the bytes
 // of its streamed reply become chunks of token ids, however they are cut.
-// One file holds one dialect; nothing here knows an OpenAI API or a socket.
+// One file holds one dialect, and one more what a vendor's dialects share to
+// disaggregate; nothing here knows an OpenAI API or a socket. The example shows
+// a whole call.
 package engine
 
 import (
+	"net/http"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -37,7 +40,6 @@ type Request struct {
 	Priority          *int
 	Constraint        constraint.Format // of all that the model says; nil: none
 	Whole             bool              // the client wants one JSON object: the engine may send few, large chunks
-	Again             bool              // it is made for the second time, because it failed
 	Leg               *Leg              // which part of a disaggregated request it is; nil: all of it
 	Logprobs          bool              // tell how likely every token was
 	TopLogprobs       int               // and how likely so many of the likeliest tokens at its place were, up to [MaxTopLogprobs]
@@ -81,6 +83,18 @@ type Chunk struct {
 	Finish      Finish
 	Usage       *Usage // where the engine has just told it; of the whole request; valid as Tokens are
 	Fingerprint string // the engine's weight version or build, where it tells one
+}
+
+// Refusal is the error of news that no reply to a call of n choices can go on
+// with; nil if one can.
+func (c *Chunk) Refusal(n int) *apierror.Error {
+	switch {
+	case c.Index < 0 || c.Index >= n:
+		return apierror.New(http.StatusBadGateway, "engine_error", "", "The engine answered with a choice that was not asked for.")
+	case c.Finish == FinishAbort:
+		return apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine gave the request up. Try again.")
+	}
+	return nil
 }
 
 // Clone is c with memory of its own.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,9 +22,17 @@ const maxRetryAfter = 24 * 60 * 60
 type failure struct {
 	status     int
 	message    string // "" if the body was no JSON
+	text       string // the body's beginning if it was none: what Envoy or a proxy says
 	kind       string // the error object's type
 	param      string // the engine's name of the field at fault
 	retryAfter time.Duration
+}
+
+// httpErrors is embedded by the dialects of HTTP servers.
+type httpErrors struct{}
+
+func (httpErrors) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
+	return readError(status, header, body)
 }
 
 // readError reads a reply that is not a 200: {"error":{…}}, {"error":"…"},
@@ -55,7 +64,7 @@ func eventError(event []byte) *apierror.Error {
 
 func readFailure(body []byte) failure {
 	if !gjson.ValidBytes(body) {
-		return failure{}
+		return failure{text: strings.TrimSpace(string(body[:min(len(body), 400)]))}
 	}
 	root := gjson.ParseBytes(body)
 	object := root
@@ -242,12 +251,16 @@ var (
 	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"|\x60[^\x60]*\x60`)
 )
 
-// cause is for the log: the engine's words without numbers and quotations,
-// which may be token ids and prompts.
+// cause is for the log: the engine's words, or those of Envoy in its place, without
+// numbers and quotations, which may be token ids, prompts and addresses.
 func (f failure) cause() error {
-	line, _, _ := strings.Cut(f.message, "\n")
+	line, _, _ := strings.Cut(cmp.Or(f.message, f.text), "\n")
 	line = quoted.ReplaceAllString(line[:min(len(line), 400)], `"…"`)
-	line = digits.ReplaceAllString(line[:min(len(line), 200)], "#")
+	line = digits.ReplaceAllString(line[:min(len(line), 300)], "#")
 	kind := digits.ReplaceAllString(f.kind[:min(len(f.kind), 60)], "#")
-	return errors.New(strings.TrimSpace(fmt.Sprintf("engine status %d %s: %s", f.status, kind, strings.ToValidUTF8(line, ""))))
+	cause := strings.TrimSpace(fmt.Sprintf("engine status %d %s", f.status, kind))
+	if line != "" {
+		cause += ": " + strings.ToValidUTF8(line, "")
+	}
+	return errors.New(cause)
 }

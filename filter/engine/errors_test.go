@@ -147,6 +147,25 @@ func TestReadError(t *testing.T) {
 	}
 }
 
+// The cause is what the operator reads: who refused the call, and why.
+func TestCauseOfError(t *testing.T) {
+	for _, c := range []struct{ body, want string }{
+		{"", "engine status 503"},
+		{"no healthy upstream", "engine status 503: no healthy upstream"},
+		{
+			"upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: delayed connect error: Connection refused",
+			"engine status 503: upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: delayed connect error: Connection refused",
+		},
+		{"<html>\n<title>nginx</title>", "engine status 503: <html>"},
+		{`{"error":{"message":"busy with 17 of 'x'","type":"t"}}`, `engine status 503 t: busy with # of "…"`},
+	} {
+		err := readError(503, func(string) string { return "" }, []byte(c.body))
+		if err.Cause.Error() != c.want {
+			t.Errorf("cause of %q:\n%s, want\n%s", c.body, err.Cause, c.want)
+		}
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-1": 0, "soon": 0, "0": 0,

@@ -224,10 +224,7 @@ func (d *grpcDecoder) tell(m *grpcMessage, chunks []Chunk) ([]Chunk, *apierror.E
 		d.usage.CachedTokens = m.cached
 		c.Usage = &d.usage
 	}
-	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
-		return chunks, nil
-	}
-	return append(chunks, c), nil
+	return appendNews(chunks, &c), nil
 }
 
 // grpcFinish reads a finish_reason: "stop", "stop_word", "length", "abort" and

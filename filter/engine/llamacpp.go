@@ -12,7 +12,7 @@ import (
 
 // llamacpp is the llama.cpp server's POST /completion with token ids in and
 // out.
-type llamacpp struct{}
+type llamacpp struct{ httpErrors }
 
 func (llamacpp) Kind() string { return "llamacpp" }
 
@@ -70,11 +70,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)
-	header := jsonToEvents()
-	if r.ID != "" {
-		header = append(header, Header{"x-request-id", r.ID})
-	}
-	return &HTTPRequest{Path: "/completion", Header: header, Body: o.end()}, nil
+	return o.request("/completion", r.ID), nil
 }
 
 // llamacppSeed is a seed of 31 bits; -1 is a random one.
@@ -107,17 +103,13 @@ func (llamacpp) NewDecoder(r *Request) Decoder {
 	return d
 }
 
-func (llamacpp) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
-	return readError(status, header, body)
-}
-
 // llamacppDecoder reads events of the form
 //
 //	{"content":"…", "tokens":[…], "stop":false, "tokens_predicted":1, …}
 //
 // and a last one without tokens that says why it ended. An event whose
-// character took several tokens names only the last of them: its text is
-// encoded again. There is no [DONE].
+// character took several tokens names only the last of them: where it counts
+// more tokens than it names, its text is encoded again. There is no [DONE].
 type llamacppDecoder struct {
 	stream
 	stops     []harmony.Token
@@ -180,10 +172,7 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 		d.usage.CachedTokens = e.cached
 		c.Usage = &d.usage
 	}
-	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
-		return chunks, nil
-	}
-	return append(chunks, c), nil
+	return appendNews(chunks, &c), nil
 }
 
 // readTimings reads how much of the prompt was cached.
@@ -209,9 +198,14 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 	if err != nil {
 		return Chunk{}, err
 	}
-	if len(ids) > 0 && e.predicted-d.predicted > len(ids) {
-		d.lost = true
-		ids = d.encoded(text(e.content), ids[len(ids)-1])
+	if len(e.content) > len(`""`) {
+		switch fresh := e.predicted - d.predicted; {
+		case fresh > len(ids):
+			d.lost = true
+			ids = d.encoded(text(e.content), ids)
+		case len(ids) == 0:
+			return Chunk{}, unreadable("an event has text and no tokens")
+		}
 	}
 	d.predicted = e.predicted
 	c := Chunk{Tokens: ids}
@@ -228,19 +222,18 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 
 func (d *llamacppDecoder) stopsAt(id harmony.Token) bool { return slices.Contains(d.stops, id) }
 
-// encoded are ids of an event's text, in place of those that are lost. Only
-// its last token, which is known, can be a special one, for that ends a
-// character: whatever else spells one is text.
-func (d *llamacppDecoder) encoded(content string, last harmony.Token) []harmony.Token {
+// encoded are ids of an event's text, in place of those that it names and those
+// that are lost. Only the last that it names can be a special one, for that ends
+// a character: whatever else spells one is text.
+func (d *llamacppDecoder) encoded(content string, named []harmony.Token) []harmony.Token {
+	var last []harmony.Token
+	if n := len(named); n > 0 {
+		if name, special := harmony.SpecialName(named[n-1]); special {
+			content, last = strings.TrimSuffix(content, name), named[n-1:]
+		}
+	}
 	from := len(d.ids)
-	name, special := harmony.SpecialName(last)
-	if special {
-		content = strings.TrimSuffix(content, name)
-	}
-	d.ids = harmony.AppendEncode(d.ids, content)
-	if special {
-		d.ids = append(d.ids, last)
-	}
+	d.ids = append(harmony.AppendEncode(d.ids, content), last...)
 	return d.ids[from:len(d.ids):len(d.ids)]
 }
 

@@ -119,74 +119,6 @@ func (r *Request) atLeastOne() int { return max(r.TopLogprobs, 1) }
 // among them, wherever it ranks.
 func (r *Request) withOwn() int { return min(r.TopLogprobs+1, MaxTopLogprobs) }
 
-// readVLLM reads what vLLM's completions tell, or its generate API:
-//
-//	{"tokens":["token_id:5",…],"token_logprobs":[-0.5,…],"top_logprobs":[{"token_id:5":-0.5,…},…],…}
-//	{"content":[{"token_id":5,"logprob":-0.5,"top_logprobs":[{"token_id":5,"logprob":-0.5,…},…],…},…]}
-func (l *logprobs) readVLLM(raw []byte) {
-	s := scanner{b: raw}
-	if !s.enter('{') {
-		return
-	}
-	for s.more('}') {
-		switch string(s.key()) {
-		case "tokens":
-			s.elements(func() { l.tokens = append(l.tokens, tokenOf(s.raw())) })
-		case "token_logprobs":
-			s.elements(func() { l.value(s.number()) })
-		case "top_logprobs":
-			s.elements(func() { l.readNamed(&s) })
-		case "content":
-			s.elements(func() { l.readContent(&s) })
-		default:
-			s.skip()
-		}
-	}
-}
-
-// readNamed reads the likeliest tokens of one place, or null.
-func (l *logprobs) readNamed(s *scanner) {
-	if s.enter('{') {
-		for s.more('}') {
-			token := tokenOf(s.key())
-			l.likely(token, s.number())
-		}
-	}
-	l.place()
-}
-
-// readContent reads one place.
-func (l *logprobs) readContent(s *scanner) {
-	token, v := s.tokenLogprob(func() {
-		s.elements(func() { l.likely(s.tokenLogprob(s.skip)) })
-	})
-	l.tokens = append(l.tokens, token)
-	l.value(v)
-	l.place()
-}
-
-// tokenLogprob reads {"token_id":5,"logprob":-0.5,…}; likeliest reads its
-// member top_logprobs.
-func (s *scanner) tokenLogprob(likeliest func()) (token harmony.Token, v float64) {
-	token, v = noToken, math.NaN()
-	if !s.enter('{') {
-		return token, v
-	}
-	for s.more('}') {
-		switch string(s.key()) {
-		case "token_id":
-			token = tokenOf(s.raw())
-		case "logprob":
-			v = s.number()
-		case "top_logprobs":
-			likeliest()
-		default:
-			s.skip()
-		}
-	}
-	return token, v
-}
-
 // noToken is an id that no engine has.
 const noToken harmony.Token = math.MaxUint32
 
@@ -198,44 +130,6 @@ func tokenOf(raw []byte) harmony.Token {
 		return noToken
 	}
 	return harmony.Token(id)
-}
-
-// readSGLang reads SGLang's lists of the output's tokens and of the likeliest:
-//
-//	[[-0.5,5,null],…]
-//	[[[-0.5,5,null],…],…]
-func (l *logprobs) readSGLang(own, likeliest []byte) {
-	s := scanner{b: own}
-	s.elements(func() {
-		token, v := s.pair()
-		l.tokens = append(l.tokens, token)
-		l.value(v)
-	})
-	s = scanner{b: likeliest}
-	if len(likeliest) == 0 {
-		return
-	}
-	s.elements(func() {
-		s.elements(func() { l.likely(s.pair()) })
-		l.place()
-	})
-}
-
-// pair reads [-0.5,5,…].
-func (s *scanner) pair() (token harmony.Token, v float64) {
-	n := 0
-	s.elements(func() {
-		n++
-		switch n {
-		case 1:
-			v = s.number()
-		case 2:
-			token = tokenOf(s.raw())
-		default:
-			s.skip()
-		}
-	})
-	return token, v
 }
 
 // readColumns reads an OutputLogProbs, of SGLang's service as of vLLM's: values
@@ -278,40 +172,4 @@ func (l *logprobs) readLikeliest(b []byte) bool {
 		l.likely(tokens[i], values[i])
 	}
 	return ok
-}
-
-// readRow reads a TokenLogprob of TensorRT-LLM's service, which is one place:
-// the id in field 1, its value in 2, and in 3 for each of the likeliest tokens a
-// message with the same. It is false for what is none.
-func (l *logprobs) readRow(b []byte) bool {
-	own := TokenLogprob{Token: noToken}
-	ok := own.read(b, func(inner []byte) bool {
-		var t TokenLogprob
-		ok := t.read(inner, func([]byte) bool { return true })
-		l.likely(t.Token, t.Logprob)
-		return ok
-	})
-	l.tokens = append(l.tokens, own.Token)
-	l.value(own.Logprob)
-	l.place()
-	return ok
-}
-
-// read reads an id and a value; likely takes what stands in field 3.
-func (t *TokenLogprob) read(b []byte, likely func([]byte) bool) bool {
-	return readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
-		switch number {
-		case 1:
-			id, n := protowire.ConsumeVarint(value)
-			t.Token, ok = harmony.Token(id), kind == protowire.VarintType && n >= 0 && id <= maxCount //nolint:gosec // compared
-		case 2:
-			ok = eachFloat(kind, value, func(v float64) { t.Logprob = v })
-		case 3:
-			inner, n := protowire.ConsumeBytes(value)
-			ok = kind == protowire.BytesType && n >= 0 && likely(inner)
-		default:
-			ok = true
-		}
-		return ok
-	})
 }

@@ -62,6 +62,14 @@ func (p *progress) take(raw []byte) ([]harmony.Token, *apierror.Error) {
 	return ids[from:len(ids):len(ids)], nil
 }
 
+// appendNews appends c if it tells anything.
+func appendNews(chunks []Chunk, c *Chunk) []Chunk {
+	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
+		return chunks
+	}
+	return append(chunks, *c)
+}
+
 func (p *progress) finish(index int) {
 	p.finished[index] = true
 	p.open--

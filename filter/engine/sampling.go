@@ -8,13 +8,7 @@ func (r *Request) AppendSampling(dst []byte) []byte {
 	events.Whole = false // how the engine cuts its reply is not sampling
 	o := newObject(dst)
 	o.sampling(&events)
-	if r.MaxTokens > 0 {
-		o.integer("max_tokens", r.MaxTokens)
-	}
-	o.integer("min_tokens", max(r.MinTokens, 0))
-	if r.Seed != nil {
-		o.integer("seed", int(*r.Seed))
-	}
+	o.limits(r, "max_tokens", "min_tokens", "seed")
 	if r.Logprobs {
 		o.integer("logprobs", r.TopLogprobs)
 	}

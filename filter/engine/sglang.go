@@ -1,11 +1,17 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // sglang is SGLang's native HTTP API, POST /generate.
-type sglang struct{ inRoom }
+type sglang struct {
+	httpErrors
+	inRoom
+}
 
 func (sglang) Kind() string { return "sglang" }
 
@@ -25,12 +31,8 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.name("sampling_params")
 	p := newObject(o.b)
 	p.sampling(r)
-	p.integer("max_new_tokens", r.MaxTokens)
-	p.integer("min_new_tokens", max(r.MinTokens, 0))
+	p.limits(r, "max_new_tokens", "min_new_tokens", "sampling_seed")
 	p.boolean("no_stop_trim", true)
-	if r.Seed != nil {
-		p.integer("sampling_seed", int(*r.Seed))
-	}
 	p.text("structural_tag", structuralTag(r))
 	o.b = p.end()
 	o.boolean("stream", true)
@@ -40,25 +42,18 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		o.integer("logprob_start_len", -1) // none of the prompt
 		o.integer("top_logprobs_num", r.TopLogprobs)
 	}
-	o.text("cache_salt", r.CacheSalt)
-	if r.Priority != nil {
-		o.integer("priority", *r.Priority)
-	}
-	return &HTTPRequest{Path: "/generate", Header: jsonToEvents(), Body: o.end()}, nil
+	o.scheduling(r)
+	return o.request("/generate", ""), nil
 }
 
 func (sglang) NewDecoder(r *Request) Decoder {
 	d := &sglangDecoder{stream: newStream(r)}
 	d.read = d.event
-	d.seen = make([]int, len(d.finished))
+	d.choices = make([]sglangChoice, len(d.finished))
 	return d
 }
 
 func (s sglang) NewPrefillReader(leg *Request) PrefillReader { return newRoomReader(s, leg) }
-
-func (sglang) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
-	return readError(status, header, body)
-}
 
 // sglangDecoder reads events of the form
 //
@@ -68,17 +63,23 @@ func (sglang) ReadError(status int, header func(string) string, body []byte) *ap
 // those since the last event.
 type sglangDecoder struct {
 	stream
-	seen       []int // ids taken, by choice
-	started    bool  // an event has come
-	cumulative bool
-	usage      Usage
-	version    string
+	choices []sglangChoice
+	started bool // an event has come
+	usage   Usage
+	version string
+}
+
+// sglangChoice is what is known of a choice.
+type sglangChoice struct {
+	seen       int           // ids taken
+	first      harmony.Token // of them
+	cumulative bool          // its events hold all ids so far
 }
 
 // Advice asks for the flag that keeps the reply from growing with the square
 // of its length.
 func (d *sglangDecoder) Advice() string {
-	if d.cumulative {
+	if slices.ContainsFunc(d.choices, func(c sglangChoice) bool { return c.cumulative }) {
 		return "SGLang repeats all output ids in every event: start it with --incremental-streaming-output"
 	}
 	return ""
@@ -158,7 +159,11 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	if err != nil {
 		return chunks, err
 	}
-	d.seen[e.index] += fresh
+	choice := &d.choices[e.index]
+	if choice.seen == 0 && len(ids) > 0 {
+		choice.first = ids[0]
+	}
+	choice.seen += fresh
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
 	if d.logprobs.asked && fresh > 0 {
 		d.logprobs.next()
@@ -179,24 +184,34 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	if finish != FinishNone {
 		d.finish(e.index)
 	}
-	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
-		return chunks, nil
-	}
-	return append(chunks, c), nil
+	return appendNews(chunks, &c), nil
 }
 
 // fresh is how many of the event's ids, its last, have not been taken yet. An
 // event that writes more ids than there are new ones repeats old ones: it holds
-// all of the choice's, or it is an abort, which repeats the last.
+// all of the choice's, as every later event does, or it is an abort, which
+// repeats the last.
 func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
-	count, seen := countIDs(e.ids), d.seen[e.index]
-	if e.completion == Unknown || count <= e.completion-seen {
-		return count
+	c, count := &d.choices[e.index], countIDs(e.ids)
+	if !c.cumulative {
+		if e.completion == Unknown || count <= e.completion-c.seen && !d.beginsAgain(e, count) {
+			return count
+		}
+		c.cumulative = finish != FinishAbort
 	}
-	if finish != FinishAbort {
-		d.cumulative = true
+	return max(count-c.seen, 0)
+}
+
+// beginsAgain tells whether the event holds all of the choice's ids although
+// there may be as many new ones: a count that runs ahead of the ids, as it does
+// where tokens behind a stop are cut off, cannot tell.
+func (d *sglangDecoder) beginsAgain(e *sglangEvent, count int) bool {
+	c := d.choices[e.index]
+	if c.seen == 0 || count <= c.seen || count == e.completion-c.seen {
+		return false
 	}
-	return max(count-seen, 0)
+	ids, err := d.take(e.ids)
+	return err == nil && ids[0] == c.first
 }
 
 // readFinish reads null, {"type":"stop","matched":…}, {"type":"length",…} and
@@ -240,7 +255,40 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	return FinishStop, nil
 }
 
-// jsonToEvents are the headers of a JSON request whose reply is a stream.
-func jsonToEvents() []Header {
-	return []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
+// readSGLang reads SGLang's lists of the output's tokens and of the likeliest:
+//
+//	[[-0.5,5,null],…]
+//	[[[-0.5,5,null],…],…]
+func (l *logprobs) readSGLang(own, likeliest []byte) {
+	s := scanner{b: own}
+	s.elements(func() {
+		token, v := s.pair()
+		l.tokens = append(l.tokens, token)
+		l.value(v)
+	})
+	s = scanner{b: likeliest}
+	if len(likeliest) == 0 {
+		return
+	}
+	s.elements(func() {
+		s.elements(func() { l.likely(s.pair()) })
+		l.place()
+	})
+}
+
+// pair reads [-0.5,5,…].
+func (s *scanner) pair() (token harmony.Token, v float64) {
+	n := 0
+	s.elements(func() {
+		n++
+		switch n {
+		case 1:
+			v = s.number()
+		case 2:
+			token = tokenOf(s.raw())
+		default:
+			s.skip()
+		}
+	})
+	return token, v
 }

@@ -19,11 +19,7 @@ func encodeSGLangRequest(m *message, r *Request) {
 	m.inner(4, func(p *message) {
 		p.number(1, or(r.Temperature, 1))
 		p.number(2, or(r.TopP, 1))
-		topK := or(r.TopK, -1)
-		if topK == 0 {
-			topK = -1
-		}
-		p.integer(3, int64(topK))
+		p.integer(3, int64(r.topK()))
 		p.number(4, or(r.MinP, 0))
 		p.number(5, or(r.FrequencyPenalty, 0))
 		p.number(6, or(r.PresencePenalty, 0))

@@ -56,9 +56,16 @@ func (s *stream) End(chunks []Chunk) ([]Chunk, *apierror.Error) {
 	return chunks, s.end()
 }
 
+// event takes one event. What fails behind the last choice's end changes
+// nothing.
 func (s *stream) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if string(data) == doneMark {
 		return chunks, s.end()
 	}
-	return s.read(data, chunks)
+	whole := s.open == 0
+	more, err := s.read(data, chunks)
+	if err != nil && whole {
+		return chunks, s.end()
+	}
+	return more, err
 }

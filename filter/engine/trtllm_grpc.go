@@ -3,7 +3,10 @@ package engine
 import (
 	"hash/fnv"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // trtllmGRPC is the service trtllm.TrtllmService of TensorRT-LLM's gRPC server.
@@ -74,4 +77,40 @@ func saltID(salt string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(salt)) // never fails
 	return int64(h.Sum64() >> 1) //nolint:gosec // 63 bits
+}
+
+// readRow reads a TokenLogprob of TensorRT-LLM's service, which is one place:
+// the id in field 1, its value in 2, and in 3 for each of the likeliest tokens a
+// message with the same. It is false for what is none.
+func (l *logprobs) readRow(b []byte) bool {
+	own := TokenLogprob{Token: noToken}
+	ok := own.read(b, func(inner []byte) bool {
+		var t TokenLogprob
+		ok := t.read(inner, func([]byte) bool { return true })
+		l.likely(t.Token, t.Logprob)
+		return ok
+	})
+	l.tokens = append(l.tokens, own.Token)
+	l.value(own.Logprob)
+	l.place()
+	return ok
+}
+
+// read reads an id and a value; likely takes what stands in field 3.
+func (t *TokenLogprob) read(b []byte, likely func([]byte) bool) bool {
+	return readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
+		switch number {
+		case 1:
+			id, n := protowire.ConsumeVarint(value)
+			t.Token, ok = harmony.Token(id), kind == protowire.VarintType && n >= 0 && id <= maxCount //nolint:gosec // compared
+		case 2:
+			ok = eachFloat(kind, value, func(v float64) { t.Logprob = v })
+		case 3:
+			inner, n := protowire.ConsumeBytes(value)
+			ok = kind == protowire.BytesType && n >= 0 && likely(inner)
+		default:
+			ok = true
+		}
+		return ok
+	})
 }

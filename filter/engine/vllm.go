@@ -1,12 +1,18 @@
 package engine
 
 import (
+	"math"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // vllm is vLLM's OpenAI-compatible POST /v1/completions with token ids in and
 // out.
-type vllm struct{ handedOver }
+type vllm struct {
+	httpErrors
+	handedOver
+}
 
 func (vllm) Kind() string { return "vllm" }
 
@@ -25,11 +31,7 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.text("model", r.Model)
 	o.ids("prompt", r.Prompt)
 	o.sampling(r)
-	o.integer("max_tokens", r.MaxTokens)
-	o.integer("min_tokens", max(r.MinTokens, 0))
-	if r.Seed != nil {
-		o.integer("seed", int(*r.Seed))
-	}
+	o.limits(r, "max_tokens", "min_tokens", "seed")
 	o.streamed(r)
 	o.boolean("return_token_ids", r.Leg == nil || !r.Leg.Whole) // of a whole reply nobody reads them
 	o.transfer(r)
@@ -38,15 +40,8 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		o.boolean("return_tokens_as_token_ids", true) // a text can be that of several tokens
 	}
 	o.structuredOutputs(r)
-	o.text("cache_salt", r.CacheSalt)
-	if r.Priority != nil {
-		o.integer("priority", *r.Priority)
-	}
-	header := jsonToEvents()
-	if r.ID != "" {
-		header = append(header, Header{"x-request-id", r.ID})
-	}
-	return &HTTPRequest{Path: "/v1/completions", Header: header, Body: o.end()}, nil
+	o.scheduling(r)
+	return o.request("/v1/completions", r.ID), nil
 }
 
 func (vllm) NewDecoder(r *Request) Decoder {
@@ -56,10 +51,6 @@ func (vllm) NewDecoder(r *Request) Decoder {
 }
 
 func (vllm) NewPrefillReader(*Request) PrefillReader { return &wholeReader{} }
-
-func (vllm) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
-	return readError(status, header, body)
-}
 
 // vllmDecoder reads events of the form
 //
@@ -175,10 +166,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	if finish != FinishNone {
 		d.finish(index)
 	}
-	if len(c.Tokens) == 0 && finish == FinishNone {
-		return chunks, nil
-	}
-	return append(chunks, c), nil
+	return appendNews(chunks, &c), nil
 }
 
 // vllmFinish reads null, "stop", "length", "abort" and "error".
@@ -223,4 +211,72 @@ func (d *vllmDecoder) readDetails(s *scanner) {
 		}
 		s.skip()
 	}
+}
+
+// readVLLM reads what vLLM's completions tell, or its generate API:
+//
+//	{"tokens":["token_id:5",…],"token_logprobs":[-0.5,…],"top_logprobs":[{"token_id:5":-0.5,…},…],…}
+//	{"content":[{"token_id":5,"logprob":-0.5,"top_logprobs":[{"token_id":5,"logprob":-0.5,…},…],…},…]}
+func (l *logprobs) readVLLM(raw []byte) {
+	s := scanner{b: raw}
+	if !s.enter('{') {
+		return
+	}
+	for s.more('}') {
+		switch string(s.key()) {
+		case "tokens":
+			s.elements(func() { l.tokens = append(l.tokens, tokenOf(s.raw())) })
+		case "token_logprobs":
+			s.elements(func() { l.value(s.number()) })
+		case "top_logprobs":
+			s.elements(func() { l.readNamed(&s) })
+		case "content":
+			s.elements(func() { l.readContent(&s) })
+		default:
+			s.skip()
+		}
+	}
+}
+
+// readNamed reads the likeliest tokens of one place, or null.
+func (l *logprobs) readNamed(s *scanner) {
+	if s.enter('{') {
+		for s.more('}') {
+			token := tokenOf(s.key())
+			l.likely(token, s.number())
+		}
+	}
+	l.place()
+}
+
+// readContent reads one place.
+func (l *logprobs) readContent(s *scanner) {
+	token, v := s.tokenLogprob(func() {
+		s.elements(func() { l.likely(s.tokenLogprob(s.skip)) })
+	})
+	l.tokens = append(l.tokens, token)
+	l.value(v)
+	l.place()
+}
+
+// tokenLogprob reads {"token_id":5,"logprob":-0.5,…}; likeliest reads its
+// member top_logprobs.
+func (s *scanner) tokenLogprob(likeliest func()) (token harmony.Token, v float64) {
+	token, v = noToken, math.NaN()
+	if !s.enter('{') {
+		return token, v
+	}
+	for s.more('}') {
+		switch string(s.key()) {
+		case "token_id":
+			token = tokenOf(s.raw())
+		case "logprob":
+			v = s.number()
+		case "top_logprobs":
+			likeliest()
+		default:
+			s.skip()
+		}
+	}
+	return token, v
 }

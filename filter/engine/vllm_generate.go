@@ -23,11 +23,7 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.name("sampling_params")
 	p := newObject(o.b)
 	p.sampling(r)
-	p.integer("max_tokens", r.MaxTokens)
-	p.integer("min_tokens", max(r.MinTokens, 0))
-	if r.Seed != nil {
-		p.integer("seed", int(*r.Seed))
-	}
+	p.limits(r, "max_tokens", "min_tokens", "seed")
 	p.boolean("detokenize", false)
 	if r.Logprobs {
 		p.integer("logprobs", r.withOwn())
@@ -38,13 +34,6 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.boolean("reasoning_ended", true)
 	o.streamed(r)
 	o.transfer(r)
-	o.text("cache_salt", r.CacheSalt)
-	if r.Priority != nil {
-		o.integer("priority", *r.Priority)
-	}
-	header := jsonToEvents()
-	if r.ID != "" {
-		header = append(header, Header{"x-request-id", r.ID})
-	}
-	return &HTTPRequest{Path: "/inference/v1/generate", Header: header, Body: o.end()}, nil
+	o.scheduling(r)
+	return o.request("/inference/v1/generate", r.ID), nil
 }

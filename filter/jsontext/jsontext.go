@@ -11,6 +11,7 @@ package jsontext
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tidwall/gjson"
@@ -148,6 +149,19 @@ func (f Field) Text() (string, *apierror.Error) {
 	return f.Str, nil
 }
 
+// MaxShortText is how many bytes a [Field.ShortText] has at most.
+const MaxShortText = 256
+
+// ShortText reads a string fit for a name or an id, in memory of its own: it may
+// be kept for longer than the request's body.
+func (f Field) ShortText() (string, *apierror.Error) {
+	s, err := f.Text()
+	if len(s) > MaxShortText {
+		return "", apierror.Invalid(f.Path, "The field %q is longer than %d bytes.", clip(f.Path), MaxShortText)
+	}
+	return strings.Clone(s), err
+}
+
 // Switch reads a boolean.
 func (f Field) Switch() (bool, *apierror.Error) {
 	if !f.IsBool() {
@@ -183,6 +197,26 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 		return 0, apierror.Invalid(f.Path, "The field %q must be between %d and %d.", clip(f.Path), least, most)
 	}
 	return n, nil
+}
+
+// SetSwitch sets dst as [Field.Switch] reads it.
+func (f Field) SetSwitch(dst *bool) (err *apierror.Error) {
+	*dst, err = f.Switch()
+	return err
+}
+
+// SetNumber sets dst as [Field.Number] reads it.
+func (f Field) SetNumber(dst **float64, least, most float64) *apierror.Error {
+	n, err := f.Number(least, most)
+	*dst = &n
+	return err
+}
+
+// SetInteger sets dst as [Field.Integer] reads it.
+func (f Field) SetInteger(dst *int, least, most int64) *apierror.Error {
+	n, err := f.Integer(least, most)
+	*dst = int(n)
+	return err
 }
 
 // mismatch is the refusal of a value of the wrong type.

@@ -1,6 +1,10 @@
 package jsontext
 
-import "github.com/envoy-harmony/envoy-harmony/filter/apierror"
+import (
+	"maps"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
 
 // Table says what becomes of the fields of a request, by name, where a decoder
 // of type D reads them. Fields that are not in it are ignored.
@@ -12,6 +16,19 @@ type Row[D any] struct {
 	Refused string                             // refused; says why, and what to do instead
 	On      string                             // refused so, unless it is false or 0, which is what happens anyway
 	Ignored bool
+}
+
+// With is the rows of t and of shared, which reads the part of D that of gives.
+func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
+	all := maps.Clone(t)
+	for name, row := range shared {
+		lifted := Row[D]{Refused: row.Refused, On: row.On, Ignored: row.Ignored}
+		if row.Read != nil {
+			lifted.Read = func(d D, v Field) *apierror.Error { return row.Read(of(d), v) }
+		}
+		all[name] = lifted
+	}
+	return all
 }
 
 // Decode reads the fields of a request and notes those without an effect.

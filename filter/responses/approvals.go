@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
 // A call that needs the client's approval is an mcp_approval_request, with which
@@ -34,7 +35,7 @@ func (d *decoder) addApproval(it item) *apierror.Error {
 	if v.request == "" {
 		return apierror.Invalid(it.at.Path+".approval_request_id", "An approval has no approval_request_id.")
 	}
-	if err := setSwitch(&v.approved, jsontext.Field{Result: it.at.Get("approve"), Path: it.at.Path + ".approve"}); err != nil {
+	if err := (jsontext.Field{Result: it.at.Get("approve"), Path: it.at.Path + ".approve"}).SetSwitch(&v.approved); err != nil {
 		return err
 	}
 	again := func(o verdict) bool { return o.request == v.request }
@@ -63,6 +64,9 @@ type approvedCall struct {
 	label     string
 	name      string
 	arguments string
+
+	result *tools.Result                                         // nil: the call may be made
+	settle func(ctx context.Context, result *tools.Result) error // keeps what came of it; nil: there is nothing to keep
 }
 
 // findApproved gives the calls about which the request has a verdict, in order.

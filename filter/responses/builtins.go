@@ -44,6 +44,20 @@ var builtins = map[Builtin]*builtin{
 	ImageGeneration: {"image_generation", nil, false, imageItem},
 }
 
+// Tools are those that the server of a built-in tool has to have, for the model was
+// trained with them; nil: the server may have what it will.
+func (b Builtin) Tools() (names []string) {
+	switch b {
+	case CodeInterpreter:
+		return []string{codeTool}
+	case WebSearch:
+		for _, t := range harmony.BrowserNamespace().Tools {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // codeTool is the tool of the code interpreter's server, and codeArgument its one
 // argument.
 const (
@@ -82,7 +96,7 @@ func (d *decoder) readBuiltin(kind string, v jsontext.Field) *apierror.Error {
 	server.Tenant = d.scope.Tenant
 	if c := v.Get("container"); name == CodeInterpreter && c.Type == gjson.String {
 		var err *apierror.Error
-		if d.chosen, err = shortText(jsontext.Field{Result: c, Path: v.Path + ".container"}); err != nil {
+		if d.chosen, err = (jsontext.Field{Result: c, Path: v.Path + ".container"}).ShortText(); err != nil {
 			return err
 		}
 	}
@@ -114,7 +128,7 @@ func (d *decoder) offerBuiltin(h *hosted) {
 
 // addContainer notes where the code of the conversation runs: it goes on there.
 func (d *decoder) addContainer(it item) *apierror.Error {
-	if id := it.at.Get("container_id"); id.Type == gjson.String && len(id.Str) <= maxTextBytes {
+	if id := it.at.Get("container_id"); id.Type == gjson.String && len(id.Str) <= jsontext.MaxShortText {
 		d.facts.container = strings.Clone(id.Str)
 	}
 	return nil
@@ -175,7 +189,7 @@ func (r *Reply) completeBuiltin(it *outputItem) {
 		r.pages.add(it.result.Text, it.result.Structured)
 		it.address = cmp.Or(r.pages.last, it.address)
 	}
-	call := turn.Item{Kind: turn.Call, Text: it.plainText(), CallID: it.call.ID, Namespace: it.call.Namespace, Name: it.call.Name, Builtin: it.call.Builtin}
+	call := turn.Item{Kind: turn.Call, Text: it.plainText(), CallID: it.call.ID, Namespace: it.call.Namespace, Name: it.hosted.toModel(it.call.Name), Builtin: it.call.Builtin}
 	r.made[it.slot].items = []turn.Item{call, {Kind: turn.Result, Text: text, CallID: it.call.ID, Hosted: true}}
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -228,6 +229,7 @@ func (a *API) extend(ctx context.Context, scope *turn.Scope, next, before *chain
 	d := &decoder{api: a, scope: scope}
 	if before != nil {
 		d.input.Before = before.prefix
+		d.facts.numbered = maps.Clone(before.facts.numbered)
 	}
 	if slices.ContainsFunc(slices.Concat(r.Input, r.Output), isCompaction) {
 		return errCompacted

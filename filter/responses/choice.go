@@ -23,8 +23,9 @@ const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"requi
 // readToolChoice reads a word, {"type":"function","name":…}, the same for
 // custom, or {"type":"allowed_tools","mode":…,"tools":[…]}.
 func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
-	if v.Type == gjson.String {
-		return d.readChoiceWord(v)
+	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
+		d.echo.toolChoice = jsontext.AppendString(nil, v.Str)
+		return nil
 	}
 	switch v.Get("type").Str {
 	case "function", "custom":
@@ -46,20 +47,6 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	if d.echo.toolChoice, ok = d.addBuiltinChoice(nil, v); !ok {
 		return apierror.Invalid(v.Path, badChoice)
 	}
-	return nil
-}
-
-func (d *decoder) readChoiceWord(v jsontext.Field) *apierror.Error {
-	switch v.Str {
-	case "auto":
-	case "none":
-		d.input.NoCalls = true
-	case "required":
-		d.input.Choice.Required = true
-	default:
-		return apierror.Invalid(v.Path, badChoice)
-	}
-	d.echo.toolChoice = jsontext.AppendString(nil, v.Str)
 	return nil
 }
 

@@ -206,7 +206,7 @@ func (d *decoder) answered() (*Call, *apierror.Error) {
 			return nil, turnConflict(t.ID)
 		}
 	}
-	return &Call{id: t.ID, model: d.model, options: d.options, ignored: d.ignored, scope: d.scope, again: t.Response}, nil
+	return &Call{id: t.ID, model: d.input.Engine.Model, options: d.options, ignored: d.ignored, scope: d.scope, again: t.Response}, nil
 }
 
 // has tells whether the turn has an item of a request.

@@ -323,14 +323,12 @@ func (d *decoder) readConversation(v jsontext.Field) *apierror.Error {
 	if v.IsObject() {
 		v = jsontext.Field{Result: v.Get("id"), Path: v.Path + ".id"}
 	}
-	var id *string
-	if err := setText(&id, v); err != nil {
-		return err
-	}
-	if d.conversation = *id; d.conversation == "" {
+	var err *apierror.Error
+	d.conversation, err = v.ShortText()
+	if err == nil && d.conversation == "" {
 		return apierror.Invalid(v.Path, "The id of the conversation is empty. Leave conversation out, or make one with POST %s.", ConversationsPath)
 	}
-	return nil
+	return err
 }
 
 // addConversation holds the conversation for the response, unless the response

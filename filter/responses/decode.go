@@ -3,7 +3,6 @@ package responses
 import (
 	"cmp"
 	"context"
-	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -47,7 +46,6 @@ type decoder struct {
 	input   turn.Input
 	given   jsontext.Field // the field input
 	options options
-	model   string
 	store   bool
 	ignored jsontext.Ignored
 	custom  map[toolName]bool
@@ -125,7 +123,7 @@ func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error
 		}
 	}
 	return d.asTurn(&Call{
-		api: d.api, turn: t, opening: opening, hosted: d.hostedSpaces(), container: d.containerID(), pages: d.facts.pages, scope: d.scope, store: d.api.Store, created: d.scope.Now().Unix(), id: d.id, model: d.model,
+		api: d.api, turn: t, opening: opening, hosted: d.hostedSpaces(), container: d.containerID(), pages: d.facts.pages, scope: d.scope, store: d.api.Store, created: d.scope.Now().Unix(), id: d.id, model: d.input.Engine.Model,
 		ignored: d.ignored, options: d.options, custom: d.custom, fixed: d.echo.append(nil), maxOutput: d.echo.maxOutputTokens, maxToolCalls: d.echo.maxToolCalls,
 		previous: d.previous, input: d.kept, keep: d.keeper(ctx), sealer: d.sealer,
 		holder: d.holder, extend: d.extender(ctx), compaction: d.compaction(),
@@ -135,7 +133,7 @@ func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error
 // finish checks what only all fields together show.
 func (d *decoder) finish() *apierror.Error {
 	switch {
-	case d.model == "":
+	case d.input.Engine.Model == "":
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
 	case !d.given.Exists() && d.previous == "" && d.conversation == "":
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
@@ -166,53 +164,13 @@ func (d *decoder) finish() *apierror.Error {
 	d.echo.frequencyPenalty, d.echo.presencePenalty = e.FrequencyPenalty, e.PresencePenalty
 	d.echo.effort = cmp.Or(d.echo.effort, string(d.scope.Model.Effort), string(harmony.EffortMedium))
 	e.ID = d.scope.ID("resp_")
-	e.Model = d.model
 	e.Whole = !d.options.stream
 	return nil
 }
 
-func setSwitch(dst *bool, v jsontext.Field) (err *apierror.Error) {
-	*dst, err = v.Switch()
-	return err
-}
-
-func setNumber(dst **float64, v jsontext.Field, least, most float64) *apierror.Error {
-	n, err := v.Number(least, most)
-	*dst = &n
-	return err
-}
-
-// setCount reads a number of things, at least one.
-func setCount(dst *int, v jsontext.Field) *apierror.Error {
-	n, err := v.Integer(1, math.MaxInt32)
-	*dst = int(n)
-	return err
-}
-
-// maxTextBytes bounds the short texts of a request that the response has too.
-const maxTextBytes = 256
-
-// shortText reads a short text that the response has too.
-func shortText(v jsontext.Field) (string, *apierror.Error) {
-	s, err := v.Text()
-	if len(s) > maxTextBytes {
-		return "", apierror.Invalid(v.Path, "The field %q is longer than %d bytes.", v.Path, maxTextBytes)
-	}
-	return strings.Clone(s), err
-}
-
 func setText(dst **string, v jsontext.Field) *apierror.Error {
-	s, err := shortText(v)
+	s, err := v.ShortText()
 	*dst = &s
-	return err
-}
-
-func (d *decoder) readModel(v jsontext.Field) *apierror.Error {
-	var model *string
-	err := setText(&model, v)
-	if err == nil {
-		d.model = *model
-	}
 	return err
 }
 
@@ -223,15 +181,12 @@ func (d *decoder) readInstructions(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-func (d *decoder) readPrevious(v jsontext.Field) *apierror.Error {
-	var id *string
-	if err := setText(&id, v); err != nil {
-		return err
-	}
-	if d.previous = *id; d.previous == "" {
+func (d *decoder) readPrevious(v jsontext.Field) (err *apierror.Error) {
+	d.previous, err = v.ShortText()
+	if err == nil && d.previous == "" {
 		return apierror.Invalid(v.Path, "The field \"previous_response_id\" is empty. Leave it out.")
 	}
-	return nil
+	return err
 }
 
 // included are the values of include that have no effect, because no response
@@ -297,18 +252,10 @@ func (d *decoder) readReasoning(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	word, err := v.Text()
-	if err != nil {
-		return err
-	}
-	effort, hide, ok := turn.ParseEffort(word)
-	if !ok {
-		return apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high and xhigh.", v.Path)
-	}
-	d.input.Effort = effort
+	hide, err := d.input.SetEffort(v)
 	d.options.hideReasoning = hide
-	d.echo.effort = strings.Clone(word)
-	return nil
+	d.echo.effort = strings.Clone(v.Str)
+	return err
 }
 
 func (d *decoder) readText(v jsontext.Field) *apierror.Error {
@@ -327,32 +274,6 @@ func (d *decoder) readText(v jsontext.Field) *apierror.Error {
 		d.ignored.Add(v.Path)
 		return nil
 	})
-}
-
-func (d *decoder) readTopK(v jsontext.Field) *apierror.Error {
-	n, err := v.Integer(-1, math.MaxInt32)
-	k := int(n)
-	d.input.Engine.TopK = &k
-	return err
-}
-
-func (d *decoder) readSeed(v jsontext.Field) *apierror.Error {
-	n, err := v.Integer(math.MinInt64, math.MaxInt64)
-	d.input.Engine.Seed = &n
-	return err
-}
-
-func (d *decoder) readPriority(v jsontext.Field) *apierror.Error {
-	n, err := v.Integer(math.MinInt32, math.MaxInt32)
-	p := int(n)
-	d.input.Engine.Priority = &p
-	return err
-}
-
-func (d *decoder) readCacheSalt(v jsontext.Field) *apierror.Error {
-	salt, err := v.Text()
-	d.input.Engine.CacheSalt = strings.Clone(salt)
-	return err
 }
 
 // The bounds of metadata, as OpenAI has them.

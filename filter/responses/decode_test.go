@@ -120,7 +120,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"tool of a namespace", tool(`{"type":"namespace","name":"a","tools":[{"type":"function"}]}`), "tools[0].tools[0].name", "no name"},
 		{"two namespaces", tool(`{"type":"namespace","name":"a.b","tools":[{"type":"function","name":"f"}]},{"type":"namespace","name":"a b","tools":[{"type":"function","name":"f"}]}`), "tools", "Two tool namespaces"},
 		{"tools with one name", tool(`{"type":"function","name":"a.b"},{"type":"custom","name":"a b"}`), "tools", "Two tools"},
-		{"many tools", tool(strings.Repeat(`{"type":"function","name":"f"},`, 256) + `{}`), "tools", "More than 256"},
+		{"many tools", tool(strings.Repeat(`{"type":"function","name":"f"},`, turn.DefaultLimits().Tools) + `{}`), "tools", "More than 512"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

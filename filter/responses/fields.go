@@ -1,54 +1,46 @@
 package responses
 
 import (
+	"math"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // fields is every top-level field that the decoder knows. Fields that are not
 // in it are ignored too. The table of docs/compatibility.md has the same rows.
-var fields = jsontext.Table[*decoder]{
-	"model":                {Read: (*decoder).readModel},
+var fields = jsontext.With(jsontext.Table[*decoder]{
 	"input":                {Read: (*decoder).readInput},
 	"previous_response_id": {Read: (*decoder).readPrevious},
 	"conversation":         {Read: (*decoder).readConversation},
 	"instructions":         {Read: (*decoder).readInstructions},
-	"stream":               {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.stream, v) }},
+	"stream":               {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
 	"include":              {Read: (*decoder).readInclude},
 
 	"tools":               {Read: (*decoder).readTools},
 	"tool_choice":         {Read: (*decoder).readToolChoice},
 	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
-	"max_tool_calls":      {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setCount(&d.echo.maxToolCalls, v) }},
-
-	"max_output_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setCount(&d.input.Engine.MaxTokens, v) }},
-	"truncation":        {Read: (*decoder).readTruncation},
-	"reasoning":         {Read: (*decoder).readReasoning},
-	"text":              {Read: (*decoder).readText},
-
-	"temperature": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return setNumber(&d.input.Engine.Temperature, v, 0, 2)
+	"max_tool_calls": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.echo.maxToolCalls, 1, math.MaxInt32)
 	}},
-	"top_p": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setNumber(&d.input.Engine.TopP, v, 0, 1) }},
-	"frequency_penalty": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return setNumber(&d.input.Engine.FrequencyPenalty, v, -2, 2)
-	}},
-	"presence_penalty": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return setNumber(&d.input.Engine.PresencePenalty, v, -2, 2)
-	}},
-	"top_k":      {Read: (*decoder).readTopK},
-	"seed":       {Read: (*decoder).readSeed},
-	"priority":   {Read: (*decoder).readPriority},
-	"cache_salt": {Read: (*decoder).readCacheSalt},
 
-	"enable_response_messages": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.messages, v) }},
+	"max_output_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.input.Engine.MaxTokens, 1, math.MaxInt32)
+	}},
+	"truncation": {Read: (*decoder).readTruncation},
+	"reasoning":  {Read: (*decoder).readReasoning},
+	"text":       {Read: (*decoder).readText},
 
-	"store":             {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.store, v) }},
+	"enable_response_messages": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.messages) }},
+
+	"store":             {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.store) }},
 	"metadata":          {Read: (*decoder).readMetadata},
 	"safety_identifier": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setText(&d.echo.safety, v) }},
 	"prompt_cache_key":  {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setText(&d.echo.cacheKey, v) }},
 
-	"background":              {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setSwitch(&d.options.background, v) }},
+	"background":              {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.background) }},
 	"top_logprobs":            {On: noLogprobs},
 	"logprobs":                {On: noLogprobs},
 	"ignore_eos":              {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_output_tokens."},
@@ -73,6 +65,6 @@ var fields = jsontext.Table[*decoder]{
 	"request_id":              {Ignored: true},
 	"skip_special_tokens":     {Ignored: true},
 	"context_management":      {Ignored: true},
-}
+}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })
 
 const noLogprobs = "logprobs are not supported with gpt-oss models"

@@ -26,9 +26,11 @@ type hosted struct {
 	allowed     *toolFilter // nil: every tool
 	approval    approval
 
-	known  bool         // the tools are
-	listed []tools.Tool // those that the operator lets requests use
-	tools  []tools.Tool // of these, those that the request wants
+	known    bool              // the tools are
+	failure  string            // why they are not; "" if nobody has asked in vain
+	listed   []tools.Tool      // those that the operator lets requests use
+	tools    []tools.Tool      // of these, those that the request wants
+	numbered map[string]string // names of listed tools that the model gets with a number, with it
 }
 
 // toolFilter is some of a server's tools: those of certain names, those that
@@ -96,7 +98,7 @@ func (d *decoder) readServerField(g *givenServer, key string, v jsontext.Field) 
 	switch key {
 	case "type":
 	case "server_label":
-		g.label, err = shortText(v)
+		g.label, err = v.ShortText()
 	case "server_url":
 		g.url, err = v.Text()
 	case "connector_id":
@@ -137,7 +139,7 @@ func readToolFilter(v jsontext.Field) (*toolFilter, *apierror.Error) {
 			return f.readNames(v)
 		case "read_only":
 			f.readOnly = new(bool)
-			return setSwitch(f.readOnly, v)
+			return v.SetSwitch(f.readOnly)
 		}
 		return apierror.Invalid(v.Path, "A filter of tools has only tool_names and read_only.")
 	})
@@ -223,28 +225,17 @@ func (d *decoder) configured(at jsontext.Field, g *givenServer, h *hosted) *apie
 	return d.addHeader(at, g, s)
 }
 
-// addHeader adds the request's headers to those of the server.
+// addHeader adds the request's headers to those of the server. Its authorization
+// goes before the header of this name.
 func (d *decoder) addHeader(at jsontext.Field, g *givenServer, s *tools.Server) *apierror.Error {
 	if g.authorization != "" {
-		if g.header == nil {
-			g.header = http.Header{}
+		g.header.Del("Authorization")
+		if err := s.AddHeader(http.Header{"Authorization": {"Bearer " + g.authorization}}); err != nil {
+			return apierror.Invalid(at.Path+".authorization", "%s", err)
 		}
-		g.header.Set("Authorization", "Bearer "+g.authorization)
 	}
-	if len(g.header) == 0 {
-		return nil
-	}
-	if err := tools.CheckHeader(g.header); err != nil {
+	if err := s.AddHeader(g.header); err != nil {
 		return apierror.Invalid(at.Path+".headers", "%s", err)
-	}
-	if s.Header == nil {
-		s.Header = http.Header{}
-	}
-	s.Header = s.Header.Clone()
-	for name, values := range g.header {
-		if _, own := s.Header[name]; !own || !s.Trusted {
-			s.Header[name] = values
-		}
 	}
 	return nil
 }
@@ -290,21 +281,6 @@ func (d *decoder) hostedSpaces() map[hostedSpace]*hosted {
 	return spaces
 }
 
-// offer takes the tools that the server has.
-func (h *hosted) offer(listed []tools.Tool) {
-	h.known = true
-	for i := range listed {
-		t := &listed[i]
-		if allowed := h.server.AllowedTools; allowed != nil && !slices.Contains(allowed, t.Name) {
-			continue
-		}
-		h.listed = append(h.listed, *t)
-		if h.allowed == nil || h.allowed.fits(t) {
-			h.tools = append(h.tools, *t)
-		}
-	}
-}
-
 // asks tells whether the client has to approve a call.
 func (h *hosted) asks(name string) bool {
 	if h.builtin != nil {
@@ -343,7 +319,7 @@ func (h *hosted) names() []string {
 func (h *hosted) namespace() harmony.Namespace {
 	space := harmony.Namespace{Name: h.label, Description: h.description, Tools: make([]harmony.Tool, len(h.tools))}
 	for i, t := range h.tools {
-		space.Tools[i] = harmony.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema}
+		space.Tools[i] = harmony.Tool{Name: h.toModel(t.Name), Description: t.Description, Parameters: t.InputSchema}
 	}
 	return space
 }
@@ -372,7 +348,7 @@ func (d *decoder) addHostedTools() *apierror.Error {
 		}
 	}
 	d.hostedChoices = nil
-	return nil
+	return d.checkRequired()
 }
 
 func (d *decoder) allowHosted(c hostedChoice) *apierror.Error {
@@ -382,12 +358,44 @@ func (d *decoder) allowHosted(c hostedChoice) *apierror.Error {
 	}
 	before := len(d.input.Choice.Allowed)
 	for _, name := range d.hosted[i].names() {
-		if c.name == "" || c.name == name {
+		if c.name == "" || d.hosted[i].toModel(c.name) == name {
 			d.input.Choice.Allowed = append(d.input.Choice.Allowed, turn.ToolName{Namespace: c.label, Name: name, Builtin: c.builtin != nil && c.builtin.system})
 		}
 	}
 	if len(d.input.Choice.Allowed) == before {
-		return apierror.New(http.StatusFailedDependency, "tool_unavailable", c.at, "tool_choice asks for a tool of the server %q that it does not have, or that could not be listed.", clip(c.label))
+		if h := d.hosted[i]; h.failure != "" {
+			return h.unavailable(c.at)
+		}
+		return apierror.New(http.StatusFailedDependency, codeUnavailable, c.at, "tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.", clip(c.label))
+	}
+	return nil
+}
+
+// codeUnavailable is the code of an error that says that a tool that has to be
+// called is not there.
+const codeUnavailable = "tool_unavailable"
+
+// unavailable is the answer where a call is asked for of a server whose tools could
+// not be listed.
+func (h *hosted) unavailable(at string) *apierror.Error {
+	return apierror.New(http.StatusFailedDependency, codeUnavailable, at, "tool_choice asks for a call, but the tools of the server %q could not be listed: %s", clip(h.label), h.failure)
+}
+
+// checkRequired refuses a request that asks for a call where there is no tool
+// because a server's could not be listed.
+func (d *decoder) checkRequired() *apierror.Error {
+	if !d.input.Choice.Required || len(d.input.Builtins) > 0 {
+		return nil
+	}
+	for _, space := range d.input.Tools {
+		if len(space.Tools) > 0 {
+			return nil
+		}
+	}
+	for _, h := range d.hosted {
+		if h.failure != "" {
+			return h.unavailable("tool_choice")
+		}
 	}
 	return nil
 }

@@ -325,6 +325,9 @@ func (d *decoder) addServerCall(it item) *apierror.Error {
 	if it.namespace = it.server; it.namespace == "" {
 		return apierror.Invalid(it.at.Path+".server_label", "An MCP call has no server_label.")
 	}
+	if seen, ok := d.facts.numbered[toolName{it.namespace, it.name}]; ok {
+		it.name = seen
+	}
 	if err := d.addCall(it); err != nil {
 		return err
 	}

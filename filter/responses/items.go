@@ -88,7 +88,7 @@ func (r *Reply) kindOfCall(call *turn.CalledTool) itemKind {
 	switch h := r.call.hosted[hostedSpace{call.Namespace, call.Builtin}]; {
 	case h != nil && h.builtin != nil:
 		return h.builtin.item
-	case h != nil && h.asks(call.Name):
+	case h != nil && h.asks(h.fromModel(call.Name)):
 		return approvalItem
 	case h != nil:
 		return serverItem

@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -63,6 +62,9 @@ func (r *Reply) listedStep() (Step, *apierror.Error) {
 	if _, err := o.decoder.prepare(o.ctx); err != nil {
 		return Step{}, ofInput(err)
 	}
+	if err := o.claimApproved(); err != nil {
+		return Step{}, storeDown(err)
+	}
 	for i := range o.approved {
 		r.beginApproved(o, &o.approved[i])
 	}
@@ -71,6 +73,9 @@ func (r *Reply) listedStep() (Step, *apierror.Error) {
 
 func (r *Reply) callStep() (Step, *apierror.Error) {
 	r.next = (*Reply).calledStep
+	if r.call.compaction == nil {
+		r.reader.Corrected()
+	}
 	return Step{Call: r.call.turn.Engine}, nil
 }
 
@@ -153,6 +158,7 @@ func (r *Reply) workedStep() (Step, *apierror.Error) {
 // newItems is what the prompt has not yet of the reply's items.
 func (r *Reply) newItems() ([]turn.Item, *apierror.Error) {
 	d := &decoder{api: r.call.api, scope: r.call.scope}
+	d.noteNumbered(r.call.hosted)
 	for ; r.known < len(r.made); r.known++ {
 		if m := &r.made[r.known]; m.items != nil {
 			d.add(m.items...)
@@ -176,7 +182,8 @@ const (
 type work struct {
 	job    tools.Job
 	item   *outputItem
-	result *tools.Result // nil until it is done
+	result *tools.Result                                         // nil until it is done
+	settle func(ctx context.Context, result *tools.Result) error // keeps what came of an approved call; nil: nothing is kept
 }
 
 // Did takes what came of the i-th job of the step, and appends what the client
@@ -186,6 +193,7 @@ func (r *Reply) Did(dst []byte, i int, result tools.Result) []byte {
 		return dst
 	}
 	r.waiting[i].result = &result
+	r.settle(r.waiting[i])
 	r.resultBytes += len(result.Text)
 	for _, part := range result.Content { // of which some items have what is no text
 		r.resultBytes += len(part.Data)
@@ -219,7 +227,11 @@ func (r *Reply) completeWork(w *work) {
 	status := it.ended()
 	if it.kind == listItem {
 		if status == statusCompleted {
-			it.hosted.offer(w.result.Tools)
+			if odd := it.hosted.offer(w.result.Tools, r.call.scope.Limits); odd != nil {
+				r.note(fmt.Errorf("%s: %w", it.hosted.server.Label, odd))
+			}
+		} else {
+			it.hosted.failure = w.result.Error
 		}
 		if it.hosted.builtin != nil { // the client has not asked for the server
 			return
@@ -294,7 +306,7 @@ func (d *decoder) openingOf(ctx context.Context) (*opening, *apierror.Error) {
 			continue
 		}
 		if listed, ok := d.facts.listed[h.label]; ok && h.builtin == nil {
-			h.offer(listed)
+			_ = h.offer(listed, d.scope.Limits) // the operator has been told when they were listed
 		} else if !d.input.NoCalls {
 			o.unlisted = append(o.unlisted, h)
 		}
@@ -348,14 +360,14 @@ func (r *Reply) beginApproved(o *opening, c *approvedCall) {
 	r.closeDelta()
 	r.item = nil
 	r.writeText(it)
-	w := &work{item: it, job: tools.Job{Server: h.server, Tool: c.name, Arguments: c.arguments}}
-	switch {
-	case !c.approved:
-		w.result = &tools.Result{Error: strings.TrimSpace("The user did not approve this call. " + c.reason)}
-	case h.tool(c.name) == nil:
+	w := &work{item: it, job: tools.Job{Server: h.server, Tool: c.name, Arguments: c.arguments}, result: c.result, settle: c.settle}
+	if w.result == nil && h.tool(c.name) == nil {
 		w.result = &tools.Result{Error: "The server has no such tool, or it may not be called."}
 	}
 	r.begins(w)
+	if w.result != nil {
+		r.settle(w)
+	}
 }
 
 // prepare makes the first model call's request of what the tools have given.

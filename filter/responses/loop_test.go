@@ -31,13 +31,15 @@ type loop struct {
 
 func newLoop(t *testing.T) *loop {
 	t.Helper()
-	client := tools.New(tools.Options{Servers: []tools.Server{{Label: "docs", URL: "http://127.0.0.1:1", Trusted: true}}})
+	client := tools.New(tools.Options{Servers: []tools.Server{
+		{Label: "docs", URL: "http://127.0.0.1:1", Trusted: true}, {Label: "local", Command: []string{"true"}, Trusted: true},
+	}})
 	t.Cleanup(client.Close)
 	scope := newScope()
 	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: scope.Now})
 	scope.Memory = memory
 	scope.Limits.Turns = 4
-	return &loop{api: &API{Tools: client, Store: memory, Chains: NewChains(1 << 20)}, scope: scope}
+	return &loop{api: &API{Tools: client, Store: memory, Claims: memory, Chains: NewChains(1 << 20)}, scope: scope}
 }
 
 // answer is what the server does.
@@ -210,6 +212,20 @@ func TestLoopEnds(t *testing.T) {
 			[]string{` to=functions.nothing<|channel|>commentary json<|message|>{}<|call|>`, doneText},
 			"message completed", nil, 0,
 		},
+		"a call without tools":                {`"tools":[]`, []string{searchCall("a"), doneText}, "reasoning completed, message completed", nil, 0},
+		"a call although tool_choice is none": {docsTool + `,"tool_choice":"none"`, []string{searchCall("a"), doneText}, "reasoning completed, message completed", nil, 0},
+		"a call of a function although tool_choice is none": {
+			`"tools":[` + functionTool + `],"tool_choice":"none"`,
+			[]string{` to=functions.local<|channel|>commentary json<|message|>{}<|call|>`, doneText},
+			"message completed", nil, 0,
+		},
+		"calls without tools, without end": {
+			`"tools":[]`,
+			[]string{searchCall("a"), searchCall("b"), searchCall("c"), searchCall("d")},
+			"reasoning completed, reasoning completed, reasoning completed, reasoning completed",
+			map[string]string{"status": "incomplete"},
+			0,
+		},
 		"max_tool_calls": {
 			docsTool + `,"max_tool_calls":1`,
 			[]string{searchCall("a"), searchCall("b"), doneText},
@@ -301,8 +317,37 @@ func TestLoopWithoutServer(t *testing.T) {
 		t.Errorf("the next output is %s", kinds(next))
 	}
 	l.dead = true
-	if _, err := l.try(t, `{"model":"m","input":"hi",`+docsTool+`,"tool_choice":{"type":"mcp","server_label":"docs"}}`); err == nil || err.Status != 424 {
-		t.Errorf("a choice of what is not there gives %v", err)
+	late := l.play(t, `{"model":"m","input":"hi",`+docsTool+`}`, searchCall("a"), doneText)
+	if kinds(late) != "mcp_list_tools, reasoning completed, message completed" || !strings.Contains(l.prompts[len(l.prompts)-1], `There is no tool "docs_search"`) {
+		t.Errorf("a call of what is not there gives %s", kinds(late))
+	}
+}
+
+// A call that is asked for of a server that is down is an error that says so. With
+// another tool it can be that one's.
+func TestLoopRequiresServer(t *testing.T) {
+	t.Parallel()
+	for _, choice := range []string{
+		`"required"`, `{"type":"mcp","server_label":"docs"}`, `{"type":"mcp","server_label":"docs","name":"search"}`,
+		`{"type":"allowed_tools","mode":"required","tools":[{"type":"mcp","server_label":"docs"}]}`,
+	} {
+		l := newLoop(t)
+		l.dead = true
+		_, err := l.try(t, `{"model":"m","input":"hi",`+docsTool+`,"tool_choice":`+choice+`}`)
+		if err == nil || err.Status != 424 || err.Code != "tool_unavailable" || !strings.HasPrefix(err.Param, "tool_choice") || !strings.Contains(err.Message, `"docs" could not be listed: The server does not answer.`) {
+			t.Errorf("%s: got %v", choice, err)
+		}
+	}
+	l := newLoop(t)
+	l.dead = true
+	got := l.play(t, `{"model":"m","input":"hi","tools":[`+functionTool+`,{"type":"mcp","server_label":"docs"}],"tool_choice":"required"}`, ` to=functions.local<|channel|>commentary json<|message|>{}<|call|>`)
+	if kinds(got) != "mcp_list_tools, function_call completed" {
+		t.Errorf("the output is %s", kinds(got))
+	}
+	l = newLoop(t)
+	l.results = map[string]tools.Result{"": {}}
+	if _, err := l.try(t, `{"model":"m","input":"hi",`+docsTool+`,"tool_choice":"required"}`); err == nil || err.Status != 400 {
+		t.Errorf("a server without tools: %v", err)
 	}
 }
 
@@ -368,6 +413,10 @@ func TestLoopRefuses(t *testing.T) {
 		"a label that is too long":     {`"input":"hi","tools":[{"type":"mcp","server_label":"` + strings.Repeat("x", 257) + `"}]`, "tools[0].server_label", "longer than 256 bytes"},
 		"a strange approval":           {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","require_approval":"sometimes"}]`, "tools[0].require_approval", "always"},
 		"a header of HTTP's own":       {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","headers":{"Host":"x"}}]`, "tools[0].headers", "Host"},
+		"a header it does not take":    {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","headers":{"X-Tenant":"x"}}]`, "tools[0].headers", "request_headers"},
+		"authorization not to take":    {`"input":"hi","tools":[{"type":"mcp","server_label":"docs","authorization":"x"}]`, "tools[0].authorization", "request_headers"},
+		"headers of a process":         {`"input":"hi","tools":[{"type":"mcp","server_label":"local","headers":{"X-N":"1"}}]`, "tools[0].headers", "is a process"},
+		"authorization of a process":   {`"input":"hi","tools":[{"type":"mcp","server_label":"local","authorization":"x"}]`, "tools[0].authorization", "is a process"},
 		"an approval of nothing":       {`"input":[{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}],` + docsTool, "input[0].approval_request_id", "no mcp_approval_request"},
 		"a choice without its server":  {`"input":"hi",` + docsTool + `,"tool_choice":{"type":"mcp","server_label":"other"}`, "tool_choice", "not one of the tools"},
 		"an approval without the tool": {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -117,11 +116,8 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	if r.ended {
 		return dst, nil
 	}
-	if chunk.Index != 0 {
-		return dst, apierror.New(http.StatusBadGateway, "engine_error", "", "The engine answered with a choice that was not asked for.")
-	}
-	if chunk.Finish == engine.FinishAbort {
-		return dst, apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine gave the request up. Try again.")
+	if err := chunk.Refusal(1); err != nil {
+		return dst, err
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		r.usage.last().cached = chunk.Usage.CachedTokens
@@ -131,7 +127,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	}
 	r.dst = dst
 	r.begin()
-	taken, err := r.reader.Push(chunk.Tokens, chunk.Finish)
+	taken, err := r.reader.Push(chunk)
 	if r.messages != nil {
 		r.messages.tokens = append(r.messages.tokens, chunk.Tokens[:taken]...)
 	}
@@ -359,6 +355,7 @@ func (r *Reply) startItem(e turn.Event) {
 	case unknownItem:
 	case serverItem, approvalItem, searchItem, codeItem, fileItem, imageItem:
 		it.hosted = r.call.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
+		it.call = it.hosted.named(e.Call)
 		it.id = it.kind.names().prefix + strings.TrimPrefix(e.Call.ID, callPrefix)
 		it.container, it.outputs = r.call.container, r.call.options.outputs
 		if !it.quiet() {

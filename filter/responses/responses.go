@@ -1,13 +1,7 @@
 // Package responses speaks the OpenAI Responses API: [API.Decode] turns the
 // body of a POST /v1/responses into a token request for an engine, and a
 // [Reply] turns the engine's chunks into server-sent events or one response
-// object.
-//
-//	call, err := api.Decode(ctx, body, scope)
-//	…                                    // send call.Engine()
-//	reply := call.NewReply()
-//	out, err = reply.Push(out, chunk)    // for every chunk, until reply.Done()
-//	out = reply.End(out)
+// object. Each chunk is pushed, until the reply is done; then it is ended.
 //
 // Which fields are refused, mapped or ignored stands in docs/compatibility.md,
 // a table that a test compares with this package.
@@ -24,9 +18,10 @@ import (
 
 // API is the Responses API. It is safe for concurrent use.
 type API struct {
-	Store  store.Store // nil: nothing is stored
-	Sealer *Sealer     // nil: include reasoning.encrypted_content has no effect
-	Chains *Chains     // nil: a chain is read and rendered again at each of its turns
+	Store  store.Store  // nil: nothing is stored
+	Claims store.Claims // of calls that clients approve, also where nothing is stored; nil: each approval counts anew
+	Sealer *Sealer      // nil: include reasoning.encrypted_content has no effect
+	Chains *Chains      // nil: a chain is read and rendered again at each of its turns
 
 	// Compactor seals the summaries of compacted conversations; nil: none is
 	// compacted.
@@ -125,9 +120,6 @@ func (c *Call) Outline() turn.Outline {
 
 // ID is the id of the response.
 func (c *Call) ID() string { return c.id }
-
-// Model is the model's name as the client wrote it.
-func (c *Call) Model() string { return c.model }
 
 // Stream tells whether the reply is server-sent events. That of a background
 // response always is.

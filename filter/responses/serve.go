@@ -169,8 +169,8 @@ func notFound(id string) *apierror.Error {
 
 // clip shortens an id that a client made up, for errors.
 func clip(id string) string {
-	if len(id) > maxTextBytes {
-		return strings.ToValidUTF8(id[:maxTextBytes], "") + "..."
+	if len(id) > jsontext.MaxShortText {
+		return strings.ToValidUTF8(id[:jsontext.MaxShortText], "") + "..."
 	}
 	return id
 }

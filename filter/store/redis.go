@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,6 +78,11 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 	settings, err = url.Parse(rawURL)
 	if err != nil {
 		return "", nil, err
+	}
+	if port := settings.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > math.MaxUint16 {
+			return "", nil, fmt.Errorf("the port %s is none", port)
+		}
 	}
 	query := settings.Query()
 	defaults := map[string]string{

@@ -57,6 +57,21 @@ func openRedisTest(t testing.TB, rawURL string, o Options) *Redis {
 	return s
 }
 
+// patience is how long something may take that is waited for.
+const patience = 20 * time.Second
+
+// receive waits for a value, or for the channel's end.
+func receive[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("waited in vain: %s", what)
+		panic("unreachable")
+	}
+}
+
 var redisTestAges = Options{ResponseTTL: time.Minute, TextTTL: time.Minute}
 
 // A key without an age stays for ever; an index entry that goes before its
@@ -255,9 +270,9 @@ func TestRedisServerComesAndGoes(t *testing.T) {
 
 	relay.up()
 	must(t, s.Put(ctx, "t", &Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Minute}))
-	got := make(chan []Batch)
+	got := make(chan []Batch, 1)
 	go func() {
-		for {
+		for ctx.Err() == nil {
 			batches, err := s.Events(ctx, "t", "r", -1, time.Minute)
 			if err == nil { // else it woke up while the server was away
 				got <- batches
@@ -265,11 +280,14 @@ func TestRedisServerComesAndGoes(t *testing.T) {
 			}
 		}
 	}()
-	for { // until the follower is subscribed
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // until the follower is subscribed
 		channels, err := s.client.PubSubChannels(ctx, "*"+strings.NewReplacer("[", `\[`, "]", `\]`).Replace(s.base("t"))+"*").Result()
 		must(t, err)
 		if len(channels) == 1 {
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the follower is subscribed to %v", channels)
 		}
 	}
 	relay.down()
@@ -278,7 +296,7 @@ func TestRedisServerComesAndGoes(t *testing.T) {
 	}
 	relay.up()
 	must(t, s.Append(ctx, "t", "r", "me", Batch{First: 0, Last: 0, SSE: []byte("x")}))
-	if diff := cmp.Diff([]Batch{{First: 0, Last: 0, SSE: []byte("x")}}, <-got); diff != "" {
+	if diff := cmp.Diff([]Batch{{First: 0, Last: 0, SSE: []byte("x")}}, receive(t, got, "the follower's events")); diff != "" {
 		t.Error(diff)
 	}
 	must(t, s.Close())
@@ -330,11 +348,11 @@ func TestRedisServerIsSilent(t *testing.T) {
 		conn.Close()
 	}
 	for range followers {
-		if <-results == nil {
+		if receive(t, results, "a follower's end") == nil {
 			t.Error("Events of a server that is silent: no error")
 		}
 	}
-	<-s.subscriptions.done
+	receive(t, s.subscriptions.done, "the end of the subscriptions")
 }
 
 // relay is a way to a server that can be closed.

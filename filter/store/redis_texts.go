@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // scripts
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -55,10 +56,29 @@ func (s *Redis) PutTexts(ctx context.Context, tenant string, texts map[string]st
 
 // FirstText implements [Texts].
 func (s *Redis) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
-	list, err := s.run(ctx, firstTextScript, tenant, s.textTTL, name, text)
+	return s.first(ctx, tenant, s.textTTL, "text:"+name, text)
+}
+
+func (s *Redis) first(ctx context.Context, tenant string, ttl time.Duration, key, text string) (string, error) {
+	list, err := s.run(ctx, firstTextScript, tenant, ttl, key, text)
 	if err != nil {
 		return "", err
 	}
 	reply := redisReply{parts: list}
 	return reply.string(), reply.err
+}
+
+const redisClaim = "claim:"
+
+// Claim implements [Claims].
+func (s *Redis) Claim(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.first(ctx, tenant, s.responseTTL, redisClaim+name, text)
+}
+
+// Settle implements [Claims].
+func (s *Redis) Settle(ctx context.Context, tenant, name, text string) error {
+	if err := s.client.Set(ctx, s.base(tenant)+redisClaim+name, text, s.responseTTL).Err(); err != nil {
+		return fmt.Errorf("redis: settle a claim: %w", err)
+	}
+	return nil
 }

@@ -204,11 +204,15 @@ func testKill(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 		_ = command.Wait() // it was killed
+		told := last
 		for {
 			// What it has told of is there, and what it was at is there or is not.
 			id := strconv.Itoa(last)
 			chain, err := s.Chain(t.Context(), "a", id)
 			if errors.Is(err, store.ErrNotFound) {
+				if last <= told {
+					t.Errorf("response %d was told of and is gone", last)
+				}
 				break
 			}
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Texts implements [Texts].
@@ -38,6 +39,10 @@ func (s *SQL) PutTexts(ctx context.Context, tenant string, texts map[string]stri
 	if len(texts) == 0 {
 		return nil
 	}
+	return s.wrap("put texts", s.putTexts(ctx, tenant, s.textTTL, texts))
+}
+
+func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, texts map[string]string) error {
 	byKey, size := make(map[string]string, len(texts)), 0
 	for name, text := range texts {
 		byKey[string(sqlKey(tenant, name))] = text
@@ -52,24 +57,42 @@ func (s *SQL) PutTexts(ctx context.Context, tenant string, texts map[string]stri
 	}
 	_, err := s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires)
 		SELECT a, b, {now} + CAST($2 AS BIGINT) FROM {rows} WHERE true ORDER BY n
-		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), s.textTTL.Milliseconds())
-	return s.wrap("put texts", err)
+		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), ttl.Milliseconds())
+	return err
 }
 
 // FirstText implements [Texts].
 func (s *SQL) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.first(ctx, tenant, s.textTTL, name, text)
+}
+
+func (s *SQL) first(ctx context.Context, tenant string, ttl time.Duration, name, text string) (string, error) {
 	key := sqlKey(tenant, name)
 	var kept []byte
 	var left int64
 	err := s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, s.textTTL) {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {
 		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires) VALUES ($1, $2, {now} + $3)
 			ON CONFLICT (key) DO UPDATE SET expires = excluded.expires,
 				text = CASE WHEN harmony_texts.expires >= {now} THEN harmony_texts.text ELSE excluded.text END
-			RETURNING text`, []any{key, []byte(text), s.textTTL.Milliseconds()}, &kept)
+			RETURNING text`, []any{key, []byte(text), ttl.Milliseconds()}, &kept)
 	}
 	if err != nil {
 		return "", s.wrap("get a text", err)
 	}
 	return string(kept), nil
+}
+
+// sqlClaim begins the names of claims among those of texts, of which none begins
+// like this.
+const sqlClaim = "\x00claim:"
+
+// Claim implements [Claims].
+func (s *SQL) Claim(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.first(ctx, tenant, s.responseTTL, sqlClaim+name, text)
+}
+
+// Settle implements [Claims].
+func (s *SQL) Settle(ctx context.Context, tenant, name, text string) error {
+	return s.wrap("settle a claim", s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlClaim + name: text}))
 }

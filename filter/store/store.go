@@ -2,11 +2,9 @@
 // event streams, conversations, the reasoning of unfinished tool turns, and the
 // dates of conversations.
 //
-// There is one interface, [Store], and four kinds of it, chosen by a URL:
-//
-//	s, err := store.Open(ctx, "postgres://…", store.Options{ResponseTTL: 24 * time.Hour})
-//
-// Every kind passes the same tests, those of package storetest.
+// There is one interface, [Store], and four kinds of it, of which [Open] makes
+// the one that a URL names. Every kind passes the same tests, those of package
+// storetest.
 package store
 
 import (
@@ -25,6 +23,7 @@ type Store interface {
 	Journal
 	Conversations
 	Texts
+	Claims
 	// Close gives up the store's connections.
 	Close() error
 }
@@ -198,9 +197,20 @@ type Texts interface {
 	FirstText(ctx context.Context, tenant, name, text string) (string, error)
 }
 
+// Claims keeps who was the first to do what may be done once, and what came of
+// it, for as long as a response that nobody uses. The age of a claim begins anew
+// whenever it is asked for or settled.
+type Claims interface {
+	// Claim keeps text under name unless there is one, and gives the one that
+	// is kept: a text that nobody else has tells who was first.
+	Claim(ctx context.Context, tenant, name, text string) (string, error)
+	// Settle keeps text under name, in place of what was claimed.
+	Settle(ctx context.Context, tenant, name, text string) error
+}
+
 // Options are the bounds of a store.
 type Options struct {
-	ResponseTTL   time.Duration    // age of chains and conversations
+	ResponseTTL   time.Duration    // age of chains, conversations and claims
 	TextTTL       time.Duration    // age of texts
 	ResponseBytes int64            // memory only: of responses, events and conversations
 	TextBytes     int64            // memory only: of texts

@@ -147,25 +147,29 @@ func origin(u *url.URL) string {
 // to such. What netip.Addr itself knows is not repeated here.
 var refused = func() (list []netip.Prefix) {
 	for _, prefix := range []string{
-		"0.0.0.0/8",        // this network
-		"100.64.0.0/10",    // carrier-grade NAT, and metadata of Alibaba Cloud
-		"168.63.129.16/32", // metadata of Azure
-		"192.0.0.0/24",     // protocol assignments, and metadata of Oracle Cloud
-		"192.0.2.0/24",     // documentation
-		"192.88.99.0/24",   // 6to4 relays
-		"198.18.0.0/15",    // benchmarks
-		"198.51.100.0/24",  // documentation
-		"203.0.113.0/24",   // documentation
-		"240.0.0.0/4",      // reserved, broadcast
-		"::/96",            // IPv4-compatible
-		"64:ff9b:1::/48",   // NAT64 of a site's own
-		"100::/64",         // discard
-		"2001::/23",        // protocol assignments: Teredo, ORCHID and others
-		"2001:db8::/32",    // documentation
-		"2002::/16",        // 6to4
-		"3fff::/20",        // documentation
-		"5f00::/16",        // segment routing
-		"fec0::/10",        // site-local
+		"0.0.0.0/8",         // this network
+		"100.64.0.0/10",     // carrier-grade NAT, and metadata of Alibaba Cloud
+		"168.63.129.16/32",  // metadata of Azure
+		"192.0.0.0/24",      // protocol assignments, and metadata of Oracle Cloud
+		"192.0.2.0/24",      // documentation
+		"192.31.196.0/24",   // AS112: whoever is near answers
+		"192.88.99.0/24",    // 6to4 relays
+		"192.175.48.0/24",   // AS112
+		"198.18.0.0/15",     // benchmarks
+		"198.51.100.0/24",   // documentation
+		"203.0.113.0/24",    // documentation
+		"240.0.0.0/4",       // reserved, broadcast
+		"::/96",             // IPv4-compatible
+		"::ffff:0:0:0/96",   // IPv4-translated
+		"64:ff9b:1::/48",    // NAT64 of a site's own
+		"100::/64",          // discard
+		"2001::/23",         // protocol assignments: Teredo, ORCHID and others
+		"2001:db8::/32",     // documentation
+		"2002::/16",         // 6to4
+		"2620:4f:8000::/48", // AS112
+		"3fff::/20",         // documentation
+		"5f00::/16",         // segment routing
+		"fec0::/10",         // site-local
 	} {
 		list = append(list, netip.MustParsePrefix(prefix))
 	}

@@ -12,3 +12,6 @@ func Control(c *Client, network, address string) error {
 
 // Transports are what connections are made with.
 func Transports(c *Client) []*http.Transport { return []*http.Transport{c.trusted, c.guarded} }
+
+// Inflight is how many bytes of answers are held.
+func Inflight(c *Client) int64 { return c.inflight.bytes.Load() }

@@ -51,6 +51,35 @@ func CheckHeader(h http.Header) error {
 	return nil
 }
 
+// AddHeader adds headers of a request to those that the server gets. A configured
+// server gets only those that RequestHeaders has, and keeps its own. The error
+// names the header, and says what to change.
+func (s *Server) AddHeader(h http.Header) error {
+	if len(h) == 0 {
+		return nil
+	}
+	if s.isProcess() {
+		return fmt.Errorf("the MCP server %q is a process, which gets no headers: leave them out", s.Label)
+	}
+	if err := CheckHeader(h); err != nil {
+		return err
+	}
+	header := s.Header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if s.Trusted && !slices.Contains(s.RequestHeaders, name) {
+			return fmt.Errorf("the MCP server %q does not get the header %.80q of requests: leave it out; the operator can add it to tools.servers[].request_headers", s.Label, name)
+		}
+		if _, own := header[name]; !own || !s.Trusted {
+			header[name] = h[name]
+		}
+	}
+	s.Header = header
+	return nil
+}
+
 // isToken tells whether text is a token as RFC 9110 has it.
 func isToken(text string) bool {
 	for _, c := range []byte(text) {

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,14 +9,13 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 const (
 	clientName   = "envoy-harmony"
 	maxRedirects = 3
-	// maxEventBytes bounds an event of a stream that lives as long as its
-	// session. Others are bounded as a whole.
-	maxEventBytes = MaxMessageBytes + 64<<10
 )
 
 var (
@@ -26,7 +26,7 @@ var (
 
 // guard sends the HTTP requests of one session: only to the server's own origin,
 // with its headers, and for no longer than the session lives. What comes back is
-// bounded.
+// bounded and counted.
 type guard struct {
 	session *session
 	origin  string
@@ -56,6 +56,10 @@ func (g *guard) client() *http.Client {
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	known := callOf(req.Context())
+	share := &g.session.stream
+	if known != nil && req.Method == http.MethodPost {
+		share = &known.share
+	}
 	if known != g.opening && req.Method != http.MethodPost {
 		known = nil // an answer is being fetched: that tells nothing of the call itself
 	}
@@ -84,12 +88,44 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	known.note(func(f *facts) { f.status = resp.StatusCode })
-	left := int64(MaxMessageBytes)
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); req.Method == http.MethodGet && kind == "text/event-stream" {
+	left := int64(g.session.client.o.MaxMessageBytes)
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if req.Method == http.MethodGet && kind == "text/event-stream" {
 		left = -1 // a stream for the life of the session, whose events are bounded
 	}
-	resp.Body = &body{ReadCloser: resp.Body, left: left, finish: finish, call: known}
+	resp.Body = &body{ReadCloser: counted{resp.Body, share}, left: left, finish: finish, call: known}
+	switch {
+	case known == nil || req.Method != http.MethodPost:
+	case resp.StatusCode >= http.StatusBadRequest:
+		known.lookAt(resp)
+	case kind == "application/json":
+		resp.Body = &message{ReadCloser: resp.Body, call: known}
+	}
 	return resp, nil
+}
+
+// lookAt notes an answer of the server's own that comes with an HTTP error: the
+// server has had the request then, whatever the status says. One that breaks off
+// says nothing.
+func (c *call) lookAt(resp *http.Response) {
+	text, err := io.ReadAll(resp.Body)
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(text), resp.Body}
+	if err != nil {
+		c.note(func(f *facts) { f.status = 0 })
+		return
+	}
+	if m, err := jsonrpc.DecodeMessage(text); err == nil {
+		if answer, ok := m.(*jsonrpc.Response); ok && answer.Error != nil {
+			c.note(func(f *facts) {
+				if answer.ID == f.id {
+					f.answer = answer
+				}
+			})
+		}
+	}
 }
 
 func (g *guard) version() (string, bool) {
@@ -106,7 +142,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// body is a response's body that ends with an error where it is too long.
+// body is a response's body that ends with an error where it is too long, or
+// where there is no room for it.
 type body struct {
 	io.ReadCloser
 	left   int64 // < 0: any length
@@ -116,19 +153,46 @@ type body struct {
 
 // Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return b.ReadCloser.Read(p)
-	}
-	if int64(len(p)) > b.left+1 {
+	if b.left >= 0 && int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, errBusy) {
+		b.call.note(func(f *facts) { f.busy = true })
+	}
+	if b.left < 0 {
+		return n, err
+	}
 	if int64(n) > b.left {
 		b.call.note(func(f *facts) { f.tooLarge = true })
 		n, err = int(b.left), errTooLarge
 	}
 	b.left -= int64(n)
 	return n, err
+}
+
+// message is a body that is one message. Where it is too long, or there is no room
+// for it, an error of the call stands in its place: the session's other calls go on.
+type message struct {
+	io.ReadCloser
+	call *call
+	all  *bytes.Reader // nil: nothing has been read
+	err  error         // that it ended with
+}
+
+// Read implements [io.Reader].
+func (m *message) Read(p []byte) (int, error) {
+	if m.all == nil {
+		b, err := io.ReadAll(m.ReadCloser)
+		if errors.Is(err, errBusy) || errors.Is(err, errTooLarge) {
+			b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.call.known().id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
+		}
+		m.all, m.err = bytes.NewReader(b), err
+	}
+	if m.err != nil {
+		return 0, m.err
+	}
+	return m.all.Read(p)
 }
 
 // Close implements [io.Closer].

@@ -20,16 +20,24 @@ type Client struct {
 	work sync.WaitGroup // jobs, and sessions that are being opened, watched or closed
 
 	trusted, guarded *http.Transport
+	processes        chan struct{} // has an element for each that runs
+	inflight         inflight
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[string]*session // by the server's key
+	warned   map[string]bool     // labels of servers that lack tools
 }
 
-// New makes a Client. It connects to nothing before the first job.
+// New makes a Client. It connects to nothing before the first job, but warns of
+// programs that are missing.
 func New(o Options) *Client {
 	o.setDefaults()
-	c := &Client{o: o, sessions: map[string]*session{}}
+	c := &Client{
+		o: o, sessions: map[string]*session{}, warned: map[string]bool{},
+		processes: make(chan struct{}, o.MaxProcesses), inflight: inflight{limit: o.MaxInflightBytes},
+	}
+	c.warnOfPrograms()
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.trusted, c.guarded = c.newTransport(false), c.newTransport(true)
 	c.sdk = mcp.NewClient(&mcp.Implementation{Name: clientName, Version: "1"}, &mcp.ClientOptions{
@@ -101,10 +109,10 @@ func (c *Client) join(server *Server) (*session, failure) {
 	key := server.key()
 	s := c.sessions[key]
 	if s == nil {
-		if len(c.sessions) >= c.o.MaxSessions && !c.evictLocked() {
-			return nil, failure{text: "Too many sessions with MCP servers are in use. Try again later."}
+		if f := c.makeRoomLocked(server); f.text != "" {
+			return nil, f
 		}
-		s = &session{client: c, server: server, key: key, ready: make(chan struct{})}
+		s = &session{client: c, server: server, key: key, ready: make(chan struct{}), stream: share{of: &c.inflight}}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		c.sessions[key] = s
 		c.o.Metrics.Sessions(len(c.sessions))
@@ -124,7 +132,17 @@ func (c *Client) live(s *session) {
 	if s.mcp != nil {
 		_ = s.mcp.Wait() // those who use it are told of errors
 	}
+	s.stream.end()
 	c.drop(s)
+}
+
+// warnsFirst tells whether this is the first warning of a server.
+func (c *Client) warnsFirst(label string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.warned[label]
+	c.warned[label] = true
+	return first
 }
 
 // release ends a use of a session. One that nobody uses is closed after a while.
@@ -157,17 +175,36 @@ func (c *Client) drop(s *session) {
 	c.removeLocked(s)
 }
 
-// evictLocked makes room for a session: of the sessions that nobody uses, those
-// of the tenant with the most sessions go first, and of these the one that was
-// used longest ago.
-func (c *Client) evictLocked() bool {
+// makeRoomLocked makes room for a session with a server.
+func (c *Client) makeRoomLocked(server *Server) failure {
+	processes := 0
+	for _, s := range c.sessions {
+		if s.server.isProcess() {
+			processes++
+		}
+	}
+	switch {
+	case server.isProcess() && processes >= c.o.MaxProcesses && !c.evictLocked((*Server).isProcess):
+		return failure{text: "Too many processes of MCP servers are in use (tools.max_processes). Try again later."}
+	case len(c.sessions) >= c.o.MaxSessions && !c.evictLocked(func(*Server) bool { return true }):
+		return failure{text: "Too many sessions with MCP servers are in use (tools.max_sessions). Try again later."}
+	}
+	return failure{}
+}
+
+// evictLocked makes room for a session: of the sessions of such servers that
+// nobody uses, those of the tenant with the most sessions go first, and of these
+// the one that was used longest ago.
+func (c *Client) evictLocked(of func(*Server) bool) bool {
 	held := map[string]int{}
 	for _, s := range c.sessions {
-		held[s.server.Tenant]++
+		if of(s.server) {
+			held[s.server.Tenant]++
+		}
 	}
 	var first *session
 	for _, s := range c.sessions {
-		if s.users > 0 {
+		if s.users > 0 || !of(s.server) {
 			continue
 		}
 		if first == nil || cmp.Or(held[s.server.Tenant]-held[first.server.Tenant], first.used.Compare(s.used)) > 0 {

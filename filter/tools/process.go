@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -33,6 +34,9 @@ type process struct {
 	stdout *os.File
 	exited chan struct{}
 	once   sync.Once
+
+	said     chan struct{} // closed once the process says no more
+	lastLine string        // of what it has said, to be read after that
 }
 
 // start starts the server's process and connects to it.
@@ -40,21 +44,29 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 	if !s.server.Trusted || len(s.server.Command) == 0 {
 		return nil, errors.New("the server has no command")
 	}
+	select { // those that are being ended count, too
+	case s.client.processes <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.New("there is no place for one more process")
+	}
 	p, stderr, err := spawn(s.server)
 	if err != nil {
+		<-s.client.processes
 		return nil, err
 	}
-	s.client.work.Go(func() { s.client.logLines(s.server, stderr) })
+	s.process = p
+	s.client.work.Go(func() { s.client.logLines(s.server, p, stderr) })
 	s.client.work.Go(func() {
 		_ = p.cmd.Wait()          // how it ended is of no use to anybody
 		p.signal(syscall.SIGKILL) // its children
+		<-s.client.processes
 		close(p.exited)
 		// Whoever has left the process group may hold the pipes open.
 		_ = p.stdout.SetReadDeadline(time.Now().Add(stopTimeout))
 		_ = stderr.SetReadDeadline(time.Now().Add(stopTimeout))
 	})
 	context.AfterFunc(s.ctx, func() { p.kill(syscall.SIGKILL) })
-	return (&mcp.IOTransport{Reader: p.stdout, Writer: p, MaxLineLength: MaxMessageBytes}).Connect(ctx)
+	return (&mcp.IOTransport{Reader: counted{p.stdout, &s.stream}, Writer: p, MaxLineLength: s.client.o.MaxMessageBytes}).Connect(ctx)
 }
 
 // spawn starts a process with pipes for its input, output and log.
@@ -87,7 +99,7 @@ func spawn(server *Server) (p *process, stderr *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	return &process{cmd: cmd, stdin: mine[0], stdout: mine[1], exited: make(chan struct{})}, mine[2], nil
+	return &process{cmd: cmd, stdin: mine[0], stdout: mine[1], exited: make(chan struct{}), said: make(chan struct{})}, mine[2], nil
 }
 
 // environment is PATH and HOME and what is configured.
@@ -137,18 +149,52 @@ func (p *process) Close() error {
 	return nil
 }
 
-// logLines logs what a process says of itself, and reads on when that is too
-// much.
-func (c *Client) logLines(server *Server, stderr io.ReadCloser) {
+// logLines logs what a process says of itself, reads on when that is too much, and
+// keeps the last line.
+func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
+	defer close(p.said)
 	defer stderr.Close()
 	lines := bufio.NewReaderSize(stderr, maxLogLine)
 	log := c.o.Log.WithField("mcp_server", server.Label)
-	for n := 0; n < maxLogLines && c.o.Log.IsLevelEnabled(logrus.DebugLevel); n++ {
+	var last []byte
+	for n := 0; ; n++ {
 		line, _, err := lines.ReadLine()
 		if err != nil {
+			p.lastLine = string(last)
 			return
 		}
-		log.Debug("the MCP server says: " + clip(server.redact(string(line))))
+		if n < maxLogLines && c.o.Log.IsLevelEnabled(logrus.DebugLevel) {
+			log.Debug("the MCP server says: " + clip(server.redact(string(line))))
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			last = append(last[:0], line...)
+		}
 	}
-	_, _ = io.Copy(io.Discard, lines)
+}
+
+// lastWords is the last line that a process has said, "" if it goes on or there is
+// none.
+func (p *process) lastWords() string {
+	if p == nil {
+		return ""
+	}
+	select {
+	case <-p.said:
+		return p.lastLine
+	case <-time.After(2 * stopTimeout):
+		return ""
+	}
+}
+
+// warnOfPrograms warns of the programs of configured servers that there are not.
+func (c *Client) warnOfPrograms() {
+	for i := range c.o.Servers {
+		s := &c.o.Servers[i]
+		if len(s.Command) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(s.Command[0]); err != nil {
+			c.o.Log.WithField("mcp_server", s.Label).WithError(err).Warn("The program of the MCP server cannot be started: correct tools.servers, or install it.")
+		}
+	}
 }

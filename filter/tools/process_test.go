@@ -1,10 +1,14 @@
 package tools_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +65,9 @@ func TestChildren(t *testing.T) {
 			c := newClient(t, tools.Options{})
 			s := process("server", map[string]string{"ADDRESS": listener.Addr().String()})
 			wantText(t, do(t, c, s, "child", "{}"), "started")
+			if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
 			conn, err := listener.Accept()
 			if err != nil {
 				t.Fatal(err)
@@ -78,6 +85,66 @@ func TestChildren(t *testing.T) {
 			}
 			receive(t, ended, "the child ends")
 		})
+	}
+}
+
+// There are no more processes than allowed, those that are being ended among them;
+// one that nobody uses makes room, and servers that are none need no room.
+func TestMaxProcesses(t *testing.T) {
+	var most, now atomic.Int32
+	address := countConnections(t, &now, &most)
+	c := newClient(t, tools.Options{MaxProcesses: 2})
+	server := func(session string) *tools.Server {
+		s := process("counted", map[string]string{"ADDRESS": address})
+		s.Session = session
+		return s
+	}
+	for _, session := range []string{"a", "b", "c", "a", "d"} {
+		wantText(t, do(t, c, server(session), "echo", "{}"), "{}")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var group sync.WaitGroup
+	for _, session := range []string{"d", "e"} { // all that there may be are in use
+		group.Go(func() {
+			for ctx.Err() == nil { // there may be no place at first
+				c.Do(ctx, tools.Job{Server: server(session), Tool: "wait"})
+			}
+		})
+	}
+	waitFor(t, "two processes are in use", func() bool {
+		r := do(t, c, server("f"), "echo", "{}")
+		return strings.Contains(r.Error, "Too many processes of MCP servers are in use (tools.max_processes)")
+	})
+	f := newFixture()
+	wantText(t, do(t, c, trusted(serve(t, f.streamable())), "echo", "{}"), "{}")
+	cancel()
+	group.Wait()
+	if n := most.Load(); n != 2 {
+		t.Errorf("%d processes at one time, want 2", n)
+	}
+}
+
+// A process that ends at once is explained by what it said; a program that is
+// missing is told when the filter starts.
+func TestProcessThatEndsAtOnce(t *testing.T) {
+	const secret = "variable-secret"
+	s := process("broken", map[string]string{"TOKEN": secret})
+	r := do(t, newClient(t, tools.Options{}), s, "", "")
+	if !strings.Contains(r.Error, "could not be started") || strings.Contains(r.Error, "no such directory") {
+		t.Errorf("error %q", r.Error)
+	}
+	if cause := fmt.Sprint(r.Cause); !strings.HasSuffix(cause, "after the process said: no such directory, [hidden]") {
+		t.Errorf("cause %s", cause)
+	}
+	log, out := debugLog()
+	newClient(t, tools.Options{Log: log, Servers: []tools.Server{
+		{Label: "there", Command: []string{os.Args[0]}, Trusted: true},
+		{Label: "missing", Command: []string{"/no/such/program"}, Trusted: true},
+		{Label: "remote", URL: "https://a", Trusted: true},
+	}})
+	if text := out.String(); strings.Count(text, "level=warning") != 1 || !strings.Contains(text, "/no/such/program") || !strings.Contains(text, "mcp_server=missing") {
+		t.Errorf("the log has\n%s", text)
 	}
 }
 

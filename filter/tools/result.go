@@ -27,9 +27,10 @@ func isObject(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
 }
 
-// toolsOf reads a page of a listing. It is read from the answer as it came, for
-// the order of a schema's members is what a model sees.
-func toolsOf(page *mcp.ListToolsResult, answer *jsonrpc.Response) ([]Tool, error) {
+// toolsOf reads a page of a listing, without the secrets that it must not tell. It
+// is read from the answer as it came, for the order of a schema's members is what a
+// model sees.
+func toolsOf(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []string) ([]Tool, error) {
 	var raw json.RawMessage
 	if answer != nil {
 		raw = answer.Result
@@ -53,32 +54,48 @@ func toolsOf(page *mcp.ListToolsResult, answer *jsonrpc.Response) ([]Tool, error
 	}
 	tools := make([]Tool, 0, len(list.Tools))
 	for _, t := range list.Tools {
-		if t.Name == "" {
-			return nil, errors.New("a tool has no name")
-		}
-		tool := Tool{Name: t.Name, Title: t.Title, Description: t.Description}
+		tool := Tool{Name: t.Name, Title: hide(t.Title, secrets), Description: hide(t.Description, secrets)}
 		if isObject(t.InputSchema) {
-			tool.InputSchema = t.InputSchema
+			tool.InputSchema = hideJSON(t.InputSchema, secrets)
 		}
 		if isObject(t.Annotations) {
-			tool.Annotations = t.Annotations
+			tool.Annotations = hideJSON(t.Annotations, secrets)
 		}
 		tools = append(tools, tool)
 	}
 	return tools, nil
 }
 
-// result reads what a tool gave.
-func (t *task) result(got *mcp.CallToolResult, answer *jsonrpc.Response) Result {
-	if got.NeedsInput() {
-		return Result{Error: fmt.Sprintf("The tool %q asks for input of a user, which it cannot get here.", t.tool)}
+// result reads what a tool gave, as it came: a part that is not MCP's takes nothing
+// from the others.
+func (t *task) result(answer *jsonrpc.Response) (Result, error) {
+	var got struct {
+		Content    []json.RawMessage `json:"content"`
+		Structured json.RawMessage   `json:"structuredContent"`
+		IsError    bool              `json:"isError"`
+		Type       string            `json:"resultType"`
 	}
-	secrets := t.secretsIn(got)
-	r := Result{Structured: hideJSON(structured(answer), secrets)}
+	if answer == nil || !isObject(answer.Result) {
+		return Result{}, errors.New("the result is no object")
+	}
+	if err := json.Unmarshal(answer.Result, &got); err != nil {
+		return Result{}, err
+	}
+	if got.Type == "input_required" {
+		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for input of a user, which it cannot get here.", t.tool)}, nil
+	}
+	secrets := t.server.secrets(leastGiven)
+	if got.IsError {
+		secrets = t.server.secrets(leastSecret, t.server.place()...)
+	}
+	r := Result{Answered: true}
+	if string(got.Structured) != "null" {
+		r.Structured = hideJSON(got.Structured, secrets)
+	}
 	kept := contents{}
 	texts := make([]string, 0, len(got.Content))
-	for _, content := range got.Content {
-		part, text := partOf(content)
+	for _, raw := range got.Content {
+		part, text := partOf(raw)
 		kept.add(part.hide(secrets))
 		texts = append(texts, hide(text, secrets))
 	}
@@ -95,19 +112,7 @@ func (t *task) result(got *mcp.CallToolResult, answer *jsonrpc.Response) Result 
 	default:
 		r.Error = cut(text, t.client.o.MaxResultBytes)
 	}
-	return r
-}
-
-// secretsIn are the secrets that a result may have in it and must not. What a
-// request's own server gives is the request's own.
-func (t *task) secretsIn(got *mcp.CallToolResult) []string {
-	switch {
-	case got.IsError:
-		return t.server.secrets(leastSecret, t.server.place()...)
-	case t.server.Trusted:
-		return t.server.secrets(leastGiven)
-	}
-	return nil
+	return r, nil
 }
 
 // contents is the parts of a result, as far as they fit.
@@ -146,44 +151,47 @@ func (p Part) hide(secrets []string) Part {
 	return p
 }
 
-func structured(answer *jsonrpc.Response) json.RawMessage {
-	var result struct {
-		Structured json.RawMessage `json:"structuredContent"`
+// partOf reads a part, and gives what the model sees of it. Its members are those
+// of MCP's content types.
+func partOf(raw json.RawMessage) (p Part, seen string) {
+	var c struct {
+		Type        string `json:"type"`
+		Text        string `json:"text"`
+		Data        []byte `json:"data"`
+		MIME        string `json:"mimeType"`
+		URI         string `json:"uri"`
+		Name        string `json:"name"`
+		Description string `json:"description"`
+		Resource    struct {
+			URI  string `json:"uri"`
+			MIME string `json:"mimeType"`
+			Text string `json:"text"`
+			Blob []byte `json:"blob"`
+		} `json:"resource"`
 	}
-	if answer == nil || json.Unmarshal(answer.Result, &result) != nil || string(result.Structured) == "null" {
-		return nil
+	const unknown = "[content of an unknown type]"
+	if json.Unmarshal(raw, &c) != nil {
+		return Part{}, unknown
 	}
-	return result.Structured
-}
-
-// partOf reads a part, and gives what the model sees of it.
-func partOf(content mcp.Content) (p Part, seen string) {
-	switch c := content.(type) {
-	case *mcp.TextContent:
-		p = Part{Type: "text", Text: strings.ToValidUTF8(c.Text, "\uFFFD")}
-		return p, p.Text
-	case *mcp.ImageContent:
-		return Part{Type: "image", MIME: c.MIMEType, Data: c.Data}, note("image", "", c.MIMEType, len(c.Data))
-	case *mcp.AudioContent:
-		return Part{Type: "audio", MIME: c.MIMEType, Data: c.Data}, note("audio", "", c.MIMEType, len(c.Data))
-	case *mcp.ResourceLink:
-		p = Part{Type: "resource_link", MIME: c.MIMEType, URI: c.URI, Name: c.Name}
+	switch c.Type {
+	case "text":
+		return Part{Type: c.Type, Text: c.Text}, c.Text
+	case "image", "audio":
+		return Part{Type: c.Type, MIME: c.MIME, Data: c.Data}, note(c.Type, "", c.MIME, len(c.Data))
+	case "resource_link":
 		text := strings.TrimSpace(c.Name + " " + c.URI)
 		if c.Description != "" {
 			text += ": " + c.Description
 		}
-		return p, strings.ToValidUTF8("[resource "+text+"]", "\uFFFD")
-	case *mcp.EmbeddedResource:
-		if c.Resource == nil {
-			return Part{Type: "resource"}, "[resource]"
-		}
-		p = Part{Type: "resource", Text: strings.ToValidUTF8(c.Resource.Text, "\uFFFD"), MIME: c.Resource.MIMEType, URI: c.Resource.URI, Data: c.Resource.Blob}
+		return Part{Type: c.Type, MIME: c.MIME, URI: c.URI, Name: c.Name}, "[resource " + text + "]"
+	case "resource":
+		p = Part{Type: c.Type, Text: c.Resource.Text, MIME: c.Resource.MIME, URI: c.Resource.URI, Data: c.Resource.Blob}
 		if len(p.Data) > 0 {
 			return p, note("resource", p.URI, p.MIME, len(p.Data))
 		}
 		return p, p.Text
 	}
-	return Part{}, "[content of an unknown type]"
+	return Part{}, unknown
 }
 
 // note stands for what is no text.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
@@ -142,6 +145,7 @@ func TestAddresses(t *testing.T) {
 		"169.254.169.254": false, "169.254.170.2": false, "fe80::1": false, "fe80::1%eth0": false, "168.63.129.16": false,
 		"100.64.0.1": false, "100.100.100.200": false, "192.0.0.192": false, "fd00:ec2::254": false, "fd20:ce::254": false,
 		"224.0.0.1": false, "239.1.1.1": false, "ff02::1": false, "ff0e::1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"192.31.196.1": false, "192.175.48.1": false, "2620:4f:8000::1": false, "::ffff:0:7f00:1": false, "::ffff:0:a9fe:a9fe": false,
 		"198.18.0.1": false, "192.0.2.1": false, "198.51.100.1": false, "203.0.113.1": false, "192.88.99.1": false,
 		"fc00::1": false, "fd00:2::1": false, "fec0::1": false, "2001:db8::1": false, "100::1": false, "5f00::1": false, "3fff::1": false,
 		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false, "::a9fe:a9fe": false,
@@ -352,6 +356,43 @@ func TestCheckHeader(t *testing.T) {
 	}
 }
 
+// A configured server gets the headers that the operator lets requests send, and
+// keeps its own; a process gets none.
+func TestAddHeader(t *testing.T) {
+	own := http.Header{"X-Own": {"operator"}}
+	remote := tools.Server{Label: "docs", URL: "https://a", Header: own, Trusted: true, RequestHeaders: []string{"Authorization", "X-Own"}}
+	theirs := tools.Server{Label: "own", URL: "https://a"}
+	local := tools.Server{Label: "local", Command: []string{"true"}, Trusted: true}
+	for _, tt := range []struct {
+		name   string
+		server tools.Server
+		header http.Header
+		want   string // "": it is added
+		sent   http.Header
+	}{
+		{"allowed", remote, http.Header{"Authorization": {"x"}}, "", http.Header{"Authorization": {"x"}, "X-Own": {"operator"}}},
+		{"the operator's stays", remote, http.Header{"X-Own": {"x"}}, "", own},
+		{"nothing", remote, nil, "", own},
+		{"not allowed", remote, http.Header{"X-Forwarded-User": {"root"}}, `does not get the header "X-Forwarded-User" of requests`, own},
+		{"one of two", remote, http.Header{"Authorization": {"x"}, "Cookie": {"a=b"}}, "tools.servers[].request_headers", own},
+		{"HTTP's own", remote, http.Header{"Host": {"x"}}, "cannot be set", own},
+		{"a request's server", theirs, http.Header{"Cookie": {"a=b"}}, "", http.Header{"Cookie": {"a=b"}}},
+		{"a process", local, http.Header{"Authorization": {"x"}}, "is a process", nil},
+		{"nothing for a process", local, http.Header{}, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := tt.server
+			err := s.AddHeader(tt.header)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+			if diff := cmp.Diff(tt.sent, s.Header); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Requests cannot start processes.
 func TestProcessOfRequest(t *testing.T) {
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, "mcp.example.com")})
@@ -434,8 +475,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A configured server that tells what it was given says nothing to clients or the
-// model: the secrets are the operator's. A request's own server may.
+// A server that tells what it was given says nothing to clients or the model: the
+// secrets are the operator's, or those of one request.
 func TestSecretsInResults(t *testing.T) {
 	const bearer, variable = "sk-top/secret<token>", "variable-secret"
 	result := `{"content":[{"type":"text","text":"you sent ` + bearer + `, true"},{"type":"resource_link","uri":"https://a/?key=` + url.QueryEscape(bearer) + `","name":"` + bearer + `"},` +
@@ -445,11 +486,21 @@ func TestSecretsInResults(t *testing.T) {
 	for _, trusted := range []bool{true, false} {
 		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}, "X-Debug": {"true"}}}, "x", "{}")
 		told := fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured)
-		if trusted && (strings.Contains(told, "token") || string(r.Structured) != `{"z":"[hidden]","[hidden]":[1,true,"a\\"]}` || !strings.HasPrefix(r.Text, "you sent [hidden], true\n")) {
-			t.Errorf("a secret is told: %s", told)
+		if strings.Contains(told, "token") || string(r.Structured) != `{"z":"[hidden]","[hidden]":[1,true,"a\\"]}` || !strings.HasPrefix(r.Text, "you sent [hidden], true\n") {
+			t.Errorf("trusted %v: a secret is told: %s", trusted, told)
 		}
-		if !trusted && strings.Count(told, bearer) != 7 {
-			t.Errorf("what the request's own server gives is changed: %s", told)
+	}
+	listing := `{"tools":[{"name":"a","title":"` + bearer + `","description":"you sent ` + bearer + `","inputSchema":{"type":"object","description":"sk-top\/secret\u003ctoken\u003e"},"annotations":{"title":"` + bearer + `"}}]}`
+	address = serve(t, scripted(map[string]string{"tools/list": listing}))
+	c = newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})
+	for _, trusted := range []bool{true, false} {
+		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}}}, "", "")
+		want := []tools.Tool{{
+			Name: "a", Title: "[hidden]", Description: "you sent [hidden]",
+			InputSchema: json.RawMessage(`{"type":"object","description":"[hidden]"}`), Annotations: json.RawMessage(`{"title":"[hidden]"}`),
+		}}
+		if diff := cmp.Diff(want, r.Tools); diff != "" {
+			t.Errorf("trusted %v: tools (-want +got):\n%s", trusted, diff)
 		}
 	}
 	p := process("server", map[string]string{"TOKEN": variable})

@@ -17,8 +17,8 @@ const (
 	// leastSecret is how long a value must be to be hidden in texts: shorter
 	// ones are words like "1" that stand everywhere.
 	leastSecret = 4
-	// leastGiven is the same for what tools give: it is the work of the server,
-	// in which a setting such as "true" has to stay.
+	// leastGiven is the same for tools and what they give: they are the work of
+	// the server, in which a setting such as "true" has to stay.
 	leastGiven = 8
 	hidden     = "[hidden]"
 )

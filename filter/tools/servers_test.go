@@ -32,6 +32,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "hello from the process, "+os.Getenv("TOKEN"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		os.Exit(0)
+	case "counted": // has a connection for as long as it lives, until it is told to end
+		conn, err := net.Dial("tcp", os.Getenv("ADDRESS"))
+		if err != nil {
+			os.Exit(1)
+		}
+		_, _ = conn.Read(make([]byte, 1)) // it is counted
+		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
+		_, _ = io.Copy(io.Discard, conn)
+	case "broken":
+		fmt.Fprintf(os.Stderr, "starting\nno such directory, %s\n\n", os.Getenv("TOKEN"))
+		os.Exit(1)
 	case "deaf": // never reads
 		select {}
 	case "stuck": // reads no more once it is initialized
@@ -198,6 +209,46 @@ func wantText(t testing.TB, r tools.Result, want string) {
 	t.Helper()
 	if r.Error != "" || r.Text != want {
 		t.Fatalf("text %q, error %q (%v); want text %q", r.Text, r.Error, r.Cause, want)
+	}
+}
+
+// countConnections counts who is connected to the address that it gives, and how
+// many have been at most.
+func countConnections(t testing.TB, now, most *atomic.Int32) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				n := now.Add(1)
+				defer now.Add(-1)
+				for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+				}
+				_, _ = conn.Write([]byte{0})
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { listener.Close(); all.Wait() })
+	return listener.Addr().String()
+}
+
+// waitFor waits until something is so.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
 	}
 }
 

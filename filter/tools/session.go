@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +36,9 @@ type session struct {
 	mcp       *mcp.ClientSession // nil: it could not be opened
 	transport string             // one of the Transport constants
 	failure   failure            // why it could not be opened
+	process   *process           // the one that was started last; nil: none
+	lacks     []string           // of the tools that the server should have
+	stream    share              // of what comes outside the answers to HTTP requests
 
 	timeouts atomic.Int32 // calls in a row that got no answer in time
 
@@ -72,9 +77,30 @@ func (s *session) open() {
 			err = nil
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		s.failure = s.explain(ctx, err, known)
+	case len(s.server.Expects) > 0:
+		s.lacks = s.missing(ctx)
 	}
+}
+
+// missing is the tools that the server should have and has not, as far as it lists
+// them. The log is told once.
+func (s *session) missing(ctx context.Context) (names []string) {
+	listed, f := (&task{client: s.client, server: s.server}).list(ctx, s)
+	if f.text != "" {
+		return nil
+	}
+	for _, name := range s.server.Expects {
+		if !slices.ContainsFunc(listed.Tools, func(t Tool) bool { return t.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 && s.client.warnsFirst(s.server.Label) {
+		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf("The MCP server does the work of a built-in tool, and has no tool %s: calls of it fail. docs/responses.md has the tools that it needs.", strings.Join(names, ", "))
+	}
+	return names
 }
 
 // newer tells whether a server has refused the initialize request because it
@@ -91,7 +117,8 @@ func older(status int) bool {
 
 // connect connects and shakes hands.
 func (s *session) connect(ctx context.Context, version string) (facts, error) {
-	ctx, opening := withCall(ctx)
+	ctx, opening := s.client.withCall(ctx)
+	defer opening.share.end()
 	if s.transport == TransportSSE {
 		version = protocol // the newest that SSE is defined for
 	}
@@ -119,23 +146,24 @@ func (l *link) Connect(context.Context) (mcp.Connection, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newWire(conn, true), nil
+		return newWire(conn, true, &s.stream), nil
 	}
 	g, err := newGuard(s, l.opening)
 	if err != nil {
 		return nil, err
 	}
+	most := s.client.o.MaxMessageBytes + 64<<10 // an event has more than its message
 	var t mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: maxEventBytes,
+		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: most,
 	}
 	if s.transport == TransportSSE {
-		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEventBytes}
+		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: most}
 	}
 	conn, err := t.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g.wire = newWire(conn, false)
+	g.wire = newWire(conn, false, &s.stream)
 	return g.wire, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -139,17 +140,25 @@ type failure struct {
 func (s *session) explain(ctx context.Context, err error, k facts) failure {
 	f := failure{cause: s.server.safe(err, s.id())}
 	name := fmt.Sprintf("The MCP server %q", s.server.Label)
+	says, done := s.says(err, k), ""
+	if k.calling {
+		done = " What was asked for may have been done."
+	}
 	var address *addressError
-	var wire *jsonrpc.Error
 	switch {
 	case ctx.Err() != nil:
 		f.text = fmt.Sprintf("%s did not answer within %s (tools.list_timeout).", name, s.client.o.ListTimeout)
-	case k.answer != nil && errors.As(k.answer.Error, &wire):
-		f.text = fmt.Sprintf("%s answers with an error: %s", name, s.quote(wire.Message))
-	case k.answer != nil && s.mcp != nil:
-		f.text = name + " has sent a result that is not one of MCP."
 	case k.tooLarge:
-		f.text, f.broken = fmt.Sprintf("%s has sent more than %d bytes.", name, MaxMessageBytes), true
+		f.text = fmt.Sprintf("%s has sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, done)
+		f.broken = k.answer == nil
+	case k.busy:
+		f.text = fmt.Sprintf("There is no room for the answer of the MCP server %q: those of all servers have more than %d bytes at the moment (tools.max_inflight_bytes).%s",
+			s.server.Label, s.client.o.MaxInflightBytes, done)
+		f.broken = k.answer == nil
+	case k.answer != nil && k.status < http.StatusBadRequest && says != "":
+		f.text = fmt.Sprintf("%s answers with an error: %s", name, says)
+	case k.answer != nil && k.status < http.StatusBadRequest && s.mcp != nil:
+		f.text = name + " has sent a result that is not one of MCP."
 	case errors.As(k.err, &address):
 		f.text = name + " is at an address that is not allowed: the operator can add its network to tools.allowed_networks."
 		f.cause = address
@@ -159,24 +168,41 @@ func (s *session) explain(ctx context.Context, err error, k facts) failure {
 		f.text, f.broken, f.again = name+" has ended the session.", true, true
 	case k.status >= http.StatusBadRequest:
 		f.text = name + " " + statusText(k.status)
-		if errors.As(err, &wire) && wire.Code != codeRejected {
-			f.text += " It says: " + s.quote(wire.Message)
+		if says != "" {
+			f.text += " It says: " + says
 		}
+		f.broken = s.mcp != nil && k.session && k.status == http.StatusNotFound // that can mean the session, too
 	case k.err != nil && !k.wrote:
 		f.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(k.err))
 	case s.transport == TransportStdio && s.mcp == nil:
 		f.text = name + " could not be started, or does not speak MCP."
+		if line := s.process.lastWords(); line != "" {
+			f.cause = s.server.safe(fmt.Errorf("%w, after the process said: %s", err, line))
+		}
 	default:
-		f.text, f.broken = name+" broke off before its answer came, or sent something that is not MCP. What was asked for may have been done.", true
+		f.text, f.broken = name+" broke off before its answer came, or sent something that is not MCP."+done, true
 	}
 	return f
+}
+
+// says is what the server itself says of an error, "" if the error is not its own.
+func (s *session) says(err error, k facts) string {
+	var wire *jsonrpc.Error
+	switch {
+	case k.answer != nil && errors.As(k.answer.Error, &wire):
+	case errors.As(err, &wire) && wire.Code != codeRejected:
+	default:
+		return ""
+	}
+	return s.quote(wire.Message)
 }
 
 // codeRejected is the code of errors that the SDK makes of HTTP errors.
 const codeRejected = -32005
 
 // lost tells whether a request failed because its session is gone, before it
-// could be executed.
+// could be executed. An error that the server gives as the request's own answer
+// says that it could.
 func (s *session) lost(k facts) bool {
 	switch {
 	case s.mcp == nil:
@@ -186,7 +212,7 @@ func (s *session) lost(k facts) bool {
 	case s.transport == TransportSSE && k.err != nil && !k.wrote:
 		return true // an SSE session does not survive that
 	}
-	return (k.session || s.transport == TransportSSE) && (k.status == http.StatusNotFound || k.status == http.StatusBadRequest)
+	return k.answer == nil && (k.session || s.transport == TransportSSE) && (k.status == http.StatusNotFound || k.status == http.StatusBadRequest)
 }
 
 func (s *session) id() string {
@@ -231,15 +257,9 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 	var size int
 	cursor := ""
 	for range maxPages {
-		within, c := withCall(ctx)
-		page, err := s.mcp.ListTools(within, &mcp.ListToolsParams{Cursor: cursor})
-		if err != nil {
-			c.settle(ctx)
-			return Result{}, s.explain(ctx, err, c.known())
-		}
-		tools, err := toolsOf(page, c.known().answer)
-		if err != nil {
-			return Result{}, s.explain(ctx, err, c.known())
+		tools, next, f := t.page(ctx, s, cursor)
+		if f.text != "" {
+			return Result{}, f
 		}
 		for _, tool := range tools {
 			size += len(tool.Name) + len(tool.Title) + len(tool.Description) + len(tool.InputSchema) + len(tool.Annotations)
@@ -248,7 +268,7 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 		if len(r.Tools) > t.client.o.MaxListed || size > maxListedBytes {
 			break
 		}
-		if cursor = page.NextCursor; cursor == "" {
+		if cursor = next; cursor == "" {
 			return r, failure{}
 		}
 	}
@@ -256,13 +276,37 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 		t.server.Label, t.client.o.MaxListed, maxListedBytes)}
 }
 
+// page lists the tools from a cursor on, and gives the cursor of the next ones.
+func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, string, failure) {
+	within, c := t.client.withCall(ctx)
+	defer c.share.end()
+	page, err := s.mcp.ListTools(within, &mcp.ListToolsParams{Cursor: cursor})
+	if err != nil {
+		c.settle(ctx)
+		return nil, "", s.explain(ctx, err, c.known())
+	}
+	tools, err := toolsOf(page, c.known().answer, t.server.secrets(leastGiven))
+	if err != nil {
+		return nil, "", s.explain(ctx, err, c.known())
+	}
+	return tools, page.NextCursor, failure{}
+}
+
 // call calls the tool.
 func (t *task) call(ctx context.Context, s *session) (Result, failure) {
-	within, c := withCall(ctx)
-	got, err := s.mcp.CallTool(within, &mcp.CallToolParams{Name: t.tool, Arguments: t.arguments})
+	if slices.Contains(s.lacks, t.tool) {
+		return Result{}, failure{text: fmt.Sprintf("The MCP server %q has no tool %q.", t.server.Label, t.tool)}
+	}
+	within, c := t.client.withCall(ctx)
+	defer c.share.end()
+	_, err := s.mcp.CallTool(within, &mcp.CallToolParams{Name: t.tool, Arguments: t.arguments})
 	if err != nil {
 		c.settle(ctx)
 		return Result{}, s.explain(ctx, err, c.known())
 	}
-	return t.result(got, c.known().answer), failure{}
+	r, err := t.result(c.known().answer)
+	if err != nil {
+		return Result{}, s.explain(ctx, err, c.known())
+	}
+	return r, failure{}
 }

@@ -42,7 +42,8 @@ const (
 )
 
 // Server is an MCP server as one request may use it. Requests share a session
-// where all of it is the same, but for Label, AllowedTools and Approval.
+// where all of it is the same, but for Label, RequestHeaders, AllowedTools and
+// Approval.
 type Server struct {
 	Label     string // server_label
 	URL       string // http or https; "" for a server that is a process
@@ -63,6 +64,13 @@ type Server struct {
 	// Trusted is a server of the configuration: neither its host nor its
 	// addresses have to be allowed.
 	Trusted bool
+	// RequestHeaders are the names, as [http.CanonicalHeaderKey] writes them, of
+	// the headers that requests may add to those of a Trusted server.
+	RequestHeaders []string
+	// Expects are tools that the server has to have, for it does the work of a
+	// built-in tool. If it does not list them, the log is told, and calls of them
+	// fail.
+	Expects []string
 	// AllowedTools are the only tools that may be offered to a model; nil: all.
 	// Approval says that a client has to approve every call. Both are the
 	// operator's (allowed_tools, require_approval) and kept by who makes the Job.
@@ -85,10 +93,14 @@ func (s Server) String() string {
 // GoString is String, so that no verb prints secrets.
 func (s Server) GoString() string { return "tools.Server{" + s.String() + "}" }
 
+func (s *Server) isProcess() bool { return s.URL == "" }
+
 // clone is a copy that shares nothing with s.
 func (s *Server) clone() *Server {
 	c := *s
 	c.Command = slices.Clone(s.Command)
+	c.RequestHeaders = slices.Clone(s.RequestHeaders)
+	c.Expects = slices.Clone(s.Expects)
 	c.AllowedTools = slices.Clone(s.AllowedTools)
 	c.Env = maps.Clone(s.Env)
 	c.Header = s.Header.Clone()
@@ -100,6 +112,7 @@ func (s *Server) key() string {
 	h := sha256.New()
 	texts(h, s.Tenant, s.Session, s.Transport, s.URL, strconv.FormatBool(s.Trusted))
 	texts(h, s.Command...)
+	texts(h, s.Expects...)
 	texts(h, slices.Sorted(maps.Keys(s.Env))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		texts(h, s.Env[name])
@@ -125,7 +138,7 @@ func texts(h hash.Hash, list ...string) {
 
 // Tool is a tool as its server describes it.
 type Tool struct {
-	Name        string
+	Name        string // "" if the server gives none: nobody can call it
 	Title       string
 	Description string
 	InputSchema json.RawMessage // a JSON Schema object, its members in the server's order; nil if there is none
@@ -164,6 +177,8 @@ type Result struct {
 	// structured result that does not fit beside the parts.
 	Content    []Part
 	Structured json.RawMessage
+	// Answered says that the tool has given a result, if only that it failed.
+	Answered bool
 	// Error says what failed, in words fit for clients and models; "" if nothing
 	// did. An error that the tool itself tells stands here, too.
 	Error string
@@ -181,27 +196,30 @@ type Options struct {
 	CallTimeout     time.Duration  // of a call; default 60s
 	IdleTimeout     time.Duration  // after which an unused session is closed; default 5m
 	MaxSessions     int            // default 1000
+	MaxProcesses    int            // of stdio servers; default 32
 	MaxListed       int            // tools of one server; default 256
 	MaxResultBytes  int            // of Result.Text and Result.Error; default 262144
-	Log             *logrus.Logger // default: logrus's standard logger
-	Now             func() time.Time
-	Metrics         Metrics
-	Resolver        *net.Resolver // default: the system's
-	TLS             *tls.Config   // default: the system's certificates
+	MaxMessageBytes int            // of one message of a server; default 8 MiB
+	// MaxInflightBytes bounds the answers of all servers that are being read, or
+	// made into results, at one time; default 64 MiB.
+	MaxInflightBytes int64
+	Log              *logrus.Logger // default: logrus's standard logger
+	Now              func() time.Time
+	Metrics          Metrics
+	Resolver         *net.Resolver // default: the system's
+	TLS              *tls.Config   // default: the system's certificates
 }
 
 // Metrics are told what a Client does. Each may be nil. They must not block.
 type Metrics struct {
 	// Done is told of every job when it has ended. Labels and tools' names come
 	// from requests and models: bound them before they become labels.
-	Done func(j Job, took time.Duration, failed bool)
+	Done func(j Job, took time.Duration, r Result)
 	// Sessions is told how many sessions there are, whenever that changes.
 	Sessions func(open int)
 }
 
 const (
-	// MaxMessageBytes bounds one message of a server.
-	MaxMessageBytes = 16 << 20
 	// maxListedBytes bounds the descriptions of a server's tools.
 	maxListedBytes = 1 << 20
 	// maxContentBytes bounds Result.Content and Result.Structured together;
@@ -217,8 +235,11 @@ func (o *Options) setDefaults() {
 	setDefault(&o.CallTimeout, time.Minute)
 	setDefault(&o.IdleTimeout, 5*time.Minute)
 	setDefault(&o.MaxSessions, 1000)
+	setDefault(&o.MaxProcesses, 32)
 	setDefault(&o.MaxListed, 256)
 	setDefault(&o.MaxResultBytes, 256<<10)
+	setDefault(&o.MaxMessageBytes, 8<<20)
+	setDefault(&o.MaxInflightBytes, 64<<20)
 	if o.Log == nil {
 		o.Log = logrus.StandardLogger()
 	}
@@ -226,7 +247,7 @@ func (o *Options) setDefaults() {
 		o.Now = time.Now
 	}
 	if o.Metrics.Done == nil {
-		o.Metrics.Done = func(Job, time.Duration, bool) {}
+		o.Metrics.Done = func(Job, time.Duration, Result) {}
 	}
 	if o.Metrics.Sessions == nil {
 		o.Metrics.Sessions = func(int) {}
@@ -255,11 +276,12 @@ func (c *Client) Server(label string) (*Server, bool) {
 // with ctx, whichever is first; a call that is under way is then cancelled at the
 // server, too. A call is never made twice: if a session turns out to be gone
 // before the server can have begun, the job is done with a new one; if the
-// connection breaks later, that is the result.
+// connection breaks later, or the server answers with an error, that is the
+// result.
 func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
 	result := c.do(ctx, j)
-	c.o.Metrics.Done(j, c.o.Now().Sub(start), result.Error != "")
+	c.o.Metrics.Done(j, c.o.Now().Sub(start), result)
 	return result
 }
 

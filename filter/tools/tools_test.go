@@ -119,6 +119,7 @@ func TestSessionsApart(t *testing.T) {
 		{"label", func(s *tools.Server) { s.Label = "other" }, true},
 		{"tenant", func(s *tools.Server) { s.Tenant = "a" }, false},
 		{"session", func(s *tools.Server) { s.Session = "a" }, false},
+		{"expected tools", func(s *tools.Server) { s.Expects = []string{"echo"} }, false},
 		{"header", func(s *tools.Server) { s.Header = http.Header{"Authorization": {"a"}} }, false},
 		{"header value", func(s *tools.Server) { s.Header = http.Header{"Authorization": {"b"}} }, false},
 		{"url", func(s *tools.Server) { s.URL += "/x" }, false},
@@ -272,6 +273,124 @@ func TestRestartedServer(t *testing.T) {
 	}
 }
 
+// An HTTP error with the answer to the call is that answer: the tool has run. One
+// that tells nothing of the call is a session that is gone.
+func TestErrorStatuses(t *testing.T) {
+	answer := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32602,"message":"order 17 was placed"}}`
+	}
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string // ID stands for that of the request
+		says   string // "": the call is made again, in a new session
+		opened int    // sessions, after one more call
+	}{
+		{"400 answers", 400, answer("ID"), "HTTP 400. It says: order 17 was placed", 1},
+		{"404 answers", 404, answer("ID"), "It says: order 17 was placed", 2},
+		{"500 answers", 500, answer("ID"), "HTTP 500. It says: order 17 was placed", 1},
+		{"400 answers at length", 400, answer("ID") + strings.Repeat(" ", 1<<20), "order 17 was placed", 1},
+		{"400 breaks off", 400, "CUT" + answer("ID"), "broke off before its answer came, or sent something that is not MCP. What was asked for may have been done.", 2},
+		{"400 of no request", 400, answer("null"), "", 2},
+		{"400 of another request", 400, answer(`"server-error"`), "", 2},
+		{"400 empty", 400, "", "", 2},
+		{"400 text", 400, "no valid session", "", 2},
+		{"404 of no request", 404, answer("null"), "", 2},
+		{"404 text", 404, "session not found", "", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var opened, calls int
+			hello := scripted(map[string]string{"tools/call": `{"content":[]}`})
+			url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				var m struct {
+					ID     json.RawMessage `json:"id"`
+					Method string          `json:"method"`
+				}
+				_ = json.Unmarshal(body, &m)
+				w.Header().Set("Mcp-Session-Id", "s")
+				switch m.Method {
+				case "initialize":
+					opened++
+				case "tools/call":
+					if calls++; calls == 1 {
+						body, cut := strings.CutPrefix(strings.Replace(tt.body, "ID", string(m.ID), 1), "CUT")
+						w.Header().Set("Content-Type", "application/json")
+						if cut {
+							w.Header().Set("Content-Length", "1000")
+						}
+						w.WriteHeader(tt.status)
+						fmt.Fprint(w, body)
+						return
+					}
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				hello(w, r)
+			}))
+			c, s := newClient(t, tools.Options{}), trusted(url)
+			r := do(t, c, s, "pay", "{}")
+			if tt.says == "" {
+				wantText(t, r, "")
+			} else if !strings.Contains(r.Error, tt.says) {
+				t.Errorf("error %q (%v)", r.Error, r.Cause)
+			}
+			wantText(t, do(t, c, s, "pay", "{}"), "")
+			want := 2
+			if tt.says == "" {
+				want = 3
+			}
+			if calls != want || opened != tt.opened {
+				t.Errorf("%d calls in %d sessions, want %d in %d", calls, opened, want, tt.opened)
+			}
+		})
+	}
+}
+
+// Only of a call is it said that it may have been made.
+func TestListingBreaksOff(t *testing.T) {
+	for _, method := range []string{"initialize", "tools/list"} {
+		hello := scripted(nil)
+		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if bytes.Contains(body, []byte(`"`+method+`"`)) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, "{{{")
+				return
+			}
+			hello(w, r)
+		}))
+		if r := do(t, newClient(t, tools.Options{}), trusted(url), "", ""); !strings.Contains(r.Error, "not MCP") || strings.Contains(r.Error, "may have been done") {
+			t.Errorf("%s: error %q (%v)", method, r.Error, r.Cause)
+		}
+	}
+}
+
+// The log is told once of tools that a server should have; calls of them fail, and
+// are not made.
+func TestExpectedTools(t *testing.T) {
+	f := newFixture()
+	log, out := debugLog()
+	c := newClient(t, tools.Options{Log: log})
+	url := serve(t, f.streamable())
+	for _, session := range []string{"a", "b"} {
+		s := trusted(url)
+		s.Session, s.Expects = session, []string{"echo", "open", "python"}
+		wantText(t, do(t, c, s, "echo", "{}"), "{}")
+		for _, tool := range []string{"open", "python"} {
+			if r := do(t, c, s, tool, "{}"); r.Error != fmt.Sprintf(`The MCP server "fixture" has no tool %q.`, tool) || r.Answered || r.Content != nil {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if n := f.calls.Load(); n != 2 {
+		t.Errorf("%d calls", n)
+	}
+	if n := strings.Count(out.String(), "has no tool open, python"); n != 1 || strings.Count(out.String(), "level=warning") != 1 {
+		t.Errorf("the log is told %d times:\n%s", n, out)
+	}
+}
+
 // A connection that breaks when the tool may have run is an error at once, and the
 // tool is not called again.
 func TestServerDiesInCall(t *testing.T) {
@@ -318,6 +437,9 @@ func TestCancel(t *testing.T) {
 				c, s := newClient(t, tt.o), trusted(serve(t, f.streamable()))
 				if stdio {
 					s = process("server", nil)
+				}
+				if r := do(t, c, s, "", ""); r.Error != "" { // the session is open before the call's time begins
+					t.Fatal(r.Error)
 				}
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
@@ -396,7 +518,6 @@ func TestListingBounds(t *testing.T) {
 		{"tools", page(6, "", ""), "more tools than are allowed: at most 5 (tools.max_listed)"},
 		{"bytes", page(5, strings.Repeat("x", 300<<10), ""), "1048576 bytes"},
 		{"pages", page(0, "", "more"), "more tools than are allowed"},
-		{"no name", `{"tools":[{"inputSchema":{}}]}`, "not one of MCP"},
 		{"no list", `{"tools":7}`, "not one of MCP"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -487,9 +608,14 @@ func TestResults(t *testing.T) {
 		{"structured with text", `{"content":[{"type":"text","text":"t"}],"structuredContent":{"z":1}}`, "t", ""},
 		{"error", `{"isError":true,"content":[{"type":"text","text":"bad input"}]}`, "", "bad input"},
 		{"error without text", `{"isError":true,"content":[]}`, "", "does not say why"},
-		{"unknown content", `{"content":[{"type":"smell"}]}`, "", "not one of MCP"},
+		{"unknown content", `{"content":[{"type":"text","text":"a"},{"type":"video","data":"AAAA"},{"type":"text","text":"b"}]}`, "a\n[content of an unknown type]\nb", ""},
+		{"bad base64", `{"content":[{"type":"image","mimeType":"image/png","data":"!!!"},{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
+		{"null part", `{"content":[null,{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
+		{"no text", `{"content":[{"type":"text","text":7},{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
+		{"asks for input", `{"resultType":"input_required","inputRequests":{}}`, "", "asks for input"},
 		{"no object", `[]`, "", "not one of MCP"},
-		{"null part", `{"content":[null]}`, "", "not one of MCP"},
+		{"null", `null`, "", "not one of MCP"},
+		{"no list", `{"content":7}`, "", "not one of MCP"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := do(t, newClient(t, tools.Options{}), trusted(serve(t, scripted(map[string]string{"tools/call": tt.result}))), "x", "{}")
@@ -535,7 +661,7 @@ func TestContentBound(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			result := `{"content":[` + strings.Join(tt.parts, ",") + `],"structuredContent":` + tt.structured + `}`
-			r := do(t, newClient(t, tools.Options{}), trusted(serve(t, scripted(map[string]string{"tools/call": result}))), "x", "{}")
+			r := do(t, newClient(t, tools.Options{MaxMessageBytes: 16 << 20}), trusted(serve(t, scripted(map[string]string{"tools/call": result}))), "x", "{}")
 			var kinds []string
 			size := len(r.Structured)
 			for _, p := range r.Content {
@@ -609,7 +735,7 @@ func TestTooLarge(t *testing.T) {
 				}
 			}))
 			r := do(t, newClient(t, tools.Options{}), trusted(url), "x", "{}")
-			if !strings.Contains(r.Error, "more than 16777216 bytes") {
+			if !strings.Contains(r.Error, "more than 8388608 bytes (tools.max_message_bytes). What was asked for may have been done.") {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
 			}
 		})
@@ -652,13 +778,14 @@ func TestConfiguredServer(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	f := newFixture()
 	var told []string
-	c := newClient(t, tools.Options{Metrics: tools.Metrics{Done: func(j tools.Job, took time.Duration, failed bool) {
-		told = append(told, fmt.Sprint(j.Server.Label, " ", j.Tool, " ", took, " ", failed))
+	c := newClient(t, tools.Options{Metrics: tools.Metrics{Done: func(j tools.Job, took time.Duration, r tools.Result) {
+		told = append(told, fmt.Sprint(j.Server.Label, " ", j.Tool, " ", took, " ", r.Answered, " ", r.Error != ""))
 	}}, Now: steps()})
 	s := trusted(serve(t, f.streamable()))
 	do(t, c, s, "echo", "{}")
 	do(t, c, s, "fail", "{}")
-	if got, want := fmt.Sprint(told), "[fixture echo 2s false fixture fail 2s true]"; got != want {
+	do(t, c, s, "made up", "{}")
+	if got, want := fmt.Sprint(told), "[fixture echo 2s true false fixture fail 2s true true fixture made up 2s false true]"; got != want {
 		t.Errorf("told %s, want %s", got, want)
 	}
 }

@@ -17,11 +17,14 @@ const maxOpen = 64
 
 // facts are what is known of a request to a server.
 type facts struct {
+	id       jsonrpc.ID        // of the request
+	calling  bool              // it calls a tool
 	handed   bool              // the transport has got it
 	wrote    bool              // some of it may have gone out over HTTP
-	status   int               // the HTTP status it got; 0: none
+	status   int               // the HTTP status it got; 0: none, or an error that breaks off
 	session  bool              // it named a session of the server's
-	tooLarge bool              // the answer is longer than MaxMessageBytes
+	tooLarge bool              // the answer is longer than Options.MaxMessageBytes
+	busy     bool              // there was no room for the answer
 	err      error             // why there is no HTTP response
 	answer   *jsonrpc.Response // nil: none came
 }
@@ -29,6 +32,7 @@ type facts struct {
 // call is a request to a server. It travels in the request's context and is safe
 // for concurrent use.
 type call struct {
+	share     share // of the answer's bytes; ended by who has the result
 	mu        sync.Mutex
 	facts     facts
 	told      sync.Once
@@ -37,9 +41,9 @@ type call struct {
 
 type callKey struct{}
 
-func withCall(ctx context.Context) (context.Context, *call) {
-	c := &call{cancelled: make(chan struct{})}
-	return context.WithValue(ctx, callKey{}, c), c
+func (c *Client) withCall(ctx context.Context) (context.Context, *call) {
+	k := &call{share: share{of: &c.inflight}, cancelled: make(chan struct{})}
+	return context.WithValue(ctx, callKey{}, k), k
 }
 
 // callOf gives the call that ctx is of, nil if it is of none.
@@ -82,6 +86,7 @@ func (c *call) known() facts {
 type wire struct {
 	mcp.Connection
 	lines   bool         // a process' pipe: what could not be written was not read
+	stream  *share       // of what comes outside the answers to HTTP requests
 	version atomic.Value // string: the protocol's version, once the server has said it
 
 	mu      sync.Mutex
@@ -90,8 +95,8 @@ type wire struct {
 	open    int        // requests of the server that have no answer yet
 }
 
-func newWire(c mcp.Connection, lines bool) *wire {
-	return &wire{Connection: c, lines: lines, waiting: map[jsonrpc.ID]*call{}}
+func newWire(c mcp.Connection, lines bool, stream *share) *wire {
+	return &wire{Connection: c, lines: lines, stream: stream, waiting: map[jsonrpc.ID]*call{}}
 }
 
 // Write implements [mcp.Connection].
@@ -111,7 +116,7 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 			w.hello = m.ID
 		}
 		w.mu.Unlock()
-		c.note(func(f *facts) { f.handed = true })
+		c.note(func(f *facts) { f.handed, f.id, f.calling = true, m.ID, m.Method == "tools/call" })
 		context.AfterFunc(ctx, func() { // calls of this package end their context
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -136,13 +141,15 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := w.Connection.Read(ctx)
 		if err != nil {
+			w.refused()
+			w.stream.move(nil)
 			return nil, err
 		}
 		switch m := m.(type) {
 		case *jsonrpc.Response:
-			w.answered(m)
-			return m, nil
+			return w.answered(m), nil
 		case *jsonrpc.Request:
+			w.stream.move(nil)
 			if !m.IsCall() {
 				continue
 			}
@@ -161,17 +168,38 @@ func (w *wire) admit() bool {
 	return w.open <= maxOpen
 }
 
-func (w *wire) answered(m *jsonrpc.Response) {
+// refused tells those who wait that there was no room for an answer, if that is
+// why no more come.
+func (w *wire) refused() {
+	if !w.stream.full() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.waiting {
+		c.note(func(f *facts) { f.busy = true })
+	}
+}
+
+// answered keeps an answer, and gives what the SDK gets of it: of a tool's result
+// nothing, for it is read as it came.
+func (w *wire) answered(m *jsonrpc.Response) *jsonrpc.Response {
 	var wireError *jsonrpc.Error
 	if m.Error != nil && !errors.As(m.Error, &wireError) {
-		return // the SDK's own: the server has not answered
+		return m // the SDK's own: the server has not answered
 	}
 	w.mu.Lock()
 	c := w.waiting[m.ID]
 	delete(w.waiting, m.ID)
 	hello := m.ID == w.hello && m.ID.IsValid()
 	w.mu.Unlock()
-	c.note(func(f *facts) { f.answer = m })
+	calling := false
+	c.note(func(f *facts) { f.answer, calling = m, f.calling })
+	if c != nil {
+		w.stream.move(&c.share)
+	} else {
+		w.stream.move(nil)
+	}
 	if hello && m.Error == nil {
 		var result struct {
 			ProtocolVersion string `json:"protocolVersion"`
@@ -180,6 +208,10 @@ func (w *wire) answered(m *jsonrpc.Response) {
 			w.version.Store(result.ProtocolVersion)
 		}
 	}
+	if calling && m.Error == nil {
+		return &jsonrpc.Response{ID: m.ID, Result: json.RawMessage(`{"content":[]}`)}
+	}
+	return m
 }
 
 // refuse answers the requests of servers, for sampling, elicitation, roots and

@@ -12,11 +12,11 @@ func TestReaderAllocates(t *testing.T) {
 	s, _ := newScope()
 	turn := prepare(t, s, &Input{Items: []Item{userHi}, Stop: []string{"never", "neither"}})
 	r := turn.NewReader(func(Event) {})
-	if _, err := r.Push(harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>Now "), engine.FinishNone); err != nil {
+	if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>Now ")}); err != nil {
 		t.Fatal(err)
 	}
-	words := harmony.AppendEncode(nil, " and then there were none, nev er")
-	if n := testing.AllocsPerRun(100, func() { _, _ = r.Push(words, engine.FinishNone) }); n > 0 {
-		t.Errorf("%v allocations for %d tokens", n, len(words))
+	words := engine.Chunk{Tokens: harmony.AppendEncode(nil, " and then there were none, nev er")}
+	if n := testing.AllocsPerRun(100, func() { _, _ = r.Push(&words) }); n > 0 {
+		t.Errorf("%v allocations for %d tokens", n, len(words.Tokens))
 	}
 }

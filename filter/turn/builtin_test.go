@@ -351,7 +351,7 @@ func TestBuiltinsKept(t *testing.T) {
 		s, _ := newScope()
 		c.in.Items, c.in.Builtins = []Item{userHi}, builtins()
 		r := prepare(t, s, &c.in).NewReader(func(Event) {})
-		if _, err := r.Push(harmony.AppendEncodeSpecial(nil, output), engine.FinishStop); (err == nil) != c.ok {
+		if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, output), Finish: engine.FinishStop}); (err == nil) != c.ok {
 			t.Errorf("%s: %v", output, err)
 		}
 	}

@@ -38,12 +38,12 @@ func (t *Turn) NewCheck() *Check {
 
 // Push reads news from the engine. After a verdict nothing more is to be pushed.
 func (c *Check) Push(chunk *engine.Chunk) Verdict {
-	if chunk.Index < 0 || chunk.Index >= len(c.readers) || chunk.Finish == engine.FinishAbort {
+	if chunk.Refusal(len(c.readers)) != nil {
 		return Passed
 	}
 	r := c.readers[chunk.Index]
 	open := r.Finish() == FinishNone
-	if _, err := r.Push(chunk.Tokens, chunk.Finish); err != nil {
+	if _, err := r.Push(chunk); err != nil {
 		if err.Code == codeUnkept {
 			return Unkept
 		}

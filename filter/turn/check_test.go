@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -115,6 +116,43 @@ func TestNoCheck(t *testing.T) {
 		"schema":  jsonFormat(`{"minLength":"a"}`),
 	} {
 		if _, err := newChecked().Prepare(context.Background(), &Input{Items: []Item{userHi}, Format: format}); err == nil || err.Status != 400 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestStrictUnderAGrammar: what a grammar lets pass of a strict schema breaks the
+// promise at the reply's end, which nothing is held back for.
+func TestStrictUnderAGrammar(t *testing.T) {
+	t.Parallel()
+	f := ToolName{FunctionsNamespace, "f", false}
+	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}}}}
+	strict := jsonFormat(countSchema)
+	strict.Strict = true
+	const loose = `{"type":"object","properties":{"n":{"anyOf":[{"const":1},{"const":2}]}},"additionalProperties":{"type":"array"}}`
+	costly := jsonFormat(loose)
+	costly.Strict = true
+	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
+	for name, c := range map[string]struct {
+		in     Input
+		output string
+		kept   bool
+	}{
+		"answer":                      {Input{Format: strict}, answer(`{"n":1}`), true},
+		"answer not of the schema":    {Input{Format: strict}, answer(`{"n":"1"}`), false},
+		"not strict":                  {Input{Format: jsonFormat(countSchema)}, answer(`{"n":"1"}`), true},
+		"too deep to check":           {Input{Format: costly}, answer(`{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`), true},
+		"arguments":                   {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"n\":1}<|call|>", true},
+		"arguments not of the schema": {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"m\":1}<|call|>", false},
+	} {
+		s, _ := newScope()
+		c.in.Items = []Item{userHi}
+		turn := prepare(t, s, &c.in)
+		if turn.Engine.Constraint == nil || turn.NewCheck() != nil {
+			t.Errorf("%s: the engine is not asked for it, or the reply held back", name)
+		}
+		_, err := turn.NewReader(func(Event) {}).Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: engine.FinishStop})
+		if (err == nil) != c.kept || err != nil && err.Code != codeUnkept {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

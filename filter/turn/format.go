@@ -23,10 +23,9 @@ func JSONObject() *Format {
 // maxFormatName bounds the name of a format, as OpenAI does.
 const maxFormatName = 64
 
-// JSONFormat is the form of an answer of a JSON Schema, which the prompt
-// announces under the format's name. path is the schema's field. What it refuses
-// is a 400.
-func (s *Scope) JSONFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
+// jsonFormat is the form of an answer of a JSON Schema, which the prompt
+// announces under the format's name. path is the schema's field.
+func (s *Scope) jsonFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
 	switch {
 	case f.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name.")
@@ -40,11 +39,40 @@ func (s *Scope) JSONFormat(path string, f harmony.ResponseFormat, strict bool) (
 		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", s.Limits.SchemaDepth)
 	}
 	if err := constraint.CheckSchema(f.Schema, strict); err != nil {
-		return nil, apierror.Invalid(path, "The output format cannot be enforced: the schema %s. Change it.", err)
+		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
 	f.Schema = jsontext.AppendCompact(nil, string(f.Schema)) // no piece of the request's body
-	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f}, nil
+	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f, Strict: strict}, nil
+}
+
+// NamedFormat reads a JSON Schema with its name, description and strict. other is
+// called with the members that it does not know.
+func (s *Scope) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field)) (*Format, *apierror.Error) {
+	var f harmony.ResponseFormat
+	strict := false
+	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			f.Name, err = v.Text()
+		case "description":
+			f.Description, err = v.Text()
+		case "schema":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "The schema of an output format must be a JSON Schema object.")
+			}
+			f.Schema = json.RawMessage(v.Raw)
+		case "strict":
+			err = v.SetSwitch(&strict)
+		default:
+			other(key, v)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.jsonFormat(v.Path, f, strict)
 }
 
 // RegexFormat is the form of an answer that matches a regular expression.
@@ -97,7 +125,7 @@ func (s *Scope) SchemaFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	} else if !v.IsObject() {
 		return nil, apierror.Invalid(v.Path, "The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
 	}
-	return s.JSONFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
+	return s.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
 }
 
 // StructuredOutputs reads vLLM's object structured_outputs, which is the same in

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -32,6 +31,7 @@ type Choice struct {
 type Format struct {
 	Answer    constraint.Answer
 	Announced *harmony.ResponseFormat // what the prompt says of it; nil: nothing
+	Strict    bool                    // all of a schema is enforced, not what grammars are made of alone
 }
 
 // maxPromised bounds the schemas that an engine has to make a grammar of.
@@ -101,13 +101,23 @@ func enforced(in *Input, name ToolName, schema json.RawMessage) (json.RawMessage
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
 	}
 	if err := constraint.CheckSchema(schema, true); err != nil {
-		return nil, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 	}
 	return bytes.Clone(schema), nil // which may be a piece of the request's body
 }
 
+// parametersPath is where a fault of a tool's schema is, behind "tools"; "" for
+// the schema as a whole.
+func parametersPath(name ToolName, err error) string {
+	if path := constraint.SchemaPath(err); path != "" {
+		return "." + name.Name + ".parameters" + path
+	}
+	return ""
+}
+
 // kept is what a Reader checks of the reply: for engines that take a constraint
-// and do not keep to it, and, with the schemas, for those that take none.
+// and do not keep to it, for what their grammars let pass of strict schemas, and
+// for engines that take none.
 type kept struct {
 	required  bool
 	answer    constraint.Answer // that must be there; nil: any or none
@@ -119,18 +129,21 @@ type kept struct {
 	checked bool                               // there is no grammar that sees to it
 }
 
-// kept is what is checked of a reply that keeps a promise.
-func (s *Scope) kept(p *constraint.Promise, choice Choice, tools *toolset) (kept, *apierror.Error) {
+// kept is what is checked of a reply that keeps a promise. Where an engine sees to
+// it, schemas are checked if they are strict and can be checked.
+func (s *Scope) kept(in *Input, p *constraint.Promise, choice Choice, tools *toolset) (kept, *apierror.Error) {
 	k := kept{required: p.Required, answer: p.Answer, arguments: true, allowed: choice.Allowed, checked: s.Checked}
-	if !s.Checked {
-		return k, nil
-	}
 	var err error
 	switch a := p.Answer.(type) {
 	case constraint.AnswerGrammar:
-		return k, apierror.Invalid("", "This model's engine takes no grammars, and answers cannot be checked against one. Use a JSON Schema, a regular expression or a choice.")
+		if s.Checked {
+			return k, apierror.Invalid("", "This model's engine takes no grammars, and answers cannot be checked against one. Use a JSON Schema, a regular expression or a choice.")
+		}
 	case constraint.AnswerJSON:
-		if k.schema, err = constraint.NewValidator(a.Schema); err != nil {
+		if !s.Checked && !in.Format.Strict {
+			break
+		}
+		if k.schema, err = constraint.NewValidator(a.Schema); err != nil && s.Checked {
 			return k, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
@@ -140,7 +153,7 @@ func (s *Scope) kept(p *constraint.Promise, choice Choice, tools *toolset) (kept
 			continue
 		}
 		named := tools.byRecipient[t.Recipient]
-		if k.strict[ToolName{named.namespace, named.name, named.builtin}], err = constraint.NewValidator(t.Schema); err != nil {
+		if k.strict[ToolName{named.namespace, named.name, named.builtin}], err = constraint.NewValidator(t.Schema); err != nil && s.Checked {
 			return k, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", named.name, err)
 		}
 	}
@@ -157,7 +170,7 @@ func (s *Scope) later(in *Input, first *constraint.Promise, tools *toolset) (*bo
 	p, err := promise(in, choice, tools)
 	b := &bond{promise: p}
 	if err == nil && p.Format() != nil {
-		b.kept, err = s.kept(&p, choice, tools)
+		b.kept, err = s.kept(in, &p, choice, tools)
 	}
 	return b, err
 }
@@ -173,14 +186,11 @@ type bond struct {
 func (k *kept) answers(text []byte) bool {
 	switch a := k.answer.(type) {
 	case constraint.AnswerJSON:
-		return json.Valid(text) && (k.schema == nil || k.schema.Accepts(text))
+		return json.Valid(text) && k.accepts(k.schema, text)
 	case constraint.AnswerChoice:
 		return slices.Contains(a, string(text))
 	case constraint.AnswerRegex:
-		// Where the engine's idea of . and of ends of lines may be another, the
-		// reply has the benefit of the doubt.
-		whole, err := regexp.Compile(`(?s)^(?:` + string(a) + `)$`)
-		return err != nil || whole.Match(text)
+		return a.Accepts(text)
 	}
 	return true
 }
@@ -188,8 +198,13 @@ func (k *kept) answers(text []byte) bool {
 // argues tells whether a text is the arguments of a call: one JSON object, of the
 // tool's schema where that is to be checked.
 func (k *kept) argues(tool ToolName, text []byte) bool {
-	schema := k.strict[tool]
-	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && (schema == nil || schema.Accepts(text))
+	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && k.accepts(k.strict[tool], text)
+}
+
+// accepts tells whether a text is of a schema, nil for any. What is too much to
+// check is left to the engine that sees to it.
+func (k *kept) accepts(schema *constraint.Validator, text []byte) bool {
+	return schema == nil || !k.checked && !schema.Affords(text) || schema.Accepts(text)
 }
 
 // codeUnkept is the code of the error of a reply that breaks a promise.

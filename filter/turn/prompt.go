@@ -92,7 +92,7 @@ func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error)
 	}
 	t.Engine, t.id = &request, request.ID
 	if binding != nil {
-		if t.kept, err = s.kept(&promised, choice, tools); err != nil {
+		if t.kept, err = s.kept(in, &promised, choice, tools); err != nil {
 			return nil, err
 		}
 	}

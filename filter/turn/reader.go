@@ -3,6 +3,7 @@ package turn
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -28,7 +29,8 @@ const maxKept = 1 << 20
 // tool that the request does not have is handed out under the name that the
 // model used, so that the client can tell the model; where the request offers
 // no tools at all the call is withheld, and its text becomes an answer only if
-// the choice would otherwise show none.
+// the choice would otherwise show none, unless whoever reads the events tells the
+// model: see [Reader.Corrected].
 type Reader struct {
 	turn   *Turn
 	emit   func(Event)
@@ -47,6 +49,7 @@ type Reader struct {
 	watched []byte // the text of the part being read, where it is checked
 	broken  bool   // a part was not as the constraint has it
 
+	corrected   bool   // calls are not withheld
 	withholding bool   // the message being read is a call that is not handed out
 	withheld    []byte // the text of such calls, while nothing is shown
 	reasoning   []byte // kept for the tool turn
@@ -90,36 +93,35 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 	return r
 }
 
-// Push reads the next tokens of the choice and, if finish is not FinishNone,
-// ends it. It returns how many of the tokens count: fewer than all where a stop
-// condition ended the choice. After the end of the choice it does nothing. An
-// error means that the model broke the format and the model's setting is
-// [MalformedFail].
-func (r *Reader) Push(tokens []harmony.Token, finish engine.Finish) (int, *apierror.Error) {
-	return r.PushLogprobs(tokens, nil, finish)
-}
-
-// PushLogprobs is Push of tokens of which the engine has told how likely they
-// were, which the answer's events tell on.
-func (r *Reader) PushLogprobs(tokens []harmony.Token, logprobs []engine.Logprob, finish engine.Finish) (int, *apierror.Error) {
+// Push reads news of the choice, whose index it does not look at: its next
+// tokens, how likely they were, which the answer's events tell on, and its end.
+// It returns how many of the tokens count: fewer than all where a stop condition
+// ended the choice. After the end of the choice it does nothing. An error means
+// that the model broke the format and the model's setting is [MalformedFail].
+func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 	taken := 0
-	for ; taken < len(tokens) && r.finish == FinishNone; taken++ {
-		if r.likely.next = nil; taken < len(logprobs) {
-			r.likely.next = &logprobs[taken]
+	for ; taken < len(c.Tokens) && r.finish == FinishNone; taken++ {
+		if r.likely.next = nil; taken < len(c.Logprobs) {
+			r.likely.next = &c.Logprobs[taken]
 		}
-		if err := r.push(tokens[taken]); err != nil {
+		if err := r.push(c.Tokens[taken]); err != nil {
 			return taken, err
 		}
 	}
-	if finish == engine.FinishNone {
+	if c.Finish == engine.FinishNone {
 		return taken, nil
 	}
 	r.early = false
-	return taken, r.end(finish == engine.FinishLength)
+	return taken, r.end(c.Finish == engine.FinishLength)
 }
 
 // Close ends the choice if it has not ended.
 func (r *Reader) Close() *apierror.Error { return r.end(false) }
+
+// Corrected says that the model is told of calls that it cannot make, and has
+// another turn: where no tool is offered they are calls of tools that the request
+// does not have.
+func (r *Reader) Corrected() { r.corrected = true }
 
 // Finish is why the choice ended; FinishNone while it goes on.
 func (r *Reader) Finish() Finish { return r.finish }
@@ -312,7 +314,10 @@ func (r *Reader) called(h *harmony.Header) (tool, bool) {
 	case found == nobody, found == unknown && h.Channel == harmony.ChannelFinal:
 		r.repaired(repairRecipient)
 		return tool{}, false
-	case r.turn.noCalls || len(r.turn.tools.byRecipient) == 0:
+	case r.toolless() && r.corrected:
+		r.repaired(repairUnknown)
+		return tool{name: plainName(strings.TrimPrefix(cleanRecipient(h.Recipient), FunctionsNamespace+"."))}, true
+	case r.toolless():
 		r.repaired(repairWithheld)
 		r.withholding = true
 	case found == mended:
@@ -322,6 +327,9 @@ func (r *Reader) called(h *harmony.Header) (tool, bool) {
 	}
 	return t, true
 }
+
+// toolless tells whether the model is offered no tools.
+func (r *Reader) toolless() bool { return r.turn.noCalls || len(r.turn.tools.byRecipient) == 0 }
 
 // text takes a piece of a message's content.
 func (r *Reader) text(p []byte) {
@@ -441,8 +449,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 // keep gathers the reasoning of a turn that may end in calls: its beginning, if
 // it is longer than what is kept.
 func (r *Reader) keep(p []byte) {
-	t := r.turn
-	if r.full || t.scope.Memory == nil || t.noCalls || len(t.tools.byRecipient) == 0 {
+	if r.full || r.turn.scope.Memory == nil || r.toolless() && !r.corrected {
 		return
 	}
 	between := ""

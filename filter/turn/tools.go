@@ -53,11 +53,11 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 		}
 		spaces[seen.Name] = true
 		for _, t := range ns.Tools {
-			if err := checkTool(t, limits); err != nil {
+			if err := limits.CheckTool(t); err != nil {
 				return nil, err
 			}
 			client := tool{strings.Clone(ns.Name), strings.Clone(t.Name), false}
-			t.Name = modelName(t.Name)
+			t.Name = ModelName(t.Name)
 			recipient := seen.Name + "." + t.Name
 			if _, taken := s.byRecipient[recipient]; taken {
 				return nil, apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
@@ -94,7 +94,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 			named[ns.Name] = tool{ns.Name, "", true}
 		}
 		for _, t := range ns.Tools {
-			if err := checkTool(t, limits); err != nil {
+			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
 			client := tool{ns.Name, t.Name, true}
@@ -138,16 +138,18 @@ func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) 
 	return nil
 }
 
-func checkTool(t harmony.Tool, limits Limits) *apierror.Error {
+// CheckTool tells why a tool cannot be offered: it has no name, a name of more
+// than 256 bytes, or parameters that are too large or nest too deep.
+func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
 	switch {
 	case t.Name == "":
 		return apierror.Invalid("tools", "A tool has no name.")
 	case len(t.Name) > maxNameBytes:
 		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", maxNameBytes)
-	case len(t.Parameters) > limits.SchemaBytes:
-		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, limits.SchemaBytes)
-	case jsontext.Depth(t.Parameters) > limits.SchemaDepth:
-		return apierror.Invalid("tools", "The parameters of tool %q nest more than %d levels deep.", t.Name, limits.SchemaDepth)
+	case len(t.Parameters) > l.SchemaBytes:
+		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
+	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
+		return apierror.Invalid("tools", "The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
 	}
 	return nil
 }
@@ -157,7 +159,7 @@ func checkTool(t harmony.Tool, limits Limits) *apierror.Error {
 func recipient(t tool) string {
 	switch {
 	case !t.builtin:
-		return modelNamespace(t.namespace) + "." + modelName(t.name)
+		return modelNamespace(t.namespace) + "." + ModelName(t.name)
 	case t.isCode():
 		return t.namespace
 	}
@@ -168,12 +170,12 @@ func modelNamespace(namespace string) string {
 	if namespace == "" || namespace == FunctionsNamespace {
 		return FunctionsNamespace
 	}
-	return modelName(namespace)
+	return ModelName(namespace)
 }
 
-// modelName is the client's name as the model sees it: letters, digits, _ and
+// ModelName is the client's name as the model sees it: letters, digits, _ and
 // - as they are, everything else as _, and a reserved name with a _ behind it.
-func modelName(name string) string {
+func ModelName(name string) string {
 	if reserved[name] {
 		return name + "_"
 	}

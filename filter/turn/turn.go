@@ -2,17 +2,10 @@
 // conversation, tools and sampling parameters become a token request) and what
 // comes out (the engine's tokens become reasoning, text and tool calls). It
 // holds everything that the Chat Completions and the Responses API share and
-// no JSON of either.
+// no JSON of one alone.
 //
 // An API decodes its request into an [Input], calls [Scope.Prepare], and turns
-// the events of one [Reader] a choice into its own reply:
-//
-//	t, err := scope.Prepare(ctx, &turn.Input{Items: items, Tools: tools, Engine: sampling})
-//	…
-//	r := t.NewReader(func(e turn.Event) { … })
-//	r.Push(chunk.Tokens, chunk.Finish)
-//	…
-//	r.Close()
+// the events of one [Reader] a choice into its own reply.
 package turn
 
 import (
@@ -65,7 +58,7 @@ type Limits struct {
 
 // DefaultLimits is generous to clients and safe for a filter.
 func DefaultLimits() Limits {
-	return Limits{Items: 20_000, Tools: 256, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
+	return Limits{Items: 20_000, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
 }
 
 // The defaults of gpt-oss, in place of settings that are empty.

@@ -96,7 +96,7 @@ func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string
 			lines[len(lines)-1] += "."
 		}
 	})
-	if _, err := r.Push(harmony.AppendEncodeSpecial(nil, text), finish); err != nil {
+	if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, text), Finish: finish}); err != nil {
 		t.Fatal(err)
 	}
 	return lines, r
@@ -165,6 +165,37 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// Where the model is told of them, no call is withheld.
+func TestCorrectedReader(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string]Input{
+		"no tools":         {},
+		"no calls":         {Tools: functions("f"), NoCalls: true},
+		"no builtin calls": {Builtins: []harmony.Namespace{harmony.BrowserNamespace()}, NoCalls: true},
+	} {
+		for recipient, want := range map[string]string{"functions.f": "f", "browser.search": "browser_search", "docs.a": "docs_a"} {
+			s, _ := newScope()
+			in.Items = []Item{userHi}
+			var called []CalledTool
+			r := prepare(t, s, &in).NewReader(func(e Event) {
+				if e.Kind != Call {
+					t.Errorf("%s, %s: a %s", name, recipient, e.Kind)
+				} else if e.Step == End {
+					called = append(called, *e.Call)
+				}
+			})
+			r.Corrected()
+			tokens := harmony.AppendEncodeSpecial(nil, " to="+recipient+"<|channel|>commentary json<|message|>{}<|call|>")
+			if _, err := r.Push(&engine.Chunk{Tokens: tokens, Finish: engine.FinishStop}); err != nil {
+				t.Fatal(err)
+			}
+			if len(called) != 1 || called[0].Name != want || called[0].Namespace != "" || r.Finish() != FinishCalls {
+				t.Errorf("%s, %s: the calls are %v", name, recipient, called)
+			}
+		}
+	}
+}
+
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	s, _ := newScope()
@@ -197,11 +228,11 @@ func TestEarly(t *testing.T) {
 	turn := prepare(t, s, &Input{Items: []Item{userHi}, Stop: []string{"b"}})
 	r := turn.NewReader(func(Event) {})
 	tokens := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>a b c d")
-	taken, err := r.Push(tokens, engine.FinishNone)
+	taken, err := r.Push(&engine.Chunk{Tokens: tokens})
 	if err != nil || taken != 5 || !r.Early() || r.Finish() != FinishStop || r.Matched() == nil || r.Matched().Text != "b" {
 		t.Errorf("taken %d, early %v, finish %q, matched %v, %v", taken, r.Early(), r.Finish(), r.Matched(), err)
 	}
-	if taken, _ := r.Push(tokens, engine.FinishStop); taken != 0 {
+	if taken, _ := r.Push(&engine.Chunk{Tokens: tokens, Finish: engine.FinishStop}); taken != 0 {
 		t.Errorf("%d tokens taken after the end", taken)
 	}
 }
@@ -227,7 +258,7 @@ func TestStrict(t *testing.T) {
 	} {
 		var shown strings.Builder
 		r := turn.NewReader(func(e Event) { shown.Write(e.Text) })
-		_, err := r.Push(harmony.AppendEncodeSpecial(nil, c.output), c.finish)
+		_, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: c.finish})
 		if (err == nil) != c.ok {
 			t.Errorf("%q: %v", c.output, err)
 		}

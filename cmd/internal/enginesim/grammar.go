@@ -113,12 +113,12 @@ func (g *grammar) check() *refusal {
 			}
 		}
 	case "json_schema":
-		if !gjson.ValidBytes(g.Schema) {
+		if !gjson.ValidBytes(g.Schema) || !knowsPatterns(gjson.ParseBytes(g.Schema)) {
 			return invalid
 		}
 	case "regex":
 		var err error
-		if g.regex, err = regexp.Compile(`^(?:` + g.Pattern + `)$`); err != nil {
+		if g.regex, err = compileRegex(g.Pattern); err != nil {
 			return invalid
 		}
 	case "sequence", "or":
@@ -235,7 +235,7 @@ func (g *grammar) small() []string {
 	case "json_schema":
 		return []string{smallestInstance(string(g.Schema))}
 	case "regex":
-		re, err := syntax.Parse(g.Pattern, syntax.Perl)
+		re, err := syntax.Parse(goRegex(g.Pattern), syntax.Perl)
 		if err != nil {
 			return nil
 		}
@@ -350,8 +350,7 @@ func isOf(v, s, root gjson.Result, depth int) bool {
 		return within(len(v.Array()), s, "minItems", "maxItems") &&
 			(!s.Get("items").Exists() || !slices.ContainsFunc(v.Array(), func(x gjson.Result) bool { return !one(x)(s.Get("items")) }))
 	case v.Type == gjson.String:
-		pattern, err := regexp.Compile(s.Get("pattern").Str)
-		return err == nil && pattern.MatchString(v.Str) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
+		return ofPattern(v.Str, s.Get("pattern")) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
 	case v.Type == gjson.Number:
 		least, most := s.Get("minimum"), s.Get("maximum")
 		return (!least.Exists() || v.Num >= least.Num) && (!most.Exists() || v.Num <= most.Num)

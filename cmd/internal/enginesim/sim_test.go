@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,35 @@ func TestLimits(t *testing.T) {
 				t.Errorf("too long: %+v", got.Err)
 			}
 		})
+	}
+}
+
+// TestOutputBeyondContext: what an engine says to a limit of output tokens that
+// its context cannot hold. vLLM's completions refuse one that is longer than the
+// whole context, SGLang's HTTP API one that does not fit behind the prompt; the
+// others end the output where the context does.
+func TestOutputBeyondContext(t *testing.T) {
+	const size = 100
+	for _, tt := range []struct {
+		maxTokens int
+		refuse    []string
+	}{
+		{size, []string{"sglang"}},
+		{size + 1, []string{"sglang", "vllm"}},
+	} {
+		for _, kind := range engine.Kinds() {
+			r := ask("WORDS 90", func(r *engine.Request) { r.MaxTokens = tt.maxTokens })
+			got := talk(t, New(Options{ContextLength: size}), kind, "", r)
+			if slices.Contains(tt.refuse, kind) {
+				if got.Err == nil || got.Err.Status != 400 || got.Err.Code != "context_length_exceeded" || !strings.Contains(got.Err.Message, "is 100 tokens") {
+					t.Errorf("%s, %d tokens: %+v", kind, tt.maxTokens, got.Err)
+				}
+				continue
+			}
+			if got.Err != nil || got.Finishes[0] != engine.FinishLength || got.Output != size-len(r.Prompt) {
+				t.Errorf("%s, %d tokens: %d of output, %q, %v", kind, tt.maxTokens, got.Output, got.Finishes[0], got.Err)
+			}
+		}
 	}
 }
 

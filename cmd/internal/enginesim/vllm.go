@@ -50,6 +50,9 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 		return req, badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", sampling.n))
 	}
 	limit := s.options.ContextLength
+	if sampling.maxTokens > limit { // what does not fit behind the prompt is cut off without a word
+		return req, outputTooLong(limit, sampling.maxTokens)
+	}
 	if len(req.prompt) >= limit {
 		return req, promptTooLong(limit, len(req.prompt))
 	}
@@ -69,6 +72,11 @@ func promptTooLong(limit, size int) *refusal {
 	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
 		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
 		limit, size, size))
+}
+
+func outputTooLong(limit, size int) *refusal {
+	return badRequest("max_tokens", fmt.Sprintf("max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%d)",
+		size, limit, size))
 }
 
 func (vllmAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {

@@ -1,5 +1,5 @@
--- name, text
-local key = base .. 'text:' .. ARGV[2]
+-- key, text
+local key = base .. ARGV[2]
 local text = redis.call('GET', key)
 if text then
 	redis.call('PEXPIRE', key, ttl)

@@ -68,6 +68,7 @@ func testAges(t *testing.T, open Open) {
 	o := options
 	o.ResponseTTL, o.TextTTL = age, age
 	s := beginWith(t, open, o)
+	touched := time.Now() // whatever is used, last
 	s.put("a", response("1", ""), response("2", "1"), live("alone", "me", time.Hour), response("used", ""), response("used2", "used"), response("read", ""), live("made", "me", time.Hour))
 	s.must(s.Append(s.ctx, "a", "alone", "me", batch(0, 0, false)))
 	for _, id := range []string{"c", "used"} {
@@ -77,7 +78,7 @@ func testAges(t *testing.T, open Open) {
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "1"}))
 	s.must(errorOf(s.FirstText(s.ctx, "a", "used", "1")))
 
-	begun, idle := time.Now(), time.Duration(0)
+	idle := time.Duration(0) // the longest between two touches
 	gone := func() bool {
 		return errors.Is(errorOf(s.Get(s.ctx, "a", "1")), store.ErrNotFound) &&
 			errors.Is(errorOf(s.Get(s.ctx, "a", "2")), store.ErrNotFound) &&
@@ -85,7 +86,6 @@ func testAges(t *testing.T, open Open) {
 			errors.Is(errorOf(s.Conversation(s.ctx, "a", "c")), store.ErrNotFound) &&
 			len(s.texts("a", "x")) == 0
 	}
-	touched := begun
 	s.eventually("what is not used is gone", func() bool {
 		before := touched
 		_, headErr := s.Head(s.ctx, "a", "used2")

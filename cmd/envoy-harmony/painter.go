@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// painter writes for people. On a terminal it colours channels and marks
+// special tokens.
+type painter struct{ on bool }
+
+const (
+	styleReset   = "\x1b[0m"
+	styleSpecial = "\x1b[7m" // reverse
+	styleNote    = "\x1b[33m"
+	styleHeader  = "\x1b[1m"
+)
+
+// channelStyles colours the channels.
+var channelStyles = map[string]string{
+	harmony.ChannelAnalysis:   "\x1b[90m",
+	harmony.ChannelCommentary: "\x1b[36m",
+	harmony.ChannelFinal:      "\x1b[32m",
+}
+
+func newPainter(w io.Writer) painter {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" {
+		return painter{}
+	}
+	info, err := f.Stat()
+	return painter{on: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+// styled writes text in a style. On a terminal, control characters in the
+// text are shown, not obeyed.
+func (p painter) styled(out *bufio.Writer, style, text string) {
+	if p.on {
+		text = strings.Map(visible, text)
+	}
+	if p.on && style != "" {
+		text = style + text + styleReset
+	}
+	_, _ = out.WriteString(text) // an error shows when out is flushed
+}
+
+// visible returns the picture of a control character.
+func visible(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case r < ' ':
+		return '\u2400' + r
+	case 0x7F <= r && r < 0xA0:
+		return '\uFFFD'
+	}
+	return r
+}
+
+// note writes a line about the output.
+func (p painter) note(out *bufio.Writer, text string) {
+	p.styled(out, styleNote, text)
+	p.styled(out, "", "\n")
+}
+
+// tokens writes the text of tokens, each channel's in its colour.
+func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
+	var d harmony.Decoder
+	var text []byte
+	style, channel := "", false
+	for _, t := range tokens {
+		if name, ok := harmony.SpecialName(t); ok {
+			p.styled(out, "", string(d.Flush(nil)))
+			p.styled(out, styleSpecial, name)
+			channel = t == harmony.TokenChannel
+			if t == harmony.TokenStart {
+				style = ""
+			}
+			continue
+		}
+		text, _ = d.Append(text[:0], t)
+		if channel {
+			style, channel = channelStyles[string(text)], false
+		}
+		p.styled(out, style, string(text))
+	}
+	p.styled(out, "", string(d.Flush(nil))+"\n")
+}
+
+// event writes a step of a parsed completion.
+func (p painter) event(out *bufio.Writer, e harmony.Event) {
+	style := channelStyles[e.Header.Channel]
+	switch e.Kind {
+	case harmony.MessageStart:
+		parts := []string{string(e.Header.Role)}
+		for _, part := range []struct{ label, value string }{
+			{"name ", e.Header.Name}, {"", e.Header.Channel}, {"to ", e.Header.Recipient}, {"type ", e.Header.ContentType},
+		} {
+			if part.value != "" {
+				parts = append(parts, part.label+part.value)
+			}
+		}
+		p.styled(out, styleHeader+style, "["+strings.Join(parts, ", ")+"]")
+		p.styled(out, "", "\n")
+	case harmony.Delta:
+		p.styled(out, style, string(e.Text))
+	case harmony.MessageEnd:
+		p.styled(out, style, string(e.Text))
+		name, _ := harmony.SpecialName(e.End)
+		p.styled(out, styleSpecial, name)
+		p.styled(out, "", "\n")
+	}
+}

@@ -1,0 +1,25 @@
+"""Reads lines {"tag": …, "texts": […]}, the text of a structural tag and texts, and
+says of each what xgrammar, with the engines' vocabulary, makes of it:
+{"accepts": […], "seconds": …} with the processor time that compiling the tag took,
+or {"error": …}."""
+
+import json
+import sys
+import time
+
+import xgrammar
+from transformers import AutoTokenizer
+from xgrammar.testing import _is_grammar_accept_string as accepts
+
+tokenizer = xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(sys.argv[1]), vocab_size=201088)
+for line in sys.stdin:
+    case = json.loads(line)
+    try:
+        grammar = xgrammar.Grammar.from_structural_tag(case["tag"])
+        compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=8)
+        began = time.process_time()
+        compiler.compile_structural_tag(case["tag"])
+        result = {"seconds": time.process_time() - began, "accepts": [accepts(grammar, text) for text in case["texts"]]}
+    except RuntimeError as e:
+        result = {"error": str(e).strip().splitlines()[-1]}
+    print(json.dumps(result), flush=True)

@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+// The filter's log says which engine has failed, and in Envoy's words why it could
+// not be reached.
+func TestLogOfAFailedEngine(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", "../envoy/testdata/ca.pem")
+	d := start(t, options{config: func(c *filter.Config) {
+		c.Engines = append(c.Engines,
+			filter.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}},
+			filter.Engine{Name: "plain", Kind: "vllm", URLs: []string{strings.Replace(c.Engines[0].URLs[0], "http:", "https:", 1)}},
+			filter.Engine{Name: "gone-grpc", Kind: "vllm-grpc", URLs: []string{"http://127.0.0.1:1"}},
+		)
+		for _, name := range []string{"gone", "plain", "gone-grpc"} {
+			c.Models = append(c.Models, filter.Model{Match: "=gpt-oss-" + name, Engine: name})
+		}
+	}})
+	for name, cause := range map[string]string{"gone": "Connection_refused", "plain": "WRONG_VERSION_NUMBER", "gone-grpc": "Connection_refused"} {
+		resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(`{"model":"gpt-oss-`+name+`","messages":[{"role":"user","content":"hi"}]}`))
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d", name, resp.StatusCode)
+		}
+		if line := d.requestLine(t, " engine="+name+" "); !strings.Contains(line, "level=warning") || !strings.Contains(line, cause) {
+			t.Errorf("%s: no %s in %s", name, cause, line)
+		}
+	}
+}
+
+// requestLine gives the filter's log line of a request, which may come after the
+// reply, by a part of it.
+func (d *dataplane) requestLine(t *testing.T, part string) string {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for line := range strings.SplitSeq(d.log.String(), "\n") {
+			if strings.HasPrefix(line, "filter") && strings.Contains(line, "msg=request ") && strings.Contains(line, part) {
+				return line
+			}
+		}
+	}
+	t.Fatalf("no log line of a request with %q", part)
+	return ""
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+)
+
+const approvedDocs = `{"type":"mcp","server_label":"docs","require_approval":"always"}`
+
+func verdictOf(request string, approve bool) string {
+	return fmt.Sprintf(`{"type":"mcp_approval_response","approval_request_id":%q,"approve":%v,"reason":"as I like"}`, request, approve)
+}
+
+// question makes a response that asks for approval of a call of docs.
+func (c *client) question(t *testing.T, call string) (r, request gjson.Result) {
+	t.Helper()
+	r = c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs." + call, "tools": list(approvedDocs)})
+	wantKinds(t, r, "mcp_list_tools mcp_approval_request")
+	return r, r.Get("output.1")
+}
+
+// A request for approval is answered once: every other request with a verdict gets
+// what came of the first.
+func TestMCPApprovedOnce(t *testing.T) {
+	server := newToolServer(t)
+	d := start(t, options{config: func(c *filter.Config) {
+		server.serve(c)
+		c.TenantHeader = "x-tenant"
+	}})
+	tools := list(approvedDocs)
+	inBothWays(t, d, func(t *testing.T, c *client) {
+		c.header = []string{"x-tenant", "a"}
+		other := c.make(t, "completed", map[string]any{"input": "NOTHINK\nSAY hi", "tools": tools})
+		for name, verdicts := range map[string][2]bool{"approved": {true, true}, "approved, then denied": {true, false}, "denied, then approved": {false, true}} {
+			t.Run(name, func(t *testing.T) {
+				first, asked := c.question(t, `search {"q":"pay"}`)
+				id := asked.Get("id").Str
+				before := server.count("tools/call search")
+				calls := map[bool]int{true: 1}[verdicts[0]]
+				verdict := func(approve bool) map[string]any {
+					return map[string]any{"tools": tools, "input": list(verdictOf(id, approve)), "previous_response_id": first.Get("id").Str}
+				}
+				settled := c.make(t, "completed", verdict(verdicts[0]))
+				again := verdict(verdicts[1])
+				unrelated := verdict(verdicts[1])
+				unrelated["previous_response_id"] = other.Get("id").Str
+				alone := map[string]any{"tools": tools, "input": list(verdictOf(id, verdicts[1]))}
+				stateless := map[string]any{"tools": tools, "store": false, "input": list(`{"role":"user","content":"pay"}`, asked.Raw, verdictOf(id, verdicts[1]))}
+				for way, body := range map[string]map[string]any{"again": again, "in another chain": unrelated, "alone": alone, "stateless": stateless} {
+					r := c.make(t, "completed", body)
+					same := func(member string) bool {
+						return r.Get("output.#(type==mcp_call)."+member).Raw == settled.Get("output.0."+member).Raw
+					}
+					for _, member := range []string{"status", "name", "arguments", "server_label", "approval_request_id", "output", "error"} {
+						if !same(member) {
+							t.Errorf("%s: another %s in %s, the first is %s", way, member, r.Get("output"), settled.Get("output.0"))
+						}
+					}
+					if same("id") {
+						t.Errorf("%s: two items have one id", way)
+					}
+				}
+				if n := server.count("tools/call search") - before; n != calls {
+					t.Errorf("%d calls, want %d", n, calls)
+				}
+				for way, body := range map[string]map[string]any{
+					"on the chain": {"tools": tools, "input": list(verdictOf(id, true)), "previous_response_id": settled.Get("id").Str},
+					"twice in one": {"tools": tools, "input": list(verdictOf(id, true), verdictOf(id, true)), "previous_response_id": first.Get("id").Str},
+				} {
+					if code, r := c.post(t, body); code != http.StatusBadRequest {
+						t.Errorf("%s: status %d: %s", way, code, r)
+					}
+				}
+				stranger := &client{dataplane: d, stream: c.stream, header: []string{"x-tenant", "b"}}
+				if code, r := stranger.post(t, map[string]any{"tools": tools, "input": list(verdictOf(id, true))}); code != http.StatusBadRequest {
+					t.Errorf("another tenant: status %d: %s", code, r)
+				}
+			})
+		}
+	})
+}
+
+// Of two requests with one approval at the same moment one makes the call. The
+// other does not wait for it, and its model is told.
+func TestMCPApprovedTwiceAtOnce(t *testing.T) {
+	server := newToolServer(t)
+	d := start(t, options{config: server.serve})
+	for _, stream := range []bool{false, true} {
+		first, asked := (&client{dataplane: d}).question(t, `meet {"q":"you"}`)
+		replies := make(chan gjson.Result, 2)
+		go func() { // the call goes on when the other request has its reply
+			<-server.begun
+			select {
+			case left := <-replies:
+				replies <- left
+			case <-server.begun:
+				t.Error("both have made the call")
+				server.free <- struct{}{}
+			}
+			server.free <- struct{}{}
+		}()
+		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
+			for range 2 {
+				t.Run("", func(t *testing.T) {
+					t.Parallel()
+					c := &client{dataplane: d, stream: stream}
+					replies <- c.make(t, "completed", map[string]any{"tools": list(approvedDocs), "input": list(verdictOf(asked.Get("id").Str, true)), "previous_response_id": first.Get("id").Str})
+				})
+			}
+		})
+		if t.Failed() {
+			return
+		}
+		made, left := <-replies, <-replies
+		if made.Get("output.0.status").Str != "completed" {
+			made, left = left, made
+		}
+		wantKinds(t, made, "mcp_call message")
+		wantKinds(t, left, "mcp_call:failed message")
+		if made.Get("output.0.output").Str != "met you" || !strings.Contains(left.Get("output.0.error").Raw, "outcome of this call is not known") {
+			t.Errorf("the calls are %s and %s", made.Get("output.0"), left.Get("output.0"))
+		}
+	}
+	if n := server.count("tools/call meet"); n != 2 {
+		t.Errorf("%d calls for two approvals", n)
+	}
+}
+
+// A client that sends its request again, because the engine was down after the
+// call, does not have the call made again.
+func TestMCPApprovedWhileEngineIsDown(t *testing.T) {
+	server, r := newToolServer(t), newReplicas(t, 1, &logFile{quiet: true})
+	var down atomic.Bool
+	next := r.servers[0].Config.Handler
+	r.servers[0].Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if down.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, q)
+	})
+	d := start(t, options{config: func(c *filter.Config) {
+		r.serve(c)
+		server.serve(c)
+	}})
+	inBothWays(t, d, func(t *testing.T, c *client) {
+		first, asked := c.question(t, `search {"q":"pay"}`)
+		before := server.count("tools/call search")
+		body := map[string]any{"tools": list(approvedDocs), "input": list(verdictOf(asked.Get("id").Str, true)), "previous_response_id": first.Get("id").Str}
+		down.Store(true)
+		for range 3 { // as often as SDKs try
+			if code, r := c.post(t, body); code == http.StatusOK && r.Get("status").Str != "failed" {
+				t.Errorf("status %d without an engine: %s", code, r)
+			}
+		}
+		down.Store(false)
+		reply := c.make(t, "completed", body)
+		wantKinds(t, reply, "mcp_call message")
+		if reply.Get("output.0.output").Str != "found pay" || answer(reply) != "RESULT: found pay" {
+			t.Errorf("the output is %s", reply.Get("output"))
+		}
+		if n := server.count("tools/call search") - before; n != 1 {
+			t.Errorf("%d calls for one approval", n)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package constraint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// whole are the keywords beside which xgrammar reads no other: the first of them
+// that a schema has is all that it enforces.
+var whole = []string{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"}
+
+// beside are the other keywords that say what a value must be.
+var beside = []string{
+	"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties",
+	"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems",
+	"pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+}
+
+// ofType are the keywords that xgrammar enforces only beside their type.
+var ofType = []string{
+	"pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+	"minItems", "maxItems", "minProperties", "maxProperties",
+}
+
+// exclusive are keywords of which xgrammar enforces only one.
+var exclusive = [][2]string{
+	{"pattern", "minLength"},
+	{"pattern", "maxLength"},
+	{"format", "minLength"},
+	{"format", "maxLength"},
+	{"patternProperties", "properties"},
+	{"patternProperties", "propertyNames"},
+	{"patternProperties", "required"},
+	{"propertyNames", "properties"},
+	{"propertyNames", "required"},
+}
+
+// enforceable refuses what a grammar passes over.
+func (c *schemaCheck) enforceable(object map[string]any) error {
+	has := func(k string) bool { return object[k] != nil }
+	for _, k := range passedOver {
+		if has(k) {
+			return fmt.Errorf("uses %q, which no grammar enforces", k)
+		}
+	}
+	if all, _ := object["allOf"].([]any); len(all) > 1 {
+		return errors.New(`uses "allOf" with more than one schema, which no grammar enforces`)
+	}
+	if i := slices.IndexFunc(whole, has); i >= 0 {
+		return c.alone(object, whole[i], whole[i+1:])
+	}
+	for _, pair := range exclusive {
+		if has(pair[0]) && has(pair[1]) {
+			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
+		}
+	}
+	if i := slices.IndexFunc(ofType, has); i >= 0 && !has("type") {
+		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, ofType[i])
+	}
+	if has("format") && !enforcedFormat(object) && stringly(object) {
+		return errors.New(`uses a "format" that no grammar enforces`)
+	}
+	for _, k := range [...]string{"maxLength", "maxItems", "maxProperties"} {
+		if most, _ := number(object[k]); most > MaxCount {
+			return fmt.Errorf("has a %q beyond %d", k, MaxCount)
+		}
+	}
+	return nil
+}
+
+// stringly tells whether strings are of a schema, as far as its types tell.
+func stringly(object map[string]any) bool {
+	names, _ := typesOf(object)
+	return names == nil || slices.Contains(names, "string")
+}
+
+// alone refuses what stands beside a keyword that is all that grammars enforce.
+func (c *schemaCheck) alone(object map[string]any, keyword string, others []string) error {
+	fixed := keyword == "const" || keyword == "enum"
+	for _, k := range slices.Concat(others, beside) {
+		if object[k] == nil || fixed && k == "type" {
+			continue
+		}
+		return fmt.Errorf("uses %q beside %q, of which grammars enforce only the latter: move it into the schemas there, or leave it out", k, keyword)
+	}
+	if names, _ := typesOf(object); fixed && names != nil {
+		for _, v := range valuesOf(object) {
+			if !isOfType(v, names) {
+				return fmt.Errorf(`has a value in its %q that is not of its "type"`, keyword)
+			}
+		}
+	}
+	list, _ := object["oneOf"].([]any)
+	for i := range list {
+		for j := range i {
+			if keyword == "oneOf" && !c.apart(list[i], list[j], 0) {
+				return errors.New(`uses "oneOf" with schemas that a value can be of both, which no grammar rules out: use "anyOf", or give each of them a required property with a "const" of its own`)
+			}
+		}
+	}
+	return nil
+}
+
+// valuesOf are the values of a const or an enum, nil if a schema has neither.
+func valuesOf(object map[string]any) []any {
+	if v, ok := object["const"]; ok {
+		return []any{v}
+	}
+	list, _ := object["enum"].([]any)
+	return list
+}
+
+// isOfType tells whether a value is of one of some types.
+func isOfType(v any, names []string) bool {
+	for _, name := range typeNames(v) {
+		if slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func typeNames(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{"string"}
+	case bool:
+		return []string{"boolean"}
+	case nil:
+		return []string{"null"}
+	case []any:
+		return []string{"array"}
+	case json.Number:
+		if _, err := v.Int64(); err == nil {
+			return []string{"integer", "number"}
+		}
+		return []string{"number"}
+	}
+	return []string{"object"}
+}
+
+// maxApart bounds how deep two schemas are compared.
+const maxApart = 4
+
+// apart tells whether no value is of both of two schemas: by their types, by
+// their values, or by those of a property that both require.
+func (c *schemaCheck) apart(a, b any, depth int) bool {
+	x, y := c.meant(a), c.meant(b)
+	if x == nil || y == nil || depth > maxApart {
+		return false
+	}
+	some, others := valuesOf(x), valuesOf(y)
+	if some != nil && others != nil {
+		return !slices.ContainsFunc(some, func(v any) bool {
+			return slices.ContainsFunc(others, func(w any) bool { return equal(v, w) })
+		})
+	}
+	if k, l := kindsOf(x, some), kindsOf(y, others); k != nil && l != nil && !slices.ContainsFunc(k, func(name string) bool { return slices.Contains(l, name) }) {
+		return true
+	}
+	left, _ := x["properties"].(map[string]any)
+	right, _ := y["properties"].(map[string]any)
+	required, _ := texts(x["required"])
+	too, _ := texts(y["required"])
+	return x["type"] == "object" && y["type"] == "object" && slices.ContainsFunc(required, func(name string) bool {
+		return slices.Contains(too, name) && left[name] != nil && right[name] != nil && c.apart(left[name], right[name], depth+1)
+	})
+}
+
+// meant is a schema behind its references, nil if it is no object.
+func (c *schemaCheck) meant(s any) map[string]any {
+	for range MaxRefs {
+		object, _ := s.(map[string]any)
+		ref, ok := object["$ref"].(string)
+		if !ok {
+			return object
+		}
+		if s, _, ok = c.resolve(ref); !ok {
+			return nil
+		}
+	}
+	return nil
+}
+
+// kindsOf are the types of a schema's values, integers as numbers; nil: any.
+func kindsOf(object map[string]any, values []any) []string {
+	names, _ := typesOf(object)
+	for _, v := range values {
+		names = append(names, typeNames(v)...)
+	}
+	kinds := slices.Clone(names)
+	for i, name := range kinds {
+		if name == "integer" {
+			kinds[i] = "number"
+		}
+	}
+	return kinds
+}
+
+func equal(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX != nil || errY != nil || bytes.Equal(x, y)
+}
+
+// enforcedFormat tells whether a schema has a format that grammars enforce.
+func enforcedFormat(object map[string]any) bool {
+	format, ok := object["format"].(string)
+	return ok && slices.Contains(formats, format)
+}
+
+// formats are the string formats that xgrammar enforces.
+var formats = []string{
+	"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "json-pointer", "relative-json-pointer",
+	"time", "uri", "uri-reference", "uri-template", "uuid",
+}

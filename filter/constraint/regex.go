@@ -1,0 +1,523 @@
+package constraint
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxRegexBytes bounds a regular expression.
+const maxRegexBytes = 8 << 10
+
+const (
+	// maxRegexCost bounds what a regular expression costs the engine's compiler, as
+	// [regexCost] counts it. With xgrammar 0.2.8 and the o200k vocabulary that is up
+	// to 15 s on one core, which is what a maxLength beyond 128 takes too:
+	//
+	//	[a-z]{1,128}              1.0 s   cost  128
+	//	([a-z]{1,31}-){1,31}      5.5 s         992
+	//	([a-z]{1,16}){1,8}        9.0 s        1024
+	//	([a-z]{1,16}){1,16}      17   s        2048
+	//	([a-z]{1,9}[0-9]?){1,30}  > 30 s       2400
+	//	[a-z]{1,500}             17   s        2000, for it goes in pieces
+	//	.{1,128}                  9   s        1024
+	maxRegexCost = 1056
+	// looseCost is the factor of a repetition of what repeats and has nothing fixed
+	// in it: one text is then repeated in many ways.
+	looseCost = 8
+	// wideCost is the cost of a character that is one of most of Unicode's.
+	wideCost = 8
+	// maxRepeat is the greatest count that a pattern of a schema can have for
+	// xgrammar 0.2.8, which fails on one of 129.
+	maxRepeat = 128
+	// maxRanges bounds the ranges of characters of a class, such as of \p{Greek}.
+	maxRanges = 64
+	// maxBranches bounds the alternatives that have anchors of their own.
+	maxBranches = 64
+)
+
+var (
+	errSyntax  = errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
+	errBorder  = errors.New(`has a \b, \B or (?m), which no grammar can be made of: write out what stands there`)
+	errAnchor  = errors.New("has an anchor, ^ or $, inside, which no grammar can be made of: anchors may stand at its ends only")
+	errRanges  = fmt.Errorf(`has a class of more than %d ranges of characters, such as \p{L}: write out those that it needs, such as [A-Za-zÀ-ɏ]`, maxRanges)
+	errNothing = errors.New("matches no text")
+	errEscaped = errors.New("asks for a quote, a backslash or a control character, which no grammar for JSON can be made of")
+	errCost    = errors.New("has repetitions that take an engine too long: repeat less often, or not inside one another, or use maxLength")
+)
+
+// CheckRegex tells whether a grammar can be made of a regular expression of Go's
+// syntax, with \uXXXX as in JavaScript. The error fits behind "the expression".
+func CheckRegex(pattern string) error {
+	_, _, err := engineRegex(pattern, false)
+	return err
+}
+
+// engineRegex writes a regular expression for engines, in the part of the syntax
+// that xgrammar reads as it is meant, and tells what it costs them. xgrammar
+// reads much else as something different, and says nothing: \p{L} is the letter
+// p in front of {L}, \A an A. It takes every expression for one of a whole text.
+//
+// In a schema the text is that of a string of JSON, in which xgrammar has no
+// characters that are escaped there where it knows a pattern, and anything may
+// stand where there is no anchor.
+func engineRegex(pattern string, inSchema bool) (text string, cost int, err error) {
+	switch {
+	case len(pattern) > maxRegexBytes:
+		return "", 0, fmt.Errorf("is longer than %d bytes", maxRegexBytes)
+	case strings.ContainsRune(pattern, 0):
+		return "", 0, errors.New("has a NUL character in it")
+	}
+	re, err := syntax.Parse(goSyntax(pattern), syntax.Perl)
+	if err != nil {
+		return "", 0, errSyntax
+	}
+	all, err := branchesOf(re)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, b := range all {
+		for _, part := range b.parts {
+			cost = min(cost+regexCost(part), maxRegexCost+1)
+		}
+	}
+	if cost > maxRegexCost {
+		return "", 0, errCost
+	}
+	w := regexWriter{inSchema: inSchema}
+	w.branches(all)
+	return w.text.String(), cost, w.err
+}
+
+// goSyntax writes \uXXXX and \u{X}, which Go does not know, as \x{X}. Two of them
+// can be one character.
+func goSyntax(pattern string) string {
+	if !strings.Contains(pattern, `\u`) {
+		return pattern
+	}
+	var b strings.Builder
+	for i := 0; i < len(pattern); {
+		if pattern[i] != '\\' || i+1 == len(pattern) {
+			b.WriteByte(pattern[i])
+			i++
+			continue
+		}
+		if pattern[i+1] == 'u' && i+6 <= len(pattern) && pattern[i+2] != '{' {
+			code := pattern[i+2 : i+6]
+			if high, err := strconv.ParseUint(code, 16, 16); err == nil && high>>10 == 0xD800>>10 && i+12 <= len(pattern) && pattern[i+6:i+8] == `\u` {
+				if low, err := strconv.ParseUint(pattern[i+8:i+12], 16, 16); err == nil && low>>10 == 0xDC00>>10 {
+					code = strconv.FormatUint(0x10000+(high&0x3FF)<<10+low&0x3FF, 16)
+					i += 6
+				}
+			}
+			b.WriteString(`\x{` + code + `}`)
+			i += 6
+			continue
+		}
+		if pattern[i+1] == 'u' {
+			b.WriteString(`\x`)
+		} else {
+			b.WriteString(pattern[i : i+2])
+		}
+		i += 2
+	}
+	return b.String()
+}
+
+// branch is one alternative of an expression, without the anchors at its ends.
+type branch struct {
+	parts      []*syntax.Regexp
+	begin, end bool // it is anchored there
+}
+
+// branchesOf are the alternatives of an expression, as far as they have anchors
+// of their own.
+func branchesOf(re *syntax.Regexp) ([]branch, error) {
+	switch re.Op {
+	case syntax.OpBeginText:
+		return []branch{{begin: true}}, nil
+	case syntax.OpEndText:
+		return []branch{{end: true}}, nil
+	case syntax.OpEmptyMatch:
+		return []branch{{}}, nil
+	case syntax.OpCapture:
+		if anchored(re) {
+			return branchesOf(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		if !anchored(re) {
+			break
+		}
+		var all []branch
+		for _, sub := range re.Sub {
+			more, err := branchesOf(sub)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+		}
+		return all, nil
+	case syntax.OpConcat:
+		all := []branch{{}}
+		for _, sub := range re.Sub {
+			next, err := branchesOf(sub)
+			if err != nil {
+				return nil, err
+			}
+			if all, err = joined(all, next); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	return []branch{{parts: []*syntax.Regexp{re}}}, nil
+}
+
+// joined is every one of some branches followed by every one of others.
+func joined(heads, tails []branch) ([]branch, error) {
+	if len(heads)*len(tails) > maxBranches {
+		return nil, errAnchor
+	}
+	var all []branch
+	for _, h := range heads {
+		for _, t := range tails {
+			if t.begin && len(h.parts) > 0 || h.end && len(t.parts) > 0 {
+				return nil, errAnchor
+			}
+			parts := slices.Concat(h.parts, t.parts)
+			all = append(all, branch{parts, h.begin || t.begin, h.end || t.end})
+		}
+	}
+	return all, nil
+}
+
+// anchored tells whether an expression has anchors in it.
+func anchored(re *syntax.Regexp) bool {
+	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
+		return true
+	}
+	for _, sub := range re.Sub {
+		if anchored(sub) {
+			return true
+		}
+	}
+	return false
+}
+
+// regexCost is about how many states an expression makes, weighed by what one of
+// them takes.
+func regexCost(re *syntax.Regexp) int {
+	cost := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		return len(re.Rune)
+	case syntax.OpCharClass:
+		if n := len(re.Rune); n > 0 && re.Rune[n-1] == unicode.MaxRune {
+			return wideCost
+		}
+		return 1
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return wideCost
+	}
+	for _, sub := range re.Sub {
+		cost = min(cost+regexCost(sub), maxRegexCost+1)
+	}
+	if re.Op == syntax.OpRepeat {
+		times := max(re.Min, re.Max, 1)
+		if times > 1 && loose(re.Sub[0]) {
+			cost *= looseCost
+		}
+		cost *= times * ((times + maxRepeat - 1) / maxRepeat)
+	}
+	return min(cost, maxRegexCost+1)
+}
+
+// loose tells whether an expression repeats something and has nothing fixed
+// beside it.
+func loose(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpRepeat:
+		return re.Min != re.Max || loose(re.Sub[0])
+	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
+		return true
+	case syntax.OpCapture:
+		return loose(re.Sub[0])
+	case syntax.OpAlternate:
+		for _, sub := range re.Sub {
+			if loose(sub) {
+				return true
+			}
+		}
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			if !loose(sub) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// regexWriter writes an expression in the syntax that xgrammar has in common with
+// others: characters, classes of ranges, groups, alternatives and repetitions.
+type regexWriter struct {
+	inSchema bool
+	text     strings.Builder
+	err      error // the first
+}
+
+func (w *regexWriter) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *regexWriter) branches(all []branch) {
+	if w.inSchema {
+		w.text.WriteByte('^')
+		defer w.text.WriteByte('$')
+	}
+	if len(all) > 1 {
+		w.text.WriteString("(?:")
+		defer w.text.WriteByte(')')
+	}
+	for i, b := range all {
+		if i > 0 {
+			w.text.WriteByte('|')
+		}
+		from := w.text.Len()
+		if w.inSchema && !b.begin {
+			w.anything()
+		}
+		for _, part := range b.parts {
+			w.group(part, len(b.parts) > 1 || len(all) > 1)
+		}
+		if w.inSchema && !b.end && (b.begin || len(b.parts) > 0) {
+			w.anything()
+		}
+		if w.text.Len() == from && (!w.inSchema || len(all) > 1) {
+			w.text.WriteString("(?:)")
+		}
+	}
+}
+
+// anything is any text.
+func (w *regexWriter) anything() {
+	w.class([]rune{0, unicode.MaxRune})
+	w.text.WriteByte('*')
+}
+
+// group writes an expression, in brackets where it would fall apart otherwise.
+func (w *regexWriter) group(re *syntax.Regexp, apart bool) {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	if !apart || re.Op != syntax.OpAlternate {
+		w.write(re)
+		return
+	}
+	w.text.WriteString("(?:")
+	w.write(re)
+	w.text.WriteByte(')')
+}
+
+func (w *regexWriter) write(re *syntax.Regexp) {
+	switch re.Op {
+	case syntax.OpEmptyMatch:
+		w.text.WriteString("(?:)")
+	case syntax.OpNoMatch:
+		w.fail(errNothing)
+	case syntax.OpLiteral:
+		for _, r := range re.Rune {
+			w.literal(r, re.Flags&syntax.FoldCase != 0)
+		}
+	case syntax.OpCharClass:
+		w.class(re.Rune)
+	case syntax.OpAnyChar:
+		w.class([]rune{0, unicode.MaxRune})
+	case syntax.OpAnyCharNotNL: // nor what JavaScript takes for the end of a line
+		w.class([]rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, '\u2027', '\u202a', unicode.MaxRune})
+	case syntax.OpCapture:
+		w.group(re, true)
+	case syntax.OpStar:
+		w.repeat(re.Sub[0], "*")
+	case syntax.OpPlus:
+		w.repeat(re.Sub[0], "+")
+	case syntax.OpQuest:
+		w.repeat(re.Sub[0], "?")
+	case syntax.OpRepeat:
+		w.count(re)
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			w.group(sub, true)
+		}
+	case syntax.OpAlternate:
+		for i, sub := range re.Sub {
+			if i > 0 {
+				w.text.WriteByte('|')
+			}
+			w.group(sub, true)
+		}
+	case syntax.OpBeginText, syntax.OpEndText:
+		w.fail(errAnchor)
+	default:
+		w.fail(errBorder)
+	}
+}
+
+func (w *regexWriter) repeat(re *syntax.Regexp, times string) {
+	sub := regexWriter{inSchema: w.inSchema}
+	sub.write(re)
+	if sub.err != nil {
+		w.fail(sub.err)
+	}
+	text := sub.text.String()
+	one := len(text) < 2 || len(text) == 2 && text[0] == '\\' || text[0] == '[' && strings.IndexByte(text, ']') == len(text)-1
+	if !one {
+		text = "(?:" + text + ")"
+	}
+	w.text.WriteString(text + times)
+}
+
+// count writes a repetition, one of more than maxRepeat in pieces.
+func (w *regexWriter) count(re *syntax.Regexp) {
+	least, most := re.Min, re.Max
+	if most == 0 {
+		w.text.WriteString("(?:)")
+	}
+	for most > 0 || most < 0 {
+		from, to := min(least, maxRepeat), min(most, maxRepeat)
+		least -= from
+		switch {
+		case most < 0 && least == 0:
+			w.repeat(re.Sub[0], fmt.Sprintf("{%d,}", from))
+			return
+		case most < 0:
+			to = from
+		default:
+			most -= to
+		}
+		w.repeat(re.Sub[0], fmt.Sprintf("{%d,%d}", from, to))
+	}
+}
+
+// literal writes one character, in upper and lower case if folded.
+func (w *regexWriter) literal(r rune, folded bool) {
+	if folded {
+		ranges := []rune{r, r}
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			ranges = append(ranges, f, f)
+		}
+		if len(ranges) > 2 {
+			w.class(ranges)
+			return
+		}
+	}
+	switch {
+	case r == 0 || unicode.Is(unicode.Cs, r):
+		w.fail(errNothing)
+	case w.inSchema && (r < ' ' || r == '"' || r == '\\'):
+		w.fail(errEscaped)
+	default:
+		w.character(r)
+	}
+}
+
+// class writes one of some characters.
+func (w *regexWriter) class(ranges []rune) {
+	var plain []rune
+	for i := 0; i+1 < len(ranges); i += 2 {
+		plain = w.appendPlain(plain, ranges[i], ranges[i+1])
+	}
+	switch {
+	case len(plain) == 0 && w.inSchema:
+		w.fail(errEscaped)
+		return
+	case len(plain) == 0:
+		w.fail(errNothing)
+		return
+	case len(plain) > 2*maxRanges:
+		w.fail(errRanges)
+		return
+	}
+	if plain[0] == '^' { // which would negate the class, however it is written
+		plain[0]++
+		if plain[0] > plain[1] {
+			plain = plain[2:]
+		}
+		if len(plain) == 0 {
+			w.character('^')
+			return
+		}
+		w.text.WriteString(`(?:\^|`)
+		defer w.text.WriteByte(')')
+	}
+	w.text.WriteByte('[')
+	for i := 0; i < len(plain); i += 2 {
+		w.member(plain[i])
+		if plain[i+1] > plain[i] {
+			w.text.WriteByte('-')
+			w.member(plain[i+1])
+		}
+	}
+	w.text.WriteByte(']')
+}
+
+// appendPlain appends the part of a range that stands for itself: no NUL, which
+// grammars do not survive, no halves of characters, and in JSON nothing that is
+// escaped there.
+func (w *regexWriter) appendPlain(dst []rune, from, to rune) []rune {
+	gaps := []rune{0, 0, 0xD800, 0xDFFF}
+	if w.inSchema {
+		gaps = []rune{0, 0x1F, '"', '"', '\\', '\\', 0xD800, 0xDFFF}
+	}
+	for i := 0; i < len(gaps) && gaps[i] <= to; i += 2 {
+		if gaps[i+1] < from {
+			continue
+		}
+		if from < gaps[i] {
+			dst = append(dst, from, gaps[i]-1)
+		}
+		from = gaps[i+1] + 1
+	}
+	if from <= to {
+		dst = append(dst, from, to)
+	}
+	return dst
+}
+
+// character writes a character outside classes.
+func (w *regexWriter) character(r rune) {
+	if strings.ContainsRune(`\.+*?()|[]{}^$/-`, r) {
+		w.text.WriteByte('\\')
+		w.text.WriteRune(r)
+		return
+	}
+	w.plain(r)
+}
+
+// member writes a character inside a class.
+func (w *regexWriter) member(r rune) {
+	if strings.ContainsRune(`\]^[-`, r) {
+		fmt.Fprintf(&w.text, `\x%02x`, r)
+		return
+	}
+	w.plain(r)
+}
+
+func (w *regexWriter) plain(r rune) {
+	switch {
+	case r < ' ' || r == 0x7F:
+		fmt.Fprintf(&w.text, `\x%02x`, r)
+	case r < utf8.RuneSelf || unicode.IsLetter(r):
+		w.text.WriteRune(r)
+	default:
+		fmt.Fprintf(&w.text, `\u{%x}`, r)
+	}
+}

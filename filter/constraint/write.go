@@ -1,0 +1,228 @@
+package constraint
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// appendSchema appends a schema that [CheckSchema] has passed as engines get it:
+// patterns as [engineRegex] writes them, properties that are required and not
+// declared declared, and without what no grammar is made of or what takes too
+// long, which a strict schema does not have. All else is as it was, in the same
+// order, in which the model has to write properties.
+func appendSchema(dst []byte, schema json.RawMessage) []byte {
+	d := json.NewDecoder(strings.NewReader(string(schema)))
+	d.UseNumber()
+	var root any
+	if d.Decode(&root) != nil {
+		return jsontext.AppendCompact(dst, string(schema))
+	}
+	w := schemaWriter{dst: dst}
+	w.schema(gjson.ParseBytes(schema), root)
+	return w.dst
+}
+
+type schemaWriter struct {
+	dst  []byte
+	cost budget
+}
+
+// schema writes a schema, of which raw is the text.
+func (w *schemaWriter) schema(raw gjson.Result, s any) {
+	object, ok := s.(map[string]any)
+	if !ok {
+		w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
+		return
+	}
+	kept := w.kept(object)
+	w.dst = append(w.dst, '{')
+	first := true
+	key := func(name string) {
+		if !first {
+			w.dst = append(w.dst, ',')
+		}
+		first = false
+		w.dst = append(jsontext.AppendString(w.dst, name), ':')
+	}
+	raw.ForEach(func(k, v gjson.Result) bool {
+		if name := kept(k.Str); name != "" {
+			key(name)
+			w.keyword(k.Str, v, object, raw)
+		}
+		return true
+	})
+	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
+		key("properties")
+		w.members(gjson.Result{}, "properties", object, raw)
+	}
+	if uncounted(object) && kept("minProperties") != "" {
+		key("additionalProperties")
+		w.dst = append(w.dst, "true"...)
+	}
+	w.dst = append(w.dst, '}')
+}
+
+// kept tells of each keyword of a schema what it is called for engines, "" if it
+// is left out.
+func (w *schemaWriter) kept(object map[string]any) func(k string) string {
+	out := map[string]bool{}
+	if fewEnough(object) != nil {
+		if enumerable(object) != nil {
+			out["enum"] = true
+		} else {
+			drop(out, ofObjects)
+		}
+	}
+	if countable(object) != nil {
+		drop(out, []string{"minProperties", "maxProperties"})
+	}
+	if pattern, ok := object["pattern"].(string); ok {
+		_, err := w.cost.pattern(pattern)
+		out["pattern"], out["format"] = err != nil, err == nil
+	}
+	patterns, _ := object["patternProperties"].(map[string]any)
+	for pattern := range patterns {
+		if _, err := w.cost.pattern(pattern); err != nil {
+			drop(out, ofObjects)
+		}
+	}
+	out["maxLength"] = w.cost.lengths(object) != nil
+	for _, k := range []string{"maxItems", "maxProperties"} {
+		most, _ := number(object[k])
+		out[k] = out[k] || most > MaxCount
+	}
+	_, tuple := object["items"].([]any)
+	return func(k string) string {
+		switch {
+		case out[k], tuple && k == "prefixItems":
+			return ""
+		case tuple && k == "items":
+			return "prefixItems"
+		case tuple && k == "additionalItems":
+			return "items"
+		}
+		return k
+	}
+}
+
+// ofObjects are the keywords that are left out of an object's schema together.
+var ofObjects = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"}
+
+func drop(out map[string]bool, keywords []string) {
+	for _, k := range keywords {
+		out[k] = true
+	}
+}
+
+// keyword writes the value of a keyword of a schema, of which text is the text.
+func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any, text gjson.Result) {
+	switch v := object[k].(type) {
+	case string:
+		if k == "pattern" {
+			pattern, _ := w.cost.pattern(v)
+			w.dst = jsontext.AppendString(w.dst, pattern)
+			return
+		}
+	case []any:
+		if k == "items" || k == "prefixItems" || slices.Contains(sameValue, k) {
+			w.list(raw, v)
+			return
+		}
+	case map[string]any:
+		switch {
+		case slices.Contains(oneSchema, k):
+			w.schema(raw, v)
+			return
+		case slices.Contains(schemaMaps, k):
+			w.members(raw, k, object, text)
+			return
+		}
+	}
+	w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
+}
+
+func (w *schemaWriter) list(raw gjson.Result, list []any) {
+	w.dst = append(w.dst, '[')
+	i := 0
+	raw.ForEach(func(_, v gjson.Result) bool {
+		if i > 0 {
+			w.dst = append(w.dst, ',')
+		}
+		w.schema(v, list[i])
+		i++
+		return true
+	})
+	w.dst = append(w.dst, ']')
+}
+
+// members writes the schemas that a keyword has by their names, and behind those
+// of properties the ones that are not declared.
+func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any, text gjson.Result) {
+	members, _ := object[k].(map[string]any)
+	w.dst = append(w.dst, '{')
+	first := true
+	key := func(name string) {
+		if !first {
+			w.dst = append(w.dst, ',')
+		}
+		first = false
+		w.dst = append(jsontext.AppendString(w.dst, name), ':')
+	}
+	raw.ForEach(func(name, v gjson.Result) bool {
+		as := name.Str
+		if k == "patternProperties" {
+			as, _ = w.cost.pattern(as)
+		}
+		key(as)
+		w.schema(v, members[name.Str])
+		return true
+	})
+	if k == "properties" {
+		for _, name := range undeclared(object) {
+			key(name)
+			if rest := text.Get("additionalProperties"); rest.IsObject() {
+				w.schema(rest, object["additionalProperties"])
+			} else {
+				w.dst = append(w.dst, "true"...)
+			}
+		}
+	}
+	w.dst = append(w.dst, '}')
+}
+
+// undeclared are the properties that a schema requires and does not declare. To
+// xgrammar there are none such.
+func undeclared(object map[string]any) (names []string) {
+	has := func(k string) bool { return object[k] != nil }
+	of, _ := typesOf(object)
+	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") || slices.ContainsFunc(whole, has) {
+		return nil
+	}
+	declared, _ := object["properties"].(map[string]any)
+	required, _ := texts(object["required"])
+	for _, name := range required {
+		if _, ok := declared[name]; !ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// uncounted tells whether a schema counts properties and says nothing else of
+// them: xgrammar then allows none.
+func uncounted(object map[string]any) bool {
+	if object["minProperties"] == nil {
+		return false
+	}
+	for _, k := range ofObjects[:6] {
+		if object[k] != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,39 @@
+package jsontext_test
+
+import (
+	"fmt"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+type sampling struct {
+	Temperature *float64
+}
+
+// A table says what becomes of a request's fields. What it refuses names the
+// field at fault.
+func Example() {
+	table := jsontext.Table[*sampling]{
+		"temperature": {Read: func(s *sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Temperature, 0, 2) }},
+		"functions":   {Refused: "functions is not supported. Use tools."},
+		"user":        {Ignored: true},
+	}
+	for _, body := range []string{`{"temperature":0.5,"user":"u","unknown":1}`, `{"temperature":3}`, `{"functions":[]}`} {
+		var s sampling
+		var ignored jsontext.Ignored
+		root, err := jsontext.Parse([]byte(body))
+		if err == nil {
+			err = table.Decode(&s, jsontext.Field{Result: root}, &ignored)
+		}
+		if err != nil {
+			fmt.Println(err.Param+":", err.Message)
+			continue
+		}
+		fmt.Println(*s.Temperature, ignored)
+	}
+	// Output:
+	// 0.5 [user unknown]
+	// temperature: The field "temperature" must be between 0 and 2.
+	// functions: functions is not supported. Use tools.
+}
