@@ -11,8 +11,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,14 +35,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "hello from the process, "+os.Getenv("TOKEN"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		os.Exit(0)
-	case "counted": // has a connection for as long as it lives, until it is told to end
-		conn, err := net.Dial("tcp", os.Getenv("ADDRESS"))
-		if err != nil {
-			os.Exit(1)
-		}
-		_, _ = conn.Read(make([]byte, 1)) // it is counted
+	case "counted": // has a place for as long as it lives, and lives until it is told to end
+		takePlace(os.Getenv("PLACES"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
-		_, _ = io.Copy(io.Discard, conn)
+		time.Sleep(time.Minute)
 	case "broken":
 		fmt.Fprintf(os.Stderr, "starting\nno such directory, %s\n\n", os.Getenv("TOKEN"))
 		os.Exit(1)
@@ -212,35 +211,24 @@ func wantText(t testing.TB, r tools.Result, want string) {
 	}
 }
 
-// countConnections counts who is connected to the address that it gives, and how
-// many have been at most.
-func countConnections(t testing.TB, now, most *atomic.Int32) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				n := now.Add(1)
-				defer now.Add(-1)
-				for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
-				}
-				_, _ = conn.Write([]byte{0})
-				_, _ = io.Copy(io.Discard, conn)
-			})
+// takePlace locks the first file of a folder that nobody holds, 0, 1 and so on. The
+// kernel gives it free when the process ends, before anybody can learn of that.
+func takePlace(folder string) {
+	for n := 0; ; n++ {
+		f, err := os.Create(filepath.Join(folder, strconv.Itoa(n)))
+		if err != nil {
+			os.Exit(1)
 		}
-	})
-	t.Cleanup(func() { listener.Close(); all.Wait() })
-	return listener.Addr().String()
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			places = append(places, f)
+			return
+		}
+		f.Close()
+	}
 }
+
+// places are kept open.
+var places []*os.File
 
 // waitFor waits until something is so.
 func waitFor(t testing.TB, what string, is func() bool) {
