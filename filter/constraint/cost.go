@@ -1,8 +1,11 @@
 package constraint
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -69,7 +72,7 @@ func (b *budget) of(object map[string]any) error {
 		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
-	for pattern := range patterns {
+	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
 		if _, err := b.pattern(pattern); err != nil {
 			return err
 		}
@@ -83,7 +86,7 @@ func (b *budget) pattern(pattern string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("has a pattern that %w", err)
 	}
-	return text, b.pay(text, cost)
+	return text, b.pay("pattern "+text, cost)
 }
 
 // lengths pays for those of strings.
@@ -96,7 +99,7 @@ func (b *budget) lengths(object map[string]any) error {
 	if most > MaxCount {
 		return fmt.Errorf(`has a "maxLength" beyond %d`, MaxCount)
 	}
-	return b.pay(strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
+	return b.pay("length "+strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
 }
 
 // fewEnough bounds the members and the values of a schema.
@@ -150,6 +153,8 @@ func enumerable(object map[string]any) error {
 	size := 0
 	for _, v := range values {
 		if text, ok := v.(string); ok {
+			size += len(text)
+		} else if text, err := json.Marshal(v); err == nil {
 			size += len(text)
 		}
 	}

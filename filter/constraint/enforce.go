@@ -142,8 +142,15 @@ func typeNames(v any) []string {
 	return []string{"object"}
 }
 
-// maxApart bounds how deep two schemas are compared.
-const maxApart = 4
+const (
+	// maxApart bounds how deep two schemas are compared, and maxFollowed how many
+	// references, one behind the other, lead to one of them.
+	maxApart    = 4
+	maxFollowed = 16
+	// maxCompared bounds what all of a schema's comparisons take together: names
+	// and values that are held against each other. References multiply them.
+	maxCompared = 1 << 18
+)
 
 // apart tells whether no value is of both of two schemas: by their types, by
 // their values, or by those of a property that both require.
@@ -153,6 +160,11 @@ func (c *schemaCheck) apart(a, b any, depth int) bool {
 		return false
 	}
 	some, others := valuesOf(x), valuesOf(y)
+	required, _ := texts(x["required"])
+	too, _ := texts(y["required"])
+	if c.compared += 1 + len(some)*len(others) + len(required)*(1+len(too)); c.compared > maxCompared {
+		return false
+	}
 	if some != nil && others != nil {
 		return !slices.ContainsFunc(some, func(v any) bool {
 			return slices.ContainsFunc(others, func(w any) bool { return equal(v, w) })
@@ -163,8 +175,6 @@ func (c *schemaCheck) apart(a, b any, depth int) bool {
 	}
 	left, _ := x["properties"].(map[string]any)
 	right, _ := y["properties"].(map[string]any)
-	required, _ := texts(x["required"])
-	too, _ := texts(y["required"])
 	return x["type"] == "object" && y["type"] == "object" && slices.ContainsFunc(required, func(name string) bool {
 		return slices.Contains(too, name) && left[name] != nil && right[name] != nil && c.apart(left[name], right[name], depth+1)
 	})
@@ -172,7 +182,7 @@ func (c *schemaCheck) apart(a, b any, depth int) bool {
 
 // meant is a schema behind its references, nil if it is no object.
 func (c *schemaCheck) meant(s any) map[string]any {
-	for range MaxRefs {
+	for range maxFollowed {
 		object, _ := s.(map[string]any)
 		ref, ok := object["$ref"].(string)
 		if !ok {

@@ -72,11 +72,12 @@ func hasNUL(p []byte) bool {
 }
 
 type schemaCheck struct {
-	root   any
-	strict bool
-	cost   budget
-	refs   map[string]bool // the references, as they are written
-	seen   map[string]bool // by a reference's target: true while its chain is followed, false when that is done
+	root     any
+	strict   bool
+	cost     budget
+	compared int             // of maxCompared
+	refs     map[string]bool // the references, as they are written
+	seen     map[string]bool // by a reference's target: true while its chain is followed, false when that is done
 }
 
 // MaxRefs is the greatest number of different references in a schema. Compilers

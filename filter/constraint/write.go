@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,15 +41,7 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		return
 	}
 	kept := w.kept(object)
-	w.dst = append(w.dst, '{')
-	first := true
-	key := func(name string) {
-		if !first {
-			w.dst = append(w.dst, ',')
-		}
-		first = false
-		w.dst = append(jsontext.AppendString(w.dst, name), ':')
-	}
+	key := w.begin()
 	raw.ForEach(func(k, v gjson.Result) bool {
 		if name := kept(k.Str); name != "" {
 			key(name)
@@ -65,6 +58,19 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		w.dst = append(w.dst, "true"...)
 	}
 	w.dst = append(w.dst, '}')
+}
+
+// begin begins an object, and gives what begins each of its members.
+func (w *schemaWriter) begin() (key func(name string)) {
+	w.dst = append(w.dst, '{')
+	first := true
+	return func(name string) {
+		if !first {
+			w.dst = append(w.dst, ',')
+		}
+		first = false
+		w.dst = append(jsontext.AppendString(w.dst, name), ':')
+	}
 }
 
 // kept tells of each keyword of a schema what it is called for engines, "" if it
@@ -86,7 +92,7 @@ func (w *schemaWriter) kept(object map[string]any) func(k string) string {
 		out["pattern"], out["format"] = err != nil, err == nil
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
-	for pattern := range patterns {
+	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
 		if _, err := w.cost.pattern(pattern); err != nil {
 			drop(out, ofObjects)
 		}
@@ -164,15 +170,7 @@ func (w *schemaWriter) list(raw gjson.Result, list []any) {
 // of properties the ones that are not declared.
 func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any, text gjson.Result) {
 	members, _ := object[k].(map[string]any)
-	w.dst = append(w.dst, '{')
-	first := true
-	key := func(name string) {
-		if !first {
-			w.dst = append(w.dst, ',')
-		}
-		first = false
-		w.dst = append(jsontext.AppendString(w.dst, name), ':')
-	}
+	key := w.begin()
 	raw.ForEach(func(name, v gjson.Result) bool {
 		as := name.Str
 		if k == "patternProperties" {
