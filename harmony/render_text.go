@@ -115,20 +115,21 @@ func (j *joiner) labelled(label, value string) {
 // with its functions as TypeScript types.
 func appendTools(dst []byte, tools []Namespace, reference bool) ([]byte, error) {
 	dst = append(dst, "# Tools"...)
+	var work schemaWork
 	sorted := slices.SortedStableFunc(slices.Values(tools), func(a, b Namespace) int { return strings.Compare(a.Name, b.Name) })
 	for i, ns := range sorted {
 		if i > 0 && ns.Name == sorted[i-1].Name {
 			return dst, fmt.Errorf("two namespaces are named %q: merge them", ns.Name)
 		}
 		var err error
-		if dst, err = ns.appendText(dst, reference); err != nil {
+		if dst, err = ns.appendText(dst, reference, &work); err != nil {
 			return dst, err
 		}
 	}
 	return dst, nil
 }
 
-func (ns *Namespace) appendText(dst []byte, reference bool) ([]byte, error) {
+func (ns *Namespace) appendText(dst []byte, reference bool, work *schemaWork) ([]byte, error) {
 	dst = append(dst, "\n\n## "...)
 	dst = append(dst, ns.Name...)
 	dst = append(dst, '\n')
@@ -150,7 +151,7 @@ func (ns *Namespace) appendText(dst []byte, reference bool) ([]byte, error) {
 		}
 		dst = append(append(append(dst, "\ntype "...), tool.Name...), " = ("...)
 		var err error
-		if dst, err = appendParameters(dst, tool.Parameters, reference); err != nil {
+		if dst, err = appendParameters(dst, tool.Parameters, reference, work); err != nil {
 			return dst, fmt.Errorf("tool %q: %w", tool.Name, err)
 		}
 		dst = append(dst, ") => any;\n"...)
@@ -175,7 +176,7 @@ func textLines(text string) func(func(string) bool) {
 
 // appendParameters appends what stands in the parentheses of a function type:
 // nothing without parameters, else "_: " and their type.
-func appendParameters(dst []byte, parameters json.RawMessage, reference bool) ([]byte, error) {
+func appendParameters(dst []byte, parameters json.RawMessage, reference bool, work *schemaWork) ([]byte, error) {
 	schema, err := parseValue(parameters)
 	if err != nil {
 		return dst, fmt.Errorf("its parameters are not a valid JSON Schema: %w", err)
@@ -187,5 +188,5 @@ func appendParameters(dst []byte, parameters json.RawMessage, reference bool) ([
 	if reference {
 		return appendReferenceType(dst, schema, "")
 	}
-	return appendType(dst, schema)
+	return appendType(dst, schema, len(parameters), work)
 }

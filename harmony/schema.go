@@ -23,12 +23,14 @@ const maxSchemaDepth = 64
 // are written; schemas without a type are typed by their keywords; comments
 // are comments on every line; strings and odd property names are quoted.
 type schemaWriter struct {
-	dst   []byte
-	start int
-	root  *value
-	open  []*value // targets of the references being written
-	depth int
-	err   error
+	dst     []byte
+	start   int
+	root    *value
+	indexes map[*value]map[string]*value // the members of objects with many, for references
+	open    []*value                     // targets of the references being written
+	depth   int
+	steps   int // that are left
+	err     error
 }
 
 // shape is what the text around a type has to know of it.
@@ -38,9 +40,12 @@ type shape struct {
 	comment  bool // ends with a line comment
 }
 
-// appendType appends the type of a function's parameters.
-func appendType(dst []byte, schema *value) ([]byte, error) {
-	w := schemaWriter{dst: dst, start: len(dst), root: schema, open: []*value{schema}}
+// appendType appends the type of a function's parameters, of which size is the
+// bytes of JSON. work is that of the types written before it.
+func appendType(dst []byte, schema *value, size int, work *schemaWork) ([]byte, error) {
+	own, more := size*stepsPerByte, work.left()
+	w := schemaWriter{dst: dst, start: len(dst), root: schema, open: []*value{schema}, steps: own + more}
+	defer func() { work.spent += max(0, more-w.steps) }()
 	if text, ok := schema.get("description").str(); ok && len(schema.get("oneOf").array()) == 0 && isObject(schema) {
 		w.comment("", text)
 	}
@@ -85,6 +90,8 @@ func (w *schemaWriter) schema(s *value, indent string) shape {
 		return shape{}
 	case len(w.dst)-w.start > maxSchemaText:
 		w.err = errSchemaTooLarge
+		return shape{}
+	case !w.spend(breadth(s)):
 		return shape{}
 	case s.kind == kindBool && !s.boolean:
 		w.add("never")
@@ -149,14 +156,15 @@ func (w *schemaWriter) parts(s *value) []schemaPart {
 			parts = append(parts, schemaPart{target: target})
 		}
 	}
-	for i := range s.get("allOf").array() {
-		if of := &s.get("allOf").items[i]; isStructural(of) {
-			parts = append(parts, schemaPart{target: of})
+	all := s.get("allOf").array()
+	for i := range all {
+		if w.structural(&all[i]) {
+			parts = append(parts, schemaPart{target: &all[i]})
 		}
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		variants := s.get(keyword).array()
-		if slices.ContainsFunc(variants, func(v value) bool { return isStructural(&v) }) { // not only constraints
+		if slices.ContainsFunc(variants, func(v value) bool { return w.structural(&v) }) { // not only constraints
 			listed := keyword == "oneOf" || slices.ContainsFunc(variants, hasComment)
 			parts = append(parts, schemaPart{variants: variants, listed: listed})
 		}
@@ -167,6 +175,11 @@ func (w *schemaWriter) parts(s *value) []schemaPart {
 		parts = slices.Insert(parts, 0, schemaPart{own: s})
 	}
 	return parts
+}
+
+// structural is isStructural for a part of a schema, which need not be written.
+func (w *schemaWriter) structural(s *value) bool {
+	return w.spend(len(s.members)) && isStructural(s)
 }
 
 // isStructural tells whether a schema has a type of its own; one that only
@@ -214,7 +227,7 @@ func (w *schemaWriter) reference(target *value, indent string) shape {
 // is nothing.
 func (w *schemaWriter) resolve(ref string) *value {
 	pointer, ok := strings.CutPrefix(ref, "#")
-	if !ok {
+	if !ok || !w.spend(len(ref)/bytesPerStep) {
 		return nil
 	}
 	target := w.root
@@ -233,10 +246,29 @@ func (w *schemaWriter) resolve(ref string) *value {
 			}
 			target = &items[n]
 		} else {
-			target = target.get(step)
+			target = w.member(target, step)
 		}
 	}
 	return target
+}
+
+// member is get for an object that many references lead through.
+func (w *schemaWriter) member(v *value, name string) *value {
+	if len(v.object()) < manyMembers {
+		return v.get(name)
+	}
+	members := w.indexes[v]
+	if members == nil {
+		members = make(map[string]*value, len(v.members))
+		for i := range v.members {
+			members[v.members[i].name] = &v.members[i].value
+		}
+		if w.indexes == nil {
+			w.indexes = map[*value]map[string]*value{}
+		}
+		w.indexes[v] = members
+	}
+	return members[name]
 }
 
 // own writes the type that the keywords of s itself give.
@@ -282,17 +314,17 @@ func (w *schemaWriter) enum(values []value, nullable bool) shape {
 
 // typeList writes a union of named types, each once.
 func (w *schemaWriter) typeList(s *value, types []value, indent string) shape {
-	var seen []string
+	seen := map[string]bool{}
 	sh := shape{}
 	for i := range types {
 		name := types[i].text
 		if name == "integer" {
 			name = "number"
 		}
-		if types[i].kind != kindString || slices.Contains(seen, name) {
+		if types[i].kind != kindString || seen[name] {
 			continue
 		}
-		if seen = append(seen, name); len(seen) > 1 {
+		if seen[name] = true; len(seen) > 1 {
 			w.add(" | ")
 		}
 		sh.null = w.named(s, name, indent).null || sh.null
@@ -385,17 +417,18 @@ func hasComment(s value) bool {
 // inlineUnion writes the variants side by side, equal ones once.
 func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
 	sh := shape{}
-	var seen []string
+	seen := map[string]bool{}
 	for i := range variants {
 		start := len(w.dst)
 		v := w.nullable(&variants[i], w.schema(&variants[i], indent), indent)
 		w.endComment(v, indent)
 		text := string(w.dst[start:])
 		w.dst = w.dst[:start]
-		if slices.Contains(seen, text) {
+		if seen[text] {
+			w.spend(len(text) / bytesPerStep)
 			continue
 		}
-		if seen = append(seen, text); len(seen) > 1 {
+		if seen[text] = true; len(seen) > 1 {
 			w.add(" | ")
 		}
 		w.add(text)
@@ -472,6 +505,9 @@ func (w *schemaWriter) object(s *value, indent string) {
 
 // property writes one member of an object type and its comments.
 func (w *schemaWriter) property(name string, s *value, indent string) {
+	if w.err != nil {
+		return
+	}
 	if title, ok := s.get("title").str(); ok {
 		w.comment(indent, title)
 		w.add(indent, "//\n")

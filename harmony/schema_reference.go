@@ -1,14 +1,6 @@
 package harmony
 
-import (
-	"errors"
-	"strings"
-)
-
-// maxSchemaText is how many bytes of TypeScript one tool's schema may become.
-const maxSchemaText = 256 << 10
-
-var errSchemaTooLarge = errors.New("its parameters become too much TypeScript (over 256 KiB): shorten descriptions and enums, or use fewer references to large definitions")
+import "strings"
 
 // referenceType writes a schema as TypeScript exactly as openai-harmony 0.0.8
 // does, flaws included; appendType is the correct form.
@@ -147,8 +139,9 @@ func (w *referenceType) object(s *value, indent string) {
 	}
 	w.add("{\n")
 	required := requiredNames(s)
-	for i := range s.get("properties").object() {
-		p := &s.get("properties").members[i]
+	properties := s.get("properties").object()
+	for i := range properties {
+		p := &properties[i]
 		w.comments(&p.value, indent)
 		mark := "?"
 		if required[p.name] {

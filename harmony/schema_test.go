@@ -27,7 +27,7 @@ func TestSchema(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := appendParameters([]byte("type f = ("), schema, false)
+			got, err := appendParameters([]byte("type f = ("), schema, false, new(schemaWork))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func FuzzSchema(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, schema []byte) {
 		for _, reference := range []bool{false, true} {
-			ts, err := appendParameters(nil, schema, reference)
+			ts, err := appendParameters(nil, schema, reference, new(schemaWork))
 			if len(ts) > maxSchemaText+len("_: ") {
 				t.Fatalf("%d bytes", len(ts))
 			}

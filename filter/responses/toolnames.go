@@ -21,10 +21,16 @@ import (
 func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd error) {
 	var why []string
 	names := make(map[string]bool, len(listed))
+	var check harmony.ToolCheck
 	for i := range listed {
 		t := &listed[i]
-		if err := limits.CheckTool(harmony.Tool{Name: t.Name, Parameters: t.InputSchema}); err != nil {
+		offered := harmony.Tool{Name: t.Name, Parameters: t.InputSchema}
+		if err := limits.CheckTool(offered); err != nil {
 			why = append(why, fmt.Sprintf("%q: %s", clip(t.Name), err.Message))
+			continue
+		}
+		if err := check.Check(offered); err != nil {
+			why = append(why, fmt.Sprintf("%q: %s.", clip(t.Name), err))
 			continue
 		}
 		if names[t.Name] {

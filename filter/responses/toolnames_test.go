@@ -72,6 +72,17 @@ func TestNumbered(t *testing.T) {
 	}
 }
 
+// multiplied is a schema of 8^12 schemas, by references.
+var multiplied = func() string {
+	var b strings.Builder
+	b.WriteString(`{"$defs":{"d12":{"type":"string"}`)
+	for i := range 12 {
+		ref := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1)
+		fmt.Fprintf(&b, `,"d%d":{"anyOf":[%s]}`, i, strings.Repeat(ref+",", 7)+ref)
+	}
+	return b.String() + `},"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}}}`
+}()
+
 // Tools that cannot be offered are left out, and the operator is told.
 func TestFitTools(t *testing.T) {
 	t.Parallel()
@@ -85,6 +96,8 @@ func TestFitTools(t *testing.T) {
 		"a long name":   {tools.Tool{Name: strings.Repeat("x", 257)}, "longer than 256 bytes"},
 		"a deep schema": {tools.Tool{Name: "odd", InputSchema: object(strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65))}, `"odd": The parameters of tool "odd" nest more than 64`},
 		"a huge schema": {tools.Tool{Name: "odd", InputSchema: object(`{"a":"` + strings.Repeat("x", limits.SchemaBytes) + `"}`)}, "larger than"},
+		"no JSON":       {tools.Tool{Name: "odd", InputSchema: object(`{"maximum":1e999}`)}, `"odd": its parameters are not a valid JSON Schema`},
+		"much work":     {tools.Tool{Name: "odd", InputSchema: object(multiplied)}, `"odd": its parameters take too many steps`},
 		"twice":         {tools.Tool{Name: "first"}, `"first": It is listed twice`},
 	} {
 		fit, err := fitTools(append(namedTools("first"), c.odd, namedTools("last")[0]), limits)

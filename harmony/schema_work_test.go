@@ -1,0 +1,150 @@
+package harmony
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// list is n times an item of a JSON array.
+func list(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+
+// refsTo is a schema of many references to a definition, equal in what they become.
+func refsTo(definition string) string {
+	return `{"$defs":{"a":` + definition + `},"anyOf":[` + list(`{"$ref":"#/$defs/a"}`, 4000) + `]}`
+}
+
+// multiplied is a schema of width^depth schemas, by references.
+func multiplied(keyword string, width, depth int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"$defs":{"d%d":{"type":"string"}`, depth)
+	for i := range depth {
+		fmt.Fprintf(&b, `,"d%d":{%q:[%s]}`, i, keyword, list(fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1), width))
+	}
+	return b.String() + `},"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}}}`
+}
+
+// What references multiply is refused, also where nothing of it stays in the text.
+func TestSchemaTooMuchWork(t *testing.T) {
+	for name, schema := range map[string]string{
+		"equal variants":     multiplied("anyOf", 8, 12),
+		"more of them":       multiplied("anyOf", 100, 25),
+		"long equal text":    refsTo(`{"enum":["` + strings.Repeat("x", 150_000) + `"]}`),
+		"unknown keywords":   refsTo(`{` + manyNames(10_000) + `}`),
+		"required names":     refsTo(`{"type":"object","required":[` + list(`""`, 30_000) + `]}`),
+		"types that are not": refsTo(`{"type":[` + list(`1`, 60_000) + `]}`),
+		"variants unwritten": refsTo(`{"anyOf":[` + list(`{}`, 30_000) + `]}`),
+		"parts unwritten":    refsTo(`{"allOf":[{` + manyNames(10_000) + `}]}`),
+		"long references":    refsTo(`{"$ref":"#/` + strings.Repeat("x", 150_000) + `"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := appendParameters([]byte("before"), []byte(schema), false, new(schemaWork))
+			if !errors.Is(err, errSchemaTooMuchWork) {
+				t.Errorf("%d bytes, %v", len(out), err)
+			}
+		})
+	}
+}
+
+func manyNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"x%d":0,`, i)
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
+
+// What references do not multiply is never too much work.
+func TestSchemaWorkWithoutReferences(t *testing.T) {
+	deep := `{"type":"object","properties":{` + strings.ReplaceAll(manyNames(1000), ":0", `:{"type":"string"}`) + `}}`
+	for range 20 {
+		deep = `{"anyOf":[` + deep + `,` + `{"anyOf":[{},{},{"type":"null"}]},{"type":"string"}]}`
+	}
+	for name, schema := range map[string]string{
+		"variants":       `{"anyOf":[` + list(`{}`, 80_000) + `,{"type":"null"}]}`,
+		"equal variants": `{"anyOf":[` + list(`{"type":"null"}`, 15_000) + `]}`,
+		"unions":         `{"anyOf":[` + list(`{"anyOf":[{},{"type":[]}]}`, 9_000) + `]}`,
+		"parts":          `{"allOf":[` + list(`{"allOf":[{},{}]}`, 14_000) + `]}`,
+		"items":          `{"prefixItems":[` + list(`{}`, 80_000) + `]}`,
+		"types":          `{"type":[` + list(`""`, 80_000) + `]}`,
+		"properties":     `{"properties":{` + strings.ReplaceAll(manyNames(20_000), ":0", `:{}`) + `}}`,
+		"property parts": `{"properties":{"":{"allOf":[` + list(`{}`, 80_000) + `],"anyOf":[{"type":1}]}}}`,
+		"names":          `{` + manyNames(20_000) + `}`,
+		"deep":           deep,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var work schemaWork
+			_, err := appendParameters(nil, []byte(schema), false, &work)
+			if errors.Is(err, errSchemaTooMuchWork) || work.spent > 0 {
+				t.Errorf("%d bytes take %d steps too many: %v", len(schema), work.spent, err)
+			}
+		})
+	}
+}
+
+// The tools of a message share a bound, from which those that do not need it do
+// not suffer; what a check lets pass can be rendered together.
+func TestToolsTogetherTooMuchWork(t *testing.T) {
+	var check ToolCheck
+	var fit []Tool
+	for range 512 {
+		for _, parameters := range []string{multiplied("anyOf", 8, 12), multiplied("anyOf", 8, 4)} {
+			tool := Tool{Name: fmt.Sprintf("f%d", len(fit)), Parameters: json.RawMessage(parameters)}
+			if check.Check(tool) == nil {
+				fit = append(fit, tool)
+			}
+		}
+	}
+	if check.work.spent > maxStepsTogether+512*2*1000 {
+		t.Errorf("%d steps", check.work.spent)
+	}
+	if len(fit) == 0 || len(fit) == 512 {
+		t.Errorf("%d tools are fit", len(fit))
+	}
+	plain := Tool{Name: "plain", Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"string"}}}`)}
+	if err := check.Check(plain); err != nil {
+		t.Error(err)
+	}
+	render := func(tools ...Tool) error {
+		developer := &DeveloperContent{Tools: []Namespace{{Name: "functions", Tools: tools}}}
+		_, err := NewRenderer().AppendConversation(nil, []Message{{Role: RoleDeveloper, Content: []Content{developer}}})
+		return err
+	}
+	if err := render(append(fit, plain)...); err != nil {
+		t.Error(err)
+	}
+	bad := Tool{Name: "bad", Parameters: json.RawMessage(multiplied("anyOf", 8, 12))}
+	if err := render(bad); !errors.Is(err, errSchemaTooMuchWork) || !strings.Contains(err.Error(), `tool "bad": its parameters take too many steps`) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// Equal variants stand once, and in the order of the first, however many there are.
+func TestManyVariants(t *testing.T) {
+	variants, want := make([]string, 0, 20_000), make([]string, 0, 10_000)
+	for i := range 20_000 {
+		variants = append(variants, fmt.Sprintf(`{"const":%d}`, i/2))
+		if i%2 == 0 {
+			want = append(want, strconv.Itoa(i/2))
+		}
+	}
+	got, err := appendParameters(nil, []byte(`{"anyOf":[`+strings.Join(variants, ",")+`]}`), false, new(schemaWork))
+	if err != nil || string(got) != "_: "+strings.Join(want, " | ") {
+		t.Errorf("%.100s, %v", got, err)
+	}
+	got, err = appendParameters(nil, []byte(`{"type":["integer","x","number","null","x","null"]}`), false, new(schemaWork))
+	if err != nil || string(got) != "_: number | any | null" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// References lead through objects with many members, one given twice among them.
+func TestManyReferences(t *testing.T) {
+	got, err := appendParameters(nil, []byte(`{"$defs":{`+manyNames(100)+`,"a":{"type":"null"},"a":{"type":"string"}},"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}`), false, new(schemaWork))
+	if err != nil || string(got) != "_: string | any" {
+		t.Errorf("%s, %v", got, err)
+	}
+}
