@@ -148,8 +148,10 @@ const (
 	maxApart    = 4
 	maxFollowed = 16
 	// maxCompared bounds what all of a schema's comparisons take together: names
-	// and values that are held against each other. References multiply them.
-	maxCompared = 1 << 18
+	// and values that are held against each other, and comparedBytes of values.
+	// References multiply them.
+	maxCompared   = 1 << 18
+	comparedBytes = 64
 )
 
 // apart tells whether no value is of both of two schemas: by their types, by
@@ -167,7 +169,7 @@ func (c *schemaCheck) apart(a, b any, depth int) bool {
 	}
 	if some != nil && others != nil {
 		return !slices.ContainsFunc(some, func(v any) bool {
-			return slices.ContainsFunc(others, func(w any) bool { return equal(v, w) })
+			return slices.ContainsFunc(others, func(w any) bool { return c.equal(v, w) })
 		})
 	}
 	if k, l := kindsOf(x, some), kindsOf(y, others); k != nil && l != nil && !slices.ContainsFunc(k, func(name string) bool { return slices.Contains(l, name) }) {
@@ -188,14 +190,17 @@ func (c *schemaCheck) meant(s any) map[string]any {
 		if !ok {
 			return object
 		}
-		if s, _, ok = c.resolve(ref); !ok {
+		target := c.resolve(ref)
+		if !target.ok {
 			return nil
 		}
+		s = target.schema
 	}
 	return nil
 }
 
-// kindsOf are the types of a schema's values, integers as numbers; nil: any.
+// kindsOf are the types of a schema's values, each once, integers as numbers; nil:
+// any.
 func kindsOf(object map[string]any, values []any) []string {
 	names, _ := typesOf(object)
 	for _, v := range values {
@@ -207,12 +212,18 @@ func kindsOf(object map[string]any, values []any) []string {
 			kinds[i] = "number"
 		}
 	}
-	return kinds
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
-func equal(a, b any) bool {
+// equal reports whether two values are equal, as far as that may be compared.
+func (c *schemaCheck) equal(a, b any) bool {
+	if c.compared > maxCompared {
+		return true
+	}
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
+	c.compared += (len(x) + len(y)) / comparedBytes
 	return errX != nil || errY != nil || bytes.Equal(x, y)
 }
 

@@ -75,7 +75,7 @@ func texts(v any) (all []string, ok bool) {
 	return all, ok || v == nil
 }
 
-// typesOf are the types that a schema names, nil if it names none.
+// typesOf are the types that a schema names, each once, nil if it names none.
 func typesOf(object map[string]any) (names []string, ok bool) {
 	switch v := object["type"].(type) {
 	case nil:
@@ -86,6 +86,8 @@ func typesOf(object map[string]any) (names []string, ok bool) {
 		if names, ok = texts(v); !ok || len(names) == 0 {
 			return nil, false
 		}
+		slices.Sort(names)
+		names = slices.Compact(names)
 	}
 	return names, !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(jsonTypes, name) })
 }

@@ -138,6 +138,13 @@ type branch struct {
 // branchesOf are the alternatives of an expression, as far as they have anchors
 // of their own.
 func branchesOf(re *syntax.Regexp) ([]branch, error) {
+	has := map[*syntax.Regexp]bool{}
+	anchored(re, has)
+	return branchesIn(re, has)
+}
+
+// branchesIn is branchesOf a part of an expression, given which parts have anchors.
+func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, error) {
 	switch re.Op {
 	case syntax.OpBeginText:
 		return []branch{{begin: true}}, nil
@@ -146,16 +153,16 @@ func branchesOf(re *syntax.Regexp) ([]branch, error) {
 	case syntax.OpEmptyMatch:
 		return []branch{{}}, nil
 	case syntax.OpCapture:
-		if anchored(re) {
-			return branchesOf(re.Sub[0])
+		if anchored[re] {
+			return branchesIn(re.Sub[0], anchored)
 		}
 	case syntax.OpAlternate:
-		if !anchored(re) {
+		if !anchored[re] {
 			break
 		}
 		var all []branch
 		for _, sub := range re.Sub {
-			more, err := branchesOf(sub)
+			more, err := branchesIn(sub, anchored)
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +172,7 @@ func branchesOf(re *syntax.Regexp) ([]branch, error) {
 	case syntax.OpConcat:
 		all := []branch{{}}
 		for _, sub := range re.Sub {
-			next, err := branchesOf(sub)
+			next, err := branchesIn(sub, anchored)
 			if err != nil {
 				return nil, err
 			}
@@ -178,35 +185,38 @@ func branchesOf(re *syntax.Regexp) ([]branch, error) {
 	return []branch{{parts: []*syntax.Regexp{re}}}, nil
 }
 
-// joined is every one of some branches followed by every one of others.
+// joined is every one of some branches, whose parts are nobody else's, followed by
+// every one of others.
 func joined(heads, tails []branch) ([]branch, error) {
 	if len(heads)*len(tails) > maxBranches {
 		return nil, errAnchor
 	}
 	var all []branch
 	for _, h := range heads {
+		if len(tails) > 1 {
+			h.parts = slices.Clip(h.parts) // for each to have a copy
+		}
 		for _, t := range tails {
 			if t.begin && len(h.parts) > 0 || h.end && len(t.parts) > 0 {
 				return nil, errAnchor
 			}
-			parts := slices.Concat(h.parts, t.parts)
-			all = append(all, branch{parts, h.begin || t.begin, h.end || t.end})
+			all = append(all, branch{append(h.parts, t.parts...), h.begin || t.begin, h.end || t.end})
 		}
 	}
 	return all, nil
 }
 
-// anchored tells whether an expression has anchors in it.
-func anchored(re *syntax.Regexp) bool {
-	if re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText {
-		return true
-	}
+// anchored reports whether an expression has anchors in it, and notes the parts
+// that do.
+func anchored(re *syntax.Regexp, has map[*syntax.Regexp]bool) bool {
+	found := re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText
 	for _, sub := range re.Sub {
-		if anchored(sub) {
-			return true
-		}
+		found = anchored(sub, has) || found
 	}
-	return false
+	if found {
+		has[re] = true
+	}
+	return found
 }
 
 // regexCost is about how many states an expression makes, weighed by what one of

@@ -45,9 +45,12 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	if names, ok := namedTwice(gjson.ParseBytes(schema), nil); !ok {
 		return faultAt(names, errTwice)
 	}
-	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}}
+	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}, targets: map[string]refTarget{}}
 	if err := c.walk(root, nil, true); err != nil {
 		return err
+	}
+	if _, copies := sizeOf(root); copies > maxCopied {
+		return errCopied
 	}
 	for ref := range c.refs {
 		if err := c.follow(ref); err != nil {
@@ -78,6 +81,14 @@ type schemaCheck struct {
 	compared int             // of maxCompared
 	refs     map[string]bool // the references, as they are written
 	seen     map[string]bool // by a reference's target: true while its chain is followed, false when that is done
+	targets  map[string]refTarget
+}
+
+// refTarget is what a reference means.
+type refTarget struct {
+	schema any
+	path   string // the same for all spellings of it
+	ok     bool   // it means something
 }
 
 // MaxRefs is the greatest number of different references in a schema. Compilers
@@ -192,18 +203,18 @@ var (
 // follow checks the chain of references that begins with ref, as far as they
 // speak of the same value.
 func (c *schemaCheck) follow(ref string) error {
-	target, path, ok := c.resolve(ref)
-	if !ok {
+	target := c.resolve(ref)
+	if !target.ok {
 		return errNowhere
 	}
-	if open, seen := c.seen[path]; open {
+	if open, seen := c.seen[target.path]; open {
 		return errCircle
 	} else if seen {
 		return nil
 	}
-	c.seen[path] = true
-	err := c.followFrom(target)
-	c.seen[path] = false
+	c.seen[target.path] = true
+	err := c.followFrom(target.schema)
+	c.seen[target.path] = false
 	return err
 }
 
@@ -225,36 +236,46 @@ func (c *schemaCheck) followFrom(s any) error {
 	return nil
 }
 
-// resolve finds what a reference means: # and a JSON pointer to one of the
-// schemas that walk has checked. path is the same for all spellings of it.
-func (c *schemaCheck) resolve(ref string) (target any, path string, ok bool) {
+// resolve finds what a reference means, each of them once.
+func (c *schemaCheck) resolve(ref string) refTarget {
+	target, ok := c.targets[ref]
+	if !ok {
+		target = c.find(ref)
+		c.targets[ref] = target
+	}
+	return target
+}
+
+// find finds what a reference means: # and a JSON pointer to one of the schemas
+// that walk has checked.
+func (c *schemaCheck) find(ref string) refTarget {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
-		return nil, "", false
+		return refTarget{}
 	}
 	if plain, err := url.PathUnescape(pointer); err == nil {
 		pointer = plain
 	}
-	at := c.root
+	at, path := c.root, ""
 	for pointer != "" {
 		keyword, rest, ok := cutPointer(pointer)
 		object, isObject := at.(map[string]any)
 		if !ok || !isObject || !holdsSchemas(keyword) {
-			return nil, "", false
+			return refTarget{}
 		}
 		at, pointer = object[keyword], rest
 		path += "/" + keyword
 		switch v := at.(type) {
 		case nil:
-			return nil, "", false
+			return refTarget{}
 		case []any:
 			var name string
 			if name, pointer, ok = cutPointer(pointer); !ok {
-				return nil, "", false
+				return refTarget{}
 			}
 			i, err := strconv.Atoi(name)
 			if err != nil || i < 0 || i >= len(v) {
-				return nil, "", false
+				return refTarget{}
 			}
 			at, path = v[i], path+"/"+strconv.Itoa(i)
 		case map[string]any:
@@ -263,15 +284,15 @@ func (c *schemaCheck) resolve(ref string) (target any, path string, ok bool) {
 			}
 			var name string
 			if name, pointer, ok = cutPointer(pointer); !ok {
-				return nil, "", false
+				return refTarget{}
 			}
 			if at, ok = v[name]; !ok {
-				return nil, "", false
+				return refTarget{}
 			}
 			path += "/" + strings.ReplaceAll(name, "/", "~1")
 		}
 	}
-	return at, path, true
+	return refTarget{at, path, true}
 }
 
 // holdsSchemas tells whether walk visits what stands behind a keyword.
@@ -322,7 +343,9 @@ func hasMacro(g string) bool {
 	for i := 0; i < len(g); i++ {
 		switch c := g[i]; {
 		case c == '#':
-			i += strings.IndexByte(g[i:]+"\n", '\n') // white space, to grammars
+			for i+1 < len(g) && g[i] != '\n' { // white space, to grammars
+				i++
+			}
 			inName = false
 		case c == '"' || c == '[':
 			i = endOfQuoted(g, i)

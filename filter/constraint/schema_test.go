@@ -190,15 +190,15 @@ func TestSpellingsOfAReferenceAreOne(t *testing.T) {
 	c := schemaCheck{root: map[string]any{"$defs": map[string]any{"a/b": true, "c": []any{}}, "anyOf": []any{true}}}
 	paths := map[string]bool{}
 	for _, ref := range []string{"#/$defs/a~1b", "#/$defs/%61~1b", "#/%24defs/a~1%62"} {
-		_, path, ok := c.resolve(ref)
-		if !ok {
+		target := c.find(ref)
+		if !target.ok {
 			t.Errorf("%s leads nowhere", ref)
 		}
-		paths[path] = true
+		paths[target.path] = true
 	}
 	for _, ref := range []string{"#/anyOf/0", "#/anyOf/00", "#/anyOf/%30"} {
-		if _, path, ok := c.resolve(ref); !ok || path != "/anyOf/0" {
-			t.Errorf("%s is %q, %v", ref, path, ok)
+		if target := c.find(ref); !target.ok || target.path != "/anyOf/0" {
+			t.Errorf("%s is %q, %v", ref, target.path, target.ok)
 		}
 	}
 	if len(paths) != 1 {

@@ -2,6 +2,7 @@ package constraint
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -181,9 +182,14 @@ func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any
 		return true
 	})
 	if k == "properties" {
-		for _, name := range undeclared(object) {
+		names := undeclared(object)
+		var rest gjson.Result
+		if len(names) > 0 {
+			rest = text.Get("additionalProperties")
+		}
+		for _, name := range names {
 			key(name)
-			if rest := text.Get("additionalProperties"); rest.IsObject() {
+			if rest.IsObject() {
 				w.schema(rest, object["additionalProperties"])
 			} else {
 				w.dst = append(w.dst, "true"...)
@@ -203,12 +209,45 @@ func undeclared(object map[string]any) (names []string) {
 	}
 	declared, _ := object["properties"].(map[string]any)
 	required, _ := texts(object["required"])
+	seen := make(map[string]bool, len(required))
 	for _, name := range required {
-		if _, ok := declared[name]; !ok && !slices.Contains(names, name) {
+		if _, ok := declared[name]; !ok && !seen[name] {
+			seen[name] = true
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// maxCopied bounds the bytes of the schemas of additionalProperties that are
+// written again, for [undeclared] properties. Where one stands in another, their
+// numbers multiply.
+const maxCopied = 64 << 10
+
+var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" that is too large for their number (over %d bytes): declare them`, maxCopied)
+
+// sizeOf is about how many bytes of JSON a schema has, and how many more for
+// engines. More than maxCopied are as good as that.
+func sizeOf(s any) (size, copies int) {
+	object, _ := s.(map[string]any)
+	for k, v := range object {
+		size += len(k) + len(`"":,`)
+		if !holdsSchemas(k) {
+			text, _ := json.Marshal(v)
+			size += len(text)
+		}
+	}
+	_ = eachPart(object, nil, func(part any, path []string, _ bool) error {
+		inner, more := sizeOf(part)
+		size += inner + len(path[len(path)-1]) + len(`"":{},`)
+		copies += more
+		if len(path) == 1 && path[0] == "additionalProperties" {
+			copies += len(undeclared(object)) * (inner + more)
+		}
+		copies = min(copies, maxCopied+1)
+		return nil
+	})
+	return size, copies
 }
 
 // uncounted tells whether a schema counts properties and says nothing else of

@@ -1,0 +1,170 @@
+package constraint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func repeated(s string, n int) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
+
+func quotedNames(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%d"`, i)
+	}
+	return b.String()[1:]
+}
+
+// allocated is how many bytes f allocates. What takes the square of its input
+// shows in it.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Properties that are required and not declared get copies of additionalProperties,
+// which multiply where one stands in another.
+func TestCopiesAreBounded(t *testing.T) {
+	nested := func(levels, names int) json.RawMessage {
+		schema := `{"type":"string"}`
+		for range levels {
+			schema = `{"type":"object","required":[` + quotedNames(names) + `],"additionalProperties":` + schema + `}`
+		}
+		return json.RawMessage(schema)
+	}
+	for _, strict := range []bool{true, false} {
+		for name, schema := range map[string]json.RawMessage{
+			"nested":    nested(30, 8),
+			"many":      nested(1, 8000),
+			"in a part": json.RawMessage(`{"anyOf":[{"type":"object","properties":{"a":` + string(nested(30, 8)) + `}}]}`),
+			"large":     json.RawMessage(`{"type":"object","required":["a","b","c"],"additionalProperties":{"enum":["` + strings.Repeat("x", 30_000) + `"]}}`),
+		} {
+			if err := CheckSchema(schema, strict); err == nil || !strings.Contains(err.Error(), "requires properties that it does not declare") {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		}
+		for _, schema := range []json.RawMessage{nested(2, 8), nested(1, 1000), nested(8, 1)} {
+			if err := CheckSchema(schema, strict); err != nil {
+				t.Errorf("%.60s: %v", schema, err)
+			}
+			_, copies := sizeOf(decoded(t, schema))
+			if grown := len(appendSchema(nil, schema)) - len(schema); grown > 2*copies+2*len(schema) {
+				t.Errorf("%.60s grows by %d bytes, not by %d", schema, grown, copies)
+			}
+		}
+	}
+}
+
+func decoded(t *testing.T, schema json.RawMessage) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(schema, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Properties that are not declared are declared once each.
+func TestManyUndeclared(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","required":[` + quotedNames(8000) + `,"1","2"]}`)
+	want := strings.TrimSuffix(string(schema), "}") + `,"properties":{` + strings.ReplaceAll(quotedNames(8000), ",", ":true,") + `:true}}`
+	if got := string(appendSchema(nil, schema)); got != want {
+		t.Errorf("%.100s … %s", got, got[len(got)-100:])
+	}
+}
+
+// A type counts once, however often it is named.
+func TestTypesOnce(t *testing.T) {
+	object := map[string]any{"type": slices.Repeat([]any{"string", "integer", "number"}, 1000)}
+	if names, ok := typesOf(object); !ok || len(names) != 3 {
+		t.Errorf("%d names, %t", len(names), ok)
+	}
+	if kinds := kindsOf(object, slices.Repeat([]any{"a", nil}, 1000)); !slices.Equal(kinds, []string{"null", "number", "string"}) {
+		t.Errorf("the kinds are %v", kinds)
+	}
+}
+
+// What long values are compared by is bounded.
+func TestLongValuesOfOneOf(t *testing.T) {
+	union := func(schemas, size, times int) json.RawMessage {
+		defs, refs, unions := make([]string, 0, schemas), make([]string, 0, schemas), make([]string, 0, times)
+		for i := range schemas {
+			defs = append(defs, fmt.Sprintf(`"%d":{"const":[%d,%s]}`, i, i, repeated("1", size)))
+			refs = append(refs, fmt.Sprintf(`{"$ref":"#/$defs/%d"}`, i))
+		}
+		for i := range times {
+			unions = append(unions, fmt.Sprintf(`"%d":{"oneOf":[%s]}`, i, strings.Join(refs, ",")))
+		}
+		return json.RawMessage(`{"$defs":{` + strings.Join(defs, ",") + `},"type":"object","properties":{` + strings.Join(unions, ",") + `}}`)
+	}
+	if err := CheckSchema(union(50, 1000, 40), true); err == nil || !strings.Contains(err.Error(), "oneOf") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := CheckSchema(union(50, 10, 20), true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWorkOfTexts(t *testing.T) {
+	refs := repeated(`{"$ref":"#/$defs/a"}`, 2000)
+	for range 25 {
+		refs = `{"anyOf":[` + refs + `]}`
+	}
+	var others strings.Builder
+	for i := range 25 {
+		fmt.Fprintf(&others, `,{"$ref":"#/$defs/b%s"}`, strings.Repeat("/anyOf/0", i))
+	}
+	referred := json.RawMessage(`{"$defs":{"a":{"type":"string"},"b":` + refs + `},"anyOf":[{"type":"string"}` + others.String() + `]}`)
+	for name, c := range map[string]struct {
+		most uint64
+		f    func() error
+	}{
+		"characters":        {8 << 20, func() error { return CheckRegex("^" + strings.Repeat(".", 100) + strings.Repeat("()", 4000)) }},
+		"lines of comments": {1 << 20, func() error { return CheckGrammar("root ::= \"a\"\n" + strings.Repeat("#\n", 30_000)) }},
+		"references":        {60 << 20, func() error { return CheckSchema(referred, true) }},
+	} {
+		var err error
+		if n := allocated(func() { err = c.f() }); n > c.most || err != nil {
+			t.Errorf("%s: %d bytes, %v", name, n, err)
+		}
+	}
+}
+
+// Anchors are found at any depth.
+func TestNestedAnchors(t *testing.T) {
+	for pattern, anchors := range map[string]bool{
+		strings.Repeat("(", 300) + "^a$" + strings.Repeat(")", 300): true,
+		"^((a|b)|c)$":          true,
+		"(^a|^b)(c|d)$":        true,
+		"((x|^a)|(^b|y))(c|d)": true,
+		"(^a|b$)c?":            false,
+		"(a(b|c^))":            false,
+	} {
+		text, _, err := engineRegex(pattern, true)
+		if anchors != (err == nil) || !anchors && !errors.Is(err, errAnchor) {
+			t.Errorf("%.40s: %s, %v", pattern, text, err)
+		}
+	}
+}
+
+// What the library for schemas takes too long for is refused.
+func TestValidatorRefusesTooMuch(t *testing.T) {
+	for schema, want := range map[string]string{
+		strings.Repeat(`{"anyOf":[`, 30) + repeated(`{"type":"string"}`, 10_000) + strings.Repeat(`]}`, 30): "too large to check",
+		`{"pattern":"` + strings.Repeat(".{1000}", 100) + `"}`:                                              "states",
+		`{"patternProperties":{"` + strings.Repeat(".{1000}", 100) + `":{}}}`:                               "states",
+		`{"properties":{"` + strings.Repeat("x", 100_000) + `":{"anyOf":[` + repeated("{}", 2000) + `]}}}`:  "names",
+		`{"anyOf":[` + repeated(`{"pattern":"(a{30}){30}"}`, 100) + `]}`:                                    "states",
+	} {
+		if _, err := NewValidator(json.RawMessage(schema)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v", schema, err)
+		}
+	}
+}
