@@ -47,6 +47,7 @@ type storedTurn struct {
 	waiting map[string]bool         // of these, those without an output
 	outputs map[string]gjson.Result // of the others
 	latest  []store.Item            // what the request for its newest output added
+	said    map[string]bool         // what these say, without their ids; nil: not known yet
 }
 
 // readTurn reads what a response has.
@@ -224,9 +225,14 @@ func (t *storedTurn) has(it *item) bool {
 // repeats tells whether an item without an id says what one of the latest items
 // says.
 func (t *storedTurn) repeats(it *item) bool {
-	return it.id == "" && slices.ContainsFunc(t.latest, func(known store.Item) bool {
-		return bytes.Equal(it.appendStored(nil, known.ID), known.JSON)
-	})
+	if t.said == nil {
+		t.said = make(map[string]bool, len(t.latest))
+		for _, known := range t.latest {
+			id := jsontext.AppendString([]byte(`,"id":`), known.ID)
+			t.said[string(bytes.Replace(known.JSON, id, []byte(`,"id":""`), 1))] = true
+		}
+	}
+	return it.id == "" && t.said[string(it.appendStored(nil, ""))]
 }
 
 // addCompat adds an item of the input as the mode has it, and tells whether that

@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 const (
@@ -511,5 +514,29 @@ func TestCompatGone(t *testing.T) {
 	r.End(nil)
 	if err := r.Refusal(); err == nil || err.Status != http.StatusNotFound || err.Code != "previous_response_not_found" {
 		t.Errorf("the end of a turn that is gone: %v", err)
+	}
+}
+
+// What an item repeats is found without a look at each of the latest items.
+func TestRepeats(t *testing.T) { //nolint:paralleltest // it counts allocations
+	read := func(text string) *item {
+		it, err := readItem(jsontext.Field{Result: gjson.Parse(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &it
+	}
+	turn := &storedTurn{}
+	for i := range 2000 {
+		id := "msg_\"" + strconv.Itoa(i)
+		it := read(`{"role":"user","content":"` + strconv.Itoa(i) + `"}`)
+		turn.latest = append(turn.latest, store.Item{ID: id, JSON: it.appendStored(nil, id)})
+	}
+	known, other, named := read(`{"role":"user","content":"1999"}`), read(`{"role":"user","content":"2000"}`), read(`{"id":"msg_x","role":"user","content":"1"}`)
+	if !turn.repeats(known) || turn.repeats(other) || turn.repeats(named) {
+		t.Error("repeated items are not told from others")
+	}
+	if n := testing.AllocsPerRun(10, func() { turn.repeats(other) }); n > 100 {
+		t.Errorf("%v allocations", n)
 	}
 }

@@ -36,12 +36,12 @@ type hosted struct {
 // toolFilter is some of a server's tools: those of certain names, those that
 // only read, or those that are both.
 type toolFilter struct {
-	names    []string // nil: all
+	names    map[string]bool // nil: all
 	readOnly *bool
 }
 
 func (f *toolFilter) fits(t *tools.Tool) bool {
-	if f.names != nil && !slices.Contains(f.names, t.Name) {
+	if f.names != nil && !f.names[t.Name] {
 		return false
 	}
 	return f.readOnly == nil || *f.readOnly == gjson.GetBytes(t.Annotations, "readOnlyHint").Bool()
@@ -146,10 +146,10 @@ func readToolFilter(v jsontext.Field) (*toolFilter, *apierror.Error) {
 }
 
 func (f *toolFilter) readNames(v jsontext.Field) *apierror.Error {
-	f.names = []string{}
+	f.names = map[string]bool{}
 	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		name, err := v.Text()
-		f.names = append(f.names, strings.Clone(name))
+		f.names[strings.Clone(name)] = true
 		return err
 	})
 }
