@@ -168,7 +168,7 @@ func (g *grammar) ends(s string, at int) []int {
 	case "json_schema":
 		d := json.NewDecoder(strings.NewReader(rest))
 		var raw json.RawMessage
-		if d.Decode(&raw) == nil && isOf(gjson.ParseBytes(raw), gjson.ParseBytes(g.Schema), gjson.ParseBytes(g.Schema), 0) {
+		if d.Decode(&raw) == nil && isOf(raw, g.Schema) {
 			return []int{at + int(d.InputOffset())}
 		}
 	case "regex":
@@ -311,17 +311,23 @@ func smallestMatch(re *syntax.Regexp) string {
 	return ""
 }
 
-// isOf tells whether a value is of a JSON Schema, as xgrammar reads it: an
+// isOf reports whether a value is of a JSON Schema, as xgrammar reads it: an
 // object whose properties are declared has no others unless the schema says so.
-func isOf(v, s, root gjson.Result, depth int) bool {
-	if s.IsBool() || depth > maxDepth {
+// What takes too long is not.
+func isOf(value, schema []byte) bool {
+	w := &schemaWalk{root: gjson.ParseBytes(schema)}
+	return w.isOf(gjson.ParseBytes(value), w.root, 0) && w.steps <= maxSchemaSteps
+}
+
+func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
+	if !w.step(s, depth) || s.IsBool() {
 		return s.Bool()
 	}
 	if ref := s.Get("$ref"); ref.Exists() {
-		return isOf(v, resolve(root, ref.String()), root, depth+1)
+		return w.isOf(v, w.resolve(ref.String()), depth+1)
 	}
 	one := func(v gjson.Result) func(gjson.Result) bool {
-		return func(s gjson.Result) bool { return isOf(v, s, root, depth+1) }
+		return func(s gjson.Result) bool { return w.isOf(v, s, depth+1) }
 	}
 	for _, k := range []string{"anyOf", "oneOf"} {
 		if list := s.Get(k); list.Exists() && !slices.ContainsFunc(list.Array(), one(v)) {
@@ -345,7 +351,7 @@ func isOf(v, s, root gjson.Result, depth int) bool {
 	}
 	switch {
 	case v.IsObject():
-		return objectIsOf(v, s, root, depth)
+		return w.objectIsOf(v, s, depth)
 	case v.IsArray():
 		return within(len(v.Array()), s, "minItems", "maxItems") &&
 			(!s.Get("items").Exists() || !slices.ContainsFunc(v.Array(), func(x gjson.Result) bool { return !one(x)(s.Get("items")) }))
@@ -381,7 +387,7 @@ func within(n int, s gjson.Result, least, most string) bool {
 	return n >= int(s.Get(least).Int()) && (!m.Exists() || n <= int(m.Int()))
 }
 
-func objectIsOf(v, s, root gjson.Result, depth int) bool {
+func (w *schemaWalk) objectIsOf(v, s gjson.Result, depth int) bool {
 	for _, k := range s.Get("required").Array() {
 		if !v.Get(gjson.Escape(k.String())).Exists() {
 			return false
@@ -394,9 +400,9 @@ func objectIsOf(v, s, root gjson.Result, depth int) bool {
 		property, known := declared[k.String()]
 		switch {
 		case known:
-			ok = isOf(x, property, root, depth+1)
+			ok = w.isOf(x, property, depth+1)
 		case more.Exists():
-			ok = isOf(x, more, root, depth+1)
+			ok = w.isOf(x, more, depth+1)
 		default:
 			ok = len(declared) == 0
 		}

@@ -152,30 +152,59 @@ func stringValue(name string) string {
 	return "example"
 }
 
-// smallestInstance is the smallest value of a JSON Schema.
-func smallestInstance(schema string) string {
-	root := gjson.Parse(schema)
-	return instance(root, root, "", 0)
+// maxSchemaSteps bounds the schemas that are looked at for one value, of which each
+// bytesPerStep bytes count as one more, and maxInstance the bytes that their
+// values have: references multiply both.
+const (
+	maxSchemaSteps = 50_000
+	bytesPerStep   = 1 << 10
+	maxInstance    = 1 << 20
+)
+
+// schemaWalk is one walk through a JSON Schema and what it refers to.
+type schemaWalk struct {
+	root  gjson.Result
+	steps int // schemas that were looked at
+	size  int // bytes of values, each counted again in what it stands in
 }
 
-func instance(s, root gjson.Result, name string, depth int) string {
-	if !s.IsObject() || depth > maxDepth {
+// step counts a schema, and reports whether the walk may go on.
+func (w *schemaWalk) step(s gjson.Result, depth int) bool {
+	w.steps += 1 + len(s.Raw)/bytesPerStep
+	return depth <= maxDepth && w.steps <= maxSchemaSteps
+}
+
+// resolve follows a reference.
+func (w *schemaWalk) resolve(ref string) gjson.Result {
+	w.steps += len(w.root.Raw) / bytesPerStep
+	return resolve(w.root, ref)
+}
+
+// smallestInstance is the smallest value of a JSON Schema; of one that takes too
+// long, any value.
+func smallestInstance(schema string) string {
+	w := &schemaWalk{root: gjson.Parse(schema)}
+	return w.instance(w.root, "", 0)
+}
+
+func (w *schemaWalk) instance(s gjson.Result, name string, depth int) string {
+	if !w.step(s, depth) || !s.IsObject() {
 		return quote(stringValue(name))
 	}
 	if ref := s.Get("$ref"); ref.Exists() {
-		return instance(resolve(root, ref.String()), root, name, depth+1)
+		return w.instance(w.resolve(ref.String()), name, depth+1)
 	}
 	if enum := s.Get("enum.0"); enum.Exists() {
-		return python(enum)
+		return w.sized(len(enum.Raw), func() string { return python(enum) })
 	}
 	for _, k := range []string{"const", "default"} {
 		if v := s.Get(k); v.Exists() {
-			return python(v)
+			return w.sized(len(v.Raw), func() string { return python(v) })
 		}
 	}
 	for _, k := range []string{"anyOf.0", "oneOf.0", "allOf.0"} {
 		if v := s.Get(k); v.Exists() {
-			return instance(v, root, name, depth+1)
+			return w.instance(v, name, depth+1)
 		}
 	}
 	typ := s.Get("type")
@@ -184,15 +213,15 @@ func instance(s, root gjson.Result, name string, depth int) string {
 	}
 	switch t := typ.String(); {
 	case t == "object", s.Get("properties").Exists():
-		return objectInstance(s, root, depth)
+		return w.object(s, depth)
 	case t == "array":
 		items := s.Get("items")
 		if !items.Exists() {
 			return "[]"
 		}
-		item := instance(items, root, name, depth+1)
+		item := w.instance(items, name, depth+1)
 		n := min(max(int(s.Get("minItems").Int()), 1), 1000)
-		return "[" + strings.TrimSuffix(strings.Repeat(item+", ", n), ", ") + "]"
+		return w.sized(n*len(item), func() string { return "[" + strings.TrimSuffix(strings.Repeat(item+", ", n), ", ") + "]" })
 	case t == "integer", t == "number":
 		if m := s.Get("minimum"); m.Exists() {
 			return m.Raw
@@ -203,22 +232,33 @@ func instance(s, root gjson.Result, name string, depth int) string {
 	case t == "null":
 		return "null"
 	}
-	return quote(stringInstance(s, name))
+	text := stringInstance(s, name)
+	return w.sized(len(text), func() string { return quote(text) })
 }
 
-func objectInstance(s, root gjson.Result, depth int) string {
+// sized is a value that add makes of so many bytes, null where that is too many.
+func (w *schemaWalk) sized(size int, add func() string) string {
+	if w.size += size; w.size > maxInstance {
+		return "null"
+	}
+	return add()
+}
+
+func (w *schemaWalk) object(s gjson.Result, depth int) string {
 	required := map[string]bool{}
 	for _, k := range s.Get("required").Array() {
 		required[k.String()] = true
 	}
 	var members []string
+	size := 0
 	s.Get("properties").ForEach(func(k, v gjson.Result) bool {
 		if required[k.String()] {
-			members = append(members, quote(k.String())+": "+instance(v, root, k.String(), depth+1))
+			members = append(members, quote(k.String())+": "+w.instance(v, k.String(), depth+1))
+			size += len(members[len(members)-1])
 		}
-		return true
+		return w.steps <= maxSchemaSteps
 	})
-	return "{" + strings.Join(members, ", ") + "}"
+	return w.sized(size, func() string { return "{" + strings.Join(members, ", ") + "}" })
 }
 
 func stringInstance(s gjson.Result, name string) string {

@@ -1,0 +1,51 @@
+package enginesim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// multiplied is a schema of 8^12 schemas, by references from definitions of a form
+// with %s for them.
+func multiplied(form string) string {
+	var b strings.Builder
+	b.WriteString(`{"$defs":{"d12":{"type":"string","minLength":40000}`)
+	for i := range 12 {
+		ref := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1)
+		fmt.Fprintf(&b, `,"d%d":`+form, i, strings.Repeat(ref+",", 7)+ref)
+	}
+	return b.String() + `},"$ref":"#/$defs/d0"}`
+}
+
+// The simulator gives up schemas that references multiply.
+func TestMultipliedSchema(t *testing.T) {
+	var members strings.Builder
+	members.WriteString(`{"$defs":{"d40":{"type":"string","minLength":40000}`)
+	for i := range 40 {
+		ref := fmt.Sprintf(`{"$ref":"#/$defs/d%d"}`, i+1)
+		fmt.Fprintf(&members, `,"d%d":{"type":"object","required":["a","b"],"properties":{"a":%s,"b":%s}}`, i, ref, ref)
+	}
+	members.WriteString(`},"$ref":"#/$defs/d0"}`)
+	for name, schema := range map[string]string{
+		"properties": members.String(),
+		"itself":     `{"type":"object","required":["a","b"],"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}}}`,
+		"items":      strings.Repeat(`{"type":"array","minItems":1000,"items":`, 20) + `{"type":"string"}` + strings.Repeat(`}`, 20),
+	} {
+		if got := smallestInstance(schema); len(got) > maxInstance || !isJSON(got) {
+			t.Errorf("%s: %d bytes", name, len(got))
+		}
+	}
+	for name, form := range map[string]string{
+		"anyOf": `{"anyOf":[%s]}`,
+		"oneOf": `{"oneOf":[%s,{"type":"null"}]}`,
+		"allOf": `{"allOf":[{"anyOf":[%s]}]}`,
+	} {
+		if isOf([]byte(`1`), []byte(multiplied(form))) {
+			t.Errorf("%s: 1 is of the schema", name)
+		}
+	}
+	if !isOf([]byte(`"`+strings.Repeat("x", 40000)+`"`), []byte(multiplied(`{"anyOf":[%s]}`))) {
+		t.Error("the first alternative is not found")
+	}
+}
