@@ -74,6 +74,12 @@ func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]T
 	return append(dst, e.tokens...), true
 }
 
+// keeps reports whether a message with so many bytes of text may be kept: one
+// that is larger need not be looked for.
+func (c *messageCache) keeps(size int) bool {
+	return size+entryOverhead <= c.shards[0].limit
+}
+
 // add keeps a copy of the tokens. An entry that would take a whole generation
 // is not kept.
 func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) {

@@ -15,10 +15,25 @@ import (
 //
 // It is safe for concurrent use and, once warm, allocates only to grow dst.
 func AppendEncode(dst []Token, text string) []Token {
-	e := encoders.Get().(*encoder)
-	dst = e.appendText(dst, validUTF8(text))
-	encoders.Put(e)
+	dst, _ = appendBounded(dst, text, nil)
 	return dst
+}
+
+// appendBounded is AppendEncode that ends early, with an error, where a bound
+// asks for it.
+func appendBounded(dst []Token, text string, b *bounds) ([]Token, error) {
+	if !b.admits(len(text), len(dst)) {
+		return dst, b.err
+	}
+	e := encoders.Get().(*encoder)
+	e.bounds = b
+	out := e.appendText(dst, validUTF8(text))
+	e.bounds = nil
+	encoders.Put(e)
+	if b != nil && b.err != nil {
+		return dst, b.err
+	}
+	return out, nil
 }
 
 // AppendEncodeSpecial appends the tokens of text to dst. Spellings of special
@@ -80,9 +95,20 @@ type memoEntry struct {
 	tokens [5]Token
 }
 
-// appendText appends the tokens of s, which is valid UTF-8.
+// appendText appends the tokens of s, which is valid UTF-8, as far as the
+// bounds allow.
 func (e *encoder) appendText(dst []Token, s string) []Token {
-	for i := 0; i < len(s); {
+	for i, from := 0, 0; i < len(s) && e.bounds.spend(i-from, len(dst)); {
+		from = i
+		dst, i = e.appendPieces(dst, s, i, min(len(s), i+checkBytes))
+	}
+	return dst
+}
+
+// appendPieces appends the tokens of the pieces of s that begin at s[i] and
+// behind it, before s[stop], and returns where the last one ends.
+func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Token, next int) {
+	for i < stop {
 		end := 0
 		if i+maxMedium <= len(s) {
 			end = asciiEnd(s, i)
@@ -107,7 +133,7 @@ func (e *encoder) appendText(dst []Token, s string) []Token {
 		}
 		i = end
 	}
-	return dst
+	return dst, i
 }
 
 // appendPiece appends the tokens of the piece s[i:end], which is no token.

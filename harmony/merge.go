@@ -21,42 +21,59 @@ type part struct {
 
 // merger holds the memory for encoding pieces.
 type merger struct {
-	parts []part
-	dead  []uint64 // bits of places from which the rest cannot be encoded
+	bounds *bounds
+	dead   []uint64 // bits of places from which the rest cannot be encoded
 }
 
-// appendMerged appends the tokens of the piece s[i:end], which is no token.
+// appendMerged appends the tokens of the piece s[i:end], which is no token; a
+// long one only if the bounds allow it.
 func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
+	if end-i > checkBytes && !m.bounds.admitsPiece(s, i, end, len(dst)) {
+		return dst
+	}
 	words := (end-i)/64 + 1
 	if words > cap(m.dead) {
 		m.dead = make([]uint64, words)
 	}
 	dead := m.dead[:words]
 	clear(dead)
-	parts := m.parts[:0]
-	for at, limit := i, end-i-1; at < end; {
+	begin := len(dst)
+	var last part // the one of the last token, if there are any behind begin
+	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
+		if at >= check {
+			if !m.bounds.spend(checkBytes, begin) {
+				return dst[:begin]
+			}
+			check = at + checkBytes
+		}
 		v, n := longest(s, at, limit)
 		next := at + n
 		switch {
 		case n == 0: // step back
 			dead[(at-i)/64] |= 1 << ((at - i) % 64)
-			last := parts[len(parts)-1]
-			parts = parts[:len(parts)-1]
+			dst = dst[:len(dst)-1]
 			limit = at - last.start - 1
 			at = last.start
+			if len(dst) > begin {
+				last = partBefore(s, at, dst[len(dst)-1])
+			}
 		case dead[(next-i)/64]>>((next-i)%64)&1 == 0 &&
-			(len(parts) == 0 || apart(s, parts[len(parts)-1], at, next, v)):
-			parts = append(parts, part{at, v})
+			(len(dst) == begin || apart(s, last, at, next, v)):
+			dst = append(dst, v.token())
+			last = part{at, v}
 			at, limit = next, end-next
 		default:
 			limit = n - 1
 		}
 	}
-	m.parts = parts
-	for _, p := range parts {
-		dst = append(dst, p.entry.token())
-	}
 	return dst
+}
+
+// partBefore returns the part of the token that ends at s[end].
+func partBefore(s string, end int, t Token) part {
+	text, _ := tokenText(t)
+	start := end - len(text)
+	return part{start, find(s, start, end)}
 }
 
 // longest returns the longest token of at most limit bytes at s[i], and its

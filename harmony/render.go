@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -80,6 +81,19 @@ func NewRenderer(opts ...RendererOption) *Renderer {
 // AppendConversation appends the tokens of a conversation to dst. On an error,
 // which says what to change, dst is returned as it was.
 func (r *Renderer) AppendConversation(dst []Token, msgs []Message) ([]Token, error) {
+	return r.appendConversation(dst, msgs, nil)
+}
+
+// AppendLimited is AppendConversation for conversations of any length. Soon
+// after there are more than limit tokens, those of dst included, it stops with
+// a [*LimitError], and soon after ctx ends with its error; "soon" is within
+// some ten kilobytes of text. One that is complete by then is returned whole,
+// also if it has more than limit tokens.
+func (r *Renderer) AppendLimited(ctx context.Context, dst []Token, msgs []Message, limit int) ([]Token, error) {
+	return r.appendConversation(dst, msgs, &bounds{ctx: ctx, limit: limit, unchecked: checkBytes})
+}
+
+func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([]Token, error) {
 	out := dst
 	functions := hasFunctionTools(msgs)
 	dropBefore := r.dropAnalysisBefore(msgs)
@@ -87,13 +101,19 @@ func (r *Renderer) AppendConversation(dst []Token, msgs []Message) ([]Token, err
 		if i < dropBefore && msgs[i].Channel == ChannelAnalysis {
 			continue
 		}
+		if !b.spend(messageWork, len(out)) {
+			return dst, b.err
+		}
 		var err error
-		if out, err = r.appendMessage(out, &msgs[i], functions); err != nil {
+		if out, err = r.appendMessage(out, &msgs[i], functions, b); err != nil {
 			return dst, fmt.Errorf("message %d: %w", i, err)
 		}
 	}
 	return out, nil
 }
+
+// messageWork is what a message costs beside its text, in bytes of text.
+const messageWork = 64
 
 // AppendCompletion appends the tokens of a conversation and the start of the
 // next message, which the model is to write: <|start|> and its role.
@@ -163,12 +183,16 @@ func hasFunctionTools(msgs []Message) bool {
 }
 
 // appendMessage appends one message, from the cache if it has been seen.
-func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool) ([]Token, error) {
+func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
 	if err := m.validate(); err != nil {
 		return dst, err
 	}
-	if r.cache == nil {
-		return r.encodeMessage(dst, m, functions)
+	size := m.textBytes()
+	if !b.admits(size, len(dst)) {
+		return dst, b.err
+	}
+	if r.cache == nil || !r.cache.keeps(size) {
+		return r.encodeMessage(dst, m, functions, b)
 	}
 	buf := r.scratch.Get().(*[]byte)
 	defer r.scratch.Put(buf)
@@ -176,15 +200,31 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool) ([]Tok
 	*buf = key.head
 	hash := r.cache.hash(key)
 	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
+		b.spend(size, len(out)) // the next message is told
 		return out, nil
 	}
 	start := len(dst)
-	out, err := r.encodeMessage(dst, m, functions)
+	out, err := r.encodeMessage(dst, m, functions, b)
 	if err != nil {
 		return dst, err
 	}
 	r.cache.add(hash, key, out[start:])
 	return out, nil
+}
+
+// textBytes is how many bytes the message's texts and instructions have, which
+// are encoded as they are.
+func (m *Message) textBytes() int {
+	n := 0
+	for _, c := range m.Content {
+		switch c := c.(type) {
+		case Text:
+			n += len(c)
+		case *DeveloperContent:
+			n += len(c.Instructions)
+		}
+	}
+	return n
 }
 
 // validate refuses what has no rendering.
@@ -237,7 +277,7 @@ func (role Role) known() bool {
 
 // encodeMessage renders and encodes one message. Every string of the header is
 // encoded on its own, as the reference does: token boundaries depend on it.
-func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool) ([]Token, error) {
+func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
 	dst = append(dst, TokenStart)
 	if m.Role == RoleTool {
 		dst = AppendEncode(dst, m.Name)
@@ -260,7 +300,7 @@ func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool) ([]Tok
 	dst = append(dst, TokenMessage)
 	for _, c := range m.Content {
 		var err error
-		if dst, err = r.encodeContent(dst, c, functions); err != nil {
+		if dst, err = r.encodeContent(dst, c, functions, b); err != nil {
 			return dst, err
 		}
 	}
@@ -283,9 +323,9 @@ func appendContentType(dst []Token, contentType string) []Token {
 	return AppendEncode(dst, rest)
 }
 
-func (r *Renderer) encodeContent(dst []Token, c Content, functions bool) ([]Token, error) {
+func (r *Renderer) encodeContent(dst []Token, c Content, functions bool, b *bounds) ([]Token, error) {
 	if text, ok := c.(Text); ok {
-		return AppendEncode(dst, string(text)), nil
+		return appendBounded(dst, string(text), b)
 	}
 	buf := r.scratch.Get().(*[]byte)
 	defer r.scratch.Put(buf)
@@ -299,5 +339,5 @@ func (r *Renderer) encodeContent(dst []Token, c Content, functions bool) ([]Toke
 	if err != nil {
 		return dst, err
 	}
-	return AppendEncode(dst, string(*buf)), nil
+	return appendBounded(dst, string(*buf), b)
 }

@@ -1,0 +1,146 @@
+package harmony
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// countedContext is a context that ends when it has been looked at so often.
+type countedContext struct {
+	context.Context
+	looks, most int
+}
+
+func (c *countedContext) Err() error {
+	c.looks++
+	if c.most > 0 && c.looks > c.most {
+		return context.Canceled
+	}
+	return nil
+}
+
+func counted(most int) *countedContext {
+	return &countedContext{Context: context.Background(), most: most}
+}
+
+// limitTexts are long texts of all kinds. Some are one piece.
+func limitTexts(size int) map[string]string {
+	r := rand.New(rand.NewPCG(9, 10))
+	texts := map[string]string{
+		"words": words(r, size), "code": code(r, size), "scripts": scripts(r, size), "odd": odd(r, size),
+		"not UTF-8": strings.Repeat("\xff", size),
+	}
+	for _, w := range worstCases {
+		texts[w.name] = w.text(r, size)
+	}
+	return texts
+}
+
+// TestLimitKeepsTokens renders texts that just fit: every token is as without a
+// limit.
+func TestLimitKeepsTokens(t *testing.T) {
+	r := NewRenderer(WithCacheBytes(0))
+	for name, text := range limitTexts(5 * checkBytes / 2) {
+		msgs := []Message{textMessage("short"), textMessage(text), textMessage("end")}
+		want, err := r.AppendConversation([]Token{1, 2}, msgs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.AppendLimited(t.Context(), []Token{1, 2}, msgs, len(want))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %d tokens, %v, want %d", name, len(got), err, len(want))
+		}
+	}
+}
+
+// TestLimit renders texts that are far too long: little of them is encoded, and
+// what the error says is true.
+func TestLimit(t *testing.T) {
+	const limit = 1000
+	r := NewRenderer()
+	for name, text := range limitTexts(40 * checkBytes) {
+		total, err := r.AppendConversation(nil, []Message{textMessage(text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for form, msgs := range map[string][]Message{
+			"text":         {textMessage(text)},
+			"instructions": {{Role: RoleDeveloper, Content: []Content{&DeveloperContent{Instructions: text}}}},
+			"many":         slices.Repeat([]Message{textMessage(text[:len(text)/40])}, 80),
+		} {
+			ctx := counted(0)
+			got, err := r.AppendLimited(ctx, []Token{7}, msgs, limit)
+			var over *LimitError
+			if !errors.As(err, &over) || len(got) != 1 {
+				t.Errorf("%s, %s: %d tokens, %v", name, form, len(got), err)
+				continue
+			}
+			if form == "text" && (over.AtLeast <= limit || over.AtLeast > len(total)+1) {
+				t.Errorf("%s: at least %d tokens of %d", name, over.AtLeast, len(total))
+			}
+			// A token has at most maxTokenSize bytes.
+			if most := limit*maxTokenSize/checkBytes + 3; ctx.looks > most {
+				t.Errorf("%s, %s: looked %d times, for %d bytes of text each, want at most %d", name, form, ctx.looks, checkBytes, most)
+			}
+		}
+	}
+}
+
+// TestLimitPiece finds that a long piece without a boundary is too long before
+// it is merged.
+func TestLimitPiece(t *testing.T) {
+	for _, w := range worstCases {
+		text := w.text(rand.New(rand.NewPCG(11, 12)), 3*checkBytes)
+		text = text[:pieceEnd(text, 0)]
+		total := len(AppendEncode(nil, text))
+		b := &bounds{ctx: t.Context(), limit: total}
+		if !b.admitsPiece(text, 0, len(text), 0) {
+			t.Errorf("%s: %d tokens are not within %[2]d: %v", w.name, total, b.err)
+		}
+		b = &bounds{ctx: t.Context(), limit: total / 8}
+		if len(text) > checkBytes && b.admitsPiece(text, 0, len(text), 0) {
+			t.Errorf("%s: %d tokens are within %d", w.name, total, total/8)
+		}
+	}
+}
+
+// TestLimitAllocations bounds the memory that a text takes that is too long.
+func TestLimitAllocations(t *testing.T) {
+	text := worstCases[6].text(rand.New(rand.NewPCG(13, 14)), 8<<20) // one piece of random letters
+	msgs := []Message{textMessage(text)}
+	r := NewRenderer()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := r.AppendLimited(t.Context(), nil, msgs, 131072); err == nil {
+		t.Error("no error")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(text)/4) {
+		t.Errorf("%d bytes are allocated for a text of %d", n, len(text))
+	}
+}
+
+// TestLimitContext ends within one text, at whatever look.
+func TestLimitContext(t *testing.T) {
+	r := NewRenderer()
+	for name, text := range limitTexts(20 * checkBytes) {
+		for looks := range 6 {
+			ctx := counted(looks + 1)
+			got, err := r.AppendLimited(ctx, nil, []Message{textMessage(text)}, 1<<30)
+			if !errors.Is(err, context.Canceled) || got != nil {
+				t.Errorf("%s: %d tokens, %v", name, len(got), err)
+			}
+			if ctx.looks > looks+2 {
+				t.Errorf("%s: looked %d times after the end", name, ctx.looks-looks-1)
+			}
+		}
+	}
+	if r.cache.bytesKept() > 0 {
+		t.Error("what was not complete is kept")
+	}
+}
