@@ -63,7 +63,7 @@ func TestLimitKeepsTokens(t *testing.T) {
 func TestLimit(t *testing.T) {
 	const limit = 1000
 	r := NewRenderer()
-	for name, text := range limitTexts(40 * checkBytes) {
+	for name, text := range limitTexts(20 * checkBytes) {
 		total, err := r.AppendConversation(nil, []Message{textMessage(text)})
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestLimit(t *testing.T) {
 		for form, msgs := range map[string][]Message{
 			"text":         {textMessage(text)},
 			"instructions": {{Role: RoleDeveloper, Content: []Content{&DeveloperContent{Instructions: text}}}},
-			"many":         slices.Repeat([]Message{textMessage(text[:len(text)/40])}, 80),
+			"many":         slices.Repeat([]Message{textMessage(text[:len(text)/20])}, 40),
 		} {
 			ctx := counted(0)
 			got, err := r.AppendLimited(ctx, []Token{7}, msgs, limit)

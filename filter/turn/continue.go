@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Continue is the turn that goes on with the reply to this one: items are what
@@ -23,12 +22,13 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	defer cancel()
 	items, fault := t.scope.withKeptReasoning(read, items)
 	next.fault = fault
-	prompt, err := t.scope.renderTo(slices.Clip(t.Engine.Prompt[:t.asked]), (&Prefix{}).messages(items), "")
+	r := rendering{context.WithoutCancel(t.ctx), &t.scope, t.scope.promptLimit()}
+	prompt, err := r.append(slices.Clip(t.Engine.Prompt[:t.asked]), (&Prefix{}).messages(items))
 	if err != nil {
 		return nil, err
 	}
 	next.asked = len(prompt)
-	if prompt, err = t.scope.renderTo(prompt, nil, harmony.RoleAssistant); err != nil {
+	if prompt, err = t.scope.complete(prompt); err != nil {
 		return nil, err
 	}
 	request := *t.Engine

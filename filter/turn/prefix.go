@@ -69,8 +69,9 @@ func (p *Prefix) Bytes() int64 {
 }
 
 // Extend gives the prefix that stands for the items of before and the ones
-// behind them. An error means that no turn with these items can be prepared, or
-// that what has to be read of the store cannot be. It keeps no part of the
+// behind them. An error means that no turn with these items can be prepared, that
+// they are longer than the model's context, or that what has to be read of the
+// store cannot be. It keeps no part of the
 // items' texts.
 func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Prefix, error) {
 	if before == nil {
@@ -101,30 +102,31 @@ func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Pref
 	if err != nil {
 		return nil, err
 	}
-	if apiErr := s.extendTokens(next, before, before.messages(settled)); apiErr != nil {
+	if apiErr := s.extendTokens(ctx, next, before, before.messages(settled)); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
 }
 
 // extendTokens gives next the tokens of before and of msgs.
-func (s *Scope) extendTokens(next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+func (s *Scope) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+	r := rendering{ctx, s, s.promptLimit()}
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
 		plain, since = slices.Clip(plain), slices.Clip(since)
 	}
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
-		if plain, err = s.renderTo(plain, msgs[:end], ""); err != nil {
+		if plain, err = r.append(plain, msgs[:end]); err != nil {
 			return err
 		}
 		next.answered, since, msgs = len(plain), nil, msgs[end:]
 	}
-	if next.since, err = s.renderTo(since, msgs, ""); err != nil {
+	if next.since, err = r.append(since, msgs); err != nil {
 		return err
 	}
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
-	next.plain, err = s.renderTo(plain, msgs, "")
+	next.plain, err = r.append(plain, msgs)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -57,20 +58,25 @@ func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error)
 	}
 	reasoned, keptFault := s.withKeptReasoning(read, items)
 	t.fault = errors.Join(dateFault, keptFault)
-	prompt, err := s.prompt(head, before, reasoned)
-	if err == nil && in.Truncate && len(prompt) > s.room(in) {
-		prompt, err = s.truncated(read, in, head, reasoned)
+	r := rendering{ctx, s, s.promptLimit()}
+	if in.Truncate {
+		r.limit = min(r.limit, s.room(in))
 	}
+	prompt, err := r.prompt(head, before, reasoned)
+	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
+		prompt, err = s.truncated(ctx, in, head, reasoned)
+	}
+	r.limit = s.promptLimit()
 	if err != nil {
 		return nil, err
 	}
 	if in.Continue {
-		if prompt, t.prefix, err = s.continued(prompt, last); err != nil {
+		if prompt, t.prefix, err = r.continued(prompt, last); err != nil {
 			return nil, err
 		}
 	} else {
 		t.asked = len(prompt)
-		if prompt, err = s.renderTo(prompt, nil, harmony.RoleAssistant); err != nil {
+		if prompt, err = s.complete(prompt); err != nil {
 			return nil, err
 		}
 	}
@@ -170,7 +176,7 @@ func (h *head) messages(first string) []harmony.Message {
 
 // prompt renders a conversation: its head, what stands before the items, and
 // the items.
-func (s *Scope) prompt(h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+func (r rendering) prompt(h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
 		first, items = cutFirst(items)
@@ -181,11 +187,11 @@ func (s *Scope) prompt(h *head, before *Prefix, items []Item) ([]harmony.Token, 
 	if before.settled > 0 {
 		prompt = make([]harmony.Token, 0, len(earlier)+len(since)+spareTokens)
 	}
-	prompt, err := s.renderTo(prompt, h.messages(first), "")
+	prompt, err := r.append(prompt, h.messages(first))
 	if err != nil {
 		return nil, err
 	}
-	return s.renderTo(append(append(prompt, earlier...), since...), msgs, "")
+	return r.append(append(append(prompt, earlier...), since...), msgs)
 }
 
 // spareTokens is the room that a prompt has for its head and its last items
@@ -237,26 +243,11 @@ func (s *Scope) system(in *Input, date string, builtins []harmony.Namespace) har
 	}}}
 }
 
-// renderTo appends msgs and, unless next is "", the beginning of a message of
-// that role.
-func (s *Scope) renderTo(prompt []harmony.Token, msgs []harmony.Message, next harmony.Role) ([]harmony.Token, *apierror.Error) {
-	var err error
-	if next == "" {
-		prompt, err = s.Renderer.AppendConversation(prompt, msgs)
-	} else {
-		prompt, err = s.Renderer.AppendCompletion(prompt, msgs, next)
-	}
-	if err != nil {
-		return nil, apierror.Invalid("", "The conversation cannot be written in the model's format: %s.", err).With(err)
-	}
-	return prompt, nil
-}
-
 // continued appends the message that the reply goes on with, without its end,
 // and gives its header.
-func (s *Scope) continued(prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
+func (r rendering) continued(prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
-	if prompt, err = s.renderTo(prompt, []harmony.Message{message(item, callee{})}, ""); err != nil {
+	if prompt, err = r.append(prompt, []harmony.Message{message(item, callee{})}); err != nil {
 		return nil, nil, err
 	}
 	prompt = prompt[:len(prompt)-1] // <|end|>
@@ -270,15 +261,13 @@ func (s *Scope) continued(prompt []harmony.Token, item Item) (all, header []harm
 
 // budget fits the request into the context.
 func (s *Scope) budget(r *engine.Request) *apierror.Error {
-	length := s.contextLength()
-	left := length - len(r.Prompt)
-	if left <= 0 && s.Unbounded {
+	left := s.contextLength() - len(r.Prompt)
+	switch {
+	case left <= 0 && s.Unbounded && len(r.Prompt) <= s.promptLimit():
 		r.MaxTokens, r.MinTokens = 0, 0
 		return nil
-	}
-	if left <= 0 {
-		return apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages",
-			"The model's context is %d tokens, but the conversation with its tools has %d. Shorten it.", length, len(r.Prompt))
+	case left <= 0:
+		return s.promptTooLong(strconv.Itoa(len(r.Prompt)))
 	}
 	if r.MaxTokens <= 0 || r.MaxTokens > left {
 		r.MaxTokens = left

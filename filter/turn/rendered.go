@@ -9,10 +9,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// maxRendered bounds the prompts that are shown, in tokens: several times what
-// any model takes.
-const maxRendered = 1 << 20
-
 // AppendRendered appends, as a JSON object, what the model would get: the
 // answer of the render endpoints. Its type is object, model the model's name in
 // it, ignored the fields of the request without an effect.
@@ -27,9 +23,6 @@ const maxRendered = 1 << 20
 // stop is what the filter itself looks for in the answer.
 func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string) ([]byte, *apierror.Error) {
 	r := t.Engine
-	if len(r.Prompt) > maxRendered {
-		return nil, apierror.Invalid("", "The prompt has %d tokens; those of more than %d are not shown. Shorten it.", len(r.Prompt), maxRendered)
-	}
 	text, err := harmony.AppendDecode(nil, r.Prompt)
 	if err != nil {
 		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)

@@ -34,19 +34,21 @@ func (s *Scope) truncated(ctx context.Context, in *Input, h *head, items []Item)
 		if in.Continue {
 			items = items[:len(items)-1]
 		}
-		items, _ = s.withKeptReasoning(ctx, items) // has been read just now, or could not be
+		read, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		items, _ = s.withKeptReasoning(read, items) // has been read just now, or could not be
 	}
+	whole := rendering{ctx, s, s.promptLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
-		return s.prompt(h, &Prefix{}, items)
+		return whole.prompt(h, &Prefix{}, items)
 	}
-	from := func(i int) ([]harmony.Token, *apierror.Error) {
-		return s.prompt(h, &Prefix{}, without(items, starts[i]))
-	}
-	return from(sort.Search(len(starts)-1, func(i int) bool {
-		prompt, err := from(i)
-		return err != nil || len(prompt) <= s.room(in)
-	}))
+	tried := rendering{ctx, s, s.room(in)}
+	from := sort.Search(len(starts)-1, func(i int) bool {
+		prompt, err := tried.prompt(h, &Prefix{}, without(items, starts[i]))
+		return err != nil && !tooLong(err) || err == nil && len(prompt) <= tried.limit
+	})
+	return whole.prompt(h, &Prefix{}, without(items, starts[from]))
 }
 
 // turnStarts is where the turns of a conversation begin, but for the first: at

@@ -44,6 +44,7 @@ type Memory interface {
 // Limits bounds what one request may ask for.
 type Limits struct {
 	Items       int // messages, calls and results of a conversation
+	Bytes       int // of the stored items that a request brings in, and of those that a conversation holds
 	Tools       int
 	SchemaBytes int // of one tool's parameters
 	SchemaDepth int
@@ -58,7 +59,7 @@ type Limits struct {
 
 // DefaultLimits is generous to clients and safe for a filter.
 func DefaultLimits() Limits {
-	return Limits{Items: 20_000, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
+	return Limits{Items: 20_000, Bytes: 32 << 20, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
 }
 
 // The defaults of gpt-oss, in place of settings that are empty.
@@ -113,7 +114,10 @@ type Scope struct {
 	RequestID string // Envoy's x-request-id; "": one is made
 	Session   string // the session that the request's headers name; "": they name none
 	Unbounded bool   // the prompt may be longer than the context: no model will get it
-	Checked   bool   // the model's engine takes no constraint: what the request promises is checked, as [Turn.NewCheck] does
+	// Hold takes room for so many bytes that are read of the store, until the
+	// request ends. nil: there is room for all.
+	Hold    func(bytes int) *apierror.Error
+	Checked bool // the model's engine takes no constraint: what the request promises is checked, as [Turn.NewCheck] does
 }
 
 // ID is the request's id behind prefix ("chatcmpl-", "resp_"). A request id
@@ -129,6 +133,18 @@ func (s *Scope) ID(prefix string) string {
 		}
 	}
 	return prefix + s.RequestID
+}
+
+// maxRendered bounds the prompts that no model gets, in tokens: several times
+// what any model takes.
+const maxRendered = 1 << 20
+
+// promptLimit is how many tokens a prompt may have.
+func (s *Scope) promptLimit() int {
+	if s.Unbounded {
+		return max(maxRendered, s.contextLength())
+	}
+	return s.contextLength()
 }
 
 func (s *Scope) contextLength() int {

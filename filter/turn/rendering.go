@@ -1,0 +1,67 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// rendering is how far a prompt is rendered: until ctx ends, or soon after it
+// has more than limit tokens.
+type rendering struct {
+	ctx   context.Context
+	scope *Scope
+	limit int
+}
+
+// append appends the tokens of msgs to a prompt.
+func (r rendering) append(prompt []harmony.Token, msgs []harmony.Message) ([]harmony.Token, *apierror.Error) {
+	prompt, err := r.scope.Renderer.AppendLimited(r.ctx, prompt, msgs, r.limit)
+	var long *harmony.LimitError
+	switch {
+	case err == nil:
+		return prompt, nil
+	case errors.As(err, &long):
+		return nil, r.scope.promptTooLong("at least " + strconv.Itoa(long.AtLeast))
+	case r.ctx.Err() != nil:
+		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
+		late.RetryAfter = time.Second
+		return nil, late
+	}
+	return nil, notRenderable(err)
+}
+
+// complete appends the beginning of the message that the model is to write.
+func (s *Scope) complete(prompt []harmony.Token) ([]harmony.Token, *apierror.Error) {
+	prompt, err := s.Renderer.AppendCompletion(prompt, nil, harmony.RoleAssistant)
+	if err != nil {
+		return nil, notRenderable(err)
+	}
+	return prompt, nil
+}
+
+func notRenderable(err error) *apierror.Error {
+	return apierror.Invalid("", "The conversation cannot be written in the model's format: %s.", err).With(err)
+}
+
+const codeTooLong = "context_length_exceeded"
+
+// tooLong reports whether an error says that a prompt is too long.
+func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTooLong }
+
+// promptTooLong is the answer to a prompt with so many tokens, "at least 1000"
+// where it was not rendered to its end. Clients decide by its words.
+func (s *Scope) promptTooLong(tokens string) *apierror.Error {
+	if s.Unbounded {
+		return apierror.New(http.StatusBadRequest, codeTooLong, "",
+			"The prompt has %s tokens; those of more than %d are not shown or counted. Shorten it.", tokens, s.promptLimit())
+	}
+	return apierror.New(http.StatusBadRequest, codeTooLong, "messages",
+		"This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
+		s.contextLength(), tokens)
+}
