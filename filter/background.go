@@ -103,7 +103,7 @@ func (b *background) start(r *backgroundRun) {
 
 func (b *background) forget(r *backgroundRun) {
 	b.leases.drop(r.journal.key)
-	b.s.budget.give(r.held)
+	r.share.release()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running[r](nil)
@@ -141,7 +141,7 @@ type backgroundRun struct {
 	rec     record
 	timers  timers
 	header  http.Header // that goes along with the call
-	held    int64       // bytes of the request that the budget counts
+	share   *share      // of the budget: the request
 	remote  loopbackCall
 	jobs    jobs
 	call    backgroundCall

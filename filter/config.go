@@ -223,8 +223,14 @@ type Limits struct {
 	// MaxBodyBytes is the largest request body, 413 beyond it. It binds the
 	// filter's own requests, and others until they are known to be foreign.
 	MaxBodyBytes int64 `json:"max_body_bytes"`
-	// MaxInflightBytes bounds all request bodies held at one time by the
-	// process, 503 with retry-after beyond it.
+	// MaxConversationBytes bounds the stored items that a request brings in,
+	// by a conversation, by the response that it continues and by
+	// references, each reference by itself, and those that a conversation
+	// can hold; 400 beyond it.
+	MaxConversationBytes int `json:"max_conversation_bytes"`
+	// MaxInflightBytes bounds all request bodies, with the stored items that
+	// they bring in, held at one time by the process, 503 with retry-after
+	// beyond it.
 	MaxInflightBytes int64 `json:"max_inflight_bytes"`
 	// MaxTools is the greatest number of tools.
 	MaxTools int `json:"max_tools"`
@@ -286,19 +292,20 @@ func Defaults() *Config {
 		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
 		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
-			MaxBodyBytes:       32 << 20,
-			MaxInflightBytes:   1 << 30,
-			MaxTools:           turn.DefaultLimits().Tools,
-			BodyTimeout:        Duration{time.Minute},
-			FirstTokenTimeout:  Duration{5 * time.Minute},
-			IdleTimeout:        Duration{2 * time.Minute},
-			TotalTimeout:       Duration{time.Hour},
-			HeaderHold:         Duration{2 * time.Second},
-			KeepAlive:          Duration{15 * time.Second},
-			MaxBackground:      1000,
-			CacheBytes:         64 << 20,
-			KeptReasoningBytes: 64 << 20,
-			KeptReasoningTTL:   Duration{time.Hour},
+			MaxBodyBytes:         32 << 20,
+			MaxConversationBytes: turn.DefaultLimits().Bytes,
+			MaxInflightBytes:     1 << 30,
+			MaxTools:             turn.DefaultLimits().Tools,
+			BodyTimeout:          Duration{time.Minute},
+			FirstTokenTimeout:    Duration{5 * time.Minute},
+			IdleTimeout:          Duration{2 * time.Minute},
+			TotalTimeout:         Duration{time.Hour},
+			HeaderHold:           Duration{2 * time.Second},
+			KeepAlive:            Duration{15 * time.Second},
+			MaxBackground:        1000,
+			CacheBytes:           64 << 20,
+			KeptReasoningBytes:   64 << 20,
+			KeptReasoningTTL:     Duration{time.Hour},
 		},
 		Tools:        defaultTools(),
 		StoreURL:     "memory:",

@@ -251,6 +251,7 @@ func (c *Config) checkBounds() []error {
 	l, r, t := &c.Limits, &c.Responses, &c.Tools
 	return slices.Concat(
 		atLeast("limits.max_body_bytes", l.MaxBodyBytes, 1),
+		atLeast("limits.max_conversation_bytes", l.MaxConversationBytes, 1),
 		atLeast("limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes),
 		atLeast("limits.max_tools", l.MaxTools, 0),
 		atLeast("limits.max_background", l.MaxBackground, 0),

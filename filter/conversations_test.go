@@ -98,3 +98,35 @@ func TestCompaction(t *testing.T) {
 	s.answerBody(event("stop", tokens("<|channel|>analysis<|message|>hm<|end|>")...), true)
 	s.expectLike("immediate 502")
 }
+
+// TestStoredItemsAreInTheBudget counts what a request reads of the store like
+// its body: it is refused where there is no room, and given back at the end.
+func TestStoredItemsAreInTheBudget(t *testing.T) {
+	s := newScript(t, func(c *Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 3000, 5000 })
+	large := strings.Repeat("large ", 400)
+	s.asks("/v1/conversations", `{"items":[{"role":"user","content":"`+large+`"}]}`)
+	_, made := s.answered()
+	turn := `{"model":"gpt-oss-20b","conversation":"` + gjson.Get(made, "id").String() + `","input":"more"}`
+	budget := &s.x.s.budget
+
+	if !budget.take(3000) {
+		t.Fatal("the budget is not empty")
+	}
+	s = s.next()
+	s.asks("/v1/responses", turn)
+	s.expectLike("immediate 503 retry-after=1 too many requests")
+	budget.take(-3000)
+	s.x.close(s.now)
+	s.x.s.holds.Wait()
+	if used := budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes of the budget are lost", used)
+	}
+
+	s = s.next()
+	s.asks("/v1/responses", turn)
+	s.expectLike("request headers :path=/v1/completions", "request body")
+	s.x.close(s.now)
+	if used := budget.used.Load(); used != 0 {
+		t.Errorf("%d bytes of the budget are lost", used)
+	}
+}

@@ -158,12 +158,12 @@ func (x *exchange) detach(call backgroundCall) *apierror.Error {
 	r := &backgroundRun{
 		subject: subject{s: x.s, api: x.api, id: x.id, tenant: x.tenant, target: x.target, background: true},
 		header:  x.s.withoutCredentials(x.headers),
-		held:    x.held,
+		share:   x.share,
 		call:    call,
 		journal: journal{store: x.s.store, key: key, owner: b.owner},
 	}
 	r.rec.started, r.rec.response = x.now, x.rec.response
-	x.queued, x.held = true, 0 // the run gives it back
+	x.queued, x.share = true, &share{of: &x.s.budget} // the run gives the other back
 	b.start(r)
 	if call.Follows() {
 		x.follow(call.Follow())

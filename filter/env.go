@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -39,6 +40,7 @@ func openStore(cfg *Config, now func() time.Time, failed func(operation string))
 func newEnv(cfg *Config, o Options, texts store.Texts) *turn.Env {
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
+	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes)) // more than that never has room
 	limits.QuestionBytes = cfg.Routing.SelectionTextBytes
 	return &turn.Env{
 		Renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes)),
@@ -111,6 +113,7 @@ func (s *Server) scope(x *exchange) *turn.Scope {
 		Tenant:    x.tenant,
 		RequestID: x.id,
 		Session:   x.session,
+		Hold:      held(x.share),
 		Checked:   x.target.dialect != nil && !x.target.dialect.Constrains(),
 		Model: &turn.Model{
 			Upstream:        m.UpstreamModel,
@@ -124,6 +127,16 @@ func (s *Server) scope(x *exchange) *turn.Scope {
 			ReasoningFields: s.cfg.ReasoningFields,
 			UnknownTools:    s.cfg.UnknownTools,
 		},
+	}
+}
+
+// held takes bytes of the store for a request.
+func held(by *share) func(bytes int) *apierror.Error {
+	return func(bytes int) *apierror.Error {
+		if !by.take(bytes) {
+			return overloaded()
+		}
+		return nil
 	}
 }
 

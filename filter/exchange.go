@@ -53,7 +53,7 @@ type exchange struct {
 	session  string // that the request's headers name
 	encoding string // content-encoding of the collected body
 	body     []byte
-	held     int64 // bytes of body that the budget counts
+	share    *share // of the budget: the body, and what is read of the store
 	scan     modelScan
 	forced   bool     // the override header made the request ours
 	strip    []string // headers of the client that are the filter's and go no further
@@ -80,7 +80,7 @@ type target struct {
 }
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
-	x := &exchange{s: s, ctx: ctx, now: now}
+	x := &exchange{s: s, ctx: ctx, now: now, share: &share{of: &s.budget}}
 	x.rec.started = now
 	return x
 }
@@ -297,7 +297,7 @@ func (x *exchange) collect(p []byte, end bool) {
 		x.refuse(x.tooLarge())
 		return
 	}
-	if !x.claim(len(p)) {
+	if !x.share.take(len(p)) {
 		x.refuse(overloaded())
 		return
 	}
@@ -312,15 +312,6 @@ func (x *exchange) collect(p []byte, end bool) {
 	if end {
 		x.collected(false)
 	}
-}
-
-// claim takes n bytes of the budget for the exchange.
-func (x *exchange) claim(n int) bool {
-	if !x.s.budget.take(int64(n)) {
-		return false
-	}
-	x.held += int64(n)
-	return true
 }
 
 func overloaded() *apierror.Error {
@@ -365,8 +356,8 @@ func (x *exchange) giveAway(end, trailers bool) {
 
 // release gives up the collected body.
 func (x *exchange) release() {
-	x.s.budget.give(x.held)
-	x.held, x.body = 0, nil
+	x.share.release()
+	x.body = nil
 }
 
 // relayRequest lets the request pass. Headers that only the filter may set are
@@ -382,7 +373,7 @@ func (x *exchange) relayRequest() {
 // collected has the whole body: it becomes a token request.
 func (x *exchange) collected(trailers bool) {
 	x.timers.clear(timerBody)
-	body, err := inflate(x.encoding, x.body, x.s.cfg.Limits.MaxBodyBytes, x.claim)
+	body, err := inflate(x.encoding, x.body, x.s.cfg.Limits.MaxBodyBytes, x.share.take)
 	if err != nil {
 		x.refuse(err)
 		return

@@ -94,6 +94,11 @@ func (s countedStore) ConversationItems(ctx context.Context, tenant, id string, 
 	return items, s.count(ctx, "get_conversation_items", err)
 }
 
+func (s countedStore) ConversationSize(ctx context.Context, tenant, id string) (store.Size, error) {
+	size, err := s.Store.ConversationSize(ctx, tenant, id)
+	return size, s.count(ctx, "get_conversation", err)
+}
+
 func (s countedStore) ConversationItem(ctx context.Context, tenant, id, item string) (store.Item, error) {
 	i, err := s.Store.ConversationItem(ctx, tenant, id, item)
 	return i, s.count(ctx, "get_conversation_items", err)

@@ -3,7 +3,6 @@ package chat
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -196,15 +195,15 @@ func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 		}
 		return v.Str, nil
 	}
-	var text strings.Builder
+	var text jsontext.Joined
 	image := false // the last part was one
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		part, isImage, err := readPart(v, images)
-		if text.Len() > 0 && (isImage || image) {
-			text.WriteByte('\n')
+		if isImage || image {
+			text.NewLine()
 		}
 		image = isImage
-		text.WriteString(part)
+		text.Add(part)
 		return err
 	})
 	return text.String(), err

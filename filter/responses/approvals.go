@@ -102,9 +102,9 @@ func (d *decoder) findAsked(ctx context.Context) *apierror.Error {
 	if len(missing) == 0 || d.api.Store == nil {
 		return nil
 	}
-	found, err := d.api.Store.Items(ctx, d.scope.Tenant, missing)
+	found, err := d.fetch(ctx, "input", missing)
 	if err != nil {
-		return storeDown(err)
+		return err
 	}
 	for _, stored := range found {
 		it, err := readStored(stored, "input")

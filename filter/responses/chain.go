@@ -22,6 +22,7 @@ type chain struct {
 	id     string
 	prefix *turn.Prefix
 	own    int // how many of the items are the response's own
+	stored int // bytes of the items in the store
 	facts  facts
 
 	// What the store said when the chain was read. That of a response that
@@ -38,7 +39,7 @@ func (c *chain) holds(now store.Head) bool {
 
 // at is the chain as the store has it now.
 func (c *chain) at(now store.Head) *chain {
-	return &chain{tenant: c.tenant, id: c.id, prefix: c.prefix, own: c.own, facts: c.facts, head: now}
+	return &chain{tenant: c.tenant, id: c.id, prefix: c.prefix, own: c.own, stored: c.stored, facts: c.facts, head: now}
 }
 
 // Chains remembers in the memory of the process what the last responses of
@@ -141,10 +142,11 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 	if c == nil && apiErr == nil {
 		c, apiErr = d.wholeChain(ctx, head)
 	}
-	if c != nil {
-		d.begin(ctx, c.at(head))
+	if c == nil {
+		return apiErr
 	}
-	return apiErr
+	d.begin(ctx, c.at(head))
+	return d.count("previous_response_id", c.stored-d.stored) // of which what was read has been counted
 }
 
 // begin begins the conversation with a remembered chain.
@@ -189,6 +191,9 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 	if err != nil {
 		return nil, chainError(d.previous, err)
 	}
+	if err := d.reserve(responseBytes(last)); err != nil {
+		return nil, err
+	}
 	next := &chain{tenant: d.scope.Tenant, id: d.previous, own: ownItems(last), head: head}
 	before := d.api.Chains.get(d.scope.Tenant, last.Previous)
 	switch {
@@ -217,7 +222,7 @@ func (d *decoder) wholeChain(ctx context.Context, head store.Head) (*chain, *api
 	if err != nil {
 		return nil, nil
 	}
-	c := &chain{tenant: d.scope.Tenant, id: d.previous, prefix: prefix, own: ownItems(last), facts: d.facts.with(facts{}), head: head}
+	c := &chain{tenant: d.scope.Tenant, id: d.previous, prefix: prefix, own: ownItems(last), stored: d.stored, facts: d.facts.with(facts{}), head: head}
 	d.input.Items = nil
 	d.api.Chains.put(c, nil)
 	return c, nil
@@ -241,8 +246,9 @@ func (a *API) extend(ctx context.Context, scope *turn.Scope, next, before *chain
 	if next.prefix, err = scope.Extend(ctx, d.input.Before, d.input.Items); err != nil {
 		return err
 	}
-	next.facts = d.facts
+	next.facts, next.stored = d.facts, responseBytes(r)
 	if before != nil {
+		next.stored += before.stored
 		next.facts = before.facts.with(d.facts)
 	}
 	a.Chains.put(next, before)
@@ -293,6 +299,11 @@ func (d *decoder) readChain(ctx context.Context) (*store.Response, *apierror.Err
 	last := responses[len(responses)-1]
 	if last.Live && !last.Lapsed {
 		return nil, apierror.Invalid("previous_response_id", "The response %q is still being made. Wait for its end, or cancel it.", d.previous)
+	}
+	for _, r := range responses {
+		if err := d.bringIn("previous_response_id", responseBytes(r)); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range responses {
 		if err := d.addStored(r); err != nil {

@@ -37,6 +37,9 @@ func (a *API) createConversation(ctx context.Context, r *request) ([]byte, *apie
 	if err != nil {
 		return nil, err
 	}
+	if err := checkRoom(r.scope, "items", store.Size{}, given.items); err != nil {
+		return nil, err
+	}
 	c := &store.Conversation{ID: r.scope.NewID("conv_"), Created: r.scope.Now().Unix(), Metadata: given.metadata}
 	if c.Metadata == nil {
 		c.Metadata = []byte(`{}`)
@@ -128,7 +131,14 @@ func (a *API) extendConversation(ctx context.Context, r *request) ([]byte, *apie
 		return nil, apierror.Invalid("items", "The field \"items\" is missing. Send the items to add.")
 	}
 	if len(given.items) > 0 {
-		err := a.Store.AddItems(ctx, r.scope.Tenant, r.id, "", given.items)
+		held, err := a.Store.ConversationSize(ctx, r.scope.Tenant, r.id)
+		if err != nil {
+			return nil, conversationError(r.id, err)
+		}
+		if err := checkRoom(r.scope, "items", held, given.items); err != nil {
+			return nil, err
+		}
+		err = a.Store.AddItems(ctx, r.scope.Tenant, r.id, "", given.items)
 		if errors.Is(err, store.ErrConflict) {
 			return nil, a.conflict(ctx, r, given.items)
 		}
@@ -351,6 +361,9 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 	items, err := d.api.Store.ConversationItems(ctx, d.scope.Tenant, d.conversation, store.Page{Limit: d.scope.Limits.Items + 1})
 	if err != nil {
 		return ofConversation(conversationError(d.conversation, err))
+	}
+	if err := d.bringIn("conversation", itemBytes(items...)); err != nil {
+		return err
 	}
 	for _, i := range items {
 		it, err := readStored(i, "conversation")

@@ -63,7 +63,8 @@ type decoder struct {
 	previous     string                             // previous_response_id
 	chain        *chain                             // what is remembered of it
 	whole        func() (*decoder, *apierror.Error) // reads it all the same
-	references   map[string]store.Item              // the items that the input refers to
+	references   map[string]*reference              // the items that the input refers to
+	stored       int                                // bytes of the stored items that the request brings in
 	kept         []store.Item                       // the input, where it is stored
 	sealer       *Sealer                            // where the request wants encrypted_content
 
@@ -106,6 +107,10 @@ func (d *decoder) call(ctx context.Context, body []byte) (*Call, *apierror.Error
 	}
 	if d.holder != nil {
 		if err := d.checkIDs("input"); err != nil {
+			return nil, err
+		}
+		held := store.Size{Items: len(d.earlier), Bytes: int64(itemBytes(d.earlier...))}
+		if err := checkRoom(d.scope, "conversation", held, d.kept); err != nil {
 			return nil, err
 		}
 	}

@@ -31,9 +31,8 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	case !v.Exists():
 		return nil
 	case v.Type == gjson.String:
-		message := jsontext.AppendString([]byte(`{"role":"user","content":`), v.Str)
-		it := item{at: jsontext.Field{Result: gjson.ParseBytes(append(message, '}')), Path: v.Path}, kind: "message", role: "user"}
-		it.content = jsontext.Field{Result: it.at.Get("content"), Path: v.Path}
+		it := item{at: jsontext.Field{Result: gjson.Parse(`{"role":"user","content":""}`), Path: v.Path}, kind: "message", role: "user"}
+		it.content = v
 		d.keep(&it)
 		return d.addItem(it)
 	}
@@ -78,6 +77,7 @@ type item struct {
 	input             jsontext.Field // of a custom tool
 	failure           jsontext.Field // error of an MCP call
 	told              gjson.Result   // of a stored item: what the model is told of it
+	source            *reference     // nil: the item stands in the request itself, or in what it continues
 }
 
 // textMember is where a member that is a text goes, nil if there is none.
@@ -395,15 +395,15 @@ func readContent(v jsontext.Field, images string, files bool) (string, *apierror
 		}
 		return v.Str, nil
 	}
-	var text strings.Builder
+	var text jsontext.Joined
 	placeholder := false // the last part was one
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		part, isPlaceholder, err := readPart(v, images, files)
-		if text.Len() > 0 && (isPlaceholder || placeholder) {
-			text.WriteByte('\n')
+		if isPlaceholder || placeholder {
+			text.NewLine()
 		}
 		placeholder = isPlaceholder
-		text.WriteString(part)
+		text.Add(part)
 		return err
 	})
 	return text.String(), err

@@ -74,11 +74,20 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 	if len(ids) == 0 || d.api.Store == nil {
 		return nil
 	}
-	var err error
-	if d.references, err = d.api.Store.Items(ctx, d.scope.Tenant, ids); err != nil {
-		return storeDown(err)
+	found, err := d.fetch(ctx, "input", ids)
+	d.references = make(map[string]*reference, len(found))
+	for id, item := range found {
+		d.references[id] = &reference{item: item}
 	}
-	return nil
+	return err
+}
+
+// reference is a stored item that the input refers to, maybe more than once: it
+// is read, and written for the store, once.
+type reference struct {
+	item store.Item
+	read item // nothing yet if it has no kind
+	kept []byte
 }
 
 // isReference tells whether an element of input is the id of another item.
@@ -99,7 +108,17 @@ func (d *decoder) resolve(it item) (item, *apierror.Error) {
 	if !ok {
 		return it, apierror.New(http.StatusNotFound, itemNotFound, it.at.Path+".id", "The item %q is not stored (any more). Send the item itself.", clip(it.id))
 	}
-	return readStored(found, it.at.Path)
+	if found.read.kind == "" {
+		read, err := readStored(found.item, it.at.Path)
+		if err != nil {
+			return it, err
+		}
+		read.source = found
+		found.read = read
+	}
+	read := found.read
+	read.at.Path = it.at.Path
+	return read, nil
 }
 
 // readStored reads a stored item. Its content needs no seal to be believed, and
@@ -122,7 +141,18 @@ func (d *decoder) keep(it *item) {
 	if id == "" {
 		id = d.scope.NewID(idPrefix(it.kind))
 	}
-	d.kept = append(d.kept, store.Item{ID: id, JSON: it.appendStored(nil, id)})
+	d.kept = append(d.kept, store.Item{ID: id, JSON: it.storedJSON(id)})
+}
+
+// storedJSON is the item as it is stored, of one text for all references to it.
+func (it *item) storedJSON(id string) []byte {
+	if it.source == nil {
+		return it.appendStored(nil, id)
+	}
+	if it.source.kept == nil {
+		it.source.kept = it.appendStored(nil, id)
+	}
+	return it.source.kept
 }
 
 // stores tells whether the response will be stored.
@@ -152,6 +182,7 @@ func idPrefix(kind string) string {
 // appendStored appends the item as it is stored and listed: with its type, an
 // id and a status, without nulls, and of a message with a list of parts.
 func (it *item) appendStored(dst []byte, id string) []byte {
+	dst = slices.Grow(dst, max(len(it.at.Raw), len(it.content.Raw))+len(id)+storedMembers)
 	if it.told.Exists() {
 		dst = append(append(append(dst, `{"`+toldModel+`":`...), it.told.Raw...), ',')
 	} else {
@@ -168,7 +199,7 @@ func (it *item) appendStored(dst []byte, id string) []byte {
 		}
 		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
 		if k.Str == "content" && it.kind == "message" && v.Type == gjson.String {
-			dst = it.appendTextPart(dst, v.Str)
+			dst = it.appendTextPart(dst, it.content.Str)
 		} else {
 			dst = jsontext.AppendCompact(dst, v.Raw)
 		}
@@ -177,13 +208,17 @@ func (it *item) appendStored(dst []byte, id string) []byte {
 	return append(dst, '}')
 }
 
+// storedMembers is about how many bytes the members have that every stored item
+// has.
+const storedMembers = 128
+
 // appendTextPart appends a message's content that is one text.
 func (it *item) appendTextPart(dst []byte, text string) []byte {
-	dst = append(dst, '[')
 	if it.role == "assistant" {
-		return append(appendPart(dst, "output_text", jsontext.AppendEscaped(nil, []byte(text)), nil), ']')
+		dst = jsontext.AppendString(append(dst, `[{"type":"output_text","text":`...), text)
+		return append(dst, `,"annotations":[],"logprobs":[]}]`...)
 	}
-	return append(appendPart(dst, "input_text", jsontext.AppendEscaped(nil, []byte(text)), nil), ']')
+	return append(jsontext.AppendString(append(dst, `[{"type":"input_text","text":`...), text), `}]`...)
 }
 
 // keeper is how a reply stores its response; nil where it is not stored.

@@ -145,6 +145,21 @@ func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page)
 	return items, nil
 }
 
+// ConversationSize implements [Conversations].
+func (m *Memory) ConversationSize(_ context.Context, tenant, id string) (Size, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, _ := m.findConversation(tenant, id)
+	if c == nil {
+		return Size{}, ErrNotFound
+	}
+	size := Size{Items: len(c.items)}
+	for i := range c.items {
+		size.Bytes += int64(len(c.items[i].JSON))
+	}
+	return size, nil
+}
+
 // ConversationItem implements [Conversations].
 func (m *Memory) ConversationItem(_ context.Context, tenant, id, item string) (Item, error) {
 	m.mu.Lock()

@@ -24,6 +24,8 @@ var (
 	luaConversationAdd string
 	//go:embed redis/conversation_items.lua
 	luaConversationItems string
+	//go:embed redis/conversation_size.lua
+	luaConversationSize string
 	//go:embed redis/conversation_item.lua
 	luaConversationItem string
 	//go:embed redis/conversation_remove.lua
@@ -36,6 +38,7 @@ var (
 	conversationHoldScript     = newRedisScript("hold conversation", luaTenant, luaConversation, luaConversationHold)
 	conversationAddScript      = newRedisOnceScript("add items", luaTenant, luaConversation, luaConversationAdd)
 	conversationItemsScript    = newRedisScript("list items", luaTenant, luaConversation, luaConversationItems)
+	conversationSizeScript     = newRedisScript("get conversation's size", luaTenant, luaConversation, luaConversationSize)
 	conversationItemScript     = newRedisScript("get item", luaTenant, luaConversation, luaConversationItem)
 	conversationRemoveScript   = newRedisOnceScript("delete item", luaTenant, luaConversation, luaConversationRemove)
 )
@@ -106,6 +109,17 @@ func (s *Redis) ConversationItems(ctx context.Context, tenant, id string, p Page
 		items[i] = Item{ID: reply.string(), JSON: []byte(reply.string())}
 	}
 	return items, reply.err
+}
+
+// ConversationSize implements [Conversations].
+func (s *Redis) ConversationSize(ctx context.Context, tenant, id string) (Size, error) {
+	list, err := s.run(ctx, conversationSizeScript, tenant, s.responseTTL, id)
+	if err != nil {
+		return Size{}, err
+	}
+	reply := redisReply{parts: list}
+	size := Size{Items: int(reply.int()), Bytes: reply.int()}
+	return size, reply.err
 }
 
 // ConversationItem implements [Conversations].

@@ -175,6 +175,18 @@ func pageQuery(p Page) string {
 		WHERE c.key = $1 AND c.expires >= {now} ORDER BY i.position` + order + ` LIMIT $3`
 }
 
+// ConversationSize implements [Conversations].
+func (s *SQL) ConversationSize(ctx context.Context, tenant, id string) (Size, error) {
+	var size Size
+	err := s.row(ctx, s.read, `SELECT count(i.json), coalesce(sum(length(i.json)), 0) FROM harmony_conversations c
+		LEFT JOIN harmony_conversation_items i ON i.conversation = c.key
+		WHERE c.key = $1 AND c.expires >= {now} GROUP BY c.key`, []any{sqlKey(tenant, id)}, &size.Items, &size.Bytes)
+	if err != nil {
+		return Size{}, s.wrap("get the size of a conversation", orNotFound(err))
+	}
+	return size, nil
+}
+
 // ConversationItem implements [Conversations].
 func (s *SQL) ConversationItem(ctx context.Context, tenant, id, item string) (Item, error) {
 	found := Item{ID: item}

@@ -157,6 +157,8 @@ type Conversations interface {
 	// ConversationItems gives a page of the items in order, in one query.
 	// An unknown conversation or Page.After is ErrNotFound.
 	ConversationItems(ctx context.Context, tenant, id string, p Page) ([]Item, error)
+	// ConversationSize says how much a conversation holds, without reading it.
+	ConversationSize(ctx context.Context, tenant, id string) (Size, error)
 	// ConversationItem gives one item, or ErrNotFound.
 	ConversationItem(ctx context.Context, tenant, id, item string) (Item, error)
 	// DeleteItem forgets an item, or gives ErrNotFound.
@@ -177,6 +179,12 @@ type Conversation struct {
 	ID       string
 	Created  int64  // Unix time in seconds
 	Metadata []byte // JSON object
+}
+
+// Size is how much a conversation holds.
+type Size struct {
+	Items int
+	Bytes int64 // of the items' JSON
 }
 
 // Page is a part of a list.

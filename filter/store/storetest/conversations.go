@@ -20,6 +20,21 @@ func (s *tester) page(id string, p store.Page) []store.Item {
 	return items
 }
 
+func (s *tester) size(id string) store.Size {
+	s.Helper()
+	size, err := s.ConversationSize(s.ctx, "a", id)
+	s.must(err)
+	return size
+}
+
+func sizeOf(items []store.Item) store.Size {
+	size := store.Size{Items: len(items)}
+	for _, i := range items {
+		size.Bytes += int64(len(i.JSON))
+	}
+	return size
+}
+
 func items(ids ...string) []store.Item {
 	list := make([]store.Item, len(ids))
 	for i, id := range ids {
@@ -36,6 +51,7 @@ func testConversations(t *testing.T, open Open) {
 	s.must(err)
 	s.same("Conversation", got, c)
 	s.same("items of a new one", s.page("c", store.Page{}), []store.Item{})
+	s.same("size of a new one", s.size("c"), store.Size{})
 
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("1", "2", "3")))
 	s.must(s.AddItems(s.ctx, "a", "c", "", nil))
@@ -46,6 +62,7 @@ func testConversations(t *testing.T, open Open) {
 	s.must(err)
 	s.same("Conversation with other metadata", got, c)
 	s.same("its items", s.page("c", store.Page{}), items("1", "2", "3"))
+	s.same("its size", s.size("c"), sizeOf(items("1", "2", "3")))
 
 	one, err := s.ConversationItem(s.ctx, "a", "c", "2")
 	s.must(err)
@@ -58,9 +75,11 @@ func testConversations(t *testing.T, open Open) {
 	s.fails("AddItems of an id twice", s.AddItems(s.ctx, "a", "c", "", items("5", "6", "5")), store.ErrConflict)
 	s.same("items after refused ones", s.page("c", store.Page{}), items("1", "3"))
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("2")))
+	s.same("size after one came back", s.size("c"), sizeOf(items("1", "2", "3")))
 	s.same("items after one came back", s.page("c", store.Page{}), items("1", "3", "2"))
 
 	s.fails("Conversation of none", errorOf(s.Conversation(s.ctx, "a", "none")), store.ErrNotFound)
+	s.fails("ConversationSize of none", errorOf(s.ConversationSize(s.ctx, "a", "none")), store.ErrNotFound)
 	s.fails("ConversationItems of none", errorOf(s.ConversationItems(s.ctx, "a", "none", store.Page{})), store.ErrNotFound)
 	s.fails("ConversationItem of none", errorOf(s.ConversationItem(s.ctx, "a", "none", "1")), store.ErrNotFound)
 	s.fails("ConversationItem that is none", errorOf(s.ConversationItem(s.ctx, "a", "c", "none")), store.ErrNotFound)
