@@ -74,8 +74,7 @@ func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]T
 	return append(dst, e.tokens...), true
 }
 
-// keeps reports whether a message with so many bytes of text may be kept: one
-// that is larger need not be looked for.
+// keeps reports whether a message with so many bytes of text may be kept.
 func (c *messageCache) keeps(size int) bool {
 	return size+entryOverhead <= c.shards[0].limit
 }

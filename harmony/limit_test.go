@@ -64,7 +64,7 @@ func TestLimit(t *testing.T) {
 	const limit = 1000
 	r := NewRenderer()
 	for name, text := range limitTexts(20 * checkBytes) {
-		total, err := r.AppendConversation(nil, []Message{textMessage(text)})
+		total, err := NewRenderer().AppendConversation(nil, []Message{textMessage(text)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	dead := m.dead[:words]
 	clear(dead)
 	begin := len(dst)
-	var last part // the one of the last token, if there are any behind begin
+	var last, prior part // those of the last tokens behind begin; prior may be unknown, with no entry
 	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
 		if at >= check {
 			if !m.bounds.spend(checkBytes, begin) {
@@ -54,13 +54,14 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			dst = dst[:len(dst)-1]
 			limit = at - last.start - 1
 			at = last.start
-			if len(dst) > begin {
+			if last = prior; last.entry == 0 && len(dst) > begin {
 				last = partBefore(s, at, dst[len(dst)-1])
 			}
+			prior = part{}
 		case dead[(next-i)/64]>>((next-i)%64)&1 == 0 &&
 			(len(dst) == begin || apart(s, last, at, next, v)):
 			dst = append(dst, v.token())
-			last = part{at, v}
+			prior, last = last, part{at, v}
 			at, limit = next, end-next
 		default:
 			limit = n - 1

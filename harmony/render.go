@@ -187,11 +187,7 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bou
 	if err := m.validate(); err != nil {
 		return dst, err
 	}
-	size := m.textBytes()
-	if !b.admits(size, len(dst)) {
-		return dst, b.err
-	}
-	if r.cache == nil || !r.cache.keeps(size) {
+	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.keeps(m.instructionBytes()) {
 		return r.encodeMessage(dst, m, functions, b)
 	}
 	buf := r.scratch.Get().(*[]byte)
@@ -200,7 +196,7 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bou
 	*buf = key.head
 	hash := r.cache.hash(key)
 	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
-		b.spend(size, len(out)) // the next message is told
+		b.spend(4*(len(out)-len(dst)), len(out)) // the next message is told
 		return out, nil
 	}
 	start := len(dst)
@@ -212,16 +208,13 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bou
 	return out, nil
 }
 
-// textBytes is how many bytes the message's texts and instructions have, which
-// are encoded as they are.
-func (m *Message) textBytes() int {
+// instructionBytes is how many bytes the message's instructions have, which the
+// key of the cache would copy.
+func (m *Message) instructionBytes() int {
 	n := 0
 	for _, c := range m.Content {
-		switch c := c.(type) {
-		case Text:
-			n += len(c)
-		case *DeveloperContent:
-			n += len(c.Instructions)
+		if dev, ok := c.(*DeveloperContent); ok {
+			n += len(dev.Instructions)
 		}
 	}
 	return n
@@ -326,6 +319,9 @@ func appendContentType(dst []Token, contentType string) []Token {
 func (r *Renderer) encodeContent(dst []Token, c Content, functions bool, b *bounds) ([]Token, error) {
 	if text, ok := c.(Text); ok {
 		return appendBounded(dst, string(text), b)
+	}
+	if dev, ok := c.(*DeveloperContent); ok && !b.admits(len(dev.Instructions), len(dst)) {
+		return dst, b.err
 	}
 	buf := r.scratch.Get().(*[]byte)
 	defer r.scratch.Put(buf)
