@@ -2,8 +2,8 @@ package harmony
 
 import "encoding/json"
 
-// BrowserNamespace returns the browser tools that gpt-oss was trained with, in
-// the words of openai-harmony.
+// BrowserNamespace returns the browser tools that gpt-oss was trained with,
+// with the texts of openai-harmony.
 func BrowserNamespace() Namespace {
 	return Namespace{
 		Name: "browser",
@@ -38,9 +38,9 @@ func BrowserNamespace() Namespace {
 	}
 }
 
-// PythonNamespace returns the python tool that gpt-oss was trained with, in
-// the words of openai-harmony. It has no functions: calls go to python itself
-// and are code.
+// PythonNamespace returns the python tool that gpt-oss was trained with, with
+// the text of openai-harmony. It has no functions: a call has the recipient
+// python, and its content is code.
 func PythonNamespace() Namespace {
 	return Namespace{
 		Name: "python",

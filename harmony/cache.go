@@ -9,19 +9,20 @@ import (
 	"sync"
 )
 
-// cacheShards is how many independently locked parts a cache has.
+// cacheShards is the number of parts of a cache, which have a lock each.
 const cacheShards = 16
 
-// entryOverhead is the memory of an entry beside its key and tokens: the
-// entry, its map slot and allocation slack.
+// entryOverhead is the memory of an entry in addition to its key and tokens:
+// the struct, its map slot and unused capacity, in bytes.
 const entryOverhead = 160
 
-// messageCache keeps encoded messages by content within a memory bound. Keys
-// are compared in full, so a hash collision cannot yield another message.
+// messageCache caches the tokens of messages, by content, within a memory
+// limit. Keys are compared in full, so that a hash collision cannot return
+// another message's tokens.
 //
-// Each shard has two generations. New and used entries go to the young one;
-// when it is full it becomes the old one, and what was old is forgotten. That
-// keeps what was used recently without ordering every access.
+// Each shard has two generations. New and used entries are put into the young
+// one. When that is full, it becomes the old one, and the previous old one is
+// dropped. This approximates least-recently-used without ordering every access.
 type messageCache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
@@ -31,18 +32,18 @@ type cacheShard struct {
 	mu         sync.Mutex
 	young, old map[uint64]*cacheEntry
 	youngBytes int
-	limit      int // of one generation
+	limit      int // of one generation, in bytes
 }
 
-// messageKey is all that the tokens of a message depend on. A text that the
-// message ends with, most of most messages, stands apart so that it need not
-// be copied to look it up.
+// messageKey contains everything that the tokens of a message depend on. A text
+// at the end of the message, which is most of most messages, is separate, so
+// that it need not be copied for a lookup.
 type messageKey struct {
 	head []byte
 	text string
 }
 
-// cacheEntry is immutable.
+// cacheEntry is an entry of the cache. It is immutable.
 type cacheEntry struct {
 	messageKey
 	tokens []Token
@@ -65,7 +66,8 @@ func (c *messageCache) hash(k messageKey) uint64 {
 	return maphash.Bytes(c.seed, k.head)*0x9E3779B97F4A7C15 + maphash.String(c.seed, k.text)
 }
 
-// appendTokens appends the tokens kept for a key, if there are any.
+// appendTokens appends the cached tokens for a key. It returns false if there
+// are none.
 func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]Token, bool) {
 	e := c.shards[hash%cacheShards].get(hash)
 	if e == nil || e.text != k.text || !bytes.Equal(e.head, k.head) {
@@ -74,13 +76,14 @@ func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]T
 	return append(dst, e.tokens...), true
 }
 
-// keeps reports whether a message with so many bytes of text may be kept.
-func (c *messageCache) keeps(size int) bool {
+// accepts reports whether an entry with this many bytes of text may fit into a
+// generation.
+func (c *messageCache) accepts(size int) bool {
 	return size+entryOverhead <= c.shards[0].limit
 }
 
-// add keeps a copy of the tokens. An entry that would take a whole generation
-// is not kept.
+// add caches a copy of the tokens, unless the entry is larger than a
+// generation.
 func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) {
 	shard := &c.shards[hash%cacheShards]
 	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
@@ -121,8 +124,9 @@ func (s *cacheShard) insert(hash uint64, e *cacheEntry) {
 	s.youngBytes += e.bytes()
 }
 
-// newMessageKey returns the key of a message, using buf. Each string has its
-// length in front, so that no two messages share a key.
+// newMessageKey returns the key of a message. It uses buf as memory. Each
+// string is preceded by its length, so that different messages have different
+// keys.
 func newMessageKey(buf []byte, m *Message, functions bool) messageKey {
 	buf = appendKeyString(buf, m.Role)
 	buf = appendKeyString(buf, m.Name)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bytesKept returns the memory a cache accounts for.
+// bytesKept returns the memory of the cache's entries as the cache counts it.
 func (c *messageCache) bytesKept() int {
 	total := 0
 	for i := range c.shards {
@@ -54,12 +54,12 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.cache.bytesKept() != before {
-		t.Error("a message larger than the cache is kept")
+		t.Error("a message larger than the cache was added")
 	}
 }
 
-// TestCacheKeepsWhatIsUsed sends one message again and again among many others.
-func TestCacheKeepsWhatIsUsed(t *testing.T) {
+// TestCacheKeepsUsedEntries uses one message repeatedly among many others.
+func TestCacheKeepsUsedEntries(t *testing.T) {
 	r := NewRenderer(WithCacheBytes(64 << 10))
 	used := textMessage("used all the time")
 	for i := range 2000 {
@@ -69,11 +69,12 @@ func TestCacheKeepsWhatIsUsed(t *testing.T) {
 	}
 	k := newMessageKey(nil, &used, false)
 	if _, ok := r.cache.appendTokens(nil, r.cache.hash(k), k); !ok {
-		t.Error("the message was forgotten")
+		t.Error("the message was dropped")
 	}
 }
 
-// TestCacheKeys has messages that differ in one field, or in where one ends.
+// TestCacheKeys compares the keys of messages that differ in one field, or in
+// the boundary between fields.
 func TestCacheKeys(t *testing.T) {
 	system := func(c SystemContent) Message { return Message{Role: RoleSystem, Content: []Content{&c}} }
 	developer := func(c DeveloperContent) Message { return Message{Role: RoleDeveloper, Content: []Content{&c}} }
@@ -111,8 +112,8 @@ func TestCacheKeys(t *testing.T) {
 	}
 }
 
-// TestCacheFunctionsNote has one system message with and without functions in
-// the conversation.
+// TestCacheFunctionsNote renders the same system message with and without
+// functions in the conversation.
 func TestCacheFunctionsNote(t *testing.T) {
 	r := NewRenderer()
 	system := Message{Role: RoleSystem, Content: []Content{&SystemContent{Channels: []string{"final"}}}}
@@ -139,7 +140,7 @@ func TestRendererConcurrently(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewRenderer(WithCacheBytes(16 << 10)) // small, so that entries come and go
+	r := NewRenderer(WithCacheBytes(16 << 10)) // small, so that entries are dropped
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

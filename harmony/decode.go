@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// replacement stands for bytes that are not UTF-8 and for unknown ids.
+// replacement is written for invalid UTF-8 and for unknown ids.
 const replacement = "\uFFFD"
 
-// AppendDecode appends the bytes of tokens to dst. A token may hold a part of
-// a character only, so what is appended is valid UTF-8 only where the tokens
-// join to it; [Decoder] makes text of any tokens. For an id outside the
-// vocabulary it returns what precedes it and an error.
+// AppendDecode appends the bytes of tokens to dst. A token may contain a part
+// of a character, so the result is valid UTF-8 only if the tokens form valid
+// UTF-8; use [Decoder] to get valid text for any tokens. At an id outside the
+// vocabulary, it returns the bytes before it and an error.
 func AppendDecode(dst []byte, tokens []Token) ([]byte, error) {
 	for i, t := range tokens {
 		text, ok := tokenText(t)
@@ -24,16 +24,16 @@ func AppendDecode(dst []byte, tokens []Token) ([]byte, error) {
 	return dst, nil
 }
 
-// Decoder turns tokens into valid UTF-8 as they arrive. It holds back a
-// character that is not complete yet and writes one U+FFFD for each maximal
-// invalid sequence (the practice the Unicode Standard recommends), and for
-// each id outside the vocabulary; no other text is changed or lost.
+// Decoder decodes tokens to valid UTF-8 as they arrive. It buffers a character
+// that is not complete yet. It writes one U+FFFD for each maximal invalid
+// sequence, as the Unicode Standard recommends, and one for each id outside the
+// vocabulary. It changes and drops no other text.
 //
 // The zero value is ready for use.
 type Decoder struct {
 	pending  [utf8.UTFMax - 1]byte // the beginning of a character
-	size     int                   // bytes of pending in use
-	replaced int                   // how many U+FFFD were written
+	size     int                   // number of bytes of pending in use
+	replaced int                   // number of U+FFFD written
 }
 
 // Append appends the text that t completes to dst. It returns false if t is
@@ -50,7 +50,7 @@ func (d *Decoder) Append(dst []byte, t Token) (text []byte, ok bool) {
 	return d.join(dst, s), true
 }
 
-// join appends the pending bytes and s, as far as they are complete.
+// join appends the complete characters of the pending bytes and s.
 func (d *Decoder) join(dst []byte, s string) []byte {
 	var buf [utf8.UTFMax - 1 + maxTokenSize]byte
 	b := append(buf[:copy(buf[:], d.pending[:d.size])], s...)
@@ -72,8 +72,8 @@ func (d *Decoder) join(dst []byte, s string) []byte {
 	return dst
 }
 
-// isASCII tells whether s, the text of a token, is ASCII. For texts as short
-// as those it is faster than [utf8.ValidString].
+// isASCII reports whether s, the text of a token, is ASCII. For such short
+// texts it is faster than [utf8.ValidString].
 func isASCII(s string) bool {
 	const high = 0x8080808080808080
 	n := len(s)
@@ -90,8 +90,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// Flush ends the text: a character that is still incomplete becomes U+FFFD.
-// The Decoder is ready for another text then.
+// Flush ends the text: an incomplete character becomes U+FFFD. The Decoder can
+// then be used for another text.
 func (d *Decoder) Flush(dst []byte) []byte {
 	if d.size == 0 {
 		return dst
@@ -101,24 +101,24 @@ func (d *Decoder) Flush(dst []byte) []byte {
 	return append(dst, replacement...)
 }
 
-// Replaced returns how many U+FFFD the Decoder has written since it was made.
+// Replaced returns the number of U+FFFD that the Decoder has written.
 func (d *Decoder) Replaced() int { return d.replaced }
 
-// strictDecoder decodes the content of one message at a time exactly as the
-// StreamableParser of openai-harmony 0.0.8 does. That differs from [Decoder]
-// where bytes are not UTF-8: the reference replaces at most one invalid
-// sequence a token and keeps the bytes after it for later tokens, so its
-// deltas lag behind and, at the end of the message, lack what is still kept;
-// and an id outside the vocabulary makes one U+FFFD of itself and all that
-// follows.
+// strictDecoder decodes the contents of messages exactly as the
+// StreamableParser of openai-harmony 0.0.8. It differs from [Decoder] for
+// invalid UTF-8: the reference replaces at most one invalid sequence per token
+// and keeps the bytes after it for later tokens, so that its deltas lag behind
+// and are incomplete at the end of the message. From an id outside the
+// vocabulary on, the reference has no deltas, and the text ends with one
+// U+FFFD.
 type strictDecoder struct {
-	kept    []byte // bytes not decoded yet, from start on
+	kept    []byte // bytes that have not been decoded, from start on
 	start   int
-	unknown bool // an id outside the vocabulary was met
+	unknown bool // there was an id outside the vocabulary
 }
 
-// append appends the delta of t to dst. It returns false where the reference
-// has no delta.
+// append appends the delta of t to dst. It returns false if the reference has
+// no delta.
 func (d *strictDecoder) append(dst []byte, t Token) (delta []byte, ok bool) {
 	s, known := tokenText(t)
 	if !known || d.unknown {
@@ -138,8 +138,8 @@ func (d *strictDecoder) append(dst []byte, t Token) (delta []byte, ok bool) {
 	return dst, valid+invalid > 0
 }
 
-// drop removes the first n kept bytes, moving the rest only when they are
-// fewer than those before them.
+// drop removes the first n kept bytes. It moves the others only if they are
+// fewer than those removed, so that the total cost is linear.
 func (d *strictDecoder) drop(n int) {
 	d.start += n
 	if d.start > len(d.kept)/2 {
@@ -148,8 +148,8 @@ func (d *strictDecoder) drop(n int) {
 	}
 }
 
-// finish appends what the message's text has after its deltas to dst and
-// readies d for the next message.
+// finish appends the part of the message's text that is missing in its deltas,
+// and resets d for the next message.
 func (d *strictDecoder) finish(dst []byte) []byte {
 	if d.unknown {
 		dst = append(dst, replacement...)
@@ -169,10 +169,9 @@ func (d *strictDecoder) finish(dst []byte) []byte {
 	return dst
 }
 
-// validPrefix returns how many bytes of b are valid UTF-8 and how many after
-// them are one maximal invalid sequence. complete is false if what follows
-// the valid bytes is the beginning of a character that b ends in; invalid is
-// 0 then.
+// validPrefix returns the length of the valid UTF-8 at the start of b and of
+// the maximal invalid sequence after it. If b ends with the beginning of a
+// character there, complete is false and invalid is 0.
 func validPrefix(b []byte) (valid, invalid int, complete bool) {
 	for valid < len(b) {
 		r, size := utf8.DecodeRune(b[valid:])
@@ -185,9 +184,9 @@ func validPrefix(b []byte) (valid, invalid int, complete bool) {
 	return valid, 0, true
 }
 
-// invalidSequence returns the length of the maximal invalid sequence that b
-// begins with. complete is false, and the length 0, if more bytes could make
-// it a character.
+// invalidSequence returns the length of the maximal invalid sequence at the
+// start of b. If more bytes could complete a character, complete is false and
+// size is 0.
 func invalidSequence(b []byte) (size int, complete bool) {
 	low, high, want := byte(0x80), byte(0xBF), 0
 	switch lead := b[0]; {

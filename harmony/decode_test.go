@@ -15,12 +15,13 @@ func TestAppendDecode(t *testing.T) {
 	}
 	got, err = AppendDecode(nil, []Token{1428, 201089, 1428})
 	if err == nil || string(got) != "user" {
-		t.Errorf("AppendDecode of an unknown id = %q, %v, want what precedes it and an error", got, err)
+		t.Errorf("AppendDecode of an unknown id = %q, %v, want the bytes before it and an error", got, err)
 	}
 }
 
-// decodeCases are completions' contents, with what the StreamableParser of
-// openai-harmony 0.0.8 and a Decoder make of each token ("-": no delta).
+// decodeCases are contents of completions with the deltas of the
+// StreamableParser of openai-harmony 0.0.8 and of a Decoder for each token
+// ("-": no delta).
 var decodeCases = []struct {
 	name             string
 	tokens           []Token
@@ -45,7 +46,7 @@ func TestDecoders(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var strict strictDecoder
 			var lossless Decoder
-			for range 2 { // ready for another text after the first
+			for range 2 { // the decoders can be used again
 				deltas, text := decodeAll(c.tokens, strict.append, strict.finish)
 				if deltas != c.strict || text != c.strictAt {
 					t.Errorf("strict: %q, %q, want %q, %q", deltas, text, c.strict, c.strictAt)
@@ -99,7 +100,7 @@ func TestDecoderAllocations(t *testing.T) {
 	}
 }
 
-// FuzzDecoder reads its input as ids of 24 bits.
+// FuzzDecoder decodes its input as ids of 24 bits.
 func FuzzDecoder(f *testing.F) {
 	for _, c := range decodeCases {
 		var b []byte
@@ -152,7 +153,8 @@ func FuzzDecoder(f *testing.F) {
 }
 
 // maximalSubparts replaces each maximal subpart of an ill-formed sequence by
-// U+FFFD: bytes belong to one as long as some character begins with them.
+// U+FFFD. A byte belongs to a subpart as long as the subpart is the beginning
+// of some character.
 func maximalSubparts(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {

@@ -1,35 +1,37 @@
-// Package harmony is OpenAI's Harmony format, in which the gpt-oss models read
-// and write: conversations become token ids of the o200k_harmony vocabulary,
-// and the ids a model answers with become messages again.
+// Package harmony implements OpenAI's Harmony format, in which the gpt-oss
+// models read and write. It renders conversations as token ids of the
+// o200k_harmony vocabulary, and parses the ids that a model generates into
+// messages.
 //
-// It needs nothing but this package: the vocabulary is part of it, nothing is
-// downloaded, and it knows no HTTP, no JSON API and no engine.
+// The package contains the vocabulary. It downloads nothing and has no
+// dependency on HTTP, a JSON API or an engine.
 //
-//   - [AppendEncode], [AppendDecode] and [Decoder] turn text into tokens and back.
-//   - A [Renderer] turns [Message] values into the tokens of a prompt. It keeps
-//     encoded messages, so that re-sent history costs next to nothing.
-//   - A [Parser] turns the tokens of a completion into events as they arrive.
+//   - [AppendEncode], [AppendDecode] and [Decoder] convert text to tokens and back.
+//   - A [Renderer] renders [Message] values as the tokens of a prompt. It caches encoded
+//     messages, so that history that is sent again costs little.
+//   - A [Parser] converts the tokens of a completion to events as they arrive.
 //
 // # Exactness
 //
-// Encoding and rendering yield the tokens of openai-harmony 0.0.8, the
-// reference, and so does strict parsing, its error texts included. By default
-// two things differ, where the reference is not sound: JSON Schemas that it
-// cannot express as TypeScript ([WithReferenceSchema] has its form) and which
-// old analysis is dropped ([WithAnalysis]). docs/harmony.md lists both.
+// "The reference" in this package is openai-harmony 0.0.8. Encoding, rendering
+// and strict parsing yield the same tokens, events and error texts as the
+// reference. There are two differences by default, because the reference is not
+// correct there: JSON Schemas that it cannot express as TypeScript (see
+// [WithReferenceSchema]), and which old analysis is dropped (see
+// [WithAnalysis]). docs/harmony.md lists them.
 //
-// # Parsing what models write
+// # Parsing the output of models
 //
-// Models make mistakes in headers. The reference refuses such output; a
-// [Parser] in [Tolerant] mode, the zero [Mode], reads any tokens at all: it
-// never errs, loses no text, shows no marker as text and counts what it mends
-// by [RepairKind].
+// Models make mistakes in headers. The reference returns errors for them. A
+// [Parser] in [Tolerant] mode, the zero [Mode], accepts any tokens: it returns
+// no errors, loses no text, never outputs a control token as text, and counts
+// its repairs by [RepairKind].
 //
 // # Untrusted text
 //
-// User text is never a control token: text that spells a special token, such
-// as "<|start|>", is encoded as ordinary text everywhere; only
-// [AppendEncodeSpecial] reads it otherwise. Schemas are bounded in depth and
-// size, references that refer to themselves end in any, a Renderer's cache is
-// bounded in memory, and so are a Parser's headers; content is not kept.
+// User text never becomes a control token: text that spells a special token,
+// such as "<|start|>", is encoded as ordinary text. Only [AppendEncodeSpecial]
+// encodes such text as the special token. Limits apply to the depth and size of
+// schemas, the memory of a Renderer's cache, and the headers of a Parser, which
+// keeps no content. In a schema, a reference to itself is rendered as any.
 package harmony

@@ -6,21 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// AppendEncode appends the tokens of text to dst. All of text is ordinary
-// text: what spells a special token does not become one.
+// AppendEncode appends the tokens of text to dst. All of text is ordinary text:
+// the spelling of a special token is not encoded as that token.
 //
-// The tokens are those of tiktoken and of the reference. Text that is not
-// valid UTF-8, which neither can be given, is encoded as if every invalid
-// byte were U+FFFD, the way JSON decoders replace them.
+// The tokens are those of tiktoken and of the reference, which accept only
+// valid UTF-8. In other text, every invalid byte is encoded as U+FFFD, as JSON
+// decoders replace it.
 //
-// It is safe for concurrent use and, once warm, allocates only to grow dst.
+// It is safe for concurrent use. Once its buffers have grown, it allocates only
+// to grow dst.
 func AppendEncode(dst []Token, text string) []Token {
 	dst, _ = appendBounded(dst, text, nil)
 	return dst
 }
 
-// appendBounded is AppendEncode that ends early, with an error, where a bound
-// asks for it.
+// appendBounded is AppendEncode with bounds. If they end the encoding, it
+// returns dst and the reason.
 func appendBounded(dst []Token, text string, b *bounds) ([]Token, error) {
 	if !b.admits(len(text), len(dst)) {
 		return dst, b.err
@@ -36,13 +37,13 @@ func appendBounded(dst []Token, text string, b *bounds) ([]Token, error) {
 	return out, nil
 }
 
-// AppendEncodeSpecial appends the tokens of text to dst. Spellings of special
-// tokens, such as "<|start|>" or "<|reserved_200000|>", become those tokens:
-// it is for text whose author may write control tokens, never for text of a
-// user.
+// AppendEncodeSpecial appends the tokens of text to dst. The spelling of a
+// special token, such as "<|start|>" or "<|reserved_200000|>", is encoded as
+// that token. Do not use it for text of users, who must not be able to write
+// control tokens.
 //
-// "<|reserved_201088|>", which only the reference knows, and names of other
-// encodings, such as "<|endofprompt|>", are ordinary text.
+// "<|reserved_201088|>", which only the reference has, and special tokens of
+// other encodings, such as "<|endofprompt|>", are ordinary text.
 func AppendEncodeSpecial(dst []Token, text string) []Token {
 	for {
 		before, token, after, found := cutSpecial(text)
@@ -55,7 +56,7 @@ func AppendEncodeSpecial(dst []Token, text string) []Token {
 	}
 }
 
-// CountTokens returns the number of tokens of text as AppendEncode makes them.
+// CountTokens returns the number of tokens that AppendEncode appends for text.
 func CountTokens(text string) int {
 	e := encoders.Get().(*encoder)
 	e.tokens = e.appendText(e.tokens[:0], validUTF8(text))
@@ -64,39 +65,39 @@ func CountTokens(text string) int {
 	return n
 }
 
-// validUTF8 returns text with each invalid byte replaced.
+// validUTF8 returns text with each invalid byte replaced by U+FFFD.
 func validUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
 	var b strings.Builder
 	b.Grow(len(text) + len(text)/8)
-	for _, r := range text { // an invalid byte ranges as U+FFFD
+	for _, r := range text { // range yields U+FFFD for an invalid byte
 		b.WriteRune(r)
 	}
 	return b.String()
 }
 
-// encoder holds the memory of one encoding at a time.
+// encoder contains the buffers of one encoding.
 type encoder struct {
 	merger
 	memo   [memoSize]memoEntry
-	tokens []Token // of CountTokens
+	tokens []Token // used by CountTokens
 }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 const memoBits, memoSize = 12, 1 << memoBits
 
-// memoEntry remembers the tokens of a piece of at most 16 bytes.
+// memoEntry contains the tokens of a piece of at most 16 bytes.
 type memoEntry struct {
-	a, b   uint64 // the piece; 0 is none
+	a, b   uint64 // the piece; 0 means that the entry is unused
 	size   uint32
 	tokens [5]Token
 }
 
-// appendText appends the tokens of s, which is valid UTF-8, as far as the
-// bounds allow.
+// appendText appends the tokens of s, which is valid UTF-8, unless the bounds
+// end it early.
 func (e *encoder) appendText(dst []Token, s string) []Token {
 	for i, from := 0, 0; i < len(s) && e.bounds.spend(i-from, len(dst)); {
 		from = i
@@ -105,15 +106,15 @@ func (e *encoder) appendText(dst []Token, s string) []Token {
 	return dst
 }
 
-// appendPieces appends the tokens of the pieces of s that begin at s[i] and
-// behind it, before s[stop], and returns where the last one ends.
+// appendPieces appends the tokens of the pieces of s that start from s[i] to
+// s[stop], exclusive. It returns the end of the last one.
 func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Token, next int) {
 	for i < stop {
 		end := 0
 		if i+maxMedium <= len(s) {
 			end = asciiEnd(s, i)
 			if n := end - i; uint(n-1) < maxShort {
-				// Most pieces end here: the first slot looked at is theirs.
+				// Most pieces end here: they are the first slot.
 				key := first(le64(s, i), n)
 				at := home(key*hashFactor, shortSlots, shortAt, shortSize)
 				if le64(vocabulary, at) == key && s[end-1] != 0 {
@@ -136,7 +137,7 @@ func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Tok
 	return dst, i
 }
 
-// appendPiece appends the tokens of the piece s[i:end], which is no token.
+// appendPiece appends the tokens of the piece s[i:end], which is not a token.
 func (e *encoder) appendPiece(dst []Token, s string, i, end int) []Token {
 	if end-i > maxMedium {
 		return e.appendMerged(dst, s, i, end)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkEncode measures text of the kinds that requests hold; the comparison
-// with other encoders, on real text, is bench/peers.sh.
+// BenchmarkEncode measures texts of the kinds that requests contain.
+// bench/peers.sh compares the encoder with others on real text.
 func BenchmarkEncode(b *testing.B) {
 	for _, kind := range []struct {
 		name string
@@ -20,7 +20,8 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeWorst measures input that makes other encoders quadratic.
+// BenchmarkEncodeWorst measures input for which other encoders take quadratic
+// time.
 func BenchmarkEncodeWorst(b *testing.B) {
 	for _, w := range worstCases {
 		for _, size := range []int{10_000, 100_000, 1_000_000} {
@@ -67,7 +68,8 @@ func BenchmarkDecoder(b *testing.B) {
 	}
 }
 
-// worstCases are texts that are one piece, or nearly, or hardly have tokens.
+// worstCases are texts that consist of one piece or nearly so, or contain few
+// tokens.
 var worstCases = []struct {
 	name string
 	text func(r *rand.Rand, size int) string

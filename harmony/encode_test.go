@@ -15,11 +15,11 @@ import (
 )
 
 // encodeCase is a line of testdata/encode.jsonl, which differential/encode.py
-// makes with tiktoken and openai-harmony.
+// creates with tiktoken and openai-harmony.
 type encodeCase struct {
 	Text    string  `json:"s"`
 	Tokens  []Token `json:"t"`
-	Special []Token `json:"special"` // with special tokens read
+	Special []Token `json:"special"` // with special tokens encoded as such
 }
 
 func encodeCases(t testing.TB) []encodeCase {
@@ -67,8 +67,8 @@ func TestEncodeSpecial(t *testing.T) {
 		{"<|start|>user<|message|>", []Token{TokenStart, 1428, TokenMessage}},
 		{"<|reserved_200000|>", []Token{200000}},
 		{"<|reserved_201087|>", []Token{201087}},
-		{"<|reserved_200006|>", nil}, // it has a name of its own
-		{"<|reserved_201088|>", nil}, // no engine has it
+		{"<|reserved_200006|>", nil}, // this token has another name
+		{"<|reserved_201088|>", nil}, // no engine has this token
 		{"<|reserved_99999|>", nil},
 		{"<|endofprompt|>", nil},
 		{"<|<|end|>", []Token{27, 91, TokenEnd}},
@@ -102,8 +102,8 @@ func TestEncodeInvalidUTF8(t *testing.T) {
 	}
 }
 
-// TestEncodeProperties checks what holds for every text, on texts of all
-// kinds and on those that are hard to encode.
+// TestEncodeProperties checks properties that hold for all texts, with texts of
+// all kinds and texts that are hard to encode.
 func TestEncodeProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -146,14 +146,14 @@ func checkEncode(t *testing.T, text string) {
 	}
 }
 
-// mergeByRank encodes a piece as byte-pair encoding is defined: the two
-// neighbours whose joined bytes have the lowest id are merged, the first of
-// equal ones, until no two can be.
+// mergeByRank encodes a piece by the definition of byte-pair encoding: it
+// merges the two neighbours whose joined bytes have the lowest id, the first
+// ones if there are several, until no more can be merged.
 func mergeByRank(piece string) []Token {
 	if v := find(piece, 0, len(piece)); v != 0 {
 		return []Token{v.token()}
 	}
-	var ends []int // of the parts
+	var ends []int // end of each part
 	for i := range len(piece) {
 		ends = append(ends, i+1)
 	}
@@ -180,7 +180,7 @@ func mergeByRank(piece string) []Token {
 	return tokens
 }
 
-// TestVocabulary finds every token by its bytes in the embedded table.
+// TestVocabulary looks up the bytes of every token in the embedded table.
 func TestVocabulary(t *testing.T) {
 	for id := range Token(ordinaryTokens) {
 		text, ok := tokenText(id)
@@ -222,8 +222,8 @@ func TestEncodeConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// TestEncodeAllocations measures an encoder of its own: the pool may be emptied
-// at any time.
+// TestEncodeAllocations uses an encoder of its own, because the pool may be
+// emptied at any time.
 func TestEncodeAllocations(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	text := words(r, 10000) + code(r, 10000) + scripts(r, 10000)

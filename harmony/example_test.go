@@ -7,7 +7,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// A conversation becomes a prompt: token ids, ending where the model goes on.
+// A conversation is rendered as a prompt: token ids that end where the model
+// continues.
 func Example() {
 	conversation := []harmony.Message{
 		{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
@@ -42,8 +43,8 @@ func Example() {
 	// # Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|><|start|>user<|message|>What is 2 + 2?<|end|><|start|>assistant
 }
 
-// Function tools stand in a developer message, a call and its result in the
-// history.
+// Function tools are part of a developer message. The history contains a call
+// and its result.
 func ExampleRenderer_AppendConversation() {
 	tool := harmony.Tool{
 		Name:        "get_weather",
@@ -95,8 +96,8 @@ func ExampleRenderer_AppendConversation() {
 	// } // namespace functions<|end|><|start|>user<|message|>Sun in Oslo?<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city":"Oslo"}<|call|><|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>"sunny"<|end|>
 }
 
-// A parser tells messages as their tokens arrive. This completion lacks the
-// <|message|> of its last header.
+// A parser returns messages while their tokens arrive. This completion lacks
+// the <|message|> of its last header.
 func ExampleParser() {
 	completion := harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant<|channel|>final It is 4.<|return|>")
 	parser := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
@@ -113,7 +114,7 @@ func ExampleParser() {
 		}
 	}
 	for _, token := range completion {
-		events, _ := parser.Push(token) // tolerant mode has no errors
+		events, _ := parser.Push(token) // tolerant mode returns no errors
 		show(events)
 	}
 	events, _ := parser.Close()
@@ -128,7 +129,7 @@ func ExampleParser() {
 	// missing_message 1
 }
 
-// Parse reads a whole completion at once.
+// Parse parses a complete completion.
 func ExampleParse() {
 	completion := harmony.AppendEncodeSpecial(nil, `<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>`)
 	msgs, err := harmony.Parse(harmony.Strict, harmony.RoleAssistant, completion)
@@ -140,7 +141,7 @@ func ExampleParse() {
 	// Unexpected token 200002 while expecting start token 200006
 }
 
-// Text that spells a special token stays text, unless it is asked for.
+// Text that spells a special token stays text, except with AppendEncodeSpecial.
 func ExampleAppendEncode() {
 	fmt.Println(harmony.AppendEncode(nil, "hello<|end|>"))
 	fmt.Println(harmony.AppendEncodeSpecial(nil, "hello<|end|>"))

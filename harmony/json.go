@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// The JSON of a conversation, as openai-harmony reads and writes it.
+// The JSON of a conversation, in the format of openai-harmony.
 type (
 	jsonConversation struct {
 		Messages []jsonMessage `json:"messages"`
@@ -63,14 +63,15 @@ type (
 	}
 )
 
-// UnmarshalConversation reads a conversation in openai-harmony's own JSON:
+// UnmarshalConversation parses a conversation in openai-harmony's JSON format:
 //
 //	{"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]}
 //
-// A text may also be a plain string in place of the list. System and developer
+// The content may also be a string instead of a list. System and developer
 // content have the types system_content and developer_content. Developer
-// content may have response_formats, a list of name, description and schema,
-// which the reference does not know. Empty strings count as absent.
+// content may have response_formats, a list of objects with name, description
+// and schema, which the reference does not have. Empty strings are treated as
+// absent.
 func UnmarshalConversation(data []byte) ([]Message, error) {
 	var c struct {
 		Messages *[]jsonMessage `json:"messages"`
@@ -97,8 +98,9 @@ func UnmarshalConversation(data []byte) ([]Message, error) {
 	return msgs, nil
 }
 
-// MarshalConversation writes a conversation as [UnmarshalConversation] reads
-// it. It does not ask whether the conversation can be rendered.
+// MarshalConversation returns a conversation in the format that
+// [UnmarshalConversation] parses. It does not check whether the conversation
+// can be rendered.
 func MarshalConversation(msgs []Message) ([]byte, error) {
 	c := jsonConversation{Messages: make([]jsonMessage, len(msgs))}
 	for i, m := range msgs {
@@ -116,7 +118,7 @@ func MarshalConversation(msgs []Message) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
 }
 
-// UnmarshalJSON reads a string or a list of contents.
+// UnmarshalJSON parses a string or a list of contents.
 func (c *jsonContent) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		var s string
@@ -173,7 +175,7 @@ func unmarshalContent(data []byte) (Content, error) {
 	return nil, fmt.Errorf("content of type %q: use text, system_content or developer_content", kind.Type)
 }
 
-// jsonEfforts spells the efforts as the reference's JSON does.
+// jsonEfforts maps the efforts in the reference's JSON.
 var jsonEfforts = map[string]Effort{"": "", "Low": EffortLow, "Medium": EffortMedium, "High": EffortHigh}
 
 func (s *jsonSystem) content() (Content, error) {
@@ -220,7 +222,7 @@ func namespaces(byName map[string]jsonNamespace) ([]Namespace, error) {
 	return list, nil
 }
 
-// MarshalJSON writes a list of contents.
+// MarshalJSON returns a list of contents.
 func (c jsonContent) MarshalJSON() ([]byte, error) {
 	parts := make([]any, len(c))
 	for i, part := range c {

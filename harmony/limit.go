@@ -5,29 +5,35 @@ import (
 	"fmt"
 )
 
-// LimitError says that a conversation has more tokens than it may have.
+// LimitError is the error for a conversation that has more tokens than the
+// limit.
 type LimitError struct {
-	// AtLeast is a lower bound of the tokens: the rest was not encoded.
+	// AtLeast is a lower bound of the number of tokens. The rest was not
+	// encoded.
 	AtLeast int
 }
 
+// Error returns the lower bound of the tokens and asks to shorten the conversation.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the conversation has at least %d tokens: shorten it", e.AtLeast)
 }
 
-// checkBytes is how much text is encoded between two looks at the bounds.
+// checkBytes is the number of bytes of text that are encoded between two checks
+// of the bounds.
 const checkBytes = 32 << 10
 
-// bounds end an encoding early. A nil *bounds ends none.
+// bounds are conditions that end an encoding early: the end of ctx, or more
+// tokens than limit. A nil *bounds has no conditions.
 type bounds struct {
 	ctx       context.Context
-	limit     int // of tokens
-	unchecked int // bytes of text since the last look
+	limit     int // most tokens
+	unchecked int // bytes of text since the last check
 	err       error
 }
 
-// spend notes that n more bytes have been encoded and that there are at least
-// so many tokens. It reports whether the encoding may go on; b.err says why not.
+// spend records that n more bytes have been encoded, and that there are at
+// least this many tokens so far. It reports whether the encoding may continue;
+// if not, b.err is the reason.
 func (b *bounds) spend(n, tokens int) bool {
 	if b == nil {
 		return true
@@ -42,8 +48,8 @@ func (b *bounds) spend(n, tokens int) bool {
 	return b.err == nil
 }
 
-// admits reports whether n bytes of text may be within the limit behind this
-// many tokens, as far as their number tells.
+// admits reports whether n bytes of text after this many tokens can be within
+// the limit, given the length of the longest token.
 func (b *bounds) admits(n, tokens int) bool {
 	if b == nil {
 		return true
@@ -54,10 +60,11 @@ func (b *bounds) admits(n, tokens int) bool {
 	return b.err == nil
 }
 
-// admitsPiece is admits for the long piece s[i:end]. It costs no memory and
-// much less than to encode a piece that is far too long. k tokens reach no
-// farther than the longest token that begins where k-1 tokens reach or before,
-// so it counts how many it takes to reach the end.
+// admitsPiece is admits for the long piece s[i:end]. It allocates nothing and
+// is much cheaper than encoding a piece that is far too long. The text that k
+// tokens can cover ends no later than the longest token that starts where k-1
+// tokens can end, or before. So it counts the tokens that are needed at least
+// to reach the end.
 func (b *bounds) admitsPiece(s string, i, end, tokens int) bool {
 	if b == nil {
 		return true

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// countedContext is a context that ends when it has been looked at so often.
+// countedContext is a context that ends after a number of calls of Err.
 type countedContext struct {
 	context.Context
 	looks, most int
@@ -28,7 +28,7 @@ func counted(most int) *countedContext {
 	return &countedContext{Context: context.Background(), most: most}
 }
 
-// limitTexts are long texts of all kinds. Some are one piece.
+// limitTexts returns long texts of all kinds. Some consist of one piece.
 func limitTexts(size int) map[string]string {
 	r := rand.New(rand.NewPCG(9, 10))
 	texts := map[string]string{
@@ -41,8 +41,8 @@ func limitTexts(size int) map[string]string {
 	return texts
 }
 
-// TestLimitKeepsTokens renders texts that just fit: every token is as without a
-// limit.
+// TestLimitKeepsTokens renders texts that just fit. The tokens must be the same
+// as without a limit.
 func TestLimitKeepsTokens(t *testing.T) {
 	r := NewRenderer(WithCacheBytes(0))
 	for name, text := range limitTexts(5 * checkBytes / 2) {
@@ -58,8 +58,8 @@ func TestLimitKeepsTokens(t *testing.T) {
 	}
 }
 
-// TestLimit renders texts that are far too long: little of them is encoded, and
-// what the error says is true.
+// TestLimit renders texts that are far too long. Only a small part may be
+// encoded, and the lower bound in the error must be correct.
 func TestLimit(t *testing.T) {
 	const limit = 1000
 	r := NewRenderer()
@@ -91,8 +91,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitPiece finds that a long piece without a boundary is too long before
-// it is merged.
+// TestLimitPiece checks that a long piece that exceeds the limit is detected
+// before it is merged.
 func TestLimitPiece(t *testing.T) {
 	for _, w := range worstCases {
 		text := w.text(rand.New(rand.NewPCG(11, 12)), 3*checkBytes)
@@ -109,7 +109,7 @@ func TestLimitPiece(t *testing.T) {
 	}
 }
 
-// TestLimitAllocations bounds the memory that a text takes that is too long.
+// TestLimitAllocations limits the memory allocated for a text that is too long.
 func TestLimitAllocations(t *testing.T) {
 	text := worstCases[6].text(rand.New(rand.NewPCG(13, 14)), 8<<20) // one piece of random letters
 	msgs := []Message{textMessage(text)}
@@ -125,7 +125,7 @@ func TestLimitAllocations(t *testing.T) {
 	}
 }
 
-// TestLimitContext ends within one text, at whatever look.
+// TestLimitContext ends the context at each check within one text.
 func TestLimitContext(t *testing.T) {
 	r := NewRenderer()
 	for name, text := range limitTexts(20 * checkBytes) {
@@ -141,6 +141,6 @@ func TestLimitContext(t *testing.T) {
 		}
 	}
 	if r.cache.bytesKept() > 0 {
-		t.Error("what was not complete is kept")
+		t.Error("an incomplete message was cached")
 	}
 }

@@ -2,26 +2,27 @@ package harmony
 
 import "math/bits"
 
-// entry is what the vocabulary knows of a token: its id and the length of the
-// left one of the two tokens that merge to it last. 0 is no token.
+// entry is the vocabulary's data for a token: its id, and the length of the
+// left one of the two tokens whose merge creates it. 0 means that there is no
+// token.
 type entry uint32
 
 func (v entry) token() Token { return Token(v) & (1<<18 - 1) }
 
-// size is the length of the token.
+// size returns the length of the token in bytes.
 func (v entry) size() int {
 	text, _ := tokenText(v.token())
 	return len(text)
 }
 
-// left is the length of the left part, 0 for a single byte.
+// left returns the length of the left part, or 0 for a single byte.
 func (v entry) left() int { return int(v>>18) & 127 }
 
 const (
-	maxShort  = 8  // bytes of text in the slots at shortAt
-	maxMedium = 16 // in those at mediumAt
+	maxShort  = 8  // most bytes of a token in the slots at shortAt
+	maxMedium = 16 // most bytes of a token in the slots at mediumAt
 
-	// Bytes of the slots.
+	// Sizes of the slots in bytes.
 	shortSize  = 12
 	mediumSize = 20
 	longSize   = 24
@@ -29,14 +30,14 @@ const (
 	hashFactor = 0x9E3779B97F4A7C15
 )
 
-// home returns where in the vocabulary the first slot for a hash is.
+// home returns the position in the vocabulary of the first slot for a hash.
 func home(hash uint64, slots, at, size int) int {
 	i, _ := bits.Mul64(hash, uint64(slots))
 	return at + int(i)*size
 }
 
-// load returns the 8 bytes at s[i], the first in the low bits; those past the
-// end of s are 0.
+// load returns the 8 bytes at s[i], the first one in the low bits. Bytes after
+// the end of s are 0.
 func load(s string, i int) uint64 {
 	if i+8 <= len(s) {
 		return le64(s, i)
@@ -48,10 +49,10 @@ func load(s string, i int) uint64 {
 	return w
 }
 
-// first returns the first n bytes of w, 1 to 8.
+// first returns the first n bytes of w; n is 1 to 8.
 func first(w uint64, n int) uint64 { return w & (^uint64(0) >> ((64 - 8*uint(n)) & 63)) }
 
-// find returns the entry of the token s[i:end], 0 if it is none; i < end.
+// find returns the entry of the token s[i:end], or 0 if there is none; i < end.
 func find(s string, i, end int) entry {
 	switch n := end - i; {
 	case n == 1:
@@ -59,7 +60,7 @@ func find(s string, i, end int) entry {
 	case n == 2:
 		return pairEntry(s[i], s[i+1])
 	case s[end-1] == 0:
-		return 0 // packed, it looks like a shorter one
+		return 0 // packed, it would equal a shorter token
 	case n <= maxShort:
 		return findShort(first(load(s, i), n))
 	case n <= maxMedium:
@@ -70,8 +71,8 @@ func find(s string, i, end int) entry {
 	return 0
 }
 
-// look is find for text that mostly is no token: a filter that stays in the
-// processor's cache tells so without a look at the slots.
+// look is find for texts that are mostly not tokens. It first checks a filter
+// that fits into the processor's cache.
 func look(s string, i, end int) entry {
 	switch n := end - i; {
 	case n == 1:
@@ -104,13 +105,14 @@ func lookMedium(a, b uint64) entry {
 	return findMedium(a, b)
 }
 
-// maybe says that a token with the hash may exist.
+// maybe reports whether a token with this hash can exist.
 func maybe(hash uint64) bool {
 	w := le64(vocabulary, filterAt+8*int(hash>>(64-filterBits)))
 	return w>>(hash>>40&63)&(w>>(hash>>34&63))&1 != 0
 }
 
-// findShort finds a token of at most 8 bytes that does not end in NUL.
+// findShort returns the entry of a token of at most 8 bytes that does not end
+// in NUL.
 func findShort(key uint64) entry {
 	for at := home(key*hashFactor, shortSlots, shortAt, shortSize); ; at += shortSize {
 		k := le64(vocabulary, at)
@@ -120,7 +122,7 @@ func findShort(key uint64) entry {
 	}
 }
 
-// findMedium finds a token of 9 to 16 bytes.
+// findMedium returns the entry of a token of 9 to 16 bytes.
 func findMedium(a, b uint64) entry {
 	for at := home(hash16(a, b), mediumSlots, mediumAt, mediumSize); ; at += mediumSize {
 		k, l := le64(vocabulary, at), le64(vocabulary, at+8)
@@ -130,8 +132,8 @@ func findMedium(a, b uint64) entry {
 	}
 }
 
-// findLong finds the longest token of over 16 bytes that s[i:] begins with and
-// whose length is from low to high.
+// findLong returns the entry of the longest token of more than 16 bytes at the
+// start of s[i:] whose length is from low to high.
 func findLong(s string, i, low, high int) entry {
 	a, b := load(s, i), load(s, i+8)
 	for at := home(hash16(a, b), longSlots, longAt, longSize); ; at += longSize {

@@ -5,28 +5,28 @@ import (
 	"unicode/utf8"
 )
 
-// A piece that is no token is encoded without merging it byte by byte. The
-// tokens that merging gives are the only sequence of tokens for the piece in
-// which every two neighbours stay apart when they are merged alone. So the
-// merger goes from left to right, takes the longest token that stays apart
-// from the one before it, and steps back where there is none. It visits no
-// place in the piece twice in vain, so the time is linear. The method is that
-// of github.com/github/rust-gems (crate bpe); the tables are not.
+// Pieces that are not a token are not merged byte by byte. The result of
+// merging is the only sequence of tokens for the piece in which merging the
+// bytes of any two neighbours yields the same two tokens. So the merger goes
+// from left to right, takes the longest token that is compatible with the one
+// before it in this sense, and steps back if there is none. It tries each
+// position without success at most once, so the time is linear. The method is
+// that of github.com/github/rust-gems (crate bpe); the tables are not.
 
-// part is a token of a piece under work.
+// part is a token of the piece that is being encoded.
 type part struct {
 	start int
 	entry entry
 }
 
-// merger holds the memory for encoding pieces.
+// merger contains the buffers for encoding pieces.
 type merger struct {
 	bounds *bounds
-	dead   []uint64 // bits of places from which the rest cannot be encoded
+	dead   []uint64 // bit set of positions from which the rest of the piece cannot be encoded
 }
 
-// appendMerged appends the tokens of the piece s[i:end], which is no token; a
-// long one only if the bounds allow it.
+// appendMerged appends the tokens of the piece s[i:end], which is not a token.
+// It appends nothing if the piece exceeds the bounds.
 func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	if end-i > checkBytes && !m.bounds.admitsPiece(s, i, end, len(dst)) {
 		return dst
@@ -38,7 +38,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	dead := m.dead[:words]
 	clear(dead)
 	begin := len(dst)
-	var last, prior part // those of the last tokens behind begin; prior may be unknown, with no entry
+	var last, prior part // the last two tokens after begin; prior.entry is 0 if it is not known
 	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
 		if at >= check {
 			if !m.bounds.spend(checkBytes, begin) {
@@ -70,15 +70,15 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	return dst
 }
 
-// partBefore returns the part of the token that ends at s[end].
+// partBefore returns the part of token t, which ends at s[end].
 func partBefore(s string, end int, t Token) part {
 	text, _ := tokenText(t)
 	start := end - len(text)
 	return part{start, find(s, start, end)}
 }
 
-// longest returns the longest token of at most limit bytes at s[i], and its
-// length, 0 if limit is.
+// longest returns the longest token of at most limit bytes at s[i] and its
+// length, or 0 if limit is 0.
 func longest(s string, i, limit int) (v entry, n int) {
 	if limit >= 4 {
 		w, w2 := load(s, i), load(s, i+8)
@@ -96,7 +96,7 @@ func longest(s string, i, limit int) (v entry, n int) {
 			n := bits.Len16(lengths) + 3
 			lengths &^= 1 << (n - 4)
 			if s[i+n-1] == 0 {
-				continue // of the tokens of 4 bytes and more none ends so
+				continue // no token of 4 or more bytes ends in NUL
 			}
 			if n <= maxShort {
 				v = lookShort(first(w, n))
@@ -117,10 +117,10 @@ func longest(s string, i, limit int) (v entry, n int) {
 	return 0, 0
 }
 
-// apart says whether merging the bytes of two neighbours gives the two again:
-// left, which ends at s[i], and right, s[i:end]. It undoes the merges
+// apart reports whether merging the bytes of two neighbours yields the same two
+// tokens: left, which ends at s[i], and right, s[i:end]. It undoes the merges
 // of both, the last one first, and looks for a merge across the boundary that
-// would have come before.
+// would have been done earlier.
 func apart(s string, left part, i, end int, right entry) bool {
 	whole := s[i-1] < utf8.RuneSelf && s[i] < utf8.RuneSelf || !broken(s[i-1], s[i])
 	start, l, r := left.start, left.entry, right
@@ -155,9 +155,9 @@ func apart(s string, left part, i, end int, right entry) bool {
 	}
 }
 
-// single says whether the token s[i:end] need not be undone: it is one byte
-// or, where no token crosses the boundary with a part of a character, one
-// character.
+// single reports whether the token s[i:end] need not be undone further: it is
+// one byte or, if whole is set (no token crosses the boundary with a part of a
+// character), one character.
 func single(s string, i, end int, v entry, whole bool) bool {
 	if v.left() == 0 {
 		return true
@@ -180,9 +180,9 @@ func runeLen(lead byte) int {
 	return 4
 }
 
-// broken says whether some token crosses from byte a to byte b, at the
-// boundary of two characters, with a part of a character, or whether there is
-// no such boundary.
+// broken reports whether a token that contains a part of a character crosses
+// the boundary of two characters between bytes a and b. It also returns true if
+// there is no such boundary.
 func broken(a, b byte) bool {
 	if !utf8.RuneStart(b) {
 		return true

@@ -2,7 +2,7 @@ package harmony
 
 import "encoding/json"
 
-// Role says who a message is from.
+// Role is the role of a message's author.
 type Role string
 
 // The roles of the Harmony format.
@@ -14,23 +14,24 @@ const (
 	RoleTool      Role = "tool"
 )
 
-// The channels an assistant message may stand on.
+// The channels of assistant messages.
 const (
 	ChannelAnalysis   = "analysis"   // chain of thought
 	ChannelCommentary = "commentary" // tool calls and preambles
 	ChannelFinal      = "final"      // the answer
 )
 
-// ContentTypeJSON is the content type of a constrained JSON call in the form
-// the reference reads and writes it. A tolerant [Parser] gives it as json, and
-// json is what a call in history is rendered with.
+// ContentTypeJSON is the content type of a constrained JSON call as the
+// reference reads and writes it. A tolerant [Parser] returns "json" instead,
+// and calls in the history are rendered with "json".
 const ContentTypeJSON = "<|constrain|>json"
 
-// Message is one message of a conversation. Empty strings mean absent.
+// Message is one message of a conversation. An empty string means that a field
+// is absent.
 type Message struct {
 	Role        Role
-	Name        string // of the author; a tool's full name, such as functions.get_weather
-	Recipient   string // whom the message addresses; "" is everybody
+	Name        string // of the author; for tools the full name, such as functions.get_weather
+	Recipient   string // the addressee; "" means everyone
 	Channel     string
 	ContentType string
 	Content     []Content
@@ -40,29 +41,29 @@ type Message struct {
 // [*DeveloperContent].
 type Content interface{ isContent() }
 
-// Text is ordinary text. Text that spells a special token stays text.
+// Text is ordinary text. Text that spells a special token stays ordinary text.
 type Text string
 
-// Effort is how long the model is asked to reason.
+// Effort is the reasoning effort requested from the model.
 type Effort string
 
-// The efforts as the system message spells them.
+// The efforts as they appear in the system message.
 const (
 	EffortLow    Effort = "low"
 	EffortMedium Effort = "medium"
 	EffortHigh   Effort = "high"
 )
 
-// SystemContent is the content of the system message. Empty fields are left
-// out of the rendered text.
+// SystemContent is the content of the system message. Empty fields are not
+// rendered.
 type SystemContent struct {
-	Identity        string // first line: who the model is
+	Identity        string // first line, which says who the model is
 	KnowledgeCutoff string // such as 2024-06
-	StartDate       string // the conversation's date, such as 2025-06-28
+	StartDate       string // date of the conversation, such as 2025-06-28
 	Effort          Effort
-	Channels        []string    // valid channels; empty: the section is left out
+	Channels        []string    // valid channels; if empty, the section is not rendered
 	ChannelRequired bool        // adds "Channel must be included for every message."
-	Tools           []Namespace // built-in tools: browser, python and others
+	Tools           []Namespace // built-in tools such as browser and python
 }
 
 // DeveloperContent is the content of a developer message.
@@ -72,24 +73,24 @@ type DeveloperContent struct {
 	ResponseFormats []ResponseFormat
 }
 
-// Namespace groups tools; a tool's recipient is namespace.tool, or the
-// namespace alone where it has no tools (python).
+// Namespace is a group of tools. The recipient of a call is "namespace.tool",
+// or only "namespace" if the namespace has no tools (python).
 type Namespace struct {
 	Name        string
 	Description string
 	Tools       []Tool
 }
 
-// Tool is one function. Parameters is its JSON Schema; empty means the
-// function takes nothing.
+// Tool is one function. Parameters is its JSON Schema; if empty, the function
+// has no parameters.
 type Tool struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage
 }
 
-// ResponseFormat announces the form of the final answer under
-// "# Response Formats".
+// ResponseFormat describes the format of the final answer in the section "#
+// Response Formats".
 type ResponseFormat struct {
 	Name        string
 	Description string

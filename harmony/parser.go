@@ -2,106 +2,106 @@ package harmony
 
 import "iter"
 
-// Mode says how a [Parser] takes what openai-harmony refuses.
+// Mode says how a [Parser] handles output that openai-harmony does not accept.
 type Mode uint8
 
 const (
-	// Tolerant never errs and loses no text: whatever a model writes becomes
-	// messages. What had to be mended is counted by [Parser.Repairs].
+	// Tolerant accepts any tokens, returns no errors and loses no text. The
+	// repairs it had to make are counted by [Parser.Repairs].
 	Tolerant Mode = iota
-	// Strict accepts, refuses and yields what the StreamableParser of
-	// openai-harmony 0.0.8 does, error texts and deltas included.
+	// Strict behaves like the StreamableParser of openai-harmony 0.0.8,
+	// including error texts and deltas.
 	Strict
-	// Permissive is Strict with the reference's strict=False: a stop token
-	// in a header ends the message, and what the header holds beyond its
-	// channel is the text.
+	// Permissive is Strict with the reference's option strict=False: a stop
+	// token in a header ends the message, and the header's words other than the
+	// channel are the text.
 	Permissive
 )
 
-// State is where in a message a [Parser] stands.
+// State is the position of a [Parser] in a message.
 type State uint8
 
 // The states, named as in the reference.
 const (
 	StateExpectStart State = iota // between messages
-	StateHeader                   // before <|message|>
+	StateHeader                   // after <|message|>
 	StateContent                  // after it
 )
 
-// Header is what precedes the content of a message. Empty strings are absent.
+// Header contains the fields of a message header. An empty string means that a
+// field is absent.
 type Header struct {
 	Role        Role
-	Name        string // of the author; of tools only
+	Name        string // name of the author, if it has one
 	Channel     string
 	Recipient   string
 	ContentType string
 }
 
-// EventKind is what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
-// The kinds. Messages do not nest: each is a MessageStart, any number of
-// Deltas and a MessageEnd.
+// The kinds of events. A message consists of a MessageStart, any number of
+// Deltas and a MessageEnd. Messages do not nest.
 const (
 	MessageStart EventKind = iota + 1
 	Delta
 	MessageEnd
 )
 
-// Event is a step in the reading of a message.
+// Event is a step in parsing a message.
 type Event struct {
 	Kind EventKind
-	// Header is that of the message concerned. It is reused: it stays as it
-	// is until the second MessageStart from here.
+	// Header is the header of the message. It is reused: it stays unchanged
+	// until the second MessageStart after this event.
 	Header *Header
-	// Text is the text of a Delta, valid UTF-8 and never empty. Of a
-	// MessageEnd it is what the message has after its deltas: nothing in
-	// tolerant mode, in the other modes what the reference's deltas lack. It
-	// is valid until the next call.
+	// Text is the text of a Delta: valid UTF-8, never empty. In a MessageEnd it
+	// is the text of the message that is missing in its deltas, which is always
+	// empty in tolerant mode. It is valid until the next call.
 	Text []byte
-	// End is the token that ended the message, 0 if there was none: the
-	// tokens ended, or the next header began.
+	// End is the token that ended the message. It is 0 if the message ended
+	// without a token: at the end of the input or at the next header.
 	End Token
 }
 
-// Parser reads the tokens of a completion, one at a time, and tells the
-// messages in it. It allocates nothing once its buffers have grown and keeps
-// no content. It is not safe for concurrent use.
+// Parser parses the tokens of a completion, one at a time, and returns events.
+// It allocates nothing once its buffers have grown, and keeps no content. It is
+// not safe for concurrent use.
 type Parser struct {
 	mode    Mode
-	first   Role // that NewParser was given
+	first   Role // the argument of NewParser or Reset
 	role    Role // of the next message, if known before its header
 	state   State
-	headers [2]Header // of the current message and of the one before
-	slot    int       // of the current one
-	tokens  int       // of content in the current message
+	headers [2]Header // of the current message and the previous one
+	slot    int       // index of the current one
+	tokens  int       // content tokens of the current message
 	events  []Event
-	single  [1]Event // the Delta of plain content
-	text    []byte   // of the events
-	last    []byte   // delta
+	single  [1]Event // the Delta returned for plain content
+	text    []byte   // text of the events
+	last    []byte   // the last delta
 	words   [][]byte
 	scratch []byte
 	names   map[string]string
 
 	head     headerText
-	probing  bool // a header that may be text of the open message
+	probing  bool // the collected tokens may be a header, or text of the open message
 	decoder  Decoder
 	strict   strictDecoder
-	unknown  int // ids outside the vocabulary that decoder has met
+	unknown  int // number of ids outside the vocabulary given to decoder
 	repairs  Repairs
 	resolved resolvedHeader
 }
 
-// NewParser returns a Parser for a completion. role is that of the message the
-// prompt began ([Renderer.AppendCompletion]), or "" if the tokens begin with
-// <|start|>.
+// NewParser returns a Parser for a completion. role is the role of the message
+// that the prompt started ([Renderer.AppendCompletion]), or "" if the
+// completion begins with <|start|>.
 func NewParser(mode Mode, role Role) *Parser {
 	p := &Parser{mode: mode, names: make(map[string]string)}
 	p.Reset(role)
 	return p
 }
 
-// Reset readies the parser for another completion, keeping its buffers.
+// Reset prepares the parser for another completion. It keeps the buffers.
 func (p *Parser) Reset(role Role) {
 	p.first, p.role, p.state = role, role, StateExpectStart
 	if role != "" {
@@ -115,9 +115,9 @@ func (p *Parser) Reset(role Role) {
 	p.strict.finish(nil)
 }
 
-// Push reads a token. The events are valid until the next call. Only the
-// strict modes return errors; after one the parser expects <|start|>, as the
-// reference does. An error's text quotes the model's output.
+// Push parses a token. The events are valid until the next call. Only the
+// strict modes return errors. After an error the parser expects <|start|>, like
+// the reference. The text of an error quotes the model's output.
 func (p *Parser) Push(t Token) ([]Event, error) {
 	if p.state == StateContent && t < ordinaryTokens && p.mode == Tolerant && !p.probing {
 		return p.pushContent(t), nil
@@ -131,8 +131,8 @@ func (p *Parser) Push(t Token) ([]Event, error) {
 	return p.events, nil
 }
 
-// pushContent reads a token of plain content in tolerant mode: nearly every
-// token there is.
+// pushContent parses a token of plain content in tolerant mode, which is the
+// most frequent case.
 func (p *Parser) pushContent(t Token) []Event {
 	p.tokens++
 	p.text, _ = p.decoder.Append(p.text[:0], t)
@@ -145,7 +145,7 @@ func (p *Parser) pushContent(t Token) []Event {
 	return p.single[:]
 }
 
-// Close reads the end of the tokens, which ends an open message.
+// Close must be called at the end of the tokens. It ends an open message.
 func (p *Parser) Close() ([]Event, error) {
 	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
 	if p.mode != Tolerant {
@@ -156,11 +156,11 @@ func (p *Parser) Close() ([]Event, error) {
 	return p.events, nil
 }
 
-// State returns where the parser stands.
+// State returns the position of the parser.
 func (p *Parser) State() State { return p.state }
 
-// Role returns the role of the current message, or, outside of content, that
-// of the next message if it is known.
+// Role returns the role of the current message. Between messages it returns the
+// role of the next message if that is known.
 func (p *Parser) Role() Role {
 	if p.state == StateContent {
 		return p.headers[p.slot].Role
@@ -168,14 +168,16 @@ func (p *Parser) Role() Role {
 	return p.role
 }
 
-// Channel returns the channel of the message whose content is being read.
+// Channel returns the channel of the current message while its content is
+// parsed.
 func (p *Parser) Channel() string { return p.current().Channel }
 
-// Recipient returns the recipient of the message whose content is being read.
+// Recipient returns the recipient of the current message while its content is
+// parsed.
 func (p *Parser) Recipient() string { return p.current().Recipient }
 
-// ContentType returns the content type of the message whose content is being
-// read.
+// ContentType returns the content type of the current message while its content
+// is parsed.
 func (p *Parser) ContentType() string { return p.current().ContentType }
 
 var noHeader Header
@@ -187,24 +189,23 @@ func (p *Parser) current() *Header {
 	return &noHeader
 }
 
-// LastDelta returns the text of the last call's last delta, nil if it had
-// none. It is valid until the next call.
+// LastDelta returns the text of the last delta of the last call, or nil. It is
+// valid until the next call.
 func (p *Parser) LastDelta() []byte { return p.last }
 
-// ContentTokens returns how many tokens of content the current message has so
-// far; after its end, until the next one starts, how many it had. Headers and
-// special tokens do not count.
+// ContentTokens returns the number of content tokens of the current message so
+// far, or between messages those of the previous one. Headers and special
+// tokens are not counted.
 func (p *Parser) ContentTokens() int { return p.tokens }
 
-// Repairs returns what tolerant mode has mended since the parser was made or
-// reset.
+// Repairs returns the repairs of tolerant mode since the last Reset.
 func (p *Parser) Repairs() Repairs {
 	r := p.repairs
 	r[RepairInvalidUTF8] += p.decoder.Replaced() - p.unknown
 	return r
 }
 
-// startMessage begins the content of a message.
+// startMessage starts the content of a message.
 func (p *Parser) startMessage(h Header) {
 	p.slot = 1 - p.slot
 	p.headers[p.slot] = h
@@ -213,7 +214,7 @@ func (p *Parser) startMessage(h Header) {
 	p.events = append(p.events, Event{Kind: MessageStart, Header: &p.headers[p.slot]})
 }
 
-// delta tells the text from start on, if there is any.
+// delta adds an event for the text from start on, unless it is empty.
 func (p *Parser) delta(start int) {
 	if len(p.text) > start {
 		p.last = p.text[start:]
@@ -227,14 +228,14 @@ func (p *Parser) endMessage(end Token, rest []byte) {
 	p.events = append(p.events, Event{Kind: MessageEnd, Header: &p.headers[p.slot], Text: rest, End: end})
 }
 
-// maxNames and maxNameSize bound the names a parser keeps to be able to return
-// strings without allocating.
+// maxNames and maxNameSize limit the strings that a parser keeps in order not
+// to allocate them again.
 const (
 	maxNames    = 64
 	maxNameSize = 256
 )
 
-// name returns b as a string, the same one for the same bytes.
+// name returns b as a string. It reuses earlier strings.
 func (p *Parser) name(b []byte) string {
 	if s, ok := p.names[string(b)]; ok {
 		return s
@@ -250,32 +251,32 @@ func (p *Parser) name(b []byte) string {
 	return s
 }
 
-// RepairKind names what tolerant parsing mended.
+// RepairKind is the kind of a repair of tolerant mode.
 type RepairKind uint8
 
-// The kinds of repair. Their String is fit for a metric's label.
+// The kinds of repair. Their String is used as a metric label.
 const (
 	RepairMissingStart       RepairKind = iota // a header without <|start|>
 	RepairDoubleStart                          // <|start|> in a header
-	RepairStrayStop                            // a stop token between messages
-	RepairStrayMarker                          // a marker that begins no header; it is dropped
-	RepairMissingHeader                        // text where a header should be
+	RepairStrayStop                            // a stop token between messages, dropped
+	RepairStrayMarker                          // a marker that starts no header, dropped
+	RepairMissingHeader                        // text instead of a header
 	RepairMissingMessage                       // a header without <|message|>
-	RepairMissingEnd                           // a header inside of content
-	RepairCutHeader                            // a header that was cut off, dropped
-	RepairLongHeader                           // more header than is plausible; it is text
-	RepairHeaderText                           // words in a header that mean nothing, dropped
+	RepairMissingEnd                           // a header within content
+	RepairCutHeader                            // a truncated header, dropped
+	RepairLongHeader                           // a header longer than the limit, treated as text
+	RepairHeaderText                           // words without meaning in a header, dropped
 	RepairUnknownRole                          // an unknown role; assistant is assumed
-	RepairMissingChannel                       // an assistant's message without channel
+	RepairMissingChannel                       // an assistant message without a channel
 	RepairEmptyChannel                         // <|channel|> without a name
-	RepairGluedChannel                         // a channel with something glued to it
-	RepairUnknownChannel                       // a channel other than the three
-	RepairDuplicateChannel                     // a second channel; the last one counts
-	RepairBadRecipient                         // a recipient with characters no name has
-	RepairDuplicateRecipient                   // a second recipient; the last one counts
+	RepairGluedChannel                         // a channel with other text glued to it
+	RepairUnknownChannel                       // a channel other than analysis, commentary and final
+	RepairDuplicateChannel                     // a second channel; the last one is used
+	RepairBadRecipient                         // a recipient with characters that no name has
+	RepairDuplicateRecipient                   // a second recipient; the last one is used
 	RepairEndOfText                            // <|endoftext|> as the end of a message
 	RepairUnknownID                            // an id outside the vocabulary
-	RepairInvalidUTF8                          // bytes that are not UTF-8
+	RepairInvalidUTF8                          // invalid UTF-8
 	repairKinds
 )
 
@@ -294,10 +295,10 @@ func (k RepairKind) String() string {
 	return "unknown"
 }
 
-// Repairs counts repairs by kind.
+// Repairs contains the number of repairs by kind.
 type Repairs [repairKinds]int
 
-// All yields the kinds that occurred, with their number.
+// All yields the kinds that occurred with their number.
 func (r *Repairs) All() iter.Seq2[RepairKind, int] {
 	return func(yield func(RepairKind, int) bool) {
 		for k, n := range r {
@@ -317,9 +318,9 @@ func (r *Repairs) Total() int {
 	return total
 }
 
-// Parse reads all tokens of a completion and returns its messages, each with
-// one [Text]. On an error of a strict mode it returns those that were complete
-// before it.
+// Parse parses all tokens of a completion and returns the messages, each with
+// one [Text]. On an error of a strict mode it also returns the messages before
+// the error.
 func Parse(mode Mode, role Role, tokens []Token) ([]Message, error) {
 	p := NewParser(mode, role)
 	var c collector
@@ -335,7 +336,7 @@ func Parse(mode Mode, role Role, tokens []Token) ([]Message, error) {
 	return c.msgs, err
 }
 
-// collector makes messages of events.
+// collector converts events to messages.
 type collector struct {
 	msgs []Message
 	text []byte

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// completionTokens is a completion of reasoning, a call and an answer.
+// completionTokens returns a completion with reasoning, a call and an answer.
 func completionTokens() []Token {
 	prose := strings.Repeat("The quick brown fox jumps over the lazy dog, and naïve 中文 text follows. ", 40)
 	const header = "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
@@ -14,8 +14,8 @@ func completionTokens() []Token {
 	return AppendEncodeSpecial(nil, text)
 }
 
-// BenchmarkParserToken pushes a completion and reads what a server reads
-// after every token: delta, channel and recipient.
+// BenchmarkParserToken pushes the tokens of a completion. After each token it
+// reads the delta, channel and recipient, like a server.
 func BenchmarkParserToken(b *testing.B) {
 	tokens := completionTokens()
 	for _, m := range []struct {
@@ -42,7 +42,7 @@ func BenchmarkParserToken(b *testing.B) {
 	}
 }
 
-// BenchmarkParserHeader pushes messages that are all header.
+// BenchmarkParserHeader pushes messages that consist only of headers.
 func BenchmarkParserHeader(b *testing.B) {
 	tokens := AppendEncodeSpecial(nil, "<|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|><|call|>")
 	for _, m := range []struct {

@@ -2,21 +2,21 @@ package harmony
 
 import "bytes"
 
-// headerText collects what is, or may be, a header.
+// headerText collects the text of a header, or of tokens that may be a header.
 type headerText struct {
 	text      []byte
 	sections  []headerSection
-	tokens    []int // where in text each token ends
+	tokens    []int // end of each token in text
 	started   bool  // begins with <|start|>
-	unknown   int   // ids outside the vocabulary
+	unknown   int   // number of ids outside the vocabulary
 	unknownID Token
 }
 
-// headerSection is the part of a header that a marker begins; the first one
-// has no marker.
+// headerSection is a part of a header. It begins with a marker, except the
+// first one.
 type headerSection struct {
 	marker Token
-	start  int // in text
+	start  int // position in text
 }
 
 func (h *headerText) reset(started bool) {
@@ -24,7 +24,7 @@ func (h *headerText) reset(started bool) {
 	h.started, h.unknown = started, 0
 }
 
-// empty tells whether nothing was collected, <|start|> aside.
+// empty reports whether nothing but <|start|> was collected.
 func (h *headerText) empty() bool { return len(h.tokens) == 0 && len(h.sections) == 1 }
 
 // append adds the text of a token.
@@ -46,21 +46,21 @@ func (h *headerText) mark(marker Token) {
 	h.sections = append(h.sections, headerSection{marker, len(h.text)})
 }
 
-// size is the number of tokens collected.
+// size returns the number of collected tokens.
 func (h *headerText) size() int { return len(h.tokens) + len(h.sections) - 1 }
 
-// resolvedHeader is what tolerant mode makes of a header. Its slices refer to
-// the header's text.
+// resolvedHeader is the result of resolving a header in tolerant mode. Its
+// slices refer to the header's text.
 type resolvedHeader struct {
 	complete                                      bool // <|message|> ended the header
 	role, author, channel, recipient, contentType []byte
-	text                                          []byte // what is not header
-	textTokens                                    int    // that text comes from
-	unfinished                                    bool   // the text is but beginnings of header words
+	text                                          []byte // the part that is not a header
+	textTokens                                    int    // number of tokens of text
+	unfinished                                    bool   // the text consists only of beginnings of header words
 	repairs                                       Repairs
 }
 
-// The words that headers are made of.
+// The words of headers.
 var (
 	roleWords      = wordList("assistant user system developer tool")
 	channelWords   = wordList("analysis commentary final")
@@ -71,9 +71,9 @@ var (
 
 func wordList(s string) [][]byte { return bytes.Fields([]byte(s)) }
 
-// resolve reads the collected header. If <|message|> ended it, complete is
-// true and all of it is header: what means nothing is dropped. Otherwise what
-// follows the header's words in a section is text.
+// resolve parses the collected header. If <|message|> ended it, complete is
+// true and everything is header; words without meaning are dropped. Otherwise,
+// the rest of a section after its header words is text.
 func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 	*r = resolvedHeader{complete: complete, text: r.text[:0], unfinished: true}
 	for i, s := range h.sections {
@@ -93,7 +93,7 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 			b = r.bareSection(b)
 		}
 		if len(b) > 0 {
-			r.unfinished = r.unfinished && r.begins(b, s.marker, h.started)
+			r.unfinished = r.unfinished && r.isWordPrefix(b, s.marker, h.started)
 			r.text = append(r.text, b...)
 			for _, at := range h.tokens {
 				if end-len(b) < at && at <= end {
@@ -104,17 +104,17 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 	}
 }
 
-// blank tells whether there is no text but white space.
+// blank reports whether the text is only white space.
 func (r *resolvedHeader) blank() bool { return len(bytes.TrimSpace(r.text)) == 0 }
 
-// hasText tells whether there is text for certain: more than white space and
-// header words that the end has cut off.
+// hasText reports whether there is text without doubt: more than white space
+// and beginnings of header words.
 func (r *resolvedHeader) hasText() bool { return !r.blank() && !r.unfinished }
 
-// named tells whether a header without text is a message if t ends it. A
-// recipient needs <|call|> and the full name of a tool: any other end may have
-// cut it off.
-func (r *resolvedHeader) named(t Token) bool {
+// isMessage reports whether a header without text is a message if the token t
+// ends it. With a recipient it is one only if t is <|call|> and the recipient
+// is a full tool name, because any other end may have truncated the header.
+func (r *resolvedHeader) isMessage(t Token) bool {
 	switch {
 	case !r.blank():
 		return false
@@ -124,15 +124,15 @@ func (r *resolvedHeader) named(t Token) bool {
 	return r.channel != nil && t != 0
 }
 
-// begins tells whether b, the rest of the section that marker begins, is the
-// beginning of a header word that may stand there.
-func (r *resolvedHeader) begins(b []byte, marker Token, started bool) bool {
+// isWordPrefix reports whether b, the rest of the section that begins with
+// marker, is the beginning of a header word that is possible there.
+func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool {
 	rest := trimLeft(b)
 	switch bare := marker == 0 && !started; {
 	case len(rest) == 0 || bytes.HasPrefix(rest, toWord) && len(trimLeft(rest[len(toWord):])) == 0:
 		return true
 	case bytes.HasPrefix(toWord, rest):
-		return !bare || len(rest) < len(b) // headers have a space there, an answer has none
+		return !bare || len(rest) < len(b) // in a header there is a space before to=, in an answer there is none
 	case marker == TokenChannel && r.channel == nil:
 		return beginsWord(rest, channelWords)
 	case r.recipient != nil:
@@ -145,8 +145,8 @@ func (r *resolvedHeader) begins(b []byte, marker Token, started bool) bool {
 	return false
 }
 
-// beginsWord tells whether b is the beginning of one of words, or one with the
-// beginning of to= glued to it.
+// beginsWord reports whether b is the beginning of one of words, or one of
+// words followed by the beginning of to= without a space.
 func beginsWord(b []byte, words [][]byte) bool {
 	for _, w := range words {
 		if bytes.HasPrefix(w, b) {
@@ -159,8 +159,9 @@ func beginsWord(b []byte, words [][]byte) bool {
 	return false
 }
 
-// mayGrow tells whether the text may yet become a word of a header.
-func (r *resolvedHeader) mayGrow() bool {
+// mayBecomeHeader reports whether more tokens can turn the text into a word of
+// a header.
+func (r *resolvedHeader) mayBecomeHeader() bool {
 	text := bytes.TrimLeft(r.text, " ")
 	if len(text) == 0 || bytes.HasPrefix(toWord, text) {
 		return true
@@ -175,8 +176,8 @@ func (r *resolvedHeader) mayGrow() bool {
 	return false
 }
 
-// bareSection reads what precedes all markers where the role is known. It is
-// header or text as a whole.
+// bareSection parses the text before all markers if the role is known. All of
+// it is either header or text.
 func (r *resolvedHeader) bareSection(b []byte) []byte {
 	rest := trimLeft(b)
 	if word := wordAt(rest, roleWords, endsRole); word != nil {
@@ -189,7 +190,7 @@ func (r *resolvedHeader) bareSection(b []byte) []byte {
 	return rest
 }
 
-// roleSection reads what follows <|start|>.
+// roleSection parses the text after <|start|>.
 func (r *resolvedHeader) roleSection(b []byte) []byte {
 	b = trimLeft(b)
 	if r.role = wordAt(b, roleWords, endsRole); r.role != nil {
@@ -210,7 +211,7 @@ func (r *resolvedHeader) roleSection(b []byte) []byte {
 	return b
 }
 
-// channelSection reads what follows <|channel|>.
+// channelSection parses the text after <|channel|>.
 func (r *resolvedHeader) channelSection(b []byte) []byte {
 	b = trimLeft(b)
 	channel, rest := r.channelAt(b)
@@ -227,7 +228,7 @@ func (r *resolvedHeader) channelSection(b []byte) []byte {
 	return r.fields(rest)
 }
 
-// channelAt cuts a channel off b.
+// channelAt splits b after the channel at its start.
 func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 	for _, w := range channelWords {
 		rest, ok := bytes.CutPrefix(b, w)
@@ -236,7 +237,7 @@ func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 		}
 		glued := len(rest) > 0 && !isASCIISpace(rest[0])
 		if !r.complete && glued && 'a' <= rest[0] && rest[0] <= 'z' && !beginsField(rest) {
-			continue // a longer word
+			continue // part of a longer word
 		}
 		if glued {
 			r.repairs[RepairGluedChannel]++
@@ -250,14 +251,14 @@ func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
 	return nil, b
 }
 
-// beginsField tells whether b begins with a word that may be glued to a
-// channel.
+// beginsField reports whether b begins with a word that may follow a channel
+// without a space.
 func beginsField(b []byte) bool {
 	return bytes.HasPrefix(b, toWord) || isNamespaced(b) || wordAt(b, typeWords, endsWord) != nil
 }
 
-// typeWord cuts a content type off b: of what is no complete header, a known
-// one or all of b.
+// typeWord parses the content type at the start of b and returns the rest. In
+// an incomplete header it accepts only a known type, or all of b.
 func (r *resolvedHeader) typeWord(b []byte) []byte {
 	b = trimLeft(b)
 	word := wordAt(b, typeWords, endsWord)
@@ -270,8 +271,8 @@ func (r *resolvedHeader) typeWord(b []byte) []byte {
 	return b[len(word):]
 }
 
-// fields reads words in any order: recipient, content type and, in a complete
-// header, whatever else makes sense. It returns what follows them.
+// fields parses words in any order: recipient, content type and, in a complete
+// header, everything else that has a meaning. It returns the rest.
 func (r *resolvedHeader) fields(b []byte) []byte {
 	for {
 		b = trimLeft(b)
@@ -283,7 +284,7 @@ func (r *resolvedHeader) fields(b []byte) []byte {
 	}
 }
 
-// field reads one word and returns its length, 0 for text.
+// field parses one word and returns its length, or 0 if it is text.
 func (r *resolvedHeader) field(b []byte) int {
 	if bytes.HasPrefix(b, toWord) {
 		return r.recipientAt(b)
@@ -301,7 +302,7 @@ func (r *resolvedHeader) field(b []byte) int {
 	switch {
 	case wordAt(word, channelWords, endsWord) != nil && r.channel == nil:
 		r.channel = name
-	case wordAt(word, roleWords, endsWord) != nil: // repeated
+	case wordAt(word, roleWords, endsWord) != nil: // a repeated role
 	case r.recipient == nil && isNamespaced(name):
 		r.recipient = name
 	case r.recipient != nil && r.contentType == nil && len(name) == len(word):
@@ -312,8 +313,9 @@ func (r *resolvedHeader) field(b []byte) int {
 	return len(word)
 }
 
-// recipientAt reads to= and a recipient, which may be spaced apart. In a
-// complete header what is glued to the recipient is dropped.
+// recipientAt parses to= and a recipient, with or without space between them.
+// In a complete header, characters after the recipient that cannot be part of
+// it are dropped.
 func (r *resolvedHeader) recipientAt(b []byte) int {
 	rest := trimLeft(b[len(toWord):])
 	n := nameLength(rest)
@@ -336,8 +338,8 @@ func (r *resolvedHeader) recipientAt(b []byte) int {
 	return end
 }
 
-// wordAt returns the word that b begins with, nil if it is none of words or
-// does not end there.
+// wordAt returns the word of words that b begins with, or nil if there is none
+// that ends there.
 func wordAt(b []byte, words [][]byte, ends func(rest []byte) bool) []byte {
 	for _, w := range words {
 		if bytes.HasPrefix(b, w) && ends(b[len(w):]) {
@@ -351,17 +353,17 @@ func endsWord(rest []byte) bool { return len(rest) == 0 || !isNameByte(rest[0]) 
 
 func endsRole(rest []byte) bool { return endsWord(rest) || bytes.HasPrefix(rest, toWord) }
 
-// isNamespaced tells whether b begins with the name of a tool.
+// isNamespaced reports whether b begins with the name of a tool.
 func isNamespaced(b []byte) bool {
 	return wordAt(b, namespaceWords, func([]byte) bool { return true }) != nil
 }
 
-// isNameByte tells whether c may be part of a tool's full name.
+// isNameByte reports whether c may be part of a tool's full name.
 func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// nameLength returns how many bytes of a name b begins with.
+// nameLength returns the length of the name at the start of b.
 func nameLength(b []byte) int {
 	for i, c := range b {
 		if !isNameByte(c) {
@@ -373,7 +375,7 @@ func nameLength(b []byte) int {
 
 func trimLeft(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n\f\v") }
 
-// cutSpace cuts b before its first white space.
+// cutSpace splits b before its first white space.
 func cutSpace(b []byte) (word, rest []byte) {
 	for i, c := range b {
 		if isASCIISpace(c) {

@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// referenceError is an error of a strict mode, in the words of the reference.
+// referenceError is an error of a strict mode with the text of the reference.
 type referenceError string
 
 func (e referenceError) Error() string { return string(e) }
 
-func refuse(format string, args ...any) error {
+func referenceErrorf(format string, args ...any) error {
 	return referenceError(fmt.Sprintf(format, args...))
 }
 
@@ -30,15 +30,15 @@ const (
 	textInvalidUTF    = "Could not decode tokens: Invalid utf-8 sequence: invalid utf-8 sequence of %d bytes from index %d"
 )
 
-// isStop tells whether t ends a message for the reference.
+// isStop reports whether t ends a message for the reference.
 func isStop(t Token) bool { return t == TokenEnd || t == TokenReturn || t == TokenCall }
 
-// pushReference is process of the reference's StreamableParser.
+// pushReference corresponds to process of the reference's StreamableParser.
 func (p *Parser) pushReference(t Token) error {
 	switch p.state {
 	case StateExpectStart:
 		if t != TokenStart {
-			return refuse(textUnexpected, t, TokenStart)
+			return referenceErrorf(textUnexpected, t, TokenStart)
 		}
 		p.state = StateHeader
 		p.head.reset(true)
@@ -68,7 +68,8 @@ func (p *Parser) pushReference(t Token) error {
 	return nil
 }
 
-// closeReference is process_eos of the reference's StreamableParser.
+// closeReference corresponds to process_eos of the reference's
+// StreamableParser.
 func (p *Parser) closeReference() error {
 	switch p.state {
 	case StateHeader:
@@ -80,16 +81,16 @@ func (p *Parser) closeReference() error {
 	return nil
 }
 
-// stopInHeader makes a message of a header that a stop token ends.
+// stopInHeader returns the message of a header that ends with a stop token.
 func (p *Parser) stopInHeader(t Token) error {
 	if p.role != "" && len(p.head.tokens) > 0 {
 		if p.head.unknown > 0 {
-			return refuse(textUnknownID, p.head.unknownID)
+			return referenceErrorf(textUnknownID, p.head.unknownID)
 		}
 		if valid, invalid, complete := validPrefix(p.head.text); !complete {
-			return refuse(textIncompleteUTF, valid)
+			return referenceErrorf(textIncompleteUTF, valid)
 		} else if invalid > 0 {
-			return refuse(textInvalidUTF, invalid, valid)
+			return referenceErrorf(textInvalidUTF, invalid, valid)
 		}
 		h, words, err := p.splitHeader()
 		if err != nil {
@@ -102,7 +103,7 @@ func (p *Parser) stopInHeader(t Token) error {
 	return nil
 }
 
-// readHeader reads a header that <|message|> ends.
+// readHeader parses a header that ends with <|message|>.
 func (p *Parser) readHeader() (Header, error) {
 	if p.head.unknown > 0 || !utf8.Valid(p.head.text) {
 		return Header{}, referenceError(textHeaderDecode)
@@ -126,13 +127,13 @@ func (p *Parser) readHeader() (Header, error) {
 		}
 	}
 	if len(words) > 0 {
-		return h, refuse(textRemaining, rustQuote(string(bytes.Join(words, []byte{' '}))))
+		return h, referenceErrorf(textRemaining, rustQuote(string(bytes.Join(words, []byte{' '}))))
 	}
 	return h, nil
 }
 
-// splitHeader reads the role and channel of the collected header and returns
-// its other words.
+// splitHeader parses the role and channel of the collected header and returns
+// the other words.
 func (p *Parser) splitHeader() (Header, [][]byte, error) {
 	h := Header{Role: p.role}
 	rest, err := p.cutChannel(&h)
@@ -149,7 +150,7 @@ func (p *Parser) splitHeader() (Header, [][]byte, error) {
 		h.Role = Role(name)
 		if !h.Role.known() {
 			if len(words) == 1 && !bytes.HasPrefix(words[0], []byte("to=")) {
-				return h, nil, refuse(textUnknownRole, name)
+				return h, nil, referenceErrorf(textUnknownRole, name)
 			}
 			h.Role = RoleTool
 			words = words[1:]
@@ -164,7 +165,7 @@ func (p *Parser) splitHeader() (Header, [][]byte, error) {
 	return h, words, nil
 }
 
-// cutChannel reads the first channel of the header and returns the header
+// cutChannel parses the first channel of the header and returns the header
 // without it.
 func (p *Parser) cutChannel(h *Header) ([]byte, error) {
 	before, after, found := bytes.Cut(p.head.text, []byte("<|channel|>"))
@@ -183,7 +184,7 @@ func (p *Parser) cutChannel(h *Header) ([]byte, error) {
 	return p.scratch, nil
 }
 
-// splitWords splits at ASCII white space and before each <|constrain|>.
+// splitWords splits b at ASCII white space and before each <|constrain|>.
 func (p *Parser) splitWords(b []byte) [][]byte {
 	p.words = p.words[:0]
 	b = bytes.TrimSpace(b)
@@ -202,12 +203,12 @@ func (p *Parser) splitWords(b []byte) [][]byte {
 	return p.words
 }
 
-// isASCIISpace is Rust's u8::is_ascii_whitespace.
+// isASCIISpace corresponds to Rust's u8::is_ascii_whitespace.
 func isASCIISpace(c byte) bool {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r'
 }
 
-// rustQuote quotes s as Rust's {:?} does.
+// rustQuote quotes s like Rust's {:?}.
 func rustQuote(s string) string {
 	b := []byte{'"'}
 	for _, r := range s {
@@ -231,8 +232,8 @@ func rustQuote(s string) string {
 	return string(append(b, '"'))
 }
 
-// rustPrints tells whether Rust's {:?} shows r as it is: printable, and no
-// mark that would join the character before it.
+// rustPrints reports whether Rust's {:?} prints r unchanged: it is printable
+// and not a mark that extends the character before it.
 func rustPrints(r rune) bool {
 	if unicode.Is(rustPrinted, r) {
 		return true

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// parserStep is what the reference's parser shows after a token.
+// parserStep is the state of the reference's parser after a token.
 type parserStep struct {
 	Err, State, Delta, Role, Channel, Recipient, Type string
 }
@@ -16,7 +16,7 @@ type parserCase struct {
 	Role   Role
 	Strict bool
 	T      []Token
-	Steps  []parserStep // one a token, and one for the end of the tokens
+	Steps  []parserStep // one per token, and one for the end of the tokens
 	Msgs   [][6]string  // role, name, channel, recipient, content type, text
 }
 
@@ -29,7 +29,8 @@ func (c parserCase) mode() Mode {
 
 var stateNames = map[State]string{StateExpectStart: "ExpectStart", StateHeader: "Header", StateContent: "Content"}
 
-// TestParserReference compares every step of a parse, also after errors.
+// TestParserReference compares every step of the parsers, including those after
+// errors.
 func TestParserReference(t *testing.T) {
 	for _, c := range readLines[parserCase](t, "parser.jsonl") {
 		t.Run(c.Name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestParserReference(t *testing.T) {
 	}
 }
 
-// TestParseReferenceErrors stops at the first error, as a caller would.
+// TestParseReferenceErrors compares the first errors that Parse returns.
 func TestParseReferenceErrors(t *testing.T) {
 	for _, c := range readLines[parserCase](t, "parser.jsonl") {
 		want := ""

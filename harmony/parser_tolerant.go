@@ -1,13 +1,14 @@
 package harmony
 
-// maxHeaderTokens is how long a header may be; a longer one is text.
+// maxHeaderTokens is the most tokens of a header. Longer ones are treated as
+// text.
 const maxHeaderTokens = 256
 
-// maxProbeTokens is how long what looks like a header inside of content is
-// held back.
+// maxProbeTokens is the most tokens within content that are buffered because
+// they may be a header.
 const maxProbeTokens = 64
 
-// pushTolerant reads a token in tolerant mode, plain content aside.
+// pushTolerant parses a token in tolerant mode, except plain content.
 func (p *Parser) pushTolerant(t Token) {
 	switch {
 	case isStop(t) || t == TokenEndOfText:
@@ -25,7 +26,7 @@ func (p *Parser) pushTolerant(t Token) {
 	}
 }
 
-// textToken reads a token of text outside of plain content.
+// textToken parses a text token outside of plain content.
 func (p *Parser) textToken(t Token) {
 	if p.state == StateContent && !p.probing { // an id outside the vocabulary
 		p.tokens++
@@ -38,13 +39,13 @@ func (p *Parser) textToken(t Token) {
 	p.expectHeader()
 	p.head.append(t)
 	if !p.probing && (p.head.started || len(p.head.sections) > 1) {
-		p.boundHeader()
+		p.limitHeader()
 		return
 	}
-	// What was collected may be text as well: of the open message, or of one
-	// that has no header.
+	// The collected tokens may also be text, of the open message or of one
+	// without a header.
 	p.head.resolve(&p.resolved, false)
-	switch text := !p.resolved.mayGrow(); {
+	switch text := !p.resolved.mayBecomeHeader(); {
 	case p.probing && (text || p.head.size() > maxProbeTokens):
 		p.rejectProbe()
 	case !p.probing && (text || p.head.size() > maxHeaderTokens):
@@ -52,15 +53,15 @@ func (p *Parser) textToken(t Token) {
 	}
 }
 
-// boundHeader makes text of a header that is too long.
-func (p *Parser) boundHeader() {
+// limitHeader treats a header that is too long as text.
+func (p *Parser) limitHeader() {
 	if p.head.size() > maxHeaderTokens {
 		p.repairs[RepairLongHeader]++
 		p.startWithText()
 	}
 }
 
-// expectHeader begins a header without <|start|> between messages.
+// expectHeader starts a header without <|start|> between messages.
 func (p *Parser) expectHeader() {
 	if p.state == StateExpectStart {
 		p.state = StateHeader
@@ -68,7 +69,7 @@ func (p *Parser) expectHeader() {
 	}
 }
 
-// stop reads a token that ends a message.
+// stop parses a token that ends a message.
 func (p *Parser) stop(t Token) {
 	if t == TokenEndOfText {
 		p.repairs[RepairEndOfText]++
@@ -88,10 +89,10 @@ func (p *Parser) stop(t Token) {
 	}
 }
 
-// closeTolerant reads the end of the tokens.
+// closeTolerant handles the end of the tokens.
 func (p *Parser) closeTolerant() {
 	if p.probing {
-		p.settleProbe(p.probeHolds() || p.resolved.unfinished)
+		p.finishProbe(p.probeIsHeader() || p.resolved.unfinished)
 	}
 	switch p.state {
 	case StateContent:
@@ -102,12 +103,12 @@ func (p *Parser) closeTolerant() {
 	}
 }
 
-// stopHeader ends a header that has no <|message|>. If it has text, or names
-// what the stop token t ends, it is a message.
+// stopHeader ends a header without <|message|>. It becomes a message if it has
+// text or if the stop token t makes it one.
 func (p *Parser) stopHeader(t Token) {
 	p.head.resolve(&p.resolved, false)
 	switch {
-	case p.resolved.hasText() || p.resolved.named(t):
+	case p.resolved.hasText() || p.resolved.isMessage(t):
 		p.startWithText()
 		p.finishMessage(t)
 		return
@@ -127,7 +128,7 @@ func (p *Parser) finishMessage(t Token) {
 	p.endMessage(t, nil)
 }
 
-// startMarker reads <|start|>.
+// startMarker parses <|start|>.
 func (p *Parser) startMarker() {
 	if p.probing {
 		if p.head.started && p.head.empty() {
@@ -154,9 +155,9 @@ func (p *Parser) startMarker() {
 	p.head.reset(true)
 }
 
-// sectionMarker reads <|channel|> or <|constrain|>.
+// sectionMarker parses <|channel|> or <|constrain|>.
 func (p *Parser) sectionMarker(t Token) {
-	if p.probing && !p.probeHolds() {
+	if p.probing && !p.probeIsHeader() {
 		p.rejectProbe()
 	}
 	if p.state == StateContent && !p.probing {
@@ -170,14 +171,14 @@ func (p *Parser) sectionMarker(t Token) {
 	p.expectHeader()
 	p.head.mark(t)
 	if !p.probing {
-		p.boundHeader()
+		p.limitHeader()
 	}
 }
 
-// messageMarker reads <|message|>.
+// messageMarker parses <|message|>.
 func (p *Parser) messageMarker() {
 	if p.probing && !p.endProbe() {
-		p.repairs[RepairStrayMarker]++ // rejected
+		p.repairs[RepairStrayMarker]++ // the tokens were no header
 		return
 	}
 	if p.state == StateContent {
@@ -189,23 +190,24 @@ func (p *Parser) messageMarker() {
 		p.repairs[RepairMissingStart]++
 	}
 	p.head.resolve(&p.resolved, true)
-	p.startMessage(p.mendedHeader())
+	p.startMessage(p.repairedHeader())
 }
 
-// probeHolds tells whether what was collected inside of content reads as the
+// probeIsHeader reports whether the tokens collected within content are the
 // header of another message.
-func (p *Parser) probeHolds() bool {
+func (p *Parser) probeIsHeader() bool {
 	p.head.resolve(&p.resolved, false)
 	return !p.resolved.hasText() && (p.head.empty() || p.resolved.role != nil || p.resolved.channel != nil)
 }
 
-// endProbe decides about what was collected inside of content: a header, which
-// ends the open message, or text of that message.
-func (p *Parser) endProbe() bool { return p.settleProbe(p.probeHolds()) }
+// endProbe decides whether the tokens collected within content are a header,
+// which ends the open message, or text of that message. It reports whether they
+// are a header.
+func (p *Parser) endProbe() bool { return p.finishProbe(p.probeIsHeader()) }
 
-// settleProbe is endProbe once it is known whether it is a header.
-func (p *Parser) settleProbe(holds bool) bool {
-	if !holds {
+// finishProbe applies the decision of endProbe.
+func (p *Parser) finishProbe(isHeader bool) bool {
+	if !isHeader {
 		p.rejectProbe()
 		return false
 	}
@@ -216,8 +218,8 @@ func (p *Parser) settleProbe(holds bool) bool {
 	return true
 }
 
-// rejectProbe makes what was collected inside of content text of the open
-// message, without the markers.
+// rejectProbe adds the text tokens collected within content to the open
+// message. It drops the markers.
 func (p *Parser) rejectProbe() {
 	p.probing = false
 	p.repairs[RepairStrayMarker] += len(p.head.sections) - 1
@@ -231,8 +233,8 @@ func (p *Parser) rejectProbe() {
 	p.delta(start)
 }
 
-// startWithText begins a message whose header has no <|message|>, with the
-// text the header holds.
+// startWithText starts a message whose header has no <|message|>, with the text
+// in the header.
 func (p *Parser) startWithText() {
 	p.head.resolve(&p.resolved, false)
 	r := &p.resolved
@@ -244,16 +246,16 @@ func (p *Parser) startWithText() {
 			r.repairs[RepairMissingStart]++
 		}
 	}
-	p.startMessage(p.mendedHeader())
+	p.startMessage(p.repairedHeader())
 	p.tokens = r.textTokens
 	start := len(p.text)
 	p.text = p.decoder.join(p.text, string(r.text))
 	p.delta(start)
 }
 
-// mendedHeader returns the resolved header with what it lacks, and counts its
-// repairs.
-func (p *Parser) mendedHeader() Header {
+// repairedHeader returns the resolved header with missing fields added. It
+// counts the repairs.
+func (p *Parser) repairedHeader() Header {
 	r := &p.resolved
 	for kind, n := range r.repairs {
 		p.repairs[kind] += n
@@ -278,8 +280,8 @@ func (p *Parser) mendedHeader() Header {
 	return h
 }
 
-// resolvedRole returns the role that a header names, the one the prompt gave,
-// or the assistant's.
+// resolvedRole returns the role in a header or, if it has none, the role given
+// by the prompt or assistant.
 func (p *Parser) resolvedRole(r *resolvedHeader) Role {
 	switch {
 	case r.role == nil && p.role != "":

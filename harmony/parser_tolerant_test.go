@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// messageLines writes messages as lines of role, name, channel, recipient,
+// messageLines returns one line per message: role, name, channel, recipient,
 // content type and text.
 func messageLines(msgs []Message) string {
 	lines := make([]string, 0, len(msgs))
@@ -30,116 +30,119 @@ func messageLines(msgs []Message) string {
 	return strings.Join(lines, "\n")
 }
 
+// tolerantCases are completions with their messages and repairs.
+var tolerantCases = []struct {
+	name, tokens, want, repairs string
+}{
+	// Well formed.
+	{"answer", "<|channel|>final<|message|>Hi<|return|>", "assistant final: Hi", ""},
+	{"reasoning and answer", "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", ""},
+	{"trained call", " to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"call in the channel section", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"adjacent constrain", "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"call without type", "<|channel|>commentary to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
+	{"code", "<|channel|>analysis to=python code<|message|>1+1<|call|>", "assistant analysis to=python type=code: 1+1", ""},
+	{"several calls", "<|channel|>commentary to=functions.f<|message|>1<|end|><|start|>assistant to=functions.g<|channel|>commentary<|message|>2<|call|>", "assistant commentary to=functions.f: 1\nassistant commentary to=functions.g: 2", ""},
+	{"no stop token", "<|channel|>final<|message|>Hi", "assistant final: Hi", ""},
+	{"call without stop token", "<|channel|>commentary to=functions.f<|message|>{", "assistant commentary to=functions.f: {", ""},
+	{"tool message", "<|channel|>final<|message|>x<|end|><|start|>functions.f to=assistant<|channel|>commentary<|message|>r<|end|>", "assistant final: x\ntool:functions.f commentary to=assistant: r", ""},
+	{"user with a name", "<|channel|>final<|message|>x<|end|><|start|>user:bob<|message|>y<|end|>", "assistant final: x\nuser:bob : y", ""},
+	{"empty content", "<|channel|>final<|message|><|return|>", "assistant final: ", ""},
+
+	// No header.
+	{"bare text", "I refuse to do that.", "assistant final: I refuse to do that.", "missing_header"},
+	{"bare JSON", "{\"a\": [1, 2]}<|return|>", "assistant final: {\"a\": [1, 2]}", "missing_header"},
+	{"bare text like a header", "to be or not to be<|return|>", "assistant final: to be or not to be", "missing_header"},
+	{"bare text like a role", "assistants help<|return|>", "assistant final: assistants help", "missing_header"},
+	{"bare text like a channel", "final answer: 5<|return|>", "assistant final: final answer: 5", "missing_header"},
+	{"bare text that is a channel", "final<|return|>", "assistant final: final", "missing_header"},
+	{"bare spaces first", "\n\n Hello<|return|>", "assistant final: \n\n Hello", "missing_header"},
+	{"text between messages", "<|channel|>analysis<|message|>a<|end|>And now.<|return|>", "assistant analysis: a\nassistant final: And now.", "missing_header"},
+	{"no header, message marker", "<|message|>x<|end|>", "assistant final: x", "missing_channel"},
+
+	// No <|message|>.
+	{"channel and text", "<|channel|>final Hello there<|return|>", "assistant final: Hello there", "missing_message"},
+	{"glued text", "<|channel|>final__HANDOFF__<|return|>", "assistant final: __HANDOFF__", "missing_message glued_channel"},
+	{"glued word", "<|channel|>analysisWe need<|end|>", "assistant analysis: We need", "missing_message glued_channel"},
+	{"longer word", "<|channel|>finally it works<|return|>", "assistant final: finally it works", "missing_header"},
+	{"call without message marker", "<|channel|>commentary to=functions.f <|constrain|>json{\"a\":1}<|call|>", "assistant commentary to=functions.f type=json: {\"a\":1}", "missing_message"},
+	{"call glued to arguments", "<|channel|>commentary to=functions.f{\"a\":1}<|call|>", "assistant commentary to=functions.f: {\"a\":1}", "missing_message"},
+	{"call without arguments", "<|channel|>commentary to=functions.f<|call|>", "assistant commentary to=functions.f: ", "missing_message"},
+	{"text after start", "<|channel|>analysis<|message|>a<|end|><|start|>assistant Well then.<|return|>", "assistant analysis: a\nassistant final: Well then.", "missing_message missing_channel"},
+	{"text in place of a role", "<|channel|>analysis<|message|>a<|end|><|start|>Hello there<|return|>", "assistant analysis: a\nassistant final: Hello there", "missing_header"},
+	{"header cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.get_wea", "assistant analysis: a", "cut_header"},
+	{"text in a header cut by the end", "<|channel|>final I think", "assistant final: I think", "missing_message"},
+	{"channel cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>comment", "assistant analysis: a", "cut_header"},
+	{"role cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assist", "assistant analysis: a", "cut_header"},
+	{"to= cut by the end", "<|channel|>commentary to=", "", "cut_header"},
+	{"to= and a stop token", "<|channel|>commentary to=<|return|>", "", "cut_header"},
+	{"first recipient cut by the end", " to", "", "cut_header"},
+	{"type cut by the end", "<|channel|>commentary to=functions.f <|constrain|>js", "", "cut_header"},
+	{"type and a stop token", "<|channel|>commentary to=functions.f <|constrain|>js<|call|>", "assistant commentary to=functions.f type=js: ", "missing_message"},
+	{"name of no tool", " to=func<|call|>", "", "cut_header"},
+	{"beginning of a tool's name", " to=functions.<|call|>", "", "cut_header"},
+	{"recipient, no call", "<|channel|>commentary to=functions.f<|return|>", "", "cut_header"},
+	{"arguments cut by the end", "<|channel|>commentary to=functions.f <|constrain|>json{\"a", "assistant commentary to=functions.f type=json: {\"a", "missing_message"},
+	{"cut header in content", "<|channel|>analysis<|message|>a<|channel|>comment", "assistant analysis: a", "missing_end cut_header"},
+	{"channel without text", "<|channel|>final<|return|>", "assistant final: ", "missing_message"},
+	{"text cut by the end", "<|channel|>Sure", "assistant final: Sure", "missing_header"},
+	{"glued text cut by the end", "<|channel|>final__HANDOFF__", "assistant final: __HANDOFF__", "missing_message glued_channel"},
+	{"one letter", "<|channel|>final b<|return|>", "assistant final: b", "missing_message"},
+	{"bare word", "to", "assistant final: to", "missing_header"},
+	{"bare channel cut by the end", "final", "assistant final: final", "missing_header"},
+	{"unknown channel as text", "<|channel|>Sure, here<|return|>", "assistant final: Sure, here", "missing_header"},
+	{"long header", "<|channel|>final" + strings.Repeat(" word", 300), "assistant final: word" + strings.Repeat(" word", 299), "missing_message long_header"},
+
+	// Markers and stop tokens in the wrong place.
+	{"stop twice", "<|channel|>final<|message|>x<|end|><|return|><|return|>", "assistant final: x", "stray_stop"},
+	{"stop first", "<|return|>", "", "stray_stop"},
+	{"start twice", "<|channel|>final<|message|>x<|end|><|start|><|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "double_start"},
+	{"start after role", "<|channel|>final<|message|>x<|end|><|start|>assistant<|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "double_start"},
+	{"start first", "<|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: y", ""},
+	{"no start", "<|channel|>analysis<|message|>x<|end|><|channel|>final<|message|>y<|end|>", "assistant analysis: x\nassistant final: y", "missing_start"},
+	{"role without start", "<|channel|>analysis<|message|>x<|end|>assistant<|channel|>final<|message|>y<|end|>", "assistant analysis: x\nassistant final: y", "missing_start"},
+	{"recipient without start", "<|channel|>analysis<|message|>x<|end|> to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant analysis: x\nassistant commentary to=functions.f: {}", "missing_start"},
+	{"no end before channel", "<|channel|>analysis<|message|>Hm<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", "missing_end missing_start"},
+	{"no end before start", "<|channel|>analysis<|message|>Hm<|start|>assistant<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", "missing_end"},
+	{"no end before a call", "<|channel|>analysis<|message|>Hm<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "assistant analysis: Hm\nassistant commentary to=functions.f type=json: {}", "missing_end"},
+	{"no end, no message marker", "<|channel|>analysis<|message|>Hm<|channel|>commentary to=functions.f <|constrain|>json<|call|>", "assistant analysis: Hm\nassistant commentary to=functions.f type=json: ", "missing_end missing_message missing_start"},
+	{"markers that are no headers", "<|channel|>final<|message|>a<|channel|>b<|start|>c<|message|>d<|constrain|>e<|return|>", "assistant final: abcde", "stray_marker"},
+	{"start in arguments", "<|channel|>commentary to=functions.f<|message|>{\"a\":\"<|start|>text\"}<|call|>", "assistant commentary to=functions.f: {\"a\":\"text\"}", "stray_marker"},
+	{"role in arguments", "<|channel|>commentary to=functions.f<|message|>{\"a\":\"<|start|>assistant\"}<|call|>", "assistant commentary to=functions.f: {\"a\":\"assistant\"}", "stray_marker"},
+	{"beginning of a role", "<|channel|>final<|message|>a<|start|>us<|return|>", "assistant final: aus", "stray_marker"},
+	{"end of text", "<|channel|>final<|message|>x<|endoftext|>", "assistant final: x", "end_of_text"},
+	{"end of text, more text", "<|channel|>final<|message|>x<|endoftext|>y<|return|>", "assistant final: x\nassistant final: y", "end_of_text missing_header"},
+	{"end of text after the end", "<|channel|>final<|message|>x<|return|><|endoftext|>", "assistant final: x", "end_of_text"},
+	{"reserved", "<|channel|>fin<|reserved_200100|>al<|message|>a<|reserved_200000|>b<|startoftext|>c<|return|>", "assistant final: abc", "stray_marker"},
+
+	// Headers.
+	{"recipient twice", "<|channel|>commentary to=functions.f to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "duplicate_recipient"},
+	{"recipient in both places", " to=functions.f<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", "duplicate_recipient"},
+	{"spaced recipient", "<|channel|>commentary to= functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
+	{"glued recipient", "<|channel|>commentaryto=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "glued_channel"},
+	{"bare recipient", "<|channel|>commentary functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
+	{"bare recipient and type", "<|channel|>commentary functions.f code<|message|>{}<|call|>", "assistant commentary to=functions.f type=code: {}", ""},
+	{"type without recipient", "<|channel|>final <|constrain|>json<|message|>{}<|return|>", "assistant final type=json: {}", ""},
+	{"spaced type", "<|channel|>commentary to=functions.f <|constrain|> json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"bare type", "<|channel|>final json<|message|>{}<|return|>", "assistant final type=json: {}", ""},
+	{"unknown type", "<|channel|>final<|constrain|>weather_v2<|message|>{}<|return|>", "assistant final type=weather_v2: {}", ""},
+	{"two channels", "<|channel|>analysis<|channel|>final<|message|>x<|return|>", "assistant final: x", "duplicate_channel"},
+	{"empty channel", "<|channel|><|message|>x<|return|>", "assistant final: x", "empty_channel"},
+	{"channel marker twice", "<|channel|><|channel|>final<|message|>x<|return|>", "assistant final: x", "empty_channel"},
+	{"unknown channel", "<|channel|>thoughts<|message|>x<|return|>", "assistant thoughts: x", "unknown_channel"},
+	{"channel with punctuation", "<|channel|>commentary?!<|message|>x<|end|>", "assistant commentary: x", "glued_channel header_text"},
+	{"words in a header", "<|channel|>final answer follows<|message|>x<|end|>", "assistant final: x", "header_text"},
+	{"recipient without channel", " to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "missing_channel"},
+	{"channel without its marker", "analysis<|message|>x<|end|>", "assistant analysis: x", ""},
+	{"unknown role", "<|channel|>final<|message|>x<|end|><|start|>bogus<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "unknown_role"},
+	{"unknown role with recipient", "<|channel|>final<|message|>x<|end|><|start|>bogus to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", "unknown_role"},
+	{"role glued to recipient", "<|channel|>final<|message|>x<|end|><|start|>assistantto=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", ""},
+	{"recipient in place of the role", "<|channel|>final<|message|>x<|end|><|start|> to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", ""},
+	{"role twice", "<|channel|>final<|message|>x<|end|><|start|>assistant assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", ""},
+}
+
 func TestParserTolerant(t *testing.T) {
-	for _, c := range []struct {
-		name, tokens, want, repairs string
-	}{
-		// Well formed.
-		{"answer", "<|channel|>final<|message|>Hi<|return|>", "assistant final: Hi", ""},
-		{"reasoning and answer", "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", ""},
-		{"trained call", " to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
-		{"call in the channel section", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
-		{"adjacent constrain", "<|channel|>commentary to=functions.f<|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
-		{"call without type", "<|channel|>commentary to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
-		{"code", "<|channel|>analysis to=python code<|message|>1+1<|call|>", "assistant analysis to=python type=code: 1+1", ""},
-		{"several calls", "<|channel|>commentary to=functions.f<|message|>1<|end|><|start|>assistant to=functions.g<|channel|>commentary<|message|>2<|call|>", "assistant commentary to=functions.f: 1\nassistant commentary to=functions.g: 2", ""},
-		{"no stop token", "<|channel|>final<|message|>Hi", "assistant final: Hi", ""},
-		{"call without stop token", "<|channel|>commentary to=functions.f<|message|>{", "assistant commentary to=functions.f: {", ""},
-		{"tool message", "<|channel|>final<|message|>x<|end|><|start|>functions.f to=assistant<|channel|>commentary<|message|>r<|end|>", "assistant final: x\ntool:functions.f commentary to=assistant: r", ""},
-		{"user with a name", "<|channel|>final<|message|>x<|end|><|start|>user:bob<|message|>y<|end|>", "assistant final: x\nuser:bob : y", ""},
-		{"empty content", "<|channel|>final<|message|><|return|>", "assistant final: ", ""},
-
-		// No header.
-		{"bare text", "I refuse to do that.", "assistant final: I refuse to do that.", "missing_header"},
-		{"bare JSON", "{\"a\": [1, 2]}<|return|>", "assistant final: {\"a\": [1, 2]}", "missing_header"},
-		{"bare text like a header", "to be or not to be<|return|>", "assistant final: to be or not to be", "missing_header"},
-		{"bare text like a role", "assistants help<|return|>", "assistant final: assistants help", "missing_header"},
-		{"bare text like a channel", "final answer: 5<|return|>", "assistant final: final answer: 5", "missing_header"},
-		{"bare text that is a channel", "final<|return|>", "assistant final: final", "missing_header"},
-		{"bare spaces first", "\n\n Hello<|return|>", "assistant final: \n\n Hello", "missing_header"},
-		{"text between messages", "<|channel|>analysis<|message|>a<|end|>And now.<|return|>", "assistant analysis: a\nassistant final: And now.", "missing_header"},
-		{"no header, message marker", "<|message|>x<|end|>", "assistant final: x", "missing_channel"},
-
-		// No <|message|>.
-		{"channel and text", "<|channel|>final Hello there<|return|>", "assistant final: Hello there", "missing_message"},
-		{"glued text", "<|channel|>final__HANDOFF__<|return|>", "assistant final: __HANDOFF__", "missing_message glued_channel"},
-		{"glued word", "<|channel|>analysisWe need<|end|>", "assistant analysis: We need", "missing_message glued_channel"},
-		{"longer word", "<|channel|>finally it works<|return|>", "assistant final: finally it works", "missing_header"},
-		{"call without message marker", "<|channel|>commentary to=functions.f <|constrain|>json{\"a\":1}<|call|>", "assistant commentary to=functions.f type=json: {\"a\":1}", "missing_message"},
-		{"call glued to arguments", "<|channel|>commentary to=functions.f{\"a\":1}<|call|>", "assistant commentary to=functions.f: {\"a\":1}", "missing_message"},
-		{"call without arguments", "<|channel|>commentary to=functions.f<|call|>", "assistant commentary to=functions.f: ", "missing_message"},
-		{"text after start", "<|channel|>analysis<|message|>a<|end|><|start|>assistant Well then.<|return|>", "assistant analysis: a\nassistant final: Well then.", "missing_message missing_channel"},
-		{"text in place of a role", "<|channel|>analysis<|message|>a<|end|><|start|>Hello there<|return|>", "assistant analysis: a\nassistant final: Hello there", "missing_header"},
-		{"header cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.get_wea", "assistant analysis: a", "cut_header"},
-		{"text in a header cut by the end", "<|channel|>final I think", "assistant final: I think", "missing_message"},
-		{"channel cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>comment", "assistant analysis: a", "cut_header"},
-		{"role cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assist", "assistant analysis: a", "cut_header"},
-		{"to= cut by the end", "<|channel|>commentary to=", "", "cut_header"},
-		{"to= and a stop token", "<|channel|>commentary to=<|return|>", "", "cut_header"},
-		{"first recipient cut by the end", " to", "", "cut_header"},
-		{"type cut by the end", "<|channel|>commentary to=functions.f <|constrain|>js", "", "cut_header"},
-		{"type and a stop token", "<|channel|>commentary to=functions.f <|constrain|>js<|call|>", "assistant commentary to=functions.f type=js: ", "missing_message"},
-		{"name of no tool", " to=func<|call|>", "", "cut_header"},
-		{"beginning of a tool's name", " to=functions.<|call|>", "", "cut_header"},
-		{"recipient, no call", "<|channel|>commentary to=functions.f<|return|>", "", "cut_header"},
-		{"arguments cut by the end", "<|channel|>commentary to=functions.f <|constrain|>json{\"a", "assistant commentary to=functions.f type=json: {\"a", "missing_message"},
-		{"cut header in content", "<|channel|>analysis<|message|>a<|channel|>comment", "assistant analysis: a", "missing_end cut_header"},
-		{"channel without text", "<|channel|>final<|return|>", "assistant final: ", "missing_message"},
-		{"text cut by the end", "<|channel|>Sure", "assistant final: Sure", "missing_header"},
-		{"glued text cut by the end", "<|channel|>final__HANDOFF__", "assistant final: __HANDOFF__", "missing_message glued_channel"},
-		{"one letter", "<|channel|>final b<|return|>", "assistant final: b", "missing_message"},
-		{"bare word", "to", "assistant final: to", "missing_header"},
-		{"bare channel cut by the end", "final", "assistant final: final", "missing_header"},
-		{"unknown channel as text", "<|channel|>Sure, here<|return|>", "assistant final: Sure, here", "missing_header"},
-		{"long header", "<|channel|>final" + strings.Repeat(" word", 300), "assistant final: word" + strings.Repeat(" word", 299), "missing_message long_header"},
-
-		// Markers and stop tokens in the wrong place.
-		{"stop twice", "<|channel|>final<|message|>x<|end|><|return|><|return|>", "assistant final: x", "stray_stop"},
-		{"stop first", "<|return|>", "", "stray_stop"},
-		{"start twice", "<|channel|>final<|message|>x<|end|><|start|><|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "double_start"},
-		{"start after role", "<|channel|>final<|message|>x<|end|><|start|>assistant<|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "double_start"},
-		{"start first", "<|start|>assistant<|channel|>final<|message|>y<|end|>", "assistant final: y", ""},
-		{"no start", "<|channel|>analysis<|message|>x<|end|><|channel|>final<|message|>y<|end|>", "assistant analysis: x\nassistant final: y", "missing_start"},
-		{"role without start", "<|channel|>analysis<|message|>x<|end|>assistant<|channel|>final<|message|>y<|end|>", "assistant analysis: x\nassistant final: y", "missing_start"},
-		{"recipient without start", "<|channel|>analysis<|message|>x<|end|> to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant analysis: x\nassistant commentary to=functions.f: {}", "missing_start"},
-		{"no end before channel", "<|channel|>analysis<|message|>Hm<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", "missing_end missing_start"},
-		{"no end before start", "<|channel|>analysis<|message|>Hm<|start|>assistant<|channel|>final<|message|>Hi<|return|>", "assistant analysis: Hm\nassistant final: Hi", "missing_end"},
-		{"no end before a call", "<|channel|>analysis<|message|>Hm<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{}<|call|>", "assistant analysis: Hm\nassistant commentary to=functions.f type=json: {}", "missing_end"},
-		{"no end, no message marker", "<|channel|>analysis<|message|>Hm<|channel|>commentary to=functions.f <|constrain|>json<|call|>", "assistant analysis: Hm\nassistant commentary to=functions.f type=json: ", "missing_end missing_message missing_start"},
-		{"markers that are no headers", "<|channel|>final<|message|>a<|channel|>b<|start|>c<|message|>d<|constrain|>e<|return|>", "assistant final: abcde", "stray_marker"},
-		{"start in arguments", "<|channel|>commentary to=functions.f<|message|>{\"a\":\"<|start|>text\"}<|call|>", "assistant commentary to=functions.f: {\"a\":\"text\"}", "stray_marker"},
-		{"role in arguments", "<|channel|>commentary to=functions.f<|message|>{\"a\":\"<|start|>assistant\"}<|call|>", "assistant commentary to=functions.f: {\"a\":\"assistant\"}", "stray_marker"},
-		{"beginning of a role", "<|channel|>final<|message|>a<|start|>us<|return|>", "assistant final: aus", "stray_marker"},
-		{"end of text", "<|channel|>final<|message|>x<|endoftext|>", "assistant final: x", "end_of_text"},
-		{"end of text, more text", "<|channel|>final<|message|>x<|endoftext|>y<|return|>", "assistant final: x\nassistant final: y", "end_of_text missing_header"},
-		{"end of text after the end", "<|channel|>final<|message|>x<|return|><|endoftext|>", "assistant final: x", "end_of_text"},
-		{"reserved", "<|channel|>fin<|reserved_200100|>al<|message|>a<|reserved_200000|>b<|startoftext|>c<|return|>", "assistant final: abc", "stray_marker"},
-
-		// Headers.
-		{"recipient twice", "<|channel|>commentary to=functions.f to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "duplicate_recipient"},
-		{"recipient in both places", " to=functions.f<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", "duplicate_recipient"},
-		{"spaced recipient", "<|channel|>commentary to= functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
-		{"glued recipient", "<|channel|>commentaryto=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "glued_channel"},
-		{"bare recipient", "<|channel|>commentary functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", ""},
-		{"bare recipient and type", "<|channel|>commentary functions.f code<|message|>{}<|call|>", "assistant commentary to=functions.f type=code: {}", ""},
-		{"type without recipient", "<|channel|>final <|constrain|>json<|message|>{}<|return|>", "assistant final type=json: {}", ""},
-		{"spaced type", "<|channel|>commentary to=functions.f <|constrain|> json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
-		{"bare type", "<|channel|>final json<|message|>{}<|return|>", "assistant final type=json: {}", ""},
-		{"unknown type", "<|channel|>final<|constrain|>weather_v2<|message|>{}<|return|>", "assistant final type=weather_v2: {}", ""},
-		{"two channels", "<|channel|>analysis<|channel|>final<|message|>x<|return|>", "assistant final: x", "duplicate_channel"},
-		{"empty channel", "<|channel|><|message|>x<|return|>", "assistant final: x", "empty_channel"},
-		{"channel marker twice", "<|channel|><|channel|>final<|message|>x<|return|>", "assistant final: x", "empty_channel"},
-		{"unknown channel", "<|channel|>thoughts<|message|>x<|return|>", "assistant thoughts: x", "unknown_channel"},
-		{"channel with punctuation", "<|channel|>commentary?!<|message|>x<|end|>", "assistant commentary: x", "glued_channel header_text"},
-		{"words in a header", "<|channel|>final answer follows<|message|>x<|end|>", "assistant final: x", "header_text"},
-		{"recipient without channel", " to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "missing_channel"},
-		{"channel without its marker", "analysis<|message|>x<|end|>", "assistant analysis: x", ""},
-		{"unknown role", "<|channel|>final<|message|>x<|end|><|start|>bogus<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "unknown_role"},
-		{"unknown role with recipient", "<|channel|>final<|message|>x<|end|><|start|>bogus to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", "unknown_role"},
-		{"role glued to recipient", "<|channel|>final<|message|>x<|end|><|start|>assistantto=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", ""},
-		{"recipient in place of the role", "<|channel|>final<|message|>x<|end|><|start|> to=functions.f<|channel|>commentary<|message|>{}<|call|>", "assistant final: x\nassistant commentary to=functions.f: {}", ""},
-		{"role twice", "<|channel|>final<|message|>x<|end|><|start|>assistant assistant<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", ""},
-	} {
+	for _, c := range tolerantCases {
 		t.Run(c.name, func(t *testing.T) {
 			got, repairs := parseTolerant(AppendEncodeSpecial(nil, c.tokens))
 			if diff := cmp.Diff(c.want, got); diff != "" {
@@ -156,10 +159,11 @@ func TestParserTolerant(t *testing.T) {
 	}
 }
 
-// TestParserTolerantCut cuts well-formed completions after every token, as
-// max_tokens does, and has a stop token end every header early. No part of a
-// header may become text, and no part of a name a call.
-func TestParserTolerantCut(t *testing.T) {
+// TestParserTolerantTruncated truncates well-formed completions after every
+// token, like max_tokens, and also ends every header early with each stop
+// token. No part of a header may become text, and no part of a name may become
+// a call.
+func TestParserTolerantTruncated(t *testing.T) {
 	for _, c := range []struct{ name, tokens string }{
 		{"reasoning and answer", "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>final<|message|>It is sunny.<|return|>"},
 		{"trained call", " to=functions.get_weather<|channel|>commentary json<|message|>{\"location\":\"Paris\"}<|call|>"},
@@ -189,7 +193,7 @@ func TestParserTolerantCut(t *testing.T) {
 				if n > 0 && (cut[n-1] == TokenMessage || isStop(cut[n-1])) {
 					content = cut[n-1] == TokenMessage
 				}
-				checkCut(t, whole, cut)
+				checkTruncated(t, whole, cut)
 				if content || c.name == "no end" {
 					continue
 				}
@@ -197,15 +201,15 @@ func TestParserTolerantCut(t *testing.T) {
 					if stop == TokenCall && endsInName(cut) {
 						continue
 					}
-					checkCut(t, whole, append(cut, stop))
+					checkTruncated(t, whole, append(cut, stop))
 				}
 			}
 		})
 	}
 }
 
-// endsInName tells whether the tokens end in a recipient. A model that ends a
-// call there means it.
+// endsInName reports whether the tokens end with a recipient. A call that a
+// model ends there is complete.
 func endsInName(tokens []Token) bool {
 	msgs, _ := Parse(Tolerant, RoleAssistant, append(tokens, TokenCall))
 	if len(msgs) == 0 {
@@ -215,9 +219,9 @@ func endsInName(tokens []Token) bool {
 	return name != "" && strings.HasSuffix(tokenString(tokens), name)
 }
 
-// checkCut checks that the messages of tokens are a beginning of whole, those
-// without text aside.
-func checkCut(t *testing.T, whole []Message, tokens []Token) {
+// checkTruncated checks that the messages of tokens are a beginning of whole.
+// Messages without text may have other fields.
+func checkTruncated(t *testing.T, whole []Message, tokens []Token) {
 	t.Helper()
 	got, _ := Parse(Tolerant, RoleAssistant, tokens)
 	if len(got) > len(whole) {
@@ -261,9 +265,9 @@ func parseTolerant(tokens []Token) (lines string, repairs map[string]bool) {
 	return messageLines(all.msgs), repairs
 }
 
-// TestParserTolerantTokens has the cases that text cannot spell.
+// TestParserTolerantTokens contains the cases that cannot be written as text.
 func TestParserTolerantTokens(t *testing.T) {
-	spelled := func(text string) []Token { return AppendEncode(nil, text) } // special tokens as ordinary text
+	spelled := func(text string) []Token { return AppendEncode(nil, text) } // encodes special tokens as ordinary text
 	join := func(parts ...any) []Token {
 		var tokens []Token
 		for _, p := range parts {
@@ -313,8 +317,8 @@ func TestParserTolerantTokens(t *testing.T) {
 	}
 }
 
-// TestParserTolerantStreams shows that text without a header is told as it
-// comes, not at the end.
+// TestParserTolerantStreams checks that text without a header is streamed and
+// not returned at the end only.
 func TestParserTolerantStreams(t *testing.T) {
 	p := NewParser(Tolerant, RoleAssistant)
 	for i, token := range AppendEncode(nil, `{"answer": "a text of some length"}`) {
@@ -357,7 +361,7 @@ func TestParserReset(t *testing.T) {
 	p.Reset(RoleAssistant)
 	repairs := p.Repairs()
 	if p.State() != StateHeader || p.Role() != RoleAssistant || repairs.Total() != 0 || p.ContentTokens() != 0 {
-		t.Error("the parser remembers")
+		t.Error("Reset keeps state")
 	}
 	var all collector
 	for _, token := range AppendEncodeSpecial(nil, "<|channel|>final<|message|>b<|return|>") {
@@ -369,8 +373,8 @@ func TestParserReset(t *testing.T) {
 	}
 }
 
-// checkTolerant reads tokens in tolerant mode and checks what has to hold for
-// any tokens.
+// checkTolerant parses tokens in tolerant mode and checks properties that hold
+// for all inputs.
 func checkTolerant(t *testing.T, p *Parser, tokens []Token) {
 	t.Helper()
 	open := false
@@ -401,7 +405,7 @@ func checkTolerant(t *testing.T, p *Parser, tokens []Token) {
 				deltas = append(deltas, e.Text...)
 			case MessageEnd:
 				if !open || len(e.Text) > 0 {
-					t.Fatalf("%v: end of no message, or with text %q", tokens, e.Text)
+					t.Fatalf("%v: end without a start, or with text %q", tokens, e.Text)
 				}
 				open = false
 			}
@@ -422,7 +426,7 @@ func checkTolerant(t *testing.T, p *Parser, tokens []Token) {
 	}
 }
 
-// contentText returns the text of the tokens that are content beyond doubt:
+// contentText returns the text of the tokens that are content without doubt:
 // from a <|message|> outside of content to the next special token.
 func contentText(tokens []Token) string {
 	var d Decoder
@@ -448,7 +452,7 @@ func contentText(tokens []Token) string {
 	return strings.ReplaceAll(string(text), replacement, "")
 }
 
-// isSubsequence tells whether want is in got, in order, with gaps.
+// isSubsequence reports whether got contains the characters of want in order.
 func isSubsequence(want, got string) bool {
 	rest := []rune(got)
 	for _, r := range want {
@@ -466,7 +470,7 @@ func isSubsequence(want, got string) bool {
 	return true
 }
 
-// randomCompletion makes tokens that are a completion more or less.
+// randomCompletion returns random tokens that resemble a completion.
 func randomCompletion(r *rand.Rand) []Token {
 	texts := []string{
 		"Hello", " there", "assistant", "user", " to=functions.f", "to=", "final", "analysis", "commentary", " json", "{\"a\":1}", "\n", " ", "é中🙂",
@@ -487,7 +491,7 @@ func randomCompletion(r *rand.Rand) []Token {
 	return tokens
 }
 
-func TestParserTolerantAnything(t *testing.T) {
+func TestParserTolerantRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := NewParser(Tolerant, RoleAssistant)
 	for range 20000 {
@@ -496,7 +500,7 @@ func TestParserTolerantAnything(t *testing.T) {
 	}
 }
 
-// TestParseOfRender reads back what the renderer writes.
+// TestParseOfRender parses the output of the renderer.
 func TestParseOfRender(t *testing.T) {
 	msgs := []Message{
 		{Role: RoleUser, Content: []Content{Text("Hi <|end|>")}},

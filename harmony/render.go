@@ -9,30 +9,30 @@ import (
 	"sync"
 )
 
-// AnalysisPolicy says which old chain of thought a [Renderer] leaves out.
+// AnalysisPolicy says which old chain of thought a [Renderer] does not render.
 type AnalysisPolicy uint8
 
 const (
-	// DropBeforeLastFinal leaves out what stands on the analysis channel
-	// before the last final answer. The analysis of an unfinished tool turn
-	// comes after it and stays. This is the default.
+	// DropBeforeLastFinal drops the messages on the analysis channel before the
+	// last final answer. The analysis of an unfinished tool turn comes after it
+	// and is rendered. This is the default.
 	DropBeforeLastFinal AnalysisPolicy = iota
-	// KeepAnalysis leaves nothing out.
+	// KeepAnalysis drops nothing.
 	KeepAnalysis
-	// DropBeforeFirstFinal is the rule of openai-harmony's
-	// auto_drop_analysis: only if the last assistant message is on the final
-	// channel, and then only the analysis before the first final answer.
+	// DropBeforeFirstFinal is the rule of openai-harmony's auto_drop_analysis:
+	// if the last assistant message is on the final channel, the analysis
+	// before the first final answer is dropped.
 	DropBeforeFirstFinal
 )
 
-// DefaultCacheBytes is the memory bound of a Renderer's cache unless
-// [WithCacheBytes] sets another.
+// DefaultCacheBytes is the memory limit of a Renderer's cache unless
+// [WithCacheBytes] sets another one.
 const DefaultCacheBytes = 64 << 20
 
-// Renderer turns conversations into tokens. It is safe for concurrent use.
+// Renderer renders conversations as tokens. It is safe for concurrent use.
 //
-// Encoded messages are kept in a bounded cache, keyed by their content, so a
-// conversation that is sent again with one more message costs little more than
+// Encoded messages are kept in a cache of limited size, by their content.
+// Rendering a conversation again with one more message costs little more than
 // that message.
 type Renderer struct {
 	analysis        AnalysisPolicy
@@ -45,20 +45,20 @@ type Renderer struct {
 // RendererOption configures a [Renderer].
 type RendererOption func(*Renderer)
 
-// WithAnalysis sets which old chain of thought is left out.
+// WithAnalysis sets which old chain of thought is dropped.
 func WithAnalysis(p AnalysisPolicy) RendererOption {
 	return func(r *Renderer) { r.analysis = p }
 }
 
-// WithReferenceSchema renders tool parameters exactly as openai-harmony 0.0.8
-// does, also where that form is wrong: anyOf, allOf, $ref and const become any,
-// integer enums number, and text is not escaped.
+// WithReferenceSchema renders tool parameters exactly as openai-harmony 0.0.8,
+// even where that is wrong: anyOf, allOf, $ref and const become any, integer
+// enums become number, and text is not escaped.
 func WithReferenceSchema() RendererOption {
 	return func(r *Renderer) { r.referenceSchema = true }
 }
 
-// WithCacheBytes bounds the memory of the cache of encoded messages; 0 turns
-// it off.
+// WithCacheBytes sets the memory limit of the cache of encoded messages, in
+// bytes; 0 disables the cache.
 func WithCacheBytes(n int) RendererOption {
 	return func(r *Renderer) { r.cacheBytes = n }
 }
@@ -78,17 +78,17 @@ func NewRenderer(opts ...RendererOption) *Renderer {
 	return r
 }
 
-// AppendConversation appends the tokens of a conversation to dst. On an error,
-// which says what to change, dst is returned as it was.
+// AppendConversation appends the tokens of a conversation to dst. If it fails,
+// it returns dst unchanged and an error that says what to change.
 func (r *Renderer) AppendConversation(dst []Token, msgs []Message) ([]Token, error) {
 	return r.appendConversation(dst, msgs, nil)
 }
 
-// AppendLimited is AppendConversation for conversations of any length. Soon
-// after there are more than limit tokens, those of dst included, it stops with
-// a [*LimitError], and soon after ctx ends with its error; "soon" is within
-// some ten kilobytes of text. One that is complete by then is returned whole,
-// also if it has more than limit tokens.
+// AppendLimited is AppendConversation with a limit. It stops with a
+// [*LimitError] when there are more than limit tokens, including those of dst,
+// and with the context's error when ctx ends. It checks both every few tens of
+// kilobytes of text, so a conversation that ends before the next check is
+// returned completely, even if it has more than limit tokens.
 func (r *Renderer) AppendLimited(ctx context.Context, dst []Token, msgs []Message, limit int) ([]Token, error) {
 	return r.appendConversation(dst, msgs, &bounds{ctx: ctx, limit: limit, unchecked: checkBytes})
 }
@@ -112,11 +112,12 @@ func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([
 	return out, nil
 }
 
-// messageWork is what a message costs beside its text, in bytes of text.
+// messageWork is the cost of a message in addition to its text, in bytes of
+// text.
 const messageWork = 64
 
 // AppendCompletion appends the tokens of a conversation and the start of the
-// next message, which the model is to write: <|start|> and its role.
+// message that the model generates next: <|start|> and its role.
 func (r *Renderer) AppendCompletion(dst []Token, msgs []Message, next Role) ([]Token, error) {
 	if !next.known() {
 		return dst, fmt.Errorf("next message: %w", unknownRole(next))
@@ -128,8 +129,9 @@ func (r *Renderer) AppendCompletion(dst []Token, msgs []Message, next Role) ([]T
 	return AppendEncode(append(out, TokenStart), string(next)), nil
 }
 
-// AppendTraining appends the tokens of a conversation as a training example: a
-// last message of the assistant on the final channel ends with <|return|>.
+// AppendTraining appends the tokens of a conversation as a training example: if
+// the last message is an assistant message on the final channel, it ends with
+// <|return|>.
 func (r *Renderer) AppendTraining(dst []Token, msgs []Message) ([]Token, error) {
 	out, err := r.AppendConversation(dst, msgs)
 	if err != nil {
@@ -141,7 +143,8 @@ func (r *Renderer) AppendTraining(dst []Token, msgs []Message) ([]Token, error) 
 	return out, nil
 }
 
-// dropAnalysisBefore returns the index before which analysis is left out.
+// dropAnalysisBefore returns the index of the message before which analysis is
+// dropped.
 func (r *Renderer) dropAnalysisBefore(msgs []Message) int {
 	isAssistant := func(m Message) bool { return m.Role == RoleAssistant }
 	isFinal := func(m Message) bool { return m.Channel == ChannelFinal }
@@ -166,8 +169,8 @@ func (r *Renderer) dropAnalysisBefore(msgs []Message) int {
 	return 0
 }
 
-// hasFunctionTools tells whether a developer message declares a function; the
-// system message then says where calls go.
+// hasFunctionTools reports whether a developer message declares a function. The
+// system message then names the channel for calls.
 func hasFunctionTools(msgs []Message) bool {
 	for i := range msgs {
 		for _, c := range msgs[i].Content {
@@ -182,12 +185,12 @@ func hasFunctionTools(msgs []Message) bool {
 	return false
 }
 
-// appendMessage appends one message, from the cache if it has been seen.
+// appendMessage appends one message, from the cache if possible.
 func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
 	if err := m.validate(); err != nil {
 		return dst, err
 	}
-	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.keeps(m.instructionBytes()) {
+	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.accepts(m.instructionBytes()) {
 		return r.encodeMessage(dst, m, functions, b)
 	}
 	buf := r.scratch.Get().(*[]byte)
@@ -196,7 +199,7 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bou
 	*buf = key.head
 	hash := r.cache.hash(key)
 	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
-		b.spend(4*(len(out)-len(dst)), len(out)) // the next message is told
+		b.spend(4*(len(out)-len(dst)), len(out)) // the next call of spend reports the error
 		return out, nil
 	}
 	start := len(dst)
@@ -208,8 +211,8 @@ func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bou
 	return out, nil
 }
 
-// instructionBytes is how many bytes the message's instructions have, which the
-// key of the cache would copy.
+// instructionBytes returns the length of the message's instructions, which are
+// copied into its cache key.
 func (m *Message) instructionBytes() int {
 	n := 0
 	for _, c := range m.Content {
@@ -220,7 +223,7 @@ func (m *Message) instructionBytes() int {
 	return n
 }
 
-// validate refuses what has no rendering.
+// validate returns an error for messages that cannot be rendered.
 func (m *Message) validate() error {
 	if !m.Role.known() {
 		return unknownRole(m.Role)
@@ -268,8 +271,8 @@ func (role Role) known() bool {
 	return false
 }
 
-// encodeMessage renders and encodes one message. Every string of the header is
-// encoded on its own, as the reference does: token boundaries depend on it.
+// encodeMessage renders and encodes one message. Like the reference it encodes
+// every string of the header separately, because token boundaries depend on it.
 func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
 	dst = append(dst, TokenStart)
 	if m.Role == RoleTool {
@@ -303,8 +306,8 @@ func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool, b *bou
 	return append(dst, TokenEnd), nil
 }
 
-// constrainMarker is the one spelling of a special token that a field of a
-// message may carry: at the start of a content type.
+// constrainMarker is the only special token that a field of a message may
+// contain, at the start of a content type.
 const constrainMarker = "<|constrain|>"
 
 func appendContentType(dst []Token, contentType string) []Token {

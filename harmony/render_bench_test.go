@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// commonWords are what the prose of the benchmarks is made of.
+// commonWords are the words of the prose in benchmarks.
 var commonWords = strings.Fields(`the of and to in is that for it as was with be by on not he this are or his from at which but have an had
 they you were their one all we can her has there been if more when will would who so no out up into them then she many some these its also
 only other new time two may after first any about could man than our over such great most made before state being very through where much
 people between work world years system however request response gateway listener cluster route header policy resource configure namespace
 authorization implementation, performance. deployment; (example) "quoted" don't they're 2024 1,000 https://example.com/a/b?c=d snake_case camelCase`)
 
-// longConversation is 1,000 messages with 20 tools, about 98,000 tokens.
+// longConversation returns 1,000 messages with 20 tools, about 98,000 tokens.
 func longConversation(r *rand.Rand) []Message {
 	prose := func(n int) Text {
 		words := make([]string, n)

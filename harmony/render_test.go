@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// readLines decodes each line of a file of ours that the reference made.
+// readLines decodes the lines of a file in testdata that was created with the
+// reference.
 func readLines[T any](t testing.TB, name string) []T {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", "reference", name))
@@ -40,7 +41,7 @@ func readLines[T any](t testing.TB, name string) []T {
 type renderCase struct {
 	Name                          string
 	Conversation                  json.RawMessage
-	Sound                         bool // the sound form is that of the reference
+	Sound                         bool // the correct form is that of the reference
 	T, Kept, Completion, Training []Token
 }
 
@@ -71,7 +72,7 @@ func TestRenderReference(t *testing.T) {
 			msgs := mustConversation(t, c.Conversation)
 			check := func(what string, want []Token, render func() ([]Token, error)) {
 				t.Helper()
-				for range 2 { // the second comes from the cache
+				for range 2 { // the second time from the cache
 					got, err := render()
 					if err != nil {
 						t.Fatalf("%s: %v", what, err)
@@ -104,7 +105,7 @@ func TestRenderRefused(t *testing.T) {
 			_, err = NewRenderer().AppendConversation(nil, msgs)
 		}
 		if err == nil {
-			t.Errorf("%s: accepted", c.Name)
+			t.Errorf("%s: no error", c.Name)
 		}
 	}
 }
@@ -150,7 +151,7 @@ func TestRenderErrors(t *testing.T) {
 		})
 	}
 	if _, err := NewRenderer().AppendCompletion(nil, nil, "model"); err == nil {
-		t.Error("an unknown next role is accepted")
+		t.Error("an unknown next role: no error")
 	}
 }
 
@@ -192,8 +193,8 @@ func TestAnalysisPolicy(t *testing.T) {
 	}
 }
 
-// TestTrainedCallForm pins the header of a call in history to the form the
-// model was trained on.
+// TestTrainedCallForm checks that the header of a call in the history has the
+// form that the model was trained with.
 func TestTrainedCallForm(t *testing.T) {
 	got, err := NewRenderer().AppendConversation(nil, []Message{
 		{Role: RoleAssistant, Recipient: "functions.get_weather", Channel: ChannelCommentary, ContentType: "json", Content: []Content{Text(`{}`)}},

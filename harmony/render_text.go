@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// appendText appends the text of a system message: sections joined by blank
-// lines. functions says that a developer message declares functions.
+// appendText appends the text of a system message: sections separated by blank
+// lines. functions reports whether a developer message declares functions.
 func (s *SystemContent) appendText(dst []byte, functions, referenceSchema bool) ([]byte, error) {
 	sections := joiner{dst: dst, start: len(dst), separator: "\n\n"}
 	if s.Identity != "" || s.KnowledgeCutoff != "" || s.StartDate != "" {
@@ -90,7 +90,7 @@ type joiner struct {
 	separator string
 }
 
-// next begins another part.
+// next starts another part.
 func (j *joiner) next() {
 	if len(j.dst) > j.start {
 		j.dst = append(j.dst, j.separator...)
@@ -111,8 +111,8 @@ func (j *joiner) labelled(label, value string) {
 	}
 }
 
-// appendTools appends the "# Tools" section: namespaces sorted by name, each
-// with its functions as TypeScript types.
+// appendTools appends the section "# Tools": namespaces sorted by name, with
+// their functions as TypeScript types.
 func appendTools(dst []byte, tools []Namespace, reference bool) ([]byte, error) {
 	dst = append(dst, "# Tools"...)
 	var work schemaWork
@@ -159,8 +159,9 @@ func (ns *Namespace) appendText(dst []byte, reference bool, work *schemaWork) ([
 	return append(append(dst, "\n} // namespace "...), ns.Name...), nil
 }
 
-// textLines yields lines as Rust's str::lines does: a last line feed ends the
-// text, a carriage return before a line feed is not part of the line.
+// textLines yields lines like Rust's str::lines: a line feed at the end starts
+// no further line, and a carriage return before a line feed is not part of the
+// line.
 func textLines(text string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for line := range strings.Lines(text) {
@@ -174,7 +175,7 @@ func textLines(text string) func(func(string) bool) {
 	}
 }
 
-// appendParameters appends what stands in the parentheses of a function type:
+// appendParameters appends the text in the parentheses of a function type:
 // nothing without parameters, else "_: " and their type.
 func appendParameters(dst []byte, parameters json.RawMessage, reference bool, work *schemaWork) ([]byte, error) {
 	schema, err := parseValue(parameters)

@@ -2,11 +2,12 @@ package harmony
 
 import "unicode"
 
-// Go's Unicode tables are older than those of the reference, and Rust counts
-// some spacing marks as extending the character before them. These tables are
-// the differences, found by letting the reference quote every code point.
+// Go's Unicode tables are older than those of the reference, and Rust treats
+// some spacing marks as extending the character before them. These tables
+// contain the differences. They were determined by having the reference quote
+// every code point.
 
-// rustPrinted are characters that Rust prints and Go would quote.
+// rustPrinted contains characters that Rust prints and Go would quote.
 var rustPrinted = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x1B4E, 0x1B4F, 1},
@@ -65,7 +66,7 @@ var rustPrinted = &unicode.RangeTable{
 	},
 }
 
-// rustQuoted are characters that Rust quotes and Go would print.
+// rustQuoted contains characters that Rust quotes and Go would print.
 var rustQuoted = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{0x0CC0, 0x0CC0, 1},

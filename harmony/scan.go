@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// The pre-tokenizer cuts text into the pieces that the pattern of o200k_base
-// matches; a token never crosses a piece. The pattern's alternatives, in order
-// (U: Lu Lt Lm Lo M, L: Ll Lm Lo M, c: 's 't 're 've 'm 'll 'd in any case):
+// The pre-tokenizer splits text into the pieces that the pattern of o200k_base
+// matches. A token never crosses the boundary of a piece. The alternatives of
+// the pattern, in order (U: Lu Lt Lm Lo M, L: Ll Lm Lo M, c: 's 't 're 've 'm
+// 'll 'd in any case):
 //
 //	[^\r\n\p{L}\p{N}]? U* L+ c?
 //	[^\r\n\p{L}\p{N}]? U+ L* c?
@@ -32,7 +33,7 @@ func runeClass(r rune) uint8 {
 	return classBlocks[block<<6|int(r)>>1&63] >> (r & 1 << 2) & 15
 }
 
-// asciiClass has the first 128 classes; other bytes are notASCII.
+// asciiClass contains the classes of ASCII bytes; all others are notASCII.
 var asciiClass = func() (t [256]uint8) {
 	for r := range rune(len(t)) {
 		t[r] = notASCII
@@ -45,7 +46,7 @@ var asciiClass = func() (t [256]uint8) {
 
 const notASCII = classNewline + 1
 
-// pieceEnd returns the end of the piece that begins at s[i]; i < len(s).
+// pieceEnd returns the end of the piece that starts at s[i]; i < len(s).
 func pieceEnd(s string, i int) int {
 	class, size := classAt(s, i)
 	next := i + size
@@ -57,7 +58,7 @@ func pieceEnd(s string, i int) int {
 	case classNewline:
 		return spaceEnd(s, i)
 	}
-	// Anything else may stand before a word.
+	// Any other character can be the prefix of a word.
 	if next < len(s) {
 		if c, _ := classAt(s, next); c == classUpper || c == classLower || c == classLetter || c == classMark {
 			if end := prefixedWordEnd(s, next, class); end > 0 {
@@ -78,16 +79,17 @@ func pieceEnd(s string, i int) int {
 	return spaceEnd(s, i)
 }
 
-// prefixedWordEnd matches the word alternatives with the code point of the
-// given class before s[word] as their optional prefix and the word there. It
-// returns 0 if the pattern takes the piece in another way.
+// prefixedWordEnd matches the word alternatives, with the code point of the
+// given class before s[word] as optional prefix. It returns 0 if the pattern
+// matches the piece differently.
 func prefixedWordEnd(s string, word int, class uint8) int {
 	end, lower := wordBody(s, word)
 	if lower || class != classMark {
 		return contractionEnd(s, end)
 	}
-	// The first alternative fails with the mark as prefix, then matches with
-	// the mark as the word's beginning, before the second is tried.
+	// The first alternative fails with the mark as prefix. Then it matches with
+	// the mark as the start of the word, before the second alternative is
+	// tried.
 	return 0
 }
 
@@ -97,10 +99,10 @@ func wordEnd(s string, i int) int {
 	return contractionEnd(s, end)
 }
 
-// wordBody matches U* L+, else U+, at s[i], where a letter or mark stands;
-// lower says that it was the first.
+// wordBody matches U* L+, else U+, at s[i], which is a letter or mark. lower
+// reports whether the first one matched.
 func wordBody(s string, i int) (end int, lower bool) {
-	// U* as far as it goes, remembering the last place where L+ could begin.
+	// Match U*, and keep the last position where L+ could start.
 	lastBoth := 0
 	for i < len(s) {
 		class, size := classAt(s, i)
@@ -187,8 +189,7 @@ func punctuationEnd(s string, i int) int {
 	return i
 }
 
-// spaceEnd matches the whitespace alternatives at s[i], where whitespace
-// stands.
+// spaceEnd matches the whitespace alternatives at s[i], which is white space.
 func spaceEnd(s string, i int) int {
 	lineEnd, last, end := 0, i, i
 	for end < len(s) {
@@ -206,15 +207,15 @@ func spaceEnd(s string, i int) int {
 	case lineEnd > 0:
 		return lineEnd
 	case end < len(s) && last > i:
-		return last // the last one belongs to what follows
+		return last // the last one belongs to the next piece
 	}
 	return end
 }
 
 const highBits = 0x8080808080808080
 
-// lowerBytes sets the high bit of each byte of w that is one of a to z and
-// clears all others.
+// lowerBytes sets the high bit of each byte of w that is from a to z, and
+// clears all other bits.
 func lowerBytes(w uint64) uint64 {
 	low := w &^ highBits
 	fromA := low + 0x1F1F1F1F1F1F1F1F  // 0x80 - 'a'
@@ -222,7 +223,7 @@ func lowerBytes(w uint64) uint64 {
 	return fromA &^ afterZ &^ w & highBits
 }
 
-// asciiPrefix is 1 for the ASCII characters that may stand before a word.
+// asciiPrefix is 1 for the ASCII characters that can be the prefix of a word.
 var asciiPrefix = func() (t [256]uint8) {
 	for c := range utf8.RuneSelf {
 		if asciiClass[c] == classOther || asciiClass[c] == classSpace {
@@ -232,11 +233,11 @@ var asciiPrefix = func() (t [256]uint8) {
 	return t
 }()
 
-// What a byte after a word of ASCII says of its end.
+// What a byte after an ASCII word means for the end of the piece.
 const (
 	stopHere  = iota // the word ends
-	stopUpper        // it ends if there is a lower-case letter in it
-	stopNever        // it may go on: a contraction, or not ASCII
+	stopUpper        // the word ends if it contains a lower-case letter
+	stopNever        // the word may continue: a contraction, or not ASCII
 )
 
 var asciiStop = func() (t [256]uint8) {
@@ -251,9 +252,9 @@ var asciiStop = func() (t [256]uint8) {
 	return t
 }()
 
-// asciiEnd is pieceEnd for pieces of ASCII that ASCII follows, which 16 bytes
-// at s[i] allow to find without a look at each byte of most words. It returns
-// 0 for others.
+// asciiEnd is pieceEnd for ASCII pieces that are followed by ASCII. It reads 16
+// bytes at s[i] and does not look at each byte of most words. It returns 0 for
+// other pieces.
 func asciiEnd(s string, i int) int {
 	w := le64(s, i)
 	k := uint(asciiPrefix[byte(w)])
@@ -311,7 +312,8 @@ func asciiOtherEnd(s string, i int) int {
 	return 0
 }
 
-// asciiSpaceEnd is spaceEnd for whitespace that no other than ASCII follows.
+// asciiSpaceEnd is spaceEnd for white space that is followed by ASCII. It
+// returns 0 otherwise.
 func asciiSpaceEnd(s string, i int) int {
 	lineEnd, end := 0, i
 	for ; end < len(s); end++ {

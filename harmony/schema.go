@@ -9,39 +9,40 @@ import (
 	"unicode"
 )
 
-// maxSchemaDepth is how deep the types of a schema may nest, references
-// followed.
+// maxSchemaDepth is the maximum depth of a schema's types, including those of
+// references.
 const maxSchemaDepth = 64
 
 // schemaWriter writes a JSON Schema as a TypeScript type.
 //
-// Where openai-harmony 0.0.8 writes a sound type, the bytes are the same.
-// Beyond it: anyOf is a union, allOf and siblings of $ref an intersection;
-// $ref is followed within the schema, and a reference to what is being written
-// already becomes any; const and enum of any type are literals; null is a
-// type; unions in arrays stand in parentheses; tuples and additionalProperties
-// are written; schemas without a type are typed by their keywords; comments
-// are comments on every line; strings and odd property names are quoted.
+// Where openai-harmony 0.0.8 writes a correct type, the bytes are the same.
+// Differences: anyOf is a union; allOf and siblings of $ref are an
+// intersection; $ref is followed within the schema, and a reference to a schema
+// that is being written becomes any; const and enum of any type are literals;
+// null is a type; unions in arrays are in parentheses; tuples and
+// additionalProperties are written; schemas without a type are typed by their
+// keywords; every line of a comment is a comment; strings, and property names
+// that need it, are quoted.
 type schemaWriter struct {
 	dst     []byte
 	start   int
 	root    *value
-	indexes map[*value]map[string]*value // the members of objects with many, for references
+	indexes map[*value]map[string]*value // members of large objects by name, for references
 	open    []*value                     // targets of the references being written
 	depth   int
-	steps   int // that are left
+	steps   int // steps left
 	err     error
 }
 
-// shape is what the text around a type has to know of it.
+// shape describes what the text around a written type depends on.
 type shape struct {
-	compound bool // a union or intersection: in parentheses before []
+	compound bool // a union or intersection, which needs parentheses before []
 	null     bool // null is part of the union
-	comment  bool // ends with a line comment
+	comment  bool // the type ends with a line comment
 }
 
-// appendType appends the type of a function's parameters, of which size is the
-// bytes of JSON. work is that of the types written before it.
+// appendType appends the type of a function's parameters. size is the length of
+// their JSON. work contains the steps of the types written before.
 func appendType(dst []byte, schema *value, size int, work *schemaWork) ([]byte, error) {
 	own, more := size*stepsPerByte, work.left()
 	w := schemaWriter{dst: dst, start: len(dst), root: schema, open: []*value{schema}, steps: own + more}
@@ -66,7 +67,7 @@ func (w *schemaWriter) add(parts ...string) {
 	}
 }
 
-// endComment begins a new line if a line comment would swallow what follows.
+// endComment starts a new line if the type ends with a line comment.
 func (w *schemaWriter) endComment(sh shape, indent string) {
 	if sh.comment {
 		w.add("\n", indent)
@@ -127,12 +128,13 @@ func (w *schemaWriter) parenthesised(indent string, write func() shape) {
 	}
 }
 
-// schemaPart is one of the types whose intersection a schema is.
+// schemaPart is one of the types whose intersection is the type of a schema.
+// Exactly one of own, target and variants is set.
 type schemaPart struct {
-	own      *value  // what its own keywords say
-	target   *value  // what it refers to
-	variants []value // of oneOf or anyOf
-	listed   bool    // the variants stand one a line
+	own      *value  // the schema, for the type of its own keywords
+	target   *value  // a referenced schema
+	variants []value // the variants of oneOf or anyOf
+	listed   bool    // the variants are written one per line
 }
 
 func (w *schemaWriter) part(p schemaPart, indent string) shape {
@@ -147,8 +149,8 @@ func (w *schemaWriter) part(p schemaPart, indent string) shape {
 	return w.inlineUnion(p.variants, indent)
 }
 
-// parts takes a schema apart. Its own type stands first, unless that says no
-// more than the other parts do.
+// parts returns the parts of a schema. The type of its own keywords is first;
+// it is omitted if it adds nothing to the other parts.
 func (w *schemaWriter) parts(s *value) []schemaPart {
 	var parts []schemaPart
 	if ref, ok := s.get("$ref").str(); ok {
@@ -164,7 +166,7 @@ func (w *schemaWriter) parts(s *value) []schemaPart {
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		variants := s.get(keyword).array()
-		if slices.ContainsFunc(variants, func(v value) bool { return w.structural(&v) }) { // not only constraints
+		if slices.ContainsFunc(variants, func(v value) bool { return w.structural(&v) }) { // ignores unions that contain only constraints
 			listed := keyword == "oneOf" || slices.ContainsFunc(variants, hasComment)
 			parts = append(parts, schemaPart{variants: variants, listed: listed})
 		}
@@ -177,13 +179,14 @@ func (w *schemaWriter) parts(s *value) []schemaPart {
 	return parts
 }
 
-// structural is isStructural for a part of a schema, which need not be written.
+// structural is isStructural for a subschema that may not be written, so it
+// counts the step.
 func (w *schemaWriter) structural(s *value) bool {
 	return w.spend(len(s.members)) && isStructural(s)
 }
 
-// isStructural tells whether a schema has a type of its own; one that only
-// constrains another has not.
+// isStructural reports whether a schema has a type of its own. A schema that
+// only constrains another one has none.
 func isStructural(s *value) bool {
 	if s.kind == kindBool {
 		return !s.boolean
@@ -210,7 +213,7 @@ func isArray(s *value) bool {
 	return s.get("type") == nil && (s.get("items") != nil || s.get("prefixItems") != nil)
 }
 
-// reference writes what a schema refers to, any if that is being written
+// reference writes a referenced schema, or any if that is being written
 // already.
 func (w *schemaWriter) reference(target *value, indent string) shape {
 	if slices.Contains(w.open, target) {
@@ -223,8 +226,7 @@ func (w *schemaWriter) reference(target *value, indent string) shape {
 	return sh
 }
 
-// resolve returns what a JSON pointer within the schema refers to, nil if that
-// is nothing.
+// resolve returns the target of a JSON pointer within the schema, or nil.
 func (w *schemaWriter) resolve(ref string) *value {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok || !w.spend(len(ref)/bytesPerStep) {
@@ -252,7 +254,7 @@ func (w *schemaWriter) resolve(ref string) *value {
 	return target
 }
 
-// member is get for an object that many references lead through.
+// member is get with an index for large objects, for use by many references.
 func (w *schemaWriter) member(v *value, name string) *value {
 	if len(v.object()) < manyMembers {
 		return v.get(name)
@@ -271,7 +273,7 @@ func (w *schemaWriter) member(v *value, name string) *value {
 	return members[name]
 }
 
-// own writes the type that the keywords of s itself give.
+// own writes the type of the keywords of s itself.
 func (w *schemaWriter) own(s *value, indent string) shape {
 	types := s.get("type").array()
 	if c := s.get("const"); c != nil {
@@ -295,7 +297,7 @@ func (w *schemaWriter) own(s *value, indent string) shape {
 	return shape{}
 }
 
-// enum writes literals.
+// enum writes a union of literals.
 func (w *schemaWriter) enum(values []value, nullable bool) shape {
 	null := false
 	for i := range values {
@@ -312,7 +314,7 @@ func (w *schemaWriter) enum(values []value, nullable bool) shape {
 	return shape{compound: len(values) > 1 || null, null: null}
 }
 
-// typeList writes a union of named types, each once.
+// typeList writes a union of named types without duplicates.
 func (w *schemaWriter) typeList(s *value, types []value, indent string) shape {
 	seen := map[string]bool{}
 	sh := shape{}
@@ -359,7 +361,7 @@ func (w *schemaWriter) array(s *value, indent string) {
 	items := s.get("items")
 	tuple := s.get("prefixItems").array()
 	if tuple == nil {
-		tuple = items.array() // of older drafts
+		tuple = items.array() // older drafts of JSON Schema
 		if tuple != nil {
 			items = s.get("additionalItems")
 		}
@@ -397,7 +399,7 @@ func (w *schemaWriter) items(s *value, indent string) {
 	w.add("[]")
 }
 
-// listedUnion writes one variant a line, with its comments.
+// listedUnion writes one variant per line with its comments.
 func (w *schemaWriter) listedUnion(variants []value, indent string) shape {
 	sh := shape{compound: true}
 	for i := range variants {
@@ -414,7 +416,7 @@ func hasComment(s value) bool {
 	return described || s.get("default") != nil
 }
 
-// inlineUnion writes the variants side by side, equal ones once.
+// inlineUnion writes the variants on one line without duplicates.
 func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
 	sh := shape{}
 	seen := map[string]bool{}
@@ -439,7 +441,7 @@ func (w *schemaWriter) inlineUnion(variants []value, indent string) shape {
 	return sh
 }
 
-// nullable adds "| null" where the OpenAPI keyword asks for it.
+// nullable adds "| null" if the OpenAPI keyword nullable is true.
 func (w *schemaWriter) nullable(s *value, sh shape, indent string) shape {
 	if !s.get("nullable").isTrue() || sh.null {
 		return sh
@@ -449,12 +451,12 @@ func (w *schemaWriter) nullable(s *value, sh shape, indent string) shape {
 	return shape{compound: true, null: true}
 }
 
-// variant writes one variant of a union and its trailing comment. A
-// description equal to said is left out.
-func (w *schemaWriter) variant(v *value, said, indent string) shape {
+// variant writes one variant of a union and the comment after it. It omits a
+// description that is equal to written.
+func (w *schemaWriter) variant(v *value, written, indent string) shape {
 	sh := w.nullable(v, w.schema(v, indent+"   "), indent)
 	description, _ := v.get("description").str()
-	if description == said {
+	if description == written {
 		description = ""
 	}
 	separator := " // "
@@ -474,8 +476,8 @@ func (w *schemaWriter) variant(v *value, said, indent string) shape {
 	return sh
 }
 
-// defaultValue writes a default as JSON, or bare where it is a word of an
-// enum.
+// defaultValue writes a default as JSON, or without quotes if it is a word of
+// an enum.
 func (w *schemaWriter) defaultValue(s, def *value) {
 	w.add("default: ")
 	text, isString := def.str()
@@ -503,7 +505,7 @@ func (w *schemaWriter) object(s *value, indent string) {
 	w.add(indent, "}")
 }
 
-// property writes one member of an object type and its comments.
+// property writes one member of an object type with its comments.
 func (w *schemaWriter) property(name string, s *value, indent string) {
 	if w.err != nil {
 		return
@@ -517,7 +519,7 @@ func (w *schemaWriter) property(name string, s *value, indent string) {
 		w.comment(indent, description)
 	}
 	w.examples(s.get("examples").array(), indent)
-	if described && s.get("oneOf") != nil { // where the reference puts it
+	if described && s.get("oneOf") != nil { // the position in the reference
 		w.comment(indent, description)
 	}
 	if parts := w.parts(s); len(parts) == 1 && parts[0].listed {
@@ -535,8 +537,8 @@ func (w *schemaWriter) property(name string, s *value, indent string) {
 	w.add("\n")
 }
 
-// description returns the description of a schema, or that of what it refers
-// to.
+// description returns the description of a schema or, if it has none, of the
+// schema that it references.
 func (w *schemaWriter) description(s *value) (string, bool) {
 	if text, ok := s.get("description").str(); ok {
 		return text, true
@@ -559,7 +561,8 @@ func (w *schemaWriter) examples(examples []value, indent string) {
 	}
 }
 
-// listedProperty writes a property that is a union with one variant a line.
+// listedProperty writes a property whose type is a union with one variant per
+// line.
 func (w *schemaWriter) listedProperty(name, description string, s *value, variants []value, indent string) {
 	if def := s.get("default"); def != nil {
 		w.add(indent, "// ")
@@ -592,8 +595,8 @@ func propertyName(name string) string {
 	return name
 }
 
-// commentLines yields the lines of text, split at each of TypeScript's line
-// terminators. Text without any is one line, even if empty.
+// commentLines yields the lines of text, split at TypeScript's line
+// terminators. Text without any is one line, even if it is empty.
 func commentLines(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {

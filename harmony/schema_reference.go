@@ -2,8 +2,8 @@ package harmony
 
 import "strings"
 
-// referenceType writes a schema as TypeScript exactly as openai-harmony 0.0.8
-// does, flaws included; appendType is the correct form.
+// referenceType writes a schema as TypeScript exactly as openai-harmony 0.0.8,
+// including its errors. appendType writes the correct form.
 type referenceType struct{ dst []byte }
 
 func appendReferenceType(dst []byte, schema *value, indent string) ([]byte, error) {
@@ -88,14 +88,15 @@ func (w *referenceType) string(s *value) {
 	}
 }
 
-// nullable adds "| null" unless the type written since start mentions null.
+// nullable adds "| null" unless the type written from start on contains "null".
 func (w *referenceType) nullable(s *value, start int) {
 	if s.get("nullable").isTrue() && !strings.Contains(string(w.dst[start:]), "null") {
 		w.add(" | null")
 	}
 }
 
-// value adds a default: strings in quotes, those of enums bare if plain.
+// defaultValue adds a default. Strings are quoted; strings of enums are not if
+// plain is set.
 func (w *referenceType) defaultValue(s, def *value, plain bool) {
 	text, isString := def.str()
 	isEnum := len(s.get("enum").array()) > 0
@@ -110,7 +111,7 @@ func (w *referenceType) defaultValue(s, def *value, plain bool) {
 	}
 }
 
-// variant writes one variant of oneOf and its trailing comment.
+// variant writes one variant of oneOf and the comment after it.
 func (w *referenceType) variant(v *value, indent string, describe func(string) bool, plainDefault bool) {
 	start := len(w.dst)
 	w.schema(v, indent+"   ")
@@ -165,7 +166,7 @@ func (w *referenceType) object(s *value, indent string) {
 	w.add(indent, "}")
 }
 
-// comments writes title, description and examples above a property.
+// comments writes the title, description and examples above a property.
 func (w *referenceType) comments(p *value, indent string) {
 	if text, ok := p.get("title").str(); ok {
 		w.add(indent, "// ", text, "\n", indent, "//\n")
@@ -210,7 +211,7 @@ func (w *referenceType) oneOfProperty(name string, p *value, variants []value, i
 	w.add(indent, ",\n")
 }
 
-// requiredNames returns the names in a schema's required list.
+// requiredNames returns the set of names in a schema's list "required".
 func requiredNames(s *value) map[string]bool {
 	names := make(map[string]bool)
 	for _, v := range s.get("required").array() {

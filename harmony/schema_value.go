@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth is how deep JSON may nest, as in the reference.
+// maxJSONDepth is the maximum depth of JSON, as in the reference.
 const maxJSONDepth = 127
 
-// manyMembers is from how many members on an object is searched for repeated
-// names through a map.
+// manyMembers is the number of members from which an object's duplicate names
+// are found with a map instead of a linear search.
 const manyMembers = 16
 
 type valueKind uint8
@@ -28,15 +28,15 @@ const (
 	kindObject
 )
 
-// value is a JSON value whose objects keep their order: the order of
-// properties is part of what a model is shown. A repeated name has the place
-// of its first and the value of its last occurrence, as in the reference.
+// value is a JSON value. Objects keep the order of their members, because the
+// order of properties is shown to the model. A duplicate name has the position
+// of its first occurrence and the value of its last one, as in the reference.
 type value struct {
 	kind    valueKind
-	text    string // of a string, decoded; of a number, as written
+	text    string // of a string, decoded; of a number, as in the source
 	boolean bool
-	items   []value  // of an array
-	members []member // of an object
+	items   []value  // elements of an array
+	members []member // members of an object
 }
 
 type member struct {
@@ -44,7 +44,7 @@ type member struct {
 	value value
 }
 
-// get returns a member of an object, nil if there is none.
+// get returns a member of an object, or nil.
 func (v *value) get(name string) *value {
 	if v == nil || v.kind != kindObject {
 		return nil
@@ -57,7 +57,7 @@ func (v *value) get(name string) *value {
 	return nil
 }
 
-// str returns the text of a string.
+// str returns the text of a string, or false for other values.
 func (v *value) str() (string, bool) {
 	if v == nil || v.kind != kindString {
 		return "", false
@@ -65,7 +65,7 @@ func (v *value) str() (string, bool) {
 	return v.text, true
 }
 
-// array returns the items of an array, nil for anything else.
+// array returns the items of an array, or nil for other values.
 func (v *value) array() []value {
 	if v == nil || v.kind != kindArray {
 		return nil
@@ -73,7 +73,7 @@ func (v *value) array() []value {
 	return v.items
 }
 
-// object returns the members of an object, nil for anything else.
+// object returns the members of an object, or nil for other values.
 func (v *value) object() []member {
 	if v == nil || v.kind != kindObject {
 		return nil
@@ -81,10 +81,10 @@ func (v *value) object() []member {
 	return v.members
 }
 
-// isTrue tells whether v is the literal true.
+// isTrue reports whether v is the literal true.
 func (v *value) isTrue() bool { return v != nil && v.kind == kindBool && v.boolean }
 
-// parseValue parses JSON. No bytes at all are null.
+// parseValue parses JSON. Empty input is null.
 func parseValue(data []byte) (*value, error) {
 	p := valueParser{src: string(data)}
 	p.space()
@@ -125,7 +125,8 @@ func (p *valueParser) space() {
 	}
 }
 
-// accept skips c and the space around it, if it comes next.
+// accept skips c and the white space around it, if c comes next. It reports
+// whether it did.
 func (p *valueParser) accept(c byte) bool {
 	p.space()
 	if p.pos == len(p.src) || p.src[p.pos] != c {
@@ -223,8 +224,8 @@ func (p *valueParser) object(depth int) (value, error) {
 	}
 }
 
-// setMember adds or replaces a member. index maps names to places once there
-// are many.
+// setMember adds or replaces a member. index maps names to positions; it is nil
+// as long as there are few.
 func (v *value) setMember(name string, item value, index map[string]int) map[string]int {
 	if index == nil {
 		if old := v.get(name); old != nil {
@@ -247,7 +248,7 @@ func (v *value) setMember(name string, item value, index map[string]int) map[str
 	return index
 }
 
-// number scans a JSON number.
+// number parses a JSON number.
 func (p *valueParser) number() (value, error) {
 	start := p.pos
 	p.acceptAny("-")
@@ -286,7 +287,7 @@ func (p *valueParser) digits() bool {
 	return p.pos > start
 }
 
-// string scans a string. Invalid UTF-8 and lone surrogates become U+FFFD.
+// string parses a string. Invalid UTF-8 and lone surrogates become U+FFFD.
 func (p *valueParser) string() (string, error) {
 	p.pos++
 	for i := p.pos; i < len(p.src); i++ {
@@ -306,7 +307,7 @@ func (p *valueParser) string() (string, error) {
 	return "", p.unexpected()
 }
 
-// escapedString continues a string whose first escape is at i.
+// escapedString parses the rest of a string whose first escape is at i.
 func (p *valueParser) escapedString(i int) (string, error) {
 	b := append([]byte(nil), p.src[p.pos:i]...)
 	p.pos = i
@@ -358,7 +359,7 @@ func (p *valueParser) escape(b []byte) ([]byte, error) {
 	return append(b, "\"\\/\b\f\n\r\t"[i]), nil
 }
 
-// hex4 reads the escape \uXXXX at i.
+// hex4 parses the escape \uXXXX at i.
 func (p *valueParser) hex4(i int) (rune, bool) {
 	if i+6 > len(p.src) || p.src[i] != '\\' || p.src[i+1] != 'u' {
 		return 0, false
@@ -367,8 +368,8 @@ func (p *valueParser) hex4(i int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// appendJSON appends v as compact JSON in the form of serde_json: no more is
-// escaped than JSON asks for, members keep their order.
+// appendJSON appends v as compact JSON in the format of serde_json: only what
+// JSON requires is escaped, and members keep their order.
 func (v *value) appendJSON(dst []byte) []byte {
 	switch v.kind {
 	case kindBool:
@@ -421,9 +422,9 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendNumber appends a JSON number in the form of serde_json: integers of
-// 64 bits as they are, everything else as the shortest decimal that reads
-// back, with an exponent only outside 1e-5 to 1e16.
+// appendNumber appends a JSON number in the format of serde_json: 64-bit
+// integers are unchanged, all others become the shortest decimal that parses to
+// the same value, with an exponent only outside of 1e-5 to 1e16.
 func appendNumber(dst []byte, text string) []byte {
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		if _, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -433,7 +434,7 @@ func appendNumber(dst []byte, text string) []byte {
 			return append(dst, text...)
 		}
 	}
-	f, _ := strconv.ParseFloat(text, 64) // checked while parsing
+	f, _ := strconv.ParseFloat(text, 64) // parseValue has checked it
 	if math.Signbit(f) {
 		dst = append(dst, '-')
 		f = -f
@@ -444,8 +445,8 @@ func appendNumber(dst []byte, text string) []byte {
 	var buf [32]byte
 	mantissa, exponent, _ := strings.Cut(string(strconv.AppendFloat(buf[:0], f, 'e', -1, 64)), "e")
 	digits := strings.Replace(mantissa, ".", "", 1)
-	exp, _ := strconv.Atoi(exponent) // AppendFloat wrote it
-	point := exp + 1                 // where the decimal point stands in digits
+	exp, _ := strconv.Atoi(exponent) // the format of AppendFloat
+	point := exp + 1                 // position of the decimal point in digits
 	switch {
 	case len(digits) <= point && point <= 16:
 		dst = append(dst, digits...)

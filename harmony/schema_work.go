@@ -2,23 +2,26 @@ package harmony
 
 import "errors"
 
-// The bounds of writing schemas. References multiply what a schema takes to
-// write, and equal variants of a union are written and left out again, so that
-// the text alone does not show the work.
+// The limits of writing schemas as TypeScript. References can multiply the
+// work, and equal variants of a union are written and then removed, so a limit
+// on the resulting text is not enough.
 const (
-	// maxSchemaText is how many bytes of TypeScript one tool's schema may become.
+	// maxSchemaText is the most bytes of TypeScript of one tool's schema.
 	maxSchemaText = 256 << 10
-	// stepsPerByte is the work that each byte of a schema allows. Without
-	// references no schema takes more: its values are each looked at a few times.
+	// stepsPerByte is the number of steps per byte of a schema. A schema
+	// without references does not need more, because each value is visited only
+	// a few times.
 	stepsPerByte = 4
-	// maxSteps is the work that one schema may take beyond that. A step is a
-	// schema written, or a member or an item of it; a property takes about five.
-	// A type of maxSchemaText has fewer than 13,000 properties.
+	// maxSteps is the number of steps that one schema may need in addition. A
+	// step is a schema written, or a member or an item of it; a property takes
+	// about five. A type of maxSchemaText has fewer than 13,000 properties.
 	maxSteps = 1 << 16
-	// maxStepsTogether is the same for all tools of a message. The types that
-	// take so much fill several contexts.
+	// maxStepsTogether is the number of steps that all tools of a message
+	// together may need in addition. Types that need more fill several
+	// contexts.
 	maxStepsTogether = 1 << 18
-	// bytesPerStep is how many bytes take as long to compare or copy as a step.
+	// bytesPerStep is the number of bytes that take as long to compare or copy
+	// as a step.
 	bytesPerStep = 32
 )
 
@@ -27,13 +30,14 @@ var (
 	errSchemaTooMuchWork = errors.New("its parameters take too many steps to write as TypeScript: use fewer references to definitions that have references themselves, above all in anyOf, oneOf and allOf")
 )
 
-// schemaWork counts the work of the types that are written for one message.
-type schemaWork struct{ spent int } // beyond what their sizes allow
+// schemaWork counts the steps of the types that are written for one message.
+type schemaWork struct{ spent int } // in addition to what their sizes allow
 
-// left is how many steps one more type may take beyond what its size allows.
+// left returns how many steps the next type may need in addition to what its
+// size allows.
 func (w *schemaWork) left() int { return min(maxSteps, max(0, maxStepsTogether-w.spent)) }
 
-// spend counts steps and reports whether there are so many left.
+// spend counts steps. It returns false if no steps are left.
 func (w *schemaWriter) spend(steps int) bool {
 	if w.steps -= steps; w.steps < 0 && w.err == nil {
 		w.err = errSchemaTooMuchWork
@@ -41,7 +45,7 @@ func (w *schemaWriter) spend(steps int) bool {
 	return w.err == nil
 }
 
-// breadth is how many steps a schema takes without the schemas in it.
+// breadth returns the steps that a schema takes without its subschemas.
 func breadth(s *value) int {
 	steps := 1
 	for i := range s.members {
@@ -59,9 +63,9 @@ type ToolCheck struct {
 }
 
 // Check returns an error that says what to change if the tool's parameters
-// cannot be rendered: they are no JSON, or they nest too deep, become too much
-// text or take too much work, alone or with those checked before. The tools that
-// pass can be rendered in one message.
+// cannot be rendered: they are not valid JSON, nest too deeply, or take too
+// much text or work, alone or together with the tools checked before. Tools for
+// which Check returns nil can be rendered in one message.
 func (c *ToolCheck) Check(t Tool) error {
 	var err error
 	c.buf, err = appendParameters(c.buf[:0], t.Parameters, false, &c.work)

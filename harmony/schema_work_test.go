@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// list is n times an item of a JSON array.
+// list returns n copies of an item of a JSON array.
 func list(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 
-// refsTo is a schema of many references to a definition, equal in what they become.
+// refsTo returns a schema with many references to a definition, which all have
+// the same type.
 func refsTo(definition string) string {
 	return `{"$defs":{"a":` + definition + `},"anyOf":[` + list(`{"$ref":"#/$defs/a"}`, 4000) + `]}`
 }
 
-// multiplied is a schema of width^depth schemas, by references.
+// multiplied returns a schema that references expand to width^depth schemas.
 func multiplied(keyword string, width, depth int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"$defs":{"d%d":{"type":"string"}`, depth)
@@ -27,7 +28,8 @@ func multiplied(keyword string, width, depth int) string {
 	return b.String() + `},"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}}}`
 }
 
-// What references multiply is refused, also where nothing of it stays in the text.
+// TestSchemaTooMuchWork checks that schemas multiplied by references are an
+// error, even if the text is small.
 func TestSchemaTooMuchWork(t *testing.T) {
 	for name, schema := range map[string]string{
 		"equal variants":     multiplied("anyOf", 8, 12),
@@ -57,7 +59,8 @@ func manyNames(n int) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// What references do not multiply is never too much work.
+// TestSchemaWorkWithoutReferences checks that a schema without references never
+// needs too many steps.
 func TestSchemaWorkWithoutReferences(t *testing.T) {
 	deep := `{"type":"object","properties":{` + strings.ReplaceAll(manyNames(1000), ":0", `:{"type":"string"}`) + `}}`
 	for range 20 {
@@ -85,9 +88,10 @@ func TestSchemaWorkWithoutReferences(t *testing.T) {
 	}
 }
 
-// The tools of a message share a bound, from which those that do not need it do
-// not suffer; what a check lets pass can be rendered together.
-func TestToolsTogetherTooMuchWork(t *testing.T) {
+// TestToolsTooMuchWork checks the limit for all tools of a message. Tools that
+// need no additional steps are not affected by it. Tools that pass ToolCheck
+// can be rendered together.
+func TestToolsTooMuchWork(t *testing.T) {
 	var check ToolCheck
 	var fit []Tool
 	for range 512 {
@@ -122,7 +126,8 @@ func TestToolsTogetherTooMuchWork(t *testing.T) {
 	}
 }
 
-// Equal variants stand once, and in the order of the first, however many there are.
+// TestManyVariants checks that equal variants are written once, in the order of
+// the first ones, for any number of variants.
 func TestManyVariants(t *testing.T) {
 	variants, want := make([]string, 0, 20_000), make([]string, 0, 10_000)
 	for i := range 20_000 {
@@ -141,7 +146,8 @@ func TestManyVariants(t *testing.T) {
 	}
 }
 
-// References lead through objects with many members, one given twice among them.
+// TestManyReferences resolves references through large objects, including one
+// with a duplicate member.
 func TestManyReferences(t *testing.T) {
 	got, err := appendParameters(nil, []byte(`{"$defs":{`+manyNames(100)+`,"a":{"type":"null"},"a":{"type":"string"}},"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}`), false, new(schemaWork))
 	if err != nil || string(got) != "_: string | any" {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// The texts of tests and benchmarks are made here: of the vocabulary's own
-// words, in shapes that requests have.
+// This file generates the texts of tests and benchmarks, from words of the
+// vocabulary and in the form of typical requests.
 
-// word returns a token's text that holds only what keep allows, without the
-// space before it. The frequent ones, with small ids, come more often.
+// word returns the text of a random token, without the space before it, if keep
+// accepts the text. Frequent tokens, which have small ids, are more likely.
 func word(r *rand.Rand, keep func(string) bool) string {
 	for {
 		limit := 1 << (10 + r.IntN(8))
@@ -57,7 +57,7 @@ func words(r *rand.Rand, size int) string {
 			case i == 0:
 				w = strings.ToUpper(w[:1]) + w[1:]
 			case r.IntN(30) == 0:
-				w += word(r, asciiWord) // a word that is no token
+				w += word(r, asciiWord) // a word that is not a token
 			case r.IntN(40) == 0:
 				w += "'s"
 			}
@@ -95,8 +95,8 @@ func scripts(r *rand.Rand, size int) string {
 	})
 }
 
-// odd draws code points of every kind, special tokens' spellings and what the
-// pattern treats in its own way.
+// odd returns random code points of all kinds, spellings of special tokens, and
+// strings that the pattern treats specially.
 func odd(r *rand.Rand, size int) string {
 	pieces := []string{
 		"'s", "'S", "'\u017f", "'ll", "'LL", "'re", "'Ve", "'", "''", "<|start|>", "<|", "|>", "\r\n", "\n\n",

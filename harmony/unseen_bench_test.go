@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkUnseen encodes texts in turn, so that no call finds the pieces of
-// its text in the encoder's memory.
+// BenchmarkUnseen encodes different texts in turn, so that pieces of the text
+// are not in the encoder's memo.
 func BenchmarkUnseen(b *testing.B) {
 	for _, kind := range []struct {
 		name string
@@ -17,7 +17,8 @@ func BenchmarkUnseen(b *testing.B) {
 	}
 }
 
-// BenchmarkUnseenWorst does so with input that makes other encoders quadratic.
+// BenchmarkUnseenWorst is BenchmarkUnseen with input for which other encoders
+// take quadratic time.
 func BenchmarkUnseenWorst(b *testing.B) {
 	for _, w := range worstCases {
 		for _, size := range []int{10_000, 100_000, 1_000_000} {

@@ -8,22 +8,22 @@ import (
 
 //go:generate go run ./internal/gen vocabulary.bin vocabulary_layout.go
 
-// vocabulary is the table that internal/gen makes of the ranks of o200k_base.
-// It is used as it lies in the binary; nothing is built from it when a
-// program starts.
+// vocabulary is the table that internal/gen creates from the ranks of
+// o200k_base. It is used in place: programs build nothing from it when they
+// start.
 //
 //go:embed vocabulary.bin
 var vocabulary string
 
 const (
 	ordinaryTokens = 199998        // ids below are ranks of o200k_base
-	lastSpecial    = Token(201088) // the last name of the reference
+	lastSpecial    = Token(201088) // the last special token of the reference
 	reservedPrefix = "<|reserved_" // followed by the id
-	specialEnd     = "|>"          // ends every special token's name
+	specialEnd     = "|>"          // the end of every special token's name
 	maxTokenSize   = 128           // bytes of the longest token
 )
 
-// named are the special tokens with a name of their own.
+// named lists the special tokens that have a meaning.
 var named = [...]struct {
 	token Token
 	name  string
@@ -39,7 +39,8 @@ var named = [...]struct {
 	{TokenCall, "<|call|>"},
 }
 
-// specialNames holds the name of every special token, by id - 199998.
+// specialNames contains the name of every special token, indexed by id -
+// 199998.
 var specialNames = func() (names [lastSpecial - ordinaryTokens + 1]string) {
 	for _, n := range named {
 		names[n.token-ordinaryTokens] = n.name
@@ -52,9 +53,10 @@ var specialNames = func() (names [lastSpecial - ordinaryTokens + 1]string) {
 	return names
 }()
 
-// SpecialName returns the spelling of a special token, such as "<|start|>".
-// Those without a meaning are called "<|reserved_200000|>" and so on; 201088,
-// which the reference decodes though no engine has it, is the last.
+// SpecialName returns the text of a special token, such as "<|start|>", or
+// false if t is not a special token. Tokens without a meaning are named
+// "<|reserved_200000|>" and so on. The last one is 201088, which the reference
+// decodes although no engine has it.
 func SpecialName(t Token) (name string, ok bool) {
 	if t < ordinaryTokens || t > lastSpecial {
 		return "", false
@@ -62,7 +64,8 @@ func SpecialName(t Token) (name string, ok bool) {
 	return specialNames[t-ordinaryTokens], true
 }
 
-// tokenText returns the bytes of any token, special ones and 201088 included.
+// tokenText returns the bytes of any token, including special tokens and
+// 201088.
 func tokenText(t Token) (text string, ok bool) {
 	if t < ordinaryTokens {
 		at := offsetsAt + 4*int(t)
@@ -71,8 +74,8 @@ func tokenText(t Token) (text string, ok bool) {
 	return SpecialName(t)
 }
 
-// cutSpecial splits text at the first spelling of a special token that the
-// vocabulary of an engine has. Without one, before is all of text.
+// cutSpecial splits text at the first special token that the engines'
+// vocabulary contains. If there is none, before is the whole text.
 func cutSpecial(text string) (before string, token Token, after string, found bool) {
 	for at := 0; ; {
 		i := strings.Index(text[at:], "<|")
@@ -87,7 +90,7 @@ func cutSpecial(text string) (before string, token Token, after string, found bo
 	}
 }
 
-// specialAt reads the special token that s begins with.
+// specialAt returns the special token at the start of s.
 func specialAt(s string) (token Token, size int, ok bool) {
 	for _, n := range named {
 		if strings.HasPrefix(s, n.name) {
@@ -108,7 +111,8 @@ func specialAt(s string) (token Token, size int, ok bool) {
 	return 0, 0, false
 }
 
-// le16, le32 and le64 read little-endian numbers; they compile to one load.
+// le16, le32 and le64 read little-endian numbers. Each compiles to one load
+// instruction.
 
 func le16(s string, i int) uint16 {
 	_ = s[i+1]

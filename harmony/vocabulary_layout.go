@@ -2,24 +2,24 @@
 
 package harmony
 
-// The layout of vocabulary.bin; all numbers in it are little-endian. A token's
+// The layout of vocabulary.bin. All its numbers are little-endian. A token's
 // value is its id and, from bit 18 on, the length of the left one of the two
-// tokens that merge to it last.
+// tokens whose merge creates it.
 const (
 	shortSlots  = 210000  // the number of slots at shortAt
 	mediumSlots = 68000   // the number of slots at mediumAt
 	longSlots   = 4500    // the number of slots at longAt
 	prefixBits  = 16      // log2 of the masks at prefixAt
 	filterBits  = 15      // log2 of the words at filterAt
-	shortAt     = 0       // slots {8 bytes of text, uint32 value} of tokens to 8 bytes
+	shortAt     = 0       // slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes
 	mediumAt    = 2521216 // slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes
-	longAt      = 3883232 // slots {16 bytes of text, uint32 first, uint32 end} of the longer tokens' beginnings
-	longListAt  = 3993632 // {uint32 value, uint32 length} of tokens of one beginning, longest first
+	longAt      = 3883232 // slots {16 bytes of text, uint32 first, uint32 end} of the prefixes of longer tokens
+	longListAt  = 3993632 // {uint32 value, uint32 length} of the tokens with a prefix, longest first
 	bytesAt     = 4025536 // uint32 values of the 256 single bytes
-	pairsAt     = 4026560 // uint32 values of the tokens of two bytes, by 256 times the first and the second
-	prefixAt    = 4288704 // uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16) by the first 4 bytes
-	filterAt    = 4419776 // uint64 words of a filter of the tokens of 2 to 16 bytes, two bits for each
-	brokenAt    = 4681920 // bits of pairs of bytes where a token that is not whole characters crosses from one to another
-	offsetsAt   = 4690112 // uint32 a token: where its bytes begin in the text
-	textAt      = 5490112 // the bytes of all tokens, by id
+	pairsAt     = 4026560 // uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second
+	prefixAt    = 4288704 // uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes
+	filterAt    = 4419776 // uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token
+	brokenAt    = 4681920 // bit set of the byte pairs at character boundaries inside tokens that begin or end within a character
+	offsetsAt   = 4690112 // uint32 per token: offset of its bytes in the text
+	textAt      = 5490112 // the bytes of all tokens in the order of their ids
 )

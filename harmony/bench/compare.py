@@ -1,12 +1,11 @@
-"""Measures package harmony and its peers beside each other and prints the
-tables.
+"""Measures package harmony and other libraries and prints the results as tables.
 
     compare.py DIR [ROUNDS]
 
-DIR holds what peers.sh has built. Each measurement is a new process that
-does another piece of the same work first and then one that it has not seen;
-CPU time; the peers take turns within a round, and the medians of the rounds
-count.
+DIR contains the output of peers.sh. Each measurement is a new process, which warms up
+with other data of the same kind and then measures data that it has not processed
+before. Times are CPU times. In each round, every library runs once; the tables show
+the medians of the rounds.
 """
 
 import os
@@ -47,7 +46,7 @@ def commands(top):
 
 
 def measure(command, files):
-    """The lines of one process and its peak memory in MB."""
+    """The output lines of one process and its peak memory in MB."""
     with tempfile.TemporaryFile("w+") as out:
         child = subprocess.Popen([*command, *map(str, files)], stdout=out, env=os.environ | {"GOMAXPROCS": "1"})
         _, status, usage = os.wait4(child.pid, 0)
@@ -104,7 +103,7 @@ def worst(peers, rounds):
 
 
 def reference(top, rounds):
-    """Parser and renderer beside openai-harmony."""
+    """Compares the parser and renderer with openai-harmony."""
     python = [str(top / "venv/bin/python"), str(pathlib.Path(__file__).parent / "measure.py"), "openai-harmony"]
     ours = str(top / "ours")
     made = top / "conversations"
@@ -138,7 +137,7 @@ def main(top, rounds=5):
     peers = commands(top)
     throughput(peers, top / "corpus", rounds)
     reference(top, rounds)
-    # The others are quadratic there, or die.
+    # The other libraries take quadratic time with this input, or crash.
     worst({n: peers[n] for n in ("envoy-harmony", BASE)}, rounds)
 
 

@@ -1,7 +1,7 @@
-"""Writes what parsers and renderers are measured with, made of the benchmark
+"""Writes the input of the parser and renderer benchmarks, made from the benchmark
 texts: conversations of 10, 100 and 1,000 messages with 20 tools in
-openai-harmony's own JSON, completions and headers as lists of tokens; each
-twice, .0 to warm up and .1 to measure.
+openai-harmony's JSON, and completions and headers as lists of tokens. Each is
+written twice, .0 for warming up and .1 for measuring.
 
     conversations.py CORPUS OUT
 """
@@ -48,7 +48,7 @@ def conversation(prose, size):
 
 
 def completion(encoding, r, words):
-    """400 tokens of analysis, a call of 80 and 600 of the answer."""
+    """A completion with 400 tokens of analysis, a call of 80 and an answer of 600."""
     def tokens(n):
         start = r.randrange(len(words) - n)
         return encoding.encode(" ".join(words[start:start + n]), disallowed_special=())[:n]

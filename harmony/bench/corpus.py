@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the benchmark texts: prose, code, json and multi, each cut into
-rounds of equal size, so that every round measures text not seen before.
+"""Writes the benchmark texts: prose, code, json and multi, each split into
+rounds of equal size, so that every round measures new text.
 
     python3 corpus.py Django-5.2.tar.gz botocore-1.40.0-py3-none-any.whl OUT
 
@@ -67,7 +67,7 @@ def main(sdist, wheel, out):
     for kind, files in sorted(texts.items()):
         random.Random(kind).shuffle(files)
         data = "\n".join(files)
-        if kind == "multi":  # every round holds every language
+        if kind == "multi":  # every round contains every language
             parts = [data[i:i + 4000] for i in range(0, len(data), 4000)]
             random.Random(1).shuffle(parts)
             data = "".join(parts)

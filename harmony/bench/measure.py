@@ -1,5 +1,5 @@
-"""Measures one package from PyPI over files, as ours/main.go does ours:
-measure.py PEER WORK FILE..."""
+"""Measures one package from PyPI with files in the same way as ours/main.go
+measures package harmony: measure.py PACKAGE TASK FILE..."""
 
 import json
 import sys
@@ -39,8 +39,8 @@ def encode(run, text):
 
 
 def parse(harmony, text):
-    """As vLLM and SGLang use the parser: delta, channel and recipient after
-    each token."""
+    """Uses the parser like vLLM and SGLang: reads the delta, channel and recipient
+    after each token."""
     import openai_harmony
     completions = json.loads(text)
 
@@ -67,7 +67,7 @@ def parse(harmony, text):
 
 
 def render(harmony, text):
-    # Behind the Python classes: JSON goes in, tokens come out.
+    # The function below the Python classes: its input is JSON, its output tokens.
     inner, config = harmony._inner, {"auto_drop_analysis": True}
     tokens, took = timed(lambda: inner.render_conversation_for_completion(text, "assistant", config))
     return took, len(tokens), fnv(tokens)

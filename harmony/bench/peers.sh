@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds other encoders of o200k_base from their registries, and the reference
-# parser and renderer, and measures them beside package harmony.
+# Builds other encoders of o200k_base and the reference parser and renderer, from
+# package registries, and compares them with package harmony.
 #
 #     peers.sh [ROUNDS]
 #
-# Needs Go, Cargo and Python 3. Everything fetched and built is kept in the
-# directory that BENCH_DIR names, else in .peers here.
+# Needs Go, Cargo and Python 3. Downloads and builds are in the directory
+# $BENCH_DIR, by default .peers in this folder.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${BENCH_DIR:-$here/.peers}
@@ -16,14 +16,14 @@ mkdir -p "$dir/vocabulary" "$dir/texts"
 pip="$dir/venv/bin/python -m pip --quiet --disable-pip-version-check"
 $pip install openai-harmony==0.0.8 tiktoken==0.14.0 setuptools
 
-# The texts: what two packages hold besides code.
+# The texts, from two packages.
 [ -f "$dir/texts/Django-5.2.tar.gz" ] || $pip download --no-deps --no-binary :all: -d "$dir/texts" Django==5.2
 [ -f "$dir/texts/botocore-1.40.0-py3-none-any.whl" ] || $pip download --no-deps -d "$dir/texts" botocore==1.40.0
 [ -f "$dir/corpus/prose.0" ] || "$dir/venv/bin/python" "$here/corpus.py" \
 	"$dir/texts/Django-5.2.tar.gz" "$dir/texts/botocore-1.40.0-py3-none-any.whl" "$dir/corpus"
 
-# The Python packages would download the vocabulary; the loader module carries
-# it. tiktoken looks for the SHA-1 of the address it would download from.
+# The Python packages would download the vocabulary, so use the copy in the loader
+# module. tiktoken's cache uses the SHA-1 of the download URL as file name.
 loader=$(cd "$here" && go list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)
 for name in o200k_base.tiktoken fb374d419588a4632f3f557e76b4b70aebbca790; do
 	install -m 0644 "$loader/assets/o200k_base.tiktoken" "$dir/vocabulary/$name"

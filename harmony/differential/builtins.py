@@ -1,8 +1,8 @@
-"""Writes filter/turn/testdata/builtins.jsonl: what openai-harmony makes of
-conversations with built-in tools.
+"""Writes filter/turn/testdata/builtins.jsonl: conversations with built-in tools,
+and the prompts that openai-harmony renders for them.
 
 A Go test compares the filter's prompts with it, so that it needs neither Python
-nor a network. Run it through run.sh's environment:
+nor a network. Run this script in the environment that run.sh creates:
 
     TIKTOKEN_ENCODINGS_BASE=.differential/vocabulary .differential/venv/bin/python builtins.py
 """

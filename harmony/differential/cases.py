@@ -1,6 +1,6 @@
 """Random conversations and completions for the differential scripts.
 
-Everything is drawn from one random.Random, so a seed names a run.
+All random values come from one random.Random, so a seed reproduces a run.
 """
 
 import json
@@ -27,7 +27,7 @@ def scalar(r):
 
 
 def schema(r, depth=3):
-    """Any schema, sound or not."""
+    """Any schema, with or without a correct type in the reference."""
     s = {}
     kind = r.randint(0, 13)
     if depth == 0:
@@ -191,7 +191,7 @@ def message(r, make_schema, say):
 
 
 def conversation(r, sound=False):
-    """The JSON of a conversation. A sound one has only schemas that the
+    """The JSON of a conversation. If sound is set, it has only schemas that the
     reference renders as correct types, and no analysis."""
     make, say = (sound_object if sound else schema), lines
     messages = [message(r, make, say) for _ in range(r.randint(0, 8))]
@@ -215,7 +215,7 @@ STOPS = [200002, 200007, 200012]
 
 
 def header(r, encode):
-    """The tokens of a header, now and then a broken one."""
+    """The tokens of a header, which is sometimes malformed."""
     parts = []
     to = r.choice(["", "", " to=functions.f", " to=functions.f to=functions.g", "to=f", " to= f", " functions.f", " to=browser.search"])
     at = r.random()

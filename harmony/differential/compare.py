@@ -1,4 +1,4 @@
-"""What the differential scripts share: running our command, telling differences."""
+"""The common part of the differential scripts: run envoy-harmony, report differences."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 def run_lines(command, lines):
-    """Runs a command over lines and returns the JSON of those it answers."""
+    """Runs a command with lines as input and returns its output lines as JSON."""
     run = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True)
     if run.returncode not in (0, 1):
         sys.exit(run.stderr)

@@ -19,7 +19,7 @@ from compare import Differences, run_lines
 
 tik = tiktoken.get_encoding("o200k_base")
 inner = openai_harmony.load_harmony_encoding("HarmonyGptOss")._inner
-# 201088 has no place in an engine's vocabulary, so our encoder never makes it.
+# No engine's vocabulary contains 201088, so our encoder never outputs it.
 SPECIALS = sorted(n for n in inner.special_tokens() if n != "<|reserved_201088|>")
 BATCH = 20000
 
@@ -27,7 +27,7 @@ SPACES = " \t\r\n\u000b\u000c\u0085\u00a0\u1680\u2002\u2028\u2029\u202f\u205f\u3
 PIECES = ["'s", "'S", "'\u017f", "'ll", "'lL", "'re", "'Re", "'ve", "'m", "'d", "'t", "'", "i+1'th", "//", "/", "\r\n", "\n",
           "  ", " ", "\x00", "\x00\x00", "\u0301", "\u200d", "\U0001f469", "\u01c5", "\u02b0", "\u4e2d", "\u216b", "\u00bd",
           "12", "3456", "A", "a", "\u0410", "\u0430", "<|start|>", "<|end|>", "<|", "|>", "HTTPServer", "camelCase", "\ufffd"]
-# Where Unicode versions differ, and edges of blocks.
+# Characters that differ between Unicode versions, and boundaries of blocks.
 POINTS = [0x10d40, 0x1c89, 0x1c8a, 0xa7cb, 0xa7da, 0x2ebf0, 0x31350, 0x323af, 0x1e5f0, 0x116d0, 0x1cc00, 0x16d40, 0x105c0,
           0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xffff, 0x10000, 0x10ffff, 0xe0001, 0xe0041, 0xfe0f]
 
@@ -45,7 +45,7 @@ def vocabulary_word(r):
 
 
 def assigned(r):
-    """A character that exists, of any script alike."""
+    """An assigned character. All scripts are equally likely."""
     base = r.randrange(0, 0x32000, 0x80)
     for _ in range(20):
         c = chr(base + r.randrange(0x80))
@@ -74,7 +74,7 @@ def string(r):
         return "".join(assigned(r) for _ in range(n))
     if kind == 5:
         return r.choice(["", " ", "x"]) + run(r) + r.choice(["", "b", " c", "\n"]) + run(r)
-    if kind == 6:  # words that are no tokens, of one alphabet
+    if kind == 6:  # words of one alphabet that are not tokens
         base, size = r.choice([(97, 26), (65, 58), (0x430, 32), (0x4e00, 3000), (0x905, 60), (0x621, 40), (0xac00, 11172), (0x3041, 80)])
         return "".join(" " if r.random() < 0.1 else chr(base + r.randrange(size)) for _ in range(n * 3))
     if kind == 7:

@@ -1,7 +1,7 @@
-"""Writes ../testdata/reference: what openai-harmony makes of fixed cases.
+"""Writes ../testdata/reference: fixed cases and the results of openai-harmony.
 
 The Go tests compare with these files, so that they need neither Python nor a
-network. Run it through run.sh's environment:
+network. Run this script in the environment that run.sh creates:
 
     TIKTOKEN_ENCODINGS_BASE=.differential/vocabulary .differential/venv/bin/python fixtures.py
 """
@@ -101,7 +101,7 @@ PARSER_CASES = [  # name, role, tokens
 
 
 def parse(name, role, strict, tokens):
-    """Every step of a parse, going on after errors."""
+    """Every step of a parser, including those after errors."""
     parser = PyStreamableParser(inner, role, strict)
     steps = []
     for t in [*tokens, None]:
@@ -247,7 +247,7 @@ def main():
         sound = r.random() < 0.5
         try:
             rendered.append(render(f"random {len(rendered)}", json.loads(cases.conversation(r, sound)), sound))
-        except Exception:  # the reference refuses it
+        except Exception:  # an error of the reference
             continue
     write("render.jsonl", rendered)
 

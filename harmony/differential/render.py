@@ -2,10 +2,10 @@
 
     render.py ENVOY_HARMONY [COUNT [SEED]]
 
-COUNT random conversations, each rendered for completion, as it is and as a
-training example in the reference's form; and as many with sound schemas only
-in the filter's form, which has to be the same. Where the reference refuses a
-conversation, so must we.
+It renders COUNT random conversations for completion, without completion and as a
+training example in the reference's form, and as many conversations, with only
+schemas that the reference renders correctly, in the filter's form, which must be
+the same. Conversations that are an error in the reference must be an error here.
 """
 
 import json
@@ -20,7 +20,7 @@ import openai_harmony
 def reference(encoding, method, conversation, *role):
     try:
         return getattr(encoding, method)(conversation, *role, {"auto_drop_analysis": True})
-    except Exception:  # whatever it raises, it refuses
+    except Exception:  # any exception means that it does not accept the input
         return None
 
 

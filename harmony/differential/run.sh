@@ -3,8 +3,8 @@
 #
 #     run.sh [COUNT [SEED]]
 #
-# A virtual environment and a copy of the vocabulary are kept in the directory
-# that DIFFERENTIAL_DIR names, else in .differential here.
+# The virtual environment and a copy of the vocabulary are in the directory
+# $DIFFERENTIAL_DIR, by default .differential in this folder.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -18,11 +18,11 @@ if [ ! -x "$dir/venv/bin/python" ]; then
 fi
 "$dir/venv/bin/pip" install --quiet openai-harmony==0.0.8 tiktoken
 
-# The oracles would download the vocabulary; the loader module carries it.
+# The references would download the vocabulary, so use the copy in the loader module.
 loader=$(cd "$root" && go list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)
 cp -f "$loader/assets/o200k_base.tiktoken" "$dir/vocabulary/"
 chmod u+w "$dir/vocabulary/o200k_base.tiktoken"
-# tiktoken looks for the SHA-1 of the address it would download from.
+# tiktoken's cache uses the SHA-1 of the download URL as file name.
 cp -f "$dir/vocabulary/o200k_base.tiktoken" "$dir/vocabulary/fb374d419588a4632f3f557e76b4b70aebbca790"
 export TIKTOKEN_ENCODINGS_BASE="$dir/vocabulary" TIKTOKEN_CACHE_DIR="$dir/vocabulary"
 

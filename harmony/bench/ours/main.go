@@ -1,11 +1,12 @@
-// Command ours measures package harmony the way the other programs of this
-// folder measure its peers:
+// Command ours measures package harmony in the same way as the other programs
+// in this folder measure other libraries:
 //
-//	ours WORK FILE...
+//	ours TASK FILE...
 //
-// For each file it prints its path, the CPU milliseconds that the work took,
-// the number of tokens and a hash of the result, which is equal where a peer
-// yields the same. The first line is the CPU time up to the first encoding.
+// For each file it prints the path, the CPU time of the task in milliseconds,
+// the number of tokens and a hash of the result. Libraries with equal results
+// print equal hashes. The first line is the CPU time up to the end of the first
+// encoding.
 package main
 
 import (
@@ -18,28 +19,29 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// works reads a file and does the work. Only what is done in timed counts.
-var works = map[string]func(data []byte) (tokens int, hash uint64){
-	// text
+// tasks read a file and perform a task. Only the time of the calls of timed is
+// measured.
+var tasks = map[string]func(data []byte) (tokens int, hash uint64){
+	// The file is a text.
 	"encode": func(data []byte) (int, uint64) {
 		text := string(data)
 		timed(func() { buffer = harmony.AppendEncode(buffer[:0], text) })
 		return len(buffer), hash(buffer)
 	},
-	// a JSON list of completions, each a list of tokens
+	// The file is a JSON list of completions, which are lists of tokens.
 	"parse": parse,
-	// a conversation, from its JSON
+	// The file is a conversation in JSON.
 	"render": func(data []byte) (int, uint64) {
 		timed(func() { render(newRenderer(), conversation(data)) })
 		return len(buffer), hash(buffer)
 	},
-	// the same without reading the JSON
+	// The same without parsing the JSON.
 	"render-messages": func(data []byte) (int, uint64) {
 		msgs := conversation(data)
 		timed(func() { render(newRenderer(), msgs) })
 		return len(buffer), hash(buffer)
 	},
-	// the same where all but the last message has been rendered before
+	// The same after all messages but the last one have been rendered.
 	"render-last": func(data []byte) (int, uint64) {
 		msgs, r := conversation(data), newRenderer()
 		render(r, msgs[:len(msgs)-1])
@@ -50,12 +52,12 @@ var works = map[string]func(data []byte) (tokens int, hash uint64){
 
 var (
 	buffer []harmony.Token
-	took   float64 // by timed, in CPU milliseconds
+	took   float64 // time measured by timed, in CPU milliseconds
 )
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) < 2 || works[os.Args[1]] == nil {
+	if len(os.Args) < 2 || tasks[os.Args[1]] == nil {
 		log.Fatal("usage: ours encode|parse|render|render-messages|render-last FILE...")
 	}
 	timed(func() { buffer = harmony.AppendEncode(nil, "x") })
@@ -65,27 +67,27 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		tokens, hash := works[os.Args[1]](data)
+		tokens, hash := tasks[os.Args[1]](data)
 		fmt.Fprintf(os.Stdout, "%s %.4f %d %016x\n", path, took, tokens, hash)
 	}
 }
 
-// parse reads the tokens as a server does: delta, channel and recipient after
-// each of them.
+// parse parses the tokens like a server: it reads the delta, channel and
+// recipient after each token.
 func parse(data []byte) (tokens int, h uint64) {
 	var completions [][]harmony.Token
 	if err := json.Unmarshal(data, &completions); err != nil {
 		log.Fatal(err)
 	}
 	p, read := harmony.NewParser(harmony.Strict, harmony.RoleAssistant), 0
-	each := func(see func(delta []byte, channel, recipient string)) {
+	each := func(visit func(delta []byte, channel, recipient string)) {
 		for _, completion := range completions {
 			p.Reset(harmony.RoleAssistant)
 			for _, t := range completion {
 				if _, err := p.Push(t); err != nil {
 					log.Fatal(err)
 				}
-				see(p.LastDelta(), p.Channel(), p.Recipient())
+				visit(p.LastDelta(), p.Channel(), p.Recipient())
 			}
 			tokens += len(completion)
 		}
@@ -116,8 +118,8 @@ func conversation(data []byte) []harmony.Message {
 	return msgs
 }
 
-// newRenderer returns one that has seen nothing and writes what the reference
-// does.
+// newRenderer returns a Renderer with an empty cache and the output of the
+// reference.
 func newRenderer() *harmony.Renderer {
 	return harmony.NewRenderer(harmony.WithReferenceSchema(), harmony.WithAnalysis(harmony.DropBeforeFirstFinal))
 }
@@ -129,9 +131,9 @@ func render(r *harmony.Renderer, msgs []harmony.Message) {
 	}
 }
 
-func timed(work func()) {
+func timed(task func()) {
 	start := cpu()
-	work()
+	task()
 	took = cpu() - start
 }
 
@@ -144,10 +146,10 @@ func cpu() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }
 
-// Of FNV-1a.
+// The constants of FNV-1a.
 const offset, prime = 0xcbf29ce484222325, 0x100000001b3
 
-// hash is FNV-1a over the ids.
+// hash returns the FNV-1a hash of the ids.
 func hash(tokens []harmony.Token) uint64 {
 	h := uint64(offset)
 	for _, t := range tokens {

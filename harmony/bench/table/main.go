@@ -1,11 +1,11 @@
-// Command table runs the benchmarks that the project has limits for and prints
-// one table: what was measured, what it must be, the ratio of the two (more
-// than 1 is good) and the aim.
+// Command table runs the project's benchmarks and prints their results as one
+// table: what was measured, the value, its limit, the ratio of limit and value
+// (more than 1 is good) and the goal.
 //
 //	go run ./harmony/bench/table [-rounds 5] [-benchtime 100ms]
 //
-// All benchmarks run once in each round, and the medians of the rounds count.
-// Times are CPU time.
+// All benchmarks run once per round, and the table shows the medians of the
+// rounds. Times are CPU time.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	rounds := flag.Int("rounds", 5, "how often everything is measured")
+	rounds := flag.Int("rounds", 5, "number of rounds")
 	benchtime := flag.String("benchtime", "100ms", "time of one benchmark, as in go test -benchtime")
 	flag.Parse()
 	if err := run(*rounds, *benchtime); err != nil {

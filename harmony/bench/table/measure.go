@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// figures are what one or more runs measured: benchmark, unit, a value a run.
-// A benchmark's name begins with its package: harmony.ParserToken/strict.
+// figures are the results of one or more runs: by benchmark and unit, one value
+// per run. The name of a benchmark begins with its package, such as
+// harmony.ParserToken/strict.
 type figures map[string]map[string][]float64
 
 func (f figures) add(name, unit string, value float64) {
@@ -25,8 +26,8 @@ func (f figures) add(name, unit string, value float64) {
 	f[name][unit] = append(f[name][unit], value)
 }
 
-// addOutput adds the results in the output of "go test -bench". Times are
-// multiplied by scale, rates divided by it.
+// addOutput adds the results in the output of "go test -bench". It multiplies
+// times by scale and divides rates by it.
 func (f figures) addOutput(pkg, output string, scale float64) error {
 	lines := bufio.NewScanner(strings.NewReader(output))
 	for lines.Scan() {
@@ -38,14 +39,15 @@ func (f figures) addOutput(pkg, output string, scale float64) error {
 		if _, err := strconv.Atoi(fields[1]); err != nil {
 			continue
 		}
-		// The name and the number of iterations, then pairs of value and unit.
+		// The name and the number of iterations are followed by pairs of value
+		// and unit.
 		for pair := range slices.Chunk(fields[2:], 2) {
 			if len(pair) != 2 {
 				return fmt.Errorf("a value without unit: %s", lines.Text())
 			}
 			value, err := strconv.ParseFloat(pair[0], 64)
 			if err != nil {
-				return fmt.Errorf("a value that is no number: %s", lines.Text())
+				return fmt.Errorf("a value that is not a number: %s", lines.Text())
 			}
 			switch pair[1] {
 			case "ns/op":
@@ -59,7 +61,7 @@ func (f figures) addOutput(pkg, output string, scale float64) error {
 	return lines.Err()
 }
 
-// median returns the median of the runs, and false if nothing was measured.
+// median returns the median of the runs, or false if there are none.
 func (f figures) median(name, unit string) (float64, bool) {
 	values := slices.Sorted(slices.Values(f[name][unit]))
 	if len(values) == 0 {
@@ -68,8 +70,8 @@ func (f figures) median(name, unit string) (float64, bool) {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, true
 }
 
-// most returns the greatest median among the benchmarks whose name begins with
-// one of the prefixes.
+// most returns the greatest median of the benchmarks whose names have one of
+// the prefixes.
 func (f figures) most(unit string, prefixes ...string) (most float64, ok bool) {
 	for name := range maps.Keys(f) {
 		for _, p := range prefixes {
@@ -81,7 +83,7 @@ func (f figures) most(unit string, prefixes ...string) (most float64, ok bool) {
 	return most, ok
 }
 
-// worstKinds returns the kinds of input that UnseenWorst measures.
+// worstKinds returns the kinds of input measured by UnseenWorst.
 func (f figures) worstKinds() []string {
 	var kinds []string
 	for name := range f {
@@ -93,9 +95,9 @@ func (f figures) worstKinds() []string {
 	return slices.Compact(kinds)
 }
 
-// suite is the benchmarks of one package that the table shows.
+// suite is a package with benchmarks that the table shows.
 type suite struct {
-	pkg        string // the folder from the root
+	pkg        string // path of the package from the root
 	benchmarks []string
 }
 
@@ -103,7 +105,7 @@ func (s suite) binary(dir string) string {
 	return filepath.Join(dir, strings.ReplaceAll(s.pkg, "/", "-")+".test")
 }
 
-// build compiles the tests of the package, once for all rounds.
+// build compiles the tests of the package. They are used in all rounds.
 func (s suite) build(root, dir string) error {
 	cmd := exec.Command("go", "test", "-c", "-o", s.binary(dir), "./"+s.pkg) //nolint:gosec // our own package
 	cmd.Dir, cmd.Stderr = root, os.Stderr
@@ -113,9 +115,9 @@ func (s suite) build(root, dir string) error {
 	return nil
 }
 
-// run measures each benchmark in a process of its own, on one thread. What it
-// reports is time on the clock; the share of it that the process had a core
-// makes it CPU time, on a machine that has other work.
+// run runs each benchmark in a process of its own with one thread. Benchmarks
+// report wall-clock time. Multiplied by the share of CPU time of the process,
+// it is CPU time, even on a machine with other load.
 func (s suite) run(root, dir, benchtime string, to figures) error {
 	for _, name := range s.benchmarks {
 		cmd := exec.Command(s.binary(dir), "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
@@ -148,7 +150,7 @@ func coldStart(program string, to figures) error {
 	}
 	to.add("cold", "ms", load)
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		to.add("cold", "MB", float64(usage.Maxrss)/1024) // Linux counts KB
+		to.add("cold", "MB", float64(usage.Maxrss)/1024) // in KB on Linux
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // row is a line of the table.
 type row struct {
 	what, measured, must, aim string
-	ratio                     float64 // must / measured; NaN where nothing is asked
+	ratio                     float64 // must / measured; NaN if there is no limit
 }
 
 var suites = []suite{
@@ -19,19 +19,20 @@ var suites = []suite{
 	{"filter/engine", []string{"DecodeOneToken"}},
 	{"filter/chat", []string{"Stream"}},
 	{"filter/responses", []string{"Stream"}},
-	{"filter", []string{"Token", "Request"}},
+	{"filter/extproc", []string{"Token", "Request"}},
 }
 
-// worst begins the names of the benchmarks of input that is hard to encode.
+// worst is the prefix of the names of the benchmarks with input that is hard to
+// encode.
 const worst = "harmony.UnseenWorst/"
 
-// upTo is a row of a value that must not exceed a limit; unit is that of the
-// benchmark, shown in the unit times factor.
+// upTo describes a row whose value must not exceed a limit. The row shows the
+// benchmark's value in unit, multiplied by factor, with the unit shown.
 type upTo struct {
 	what, benchmark, unit string
 	factor                float64
 	shown                 string
-	must                  float64 // 0: nothing is asked
+	must                  float64 // 0: no limit
 	aim                   string
 }
 
@@ -48,15 +49,15 @@ var library = []upTo{
 }
 
 var service = []upTo{
-	{"filter: an Envoy message with one token, chat", "filter.Token", "ns/op", 1, "ns", 0, ""},
+	{"filter: an Envoy message with one token, chat", "filter/extproc.Token", "ns/token", 1, "ns", 0, ""},
 	{"engine: an event of SGLang to its token", "filter/engine.DecodeOneToken/sglang", "ns/op", 1, "ns", 0, ""},
 	{"engine: an event of vLLM to its token", "filter/engine.DecodeOneToken/vllm", "ns/op", 1, "ns", 0, ""},
 	{"chat: a token to its chunk, answer", "filter/chat.Stream/answer", "ns/op", 1, "ns", 0, ""},
 	{"the same, reasoning", "filter/chat.Stream/reasoning", "ns/op", 1, "ns", 0, ""},
 	{"the same, call", "filter/chat.Stream/call", "ns/op", 1, "ns", 0, ""},
 	{"responses: a token to its event, answer", "filter/responses.Stream/answer", "ns/op", 1, "ns", 0, ""},
-	{"filter: a request of 41 messages seen before", "filter.Request", "ns/op", 1e-3, "µs", 0, ""},
-	{"its allocations", "filter.Request", "allocs/op", 1, "", 0, ""},
+	{"filter: a request of 41 messages seen before", "filter/extproc.Request", "ns/op", 1e-3, "µs", 0, ""},
+	{"its allocations", "filter/extproc.Request", "allocs/op", 1, "", 0, ""},
 }
 
 func (u upTo) row(f figures) (row, error) {
@@ -71,7 +72,7 @@ func (u upTo) row(f figures) (row, error) {
 	return r, nil
 }
 
-// rows condenses the figures to the table.
+// rows returns the rows of the table.
 func rows(f figures) ([]row, error) {
 	var table []row
 	for _, kind := range []string{"prose", "code", "json", "multilingual"} {
@@ -105,7 +106,7 @@ func rows(f figures) ([]row, error) {
 		prefixes    []string
 	}{
 		{library, "allocations, encode and parse, warm", []string{"harmony.Unseen", "harmony.Parser"}},
-		{service, "allocations of a token, filter and its parts", []string{"filter.Token", "filter/engine.DecodeOneToken", "filter/chat.Stream", "filter/responses.Stream"}},
+		{service, "allocations of a token, filter and its parts", []string{"filter/extproc.Token", "filter/engine.DecodeOneToken", "filter/chat.Stream", "filter/responses.Stream"}},
 	} {
 		for _, u := range group.limits {
 			r, err := u.row(f)
@@ -123,7 +124,7 @@ func rows(f figures) ([]row, error) {
 	return table, nil
 }
 
-// none is the row of a count that must be 0: the ratio is 1 or 0.
+// none returns the row of a count that must be 0. Its ratio is 1 or 0.
 func none(what string, n float64) row {
 	r := row{what, number(n), "0", "0", 0}
 	if n == 0 {
@@ -132,7 +133,8 @@ func none(what string, n float64) row {
 	return r
 }
 
-// number writes v with three digits, or all of those before the point.
+// number formats v with three significant digits, or with all digits of a
+// longer integer.
 func number(v float64) string {
 	if v == 0 {
 		return "0"

@@ -39,10 +39,10 @@ func TestAddOutput(t *testing.T) {
 	}
 }
 
-func TestAddOutputRefuses(t *testing.T) {
+func TestAddOutputErrors(t *testing.T) {
 	for _, line := range []string{"BenchmarkX 10 abc ns/op", "BenchmarkX 10 5 ns/op 7"} {
 		if err := (figures{}).addOutput("p", line, 1); err == nil {
-			t.Errorf("%q is taken", line)
+			t.Errorf("%q: no error", line)
 		}
 	}
 }
@@ -61,10 +61,10 @@ func TestMedian(t *testing.T) {
 		t.Errorf("most %v", got)
 	}
 	if _, ok := f.median("a.Z", "u"); ok {
-		t.Error("a median of nothing")
+		t.Error("median of a missing benchmark")
 	}
 	if _, ok := f.most("u", "c."); ok {
-		t.Error("the most of nothing")
+		t.Error("most of missing benchmarks")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// everything holds a value for each row.
+// everything returns figures for all rows.
 func everything(value float64) figures {
 	f := figures{}
 	for _, kind := range []string{"prose", "code", "json", "multilingual"} {
@@ -123,8 +123,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRowsNeedsAll loses each figure in turn: a benchmark that is renamed must
-// not vanish from the table.
+// TestRowsNeedsAll removes each figure in turn: a benchmark that is renamed
+// must not silently disappear from the table.
 func TestRowsNeedsAll(t *testing.T) {
 	for name, units := range everything(1) {
 		for unit := range units {

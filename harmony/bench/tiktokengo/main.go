@@ -1,5 +1,5 @@
-// Command tiktokengo measures github.com/pkoukk/tiktoken-go over files, as
-// the command ours does package harmony.
+// Command tiktokengo measures github.com/pkoukk/tiktoken-go with files in the
+// same way as the command ours measures package harmony.
 package main
 
 import (
@@ -44,7 +44,7 @@ func cpu() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }
 
-// hash is FNV-1a over the ids.
+// hash returns the FNV-1a hash of the ids.
 func hash(tokens []int) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for _, t := range tokens {

@@ -1,6 +1,6 @@
-// Command gen writes the embedded vocabulary table of package harmony from
-// the o200k_base ranks that github.com/pkoukk/tiktoken-go-loader carries.
-// Run it with go generate ./harmony; the same ranks give the same bytes.
+// Command gen writes the vocabulary table that package harmony embeds, from the
+// o200k_base ranks in github.com/pkoukk/tiktoken-go-loader. Run it with go
+// generate ./harmony. Its output is deterministic.
 package main
 
 import (
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// readRanks returns the bytes of each token by its id.
+// readRanks returns the bytes of each token, indexed by id.
 func readRanks() ([]string, error) {
 	file, err := assets.Assets.ReadFile(ranksFile)
 	if err != nil {

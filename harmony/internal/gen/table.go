@@ -11,25 +11,26 @@ import (
 	"unicode/utf8"
 )
 
-// The layout of a token's value: its id and the length of the left one of
-// the two tokens that merge to it last (0 for a single byte).
+// The layout of a token's value: its id, and the length of the left one of the
+// two tokens whose merge creates it (0 for a single byte).
 const (
 	leftShift = 18
-	present   = 1 << 31 // tells a value from an empty slot
+	present   = 1 << 31 // distinguishes a value from an empty slot
 )
 
-// hashFactor spreads keys; package harmony uses the same.
+// hashFactor is the factor of the hash. Package harmony uses the same one.
 const hashFactor = 0x9E3779B97F4A7C15
 
 const (
-	shortSlots  = 210_000 // for the 148,309 tokens to 8 bytes
-	mediumSlots = 68_000  // for the 47,701 of 9 to 16 bytes
-	longSlots   = 4_500   // for the 2,965 beginnings of longer ones
-	prefixBits  = 16      // of the number of length masks
-	filterBits  = 15      // of the number of words of the filter
+	shortSlots  = 210_000 // for the 148,309 tokens of up to 8 bytes
+	mediumSlots = 68_000  // for the 47,701 tokens of 9 to 16 bytes
+	longSlots   = 4_500   // for the 2,965 prefixes of longer tokens
+	prefixBits  = 16      // log2 of the number of length masks
+	filterBits  = 15      // log2 of the number of words of the filter
 )
 
-// build makes the table; text holds the bytes of each token by its id.
+// build returns the table. text contains the bytes of each token, indexed by
+// id.
 func build(text []string) *table {
 	values := tokenValues(text)
 	t := &table{}
@@ -38,24 +39,24 @@ func build(text []string) *table {
 	t.constant("longSlots", longSlots, "the number of slots at longAt")
 	t.constant("prefixBits", prefixBits, "log2 of the masks at prefixAt")
 	t.constant("filterBits", filterBits, "log2 of the words at filterAt")
-	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens to 8 bytes", shortTable(text, values))
+	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes", shortTable(text, values))
 	t.section("mediumAt", "slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes", mediumTable(text, values))
 	slots, list := longTable(text, values)
-	t.section("longAt", "slots {16 bytes of text, uint32 first, uint32 end} of the longer tokens' beginnings", slots)
-	t.section("longListAt", "{uint32 value, uint32 length} of tokens of one beginning, longest first", list)
+	t.section("longAt", "slots {16 bytes of text, uint32 first, uint32 end} of the prefixes of longer tokens", slots)
+	t.section("longListAt", "{uint32 value, uint32 length} of the tokens with a prefix, longest first", list)
 	t.section("bytesAt", "uint32 values of the 256 single bytes", byteTable(text, values))
-	t.section("pairsAt", "uint32 values of the tokens of two bytes, by 256 times the first and the second", pairTable(text, values))
-	t.section("prefixAt", "uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16) by the first 4 bytes", prefixTable(text))
-	t.section("filterAt", "uint64 words of a filter of the tokens of 2 to 16 bytes, two bits for each", filterTable(text))
-	t.section("brokenAt", "bits of pairs of bytes where a token that is not whole characters crosses from one to another", brokenTable(text))
+	t.section("pairsAt", "uint32 values of the tokens of two bytes, indexed by 256 times the first byte plus the second", pairTable(text, values))
+	t.section("prefixAt", "uint16 masks of token lengths (bit n: 4 + n, bit 13: over 16), indexed by a hash of the first 4 bytes", prefixTable(text))
+	t.section("filterAt", "uint64 words of a Bloom filter of the tokens of 2 to 16 bytes, two bits per token", filterTable(text))
+	t.section("brokenAt", "bit set of the byte pairs at character boundaries inside tokens that begin or end within a character", brokenTable(text))
 	offsets, all := decodeTable(text)
-	t.section("offsetsAt", "uint32 a token: where its bytes begin in the text", offsets)
-	t.section("textAt", "the bytes of all tokens, by id", all)
+	t.section("offsetsAt", "uint32 per token: offset of its bytes in the text", offsets)
+	t.section("textAt", "the bytes of all tokens in the order of their ids", all)
 	return t
 }
 
-// tokenValues finds how each token is merged and fails where merging its bytes
-// by rank does not give it: the encoder relies on it.
+// tokenValues returns the value of each token. It fails if merging the bytes of
+// a token by rank does not yield the token, which the encoder relies on.
 func tokenValues(text []string) []uint32 {
 	ids := make(map[string]int, len(text))
 	for id, s := range text {
@@ -72,8 +73,8 @@ func tokenValues(text []string) []uint32 {
 	return values
 }
 
-// lastMerge merges the bytes of s by rank and returns the length of the left
-// part of the last merge, 0 for a single byte.
+// lastMerge merges the bytes of s by rank. It returns the length of the left
+// part of the last merge, or 0 for a single byte.
 func lastMerge(ids map[string]int, s string) (left int, ok bool) {
 	var parts []string
 	for i := range len(s) {
@@ -127,7 +128,7 @@ func mediumTable(text []string, values []uint32) []byte {
 
 func longTable(text []string, values []uint32) (slotData, list []byte) {
 	byPrefix := map[string][]int{}
-	var prefixes []string // in a fixed order
+	var prefixes []string // in the order of ids
 	for id, s := range text {
 		if len(s) > 16 {
 			if byPrefix[s[:16]] == nil {
@@ -189,7 +190,8 @@ func prefixTable(text []string) []byte {
 	return t
 }
 
-// filterTable is a Bloom filter whose bits for one token lie in one word.
+// filterTable returns a Bloom filter in which the bits of a token are in one
+// word.
 func filterTable(text []string) []byte {
 	t := make([]byte, 8<<filterBits)
 	for _, s := range text {
@@ -207,8 +209,8 @@ func filterTable(text []string) []byte {
 	return t
 }
 
-// brokenTable marks the pairs of bytes at the boundaries of characters inside
-// tokens that begin or end within a character.
+// brokenTable returns the set of the byte pairs at boundaries of characters
+// inside tokens that begin or end within a character.
 func brokenTable(text []string) []byte {
 	t := make([]byte, 1<<16/8)
 	for _, s := range text {
@@ -243,9 +245,9 @@ func hash16(a, b uint64) uint64 {
 	return (a*hashFactor ^ bits.RotateLeft64(b, 29)) * hashFactor
 }
 
-// slots is an open-addressing hash table of fixed-size slots, probed one
-// after the other; an all-zero slot is empty. Slots past the last home place
-// save wrapping around.
+// slots is an open-addressing hash table of slots of fixed size with linear
+// probing. An all-zero slot is empty. Additional slots after the last home slot
+// avoid wrapping around.
 type slots struct {
 	data  []byte
 	homes int
@@ -258,8 +260,8 @@ func newSlots(homes, size int) *slots {
 	return &slots{make([]byte, size*(homes+spareSlots)), homes, size}
 }
 
-// take returns the first free slot for a hash. Tokens that come first, the
-// frequent ones, mostly get their home place.
+// take returns the first free slot for a hash. Tokens taken first, which are
+// the frequent ones, are mostly in their home slot.
 func (s *slots) take(hash uint64) []byte {
 	home, _ := bits.Mul64(hash, uint64(s.homes))
 	for i := int(home); ; i++ {
@@ -273,7 +275,7 @@ func (s *slots) take(hash uint64) []byte {
 	}
 }
 
-// table is the embedded file and the constants that say what lies where.
+// table is the embedded file and the constants of its layout.
 type table struct {
 	data      []byte
 	constants []string
@@ -283,7 +285,7 @@ func (t *table) constant(name string, value int, doc string) {
 	t.constants = append(t.constants, fmt.Sprintf("%s = %d // %s\n", name, value, doc))
 }
 
-// section appends b, aligned for whole slots, and records where it begins.
+// section appends b, aligned to 32 bytes, and adds a constant for its position.
 func (t *table) section(name, doc string, b []byte) {
 	for len(t.data)%32 != 0 {
 		t.data = append(t.data, 0)
@@ -292,13 +294,13 @@ func (t *table) section(name, doc string, b []byte) {
 	t.data = append(t.data, b...)
 }
 
-// layout returns the Go file of the constants.
+// layout returns the Go file with the constants.
 func (t *table) layout() []byte {
 	var b bytes.Buffer
 	b.WriteString("// Code generated by internal/gen; DO NOT EDIT.\n\npackage harmony\n\n" +
-		"// The layout of vocabulary.bin; all numbers in it are little-endian. A token's\n" +
+		"// The layout of vocabulary.bin. All its numbers are little-endian. A token's\n" +
 		"// value is its id and, from bit 18 on, the length of the left one of the two\n" +
-		"// tokens that merge to it last.\nconst (\n")
+		"// tokens whose merge creates it.\nconst (\n")
 	for _, c := range t.constants {
 		b.WriteString(c)
 	}

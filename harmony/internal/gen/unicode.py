@@ -59,19 +59,19 @@ def main(path):
 
 package harmony
 
-// The classes of code points that the pattern of o200k_base tells apart,
+// The classes of code points that the pattern of o200k_base distinguishes,
 // from Unicode {ucd.unidata_version}.
 const (
 {consts}
 )
 
-// classIndex gives the block of classBlocks for each {BLOCK} code points; those
-// past its end have the block of its last entry.
+// classIndex contains the block in classBlocks of each {BLOCK} code points. Code
+// points past its end have the block of its last entry.
 const classIndex = "" +
 	{literal(bytes(index))}
 
-// classBlocks holds blocks of {BLOCK} classes, two a byte, the first in the low
-// half.
+// classBlocks contains blocks of {BLOCK} classes, two per byte, the first in the
+// low half.
 const classBlocks = "" +
 	{literal(bytes(packed))}
 """)

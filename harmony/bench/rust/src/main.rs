@@ -1,5 +1,5 @@
-//! Measures one Rust encoder over files, as ../ours/main.go does ours:
-//! peers ENCODER FILE...
+//! Measures one Rust encoder with files in the same way as ../ours/main.go measures
+//! package harmony: peers ENCODER FILE...
 
 fn cpu_ms() -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
