@@ -1,7 +1,7 @@
-// Package apierror holds the one error type that reaches clients: an HTTP
+// Package apierror defines the error type that is sent to clients: an HTTP
 // status with the fields of an OpenAI error object. Decoders, dialects and the
-// filter return it; the filter turns it into an immediate response before the
-// reply's headers and into an in-band event after them.
+// filter return it. Before the reply's headers have been sent, the filter sends
+// it as an immediate response; afterwards, as an event in the stream.
 package apierror
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The values of an error object's "type" that clients tell apart.
+// The values of an error object's "type", as OpenAI's API uses them.
 const (
 	TypeInvalidRequest = "invalid_request_error"
 	TypeAuthentication = "authentication_error"
@@ -21,37 +21,38 @@ const (
 	TypeServer         = "server_error"
 )
 
-// Error is an error for a client. Message never holds prompts, token ids or
-// anything of the inside of the mesh. It is immutable once returned.
+// Error is an error for a client. Message never contains prompts, token ids or
+// details of the network behind Envoy. An Error does not change once it has
+// been returned.
 type Error struct {
-	Status     int           // HTTP status, used where headers have not been sent
+	Status     int           // HTTP status of an immediate response
 	Type       string        // OpenAI error type
-	Code       string        // OpenAI error code; "" is null
-	Param      string        // the request field at fault; "" is null
+	Code       string        // OpenAI error code; "" is sent as null
+	Param      string        // the request field at fault; "" is sent as null
 	Message    string        // what is wrong and what to change
-	RetryAfter time.Duration // sent as retry-after in seconds, where > 0
-	Cause      error         // for logs only, never shown
+	RetryAfter time.Duration // sent as retry-after in whole seconds if greater than 0
+	Cause      error         // for logs only, never sent
 }
 
-// Error tells the status, code and message.
+// Error returns the status, type and message.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Status, e.Type, e.Message)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New makes an error of any status; its type follows from the status.
+// New returns an error with the given HTTP status, from which its type follows.
 func New(status int, code, param, format string, args ...any) *Error {
 	return &Error{Status: status, Type: typeOf(status), Code: code, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
-// Invalid is a 400 that names the request field at fault.
+// Invalid returns a 400 that names the request field at fault.
 func Invalid(param, format string, args ...any) *Error {
 	return New(http.StatusBadRequest, "", param, format, args...)
 }
 
-// With returns a copy that carries the cause for the log.
+// With returns a copy of e with a cause for the log.
 func (e *Error) With(cause error) *Error {
 	c := *e
 	c.Cause = cause
@@ -85,7 +86,8 @@ type fields struct {
 	Code    *string `json:"code"`
 }
 
-// JSON is the OpenAI error object {"error":{"message","type","param","code"}}.
+// JSON returns the OpenAI error object
+// {"error":{"message","type","param","code"}}.
 func (e *Error) JSON() []byte {
 	b, err := json.Marshal(object{fields{e.Message, e.Type, orNull(e.Param), orNull(e.Code)}})
 	if err != nil { // strings always marshal

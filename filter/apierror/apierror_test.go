@@ -10,9 +10,9 @@ import (
 )
 
 func ExampleError_JSON() {
-	err := apierror.Invalid("temperature", "temperature is %g: give 0 to 2", 3.0)
+	err := apierror.Invalid("temperature", "temperature is %g. It must be from 0 to 2.", 3.0)
 	fmt.Println(err.Status, string(err.JSON()))
-	// Output: 400 {"error":{"message":"temperature is 3: give 0 to 2","type":"invalid_request_error","param":"temperature","code":null}}
+	// Output: 400 {"error":{"message":"temperature is 3. It must be from 0 to 2.","type":"invalid_request_error","param":"temperature","code":null}}
 }
 
 func TestTypeFollowsFromTheStatus(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTypeFollowsFromTheStatus(t *testing.T) {
 		http.StatusBadGateway:            apierror.TypeServer,
 	} {
 		if got := apierror.New(status, "", "", "x").Type; got != want {
-			t.Errorf("%d is a %s, want %s", status, got, want)
+			t.Errorf("type of status %d = %s, want %s", status, got, want)
 		}
 	}
 }

@@ -11,11 +11,11 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// AppendEscaped appends s as it stands between the quotes of a JSON string.
-// Bytes that are not UTF-8 become U+FFFD. The line separators that some clients
-// take for the end of an SSE line (U+0085, U+2028, U+2029) are escaped.
+// AppendEscaped appends s as the content of a JSON string, without the quotes.
+// Each byte that is not valid UTF-8 becomes U+FFFD. Line separators that some
+// clients treat as the end of an SSE line (U+0085, U+2028, U+2029) are escaped.
 func AppendEscaped(dst, s []byte) []byte {
-	start := 0 // of the bytes not yet copied
+	start := 0 // start of the bytes not yet copied
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
@@ -59,7 +59,8 @@ func appendControl(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// plain says which ASCII bytes stand for themselves in a JSON string.
+// plain reports, by ASCII byte, whether the byte needs no escape in a JSON
+// string.
 var plain = func() (t [utf8.RuneSelf]bool) {
 	for c := range t {
 		t[c] = c >= ' ' && c != '"' && c != '\\'
@@ -68,8 +69,8 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 }()
 
 // AppendCompact appends a JSON value without the white space between its
-// tokens, fit for a line of its own: the line separators that [AppendEscaped]
-// escapes are escaped here too. raw must be valid JSON in UTF-8.
+// tokens. It escapes the line separators that [AppendEscaped] escapes, so that
+// the result is one line. raw must be valid JSON in UTF-8.
 func AppendCompact(dst []byte, raw string) []byte {
 	inString := false
 	for i := 0; i < len(raw); i++ {

@@ -11,8 +11,8 @@ type sampling struct {
 	Temperature *float64
 }
 
-// A table says what becomes of a request's fields. What it refuses names the
-// field at fault.
+// A table maps each field of a request to its decoder, to an error or to
+// nothing. Errors name the field at fault.
 func Example() {
 	table := jsontext.Table[*sampling]{
 		"temperature": {Read: func(s *sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Temperature, 0, 2) }},

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// maxIgnored bounds how many ignored fields are told.
+// maxIgnored is the most ignored fields that are listed.
 const maxIgnored = 32
 
-// Ignored lists the fields of a request that are accepted without an effect,
-// each once, in the order in which they were added.
+// Ignored lists the paths of request fields that were accepted and have no
+// effect. Each path is listed once, in the order of the calls of Add. At most
+// 32 are listed; later ones are dropped.
 type Ignored []string
 
-// Add notes a field by its path, without the path's indexes and fit for a
-// header.
+// Add adds a field by its path. Array indexes are removed, and bytes that a
+// header value cannot hold become '?'.
 func (l *Ignored) Add(path string) {
 	index := false
 	name := strings.Map(func(c rune) rune {
@@ -29,6 +30,6 @@ func (l *Ignored) Add(path string) {
 		return c
 	}, path)
 	if len(*l) < maxIgnored && !slices.Contains(*l, name) {
-		*l = append(*l, strings.Clone(name)) // it may be a piece of the body
+		*l = append(*l, strings.Clone(name)) // path may be a part of the request body
 	}
 }

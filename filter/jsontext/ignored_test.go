@@ -18,6 +18,6 @@ func TestIgnored(t *testing.T) {
 		l.Add("f" + strconv.Itoa(i))
 	}
 	if len(l) != maxIgnored {
-		t.Errorf("%d fields are told", len(l))
+		t.Errorf("%d fields are listed, want %d", len(l), maxIgnored)
 	}
 }

@@ -1,11 +1,11 @@
 // Package jsontext reads the JSON of API requests within bounds and writes the
-// JSON of replies without allocating. It knows no API: filter/chat and
-// filter/responses share it.
+// JSON of replies without allocating. It contains nothing specific to one API:
+// filter/chat and filter/responses share it.
 //
-// On reading, null is the same as an absent field, a field given twice is
-// refused, and every refusal names the field at fault in the notation of
-// OpenAI's errors, such as messages[2].content. A name that is the client's own
-// may be part of a prompt: a refusal names what it stands in.
+// When it reads, null means the same as an absent field, and a duplicate field
+// is an error. Every error names the field at fault in the notation of OpenAI's
+// errors, such as messages[2].content. Field names that the client chose may be
+// part of a prompt, so errors never repeat them: they name the enclosing field.
 package jsontext
 
 import (
@@ -20,12 +20,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// MaxDepth is how deeply objects and arrays of a request may nest. It keeps
-// recursive readers, here and behind, within a small stack.
+// MaxDepth is how deeply the objects and arrays of a request may nest. It
+// bounds the stack of recursive readers, in this package and in its callers.
 const MaxDepth = 128
 
-// Parse reads a request body, which must be one JSON object in UTF-8. The
-// values it gives refer to body, which must not change while they are used.
+// Parse reads a request body, which must be one JSON object in UTF-8. Otherwise
+// it returns a 400. The result refers to body, which must not change while the
+// result is in use.
 func Parse(body []byte) (gjson.Result, *apierror.Error) {
 	if !utf8.Valid(body) {
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid UTF-8.")
@@ -43,8 +44,8 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 	return root, nil
 }
 
-// Depth is how deeply the brackets of p nest outside strings, whether or not p
-// is valid JSON.
+// Depth returns how deeply the brackets of p nest outside strings. p need not
+// be valid JSON.
 func Depth(p []byte) int {
 	depth, deepest := 0, 0
 	inString := false
@@ -65,29 +66,32 @@ func Depth(p []byte) int {
 	return deepest
 }
 
-// Field is a value of a request and where it stands.
+// Field is a value of a request together with its path.
 type Field struct {
 	gjson.Result
 	Path string // such as tools[0].function; "" is the request itself
 }
 
-// Fields calls read with every field of the object f that is not null, in
-// order, until read fails. Its key is the field's name, without the path. A
-// refusal of what read does not know must not have the path of it.
+// Fields calls read for every field of the object f that is not null, in order,
+// until read fails. key is the field's name without the path. If read does not
+// know a key, its error must not contain the key or its path: see
+// [Field.Entries].
 func (f Field) Fields(read func(key string, v Field) *apierror.Error) *apierror.Error {
 	return f.FieldsOf(nil, read)
 }
 
-// FieldsOf is [Field.Fields] for an object with so many fields that the refusal
-// of one given twice must name it, if it is one that known says is the API's.
+// FieldsOf is [Field.Fields] for an object of the API with many fields, where
+// the error about a duplicate should name the field. known reports whether a
+// key is one of the API's own names; only those are named in errors.
 func (f Field) FieldsOf(known func(key string) bool, read func(key string, v Field) *apierror.Error) *apierror.Error {
 	return f.members(known, func(key string, v gjson.Result) *apierror.Error {
 		return read(key, Field{v, f.child(key)})
 	})
 }
 
-// Entries is [Field.Fields] for an object whose names are the client's own. The
-// path of what it holds is that of f.
+// Entries is [Field.Fields] for an object whose keys the client chose. The
+// values passed to read have the path of f, so that errors do not contain the
+// keys.
 func (f Field) Entries(read func(key string, v Field) *apierror.Error) *apierror.Error {
 	return f.members(nil, func(key string, v gjson.Result) *apierror.Error {
 		return read(key, Field{v, f.Path})
@@ -103,7 +107,7 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 	f.ForEach(func(k, v gjson.Result) bool {
 		key := k.String()
 		if seen.add(key) {
-			err = f.twice(known != nil && known(key), key)
+			err = f.duplicate(known != nil && known(key), key)
 			return false
 		}
 		if v.Type == gjson.Null {
@@ -115,18 +119,18 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 	return err
 }
 
-// twice is the refusal of an object in which a field stands more than once.
-func (f Field) twice(known bool, key string) *apierror.Error {
+// duplicate returns the error for a field that occurs more than once in f.
+func (f Field) duplicate(known bool, key string) *apierror.Error {
 	switch {
 	case known:
-		return apierror.Invalid(f.child(key), "The field %q is given more than once.", key)
+		return apierror.Invalid(f.child(key), "The field %q is given more than once. Send it only once.", key)
 	case f.Path == "":
-		return apierror.Invalid("", "A field of the request is given more than once.")
+		return apierror.Invalid("", "A field of the request is given more than once. Send each field only once.")
 	}
-	return apierror.Invalid(f.Path, "A field in %q is given more than once.", f.Path)
+	return apierror.Invalid(f.Path, "A field in %q is given more than once. Send each field only once.", f.Path)
 }
 
-// Elements calls read with every element of the array f, nulls included, until
+// Elements calls read for every element of the array f, including nulls, until
 // read fails.
 func (f Field) Elements(read func(i int, v Field) *apierror.Error) *apierror.Error {
 	if !f.IsArray() {
@@ -142,7 +146,7 @@ func (f Field) Elements(read func(i int, v Field) *apierror.Error) *apierror.Err
 	return err
 }
 
-// Text reads a string.
+// Text returns the string f. Any other type is an error.
 func (f Field) Text() (string, *apierror.Error) {
 	if f.Type != gjson.String {
 		return "", f.mismatch("a string")
@@ -150,11 +154,12 @@ func (f Field) Text() (string, *apierror.Error) {
 	return f.Str, nil
 }
 
-// MaxShortText is how many bytes a [Field.ShortText] has at most.
+// MaxShortText is the most bytes that [Field.ShortText] accepts.
 const MaxShortText = 256
 
-// ShortText reads a string fit for a name or an id, in memory of its own: it may
-// be kept for longer than the request's body.
+// ShortText returns the string f, such as a name or an id, of at most
+// [MaxShortText] bytes. The result is a copy, which may outlive the request
+// body.
 func (f Field) ShortText() (string, *apierror.Error) {
 	s, err := f.Text()
 	if len(s) > MaxShortText {
@@ -163,7 +168,7 @@ func (f Field) ShortText() (string, *apierror.Error) {
 	return strings.Clone(s), err
 }
 
-// Switch reads a boolean.
+// Switch returns the boolean f. Any other type is an error.
 func (f Field) Switch() (bool, *apierror.Error) {
 	if !f.IsBool() {
 		return false, f.mismatch("a boolean")
@@ -171,7 +176,7 @@ func (f Field) Switch() (bool, *apierror.Error) {
 	return f.Type == gjson.True, nil
 }
 
-// Number reads a number between least and most.
+// Number returns the number f, which must be at least least and at most most.
 func (f Field) Number(least, most float64) (float64, *apierror.Error) {
 	if f.Type != gjson.Number {
 		return 0, f.mismatch("a number")
@@ -182,7 +187,8 @@ func (f Field) Number(least, most float64) (float64, *apierror.Error) {
 	return f.Num, nil
 }
 
-// Integer reads a whole number between least and most; 3.0 is one.
+// Integer returns the whole number f, which must be at least least and at most
+// most. A fraction of zero is accepted: 3.0 is 3.
 func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 	if f.Type != gjson.Number {
 		return 0, f.mismatch("an integer")
@@ -200,27 +206,27 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 	return n, nil
 }
 
-// SetSwitch sets dst as [Field.Switch] reads it.
+// SetSwitch sets dst to the result of [Field.Switch].
 func (f Field) SetSwitch(dst *bool) (err *apierror.Error) {
 	*dst, err = f.Switch()
 	return err
 }
 
-// SetNumber sets dst as [Field.Number] reads it.
+// SetNumber sets dst to the result of [Field.Number].
 func (f Field) SetNumber(dst **float64, least, most float64) *apierror.Error {
 	n, err := f.Number(least, most)
 	*dst = &n
 	return err
 }
 
-// SetInteger sets dst as [Field.Integer] reads it.
+// SetInteger sets dst to the result of [Field.Integer].
 func (f Field) SetInteger(dst *int, least, most int64) *apierror.Error {
 	n, err := f.Integer(least, most)
 	*dst = int(n)
 	return err
 }
 
-// mismatch is the refusal of a value of the wrong type.
+// mismatch returns the error for a value of the wrong type.
 func (f Field) mismatch(want string) *apierror.Error {
 	return apierror.Invalid(f.Path, "The field %q must be %s.", clip(f.Path), want)
 }
@@ -233,7 +239,7 @@ func (f Field) child(key string) string {
 	return f.Path + "." + key
 }
 
-// clip shortens a name that a client made up, for errors.
+// clip shortens a name for an error text, since a client may have chosen it.
 func clip(s string) string {
 	const most = 128
 	if len(s) <= most {
@@ -246,19 +252,21 @@ func clip(s string) string {
 	return s[:cut] + "..."
 }
 
-// short is how many names are looked through one by one.
-const short = 16
+// maxList is the most names that are kept in a list, which is searched
+// linearly.
+const maxList = 16
 
-// names is a set of the names of one object's fields: a list while it is short.
+// names is a set of the field names of one object: a list of up to maxList
+// names, then a map.
 type names struct {
-	list [short]string
+	list [maxList]string
 	n    int
 	set  map[string]struct{}
 }
 
-// add tells whether name was there already.
+// add adds name and reports whether it was present before.
 func (n *names) add(name string) bool {
-	if n.set == nil && n.n < short {
+	if n.set == nil && n.n < maxList {
 		if slices.Contains(n.list[:n.n], name) {
 			return true
 		}
@@ -267,12 +275,12 @@ func (n *names) add(name string) bool {
 		return false
 	}
 	if n.set == nil {
-		n.set = make(map[string]struct{}, 2*short)
+		n.set = make(map[string]struct{}, 2*maxList)
 		for _, s := range n.list {
 			n.set[s] = struct{}{}
 		}
 	}
-	_, there := n.set[name]
+	_, present := n.set[name]
 	n.set[name] = struct{}{}
-	return there
+	return present
 }

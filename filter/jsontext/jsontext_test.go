@@ -84,9 +84,8 @@ func TestFieldTwice(t *testing.T) {
 	}
 }
 
-// TestOwnNames shows that refusals do not repeat names that are the client's
-// own.
-func TestOwnNames(t *testing.T) {
+// TestClientNames checks that errors do not repeat names that the client chose.
+func TestClientNames(t *testing.T) {
 	t.Parallel()
 	known := func(key string) bool { return key == "known" }
 	text := func(_ string, v Field) *apierror.Error {
@@ -176,7 +175,7 @@ func FuzzAppendCompact(f *testing.F) {
 		got := AppendCompact(nil, string(raw))
 		var want, back any
 		if err := json.Unmarshal(raw, &want); err != nil {
-			return // a number that no float can hold
+			return // a number outside the range of float64
 		}
 		if err := json.Unmarshal(got, &back); err != nil {
 			t.Fatal(err)

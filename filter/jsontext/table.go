@@ -6,19 +6,20 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// Table says what becomes of the fields of a request, by name, where a decoder
-// of type D reads them. Fields that are not in it are ignored.
+// Table maps field names of a request to what a decoder of type D does with
+// them. Fields that are not in the table are ignored.
 type Table[D any] map[string]Row[D]
 
-// Row is what becomes of one field. Of its members exactly one is set.
+// Row says how one field is handled. Exactly one member is set.
 type Row[D any] struct {
-	Read    func(d D, v Field) *apierror.Error // mapped
-	Refused string                             // refused; says why, and what to do instead
-	On      string                             // refused so, unless it is false or 0, which is what happens anyway
+	Read    func(d D, v Field) *apierror.Error // decodes the field into d
+	Refused string                             // the field is an error with this text, which says why and what to use instead
+	On      string                             // the same, except that the values false and 0 are accepted, since they change nothing
 	Ignored bool
 }
 
-// With is the rows of t and of shared, which reads the part of D that of gives.
+// With returns the rows of t together with those of shared. of returns the part
+// of D that the readers of shared decode into.
 func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 	all := maps.Clone(t)
 	for name, row := range shared {
@@ -31,7 +32,8 @@ func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 	return all
 }
 
-// Decode reads the fields of a request and notes those without an effect.
+// Decode decodes the fields of a request into d and adds those without an
+// effect to ignored. It returns the first error.
 func (t Table[D]) Decode(d D, request Field, ignored *Ignored) *apierror.Error {
 	known := func(name string) bool {
 		_, known := t[name]

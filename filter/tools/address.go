@@ -14,20 +14,21 @@ import (
 	"time"
 )
 
-// maxURLBytes bounds a server_url.
+// maxURLBytes bounds the length of a server_url.
 const maxURLBytes = 4 << 10
 
-// Host is a host that requests may name, or all below a domain.
+// Host is an entry of tools.allowed_hosts: one host, or all subdomains of a domain,
+// with a scheme and a port.
 type Host struct {
 	scheme string
-	name   string // in lower case; with a leading dot: all below it
+	name   string // lower case; a leading dot stands for all subdomains
 	port   string
 }
 
-// ParseHost reads an entry of tools.allowed_hosts: a host such as
-// mcp.example.com, or *.example.com for every host below example.com, with a port
-// if it is not the scheme's. Requests must use https, unless the entry begins with
-// http://.
+// ParseHost parses an entry of tools.allowed_hosts: a host such as mcp.example.com,
+// or *.example.com for all subdomains of example.com. A port is needed only if it
+// is not the scheme's default. Requests must use https unless the entry begins with
+// http://. The error quotes the entry and states the expected form.
 func ParseHost(entry string) (Host, error) {
 	scheme, rest, ok := strings.Cut(entry, "://")
 	if !ok {
@@ -39,7 +40,7 @@ func ParseHost(entry string) (Host, error) {
 	rest, below := strings.CutPrefix(rest, "*.")
 	u, err := url.Parse(scheme + "://" + rest)
 	if err != nil || u.Host != rest || rest == "" {
-		return Host{}, fmt.Errorf("%q: write a host such as mcp.example.com, with :port if needed, or *.example.com", entry)
+		return Host{}, fmt.Errorf("%q: write a host such as mcp.example.com, with :port if it is not the default, or *.example.com", entry)
 	}
 	h, err := hostOf(u)
 	if err != nil {
@@ -47,14 +48,14 @@ func ParseHost(entry string) (Host, error) {
 	}
 	if below {
 		if _, err := netip.ParseAddr(h.name); err == nil {
-			return Host{}, fmt.Errorf("%q: nothing is below an address", entry)
+			return Host{}, fmt.Errorf("%q: an IP address has no subdomains: leave out the wildcard", entry)
 		}
 		h.name = "." + h.name
 	}
 	return h, nil
 }
 
-// hostOf reads scheme, host and port of a URL.
+// hostOf returns the scheme, host and port of a URL.
 func hostOf(u *url.URL) (Host, error) {
 	h := Host{scheme: u.Scheme, name: strings.ToLower(u.Hostname()), port: u.Port()}
 	if h.port == "" {
@@ -67,19 +68,21 @@ func hostOf(u *url.URL) (Host, error) {
 	h.port = strconv.FormatUint(port, 10)
 	if address, err := netip.ParseAddr(h.name); err == nil {
 		if address.Zone() != "" {
-			return h, errors.New("an address must not have a zone")
+			return h, errors.New("an IPv6 address must not have a zone")
 		}
 		h.name = address.Unmap().String()
 		return h, nil
 	}
 	for label := range strings.SplitSeq(h.name, ".") {
 		if !isLabel(label) {
-			return h, errors.New("the host is no host name: write letters, digits, - and dots, and names in other scripts as punycode")
+			return h, errors.New("the host is not a valid host name: use letters, digits, - and dots, and punycode for other scripts")
 		}
 	}
 	return h, nil
 }
 
+// isLabel reports whether label is a label of a host name, in lower case.
+// Underscores are accepted because internal names have them.
 func isLabel(label string) bool {
 	if label == "" || len(label) > 63 {
 		return false
@@ -92,76 +95,77 @@ func isLabel(label string) bool {
 	return true
 }
 
-// covers tells whether h is of's entry.
-func (h Host) covers(of Host) bool {
-	if h.scheme != of.scheme || h.port != of.port {
+// matches reports whether the entry h allows the requested scheme, host and port.
+func (h Host) matches(requested Host) bool {
+	if h.scheme != requested.scheme || h.port != requested.port {
 		return false
 	}
 	if strings.HasPrefix(h.name, ".") {
-		return strings.HasSuffix(of.name, h.name) && len(of.name) > len(h.name)
+		return strings.HasSuffix(requested.name, h.name) && len(requested.name) > len(h.name)
 	}
-	return h.name == of.name
+	return h.name == requested.name
 }
 
-// Allow tells whether a request may name this server_url. Its error says what the
-// client or the operator has to change, and does not repeat the URL.
+// Allow returns nil if a request may use this server_url. The error states what the
+// client or the operator has to change, and does not contain the URL.
 func (c *Client) Allow(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || u.Opaque != "" || len(rawURL) > maxURLBytes {
-		return errors.New("the server_url is no URL: write it as https://host/path")
+		return errors.New("the server_url is not a valid URL: write it as https://host/path")
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return errors.New("the server_url must begin with https://")
 	}
 	if u.User != nil {
-		return errors.New("the server_url must not have a user or a password: send them in authorization or headers")
+		return errors.New("the server_url must not contain a user or a password: send them in authorization or headers")
 	}
 	if u.Fragment != "" {
-		return errors.New("the server_url must not have a fragment")
+		return errors.New("the server_url must not contain a fragment")
 	}
 	h, err := hostOf(u)
 	if err != nil {
 		return fmt.Errorf("the server_url is not valid: %w", err)
 	}
-	other := false // the host is allowed with another scheme
+	otherOrigin := false // the host is allowed, but with another scheme or port
 	for _, allowed := range c.o.AllowedHosts {
-		if allowed.covers(h) {
+		if allowed.matches(h) {
 			return nil
 		}
 		allowed.scheme, allowed.port = h.scheme, h.port
-		other = other || allowed.covers(h)
+		otherOrigin = otherOrigin || allowed.matches(h)
 	}
-	if other {
-		return fmt.Errorf("MCP servers at %s may only be reached with the scheme and the port that tools.allowed_hosts has for them", h.name)
+	if otherOrigin {
+		return fmt.Errorf("MCP servers at %s may only be used with the scheme and the port of their entry in tools.allowed_hosts", h.name)
 	}
 	return fmt.Errorf("MCP servers at %s are not allowed: the operator can add the host to tools.allowed_hosts", h.name)
 }
 
-// origin is the scheme, host and port of a URL, in one spelling.
+// origin returns the scheme, host and port of a URL in canonical form.
 func origin(u *url.URL) string {
 	h, _ := hostOf(u)
 	return h.scheme + "://" + net.JoinHostPort(h.name, h.port)
 }
 
-// refused are networks that requests must not reach: not public, or a way round
-// to such. What netip.Addr itself knows is not repeated here.
-var refused = func() (list []netip.Prefix) {
+// blockedNetworks are networks that requests must not reach: they are not public,
+// or they lead to addresses that are not public. Ranges that netip.Addr itself
+// classifies are left out.
+var blockedNetworks = func() (list []netip.Prefix) {
 	for _, prefix := range []string{
 		"0.0.0.0/8",         // this network
-		"100.64.0.0/10",     // carrier-grade NAT, and metadata of Alibaba Cloud
-		"168.63.129.16/32",  // metadata of Azure
-		"192.0.0.0/24",      // protocol assignments, and metadata of Oracle Cloud
+		"100.64.0.0/10",     // carrier-grade NAT; Alibaba Cloud metadata
+		"168.63.129.16/32",  // Azure metadata
+		"192.0.0.0/24",      // protocol assignments; Oracle Cloud metadata
 		"192.0.2.0/24",      // documentation
-		"192.31.196.0/24",   // AS112: whoever is near answers
+		"192.31.196.0/24",   // AS112 (anycast)
 		"192.88.99.0/24",    // 6to4 relays
-		"192.175.48.0/24",   // AS112
+		"192.175.48.0/24",   // AS112 (anycast)
 		"198.18.0.0/15",     // benchmarks
 		"198.51.100.0/24",   // documentation
 		"203.0.113.0/24",    // documentation
 		"240.0.0.0/4",       // reserved, broadcast
 		"::/96",             // IPv4-compatible
 		"::ffff:0:0:0/96",   // IPv4-translated
-		"64:ff9b:1::/48",    // NAT64 of a site's own
+		"64:ff9b:1::/48",    // local-use NAT64
 		"100::/64",          // discard
 		"2001::/23",         // protocol assignments: Teredo, ORCHID and others
 		"2001:db8::/32",     // documentation
@@ -176,15 +180,15 @@ var refused = func() (list []netip.Prefix) {
 	return list
 }()
 
-// nat64 holds the addresses that stand for IPv4 ones.
+// nat64 is the prefix of addresses that embed an IPv4 address (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// public tells whether an address is one of the public internet.
+// public reports whether an address is publicly routable.
 func public(a netip.Addr) bool {
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() {
 		return false
 	}
-	for _, p := range refused {
+	for _, p := range blockedNetworks {
 		if p.Contains(a) {
 			return false
 		}
@@ -192,8 +196,8 @@ func public(a netip.Addr) bool {
 	return true
 }
 
-// reachable tells whether requests may reach an address. An address that only
-// stands for another, IPv4-mapped or NAT64, is judged as that one.
+// reachable reports whether requests may connect to an address. IPv4-mapped and
+// NAT64 addresses are checked as the IPv4 address that they embed.
 func (c *Client) reachable(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if nat64.Contains(a) {
@@ -208,15 +212,15 @@ func (c *Client) reachable(a netip.Addr) bool {
 	return public(a)
 }
 
-// addressError is the refusal to connect to an address.
+// addressError is the error of a connection to an address that is not allowed.
 type addressError struct{ address string }
 
 func (e *addressError) Error() string {
-	return fmt.Sprintf("the address %s is not public and not in tools.allowed_networks", e.address)
+	return fmt.Sprintf("the address %s is neither public nor in tools.allowed_networks", e.address)
 }
 
-// control refuses connections. It sees the address that is really connected to,
-// whatever the resolver said before.
+// control rejects connections to addresses that requests must not reach. It runs
+// after name resolution, so it checks the address that is actually dialed.
 func (c *Client) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") || !c.reachable(at.Addr()) {
@@ -232,8 +236,8 @@ const (
 	maxHeaderBytes   = 64 << 10
 )
 
-// newTransport makes connections; proxies of the environment are not asked.
-// guarded ones reach only what requests may reach.
+// newTransport returns a transport that ignores the proxies of the environment. If
+// guarded is set, it connects only to addresses that requests may reach.
 func (c *Client) newTransport(guarded bool) *http.Transport {
 	d := &net.Dialer{Timeout: dialTimeout, Resolver: c.o.Resolver}
 	if guarded {

@@ -3,15 +3,19 @@ package tools
 import (
 	"context"
 	"net/http"
+	"time"
 )
 
-// Control asks whether requests may reach an address.
+// Control returns the error of connecting to an address for a request.
 func Control(c *Client, network, address string) error {
 	return c.control(context.Background(), network, address, nil)
 }
 
-// Transports are what connections are made with.
+// Transports returns the transports of the client.
 func Transports(c *Client) []*http.Transport { return []*http.Transport{c.trusted, c.guarded} }
 
-// Inflight is how many bytes of answers are held.
+// Inflight returns the number of bytes in flight.
 func Inflight(c *Client) int64 { return c.inflight.bytes.Load() }
+
+// SetCallTimeout changes Options.CallTimeout between jobs.
+func SetCallTimeout(c *Client, timeout time.Duration) { c.o.CallTimeout = timeout }

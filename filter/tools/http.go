@@ -19,52 +19,52 @@ const (
 )
 
 var (
-	errRedirect = errors.New("the server redirects to another place")
+	errRedirect = errors.New("the server redirects to another origin")
 	errTooLarge = errors.New("the answer is too large")
 	errClosed   = errors.New("the session is closed")
 )
 
-// guard sends the HTTP requests of one session: only to the server's own origin,
-// with its headers, and for no longer than the session lives. What comes back is
-// bounded and counted.
+// guard sends the HTTP requests of one session. It adds the server's headers,
+// allows only the server's own origin, and ends requests with the session. Response
+// bodies are bounded and count as in flight.
 type guard struct {
 	session *session
 	origin  string
-	wire    *wire // nil until there is a connection
-	opening *call // the call that the session is opened for
+	wire    *wire    // nil until the session is connected
+	opener  *request // the initialize request that opens the session
 }
 
-func newGuard(s *session, opening *call) (*guard, error) {
+func newGuard(s *session, opener *request) (*guard, error) {
 	u, err := url.Parse(s.server.URL)
 	if err != nil {
 		return nil, errors.New("the server's URL is not valid")
 	}
-	return &guard{session: s, origin: origin(u), opening: opening}, nil
+	return &guard{session: s, origin: origin(u), opener: opener}, nil
 }
 
-// client is the HTTP client of the session.
+// client returns the HTTP client of the session.
 func (g *guard) client() *http.Client {
 	return &http.Client{Transport: g, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects || req.Method != via[0].Method {
-			callOf(req.Context()).note(func(f *facts) { f.err = errRedirect })
+			requestOf(req.Context()).update(func(f *requestState) { f.err = errRedirect })
 			return errRedirect
 		}
-		return nil // RoundTrip looks at the origin
+		return nil // RoundTrip checks the origin
 	}}
 }
 
 // RoundTrip implements [http.RoundTripper].
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	known := callOf(req.Context())
+	request := requestOf(req.Context())
 	share := &g.session.stream
-	if known != nil && req.Method == http.MethodPost {
-		share = &known.share
+	if request != nil && req.Method == http.MethodPost {
+		share = &request.share
 	}
-	if known != g.opening && req.Method != http.MethodPost {
-		known = nil // an answer is being fetched: that tells nothing of the call itself
+	if request != g.opener && req.Method != http.MethodPost {
+		request = nil // this request fetches an answer: its status is not the request's own
 	}
 	if origin(req.URL) != g.origin {
-		known.note(func(f *facts) { f.err = errRedirect })
+		request.update(func(f *requestState) { f.err = errRedirect })
 		closeBody(req)
 		return nil, errRedirect
 	}
@@ -72,54 +72,54 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	unbind := context.AfterFunc(g.session.ctx, func() { end(errClosed) })
 	finish := func() { unbind(); end(nil) }
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteHeaders: func() { known.note(func(f *facts) { f.wrote = true }) },
+		WroteHeaders: func() { request.update(func(f *requestState) { f.httpWritten = true }) },
 	})
-	known.note(func(f *facts) { f.err, f.status, f.session = nil, 0, req.Header.Get("Mcp-Session-Id") != "" })
+	request.update(func(f *requestState) { f.err, f.status, f.session = nil, 0, req.Header.Get("Mcp-Session-Id") != "" })
 	req = req.Clone(ctx)
 	req.Header.Set("User-Agent", clientName)
-	addHeader(req.Header, g.session.server.Header)
+	setHeaders(req.Header, g.session.server.Header)
 	if v, _ := g.version(); v != "" && req.Header.Get("Mcp-Protocol-Version") == "" {
 		req.Header.Set("Mcp-Protocol-Version", v)
 	}
 	resp, err := g.session.client.transport(g.session.server).RoundTrip(req)
 	if err != nil {
 		finish()
-		known.note(func(f *facts) { f.err = err })
+		request.update(func(f *requestState) { f.err = err })
 		return nil, err
 	}
-	known.note(func(f *facts) { f.status = resp.StatusCode })
-	left := int64(g.session.client.o.MaxMessageBytes)
+	request.update(func(f *requestState) { f.status = resp.StatusCode })
+	limit := int64(g.session.client.o.MaxMessageBytes)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if req.Method == http.MethodGet && kind == "text/event-stream" {
-		left = -1 // a stream for the life of the session, whose events are bounded
+		limit = -1 // a stream that lives as long as the session; the SDK bounds its events
 	}
-	resp.Body = &body{ReadCloser: counted{resp.Body, share}, left: left, finish: finish, call: known}
+	resp.Body = &body{ReadCloser: counted{resp.Body, share}, left: limit, finish: finish, call: request}
 	switch {
-	case known == nil || req.Method != http.MethodPost:
+	case request == nil || req.Method != http.MethodPost:
 	case resp.StatusCode >= http.StatusBadRequest:
-		known.lookAt(resp)
+		request.readErrorBody(resp)
 	case kind == "application/json":
-		resp.Body = &message{ReadCloser: resp.Body, call: known}
+		resp.Body = &message{ReadCloser: resp.Body, call: request}
 	}
 	return resp, nil
 }
 
-// lookAt notes an answer of the server's own that comes with an HTTP error: the
-// server has had the request then, whatever the status says. One that breaks off
-// says nothing.
-func (c *call) lookAt(resp *http.Response) {
+// readErrorBody records a JSON-RPC error in the body of an HTTP error. The server
+// has then processed the request, whatever the status is. If the body ends early,
+// the status is discarded.
+func (c *request) readErrorBody(resp *http.Response) {
 	text, err := io.ReadAll(resp.Body)
 	resp.Body = struct {
 		io.Reader
 		io.Closer
 	}{bytes.NewReader(text), resp.Body}
 	if err != nil {
-		c.note(func(f *facts) { f.status = 0 })
+		c.update(func(f *requestState) { f.status = 0 })
 		return
 	}
 	if m, err := jsonrpc.DecodeMessage(text); err == nil {
 		if answer, ok := m.(*jsonrpc.Response); ok && answer.Error != nil {
-			c.note(func(f *facts) {
+			c.update(func(f *requestState) {
 				if answer.ID == f.id {
 					f.answer = answer
 				}
@@ -142,13 +142,13 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// body is a response's body that ends with an error where it is too long, or
-// where there is no room for it.
+// body is a response body that ends with an error if it is too long, or if the
+// bytes in flight are exhausted.
 type body struct {
 	io.ReadCloser
-	left   int64 // < 0: any length
+	left   int64 // < 0: unlimited
 	finish func()
-	call   *call
+	call   *request
 }
 
 // Read implements [io.Reader].
@@ -158,26 +158,27 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, errBusy) {
-		b.call.note(func(f *facts) { f.busy = true })
+		b.call.update(func(f *requestState) { f.busy = true })
 	}
 	if b.left < 0 {
 		return n, err
 	}
 	if int64(n) > b.left {
-		b.call.note(func(f *facts) { f.tooLarge = true })
+		b.call.update(func(f *requestState) { f.tooLarge = true })
 		n, err = int(b.left), errTooLarge
 	}
 	b.left -= int64(n)
 	return n, err
 }
 
-// message is a body that is one message. Where it is too long, or there is no room
-// for it, an error of the call stands in its place: the session's other calls go on.
+// message is a body with one JSON-RPC message. If it is too long, or the bytes in
+// flight are exhausted, it is replaced by a JSON-RPC error for this request: the
+// session's other requests go on.
 type message struct {
 	io.ReadCloser
-	call *call
-	all  *bytes.Reader // nil: nothing has been read
-	err  error         // that it ended with
+	call *request
+	all  *bytes.Reader // nil until the body has been read
+	err  error         // the error of reading the body
 }
 
 // Read implements [io.Reader].
@@ -185,7 +186,7 @@ func (m *message) Read(p []byte) (int, error) {
 	if m.all == nil {
 		b, err := io.ReadAll(m.ReadCloser)
 		if errors.Is(err, errBusy) || errors.Is(err, errTooLarge) {
-			b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.call.known().id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
+			b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.call.snapshot().id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
 		}
 		m.all, m.err = bytes.NewReader(b), err
 	}

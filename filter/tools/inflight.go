@@ -7,42 +7,44 @@ import (
 	"sync/atomic"
 )
 
-var errBusy = errors.New("the answers of servers are too much together")
+var errBusy = errors.New("the answers of all servers exceed the limit")
 
-// inflight counts the bytes of servers' answers that are being read, or made into
-// results, in all sessions together.
+// inflight counts the bytes of servers' answers that are being read or turned into
+// results, over all sessions.
 type inflight struct {
 	limit int64
 	bytes atomic.Int64
 }
 
-// share is what one call, or one stream, holds of the bytes in flight.
+// share is the part of the bytes in flight that one request or one stream holds.
 type share struct {
-	of *inflight
+	total *inflight
 
-	mu      sync.Mutex
-	bytes   int64
-	refused bool // there was no room
-	ended   bool // it gets no more
+	mu        sync.Mutex
+	bytes     int64
+	exhausted bool // take has failed for lack of room
+	ended     bool // the share is closed: take fails
 }
 
-// take holds n bytes more, if there is room.
+// take adds n bytes to the share. It returns errBusy if the limit is reached and
+// errClosed if the share has ended.
 func (s *share) take(n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ended:
 		return errClosed
-	case s.of.bytes.Add(int64(n)) > s.of.limit:
-		s.of.bytes.Add(-int64(n))
-		s.refused = true
+	case s.total.bytes.Add(int64(n)) > s.total.limit:
+		s.total.bytes.Add(-int64(n))
+		s.exhausted = true
 		return errBusy
 	}
 	s.bytes += int64(n)
 	return nil
 }
 
-// move gives what s holds to another share, which may be none or have ended.
+// move transfers the bytes of s to another share. If that one is nil or has ended,
+// they are released.
 func (s *share) move(to *share) {
 	s.mu.Lock()
 	n := s.bytes
@@ -56,10 +58,10 @@ func (s *share) move(to *share) {
 			return
 		}
 	}
-	s.of.bytes.Add(-n)
+	s.total.bytes.Add(-n)
 }
 
-// end gives back all that the share holds.
+// end releases the bytes of the share and closes it.
 func (s *share) end() {
 	s.mu.Lock()
 	s.ended = true
@@ -67,14 +69,14 @@ func (s *share) end() {
 	s.move(nil)
 }
 
-// full tells whether there was no room for what came.
+// full reports whether take has failed for lack of room.
 func (s *share) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refused
+	return s.exhausted
 }
 
-// counted is a stream whose bytes a share holds.
+// counted is a stream whose bytes are added to a share.
 type counted struct {
 	io.ReadCloser
 	share *share

@@ -16,17 +16,17 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// pieces is a server that answers calls with a text of n bytes; those of the tool
-// "halves" with half of it at once, and the rest when they are let go on.
-type pieces struct {
+// splitServer answers calls with a text of n bytes. Calls of the tool "halves" get
+// the second half of it after release.
+type splitServer struct {
 	url     string
 	opened  atomic.Int32  // sessions
-	begun   chan struct{} // the first half is on its way
+	started chan struct{} // the first half has been sent
 	release chan struct{}
 }
 
-func newPieces(t *testing.T, n int) *pieces {
-	p := &pieces{begun: make(chan struct{}, 100), release: make(chan struct{})}
+func newSplitServer(t *testing.T, n int) *splitServer {
+	p := &splitServer{started: make(chan struct{}, 100), release: make(chan struct{})}
 	hello := scripted(nil)
 	p.url = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -50,7 +50,7 @@ func newPieces(t *testing.T, n int) *pieces {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s`, m.ID, strings.Repeat("x", n/2))
 		if m.Params.Name == "halves" {
 			w.(http.Flusher).Flush()
-			p.begun <- struct{}{}
+			p.started <- struct{}{}
 			select {
 			case <-p.release:
 			case <-r.Context().Done():
@@ -61,24 +61,24 @@ func newPieces(t *testing.T, n int) *pieces {
 	return p
 }
 
-// The answers that are being read at one time are bounded for all servers together.
-// One that has no room is refused by name, the other calls of its session go on, and
-// what was held is given back.
+// The answers in flight of all servers share one limit. An answer beyond it fails
+// with an error that names the limit, other calls of the same session go on, and
+// the bytes are released at the end.
 func TestInflightBound(t *testing.T) {
 	const size = 256 << 10
 	c := newClient(t, tools.Options{MaxInflightBytes: size + size/4})
-	p := newPieces(t, size)
+	p := newSplitServer(t, size)
 	small := trusted(serve(t, newFixture().streamable()))
 	var group sync.WaitGroup
-	group.Go(func() { // holds half of its answer, and then all of it
+	group.Go(func() { // holds the bytes of half the answer, and then of all of it
 		if r := do(t, c, trusted(p.url), "halves", "{}"); r.Error != "" || len(r.Text) != size {
 			t.Errorf("%d bytes, error %q (%v)", len(r.Text), r.Error, r.Cause)
 		}
 	})
-	receive(t, p.begun, "the first answer begins")
-	waitFor(t, "the half is held", func() bool { return tools.Inflight(c) >= size/2 })
+	receive(t, p.started, "the first half of the answer")
+	waitFor(t, "the first half counts as in flight", func() bool { return tools.Inflight(c) >= size/2 })
 
-	want := fmt.Sprintf(`There is no room for the answer of the MCP server "fixture": those of all servers have more than %d bytes at the moment (tools.max_inflight_bytes). What was asked for may have been done.`, size+size/4)
+	want := fmt.Sprintf(`The answer of the MCP server "fixture" was dropped, because the answers of all servers exceed %d bytes at the moment (tools.max_inflight_bytes). Try again later. The call may have been executed.`, size+size/4)
 	if r := do(t, c, trusted(p.url), "whole", "{}"); r.Error != want {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}
@@ -93,11 +93,11 @@ func TestInflightBound(t *testing.T) {
 	if n := p.opened.Load(); n != 1 {
 		t.Errorf("%d sessions, want 1", n)
 	}
-	waitFor(t, "all is given back", func() bool { return tools.Inflight(c) == 0 })
+	waitFor(t, "all bytes are released", func() bool { return tools.Inflight(c) == 0 })
 }
 
-// What comes on a stream, or through a process' pipe, counts as well, whatever
-// becomes of it.
+// Bytes on an event stream or from a process count as in flight, whether they are
+// used or not.
 func TestInflightOfStreams(t *testing.T) {
 	const limit = 64 << 10
 	for _, tt := range []struct {
@@ -119,7 +119,7 @@ func TestInflightOfStreams(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c, s := newClient(t, tools.Options{MaxInflightBytes: limit}), tt.server(t)
 			some := fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("x", limit/2))
-			for range 5 { // each has room once the one before it is done
+			for range 5 { // each answer fits once the one before is released
 				wantText(t, do(t, c, s, "echo", some), some)
 			}
 			if r := do(t, c, s, "echo", fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("x", 2*limit))); !strings.Contains(r.Error, "tools.max_inflight_bytes") {
@@ -131,7 +131,7 @@ func TestInflightOfStreams(t *testing.T) {
 			c.Do(ctx, tools.Job{Server: s, Tool: "echo", Arguments: some})
 			c.Close()
 			if n := tools.Inflight(c); n != 0 {
-				t.Errorf("%d bytes are still held", n)
+				t.Errorf("%d bytes are still in flight", n)
 			}
 		})
 	}

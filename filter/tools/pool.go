@@ -10,27 +10,27 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Client does jobs at MCP servers and keeps the sessions with them. It is safe
-// for concurrent use. Make one with [New].
+// Client runs jobs at MCP servers and pools the sessions with them. It is safe for
+// concurrent use. Make one with [New], and end it with [Client.Close].
 type Client struct {
 	o    Options
 	sdk  *mcp.Client
-	ctx  context.Context // ends with Close
+	ctx  context.Context // ends when Close is called
 	stop context.CancelFunc
 	work sync.WaitGroup // jobs, and sessions that are being opened, watched or closed
 
 	trusted, guarded *http.Transport
-	processes        chan struct{} // has an element for each that runs
+	processes        chan struct{} // semaphore: one element per running process
 	inflight         inflight
 
 	mu       sync.Mutex
 	closed   bool
-	sessions map[string]*session // by the server's key
-	warned   map[string]bool     // labels of servers that lack tools
+	sessions map[string]*session // by Server.key
+	warned   map[string]bool     // labels of servers whose missing tools were logged
 }
 
-// New makes a Client. It connects to nothing before the first job, but warns of
-// programs that are missing.
+// New returns a Client. It connects to no server before the first job. It logs a
+// warning for each configured program that is not installed.
 func New(o Options) *Client {
 	o.setDefaults()
 	c := &Client{
@@ -44,11 +44,12 @@ func New(o Options) *Client {
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
-	c.sdk.AddReceivingMiddleware(refuse)
+	c.sdk.AddReceivingMiddleware(rejectRequests)
 	return c
 }
 
-// Close ends all jobs and sessions and waits for them, a few seconds at most.
+// Close cancels all jobs, closes all sessions and waits for them, a few seconds at
+// most. Later jobs fail.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -62,7 +63,8 @@ func (c *Client) Close() {
 	c.guarded.CloseIdleConnections()
 }
 
-// begin counts work that Close waits for; it tells false once that is too late.
+// begin registers work that Close waits for. It returns false if the client is
+// closed.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,8 +81,8 @@ func (c *Client) transport(s *Server) *http.Transport {
 	return c.guarded
 }
 
-// acquire gives the open session of a server, and opens it if there is none. The
-// caller has to release it.
+// acquire returns the open session of a server, and opens one if there is none. The
+// caller must release it.
 func (c *Client) acquire(ctx context.Context, server *Server) (*session, failure) {
 	s, f := c.join(server)
 	if s == nil {
@@ -99,7 +101,7 @@ func (c *Client) acquire(ctx context.Context, server *Server) (*session, failure
 	return s, failure{}
 }
 
-// join counts a user of a session, which may still be opening.
+// join adds a user to the session of a server, which may still be opening.
 func (c *Client) join(server *Server) (*session, failure) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,11 +114,11 @@ func (c *Client) join(server *Server) (*session, failure) {
 		if f := c.makeRoomLocked(server); f.text != "" {
 			return nil, f
 		}
-		s = &session{client: c, server: server, key: key, ready: make(chan struct{}), stream: share{of: &c.inflight}}
+		s = &session{client: c, server: server, key: key, ready: make(chan struct{}), stream: share{total: &c.inflight}}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		c.sessions[key] = s
 		c.o.Metrics.Sessions(len(c.sessions))
-		c.work.Go(func() { c.live(s) })
+		c.work.Go(func() { c.runSession(s) })
 	}
 	s.users++
 	if s.idle != nil {
@@ -126,18 +128,18 @@ func (c *Client) join(server *Server) (*session, failure) {
 	return s, failure{}
 }
 
-// live opens a session and waits for its end.
-func (c *Client) live(s *session) {
+// runSession opens a session and waits for its end.
+func (c *Client) runSession(s *session) {
 	s.open()
 	if s.mcp != nil {
-		_ = s.mcp.Wait() // those who use it are told of errors
+		_ = s.mcp.Wait() // its users get the error from their own requests
 	}
 	s.stream.end()
 	c.drop(s)
 }
 
-// warnsFirst tells whether this is the first warning of a server.
-func (c *Client) warnsFirst(label string) bool {
+// firstWarning reports whether this is the first warning about a server.
+func (c *Client) firstWarning(label string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := !c.warned[label]
@@ -145,7 +147,8 @@ func (c *Client) warnsFirst(label string) bool {
 	return first
 }
 
-// release ends a use of a session. One that nobody uses is closed after a while.
+// release removes a user from a session. A session without users is closed after
+// IdleTimeout.
 func (c *Client) release(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +156,7 @@ func (c *Client) release(s *session) {
 	s.used = c.o.Now()
 	switch {
 	case s.users > 0:
-	case s.gone:
+	case s.retired:
 		c.closeLocked(s)
 	default:
 		s.idle = time.AfterFunc(c.o.IdleTimeout, func() { c.expire(s) })
@@ -163,19 +166,19 @@ func (c *Client) release(s *session) {
 func (c *Client) expire(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.users == 0 && !s.gone {
+	if s.users == 0 && !s.retired {
 		c.removeLocked(s)
 	}
 }
 
-// drop gives a session no more users.
+// drop retires a session: new jobs use another one.
 func (c *Client) drop(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeLocked(s)
 }
 
-// makeRoomLocked makes room for a session with a server.
+// makeRoomLocked makes room in the pool for a session with a server.
 func (c *Client) makeRoomLocked(server *Server) failure {
 	processes := 0
 	for _, s := range c.sessions {
@@ -192,22 +195,22 @@ func (c *Client) makeRoomLocked(server *Server) failure {
 	return failure{}
 }
 
-// evictLocked makes room for a session: of the sessions of such servers that
-// nobody uses, those of the tenant with the most sessions go first, and of these
-// the one that was used longest ago.
-func (c *Client) evictLocked(of func(*Server) bool) bool {
-	held := map[string]int{}
+// evictLocked retires one unused session of an eligible server. It takes the least
+// recently used session of the tenant with the most sessions. It returns false if
+// all are in use.
+func (c *Client) evictLocked(eligible func(*Server) bool) bool {
+	sessionsOf := map[string]int{}
 	for _, s := range c.sessions {
-		if of(s.server) {
-			held[s.server.Tenant]++
+		if eligible(s.server) {
+			sessionsOf[s.server.Tenant]++
 		}
 	}
 	var first *session
 	for _, s := range c.sessions {
-		if s.users > 0 || !of(s.server) {
+		if s.users > 0 || !eligible(s.server) {
 			continue
 		}
-		if first == nil || cmp.Or(held[s.server.Tenant]-held[first.server.Tenant], first.used.Compare(s.used)) > 0 {
+		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant], first.used.Compare(s.used)) > 0 {
 			first = s
 		}
 	}
@@ -218,10 +221,10 @@ func (c *Client) evictLocked(of func(*Server) bool) bool {
 }
 
 func (c *Client) removeLocked(s *session) {
-	if s.gone {
+	if s.retired {
 		return
 	}
-	s.gone = true
+	s.retired = true
 	delete(c.sessions, s.key)
 	c.o.Metrics.Sessions(len(c.sessions))
 	if s.idle != nil {
@@ -233,8 +236,8 @@ func (c *Client) removeLocked(s *session) {
 	}
 }
 
-// closeLocked closes a session that nobody uses or will use. Close waits for it:
-// the session's live, or a job, is still counted when this is called.
+// closeLocked closes a session without users. Client.Close waits for it: when this
+// is called, runSession or a job of the session is still registered.
 func (c *Client) closeLocked(s *session) {
 	c.work.Go(s.close)
 }

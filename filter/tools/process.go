@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// stopTimeout is how long a process may take to end once its input has, and
-	// once more when it has been asked to.
+	// stopTimeout is how long a process may take to exit, first after its input is
+	// closed and again after SIGTERM.
 	stopTimeout = time.Second
-	// maxLogLine and maxLogLines bound what is logged of one process.
+	// maxLogLine (bytes) and maxLogLines bound what is logged of one process.
 	maxLogLine  = 1 << 10
 	maxLogLines = 1000
 )
 
-// process is a stdio server. Its own children are ended with it.
+// process is a stdio server. It leads a process group, so that its children end
+// with it.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  *os.File
@@ -35,8 +36,8 @@ type process struct {
 	exited chan struct{}
 	once   sync.Once
 
-	said     chan struct{} // closed once the process says no more
-	lastLine string        // of what it has said, to be read after that
+	logged      chan struct{} // closed at the end of stderr
+	lastLogLine string        // the last line of stderr; read it after logged is closed
 }
 
 // start starts the server's process and connects to it.
@@ -44,10 +45,10 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 	if !s.server.Trusted || len(s.server.Command) == 0 {
 		return nil, errors.New("the server has no command")
 	}
-	select { // those that are being ended count, too
+	select { // processes that are being stopped count as well
 	case s.client.processes <- struct{}{}:
 	case <-ctx.Done():
-		return nil, errors.New("there is no place for one more process")
+		return nil, errors.New("too many processes are running")
 	}
 	p, stderr, err := spawn(s.server)
 	if err != nil {
@@ -57,11 +58,11 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 	s.process = p
 	s.client.work.Go(func() { s.client.logLines(s.server, p, stderr) })
 	s.client.work.Go(func() {
-		_ = p.cmd.Wait()          // how it ended is of no use to anybody
-		p.signal(syscall.SIGKILL) // its children
+		_ = p.cmd.Wait()          // the exit status is not used
+		p.signal(syscall.SIGKILL) // kill its children
 		<-s.client.processes
 		close(p.exited)
-		// Whoever has left the process group may hold the pipes open.
+		// Processes that have left the group may keep the pipes open.
 		_ = p.stdout.SetReadDeadline(time.Now().Add(stopTimeout))
 		_ = stderr.SetReadDeadline(time.Now().Add(stopTimeout))
 	})
@@ -69,15 +70,15 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 	return (&mcp.IOTransport{Reader: counted{p.stdout, &s.stream}, Writer: p, MaxLineLength: s.client.o.MaxMessageBytes}).Connect(ctx)
 }
 
-// spawn starts a process with pipes for its input, output and log.
+// spawn starts a process with pipes for stdin, stdout and stderr.
 func spawn(server *Server) (p *process, stderr *os.File, err error) {
-	var mine, its []*os.File // the ends of the pipes
+	var ownEnds, childEnds []*os.File // ends of the pipes
 	defer func() {
-		for _, f := range its {
+		for _, f := range childEnds {
 			f.Close()
 		}
 		if err != nil {
-			for _, f := range mine {
+			for _, f := range ownEnds {
 				f.Close()
 			}
 		}
@@ -87,22 +88,22 @@ func spawn(server *Server) (p *process, stderr *os.File, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(mine) == 0 { // the input is written, the others are read
+		if len(ownEnds) == 0 { // stdin is written, the others are read
 			r, w = w, r
 		}
-		mine, its = append(mine, r), append(its, w)
+		ownEnds, childEnds = append(ownEnds, r), append(childEnds, w)
 	}
 	cmd := exec.Command(server.Command[0], server.Command[1:]...)
 	cmd.Env = environment(server.Env)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = its[0], its[1], its[2]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = childEnds[0], childEnds[1], childEnds[2]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	return &process{cmd: cmd, stdin: mine[0], stdout: mine[1], exited: make(chan struct{}), said: make(chan struct{})}, mine[2], nil
+	return &process{cmd: cmd, stdin: ownEnds[0], stdout: ownEnds[1], exited: make(chan struct{}), logged: make(chan struct{})}, ownEnds[2], nil
 }
 
-// environment is PATH and HOME and what is configured.
+// environment returns PATH, HOME and the configured variables.
 func environment(env map[string]string) []string {
 	var list []string
 	for _, name := range []string{"PATH", "HOME"} {
@@ -116,8 +117,8 @@ func environment(env map[string]string) []string {
 	return list
 }
 
-// kill sends a signal to the process and its children, while it runs: its id may
-// be another's later.
+// kill signals the process group if the process still runs. Later its id may belong
+// to another process.
 func (p *process) kill(signal syscall.Signal) {
 	select {
 	case <-p.exited:
@@ -127,13 +128,14 @@ func (p *process) kill(signal syscall.Signal) {
 }
 
 func (p *process) signal(signal syscall.Signal) {
-	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // they may be gone already
+	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // the group may have ended
 }
 
-// Write implements [io.Writer]: it writes to the server.
+// Write implements [io.Writer]: it writes to the process's stdin.
 func (p *process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
-// Close implements [io.Closer]. It ends the process: politely at first.
+// Close implements [io.Closer]. It closes stdin, waits, and then sends SIGTERM and
+// SIGKILL.
 func (p *process) Close() error {
 	p.once.Do(func() {
 		p.stdin.Close()
@@ -149,10 +151,10 @@ func (p *process) Close() error {
 	return nil
 }
 
-// logLines logs what a process says of itself, reads on when that is too much, and
-// keeps the last line.
+// logLines logs the stderr of a process up to the limits, reads the rest without
+// logging it, and keeps the last line.
 func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
-	defer close(p.said)
+	defer close(p.logged)
 	defer stderr.Close()
 	lines := bufio.NewReaderSize(stderr, maxLogLine)
 	log := c.o.Log.WithField("mcp_server", server.Label)
@@ -160,11 +162,11 @@ func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
 	for n := 0; ; n++ {
 		line, _, err := lines.ReadLine()
 		if err != nil {
-			p.lastLine = string(last)
+			p.lastLogLine = string(last)
 			return
 		}
 		if n < maxLogLines && c.o.Log.IsLevelEnabled(logrus.DebugLevel) {
-			log.Debug("the MCP server says: " + clip(server.redact(string(line))))
+			log.Debug("stderr of the MCP server: " + clip(server.redact(string(line))))
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			last = append(last[:0], line...)
@@ -172,21 +174,21 @@ func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
 	}
 }
 
-// lastWords is the last line that a process has said, "" if it goes on or there is
-// none.
-func (p *process) lastWords() string {
+// lastLog returns the last line of stderr once the process has closed it, "" if it
+// does not within a time limit.
+func (p *process) lastLog() string {
 	if p == nil {
 		return ""
 	}
 	select {
-	case <-p.said:
-		return p.lastLine
+	case <-p.logged:
+		return p.lastLogLine
 	case <-time.After(2 * stopTimeout):
 		return ""
 	}
 }
 
-// warnOfPrograms warns of the programs of configured servers that there are not.
+// warnOfPrograms logs a warning for each configured program that is not installed.
 func (c *Client) warnOfPrograms() {
 	for i := range c.o.Servers {
 		s := &c.o.Servers[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// A process gets PATH, HOME and what is configured, and nothing else.
+// A process gets PATH, HOME and the configured variables, and no others.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("FILTER_SECRET", "not for processes")
 	t.Setenv("HOME", "/home/of/tests")
@@ -29,30 +29,29 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A process that dies is an error of the call that runs, and the next one has a
-// new process.
+// If a process dies, the running call fails, and the next one starts a new process.
 func TestProcessDies(t *testing.T) {
 	c, s := newClient(t, tools.Options{}), process("server", nil)
 	for range 3 {
-		if r := do(t, c, s, "exit", "{}"); !strings.Contains(r.Error, "may have been done") {
+		if r := do(t, c, s, "exit", "{}"); !strings.Contains(r.Error, "may have been executed") {
 			t.Errorf("error %q (%v)", r.Error, r.Cause)
 		}
 		wantText(t, do(t, c, s, "echo", "{}"), "{}")
 	}
 }
 
-// A process that does not read a request holds nobody: neither the job, nor Close.
-func TestProcessThatDoesNotRead(t *testing.T) {
+// A process that does not read its input delays neither the job nor Close.
+func TestProcessStopsReading(t *testing.T) {
 	c := tools.New(tools.Options{CallTimeout: 200 * time.Millisecond})
-	if r := do(t, c, process("stuck", nil), "x", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`); !strings.Contains(r.Error, "did not answer within 200ms") {
+	if r := do(t, c, process("stopsReading", nil), "x", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`); !strings.Contains(r.Error, "did not answer within 200ms") {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}
 	closed := make(chan struct{})
 	go func() { c.Close(); close(closed) }()
-	receive(t, closed, "the client is closed")
+	receive(t, closed, "Close")
 }
 
-// The children of a process end with it, whether it is closed or dies.
+// The children of a process end with it, when it is closed and when it dies.
 func TestChildren(t *testing.T) {
 	for _, ending := range []string{"close", "death"} {
 		t.Run(ending, func(t *testing.T) {
@@ -64,7 +63,7 @@ func TestChildren(t *testing.T) {
 			c := newClient(t, tools.Options{})
 			s := process("server", map[string]string{"ADDRESS": listener.Addr().String()})
 			wantText(t, do(t, c, s, "child", "{}"), "started")
-			if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			conn, err := listener.Accept()
@@ -82,18 +81,18 @@ func TestChildren(t *testing.T) {
 			} else {
 				c.Close()
 			}
-			receive(t, ended, "the child ends")
+			receive(t, ended, "the end of the child")
 		})
 	}
 }
 
-// There are no more processes than allowed, those that are being ended among them;
-// one that nobody uses makes room, and servers that are none need no room.
+// MaxProcesses limits running processes, including those that are being stopped. An
+// idle process makes room. Servers that are not processes are not limited.
 func TestMaxProcesses(t *testing.T) {
-	places := t.TempDir()
+	locks := t.TempDir()
 	c := newClient(t, tools.Options{MaxProcesses: 2})
 	server := func(session string) *tools.Server {
-		s := process("counted", map[string]string{"PLACES": places})
+		s := process("locksFile", map[string]string{"LOCKS": locks})
 		s.Session = session
 		return s
 	}
@@ -103,9 +102,9 @@ func TestMaxProcesses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group sync.WaitGroup
-	for _, session := range []string{"d", "e"} { // all that there may be are in use
+	for _, session := range []string{"d", "e"} { // all processes are in use
 		group.Go(func() {
-			for ctx.Err() == nil { // there may be no place at first
+			for ctx.Err() == nil { // a process that is being stopped may still count
 				c.Do(ctx, tools.Job{Server: server(session), Tool: "wait"})
 			}
 		})
@@ -118,39 +117,39 @@ func TestMaxProcesses(t *testing.T) {
 	wantText(t, do(t, c, trusted(serve(t, f.streamable())), "echo", "{}"), "{}")
 	cancel()
 	group.Wait()
-	if taken, err := os.ReadDir(places); len(taken) != 2 || err != nil {
-		t.Errorf("%d processes at one time, want 2: %v", len(taken), err)
+	if files, err := os.ReadDir(locks); len(files) != 2 || err != nil {
+		t.Errorf("%d processes at one time, want 2: %v", len(files), err)
 	}
 }
 
-// A process that ends at once is explained by what it said; a program that is
-// missing is told when the filter starts.
-func TestProcessThatEndsAtOnce(t *testing.T) {
+// If a process exits at once, the last line of its stderr is in the error's cause.
+// A program that is not installed is logged at start.
+func TestProcessExitsAtOnce(t *testing.T) {
 	const secret = "variable-secret"
-	s := process("broken", map[string]string{"TOKEN": secret})
+	s := process("exits", map[string]string{"TOKEN": secret})
 	r := do(t, newClient(t, tools.Options{}), s, "", "")
 	if !strings.Contains(r.Error, "could not be started") || strings.Contains(r.Error, "no such directory") {
 		t.Errorf("error %q", r.Error)
 	}
-	if cause := fmt.Sprint(r.Cause); !strings.HasSuffix(cause, "after the process said: no such directory, [hidden]") {
+	if cause := fmt.Sprint(r.Cause); !strings.HasSuffix(cause, "last line of stderr: no such directory, [hidden]") {
 		t.Errorf("cause %s", cause)
 	}
 	log, out := debugLog()
 	newClient(t, tools.Options{Log: log, Servers: []tools.Server{
-		{Label: "there", Command: []string{os.Args[0]}, Trusted: true},
+		{Label: "installed", Command: []string{os.Args[0]}, Trusted: true},
 		{Label: "missing", Command: []string{"/no/such/program"}, Trusted: true},
 		{Label: "remote", URL: "https://a", Trusted: true},
 	}})
 	if text := out.String(); strings.Count(text, "level=warning") != 1 || !strings.Contains(text, "/no/such/program") || !strings.Contains(text, "mcp_server=missing") {
-		t.Errorf("the log has\n%s", text)
+		t.Errorf("log:\n%s", text)
 	}
 }
 
-func TestProcessesThatAreNoServers(t *testing.T) {
+func TestProcessIsNoServer(t *testing.T) {
 	for name, s := range map[string]*tools.Server{
 		"no such program":  {Label: "x", Command: []string{"/no/such/program"}, Trusted: true},
 		"ends at once":     {Label: "x", Command: []string{"true"}, Trusted: true},
-		"no JSON-RPC":      process("noise", nil),
+		"no JSON-RPC":      process("noJSONRPC", nil),
 		"nothing to start": {Label: "x", Trusted: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// objectOf gives the arguments of a call. Nothing counts as an empty object.
-func objectOf(text string) (json.RawMessage, bool) {
+// parseArguments returns the arguments of a tool call, and false if they are not a
+// JSON object. Blank text is an empty object.
+func parseArguments(text string) (json.RawMessage, bool) {
 	raw := bytes.TrimSpace([]byte(text))
 	if len(raw) == 0 {
 		return json.RawMessage("{}"), true
@@ -27,14 +28,13 @@ func isObject(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
 }
 
-// toolsOf reads a page of a listing, without the secrets that it must not tell. It
-// is read from the answer as it came, for the order of a schema's members is what a
-// model sees.
-func toolsOf(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []string) ([]Tool, error) {
+// parseTools parses one page of a tool list and redacts secrets. It reads the raw
+// answer, because a model sees a schema's members in the server's order.
+func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []string) ([]Tool, error) {
 	var raw json.RawMessage
 	if answer != nil {
 		raw = answer.Result
-	} else { // the SDK has remembered it
+	} else { // the SDK answered from its cache
 		var err error
 		if raw, err = json.Marshal(page); err != nil {
 			return nil, err
@@ -66,63 +66,63 @@ func toolsOf(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []stri
 	return tools, nil
 }
 
-// result reads what a tool gave, as it came: a part that is not MCP's takes nothing
-// from the others.
+// result parses the raw result of a tool call. A content part of an unknown form
+// does not affect the others.
 func (t *task) result(answer *jsonrpc.Response) (Result, error) {
-	var got struct {
+	var answered struct {
 		Content    []json.RawMessage `json:"content"`
 		Structured json.RawMessage   `json:"structuredContent"`
 		IsError    bool              `json:"isError"`
 		Type       string            `json:"resultType"`
 	}
 	if answer == nil || !isObject(answer.Result) {
-		return Result{}, errors.New("the result is no object")
+		return Result{}, errors.New("the result is not an object")
 	}
-	if err := json.Unmarshal(answer.Result, &got); err != nil {
+	if err := json.Unmarshal(answer.Result, &answered); err != nil {
 		return Result{}, err
 	}
-	if got.Type == "input_required" {
-		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for input of a user, which it cannot get here.", t.tool)}, nil
+	if answered.Type == "input_required" {
+		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for user input, which is not supported.", t.tool)}, nil
 	}
-	secrets := t.server.secrets(leastGiven)
-	if got.IsError {
-		secrets = t.server.secrets(leastSecret, t.server.place()...)
+	secrets := t.server.secrets(minSecretBytesInResults)
+	if answered.IsError {
+		secrets = t.server.secrets(minSecretBytes, t.server.pathAndQuery()...)
 	}
 	r := Result{Answered: true}
-	if string(got.Structured) != "null" {
-		r.Structured = hideJSON(got.Structured, secrets)
+	if string(answered.Structured) != "null" {
+		r.Structured = hideJSON(answered.Structured, secrets)
 	}
-	kept := contents{}
-	texts := make([]string, 0, len(got.Content))
-	for _, raw := range got.Content {
-		part, text := partOf(raw)
-		kept.add(part.hide(secrets))
+	content := contentList{}
+	texts := make([]string, 0, len(answered.Content))
+	for _, raw := range answered.Content {
+		part, text := parsePart(raw)
+		content.add(part.hide(secrets))
 		texts = append(texts, hide(text, secrets))
 	}
 	text := strings.Join(texts, "\n")
-	if len(got.Content) == 0 {
+	if len(answered.Content) == 0 {
 		text = string(r.Structured)
 	}
-	kept.bound(&r)
+	content.setOn(&r)
 	switch {
-	case !got.IsError:
-		r.Text = cut(text, t.client.o.MaxResultBytes)
+	case !answered.IsError:
+		r.Text = truncate(text, t.client.o.MaxResultBytes)
 	case text == "":
-		r.Error = "The tool has failed and does not say why."
+		r.Error = "The tool failed without an error message."
 	default:
-		r.Error = cut(text, t.client.o.MaxResultBytes)
+		r.Error = truncate(text, t.client.o.MaxResultBytes)
 	}
 	return r, nil
 }
 
-// contents is the parts of a result, as far as they fit.
-type contents struct {
+// contentList collects the parts of a result within maxContentBytes.
+type contentList struct {
 	parts   []Part
 	size    int
-	dropped int // parts that did not fit
+	dropped int // number of parts that did not fit
 }
 
-func (c *contents) add(p Part) {
+func (c *contentList) add(p Part) {
 	size := partBytes + len(p.Text) + len(p.MIME) + len(p.URI) + len(p.Name) + len(p.Data)
 	if c.size+size > maxContentBytes {
 		c.dropped++
@@ -132,18 +132,20 @@ func (c *contents) add(p Part) {
 	c.parts = append(c.parts, p)
 }
 
-// bound gives r its parts, and takes from it what is too much beside them.
-func (c *contents) bound(r *Result) {
+// setOn stores the parts in r, and removes the structured result if it does not fit
+// as well.
+func (c *contentList) setOn(r *Result) {
 	if c.size+len(r.Structured) > maxContentBytes {
 		r.Structured = nil
 	}
 	r.Content = c.parts
 	if c.dropped > 0 {
-		r.Content = append(r.Content, Part{Type: "text", Text: fmt.Sprintf("[%d parts of the result are left out: more than %d bytes are not kept.]", c.dropped, maxContentBytes)})
+		r.Content = append(r.Content, Part{Type: "text", Text: fmt.Sprintf("[%d parts of the result are omitted: at most %d bytes are kept.]", c.dropped, maxContentBytes)})
 	}
 }
 
-// hide is the part without secrets. Pictures and other data stay as they are.
+// hide returns the part with secrets redacted in its texts. Binary data is
+// unchanged.
 func (p Part) hide(secrets []string) Part {
 	for _, text := range []*string{&p.Text, &p.MIME, &p.URI, &p.Name} {
 		*text = hide(*text, secrets)
@@ -151,9 +153,9 @@ func (p Part) hide(secrets []string) Part {
 	return p
 }
 
-// partOf reads a part, and gives what the model sees of it. Its members are those
-// of MCP's content types.
-func partOf(raw json.RawMessage) (p Part, seen string) {
+// parsePart parses a content part of MCP and returns it with the text that the model
+// sees of it.
+func parsePart(raw json.RawMessage) (p Part, modelText string) {
 	var c struct {
 		Type        string `json:"type"`
 		Text        string `json:"text"`
@@ -177,7 +179,7 @@ func partOf(raw json.RawMessage) (p Part, seen string) {
 	case "text":
 		return Part{Type: c.Type, Text: c.Text}, c.Text
 	case "image", "audio":
-		return Part{Type: c.Type, MIME: c.MIME, Data: c.Data}, note(c.Type, "", c.MIME, len(c.Data))
+		return Part{Type: c.Type, MIME: c.MIME, Data: c.Data}, placeholder(c.Type, "", c.MIME, len(c.Data))
 	case "resource_link":
 		text := strings.TrimSpace(c.Name + " " + c.URI)
 		if c.Description != "" {
@@ -187,25 +189,25 @@ func partOf(raw json.RawMessage) (p Part, seen string) {
 	case "resource":
 		p = Part{Type: c.Type, Text: c.Resource.Text, MIME: c.Resource.MIME, URI: c.Resource.URI, Data: c.Resource.Blob}
 		if len(p.Data) > 0 {
-			return p, note("resource", p.URI, p.MIME, len(p.Data))
+			return p, placeholder("resource", p.URI, p.MIME, len(p.Data))
 		}
 		return p, p.Text
 	}
 	return Part{}, unknown
 }
 
-// note stands for what is no text.
-func note(kind, uri, mime string, size int) string {
+// placeholder returns the text that stands for binary content.
+func placeholder(kind, uri, mime string, size int) string {
 	words := slices.DeleteFunc([]string{kind, uri, mime}, func(word string) bool { return word == "" })
 	return strings.ToValidUTF8(fmt.Sprintf("[%s, %d bytes]", strings.Join(words, " "), size), "\uFFFD")
 }
 
-// cut bounds a text and says that it did.
-func cut(text string, limit int) string {
+// truncate limits a text to a number of bytes and appends a note about it.
+func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	note := fmt.Sprintf("\n[The result is cut here: it has %d bytes, of which at most %d are shown.]", len(text), limit)
+	note := fmt.Sprintf("\n[The result is truncated: it has %d bytes, of which at most %d are shown.]", len(text), limit)
 	end := max(limit-len(note), 0)
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--

@@ -25,7 +25,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// hosts allows the hosts of URLs, or entries as they are written.
+// hosts parses entries of tools.allowed_hosts; URLs of servers are valid entries.
 func hosts(t testing.TB, entries ...string) []tools.Host {
 	t.Helper()
 	list := make([]tools.Host, 0, len(entries))
@@ -75,24 +75,24 @@ func TestAllow(t *testing.T) {
 		{"https://sub.example.org:8443", "not allowed: the operator can add"},
 		{"https://asub.example.org:8443", "not allowed"},
 		{"https://evilsub.example.org:8443", "not allowed"},
-		{"https://.sub.example.org:8443", "no host name"},
+		{"https://.sub.example.org:8443", "not a valid host name"},
 		{"https://evil.com", "not allowed"},
 		{"https://mcp.example.com.evil.com", "not allowed"},
-		{"https://mcp.example.com.", "no host name"},
+		{"https://mcp.example.com.", "not a valid host name"},
 		{"https://evil.com/mcp.example.com", "not allowed"},
 		{"https://evil.com#@mcp.example.com", "fragment"},
-		{"https://evil.com\\@mcp.example.com", "no URL"},
+		{"https://evil.com\\@mcp.example.com", "not a valid URL"},
 		{"https://mcp.example.com@evil.com", "user or a password"},
 		{"https://user:secretword@mcp.example.com", "user or a password"},
 		{"https://@mcp.example.com", "user or a password"},
 		{"ftp://mcp.example.com", "https://"},
-		{"file:///etc/passwd", "no URL"},
-		{"unix:///run/x.sock", "no URL"},
+		{"file:///etc/passwd", "not a valid URL"},
+		{"unix:///run/x.sock", "not a valid URL"},
 		{"//mcp.example.com", "https://"},
-		{"mcp.example.com", "no URL"},
-		{"https:mcp.example.com", "no URL"},
-		{"", "no URL"},
-		{"https://", "no URL"},
+		{"mcp.example.com", "not a valid URL"},
+		{"https:mcp.example.com", "not a valid URL"},
+		{"", "not a valid URL"},
+		{"https://", "not a valid URL"},
 		{"https://mcp.example.com:", "port"},
 		{"https://mcp.example.com:0", "port"},
 		{"https://mcp.example.com:99999", "port"},
@@ -102,8 +102,8 @@ func TestAllow(t *testing.T) {
 		{"https://0x7f.1", "not allowed"},
 		{"https://[::ffff:127.0.0.1]:8080", "scheme and the port"},
 		{"https://[fe80::1%25eth0]/", "zone"},
-		{"https://mcp.example.com/\r\nX: y", "no URL"},
-		{"https://mcp.example.com/" + strings.Repeat("x", 5000), "no URL"},
+		{"https://mcp.example.com/\r\nX: y", "not a valid URL"},
+		{"https://mcp.example.com/" + strings.Repeat("x", 5000), "not a valid URL"},
 	} {
 		err := c.Allow(tt.url)
 		switch {
@@ -112,9 +112,9 @@ func TestAllow(t *testing.T) {
 		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%s: error %v, want one with %q", tt.url, err, tt.want)
 		case err != nil && strings.Contains(err.Error(), "secretword"):
-			t.Errorf("%s: the error has the password", tt.url)
+			t.Errorf("%s: the error contains the password", tt.url)
 		}
-		if tt.want != "" { // what may not be named is not asked either
+		if tt.want != "" { // a server that is not allowed is not asked
 			if r := do(t, c, &tools.Server{Label: "x", URL: tt.url}, "", ""); r.Error != fmt.Sprint(err) {
 				t.Errorf("%s: result %q", tt.url, r.Error)
 			}
@@ -130,8 +130,8 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// No request reaches an address that is not public or allowed, however the address
-// is written.
+// No request reaches an address that is neither public nor allowed, in any
+// notation.
 func TestAddresses(t *testing.T) {
 	c := newClient(t, tools.Options{AllowedNetworks: networks(t, "10.1.0.0/16", "fd00:1::/64")})
 	for address, want := range map[string]bool{
@@ -171,14 +171,14 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A host name that is allowed does not open the way to an address that is not.
+// An allowed host name that resolves to an address that is not allowed is rejected.
 func TestResolvedAddress(t *testing.T) {
 	f := newFixture()
 	var seen atomic.Int32
 	h := f.streamable()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.Add(1)
-		r.Host = "127.0.0.1" // the SDK's servers of this machine take no other
+		r.Host = "127.0.0.1" // the SDK's servers on loopback accept no other host
 		h.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -203,7 +203,7 @@ func TestResolvedAddress(t *testing.T) {
 	wantText(t, do(t, newClient(t, o), s, "echo", "{}"), "{}")
 }
 
-// resolver answers every question with one address.
+// resolver answers every DNS query with one address.
 func resolver(t *testing.T, address netip.Addr) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -228,9 +228,10 @@ func resolver(t *testing.T, address netip.Addr) *net.Resolver {
 	}}
 }
 
-// answer is the reply to a DNS query: an A record, or nothing for another type.
+// answer returns the reply to a DNS query: an A record, or no record for another
+// type.
 func answer(query []byte, address netip.Addr) []byte {
-	end := 12 + slices.Index(query[12:], 0) + 5 // the name, its type and class
+	end := 12 + slices.Index(query[12:], 0) + 5 // the name, the type and the class
 	reply := append([]byte(nil), query[:end]...)
 	reply[2], reply[3] = 0x81, 0x80
 	records := uint16(0)
@@ -245,24 +246,25 @@ func answer(query []byte, address netip.Addr) []byte {
 	return reply
 }
 
-// Proxies of the environment would get round the check of addresses.
+// A proxy of the environment would bypass the address check.
 func TestNoProxy(t *testing.T) {
 	for _, transport := range tools.Transports(newClient(t, tools.Options{})) {
 		if transport.Proxy != nil {
-			t.Error("a proxy is asked")
+			t.Error("the transport uses a proxy")
 		}
 	}
 }
 
-// spy tells whether anybody has come, and with which headers.
-func spy(t *testing.T) (string, *atomic.Int32) {
+// countRequests is a server that counts its requests.
+func countRequests(t *testing.T) (string, *atomic.Int32) {
 	var seen atomic.Int32
 	return serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { seen.Add(1) })), &seen
 }
 
-// A server cannot send the filter, with its headers, to another place.
+// A redirect to another origin is an error: no request, and so no header, reaches
+// it.
 func TestRedirects(t *testing.T) {
-	elsewhere, seen := spy(t)
+	elsewhere, seen := countRequests(t)
 	f := newFixture()
 	h := f.streamable()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -270,13 +272,13 @@ func TestRedirects(t *testing.T) {
 			url := serve(t, http.RedirectHandler(elsewhere+"/mcp", status))
 			c := newClient(t, tools.Options{AllowedHosts: hosts(t, url, elsewhere), AllowedNetworks: networks(t, "127.0.0.0/8")})
 			s := &tools.Server{Label: "x", URL: url, Header: http.Header{"Authorization": {"Bearer hidden-token"}}, Trusted: trust}
-			if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another place") {
+			if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another origin") {
 				t.Errorf("%d: error %q (%v)", status, r.Error, r.Cause)
 			}
 		}
 	}
 	if seen.Load() != 0 {
-		t.Error("the other place was reached")
+		t.Error("the other origin was reached")
 	}
 	within := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" {
@@ -294,9 +296,9 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// The endpoint that an SSE server names must be its own.
-func TestEndpointElsewhere(t *testing.T) {
-	elsewhere, seen := spy(t)
+// An SSE server must name an endpoint at its own origin.
+func TestEndpointOfOtherOrigin(t *testing.T) {
+	elsewhere, seen := countRequests(t)
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "event: endpoint\ndata: %s/messages\n\n", elsewhere)
@@ -305,11 +307,11 @@ func TestEndpointElsewhere(t *testing.T) {
 	}))
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, url, elsewhere), AllowedNetworks: networks(t, "127.0.0.0/8")})
 	s := &tools.Server{Label: "x", URL: url, Transport: tools.TransportSSE, Header: http.Header{"Authorization": {"Bearer hidden-token"}}}
-	if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another place") {
+	if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "redirects to another origin") {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}
 	if seen.Load() != 0 {
-		t.Error("the other place was reached")
+		t.Error("the other origin was reached")
 	}
 }
 
@@ -325,7 +327,7 @@ func TestCheckHeader(t *testing.T) {
 	}{
 		{"good", http.Header{"Authorization": {"Bearer x"}, "X-Api-Key": {"k"}, "Cookie": {"a=b"}, "user-agent": {"x"}}, ""},
 		{"none", nil, ""},
-		{"host", http.Header{"Host": {"x"}}, `"Host" cannot be set`},
+		{"host", http.Header{"Host": {"x"}}, `"Host" cannot be set by requests`},
 		{"case", http.Header{"hOsT": {"x"}}, "cannot be set"},
 		{"hop by hop", http.Header{"Connection": {"x"}}, "cannot be set"},
 		{"te", http.Header{"Transfer-Encoding": {"chunked"}}, "cannot be set"},
@@ -333,11 +335,11 @@ func TestCheckHeader(t *testing.T) {
 		{"proxy", http.Header{"Proxy-Authorization": {"x"}}, "cannot be set"},
 		{"session", http.Header{"Mcp-Session-Id": {"x"}}, "cannot be set"},
 		{"retry", http.Header{"Idempotency-Key": {"x"}}, "cannot be set"},
-		{"crlf", http.Header{"X": {"hidden-value\r\nHost: evil"}}, `"X" has a character`},
-		{"nul", http.Header{"X": {"hidden-value\x00"}}, "has a character"},
-		{"name", http.Header{"X Y": {"1"}}, "no name"},
-		{"name crlf", http.Header{"X\r\nY": {"1"}}, "no name"},
-		{"empty name", http.Header{"": {"1"}}, "no name"},
+		{"crlf", http.Header{"X": {"hidden-value\r\nHost: evil"}}, `"X" contains a character`},
+		{"nul", http.Header{"X": {"hidden-value\x00"}}, "contains a character"},
+		{"name", http.Header{"X Y": {"1"}}, "not a valid HTTP header name"},
+		{"name crlf", http.Header{"X\r\nY": {"1"}}, "not a valid HTTP header name"},
+		{"empty name", http.Header{"": {"1"}}, "not a valid HTTP header name"},
 		{"many", many, "too many"},
 		{"long", http.Header{"X": {strings.Repeat("x", 17<<10)}}, "too many"},
 	} {
@@ -346,7 +348,7 @@ func TestCheckHeader(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hidden")) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
-			url, seen := spy(t)
+			url, seen := countRequests(t)
 			c := newClient(t, tools.Options{AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
 			r := do(t, c, &tools.Server{Label: "x", URL: url, Header: tt.header}, "", "")
 			if tt.want != "" && (r.Error != fmt.Sprint(err) || seen.Load() != 0) {
@@ -356,27 +358,27 @@ func TestCheckHeader(t *testing.T) {
 	}
 }
 
-// A configured server gets the headers that the operator lets requests send, and
-// keeps its own; a process gets none.
+// A configured server accepts only the headers that the operator allows, and its
+// own values win. A process accepts none.
 func TestAddHeader(t *testing.T) {
 	own := http.Header{"X-Own": {"operator"}}
 	remote := tools.Server{Label: "docs", URL: "https://a", Header: own, Trusted: true, RequestHeaders: []string{"Authorization", "X-Own"}}
-	theirs := tools.Server{Label: "own", URL: "https://a"}
+	ofRequest := tools.Server{Label: "own", URL: "https://a"}
 	local := tools.Server{Label: "local", Command: []string{"true"}, Trusted: true}
 	for _, tt := range []struct {
 		name   string
 		server tools.Server
 		header http.Header
-		want   string // "": it is added
+		want   string // "": the headers are added
 		sent   http.Header
 	}{
 		{"allowed", remote, http.Header{"Authorization": {"x"}}, "", http.Header{"Authorization": {"x"}, "X-Own": {"operator"}}},
 		{"the operator's stays", remote, http.Header{"X-Own": {"x"}}, "", own},
 		{"nothing", remote, nil, "", own},
-		{"not allowed", remote, http.Header{"X-Forwarded-User": {"root"}}, `does not get the header "X-Forwarded-User" of requests`, own},
+		{"not allowed", remote, http.Header{"X-Forwarded-User": {"root"}}, `does not accept the header "X-Forwarded-User" from requests`, own},
 		{"one of two", remote, http.Header{"Authorization": {"x"}, "Cookie": {"a=b"}}, "tools.servers[].request_headers", own},
 		{"HTTP's own", remote, http.Header{"Host": {"x"}}, "cannot be set", own},
-		{"a request's server", theirs, http.Header{"Cookie": {"a=b"}}, "", http.Header{"Cookie": {"a=b"}}},
+		{"a request's server", ofRequest, http.Header{"Cookie": {"a=b"}}, "", http.Header{"Cookie": {"a=b"}}},
 		{"a process", local, http.Header{"Authorization": {"x"}}, "is a process", nil},
 		{"nothing for a process", local, http.Header{}, "", nil},
 	} {
@@ -403,16 +405,16 @@ func TestProcessOfRequest(t *testing.T) {
 		{Label: "x", URL: "https://mcp.example.com", Command: []string{"true"}},
 		{Label: "x", URL: "https://mcp.example.com", Env: map[string]string{"A": "b"}},
 	} {
-		if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "configuration only") {
+		if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "only the configuration") {
 			t.Errorf("%v: %q", s, r.Error)
 		}
 	}
 	if r := c.Do(context.Background(), tools.Job{}); r.Error == "" {
-		t.Error("a job without a server")
+		t.Error("a job without a server succeeded")
 	}
 }
 
-// Secrets are in nothing that is told or logged, though servers repeat them.
+// Errors and logs contain no secrets, even if servers repeat them.
 func TestSecrets(t *testing.T) {
 	const bearer, query, variable, session = "sk-top/secret+token", "query-secret", "variable-secret", "session-secret"
 	log, out := debugLog()
@@ -420,7 +422,7 @@ func TestSecrets(t *testing.T) {
 	echo := func(status int, kind, format string) string {
 		return serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+bearer {
-				t.Error("the header did not come")
+				t.Error("the header is missing")
 			}
 			w.Header().Set("Content-Type", kind)
 			w.Header().Set("Mcp-Session-Id", session)
@@ -438,7 +440,7 @@ func TestSecrets(t *testing.T) {
 		}))
 	}
 	rpc := `{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"refused: %s"}}`
-	var told strings.Builder
+	var errorTexts strings.Builder
 	for _, target := range []string{
 		echo(401, "text/plain", "%s"), echo(401, "application/json", rpc), echo(400, "application/json", rpc), echo(200, "application/json", rpc),
 		echo(500, "text/plain", "%s"), echo(200, "text/html", "%s"), echo(200, "application/json", "%s"), echo(200, "text/event-stream", "%s\n\n"),
@@ -454,29 +456,29 @@ func TestSecrets(t *testing.T) {
 				if r.Error == "" && tool != "" {
 					t.Errorf("%s %s: no error", target, transport)
 				}
-				fmt.Fprintf(&told, "%s\n%v\n%+v\n", r.Error, r.Cause, errors.Unwrap(r.Cause))
+				fmt.Fprintf(&errorTexts, "%s\n%v\n%+v\n", r.Error, r.Cause, errors.Unwrap(r.Cause))
 			}
-			fmt.Fprintf(&told, "%v %+v %#v %s %q\n%v %+v %#v\n", s, s, s, s, s, *s, *s, *s)
+			fmt.Fprintf(&errorTexts, "%v %+v %#v %s %q\n%v %+v %#v\n", s, s, s, s, s, *s, *s, *s)
 		}
 	}
 	p := process("server", map[string]string{"TOKEN": variable})
 	c := newClient(t, tools.Options{Log: log})
 	do(t, c, p, "exit", "{}")
 	c.Close()
-	fmt.Fprintf(&told, "%v %+v %#v\n", p, *p, *p)
+	fmt.Fprintf(&errorTexts, "%v %+v %#v\n", p, *p, *p)
 	if !strings.Contains(out.String(), "hello from the process, [hidden]") {
-		t.Errorf("the process is not in the log: %s", out)
+		t.Errorf("the log lacks the stderr of the process: %s", out)
 	}
-	all := told.String() + out.String()
+	all := errorTexts.String() + out.String()
 	for _, secret := range []string{bearer, url.QueryEscape(bearer), query, variable, session, "path-secret"} {
 		if i := strings.Index(all, secret); i >= 0 {
-			t.Errorf("%s stands in: …%s…", secret, all[max(0, i-200):i+len(secret)])
+			t.Errorf("%s is in: …%s…", secret, all[max(0, i-200):i+len(secret)])
 		}
 	}
 }
 
-// A server that tells what it was given says nothing to clients or the model: the
-// secrets are the operator's, or those of one request.
+// A server that repeats its secrets does not reveal them to clients or to the
+// model.
 func TestSecretsInResults(t *testing.T) {
 	const bearer, variable = "sk-top/secret<token>", "variable-secret"
 	result := `{"content":[{"type":"text","text":"you sent ` + bearer + `, true"},{"type":"resource_link","uri":"https://a/?key=` + url.QueryEscape(bearer) + `","name":"` + bearer + `"},` +
@@ -485,9 +487,9 @@ func TestSecretsInResults(t *testing.T) {
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})
 	for _, trusted := range []bool{true, false} {
 		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}, "X-Debug": {"true"}}}, "x", "{}")
-		told := fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured)
-		if strings.Contains(told, "token") || string(r.Structured) != `{"z":"[hidden]","[hidden]":[1,true,"a\\"]}` || !strings.HasPrefix(r.Text, "you sent [hidden], true\n") {
-			t.Errorf("trusted %v: a secret is told: %s", trusted, told)
+		output := fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured)
+		if strings.Contains(output, "token") || string(r.Structured) != `{"z":"[hidden]","[hidden]":[1,true,"a\\"]}` || !strings.HasPrefix(r.Text, "you sent [hidden], true\n") {
+			t.Errorf("trusted %v: a secret is revealed: %s", trusted, output)
 		}
 	}
 	listing := `{"tools":[{"name":"a","title":"` + bearer + `","description":"you sent ` + bearer + `","inputSchema":{"type":"object","description":"sk-top\/secret\u003ctoken\u003e"},"annotations":{"title":"` + bearer + `"}}]}`
@@ -505,6 +507,6 @@ func TestSecretsInResults(t *testing.T) {
 	}
 	p := process("server", map[string]string{"TOKEN": variable})
 	if r := do(t, c, p, "env", "{}"); !strings.Contains(r.Text, "TOKEN=[hidden]") || strings.Contains(fmt.Sprint(r), variable) {
-		t.Errorf("a secret is told: %+v", r)
+		t.Errorf("a secret is revealed: %+v", r)
 	}
 }

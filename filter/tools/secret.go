@@ -14,30 +14,30 @@ import (
 
 const (
 	maxQuoteBytes = 2 << 10
-	// leastSecret is how long a value must be to be hidden in texts: shorter
-	// ones are words like "1" that stand everywhere.
-	leastSecret = 4
-	// leastGiven is the same for tools and what they give: they are the work of
-	// the server, in which a setting such as "true" has to stay.
-	leastGiven = 8
-	hidden     = "[hidden]"
+	// minSecretBytes is the least length of a value that is redacted in texts. Shorter
+	// values such as "1" are part of ordinary text.
+	minSecretBytes = 4
+	// minSecretBytesInResults is the same for tool lists and results. It is higher so
+	// that settings such as "true" stay in the server's content.
+	minSecretBytesInResults = 8
+	hidden                  = "[hidden]"
 )
 
-// redact hides the server's secrets in a text: values of headers and of the
-// environment, the URL's path and query, and the more that are given.
+// redact replaces the server's secrets in a text: values of headers and environment
+// variables, the path and query of the URL, and those in more.
 func (s *Server) redact(text string, more ...string) string {
-	return hide(text, s.secrets(leastSecret, append(s.place(), more...)...))
+	return hide(text, s.secrets(minSecretBytes, append(s.pathAndQuery(), more...)...))
 }
 
-// secrets are the values of headers and of the environment that have at least so
-// many bytes, and the more that are given, in every spelling. Longer ones come
-// first, for a secret may hold another.
+// secrets returns all spellings of the secrets that have at least so many bytes:
+// values of headers and environment variables, and those in more. Longer ones come
+// first, because a secret may contain another.
 func (s *Server) secrets(least int, more ...string) (spellings []string) {
 	secrets := more
 	for _, values := range s.Header {
 		for _, value := range values {
 			secrets = append(secrets, value)
-			secrets = append(secrets, strings.Fields(value)...) // without its scheme, such as Bearer
+			secrets = append(secrets, strings.Fields(value)...) // the value without its scheme, such as Bearer
 		}
 	}
 	for _, value := range s.Env {
@@ -53,8 +53,9 @@ func (s *Server) secrets(least int, more ...string) (spellings []string) {
 	return slices.Compact(spellings)
 }
 
-// place is the path and the query of the server's URL, which can be secret too.
-func (s *Server) place() (parts []string) {
+// pathAndQuery returns the path and the query of the server's URL, which can be
+// secret.
+func (s *Server) pathAndQuery() (parts []string) {
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Host == "" {
 		return nil
@@ -66,6 +67,7 @@ func (s *Server) place() (parts []string) {
 	return parts
 }
 
+// hide replaces each of the secrets in a text.
 func hide(text string, secrets []string) string {
 	for _, secret := range secrets {
 		text = strings.ReplaceAll(text, secret, hidden)
@@ -75,7 +77,7 @@ func hide(text string, secrets []string) string {
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// hideJSON hides secrets in the strings of a JSON value.
+// hideJSON replaces secrets in the strings of a JSON value.
 func hideJSON(raw json.RawMessage, secrets []string) json.RawMessage {
 	if len(secrets) == 0 {
 		return raw
@@ -85,21 +87,22 @@ func hideJSON(raw json.RawMessage, secrets []string) json.RawMessage {
 		if json.Unmarshal(quoted, &text) != nil {
 			return quoted
 		}
-		safe := hide(text, secrets)
-		if safe == text {
+		redacted := hide(text, secrets)
+		if redacted == text {
 			return quoted
 		}
-		quoted, _ = json.Marshal(safe) // a string always has a JSON
+		quoted, _ = json.Marshal(redacted) // marshaling a string cannot fail
 		return quoted
 	})
 }
 
-// safe is an error for the log: its text only, bounded and without secrets.
-func (s *Server) safe(err error, more ...string) error {
+// redactError returns an error for the log: its text, bounded and without secrets.
+func (s *Server) redactError(err error, more ...string) error {
 	return errors.New(clip(s.redact(err.Error(), more...)))
 }
 
-// quote is a server's text for clients and models, bounded and without secrets.
+// quote returns a server's text for clients and models, bounded and without
+// secrets.
 func (s *session) quote(text string) string {
 	if text = clip(s.server.redact(text, s.id())); text == "" {
 		return "(no message)"
@@ -107,7 +110,7 @@ func (s *session) quote(text string) string {
 	return text
 }
 
-// clip bounds a text of a server's.
+// clip limits a server's text to maxQuoteBytes.
 func clip(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxQuoteBytes {

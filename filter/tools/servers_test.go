@@ -26,7 +26,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// The test binary is the stdio server of the tests, too.
+// The test binary is also the stdio server of the tests. This variable selects its
+// mode.
 const modeVariable = "TOOLS_TEST_MODE"
 
 func TestMain(m *testing.M) {
@@ -35,43 +36,43 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "hello from the process, "+os.Getenv("TOKEN"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		os.Exit(0)
-	case "counted": // has a place for as long as it lives, and lives until it is told to end
-		takePlace(os.Getenv("PLACES"))
+	case "locksFile": // holds a lock while it runs, and runs until it is signaled
+		lockFile(os.Getenv("LOCKS"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		time.Sleep(time.Minute)
-	case "broken":
+	case "exits":
 		fmt.Fprintf(os.Stderr, "starting\nno such directory, %s\n\n", os.Getenv("TOKEN"))
 		os.Exit(1)
-	case "deaf": // never reads
+	case "neverReads":
 		select {}
-	case "stuck": // reads no more once it is initialized
+	case "stopsReading": // after initialize
 		lines := bufio.NewReaderSize(os.Stdin, 16)
 		_, _ = lines.ReadBytes('\n')
 		fmt.Println(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
 		select {}
-	case "noise":
+	case "noJSONRPC":
 		fmt.Println("this is not JSON-RPC")
 		select {}
-	case "child": // holds a connection for as long as it lives
+	case "child": // holds a connection while it runs
 		conn, err := net.Dial("tcp", os.Getenv("ADDRESS"))
 		if err == nil {
 			_, _ = io.Copy(io.Discard, conn)
 		}
 		select {}
 	}
-	// The fixture's own sessions outlive a test whose server ends before its
+	// Sessions of the fixture may outlive a test whose server is closed before its
 	// client.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"))
 }
 
-// fixture is an MCP server with a few tools, and what it has seen.
+// fixture is an MCP server with a few tools that counts sessions and calls.
 type fixture struct {
 	server      *mcp.Server
 	initialized atomic.Int32
 	calls       atomic.Int32
-	started     chan struct{} // a call of wait has begun
-	ended       chan error    // why its context ended
-	release     chan struct{} // lets block go on
+	started     chan struct{} // receives when a call of wait or block begins
+	ended       chan error    // receives the error of the context of wait
+	release     chan struct{} // ends calls of block
 }
 
 func newFixture() *fixture {
@@ -120,7 +121,7 @@ func newFixture() *fixture {
 	f.add("child", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = []string{modeVariable + "=child", "ADDRESS=" + os.Getenv("ADDRESS")}
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // it holds the pipes, too
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // it holds the pipes as well
 		return text("started"), cmd.Start()
 	})
 	f.add("ask", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -152,16 +153,18 @@ func (f *fixture) sse() http.Handler {
 	return mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return f.server }, nil)
 }
 
-// swap is a handler that can be changed, as if its server were restarted.
-type swap struct{ handler atomic.Pointer[http.Handler] }
+// switchHandler is a handler that can be replaced, as by a restart of its server.
+type switchHandler struct{ handler atomic.Pointer[http.Handler] }
 
-func newSwap(h http.Handler) *swap { s := &swap{}; s.set(h); return s }
+func newSwitchHandler(h http.Handler) *switchHandler { s := &switchHandler{}; s.set(h); return s }
 
-func (s *swap) set(h http.Handler) { s.handler.Store(&h) }
+func (s *switchHandler) set(h http.Handler) { s.handler.Store(&h) }
 
-func (s *swap) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }
+func (s *switchHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.handler.Load()).ServeHTTP(w, r)
+}
 
-// serve serves h over HTTP and gives its URL.
+// serve serves h over HTTP and returns the URL.
 func serve(t testing.TB, h http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -172,8 +175,20 @@ func serve(t testing.TB, h http.Handler) string {
 	return server.URL
 }
 
+// patience bounds waiting for events that must happen. It is long enough for a
+// loaded machine and ends before the time limit of go test.
+const patience = 5 * time.Minute
+
+// newClient makes a client that is closed with the test. Timeouts that a test does
+// not set do not end its jobs.
 func newClient(t testing.TB, o tools.Options) *tools.Client {
 	t.Helper()
+	if o.ListTimeout == 0 {
+		o.ListTimeout = patience
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = patience
+	}
 	if o.Log == nil {
 		o.Log = logrus.New()
 		o.Log.Out = io.Discard
@@ -195,15 +210,15 @@ func process(mode string, env map[string]string) *tools.Server {
 	return s
 }
 
-// do does a job that has to end soon.
+// do runs a job.
 func do(t testing.TB, c *tools.Client, s *tools.Server, tool, arguments string) tools.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return c.Do(ctx, tools.Job{Server: s, Tool: tool, Arguments: arguments})
 }
 
-// wantText fails unless a call gave a text.
+// wantText fails the test unless the result has this text and no error.
 func wantText(t testing.TB, r tools.Result, want string) {
 	t.Helper()
 	if r.Error != "" || r.Text != want {
@@ -211,42 +226,43 @@ func wantText(t testing.TB, r tools.Result, want string) {
 	}
 }
 
-// takePlace locks the first file of a folder that nobody holds, 0, 1 and so on. The
-// kernel gives it free when the process ends, before anybody can learn of that.
-func takePlace(folder string) {
+// lockFile creates and locks the first unlocked file 0, 1, ... of a folder. The
+// kernel releases the lock when the process ends, before others can notice the end.
+func lockFile(folder string) {
 	for n := 0; ; n++ {
 		f, err := os.Create(filepath.Join(folder, strconv.Itoa(n)))
 		if err != nil {
 			os.Exit(1)
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			places = append(places, f)
+			lockedFiles = append(lockedFiles, f)
 			return
 		}
 		f.Close()
 	}
 }
 
-// places are kept open.
-var places []*os.File
+// lockedFiles are never closed, so that the locks are held.
+var lockedFiles []*os.File
 
-// waitFor waits until something is so.
-func waitFor(t testing.TB, what string, is func() bool) {
+// waitFor polls until a condition holds.
+func waitFor(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timeout while waiting for: %s", what)
 		}
 	}
 }
 
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(20 * time.Second):
-		t.Fatalf("waited in vain: %s", what)
+	case <-time.After(patience):
+		t.Fatalf("timeout while waiting for: %s", what)
 		panic("unreachable")
 	}
 }

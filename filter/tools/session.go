@@ -14,44 +14,44 @@ import (
 )
 
 const (
-	// protocol is the version that servers are asked for first: the newest that
-	// has sessions, which stateful tools need.
+	// protocol is the MCP version that is requested first: the newest that has
+	// sessions, which stateful tools need.
 	protocol = "2025-11-25"
-	// closeTimeout is how long a server may take to take note of a session's end.
+	// closeTimeout is how long a server may take to end a session.
 	closeTimeout = 2 * time.Second
-	// maxTimeouts is how many calls in a row may end without an answer before a
+	// maxTimeouts is the number of consecutive calls without an answer after which a
 	// session counts as broken.
 	maxTimeouts = 3
 )
 
-// session is a session with a server, or the attempt to open one.
+// session is a session with a server, from the attempt to open it on.
 type session struct {
 	client *Client
 	server *Server
 	key    string
-	ctx    context.Context // ends with the session, and everything in it with it
+	ctx    context.Context // ends with the session and cancels all its requests
 	cancel context.CancelFunc
 
-	ready     chan struct{}      // closed once it is open, or is not
-	mcp       *mcp.ClientSession // nil: it could not be opened
-	transport string             // one of the Transport constants
-	failure   failure            // why it could not be opened
-	process   *process           // the one that was started last; nil: none
-	lacks     []string           // of the tools that the server should have
-	stream    share              // of what comes outside the answers to HTTP requests
+	ready        chan struct{}      // closed once the session is open or has failed to open
+	mcp          *mcp.ClientSession // nil if it could not be opened
+	transport    string             // one of the Transport constants
+	failure      failure            // why it could not be opened
+	process      *process           // the last one started; nil if none was
+	missingTools []string           // tools of Server.Expects that the server does not list
+	stream       share              // bytes outside the answers to HTTP requests
 
-	timeouts atomic.Int32 // calls in a row that got no answer in time
+	timeouts atomic.Int32 // consecutive calls without an answer in time
 
-	// The client's mutex guards what follows.
-	users int
-	used  time.Time   // when the last user left
-	idle  *time.Timer // closes it; nil while it has users
-	gone  bool        // it gets no more users
+	// Client.mu guards the fields below.
+	users   int
+	used    time.Time   // when the last user released it
+	idle    *time.Timer // closes the session; nil while it has users
+	retired bool        // new jobs must not use it
 }
 
-// open opens the session. Servers that know no version with sessions are asked
-// for the newest; those that do not know streamable HTTP are asked by SSE, if the
-// transport may be chosen.
+// open opens the session. A server that rejects initialize is asked again with the
+// newest protocol version, which has no sessions. A server that does not speak
+// streamable HTTP is asked over SSE, unless its transport is configured.
 func (s *session) open() {
 	defer close(s.ready)
 	ctx, end := context.WithTimeout(s.ctx, s.client.o.ListTimeout)
@@ -66,12 +66,12 @@ func (s *session) open() {
 	case s.transport == "":
 		s.transport = TransportHTTP
 	}
-	known, err := s.connect(ctx, protocol)
+	state, err := s.connect(ctx, protocol)
 	switch {
 	case err == nil:
-	case newer(err):
-		known, err = s.connect(ctx, "")
-	case s.server.Transport == "" && older(known.status):
+	case lacksInitialize(err):
+		state, err = s.connect(ctx, "")
+	case s.server.Transport == "" && mayBeSSE(state.status):
 		s.transport = TransportSSE
 		if _, retried := s.connect(ctx, ""); retried == nil {
 			err = nil
@@ -79,15 +79,15 @@ func (s *session) open() {
 	}
 	switch {
 	case err != nil:
-		s.failure = s.explain(ctx, err, known)
+		s.failure = s.explain(ctx, err, state)
 	case len(s.server.Expects) > 0:
-		s.lacks = s.missing(ctx)
+		s.missingTools = s.findMissing(ctx)
 	}
 }
 
-// missing is the tools that the server should have and has not, as far as it lists
-// them. The log is told once.
-func (s *session) missing(ctx context.Context) (names []string) {
+// findMissing returns the tools in Server.Expects that the server does not list,
+// nil if listing fails. It logs a warning once per server.
+func (s *session) findMissing(ctx context.Context) (names []string) {
 	listed, f := (&task{client: s.client, server: s.server}).list(ctx, s)
 	if f.text != "" {
 		return nil
@@ -97,50 +97,50 @@ func (s *session) missing(ctx context.Context) (names []string) {
 			names = append(names, name)
 		}
 	}
-	if len(names) > 0 && s.client.warnsFirst(s.server.Label) {
-		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf("The MCP server does the work of a built-in tool, and has no tool %s: calls of it fail. docs/responses.md has the tools that it needs.", strings.Join(names, ", "))
+	if len(names) > 0 && s.client.firstWarning(s.server.Label) {
+		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf("The MCP server implements a built-in tool, but has no tool %s: calls of it fail. docs/tools.md lists the tools that it needs.", strings.Join(names, ", "))
 	}
 	return names
 }
 
-// newer tells whether a server has refused the initialize request because it
-// knows only versions without it.
-func newer(err error) bool {
+// lacksInitialize reports whether a server rejected the initialize request because
+// it speaks only protocol versions without it.
+func lacksInitialize(err error) bool {
 	var e *jsonrpc.Error
 	return errors.As(err, &e) && (e.Code == jsonrpc.CodeMethodNotFound || e.Code == mcp.CodeUnsupportedProtocolVersion)
 }
 
-// older tells whether an HTTP status means that a server may speak SSE only.
-func older(status int) bool {
+// mayBeSSE reports whether an HTTP status can mean that the server speaks only SSE.
+func mayBeSSE(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed
 }
 
-// connect connects and shakes hands.
-func (s *session) connect(ctx context.Context, version string) (facts, error) {
-	ctx, opening := s.client.withCall(ctx)
-	defer opening.share.end()
+// connect connects and runs the MCP handshake.
+func (s *session) connect(ctx context.Context, version string) (requestState, error) {
+	ctx, opener := s.client.withRequest(ctx)
+	defer opener.share.end()
 	if s.transport == TransportSSE {
-		version = protocol // the newest that SSE is defined for
+		version = protocol // the newest version that defines SSE
 	}
 	var err error
-	s.mcp, err = s.client.sdk.Connect(ctx, &link{session: s, opening: opening}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s.mcp, err = s.client.sdk.Connect(ctx, &connector{session: s, opener: opener}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		s.mcp = nil
 	}
-	return opening.known(), err
+	return opener.snapshot(), err
 }
 
-// link is the transport of a session.
-type link struct {
+// connector is the transport of a session.
+type connector struct {
 	session *session
-	opening *call
+	opener  *request
 }
 
-// Connect implements [mcp.Transport]. The connection lives as long as the
-// session; ctx is only the handshake's.
-func (l *link) Connect(context.Context) (mcp.Connection, error) {
+// Connect implements [mcp.Transport]. The connection lives as long as the session;
+// ctx would end with the handshake.
+func (l *connector) Connect(context.Context) (mcp.Connection, error) {
 	s := l.session
-	ctx := context.WithValue(s.ctx, callKey{}, l.opening)
+	ctx := context.WithValue(s.ctx, requestKey{}, l.opener)
 	if s.transport == TransportStdio {
 		conn, err := s.start(ctx)
 		if err != nil {
@@ -148,16 +148,16 @@ func (l *link) Connect(context.Context) (mcp.Connection, error) {
 		}
 		return newWire(conn, true, &s.stream), nil
 	}
-	g, err := newGuard(s, l.opening)
+	g, err := newGuard(s, l.opener)
 	if err != nil {
 		return nil, err
 	}
-	most := s.client.o.MaxMessageBytes + 64<<10 // an event has more than its message
+	maxEvent := s.client.o.MaxMessageBytes + 64<<10 // an event is longer than its message
 	var t mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: most,
+		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: maxEvent,
 	}
 	if s.transport == TransportSSE {
-		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: most}
+		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent}
 	}
 	conn, err := t.Connect(ctx)
 	if err != nil {
@@ -167,13 +167,13 @@ func (l *link) Connect(context.Context) (mcp.Connection, error) {
 	return g.wire, nil
 }
 
-// close ends the session at the server, too, and waits for it.
+// close ends the session, at the server as well, and waits for it.
 func (s *session) close() {
 	<-s.ready
 	timer := time.AfterFunc(closeTimeout, s.cancel)
 	defer timer.Stop()
 	if s.mcp != nil {
-		_ = s.mcp.Close() // the server may be gone already
+		_ = s.mcp.Close() // the server may have ended
 	}
 	s.cancel()
 }

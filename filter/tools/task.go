@@ -16,24 +16,24 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// stuckTimeout is how long a request that has been given up may still hold its
-// session, such as one that a process does not read.
+// stuckTimeout is how long a cancelled request may block its session, such as one
+// that a process does not read.
 const stuckTimeout = 2 * time.Second
 
 var errDeadline = errors.New("the deadline of the job has passed")
 
-// task is a job that is being done.
+// task is a running job.
 type task struct {
 	client    *Client
 	server    *Server
 	tool      string
 	arguments json.RawMessage
 	timeout   time.Duration
-	key       string // of the timeout in the configuration
+	key       string // name of the timeout in the configuration
 }
 
-// run does the task in a goroutine of its own, so that it ends in time whatever
-// the connection does.
+// run runs the task in its own goroutine, so that it ends in time even if the
+// connection blocks.
 func (t *task) run(ctx context.Context) Result {
 	if !t.client.begin() {
 		return Result{Error: "The service is shutting down."}
@@ -45,7 +45,7 @@ func (t *task) run(ctx context.Context) Result {
 		defer t.client.work.Done()
 		defer end()
 		defer unbind()
-		done <- t.safely(ctx)
+		done <- t.runRecovered(ctx)
 	}()
 	select {
 	case r := <-done:
@@ -56,13 +56,13 @@ func (t *task) run(ctx context.Context) Result {
 	case r := <-done:
 		return r
 	default:
-		f := t.ended(ctx)
+		f := t.contextFailure(ctx)
 		return Result{Error: f.text, Cause: f.cause}
 	}
 }
 
-// ended is the failure of a task whose context has ended.
-func (t *task) ended(ctx context.Context) failure {
+// contextFailure returns the failure of a task whose context has ended.
+func (t *task) contextFailure(ctx context.Context) failure {
 	switch {
 	case t.client.ctx.Err() != nil:
 		return failure{text: "The service is shutting down.", cause: context.Canceled}
@@ -72,28 +72,28 @@ func (t *task) ended(ctx context.Context) failure {
 	return failure{text: fmt.Sprintf("The request to the MCP server %q was cancelled.", t.server.Label), cause: context.Cause(ctx)}
 }
 
-// safely does the task and never panics.
-func (t *task) safely(ctx context.Context) (r Result) {
+// runRecovered runs the task and turns a panic into an error.
+func (t *task) runRecovered(ctx context.Context) (r Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r = Result{Error: fmt.Sprintf("The answer of the MCP server %q could not be read.", t.server.Label), Cause: t.server.safe(fmt.Errorf("panic: %v", p))}
+			r = Result{Error: fmt.Sprintf("The answer of the MCP server %q could not be processed.", t.server.Label), Cause: t.server.redactError(fmt.Errorf("panic: %v", p))}
 		}
 	}()
 	for first := true; ; first = false {
-		r, again := t.try(ctx)
-		if !again || !first || ctx.Err() != nil {
+		r, retry := t.attempt(ctx)
+		if !retry || !first || ctx.Err() != nil {
 			return r
 		}
 	}
 }
 
-// try does the task with the session of the moment. again tells that it has not
-// begun, and that a new session may help.
-func (t *task) try(ctx context.Context) (r Result, again bool) {
+// attempt runs the task in the current session. retry reports that the server has
+// not begun it and that a new session may help.
+func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
 	s, f := t.client.acquire(ctx, t.server)
 	if s == nil {
 		if ctx.Err() != nil {
-			f = t.ended(ctx)
+			f = t.contextFailure(ctx)
 		}
 		return Result{Error: f.text, Cause: f.cause}, false
 	}
@@ -119,77 +119,78 @@ func (t *task) try(ctx context.Context) (r Result, again bool) {
 		return r, false
 	}
 	if ctx.Err() != nil {
-		f = t.ended(ctx)
+		f = t.contextFailure(ctx)
 		f.broken = errors.Is(f.cause, errDeadline) && s.timeouts.Add(1) >= maxTimeouts
 	}
 	if f.broken {
 		t.client.drop(s)
 	}
-	return Result{Error: f.text, Cause: f.cause}, f.again || f.broken && t.tool == ""
+	return Result{Error: f.text, Cause: f.cause}, f.retry || f.broken && t.tool == ""
 }
 
-// failure is why something did not work.
+// failure is an error in its two forms: for clients and for the log.
 type failure struct {
 	text   string // for clients and models
 	cause  error  // for the log
-	broken bool   // the session is of no more use
-	again  bool   // the server cannot have begun
+	broken bool   // the session cannot be used any more
+	retry  bool   // the server cannot have begun
 }
 
-// explain says what went wrong with a request.
-func (s *session) explain(ctx context.Context, err error, k facts) failure {
-	f := failure{cause: s.server.safe(err, s.id())}
+// explain turns the error of a request into a failure.
+func (s *session) explain(ctx context.Context, err error, state requestState) failure {
+	f := failure{cause: s.server.redactError(err, s.id())}
 	name := fmt.Sprintf("The MCP server %q", s.server.Label)
-	says, done := s.says(err, k), ""
-	if k.calling {
-		done = " What was asked for may have been done."
+	message, outcome := s.serverMessage(err, state), ""
+	if state.toolCall {
+		outcome = " The call may have been executed."
 	}
 	var address *addressError
 	switch {
 	case ctx.Err() != nil:
 		f.text = fmt.Sprintf("%s did not answer within %s (tools.list_timeout).", name, s.client.o.ListTimeout)
-	case k.tooLarge:
-		f.text = fmt.Sprintf("%s has sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, done)
-		f.broken = k.answer == nil
-	case k.busy:
-		f.text = fmt.Sprintf("There is no room for the answer of the MCP server %q: those of all servers have more than %d bytes at the moment (tools.max_inflight_bytes).%s",
-			s.server.Label, s.client.o.MaxInflightBytes, done)
-		f.broken = k.answer == nil
-	case k.answer != nil && k.status < http.StatusBadRequest && says != "":
-		f.text = fmt.Sprintf("%s answers with an error: %s", name, says)
-	case k.answer != nil && k.status < http.StatusBadRequest && s.mcp != nil:
-		f.text = name + " has sent a result that is not one of MCP."
-	case errors.As(k.err, &address):
-		f.text = name + " is at an address that is not allowed: the operator can add its network to tools.allowed_networks."
+	case state.tooLarge:
+		f.text = fmt.Sprintf("%s sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, outcome)
+		f.broken = state.answer == nil
+	case state.busy:
+		f.text = fmt.Sprintf("The answer of the MCP server %q was dropped, because the answers of all servers exceed %d bytes at the moment (tools.max_inflight_bytes). Try again later.%s",
+			s.server.Label, s.client.o.MaxInflightBytes, outcome)
+		f.broken = state.answer == nil
+	case state.answer != nil && state.status < http.StatusBadRequest && message != "":
+		f.text = fmt.Sprintf("%s answered with an error: %s", name, message)
+	case state.answer != nil && state.status < http.StatusBadRequest && s.mcp != nil:
+		f.text = name + " sent a result that is not valid in MCP."
+	case errors.As(state.err, &address):
+		f.text = name + " has an address that is not allowed: the operator can add its network to tools.allowed_networks."
 		f.cause = address
-	case errors.Is(k.err, errRedirect):
-		f.text = name + " redirects to another place: write the place itself as its server_url."
-	case s.lost(k):
-		f.text, f.broken, f.again = name+" has ended the session.", true, true
-	case k.status >= http.StatusBadRequest:
-		f.text = name + " " + statusText(k.status)
-		if says != "" {
-			f.text += " It says: " + says
+	case errors.Is(state.err, errRedirect):
+		f.text = name + " redirects to another origin: use that URL as its server_url."
+	case s.ended(state):
+		f.text, f.broken, f.retry = name+" ended the session.", true, true
+	case state.status >= http.StatusBadRequest:
+		f.text = name + " " + statusText(state.status)
+		if message != "" {
+			f.text += " Its message: " + message
 		}
-		f.broken = s.mcp != nil && k.session && k.status == http.StatusNotFound // that can mean the session, too
-	case k.err != nil && !k.wrote:
-		f.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(k.err))
+		f.broken = s.mcp != nil && state.session && state.status == http.StatusNotFound // this status can mean the session as well
+	case state.err != nil && !state.httpWritten:
+		f.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(state.err))
 	case s.transport == TransportStdio && s.mcp == nil:
 		f.text = name + " could not be started, or does not speak MCP."
-		if line := s.process.lastWords(); line != "" {
-			f.cause = s.server.safe(fmt.Errorf("%w, after the process said: %s", err, line))
+		if line := s.process.lastLog(); line != "" {
+			f.cause = s.server.redactError(fmt.Errorf("%w, last line of stderr: %s", err, line))
 		}
 	default:
-		f.text, f.broken = name+" broke off before its answer came, or sent something that is not MCP."+done, true
+		f.text, f.broken = name+" disconnected before it answered, or sent something that is not MCP."+outcome, true
 	}
 	return f
 }
 
-// says is what the server itself says of an error, "" if the error is not its own.
-func (s *session) says(err error, k facts) string {
+// serverMessage returns the server's own error message, "" if the error is not the
+// server's.
+func (s *session) serverMessage(err error, state requestState) string {
 	var wire *jsonrpc.Error
 	switch {
-	case k.answer != nil && errors.As(k.answer.Error, &wire):
+	case state.answer != nil && errors.As(state.answer.Error, &wire):
 	case errors.As(err, &wire) && wire.Code != codeRejected:
 	default:
 		return ""
@@ -197,22 +198,22 @@ func (s *session) says(err error, k facts) string {
 	return s.quote(wire.Message)
 }
 
-// codeRejected is the code of errors that the SDK makes of HTTP errors.
+// codeRejected is the JSON-RPC code that the SDK uses for HTTP errors.
 const codeRejected = -32005
 
-// lost tells whether a request failed because its session is gone, before it
-// could be executed. An error that the server gives as the request's own answer
-// says that it could.
-func (s *session) lost(k facts) bool {
+// ended reports whether a request failed because its session had ended, before the
+// server could execute it. A JSON-RPC error for the request itself means that the
+// server could.
+func (s *session) ended(state requestState) bool {
 	switch {
 	case s.mcp == nil:
-		return false // there was none
-	case !k.handed:
+		return false // there was no session
+	case !state.sent:
 		return true
-	case s.transport == TransportSSE && k.err != nil && !k.wrote:
-		return true // an SSE session does not survive that
+	case s.transport == TransportSSE && state.err != nil && !state.httpWritten:
+		return true // an SSE session ends with its connection
 	}
-	return k.answer == nil && (k.session || s.transport == TransportSSE) && (k.status == http.StatusNotFound || k.status == http.StatusBadRequest)
+	return state.answer == nil && (state.session || s.transport == TransportSSE) && (state.status == http.StatusNotFound || state.status == http.StatusBadRequest)
 }
 
 func (s *session) id() string {
@@ -222,9 +223,9 @@ func (s *session) id() string {
 	return s.mcp.ID()
 }
 
-// statusText says what an HTTP status means.
+// statusText describes an HTTP error status.
 func statusText(status int) string {
-	text := fmt.Sprintf("answers with HTTP %d", status)
+	text := fmt.Sprintf("answered with HTTP %d", status)
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		text += ": check authorization and headers"
@@ -234,7 +235,7 @@ func statusText(status int) string {
 	return text + "."
 }
 
-// reason says why there is no connection.
+// reason describes why there is no connection.
 func reason(err error) string {
 	var lookup *net.DNSError
 	var timeout net.Error
@@ -242,16 +243,16 @@ func reason(err error) string {
 	case errors.As(err, &lookup):
 		return "its host name could not be resolved"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the connection is refused"
+		return "the connection was refused"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return "the connection takes too long"
+		return "the connection timed out"
 	case strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "):
-		return "there is no secure connection to it"
+		return "the TLS handshake failed"
 	}
-	return "there is no connection"
+	return "the connection failed"
 }
 
-// list lists the tools.
+// list lists the tools of the server.
 func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 	var r Result
 	var size int
@@ -272,41 +273,41 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 			return r, failure{}
 		}
 	}
-	return Result{}, failure{text: fmt.Sprintf("The MCP server %q has more tools than are allowed: at most %d (tools.max_listed) with %d bytes of descriptions together.",
+	return Result{}, failure{text: fmt.Sprintf("The MCP server %q has too many tools: at most %d (tools.max_listed) with %d bytes of descriptions in total are allowed.",
 		t.server.Label, t.client.o.MaxListed, maxListedBytes)}
 }
 
-// page lists the tools from a cursor on, and gives the cursor of the next ones.
+// page returns one page of the tool list and the cursor of the next page.
 func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, string, failure) {
-	within, c := t.client.withCall(ctx)
+	requestCtx, c := t.client.withRequest(ctx)
 	defer c.share.end()
-	page, err := s.mcp.ListTools(within, &mcp.ListToolsParams{Cursor: cursor})
+	page, err := s.mcp.ListTools(requestCtx, &mcp.ListToolsParams{Cursor: cursor})
 	if err != nil {
-		c.settle(ctx)
-		return nil, "", s.explain(ctx, err, c.known())
+		c.awaitCancel(ctx)
+		return nil, "", s.explain(ctx, err, c.snapshot())
 	}
-	tools, err := toolsOf(page, c.known().answer, t.server.secrets(leastGiven))
+	tools, err := parseTools(page, c.snapshot().answer, t.server.secrets(minSecretBytesInResults))
 	if err != nil {
-		return nil, "", s.explain(ctx, err, c.known())
+		return nil, "", s.explain(ctx, err, c.snapshot())
 	}
 	return tools, page.NextCursor, failure{}
 }
 
 // call calls the tool.
 func (t *task) call(ctx context.Context, s *session) (Result, failure) {
-	if slices.Contains(s.lacks, t.tool) {
+	if slices.Contains(s.missingTools, t.tool) {
 		return Result{}, failure{text: fmt.Sprintf("The MCP server %q has no tool %q.", t.server.Label, t.tool)}
 	}
-	within, c := t.client.withCall(ctx)
+	requestCtx, c := t.client.withRequest(ctx)
 	defer c.share.end()
-	_, err := s.mcp.CallTool(within, &mcp.CallToolParams{Name: t.tool, Arguments: t.arguments})
+	_, err := s.mcp.CallTool(requestCtx, &mcp.CallToolParams{Name: t.tool, Arguments: t.arguments})
 	if err != nil {
-		c.settle(ctx)
-		return Result{}, s.explain(ctx, err, c.known())
+		c.awaitCancel(ctx)
+		return Result{}, s.explain(ctx, err, c.snapshot())
 	}
-	r, err := t.result(c.known().answer)
+	r, err := t.result(c.snapshot().answer)
 	if err != nil {
-		return Result{}, s.explain(ctx, err, c.known())
+		return Result{}, s.explain(ctx, err, c.snapshot())
 	}
 	return r, failure{}
 }

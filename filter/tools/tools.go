@@ -1,16 +1,14 @@
-// Package tools is the room for tools that the filter runs itself: it keeps
-// sessions with MCP servers (https://modelcontextprotocol.io), lists their
-// tools and calls them.
+// Package tools runs tools at MCP servers (https://modelcontextprotocol.io): it
+// keeps sessions with the servers, lists their tools and calls them.
 //
-// A [Client] does one [Job] at a time for whoever asks, many of them at the same
-// time. Sessions are opened when they are first needed, shared by the jobs of the
-// same [Server], and closed when nobody has used them for a while. A job always
-// ends with a [Result]; what went wrong is in its Error, in words that a client
-// and a model may read.
+// A [Client] runs any number of [Job]s at the same time. Sessions are opened on
+// first use, shared by the jobs of the same [Server], and closed when they have
+// been idle for a while. A job always ends with a [Result]. Its Error is a text for
+// clients and models.
 //
-// Servers come from the configuration, or from requests. What requests name is
-// untrusted: [Client.Allow] tells which of it may be used, and connections only
-// go to addresses that the operator has allowed.
+// Servers come from the configuration or from requests. Servers of requests are
+// untrusted: [Client.Allow] checks their URL, and connections are made only to
+// addresses that are public or that the operator has allowed.
 package tools
 
 import (
@@ -33,69 +31,68 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// The transports of MCP. A server with an URL and no transport is spoken to over
-// streamable HTTP, or over SSE if it does not know that.
+// The transports of MCP. If a server has a URL and no transport, streamable HTTP is
+// tried first, and then SSE.
 const (
 	TransportHTTP  = "http"  // streamable HTTP
-	TransportSSE   = "sse"   // HTTP with server-sent events, as MCP had it before
-	TransportStdio = "stdio" // a process of this machine
+	TransportSSE   = "sse"   // HTTP with server-sent events, of MCP 2024-11-05
+	TransportStdio = "stdio" // a local process
 )
 
-// Server is an MCP server as one request may use it. Requests share a session
-// where all of it is the same, but for Label, RequestHeaders, AllowedTools and
-// Approval.
+// Server is an MCP server as one request uses it. Requests share a session if all
+// fields are equal, except Label, RequestHeaders, AllowedTools and Approval.
 type Server struct {
 	Label     string // server_label
-	URL       string // http or https; "" for a server that is a process
-	Transport string // one of the Transport constants; "" chooses
-	// Command is the program of a stdio server with its arguments. It is never
-	// taken from requests: only a Trusted server has one.
+	URL       string // http or https; "" for a process
+	Transport string // one of the Transport constants; "" to detect it
+	// Command is the program of a stdio server and its arguments. It never comes from
+	// requests: only a Trusted server has one.
 	Command []string
-	// Env is added to the process' PATH and HOME, which are all that it
-	// inherits. Values are secrets.
+	// Env is added to the process's environment, which otherwise has only PATH and
+	// HOME. Values are secret.
 	Env map[string]string `json:"-"`
-	// Header is sent with every HTTP request. Values are secrets: they are in no
-	// log, no error and not in String.
+	// Header is sent with every HTTP request. Values are secret: logs, errors and
+	// String do not contain them.
 	Header http.Header `json:"-"`
-	Tenant string      // sessions are never shared between tenants
-	// Session keeps sessions of a tenant apart, such as by conversation. "":
+	Tenant string      // tenants never share sessions
+	// Session separates sessions of one tenant, for example by conversation. With ""
 	// the tenant's requests share one.
 	Session string
-	// Trusted is a server of the configuration: neither its host nor its
-	// addresses have to be allowed.
+	// Trusted marks a server of the configuration. Its host and its addresses are not
+	// checked.
 	Trusted bool
-	// RequestHeaders are the names, as [http.CanonicalHeaderKey] writes them, of
-	// the headers that requests may add to those of a Trusted server.
+	// RequestHeaders are the headers that requests may set for a Trusted server, in the
+	// form of [http.CanonicalHeaderKey].
 	RequestHeaders []string
-	// Expects are tools that the server has to have, for it does the work of a
-	// built-in tool. If it does not list them, the log is told, and calls of them
-	// fail.
+	// Expects are the tools that the server needs because it implements a built-in
+	// tool. If it does not list one, a warning is logged and calls of that tool fail.
 	Expects []string
-	// AllowedTools are the only tools that may be offered to a model; nil: all.
-	// Approval says that a client has to approve every call. Both are the
-	// operator's (allowed_tools, require_approval) and kept by who makes the Job.
+	// AllowedTools are the only tools that a model may see; nil means all. If Approval
+	// is set, a client has to approve every call. Both come from the configuration
+	// (allowed_tools, require_approval). The Client does not enforce them: its caller
+	// does.
 	AllowedTools []string
 	Approval     bool
 }
 
-// String names the server: its label and, without path and query, its address.
+// String returns the label and the origin of the server, without path and query.
 func (s Server) String() string {
 	switch u, err := url.Parse(s.URL); {
 	case s.URL == "":
 		return fmt.Sprintf("%q", s.Label)
 	case err != nil:
-		return fmt.Sprintf("%q (no valid URL)", s.Label)
+		return fmt.Sprintf("%q (invalid URL)", s.Label)
 	default:
 		return fmt.Sprintf("%q at %s", s.Label, origin(u))
 	}
 }
 
-// GoString is String, so that no verb prints secrets.
+// GoString is like String, so that no formatting verb prints secrets.
 func (s Server) GoString() string { return "tools.Server{" + s.String() + "}" }
 
 func (s *Server) isProcess() bool { return s.URL == "" }
 
-// clone is a copy that shares nothing with s.
+// clone returns a deep copy.
 func (s *Server) clone() *Server {
 	c := *s
 	c.Command = slices.Clone(s.Command)
@@ -107,25 +104,26 @@ func (s *Server) clone() *Server {
 	return &c
 }
 
-// key is the same for servers that may share a session.
+// key returns a hash that is equal for servers that may share a session.
 func (s *Server) key() string {
 	h := sha256.New()
-	texts(h, s.Tenant, s.Session, s.Transport, s.URL, strconv.FormatBool(s.Trusted))
-	texts(h, s.Command...)
-	texts(h, s.Expects...)
-	texts(h, slices.Sorted(maps.Keys(s.Env))...)
+	hashList(h, s.Tenant, s.Session, s.Transport, s.URL, strconv.FormatBool(s.Trusted))
+	hashList(h, s.Command...)
+	hashList(h, s.Expects...)
+	hashList(h, slices.Sorted(maps.Keys(s.Env))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		texts(h, s.Env[name])
+		hashList(h, s.Env[name])
 	}
-	texts(h, slices.Sorted(maps.Keys(s.Header))...)
+	hashList(h, slices.Sorted(maps.Keys(s.Header))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
-		texts(h, s.Header[name]...)
+		hashList(h, s.Header[name]...)
 	}
 	return string(h.Sum(nil))
 }
 
-// texts hashes a list so that no other list gives the same bytes.
-func texts(h hash.Hash, list ...string) {
+// hashList hashes a list. Lengths are hashed too, so that different lists have
+// different input.
+func hashList(h hash.Hash, list ...string) {
 	var n [8]byte
 	binary.LittleEndian.PutUint64(n[:], uint64(len(list)))
 	h.Write(n[:])
@@ -138,95 +136,96 @@ func texts(h hash.Hash, list ...string) {
 
 // Tool is a tool as its server describes it.
 type Tool struct {
-	Name        string // "" if the server gives none: nobody can call it
+	Name        string // "" if the server sends none: such a tool cannot be called
 	Title       string
 	Description string
-	InputSchema json.RawMessage // a JSON Schema object, its members in the server's order; nil if there is none
-	Annotations json.RawMessage // the server's hints; nil if there are none
+	InputSchema json.RawMessage // a JSON Schema object with its members in the server's order; nil if the server sends none
+	Annotations json.RawMessage // the server's hints; nil if it sends none
 }
 
-// Job is one thing to do at a server.
+// Job is one operation at a server: a tool call, or listing the tools.
 type Job struct {
 	Server *Server
-	// Tool is the tool to call, under its server's name. "": list the tools.
+	// Tool is the name of the tool to call. If it is "", the tools are listed.
 	Tool string
-	// Arguments is what the model wrote. Nothing at all counts as {}; anything
-	// but a JSON object is told in the result's Error.
+	// Arguments are the arguments as the model wrote them. Blank text counts as {}.
+	// Anything but a JSON object is reported in Result.Error.
 	Arguments string
 }
 
-// Part is one part of what a tool gave.
+// Part is one content part of a tool's result.
 type Part struct {
 	Type string // MCP's content type: text, image, audio, resource or resource_link
-	Text string // of a text, or of a resource that is one
+	Text string // of a text part or a text resource
 	MIME string
-	URI  string // of a resource or a link to one
-	Name string // of a link
-	Data []byte // of an image, a sound, or a resource that is no text
+	URI  string // of a resource or a resource_link
+	Name string // of a resource_link
+	Data []byte // of an image, an audio part or a binary resource
 }
 
-// Result is how a job ended.
+// Result is the outcome of a job.
 type Result struct {
-	Tools []Tool // of a listing
-	// Text is what a call gave, for the model: texts joined by newlines, a short
-	// note in place of what is no text.
+	Tools []Tool // if the job lists tools
+	// Text is the result of a call for the model: texts joined by newlines, and a short
+	// note for each part that is not text.
 	Text string
-	// Content is what a call gave, as it came, and Structured its structured
-	// result, nil if there is none. Together they have at most 4 MiB: parts that
-	// do not fit are left out, which the last one then says, and so is a
-	// structured result that does not fit beside the parts.
+	// Content has the parts of a call's result, and Structured its structured result,
+	// nil if there is none. Together they have at most 4 MiB. Parts that do not fit are
+	// omitted, and a last text part says so. A structured result that does not fit as
+	// well is omitted.
 	Content    []Part
 	Structured json.RawMessage
-	// Answered says that the tool has given a result, if only that it failed.
+	// Answered is true if the tool returned a result, even one that reports an error.
 	Answered bool
-	// Error says what failed, in words fit for clients and models; "" if nothing
-	// did. An error that the tool itself tells stands here, too.
+	// Error describes the failure for clients and models; "" if the job succeeded. It
+	// also has the error that a tool itself reports.
 	Error string
-	// Cause is more of it for the log, free of secrets and bounded; nil if Error
-	// says all.
+	// Cause has more details for the log, bounded and without secrets; nil if Error is
+	// complete.
 	Cause error
 }
 
-// Options say how a Client works. The zero value of each gives its default.
+// Options configure a Client. Zero values stand for the defaults.
 type Options struct {
-	Servers         []Server       // the configured ones
-	AllowedHosts    []Host         // the hosts that requests may name
-	AllowedNetworks []netip.Prefix // addresses that requests may reach though they are not public
-	ListTimeout     time.Duration  // of a listing, and of opening a session; default 10s
-	CallTimeout     time.Duration  // of a call; default 60s
-	IdleTimeout     time.Duration  // after which an unused session is closed; default 5m
-	MaxSessions     int            // default 1000
-	MaxProcesses    int            // of stdio servers; default 32
-	MaxListed       int            // tools of one server; default 256
+	Servers         []Server       // the configured servers
+	AllowedHosts    []Host         // hosts that requests may name
+	AllowedNetworks []netip.Prefix // networks that requests may reach though they are not public
+	ListTimeout     time.Duration  // of listing tools and of opening a session; default 10s
+	CallTimeout     time.Duration  // of a tool call; default 60s
+	IdleTimeout     time.Duration  // an unused session is closed after it; default 5m
+	MaxSessions     int            // open sessions; default 1000
+	MaxProcesses    int            // running stdio servers; default 32
+	MaxListed       int            // tools per server; default 256
 	MaxResultBytes  int            // of Result.Text and Result.Error; default 262144
-	MaxMessageBytes int            // of one message of a server; default 8 MiB
-	// MaxInflightBytes bounds the answers of all servers that are being read, or
-	// made into results, at one time; default 64 MiB.
+	MaxMessageBytes int            // of one message of a server, in bytes; default 8 MiB
+	// MaxInflightBytes bounds the answers of all servers that are being read or turned
+	// into results at one time; default 64 MiB.
 	MaxInflightBytes int64
-	Log              *logrus.Logger // default: logrus's standard logger
-	Now              func() time.Time
+	Log              *logrus.Logger   // default: logrus's standard logger
+	Now              func() time.Time // default: time.Now
 	Metrics          Metrics
 	Resolver         *net.Resolver // default: the system's
 	TLS              *tls.Config   // default: the system's certificates
 }
 
-// Metrics are told what a Client does. Each may be nil. They must not block.
+// Metrics are callbacks that observe a Client. Each may be nil. They must not
+// block.
 type Metrics struct {
-	// Done is told of every job when it has ended. Labels and tools' names come
-	// from requests and models: bound them before they become labels.
+	// Done is called at the end of every job. Labels and tool names come from requests
+	// and models: limit their number before using them as metric labels.
 	Done func(j Job, took time.Duration, r Result)
-	// Sessions is told how many sessions there are, whenever that changes.
+	// Sessions is called with the number of sessions whenever it changes.
 	Sessions func(open int)
 }
 
 const (
-	// maxListedBytes bounds the descriptions of a server's tools.
+	// maxListedBytes bounds the tool descriptions of one server.
 	maxListedBytes = 1 << 20
-	// maxContentBytes bounds Result.Content and Result.Structured together;
-	// partBytes is what a part counts without its texts and data.
+	// maxContentBytes bounds Result.Content and Result.Structured together. A part
+	// counts partBytes plus its texts and data.
 	maxContentBytes = 4 << 20
 	partBytes       = 128
-	// maxPages bounds the pages of a listing.
+	// maxPages bounds the pages of a tool list.
 	maxPages = 100
 )
 
@@ -261,8 +260,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Server gives a copy of the configured server of that label, to set Tenant and
-// Session in.
+// Server returns a copy of the configured server with that label, in which Tenant
+// and Session can be set. It returns false if there is none.
 func (c *Client) Server(label string) (*Server, bool) {
 	for i := range c.o.Servers {
 		if c.o.Servers[i].Label == label {
@@ -272,12 +271,11 @@ func (c *Client) Server(label string) (*Server, bool) {
 	return nil, false
 }
 
-// Do does a job. It ends by the job's own deadline (ListTimeout, CallTimeout) or
-// with ctx, whichever is first; a call that is under way is then cancelled at the
-// server, too. A call is never made twice: if a session turns out to be gone
-// before the server can have begun, the job is done with a new one; if the
-// connection breaks later, or the server answers with an error, that is the
-// result.
+// Do runs a job. It ends at the job's own deadline (ListTimeout or CallTimeout) or
+// with ctx, whichever is first, and then also cancels the request at the server. A
+// tool is never called twice: if a session turns out to have ended before the
+// server can have begun, the job runs in a new session. If the connection breaks
+// later, or the server answers with an error, that is the result.
 func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
 	result := c.do(ctx, j)
@@ -287,14 +285,14 @@ func (c *Client) Do(ctx context.Context, j Job) Result {
 
 func (c *Client) do(ctx context.Context, j Job) Result {
 	if j.Server == nil {
-		return Result{Error: "No MCP server is named."}
+		return Result{Error: "The job names no MCP server."}
 	}
 	if err := c.check(j.Server); err != nil {
 		return Result{Error: err.Error()}
 	}
-	arguments, ok := objectOf(j.Arguments)
+	arguments, ok := parseArguments(j.Arguments)
 	if !ok {
-		return Result{Error: "The arguments of the call are not a JSON object. Write them as one, such as {\"name\": \"value\"}."}
+		return Result{Error: "The arguments of the call are not a JSON object. Write an object such as {\"name\": \"value\"}."}
 	}
 	t := &task{client: c, server: j.Server.clone(), tool: j.Tool, arguments: arguments, timeout: c.o.CallTimeout, key: "tools.call_timeout"}
 	if j.Tool == "" {
@@ -303,14 +301,13 @@ func (c *Client) do(ctx context.Context, j Job) Result {
 	return t.run(ctx)
 }
 
-// check tells why a server may not be used; only what requests may decide can be
-// wrong.
+// check returns an error if a server may not be used. Trusted servers always may.
 func (c *Client) check(s *Server) error {
 	if s.Trusted {
 		return nil
 	}
 	if s.Transport == TransportStdio || len(s.Command) > 0 || len(s.Env) > 0 {
-		return fmt.Errorf("the MCP server %q is a process: such servers come from the configuration only", s.Label)
+		return fmt.Errorf("the MCP server %q is a process: only the configuration can define such servers", s.Label)
 	}
 	if err := c.Allow(s.URL); err != nil {
 		return err

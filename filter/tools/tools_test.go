@@ -22,7 +22,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// Every transport lists and calls, and one that is not named is found.
+// Every transport lists and calls tools. A transport that is not configured is
+// detected.
 func TestTransports(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -38,8 +39,8 @@ func TestTransports(t *testing.T) {
 			s.Transport = tools.TransportSSE
 			return s
 		}},
-		{"http found", func(t *testing.T) *tools.Server { return trusted(serve(t, newFixture().streamable())) }},
-		{"sse found", func(t *testing.T) *tools.Server { return trusted(serve(t, newFixture().sse())) }},
+		{"http detected", func(t *testing.T) *tools.Server { return trusted(serve(t, newFixture().streamable())) }},
+		{"sse detected", func(t *testing.T) *tools.Server { return trusted(serve(t, newFixture().sse())) }},
 		{"stateless", func(t *testing.T) *tools.Server {
 			f := newFixture()
 			return trusted(serve(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})))
@@ -54,7 +55,7 @@ func TestTransports(t *testing.T) {
 			}
 			for _, tool := range listed.Tools {
 				if want := `{"type":"object","properties":{"zulu":{"type":"string"},"alpha":{"type":"string"}}}`; string(tool.InputSchema) != want {
-					t.Errorf("schema of %s: %s, want it in the server's order: %s", tool.Name, tool.InputSchema, want)
+					t.Errorf("schema of %s: %s, want the server's order: %s", tool.Name, tool.InputSchema, want)
 				}
 			}
 			wantText(t, do(t, c, s, "echo", `{"zulu": "x"}`), `{"zulu":"x"}`)
@@ -79,12 +80,11 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	if f.initialized.Load() != 0 {
-		t.Error("the server was asked")
+		t.Error("a request reached the server")
 	}
 }
 
-// Requests that come at one time share one session, and its calls run side by
-// side.
+// Concurrent jobs share one session, and its calls run concurrently.
 func TestOneSession(t *testing.T) {
 	f := newFixture()
 	c, s := newClient(t, tools.Options{}), trusted(serve(t, f.streamable()))
@@ -94,7 +94,7 @@ func TestOneSession(t *testing.T) {
 		group.Go(func() { wantText(t, do(t, c, s, "block", "{}"), "done") })
 	}
 	for range n {
-		receive(t, f.started, "all calls are running")
+		receive(t, f.started, "all calls run")
 	}
 	close(f.release)
 	group.Wait()
@@ -103,8 +103,8 @@ func TestOneSession(t *testing.T) {
 	}
 }
 
-// What makes a session another's is told apart.
-func TestSessionsApart(t *testing.T) {
+// Every field that is part of the session key separates sessions.
+func TestSessionKey(t *testing.T) {
 	f := newFixture()
 	url := serve(t, f.streamable())
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
@@ -138,7 +138,7 @@ func TestSessionsApart(t *testing.T) {
 	}
 }
 
-// A session that nobody uses is closed, at the server, too.
+// An idle session is closed, at the server as well.
 func TestIdleSession(t *testing.T) {
 	f := newFixture()
 	deleted := make(chan struct{}, 10)
@@ -152,8 +152,8 @@ func TestIdleSession(t *testing.T) {
 	open := make(chan int, 10)
 	c := newClient(t, tools.Options{IdleTimeout: 20 * time.Millisecond, Metrics: tools.Metrics{Sessions: func(n int) { open <- n }}})
 	wantText(t, do(t, c, trusted(url), "echo", "{}"), "{}")
-	receive(t, deleted, "the session is closed")
-	if a, b := receive(t, open, "opened"), receive(t, open, "closed"); a != 1 || b != 0 {
+	receive(t, deleted, "the end of the session")
+	if a, b := receive(t, open, "the first count"), receive(t, open, "the second count"); a != 1 || b != 0 {
 		t.Errorf("sessions: %d, then %d", a, b)
 	}
 	wantText(t, do(t, c, trusted(url), "echo", "{}"), "{}")
@@ -177,14 +177,14 @@ func TestMaxSessions(t *testing.T) {
 	opened("a", 1)
 	opened("b", 2)
 	opened("a", 2)
-	opened("c", 3) // in place of b, which was used longest ago
+	opened("c", 3) // evicts b, the least recently used
 	opened("a", 3)
 	opened("b", 4)
 
 	var group sync.WaitGroup
 	for _, session := range []string{"a", "b"} {
 		group.Go(func() { wantText(t, do(t, c, server(session), "block", "{}"), "done") })
-		receive(t, f.started, "the call runs")
+		receive(t, f.started, "the start of the call")
 	}
 	if r := do(t, c, server("d"), "echo", "{}"); !strings.Contains(r.Error, "Too many sessions") {
 		t.Errorf("error %q, text %q", r.Error, r.Text)
@@ -196,8 +196,8 @@ func TestMaxSessions(t *testing.T) {
 	}
 }
 
-// A tenant that fills the pool takes the room of its own sessions, not that of
-// others', and no session that is in use is closed.
+// A tenant that fills the pool evicts its own sessions, not those of other tenants.
+// Sessions in use are never evicted.
 func TestMaxSessionsOfTenants(t *testing.T) {
 	f := newFixture()
 	url := serve(t, f.streamable())
@@ -222,12 +222,12 @@ func TestMaxSessionsOfTenants(t *testing.T) {
 	use("large", "f", 7)
 
 	var group sync.WaitGroup
-	for i, session := range []string{"f", "g", "h"} { // all that the large one may have are in use
+	for i, session := range []string{"f", "g", "h"} { // all sessions that large can have are in use
 		group.Go(func() { wantText(t, do(t, c, server("large", session), "block", "{}"), "done") })
-		receive(t, f.started, "the call runs")
+		receive(t, f.started, "the start of the call")
 		use("small", "a", 7+int32(i))
 	}
-	use("third", "a", 10) // in place of the small one's, which nobody uses
+	use("third", "a", 10) // evicts the idle session of small
 	use("small", "a", 11)
 	close(f.release)
 	group.Wait()
@@ -236,13 +236,13 @@ func TestMaxSessionsOfTenants(t *testing.T) {
 	}
 }
 
-// A server that has been restarted knows no session: the job is done in a new
-// one, and the tool runs once.
+// A restarted server does not know the session. The job runs in a new session, and
+// the tool runs once.
 func TestRestartedServer(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			first, second := newFixture(), newFixture()
-			h := newSwap(first.streamable())
+			h := newSwitchHandler(first.streamable())
 			c, s := newClient(t, tools.Options{}), trusted(serve(t, h))
 			wantText(t, do(t, c, s, "echo", "{}"), "{}")
 			fresh := second.streamable()
@@ -273,24 +273,24 @@ func TestRestartedServer(t *testing.T) {
 	}
 }
 
-// An HTTP error with the answer to the call is that answer: the tool has run. One
-// that tells nothing of the call is a session that is gone.
+// An HTTP error with a JSON-RPC answer to the call is the result: the tool has run.
+// An HTTP error without one means that the session has ended.
 func TestErrorStatuses(t *testing.T) {
 	answer := func(id string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32602,"message":"order 17 was placed"}}`
 	}
 	for _, tt := range []struct {
-		name   string
-		status int
-		body   string // ID stands for that of the request
-		says   string // "": the call is made again, in a new session
-		opened int    // sessions, after one more call
+		name    string
+		status  int
+		body    string // ID is replaced by the id of the request
+		message string // "": the call is repeated in a new session
+		opened  int    // sessions after one more call
 	}{
-		{"400 answers", 400, answer("ID"), "HTTP 400. It says: order 17 was placed", 1},
-		{"404 answers", 404, answer("ID"), "It says: order 17 was placed", 2},
-		{"500 answers", 500, answer("ID"), "HTTP 500. It says: order 17 was placed", 1},
+		{"400 answers", 400, answer("ID"), "HTTP 400. Its message: order 17 was placed", 1},
+		{"404 answers", 404, answer("ID"), "Its message: order 17 was placed", 2},
+		{"500 answers", 500, answer("ID"), "HTTP 500. Its message: order 17 was placed", 1},
 		{"400 answers at length", 400, answer("ID") + strings.Repeat(" ", 1<<20), "order 17 was placed", 1},
-		{"400 breaks off", 400, "CUT" + answer("ID"), "broke off before its answer came, or sent something that is not MCP. What was asked for may have been done.", 2},
+		{"400 ends early", 400, "CUT" + answer("ID"), "disconnected before it answered, or sent something that is not MCP. The call may have been executed.", 2},
 		{"400 of no request", 400, answer("null"), "", 2},
 		{"400 of another request", 400, answer(`"server-error"`), "", 2},
 		{"400 empty", 400, "", "", 2},
@@ -329,14 +329,14 @@ func TestErrorStatuses(t *testing.T) {
 			}))
 			c, s := newClient(t, tools.Options{}), trusted(url)
 			r := do(t, c, s, "pay", "{}")
-			if tt.says == "" {
+			if tt.message == "" {
 				wantText(t, r, "")
-			} else if !strings.Contains(r.Error, tt.says) {
+			} else if !strings.Contains(r.Error, tt.message) {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
 			}
 			wantText(t, do(t, c, s, "pay", "{}"), "")
 			want := 2
-			if tt.says == "" {
+			if tt.message == "" {
 				want = 3
 			}
 			if calls != want || opened != tt.opened {
@@ -346,8 +346,8 @@ func TestErrorStatuses(t *testing.T) {
 	}
 }
 
-// Only of a call is it said that it may have been made.
-func TestListingBreaksOff(t *testing.T) {
+// Only the error of a call says that the call may have been executed.
+func TestInvalidAnswer(t *testing.T) {
 	for _, method := range []string{"initialize", "tools/list"} {
 		hello := scripted(nil)
 		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -360,14 +360,13 @@ func TestListingBreaksOff(t *testing.T) {
 			}
 			hello(w, r)
 		}))
-		if r := do(t, newClient(t, tools.Options{}), trusted(url), "", ""); !strings.Contains(r.Error, "not MCP") || strings.Contains(r.Error, "may have been done") {
+		if r := do(t, newClient(t, tools.Options{}), trusted(url), "", ""); !strings.Contains(r.Error, "not MCP") || strings.Contains(r.Error, "may have been executed") {
 			t.Errorf("%s: error %q (%v)", method, r.Error, r.Cause)
 		}
 	}
 }
 
-// The log is told once of tools that a server should have; calls of them fail, and
-// are not made.
+// Missing tools of a server are logged once. Calls of them fail without a request.
 func TestExpectedTools(t *testing.T) {
 	f := newFixture()
 	log, out := debugLog()
@@ -387,12 +386,12 @@ func TestExpectedTools(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 	if n := strings.Count(out.String(), "has no tool open, python"); n != 1 || strings.Count(out.String(), "level=warning") != 1 {
-		t.Errorf("the log is told %d times:\n%s", n, out)
+		t.Errorf("logged %d times:\n%s", n, out)
 	}
 }
 
-// A connection that breaks when the tool may have run is an error at once, and the
-// tool is not called again.
+// If the connection breaks after the tool may have run, the job fails and the tool
+// is not called again.
 func TestServerDiesInCall(t *testing.T) {
 	for _, transport := range []string{tools.TransportHTTP, tools.TransportSSE} {
 		t.Run(transport, func(t *testing.T) {
@@ -407,10 +406,10 @@ func TestServerDiesInCall(t *testing.T) {
 			s.Transport = transport
 			result := make(chan tools.Result, 1)
 			go func() { result <- do(t, c, s, "block", "{}") }()
-			receive(t, f.started, "the call runs")
+			receive(t, f.started, "the start of the call")
 			server.CloseClientConnections()
 			defer close(f.release)
-			if r := receive(t, result, "the result"); !strings.Contains(r.Error, "may have been done") || r.Cause == nil {
+			if r := receive(t, result, "the result"); !strings.Contains(r.Error, "may have been executed") || r.Cause == nil {
 				t.Errorf("error %q, cause %v", r.Error, r.Cause)
 			}
 			if got := f.calls.Load(); got != 1 {
@@ -422,60 +421,92 @@ func TestServerDiesInCall(t *testing.T) {
 	}
 }
 
-// A call that is given up is cancelled at the server.
+// If the request of a call is cancelled, the call is cancelled at the server, and
+// the session goes on.
 func TestCancel(t *testing.T) {
-	for _, tt := range []struct {
-		name, want string
-		o          tools.Options
-	}{
-		{"request", "was cancelled", tools.Options{}},
-		{"deadline", "did not answer within 1s (tools.call_timeout)", tools.Options{CallTimeout: time.Second}},
-	} {
-		for _, stdio := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s %v", tt.name, stdio), func(t *testing.T) {
-				f := newFixture()
-				c, s := newClient(t, tt.o), trusted(serve(t, f.streamable()))
-				if stdio {
-					s = process("server", nil)
-				}
-				if r := do(t, c, s, "", ""); r.Error != "" { // the session is open before the call's time begins
-					t.Fatal(r.Error)
-				}
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				result := make(chan tools.Result, 1)
-				go func() { result <- c.Do(ctx, tools.Job{Server: s, Tool: "wait"}) }()
-				if !stdio {
-					receive(t, f.started, "the call runs")
-				}
-				if tt.name == "request" {
-					cancel()
-				}
-				if r := receive(t, result, "the result"); !strings.Contains(r.Error, tt.want) {
-					t.Errorf("error %q, want %q", r.Error, tt.want)
-				}
-				if !stdio {
-					if err := receive(t, f.ended, "the tool is cancelled"); !errors.Is(err, context.Canceled) {
-						t.Errorf("the tool's context ended by %v", err)
-					}
-				}
-				wantText(t, do(t, c, s, "echo", "{}"), "{}")
-				if n := f.initialized.Load(); !stdio && n != 1 {
-					t.Errorf("%d sessions, want 1: the others' calls go on in it", n)
-				}
-			})
-		}
+	for _, stdio := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stdio %v", stdio), func(t *testing.T) {
+			f := newFixture()
+			c, s := newClient(t, tools.Options{}), trusted(serve(t, f.streamable()))
+			if stdio {
+				s = process("server", nil)
+			}
+			if r := do(t, c, s, "", ""); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			result := make(chan tools.Result, 1)
+			go func() { result <- c.Do(ctx, tools.Job{Server: s, Tool: "wait"}) }()
+			if !stdio {
+				receive(t, f.started, "the start of the call")
+			}
+			cancel()
+			if r := receive(t, result, "the result"); !strings.Contains(r.Error, "was cancelled") {
+				t.Errorf("error %q", r.Error)
+			}
+			if !stdio {
+				checkCancelled(t, f)
+			}
+			wantText(t, do(t, c, s, "echo", "{}"), "{}")
+			if n := f.initialized.Load(); !stdio && n != 1 {
+				t.Errorf("%d sessions, want 1", n)
+			}
+		})
 	}
 }
 
-// A server that takes a request and never answers does not hold anybody longer
-// than the deadline, and Close not at all.
+// A call that reaches its deadline is cancelled at the server, and the session goes
+// on. Calls get longer deadlines until one has begun at the server before it ends.
+func TestCallTimeout(t *testing.T) {
+	for _, stdio := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stdio %v", stdio), func(t *testing.T) {
+			f := newFixture()
+			c, s := newClient(t, tools.Options{}), trusted(serve(t, f.streamable()))
+			if stdio {
+				s = process("server", nil)
+			}
+			if r := do(t, c, s, "", ""); r.Error != "" {
+				t.Fatal(r.Error)
+			}
+			for timeout := time.Second; ; timeout *= 2 {
+				tools.SetCallTimeout(c, timeout)
+				want := fmt.Sprintf("did not answer within %s (tools.call_timeout)", timeout)
+				if r := do(t, c, s, "wait", ""); !strings.Contains(r.Error, want) {
+					t.Fatalf("error %q, want %q", r.Error, want)
+				}
+				tools.SetCallTimeout(c, patience)
+				wantText(t, do(t, c, s, "echo", "{}"), "{}")
+				if stdio || len(f.started) > 0 {
+					break
+				}
+			}
+			if !stdio {
+				checkCancelled(t, f)
+			}
+			if n := f.initialized.Load(); !stdio && n != 1 {
+				t.Errorf("%d sessions, want 1", n)
+			}
+		})
+	}
+}
+
+// checkCancelled waits for the end of a call of the tool wait, and checks its cause.
+func checkCancelled(t *testing.T, f *fixture) {
+	t.Helper()
+	if err := receive(t, f.ended, "the end of the tool's context"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the tool's context ended with %v", err)
+	}
+}
+
+// A server that never answers delays a job only until its deadline, and does not
+// delay Close.
 func TestSilentServer(t *testing.T) {
 	silent := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the end of the connection is not seen
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice the end of the connection
 		<-r.Context().Done()
 	}))
-	for name, s := range map[string]*tools.Server{"http": trusted(silent), "process": process("deaf", nil)} {
+	for name, s := range map[string]*tools.Server{"http": trusted(silent), "process": process("neverReads", nil)} {
 		t.Run(name, func(t *testing.T) {
 			c := tools.New(tools.Options{ListTimeout: 200 * time.Millisecond, CallTimeout: 30 * time.Second})
 			if r := do(t, c, s, "", ""); !strings.Contains(r.Error, "did not answer within 200ms") {
@@ -489,14 +520,14 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// Close ends what is running.
+// Close cancels running jobs.
 func TestClose(t *testing.T) {
 	f := newFixture()
 	c := tools.New(tools.Options{})
 	s := trusted(serve(t, f.streamable()))
 	result := make(chan tools.Result, 1)
 	go func() { result <- do(t, c, s, "wait", "{}") }()
-	receive(t, f.started, "the call runs")
+	receive(t, f.started, "the start of the call")
 	c.Close()
 	if r := receive(t, result, "the result"); r.Error != "The service is shutting down." {
 		t.Errorf("error %q", r.Error)
@@ -515,10 +546,10 @@ func TestListingBounds(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, result, want string }{
 		{"fits", page(5, "", ""), ""},
-		{"tools", page(6, "", ""), "more tools than are allowed: at most 5 (tools.max_listed)"},
+		{"tools", page(6, "", ""), "too many tools: at most 5 (tools.max_listed)"},
 		{"bytes", page(5, strings.Repeat("x", 300<<10), ""), "1048576 bytes"},
-		{"pages", page(0, "", "more"), "more tools than are allowed"},
-		{"no list", `{"tools":7}`, "not one of MCP"},
+		{"pages", page(0, "", "more"), "too many tools"},
+		{"no list", `{"tools":7}`, "not valid in MCP"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newClient(t, tools.Options{MaxListed: 5})
@@ -527,13 +558,14 @@ func TestListingBounds(t *testing.T) {
 				t.Errorf("error %q (%v), want %q", r.Error, r.Cause, tt.want)
 			}
 			if tt.want != "" && len(r.Tools) > 0 {
-				t.Error("there are tools, too")
+				t.Error("an error comes with tools")
 			}
 		})
 	}
 }
 
-// scripted is a streamable HTTP server without sessions that gives fixed results.
+// scripted returns a streamable HTTP server without sessions that answers each
+// method with a fixed result.
 func scripted(results map[string]string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -554,7 +586,7 @@ func scripted(results map[string]string) http.HandlerFunc {
 	}
 }
 
-// The negotiated version is told with every request, as MCP wants it.
+// Every request after initialize carries the negotiated protocol version.
 func TestVersionHeader(t *testing.T) {
 	versions := make(chan string, 10)
 	h := scripted(map[string]string{"tools/call": `{"content":[]}`})
@@ -570,8 +602,8 @@ func TestVersionHeader(t *testing.T) {
 	}
 }
 
-// A server that knows only versions without an initialize request is served, too.
-func TestNewestServer(t *testing.T) {
+// A server that supports only protocol versions without initialize is supported.
+func TestServerWithoutInitialize(t *testing.T) {
 	f := newFixture()
 	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.server }, &mcp.StreamableHTTPOptions{Stateless: true})
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -607,15 +639,15 @@ func TestResults(t *testing.T) {
 		{"structured alone", `{"content":[],"structuredContent":{"z":1,"a":2}}`, `{"z":1,"a":2}`, ""},
 		{"structured with text", `{"content":[{"type":"text","text":"t"}],"structuredContent":{"z":1}}`, "t", ""},
 		{"error", `{"isError":true,"content":[{"type":"text","text":"bad input"}]}`, "", "bad input"},
-		{"error without text", `{"isError":true,"content":[]}`, "", "does not say why"},
+		{"error without text", `{"isError":true,"content":[]}`, "", "without an error message"},
 		{"unknown content", `{"content":[{"type":"text","text":"a"},{"type":"video","data":"AAAA"},{"type":"text","text":"b"}]}`, "a\n[content of an unknown type]\nb", ""},
 		{"bad base64", `{"content":[{"type":"image","mimeType":"image/png","data":"!!!"},{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
 		{"null part", `{"content":[null,{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
 		{"no text", `{"content":[{"type":"text","text":7},{"type":"text","text":"b"}]}`, "[content of an unknown type]\nb", ""},
-		{"asks for input", `{"resultType":"input_required","inputRequests":{}}`, "", "asks for input"},
-		{"no object", `[]`, "", "not one of MCP"},
-		{"null", `null`, "", "not one of MCP"},
-		{"no list", `{"content":7}`, "", "not one of MCP"},
+		{"asks for input", `{"resultType":"input_required","inputRequests":{}}`, "", "asks for user input"},
+		{"no object", `[]`, "", "not valid in MCP"},
+		{"null", `null`, "", "not valid in MCP"},
+		{"no list", `{"content":7}`, "", "not valid in MCP"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := do(t, newClient(t, tools.Options{}), trusted(serve(t, scripted(map[string]string{"tools/call": tt.result}))), "x", "{}")
@@ -626,7 +658,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// The parts and the structured result are given as they came.
+// Content parts and the structured result are returned unchanged.
 func TestParts(t *testing.T) {
 	result := `{"content":[{"type":"image","mimeType":"image/png","data":"AQID"},{"type":"resource_link","uri":"https://a/b","name":"B"}],"structuredContent":{"z":1,"a":2}}`
 	r := do(t, newClient(t, tools.Options{}), trusted(serve(t, scripted(map[string]string{"tools/call": result}))), "x", "{}")
@@ -636,8 +668,8 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// Beside the text that the model gets, a result keeps 4 MiB: what does not fit is
-// left out, and said.
+// Content and the structured result are limited to 4 MiB. What does not fit is
+// omitted, and the last part says so.
 func TestContentBound(t *testing.T) {
 	const limit = 4 << 20
 	text := func(n int) string { return `{"type":"text","text":"` + strings.Repeat("x", n) + `"}` }
@@ -650,10 +682,10 @@ func TestContentBound(t *testing.T) {
 		parts      []string
 		structured string
 		kinds      string
-		dropped    string // what the last part says
+		dropped    string // prefix of the last part's text
 	}{
 		{"all fits", []string{text(limit / 2), image(limit / 4)}, structured(10), "text image +structured", ""},
-		{"one is too large, what follows is not", []string{image(limit + 3), text(5), image(3)}, `null`, "text image text", "[1 parts of the result are left out"},
+		{"one is too large, what follows is not", []string{image(limit + 3), text(5), image(3)}, `null`, "text image text", "[1 parts of the result are omitted"},
 		{"the last ones do not fit", []string{text(limit / 2), text(limit / 2), image(limit)}, `null`, "text text", "[2 parts"},
 		{"no room for the structured result", []string{text(limit - 1024)}, structured(2048), "text", ""},
 		{"a large structured result alone", nil, structured(limit), "", ""},
@@ -674,15 +706,20 @@ func TestContentBound(t *testing.T) {
 			if r.Error != "" || strings.Join(kinds, " ") != strings.TrimSpace(tt.kinds) || size > limit+1024 {
 				t.Errorf("error %q, %d bytes in %d parts: %.100s", r.Error, size, len(kinds), kinds)
 			}
-			if tt.dropped != "" && !strings.HasPrefix(r.Content[len(r.Content)-1].Text, tt.dropped) {
-				t.Errorf("the last part says %.100q, want %q", r.Content[len(r.Content)-1].Text, tt.dropped)
+			last := ""
+			if len(r.Content) > 0 {
+				last = r.Content[len(r.Content)-1].Text
+			}
+			if tt.dropped != "" && !strings.HasPrefix(last, tt.dropped) {
+				t.Errorf("the last part is %.100q, want %q", last, tt.dropped)
 			}
 		})
 	}
 }
 
-// A long result is cut between characters, says so, and is no longer than allowed.
-func TestCut(t *testing.T) {
+// A long result is truncated between characters, has a note about it, and keeps the
+// limit.
+func TestTruncatedResult(t *testing.T) {
 	const limit = 1024
 	for offset := range 4 {
 		long := strings.Repeat("x", offset) + strings.Repeat("😀", 5000)
@@ -691,14 +728,14 @@ func TestCut(t *testing.T) {
 			r := do(t, newClient(t, tools.Options{MaxResultBytes: limit}), trusted(serve(t, scripted(map[string]string{"tools/call": string(text)}))), "x", "{}")
 			got := r.Text + r.Error
 			kept, note, _ := strings.Cut(got, "\n")
-			if len(got) > limit || len(got) < limit-4 || !strings.HasPrefix(long, kept) || !utf8.ValidString(kept) || !strings.Contains(note, "cut") || (r.Error != "") != isError {
+			if len(got) > limit || len(got) < limit-4 || !strings.HasPrefix(long, kept) || !utf8.ValidString(kept) || !strings.Contains(note, "truncated") || (r.Error != "") != isError {
 				t.Errorf("%d bytes, end %q", len(got), got[len(got)-100:])
 			}
 		}
 	}
 }
 
-// calling is a server that answers a tool's call by a handler of its own.
+// calling is a server that answers tool calls with another handler.
 func calling(call http.HandlerFunc) http.HandlerFunc {
 	hello := scripted(nil)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -709,14 +746,14 @@ func calling(call http.HandlerFunc) http.HandlerFunc {
 		case bytes.Contains(body, []byte(`"method"`)):
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			hello(w, r)
-		default: // an answer to the server: it is never taken
+		default: // an answer to a request of the server: it is not accepted
 			<-r.Context().Done()
 		}
 	}
 }
 
-// An answer that is too large is an error, whatever it is written in, and is not
-// read to its end.
+// An answer that is too large is an error in every encoding, and is not read to its
+// end.
 func TestTooLarge(t *testing.T) {
 	pad := strings.Repeat("x", 64<<10)
 	for _, tt := range []struct{ name, kind, start, more string }{
@@ -735,14 +772,14 @@ func TestTooLarge(t *testing.T) {
 				}
 			}))
 			r := do(t, newClient(t, tools.Options{}), trusted(url), "x", "{}")
-			if !strings.Contains(r.Error, "more than 8388608 bytes (tools.max_message_bytes). What was asked for may have been done.") {
+			if !strings.Contains(r.Error, "more than 8388608 bytes (tools.max_message_bytes). The call may have been executed.") {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
 			}
 		})
 	}
 }
 
-// A server cannot flood the filter with requests of its own.
+// The number of concurrent requests of a server is limited.
 func TestFlood(t *testing.T) {
 	url := serve(t, calling(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -752,7 +789,7 @@ func TestFlood(t *testing.T) {
 		}
 	}))
 	r := do(t, newClient(t, tools.Options{}), trusted(url), "x", "{}")
-	if !strings.Contains(r.Error, "broke off") || !strings.Contains(fmt.Sprint(r.Cause), "too many requests") {
+	if !strings.Contains(r.Error, "disconnected") || !strings.Contains(fmt.Sprint(r.Cause), "too many requests") {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}
 }
@@ -767,31 +804,31 @@ func TestConfiguredServer(t *testing.T) {
 	}
 	s.Header.Set("X", "2")
 	if again, _ := c.Server("a"); again.Header.Get("X") != "1" {
-		t.Error("the copy is the server itself")
+		t.Error("Server returned the configured server itself")
 	}
 	if _, ok := c.Server("b"); ok {
-		t.Error("a server that is not configured")
+		t.Error("a server that is not configured was found")
 	}
 	wantText(t, do(t, c, s, "echo", "{}"), "{}")
 }
 
 func TestMetrics(t *testing.T) {
 	f := newFixture()
-	var told []string
+	var observed []string
 	c := newClient(t, tools.Options{Metrics: tools.Metrics{Done: func(j tools.Job, took time.Duration, r tools.Result) {
-		told = append(told, fmt.Sprint(j.Server.Label, " ", j.Tool, " ", took, " ", r.Answered, " ", r.Error != ""))
-	}}, Now: steps()})
+		observed = append(observed, fmt.Sprint(j.Server.Label, " ", j.Tool, " ", took, " ", r.Answered, " ", r.Error != ""))
+	}}, Now: tickingClock()})
 	s := trusted(serve(t, f.streamable()))
 	do(t, c, s, "echo", "{}")
 	do(t, c, s, "fail", "{}")
 	do(t, c, s, "made up", "{}")
-	if got, want := fmt.Sprint(told), "[fixture echo 2s true false fixture fail 2s true true fixture made up 2s false true]"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+	if got, want := fmt.Sprint(observed), "[fixture echo 2s true false fixture fail 2s true true fixture made up 2s false true]"; got != want {
+		t.Errorf("observed %s, want %s", got, want)
 	}
 }
 
-// steps is a clock that goes on by a second whenever it is read.
-func steps() func() time.Time {
+// tickingClock is a clock that advances by one second whenever it is read.
+func tickingClock() func() time.Time {
 	var mu sync.Mutex
 	now := time.Unix(0, 0)
 	return func() time.Time {

@@ -12,59 +12,61 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxOpen bounds the requests of a server that are being refused at one time.
-const maxOpen = 64
+// maxServerRequests bounds the requests of a server that are being rejected at one
+// time.
+const maxServerRequests = 64
 
-// facts are what is known of a request to a server.
-type facts struct {
-	id       jsonrpc.ID        // of the request
-	calling  bool              // it calls a tool
-	handed   bool              // the transport has got it
-	wrote    bool              // some of it may have gone out over HTTP
-	status   int               // the HTTP status it got; 0: none, or an error that breaks off
-	session  bool              // it named a session of the server's
-	tooLarge bool              // the answer is longer than Options.MaxMessageBytes
-	busy     bool              // there was no room for the answer
-	err      error             // why there is no HTTP response
-	answer   *jsonrpc.Response // nil: none came
+// requestState is what is known about a request to a server.
+type requestState struct {
+	id          jsonrpc.ID        // JSON-RPC id
+	toolCall    bool              // it is a tools/call request
+	sent        bool              // the transport has accepted it
+	httpWritten bool              // part of it may have been sent over HTTP
+	status      int               // HTTP status; 0 if there is none, or an error response that ended early
+	session     bool              // it carried a session id
+	tooLarge    bool              // the answer exceeds Options.MaxMessageBytes
+	busy        bool              // the answer exceeded the bytes in flight
+	err         error             // why there is no HTTP response
+	answer      *jsonrpc.Response // nil if none has arrived
 }
 
-// call is a request to a server. It travels in the request's context and is safe
-// for concurrent use.
-type call struct {
-	share     share // of the answer's bytes; ended by who has the result
-	mu        sync.Mutex
-	facts     facts
-	told      sync.Once
-	cancelled chan struct{} // closed once the server has been told that it was given up
+// request is a JSON-RPC request to a server. It is passed in the context and is
+// safe for concurrent use.
+type request struct {
+	share      share // the answer's bytes; ended by the consumer of the result
+	mu         sync.Mutex
+	state      requestState
+	cancelOnce sync.Once
+	cancelled  chan struct{} // closed once notifications/cancelled has been sent
 }
 
-type callKey struct{}
+type requestKey struct{}
 
-func (c *Client) withCall(ctx context.Context) (context.Context, *call) {
-	k := &call{share: share{of: &c.inflight}, cancelled: make(chan struct{})}
-	return context.WithValue(ctx, callKey{}, k), k
+func (c *Client) withRequest(ctx context.Context) (context.Context, *request) {
+	r := &request{share: share{total: &c.inflight}, cancelled: make(chan struct{})}
+	return context.WithValue(ctx, requestKey{}, r), r
 }
 
-// callOf gives the call that ctx is of, nil if it is of none.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+// requestOf returns the request in ctx, nil if there is none.
+func requestOf(ctx context.Context) *request {
+	c, _ := ctx.Value(requestKey{}).(*request)
 	return c
 }
 
-// note changes what is known of the call; there may be none.
-func (c *call) note(change func(f *facts)) {
+// update changes the state of the request. A nil request is ignored.
+func (c *request) update(change func(f *requestState)) {
 	if c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		change(&c.facts)
+		change(&c.state)
 	}
 }
 
-// settle waits until the server has been told of a call that was given up with
-// ctx. The SDK tells it by itself, as long as the session is not closed.
-func (c *call) settle(ctx context.Context) {
-	if k := c.known(); ctx.Err() == nil || !k.handed || k.answer != nil {
+// awaitCancel waits until the server has been notified that the request was
+// cancelled with ctx. The SDK sends the notification, unless the session is closed
+// first.
+func (c *request) awaitCancel(ctx context.Context) {
+	if state := c.snapshot(); ctx.Err() == nil || !state.sent || state.answer != nil {
 		return
 	}
 	select {
@@ -73,39 +75,38 @@ func (c *call) settle(ctx context.Context) {
 	}
 }
 
-// known is what is known of the call now.
-func (c *call) known() facts {
+// snapshot returns the current state of the request.
+func (c *request) snapshot() requestState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.facts
+	return c.state
 }
 
-// wire is a connection whose messages are looked at: answers are kept as they
-// came, notifications are dropped (nothing here needs them), and a server cannot
-// flood the filter with requests.
+// wire is a connection that inspects messages. It keeps raw answers, drops
+// notifications, which are not needed, and limits the requests of the server.
 type wire struct {
 	mcp.Connection
-	lines   bool         // a process' pipe: what could not be written was not read
-	stream  *share       // of what comes outside the answers to HTTP requests
-	version atomic.Value // string: the protocol's version, once the server has said it
+	pipe    bool         // stdio: a request that could not be written was not read
+	stream  *share       // bytes outside the answers to HTTP requests
+	version atomic.Value // string: the negotiated protocol version
 
-	mu      sync.Mutex
-	waiting map[jsonrpc.ID]*call
-	hello   jsonrpc.ID // of the initialize request
-	open    int        // requests of the server that have no answer yet
+	mu           sync.Mutex
+	waiting      map[jsonrpc.ID]*request
+	initializeID jsonrpc.ID // of the initialize request
+	pending      int        // requests of the server that are not answered yet
 }
 
 func newWire(c mcp.Connection, lines bool, stream *share) *wire {
-	return &wire{Connection: c, lines: lines, stream: stream, waiting: map[jsonrpc.ID]*call{}}
+	return &wire{Connection: c, pipe: lines, stream: stream, waiting: map[jsonrpc.ID]*request{}}
 }
 
 // Write implements [mcp.Connection].
 func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	switch m := m.(type) {
 	case *jsonrpc.Request:
-		c := callOf(ctx)
+		c := requestOf(ctx)
 		if c != nil && m.Method == "notifications/cancelled" {
-			defer c.told.Do(func() { close(c.cancelled) }) // deferred: written by then
+			defer c.cancelOnce.Do(func() { close(c.cancelled) }) // deferred: it has been written by then
 		}
 		if c == nil || !m.IsCall() {
 			break
@@ -113,11 +114,11 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 		w.mu.Lock()
 		w.waiting[m.ID] = c
 		if m.Method == "initialize" {
-			w.hello = m.ID
+			w.initializeID = m.ID
 		}
 		w.mu.Unlock()
-		c.note(func(f *facts) { f.handed, f.id, f.calling = true, m.ID, m.Method == "tools/call" })
-		context.AfterFunc(ctx, func() { // calls of this package end their context
+		c.update(func(f *requestState) { f.sent, f.id, f.toolCall = true, m.ID, m.Method == "tools/call" })
+		context.AfterFunc(ctx, func() { // every request of this package ends its context
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			delete(w.waiting, m.ID)
@@ -126,12 +127,12 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 		defer func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.open--
+			w.pending--
 		}()
 	}
 	err := w.Connection.Write(ctx, m)
-	if err != nil && w.lines {
-		callOf(ctx).note(func(f *facts) { f.handed = false })
+	if err != nil && w.pipe {
+		requestOf(ctx).update(func(f *requestState) { f.sent = false })
 	}
 	return err
 }
@@ -141,60 +142,61 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		m, err := w.Connection.Read(ctx)
 		if err != nil {
-			w.refused()
+			w.failWaiting()
 			w.stream.move(nil)
 			return nil, err
 		}
 		switch m := m.(type) {
 		case *jsonrpc.Response:
-			return w.answered(m), nil
+			return w.receive(m), nil
 		case *jsonrpc.Request:
 			w.stream.move(nil)
 			if !m.IsCall() {
 				continue
 			}
 			if !w.admit() {
-				return nil, errors.New("the server has too many requests open")
+				return nil, errors.New("the server sent too many requests at once")
 			}
 			return m, nil
 		}
 	}
 }
 
+// admit counts a request of the server. It returns false if too many are open.
 func (w *wire) admit() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.open++
-	return w.open <= maxOpen
+	w.pending++
+	return w.pending <= maxServerRequests
 }
 
-// refused tells those who wait that there was no room for an answer, if that is
-// why no more come.
-func (w *wire) refused() {
+// failWaiting marks all waiting requests as busy if the connection ended because
+// the bytes in flight were exhausted.
+func (w *wire) failWaiting() {
 	if !w.stream.full() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.waiting {
-		c.note(func(f *facts) { f.busy = true })
+		c.update(func(f *requestState) { f.busy = true })
 	}
 }
 
-// answered keeps an answer, and gives what the SDK gets of it: of a tool's result
-// nothing, for it is read as it came.
-func (w *wire) answered(m *jsonrpc.Response) *jsonrpc.Response {
+// receive keeps the raw answer and returns what the SDK gets. For a tool result
+// that is an empty one, because the raw answer is parsed here.
+func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
 	var wireError *jsonrpc.Error
 	if m.Error != nil && !errors.As(m.Error, &wireError) {
-		return m // the SDK's own: the server has not answered
+		return m // made by the SDK: the server has not answered
 	}
 	w.mu.Lock()
 	c := w.waiting[m.ID]
 	delete(w.waiting, m.ID)
-	hello := m.ID == w.hello && m.ID.IsValid()
+	hello := m.ID == w.initializeID && m.ID.IsValid()
 	w.mu.Unlock()
 	calling := false
-	c.note(func(f *facts) { f.answer, calling = m, f.calling })
+	c.update(func(f *requestState) { f.answer, calling = m, f.toolCall })
 	if c != nil {
 		w.stream.move(&c.share)
 	} else {
@@ -214,13 +216,13 @@ func (w *wire) answered(m *jsonrpc.Response) *jsonrpc.Response {
 	return m
 }
 
-// refuse answers the requests of servers, for sampling, elicitation, roots and
-// whatever else: none of them is offered.
-func refuse(next mcp.MethodHandler) mcp.MethodHandler {
+// rejectRequests rejects the requests of servers (sampling, elicitation, roots).
+// Only ping is supported.
+func rejectRequests(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method == "ping" {
 			return next(ctx, method, req)
 		}
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client takes no requests"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client does not support requests"}
 	}
 }
