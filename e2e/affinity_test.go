@@ -16,28 +16,28 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// replicas are engines that serve one model. Each is a simulated engine of its
-// own behind a server that counts.
+// replicas are engines that serve one model: simulated engines behind servers that
+// count model calls.
 type replicas struct {
 	servers []*httptest.Server
 	mu      sync.Mutex
-	dead    int // the replica that answers 503 to everything, -1 if there is none
+	failing int // the replica that answers 503 to all requests, -1 if none does
 	served  []int
-	prefix  []string // of each call, in their order
+	prefix  []string // of each call, in order
 	session []string
 }
 
 // newReplicas starts n replicas.
 func newReplicas(t testing.TB, n int, log *logFile) *replicas {
-	r := &replicas{served: make([]int, n), dead: -1}
+	r := &replicas{served: make([]int, n), failing: -1}
 	for i := range n {
 		next := forward(t, startSim(t, log))
 		r.servers = append(r.servers, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			r.mu.Lock()
-			dead := r.dead == i
+			dead := r.failing == i
 			r.served[i]++
 			r.prefix = append(r.prefix, q.Header.Get("x-harmony-prefix"))
 			r.session = append(r.session, q.Header.Get("x-harmony-session"))
@@ -53,18 +53,18 @@ func newReplicas(t testing.TB, n int, log *logFile) *replicas {
 	return r
 }
 
-// serve configures the replicas as the one engine.
-func (r *replicas) serve(c *filter.Config) {
+// serve configures the replicas as the only engine.
+func (r *replicas) serve(c *config.Config) {
 	c.Models = nil
-	c.Engines = []filter.Engine{{Kind: "sglang"}}
+	c.Engines = []config.Engine{{Kind: "sglang"}}
 	for _, s := range r.servers {
 		c.Engines[0].URLs = append(c.Engines[0].URLs, s.URL)
 	}
 }
 
-// take gives how many calls each replica has served since the last time, and
-// the keys of the last of them.
-func (r *replicas) take() (served []int, prefix, session string) {
+// takeCounts returns and resets the number of calls of each replica, and returns
+// the keys of the last call.
+func (r *replicas) takeCounts() (served []int, prefix, session string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	served = slices.Clone(r.served)
@@ -76,8 +76,9 @@ func (r *replicas) take() (served []int, prefix, session string) {
 	return served, prefix, session
 }
 
-// only is the replica that has served n calls while no other has served any.
-func only(served []int, n int) (int, bool) {
+// onlyServed returns the replica that has served n calls while no other has served
+// any.
+func onlyServed(served []int, n int) (int, bool) {
 	i := slices.Index(served, n)
 	rest := slices.Clone(served)
 	if i >= 0 {
@@ -86,15 +87,15 @@ func only(served []int, n int) (int, bool) {
 	return i, i >= 0 && !slices.ContainsFunc(rest, func(n int) bool { return n != 0 })
 }
 
-// talk is a chat that grows.
-type talk struct{ messages []map[string]string }
+// conversation is a chat that grows by a turn with each message.
+type conversation struct{ messages []map[string]string }
 
-func newTalk(instructions string) *talk {
-	return &talk{[]map[string]string{{"role": "system", "content": instructions}}}
+func newTalk(instructions string) *conversation {
+	return &conversation{[]map[string]string{{"role": "system", "content": instructions}}}
 }
 
-// ask sends the next message, and gives the status and the reply.
-func (k *talk) ask(d *dataplane, content, more string, headers ...string) (int, gjson.Result, error) {
+// ask sends the next message and returns the status and the reply.
+func (k *conversation) ask(d *dataplane, content, more string, headers ...string) (int, gjson.Result, error) {
 	k.messages = append(k.messages, map[string]string{"role": "user", "content": content})
 	messages, err := json.Marshal(k.messages)
 	if err != nil {
@@ -123,9 +124,9 @@ func (k *talk) ask(d *dataplane, content, more string, headers ...string) (int, 
 	return resp.StatusCode, reply, nil
 }
 
-// All turns of a conversation reach one replica, by both ways that a model call
-// can take, whatever a client puts into the headers that decide it.
-func TestConversationsStay(t *testing.T) {
+// All turns of a conversation reach one replica, with and without the loopback
+// listener, even if a client sends the routing headers itself.
+func TestConversationAffinity(t *testing.T) {
 	for name, direct := range map[string]bool{"loopback": false, "direct": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplicas(t, 4, &logFile{quiet: true})
@@ -139,8 +140,8 @@ func TestConversationsStay(t *testing.T) {
 						t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
 					}
 				}
-				served, prefix, session := r.take()
-				i, alone := only(served, 4)
+				served, prefix, session := r.takeCounts()
+				i, alone := onlyServed(served, 4)
 				if !alone {
 					t.Errorf("conversation %d: %v", c, served)
 				}
@@ -150,15 +151,15 @@ func TestConversationsStay(t *testing.T) {
 				used[i], keys[prefix] = true, true
 			}
 			if len(used) < 2 || len(keys) != 16 {
-				t.Errorf("%d replicas were used, by %d keys", len(used), len(keys))
+				t.Errorf("%d replicas were used, with %d keys", len(used), len(keys))
 			}
 		})
 	}
 }
 
-// A chain of stored responses stays too, also where it is made in the
-// background, and so does a session that the client names.
-func TestChainsAndSessionsStay(t *testing.T) {
+// The responses of a chain reach one replica, even in the background, and so do the
+// requests of a session that the client names.
+func TestChainAndSessionAffinity(t *testing.T) {
 	r := newReplicas(t, 4, &logFile{quiet: true})
 	d := start(t, options{config: r.serve})
 	post := func(body string, headers ...string) gjson.Result {
@@ -171,21 +172,21 @@ func TestChainsAndSessionsStay(t *testing.T) {
 		return gjson.ParseBytes(text)
 	}
 	first := post(`{"model":"gpt-oss-20b","input":"SAY one"}`)
-	_, want, _ := r.take()
+	_, want, _ := r.takeCounts()
 	second := post(fmt.Sprintf(`{"model":"gpt-oss-20b","input":"SAY two","previous_response_id":%q}`, first.Get("id")))
-	if _, got, _ := r.take(); got != want {
+	if _, got, _ := r.takeCounts(); got != want {
 		t.Errorf("the second response's key is %s, not %s", got, want)
 	}
 	third := post(fmt.Sprintf(`{"model":"gpt-oss-20b","input":"SAY three","previous_response_id":%q,"background":true}`, second.Get("id")))
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if served, got, _ := r.take(); slices.Max(served) > 0 {
+		if served, got, _ := r.takeCounts(); slices.Max(served) > 0 {
 			if got != want {
 				t.Errorf("the background response's key is %s, not %s", got, want)
 			}
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the background response %s is not made", third.Get("id"))
+			t.Fatalf("the background response %s does not complete", third.Get("id"))
 		}
 	}
 	sessions := map[string]bool{}
@@ -196,7 +197,7 @@ func TestChainsAndSessionsStay(t *testing.T) {
 		{`{"model":"gpt-oss-20b","input":"SAY d"}`, "conversation_id", "s"},
 	} {
 		post(request.body, request.name, request.value)
-		_, prefix, session := r.take()
+		_, prefix, session := r.takeCounts()
 		if prefix == session {
 			t.Errorf("%v: no session was seen", request)
 		}
@@ -205,21 +206,21 @@ func TestChainsAndSessionsStay(t *testing.T) {
 	if _, _, err := newTalk("x").ask(d, "SAY e", `,"prompt_cache_key":"s"`); err != nil {
 		t.Fatal(err)
 	}
-	_, _, session := r.take()
+	_, _, session := r.takeCounts()
 	if sessions[session] = true; len(sessions) != 1 {
 		t.Errorf("%d keys of one session", len(sessions))
 	}
 }
 
-// A replica that dies is left out, and its conversations go on at another one,
-// without an error for anybody.
-func TestReplicaDies(t *testing.T) {
+// A failing replica is ejected. Its conversations continue at another replica
+// without errors.
+func TestReplicaFails(t *testing.T) {
 	for name, die := range map[string]func(*replicas, int){
 		"unreachable": func(r *replicas, i int) { r.servers[i].CloseClientConnections(); r.servers[i].Close() },
 		"503": func(r *replicas, i int) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.dead = i
+			r.failing = i
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,18 +234,18 @@ func TestReplicaDies(t *testing.T) {
 				}
 			}
 			ask()
-			served, _, _ := r.take()
-			dead, alone := only(served, 1)
+			served, _, _ := r.takeCounts()
+			dead, alone := onlyServed(served, 1)
 			if !alone {
 				t.Fatalf("%v", served)
 			}
 			die(r, dead)
 			for deadline := time.Now().Add(patience); d.stat(t, "cluster.engine_sglang.outlier_detection.ejections_enforced_total") == 0; {
 				if ask(); time.Now().After(deadline) {
-					t.Fatal("the replica is not left out")
+					t.Fatal("the replica is not ejected")
 				}
 			}
-			served, _, _ = r.take()
+			served, _, _ = r.takeCounts()
 			if served[dead] = 0; served[0]+served[1]+served[2] < 5 {
 				t.Errorf("the others served %v", served)
 			}
@@ -252,7 +253,7 @@ func TestReplicaDies(t *testing.T) {
 	}
 }
 
-// stat is one of Envoy's counters.
+// stat returns the value of a counter of Envoy.
 func (d *dataplane) stat(t testing.TB, name string) int64 {
 	t.Helper()
 	resp, err := d.client.Get(d.admin + "/stats?format=json&filter=^" + regexp.QuoteMeta(name) + "$")
@@ -271,9 +272,9 @@ func (d *dataplane) stat(t testing.TB, name string) int64 {
 	return value.Int()
 }
 
-// BenchmarkAffinity tells how much of the prompts of 200 conversations, 6 turns
-// each and 32 at one time, 4 engines have in their prefix caches, by how Envoy
-// spreads the requests.
+// BenchmarkAffinity measures how much of the prompts of 200 conversations, with 6
+// turns each and 32 at a time, is in the prefix caches of 4 engines, by Envoy's
+// load balancing policy.
 func BenchmarkAffinity(b *testing.B) {
 	policy := func(name, message string) string {
 		return fmt.Sprintf("name: envoy.load_balancing_policies.%s\n                  typed_config:\n"+
@@ -287,7 +288,7 @@ func BenchmarkAffinity(b *testing.B) {
 		{"prefix", "", 4},
 		{"least-request", policy("least_request", "LeastRequest"), 4},
 		{"round-robin", policy("round_robin", "RoundRobin"), 4},
-		{"one-engine", "", 1}, // more than it has nobody
+		{"one-engine", "", 1}, // the upper limit: one engine has all prompts
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			var sum spread
@@ -295,7 +296,7 @@ func BenchmarkAffinity(b *testing.B) {
 				r := newReplicas(b, way.replicas, &logFile{quiet: true})
 				d := start(b, options{config: r.serve, quiet: true, bootstrap: func(text string) string {
 					if maglev.MatchString(text) != (way.replicas > 1) {
-						b.Fatal("the bootstrap has changed: replicas are not chosen by a key")
+						b.Fatal("the bootstrap has changed: its load balancing policy was not found")
 					}
 					if way.policy == "" {
 						return text
@@ -303,7 +304,7 @@ func BenchmarkAffinity(b *testing.B) {
 					return maglev.ReplaceAllLiteralString(text, way.policy)
 				}})
 				sum.add(converse(b, d))
-				served, _, _ := r.take()
+				served, _, _ := r.takeCounts()
 				sum.busiest += float64(slices.Max(served)) * float64(len(served)) / float64(200*6)
 			}
 			b.ReportMetric(100*float64(sum.cached)/float64(sum.prompt), "%cached")
@@ -313,10 +314,10 @@ func BenchmarkAffinity(b *testing.B) {
 	}
 }
 
-// spread is what became of a run.
+// spread is the result of a run.
 type spread struct {
 	prompt, cached int64
-	busiest        float64 // what the busiest engine served, by the mean
+	busiest        float64 // calls of the busiest engine relative to the mean
 }
 
 func (s *spread) add(o spread) {
@@ -324,9 +325,8 @@ func (s *spread) add(o spread) {
 	s.cached += o.cached
 }
 
-// converse has 200 conversations of 6 turns, 32 at one time, whose order is
-// random and the same in every run. Each has the instructions of one of 10
-// applications.
+// converse runs 200 conversations of 6 turns, 32 at a time. Their order is random,
+// but the same in each run. Each has the instructions of one of 10 applications.
 func converse(b *testing.B, d *dataplane) spread {
 	b.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -342,7 +342,7 @@ func converse(b *testing.B, d *dataplane) spread {
 		applications[i] = words(800)
 	}
 	type next struct {
-		k    *talk
+		k    *conversation
 		turn int
 		text []string
 	}
@@ -369,7 +369,7 @@ func converse(b *testing.B, d *dataplane) spread {
 			waiting = append(waiting, n)
 		}
 	}
-	// take gives a conversation at random that waits for its next turn.
+	// take returns a random conversation that waits for its next turn.
 	running := 0
 	ended := sync.NewCond(&mu)
 	take := func() *next {

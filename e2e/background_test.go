@@ -19,7 +19,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 )
 
-// begin starts a background response.
+// begin creates a background response.
 func begin(t *testing.T, c openai.Client, model, text string, o ...option.RequestOption) *responses.Response {
 	t.Helper()
 	p := asking(model, text)
@@ -62,7 +62,8 @@ func (d *dataplane) resume(t *testing.T, id, query string) string {
 	return string(text)
 }
 
-// after is what follows the event of a number in a stream.
+// after returns the events of a stream that follow the event with a sequence
+// number.
 func after(t *testing.T, sse string, number int) string {
 	t.Helper()
 	rest := sse
@@ -78,7 +79,7 @@ func after(t *testing.T, sse string, number int) string {
 
 func TestBackground(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	for _, model := range harmonyModels {
 		t.Run(model+"/polled", func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestBackground(t *testing.T) {
 			}
 		})
 	}
-	t.Run("resumed behind its end", func(t *testing.T) {
+	t.Run("a stream that is resumed after its end is not empty", func(t *testing.T) {
 		r := await(t, c, begin(t, c, vllmModel, "SAY hello").ID)
 		for _, n := range []string{"1000", "100000"} {
 			if got := d.resume(t, r.ID, "&starting_after="+n); got != "data: [DONE]\n\n" {
@@ -156,11 +157,11 @@ func TestBackground(t *testing.T) {
 	})
 }
 
-// A background response goes on when its client leaves, and another client can
-// follow it while it is being made.
-func TestBackgroundOutlivesItsClient(t *testing.T) {
+// A background response continues after its client has disconnected. Another client
+// can follow it.
+func TestBackgroundAfterDisconnect(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -185,7 +186,7 @@ func TestBackgroundOutlivesItsClient(t *testing.T) {
 	leave()
 	live := d.resume(t, id, "")
 	if !strings.HasPrefix(live, strings.TrimRight(seen.String(), "\n")) {
-		t.Errorf("the resumed stream begins otherwise:\n%s", live[:min(len(live), 2000)])
+		t.Errorf("the resumed stream has another beginning:\n%s", live[:min(len(live), 2000)])
 	}
 	if _, err := responsestest.Stream([]byte(live)); err != nil {
 		t.Error(err)
@@ -197,7 +198,7 @@ func TestBackgroundOutlivesItsClient(t *testing.T) {
 
 func TestBackgroundCancel(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	for _, model := range harmonyModels {
 		t.Run(model, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestBackgroundCancel(t *testing.T) {
 			stream := make(chan string, 1)
 			go func() { stream <- d.resume(t, r.ID, "") }()
 			d.awaitEngine(t, "cancel-"+model, stateRunning)
-			for range 2 { // the second finds it cancelled
+			for range 2 { // the second request finds the response cancelled
 				got, err := c.Responses.Cancel(t.Context(), r.ID)
 				if err != nil || got.Status != "cancelled" {
 					t.Fatalf("cancelled: %v, %v", got, err)

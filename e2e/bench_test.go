@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkLoopback compares, side by side in one run, model calls through the
-// loopback listener with requests that Envoy sends on itself: how long a short
-// request takes, and how many tokens pass in a second.
+// BenchmarkLoopback compares model calls through the loopback listener with
+// requests that Envoy forwards itself, alternately in one run: the duration of a
+// short request and the tokens per second.
 func BenchmarkLoopback(b *testing.B) {
 	ways := map[string]*dataplane{"loopback": start(b, options{quiet: true}), "direct": start(b, options{quiet: true, direct: true})}
 	ask := func(d *dataplane, content string) {

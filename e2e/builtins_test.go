@@ -14,11 +14,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// serveTools serves tools over streamable HTTP. Each session has its own, which
-// newServer makes.
+// serveTools serves tools over streamable HTTP. newServer makes the server of each
+// session.
 func serveTools(t testing.TB, newServer func() *mcp.Server) string {
 	t.Helper()
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() }, nil)
@@ -30,8 +30,8 @@ func serveTools(t testing.TB, newServer func() *mcp.Server) string {
 	return s.URL
 }
 
-// newBrowser is a stand-in for a browser: what it shows has a cursor, which
-// counts in each session. Its pages are those of a shop.
+// newBrowser returns an MCP server that simulates a browser with the pages of a
+// shop. Each page that it shows has a cursor, which is counted per session.
 func newBrowser() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "browser", Version: "1"}, nil)
 	var mu sync.Mutex
@@ -60,8 +60,8 @@ func newBrowser() *mcp.Server {
 	return s
 }
 
-// newPython is a stand-in for an interpreter: "NAME = TEXT" sets a variable of
-// the session, "NAME" shows it.
+// newPython returns an MCP server that simulates an interpreter: "NAME = TEXT" sets
+// a variable of the session, "NAME" returns it.
 func newPython() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "python", Version: "1"}, nil)
 	var mu sync.Mutex
@@ -85,10 +85,10 @@ func newPython() *mcp.Server {
 }
 
 // serveBuiltins configures the servers of the browser and the interpreter.
-func serveBuiltins(t testing.TB) func(*filter.Config) {
+func serveBuiltins(t testing.TB) func(*config.Config) {
 	browser, python := serveTools(t, newBrowser), serveTools(t, newPython)
-	return func(c *filter.Config) {
-		c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "web", URL: browser}, filter.ToolServer{Label: "interpreter", URL: python})
+	return func(c *config.Config) {
+		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "web", URL: browser}, config.ToolServer{Label: "interpreter", URL: python})
 		c.Tools.WebSearch, c.Tools.CodeInterpreter = "web", "interpreter"
 	}
 }
@@ -109,7 +109,7 @@ func TestBuiltinTools(t *testing.T) {
 					for i := 0; i < len(more); i += 2 {
 						body[more[i].(string)] = more[i+1]
 					}
-					return c.make(t, "completed", body)
+					return c.create(t, "completed", body)
 				}
 				t.Run("web search", func(t *testing.T) {
 					r := ask(t, "NOTHINK\nCALL browser.search {\"query\":\"cats\"}\nCALL browser.open {\"id\":0}\nCALL browser.find {\"pattern\":\"Cats\"}\nSAY Ü: 3 € 【1†L0】.", webSearch)
@@ -131,7 +131,7 @@ func TestBuiltinTools(t *testing.T) {
 					wantPrompt(t, prompts[3], "<|start|>assistant to=browser.search<|channel|>analysis code<|message|>{\"query\":\"cats\"}<|call|><|start|>browser.search to=assistant<|channel|>analysis<|message|>[0] cats",
 						"<|start|>browser.open to=assistant<|channel|>analysis<|message|>[1] The shop", "<|start|>browser.find to=assistant", "<|end|><|start|>assistant")
 					if c.stream && !strings.Contains(c.sse, "event: response.output_text.annotation.added\n") {
-						t.Errorf("no event tells of the citation:\n%s", c.sse)
+						t.Errorf("no event has the citation:\n%s", c.sse)
 					}
 				})
 				t.Run("a search that fails", func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestBuiltinTools(t *testing.T) {
 					}
 					next := ask(t, "NOTHINK\nCALL python x\nSAY Shown.", runCode, outputs[0], outputs[1], "previous_response_id", first.Get("id").Str)
 					if call := next.Get("output.0"); call.Get("outputs.0.logs").Str != "42" || call.Get("container_id").Str != first.Get("output.0.container_id").Str {
-						t.Errorf("the code does not go on where it ran: %s", call)
+						t.Errorf("the second code did not run in the session of the first: %s", call)
 					}
 					other := ask(t, "NOTHINK\nCALL python x\nSAY Shown.", runCode, outputs...)
 					wantKinds(t, other, "code_interpreter_call message")
@@ -158,7 +158,7 @@ func TestBuiltinTools(t *testing.T) {
 					r := ask(t, "NOTHINK\nSAY Fine.", `{"type":"image_generation"}`)
 					wantKinds(t, r, "message")
 					if code, _ := c.post(t, map[string]any{"model": model, "input": "hi", "tools": list(`{"type":"image_generation"}`), "tool_choice": map[string]any{"type": "image_generation"}}); code != http.StatusBadRequest {
-						t.Errorf("a choice of what is not configured has status %d", code)
+						t.Errorf("tool_choice of a tool that is not configured has status %d", code)
 					}
 				})
 			})
@@ -166,7 +166,7 @@ func TestBuiltinTools(t *testing.T) {
 	}
 }
 
-// openai-python reads the items and events of built-in tools.
+// openai-python parses the items and events of built-in tools.
 func TestBuiltinToolsPython(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")

@@ -12,21 +12,21 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/shared"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// said is what a client has of one choice, streamed or not.
-type said struct {
+// choiceResult is one choice of a reply, streamed or not.
+type choiceResult struct {
 	Reasoning string
 	Content   string
 	Calls     []call
 	Finish    string
 }
 
-// call is a tool call; its id is left out, for every reply has others.
+// call is a tool call without its id, which differs in each reply.
 type call struct{ Name, Arguments string }
 
-// extra reads a field that the SDK has no type for.
+// extra reads a field that is not in the SDK's types.
 func extra(raw, field string) string {
 	var m map[string]any
 	if json.Unmarshal([]byte(raw), &m) != nil {
@@ -36,18 +36,18 @@ func extra(raw, field string) string {
 	return s
 }
 
-// reply is a whole reply of the API, however it came.
+// reply is a reply of the API, streamed or not.
 type reply struct {
-	Choices []said
+	Choices []choiceResult
 	Usage   openai.CompletionUsage
 	IDs     []string // of the calls, in order
 }
 
-// asker asks for a reply in one of two ways.
-type asker func(*testing.T, openai.Client, openai.ChatCompletionNewParams, ...option.RequestOption) reply
+// requestMode sends a request, streamed or not.
+type requestMode func(*testing.T, openai.Client, openai.ChatCompletionNewParams, ...option.RequestOption) reply
 
-// whole asks for one JSON object.
-func whole(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ...option.RequestOption) reply {
+// nonStreamed requests one JSON object.
+func nonStreamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ...option.RequestOption) reply {
 	t.Helper()
 	got, err := c.Chat.Completions.New(t.Context(), p, o...)
 	if err != nil {
@@ -55,7 +55,7 @@ func whole(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ..
 	}
 	r := reply{Usage: got.Usage}
 	for _, choice := range got.Choices {
-		s := said{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: extra(choice.Message.RawJSON(), "reasoning")}
+		s := choiceResult{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: extra(choice.Message.RawJSON(), "reasoning")}
 		if also := extra(choice.Message.RawJSON(), "reasoning_content"); also != s.Reasoning {
 			t.Errorf("reasoning_content is %q, reasoning %q", also, s.Reasoning)
 		}
@@ -68,7 +68,7 @@ func whole(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ..
 	return r
 }
 
-// streamed asks for events and joins them, checking their order.
+// streamed requests a stream, checks the order of its chunks and joins them.
 func streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o ...option.RequestOption) reply {
 	t.Helper()
 	p.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
@@ -105,7 +105,7 @@ func streamed(t *testing.T, c openai.Client, p openai.ChatCompletionNewParams, o
 	}
 	r := reply{Usage: acc.Usage}
 	for i, choice := range acc.Choices {
-		s := said{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: reasoning[int64(i)]}
+		s := choiceResult{Content: choice.Message.Content, Finish: choice.FinishReason, Reasoning: reasoning[int64(i)]}
 		for _, tc := range choice.Message.ToolCalls {
 			s.Calls = append(s.Calls, call{tc.Function.Name, tc.Function.Arguments})
 			r.IDs = append(r.IDs, tc.ID)
@@ -132,7 +132,7 @@ var weatherTool = openai.ChatCompletionFunctionTool(shared.FunctionDefinitionPar
 	},
 })
 
-// Every case asks both engines, streamed and not, and gets the same.
+// Every case gets the same reply from both engines, streamed or not.
 func TestChat(t *testing.T) {
 	d := start(t, options{})
 	c := d.openai()
@@ -141,34 +141,34 @@ func TestChat(t *testing.T) {
 		name   string
 		text   string
 		change func(*openai.ChatCompletionNewParams)
-		want   []said
+		want   []choiceResult
 	}{
-		{"answer", "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", nil, []said{{Reasoning: "Let me see.", Content: "Grüße, 世界 👋🏽!", Finish: "stop"}}},
-		{"no reasoning", "NOTHINK\nSAY yes", nil, []said{{Content: "yes", Finish: "stop"}}},
-		{"empty answer", "@@<channel>final<message><return>@@", nil, []said{{Finish: "stop"}}},
-		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []said{{Content: "a<|end|>b", Finish: "stop"}}},
+		{"answer", "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", nil, []choiceResult{{Reasoning: "Let me see.", Content: "Grüße, 世界 👋🏽!", Finish: "stop"}}},
+		{"no reasoning", "NOTHINK\nSAY yes", nil, []choiceResult{{Content: "yes", Finish: "stop"}}},
+		{"empty answer", "@@<channel>final<message><return>@@", nil, []choiceResult{{Finish: "stop"}}},
+		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []choiceResult{{Content: "a<|end|>b", Finish: "stop"}}},
 		{
 			"choices", "THINK Hm.\nSAY yes", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(2) },
-			[]said{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
+			[]choiceResult{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
 		},
 		{
 			"stop string", "THINK w3 is no stop.\nWORDS 10", func(p *openai.ChatCompletionNewParams) {
 				p.Stop = openai.ChatCompletionNewParamsStopUnion{OfStringArray: []string{"3 w4", "never"}}
 			},
-			[]said{{Reasoning: "w3 is no stop.", Content: "w1 w2 w", Finish: "stop"}},
+			[]choiceResult{{Reasoning: "w3 is no stop.", Content: "w1 w2 w", Finish: "stop"}},
 		},
 		{
 			"length", "NOTHINK\nWORDS 1000", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(3) },
-			[]said{{Finish: "length"}}, // the header's three tokens
+			[]choiceResult{{Finish: "length"}}, // the header has three tokens
 		},
 		{
 			"call", "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich\"}", withTool,
-			[]said{{Reasoning: "A tool.", Content: "I look it up.", Calls: []call{{"get_weather", `{"city":"Zürich"}`}}, Finish: "tool_calls"}},
+			[]choiceResult{{Reasoning: "A tool.", Content: "I look it up.", Calls: []call{{"get_weather", `{"city":"Zürich"}`}}, Finish: "tool_calls"}},
 		},
-		{"no channel", "@@<message>plain text<return>@@", nil, []said{{Content: "plain text", Finish: "stop"}}},
+		{"no channel", "@@<message>plain text<return>@@", nil, []choiceResult{{Content: "plain text", Finish: "stop"}}},
 		{
 			"no call token", "@@<channel>commentary to=functions.get_weather<message>{\"city\":\"Bern\"}@@", withTool,
-			[]said{{Calls: []call{{"get_weather", `{"city":"Bern"}`}}, Finish: "tool_calls"}},
+			[]choiceResult{{Calls: []call{{"get_weather", `{"city":"Bern"}`}}, Finish: "tool_calls"}},
 		},
 	} {
 		for _, model := range harmonyModels {
@@ -177,7 +177,7 @@ func TestChat(t *testing.T) {
 				if tt.change != nil {
 					tt.change(&p)
 				}
-				one, many := whole(t, c, p), streamed(t, c, p)
+				one, many := nonStreamed(t, c, p), streamed(t, c, p)
 				if diff := cmp.Diff(tt.want, one.Choices); diff != "" {
 					t.Errorf("whole reply (-want +got):\n%s", diff)
 				}
@@ -198,9 +198,9 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// The engine sees token ids alone, in Harmony, whatever the client wrote.
+// The engine gets only token ids, in the Harmony format.
 func TestEngineSeesTokens(t *testing.T) {
-	d := start(t, options{config: func(c *filter.Config) { c.Date = "2025-06-28" }})
+	d := start(t, options{config: func(c *config.Config) { c.Date = "2025-06-28" }})
 	for model, path := range map[string]string{sglangModel: "/generate", vllmModel: "/v1/completions"} {
 		t.Run(model, func(t *testing.T) {
 			id := "tokens-" + model
@@ -219,29 +219,29 @@ func TestEngineSeesTokens(t *testing.T) {
 				t.Errorf("prompt (-want +got):\n%s", diff)
 			}
 			if !strings.Contains(got.RequestID, id) {
-				t.Errorf("the engine's request id %q does not hold the client's %q", got.RequestID, id)
+				t.Errorf("the engine's request id %q does not contain the client's %q", got.RequestID, id)
 			}
 			if _, has := got.Header["x-harmony-engine"]; has {
-				t.Error("the engine sees x-harmony-engine")
+				t.Error("the engine gets x-harmony-engine")
 			}
 		})
 	}
 }
 
-// A tool conversation of two calls and an answer. The client drops reasoning,
-// as most do: the model sees it again until it has answered.
+// A conversation with two tool calls and an answer. The client does not send
+// reasoning back, like most clients. The model still sees it until it has answered.
 func TestToolTurns(t *testing.T) {
 	d := start(t, options{})
 	c := d.openai()
 	for _, model := range harmonyModels {
-		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		for name, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 			t.Run(model+"/"+name, func(t *testing.T) {
 				p := user(model, "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}\nSAY Both are sunny.")
 				p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}
 				ids := map[string]bool{}
 				for turn, city := range []string{"Bern", "Rom"} {
 					r := ask(t, c, p)
-					want := []said{{Reasoning: "I need both.", Calls: []call{{"get_weather", fmt.Sprintf(`{"city":%q}`, city)}}, Finish: "tool_calls"}}
+					want := []choiceResult{{Reasoning: "I need both.", Calls: []call{{"get_weather", fmt.Sprintf(`{"city":%q}`, city)}}, Finish: "tool_calls"}}
 					if diff := cmp.Diff(want, r.Choices); diff != "" {
 						t.Fatalf("turn %d (-want +got):\n%s", turn, diff)
 					}
@@ -273,8 +273,7 @@ func TestToolTurns(t *testing.T) {
 	}
 }
 
-// callMessage is the assistant's message with one call, as a client sends it
-// back.
+// callMessage is an assistant message with one call, as a client sends it back.
 func callMessage(id, city string) openai.ChatCompletionMessageParamUnion {
 	return openai.ChatCompletionMessageParamUnion{OfAssistant: &openai.ChatCompletionAssistantMessageParam{
 		ToolCalls: []openai.ChatCompletionMessageToolCallUnionParam{{
@@ -288,7 +287,7 @@ func callMessage(id, city string) openai.ChatCompletionMessageParamUnion {
 	}}
 }
 
-// Reaching a stop string ends the engine's work.
+// A stop string ends the request at the engine.
 func TestStopEndsEngine(t *testing.T) {
 	d := start(t, options{})
 	for _, model := range harmonyModels {
@@ -303,21 +302,21 @@ func TestStopEndsEngine(t *testing.T) {
 	}
 }
 
-// Whatever way the engine cuts its tokens and bytes, the reply is the same.
-func TestEngineCutsAnyWay(t *testing.T) {
+// The reply does not depend on the engine's tokens per event or chunk boundaries.
+func TestEngineChunking(t *testing.T) {
 	d := start(t, options{})
 	c := d.openai()
 	for _, model := range harmonyModels {
 		p := user(model, "THINK Thinking about 👩‍👩‍👧‍👦 and ẞ.\nCOMMENTARY Now.\nCALL get_weather {\"city\":\"Ürümqi 乌鲁木齐\"}")
 		p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}
-		want := whole(t, c, p).Choices
+		want := nonStreamed(t, c, p).Choices
 		for _, behavior := range []string{
 			"cut=1", "tokens-per-event=40", "tokens-per-event=random:8 cut=random:9 seed=7", "crlf=true comments=true cut=3",
 			"output-ids=cumulative cut=random:50",
 		} {
 			t.Run(model+"/"+behavior, func(t *testing.T) {
 				header := option.WithHeader("x-engine-sim", behavior)
-				for _, got := range []reply{whole(t, c, p, header), streamed(t, c, p, header)} {
+				for _, got := range []reply{nonStreamed(t, c, p, header), streamed(t, c, p, header)} {
 					if diff := cmp.Diff(want, got.Choices); diff != "" {
 						t.Errorf("(-want +got):\n%s", diff)
 					}

@@ -9,13 +9,13 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared/constant"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// In Codex compatibility mode a turn with tools is one response, whatever store
-// it is in and however it is asked for.
+// In Codex compatibility mode a turn with tools is one response, in every store,
+// streamed or not.
 func TestCodexMode(t *testing.T) {
-	d := start(t, options{config: func(c *filter.Config) { c.AllowOverride = true }})
+	d := start(t, options{config: func(c *config.Config) { c.AllowOverride = true }})
 	c := d.checkedOpenAI(t)
 	mode := option.WithHeader("x-envoy-harmony-codex", "on")
 	for _, model := range harmonyModels {
@@ -29,7 +29,7 @@ func TestCodexMode(t *testing.T) {
 				p.Input = inputs(outputOf(callOf(t, first), "sun"))
 				second := respond(t, c, p, mode)
 				if again := respond(t, c, p, mode); again.RawJSON() != second.RawJSON() {
-					t.Errorf("the request again is answered with\n%s\nwant\n%s", again.RawJSON(), second.RawJSON())
+					t.Errorf("the repeated request is answered with\n%s\nwant\n%s", again.RawJSON(), second.RawJSON())
 				}
 
 				call := callOf(t, second)
@@ -39,7 +39,7 @@ func TestCodexMode(t *testing.T) {
 					t.Errorf("the responses are %s, %s and %s: %q", first.ID, second.ID, third.ID, third.OutputText())
 				}
 				if len(third.Output) != 2 { // reasoning and answer
-					t.Errorf("the last response has what was sent before: %s", third.RawJSON())
+					t.Errorf("the last response repeats earlier items: %s", third.RawJSON())
 				}
 				got, err := c.Responses.Get(t.Context(), first.ID, responses.ResponseGetParams{})
 				if err != nil {
@@ -60,8 +60,7 @@ func TestCodexMode(t *testing.T) {
 	}
 }
 
-// echoOf is a call as it is sent back by a client that does not say what its
-// tool has answered.
+// echoOf returns a call as clients send it back, without the tool's result.
 func echoOf(call *responses.ResponseOutputItemUnion) responses.ResponseInputItemUnionParam {
 	return responses.ResponseInputItemUnionParam{OfFunctionCall: &responses.ResponseFunctionToolCallParam{
 		Type: constant.FunctionCall("function_call"), CallID: call.CallID, Name: call.Name, Arguments: call.Arguments.OfString,

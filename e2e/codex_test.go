@@ -25,41 +25,41 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// codexPatience is how long one run of Codex may take.
+// codexPatience bounds one run of Codex.
 const codexPatience = 2 * time.Minute
 
-// codex is a Codex CLI at work in a home and a folder of its own.
+// codex is a Codex CLI with its own home and working directory.
 type codex struct {
-	t       *testing.T
-	d       *codexPlane
-	version string // and, after a comma, the API that it is told to use
-	home    string // of its configuration and its sessions
-	folder  string // where its shell commands run
-	seen    int    // requests that the engine had before
-	asked   int    // requests that the data plane had before
+	t                    *testing.T
+	d                    *codexPlane
+	version              string // version and, after a comma, the API that it is configured for
+	home                 string // holds its configuration and its sessions
+	folder               string // working directory of its shell commands
+	engineRequestsBefore int    // number of the engine's requests before this run
+	requestsBefore       int    // number of the data plane's requests before this run
 }
 
-// codexPlane is a data plane that notes what is asked of it.
+// codexPlane is a data plane that records requests.
 type codexPlane struct {
 	*dataplane
-	base   string
-	compat bool // in compatibility mode
+	base          string
+	compatibility bool // in compatibility mode
 
 	mu    sync.Mutex
-	posts []string // the bodies of requests
+	posts []string // bodies of the requests
 }
 
 func startCodexPlane(t *testing.T, compat bool) *codexPlane {
 	t.Helper()
-	d := &codexPlane{compat: compat, dataplane: start(t, options{config: func(c *filter.Config) {
+	d := &codexPlane{compatibility: compat, dataplane: start(t, options{config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{sealKey}
 		c.Responses.CodexCompatibility = compat
 		c.HarmonyModels = append(c.HarmonyModels, "="+customModel)
-		c.Models = append(c.Models, filter.Model{Match: "=" + customModel, UpstreamModel: sglangModel})
+		c.Models = append(c.Models, config.Model{Match: "=" + customModel, UpstreamModel: sglangModel})
 	}})}
 	target, err := url.Parse(d.checkedURL(t))
 	if err != nil {
@@ -89,32 +89,32 @@ func (d *codexPlane) note(method, body string) {
 	}
 }
 
-// postsSince gives the bodies of requests after the first n.
+// postsSince returns the bodies of requests after the first n.
 func (d *codexPlane) postsSince(n int) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.posts[n:])
 }
 
-// codexes are the CLIs of e2e/clients, each with the APIs that it speaks.
+// codexes are the CLIs in e2e/clients with the APIs that they support.
 var codexes = []string{"0.169,responses", "0.63,responses", "0.63,chat"}
 
-// customModel is a model for which Codex 0.63 has a custom tool. Here it is
-// another name of gpt-oss.
+// customModel is a model for which Codex 0.63 has a custom tool. Here it is an
+// alias of gpt-oss.
 const customModel = "gpt-5-codex"
 
-// dialects are how the model calls a version's tools.
+// dialects are the tool names by version.
 var dialects = map[string]struct{ shell, reverse string }{
 	"0.169": {`CALL exec_command {"cmd":%s}`, `CALL mcp__texts.reverse {"text":%s}`},
 	"0.63":  {`CALL shell {"command":["bash","-lc",%s]}`, `CALL mcp__texts__reverse {"text":%s}`},
 	"0.1":   {`CALL shell {"command":["bash","-lc",%s]}`, ""},
 }
 
-// newCodex gives a CLI its configuration: nothing but a provider, a model and
-// an MCP server. provider is the name that the user sees.
+// newCodex writes the configuration of a CLI: a provider with a display name, a
+// model and an MCP server.
 func newCodex(t *testing.T, d *codexPlane, version, provider string) *codex {
 	t.Helper()
-	c := &codex{t: t, d: d, version: version, home: t.TempDir(), folder: t.TempDir(), seen: len(d.engineRequests(t, "")), asked: len(d.postsSince(0))}
+	c := &codex{t: t, d: d, version: version, home: t.TempDir(), folder: t.TempDir(), engineRequestsBefore: len(d.engineRequests(t, "")), requestsBefore: len(d.postsSince(0))}
 	server, err := filepath.Abs("clients/mcp-server.mjs")
 	if err != nil {
 		t.Fatal(err)
@@ -143,12 +143,12 @@ func (c *codex) number() string {
 	return number
 }
 
-// shell is the line that has the model call the shell.
+// shell returns the line by which the model calls the shell.
 func (c *codex) shell(command string) string {
 	return fmt.Sprintf(dialects[c.number()].shell, quote(command))
 }
 
-// reverse is the line that has the model call the MCP server.
+// reverse returns the line by which the model calls the MCP server.
 func (c *codex) reverse(text string) string {
 	return fmt.Sprintf(dialects[c.number()].reverse, quote(text))
 }
@@ -156,18 +156,18 @@ func (c *codex) reverse(text string) string {
 func quote(text string) string {
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		panic(err) // a string can be marshalled
+		panic(err) // marshaling a string cannot fail
 	}
 	return string(quoted)
 }
 
-// trouble is what a run that goes well never prints. 0.169 warns of the model
-// that it does not know, and 0.63 has no such line.
-var trouble = regexp.MustCompile(`(?i)\berror\b|disconnected|reconnecting|unsupported call`)
+// errorOutput matches what a successful run never prints. 0.169 warns about a model
+// that it does not know; 0.63 does not.
+var errorOutput = regexp.MustCompile(`(?i)\berror\b|disconnected|reconnecting|unsupported call`)
 
-// exec runs "codex exec" to its end and gives what it has answered, which is
-// its standard output. Commands run without Codex's own sandbox: it is no part
-// of the test, and few containers have what it needs.
+// exec runs "codex exec" and returns its standard output, which is the answer.
+// Codex's own sandbox is off: it is not part of the test, and few containers
+// support it.
 func (c *codex) exec(arguments ...string) string {
 	c.t.Helper()
 	return c.run("node", slices.Concat([]string{"exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"}, arguments)...)
@@ -176,7 +176,7 @@ func (c *codex) exec(arguments ...string) string {
 // newNode is the Node.js of e2e/clients.
 const newNode = ""
 
-// run runs the CLI to its end and gives its standard output.
+// run runs the CLI and returns its standard output.
 func (c *codex) run(node string, arguments ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), codexPatience)
@@ -198,14 +198,14 @@ func (c *codex) run(node string, arguments ...string) string {
 		c.t.Fatalf("codex %s: %v\n%s", c.version, err, &stderr)
 	}
 	for line := range strings.Lines(stderr.String()) {
-		if trouble.MatchString(line) {
+		if errorOutput.MatchString(line) {
 			c.t.Errorf("codex %s prints %q", c.version, line)
 		}
 	}
 	return strings.TrimSpace(stdout.String())
 }
 
-// wantAnswer runs "codex exec" and compares what it answers.
+// wantAnswer runs "codex exec" and checks its answer.
 func (c *codex) wantAnswer(want string, arguments ...string) {
 	c.t.Helper()
 	if got := c.exec(arguments...); got != want {
@@ -213,10 +213,10 @@ func (c *codex) wantAnswer(want string, arguments ...string) {
 	}
 }
 
-// requests are the model calls of the CLI, which have all come to their end.
+// requests returns the model calls of the CLI, which must all have finished.
 func (c *codex) requests() []engineRequest {
 	c.t.Helper()
-	requests := c.d.engineRequests(c.t, "")[c.seen:]
+	requests := c.d.engineRequests(c.t, "")[c.engineRequestsBefore:]
 	for _, r := range requests {
 		if r.State != stateFinished {
 			c.t.Errorf("model call %d is %s", r.Number, r.State)
@@ -225,9 +225,9 @@ func (c *codex) requests() []engineRequest {
 	return requests
 }
 
-// wantTurn checks that n model calls have made one turn: each prompt begins
-// with the one before and the reasoning of its answer, and goes on with the
-// call, whose header history has in one form only.
+// wantTurn checks that n model calls form one turn: each prompt starts with the
+// previous prompt and the reasoning of its answer, and continues with the call,
+// whose header has only one form in history.
 func (c *codex) wantTurn(n int) []engineRequest {
 	c.t.Helper()
 	requests := c.requests()
@@ -245,7 +245,7 @@ func (c *codex) wantTurn(n int) []engineRequest {
 	return requests
 }
 
-// sharedPrefix is how many bytes two texts begin with alike.
+// sharedPrefix returns the number of leading bytes that two texts share.
 func sharedPrefix(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -255,10 +255,10 @@ func sharedPrefix(a, b string) int {
 	return min(len(a), len(b))
 }
 
-// end is the end of a prompt; it begins with some ten thousand words.
+// end returns the end of a prompt. The beginning has some ten thousand words.
 func end(prompt string) string { return prompt[max(0, len(prompt)-1000):] }
 
-// wantFile checks what a shell command has written.
+// wantFile checks a file that a shell command has written.
 func (c *codex) wantFile(name, want string) {
 	c.t.Helper()
 	if got, err := os.ReadFile(filepath.Join(c.folder, name)); err != nil || string(got) != want {
@@ -266,8 +266,8 @@ func (c *codex) wantFile(name, want string) {
 	}
 }
 
-// TestCodex runs the Codex CLIs of e2e/clients with their default settings
-// against the data plane: what they do with the model's answers is the proof.
+// TestCodex runs the Codex CLIs in e2e/clients with their default settings against
+// the data plane and checks what they do with the model's answers.
 func TestCodex(t *testing.T) {
 	if _, err := os.Stat("clients/node_modules/.package-lock.json"); err != nil {
 		t.Fatal("there is no Codex CLI: run make test-clients")
@@ -287,9 +287,9 @@ func TestCodex(t *testing.T) {
 	}
 }
 
-// codexScenarios are what the CLIs are put through. 0.63 learns no token
-// counts from the chat API, so it never compacts there; namespaces are newer
-// than it. Only a provider named OpenAI is asked to compact.
+// codexScenarios are the tests of each CLI. 0.63 gets no token counts from the chat
+// API, so it never compacts there, and it does not support namespaces. Codex
+// requests compaction only from a provider named OpenAI.
 var codexScenarios = []struct {
 	name     string
 	codexes  []string
@@ -301,13 +301,13 @@ var codexScenarios = []struct {
 	{"mcp", codexes, "Envoy", codexServer},
 	{"namespace", codexes[:1], "Envoy", codexAgents},
 	{"custom tool", []string{"0.63,responses"}, "Envoy", codexPatches},
-	{"picture", codexes, "Envoy", codexLooks},
+	{"picture", codexes, "Envoy", codexImage},
 	{"resume", codexes, "Envoy", codexResumes},
 	{"compaction", codexes[:2], "Envoy", codexSummarizes},
 	{"compaction by the server", codexes[:1], "OpenAI", codexCompacts},
 }
 
-// codexShell has the model call the shell twice.
+// codexShell: the model calls the shell twice.
 func codexShell(c *codex) {
 	c.wantAnswer("All done.", strings.Join([]string{
 		"THINK First one, then two.", c.shell("echo 1 > one.txt"), c.shell("cat one.txt > two.txt; echo 2 >> two.txt"), "SAY All done.",
@@ -318,11 +318,11 @@ func codexShell(c *codex) {
 	c.wantStateless()
 }
 
-// wantStateless checks that the CLI has asked for nothing to be stored and has
-// sent the whole turn each time, with an output for every call.
+// wantStateless checks that no request asks for storage, and that each one has the
+// whole turn with an output for every call.
 func (c *codex) wantStateless() {
 	c.t.Helper()
-	for i, body := range c.d.postsSince(c.asked) {
+	for i, body := range c.d.postsSince(c.requestsBefore) {
 		items := gjson.Get(body, "input")
 		if items.Exists() && (gjson.Get(body, "store").Raw != "false" || gjson.Get(body, "previous_response_id").Exists()) {
 			c.t.Errorf("request %d is not stateless", i+1)
@@ -335,30 +335,30 @@ func (c *codex) wantStateless() {
 	}
 }
 
-// codexChains has the CLI of 2025 that was written in TypeScript call the shell
-// twice. It continues stored responses. What the model says at the end of a turn
-// its quiet mode does not wait for.
+// codexChains: the TypeScript CLI of 2025 calls the shell twice and continues
+// stored responses. Its quiet mode does not wait for what the model writes at the
+// end of a turn.
 func codexChains(c *codex) {
 	prompt := strings.Join([]string{"THINK First one, then two.", c.shell("echo 1 > one.txt"), c.shell("cat one.txt > two.txt"), "SAY All done."}, "\n")
 	c.run(newNode, "--quiet", "--approval-mode", "full-auto", "--model", sglangModel, prompt)
 	c.wantFile("one.txt", "1\n")
 	c.wantFile("two.txt", "1\n")
 	c.wantTurn(3)
-	posts := c.d.postsSince(c.asked)
+	posts := c.d.postsSince(c.requestsBefore)
 	previous := make([]string, 0, len(posts))
 	for _, body := range posts {
 		previous = append(previous, gjson.Get(body, "previous_response_id").Str)
 	}
-	if len(previous) != 3 || previous[0] != "" || previous[1] == "" || (previous[1] == previous[2]) != c.d.compat {
+	if len(previous) != 3 || previous[0] != "" || previous[1] == "" || (previous[1] == previous[2]) != c.d.compatibility {
 		c.t.Errorf("the requests continue %q", previous)
 	}
 }
 
-// codexServer has the model call a tool of an MCP server.
+// codexServer: the model calls a tool of an MCP server.
 func codexServer(c *codex) {
 	c.exec("THINK Backwards.\n" + c.reverse("harmony"))
 	if r := c.wantTurn(2)[1]; !strings.Contains(r.Prompt, "ynomrah") {
-		c.t.Errorf("the model does not get what the tool has answered: %s", end(r.Prompt))
+		c.t.Errorf("the model does not get the tool's result: %s", end(r.Prompt))
 	}
 }
 
@@ -368,14 +368,14 @@ func codexPatches(c *codex) {
 	c.wantAnswer("Patched.", "--model", customModel, `CALL apply_patch {"input":`+quote(patch)+"}\nSAY Patched.")
 	c.wantFile("new.txt", "one\ntwo\n")
 	c.wantTurn(2)
-	posts := c.d.postsSince(c.asked)
+	posts := c.d.postsSince(c.requestsBefore)
 	if last := gjson.Get(posts[len(posts)-1], `input.#(type=="custom_tool_call").input`); last.Str != patch {
-		c.t.Errorf("the call that comes back has the input %s", last.Raw)
+		c.t.Errorf("the repeated call has the input %s", last.Raw)
 	}
 }
 
-// codexLooks gives the model a picture, which it cannot see.
-func codexLooks(c *codex) {
+// codexImage: the model gets an image, which it cannot see.
+func codexImage(c *codex) {
 	const picture = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 	png, err := base64.StdEncoding.DecodeString(picture)
 	if err == nil {
@@ -390,29 +390,29 @@ func codexLooks(c *codex) {
 	}
 }
 
-// codexResumes ends a session and goes on with it.
+// codexResumes: a session ends and is resumed.
 func codexResumes(c *codex) {
 	c.wantAnswer("Noted.", strings.Join([]string{"REMEMBER blue", c.shell("echo 1 > one.txt"), "SAY Noted."}, "\n"))
 	c.wantAnswer("RECALL:blue", "resume", "--last", "RECALL")
 	c.wantAnswer("LAST:RECALL:blue", "resume", "--last", "LAST_ASSISTANT")
 	requests := c.requests()
 	if last := requests[len(requests)-1].Prompt; strings.Contains(last, "<|channel|>analysis<|message|>") {
-		c.t.Error("the reasoning of turns that have ended is in the prompt")
+		c.t.Error("the prompt has the reasoning of earlier turns")
 	}
 }
 
-// In a session that is compacted, a command prints more than the limit leaves
-// room for beside the instructions of any version.
+// In a session that is compacted, a command prints more than fits into the limit
+// after the instructions of any version.
 const (
 	loud         = "seq 1 4000"
 	compactLimit = "model_auto_compact_token_limit=12000"
 )
 
-// printed is in a prompt that has what loud prints, as it is or in JSON.
+// printed matches a prompt with the output of loud, plain or in JSON.
 var printed = regexp.MustCompile(`99(\n|\\n)100`)
 
-// codexSummarizes has the session grow until Codex asks for a summary by
-// itself, with a prompt like any other.
+// codexSummarizes: the session grows until Codex asks for a summary itself, with an
+// ordinary prompt.
 func codexSummarizes(c *codex) {
 	c.exec("-c", compactLimit, "REMEMBER blue\n"+c.shell(loud))
 	c.wantAnswer("RECALL:blue", "-c", compactLimit, "resume", "--last", "RECALL")
@@ -421,16 +421,16 @@ func codexSummarizes(c *codex) {
 		return strings.Contains(r.Prompt, "CONTEXT CHECKPOINT COMPACTION")
 	})
 	if asked < 0 {
-		c.t.Fatalf("in %d requests no summary is asked for", len(requests))
+		c.t.Fatalf("none of %d requests asks for a summary", len(requests))
 	}
 	if before := requests[asked].Prompt; !printed.MatchString(before) {
-		c.t.Error("what is to be summarized has not what the command has printed")
+		c.t.Error("the prompt for the summary lacks the command's output")
 	}
 	c.wantCompacted(requests[asked+1:], "Hello there friend.") // the simulated model's summary
 }
 
-// wantCompacted checks that prompts have a summary in place of what a command
-// has printed.
+// wantCompacted checks that prompts have a summary in place of the command's
+// output.
 func (c *codex) wantCompacted(requests []engineRequest, summary string) {
 	c.t.Helper()
 	if len(requests) == 0 {
@@ -443,8 +443,8 @@ func (c *codex) wantCompacted(requests []engineRequest, summary string) {
 	}
 }
 
-// codexCompacts has Codex ask for compaction as it asks OpenAI: the last item
-// of the input is a compaction_trigger, the answer is a compaction item.
+// codexCompacts: Codex requests compaction like from OpenAI. The last input item is
+// a compaction_trigger, and the answer is a compaction item.
 func codexCompacts(c *codex) {
 	c.exec("-c", compactLimit, "REMEMBER blue\n"+c.shell(loud))
 	c.wantAnswer("RECALL:blue", "-c", compactLimit, "resume", "--last", "RECALL")
@@ -454,12 +454,12 @@ func codexCompacts(c *codex) {
 		c.t.Fatalf("codex summarizes by itself, or not at all: %d requests", len(requests))
 	}
 	if before := requests[asked].Prompt; !printed.MatchString(before) {
-		c.t.Error("what is to be compacted has not what the command has printed")
+		c.t.Error("the prompt for compaction lacks the command's output")
 	}
 	c.wantCompacted(requests[asked+1:], "Hello there friend.")
 }
 
-// codexAgents has the model start another agent and wait for it: tools of the
+// codexAgents: the model starts another agent and waits for it, with tools of the
 // namespace multi_agent_v1.
 func codexAgents(c *codex) {
 	task := c.shell("echo sub > sub.txt") + "\nSAY The agent is done."
@@ -470,6 +470,6 @@ func codexAgents(c *codex) {
 	c.wantFile("sub.txt", "sub\n")
 	requests := c.requests()
 	if last := requests[len(requests)-1].Prompt; !regexp.MustCompile(`multi_agent_v1\.wait_agent to=assistant.*The agent is done\.`).MatchString(last) {
-		c.t.Errorf("the model does not get what the agent has answered: %s", end(last))
+		c.t.Errorf("the model does not get the agent's answer: %s", end(last))
 	}
 }

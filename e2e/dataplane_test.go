@@ -28,37 +28,38 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// patience is how long a test waits for something that has to happen. It is
-// generous: no test measures time.
+// patience bounds waiting for events that must happen. No test measures time, so it
+// is long.
 const patience = 30 * time.Second
 
-// receive waits for a value, or for the channel's end.
+// receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited in vain: %s", what)
+		t.Fatalf("timeout while waiting for: %s", what)
 		panic("unreachable")
 	}
 }
 
-// The models of the tests. The first two are Harmony's, each on an engine of
+// Models of the tests. The first two are gpt-oss models, each on an engine of
 // another kind.
 const (
-	sglangModel  = "gpt-oss-20b"
-	vllmModel    = "gpt-oss-120b"
-	foreignModel = "some-other-model"
+	sglangModel = "gpt-oss-20b"
+	vllmModel   = "gpt-oss-120b"
+	otherModel  = "some-other-model"
 )
 
 var harmonyModels = []string{sglangModel, vllmModel}
 
-// engineSim is the binary of the simulated engine.
+// engineSim is the path of the simulated engine's binary.
 var engineSim string
 
 func TestMain(m *testing.M) {
@@ -75,8 +76,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// The sessions of an MCP server of the tests outlive a connection that it
-	// breaks.
+	// Sessions of an MCP server in the tests may outlive a broken connection.
 	sessions := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
 	goleak.VerifyTestMain(m, sessions, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
@@ -84,32 +84,32 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// options change a data plane before it starts.
+// options configure a data plane.
 type options struct {
-	config    func(*filter.Config)
-	engine    func(http.Handler) http.Handler // stands before the simulated engine
-	sim       string                          // URL of a simulated engine that runs already
-	quiet     bool                            // nobody logs
+	config    func(*config.Config)
+	engine    func(http.Handler) http.Handler // wraps the handler in front of the simulated engine
+	simURL    string                          // URL of a running simulated engine
+	quiet     bool                            // logs only warnings, and no access log
 	metrics   prometheus.Registerer           // of the filter
-	bootstrap func(string) string             // changes that of Envoy
-	direct    bool                            // there is no loopback listener: Envoy sends the client's own request on
+	bootstrap func(string) string             // edits Envoy's bootstrap
+	direct    bool                            // without loopback listener: Envoy forwards the client's own request
 }
 
-// dataplane is Envoy with the filter, the simulated engine and a foreign
-// upstream, on free ports.
+// dataplane is an Envoy with the filter, a simulated engine and an upstream for
+// other models, on free ports.
 type dataplane struct {
-	url     string // of the listener
-	admin   string // of Envoy
-	sim     string // of the simulated engine
-	foreign *foreign
-	client  *http.Client
-	filter  *grpc.Server
-	direct  bool // there is no loopback listener
-	log     *logFile
+	url      string // of the clients' listener
+	admin    string // of Envoy's admin interface
+	sim      string // of the simulated engine
+	upstream *upstream
+	client   *http.Client
+	filter   *grpc.Server
+	direct   bool // without loopback listener
+	log      *logFile
 }
 
-// start runs a data plane until the test ends. Where the test fails, the logs
-// of all parts are shown.
+// start runs a data plane until the test ends. If the test fails, the logs are
+// printed.
 func start(t testing.TB, o options) *dataplane {
 	t.Helper()
 	binary, err := envoy.Find(os.Getenv)
@@ -122,11 +122,11 @@ func start(t testing.TB, o options) *dataplane {
 			t.Logf("logs of the data plane:\n%s", log)
 		}
 	})
-	d := &dataplane{sim: o.sim, foreign: &foreign{}, direct: o.direct, log: log}
+	d := &dataplane{sim: o.simURL, upstream: &upstream{}, direct: o.direct, log: log}
 	if d.sim == "" {
 		d.sim = startSim(t, log)
 	}
-	upstream := httptest.NewServer(d.foreign)
+	upstream := httptest.NewServer(d.upstream)
 	t.Cleanup(upstream.Close)
 	engineURL := d.sim
 	if o.engine != nil {
@@ -151,16 +151,16 @@ func start(t testing.TB, o options) *dataplane {
 	return d
 }
 
-func newConfig(t testing.TB, engineURL string, change func(*filter.Config)) *filter.Config {
+func newConfig(t testing.TB, engineURL string, change func(*config.Config)) *config.Config {
 	t.Helper()
-	cfg := filter.Defaults()
-	cfg.Engines = []filter.Engine{
+	cfg := config.Defaults()
+	cfg.Engines = []config.Engine{
 		{Kind: "sglang", URLs: []string{engineURL}},
 		{Kind: "vllm", URLs: []string{engineURL}},
 	}
-	cfg.Models = []filter.Model{
+	cfg.Models = []config.Model{
 		{Match: "=" + vllmModel, Engine: "vllm"},
-		{Match: "-none", Engine: "vllm"}, // no engine serves them; vLLM says so
+		{Match: "-none", Engine: "vllm"}, // not served: vLLM answers with an error
 	}
 	if change != nil {
 		change(cfg)
@@ -171,14 +171,14 @@ func newConfig(t testing.TB, engineURL string, change func(*filter.Config)) *fil
 	return cfg
 }
 
-// startSim starts the simulated engine and gives its URL.
+// startSim starts a simulated engine and returns its URL.
 func startSim(t testing.TB, log *logFile) string {
 	t.Helper()
 	url, _ := startSimAs(t, log)
 	return url
 }
 
-// startSimAs starts one with more flags, which can be killed.
+// startSimAs starts a simulated engine with flags and also returns its process.
 func startSimAs(t testing.TB, log *logFile, flags ...string) (url string, process *os.Process) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), engineSim, append([]string{"--listen", "127.0.0.1:0"}, flags...)...)
@@ -190,7 +190,7 @@ func startSimAs(t testing.TB, log *logFile, flags ...string) (url string, proces
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context has ended it
+	t.Cleanup(func() { _ = cmd.Wait() }) // ended by the test's context
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the simulated engine does not start: %v", err)
@@ -199,8 +199,8 @@ func startSimAs(t testing.TB, log *logFile, flags ...string) (url string, proces
 	return url, cmd.Process
 }
 
-// startFilter serves the filter on a Unix socket and gives its address.
-func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string, log *logFile, metrics prometheus.Registerer) string {
+// startFilter serves the filter on a Unix socket and returns its address.
+func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string, log *logFile, metrics prometheus.Registerer) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.named("filter"))
@@ -234,12 +234,12 @@ func (d *dataplane) startFilter(t testing.TB, cfg *filter.Config, socket string,
 	return "unix://" + socket
 }
 
-func startEnvoy(t testing.TB, binary string, cfg *filter.Config, filterAddress, upstream string, change func(string) string, log *logFile) (url, admin string) {
+func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, change func(string) string, log *logFile) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
-		inRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
+		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,
@@ -268,7 +268,7 @@ func startEnvoy(t testing.TB, binary string, cfg *filter.Config, filterAddress, 
 	return "http://" + address, "http://" + proxy.AdminAddress()
 }
 
-// openai is a client of the data plane.
+// openai returns a client of the data plane.
 func (d *dataplane) openai(o ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(d.url + "/v1"), option.WithAPIKey("none"),
@@ -276,7 +276,7 @@ func (d *dataplane) openai(o ...option.RequestOption) openai.Client {
 	}, o...)...)
 }
 
-// do sends a request as it stands.
+// do sends a request.
 func (d *dataplane) do(t *testing.T, method, path, contentType string, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.url+path, body)
@@ -297,8 +297,8 @@ func (d *dataplane) do(t *testing.T, method, path, contentType string, body io.R
 	return resp
 }
 
-// chat posts a chat request of one user message and reads the whole reply.
-// More holds further members of the JSON, each with a comma before it.
+// chat posts a chat request with one user message and reads the reply. more has
+// further JSON members, each after a comma.
 func (d *dataplane) chat(t *testing.T, model, content, more string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	quoted, err := json.Marshal(content)
@@ -314,7 +314,7 @@ func (d *dataplane) chat(t *testing.T, model, content, more string, headers ...s
 	return resp, string(text)
 }
 
-// engineRequest is what the simulated engine tells of a request.
+// engineRequest is the simulated engine's record of a request.
 type engineRequest struct {
 	Number     int               `json:"number"`
 	Path       string            `json:"path"`
@@ -329,15 +329,15 @@ type engineRequest struct {
 	State      string            `json:"state"`
 }
 
-// The states of an engine request.
+// States of an engine request.
 const (
 	stateRunning   = "running"
 	stateFinished  = "finished"
 	stateCancelled = "cancelled"
 )
 
-// engineRequests are the requests with an x-request-id, in the order of their
-// arrival at the engine. A token request's own id holds it.
+// engineRequests returns the requests with an x-request-id in the order of arrival.
+// A token request's own id contains it.
 func (d *dataplane) engineRequests(t *testing.T, id string) []engineRequest {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.sim+"/sim/requests", http.NoBody)
@@ -377,14 +377,13 @@ func (d *dataplane) awaitEngine(t *testing.T, id, state string) engineRequest {
 	}
 }
 
-// foreign is the upstream of everything that is not Harmony's. A test gives it
-// the handler it needs.
-type foreign struct {
+// upstream is the service for other models and paths. Tests set its handler.
+type upstream struct {
 	mu      sync.Mutex
 	handler http.HandlerFunc
 }
 
-func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	h := f.handler
 	f.mu.Unlock()
@@ -395,13 +394,13 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h(w, r)
 }
 
-func (f *foreign) handle(h http.HandlerFunc) {
+func (f *upstream) handle(h http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handler = h
 }
 
-// forward sends requests on to a URL as they come.
+// forward forwards requests to a URL.
 func forward(t testing.TB, url string) http.Handler {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -421,12 +420,12 @@ func forward(t testing.TB, url string) http.Handler {
 		}
 		defer resp.Body.Close()
 		w.WriteHeader(resp.StatusCode)
-		_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, resp.Body) // a client that has gone needs no answer
+		_, _ = io.Copy(flusher{w, http.NewResponseController(w)}, resp.Body) // the client may have disconnected
 	})
 }
 
-// fullDuplex lets a handler that forwards requests read the rest of one, if
-// only its end, when the reply has begun.
+// fullDuplex lets a forwarding handler read the rest of a request after the
+// response has started.
 func fullDuplex(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
@@ -437,7 +436,7 @@ func fullDuplex(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// flusher sends every piece at once.
+// flusher flushes after each write.
 type flusher struct {
 	w io.Writer
 	c *http.ResponseController
@@ -448,7 +447,7 @@ func (f flusher) Write(p []byte) (int, error) {
 	return n, errors.Join(err, f.c.Flush())
 }
 
-// logFile keeps the logs of the parts of a data plane.
+// logFile collects the logs of a data plane.
 type logFile struct {
 	quiet bool
 	mu    sync.Mutex

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Without a loopback listener Envoy sends the client's own request on to the
-// engine. What clients see is the same.
+// Without a loopback listener Envoy forwards the client's own request to the
+// engine. Clients see no difference.
 func TestWithoutLoopback(t *testing.T) {
 	local, direct := start(t, options{}), start(t, options{direct: true})
 	for _, model := range harmonyModels {
@@ -16,7 +16,7 @@ func TestWithoutLoopback(t *testing.T) {
 			{"whole", "THINK hm\nSAY hello", ""},
 			{"streamed", "THINK hm\nSAY hello", `,"stream":true`},
 			{"stop", "SAY one two three", `,"stop":["two"]`},
-			{"engine refuses", "SIM status=429", ""},
+			{"engine rejects", "SIM status=429", ""},
 			{"error in the stream", "NOTHINK\nWORDS 20\nSIM fault=error@10", ""},
 		} {
 			t.Run(model+"/"+tt.name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestWithoutLoopback(t *testing.T) {
 	})
 }
 
-// texts is a reply without what differs from one to the next: ids and times.
+// texts returns a reply without ids and times, which differ between replies.
 func texts(reply string) string {
 	return idsAndTimes.ReplaceAllString(reply, "")
 }

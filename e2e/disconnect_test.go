@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A client that leaves ends the engine's work.
+// If a client disconnects, the request at the engine is cancelled.
 func TestDisconnect(t *testing.T) {
 	d := start(t, options{})
 	for _, model := range harmonyModels {
@@ -35,17 +35,17 @@ func TestDisconnect(t *testing.T) {
 					defer close(first)
 					resp, err := d.client.Do(req)
 					if err != nil {
-						return // it has left
+						return // the client has disconnected
 					}
 					defer resp.Body.Close()
-					line, _ := bufio.NewReader(resp.Body).ReadString('\n') // it may leave before
+					line, _ := bufio.NewReader(resp.Body).ReadString('\n') // the client may disconnect before
 					first <- line
 					<-ctx.Done()
 				}()
 				d.awaitEngine(t, id, stateRunning)
 				if strings.HasPrefix(tt.name, "while tokens") {
 					if line := receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
-						t.Errorf("the stream begins with %q", line)
+						t.Errorf("the stream starts with %q", line)
 					}
 				}
 				leave()

@@ -1,4 +1,3 @@
-// Package e2e holds the tests through a real Envoy: real clients before it,
-// the simulated engine behind it, the filter beside it. They need what
-// "make envoy venv" fetches.
+// Package e2e tests the filter with a real Envoy, real clients and the simulated
+// engine. "make envoy venv" installs the requirements.
 package e2e

@@ -10,35 +10,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// modelOf is the model that an engine of a kind serves.
+// modelOf returns the model that an engine of a kind serves.
 func modelOf(kind string) string { return "gpt-oss-" + kind }
 
-// everyEngine configures an engine of each kind, each with a model of its own.
-func everyEngine(c *filter.Config) {
+// everyEngine configures an engine of each kind, each with its own model.
+func everyEngine(c *config.Config) {
 	url := c.Engines[0].URLs[0]
 	c.Engines, c.Models = nil, nil
 	for _, kind := range engine.Kinds() {
-		c.Engines = append(c.Engines, filter.Engine{Kind: kind, URLs: []string{url}})
-		c.Models = append(c.Models, filter.Model{Match: "=" + modelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
+		c.Engines = append(c.Engines, config.Engine{Kind: kind, URLs: []string{url}})
+		c.Models = append(c.Models, config.Model{Match: "=" + modelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
 	}
 }
 
-// TestEveryEngine is the same conversation with an engine of each kind, by both
-// ways that a model call can take: through the loopback listener and in the
-// client's own exchange. gRPC engines are reached by HTTP/2.
+// TestEveryEngine runs the same conversation with each kind of engine, with and
+// without the loopback listener. gRPC engines are reached over HTTP/2.
 func TestEveryEngine(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		t.Run(map[bool]string{false: "loopback", true: "direct"}[direct], func(t *testing.T) {
 			d := start(t, options{config: everyEngine, direct: direct})
 			for _, kind := range engine.Kinds() {
 				t.Run(kind, func(t *testing.T) {
-					t.Parallel() // what goes wrong in a stream takes its time
+					t.Parallel() // faults in streams take time
 					t.Run("reply", func(t *testing.T) { d.engineReplies(t, kind) })
-					t.Run("logprobs", func(t *testing.T) { d.engineTellsLogprobs(t, kind) })
+					t.Run("logprobs", func(t *testing.T) { d.checkLogprobs(t, kind) })
 					t.Run("call", func(t *testing.T) { d.engineCalls(t, kind) })
 					t.Run("error", func(t *testing.T) { d.engineFails(t, kind) })
 					t.Run("disconnect", func(t *testing.T) { d.engineIsLeft(t, kind) })
@@ -51,9 +50,9 @@ func TestEveryEngine(t *testing.T) {
 func (d *dataplane) engineReplies(t *testing.T, kind string) {
 	t.Helper()
 	const text = "THINK hm, naïve 🙂\nSAY Hello, naïve 🙂!"
-	want := []said{{Reasoning: "hm, naïve 🙂", Content: "Hello, naïve 🙂!", Finish: "stop"}}
+	want := []choiceResult{{Reasoning: "hm, naïve 🙂", Content: "Hello, naïve 🙂!", Finish: "stop"}}
 	c := d.openai()
-	for name, got := range map[string]reply{"whole": whole(t, c, user(modelOf(kind), text)), "streamed": streamed(t, c, user(modelOf(kind), text))} {
+	for name, got := range map[string]reply{"whole": nonStreamed(t, c, user(modelOf(kind), text)), "streamed": streamed(t, c, user(modelOf(kind), text))} {
 		if diff := cmp.Diff(want, got.Choices); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -63,12 +62,12 @@ func (d *dataplane) engineReplies(t *testing.T, kind string) {
 	}
 	cut := user(modelOf(kind), "WORDS 100")
 	cut.MaxCompletionTokens = openai.Int(20)
-	if got := whole(t, c, cut); got.Choices[0].Finish != "length" || got.Usage.CompletionTokens != 20 {
+	if got := nonStreamed(t, c, cut); got.Choices[0].Finish != "length" || got.Usage.CompletionTokens != 20 {
 		t.Errorf("cut: %+v", got)
 	}
 	stopped := user(modelOf(kind), "SAY one two three")
 	stopped.Stop = openai.ChatCompletionNewParamsStopUnion{OfString: openai.String(" two")}
-	for name, got := range map[string]reply{"whole": whole(t, c, stopped), "streamed": streamed(t, c, stopped)} {
+	for name, got := range map[string]reply{"whole": nonStreamed(t, c, stopped), "streamed": streamed(t, c, stopped)} {
 		if got.Choices[0].Content != "one" || got.Choices[0].Finish != "stop" {
 			t.Errorf("stopped, %s: %+v", name, got)
 		}
@@ -77,15 +76,15 @@ func (d *dataplane) engineReplies(t *testing.T, kind string) {
 		return
 	}
 	const words = 100_000 // in one message
-	long := whole(t, c, user(modelOf(kind), strings.Repeat("word ", words)+"\nSAY done"))
+	long := nonStreamed(t, c, user(modelOf(kind), strings.Repeat("word ", words)+"\nSAY done"))
 	if long.Choices[0].Content != "done" || long.Usage.PromptTokens < words {
 		t.Errorf("a long prompt: %+v", long)
 	}
 }
 
-// engineTellsLogprobs asks for log probabilities, which come with the tokens of
-// the answer alone and join to it. llama.cpp has none that can be told.
-func (d *dataplane) engineTellsLogprobs(t *testing.T, kind string) {
+// checkLogprobs checks log probabilities, which belong to the tokens of the answer
+// only and join to its text. llama.cpp has none that can be returned.
+func (d *dataplane) checkLogprobs(t *testing.T, kind string) {
 	t.Helper()
 	const text = "Hello, naïve 🪬!"
 	p := user(modelOf(kind), "THINK hm\nSAY "+text)
@@ -132,7 +131,7 @@ func (d *dataplane) engineCalls(t *testing.T, kind string) {
 	p := user(modelOf(kind), "COMMENTARY I look.\nCALL get_weather {\"city\":\"Zürich 🏔\"}")
 	p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}
 	c := d.openai()
-	for name, got := range map[string]reply{"whole": whole(t, c, p), "streamed": streamed(t, c, p)} {
+	for name, got := range map[string]reply{"whole": nonStreamed(t, c, p), "streamed": streamed(t, c, p)} {
 		if got.Choices[0].Finish != "tool_calls" || len(got.Choices[0].Calls) != 1 || got.Choices[0].Calls[0] != (call{"get_weather", `{"city":"Zürich 🏔"}`}) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -151,17 +150,17 @@ func (d *dataplane) engineFails(t *testing.T, kind string) {
 			}
 		}
 	}
-	// Envoy has asked again, also where a gRPC call was refused.
+	// Envoy retries, even if a gRPC call was rejected.
 	id := strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())
 	d.chat(t, modelOf(kind), "SIM status=503", "", "x-request-id", id)
 	if got := d.engineRequests(t, id); len(got) != 3 {
-		t.Errorf("the engine got %d requests of one that it answers 503", len(got))
+		t.Errorf("the engine got a request %d times that it answers with 503", len(got))
 	}
 	if resp, text := d.chat(t, modelOf(kind), "x", `,"temperature":1.5,"max_completion_tokens":200000`); resp.StatusCode >= http.StatusInternalServerError {
 		t.Errorf("too long: %s: %s", resp.Status, text)
 	}
 	faults := []string{"error@15", "end@15", "garbage@15"}
-	if !d.direct { // else Envoy resets the client's stream
+	if !d.direct { // otherwise Envoy resets the client's stream
 		faults = append(faults, "cut@15")
 	}
 	for _, fault := range faults {
@@ -179,11 +178,11 @@ func (d *dataplane) engineFails(t *testing.T, kind string) {
 	}
 }
 
-// An engine that is not there is a 503, whose body Envoy makes in gRPC's form
-// for a gRPC call.
+// If an engine cannot be reached, the client gets a 503. For a gRPC call, Envoy's
+// local reply has the form of gRPC.
 func TestEngineIsDown(t *testing.T) {
 	for _, direct := range []bool{false, true} {
-		d := start(t, options{direct: direct, config: func(c *filter.Config) {
+		d := start(t, options{direct: direct, config: func(c *config.Config) {
 			everyEngine(c)
 			for i := range c.Engines {
 				c.Engines[i].URLs = []string{"http://127.0.0.1:1"}

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// secret stands in prompts: no error may show it.
+// secret is part of prompts. No error may contain it.
 const secret = "SECRET-4711"
 
 // apiError is OpenAI's error object.
@@ -25,37 +25,36 @@ type apiError struct {
 	Code    *string `json:"code"`
 }
 
-// readError checks the shape of an error and that it tells nothing of the
-// prompt.
+// readError checks the form of an error, and that it does not contain the prompt.
 func readError(t *testing.T, text string) apiError {
 	t.Helper()
 	var body struct {
 		Error *apiError `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(text), &body); err != nil || body.Error == nil || body.Error.Message == "" || body.Error.Type == "" {
-		t.Fatalf("this is no OpenAI error: %q", text)
+		t.Fatalf("not an OpenAI error: %q", text)
 	}
 	if strings.Contains(text, secret) {
-		t.Errorf("the error shows the prompt: %s", text)
+		t.Errorf("the error contains the prompt: %s", text)
 	}
 	return *body.Error
 }
 
-// What is wrong before the reply begins is an HTTP error, streamed or not.
+// Errors before the reply are HTTP errors, streamed or not.
 func TestErrorsBeforeTheReply(t *testing.T) {
-	patient := start(t, options{config: func(c *filter.Config) {
+	patient := start(t, options{config: func(c *config.Config) {
 		c.Limits.MaxBodyBytes = 1 << 20
-		c.Engines = append(c.Engines, filter.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}})
-		c.Models = append(c.Models, filter.Model{Match: "=gpt-oss-gone", Engine: "gone"})
+		c.Engines = append(c.Engines, config.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}})
+		c.Models = append(c.Models, config.Model{Match: "=gpt-oss-gone", Engine: "gone"})
 	}})
-	impatient := start(t, options{config: func(c *filter.Config) {
-		c.Limits.FirstTokenTimeout = filter.Duration{Duration: time.Second}
+	impatient := start(t, options{config: func(c *config.Config) {
+		c.Limits.FirstTokenTimeout = config.Duration{Duration: time.Second}
 	}})
 	for _, tt := range []struct {
 		name     string
-		model    string // none: each of harmonyModels
-		more     string // members of the request
-		behavior string // of the engine
+		model    string // default: each of harmonyModels
+		more     string // further members of the request
+		behavior string // directives for the engine
 		status   int
 		typ      string
 	}{
@@ -102,12 +101,12 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 	}
 }
 
-// slowWords is an answer that takes long enough for a client to have its
-// beginning when the fault comes.
+// slowWords is a reply that is slow enough for a client to receive its beginning
+// before the fault.
 const slowWords = "NOTHINK\nWORDS 60\nSIM delay=20ms fault="
 
-// What goes wrong in the middle of a stream is an error event and an end in
-// good order; of a reply that is not streamed it is an HTTP error.
+// Errors during a stream are an error event, after which the stream ends normally.
+// For a reply that is not streamed they are HTTP errors.
 func TestErrorsDuringTheReply(t *testing.T) {
 	d := start(t, options{})
 	for _, fault := range []string{"error@40", "end@40", "garbage@40", "done@40", "cut@40"} {
@@ -119,11 +118,11 @@ func TestErrorsDuringTheReply(t *testing.T) {
 				}
 				events := strings.Split(strings.TrimSuffix(text, "\n\n"), "\n\n")
 				if len(events) < 3 || events[len(events)-1] != "data: [DONE]" {
-					t.Fatalf("the stream does not end in order:\n%s", text)
+					t.Fatalf("the stream does not end normally:\n%s", text)
 				}
 				readError(t, strings.TrimPrefix(events[len(events)-2], "data: "))
 				if !strings.Contains(text, `"content":"w`) {
-					t.Errorf("what came before the fault is lost:\n%s", text)
+					t.Errorf("the text before the fault is lost:\n%s", text)
 				}
 
 				resp, text = d.chat(t, model, slowWords+fault, "")
@@ -135,9 +134,9 @@ func TestErrorsDuringTheReply(t *testing.T) {
 	}
 }
 
-// Without a loopback listener Envoy resets the client's stream where the
-// engine's connection breaks: it never looks like a complete one. Before the
-// reply's headers it is an HTTP error.
+// Without a loopback listener, Envoy resets the client's stream if the engine
+// disconnects: it must not look complete. Before the reply's headers it is an HTTP
+// error.
 func TestConnectionBreaksWithoutLoopback(t *testing.T) {
 	d := start(t, options{direct: true})
 	for _, model := range harmonyModels {
@@ -150,18 +149,18 @@ func TestConnectionBreaksWithoutLoopback(t *testing.T) {
 			resp = d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body))
 			got, err := io.ReadAll(resp.Body)
 			if err == nil && !strings.Contains(string(got), `data: {"error"`) {
-				t.Errorf("the stream ends as a complete one does:\n%s", got)
+				t.Errorf("the stream looks complete:\n%s", got)
 			}
 			if !strings.Contains(string(got), `"content":"w`) {
-				t.Errorf("what came before the break is lost:\n%s", got)
+				t.Errorf("the text before the disconnect is lost:\n%s", got)
 			}
 		})
 	}
 }
 
-// A call whose connection breaks before the first token is made once more; the
-// client sees nothing of it. Broken twice, it is an error.
-func TestCallIsMadeOnceMore(t *testing.T) {
+// If the engine disconnects before the first token, the call is retried once,
+// invisibly to the client. After two failures the client gets an error.
+func TestRetryBeforeFirstToken(t *testing.T) {
 	for _, tt := range []struct {
 		breaks int32
 		status int
@@ -184,16 +183,16 @@ func TestCallIsMadeOnceMore(t *testing.T) {
 			requests.Store(0)
 			resp, text := d.chat(t, vllmModel, "NOTHINK\nSAY again", more)
 			if resp.StatusCode != tt.status || tt.status == http.StatusOK && !strings.Contains(text, "again") {
-				t.Errorf("%d breaks%s: status %d: %s", tt.breaks, more, resp.StatusCode, text)
+				t.Errorf("%d disconnects%s: status %d: %s", tt.breaks, more, resp.StatusCode, text)
 			}
 			if got := requests.Load(); got != 2 {
-				t.Errorf("%d breaks%s: the engine got %d requests", tt.breaks, more, got)
+				t.Errorf("%d disconnects%s: the engine got %d requests", tt.breaks, more, got)
 			}
 		}
 	}
 }
 
-// Strict parsing ends at the first violation; tolerant parsing never does.
+// Strict parsing fails at the first violation; tolerant parsing never fails.
 func TestOnMalformed(t *testing.T) {
 	malformed := "@@<channel>analysis<message>hm<end><message>no header<return>@@"
 	t.Run("repair", func(t *testing.T) {
@@ -203,7 +202,7 @@ func TestOnMalformed(t *testing.T) {
 		}
 	})
 	t.Run("fail", func(t *testing.T) {
-		d := start(t, options{config: func(c *filter.Config) { c.OnMalformed = turn.MalformedFail }})
+		d := start(t, options{config: func(c *config.Config) { c.OnMalformed = turn.MalformedFail }})
 		resp, text := d.chat(t, sglangModel, malformed, "")
 		if readError(t, text); resp.StatusCode < 500 {
 			t.Errorf("status %d: %s", resp.StatusCode, text)
@@ -211,10 +210,11 @@ func TestOnMalformed(t *testing.T) {
 	})
 }
 
-// Without the filter nothing reaches an engine, and the error is OpenAI's.
+// Without the filter no request reaches an engine, and the client gets an OpenAI
+// error.
 func TestFilterIsDown(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "foreign") })
+	d.upstream.handle(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "upstream") })
 	d.filter.Stop()
 	resp, text := d.chat(t, sglangModel, secret, "", "x-request-id", "down")
 	if got := readError(t, text); resp.StatusCode != http.StatusServiceUnavailable || got.Type != "server_error" {
@@ -224,13 +224,13 @@ func TestFilterIsDown(t *testing.T) {
 		t.Errorf("the engine got %+v", got)
 	}
 	resp = d.do(t, http.MethodGet, "/v1/files", "", http.NoBody)
-	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "foreign" {
-		t.Errorf("a path that is not ours: %q, %v", got, err)
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != "upstream" {
+		t.Errorf("a path that bypasses the filter: %q, %v", got, err)
 	}
 }
 
-// An engine that answers 503 before it has begun is asked again by Envoy, with
-// the same body, which may have the length of a full context.
+// If an engine answers 503 before the reply, Envoy retries with the same body, even
+// a full context.
 func TestEnvoyRetries(t *testing.T) {
 	var requests atomic.Int32
 	d := start(t, options{engine: func(next http.Handler) http.Handler {

@@ -12,21 +12,22 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
 
-// illnesses are what an engine that is ill answers to its n-th model call, counted
-// from 1, before anything of a reply.
-var illnesses = map[string]func(w http.ResponseWriter, n int32){
-	"breaks off before the headers": func(http.ResponseWriter, int32) { panic(http.ErrAbortHandler) },
-	"breaks off after the headers": func(w http.ResponseWriter, _ int32) {
+// engineFailures are the responses of a failing engine to its n-th model call,
+// counted from 1. They fail before the first token.
+var engineFailures = map[string]func(w http.ResponseWriter, n int32){
+	"disconnects before the headers": func(http.ResponseWriter, int32) { panic(http.ErrAbortHandler) },
+	"disconnects after the headers": func(w http.ResponseWriter, _ int32) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	},
-	// So vLLM dies.
-	"tells an error and then answers 500": func(w http.ResponseWriter, n int32) {
+	// vLLM fails like this.
+	"an error event, then 500": func(w http.ResponseWriter, n int32) {
 		if n > 1 {
 			http.Error(w, `{"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`, http.StatusInternalServerError)
 			return
@@ -34,50 +35,49 @@ var illnesses = map[string]func(w http.ResponseWriter, n int32){
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
 	},
-	"always tells an error": func(w http.ResponseWriter, _ int32) {
+	"always an error event": func(w http.ResponseWriter, _ int32) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, `data: {"error":{"message":"EngineCore encountered an issue.","type":"InternalServerError","code":500}}`+"\n\ndata: [DONE]\n\n")
 	},
 }
 
-// patient is an engine that can fall ill.
-type patient struct {
+// flakyEngine is an engine that can be made to fail.
+type flakyEngine struct {
 	*httptest.Server
-	ill   atomic.Pointer[func(http.ResponseWriter, int32)] // nil: it is well
-	calls atomic.Int32                                     // since it fell ill, or since the beginning
+	failure atomic.Pointer[func(http.ResponseWriter, int32)] // nil: the engine works
+	calls   atomic.Int32                                     // since setFailure, or since the start
 }
 
-func newPatient(t *testing.T, log *logFile) *patient {
+func newFlakyEngine(t *testing.T, log *logFile) *flakyEngine {
 	next := forward(t, startSim(t, log))
-	p := &patient{}
+	p := &flakyEngine{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost { // it is no model call
+		if r.Method != http.MethodPost { // not a model call
 			next.ServeHTTP(w, r)
 			return
 		}
-		if names := r.Header.Get(filter.UpstreamHeader); names != "" {
-			t.Errorf("the engine is told of replicas: %s", names)
+		if names := r.Header.Get(header.Upstream); names != "" {
+			t.Errorf("the engine gets a header of the filter: %s", names)
 		}
-		n, ill := p.calls.Add(1), p.ill.Load()
-		if ill == nil {
+		n, failure := p.calls.Add(1), p.failure.Load()
+		if failure == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		(*ill)(w, n)
+		(*failure)(w, n)
 	}))
 	t.Cleanup(p.Close)
 	return p
 }
 
-func (p *patient) fallIll(how func(http.ResponseWriter, int32)) {
+func (p *flakyEngine) setFailure(how func(http.ResponseWriter, int32)) {
 	p.calls.Store(0)
-	p.ill.Store(&how)
+	p.failure.Store(&how)
 }
 
-// say posts a chat request of one user message, as chat does, where a test must not
-// end.
-func (d *dataplane) say(content, more string) (int, string, error) {
+// tryChat posts a chat request like chat, but returns errors.
+func (d *dataplane) tryChat(content, more string) (int, string, error) {
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]%s}`, sglangModel, content, more)
 	resp, err := d.client.Post(d.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
 	if err != nil {
@@ -88,24 +88,23 @@ func (d *dataplane) say(content, more string) (int, string, error) {
 	return resp.StatusCode, string(text), err
 }
 
-// A replica that fails before it has said anything costs no client its answer: the
-// call is made once more, and goes to another replica, however much that one has to
-// do.
-func TestReplicaIsIll(t *testing.T) {
-	for name, how := range illnesses {
+// If a replica fails before the first token, the call is retried at another
+// replica, however loaded that is, and the client gets its answer.
+func TestFailingReplica(t *testing.T) {
+	for name, how := range engineFailures {
 		for _, balance := range []envoy.Balance{envoy.BalancePrefix, envoy.BalanceLeastRequest} {
 			t.Run(name+"/"+string(balance), func(t *testing.T) {
 				log := &logFile{quiet: true}
-				well, ill := newPatient(t, log), newPatient(t, log)
-				d := start(t, options{quiet: true, config: func(c *filter.Config) {
-					c.Models, c.Engines = nil, []filter.Engine{{Kind: "vllm", URLs: []string{well.URL, ill.URL}}}
+				healthy, failing := newFlakyEngine(t, log), newFlakyEngine(t, log)
+				d := start(t, options{quiet: true, config: func(c *config.Config) {
+					c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, failing.URL}}}
 					if balance != envoy.BalancePrefix {
-						c.Routing = filter.Routing{}
+						c.Routing = config.Routing{}
 					}
 				}})
 				converse := func(n int, content string) error {
 					more := fmt.Sprintf(`,"stream":%t`, n%2 == 0)
-					status, text, err := d.say(fmt.Sprintf("Conversation %d.\n%s", n, content), more)
+					status, text, err := d.tryChat(fmt.Sprintf("Conversation %d.\n%s", n, content), more)
 					if err == nil && (status != http.StatusOK || !strings.Contains(text, `"finish_reason":"stop"`)) {
 						err = fmt.Errorf("conversation %d: status %d: %s", n, status, text)
 					}
@@ -121,10 +120,10 @@ func TestReplicaIsIll(t *testing.T) {
 						}
 					}
 				}
-				for n == 0 || well.calls.Load() == 0 || ill.calls.Load() == 0 {
+				for n == 0 || healthy.calls.Load() == 0 || failing.calls.Load() == 0 {
 					several(1)
 				}
-				ill.fallIll(how)
+				failing.setFailure(how)
 				var busy sync.WaitGroup
 				for i := range 12 {
 					busy.Go(func() {
@@ -136,37 +135,37 @@ func TestReplicaIsIll(t *testing.T) {
 				several(20)
 				busy.Wait()
 				several(20)
-				if ill.calls.Load() == 0 {
-					t.Error("the replica that is ill got no call")
+				if failing.calls.Load() == 0 {
+					t.Error("the failing replica got no call")
 				}
 			})
 		}
 	}
 }
 
-// A replica that breaks its calls off after the headers is left out, although each
-// has begun as a success.
-func TestReplicaThatBreaksOffIsLeftOut(t *testing.T) {
+// A replica that disconnects after the headers is ejected, although each of its
+// responses starts with 200.
+func TestDisconnectingReplicaIsEjected(t *testing.T) {
 	log := &logFile{quiet: true}
-	well, ill := newPatient(t, log), newPatient(t, log)
-	d := start(t, options{quiet: true, config: func(c *filter.Config) {
-		c.Models, c.Engines = nil, []filter.Engine{{Kind: "vllm", URLs: []string{well.URL, ill.URL}}}
+	healthy, failing := newFlakyEngine(t, log), newFlakyEngine(t, log)
+	d := start(t, options{quiet: true, config: func(c *config.Config) {
+		c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, failing.URL}}}
 	}})
-	ill.fallIll(illnesses["breaks off after the headers"])
+	failing.setFailure(engineFailures["disconnects after the headers"])
 	for n, deadline := 0, time.Now().Add(patience); d.stat(t, "cluster.engine_vllm.outlier_detection.ejections_enforced_total") == 0; n++ {
-		if _, _, err := d.say(fmt.Sprintf("Conversation %d.\nSAY on", n), ""); err != nil {
+		if _, _, err := d.tryChat(fmt.Sprintf("Conversation %d.\nSAY on", n), ""); err != nil {
 			t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the replica is not left out after %d calls", ill.calls.Load())
+			t.Fatalf("the replica is not ejected after %d calls", failing.calls.Load())
 		}
 	}
 }
 
-// A replica that says that it is not well gets no calls.
-func TestHealthIsAsked(t *testing.T) {
+// A replica whose health check fails gets no calls.
+func TestHealthChecks(t *testing.T) {
 	log := &logFile{quiet: true}
-	well := newPatient(t, log)
+	healthy := newFlakyEngine(t, log)
 	var calls atomic.Int32
 	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -175,39 +174,39 @@ func TestHealthIsAsked(t *testing.T) {
 		http.Error(w, "loading", http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(unwell.Close)
-	d := start(t, options{quiet: true, config: func(c *filter.Config) {
-		c.Models, c.Engines = nil, []filter.Engine{{Kind: "vllm", URLs: []string{well.URL, unwell.URL}, HealthPath: "/health"}}
+	d := start(t, options{quiet: true, config: func(c *config.Config) {
+		c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, unwell.URL}, HealthPath: "/health"}}
 	}})
 	for deadline := time.Now().Add(patience); d.stat(t, "cluster.engine_vllm.membership_healthy") != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("Envoy does not find one replica well and one not")
+			t.Fatal("Envoy does not have one healthy and one unhealthy replica")
 		}
 	}
 	for n := range 16 {
-		if resp, text := d.chat(t, sglangModel, fmt.Sprintf("Conversation %d.\nSAY on", n), ""); resp.StatusCode != http.StatusOK || resp.Header.Get(filter.UpstreamHeader) != "" {
+		if resp, text := d.chat(t, sglangModel, fmt.Sprintf("Conversation %d.\nSAY on", n), ""); resp.StatusCode != http.StatusOK || resp.Header.Get(header.Upstream) != "" {
 			t.Errorf("%s %v: %s", resp.Status, resp.Header, text)
 		}
 	}
-	if calls.Load() > 0 || well.calls.Load() < 16 {
-		t.Errorf("%d calls went to the replica that is not well, %d to the other", calls.Load(), well.calls.Load())
+	if calls.Load() > 0 || healthy.calls.Load() < 16 {
+		t.Errorf("%d calls went to the unhealthy replica, %d to the other", calls.Load(), healthy.calls.Load())
 	}
 }
 
-// Where there is one engine, what it tells is the client's error, after one call more.
-func TestOnlyEngineIsIll(t *testing.T) {
-	for name, how := range illnesses {
+// With a single engine, the client gets the engine's error after one retry.
+func TestFailingEngineWithoutReplica(t *testing.T) {
+	for name, how := range engineFailures {
 		t.Run(name, func(t *testing.T) {
-			ill := newPatient(t, &logFile{quiet: true})
-			d := start(t, options{quiet: true, config: func(c *filter.Config) {
-				c.Models, c.Engines = nil, []filter.Engine{{Kind: "vllm", URLs: []string{ill.URL}}}
+			failing := newFlakyEngine(t, &logFile{quiet: true})
+			d := start(t, options{quiet: true, config: func(c *config.Config) {
+				c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{failing.URL}}}
 			}})
 			for _, more := range []string{"", `,"stream":true`} {
-				ill.fallIll(how)
+				failing.setFailure(how)
 				resp, text := d.chat(t, sglangModel, "SAY on", more)
 				if readError(t, text); resp.StatusCode != http.StatusBadGateway && resp.StatusCode != http.StatusServiceUnavailable {
 					t.Errorf("%s: %s", resp.Status, text)
 				}
-				if got := ill.calls.Load(); got != 2 {
+				if got := failing.calls.Load(); got != 2 {
 					t.Errorf("the engine got %d calls", got)
 				}
 			}

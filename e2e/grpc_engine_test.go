@@ -17,18 +17,18 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// grpcReply is what the Python client has of a case.
+// grpcReply is the result of a case in the Python client.
 type grpcReply struct {
 	Request map[string]any              `json:"request"`
-	Model   map[string]any              `json:"model"` // the answer to GetModelInfo
+	Model   map[string]any              `json:"model"` // the reply to GetModelInfo
 	Replies []map[string]map[string]any `json:"replies"`
 	Code    string                      `json:"code"`
 	Details string                      `json:"details"`
 }
 
-// TestGRPCMessages gives what the filter writes to gRPC engines to the engines'
-// own protobuf classes, and lets a client made of them ask the simulated engine.
-// Thus the field numbers of both sides are the engines', not only each other's.
+// TestGRPCMessages decodes the filter's gRPC messages with the engines' own
+// protobuf classes, and sends requests of these classes to the simulated engine. So
+// the field numbers of both are the engines' own.
 func TestGRPCMessages(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
@@ -62,10 +62,10 @@ func TestGRPCMessages(t *testing.T) {
 		}
 		kinds = append(kinds, kind)
 		dialect, _ := engine.ByKind(kind)
-		for _, r := range withLeg(t, dialect, requests) {
-			wire, refused := dialect.Encode(r)
-			if refused != nil {
-				t.Fatal(refused)
+		for _, r := range withPrefill(t, dialect, requests) {
+			wire, failed := dialect.Encode(r)
+			if failed != nil {
+				t.Fatal(failed)
 			}
 			if err := lines.Encode(map[string]any{"kind": kind, "request": wire.Body[5:]}); err != nil {
 				t.Fatal(err)
@@ -85,7 +85,7 @@ func TestGRPCMessages(t *testing.T) {
 	answers := json.NewDecoder(bytes.NewReader(out))
 	for _, kind := range kinds {
 		dialect, _ := engine.ByKind(kind)
-		got := make([]grpcReply, len(withLeg(t, dialect, requests)))
+		got := make([]grpcReply, len(withPrefill(t, dialect, requests)))
 		for i := range got {
 			if err := answers.Decode(&got[i]); err != nil {
 				t.Fatal(err)
@@ -93,31 +93,31 @@ func TestGRPCMessages(t *testing.T) {
 		}
 		t.Run(kind, func(t *testing.T) {
 			checkGRPC(t, kind, requests, got[:len(requests)])
-			checkLeg(t, kind, got[len(requests):])
+			checkPrefill(t, kind, got[len(requests):])
 		})
 	}
 }
 
-// withLeg adds a prefill leg where the engine can be disaggregated.
-func withLeg(t *testing.T, dialect engine.Dialect, requests []*engine.Request) []*engine.Request {
+// withPrefill adds a prefill request if the engine supports disaggregation.
+func withPrefill(t *testing.T, dialect engine.Dialect, requests []*engine.Request) []*engine.Request {
 	t.Helper()
 	d, ok := dialect.(engine.Disaggregator)
 	if !ok {
 		return requests
 	}
-	leg, err := d.PrefillLeg(requests[0], &engine.Bootstrap{Host: "prefill-0", Port: 8998, Room: 1<<31 - 1})
+	prefill, err := d.PrefillRequest(requests[0], &engine.Bootstrap{Host: "prefill-0", Port: 8998, Room: 1<<31 - 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(slices.Clip(requests), leg)
+	return append(slices.Clip(requests), prefill)
 }
 
-// checkLeg looks at what a prefill leg says and is told.
-func checkLeg(t *testing.T, kind string, got []grpcReply) {
+// checkPrefill checks a prefill request and its reply.
+func checkPrefill(t *testing.T, kind string, got []grpcReply) {
 	t.Helper()
 	for _, r := range got {
 		switch kind {
-		case "sglang-grpc": // the simulated engine does all of a request
+		case "sglang-grpc": // without a role the simulated engine does the whole request
 			if !cmp.Equal(r.Request["disaggregated_params"], any(map[string]any{"bootstrap_host": "prefill-0", "bootstrap_port": 8998., "bootstrap_room": float64(1<<31 - 1)})) || r.Code != "INVALID_ARGUMENT" {
 				t.Errorf("prefill: %v, code %s", r.Request, r.Code)
 			}
@@ -126,15 +126,15 @@ func checkLeg(t *testing.T, kind string, got []grpcReply) {
 			if !gjson.Get(params, "do_remote_decode").Bool() || r.Request["stream"] == true || len(r.Replies) != 1 {
 				t.Fatalf("prefill: %v, replies %v", r.Request, r.Replies)
 			}
-			told, _ := r.Replies[0]["complete"]["kv_transfer_params_json"].(string)
-			if !gjson.Get(told, "do_remote_prefill").Bool() || r.Code != "OK" {
-				t.Errorf("it tells %v, code %s", r.Replies, r.Code)
+			transfer, _ := r.Replies[0]["complete"]["kv_transfer_params_json"].(string)
+			if !gjson.Get(transfer, "do_remote_prefill").Bool() || r.Code != "OK" {
+				t.Errorf("it returns %v, code %s", r.Replies, r.Code)
 			}
 		}
 	}
 }
 
-// The names that the services have for what the filter asks.
+// Names of the services for the common fields.
 var grpcNames = map[string]map[string]string{
 	"vllm-grpc": {"params": "sampling_params", "ids": "input_ids", "max_tokens": "max_tokens", "min_tokens": "min_tokens", "seed": "seed"},
 	"sglang-grpc": {
@@ -143,7 +143,7 @@ var grpcNames = map[string]map[string]string{
 	"trtllm-grpc": {"params": "sampling_config", "ids": "input_token_ids", "min_tokens": "min_tokens", "seed": "seed"},
 }
 
-// What the services tell of the simulated engine's model.
+// Model information that the services return for the simulated engine.
 var grpcModels = map[string]map[string]any{
 	"vllm-grpc":   {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
 	"sglang-grpc": {"served_model_name": "openai/gpt-oss-20b", "max_context_length": 131072.},
@@ -186,15 +186,15 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 	if limit := names["max_tokens"]; limit != "" && all[limit] != 60. || limit == "" && got[1].Request["max_tokens"] != 60. {
 		t.Errorf("the limit: %v", got[1].Request)
 	}
-	if seed := names["seed"]; seed != "" && all[seed] != 7. && all[seed] != "7" { // 64 bits are strings in JSON
+	if seed := names["seed"]; seed != "" && all[seed] != 7. && all[seed] != "7" { // 64-bit numbers are strings in JSON
 		t.Errorf("seed %v", all[seed])
 	}
 	if tagged, err := json.Marshal(got[6].Request); err != nil || !strings.Contains(string(tagged), `"structural_tag\"`) && !strings.Contains(string(tagged), `"structural_tag":"`) {
 		t.Errorf("no structural tag: %s, %v", tagged, err)
 	}
 	for field, want := range grpcModels[kind] {
-		if told := got[0].Model[field]; told != want {
-			t.Errorf("the model's %s is %v, want %v", field, told, want)
+		if value := got[0].Model[field]; value != want {
+			t.Errorf("the model's %s is %v, want %v", field, value, want)
 		}
 	}
 	checkGRPCLogprobs(t, kind, got[7])
@@ -214,13 +214,13 @@ func checkGRPC(t *testing.T, kind string, requests []*engine.Request, got []grpc
 			t.Errorf("call %d: code %s %q, finish %q", i, got[i].Code, got[i].Details, finish)
 		}
 		if i == 0 && (len(ids) == 0 || !slices.Equal(ids[len(ids)-1:], []any{200002.})) {
-			t.Errorf("ids %v do not end in the stop token", ids)
+			t.Errorf("ids %v do not end with the stop token", ids)
 		}
 	}
 }
 
-// checkGRPCLogprobs holds a request for log probabilities and its replies to what
-// the service has for them: every chunk tells as many as it has tokens.
+// checkGRPCLogprobs checks a request for log probabilities and its replies: each
+// chunk has as many as it has tokens.
 func checkGRPCLogprobs(t *testing.T, kind string, got grpcReply) {
 	t.Helper()
 	params, _ := got.Request[grpcNames[kind]["params"]].(map[string]any)
@@ -237,15 +237,15 @@ func checkGRPCLogprobs(t *testing.T, kind string, got grpcReply) {
 		}
 		chunks++
 		ids, _ := c["token_ids"].([]any)
-		told, _ := c["logprobs"].([]any)
+		logprobs, _ := c["logprobs"].([]any)
 		if columns, ok := c["output_logprobs"].(map[string]any); ok {
-			told, _ = columns["token_logprobs"].([]any)
-			if tops, _ := columns["top_logprobs"].([]any); len(tops) != len(told) || !cmp.Equal(columns["token_ids"], any(ids)) {
+			logprobs, _ = columns["token_logprobs"].([]any)
+			if tops, _ := columns["top_logprobs"].([]any); len(tops) != len(logprobs) || !cmp.Equal(columns["token_ids"], any(ids)) {
 				t.Errorf("log probabilities of other tokens: %v", c)
 			}
 		}
-		if len(ids) == 0 || len(told) != len(ids) {
-			t.Errorf("%d log probabilities of %d tokens", len(told), len(ids))
+		if len(ids) == 0 || len(logprobs) != len(ids) {
+			t.Errorf("%d log probabilities of %d tokens", len(logprobs), len(ids))
 		}
 	}
 	if chunks == 0 || got.Code != "OK" {

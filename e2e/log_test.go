@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// The filter's log says which engine has failed, and in Envoy's words why it could
+// The filter's log names the engine that failed and has Envoy's reason why it could
 // not be reached.
 func TestLogOfAFailedEngine(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", "../envoy/testdata/ca.pem")
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		c.Engines = append(c.Engines,
-			filter.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}},
-			filter.Engine{Name: "plain", Kind: "vllm", URLs: []string{strings.Replace(c.Engines[0].URLs[0], "http:", "https:", 1)}},
-			filter.Engine{Name: "gone-grpc", Kind: "vllm-grpc", URLs: []string{"http://127.0.0.1:1"}},
+			config.Engine{Name: "gone", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}},
+			config.Engine{Name: "plain", Kind: "vllm", URLs: []string{strings.Replace(c.Engines[0].URLs[0], "http:", "https:", 1)}},
+			config.Engine{Name: "gone-grpc", Kind: "vllm-grpc", URLs: []string{"http://127.0.0.1:1"}},
 		)
 		for _, name := range []string{"gone", "plain", "gone-grpc"} {
-			c.Models = append(c.Models, filter.Model{Match: "=gpt-oss-" + name, Engine: name})
+			c.Models = append(c.Models, config.Model{Match: "=gpt-oss-" + name, Engine: name})
 		}
 	}})
 	for name, cause := range map[string]string{"gone": "Connection_refused", "plain": "WRONG_VERSION_NUMBER", "gone-grpc": "Connection_refused"} {
@@ -35,8 +35,8 @@ func TestLogOfAFailedEngine(t *testing.T) {
 	}
 }
 
-// requestLine gives the filter's log line of a request, which may come after the
-// reply, by a part of it.
+// requestLine returns the filter's log line that contains a text. The line may
+// follow the reply.
 func (d *dataplane) requestLine(t *testing.T, part string) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

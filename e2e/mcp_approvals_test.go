@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 const approvedDocs = `{"type":"mcp","server_label":"docs","require_approval":"always"}`
@@ -18,43 +18,43 @@ func verdictOf(request string, approve bool) string {
 	return fmt.Sprintf(`{"type":"mcp_approval_response","approval_request_id":%q,"approve":%v,"reason":"as I like"}`, request, approve)
 }
 
-// question makes a response that asks for approval of a call of docs.
-func (c *client) question(t *testing.T, call string) (r, request gjson.Result) {
+// requestApproval creates a response that asks for approval of a call of docs.
+func (c *client) requestApproval(t *testing.T, call string) (r, request gjson.Result) {
 	t.Helper()
-	r = c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs." + call, "tools": list(approvedDocs)})
+	r = c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs." + call, "tools": list(approvedDocs)})
 	wantKinds(t, r, "mcp_list_tools mcp_approval_request")
 	return r, r.Get("output.1")
 }
 
-// A request for approval is answered once: every other request with a verdict gets
-// what came of the first.
+// An approval request is answered once. Every other request with a verdict gets the
+// result of the first.
 func TestMCPApprovedOnce(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
 		c.TenantHeader = "x-tenant"
 	}})
 	tools := list(approvedDocs)
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		c.header = []string{"x-tenant", "a"}
-		other := c.make(t, "completed", map[string]any{"input": "NOTHINK\nSAY hi", "tools": tools})
+		other := c.create(t, "completed", map[string]any{"input": "NOTHINK\nSAY hi", "tools": tools})
 		for name, verdicts := range map[string][2]bool{"approved": {true, true}, "approved, then denied": {true, false}, "denied, then approved": {false, true}} {
 			t.Run(name, func(t *testing.T) {
-				first, asked := c.question(t, `search {"q":"pay"}`)
+				first, asked := c.requestApproval(t, `search {"q":"pay"}`)
 				id := asked.Get("id").Str
 				before := server.count("tools/call search")
 				calls := map[bool]int{true: 1}[verdicts[0]]
 				verdict := func(approve bool) map[string]any {
 					return map[string]any{"tools": tools, "input": list(verdictOf(id, approve)), "previous_response_id": first.Get("id").Str}
 				}
-				settled := c.make(t, "completed", verdict(verdicts[0]))
+				settled := c.create(t, "completed", verdict(verdicts[0]))
 				again := verdict(verdicts[1])
 				unrelated := verdict(verdicts[1])
 				unrelated["previous_response_id"] = other.Get("id").Str
 				alone := map[string]any{"tools": tools, "input": list(verdictOf(id, verdicts[1]))}
 				stateless := map[string]any{"tools": tools, "store": false, "input": list(`{"role":"user","content":"pay"}`, asked.Raw, verdictOf(id, verdicts[1]))}
 				for way, body := range map[string]map[string]any{"again": again, "in another chain": unrelated, "alone": alone, "stateless": stateless} {
-					r := c.make(t, "completed", body)
+					r := c.create(t, "completed", body)
 					same := func(member string) bool {
 						return r.Get("output.#(type==mcp_call)."+member).Raw == settled.Get("output.0."+member).Raw
 					}
@@ -87,31 +87,31 @@ func TestMCPApprovedOnce(t *testing.T) {
 	})
 }
 
-// Of two requests with one approval at the same moment one makes the call. The
-// other does not wait for it, and its model is told.
+// Of two concurrent requests with the same approval, one makes the call. The other
+// does not wait, and its model is informed.
 func TestMCPApprovedTwiceAtOnce(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
 	for _, stream := range []bool{false, true} {
-		first, asked := (&client{dataplane: d}).question(t, `meet {"q":"you"}`)
+		first, asked := (&client{dataplane: d}).requestApproval(t, `meet {"q":"you"}`)
 		replies := make(chan gjson.Result, 2)
-		go func() { // the call goes on when the other request has its reply
-			<-server.begun
+		go func() { // the call continues after the other request's reply
+			<-server.started
 			select {
 			case left := <-replies:
 				replies <- left
-			case <-server.begun:
-				t.Error("both have made the call")
-				server.free <- struct{}{}
+			case <-server.started:
+				t.Error("both made the call")
+				server.release <- struct{}{}
 			}
-			server.free <- struct{}{}
+			server.release <- struct{}{}
 		}()
 		t.Run(fmt.Sprintf("stream %v", stream), func(t *testing.T) {
 			for range 2 {
 				t.Run("", func(t *testing.T) {
 					t.Parallel()
 					c := &client{dataplane: d, stream: stream}
-					replies <- c.make(t, "completed", map[string]any{"tools": list(approvedDocs), "input": list(verdictOf(asked.Get("id").Str, true)), "previous_response_id": first.Get("id").Str})
+					replies <- c.create(t, "completed", map[string]any{"tools": list(approvedDocs), "input": list(verdictOf(asked.Get("id").Str, true)), "previous_response_id": first.Get("id").Str})
 				})
 			}
 		})
@@ -133,8 +133,8 @@ func TestMCPApprovedTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// A client that sends its request again, because the engine was down after the
-// call, does not have the call made again.
+// If a client repeats its request because the engine failed after the call, the
+// call is not repeated.
 func TestMCPApprovedWhileEngineIsDown(t *testing.T) {
 	server, r := newToolServer(t), newReplicas(t, 1, &logFile{quiet: true})
 	var down atomic.Bool
@@ -146,22 +146,22 @@ func TestMCPApprovedWhileEngineIsDown(t *testing.T) {
 		}
 		next.ServeHTTP(w, q)
 	})
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		r.serve(c)
 		server.serve(c)
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		first, asked := c.question(t, `search {"q":"pay"}`)
+		first, asked := c.requestApproval(t, `search {"q":"pay"}`)
 		before := server.count("tools/call search")
 		body := map[string]any{"tools": list(approvedDocs), "input": list(verdictOf(asked.Get("id").Str, true)), "previous_response_id": first.Get("id").Str}
 		down.Store(true)
-		for range 3 { // as often as SDKs try
+		for range 3 { // like the retries of SDKs
 			if code, r := c.post(t, body); code == http.StatusOK && r.Get("status").Str != "failed" {
 				t.Errorf("status %d without an engine: %s", code, r)
 			}
 		}
 		down.Store(false)
-		reply := c.make(t, "completed", body)
+		reply := c.create(t, "completed", body)
 		wantKinds(t, reply, "mcp_call message")
 		if reply.Get("output.0.output").Str != "found pay" || answer(reply) != "RESULT: found pay" {
 			t.Errorf("the output is %s", reply.Get("output"))

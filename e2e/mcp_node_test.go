@@ -10,20 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// everything is the program of the MCP reference server that has every feature.
+// everything is the program of the MCP reference server with all features.
 const everything = "mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
-// startEverything starts that server on a free port, and gives its URL.
+// startEverything starts the MCP reference server on a free port and returns its
+// URL.
 func startEverything(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("npm is not there: without it the MCP reference server cannot be fetched")
+		t.Skip("npm is missing: install Node.js, then run make smoke-clients")
 	}
 	if _, err := os.Stat(everything); err != nil {
-		t.Fatal("the MCP reference server is not there: run make smoke-clients")
+		t.Fatal("the MCP reference server is missing: run make smoke-clients")
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,7 +41,7 @@ func startEverything(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Wait() // the test's context has ended it
+		_ = cmd.Wait() // ended by the test's context
 		if t.Failed() {
 			t.Logf("log of the MCP server:\n%s", log)
 		}
@@ -57,8 +58,8 @@ func startEverything(t *testing.T) string {
 // process.
 func TestMCPEverything(t *testing.T) {
 	url := startEverything(t)
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Tools.Servers = []filter.ToolServer{
+	d := start(t, options{config: func(c *config.Config) {
+		c.Tools.Servers = []config.ToolServer{
 			{Label: "remote", URL: url},
 			{Label: "local", Command: []string{"node", everything, "stdio"}},
 		}
@@ -69,7 +70,7 @@ func TestMCPEverything(t *testing.T) {
 			ask := func(calls ...string) []string {
 				call := "\nCALL " + label + "."
 				text := "NOTHINK" + call + strings.Join(calls, call)
-				r := c.make(t, "completed", map[string]any{"input": text, "tools": tools})
+				r := c.create(t, "completed", map[string]any{"input": text, "tools": tools})
 				var outputs []string
 				for _, call := range itemsOfType(r, "mcp_call") {
 					outputs = append(outputs, call.Get("status").Str+": "+call.Get("output").Str+call.Get("error.content.0.text").Str)
@@ -82,7 +83,7 @@ func TestMCPEverything(t *testing.T) {
 			got := ask(`echo {"message":"hi"}`, `get-sum {"a":2,"b":3}`, `get-sum {"a":"two"}`, `get-tiny-image {}`, `get-structured-content {"location":"Chicago"}`, `get-resource-links {"count":2}`)
 			for i, want := range []string{"completed: Echo: hi", "completed: The sum of 2 and 3 is 5.", "failed: ", "completed: ", "completed: {", "completed: "} {
 				if !strings.HasPrefix(got[i], want) || len(got[i]) > 4096 {
-					t.Errorf("%s: call %d gives %.300q, want %q", label, i, got[i], want)
+					t.Errorf("%s: call %d returns %.300q, want %q", label, i, got[i], want)
 				}
 			}
 			wantPrompt(t, c.prompts(t)[0], "namespace "+label+" {", "type get-sum = (_: {")

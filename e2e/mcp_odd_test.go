@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// listing is an MCP server with tools as no SDK would have them. What is called
-// gives its name.
-func listing(t *testing.T, tools ...string) string {
+// serveToolList is an MCP server with tools that no SDK would list. A call returns
+// the tool's name.
+func serveToolList(t *testing.T, tools ...string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -48,8 +48,8 @@ func listedTool(name, schema string) string {
 	return fmt.Sprintf(`{"name":%q,"description":"Does.","inputSchema":%s}`, name, schema)
 }
 
-// An odd tool of a server does not take the others, nor the request: it is called
-// under another name, or left out.
+// An invalid tool affects neither the other tools nor the request. It is offered
+// under another name or left out.
 func TestMCPOddTools(t *testing.T) {
 	const object = `{"type":"object"}`
 	good := listedTool("good", object)
@@ -57,8 +57,8 @@ func TestMCPOddTools(t *testing.T) {
 	cases := []struct {
 		name  string
 		tools []string
-		calls [][2]string // what the model writes, what is called
-		gone  string      // what the operator is told of
+		calls [][2]string // name that the model uses, name that is called
+		gone  string      // log message about a tool that is left out
 	}{
 		{"collide", []string{listedTool("a.b", object), listedTool("a_b", object), good}, [][2]string{{"a_b", "a.b"}, {"a_b_2", "a_b"}, {"good", "good"}}, ""},
 		{"not ASCII", []string{listedTool("поиск", object), listedTool("найти", object), good}, [][2]string{{"_____", "поиск"}, {"______2", "найти"}, {"good", "good"}}, ""},
@@ -68,9 +68,9 @@ func TestMCPOddTools(t *testing.T) {
 		{"deep schema", []string{listedTool("deep", deep), good}, [][2]string{{"good", "good"}}, "more than 64 levels deep"},
 		{"huge schema", []string{listedTool("huge", `{"type":"object","description":"`+strings.Repeat("x", 300<<10)+`"}`), good}, [][2]string{{"good", "good"}}, "larger than 262144 bytes"},
 	}
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		for i := range cases {
-			c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: fmt.Sprint("s", i), URL: listing(t, cases[i].tools...)})
+			c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: fmt.Sprint("s", i), URL: serveToolList(t, cases[i].tools...)})
 		}
 	}})
 	for i, odd := range cases {
@@ -82,8 +82,8 @@ func TestMCPOddTools(t *testing.T) {
 					fmt.Fprintf(&script, "CALL %s.%s {}\n", label, call[0])
 				}
 				body := map[string]any{"input": "NOTHINK\n" + script.String(), "tools": list(fmt.Sprintf(`{"type":"mcp","server_label":%q}`, label))}
-				for range 2 { // the second has the tools from the chain
-					r := c.make(t, "completed", body)
+				for range 2 { // the second request has the tools from the chain
+					r := c.create(t, "completed", body)
 					calls := itemsOfType(r, "mcp_call")
 					if len(calls) != len(odd.calls) {
 						t.Fatalf("the output is %s", r.Get("output"))
@@ -103,20 +103,20 @@ func TestMCPOddTools(t *testing.T) {
 			if odd.gone == "" {
 				return
 			}
-			for deadline := time.Now().Add(patience); !strings.Contains(d.log.String(), odd.gone); time.Sleep(10 * time.Millisecond) { // the log line may come after the reply
+			for deadline := time.Now().Add(patience); !strings.Contains(d.log.String(), odd.gone); time.Sleep(10 * time.Millisecond) { // the log line may follow the reply
 				if time.Now().After(deadline) {
-					t.Fatalf("the operator is not told that %s", odd.gone)
+					t.Fatalf("the log lacks: %s", odd.gone)
 				}
 			}
 		})
 	}
 }
 
-// A server that is down: a call that must be made is an error that says so; one
-// that the model makes all the same is answered with an error that only it sees.
+// If a server is down, a call that must be made is an error that names the server.
+// If the model makes a call anyway, it gets an error that only it sees.
 func TestMCPServerIsDown(t *testing.T) {
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
+	d := start(t, options{config: func(c *config.Config) {
+		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
 	}})
 	gone := list(`{"type":"mcp","server_label":"gone"}`)
 	inBothWays(t, d, func(t *testing.T, c *client) {
@@ -132,7 +132,7 @@ func TestMCPServerIsDown(t *testing.T) {
 			"though none is allowed": {"tools": gone, "tool_choice": "none"},
 		} {
 			body["input"] = "NOTHINK\nCALL gone.search {\"q\":\"x\"}\nSAY sorry"
-			r := c.make(t, "completed", body)
+			r := c.create(t, "completed", body)
 			prompts := c.prompts(t)
 			if len(itemsOfType(r, "message")) != 1 || answer(r) != "sorry" || len(prompts) != 2 {
 				t.Fatalf("%s: %d model calls: %s", name, len(prompts), r.Get("output"))

@@ -13,24 +13,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// plainServer is an MCP server that gives fixed answers, such as those of a server
-// that follows the protocol in its own way.
-type plainServer struct {
+// fixedServer is an MCP server with fixed answers, which can deviate from the
+// protocol.
+type fixedServer struct {
 	*httptest.Server
-	tools  string                                    // of tools/list
-	call   func(name string, r *http.Request) string // the result of a call
-	status int                                       // of the HTTP answer to a call; above 400 call gives an error
+	tools  string                                    // result of tools/list
+	call   func(name string, r *http.Request) string // returns the result of a call
+	status int                                       // HTTP status of the answer to a call; from 400 on call returns an error
 
 	mu      sync.Mutex
-	methods map[string]int // how often each was asked for
+	methods map[string]int // number of requests by method
 }
 
-// newPlainServer serves tools, a JSON list of them.
-func newPlainServer(t *testing.T, tools string, call func(name string, r *http.Request) string) *plainServer {
-	s := &plainServer{tools: tools, call: call, status: http.StatusOK, methods: map[string]int{}}
+// newFixedServer serves a JSON list of tools.
+func newFixedServer(t *testing.T, tools string, call func(name string, r *http.Request) string) *fixedServer {
+	s := &fixedServer{tools: tools, call: call, status: http.StatusOK, methods: map[string]int{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -40,8 +40,8 @@ func newPlainServer(t *testing.T, tools string, call func(name string, r *http.R
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // what cannot be read has no method
+func (s *fixedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // an unreadable body has no method
 	m := gjson.ParseBytes(body)
 	method, member, value, status := m.Get("method").Str, "result", "{}", http.StatusOK
 	s.mu.Lock()
@@ -68,43 +68,43 @@ func (s *plainServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *plainServer) count(method string) int {
+func (s *fixedServer) count(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.methods[method]
 }
 
-// plainText is the result of a tool.
-func plainText(text string, isError bool) string {
-	b, _ := json.Marshal(map[string]any{"isError": isError, "content": []any{map[string]any{"type": "text", "text": text}}}) // always has a JSON
+// toolResult returns the result of a call as JSON.
+func toolResult(text string, isError bool) string {
+	b, _ := json.Marshal(map[string]any{"isError": isError, "content": []any{map[string]any{"type": "text", "text": text}}}) // always marshals
 	return string(b)
 }
 
 const anyObject = `"inputSchema":{"type":"object"}`
 
-// A request sends to servers of the operator only what he lets it send, and starts
-// no processes by it.
+// A request can send only the headers that the operator allows to a configured
+// server, and cannot start processes.
 func TestMCPRequestHeaders(t *testing.T) {
 	server, registry := newToolServer(t), prometheus.NewRegistry()
-	d := start(t, options{metrics: registry, config: func(c *filter.Config) {
+	d := start(t, options{metrics: registry, config: func(c *config.Config) {
 		server.serve(c)
-		c.Tools.Servers = append(c.Tools.Servers, process(t, "local"), filter.ToolServer{Label: "open", URL: server.URL, RequestHeaders: []string{"x-user"}})
+		c.Tools.Servers = append(c.Tools.Servers, process(t, "local"), config.ToolServer{Label: "open", URL: server.URL, RequestHeaders: []string{"x-user"}})
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		server.forget()
-		r := c.make(t, "completed", map[string]any{
+		server.reset()
+		r := c.create(t, "completed", map[string]any{
 			"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}",
 			"tools": list(`{"type":"mcp","server_label":"docs","authorization":"bearer-secret","headers":{}}`),
 		})
 		wantKinds(t, r, "mcp_list_tools mcp_call message")
-		server.sawHeader(t, "Authorization", "Bearer bearer-secret")
-		server.forget()
-		r = c.make(t, "completed", map[string]any{
+		server.checkHeader(t, "Authorization", "Bearer bearer-secret")
+		server.reset()
+		r = c.create(t, "completed", map[string]any{
 			"input": "NOTHINK\nCALL open.search {\"q\":\"a\"}",
 			"tools": list(`{"type":"mcp","server_label":"open","headers":{"X-User":"somebody"}}`),
 		})
 		wantKinds(t, r, "mcp_list_tools mcp_call message")
-		server.sawHeader(t, "X-User", "somebody")
+		server.checkHeader(t, "X-User", "somebody")
 		sessions := gather(t, registry)["harmony_mcp_sessions{}"]
 		for i, tt := range []struct{ tool, param, says string }{
 			{`{"type":"mcp","server_label":"local","headers":{"X-N":"1"}}`, "tools[0].headers", "is a process"},
@@ -124,25 +124,25 @@ func TestMCPRequestHeaders(t *testing.T) {
 	})
 }
 
-// Servers that repeat what they were sent tell it neither the client, nor the model,
-// nor the store.
+// Secrets that a server repeats reach neither the client, nor the model, nor the
+// store.
 func TestMCPSecretsAreHidden(t *testing.T) {
-	server := newPlainServer(t, `[{"name":"whoami","title":"HEADER","description":"You are HEADER.","inputSchema":{"type":"object","description":"HEADER"},"annotations":{"title":"HEADER"}}]`,
+	server := newFixedServer(t, `[{"name":"whoami","title":"HEADER","description":"You are HEADER.","inputSchema":{"type":"object","description":"HEADER"},"annotations":{"title":"HEADER"}}]`,
 		func(_ string, r *http.Request) string {
-			return plainText("you sent "+r.Header.Get("Authorization")+r.Header.Get("X-Operator")+r.Header.Get("X-Own"), false)
+			return toolResult("you sent "+r.Header.Get("Authorization")+r.Header.Get("X-Operator")+r.Header.Get("X-Own"), false)
 		})
 	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Tools.Servers = []filter.ToolServer{{Label: "docs", URL: server.URL, Headers: map[string]string{"X-Operator": "operator-secret"}}}
+	d := start(t, options{config: func(c *config.Config) {
+		c.Tools.Servers = []config.ToolServer{{Label: "docs", URL: server.URL, Headers: map[string]string{"X-Operator": "operator-secret"}}}
 		c.Tools.AllowedHosts = []string{url}
 		c.Tools.AllowedNetworks = []string{"127.0.0.0/8", "::1/128"}
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		for _, tool := range []string{
-			docs,
+			docsTool,
 			fmt.Sprintf(`{"type":"mcp","server_label":"own","server_url":%q,"require_approval":"never","authorization":"bearer-secret","headers":{"X-Own":"header-secret"}}`, url),
 		} {
-			r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL " + gjson.Get(tool, "server_label").Str + ".whoami {}", "tools": list(tool)})
+			r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL " + gjson.Get(tool, "server_label").Str + ".whoami {}", "tools": list(tool)})
 			wantKinds(t, r, "mcp_list_tools mcp_call message")
 			if listed := r.Get("output.0.tools.0"); listed.Get("description").Str != "You are [hidden]." || listed.Get("input_schema.description").Str != "[hidden]" {
 				t.Errorf("the tool is %s", listed)
@@ -155,27 +155,27 @@ func TestMCPSecretsAreHidden(t *testing.T) {
 			all := r.Raw + c.sse + string(object) + d.log.String() + strings.Join(c.prompts(t), "")
 			for _, secret := range []string{"operator-secret", "bearer-secret", "header-secret"} {
 				if i := strings.Index(all, secret); i >= 0 {
-					t.Errorf("%s is told: …%.200s…", secret, all[max(0, i-100):])
+					t.Errorf("%s is revealed: …%.200s…", secret, all[max(0, i-100):])
 				}
 			}
 		}
 	})
 }
 
-// A call whose answer comes with an HTTP error has been made: it is not made again,
-// and the model reads the answer.
+// If the answer to a call has an HTTP error status, the call was made: it is not
+// repeated, and the model reads the answer.
 func TestMCPAnswerWithHTTPError(t *testing.T) {
-	server := newPlainServer(t, `[{"name":"pay",`+anyObject+`}]`, func(string, *http.Request) string {
+	server := newFixedServer(t, `[{"name":"pay",`+anyObject+`}]`, func(string, *http.Request) string {
 		return `{"code":-32602,"message":"order 17 was placed, but not paid"}`
 	})
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Tools.Servers = []filter.ToolServer{{Label: "docs", URL: server.URL}}
+	d := start(t, options{config: func(c *config.Config) {
+		c.Tools.Servers = []config.ToolServer{{Label: "docs", URL: server.URL}}
 	}})
 	calls := 0
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		server.status = status
 		inBothWays(t, d, func(t *testing.T, c *client) {
-			r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.pay {}", "tools": list(docs)})
+			r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.pay {}", "tools": list(docsTool)})
 			wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
 			if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "order 17 was placed, but not paid") {
 				t.Errorf("error %q", e)
@@ -187,24 +187,25 @@ func TestMCPAnswerWithHTTPError(t *testing.T) {
 	}
 }
 
-// A built-in tool whose server cannot do its work fails, and the operator is told.
+// If a server lacks tools of a built-in tool, calls of them fail and a warning is
+// logged.
 func TestBuiltinServerWithoutItsTools(t *testing.T) {
-	server := newPlainServer(t, `[{"name":"search",`+anyObject+`}]`, func(name string, _ *http.Request) string {
-		return plainText("no tool "+name, name != "search")
+	server := newFixedServer(t, `[{"name":"search",`+anyObject+`}]`, func(name string, _ *http.Request) string {
+		return toolResult("no tool "+name, name != "search")
 	})
-	d := start(t, options{config: func(c *filter.Config) {
-		c.Tools.Servers = []filter.ToolServer{{Label: "wrong", URL: server.URL}}
+	d := start(t, options{config: func(c *config.Config) {
+		c.Tools.Servers = []config.ToolServer{{Label: "wrong", URL: server.URL}}
 		c.Tools.WebSearch, c.Tools.CodeInterpreter = "wrong", "wrong"
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL python x\nSAY Sorry.", "tools": list(runCode)})
+		r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL python x\nSAY Sorry.", "tools": list(runCode)})
 		wantKinds(t, r, "code_interpreter_call:failed message")
 		wantPrompt(t, c.prompts(t)[1], `The MCP server "wrong" has no tool "python".`)
-		r = c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL browser.search {\"query\":\"cats\"}\nCALL browser.open {\"id\":0}\nSAY Sorry.", "tools": list(webSearch)})
+		r = c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL browser.search {\"query\":\"cats\"}\nCALL browser.open {\"id\":0}\nSAY Sorry.", "tools": list(webSearch)})
 		wantKinds(t, r, "web_search_call web_search_call:failed message")
 	})
 	if n := strings.Count(d.log.String(), "has no tool find, open, python"); n != 1 {
-		t.Errorf("the log is told %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	if n := server.count("tools/call"); n != 2 {
 		t.Errorf("%d calls, want one search each way", n)

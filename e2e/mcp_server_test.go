@@ -16,14 +16,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// stdioServer is the variable that makes the test binary an MCP server on
-// standard input and output.
+// stdioServer is the environment variable that makes the test binary an MCP server
+// on standard input and output.
 const stdioServer = "E2E_MCP_STDIO"
 
-// serveStdio serves the tools of a process, if this is one.
+// serveStdio runs that server if the variable is set.
 func serveStdio() {
 	if os.Getenv(stdioServer) == "" {
 		return
@@ -38,37 +38,37 @@ func serveStdio() {
 	})
 	addTool(s, "exit", `{}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		os.Exit(3)
-		return toolText("nobody hears this"), nil
+		return toolText("not received"), nil
 	})
 	_ = s.Run(context.Background(), &mcp.StdioTransport{})
 	os.Exit(0)
 }
 
-// process is the configuration of that server.
-func process(t *testing.T, label string) filter.ToolServer {
+// process returns the configuration of that server.
+func process(t *testing.T, label string) config.ToolServer {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filter.ToolServer{Label: label, Command: []string{self}, Env: map[string]string{stdioServer: "1"}}
+	return config.ToolServer{Label: label, Command: []string{self}, Env: map[string]string{stdioServer: "1"}}
 }
 
-// toolServer is an MCP server over streamable HTTP with a few tools, and what it
-// has seen.
+// toolServer is an MCP server over streamable HTTP with a few tools. It records
+// requests.
 type toolServer struct {
 	*httptest.Server
-	mu      sync.Mutex
-	methods []string // of requests, with the tool that is called
-	headers []http.Header
-	begun   chan string   // a call of hang or meet, with its argument q
-	ended   chan error    // why a call of hang has ended
-	free    chan struct{} // lets calls of meet go on
-	over    chan struct{} // the test is
+	mu       sync.Mutex
+	methods  []string // methods of requests, with the name of the called tool
+	headers  []http.Header
+	started  chan string   // the argument q of a call of hang or meet that has started
+	ended    chan error    // the context's error of a call of hang that has ended
+	release  chan struct{} // ends calls of meet
+	testDone chan struct{} // closed at the end of the test
 }
 
 func newToolServer(t testing.TB) *toolServer {
-	s := &toolServer{begun: make(chan string, 100), ended: make(chan error, 100), free: make(chan struct{}), over: make(chan struct{})}
+	s := &toolServer{started: make(chan string, 100), ended: make(chan error, 100), release: make(chan struct{}), testDone: make(chan struct{})}
 	server := mcp.NewServer(&mcp.Implementation{Name: "docs", Version: "1"}, nil)
 	addTool(server, "search", `{"readOnlyHint":true}`, func(_ context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return toolText("found " + gjson.GetBytes(q.Params.Arguments, "q").Str), nil
@@ -79,41 +79,41 @@ func newToolServer(t testing.TB) *toolServer {
 		return r, nil
 	})
 	addTool(server, "hang", `{}`, func(ctx context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		s.begun <- gjson.GetBytes(q.Params.Arguments, "q").Str
+		s.started <- gjson.GetBytes(q.Params.Arguments, "q").Str
 		select {
 		case <-ctx.Done():
-		case <-s.over:
+		case <-s.testDone:
 		}
 		s.ended <- ctx.Err()
 		return nil, ctx.Err()
 	})
 	addTool(server, "meet", `{}`, func(ctx context.Context, q *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		name := gjson.GetBytes(q.Params.Arguments, "q").Str
-		s.begun <- name
+		s.started <- name
 		select {
-		case <-s.free:
+		case <-s.release:
 		case <-ctx.Done():
-		case <-s.over:
+		case <-s.testDone:
 		}
 		return toolText("met " + name), nil
 	})
 	addTool(server, "die", `{}`, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		s.CloseClientConnections()
-		return toolText("nobody hears this"), nil
+		return toolText("not received"), nil
 	})
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { handler.ServeHTTP(w, s.note(q)) }))
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { handler.ServeHTTP(w, s.record(q)) }))
 	t.Cleanup(func() {
-		close(s.over)
+		close(s.testDone)
 		s.CloseClientConnections()
 		s.Close()
 	})
 	return s
 }
 
-// note keeps what is asked for.
-func (s *toolServer) note(q *http.Request) *http.Request {
-	body, _ := io.ReadAll(q.Body) // what cannot be read the server finds missing
+// record stores the method and the headers of a request.
+func (s *toolServer) record(q *http.Request) *http.Request {
+	body, _ := io.ReadAll(q.Body) // an unreadable body has no method
 	q.Body = io.NopCloser(bytes.NewReader(body))
 	message := gjson.ParseBytes(body)
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *toolServer) note(q *http.Request) *http.Request {
 	return q
 }
 
-// count is how often a method has been called.
+// count returns the number of requests of a method.
 func (s *toolServer) count(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,13 +137,14 @@ func (s *toolServer) count(method string) (n int) {
 	return n
 }
 
-// sawHeader checks that all requests had a header; without it value is "".
-func (s *toolServer) sawHeader(t *testing.T, name, value string) {
+// checkHeader checks that all requests have a header with a value; "" means that
+// they do not have it.
+func (s *toolServer) checkHeader(t *testing.T, name, value string) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.headers) == 0 {
-		t.Error("the MCP server was not asked for anything")
+		t.Error("the MCP server got no requests")
 	}
 	for _, h := range s.headers {
 		if h.Get(name) != value {
@@ -152,16 +153,16 @@ func (s *toolServer) sawHeader(t *testing.T, name, value string) {
 	}
 }
 
-// forget forgets what was asked for.
-func (s *toolServer) forget() {
+// reset deletes the records.
+func (s *toolServer) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.headers, s.methods = nil, nil
 }
 
-// serve configures the server under the label docs.
-func (s *toolServer) serve(c *filter.Config) {
-	c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "docs", URL: s.URL})
+// serve configures the server with the label docs.
+func (s *toolServer) serve(c *config.Config) {
+	c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "docs", URL: s.URL})
 }
 
 const toolSchema = `{"type":"object","properties":{"q":{"type":"string"},"text":{"type":"string"}}}`

@@ -19,16 +19,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// docs is the tool of the server that [toolServer] is.
-const docs = `{"type":"mcp","server_label":"docs"}`
+// docsTool is the tool of a request for the server of [toolServer].
+const docsTool = `{"type":"mcp","server_label":"docs"}`
 
-// client is whoever asks for responses, each of which is held against the rules
-// that all tests share.
+// client creates responses and checks each of them with the rules that all tests
+// share.
 type client struct {
 	*dataplane
 	stream bool
@@ -37,7 +37,7 @@ type client struct {
 	sse    string // of the last stream
 }
 
-// post asks for a response.
+// post sends a request for a response and returns the status and the response.
 func (c *client) post(t *testing.T, body map[string]any) (int, gjson.Result) {
 	t.Helper()
 	if _, ok := body["model"]; !ok {
@@ -70,8 +70,8 @@ func (c *client) post(t *testing.T, body map[string]any) (int, gjson.Result) {
 	return resp.StatusCode, gjson.ParseBytes(reply)
 }
 
-// make asks for a response, which has to have a status.
-func (c *client) make(t *testing.T, status string, body map[string]any) gjson.Result {
+// create creates a response and checks its status.
+func (c *client) create(t *testing.T, status string, body map[string]any) gjson.Result {
 	t.Helper()
 	code, r := c.post(t, body)
 	if code != http.StatusOK || r.Get("status").Str != status {
@@ -80,12 +80,13 @@ func (c *client) make(t *testing.T, status string, body map[string]any) gjson.Re
 	return r
 }
 
-// list is JSON as it stands, as the elements of an array.
+// list joins JSON values to an array.
 func list(elements ...string) json.RawMessage {
 	return json.RawMessage("[" + strings.Join(elements, ",") + "]")
 }
 
-// kinds is what a response has for items, and what became of them.
+// kinds returns the types of a response's items, with a status that is not
+// completed.
 func kinds(r gjson.Result) string {
 	output := r.Get("output").Array()
 	all := make([]string, 0, len(output))
@@ -99,7 +100,7 @@ func kinds(r gjson.Result) string {
 	return strings.Join(all, " ")
 }
 
-// wantKinds checks the items of a response.
+// wantKinds checks the types of a response's items.
 func wantKinds(t *testing.T, r gjson.Result, want string) {
 	t.Helper()
 	if got := kinds(r); got != want {
@@ -107,7 +108,7 @@ func wantKinds(t *testing.T, r gjson.Result, want string) {
 	}
 }
 
-// itemsOfType are the items of a response of one type.
+// itemsOfType returns the items of a response with a type.
 func itemsOfType(r gjson.Result, kind string) (found []gjson.Result) {
 	for _, i := range r.Get("output").Array() {
 		if i.Get("type").Str == kind {
@@ -117,7 +118,7 @@ func itemsOfType(r gjson.Result, kind string) (found []gjson.Result) {
 	return found
 }
 
-// answer is the text of a response's last message.
+// answer returns the text of a response's last message.
 func answer(r gjson.Result) string {
 	text := ""
 	for _, m := range itemsOfType(r, "message") {
@@ -126,14 +127,14 @@ func answer(r gjson.Result) string {
 	return text
 }
 
-// inBothWays runs a test with whole responses and with streams.
+// inBothWays runs a test without and with streaming.
 func inBothWays(t *testing.T, d *dataplane, test func(*testing.T, *client)) {
 	for name, stream := range map[string]bool{"whole": false, "streamed": true} {
 		t.Run(name, func(t *testing.T) { test(t, &client{dataplane: d, stream: stream}) })
 	}
 }
 
-// prompts are the prompts of the last response's model calls.
+// prompts returns the prompts of the last response's model calls.
 func (c *client) prompts(t *testing.T) []string {
 	t.Helper()
 	requests := c.engineRequests(t, c.id)
@@ -144,14 +145,14 @@ func (c *client) prompts(t *testing.T) []string {
 	return prompts
 }
 
-// wantPrompt checks that a prompt has these texts, in this order.
+// wantPrompt checks that a prompt has these texts in this order.
 func wantPrompt(t *testing.T, prompt string, parts ...string) {
 	t.Helper()
 	rest := prompt
 	for _, part := range parts {
 		var ok bool
 		if _, rest, ok = strings.Cut(rest, part); !ok {
-			t.Errorf("the prompt has no %q in its place:\n%s", part, prompt)
+			t.Errorf("the prompt has no %q at this position:\n%s", part, prompt)
 			return
 		}
 	}
@@ -159,7 +160,7 @@ func wantPrompt(t *testing.T, prompt string, parts ...string) {
 
 func TestMCP(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
 		c.Tools.Servers = append(c.Tools.Servers, process(t, "local"))
 	}})
@@ -168,11 +169,11 @@ func TestMCP(t *testing.T) {
 			inBothWays(t, d, func(t *testing.T, c *client) {
 				ask := func(t *testing.T, status, text string, more ...any) gjson.Result {
 					t.Helper()
-					body := map[string]any{"model": model, "input": text, "tools": list(docs)}
+					body := map[string]any{"model": model, "input": text, "tools": list(docsTool)}
 					for i := 0; i < len(more); i += 2 {
 						body[more[i].(string)] = more[i+1]
 					}
-					return c.make(t, status, body)
+					return c.create(t, status, body)
 				}
 				t.Run("call", func(t *testing.T) {
 					r := ask(t, "completed", "THINK Hm.\nCALL docs.search {\"q\":\"one\"}", "include", list(`"usage.per_turn"`))
@@ -214,7 +215,7 @@ func TestMCP(t *testing.T) {
 					}
 				})
 				t.Run("process", func(t *testing.T) {
-					r := ask(t, "completed", "NOTHINK\nCALL local.reverse {\"text\":\"abc\"}", "tools", list(docs, `{"type":"mcp","server_label":"local"}`))
+					r := ask(t, "completed", "NOTHINK\nCALL local.reverse {\"text\":\"abc\"}", "tools", list(docsTool, `{"type":"mcp","server_label":"local"}`))
 					wantKinds(t, r, "mcp_list_tools mcp_list_tools mcp_call message")
 					if answer(r) != "RESULT: cba" {
 						t.Errorf("answer %q", answer(r))
@@ -234,7 +235,7 @@ func TestMCP(t *testing.T) {
 					wantPrompt(t, c.prompts(t)[1], "docs.delete-all to=assistant", "It is forbidden.<|end|>")
 					r = ask(t, "completed", "NOTHINK\nCALL docs.die {}")
 					wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
-					if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "broke off") {
+					if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "disconnected before it answered") {
 						t.Errorf("error %s", r.Get("output.1"))
 					}
 					r = ask(t, "completed", "NOTHINK\nCALL docs.search 17")
@@ -266,7 +267,7 @@ func TestMCP(t *testing.T) {
 					r := ask(t, "incomplete", cut, "max_output_tokens", 40)
 					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call:incomplete")
 					if server.count("tools/call search") != before+1 || len(c.prompts(t)) != 1 {
-						t.Error("the call that is complete is not made, or the model goes on")
+						t.Error("the complete call is not made, or the model is called again")
 					}
 					if !c.stream {
 						return
@@ -280,7 +281,7 @@ func TestMCP(t *testing.T) {
 					r := ask(t, "completed", "NOTHINK\nSAY hi", "tool_choice", "none")
 					wantKinds(t, r, "message")
 					if strings.Contains(c.prompts(t)[0], "namespace docs") {
-						t.Error("tools are offered that may not be called")
+						t.Error("the prompt has tools that may not be called")
 					}
 					r = ask(t, "completed", "NOTHINK\nCALL docs.search {\"q\":\"r\"}", "tool_choice", "required")
 					wantKinds(t, r, "mcp_list_tools mcp_call message")
@@ -290,11 +291,11 @@ func TestMCP(t *testing.T) {
 					}
 					ask(t, "completed", "NOTHINK\nSAY hi", "tools", list(`{"type":"mcp","server_label":"docs","allowed_tools":["search"]}`))
 					if prompt := c.prompts(t)[0]; !strings.Contains(prompt, "type search") || strings.Contains(prompt, "type delete-all") {
-						t.Errorf("the prompt has not just the tool that is allowed:\n%s", prompt)
+						t.Errorf("the prompt does not have exactly the allowed tool:\n%s", prompt)
 					}
 					r = ask(t, "completed", "NOTHINK\nCALL docs.delete-all {}", "tools", list(`{"type":"mcp","server_label":"docs","allowed_tools":{"read_only":true}}`))
 					if strings.Contains(c.prompts(t)[0], "type delete-all") || strings.Contains(r.Get("output").Raw, "forbidden") {
-						t.Errorf("a tool that is not allowed is called: %s", r.Get("output"))
+						t.Errorf("a tool that is not allowed was called: %s", r.Get("output"))
 					}
 				})
 				t.Run("continued", func(t *testing.T) {
@@ -315,18 +316,18 @@ func TestMCP(t *testing.T) {
 				})
 				t.Run("parallel", func(t *testing.T) {
 					script := `@@ to=docs.meet<channel>commentary json<message>{"q":"a"}<end><start>assistant to=docs.meet<channel>commentary json<message>{"q":"b"}<call>@@<channel>final<message>done<return>@@`
-					go func() { // the calls go on when both are under way
-						<-server.begun
-						<-server.begun
-						server.free <- struct{}{}
-						server.free <- struct{}{}
+					go func() { // the calls continue when both are running
+						<-server.started
+						<-server.started
+						server.release <- struct{}{}
+						server.release <- struct{}{}
 					}()
 					r := ask(t, "completed", script)
 					wantKinds(t, r, "mcp_list_tools mcp_call mcp_call message")
 					wantPrompt(t, c.prompts(t)[1], `{"q":"a"}<|call|>`, "met a<|end|>", `{"q":"b"}<|call|>`, "met b<|end|>")
 				})
 				t.Run("with functions of the client", func(t *testing.T) {
-					tools := list(docs, `{"type":"function","name":"local","parameters":{"type":"object","properties":{}}}`)
+					tools := list(docsTool, `{"type":"function","name":"local","parameters":{"type":"object","properties":{}}}`)
 					for _, script := range []string{
 						`@@ to=docs.search<channel>commentary json<message>{"q":"a"}<end><start>assistant to=functions.local<channel>commentary json<message>{}<call>@@`,
 						`@@ to=functions.local<channel>commentary json<message>{}<end><start>assistant to=docs.search<channel>commentary json<message>{"q":"a"}<call>@@`,
@@ -351,7 +352,7 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// outputOfResponse is the output of a response as elements of an input.
+// outputOfResponse returns the output of a response as input items.
 func outputOfResponse(r gjson.Result) []string {
 	output := r.Get("output").Array()
 	items := make([]string, 0, len(output))
@@ -361,8 +362,8 @@ func outputOfResponse(r gjson.Result) []string {
 	return items
 }
 
-// A call that needs approval is made by the request that has the approval,
-// whether the conversation is stored or sent again.
+// A call that needs approval is made by the request with the approval, for stored
+// conversations and for repeated input.
 func TestMCPApproval(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
@@ -372,11 +373,11 @@ func TestMCPApproval(t *testing.T) {
 			for _, approve := range []bool{true, false} {
 				script := "NOTHINK\nCALL docs.search {\"q\":\"one\"}"
 				before := server.count("tools/call search")
-				first := c.make(t, "completed", map[string]any{"input": script, "tools": tools, "store": stored})
+				first := c.create(t, "completed", map[string]any{"input": script, "tools": tools, "store": stored})
 				wantKinds(t, first, "mcp_list_tools mcp_approval_request")
 				request := first.Get("output.1")
 				if request.Get("arguments").Str != `{"q":"one"}` || server.count("tools/call search") != before {
-					t.Errorf("the call is made before it is approved: %s", request)
+					t.Errorf("the call was made before it was approved: %s", request)
 				}
 				verdict := fmt.Sprintf(`{"type":"mcp_approval_response","approval_request_id":%q,"approve":%v,"reason":"as I like"}`, request.Get("id").Str, approve)
 				body := map[string]any{"tools": tools, "store": stored, "input": list(verdict)}
@@ -386,7 +387,7 @@ func TestMCPApproval(t *testing.T) {
 					q, _ := json.Marshal(script)
 					body["input"] = list(append(append([]string{`{"role":"user","content":` + string(q) + `}`}, outputOfResponse(first)...), verdict)...)
 				}
-				r := c.make(t, "completed", body)
+				r := c.create(t, "completed", body)
 				want, calls := "mcp_call message", 1
 				if !approve {
 					want, calls = "mcp_call:failed message", 0
@@ -404,17 +405,17 @@ func TestMCPApproval(t *testing.T) {
 				if !stored {
 					continue
 				}
-				next := c.make(t, "completed", map[string]any{"tools": tools, "input": "NOTHINK\nSAY more", "previous_response_id": r.Get("id").Str})
+				next := c.create(t, "completed", map[string]any{"tools": tools, "input": "NOTHINK\nSAY more", "previous_response_id": r.Get("id").Str})
 				wantKinds(t, next, "message")
 				if prompt := c.prompts(t)[0]; strings.Count(prompt, result) != 1 || server.count("tools/call search") != before+calls {
-					t.Errorf("the call is made or told twice:\n%s", prompt)
+					t.Errorf("the call is made or shown twice:\n%s", prompt)
 				}
 			}
 		}
 	})
 }
 
-// What a tool gives is text, whatever it says.
+// Tool results are text, even if they contain special tokens.
 func TestMCPMarkers(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
@@ -422,7 +423,7 @@ func TestMCPMarkers(t *testing.T) {
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		control := func(said string) (n int) {
 			escaped := strings.NewReplacer("<", `\u003c`, ">", `\u003e`).Replace(said)
-			r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"" + escaped + "\"}", "tools": list(docs)})
+			r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"" + escaped + "\"}", "tools": list(docsTool)})
 			wantKinds(t, r, "mcp_list_tools mcp_call message")
 			if r.Get("output.1.output").Str != "found "+said || answer(r) != "RESULT: found "+said {
 				t.Errorf("output %s", r.Get("output"))
@@ -441,48 +442,49 @@ func TestMCPMarkers(t *testing.T) {
 	})
 }
 
-// A call that a request exempts from approval is made, and no other is.
-func TestMCPNeverApproved(t *testing.T) {
+// Only calls that the request exempts from approval are made without it.
+func TestMCPExemptFromApproval(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
-		c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "strict", URL: server.URL, RequireApproval: filter.ApprovalAlways})
+		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "strict", URL: server.URL, RequireApproval: config.ApprovalAlways})
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		for _, never := range []string{`{"tool_names":["search"]}`, `{"read_only":true}`, `{"tool_names":["search","die"],"read_only":true}`} {
 			tools := list(fmt.Sprintf(`{"type":"mcp","server_label":"docs","require_approval":{"never":%s}}`, never))
-			r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"one\"}\nCALL docs.delete-all {}", "tools": tools})
+			r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"one\"}\nCALL docs.delete-all {}", "tools": tools})
 			wantKinds(t, r, "mcp_list_tools mcp_call mcp_approval_request")
 			if call := itemsOfType(r, "mcp_call")[0]; call.Get("output").Str != "found one" {
 				t.Errorf("%s: call %s", never, call)
 			}
 		}
-		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL strict.search {\"q\":\"one\"}", "tools": list(`{"type":"mcp","server_label":"strict","require_approval":{"never":{"tool_names":["search"]}}}`)})
+		r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL strict.search {\"q\":\"one\"}", "tools": list(`{"type":"mcp","server_label":"strict","require_approval":{"never":{"tool_names":["search"]}}}`)})
 		wantKinds(t, r, "mcp_list_tools mcp_approval_request")
 	})
 	if n := server.count("tools/call delete-all"); n != 0 {
-		t.Errorf("%d calls are made without approval", n)
+		t.Errorf("%d calls were made without approval", n)
 	}
 }
 
-// A response that is out of time ends, with the tool that is at work.
+// When a response exceeds the total timeout, it ends and its running tool is
+// cancelled.
 func TestMCPTotalTimeout(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
-		c.Limits.TotalTimeout.Duration = 5 * time.Second // holds the session, the listing and the model's call
+		c.Limits.TotalTimeout.Duration = 5 * time.Second // long enough for the session, the listing and the model's call
 	}})
 	body := func() map[string]any {
-		return map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docs)}
+		return map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docsTool)}
 	}
 	check := func(t *testing.T) {
 		t.Helper()
 		if err := receive(t, server.ended, "the tool's end"); err == nil {
-			t.Error("the tool goes on")
+			t.Error("the tool still runs")
 		}
 	}
 	t.Run("whole", func(t *testing.T) {
-		t.Parallel() // each takes its time
+		t.Parallel() // the timeouts take time
 		c := &client{dataplane: d}
 		if code, e := c.post(t, body()); code != http.StatusGatewayTimeout || e.Get("error.code").Str != "engine_timeout" {
 			t.Errorf("status %d: %s", code, e)
@@ -492,7 +494,7 @@ func TestMCPTotalTimeout(t *testing.T) {
 	t.Run("streamed", func(t *testing.T) {
 		t.Parallel()
 		c := &client{dataplane: d, stream: true}
-		r := c.make(t, "failed", body())
+		r := c.create(t, "failed", body())
 		wantKinds(t, r, "mcp_list_tools mcp_call:incomplete")
 		if r.Get("error.message").Str == "" {
 			t.Errorf("error %s", r.Get("error"))
@@ -502,7 +504,7 @@ func TestMCPTotalTimeout(t *testing.T) {
 	t.Run("background", func(t *testing.T) {
 		t.Parallel()
 		api := d.checkedOpenAI(t)
-		_, text := d.respond(t, sglangModel, "NOTHINK\nCALL docs.hang {}", `,"background":true,"tools":[`+docs+`]`)
+		_, text := d.respond(t, sglangModel, "NOTHINK\nCALL docs.hang {}", `,"background":true,"tools":[`+docsTool+`]`)
 		r := gjson.Parse(await(t, api, gjson.Get(text, "id").Str).RawJSON())
 		if r.Get("status").Str != "failed" {
 			t.Errorf("response %s", r)
@@ -512,25 +514,24 @@ func TestMCPTotalTimeout(t *testing.T) {
 	})
 }
 
-// Every model call of a response says whose it is, and so do those made in the
-// background.
+// Every model call of a response carries the tenant, also in the background.
 func TestMCPTenants(t *testing.T) {
 	const tenant = "x-tenant"
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
 		c.TenantHeader = tenant
 	}})
 	total := 0
 	check := func(t *testing.T, name string) {
 		t.Helper()
-		requests := d.engineRequests(t, "") // all
+		requests := d.engineRequests(t, "") // of all requests
 		if total += 3; len(requests) != total {
 			t.Fatalf("%d model calls, want %d", len(requests), total)
 		}
 		for i, r := range requests[total-3:] {
 			if r.Header[tenant] != name {
-				t.Errorf("model call %d is that of %q, not of %s", i, r.Header[tenant], name)
+				t.Errorf("model call %d has the tenant %q, want %s", i, r.Header[tenant], name)
 			}
 		}
 	}
@@ -538,51 +539,53 @@ func TestMCPTenants(t *testing.T) {
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		for _, name := range []string{"alpha", "beta"} {
 			c.header = []string{tenant, name}
-			c.make(t, "completed", map[string]any{"input": script, "tools": list(docs)})
+			c.create(t, "completed", map[string]any{"input": script, "tools": list(docsTool)})
 			check(t, name)
 		}
 	})
 	t.Run("background", func(t *testing.T) {
-		_, text := d.respond(t, sglangModel, script, `,"background":true,"tools":[`+docs+`]`, tenant, "gamma")
+		_, text := d.respond(t, sglangModel, script, `,"background":true,"tools":[`+docsTool+`]`, tenant, "gamma")
 		await(t, d.checkedOpenAI(t, option.WithHeader(tenant, "gamma")), gjson.Get(text, "id").Str)
 		check(t, "gamma")
 	})
 }
 
-// A call that takes too long ends; the model and the server are told of it.
+// A call that exceeds its timeout ends. The model gets an error and the server a
+// cancellation.
 func TestMCPCallTimeout(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
 		c.Tools.CallTimeout.Duration = time.Second
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docs)})
+		r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docsTool)})
 		wantKinds(t, r, "mcp_list_tools mcp_call:failed message")
 		if e := r.Get("output.1.error.content.0.text").Str; !strings.Contains(e, "did not answer within 1s (tools.call_timeout)") {
 			t.Errorf("error %q", e)
 		}
 		if err := receive(t, server.ended, "the tool's end"); err == nil {
-			t.Error("the tool goes on")
+			t.Error("the tool still runs")
 		}
 	})
 }
 
-// Calls beyond the turns end the response; a server that is not there does not.
+// A response ends when it exceeds the maximum number of turns, and continues
+// without a server that is down.
 func TestMCPLimits(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
-		c.Tools.Servers = append(c.Tools.Servers, filter.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
+		c.Tools.Servers = append(c.Tools.Servers, config.ToolServer{Label: "gone", URL: "http://127.0.0.1:1/mcp"})
 		c.Tools.MaxTurns = 3
 	}})
 	inBothWays(t, d, func(t *testing.T, c *client) {
-		r := c.make(t, "incomplete", map[string]any{"input": "NOTHINK\n" + strings.Repeat("CALL docs.search {\"q\":\"a\"}\n", 9), "tools": list(docs)})
+		r := c.create(t, "incomplete", map[string]any{"input": "NOTHINK\n" + strings.Repeat("CALL docs.search {\"q\":\"a\"}\n", 9), "tools": list(docsTool)})
 		wantKinds(t, r, "mcp_list_tools mcp_call mcp_call mcp_call")
 		if n := len(c.prompts(t)); n != 3 {
 			t.Errorf("%d model calls", n)
 		}
-		r = c.make(t, "completed", map[string]any{"input": "NOTHINK\nSAY alone", "tools": list(`{"type":"mcp","server_label":"gone"}`)})
+		r = c.create(t, "completed", map[string]any{"input": "NOTHINK\nSAY alone", "tools": list(`{"type":"mcp","server_label":"gone"}`)})
 		wantKinds(t, r, "mcp_list_tools message")
 		if r.Get("output.0.error").Str == "" || answer(r) != "alone" {
 			t.Errorf("output %s", r.Get("output"))
@@ -590,10 +593,10 @@ func TestMCPLimits(t *testing.T) {
 	})
 }
 
-// A server of the request gets the secrets of the request, and nobody else does.
+// Secrets in a request reach only the servers of that request.
 func TestMCPOfTheRequest(t *testing.T) {
 	server := newToolServer(t)
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
 		c.Tools.Servers[0].Headers = map[string]string{"X-Operator": "operator-secret"}
 		c.Tools.AllowedHosts = []string{strings.Replace(server.URL, "127.0.0.1", "localhost", 1)}
@@ -602,16 +605,16 @@ func TestMCPOfTheRequest(t *testing.T) {
 	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/path-secret/mcp"
 	inBothWays(t, d, func(t *testing.T, c *client) {
 		own := fmt.Sprintf(`{"type":"mcp","server_label":"own","server_url":%q,"require_approval":"never","authorization":"bearer-secret","headers":{"X-Own":"header-secret"}}`, url)
-		server.forget()
-		r := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL own.search {\"q\":\"a\"}", "tools": list(own)})
+		server.reset()
+		r := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL own.search {\"q\":\"a\"}", "tools": list(own)})
 		wantKinds(t, r, "mcp_list_tools mcp_call message")
-		server.sawHeader(t, "Authorization", "Bearer bearer-secret")
-		server.sawHeader(t, "X-Own", "header-secret")
-		server.sawHeader(t, "X-Operator", "")
-		server.forget()
-		failed := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL own.die {}", "tools": list(own), "previous_response_id": r.Get("id").Str})
+		server.checkHeader(t, "Authorization", "Bearer bearer-secret")
+		server.checkHeader(t, "X-Own", "header-secret")
+		server.checkHeader(t, "X-Operator", "")
+		server.reset()
+		failed := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL own.die {}", "tools": list(own), "previous_response_id": r.Get("id").Str})
 		wantKinds(t, failed, "mcp_call:failed message")
-		of := c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}", "tools": list(docs)})
+		of := c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}", "tools": list(docsTool)})
 		wantKinds(t, of, "mcp_list_tools mcp_call message")
 		stored := c.do(t, http.MethodGet, "/v1/responses/"+failed.Get("id").Str, "", http.NoBody)
 		object, err := io.ReadAll(stored.Body)
@@ -621,7 +624,7 @@ func TestMCPOfTheRequest(t *testing.T) {
 		all := r.Raw + failed.Raw + of.Raw + c.sse + string(object) + d.log.String() + strings.Join(c.prompts(t), "")
 		for _, secret := range []string{"bearer-secret", "header-secret", "path-secret", "operator-secret"} {
 			if i := strings.Index(all, secret); i >= 0 {
-				t.Errorf("%s is told: …%.200s…", secret, all[max(0, i-100):])
+				t.Errorf("%s is revealed: …%.200s…", secret, all[max(0, i-100):])
 			}
 		}
 		for what, tool := range map[string]string{
@@ -637,15 +640,15 @@ func TestMCPOfTheRequest(t *testing.T) {
 	})
 }
 
-// A background response runs its tools too; it can be followed from any place,
-// and is cancelled with the tool that is at work.
+// A background response runs its tools, can be followed from any event, and is
+// cancelled together with its running tool.
 func TestMCPInTheBackground(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
 	client := d.checkedOpenAI(t)
 	begin := func(t *testing.T, script, more string) string {
 		t.Helper()
-		resp, text := d.respond(t, sglangModel, script, `,"background":true,"tools":[`+docs+`]`+more)
+		resp, text := d.respond(t, sglangModel, script, `,"background":true,"tools":[`+docsTool+`]`+more)
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("status %d: %s", resp.StatusCode, text)
 		}
@@ -673,25 +676,25 @@ func TestMCPInTheBackground(t *testing.T) {
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		id := gjson.Get(begin(t, "NOTHINK\nCALL docs.hang {}", ""), "id").Str
-		receive(t, server.begun, "a call")
+		receive(t, server.started, "a call")
 		r, err := client.Responses.Cancel(t.Context(), id)
 		if err != nil || r.Status != "cancelled" {
 			t.Fatalf("%v: %v", r, err)
 		}
 		if err := receive(t, server.ended, "the tool's end"); err == nil {
-			t.Error("the tool goes on")
+			t.Error("the tool still runs")
 		}
 		wantKinds(t, gjson.Parse(await(t, client, id).RawJSON()), kinds(gjson.Parse(r.RawJSON())))
 	})
 }
 
-// A client that leaves ends what a tool does for it.
+// If a client disconnects, its running tool is cancelled.
 func TestMCPDisconnect(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
 	for _, more := range []string{"", `,"stream":true`} {
 		ctx, leave := context.WithCancel(t.Context())
-		body := `{"model":"` + sglangModel + `","input":"NOTHINK\nCALL docs.hang {}","tools":[` + docs + `]` + more + `}`
+		body := `{"model":"` + sglangModel + `","input":"NOTHINK\nCALL docs.hang {}","tools":[` + docsTool + `]` + more + `}`
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/responses", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -705,16 +708,16 @@ func TestMCPDisconnect(t *testing.T) {
 				resp.Body.Close()
 			}
 		}()
-		receive(t, server.begun, "a call")
+		receive(t, server.started, "a call")
 		leave()
 		if err := receive(t, server.ended, "the tool's end"); err == nil {
-			t.Error("the tool goes on")
+			t.Error("the tool still runs")
 		}
 		<-left
 	}
 }
 
-// The tools of a conversation are listed once in it.
+// The tools of a conversation are listed once.
 func TestMCPInAConversation(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: server.serve})
@@ -726,10 +729,10 @@ func TestMCPInAConversation(t *testing.T) {
 		}
 		id := gjson.GetBytes(b, "id").Str
 		body := func(text string) map[string]any {
-			return map[string]any{"input": text, "tools": list(docs), "conversation": id}
+			return map[string]any{"input": text, "tools": list(docsTool), "conversation": id}
 		}
-		wantKinds(t, c.make(t, "completed", body("NOTHINK\nCALL docs.search {\"q\":\"a\"}")), "mcp_list_tools mcp_call message")
-		wantKinds(t, c.make(t, "completed", body("NOTHINK\nCALL docs.search {\"q\":\"b\"}")), "mcp_call message")
+		wantKinds(t, c.create(t, "completed", body("NOTHINK\nCALL docs.search {\"q\":\"a\"}")), "mcp_list_tools mcp_call message")
+		wantKinds(t, c.create(t, "completed", body("NOTHINK\nCALL docs.search {\"q\":\"b\"}")), "mcp_call message")
 		wantPrompt(t, c.prompts(t)[1], "found a<|end|>", "RESULT: found a", "found b<|end|>")
 		items := c.do(t, http.MethodGet, "/v1/conversations/"+id+"/items?order=asc", "", http.NoBody)
 		b, err = io.ReadAll(items.Body)
@@ -745,8 +748,9 @@ func TestMCPInAConversation(t *testing.T) {
 	})
 }
 
-// All model calls of a response reach one engine, with what the first had.
-func TestMCPStays(t *testing.T) {
+// All model calls of a response reach the same engine, which has the prefix of the
+// first.
+func TestMCPAffinity(t *testing.T) {
 	server, r := newToolServer(t), newReplicas(t, 4, &logFile{quiet: true})
 	seen := make(chan http.Header, 1000)
 	for i, s := range r.servers {
@@ -756,16 +760,16 @@ func TestMCPStays(t *testing.T) {
 			next.ServeHTTP(w, q)
 		})
 	}
-	d := start(t, options{config: func(c *filter.Config) {
+	d := start(t, options{config: func(c *config.Config) {
 		r.serve(c)
 		server.serve(c)
 	}})
 	c := &client{dataplane: d, header: []string{"traceparent", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01", "x-priority", "7"}}
 	used := map[int]bool{}
 	for i := range 12 {
-		c.make(t, "completed", map[string]any{"input": fmt.Sprintf("Conversation %d\nNOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.search {\"q\":\"b\"}", i), "instructions": fmt.Sprint("Be number ", i, "."), "tools": list(docs)})
-		served, _, _ := r.take()
-		at, ok := only(served, 3)
+		c.create(t, "completed", map[string]any{"input": fmt.Sprintf("Conversation %d\nNOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.search {\"q\":\"b\"}", i), "instructions": fmt.Sprint("Be number ", i, "."), "tools": list(docsTool)})
+		served, _, _ := r.takeCounts()
+		at, ok := onlyServed(served, 3)
 		if !ok {
 			t.Errorf("the replicas have served %v model calls", served)
 		}
@@ -778,17 +782,17 @@ func TestMCPStays(t *testing.T) {
 		}
 	}
 	if len(used) < 2 {
-		t.Errorf("one replica has all: %v", used)
+		t.Errorf("one replica has all calls: %v", used)
 	}
 }
 
-// What tools do is counted.
+// Metrics count tool calls.
 func TestMCPMetrics(t *testing.T) {
 	server := newToolServer(t)
 	registry := prometheus.NewRegistry()
 	d := start(t, options{config: server.serve, metrics: registry})
 	c := &client{dataplane: d}
-	c.make(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.delete-all {}\nCALL docs.made-up {}", "tools": list(docs)})
+	c.create(t, "completed", map[string]any{"input": "NOTHINK\nCALL docs.search {\"q\":\"a\"}\nCALL docs.delete-all {}\nCALL docs.made-up {}", "tools": list(docsTool)})
 	want := map[string]float64{
 		`harmony_mcp_iterations{api="responses"}`:                                    1,
 		`harmony_mcp_iterations_sum{api="responses"}`:                                4,
@@ -800,7 +804,7 @@ func TestMCPMetrics(t *testing.T) {
 	}
 	got := gather(t, registry)
 	for deadline := time.Now().Add(patience); got[`harmony_mcp_iterations{api="responses"}`] == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		got = gather(t, registry) // the reply may be here before its end has been counted
+		got = gather(t, registry) // the reply may arrive before it is counted
 	}
 	for name, n := range want {
 		if got[name] != n {
@@ -812,8 +816,8 @@ func TestMCPMetrics(t *testing.T) {
 	}
 }
 
-// gather gives the metrics by their names and labels: a histogram's number of
-// values, and with _sum behind the name their sum, else the value.
+// gather returns metrics by name and labels: for a histogram the number of values
+// and, with the suffix _sum, their sum; otherwise the value.
 func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -835,7 +839,7 @@ func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// openai-python and the OpenAI Agents SDK use tools that the server runs.
+// openai-python and the OpenAI Agents SDK use tools that the filter runs.
 func TestMCPPython(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
@@ -853,7 +857,7 @@ func TestMCPPython(t *testing.T) {
 	}
 }
 
-// The prompt of every turn is what openai-harmony renders for the same messages.
+// The prompt of every turn equals the one that openai-harmony renders.
 func TestMCPPrompts(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
@@ -865,7 +869,7 @@ func TestMCPPrompts(t *testing.T) {
 	d := start(t, options{config: newToolServer(t).serve})
 	c := &client{dataplane: d}
 	input := "THINK Hm.\nCALL docs.search {\"q\":\"one\"}\nCALL docs.search {\"q\":\"two\"}"
-	r := c.make(t, "completed", map[string]any{"input": input, "tools": list(docs)})
+	r := c.create(t, "completed", map[string]any{"input": input, "tools": list(docsTool)})
 	type tool struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`

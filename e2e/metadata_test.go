@@ -13,52 +13,52 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// told waits for the access log's line of a request and gives what the filter
-// has told of it. Envoy writes its log every ten seconds.
-func (d *dataplane) told(t *testing.T, id string) map[string]any {
+// accessLogMetadata waits for a request's line in the access log and returns the
+// filter's metadata. Envoy flushes its log every ten seconds.
+func (d *dataplane) accessLogMetadata(t *testing.T, id string) map[string]any {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		for line := range strings.SplitSeq(d.log.String(), "\n") {
 			text, _ := strings.CutPrefix(line, "envoy   ")
 			entry := gjson.Parse(text)
-			told, _ := entry.Get("harmony").Value().(map[string]any)
-			maps.DeleteFunc(told, func(_ string, v any) bool { return v == nil })
-			if told["api"] != nil && strings.Contains(entry.Get("request_id").String(), id) { // the engine's own id holds it
-				return told
+			metadata, _ := entry.Get("harmony").Value().(map[string]any)
+			maps.DeleteFunc(metadata, func(_ string, v any) bool { return v == nil })
+			if metadata["api"] != nil && strings.Contains(entry.Get("request_id").String(), id) { // contained in the engine's own id
+				return metadata
 			}
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the access log tells nothing of request %s", id)
+			t.Fatalf("the access log has no metadata of request %s", id)
 		}
 	}
 }
 
-// What the filter tells of a request stands in Envoy's access log, by both ways
-// that a model call can take, whatever becomes of the request. What was said never
-// does; it stands in a header of the model call where that is configured.
+// The filter's metadata of a request is in Envoy's access log, with and without the
+// loopback listener, whatever the result of the request is. It never contains the
+// user's text. If configured, a header of the model call has that text.
 func TestMetadata(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		direct  bool
-		routing filter.Routing
+		routing config.Routing
 	}{
-		{"loopback", false, filter.Routing{}},
-		{"direct", true, filter.Routing{}},
-		{"loopback with text", false, filter.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
-		{"direct with text", true, filter.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
+		{"loopback", false, config.Routing{}},
+		{"direct", true, config.Routing{}},
+		{"loopback with text", false, config.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
+		{"direct with text", true, config.Routing{SelectionTextBytes: 16, SelectionHeader: "x-asked"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // the log takes its time
-			d := start(t, options{direct: tt.direct, config: func(c *filter.Config) { c.Routing = tt.routing }})
-			d.tells(t, tt.routing)
+			t.Parallel() // the log is flushed late
+			d := start(t, options{direct: tt.direct, config: func(c *config.Config) { c.Routing = tt.routing }})
+			d.logsMetadata(t, tt.routing)
 		})
 	}
 }
 
-func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
+func (d *dataplane) logsMetadata(t *testing.T, routing config.Routing) {
 	t.Helper()
 	requests := []struct{ path, body, want, text string }{
 		{
@@ -82,7 +82,7 @@ func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
 			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "SIM status=429",
 		},
 	}
-	id := func(i int) string { return fmt.Sprintf("told-%d", i) }
+	id := func(i int) string { return fmt.Sprintf("metadata-%d", i) }
 	for i, r := range requests {
 		resp := d.do(t, http.MethodPost, "/v1/"+r.path, "application/json", strings.NewReader(r.body), "x-request-id", id(i), "x-asked", "forged")
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
@@ -95,7 +95,7 @@ func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
 		if routing.SelectionTextBytes > 0 {
 			asked = r.text
 		}
-		got := d.told(t, id(i))
+		got := d.accessLogMetadata(t, id(i))
 		prompt, _ := got["prompt_tokens"].(float64)
 		delete(got, "prompt_tokens")
 		if diff := cmp.Diff(want, got); diff != "" || prompt < 50 {
@@ -103,7 +103,7 @@ func (d *dataplane) tells(t *testing.T, routing filter.Routing) {
 		}
 		calls := d.engineRequests(t, id(i))
 		if len(calls) == 0 {
-			t.Errorf("%s: the engine got nothing", r.body)
+			t.Errorf("%s: the engine got no request", r.body)
 		}
 		for _, call := range calls {
 			sent, ok := call.Header["x-asked"]

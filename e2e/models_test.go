@@ -9,33 +9,33 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// Two models on two engines, one of them a gRPC service, and a third behind the
-// upstream: one listener serves all, and lists them.
+// One listener serves two models on two engines, one of them a gRPC service, and a
+// third model of the upstream, and lists all of them.
 func TestSeveralModels(t *testing.T) {
 	log := &logFile{quiet: true}
 	sims := map[string]string{sglangModel: startSim(t, log), vllmModel: startSim(t, log)}
-	d := start(t, options{sim: sims[sglangModel], config: func(c *filter.Config) {
-		c.Engines = []filter.Engine{{Kind: "sglang", URLs: []string{sims[sglangModel]}}, {Kind: "vllm-grpc", URLs: []string{sims[vllmModel]}}}
-		c.Models = []filter.Model{{Match: "=" + vllmModel, Engine: "vllm-grpc"}, {Match: "=gpt-oss-fast", UpstreamModel: sglangModel, Effort: "low"}}
+	d := start(t, options{simURL: sims[sglangModel], config: func(c *config.Config) {
+		c.Engines = []config.Engine{{Kind: "sglang", URLs: []string{sims[sglangModel]}}, {Kind: "vllm-grpc", URLs: []string{sims[vllmModel]}}}
+		c.Models = []config.Model{{Match: "=" + vllmModel, Engine: "vllm-grpc"}, {Match: "=gpt-oss-fast", UpstreamModel: sglangModel, Effort: "low"}}
 		c.TenantHeader = "x-tenant"
 	}})
-	refused := 0 // the status
-	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
+	failure := 0 // status of the upstream's reply; 0: it succeeds
+	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
 		}
 		switch {
-		case r.URL.Path == "/v1/models" && refused != 0:
+		case r.URL.Path == "/v1/models" && failure != 0:
 			w.Header().Set("www-authenticate", "Bearer")
-			w.WriteHeader(refused)
+			w.WriteHeader(failure)
 			_, _ = io.WriteString(w, `{"error":{"message":"theirs"}}`)
 		case r.URL.Path == "/v1/models":
-			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"`+foreignModel+`","object":"model","created":1,"owned_by":"them"}]}`)
+			_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"`+otherModel+`","object":"model","created":1,"owned_by":"them"}]}`)
 		default:
 			_, _ = io.WriteString(w, `upstream `+r.URL.Path+` `+string(body))
 		}
@@ -57,7 +57,7 @@ func TestSeveralModels(t *testing.T) {
 			return ids
 		}
 		own := []string{"openai/gpt-oss-20b", "openai/gpt-oss-120b", sglangModel, vllmModel, "gpt-oss-fast"}
-		if diff := cmp.Diff(append([]string{foreignModel}, own...), list()); diff != "" {
+		if diff := cmp.Diff(append([]string{otherModel}, own...), list()); diff != "" {
 			t.Errorf("models (-want +got):\n%s", diff)
 		}
 		one, err := c.Models.Get(t.Context(), sglangModel)
@@ -66,20 +66,20 @@ func TestSeveralModels(t *testing.T) {
 		}
 		resp := d.do(t, http.MethodGet, "/v1/models/unlisted", "", http.NoBody)
 		if text, err := io.ReadAll(resp.Body); string(text) != "upstream /v1/models/unlisted " || err != nil {
-			t.Errorf("a model that nobody lists: %s, %v", text, err)
+			t.Errorf("a model that is not listed: %s, %v", text, err)
 		}
-		refused = http.StatusTooManyRequests
+		failure = http.StatusTooManyRequests
 		if diff := cmp.Diff(own, list()); diff != "" {
 			t.Errorf("models without the upstream's (-want +got):\n%s", diff)
 		}
-		refused = http.StatusUnauthorized // clients check their key so
+		failure = http.StatusUnauthorized // clients check their key this way
 		resp = d.do(t, http.MethodGet, "/v1/models", "", http.NoBody)
-		if text, err := io.ReadAll(resp.Body); resp.StatusCode != refused || string(text) != `{"error":{"message":"theirs"}}` || resp.Header.Get("www-authenticate") != "Bearer" || err != nil {
+		if text, err := io.ReadAll(resp.Body); resp.StatusCode != failure || string(text) != `{"error":{"message":"theirs"}}` || resp.Header.Get("www-authenticate") != "Bearer" || err != nil {
 			t.Errorf("without a key: %s: %s, %v", resp.Status, text, err)
 		}
 	})
 	t.Run("chat", func(t *testing.T) {
-		for model, sim := range map[string]string{sglangModel: sglangModel, vllmModel: vllmModel, "gpt-oss-fast": sglangModel, foreignModel: ""} {
+		for model, sim := range map[string]string{sglangModel: sglangModel, vllmModel: vllmModel, "gpt-oss-fast": sglangModel, otherModel: ""} {
 			for _, more := range []string{"", `,"stream":true`} {
 				id := "several-" + model + strings.NewReplacer(`"`, "", ",", "-", ":", "-").Replace(more)
 				resp, text := d.chat(t, model, "NOTHINK\nSAY hello", more, "x-request-id", id, "x-tenant", "a")
@@ -101,17 +101,17 @@ func TestSeveralModels(t *testing.T) {
 	})
 }
 
-// Every engine tells its model and its context length, gRPC engines by a method of
-// their own. A request that sets no limit then asks for no more than that holds,
-// which SGLang and vLLM would refuse.
+// Every engine reports its model and its context length, gRPC engines by their own
+// method. A request without a limit then asks for no more tokens than fit, which
+// SGLang and vLLM would reject.
 func TestContextOfEngines(t *testing.T) {
 	address, _ := startSimAs(t, &logFile{quiet: true}, "--models", sglangModel, "--context-length", "500")
 	for _, kind := range engine.Kinds() {
 		t.Run(kind, func(t *testing.T) {
-			d := start(t, options{sim: address, config: func(c *filter.Config) {
-				c.Engines, c.Models = []filter.Engine{{Kind: kind, URLs: []string{address}}}, nil
+			d := start(t, options{simURL: address, config: func(c *config.Config) {
+				c.Engines, c.Models = []config.Engine{{Kind: kind, URLs: []string{address}}}, nil
 			}})
-			d.foreign.handle(http.NotFound)
+			d.upstream.handle(http.NotFound)
 			c := d.openai()
 			page, err := c.Models.List(t.Context())
 			if err != nil || len(page.Data) != 1 || page.Data[0].ID != sglangModel || !strings.Contains(page.Data[0].RawJSON(), `"max_model_len":500`) {
@@ -132,11 +132,10 @@ func TestContextOfEngines(t *testing.T) {
 	}
 }
 
-// Without a loopback listener the list is that of whoever takes requests for
-// other models.
-func TestModelsPass(t *testing.T) {
+// Without a loopback listener the model list is the upstream's.
+func TestModelsPassThrough(t *testing.T) {
 	d := start(t, options{direct: true})
-	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "theirs "+r.URL.String()) })
+	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "theirs "+r.URL.String()) })
 	for _, path := range []string{"/v1/models", "/v1/models/x"} {
 		resp := d.do(t, http.MethodGet, path, "", http.NoBody)
 		if text, err := io.ReadAll(resp.Body); string(text) != "theirs "+path || err != nil {

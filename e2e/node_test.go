@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// TestNode runs the scripts of node/, clients that check what they get.
+// TestNode runs the client scripts of node/, which check what they receive.
 func TestNode(t *testing.T) {
 	if _, err := os.Stat("node/node_modules/.package-lock.json"); err != nil {
 		t.Fatal("there is no Node client: run make test-clients")
@@ -21,7 +21,7 @@ func TestNode(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	d := start(t, options{config: func(c *filter.Config) { c.Responses.SealKeys = []string{sealKey} }})
+	d := start(t, options{config: func(c *config.Config) { c.Responses.SealKeys = []string{sealKey} }})
 	base := d.checkedURL(t) + "/v1"
 	for _, script := range scripts {
 		for _, model := range harmonyModels {

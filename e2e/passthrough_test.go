@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// noise is n bytes of everything.
+// noise returns n bytes with all byte values.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it only has to be the same every time
@@ -27,14 +27,14 @@ func noise(n int) []byte {
 
 const large = 20 << 20
 
-// foreignChat is a chat request of n bytes for a model that is not Harmony's.
-func foreignChat(n int) []byte {
-	head := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"`, foreignModel)
+// otherModelChat returns a chat request of n bytes for a model that is not gpt-oss.
+func otherModelChat(n int) []byte {
+	head := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"`, otherModel)
 	return []byte(head + strings.Repeat("ab\\u00e4\\n", n/8) + `"}]}`)
 }
 
-// Whatever is not the filter's arrives as it was sent, and comes back as it
-// was answered.
+// Requests that are not for the filter, and their responses, pass through
+// unchanged.
 func TestPassThrough(t *testing.T) {
 	d := start(t, options{})
 	for _, tt := range []struct {
@@ -42,22 +42,22 @@ func TestPassThrough(t *testing.T) {
 		body                            []byte
 	}{
 		{"GET", http.MethodGet, "/v1/files?a=b&c=%20d", "", nil},
-		{"GET on a path of ours", http.MethodGet, "/v1/chat/completions", "", nil},
+		{"GET on a path of the filter", http.MethodGet, "/v1/chat/completions", "", nil},
 		{"DELETE with a body", http.MethodDelete, "/anything", "text/plain", []byte("body")},
-		{"foreign path", http.MethodPost, "/v1/files", "application/octet-stream", noise(100_000)},
-		{"foreign path, large", http.MethodPost, "/v1/files", "application/octet-stream", noise(large)},
-		{"foreign model", http.MethodPost, "/v1/chat/completions", "application/json", foreignChat(100)},
-		{"foreign model, large", http.MethodPost, "/v1/chat/completions", "application/json", foreignChat(large)},
-		{"foreign model, named last", http.MethodPost, "/v1/chat/completions", "application/json; charset=utf-8", fmt.Appendf(nil, `{"messages":[{"model":"gpt-oss"}], "model" : %q }`, foreignModel)},
+		{"other path", http.MethodPost, "/v1/files", "application/octet-stream", noise(100_000)},
+		{"other path, large", http.MethodPost, "/v1/files", "application/octet-stream", noise(large)},
+		{"other model", http.MethodPost, "/v1/chat/completions", "application/json", otherModelChat(100)},
+		{"other model, large", http.MethodPost, "/v1/chat/completions", "application/json", otherModelChat(large)},
+		{"other model, named last", http.MethodPost, "/v1/chat/completions", "application/json; charset=utf-8", fmt.Appendf(nil, `{"messages":[{"model":"gpt-oss"}], "model" : %q }`, otherModel)},
 		{"other content type", http.MethodPost, "/v1/chat/completions", "multipart/form-data; boundary=x", noise(70_000)},
-		{"responses", http.MethodPost, "/v1/responses", "application/json", fmt.Appendf(nil, `{"model":%q,"input":"x"}`, foreignModel)},
-		{"responses, large", http.MethodPost, "/v1/responses", "application/json", foreignChat(large)},
-		{"input tokens", http.MethodPost, "/v1/responses/input_tokens", "application/json", fmt.Appendf(nil, `{"model":%q,"input":"x"}`, foreignModel)},
+		{"responses", http.MethodPost, "/v1/responses", "application/json", fmt.Appendf(nil, `{"model":%q,"input":"x"}`, otherModel)},
+		{"responses, large", http.MethodPost, "/v1/responses", "application/json", otherModelChat(large)},
+		{"input tokens", http.MethodPost, "/v1/responses/input_tokens", "application/json", fmt.Appendf(nil, `{"model":%q,"input":"x"}`, otherModel)},
 		{"response that is not stored", http.MethodGet, "/v1/responses/resp_1?include[]=a", "", nil},
 		{"deletion of a response that is not stored", http.MethodDelete, "/v1/responses/resp_1", "", nil},
 		{"input items of a response that is not stored", http.MethodGet, "/v1/responses/resp_1/input_items?limit=2", "", nil},
 		{"cancellation of a response that is not stored", http.MethodPost, "/v1/responses/resp_1/cancel", "application/json", []byte("{}")},
-		{"path below ours", http.MethodPost, "/v1/chat/completions/", "application/json", []byte(`{"model":"gpt-oss"}`)},
+		{"path below one of the filter", http.MethodPost, "/v1/chat/completions/", "application/json", []byte(`{"model":"gpt-oss"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			reply := append([]byte("reply to "), tt.body...)
@@ -66,7 +66,7 @@ func TestPassThrough(t *testing.T) {
 				length                   int64
 				body                     []byte
 			}
-			d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
+			d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
 					t.Error(err)
@@ -105,13 +105,13 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
-// A foreign model's stream comes piece by piece, as it is sent: the next piece
-// is only written once the client has the one before.
+// The stream of another model passes through without delay: each chunk is written
+// after the client has received the previous one.
 func TestPassThroughStream(t *testing.T) {
 	d := start(t, options{})
-	pieces := []string{"data: {\"a\":1}\n\n", "data: ha", "lf\r\n", "\r\n: comment\n\n", "\x00\xff\xfe not SSE at all", "data: [DONE]\n\n"}
+	pieces := []string{"data: {\"a\":1}\n\n", "data: ha", "lf\r\n", "\r\n: comment\n\n", "\x00\xff\xfe not SSE", "data: [DONE]\n\n"}
 	next := make(chan struct{}, 1)
-	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
+	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		out := http.NewResponseController(w)
@@ -126,7 +126,7 @@ func TestPassThroughStream(t *testing.T) {
 		}
 	})
 	resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json",
-		strings.NewReader(fmt.Sprintf(`{"model":%q,"stream":true,"messages":[]}`, foreignModel)))
+		strings.NewReader(fmt.Sprintf(`{"model":%q,"stream":true,"messages":[]}`, otherModel)))
 	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("content type %q", got)
 	}
@@ -145,11 +145,11 @@ func TestPassThroughStream(t *testing.T) {
 	}
 }
 
-// A client cannot choose an engine by itself.
+// A client cannot select an engine by header.
 func TestForgedEngineHeader(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "foreign %q", r.Header.Get("X-Harmony-Engine"))
+	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "upstream %q", r.Header.Get("X-Harmony-Engine"))
 	})
 	for _, path := range []string{"/v1/files", "/v1/models/x", "/v1/chat/completions", "/generate"} {
 		resp := d.do(t, http.MethodGet, path, "", http.NoBody, "x-harmony-engine", "vllm")
@@ -157,34 +157,34 @@ func TestForgedEngineHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `foreign ""`; string(got) != want {
+		if want := `upstream ""`; string(got) != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
 }
 
-// allow_override lets a header decide.
+// With allow_override a header decides whether the filter handles a request.
 func TestOverride(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		t.Run(strconv.FormatBool(allowed), func(t *testing.T) {
 			d := start(t, options{config: allowOverride(allowed)})
-			d.foreign.handle(func(w http.ResponseWriter, r *http.Request) {
-				fmt.Fprintf(w, "foreign %q", r.Header.Get("X-Envoy-Harmony"))
+			d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprintf(w, "upstream %q", r.Header.Get("X-Envoy-Harmony"))
 			})
 			isForeign := func(model, value string) bool {
 				_, text := d.chat(t, model, "hi", "", "x-envoy-harmony", value)
-				return strings.HasPrefix(text, "foreign")
+				return strings.HasPrefix(text, "upstream")
 			}
 			if got := isForeign(sglangModel, "off"); got != allowed {
-				t.Errorf("a Harmony model with the filter off is foreign: %v", got)
+				t.Errorf("a Harmony model with the filter off passes through: %v", got)
 			}
-			if got := isForeign(foreignModel, "on"); got == allowed {
-				t.Errorf("a foreign model with the filter on is foreign: %v", got)
+			if got := isForeign(otherModel, "on"); got == allowed {
+				t.Errorf("another model with the filter on passes through: %v", got)
 			}
 		})
 	}
 }
 
-func allowOverride(allow bool) func(*filter.Config) {
-	return func(c *filter.Config) { c.AllowOverride = allow }
+func allowOverride(allow bool) func(*config.Config) {
+	return func(c *config.Config) { c.AllowOverride = allow }
 }

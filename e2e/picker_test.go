@@ -22,21 +22,22 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
 
-// What an endpoint picker and Envoy tell each other, after the Gateway API's
-// inference extension: in dynamic metadata, and in headers for those who read
-// no metadata.
+// Names by which an endpoint picker and Envoy communicate, as defined by the
+// Gateway API inference extension: in dynamic metadata, and in headers for clients
+// without metadata.
 const (
 	lbNamespace    = "envoy.lb"
 	pickedEndpoint = "x-gateway-destination-endpoint"
 	servedEndpoint = "x-gateway-destination-endpoint-served"
 )
 
-// picker stands for an endpoint picker: it reads token requests by the paths of
-// OpenAI's completions and vLLM's generate, and keeps requests that begin with
-// the same blocks of tokens on one endpoint. The others go round.
+// picker is an endpoint picker. It reads token requests of OpenAI's completions and
+// vLLM's generate API, and sends requests whose prompts start with the same blocks
+// to the same endpoint. Others are distributed round robin.
 type picker struct {
 	extprocv3.UnimplementedExternalProcessorServer
 
@@ -45,25 +46,25 @@ type picker struct {
 	endpoints []string // host:port
 
 	mu     sync.Mutex
-	blocks map[string]string // a beginning's hash: the endpoint that has it
+	blocks map[string]string // endpoint by hash of a prompt prefix
 	next   int
-	full   bool // every request is answered 429
+	full   bool // every request is answered with 429
 	picks  []pick
 }
 
-// pick is what the picker has seen of a request, and done.
+// pick is the picker's record of a request.
 type pick struct {
 	id, path, model string
 	stream          bool
 	tokens          int
-	body            string         // its SHA-256
-	told            map[string]any // what the filter tells
-	forged          string         // endpoint, by the client
+	body            string         // SHA-256
+	metadata        map[string]any // metadata of the filter
+	clientEndpoint  string         // endpoint that the client has set
 	endpoint        string
-	served          string // as Envoy tells
+	served          string // endpoint that Envoy reports
 }
 
-// startPicker serves a picker of the endpoints at URLs.
+// startPicker starts a picker of the endpoints at these URLs.
 func startPicker(t *testing.T, urls []string) *picker {
 	t.Helper()
 	p := &picker{blocks: map[string]string{}}
@@ -88,11 +89,10 @@ func startPicker(t *testing.T, urls []string) *picker {
 	return p
 }
 
-// blockTokens is how many tokens a block has.
+// blockTokens is the number of tokens in a block.
 const blockTokens = 64
 
-// choose reads a token request and names the endpoint that has most of its
-// beginning.
+// choose parses a token request and selects the endpoint with the longest prefix.
 func (p *picker) choose(c *pick, body []byte) error {
 	var request struct {
 		Model    string `json:"model"`
@@ -101,7 +101,7 @@ func (p *picker) choose(c *pick, body []byte) error {
 		TokenIDs []int  `json:"token_ids"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
-		return fmt.Errorf("the picker cannot read %s: %w", c.path, err)
+		return fmt.Errorf("parse a request of %s: %w", c.path, err)
 	}
 	ids := request.Prompt
 	if c.path == "/inference/v1/generate" {
@@ -119,7 +119,7 @@ func (p *picker) choose(c *pick, body []byte) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, key := range slices.Backward(keys[len(keys)/2:]) { // less is no reason
+	for _, key := range slices.Backward(keys[len(keys)/2:]) { // a shorter prefix does not count
 		if c.endpoint = p.blocks[key]; c.endpoint != "" {
 			break
 		}
@@ -134,8 +134,8 @@ func (p *picker) choose(c *pick, body []byte) error {
 	return nil
 }
 
-// Process takes one request in full-duplex mode: nothing is answered before its
-// body is there.
+// Process handles one request in full-duplex mode. It answers after the whole body
+// has arrived.
 func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
 	var c pick
 	var body []byte
@@ -154,14 +154,14 @@ func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 				case "x-request-id":
 					c.id = string(h.GetRawValue())
 				case pickedEndpoint:
-					c.forged = string(h.GetRawValue())
+					c.clientEndpoint = string(h.GetRawValue())
 				}
 			}
-			c.told = m.GetMetadataContext().GetFilterMetadata()[filter.MetadataNamespace].AsMap()
+			c.metadata = m.GetMetadataContext().GetFilterMetadata()[header.MetadataNamespace].AsMap()
 		case *extprocv3.ProcessingRequest_RequestBody:
 			body = append(body, r.RequestBody.GetBody()...)
 			if r.RequestBody.GetEndOfStream() {
-				replies, err = p.picked(&c, body)
+				replies, err = p.reply(&c, body)
 			}
 		case *extprocv3.ProcessingRequest_ResponseHeaders:
 			c.served = m.GetMetadataContext().GetFilterMetadata()[lbNamespace].GetFields()[servedEndpoint].GetStringValue()
@@ -185,14 +185,15 @@ func (p *picker) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 	}
 }
 
-// picked is the answer to a request: the endpoint, and the body as it came.
-func (p *picker) picked(c *pick, body []byte) ([]*extprocv3.ProcessingResponse, error) {
+// reply returns the response to a request: the selected endpoint, and the unchanged
+// body.
+func (p *picker) reply(c *pick, body []byte) ([]*extprocv3.ProcessingResponse, error) {
 	p.mu.Lock()
 	full := p.full
 	p.mu.Unlock()
 	if full {
 		return []*extprocv3.ProcessingResponse{{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
-			Status: &typev3.HttpStatus{Code: typev3.StatusCode_TooManyRequests}, Body: []byte("no endpoint has room"),
+			Status: &typev3.HttpStatus{Code: typev3.StatusCode_TooManyRequests}, Body: []byte("no endpoint has capacity"),
 		}}}}, nil
 	}
 	if err := p.choose(c, body); err != nil {
@@ -223,39 +224,39 @@ func streamedBody(p []byte, end bool) *extprocv3.BodyResponse {
 	}}}}
 }
 
-// of gives what the picker has seen of a request.
-func (p *picker) of(t *testing.T, id string) pick {
+// pickOf returns the record of a request.
+func (p *picker) pickOf(t *testing.T, id string) pick {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.picks, func(c pick) bool { return strings.Contains(c.id, id) })
 	if i < 0 {
-		t.Fatalf("the picker has seen no request %s, but %+v", id, p.picks)
+		t.Fatalf("the picker got no request %s, but %+v", id, p.picks)
 	}
 	return p.picks[i]
 }
 
-func (p *picker) refuse(all bool) {
+func (p *picker) setFull(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.full = all
 }
 
-// served are replicas that keep what they have got.
-type served struct {
-	urls, sims []string // of a replica, and of the simulated engine behind it
+// servedReplicas are replicas that record requests.
+type servedReplicas struct {
+	urls, sims []string // URLs of the replicas, and of the simulated engines behind them
 
 	mu  sync.Mutex
 	got map[string][]arrival // by request id
 }
 
-// arrival is a request at a replica.
-type arrival struct{ endpoint, path, body string } // the body's SHA-256
+// arrival is a request that a replica got.
+type arrival struct{ endpoint, path, body string } // body is the SHA-256
 
-// newServed starts n replicas.
-func newServed(t *testing.T, n int) *served {
+// newServedReplicas starts n replicas.
+func newServedReplicas(t *testing.T, n int) *servedReplicas {
 	t.Helper()
-	s := &served{got: map[string][]arrival{}}
+	s := &servedReplicas{got: map[string][]arrival{}}
 	for range n {
 		sim := startSim(t, &logFile{quiet: true})
 		next := forward(t, sim)
@@ -282,44 +283,44 @@ func newServed(t *testing.T, n int) *served {
 	return s
 }
 
-// check compares what arrived of a request, and where, with what was picked.
-func (s *served) check(t *testing.T, id string, p pick) {
+// check compares the requests that arrived, and the replica, with the picker's
+// record.
+func (s *servedReplicas) check(t *testing.T, id string, p pick) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if diff := cmp.Diff([]arrival{{p.endpoint, p.path, p.body}}, s.got[p.id], cmp.AllowUnexported(arrival{})); diff != "" {
-		t.Errorf("%s at the replicas (-as picked +as it arrived):\n%s", id, diff)
+		t.Errorf("%s at the replicas (-picked +arrived):\n%s", id, diff)
 	}
 }
 
-// An endpoint picker behind the filter reads the token requests and chooses the
-// replica by what they begin with: as a second ext_proc filter in the chain of
-// the client's request, and on the loopback listener.
+// An endpoint picker selects the replica by the prompt of the token request: as a
+// second ext_proc filter of the clients' listener, and on the loopback listener.
 func TestEndpointPicker(t *testing.T) {
 	for _, kind := range []string{"vllm", "vllm-generate"} {
 		for _, direct := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s,direct=%t", kind, direct), func(t *testing.T) {
-				served := newServed(t, 3)
+				served := newServedReplicas(t, 3)
 				p := startPicker(t, served.urls)
-				d := start(t, options{sim: served.sims[0], direct: direct, config: func(c *filter.Config) {
-					c.Models, c.Routing.PrefixHeader = nil, "" // nothing else keeps requests together
-					c.Engines = []filter.Engine{{Kind: kind, URLs: served.urls, EndpointPicker: p.address}}
+				d := start(t, options{simURL: served.sims[0], direct: direct, config: func(c *config.Config) {
+					c.Models, c.Routing.PrefixHeader = nil, "" // no other mechanism provides affinity
+					c.Engines = []config.Engine{{Kind: kind, URLs: served.urls, EndpointPicker: p.address}}
 				}})
-				d.keepsConversations(t, p, served)
-				t.Run("stream", func(t *testing.T) { d.streamsPicked(t, p, served) })
-				t.Run("large", func(t *testing.T) { d.sendsLarge(t, p, served) })
-				t.Run("refused", func(t *testing.T) { d.pickerRefuses(t, p) })
-				t.Run("lost", func(t *testing.T) { d.pickerIsLost(t, p) })
+				d.checkPickerAffinity(t, p, served)
+				t.Run("stream", func(t *testing.T) { d.checkPickerStreams(t, p, served) })
+				t.Run("large", func(t *testing.T) { d.checkPickerLargePrompt(t, p, served) })
+				t.Run("rejected", func(t *testing.T) { d.checkPickerRejects(t, p) })
+				t.Run("lost", func(t *testing.T) { d.checkPickerDown(t, p) })
 			})
 		}
 	}
 }
 
-// keepsConversations has conversations that take turns. Each begins with
-// instructions of its own.
-func (d *dataplane) keepsConversations(t *testing.T, p *picker, served *served) {
+// checkPickerAffinity runs alternating conversations, each with its own
+// instructions.
+func (d *dataplane) checkPickerAffinity(t *testing.T, p *picker, served *servedReplicas) {
 	t.Helper()
-	talks := make([]*talk, 6)
+	talks := make([]*conversation, 6)
 	for c := range talks {
 		talks[c] = newTalk(fmt.Sprintf("Conversation %d. ", c) + strings.Repeat("Be kind. ", 100))
 	}
@@ -333,15 +334,15 @@ func (d *dataplane) keepsConversations(t *testing.T, p *picker, served *served) 
 			if err != nil || status != http.StatusOK || reply.Get("choices.0.message.content").String() != fmt.Sprintf("turn %d", turn) {
 				t.Fatalf("status %d: %s: %v", status, reply.Raw, err)
 			}
-			got := p.of(t, id)
+			got := p.pickOf(t, id)
 			if turn == 0 {
 				stays[i], used[got.endpoint] = got.endpoint, true
 			}
-			if got.endpoint != stays[i] || got.served != stays[i] || got.forged != "" || got.model != sglangModel || got.tokens != int(reply.Get("usage.prompt_tokens").Int()) || !got.stream {
+			if got.endpoint != stays[i] || got.served != stays[i] || got.clientEndpoint != "" || got.model != sglangModel || got.tokens != int(reply.Get("usage.prompt_tokens").Int()) || !got.stream {
 				t.Errorf("conversation %d stays at %s: %+v", i, stays[i], got)
 			}
-			if told := got.told["prompt_tokens"]; d.direct && told != float64(got.tokens) {
-				t.Errorf("the picker is told of %v tokens: %v", told, got.told)
+			if count := got.metadata["prompt_tokens"]; d.direct && count != float64(got.tokens) {
+				t.Errorf("the picker gets %v tokens: %v", count, got.metadata)
 			}
 			served.check(t, id, got)
 		}
@@ -351,9 +352,9 @@ func (d *dataplane) keepsConversations(t *testing.T, p *picker, served *served) 
 	}
 }
 
-// streamsPicked shows that a stream comes through as it is made, and that its
-// end reaches the replica.
-func (d *dataplane) streamsPicked(t *testing.T, p *picker, served *served) {
+// checkPickerStreams checks that a stream passes without delay and reports its
+// replica at the end.
+func (d *dataplane) checkPickerStreams(t *testing.T, p *picker, served *servedReplicas) {
 	t.Helper()
 	id := strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name())
 	body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[{"role":"user","content":"NOTHINK\nWORDS 10000 5"}]}`, sglangModel)
@@ -362,7 +363,7 @@ func (d *dataplane) streamsPicked(t *testing.T, p *picker, served *served) {
 	if _, err := io.ReadFull(resp.Body, start); err != nil || !strings.Contains(string(start), `"content":"w`) {
 		t.Fatalf("%s, %v", start, err)
 	}
-	d.sim = served.sims[slices.Index(served.urls, "http://"+p.of(t, id).endpoint)]
+	d.sim = served.sims[slices.Index(served.urls, "http://"+p.pickOf(t, id).endpoint)]
 	d.awaitEngine(t, id, stateRunning)
 	if err := resp.Body.Close(); err != nil {
 		t.Fatal(err)
@@ -370,27 +371,27 @@ func (d *dataplane) streamsPicked(t *testing.T, p *picker, served *served) {
 	d.awaitEngine(t, id, stateCancelled)
 }
 
-// sendsLarge shows that a prompt of many messages to and from the picker stays
-// whole.
-func (d *dataplane) sendsLarge(t *testing.T, p *picker, served *served) {
+// checkPickerLargePrompt checks that a prompt of many ext_proc messages passes the
+// picker unchanged.
+func (d *dataplane) checkPickerLargePrompt(t *testing.T, p *picker, served *servedReplicas) {
 	t.Helper()
 	id := strings.NewReplacer("/", "-", "=", "-", ",", "-").Replace(t.Name())
 	resp, text := d.chat(t, sglangModel, strings.Repeat("word ", 100_000)+"\nSAY done", "", "x-request-id", id)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"done"`) {
 		t.Fatalf("%s: %s", resp.Status, text)
 	}
-	got := p.of(t, id)
+	got := p.pickOf(t, id)
 	if served.check(t, id, got); got.tokens < 100_000 {
-		t.Errorf("the picker saw %+v", got)
+		t.Errorf("the picker got %+v", got)
 	}
 }
 
-// pickerRefuses shows that the picker's refusal reaches the client, in OpenAI's
-// shape.
-func (d *dataplane) pickerRefuses(t *testing.T, p *picker) {
+// checkPickerRejects checks that the picker's rejection reaches the client as an
+// OpenAI error.
+func (d *dataplane) checkPickerRejects(t *testing.T, p *picker) {
 	t.Helper()
-	p.refuse(true)
-	defer p.refuse(false)
+	p.setFull(true)
+	defer p.setFull(false)
 	for _, more := range []string{"", `,"stream":true`} {
 		resp, text := d.chat(t, sglangModel, "SAY a", more)
 		if readError(t, text); resp.StatusCode != http.StatusTooManyRequests {
@@ -399,9 +400,9 @@ func (d *dataplane) pickerRefuses(t *testing.T, p *picker) {
 	}
 }
 
-// pickerIsLost shows that Envoy chooses where the picker names a replica that
-// is not there, and that without the picker there is an error that says so.
-func (d *dataplane) pickerIsLost(t *testing.T, p *picker) {
+// checkPickerDown checks that Envoy selects a replica if the picker names an
+// unavailable one, and that a picker that is down is an error.
+func (d *dataplane) checkPickerDown(t *testing.T, p *picker) {
 	t.Helper()
 	p.mu.Lock()
 	p.endpoints = []string{"127.0.0.1:1"}

@@ -22,17 +22,17 @@ import (
 	"github.com/openai/openai-go/v3/option"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// The roles of simulated engines.
+// Roles of simulated engines.
 const (
 	rolePrefill = "prefill"
 	roleDecode  = "decode"
 )
 
-// part is a simulated engine that does only part of a request, of every kind.
+// part is a prefill or a decode engine of all kinds.
 type part struct {
 	url     string
 	process *os.Process
@@ -50,12 +50,12 @@ func newParts(t testing.TB, log *logFile) parts {
 	return p
 }
 
-// prefillAt is an engine's prefill endpoint at a URL; the simulator's bootstrap
-// server is on its own port.
-func prefillAt(t testing.TB, kind, address string) filter.Prefill {
+// prefillAt returns the configuration of a prefill endpoint. The simulator's
+// bootstrap server is on its own port.
+func prefillAt(t testing.TB, kind, address string) config.Prefill {
 	t.Helper()
-	p := filter.Prefill{URL: address}
-	if inRoom, _ := engine.Disaggregates(kind); inRoom {
+	p := config.Prefill{URL: address}
+	if bootstrapRoom, _ := engine.Disaggregates(kind); bootstrapRoom {
 		u, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
@@ -67,13 +67,13 @@ func prefillAt(t testing.TB, kind, address string) filter.Prefill {
 	return p
 }
 
-// serve configures an engine of each kind that is made of the parts, each with
-// a model of its own.
-func (p parts) serve(t testing.TB) func(*filter.Config) {
-	return func(c *filter.Config) {
+// serve configures a disaggregated engine of each kind that supports it, each with
+// its own model.
+func (p parts) serve(t testing.TB) func(*config.Config) {
+	return func(c *config.Config) {
 		c.Engines, c.Models = nil, nil
 		for _, kind := range engine.Disaggregating() {
-			e := filter.Engine{Kind: kind}
+			e := config.Engine{Kind: kind}
 			for _, one := range p[rolePrefill] {
 				e.Prefill = append(e.Prefill, prefillAt(t, kind, one.url))
 			}
@@ -81,40 +81,40 @@ func (p parts) serve(t testing.TB) func(*filter.Config) {
 				e.URLs = append(e.URLs, one.url)
 			}
 			c.Engines = append(c.Engines, e)
-			c.Models = append(c.Models, filter.Model{Match: "=" + modelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
+			c.Models = append(c.Models, config.Model{Match: "=" + modelOf(kind), Engine: kind, UpstreamModel: "gpt-oss-20b"})
 		}
 	}
 }
 
-// legRequest is a leg as an engine has got it.
-type legRequest struct {
+// partRequest is a prefill or decode request that an engine got.
+type partRequest struct {
 	engineRequest
-	Role   string `json:"role"`
-	Cached int    `json:"cached_tokens"`
-	where  string // the engine's URL
+	Role      string `json:"role"`
+	Cached    int    `json:"cached_tokens"`
+	engineURL string // URL of the engine
 }
 
-// param is a member of the request.
-func (l legRequest) param(name string) string { return gjson.GetBytes(l.Params, name).String() }
+// param returns a member of the request.
+func (l partRequest) param(name string) string { return gjson.GetBytes(l.Params, name).String() }
 
-// legs are those with an x-request-id, by role.
-func (p parts) legs(t testing.TB, id string) map[string][]legRequest {
+// requests returns the requests with an x-request-id by role.
+func (p parts) requests(t testing.TB, id string) map[string][]partRequest {
 	t.Helper()
-	found := map[string][]legRequest{}
+	found := map[string][]partRequest{}
 	for _, list := range p {
 		for _, one := range list {
 			resp, err := http.Get(one.url + "/sim/requests")
 			if err != nil {
-				continue // it has been killed
+				continue // the engine has been killed
 			}
-			var all []legRequest
+			var all []partRequest
 			if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
 				t.Fatal(err)
 			}
-			_ = resp.Body.Close() // it has been read
+			_ = resp.Body.Close() // already read
 			for _, l := range all {
 				if strings.Contains(l.RequestID+"-", id+"-") {
-					l.where = one.url
+					l.engineURL = one.url
 					found[l.Role] = append(found[l.Role], l)
 				}
 			}
@@ -124,47 +124,48 @@ func (p parts) legs(t testing.TB, id string) map[string][]legRequest {
 	return found
 }
 
-// await waits until there are legs of both roles, or as many as wanted, and all
+// await waits until there are at least so many prefill and decode requests, and all
 // are in a state.
-func (p parts) await(t testing.TB, id, state string, prefills, decodes int) map[string][]legRequest {
+func (p parts) await(t testing.TB, id, state string, prefills, decodes int) map[string][]partRequest {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		legs := p.legs(t, id)
-		other := func(l legRequest) bool { return l.State != state }
-		if len(legs[rolePrefill]) == prefills && len(legs[roleDecode]) == decodes && !slices.ContainsFunc(legs[rolePrefill], other) && !slices.ContainsFunc(legs[roleDecode], other) {
-			return legs
+		requests := p.requests(t, id)
+		other := func(l partRequest) bool { return l.State != state }
+		if len(requests[rolePrefill]) == prefills && len(requests[roleDecode]) == decodes && !slices.ContainsFunc(requests[rolePrefill], other) && !slices.ContainsFunc(requests[roleDecode], other) {
+			return requests
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not %d prefill and %d decode legs that are %s: %+v", prefills, decodes, state, legs)
+			t.Fatalf("want %d prefill and %d decode requests that are %s: %+v", prefills, decodes, state, requests)
 		}
 	}
 }
 
-// TestPrefillDecode is what one engine does, done by two of each kind.
+// TestPrefillDecode repeats the tests of one engine with a prefill and a decode
+// engine of each kind.
 func TestPrefillDecode(t *testing.T) {
 	log := &logFile{}
 	p := newParts(t, log)
-	d := start(t, options{sim: p[roleDecode][0].url, config: p.serve(t), bootstrap: withoutEjection})
+	d := start(t, options{simURL: p[roleDecode][0].url, config: p.serve(t), bootstrap: withoutEjection})
 	for _, kind := range engine.Disaggregating() {
 		t.Run(kind, func(t *testing.T) {
 			t.Run("reply", func(t *testing.T) { d.engineReplies(t, kind) })
 			t.Run("call", func(t *testing.T) { d.engineCalls(t, kind) })
-			t.Run("legs", func(t *testing.T) { p.meet(t, d, kind) })
-			t.Run("choice", func(t *testing.T) { p.chosen(t, d, kind) })
-			t.Run("error", func(t *testing.T) { p.fail(t, d, kind) })
+			t.Run("requests", func(t *testing.T) { p.checkRequests(t, d, kind) })
+			t.Run("choice", func(t *testing.T) { p.checkAffinity(t, d, kind) })
+			t.Run("error", func(t *testing.T) { p.checkFailures(t, d, kind) })
 			t.Run("background", func(t *testing.T) { p.background(t, d, kind) })
-			t.Run("leave", func(t *testing.T) { p.left(t, d, kind) })
+			t.Run("leave", func(t *testing.T) { p.checkDisconnects(t, d, kind) })
 		})
 	}
 }
 
-// withoutEjection leaves no engine out because it has failed.
+// withoutEjection turns off ejection of failing endpoints.
 func withoutEjection(bootstrap string) string {
 	return regexp.MustCompile(`( consecutive_\w+): \d+`).ReplaceAllString(bootstrap, "$1: 1000000")
 }
 
-// idOf names a request of a test. Envoy writes into ids that have the length of
-// a UUID.
+// idOf returns a request id of a test. It must not have the length of a UUID,
+// because Envoy changes such ids.
 func idOf(t testing.TB, more ...any) string {
 	id := strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()) + fmt.Sprint(more...)
 	if len(id) == len("00000000-0000-0000-0000-000000000000") {
@@ -173,19 +174,19 @@ func idOf(t testing.TB, more ...any) string {
 	return id
 }
 
-// meet looks at the legs of a request, and at what the client is told of the
-// cached tokens: the prefill engine's count, also where the decode engine counts
-// what it was handed over.
-func (p parts) meet(t *testing.T, d *dataplane, kind string) {
+// checkRequests checks the prefill and decode requests of a request, and its number
+// of cached tokens. That is the prefill engine's number, even if the decode engine
+// counts the transferred tokens.
+func (p parts) checkRequests(t *testing.T, d *dataplane, kind string) {
 	t.Helper()
-	inRoom, _ := engine.Disaggregates(kind)
+	bootstrapRoom, _ := engine.Disaggregates(kind)
 	for round := range 2 {
 		id := idOf(t, "-", round)
 		_, text := d.chat(t, modelOf(kind), "SAY "+strings.Repeat(kind+" ", 40), "", "x-request-id", id, "x-harmony-prefill", "127.0.0.1:1")
-		legs := p.await(t, id, stateFinished, 1, 1)
-		prefill, decode := legs[rolePrefill][0], legs[roleDecode][0]
+		requests := p.await(t, id, stateFinished, 1, 1)
+		prefill, decode := requests[rolePrefill][0], requests[roleDecode][0]
 		if cached := gjson.Get(text, "usage.prompt_tokens_details.cached_tokens").Int(); int(cached) != prefill.Cached || round > 0 && cached == 0 || cached >= gjson.Get(text, "usage.prompt_tokens").Int() {
-			t.Errorf("round %d: cached %d, the prefill engine says %d: %s", round, cached, prefill.Cached, text)
+			t.Errorf("round %d: cached %d, the prefill engine has %d: %s", round, cached, prefill.Cached, text)
 		}
 		for name := range prefill.Header {
 			if name == "x-harmony-prefill" || name == "x-harmony-engine" {
@@ -193,12 +194,12 @@ func (p parts) meet(t *testing.T, d *dataplane, kind string) {
 			}
 		}
 		switch {
-		case inRoom:
-			u, err := url.Parse(prefill.where)
+		case bootstrapRoom:
+			u, err := url.Parse(prefill.engineURL)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, l := range []legRequest{prefill, decode} {
+			for _, l := range []partRequest{prefill, decode} {
 				if net.JoinHostPort(l.param("bootstrap_host"), l.param("bootstrap_port")) != u.Host || l.param("bootstrap_room") != prefill.param("bootstrap_room") {
 					t.Errorf("%s: %s", l.Role, l.Params)
 				}
@@ -211,9 +212,9 @@ func (p parts) meet(t *testing.T, d *dataplane, kind string) {
 	}
 }
 
-// chosen has conversations grow: each stays with its prefill endpoint, and they
-// spread over both.
-func (p parts) chosen(t *testing.T, d *dataplane, kind string) {
+// checkAffinity checks that each of several growing conversations stays at its
+// prefill endpoint, and that both endpoints are used.
+func (p parts) checkAffinity(t *testing.T, d *dataplane, kind string) {
 	t.Helper()
 	used := map[string]int{}
 	for n := 0; n < 12 || len(used) < 2 && n < 100; n++ {
@@ -229,7 +230,7 @@ func (p parts) chosen(t *testing.T, d *dataplane, kind string) {
 			if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 				t.Fatalf("%s: %s, %v", resp.Status, text, err)
 			}
-			at = append(at, p.await(t, id, stateFinished, 1, 1)[rolePrefill][0].where)
+			at = append(at, p.await(t, id, stateFinished, 1, 1)[rolePrefill][0].engineURL)
 		}
 		if at[0] != at[1] {
 			t.Errorf("conversation %d went from %s to %s", n, at[0], at[1])
@@ -241,9 +242,9 @@ func (p parts) chosen(t *testing.T, d *dataplane, kind string) {
 	}
 }
 
-// fail has one of the legs fail: the client gets its status, and what another
-// engine may do better is tried once more.
-func (p parts) fail(t *testing.T, d *dataplane, kind string) {
+// checkFailures checks that a failure of either request reaches the client with its
+// status, and that a request is retried if another engine may succeed.
+func (p parts) checkFailures(t *testing.T, d *dataplane, kind string) {
 	t.Helper()
 	for i, tt := range []struct {
 		directive string
@@ -265,23 +266,23 @@ func (p parts) fail(t *testing.T, d *dataplane, kind string) {
 				t.Errorf("%s%s: %s: %s", tt.directive, more, resp.Status, text)
 			}
 			ids := map[string]bool{}
-			for _, list := range p.legs(t, id) {
+			for _, list := range p.requests(t, id) {
 				for _, l := range list {
 					ids[l.RequestID] = true
 				}
 			}
 			least, most := 1, 1
-			if tt.again { // and perhaps more, to get to another decode engine
+			if tt.again { // more requests are needed to reach another decode engine
 				least, most = 2, 4
 			}
 			if len(ids) < least || len(ids) > most {
-				t.Errorf("%s%s: %d pairs of legs, want %d to %d: %v", tt.directive, more, len(ids), least, most, ids)
+				t.Errorf("%s%s: %d pairs of requests, want %d to %d: %v", tt.directive, more, len(ids), least, most, ids)
 			}
 		}
 	}
 	resp, text := d.chat(t, modelOf(kind), "NOTHINK\nWORDS 60\nSIM delay=15ms\nSIM/decode fault=cut@15", `,"stream":true`)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"w`) || !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n") {
-		t.Errorf("the decode leg breaks in the stream: %s: %s", resp.Status, text)
+		t.Errorf("the decode engine disconnects in the stream: %s: %s", resp.Status, text)
 	}
 }
 
@@ -296,10 +297,11 @@ func (p parts) background(t *testing.T, d *dataplane, kind string) {
 	p.await(t, id, stateFinished, 1, 1)
 }
 
-// left has the client leave while the prompt is computed, and while tokens come.
-func (p parts) left(t *testing.T, d *dataplane, kind string) {
+// checkDisconnects checks that a client that disconnects cancels the requests,
+// during prefill and during decoding.
+func (p parts) checkDisconnects(t *testing.T, d *dataplane, kind string) {
 	t.Helper()
-	inRoom, _ := engine.Disaggregates(kind)
+	bootstrapRoom, _ := engine.Disaggregates(kind)
 	for name, content := range map[string]string{"early": "SAY x\nSIM/prefill first=1h", "late": "NOTHINK\nWORDS 100000 5"} {
 		id := idOf(t, "-", name)
 		ctx, leave := context.WithCancel(t.Context())
@@ -316,26 +318,26 @@ func (p parts) left(t *testing.T, d *dataplane, kind string) {
 			defer close(first)
 			resp, err := d.client.Do(req)
 			if err != nil {
-				return // it has left
+				return // the client has disconnected
 			}
 			defer resp.Body.Close()
-			line, _ := bufio.NewReader(resp.Body).ReadString('\n') // it may leave before
+			line, _ := bufio.NewReader(resp.Body).ReadString('\n') // the client may disconnect before
 			first <- line
 			<-ctx.Done()
 		}()
 		if name == "late" {
 			if line := receive(t, first, "the first line"); !strings.HasPrefix(line, "data: ") {
-				t.Errorf("the stream begins with %q", line)
+				t.Errorf("the stream starts with %q", line)
 			}
 			leave()
 			<-ended
-			if legs := p.legs(t, id); len(legs[rolePrefill]) != 1 {
-				t.Errorf("legs: %+v", legs)
+			if requests := p.requests(t, id); len(requests[rolePrefill]) != 1 {
+				t.Errorf("requests: %+v", requests)
 			}
 			p.awaitDecode(t, id, stateCancelled)
 			continue
 		}
-		decodes := map[bool]int{false: 0, true: 1}[inRoom]
+		decodes := map[bool]int{false: 0, true: 1}[bootstrapRoom]
 		p.await(t, id, stateRunning, 1, decodes)
 		leave()
 		<-ended
@@ -346,22 +348,22 @@ func (p parts) left(t *testing.T, d *dataplane, kind string) {
 func (p parts) awaitDecode(t *testing.T, id, state string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		legs := p.legs(t, id)[roleDecode]
-		if len(legs) == 1 && legs[0].State == state {
+		requests := p.requests(t, id)[roleDecode]
+		if len(requests) == 1 && requests[0].State == state {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("decode: %+v", legs)
+			t.Fatalf("decode: %+v", requests)
 		}
 	}
 }
 
-// TestPartsAreKilled: conversations go on with the engines that are left; those in
-// the middle of a stream end with an error.
-func TestPartsAreKilled(t *testing.T) {
+// TestKilledParts: conversations continue with the remaining engines. Streams of a
+// killed engine end with an error.
+func TestKilledParts(t *testing.T) {
 	log := &logFile{}
 	p := newParts(t, log)
-	d := start(t, options{sim: p[roleDecode][0].url, config: p.serve(t)})
+	d := start(t, options{simURL: p[roleDecode][0].url, config: p.serve(t)})
 	kill := func(one part) {
 		if err := one.process.Kill(); err != nil {
 			t.Fatal(err)
@@ -381,7 +383,7 @@ func TestPartsAreKilled(t *testing.T) {
 		}
 	}
 	kill(p[rolePrefill][0])
-	goOn("a prefill engine is gone")
+	goOn("a killed prefill engine")
 
 	streams := map[string]chan string{}
 	for _, kind := range engine.Disaggregating() {
@@ -402,8 +404,8 @@ func TestPartsAreKilled(t *testing.T) {
 	for _, one := range p[roleDecode] {
 		busy := 0
 		for _, kind := range engine.Disaggregating() {
-			for _, l := range p.legs(t, "killed-"+kind)[roleDecode] {
-				if l.where == one.url {
+			for _, l := range p.requests(t, "killed-"+kind)[roleDecode] {
+				if l.engineURL == one.url {
 					busy++
 				}
 			}
@@ -414,24 +416,24 @@ func TestPartsAreKilled(t *testing.T) {
 		cut = busy
 		kill(one)
 		for _, kind := range engine.Disaggregating() {
-			if len(p.legs(t, "killed-"+kind)[roleDecode]) > 0 {
-				continue // it is served by the other
+			if len(p.requests(t, "killed-"+kind)[roleDecode]) > 0 {
+				continue // served by the other engine
 			}
 			text := receive(t, streams[kind], "the stream's end")
 			if !strings.Contains(text, `data: {"error"`) || !strings.HasSuffix(text, "data: [DONE]\n\n<nil>") {
-				t.Errorf("%s: the stream ends in %q", kind, text[max(len(text)-300, 0):])
+				t.Errorf("%s: the stream ends with %q", kind, text[max(len(text)-300, 0):])
 			}
 		}
 	}
 	if cut == 0 {
-		t.Fatal("no decode engine was killed in the middle of a stream")
+		t.Fatal("no decode engine was killed during a stream")
 	}
-	goOn("a decode engine is gone too")
+	goOn("a killed decode engine")
 }
 
-// breaker is an engine that takes requests, answers 200 and breaks the connection,
-// as long as it is told to.
-func breaker(t *testing.T, breaks, broken *atomic.Int32, next http.Handler) string {
+// disconnectingEngine is an engine that answers 200 and disconnects, as long as
+// breaks is positive.
+func disconnectingEngine(t *testing.T, breaks, broken *atomic.Int32, next http.Handler) string {
 	server := httptest.NewServer(fullDuplex(func(w http.ResponseWriter, r *http.Request) {
 		if breaks.Add(-1) < 0 {
 			next.ServeHTTP(w, r)
@@ -448,28 +450,30 @@ func breaker(t *testing.T, breaks, broken *atomic.Int32, next http.Handler) stri
 	return server.URL
 }
 
-// TestLegBreaks: a leg that breaks before the first token ends the other, and both
-// are made once more, of SGLang with another prefill endpoint and a new room.
-func TestLegBreaks(t *testing.T) {
+// TestDisaggregatedRetry: if one of the two requests breaks before the first token,
+// the other is cancelled and both are retried. SGLang then gets another prefill
+// endpoint and a new room.
+func TestDisaggregatedRetry(t *testing.T) {
 	log := &logFile{}
 	p := newParts(t, log)
 	for _, kind := range []string{"sglang", "vllm"} {
 		for _, role := range []string{rolePrefill, roleDecode} {
 			t.Run(kind+"/"+role, func(t *testing.T) {
 				var breaks, broken atomic.Int32
-				d := start(t, options{sim: p[roleDecode][0].url, config: func(c *filter.Config) {
-					e := filter.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}, Prefill: []filter.Prefill{prefillAt(t, kind, p[rolePrefill][0].url)}}
+				d := start(t, options{simURL: p[roleDecode][0].url, config: func(c *config.Config) {
+					e := config.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}, Prefill: []config.Prefill{prefillAt(t, kind, p[rolePrefill][0].url)}}
 					switch {
 					case role == roleDecode:
-						e.URLs[0] = breaker(t, &breaks, &broken, forward(t, p[roleDecode][0].url))
-					case kind == "sglang": // the one that breaks is one of two
-						e.Prefill = append(e.Prefill, prefillAt(t, kind, breaker(t, &breaks, &broken, http.NotFoundHandler())))
+						e.URLs[0] = disconnectingEngine(t, &breaks, &broken, forward(t, p[roleDecode][0].url))
+					case kind == "sglang": // one of the two endpoints disconnects
+						e.Prefill = append(e.Prefill, prefillAt(t, kind, disconnectingEngine(t, &breaks, &broken, http.NotFoundHandler())))
 					default:
-						e.Prefill[0].URL = breaker(t, &breaks, &broken, forward(t, p[rolePrefill][0].url))
+						e.Prefill[0].URL = disconnectingEngine(t, &breaks, &broken, forward(t, p[rolePrefill][0].url))
 					}
-					c.Engines, c.Models = []filter.Engine{e}, nil
+					c.Engines, c.Models = []config.Engine{e}, nil
 				}})
 				again := 0
+				twoRooms := kind != "sglang" // a request that is canceled early does not reach its engine: its room is not seen
 				for n := 0; n < 8 || again == 0 && n < 100; n++ {
 					before := broken.Load()
 					breaks.Store(1)
@@ -489,38 +493,42 @@ func TestLegBreaks(t *testing.T) {
 					rooms, states := map[string]bool{}, map[string]int{}
 					for deadline := time.Now().Add(patience); states[stateFinished] != want || states[stateRunning] > 0; time.Sleep(10 * time.Millisecond) {
 						if time.Now().After(deadline) {
-							t.Fatalf("the legs are %v, want %d that have finished", states, want)
+							t.Fatalf("the requests are %v, want %d that have finished", states, want)
 						}
 						clear(states)
-						for _, list := range p.legs(t, id) {
+						for _, list := range p.requests(t, id) {
 							for _, l := range list {
 								rooms[l.RequestID+l.param("bootstrap_room")] = true
 								states[l.State]++
 							}
 						}
 					}
-					if kind == "sglang" && len(rooms) != 2 {
+					if kind == "sglang" && len(rooms) > 2 {
 						t.Errorf("rooms: %v", rooms)
 					}
+					twoRooms = twoRooms || len(rooms) == 2
+				}
+				if !twoRooms {
+					t.Error("no retry has got a room of its own")
 				}
 				if again == 0 {
-					t.Error("no leg has broken")
+					t.Error("no request has failed")
 				}
 			})
 		}
 	}
 }
 
-// TestWrongBootstrap: engines that cannot meet end in an error that says so, not
-// in a wrong or endless reply.
+// TestWrongBootstrap: if two engines cannot connect, the client gets an error, not
+// a wrong or endless reply.
 func TestWrongBootstrap(t *testing.T) {
 	log := &logFile{}
 	p := newParts(t, log)
 	for _, kind := range []string{"sglang", "sglang-grpc"} {
-		d := start(t, options{sim: p[roleDecode][0].url, config: func(c *filter.Config) {
-			e := filter.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}}
-			e.Prefill = []filter.Prefill{{URL: p[rolePrefill][0].url}} // its bootstrap server is not at 8998
-			c.Engines, c.Models = []filter.Engine{e}, nil
+		d := start(t, options{simURL: p[roleDecode][0].url, config: func(c *config.Config) {
+			e := config.Engine{Kind: kind, URLs: []string{p[roleDecode][0].url}}
+			e.Prefill = []config.Prefill{{URL: p[rolePrefill][0].url}} // wrong: the bootstrap server is not at port 8998
+			c.Engines, c.Models = []config.Engine{e}, nil
 		}})
 		resp, text := d.chat(t, sglangModel, "SAY x\nSIM meet=1s", "")
 		if readError(t, text); resp.StatusCode != http.StatusBadGateway {
@@ -531,13 +539,13 @@ func TestWrongBootstrap(t *testing.T) {
 
 var loopbackPath = regexp.MustCompile(`pipe: \{path: "([^"]*/loopback)"`)
 
-// TestPinIsStrict: the loopback listener gives a call to the endpoint that it
-// names, or to none.
-func TestPinIsStrict(t *testing.T) {
+// TestPinnedPrefill: the loopback listener sends a call to the endpoint that it
+// names, or fails.
+func TestPinnedPrefill(t *testing.T) {
 	log := &logFile{}
 	p := newParts(t, log)
 	var socket string
-	start(t, options{sim: p[roleDecode][0].url, config: p.serve(t), bootstrap: func(text string) string {
+	start(t, options{simURL: p[roleDecode][0].url, config: p.serve(t), bootstrap: func(text string) string {
 		if m := loopbackPath.FindStringSubmatch(text); m != nil {
 			socket = m[1]
 		}
@@ -566,7 +574,7 @@ func TestPinIsStrict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = resp.Body.Close() // its status is all
+		_ = resp.Body.Close() // only the status is checked
 		if resp.StatusCode != want {
 			t.Errorf("%q: %s, want %d", name, resp.Status, want)
 		}

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// python is the interpreter that has the clients.
+// python is the interpreter that has the clients installed.
 const python = "../.venv/bin/python"
 
-// Every script of python/ is a client that checks what it gets.
+// TestPython runs the client scripts of python/, which check what they receive.
 func TestPython(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
@@ -21,7 +21,7 @@ func TestPython(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	d := start(t, options{config: func(c *filter.Config) { c.Responses.SealKeys = []string{sealKey} }})
+	d := start(t, options{config: func(c *config.Config) { c.Responses.SealKeys = []string{sealKey} }})
 	base := d.checkedURL(t) + "/v1"
 	for _, script := range scripts {
 		for _, model := range harmonyModels {

@@ -24,26 +24,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// What e2e/engines/run.sh starts the engines with.
+// Settings with which e2e/engines/run.sh starts the engines.
 const (
 	tinyModel   = "gpt-oss-tiny"
 	tinyContext = 8192
-	tinyDate    = "2026-11-21" // the day that the engine thinks it is
+	tinyDate    = "2026-11-21" // the engine's current date
 )
 
 // realEngine is an engine that e2e/engines/run.sh has started.
 type realEngine struct {
 	kind string
 	url  string
-	// running is how many requests the engine works at.
+	// running returns the number of requests that the engine processes.
 	running func(*testing.T, realEngine) int
 }
 
-// engineAt is the engine whose URL run.sh has put into a variable.
+// engineAt returns the engine whose URL run.sh has stored in a variable.
 func engineAt(t *testing.T, variable, kind string, running func(*testing.T, realEngine) int) realEngine {
 	t.Helper()
 	url := os.Getenv(variable)
@@ -53,25 +53,25 @@ func engineAt(t *testing.T, variable, kind string, running func(*testing.T, real
 	return realEngine{kind, url, running}
 }
 
-// startReal is a data plane before real engines at one address. It serves two
-// models of each: of one the context length is known, of the other the engine
-// has to tell.
+// startReal starts a data plane with real engines at one address. Each has two
+// models: one with a configured context length, and one whose context length the
+// engine reports.
 func startReal(t *testing.T, engines ...realEngine) *dataplane {
 	t.Helper()
-	return start(t, options{sim: engines[0].url, config: func(c *filter.Config) {
+	return start(t, options{simURL: engines[0].url, config: func(c *config.Config) {
 		c.Date, c.Engines, c.Models = tinyDate, nil, nil
 		for _, e := range engines {
-			c.Engines = append(c.Engines, filter.Engine{Kind: e.kind, URLs: []string{e.url}})
+			c.Engines = append(c.Engines, config.Engine{Kind: e.kind, URLs: []string{e.url}})
 			c.Models = append(
 				c.Models,
-				filter.Model{Match: "=" + modelOf(e.kind), Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext},
-				filter.Model{Match: "=" + modelOf(e.kind) + "-unknown", Engine: e.kind, UpstreamModel: tinyModel},
+				config.Model{Match: "=" + modelOf(e.kind), Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext},
+				config.Model{Match: "=" + modelOf(e.kind) + "-unknown", Engine: e.kind, UpstreamModel: tinyModel},
 			)
 		}
 	}})
 }
 
-// metric reads a number of the engine's GET /metrics.
+// metric reads a number from the engine's GET /metrics.
 func metric(name string) func(*testing.T, realEngine) int {
 	return func(t *testing.T, e realEngine) int {
 		t.Helper()
@@ -100,7 +100,7 @@ func metric(name string) func(*testing.T, realEngine) int {
 	}
 }
 
-// grpcLoad asks vLLM's GetLoads for num_running_reqs.
+// grpcLoad requests num_running_reqs from vLLM's GetLoads.
 func grpcLoad(t *testing.T, e realEngine) int {
 	t.Helper()
 	conn, err := grpc.NewClient(strings.TrimPrefix(e.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -108,7 +108,7 @@ func grpcLoad(t *testing.T, e realEngine) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	var reply emptypb.Empty // its fields are all unknown
+	var reply emptypb.Empty // all fields are unknown
 	if err := conn.Invoke(t.Context(), "/vllm.grpc.engine.VllmEngine/GetLoads", &emptypb.Empty{}, &reply); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func grpcLoad(t *testing.T, e realEngine) int {
 	return n
 }
 
-// fields goes over the numbers and the messages in one of protobuf.
+// fields calls each for the numbers and the messages in a protobuf message.
 func fields(t *testing.T, b []byte, each func(protowire.Number, uint64, []byte)) {
 	t.Helper()
 	for len(b) > 0 {
@@ -150,8 +150,8 @@ func fields(t *testing.T, b []byte, each func(protowire.Number, uint64, []byte))
 	}
 }
 
-// A vLLM answers as its model plays the script of the last user message; both
-// its HTTP APIs give the same.
+// A vLLM whose model plays the script of the last user message. Both its HTTP APIs
+// give the same results.
 func TestRealVLLM(t *testing.T) {
 	for _, kind := range []string{"vllm", "vllm-generate"} {
 		t.Run(kind, func(t *testing.T) {
@@ -172,10 +172,10 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("chat tool turns", func(t *testing.T) { d.realChatTurns(t, model) })
 	t.Run("responses", func(t *testing.T) { d.realResponses(t, model) })
 	t.Run("responses tool turns", func(t *testing.T) { d.realResponsesTurns(t, model) })
-	t.Run("promises", func(t *testing.T) { d.realPromises(t, model) })
+	t.Run("structured outputs", func(t *testing.T) { d.realStructuredOutputs(t, model) })
 	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
 	t.Run("no limit", func(t *testing.T) { d.realNoLimit(t, model, e) })
-	t.Run("told limit", func(t *testing.T) { d.realToldLimit(t, model) })
+	t.Run("reported limit", func(t *testing.T) { d.realReportedLimit(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.realCached(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
@@ -188,29 +188,29 @@ func (d *dataplane) realChat(t *testing.T, model string) {
 		name   string
 		text   string
 		change func(*openai.ChatCompletionNewParams)
-		want   []said
+		want   []choiceResult
 	}{
-		{"answer", "THINK Let me see 🙂.\nSAY " + greeting, nil, []said{{Reasoning: "Let me see 🙂.", Content: greeting, Finish: "stop"}}},
-		{"no reasoning", "NOTHINK\nSAY yes", nil, []said{{Content: "yes", Finish: "stop"}}},
-		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []said{{Content: "a<|end|>b", Finish: "stop"}}},
+		{"answer", "THINK Let me see 🙂.\nSAY " + greeting, nil, []choiceResult{{Reasoning: "Let me see 🙂.", Content: greeting, Finish: "stop"}}},
+		{"no reasoning", "NOTHINK\nSAY yes", nil, []choiceResult{{Content: "yes", Finish: "stop"}}},
+		{"markers are text", "NOTHINK\nSAY a<|end|>b", nil, []choiceResult{{Content: "a<|end|>b", Finish: "stop"}}},
 		{
 			"choices", "THINK Hm.\nSAY yes", func(p *openai.ChatCompletionNewParams) { p.N = openai.Int(2) },
-			[]said{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
+			[]choiceResult{{Reasoning: "Hm.", Content: "yes", Finish: "stop"}, {Reasoning: "Hm.", Content: "yes", Finish: "stop"}},
 		},
 		{
 			"stop string", "THINK w3 is no stop.\nWORDS 50", func(p *openai.ChatCompletionNewParams) {
 				p.Stop = openai.ChatCompletionNewParamsStopUnion{OfStringArray: []string{"3 w4", "never"}}
 			},
-			[]said{{Reasoning: "w3 is no stop.", Content: "w1 w2 w", Finish: "stop"}},
+			[]choiceResult{{Reasoning: "w3 is no stop.", Content: "w1 w2 w", Finish: "stop"}},
 		},
 		{
 			"length", "NOTHINK\nWORDS 1000", func(p *openai.ChatCompletionNewParams) { p.MaxCompletionTokens = openai.Int(7) },
-			[]said{{Content: "w1 w2", Finish: "length"}}, // three tokens are the header
+			[]choiceResult{{Content: "w1 w2", Finish: "length"}}, // three tokens are the header
 		},
 		{
 			"call", "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich 🏔\"}",
 			func(p *openai.ChatCompletionNewParams) { p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool} },
-			[]said{{Reasoning: "A tool.", Content: "I look it up.", Calls: []call{{"get_weather", `{"city":"Zürich 🏔"}`}}, Finish: "tool_calls"}},
+			[]choiceResult{{Reasoning: "A tool.", Content: "I look it up.", Calls: []call{{"get_weather", `{"city":"Zürich 🏔"}`}}, Finish: "tool_calls"}},
 		},
 		{
 			"every parameter", "NOTHINK\nSAY yes", func(p *openai.ChatCompletionNewParams) {
@@ -219,10 +219,10 @@ func (d *dataplane) realChat(t *testing.T, model string) {
 				p.LogitBias = map[string]int64{"1000": -5}
 				p.SetExtraFields(object{"top_k": 40, "min_p": 0.1, "repetition_penalty": 1.1, "min_tokens": 2, "priority": 0, "cache_salt": "tenant"})
 			},
-			[]said{{Content: "yes", Finish: "stop"}},
+			[]choiceResult{{Content: "yes", Finish: "stop"}},
 		},
 	} {
-		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		for name, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
 				p := user(model, tt.text)
 				if tt.change != nil {
@@ -244,7 +244,7 @@ func (d *dataplane) realChat(t *testing.T, model string) {
 	}
 }
 
-// The answer's tokens have their probabilities, and those of two others.
+// The tokens of the answer have log probabilities, and those of two alternatives.
 func (d *dataplane) realLogprobs(t *testing.T, model string) {
 	resp, reply := d.chat(t, model, "THINK Hm.\nSAY "+greeting, `,"logprobs":true,"top_logprobs":2`)
 	var text []byte
@@ -264,13 +264,13 @@ func (d *dataplane) realLogprobs(t *testing.T, model string) {
 // Two calls and an answer, which is the last tool's result.
 func (d *dataplane) realChatTurns(t *testing.T, model string) {
 	c := d.openai()
-	for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+	for name, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 		t.Run(name, func(t *testing.T) {
 			p := user(model, "THINK I need both.\nCALL get_weather {\"city\":\"Bern\"}\nCALL get_weather {\"city\":\"Rom\"}")
 			p.Tools = []openai.ChatCompletionToolUnionParam{weatherTool}
 			for _, city := range []string{"Bern", "Rom"} {
 				r := ask(t, c, p)
-				want := []said{{Reasoning: "I need both.", Calls: []call{{"get_weather", fmt.Sprintf(`{"city":%q}`, city)}}, Finish: "tool_calls"}}
+				want := []choiceResult{{Reasoning: "I need both.", Calls: []call{{"get_weather", fmt.Sprintf(`{"city":%q}`, city)}}, Finish: "tool_calls"}}
 				if diff := gocmp.Diff(want, r.Choices); diff != "" {
 					t.Fatalf("(-want +got):\n%s", diff)
 				}
@@ -353,20 +353,20 @@ func (d *dataplane) realResponsesTurns(t *testing.T, model string) {
 	}
 }
 
-// What keeps a promise is allowed by the engine's grammar as the model writes
-// it: with its reasoning, a preamble, the trained header and stop token.
-func (d *dataplane) realPromises(t *testing.T, model string) {
+// The engine's grammar accepts valid output as the model writes it: with reasoning,
+// a preamble, the trained header and the stop token.
+func (d *dataplane) realStructuredOutputs(t *testing.T, model string) {
 	two := []object{chatTool("f", false), chatTool("g", false)}
 	named := object{"type": "function", "function": object{"name": "g"}}
 	format := object{"type": "json_schema", "json_schema": object{"name": "verdict", "schema": okSchema, "strict": true}}
 	const hm = "THINK Hm.\n"
-	calls := func(name, arguments string) said {
-		return said{Reasoning: "Hm.", Calls: []call{{name, arguments}}, Finish: "tool_calls"}
+	calls := func(name, arguments string) choiceResult {
+		return choiceResult{Reasoning: "Hm.", Calls: []call{{name, arguments}}, Finish: "tool_calls"}
 	}
-	answer := func(text string) said { return said{Reasoning: "Hm.", Content: text, Finish: "stop"} }
+	answer := func(text string) choiceResult { return choiceResult{Reasoning: "Hm.", Content: text, Finish: "stop"} }
 	c := d.openai()
-	for _, tt := range []promise{
-		{"required", hm + "COMMENTARY Well.\nCALL g {\"n\":2}", object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, said{Reasoning: "Hm.", Content: "Well.", Calls: []call{{"g", `{"n":2}`}}, Finish: "tool_calls"}},
+	for _, tt := range []structuredOutput{
+		{"required", hm + "COMMENTARY Well.\nCALL g {\"n\":2}", object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, choiceResult{Reasoning: "Hm.", Content: "Well.", Calls: []call{{"g", `{"n":2}`}}, Finish: "tool_calls"}},
 		{"required, parallel", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": "required"}, calls("f", `{"n":1}`)},
 		{"named", hm + "CALL g {\"n\":1}", object{"tools": two, "tool_choice": named}, calls("g", `{"n":1}`)},
 		{"none", hm + "SAY hello", object{"tools": two, "tool_choice": "none"}, answer("hello")},
@@ -380,10 +380,10 @@ func (d *dataplane) realPromises(t *testing.T, model string) {
 		{"choice", hm + "SAY maybe", object{"structured_outputs": object{"choice": []string{"no", "maybe"}}}, answer("maybe")},
 		{"grammar", hm + "SAY aab", object{"guided_grammar": `root ::= "a"+ "b"`}, answer("aab")},
 	} {
-		for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		for name, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
 				r := ask(t, c, user(model, tt.text), setFields(tt.fields)...)
-				if diff := gocmp.Diff([]said{tt.want}, r.Choices); diff != "" {
+				if diff := gocmp.Diff([]choiceResult{tt.want}, r.Choices); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
@@ -391,8 +391,8 @@ func (d *dataplane) realPromises(t *testing.T, model string) {
 	}
 }
 
-// A prompt that is too long is told by the filter, or by the engine where the
-// filter does not know its length.
+// A prompt that is too long is rejected by the filter, or by the engine if the
+// filter does not know its context length.
 func (d *dataplane) realTooLong(t *testing.T, model string) {
 	text := strings.Repeat("word ", tinyContext) + "\nSAY x"
 	for _, model := range []string{model, model + "-unknown"} {
@@ -407,8 +407,8 @@ func (d *dataplane) realTooLong(t *testing.T, model string) {
 	}
 }
 
-// A request that sets no limit has gpt-oss's own, where the engine's is not
-// known. Only /v1/completions takes none beyond its context; run asks it.
+// Without a known context length, a request without a limit gets the limit of
+// gpt-oss. Only /v1/completions rejects limits beyond its context; run uses it.
 func (d *dataplane) realNoLimit(t *testing.T, model string, e realEngine) {
 	resp, reply := d.chat(t, model+"-unknown", "NOTHINK\nSAY yes", "")
 	got, want := gjson.Get(reply, "choices.0.message.content").Str, "yes"
@@ -420,9 +420,9 @@ func (d *dataplane) realNoLimit(t *testing.T, model string, e realEngine) {
 	}
 }
 
-// Once the engine has been asked for its models, the context length that it tells
-// is as good as a configured one.
-func (d *dataplane) realToldLimit(t *testing.T, model string) {
+// After the engine was asked for its models, the context length that it reports has
+// the effect of a configured one.
+func (d *dataplane) realReportedLimit(t *testing.T, model string) {
 	c := d.openai()
 	if _, err := c.Models.List(t.Context()); err != nil {
 		t.Fatal(err)
@@ -437,12 +437,12 @@ func (d *dataplane) realToldLimit(t *testing.T, model string) {
 	}
 }
 
-// A prompt that has been seen is told in the usage, in both APIs.
+// The usage reports a repeated prompt as cached, in both APIs.
 func (d *dataplane) realCached(t *testing.T, model string) {
 	text := t.Name() + strings.Repeat(" and on", 500) + "\nNOTHINK\nSAY yes"
 	c := d.openai()
-	first := whole(t, c, user(model, text))
-	for name, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+	first := nonStreamed(t, c, user(model, text))
+	for name, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 		u := ask(t, c, user(model, text)).Usage
 		if cached := u.PromptTokensDetails.CachedTokens; cached < 500 || cached >= u.PromptTokens {
 			t.Errorf("%s: %d of %d tokens were cached", name, cached, u.PromptTokens)
@@ -457,7 +457,8 @@ func (d *dataplane) realCached(t *testing.T, model string) {
 	}
 }
 
-// A client that leaves ends the engine's work, which would go on for minutes.
+// If a client disconnects, the engine stops, although the request would take
+// minutes.
 func (d *dataplane) realDisconnect(t *testing.T, model string, e realEngine) {
 	for _, tt := range []struct{ name, path, body string }{
 		{"chat", "/v1/chat/completions", `{"model":%q,"stream":true,"messages":[{"role":"user","content":%q}]}`},
@@ -477,7 +478,7 @@ func (d *dataplane) realDisconnect(t *testing.T, model string, e realEngine) {
 				defer close(ended)
 				resp, err := d.client.Do(req)
 				if err != nil {
-					return // it has left
+					return // the client has disconnected
 				}
 				defer resp.Body.Close()
 				_, _ = io.Copy(io.Discard, resp.Body)
@@ -498,14 +499,14 @@ func (e realEngine) await(t *testing.T, what string, ok func(int) bool) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the engine is not %s: it works at %d requests", what, n)
+			t.Fatalf("the engine is not %s: it has %d running requests", what, n)
 		}
 	}
 }
 
-// No plugin can force a llama.cpp server's tokens, but sampling can: see
-// forced. Thus the answers are short texts of the final channel; what the
-// weights write alone ends by its limit.
+// There are no plugins for a llama.cpp server, but sampling parameters can force
+// tokens: see forced. The answers are short texts of the final channel. What the
+// weights write without that ends at the limit.
 func TestRealLlamaCPP(t *testing.T) {
 	e := engineAt(t, "ENGINE_TEST_LLAMACPP", "llamacpp", metric("llamacpp:requests_processing"))
 	d := startReal(t, e)
@@ -513,16 +514,16 @@ func TestRealLlamaCPP(t *testing.T) {
 	t.Run("forced", func(t *testing.T) { d.llamaForced(t, model) })
 	t.Run("limit", func(t *testing.T) { d.llamaLimit(t, model) })
 	t.Run("responses", func(t *testing.T) { d.llamaResponses(t, model) })
-	t.Run("refused", func(t *testing.T) { d.llamaRefused(t, model) })
+	t.Run("rejected", func(t *testing.T) { d.llamaRejected(t, model) })
 	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.llamaCached(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
 
-// forced are the members of a request that make weights near zero write a
-// header of the final channel, a text of tokens that are all different, and the
-// end. The greatest bias comes first; a token that has been written, in the
-// prompt or in the reply, counts half of its bias, less two for each time.
+// forced returns request members by which weights near zero write a header of the
+// final channel, a text of different tokens, and the end. The order of the biases
+// is the order of the tokens: a token that is in the prompt or the reply counts
+// half of its bias, less two for each occurrence.
 func (d *dataplane) forced(t *testing.T, model, user, text string, greatest int) string {
 	t.Helper()
 	_, r := d.post(t, "/v1/chat/completions/render", fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%q}]}`, model, user))
@@ -533,7 +534,7 @@ func (d *dataplane) forced(t *testing.T, model, user, text string, greatest int)
 	ids := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>")
 	ids = append(harmony.AppendEncode(ids, text), harmony.AppendEncodeSpecial(nil, "<|return|>")...)
 	bias := object{}
-	const first, last = 36., 34.2 // how strong they are at their turns
+	const first, last = 36., 34.2 // the biases of the first and the last token
 	for i, id := range ids {
 		strength := first - (first-last)*float64(i)/float64(len(ids)-1)
 		if n := seen[id]; n > 0 {
@@ -548,7 +549,7 @@ func (d *dataplane) forced(t *testing.T, model, user, text string, greatest int)
 	return "," + string(more[1:len(more)-1])
 }
 
-// Emoji are several tokens, of which the stream names the last only.
+// An emoji has several tokens, of which the stream names only the last.
 func (d *dataplane) llamaForced(t *testing.T, model string) {
 	for _, text := range []string{"Hello, world!", "naïve 🙂 世界", "a🏔b"} {
 		more := d.forced(t, model, "Say it.", text, 40)
@@ -581,12 +582,12 @@ func streamedContent(_ *http.Response, events string) string {
 	return text.String()
 }
 
-// What the weights write alone has no form at all: it ends by its limit, with
-// that many tokens.
+// What the weights write without constraints has no form: it ends at the limit and
+// has that many tokens.
 func (d *dataplane) llamaLimit(t *testing.T, model string) {
 	for i := range 10 {
 		more := fmt.Sprintf(`,"max_completion_tokens":50,"seed":%d,"logit_bias":{"200002":-100,"199999":-100,"200012":-100}`, i)
-		if i%2 == 1 { // a promise that the limit cuts short
+		if i%2 == 1 { // a structured output that the limit truncates
 			more += `,"tool_choice":"required","tools":[` + functionOf("f", verdict) + `]`
 		}
 		resp, reply := d.chat(t, model, "Anything.", more)
@@ -612,7 +613,7 @@ func (d *dataplane) llamaResponses(t *testing.T, model string) {
 	}
 }
 
-func (d *dataplane) llamaRefused(t *testing.T, model string) {
+func (d *dataplane) llamaRejected(t *testing.T, model string) {
 	for param, more := range map[string]string{"n": `,"n":2`, "min_tokens": `,"min_tokens":2`} {
 		resp, reply := d.chat(t, model, "x", more)
 		if readError(t, reply); resp.StatusCode != http.StatusBadRequest {

@@ -16,13 +16,12 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// enginePython is the Python of the engines, which has a validator of JSON
-// schemas.
+// enginePython is the engines' Python, which has a validator of JSON Schemas.
 const enginePython = "../.engines/venv/bin/python"
 
-// Schemas whose values are bounded, so that a model that writes anything at
-// all comes to their end. Their strings have patterns, for two faults of
-// xgrammar's show in strings of any characters: docs/engines.md tells them.
+// Schemas with bounded values, which a model with random weights can complete.
+// Strings have patterns because of two bugs of xgrammar with arbitrary strings, see
+// docs/engines.md.
 var boundedSchemas = []string{
 	verdict,
 	`{"type":"object","properties":{"n":{"type":"integer","minimum":-5,"maximum":1200},"color":{"enum":["red","green",null,7]}},"required":["n","color"],"additionalProperties":false}`,
@@ -32,14 +31,14 @@ var boundedSchemas = []string{
 	`{"type":"object","properties":{"one":{"$ref":"#/$defs/side"},"two":{"anyOf":[{"$ref":"#/$defs/side"},{"type":"null"}]}},"required":["one","two"],"additionalProperties":false,"$defs":{"side":{"enum":["left","right"]}}}`,
 }
 
-// randomCase is a request that forces the form of its reply, and what the form
-// allows.
+// randomCase is a request that forces the form of its reply, and the allowed
+// results.
 type randomCase struct {
 	name    string
 	fields  func(first, second string) string // members of the request, with two schemas
-	tools   []string                          // that may be called, of f and g, by their schemas
-	answers bool                              // the final answer may stand there, by the first schema
-	one     bool                              // no more than one call
+	tools   []string                          // schemas of the tools f and g if they may be called
+	answers bool                              // a final answer by the first schema is allowed
+	one     bool                              // at most one call
 }
 
 func functionOf(name, schema string) string {
@@ -50,8 +49,8 @@ func responseFunctionOf(name, schema string) string {
 	return fmt.Sprintf(`{"type":"function","name":%q,"strict":true,"parameters":%s}`, name, schema)
 }
 
-// Of chat completions; the bias ends each analysis at once, and calls and
-// answers where they may end.
+// Cases of chat completions. The bias ends each analysis at once, and calls and
+// answers as soon as possible.
 var randomChats = []randomCase{
 	{"required", func(a, b string) string {
 		return `"tool_choice":"required","tools":[` + functionOf("f", a) + `,` + functionOf("g", b) + `]`
@@ -70,8 +69,8 @@ var randomChats = []randomCase{
 	}, []string{"f", "g"}, true, false},
 }
 
-// Of the Responses API, which knows no logit_bias: the first analysis is
-// played, another one may follow and have no end.
+// Cases of the Responses API, which has no logit_bias. The first analysis is
+// scripted; another one may follow and run to the limit.
 var randomResponses = []randomCase{
 	{"responses, required", func(a, b string) string {
 		return `"tool_choice":"required","parallel_tool_calls":false,"tools":[` + responseFunctionOf("f", a) + `,` + responseFunctionOf("g", b) + `]`
@@ -84,15 +83,15 @@ var randomResponses = []randomCase{
 	}, nil, true, false},
 }
 
-// instance is a text that must be valid by a schema.
+// instance is a text that must be valid under a schema.
 type instance struct {
 	Schema json.RawMessage `json:"schema"`
 	Text   string          `json:"instance"`
-	from   string          // the request
+	from   string          // describes the request
 }
 
-// randomReplies asks for count replies of forced forms, eight at a time, and
-// checks them: what did not end by its limit is whole and valid.
+// randomReplies sends count requests with forced forms, eight at a time. Replies
+// that did not end at their limit must be complete and valid.
 func randomReplies(t *testing.T, d *dataplane, models []string, count int) {
 	t.Helper()
 	cases := slices.Concat(randomChats, randomResponses)
@@ -122,12 +121,12 @@ func randomReplies(t *testing.T, d *dataplane, models []string, count int) {
 	t.Logf("%d requests: %d whole replies (%d with calls, %d answers), %d incomplete by their limit; %d instances valid by their schemas",
 		count, whole, counts["call"], counts["answer"], counts["incomplete"], len(instances))
 	if whole < count/2 || counts["call"] == 0 || counts["answer"] == 0 {
-		t.Errorf("too few replies came to their end to prove anything: %v", counts)
+		t.Errorf("too few replies are complete: %v", counts)
 	}
 }
 
-// randomReply makes request n and gives what must be valid in its reply, and
-// how it ended: call, answer or incomplete.
+// randomReply sends request n and returns the instances in its reply and how it
+// ended: call, answer or incomplete.
 func (d *dataplane) randomReply(t *testing.T, n int, tt randomCase, ofResponses bool, model string) (found []instance, how string) {
 	first, second := boundedSchemas[n%len(boundedSchemas)], boundedSchemas[(n/len(boundedSchemas)+1)%len(boundedSchemas)]
 	from := fmt.Sprintf("request %d (%s, %s)", n, tt.name, model)
@@ -189,7 +188,7 @@ func readRandomResponse(reply gjson.Result) (answer string, calls []call, cut bo
 	return answer, calls, reply.Get("status").Str == "incomplete" && reply.Get("incomplete_details.reason").Str == "max_output_tokens"
 }
 
-// validateAll gives instances to Python's jsonschema.
+// validateAll validates instances with Python's jsonschema.
 func validateAll(t *testing.T, instances []instance) {
 	t.Helper()
 	var lines, stderr bytes.Buffer
@@ -209,7 +208,7 @@ func validateAll(t *testing.T, instances []instance) {
 	verdicts := bufio.NewScanner(bytes.NewReader(out))
 	for _, i := range instances {
 		if !verdicts.Scan() {
-			t.Fatal("the validator has said nothing of some instances")
+			t.Fatal("the validator has no result for some instances")
 		}
 		if verdicts.Text() != "null" {
 			t.Errorf("%s: %q is not valid: %s", i.from, i.Text, verdicts.Text())
@@ -217,7 +216,7 @@ func validateAll(t *testing.T, instances []instance) {
 	}
 }
 
-// Forced calls and bounded schemas with weights that write anything at all.
+// Forced calls and bounded schemas with random weights.
 func TestRealRandomVLLM(t *testing.T) {
 	completions := engineAt(t, "ENGINE_TEST_VLLM", "vllm", nil)
 	generate := engineAt(t, "ENGINE_TEST_VLLM", "vllm-generate", nil)

@@ -17,17 +17,16 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// rendered is a request whose prompt is compared with the one that vLLM makes
-// of it.
+// rendered is a request whose prompt is compared with vLLM's prompt for it.
 type rendered struct {
 	name        string
 	fields      string // members of the request
 	differences []difference
-	tokens      string // why the same text has other tokens, if it has
+	tokens      string // reason if the same text has other tokens
 }
 
-// difference is where our prompt is another than vLLM's: what stands in theirs
-// and in ours, and why.
+// difference is a deviation from vLLM's prompt: vLLM's text, this project's text,
+// and the reason.
 type difference struct{ why, theirs, ours string }
 
 const (
@@ -43,7 +42,7 @@ const (
 	userHi   = `{"role":"user","content":"Hello"}`
 )
 
-// The differences. Where a reference is named, it is openai-harmony.
+// The known differences. "The reference" is openai-harmony.
 func resultOf(tool, result string) difference {
 	return difference{
 		"the reference writes a tool result's recipient into the role, as the model writes its own calls",
@@ -101,8 +100,8 @@ func responsesRenders() []rendered {
 	}
 }
 
-// Our prompts are those that vLLM's own frontend makes of the same requests,
-// token for token, or the difference stands in the table.
+// Prompts equal those of vLLM's own frontend for the same requests, token by token,
+// except for the listed differences.
 func TestRealRender(t *testing.T) {
 	e := engineAt(t, "ENGINE_TEST_VLLM", "vllm", nil)
 	d := startReal(t, e)
@@ -115,7 +114,7 @@ func TestRealRender(t *testing.T) {
 				want := spelled(t, theirs)
 				for _, difference := range r.differences {
 					if !strings.Contains(want, difference.theirs) {
-						t.Errorf("vLLM's prompt has no %q: this difference is no more (%s)", difference.theirs, difference.why)
+						t.Errorf("vLLM's prompt has no %q: this difference no longer exists (%s)", difference.theirs, difference.why)
 					}
 					want = strings.ReplaceAll(want, difference.theirs, difference.ours)
 				}
@@ -141,7 +140,7 @@ func TestRealRender(t *testing.T) {
 	t.Logf("prompts the same as vLLM's: %d; with listed differences: %d", same, differs)
 }
 
-// renderedIDs is the prompt that a server makes of a request.
+// renderedIDs returns the prompt that a server renders for a request.
 func renderedIDs(t *testing.T, url, model, fields string) []harmony.Token {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":%q,%s}`, model, fields)
@@ -167,7 +166,7 @@ func renderedIDs(t *testing.T, url, model, fields string) []harmony.Token {
 	return ids
 }
 
-// spelled is a prompt as text, with control tokens spelled.
+// spelled returns a prompt as text with the names of special tokens.
 func spelled(t *testing.T, ids []harmony.Token) string {
 	t.Helper()
 	text, err := harmony.AppendDecode(nil, ids)

@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// post sends JSON and gives the reply to it.
+// post sends JSON and returns the status and the reply.
 func (d *dataplane) post(t *testing.T, path, body string) (int, gjson.Result) {
 	t.Helper()
 	resp, err := d.client.Post(d.url+path, "application/json", strings.NewReader(body))
@@ -25,7 +25,7 @@ func (d *dataplane) post(t *testing.T, path, body string) (int, gjson.Result) {
 	return resp.StatusCode, gjson.ParseBytes(text)
 }
 
-// A rendered request has as many tokens as its model call, of any length.
+// A rendered request has as many tokens as its model call, whatever its length.
 func TestRender(t *testing.T) {
 	d := start(t, options{})
 	for path, c := range map[string]struct{ field, usage string }{
@@ -43,13 +43,13 @@ func TestRender(t *testing.T) {
 				t.Errorf("%s of %s: status %d, %d tokens, the usage says %s", path, model, status, n, reply.Get(c.usage))
 			}
 		}
-		const words = 1_000_000 // several megabytes of reply
+		const words = 1_000_000 // a reply of several megabytes
 		status, rendered := d.post(t, path+"/render", ask(vllmModel, strings.Repeat(" word", words)))
 		if n := rendered.Get("token_ids.#").Int(); status != http.StatusOK || n < words || strings.Count(rendered.Get("text").Str, " word") != words {
 			t.Errorf("a long prompt of %s: status %d, %d tokens, %.200s", path, status, n, rendered.Raw)
 		}
-		if status, _ := d.post(t, path+"/render", ask(foreignModel, "x")); status != http.StatusNotFound {
-			t.Errorf("%s of a foreign model: status %d, not the upstream's", path, status)
+		if status, _ := d.post(t, path+"/render", ask(otherModel, "x")); status != http.StatusNotFound {
+			t.Errorf("%s of another model: status %d, not the upstream's", path, status)
 		}
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 )
 
-// checked is a transport that holds every stream, object and list of the
-// Responses API against the rules that all tests share.
-type checked struct {
+// checkedTransport checks every stream, object and list of the Responses API with
+// the rules that all tests share.
+type checkedTransport struct {
 	t    *testing.T
 	next http.RoundTripper
 }
 
-func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c checkedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(r)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return resp, err
@@ -39,8 +39,8 @@ func (c checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkOf finds the rules for a reply, nil if there are none. A stream that is
-// resumed is a part of one: its client compares it with the whole.
+// checkOf returns the check of a reply, nil if there is none. A resumed stream is
+// only a part: its client compares it with the whole stream.
 func checkOf(method string, at *url.URL, contentType string) func([]byte) error {
 	below, ofResponses := strings.CutPrefix(at.Path, "/v1/responses")
 	below, ofConversations := strings.CutPrefix(below, "/v1/conversations")
@@ -68,8 +68,8 @@ func checkOf(method string, at *url.URL, contentType string) func([]byte) error 
 	return responsestest.Conversation
 }
 
-// checkedBody checks what has been read when it is closed, unless its client
-// has left before the end, or [DONE].
+// checkedBody checks the body when it is closed, unless the client has disconnected
+// before its end or [DONE].
 type checkedBody struct {
 	io.ReadCloser
 	t     *testing.T
@@ -94,13 +94,13 @@ func (b *checkedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// checkedOpenAI is a client whose Responses API replies are all checked.
+// checkedOpenAI returns a client whose Responses API replies are checked.
 func (d *dataplane) checkedOpenAI(t *testing.T, o ...option.RequestOption) openai.Client {
-	return d.openai(append(o, option.WithHTTPClient(&http.Client{Transport: checked{t, d.client.Transport}}))...)
+	return d.openai(append(o, option.WithHTTPClient(&http.Client{Transport: checkedTransport{t, d.client.Transport}}))...)
 }
 
-// checkedURL is the data plane behind a proxy that checks its replies, for
-// clients that are no part of the test.
+// checkedURL returns the URL of a proxy that checks the replies of the data plane,
+// for external clients.
 func (d *dataplane) checkedURL(t *testing.T) string {
 	t.Helper()
 	target, err := url.Parse(d.url)
@@ -109,7 +109,7 @@ func (d *dataplane) checkedURL(t *testing.T) string {
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     checked{t, d.client.Transport},
+		Transport:     checkedTransport{t, d.client.Transport},
 		FlushInterval: -1,
 	}
 	server := httptest.NewServer(fullDuplex(proxy.ServeHTTP))
@@ -117,7 +117,7 @@ func (d *dataplane) checkedURL(t *testing.T) string {
 	return server.URL
 }
 
-// responder asks for a response in one of two ways.
+// responder creates a response, streamed or not.
 type responder func(*testing.T, openai.Client, responses.ResponseNewParams, ...option.RequestOption) *responses.Response
 
 var responders = map[string]responder{"whole": respondWhole, "streamed": respondStreamed}
@@ -131,7 +131,7 @@ func respondWhole(t *testing.T, c openai.Client, p responses.ResponseNewParams, 
 	return r
 }
 
-// respondStreamed gives the response of the last event.
+// respondStreamed returns the response of the last event.
 func respondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParams, o ...option.RequestOption) *responses.Response {
 	t.Helper()
 	stream := c.Responses.NewStreaming(t.Context(), p, o...)
@@ -158,7 +158,7 @@ func respondStreamed(t *testing.T, c openai.Client, p responses.ResponseNewParam
 	return last
 }
 
-// item is an item of a response, without what every reply has others of.
+// item is an item of a response without ids, which differ in each reply.
 type item struct{ Type, Status, Phase, Namespace, Name, Text, Summary string }
 
 func itemsOf(r *responses.Response) []item {
@@ -174,12 +174,12 @@ func itemsOf(r *responses.Response) []item {
 	return items
 }
 
-// asking is a request of one user message.
+// asking returns a request with one user message.
 func asking(model, text string) responses.ResponseNewParams {
 	return responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
 }
 
-// inputs is a request's input of items.
+// inputs returns an input of items.
 func inputs(items ...responses.ResponseInputItemUnionParam) responses.ResponseNewParamsInputUnion {
 	return responses.ResponseNewParamsInputUnion{OfInputItemList: items}
 }
@@ -188,12 +188,12 @@ func userItem(text string) responses.ResponseInputItemUnionParam {
 	return responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser)
 }
 
-// rawItem is an item as it stands, such as one that a response had.
+// rawItem returns an item from its JSON, for example one of a response.
 func rawItem(raw string) responses.ResponseInputItemUnionParam {
 	return param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(raw))
 }
 
-// asInput is what a response had as input of the next request.
+// asInput returns the output of a response as input of the next request.
 func asInput(r *responses.Response) []responses.ResponseInputItemUnionParam {
 	items := make([]responses.ResponseInputItemUnionParam, 0, len(r.Output))
 	for _, o := range r.Output {
@@ -202,7 +202,7 @@ func asInput(r *responses.Response) []responses.ResponseInputItemUnionParam {
 	return items
 }
 
-// callOf is the last item of a response, which is a call.
+// callOf returns the last item of a response, which must be a call.
 func callOf(t *testing.T, r *responses.Response) *responses.ResponseOutputItemUnion {
 	t.Helper()
 	if len(r.Output) == 0 || r.Output[len(r.Output)-1].CallID == "" {
@@ -211,7 +211,7 @@ func callOf(t *testing.T, r *responses.Response) *responses.ResponseOutputItemUn
 	return &r.Output[len(r.Output)-1]
 }
 
-// outputOf answers a call.
+// outputOf returns the output of a call.
 func outputOf(call *responses.ResponseOutputItemUnion, text string) responses.ResponseInputItemUnionParam {
 	if call.Type == "custom_tool_call" {
 		return responses.ResponseInputItemParamOfCustomToolCallOutput(call.CallID, text)
@@ -221,8 +221,8 @@ func outputOf(call *responses.ResponseOutputItemUnion, text string) responses.Re
 	return output
 }
 
-// respond posts a request of one user message and reads the whole reply. More
-// holds further members of the JSON, each with a comma before it.
+// respond posts a request with one user message and reads the reply. more has
+// further JSON members, each after a comma.
 func (d *dataplane) respond(t *testing.T, model, text, more string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	body, err := json.Marshal(map[string]string{"model": model, "input": text})
@@ -238,12 +238,12 @@ func (d *dataplane) respond(t *testing.T, model, text, more string, headers ...s
 	return resp, string(reply)
 }
 
-// wantError checks that err is an error of the API.
+// wantError checks that err is an API error with these values.
 func wantError(t *testing.T, what string, err error, status int, code, param string) {
 	t.Helper()
 	var e *openai.Error
 	if !errors.As(err, &e) {
-		t.Errorf("%s: %v is no error of the API", what, err)
+		t.Errorf("%s: %v is not an API error", what, err)
 		return
 	}
 	if e.StatusCode != status || e.Code != code || e.Param != param {

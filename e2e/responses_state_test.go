@@ -16,10 +16,10 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// notFound is what an upstream says of responses that it does not have.
+// notFound is an upstream's reply for responses that it does not have.
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusNotFound)
@@ -29,7 +29,7 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 // sealKey is a key for encrypted reasoning.
 const sealKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 
-// wantStatus checks the status of an error of the API.
+// wantStatus checks the status of an API error.
 func wantStatus(t *testing.T, err error, status int) {
 	t.Helper()
 	var e *openai.Error
@@ -38,7 +38,7 @@ func wantStatus(t *testing.T, err error, status int) {
 	}
 }
 
-// sameJSON compares two texts of JSON, in which the order of members is free.
+// sameJSON compares two JSON texts without the order of members.
 func sameJSON(t *testing.T, what, want, got string) {
 	t.Helper()
 	if diff := cmp.Diff(gjson.Parse(want).Value(), gjson.Parse(got).Value()); diff != "" {
@@ -46,11 +46,11 @@ func sameJSON(t *testing.T, what, want, got string) {
 	}
 }
 
-// A response is read as it was answered, until it is deleted. What is not
-// stored is the upstream's.
+// A stored response is returned as it was created, until it is deleted. Requests
+// for unknown responses go to the upstream.
 func TestResponsesStored(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	for _, model := range harmonyModels {
 		for name, respond := range responders {
@@ -88,7 +88,7 @@ func TestResponsesStored(t *testing.T) {
 
 func TestResponsesNotStored(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	for name, respond := range responders {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestResponsesNotStored(t *testing.T) {
 			p.Store = openai.Bool(false)
 			r := respond(t, c, p)
 			if gjson.Get(r.RawJSON(), "store").Raw != "false" {
-				t.Errorf("the response does not say that it is not stored: %s", r.RawJSON())
+				t.Errorf("the response does not report that it is not stored: %s", r.RawJSON())
 			}
 			_, err := c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
 			wantStatus(t, err, http.StatusNotFound)
@@ -108,9 +108,9 @@ func TestResponsesNotStored(t *testing.T) {
 	}
 }
 
-// A chain goes on with the instructions, tools and effort of each request.
+// Each request of a chain has its own instructions, tools and effort.
 func TestResponsesChain(t *testing.T) {
-	d := start(t, options{config: func(c *filter.Config) { c.Date = "2025-06-28" }})
+	d := start(t, options{config: func(c *config.Config) { c.Date = "2025-06-28" }})
 	c := d.checkedOpenAI(t)
 	for _, model := range harmonyModels {
 		t.Run(model, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestResponsesChain(t *testing.T) {
 	}
 }
 
-// The items that a response was made from are listed page by page.
+// The input items of a response are listed in pages.
 func TestResponsesInputItems(t *testing.T) {
 	d := start(t, options{})
 	c := d.checkedOpenAI(t)
@@ -183,7 +183,7 @@ func TestResponsesInputItems(t *testing.T) {
 	wantError(t, "after", err, http.StatusBadRequest, "", "after")
 }
 
-// input_tokens tells what the usage of the same request will say.
+// input_tokens returns the number of the same request's usage.
 func TestResponsesInputTokens(t *testing.T) {
 	d := start(t, options{})
 	c := d.checkedOpenAI(t)
@@ -214,11 +214,11 @@ func TestResponsesInputTokens(t *testing.T) {
 	}
 }
 
-// Reasoning that is stored nowhere comes back sealed. Another replica with the
-// same key opens it, and only for the same tenant and untouched.
+// Reasoning of a response that is not stored is returned encrypted. Another replica
+// with the same key decrypts it, for the same tenant and if it is unchanged.
 func TestResponsesEncryptedReasoning(t *testing.T) {
 	const tenant = "x-tenant"
-	keyed := func(c *filter.Config) {
+	keyed := func(c *config.Config) {
 		c.TenantHeader = tenant
 		c.Responses.SealKeys = []string{sealKey}
 	}
@@ -263,11 +263,11 @@ func TestResponsesEncryptedReasoning(t *testing.T) {
 	}
 }
 
-// What one tenant has stored does not exist for another.
+// Stored objects of one tenant do not exist for another.
 func TestResponsesTenants(t *testing.T) {
 	const tenant = "x-tenant"
-	d := start(t, options{config: func(c *filter.Config) { c.TenantHeader = tenant }})
-	d.foreign.handle(notFound)
+	d := start(t, options{config: func(c *config.Config) { c.TenantHeader = tenant }})
+	d.upstream.handle(notFound)
 	a, b := d.checkedOpenAI(t, option.WithHeader(tenant, "a")), d.checkedOpenAI(t, option.WithHeader(tenant, "b"))
 	r := respondStreamed(t, a, asking(sglangModel, "THINK Hm.\nSAY mine"))
 
@@ -284,10 +284,10 @@ func TestResponsesTenants(t *testing.T) {
 	reference.Input = inputs(responses.ResponseInputItemParamOfItemReference(r.Output[1].ID), userItem("LAST_ASSISTANT"))
 	_, err = b.Responses.New(t.Context(), reference)
 	wantError(t, "reference", err, http.StatusNotFound, "item_not_found", "input[0].id")
-	nobody := d.checkedOpenAI(t)
-	_, err = nobody.Responses.New(t.Context(), asking(sglangModel, "SAY yes"))
+	anonymous := d.checkedOpenAI(t)
+	_, err = anonymous.Responses.New(t.Context(), asking(sglangModel, "SAY yes"))
 	wantError(t, "no tenant", err, http.StatusUnauthorized, "tenant_missing", "")
-	_, err = nobody.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
+	_, err = anonymous.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
 	wantError(t, "no tenant", err, http.StatusUnauthorized, "tenant_missing", "")
 
 	if _, err := a.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); err != nil {
@@ -295,7 +295,7 @@ func TestResponsesTenants(t *testing.T) {
 	}
 	for _, p := range []responses.ResponseNewParams{p, reference} {
 		if got := respondWhole(t, a, p).OutputText(); got != "LAST:mine" {
-			t.Errorf("its own tenant goes on with %q", got)
+			t.Errorf("its own tenant continues with %q", got)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var cityParameters = map[string]any{
 	"required":   []string{"city"},
 }
 
-// responseTools are tools of each kind.
+// responseTools has a tool of each kind.
 var responseTools = []responses.ToolUnionParam{
 	responses.ToolParamOfFunction("get_weather", cityParameters, false),
 	{OfCustom: &responses.CustomToolParam{Name: "shell", Description: openai.String("Runs a command.")}},
@@ -35,7 +35,7 @@ var responseTools = []responses.ToolUnionParam{
 	}),
 }
 
-// Every case asks both engines, streamed and not, and gets the same.
+// Every case gets the same response from both engines, streamed or not.
 func TestResponses(t *testing.T) {
 	d := start(t, options{})
 	c := d.checkedOpenAI(t)
@@ -49,8 +49,8 @@ func TestResponses(t *testing.T) {
 		text   string
 		change func(*responses.ResponseNewParams)
 		want   []item
-		status string // completed if empty
-		reason string // of what is incomplete
+		status string // default: completed
+		reason string // of an incomplete response
 	}{
 		{name: "answer", text: "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", want: []item{reasoning("Let me see."), final("Grüße, 世界 👋🏽!")}},
 		{name: "no reasoning", text: "NOTHINK\nSAY yes", want: []item{final("yes")}},
@@ -113,8 +113,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// Two turns with a tool of each kind, continued by id or with the whole
-// history: the engine sees the same.
+// Two turns with a tool of each kind, continued by id or with the whole history:
+// the engine gets the same prompts.
 func TestResponsesToolTurns(t *testing.T) {
 	d := start(t, options{})
 	c := d.checkedOpenAI(t)
@@ -157,14 +157,14 @@ func TestResponsesToolTurns(t *testing.T) {
 	}
 }
 
-// What cannot be done is refused by name; what goes wrong before the reply
-// begins is an HTTP error, streamed or not.
+// Unsupported requests are rejected with the parameter. Errors before the reply are
+// HTTP errors, streamed or not.
 func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 	d := start(t, options{})
 	for _, tt := range []struct {
 		name     string
-		more     string // members of the request
-		behavior string // of the engine
+		more     string // further members of the request
+		behavior string // directives for the engine
 		status   int
 		typ      string
 		param    string
@@ -198,8 +198,8 @@ func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 	}
 }
 
-// An engine's error in mid-stream is response.failed, with what there was; the
-// same is stored. A reply that is not streamed is an HTTP error.
+// An engine error during a stream is response.failed with the output so far, and is
+// stored that way. For a reply that is not streamed it is an HTTP error.
 func TestResponsesErrorsDuringTheReply(t *testing.T) {
 	d := start(t, options{})
 	c := d.checkedOpenAI(t)
@@ -225,11 +225,11 @@ func TestResponsesErrorsDuringTheReply(t *testing.T) {
 	}
 }
 
-// A client that leaves in mid-stream ends the engine's work. What there was is
-// stored as cancelled.
+// If a client disconnects during a stream, the request at the engine is cancelled.
+// The output so far is stored as cancelled.
 func TestResponsesDisconnect(t *testing.T) {
 	d := start(t, options{})
-	d.foreign.handle(notFound)
+	d.upstream.handle(notFound)
 	c := d.checkedOpenAI(t)
 	for _, model := range harmonyModels {
 		t.Run(model, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestResponsesDisconnect(t *testing.T) {
 	}
 }
 
-// leave begins a stream and leaves with the first text. It gives the id of the
+// leave starts a stream, disconnects after the first text and returns the id of the
 // response.
 func leave(t *testing.T, d *dataplane, model, id string) string {
 	t.Helper()
@@ -286,8 +286,8 @@ func leave(t *testing.T, d *dataplane, model, id string) string {
 	return ""
 }
 
-// The events are the same whatever way the engine cuts its tokens and bytes.
-func TestResponsesEngineCutsAnyWay(t *testing.T) {
+// The events do not depend on the engine's tokens per event or chunk boundaries.
+func TestResponsesEngineChunking(t *testing.T) {
 	d := start(t, options{})
 	for _, model := range harmonyModels {
 		for _, behavior := range []string{"cut=1", "tokens-per-event=40", "tokens-per-event=random:8 cut=random:9 seed=7 crlf=true"} {

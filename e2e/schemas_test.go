@@ -10,18 +10,18 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// schemaFormat is the response_format of a schema.
+// schemaFormat returns the response_format of a schema.
 func schemaFormat(schema any, strict bool) object {
 	return object{"response_format": object{"type": "json_schema", "json_schema": object{"name": "n", "schema": schema, "strict": strict}}}
 }
 
-// patterned is the schema of an object with a text of a pattern.
+// patterned returns the schema of an object with a text that matches a pattern.
 func patterned(pattern string) object {
 	return object{"type": "object", "properties": object{"a": object{"type": "string", "pattern": pattern}}, "required": []string{"a"}, "additionalProperties": false}
 }
 
-// A pattern means to the engine what it means here, or is refused with the place
-// where it stands.
+// A pattern has the same meaning for the engine and the filter, or is rejected with
+// its position.
 func TestSchemaPatterns(t *testing.T) {
 	d := start(t, options{})
 	c := d.openai()
@@ -30,7 +30,7 @@ func TestSchemaPatterns(t *testing.T) {
 	} {
 		for _, model := range harmonyModels {
 			answer := `{"a":"` + value + `"}`
-			r := whole(t, c, user(model, "JSON "+answer), setFields(schemaFormat(patterned(pattern), true))...)
+			r := nonStreamed(t, c, user(model, "JSON "+answer), setFields(schemaFormat(patterned(pattern), true))...)
 			if len(r.Choices) != 1 || r.Choices[0].Content != answer {
 				t.Errorf("%s, %s: %+v", model, pattern, r.Choices)
 			}
@@ -47,7 +47,7 @@ func TestSchemaPatterns(t *testing.T) {
 				t.Errorf("%s: %v", pattern, err)
 			}
 		}
-		r := whole(t, c, user(sglangModel, `JSON {"a":"é"}`), setFields(schemaFormat(patterned(pattern), false))...)
+		r := nonStreamed(t, c, user(sglangModel, `JSON {"a":"é"}`), setFields(schemaFormat(patterned(pattern), false))...)
 		if len(r.Choices) != 1 || r.Choices[0].Content != `{"a":"é"}` {
 			t.Errorf("%s, not strict: %+v", pattern, r.Choices)
 		}
@@ -56,9 +56,10 @@ func TestSchemaPatterns(t *testing.T) {
 	wantStatus(t, err, http.StatusBadRequest)
 }
 
-// What an engine's grammar lets pass of a strict schema is found at the reply's
-// end; of one that is not strict it is for the model alone.
-func TestStrictSchemasNotKept(t *testing.T) {
+// Violations of a strict schema that the engine's grammar accepts are detected at
+// the end of the reply. A schema that is not strict is only an instruction to the
+// model.
+func TestStrictSchemasViolated(t *testing.T) {
 	d := start(t, options{})
 	chat, c := d.openai(), d.checkedOpenAI(t)
 	const answer, call = "JSON {\"ok\":1}\nSIM grammar=ignore delay=20ms", "CALL f {\"n\":\"one\"}\nSIM grammar=ignore delay=20ms"
@@ -74,7 +75,7 @@ func TestStrictSchemasNotKept(t *testing.T) {
 			}
 			_ = stream.Close()
 		}
-		r := whole(t, chat, user(model, answer), setFields(schemaFormat(okSchema, false))...)
+		r := nonStreamed(t, chat, user(model, answer), setFields(schemaFormat(okSchema, false))...)
 		if len(r.Choices) != 1 || r.Choices[0].Content != `{"ok":1}` {
 			t.Errorf("%s, not strict: %+v", model, r.Choices)
 		}

@@ -20,12 +20,12 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 )
 
-// sharedStores are the stores that several filters can share; the servers'
-// URLs come from "make test-stores".
+// sharedStores runs a test with each store that several filters can share. "make
+// test-stores" sets the servers' URLs.
 func sharedStores(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db")) })
 	for name, variable := range map[string]string{"redis": "STORE_TEST_REDIS", "postgres": "STORE_TEST_POSTGRES"} {
@@ -39,15 +39,15 @@ func sharedStores(t *testing.T, test func(t *testing.T, url string)) {
 	}
 }
 
-// Two filters with one store are one service: what is begun with one is read,
-// continued, followed and cancelled with the other.
+// Two filters with one store are one service: a response that one has created can
+// be read, continued, followed and cancelled at the other.
 func TestStoresTwoReplicas(t *testing.T) {
 	sharedStores(t, func(t *testing.T, url string) {
-		withStore := func(c *filter.Config) { c.StoreURL = url }
+		withStore := func(c *config.Config) { c.StoreURL = url }
 		a := start(t, options{config: withStore})
-		b := start(t, options{config: withStore, sim: a.sim})
-		a.foreign.handle(notFound)
-		b.foreign.handle(notFound)
+		b := start(t, options{config: withStore, simURL: a.sim})
+		a.upstream.handle(notFound)
+		b.upstream.handle(notFound)
 		ca, cb := a.checkedOpenAI(t), b.checkedOpenAI(t)
 
 		t.Run("chain", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStoresTwoReplicas(t *testing.T) {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(live, a.resume(t, r.ID, "")); diff != "" {
-				t.Errorf("the two give other streams:\n%s", diff)
+				t.Errorf("the two streams differ:\n%s", diff)
 			}
 			if diff := cmp.Diff(after(t, live, 12), b.resume(t, r.ID, "&starting_after=12")); diff != "" {
 				t.Errorf("resumed:\n%s", diff)
@@ -119,17 +119,16 @@ func TestStoresTwoReplicas(t *testing.T) {
 	})
 }
 
-// A filter that is killed in the middle of a response leaves nothing half: the
-// response fails for whoever asks another filter, also in a stream that is
-// being followed.
+// If a filter is killed during a response, another filter returns the response as
+// failed, also to a client that follows the stream.
 func TestStoresReplicaIsKilled(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "envoy-harmony")
 	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/envoy-harmony").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sharedStores(t, func(t *testing.T, url string) {
-		other := start(t, options{config: func(c *filter.Config) { c.StoreURL = url }})
-		other.foreign.handle(notFound)
+		other := start(t, options{config: func(c *config.Config) { c.StoreURL = url }})
+		other.upstream.handle(notFound)
 		killed, kill := startServe(t, binary, other.sim, url)
 		body := `{"model":"gpt-oss-20b","input":"THINK Hm.\nWORDS 1000000\nSIM delay=5ms","background":true,"stream":true}`
 		resp := killed.do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(body))
@@ -161,7 +160,7 @@ func TestStoresReplicaIsKilled(t *testing.T) {
 	})
 }
 
-// startServe runs the filter as a process of its own behind an Envoy.
+// startServe runs the filter in its own process behind an Envoy.
 func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill func()) {
 	t.Helper()
 	proxy, err := envoy.Find(os.Getenv)
@@ -174,7 +173,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill fun
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	log := &logFile{}
-	cfg := newConfig(t, sim, func(c *filter.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
+	cfg := newConfig(t, sim, func(c *config.Config) { c.Loopback = "unix://" + filepath.Join(dir, "loopback") })
 	socket := "unix://" + filepath.Join(dir, "filter")
 	cmd := exec.CommandContext(context.Background(), binary, "serve", "--engine", "sglang", "--listen", socket, "--admin", "127.0.0.1:0",
 		"--set", "loopback="+cfg.Loopback, "--set", "store_url="+store)

@@ -13,11 +13,11 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// An engine that takes no grammar keeps promises too: the reply is checked
-// before the client sees any of it, and made once more where it breaks one. What
-// breaks it twice is an error with a name. The model is told which line to follow
-// the second time.
-func TestPromisesWithoutGrammar(t *testing.T) {
+// With an engine without grammars, structured outputs are verified before the
+// client receives the reply. If verification fails, the call is retried once, and
+// the model is told by its script which line to follow. A second failure is an
+// error with a code.
+func TestStructuredOutputsWithoutGrammar(t *testing.T) {
 	d := start(t, options{config: everyEngine})
 	c := d.openai()
 	model := modelOf("llamacpp")
@@ -28,24 +28,24 @@ func TestPromisesWithoutGrammar(t *testing.T) {
 		name   string
 		text   string
 		fields object
-		want   *said // nil: the error
+		want   *choiceResult // nil: an error
 		calls  int
 	}{
-		{"kept", "THINK Hm.\nJSON {\"ok\":true}", hello, &said{Reasoning: "Hm.", Content: `{"ok":true}`, Finish: "stop"}, 1},
-		{"not of the schema, then kept", "THINK Hm.\nSAY {\"ok\":1}\nAGAIN JSON {\"ok\":false}", hello, &said{Reasoning: "Hm.", Content: `{"ok":false}`, Finish: "stop"}, 2},
+		{"kept", "THINK Hm.\nJSON {\"ok\":true}", hello, &choiceResult{Reasoning: "Hm.", Content: `{"ok":true}`, Finish: "stop"}, 1},
+		{"not of the schema, then kept", "THINK Hm.\nSAY {\"ok\":1}\nAGAIN JSON {\"ok\":false}", hello, &choiceResult{Reasoning: "Hm.", Content: `{"ok":false}`, Finish: "stop"}, 2},
 		{"broken twice", "THINK Hm.\nSAY hello", hello, nil, 2},
-		{"required, then called", "NOTHINK\nSAY hello\nAGAIN CALL g {\"n\":1}", object{"tools": two, "tool_choice": "required"}, &said{Calls: []call{{"g", `{"n":1}`}}, Finish: "tool_calls"}, 2},
+		{"required, then called", "NOTHINK\nSAY hello\nAGAIN CALL g {\"n\":1}", object{"tools": two, "tool_choice": "required"}, &choiceResult{Calls: []call{{"g", `{"n":1}`}}, Finish: "tool_calls"}, 2},
 		{"required, never called", "NOTHINK\nSAY hello!", object{"tools": two, "tool_choice": "required"}, nil, 2},
 		{"strict arguments", "NOTHINK\nCALL f {\"n\":\"one\"}", object{"tools": two}, nil, 2},
-		{"nothing promised", "NOTHINK\nSAY hello", object{"tools": []object{chatTool("g", false)}}, &said{Content: "hello", Finish: "stop"}, 1},
+		{"nothing promised", "NOTHINK\nSAY hello", object{"tools": []object{chatTool("g", false)}}, &choiceResult{Content: "hello", Finish: "stop"}, 1},
 	} {
-		for how, ask := range map[string]asker{"whole": whole, "streamed": streamed} {
+		for how, ask := range map[string]requestMode{"whole": nonStreamed, "streamed": streamed} {
 			t.Run(tt.name+"/"+how, func(t *testing.T) {
 				id := fmt.Sprintf("unconstrained-%d-%s", i, how)
 				fields := append(setFields(tt.fields), option.WithHeader("x-request-id", id))
-				p := user(model, tt.text+"\nAS "+how) // prompts of their own
+				p := user(model, tt.text+"\nAS "+how) // distinct prompts
 				if tt.want != nil {
-					if diff := gocmp.Diff([]said{*tt.want}, ask(t, c, p, fields...).Choices); diff != "" {
+					if diff := gocmp.Diff([]choiceResult{*tt.want}, ask(t, c, p, fields...).Choices); diff != "" {
 						t.Errorf("(-want +got):\n%s", diff)
 					}
 				} else if how == "whole" {
@@ -68,7 +68,7 @@ func TestPromisesWithoutGrammar(t *testing.T) {
 		_, err := c.Chat.Completions.New(t.Context(), user(model, "SAY x"), setFields(object{"guided_grammar": `root ::= "x"`})...)
 		wantStatus(t, err, http.StatusBadRequest)
 	})
-	t.Run("a schema that nobody can check", func(t *testing.T) {
+	t.Run("a schema that cannot be checked", func(t *testing.T) {
 		defs := object{"a24": object{"type": "object"}}
 		for i := range 24 {
 			next := object{"$ref": fmt.Sprintf("#/$defs/a%d", i+1)}
@@ -89,8 +89,7 @@ func TestPromisesWithoutGrammar(t *testing.T) {
 	})
 }
 
-// wantErrorWith demands an error of the API with a status and a word that its JSON
-// has.
+// wantErrorWith checks for an API error with a status and a word in its JSON.
 func wantErrorWith(t *testing.T, err error, status int, word string) {
 	t.Helper()
 	var apiError *openai.Error

@@ -1,7 +1,7 @@
-// Package envoy makes the Envoy configuration that goes with the filter and
-// starts an Envoy with it. The bootstrap that it writes is meant to be read
-// and copied: it is one listener with the ext_proc filter, a cluster for every
-// engine, and a comment wherever a setting is not Envoy's default.
+// Package envoy generates the Envoy configuration for the filter, and runs an Envoy
+// with it. The generated bootstrap is meant to be read and copied. It has a
+// listener with the ext_proc filter, a cluster for each engine, and a comment for
+// each setting that differs from Envoy's default.
 package envoy
 
 import (
@@ -20,118 +20,97 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
 
-// EngineHeader is the request header by which the filter tells Envoy the
-// engine: Envoy's routes match it, strip it from clients' requests and drop it
-// before the engine.
-const EngineHeader = "x-harmony-engine"
-
-// PrefillHeader is the request header by which the filter names, as host:port,
-// the one of an engine's prefill endpoints that takes a call. Only the loopback
-// listener heeds it.
-const PrefillHeader = "x-harmony-prefill"
-
-// PrefillSuffix is what the filter adds to an engine's name for the route to its
-// prefill endpoints.
-const PrefillSuffix = "-prefill"
-
-// UpstreamHeader is the header by which Envoy tells the filter, in an answer on the
-// loopback listener, which of an engine's replicas has given it, and by which the
-// filter names those that may take a call, as IP:port.
-const UpstreamHeader = "x-harmony-upstream"
-
-// MetadataNamespace is where the filter's dynamic metadata stands.
-const MetadataNamespace = "envoy_harmony"
-
-// loggedMetadata are the fields of the filter's metadata for an access log: all but
-// text, which a user has said.
+// loggedMetadata are the metadata fields for the access log: all but text, which
+// has the user's words.
 var loggedMetadata = []string{"api", "model", "engine", "stream", "choices", "prompt_tokens", "max_tokens", "items", "tools"}
 
-// Options says what the bootstrap is for.
+// Options are the settings of a bootstrap.
 type Options struct {
-	// Listen is host:port of the listener that clients use; port 0 takes a
-	// free one.
+	// Listen is the address of the clients' listener, host:port. Port 0 chooses a free
+	// port.
 	Listen string
-	// Admin is host:port of Envoy's admin interface. Empty: a free port of
-	// 127.0.0.1.
+	// Admin is the address of Envoy's admin interface, host:port. Default: a free port
+	// of 127.0.0.1.
 	Admin string
-	// ExtProc is where the filter listens: unix:///path or host:port.
+	// ExtProc is the address of the filter: unix:///path or host:port.
 	ExtProc string
-	// Loopback is where the loopback listener is, unix:///path or host:port
-	// of an address that only this machine or pod can reach: the filter makes
-	// model calls through it. Empty: there is none.
+	// Loopback is the address of the loopback listener, through which the filter makes
+	// model calls: unix:///path, or host:port of an address that only this machine or
+	// pod can reach. Empty: there is no such listener.
 	Loopback string
-	// PrefixHeader, SessionHeader and SelectionHeader are the filter's request
-	// headers of the same names, by which an engine's replica is chosen. Only
-	// the filter may set them. Empty: it sends none.
+	// PrefixHeader, SessionHeader and SelectionHeader are the request headers with
+	// which the filter controls the choice of a replica. Envoy removes them from
+	// clients' requests. Empty: the filter does not set the header.
 	PrefixHeader, SessionHeader, SelectionHeader string
-	// Balance is how requests spread over an engine's replicas. Empty:
-	// [BalancePrefix] if there is such a header, else [BalanceLeastRequest].
+	// Balance is the load balancing policy of replicas. Default: [BalancePrefix] if
+	// PrefixHeader is set, otherwise [BalanceLeastRequest].
 	Balance Balance
-	// Engines are the clusters that serve Harmony models, at least one.
+	// Engines are the engines that serve Harmony models, at least one.
 	Engines []Engine
-	// Upstream is the URL that takes every other request. Empty: the first
-	// engine that is no gRPC service takes them; where there is none, they
-	// are answered 404.
+	// Upstream is the URL of the service for all other requests. Empty: the first
+	// engine that is not a gRPC service gets them. If there is none, they are answered
+	// with 404.
 	Upstream string
-	// StreamIdleTimeout is how long a request may stand without a byte in
-	// either direction. It must not be below the filter's own deadlines,
-	// which give better errors. 0: one hour.
+	// StreamIdleTimeout ends a stream without traffic in either direction. It must be
+	// longer than the filter's own deadlines, which produce better errors. Default: 1
+	// hour.
 	StreamIdleTimeout time.Duration
-	// RetryBufferBytes is the largest engine request that Envoy keeps for a
-	// retry. 0: 8 MiB; a prompt of 131,072 ids is about 0.9 MB.
+	// RetryBufferBytes bounds the engine request that Envoy buffers for a retry.
+	// Default: 8 MiB. A prompt of 131,072 token ids needs about 0.9 MB.
 	RetryBufferBytes int64
-	// CAFile is the bundle that https engines are checked against. Empty:
-	// SSL_CERT_FILE or the system's own.
+	// CAFile is the CA bundle for https engines. Default: SSL_CERT_FILE, or else the
+	// system's bundle.
 	CAFile string
-	// AccessLog writes a line of JSON for each request to standard error. Nothing
-	// that was said is in it.
+	// AccessLog writes a JSON line per request to standard error, without texts of
+	// requests and replies.
 	AccessLog bool
 }
 
-// Balance is a way to spread requests over the replicas of an engine.
+// Balance is a load balancing policy for the replicas of an engine.
 type Balance string
 
-// The ways. With the first two, requests with one key go to one replica, as long
-// as it has not far more to do than the others: then to the next one in an order
-// that the key gives.
+// The load balancing policies. With the first two, requests with the same key go to
+// the same replica. If it has 1.5 times its share of the requests, they go to the
+// next one in an order that depends on the key.
 const (
 	BalancePrefix       Balance = "prefix"        // by Options.PrefixHeader
 	BalanceSession      Balance = "session"       // by Options.SessionHeader
-	BalanceLeastRequest Balance = "least-request" // to the one of two replicas, chosen at random, that has less to do
+	BalanceLeastRequest Balance = "least-request" // the less loaded of two random replicas
 )
 
-// Engine is one engine and the addresses of its replicas.
+// Engine is an engine and the addresses of its replicas.
 type Engine struct {
 	Name string
-	URLs []string // http or https, one scheme for all
-	GRPC bool     // it is a gRPC service: Envoy speaks HTTP/2 with it
-	// OneCall has Envoy make one call a connection, for a server that closes a
-	// connection behind a reply without saying so. It is for HTTP/1.1 only.
+	URLs []string // http or https, the same scheme for all
+	GRPC bool     // a gRPC service, to which Envoy speaks HTTP/2
+	// OneCall limits a connection to one request. It is for servers that close the
+	// connection after a response without announcing it, over HTTP/1.1 only.
 	OneCall bool
-	// HealthPath is the path by which Envoy asks each replica, and each of Prefill,
-	// every 10 s whether it is well: one that answers other than 200, or cannot be
-	// reached three times, gets no calls until it answers 200. It is not for gRPC.
-	// Empty: nobody is asked.
+	// HealthPath is the path of the health check, which Envoy requests from each
+	// replica and each of Prefill every 10 s. After three failed connections, or one
+	// status other than 200, an endpoint gets no calls until it answers 200. It cannot
+	// be used with GRPC. Empty: no health checks.
 	HealthPath string
-	// Prefill are the addresses of processes that compute prompts for the
-	// replicas: a cluster of its own, which the filter calls by the engine's name
-	// with [PrefillSuffix] and reaches through the loopback listener. Empty: there are none.
+	// Prefill are the URLs of the prefill endpoints, which compute prompts for the
+	// replicas. They form their own cluster. The filter selects it through the loopback
+	// listener by the engine's name with [header.PrefillSuffix]. Empty: there are none.
 	Prefill []string
-	// PinPrefill has every such call name its endpoint, see [PrefillHeader]:
-	// no other may take it. Else Envoy chooses as among the replicas.
+	// PinPrefill requires each prefill call to name its endpoint in [header.Prefill].
+	// Otherwise Envoy balances prefill calls like others.
 	PinPrefill bool
-	// EndpointPicker is the URL of an ext_proc service that reads each call and
-	// names the replica that takes it, one of URLs by its IP address and port,
-	// in the way of the Gateway API's inference extension. Where it names none
-	// that is there, Options.Balance decides; where it cannot be reached, calls
-	// are a 503. Empty: there is none.
+	// EndpointPicker is the URL of an endpoint picker of the Gateway API inference
+	// extension: an ext_proc service that reads each call and selects one of URLs by IP
+	// address and port. If it selects none that is available, Options.Balance applies.
+	// If it cannot be reached, calls are answered with 503. Empty: there is none.
 	EndpointPicker string
 }
 
-// Replicas tells whether the engine may have several: a name can stand for many
-// addresses.
+// Replicas reports whether the engine may have several replicas. A host name can
+// resolve to several addresses.
 func (e Engine) Replicas() bool {
 	return slices.ContainsFunc(e.URLs, func(raw string) bool {
 		u, err := url.Parse(raw)
@@ -146,8 +125,8 @@ var bootstrap = template.Must(template.New("bootstrap").
 	Funcs(template.FuncMap{"quote": quote, "seconds": seconds}).
 	Parse(bootstrapText))
 
-// Bootstrap writes the Envoy bootstrap (v3, YAML) for o. The same options give
-// the same bytes.
+// Bootstrap returns the Envoy bootstrap (v3, YAML) for o. Equal options return
+// equal bytes. The error names each invalid option.
 func Bootstrap(o Options) ([]byte, error) {
 	page, err := o.page()
 	if err != nil {
@@ -160,46 +139,50 @@ func Bootstrap(o Options) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// page is what the template sees.
+// page is the data of the template.
 type page struct {
 	Options
 	EngineHeader      string
 	PrefillHeader     string
 	UpstreamHeader    string
-	Pins              bool   // there are calls that name their endpoint
-	Picker            string // cluster of an endpoint picker, "" if there is none
+	Internal          []string // request headers that no client may set
+	Pins              bool     // some prefill calls name their endpoint
+	Picker            string   // cluster of an endpoint picker; "" if there is none
 	MetadataNamespace string
 	LoggedMetadata    []string
-	HashHeader        string // by which replicas are chosen, "" if by none
+	HashHeader        string // header that selects a replica; "" if none does
 	Listener          endpoint
 	LoopbackAddress   *endpoint
 	AdminAddress      endpoint
 	Filter            cluster
-	Clusters          []cluster // engines, then the upstream if it is one of its own
-	Default           string    // cluster of requests that are not for an engine, "" if there is none
+	Clusters          []cluster // engines, and the upstream if it is not an engine
+	Default           string    // cluster of requests that are not for an engine; "" if there is none
 }
 
 type cluster struct {
 	Name       string
 	HealthPath string
-	Replicas   bool // it is an engine of which there may be several
-	Pinned     bool // a call names the endpoint that takes it
-	Picked     bool // an endpoint picker does
+	Replicas   bool // an engine that may have several replicas
+	Pinned     bool // calls name their endpoint
+	Picked     bool // an endpoint picker selects the endpoint
 	Endpoints  []endpoint
 	GRPC       bool
-	OneCall    bool // a connection serves one call
+	OneCall    bool // a connection serves one request
 	TLS        bool
 	CAFile     string
 }
 
 type endpoint struct {
-	Pipe string // path of a Unix socket, or:
+	Pipe string // path of a Unix socket; otherwise Host and Port are set
 	Host string
 	Port int
 }
 
 func (o Options) page() (*page, error) {
-	p := &page{Options: o, EngineHeader: EngineHeader, PrefillHeader: PrefillHeader, UpstreamHeader: UpstreamHeader, MetadataNamespace: MetadataNamespace, LoggedMetadata: loggedMetadata}
+	p := &page{
+		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
+		MetadataNamespace: header.MetadataNamespace, LoggedMetadata: loggedMetadata,
+	}
 	if p.Admin == "" {
 		p.Admin = "127.0.0.1:0"
 	}
@@ -229,35 +212,12 @@ func (o Options) page() (*page, error) {
 	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
 	if len(o.Engines) == 0 {
-		errs = append(errs, errors.New("there is no engine"))
+		errs = append(errs, errors.New("there is no engine: configure at least one"))
 	}
 	for _, e := range o.Engines {
-		c, err := o.newCluster("engine_"+e.Name, e.URLs)
-		if err != nil {
+		for _, err := range p.addEngine(e) {
 			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
 		}
-		c.GRPC, c.OneCall, c.HealthPath, c.Replicas, c.Picked = e.GRPC, e.OneCall, e.HealthPath, e.Replicas(), e.EndpointPicker != ""
-		p.Clusters = append(p.Clusters, c)
-		if c.Picked {
-			if c, err = o.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
-				errs = append(errs, fmt.Errorf("engine %s: endpoint picker: %w", e.Name, err))
-			}
-			c.GRPC, p.Picker = true, cmp.Or(p.Picker, c.Name)
-			p.Clusters = append(p.Clusters, c)
-		}
-		if len(e.Prefill) == 0 {
-			continue
-		}
-		if o.Loopback == "" {
-			errs = append(errs, fmt.Errorf("engine %s: prefill endpoints are reached through the loopback listener: set loopback", e.Name))
-		}
-		side := Engine{Name: e.Name + PrefillSuffix, URLs: e.Prefill, GRPC: e.GRPC}
-		if c, err = o.newCluster("engine_"+side.Name, side.URLs); err != nil {
-			errs = append(errs, fmt.Errorf("engine %s: prefill: %w", e.Name, err))
-		}
-		c.GRPC, c.HealthPath, c.Replicas, c.Pinned = e.GRPC, e.HealthPath, side.Replicas(), e.PinPrefill
-		p.Pins = p.Pins || c.Pinned
-		p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), side)
 	}
 	if o.Upstream != "" {
 		c, err := o.newCluster("upstream", []string{o.Upstream})
@@ -272,36 +232,68 @@ func (o Options) page() (*page, error) {
 	return p, errors.Join(errs...)
 }
 
-// hashHeader is the header by which replicas are chosen, "" if by none.
+// addEngine adds the clusters of an engine: its replicas, its endpoint picker and its
+// prefill endpoints.
+func (p *page) addEngine(e Engine) (errs []error) {
+	c, err := p.newCluster("engine_"+e.Name, e.URLs)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	c.GRPC, c.OneCall, c.HealthPath, c.Replicas, c.Picked = e.GRPC, e.OneCall, e.HealthPath, e.Replicas(), e.EndpointPicker != ""
+	p.Clusters = append(p.Clusters, c)
+	if c.Picked {
+		if c, err = p.newCluster("picker_"+e.Name, []string{e.EndpointPicker}); err != nil {
+			errs = append(errs, fmt.Errorf("endpoint picker: %w", err))
+		}
+		c.GRPC, p.Picker = true, cmp.Or(p.Picker, c.Name)
+		p.Clusters = append(p.Clusters, c)
+	}
+	if len(e.Prefill) == 0 {
+		return errs
+	}
+	if p.Loopback == "" {
+		errs = append(errs, errors.New("prefill endpoints are reached through the loopback listener: set loopback"))
+	}
+	prefill := Engine{Name: e.Name + header.PrefillSuffix, URLs: e.Prefill, GRPC: e.GRPC}
+	if c, err = p.newCluster("engine_"+prefill.Name, prefill.URLs); err != nil {
+		errs = append(errs, fmt.Errorf("prefill: %w", err))
+	}
+	c.GRPC, c.HealthPath, c.Replicas, c.Pinned = e.GRPC, e.HealthPath, prefill.Replicas(), e.PinPrefill
+	p.Pins = p.Pins || c.Pinned
+	p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), prefill)
+	return errs
+}
+
+// hashHeader returns the header that selects a replica, "" if none does.
 func (o Options) hashHeader() (string, error) {
-	header := ""
+	name := ""
 	switch o.Balance {
 	case "":
 		return o.PrefixHeader, nil
 	case BalanceLeastRequest:
 		return "", nil
 	case BalancePrefix:
-		header = o.PrefixHeader
+		name = o.PrefixHeader
 	case BalanceSession:
-		header = o.SessionHeader
+		name = o.SessionHeader
 	default:
 		return "", fmt.Errorf("balance: must be %s, %s or %s, not %q", BalancePrefix, BalanceSession, BalanceLeastRequest, o.Balance)
 	}
-	if header == "" {
-		return "", fmt.Errorf("balance: %s needs the header, which is empty: name it in routing.%[1]s_header", o.Balance)
+	if name == "" {
+		return "", fmt.Errorf("balance: %s needs a name name: set routing.%[1]s_header", o.Balance)
 	}
-	return header, nil
+	return name, nil
 }
 
 func (o Options) newCluster(name string, urls []string) (cluster, error) {
 	c := cluster{Name: name}
 	if len(urls) == 0 {
-		return c, errors.New("has no URL; write http://host:port")
+		return c, errors.New("it has no URL: write http://host:port")
 	}
 	for i, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil {
-			return c, fmt.Errorf("%q is not a URL; write http://host:port", raw)
+			return c, fmt.Errorf("%q is not a URL: write http://host:port", raw)
 		}
 		e, err := endpointOf(u)
 		if err != nil {
@@ -309,7 +301,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 		}
 		tls := u.Scheme == "https"
 		if i > 0 && tls != c.TLS {
-			return c, errors.New("has http and https URLs; make two engines of them")
+			return c, errors.New("it has http and https URLs: configure two engines")
 		}
 		c.TLS = tls
 		c.Endpoints = append(c.Endpoints, e)
@@ -319,7 +311,7 @@ func (o Options) newCluster(name string, urls []string) (cluster, error) {
 			c.CAFile = systemCAFile()
 		}
 		if c.CAFile == "" {
-			return c, errors.New("https needs a CA bundle and none was found; set SSL_CERT_FILE")
+			return c, errors.New("https needs a CA bundle, and none was found: set SSL_CERT_FILE")
 		}
 	}
 	return c, nil
@@ -332,7 +324,7 @@ func endpointOf(u *url.URL) (endpoint, error) {
 		return endpoint{}, errors.New("the scheme must be http or https")
 	}
 	if u.Hostname() == "" {
-		return endpoint{}, errors.New("the host is missing")
+		return endpoint{}, errors.New("the host is missing: write http://host:port")
 	}
 	if text := u.Port(); text != "" {
 		var err error
@@ -343,10 +335,10 @@ func endpointOf(u *url.URL) (endpoint, error) {
 	return endpoint{Host: u.Hostname(), Port: port}, nil
 }
 
-// Name is what a call names the endpoint by.
+// Name returns the name of the endpoint in header.Prefill.
 func (e endpoint) Name() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
-// parseAddress reads unix:///path or host:port.
+// parseAddress parses unix:///path or host:port.
 func parseAddress(address string) (endpoint, error) {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if !strings.HasPrefix(path, "/") {
@@ -368,12 +360,12 @@ func parseAddress(address string) (endpoint, error) {
 func parsePort(text string) (int, error) {
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 0 || port > math.MaxUint16 {
-		return 0, fmt.Errorf("%q is no port", text)
+		return 0, fmt.Errorf("%q is not a port: write a number from 0 to 65535", text)
 	}
 	return port, nil
 }
 
-// systemCAFile is the first of the places where systems keep their bundle.
+// systemCAFile returns the first CA bundle at a common path, "" if there is none.
 func systemCAFile() string {
 	places := []string{
 		os.Getenv("SSL_CERT_FILE"),
@@ -392,14 +384,13 @@ func systemCAFile() string {
 	return places[i]
 }
 
-// quote writes s as a YAML string that nothing in it can leave: JSON's form is
-// one.
+// quote returns s as a JSON string, which is also a YAML string.
 func quote(s string) (string, error) {
 	b, err := json.Marshal(s)
 	return string(b), err
 }
 
-// seconds writes a duration the way protobuf's JSON does.
+// seconds formats a duration as the JSON format of protobuf does.
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }

@@ -30,10 +30,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 )
 
-var update = flag.Bool("update", false, "write the example files anew")
+var update = flag.Bool("update", false, "write the example files")
 
-// examples are the configurations that users copy, and every branch of the
-// template.
+// examples are the example files. Together they cover every branch of the template.
 var examples = map[string]envoy.Options{
 	"sidecar.yaml": {
 		Listen:        "0.0.0.0:10000",
@@ -135,13 +134,13 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("example is old: go test ./envoy -update (-want +got):\n%s", diff)
+				t.Errorf("the example is outdated: run go test ./envoy -run TestExamples -update (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// checkTypes parses a bootstrap as the protobuf that it stands for.
+// checkTypes checks that a bootstrap is a valid protobuf message.
 func checkTypes(t *testing.T, text []byte) {
 	t.Helper()
 	asJSON, err := yaml.YAMLToJSONStrict(text)
@@ -170,18 +169,18 @@ func TestBootstrapErrors(t *testing.T) {
 		want   string
 	}{
 		{"listen", func(o *envoy.Options) { o.Listen = "here" }, `listen: "here": write host:port`},
-		{"admin", func(o *envoy.Options) { o.Admin = "h:99999" }, `admin: "99999" is no port`},
+		{"admin", func(o *envoy.Options) { o.Admin = "h:99999" }, `admin: "99999" is not a port`},
 		{"filter", func(o *envoy.Options) { o.ExtProc = "unix://s" }, "filter: \"unix://s\": write an absolute path"},
 		{"no engine", func(o *envoy.Options) { o.Engines = nil }, "there is no engine"},
-		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: has no URL"},
+		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: it has no URL"},
 		{"scheme", func(o *envoy.Options) { o.Engines[0].URLs[0] = "ftp://a" }, "the scheme must be http or https"},
 		{"host", func(o *envoy.Options) { o.Upstream = "http://:80" }, "upstream: \"http://:80\": the host is missing"},
 		{"balance", func(o *envoy.Options) { o.Balance = "random" }, "balance: must be prefix, session or least-request"},
-		{"no header", func(o *envoy.Options) { o.Balance = envoy.BalanceSession }, "name it in routing.session_header"},
+		{"no header", func(o *envoy.Options) { o.Balance = envoy.BalanceSession }, "set routing.session_header"},
 		{"prefill without loopback", func(o *envoy.Options) { o.Engines[0].Prefill = []string{"http://p:1"} }, "engine e: prefill endpoints are reached through the loopback listener: set loopback"},
 		{"prefill URL", func(o *envoy.Options) { o.Loopback, o.Engines[0].Prefill = "unix:///l", []string{"p:1"} }, "engine e: prefill:"},
 		{"picker", func(o *envoy.Options) { o.Engines[0].EndpointPicker = "epp:9002" }, "engine e: endpoint picker: \"epp:9002\": the scheme must be"},
-		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "make two engines of them"},
+		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "configure two engines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := good()
@@ -194,7 +193,8 @@ func TestBootstrapErrors(t *testing.T) {
 	}
 }
 
-// A name or address cannot leave its place in the YAML.
+// Special characters in a name or an address do not change the structure of the
+// YAML.
 func TestBootstrapQuotes(t *testing.T) {
 	text, err := envoy.Bootstrap(envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: "unix:///tmp/a b'\"}\n#: \u2028",
@@ -206,7 +206,7 @@ func TestBootstrapQuotes(t *testing.T) {
 	checkTypes(t, text)
 }
 
-// Envoy makes one call a connection with an engine that closes it behind each.
+// OneCall limits the connections of its engine, and of no other, to one request.
 func TestOneCall(t *testing.T) {
 	got, err := envoy.Bootstrap(envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: "127.0.0.1:50051",
@@ -223,6 +223,6 @@ func TestOneCall(t *testing.T) {
 	closes, keeps, _ := strings.Cut(closes, `- name: "engine_keeps"`)
 	const once = "max_requests_per_connection: 1"
 	if !strings.Contains(closes, once) || strings.Contains(keeps, once) {
-		t.Errorf("%q stands not in the one cluster:\n%s", once, got)
+		t.Errorf("%q must be only in the cluster of the first engine:\n%s", once, got)
 	}
 }

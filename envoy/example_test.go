@@ -7,7 +7,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 )
 
-// The bootstrap for an engine of two replicas, as far as it names them.
+// The lines of a bootstrap that name an engine and its two replicas.
 func Example() {
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
 		Listen:       "0.0.0.0:10000",

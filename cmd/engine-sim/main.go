@@ -1,13 +1,13 @@
-// Command engine-sim is a simulated gpt-oss engine. It speaks the HTTP and gRPC
-// APIs of SGLang, vLLM, TensorRT-LLM and llama.cpp with token ids, on one port;
-// the last user message says what its model answers:
+// Command engine-sim is a simulated gpt-oss engine. It serves the token-id APIs
+// (HTTP and gRPC) of SGLang, vLLM, TensorRT-LLM and llama.cpp on one port. The last
+// user message determines the reply:
 //
 //	engine-sim --listen 127.0.0.1:8000
 //	engine-sim --tokens-per-event 8 --delay 5ms --output-ids cumulative
-//	curl http://127.0.0.1:8000/sim/requests    # what it was asked
+//	curl http://127.0.0.1:8000/sim/requests    # the requests so far
 //
-// The package enginesim describes the lines of a message and the directives;
-// a request's header x-engine-sim takes the same directives as --behavior.
+// Package enginesim documents the lines of a message and the directives. A request's
+// header x-engine-sim accepts the same directives as --behavior.
 package main
 
 import (
@@ -36,9 +36,10 @@ func main() {
 	}
 }
 
+// run parses the command line and serves the engine until ctx ends.
 func run(ctx context.Context, args []string) error {
 	var o enginesim.Options
-	var set []string // directives, in the order of the flags
+	var set []string // directives in the order of the flags
 	directive := func(key string) func(string) error {
 		return func(value string) error {
 			set = append(set, key+"="+value)
@@ -46,16 +47,16 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	flags := flag.NewFlagSet("engine-sim", flag.ContinueOnError)
-	listen := flags.String("listen", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
-	models := flags.String("models", "", "served `names`, with commas (default gpt-oss-20b and -120b, with and without openai/)")
-	flags.IntVar(&o.ContextLength, "context-length", 131072, "longest context, in `tokens`")
-	flags.IntVar(&o.Records, "records", 1000, "how many requests to remember, in `requests`; -1 for none")
-	flags.StringVar(&o.Role, "role", "", "`part` of requests that it does as a disaggregated engine: prefill or decode (default all of each)")
-	flags.Func("tokens-per-event", "`tokens` an event holds, or random:MAX", directive("tokens-per-event"))
+	listen := flags.String("listen", "127.0.0.1:8000", "`address` to listen on; port 0 chooses a free port")
+	models := flags.String("models", "", "served model `names`, separated by commas (default gpt-oss-20b and -120b, with and without openai/)")
+	flags.IntVar(&o.ContextLength, "context-length", 131072, "context length in `tokens`")
+	flags.IntVar(&o.Records, "records", 1000, "number of `requests` that are recorded; -1 for none")
+	flags.StringVar(&o.Role, "role", "", "`role` as a disaggregated engine: prefill or decode (default both)")
+	flags.Func("tokens-per-event", "`tokens` per event, or random:MAX", directive("tokens-per-event"))
 	flags.Func("delay", "`time` before each token", directive("delay"))
 	flags.Func("first", "`time` before the first token", directive("first"))
-	flags.Func("cut", "`bytes` of the body a write, or random:MAX", directive("cut"))
-	flags.Func("output-ids", "SGLang's output_ids: incremental or cumulative", directive("output-ids"))
+	flags.Func("cut", "`bytes` of the body per write, or random:MAX", directive("cut"))
+	flags.Func("output-ids", "`form` of SGLang's output_ids: incremental or cumulative", directive("output-ids"))
 	flags.Func("behavior", "`directives` for every request, such as \"fault=cut@5 seed=1\"", func(value string) error {
 		set = append(set, value)
 		return nil
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if o.Role != "" && o.Role != enginesim.RolePrefill && o.Role != enginesim.RoleDecode {
-		return fmt.Errorf("role %q: want %s or %s", o.Role, enginesim.RolePrefill, enginesim.RoleDecode)
+		return fmt.Errorf("role %q: use %s or %s", o.Role, enginesim.RolePrefill, enginesim.RoleDecode)
 	}
 	var err error
 	if o.Behavior, err = o.Behavior.With(strings.Join(set, " ")); err != nil {
@@ -79,7 +80,8 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, *listen, enginesim.New(o))
 }
 
-// serve answers until ctx ends; running answers get a second to end.
+// serve serves the engine until ctx ends. Running requests then have one second to
+// end.
 func serve(ctx context.Context, address string, engine http.Handler) error {
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", address)
@@ -100,7 +102,7 @@ func serve(ctx context.Context, address string, engine http.Handler) error {
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if server.Shutdown(ending) != nil {
-		_ = server.Close() // what still runs is cut off
+		_ = server.Close() // aborts running requests
 	}
 	return nil
 }

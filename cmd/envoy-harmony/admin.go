@@ -12,14 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// admin is the HTTP server of metrics and health.
+// admin is the HTTP server for metrics and health checks.
 type admin struct {
 	listener net.Listener
 	server   *http.Server
 }
 
-// listenAdmin takes the address. GET /metrics is Prometheus's, /healthz says
-// that the process lives, /readyz that it takes requests.
+// listenAdmin listens at an address. GET /metrics returns Prometheus metrics,
+// /healthz reports that the process runs, and /readyz whether it accepts new
+// requests.
 func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, ready func() bool) (*admin, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
@@ -41,8 +42,8 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 
 func (a *admin) serve() error { return a.server.Serve(a.listener) }
 
-// close ends the server and its connections.
+// close ends the server and closes its connections.
 func (a *admin) close() { _ = a.server.Close() }
 
-// address is the real host:port.
+// address returns the host:port, with the port that was chosen.
 func (a *admin) address() string { return a.listener.Addr().String() }

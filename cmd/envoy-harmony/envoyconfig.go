@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 const envoyConfigUsage = `
-Prints an Envoy bootstrap (YAML, Envoy 1.38 or newer) for a filter that runs as
-"envoy-harmony serve" with the same configuration.
+Prints an Envoy bootstrap (YAML, Envoy 1.38 or newer) for "envoy-harmony serve"
+with the same configuration.
 
   envoy-harmony envoy-config --engine vllm=http://vllm-0:8000,http://vllm-1:8000 > envoy.yaml
   envoy -c envoy.yaml`
@@ -35,21 +35,21 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	return err
 }
 
-// envoyFlags adds the flags that are about Envoy.
+// envoyFlags adds the flags for Envoy's options.
 func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` that clients use; port 0 takes a free one")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:10000", "`host:port` of the listener for clients; port 0 chooses a free port")
 	f.StringVar(&o.Admin, "envoy-admin", admin, "`host:port` of Envoy's admin interface")
-	f.StringVar(&o.Upstream, "upstream", "", "`URL` that takes requests for other models and paths (default: the first engine)")
-	f.StringVar((*string)(&o.Balance), "balance", "", "how requests spread over an engine's replicas: prefix, session or least-request (`way`; default prefix)")
-	f.BoolVar(&o.AccessLog, "access-log", false, "have Envoy log every request")
+	f.StringVar(&o.Upstream, "upstream", "", "`URL` of the service for other models and paths (default: the first engine)")
+	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, session or least-request (default prefix)")
+	f.BoolVar(&o.AccessLog, "access-log", false, "write Envoy's access log to standard error")
 }
 
-// forConfig fills in what follows from the filter's configuration.
-func forConfig(o envoy.Options, cfg *filter.Config) envoy.Options {
+// forConfig adds the options that follow from the filter's configuration.
+func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
 	o.ExtProc, o.Loopback = cfg.Listen, cfg.Loopback
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
-	// Envoy's limit lies behind the filter's, whose errors say more.
+	// Envoy's limit is longer than the filter's, whose errors are more precise.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute
 	return o
 }

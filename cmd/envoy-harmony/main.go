@@ -1,5 +1,5 @@
-// Command envoy-harmony serves gpt-oss models behind Envoy: the filter, an
-// Envoy with the configuration that goes with it, and tools for both.
+// Command envoy-harmony serves gpt-oss models behind Envoy. It runs the filter,
+// runs or configures Envoy, and has tools for Harmony tokens.
 package main
 
 import (
@@ -18,22 +18,22 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal begins an orderly end; after it the signals have their
-	// own effect again, so that the second one ends the process at once.
+	// The first signal starts an orderly shutdown. After it the default handling is
+	// restored, so that a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
 	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	os.Exit(p.main(ctx, os.Args[1:]))
 }
 
-// program is one call of the command. What it touches of the process comes
-// from outside, so that tests can call it.
+// program is one execution of the command. Its streams and environment are
+// parameters for tests.
 type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	environ        []string // as os.Environ gives it
+	environ        []string // in the format of os.Environ
 }
 
-// getenv is a variable of the environment, as os.Getenv gives it.
+// getenv returns the value of an environment variable, like os.Getenv.
 func (p program) getenv(name string) string {
 	for _, entry := range slices.Backward(p.environ) {
 		if value, ok := strings.CutPrefix(entry, name+"="); ok {
@@ -43,7 +43,7 @@ func (p program) getenv(name string) string {
 	return ""
 }
 
-// errUsage says that a command line is wrong and that its user has been told.
+// errUsage is the error of a wrong command line that has already been reported.
 var errUsage = errors.New("wrong usage")
 
 // command is a subcommand.
@@ -52,11 +52,12 @@ type command struct {
 	run           func(ctx context.Context, p program, args []string) error
 }
 
+// commands returns the subcommands in the order of the usage text.
 func commands() []command {
 	return []command{
-		{"run", "start Envoy and the filter together: the one-command way in", runCommand},
-		{"serve", "start the filter alone, for an Envoy of your own", serveCommand},
-		{"envoy-config", "print the Envoy bootstrap that goes with serve", envoyConfigCommand},
+		{"run", "start the filter and an Envoy with a generated configuration", runCommand},
+		{"serve", "start the filter for an Envoy that you run", serveCommand},
+		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
 		{"tokens", "encode and decode Harmony tokens", tokensCommand},
 		{"version", "print the version", func(_ context.Context, p program, _ []string) error {
 			_, err := fmt.Fprintln(p.stdout, "envoy-harmony", version())
@@ -65,7 +66,7 @@ func commands() []command {
 	}
 }
 
-// main runs the subcommand of args and gives the exit status: 0 for success, 1
+// main runs the subcommand in args and returns the exit status: 0 for success, 1
 // for a failure, 2 for a wrong command line.
 func (p program) main(ctx context.Context, args []string) int {
 	if len(args) == 0 {
@@ -82,12 +83,13 @@ func (p program) main(ctx context.Context, args []string) int {
 				return p.status(c.run(ctx, p, args[1:]))
 			}
 		}
-		fmt.Fprintf(p.stderr, "envoy-harmony: there is no command %q\n\n", name)
+		fmt.Fprintf(p.stderr, "envoy-harmony: unknown command %q\n\n", name)
 		p.usage(p.stderr)
 		return 2
 	}
 }
 
+// status reports an error on standard error and returns the exit status.
 func (p program) status(err error) int {
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -105,10 +107,10 @@ func (p program) usage(w io.Writer) {
 		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.summary)
 	}
 	fmt.Fprintf(w, "  %-13s %s\n", "help", "print this text")
-	fmt.Fprint(w, "\nTry it:  envoy-harmony run --simulate\nFlags:   envoy-harmony COMMAND --help\n")
+	fmt.Fprint(w, "\nExample: envoy-harmony run --simulate\nFlags:   envoy-harmony COMMAND --help\n")
 }
 
-// version is the module's version, or the commit the binary was built from.
+// version returns the module's version, or else the commit of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

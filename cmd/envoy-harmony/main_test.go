@@ -19,34 +19,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-
-	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The filter and Envoy mean the same header and the same namespace.
-func TestNames(t *testing.T) {
-	if envoy.MetadataNamespace != filter.MetadataNamespace {
-		t.Errorf("envoy says %s, filter says %s", envoy.MetadataNamespace, filter.MetadataNamespace)
-	}
-	if envoy.PrefillHeader != filter.PrefillHeader {
-		t.Errorf("envoy says %s, filter says %s", envoy.PrefillHeader, filter.PrefillHeader)
-	}
-	if want := (filter.Engine{Name: "a"}).PrefillName(); "a"+envoy.PrefillSuffix != want {
-		t.Errorf("envoy says a%s, filter says %s", envoy.PrefillSuffix, want)
-	}
-	if envoy.UpstreamHeader != filter.UpstreamHeader {
-		t.Errorf("envoy says %s, filter says %s", envoy.UpstreamHeader, filter.UpstreamHeader)
-	}
-	if envoy.EngineHeader != filter.EngineHeader {
-		t.Errorf("envoy says %s, filter says %s", envoy.EngineHeader, filter.EngineHeader)
-	}
-}
-
-// call runs a command that ends by itself.
-func call(t *testing.T, env map[string]string, args ...string) (exit int, stdout, stderr string) {
+// execute runs a command that ends by itself.
+func execute(t *testing.T, env map[string]string, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := program{stdin: strings.NewReader(""), stdout: &out, stderr: &errs}
@@ -64,11 +42,11 @@ func TestCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	failing := filepath.Join(dir, "envoy")
-	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho my last words\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(failing, []byte("#!/bin/sh\necho failure in the log\nexit 3\n"), 0o700); err != nil { //nolint:gosec // it is executed
 		t.Fatal(err)
 	}
-	taken := filepath.Join(dir, "taken")
-	if err := os.WriteFile(taken, []byte("#!/bin/sh\necho cannot bind 1.2.3.4: Address already in use\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is to be run
+	inUse := filepath.Join(dir, "in-use")
+	if err := os.WriteFile(inUse, []byte("#!/bin/sh\necho cannot bind 1.2.3.4: Address already in use\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it is executed
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -82,43 +60,43 @@ func TestCommandLine(t *testing.T) {
 		{"nothing", nil, "", 2, "", "Usage: envoy-harmony COMMAND"},
 		{"help", nil, "help", 0, "Usage: envoy-harmony COMMAND", ""},
 		{"help of a command", nil, "run --help", 0, "envoy-harmony run --simulate", ""},
-		{"no such command", nil, "start", 2, "", `there is no command "start"`},
-		{"no such flag", nil, "run --nope", 2, "", "flag provided but not defined"},
-		{"argument", nil, "run now", 2, "", `"now" is no flag`},
+		{"unknown command", nil, "start", 2, "", `unknown command "start"`},
+		{"unknown flag", nil, "run --nope", 2, "", "flag provided but not defined"},
+		{"argument", nil, "run now", 2, "", `unexpected argument "now"`},
 		{"version", nil, "version", 0, "envoy-harmony ", ""},
 		{"no engine", nil, "serve", 1, "", "engines: name at least one engine"},
 		{"wrong engine", nil, "run --engine v=http://a", 1, "", "engines[0].kind: must be one of"},
 		{"engine without kind", nil, "run --engine =http://a", 2, "", "write KIND=URL"},
-		{"engine without URL", map[string]string{"ENVOY_BIN": failing}, "run --engine vllm", 1, "", "engine vllm: has no URL"},
+		{"engine without URL", map[string]string{"ENVOY_BIN": failing}, "run --engine vllm", 1, "", "engine vllm: it has no URL"},
 		{"prefill", nil, "envoy-config --set loopback=unix:///l --engine sglang=http://d:1,prefill=http://p0:1,prefill=http://p1:1#9000", 0, `prefill: "p1:1"`, ""},
 		{"prefill of vLLM", nil, "envoy-config --set loopback=unix:///l --engine vllm=http://d:1,prefill=http://p0:1", 0, `"engine_vllm-prefill"`, ""},
 		{"prefill without loopback", nil, "serve --engine sglang=http://d:1,prefill=http://p:1", 1, "", "loopback"},
 		{"prefill without loopback in Envoy", nil, "envoy-config --engine sglang=http://d:1,prefill=http://p:1", 1, "", "set loopback"},
 		{"prefill of a kind without", nil, "serve --engine llamacpp=http://d:1,prefill=http://p:1", 1, "", "llamacpp takes no prefill endpoints"},
-		{"prefill's port", nil, "serve --engine sglang=http://d:1,prefill=http://p:1#x", 2, "", "no bootstrap port"},
+		{"prefill's port", nil, "serve --engine sglang=http://d:1,prefill=http://p:1#x", 2, "", "is not a bootstrap port"},
 		{"prefill's port for vLLM", nil, "serve --engine vllm=http://d:1,prefill=http://p:1#8998", 1, "", "is for SGLang only"},
 		{"no file", nil, "serve --config /nowhere.yaml", 1, "", "/nowhere.yaml"},
 		{"bad file", nil, "serve --config " + file, 1, "", "date: must be utc"},
 		{"flag over file", nil, "envoy-config --set date=utc --config " + file, 0, `"file"`, ""},
 		{"environment over file", map[string]string{"ENVOY_HARMONY_DATE": "none"}, "envoy-config --config " + file, 0, `"file"`, ""},
 		{"flag over environment", map[string]string{"ENVOY_HARMONY_DATE": "bad"}, "envoy-config --set date=none --engine a:vllm=http://flag --config " + file, 0, `"engine_a"`, ""},
-		{"variable of no key", map[string]string{"ENVOY_HARMONY_TOOL_X": "1"}, "envoy-config --engine vllm=http://a", 0, `"engine_vllm"`, "ENVOY_HARMONY_TOOL_X is that of no key"},
+		{"variable of no key", map[string]string{"ENVOY_HARMONY_TOOL_X": "1"}, "envoy-config --engine vllm=http://a", 0, `"engine_vllm"`, "ENVOY_HARMONY_TOOL_X has no effect"},
 		{"bad variable", map[string]string{"ENVOY_HARMONY_LIMITS_KEEP_ALIVE": "15"}, "serve --engine vllm", 1, "", "environment variable ENVOY_HARMONY_LIMITS_KEEP_ALIVE: limits.keep_alive: want a number with its unit, such as 2s, found 15"},
-		{"engine of the simulation", nil, "run --simulate --engine vllm=http://a", 2, "", "--simulate and --engine: give one of them"},
+		{"engine of the simulation", nil, "run --simulate --engine vllm=http://a", 2, "", "--simulate and --engine cannot be combined"},
 		{"workers", nil, "run --simulate --envoy-workers -3", 2, "", "--envoy-workers: must be at least 0, not -3"},
-		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is none"},
-		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: there is no folder /nowhere: make it, or set listen to another address"},
+		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
+		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: the folder /nowhere does not exist: create it, or set listen to another address"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
 		{"unknown set", nil, "serve --engine vllm --set dat=utc", 1, "", "unknown key dat"},
 		{"no Envoy", map[string]string{"ENVOY_BIN": "/nowhere"}, "run --simulate", 1, "", "ENVOY_BIN"},
-		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "my last words"},
-		{"Envoy fails, at the end", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: it ended by itself: exit status 3\n"},
-		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "it ended by itself, without an error"},
-		{"Envoy's address is taken", map[string]string{"ENVOY_BIN": taken}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use; choose another with --listen or --envoy-admin"},
+		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "failure in the log"},
+		{"Envoy fails, last line", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "envoy-harmony: start Envoy: the process exited: exit status 3\n"},
+		{"Envoy is another program", map[string]string{"ENVOY_BIN": "true"}, "run --simulate", 1, "", "the process exited without an error"},
+		{"address in use", map[string]string{"ENVOY_BIN": inUse}, "run --simulate", 1, "", "cannot bind 1.2.3.4: Address already in use; set another one with --listen or --envoy-admin"},
 		{"listen", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:bad", 1, "", "admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			exit, stdout, stderr := call(t, tt.env, strings.Fields(tt.args)...)
+			exit, stdout, stderr := execute(t, tt.env, strings.Fields(tt.args)...)
 			if exit != tt.exit {
 				t.Errorf("exit status %d, want %d", exit, tt.exit)
 			}
@@ -132,7 +110,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// lines collects what a running command writes, and lets a test wait for it.
+// lines collects the output of a running command.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -150,7 +128,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// running is a command that goes on until it is told to end.
+// running is a command that runs until it is cancelled.
 type running struct {
 	stdout, stderr lines
 	cancel         context.CancelFunc
@@ -172,10 +150,10 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// await gives the first line of w that holds mark.
+// await waits for a line that contains mark and returns the first one.
 func (r *running) await(t *testing.T, w *lines, mark string) string {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		for line := range strings.SplitSeq(w.String(), "\n") {
 			if strings.Contains(line, mark) {
 				return line
@@ -187,7 +165,7 @@ func (r *running) await(t *testing.T, w *lines, mark string) string {
 	}
 }
 
-// field reads one field of the log line whose message is msg.
+// field returns a field of the log line with the message msg.
 func (r *running) field(t *testing.T, msg, name string) string {
 	t.Helper()
 	var entry map[string]any
@@ -201,17 +179,19 @@ func (r *running) field(t *testing.T, msg, name string) string {
 	return value
 }
 
+// end waits for the command and returns its exit status.
 func (r *running) end(t *testing.T) int {
 	t.Helper()
 	select {
 	case exit := <-r.exit:
 		return exit
-	case <-time.After(30 * time.Second):
-		t.Fatalf("does not end; standard error:\n%s", r.stderr.String())
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("the command does not end; standard error:\n%s", r.stderr.String())
 		return -1
 	}
 }
 
+// get sends a request and returns the status and the body of the response.
 func get(t *testing.T, method, url, body string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -240,13 +220,14 @@ func TestRun(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(text, `"content":"It works."`) {
 		t.Errorf("status %d, body %s", status, text)
 	}
-	// A request is counted when its ext_proc stream ends, a moment after the client has its reply.
+	// A request is counted at the end of its ext_proc stream, shortly after the client
+	// has its response.
 	metrics := "http://" + r.field(t, "started", "admin") + "/metrics"
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if _, text = get(t, http.MethodGet, metrics, ""); strings.Contains(text, `harmony_requests_total{`) {
 			break
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > 5*time.Minute {
 			t.Fatalf("metrics do not count the request:\n%s", text)
 		}
 	}
@@ -266,14 +247,14 @@ func TestRunEnvoyDies(t *testing.T) {
 	if exit := r.end(t); exit != 1 {
 		t.Errorf("exit status %d", exit)
 	}
-	r.await(t, &r.stderr, "envoy-harmony: envoy: it ended by itself")
+	r.await(t, &r.stderr, "envoy-harmony: envoy: the process exited")
 }
 
-// A signal while the engine is still missing is a clean end.
+// A signal while the engine does not answer is not an error.
 func TestRunWaitsForEngine(t *testing.T) {
 	r := start(t, "run", "--engine", "vllm=http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	if line := r.await(t, &r.stderr, "waiting for the engine"); !strings.Contains(line, `"engine":"vllm"`) || !strings.Contains(line, `"urls":"http://127.0.0.1:1"`) || strings.Contains(line, "null") {
-		t.Errorf("the line does not say which engine: %s", line)
+		t.Errorf("the line does not name the engine: %s", line)
 	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {
@@ -284,10 +265,10 @@ func TestRunWaitsForEngine(t *testing.T) {
 	}
 }
 
-// What does not work without a loopback listener is told at the start.
+// Features that need the loopback listener are logged if it is not configured.
 func TestServeWithoutLoopback(t *testing.T) {
 	r := start(t, "serve", "--engine", "vllm", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "tools.allowed_hosts=[mcp.example.com]")
-	for _, want := range []string{"background responses are refused, and engines are not asked for their context length", "requests with MCP servers are refused"} {
+	for _, want := range []string{"background responses are rejected; context lengths are not read from engines", "requests with MCP servers are rejected"} {
 		r.await(t, &r.stderr, want)
 	}
 	r.cancel()
@@ -322,7 +303,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", path, got, want)
 		}
 	}
-	if exit, _, stderr := call(t, nil, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0"); exit != 1 || !strings.Contains(stderr, "another process serves") {
+	if exit, _, stderr := execute(t, nil, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0"); exit != 1 || !strings.Contains(stderr, "another process listens at") {
 		t.Errorf("a second server on the socket: exit status %d, %s", exit, stderr)
 	}
 	watching, stopWatching := context.WithCancel(t.Context())
@@ -336,9 +317,9 @@ func TestServe(t *testing.T) {
 		if err != nil || got.GetStatus() != want {
 			t.Fatalf("health %v, %v, want %v", got, err, want)
 		}
-		r.cancel() // after the first news, which is that it serves
+		r.cancel() // after the first status, which is SERVING
 	}
-	// The watch is a running call: it is still served.
+	// The watch is a running request, which is still served.
 	if got, _ := get(t, http.MethodGet, admin+"/readyz", ""); got != http.StatusServiceUnavailable {
 		t.Errorf("/readyz while draining: status %d", got)
 	}

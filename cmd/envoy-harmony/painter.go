@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// painter writes for people. On a terminal it colours channels and marks
+// painter writes tokens for people. On a terminal it colors channels and highlights
 // special tokens.
 type painter struct{ on bool }
 
@@ -20,13 +20,15 @@ const (
 	styleHeader  = "\x1b[1m"
 )
 
-// channelStyles colours the channels.
+// channelStyles are the colors of the channels.
 var channelStyles = map[string]string{
 	harmony.ChannelAnalysis:   "\x1b[90m",
 	harmony.ChannelCommentary: "\x1b[36m",
 	harmony.ChannelFinal:      "\x1b[32m",
 }
 
+// newPainter returns a painter that uses colors if w is a terminal and NO_COLOR is
+// not set.
 func newPainter(w io.Writer) painter {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" {
@@ -36,8 +38,8 @@ func newPainter(w io.Writer) painter {
 	return painter{on: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-// styled writes text in a style. On a terminal, control characters in the
-// text are shown, not obeyed.
+// styled writes text in a style. On a terminal, control characters are made visible
+// so that they have no effect.
 func (p painter) styled(out *bufio.Writer, style, text string) {
 	if p.on {
 		text = strings.Map(visible, text)
@@ -45,10 +47,10 @@ func (p painter) styled(out *bufio.Writer, style, text string) {
 	if p.on && style != "" {
 		text = style + text + styleReset
 	}
-	_, _ = out.WriteString(text) // an error shows when out is flushed
+	_, _ = out.WriteString(text) // Flush returns the error
 }
 
-// visible returns the picture of a control character.
+// visible returns the symbol of a control character.
 func visible(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
@@ -61,13 +63,13 @@ func visible(r rune) rune {
 	return r
 }
 
-// note writes a line about the output.
+// note writes a remark as a line of its own.
 func (p painter) note(out *bufio.Writer, text string) {
 	p.styled(out, styleNote, text)
 	p.styled(out, "", "\n")
 }
 
-// tokens writes the text of tokens, each channel's in its colour.
+// tokens writes the text of tokens in the colors of their channels.
 func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 	var d harmony.Decoder
 	var text []byte
@@ -91,7 +93,7 @@ func (p painter) tokens(out *bufio.Writer, tokens []harmony.Token) {
 	p.styled(out, "", string(d.Flush(nil))+"\n")
 }
 
-// event writes a step of a parsed completion.
+// event writes an event of a parsed completion.
 func (p painter) event(out *bufio.Writer, e harmony.Event) {
 	style := channelStyles[e.Header.Channel]
 	switch e.Kind {

@@ -16,22 +16,23 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/cmd/internal/enginesim"
 	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 const runUsage = `
-Starts the filter and an Envoy in front of it, with a configuration made for
-them, and prints "ready http://host:port/v1" on standard output as soon as an
-OpenAI client can use that address. It runs until SIGINT or SIGTERM.
+Starts the filter and an Envoy with a generated configuration. When OpenAI
+clients can use it, it prints "ready http://host:port/v1" on standard output.
+It runs until SIGINT or SIGTERM.
 
   envoy-harmony run --engine vllm=http://127.0.0.1:8000
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,http://10.0.0.2:30000
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,prefill=http://10.0.0.3:30000#8998
   envoy-harmony run --simulate
 
-Envoy is $ENVOY_BIN, or envoy in PATH, or .bin/envoy ("make envoy" fetches it).`
+The Envoy binary is $ENVOY_BIN, envoy in PATH, or .bin/envoy ("make envoy"
+downloads it).`
 
-// runOptions are the flags of run.
+// runOptions are the flags of the run command.
 type runOptions struct {
 	envoy    envoy.Options
 	simulate bool
@@ -42,8 +43,8 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "run", runUsage)
 	var o runOptions
 	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
-	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one for each processor)")
-	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine; its model says what the last user message asks for")
+	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one per CPU)")
+	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine, whose replies are written in the last user message")
 	s.alias("admin", "admin", "`host:port` of the filter's /metrics, /healthz and /readyz")
 	if err := s.parse(args); err != nil {
 		return err
@@ -52,14 +53,14 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	case o.workers < 0:
 		return s.wrong("--envoy-workers: must be at least 0, not %d", o.workers)
 	case o.simulate && len(s.engines) > 0:
-		return s.wrong("--simulate and --engine: give one of them")
+		return s.wrong("--simulate and --engine cannot be combined: leave one out")
 	case o.simulate:
 		address, stop, err := simulate(ctx)
 		if err != nil {
 			return err
 		}
 		defer stop()
-		s.engines = []filter.Engine{{Kind: "vllm", URLs: []string{"http://" + address}}}
+		s.engines = []config.Engine{{Kind: "vllm", URLs: []string{"http://" + address}}}
 	}
 	cfg, log, err := s.load()
 	if err != nil {
@@ -68,10 +69,10 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	return runTogether(ctx, p, cfg, log, o)
 }
 
-// simulate starts the simulated engine on a free port.
+// simulate starts the simulated engine on a free port of 127.0.0.1.
 func simulate(ctx context.Context) (address string, stop func(), err error) {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, fmt.Errorf("start the simulated engine: %w", err)
 	}
@@ -79,7 +80,7 @@ func simulate(ctx context.Context) (address string, stop func(), err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = server.Serve(l) // ends with Close
+		_ = server.Serve(l) // returns when stop closes the server
 	}()
 	return l.Addr().String(), func() {
 		_ = server.Close()
@@ -87,8 +88,9 @@ func simulate(ctx context.Context) (address string, stop func(), err error) {
 	}, nil
 }
 
-// runTogether is the filter on a socket of its own and Envoy before it.
-func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus.Logger, o runOptions) error {
+// runTogether runs the filter on a socket in a temporary directory, and an Envoy in
+// front of it, until ctx ends.
+func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus.Logger, o runOptions) error {
 	binary, err := envoy.Find(p.getenv)
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 		Log: func(line string) { envoyLog.Warn(line) },
 	})
 	if errors.Is(err, envoy.ErrAddressInUse) {
-		return fmt.Errorf("%w; choose another with --listen or --envoy-admin", err)
+		return fmt.Errorf("%w; set another one with --listen or --envoy-admin", err)
 	}
 	if err != nil {
 		return ignoreCancel(ctx, err)
@@ -133,32 +135,47 @@ func runTogether(ctx context.Context, p program, cfg *filter.Config, log *logrus
 		return ignoreCancel(ctx, err)
 	}
 	if err := svc.filter.ReadModels(ctx); err != nil {
-		log.WithError(err).Warn("context lengths are gpt-oss's own until all engines have told theirs")
+		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
 	if _, err := fmt.Fprintf(p.stdout, "ready http://%s/v1\n", address); err != nil {
-		return fmt.Errorf("say that it is ready: %w", err)
+		return fmt.Errorf("write the ready line: %w", err)
 	}
-	select {
-	case <-ctx.Done():
-	case <-proxy.Done():
-		return fmt.Errorf("envoy: %w", proxy.Err())
-	case err := <-svc.ended:
-		svc.ended <- err // stop waits for it
-		return fmt.Errorf("the filter ended: %w", err)
+	if err := awaitEnd(ctx, proxy, svc); err != nil {
+		return err
 	}
-	log.Info("draining")
-	svc.filter.Drain()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.DrainTimeout.Duration)
-	defer cancel()
-	if err := proxy.Drain(drain); err != nil {
-		log.WithError(err).Warn("requests are still running and are cut")
-	}
-	svc.stopWithin(drain)
+	drainTogether(ctx, proxy, svc)
 	return nil
 }
 
-// ignoreCancel drops the error of what a signal has interrupted.
+// drainTogether closes the clients' listener, waits until running requests end, at
+// most for DrainTimeout, and ends the service.
+func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
+	svc.log.Info("draining")
+	svc.filter.Drain()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.cfg.DrainTimeout.Duration)
+	defer cancel()
+	if err := proxy.Drain(ctx); err != nil {
+		svc.log.WithError(err).Warn("requests are still running and are aborted")
+	}
+	svc.stopWithin(ctx)
+}
+
+// awaitEnd waits for the end of ctx. It returns an error if Envoy or the filter ends
+// before.
+func awaitEnd(ctx context.Context, proxy *envoy.Process, svc *service) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-proxy.Done():
+		return fmt.Errorf("envoy: %w", proxy.Err())
+	case err := <-svc.ended:
+		svc.ended <- err // stop receives it again
+		return fmt.Errorf("the filter stopped: %w", err)
+	}
+}
+
+// ignoreCancel drops an error that is caused by a signal.
 func ignoreCancel(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -168,12 +185,12 @@ func ignoreCancel(ctx context.Context, err error) error {
 
 const (
 	probeInterval = 100 * time.Millisecond
-	probeNews     = 10 * time.Second // between two lines about an engine that is not there yet
+	probeNews     = 10 * time.Second // interval of log lines while an engine does not answer
 )
 
-// probed tells who answers a probe: whoever takes requests for other models and
-// paths.
-func probed(o envoy.Options, cfg *filter.Config) logrus.Fields {
+// probed returns log fields for the service that answers probes, which is the one
+// for other models and paths.
+func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
 	if o.Upstream != "" {
 		return logrus.Fields{"upstream": o.Upstream}
 	}
@@ -185,9 +202,9 @@ func probed(o envoy.Options, cfg *filter.Config) logrus.Fields {
 	return nil
 }
 
-// waitUntilUsable probes the whole way: a GET on the chat path goes through
-// Envoy and the filter, which passes it on, to the engine. Any answer of the
-// engine will do; where one of the three is missing, Envoy says 5xx.
+// waitUntilUsable probes the whole path until it works. A GET of the chat path
+// passes through Envoy and the filter to the engine. Any answer of the engine is a
+// success. If one of the three does not run, the status is 5xx.
 func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
 	news := time.Now().Add(probeInterval * 5)
 	for {
@@ -213,6 +230,7 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 	}
 }
 
+// probe returns the status of a GET.
 func probe(ctx context.Context, url string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -7,23 +7,23 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 const serveUsage = `
-The filter alone: an ext_proc server for an Envoy that you configure yourself
-(envoy-config prints a bootstrap to start from). It runs until SIGINT or
-SIGTERM, then drains.
+Starts the filter, an ext_proc server, for an Envoy that you run and configure
+(envoy-config prints a bootstrap for it). It drains and exits on SIGINT or
+SIGTERM.
 
   envoy-harmony serve --engine vllm
   envoy-harmony serve --config harmony.yaml --listen unix:///run/harmony.sock`
 
-// defaultServeAdmin is where serve has metrics and health.
+// defaultServeAdmin is the default admin address of serve.
 const defaultServeAdmin = "127.0.0.1:9003"
 
 func serveCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "serve", serveUsage)
-	s.alias("listen", "listen", "where Envoy finds the filter: `host:port` or unix:///path")
+	s.alias("listen", "listen", "`address` of the filter for Envoy: host:port or unix:///path")
 	s.alias("admin", "admin", "`host:port` of /metrics, /healthz and /readyz")
 	if err := s.parse(args); err != nil {
 		return err
@@ -47,7 +47,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	select {
 	case <-ctx.Done():
 	case err := <-svc.ended:
-		svc.ended <- err // stop waits for it
+		svc.ended <- err // stop receives it again
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("draining")
@@ -55,11 +55,11 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	return nil
 }
 
-// warnOfLoopback tells what does not work without the loopback listener.
-func warnOfLoopback(cfg *filter.Config, log *logrus.Logger) {
+// warnOfLoopback logs which features are off because there is no loopback listener.
+func warnOfLoopback(cfg *config.Config, log *logrus.Logger) {
 	const see = "(see docs/operations.md#the-loopback-listener)"
-	log.Warn("loopback is not set: an engine that breaks off in mid-stream resets its client, background responses are refused, and engines are not asked for their context lengths: where one is not gpt-oss's own, set context_length " + see)
+	log.Warn("loopback is not set: if an engine disconnects in mid-stream, the client's stream is reset; background responses are rejected; context lengths are not read from engines, so set context_length where it differs from gpt-oss " + see)
 	if len(cfg.Tools.Servers)+len(cfg.Tools.AllowedHosts) > 0 {
-		log.Warn("tools are configured and loopback is not set: requests with MCP servers are refused, and built-in tools are not offered " + see)
+		log.Warn("tools are configured, but loopback is not set: requests with MCP servers are rejected, and built-in tools are not offered " + see)
 	}
 }

@@ -20,19 +20,20 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// maxMessage is the largest gRPC message taken from Envoy. Envoy sends a body
-// in pieces no larger than its buffers, which a user may have raised.
+// maxMessage is the largest gRPC message accepted from Envoy, in bytes. Envoy sends
+// a body in chunks of at most its buffer size, which operators can raise.
 const maxMessage = 64 << 20
 
-// healthServices are the names that health checks ask for: Envoy's gRPC health
-// check and the endpoint picker's conventions.
+// healthServices are the names that gRPC health checks use: those of Envoy and of
+// endpoint pickers.
 var healthServices = []string{"", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"}
 
 // service is the filter with its ext_proc and admin listeners.
 type service struct {
-	cfg      *filter.Config
+	cfg      *config.Config
 	log      *logrus.Logger
 	filter   *filter.Server
 	listener net.Listener
@@ -41,11 +42,11 @@ type service struct {
 	admin    *admin
 	draining atomic.Bool
 	stopped  sync.Once
-	ended    chan error // of the two servers, where they end by themselves
+	ended    chan error // receives the results of the two servers
 }
 
-// startService begins to serve at Config.Listen and Config.Admin.
-func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger) (*service, error) {
+// startService starts serving at Config.Listen and Config.Admin.
+func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger) (*service, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry})
@@ -71,28 +72,28 @@ func startService(ctx context.Context, cfg *filter.Config, log *logrus.Logger) (
 	return s, nil
 }
 
-// listenAt takes host:port or unix:///path. A socket file that nobody listens
-// on any more is replaced.
+// listenAt listens at host:port or unix:///path. It replaces a socket file without
+// a listener.
 func listenAt(ctx context.Context, address string) (net.Listener, error) {
-	var config net.ListenConfig
+	var listen net.ListenConfig
 	path, isUnix := strings.CutPrefix(address, "unix://")
 	if !isUnix {
-		l, err := config.Listen(ctx, "tcp", address)
+		l, err := listen.Listen(ctx, "tcp", address)
 		if err != nil {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 		return l, nil
 	}
 	if folder := filepath.Dir(path); !isFolder(folder) {
-		return nil, fmt.Errorf("listen: there is no folder %s: make it, or set listen to another address", folder)
+		return nil, fmt.Errorf("listen: the folder %s does not exist: create it, or set listen to another address", folder)
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("listen: another process serves %s", path), conn.Close())
+		return nil, errors.Join(fmt.Errorf("listen: another process listens at %s: stop it, or set listen to another address", path), conn.Close())
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: replace the old socket: %w", err)
 	}
-	l, err := config.Listen(ctx, "unix", path)
+	l, err := listen.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -108,9 +109,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// drain tells health checks that the end is near, waits for the configured
-// delay so that they see it, and then until the running requests are done, at
-// most for the configured time.
+// drain makes health checks fail, waits for DrainDelay so that load balancers
+// react, and then waits until running requests end, at most for DrainTimeout.
 func (s *service) drain() {
 	s.draining.Store(true)
 	s.health.Shutdown()
@@ -126,31 +126,31 @@ func (s *service) drain() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.log.Warnf("requests are still running after %s and are cut", s.cfg.DrainTimeout)
+		s.log.Warnf("the drain timeout of %s has passed: running requests are aborted", s.cfg.DrainTimeout)
 		s.grpc.Stop()
 		<-done
 	}
 	s.stopWithin(ctx)
 }
 
-// stop ends everything at once.
+// stop ends the service at once.
 func (s *service) stop() {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	s.stopWithin(now)
 }
 
-// stopWithin lets background responses go on until ctx ends, and ends
-// everything else. It does so once.
+// stopWithin ends all servers. Background responses may run until ctx ends. Only
+// the first call has an effect.
 func (s *service) stopWithin(ctx context.Context) {
 	s.stopped.Do(func() {
 		s.grpc.Stop()
 		if err := s.filter.Close(ctx); err != nil {
-			s.log.WithError(err).Warn("close the store")
+			s.log.WithError(err).Warn("closing the filter failed")
 		}
 		s.admin.close()
 		for range cap(s.ended) {
-			<-s.ended //nolint:errcheck // they end because they are told to
+			<-s.ended //nolint:errcheck // both end because they were closed
 		}
 	})
 }

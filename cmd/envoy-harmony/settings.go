@@ -11,18 +11,18 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
-	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// settings are the flags that every command with a configuration knows. Flags
-// override the environment, which overrides the file.
+// settings are the flags of every command that has a configuration. Flags override
+// the environment, and the environment overrides the file.
 type settings struct {
 	program program
 	flags   *flag.FlagSet
 	file    string
 	set     []string // KEY=VALUE
-	engines []filter.Engine
+	engines []config.Engine
 }
 
 func newSettings(p program, name, usage string) *settings {
@@ -33,14 +33,14 @@ func newSettings(p program, name, usage string) *settings {
 		s.flags.PrintDefaults()
 	}
 	s.flags.StringVar(&s.file, "config", "", "the configuration `file` (YAML, see docs/configuration.md)")
-	s.flags.Func("set", "set one key of the configuration, such as limits.header_hold=5s; may be given again (`KEY=VALUE`)", func(v string) error {
+	s.flags.Func("set", "set a key of the configuration, such as limits.header_hold=5s (`KEY=VALUE`, repeatable)", func(v string) error {
 		if !strings.Contains(v, "=") {
 			return errors.New("write KEY=VALUE")
 		}
 		s.set = append(s.set, v)
 		return nil
 	})
-	s.flags.Func("engine", "an engine and its addresses, `KIND=URL[,URL]`; may be given again. In place of KIND, NAME:KIND gives a name; prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, is an address that computes prompts for the others", func(v string) error {
+	s.flags.Func("engine", "an engine and the addresses of its replicas, `KIND=URL[,URL]`, repeatable. NAME:KIND instead of KIND sets a name. prefill=URL, or for SGLang prefill=URL#BOOTSTRAP_PORT, adds a prefill endpoint", func(v string) error {
 		e, err := parseEngine(v)
 		s.engines = append(s.engines, e)
 		return err
@@ -50,15 +50,15 @@ func newSettings(p program, name, usage string) *settings {
 	return s
 }
 
-// alias adds a flag for one key of the configuration.
+// alias adds a flag that sets one key of the configuration.
 func (s *settings) alias(name, key, usage string) {
-	s.flags.Func(name, usage+"; the key is "+key, func(v string) error {
+	s.flags.Func(name, usage+"; sets "+key, func(v string) error {
 		s.set = append(s.set, key+"="+v)
 		return nil
 	})
 }
 
-// parse reads the command line.
+// parse parses the command line.
 func (s *settings) parse(args []string) error {
 	for _, arg := range args {
 		if arg == "-h" || arg == "-help" || arg == "--help" {
@@ -69,28 +69,28 @@ func (s *settings) parse(args []string) error {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
-		return errUsage // flag has told it
+		return errUsage // reported by package flag
 	}
 	if s.flags.NArg() > 0 {
-		return s.wrong("%q is no flag", s.flags.Arg(0))
+		return s.wrong("unexpected argument %q", s.flags.Arg(0))
 	}
 	return nil
 }
 
-// wrong tells what is wrong with the command line.
+// wrong reports a wrong command line on standard error and returns errUsage.
 func (s *settings) wrong(format string, args ...any) error {
 	fmt.Fprintf(s.flags.Output(), format+"\n", args...)
 	fmt.Fprintf(s.flags.Output(), "Flags: envoy-harmony %s --help\n", s.flags.Name())
 	return errUsage
 }
 
-// load makes the configuration of the file, the environment and the flags, and the
-// log that it asks for.
-func (s *settings) load() (*filter.Config, *logrus.Logger, error) {
-	c := filter.Defaults()
+// load builds the configuration from the file, the environment and the flags, and
+// returns it with its logger.
+func (s *settings) load() (*config.Config, *logrus.Logger, error) {
+	c := config.Defaults()
 	if s.file != "" {
 		var err error
-		if c, err = filter.Load(s.file); err != nil {
+		if c, err = config.Load(s.file); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -115,15 +115,15 @@ func (s *settings) load() (*filter.Config, *logrus.Logger, error) {
 		return nil, nil, err
 	}
 	for _, name := range unknown {
-		log.Warnf("the environment variable %s is that of no key, and has no effect (docs/configuration.md lists the keys)", name)
+		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md lists the keys", name)
 	}
 	return c, log, nil
 }
 
-// parseEngine reads [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or
+// parseEngine parses [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or
 // prefill=URL[#BOOTSTRAP_PORT].
-func parseEngine(v string) (filter.Engine, error) {
-	var e filter.Engine
+func parseEngine(v string) (config.Engine, error) {
+	var e config.Engine
 	kind, urls, _ := strings.Cut(v, "=")
 	if name, rest, ok := strings.Cut(kind, ":"); ok {
 		e.Name, kind = name, rest
@@ -147,32 +147,32 @@ func parseEngine(v string) (filter.Engine, error) {
 	return e, nil
 }
 
-// parsePrefill reads URL[#BOOTSTRAP_PORT].
-func parsePrefill(v string) (filter.Prefill, error) {
+// parsePrefill parses URL[#BOOTSTRAP_PORT].
+func parsePrefill(v string) (config.Prefill, error) {
 	u, text, given := strings.Cut(v, "#")
-	p := filter.Prefill{URL: u}
+	p := config.Prefill{URL: u}
 	if !given {
 		return p, nil
 	}
 	var err error
 	if p.BootstrapPort, err = strconv.Atoi(text); err != nil || p.BootstrapPort < 1 {
-		return p, fmt.Errorf("%q is no bootstrap port: write prefill=URL#PORT, such as prefill=http://10.0.0.3:30000#8998", text)
+		return p, fmt.Errorf("%q is not a bootstrap port: write prefill=URL#PORT, such as prefill=http://10.0.0.3:30000#8998", text)
 	}
 	return p, nil
 }
 
-// envoyEngines are the configuration's engines as Envoy's clusters.
-func envoyEngines(c *filter.Config) []envoy.Engine {
+// envoyEngines converts the configured engines to those of the Envoy bootstrap.
+func envoyEngines(c *config.Config) []envoy.Engine {
 	engines := make([]envoy.Engine, len(c.Engines))
 	for i, e := range c.Engines {
-		inRoom, _ := engine.Disaggregates(e.Kind)
-		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: inRoom, EndpointPicker: e.EndpointPicker}
+		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
+		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
 	return engines
 }
 
-// newLog makes the log that a configuration asks for, on standard error.
-func newLog(p program, c *filter.Config) (*logrus.Logger, error) {
+// newLog returns the configured logger, which writes to standard error.
+func newLog(p program, c *config.Config) (*logrus.Logger, error) {
 	level, err := logrus.ParseLevel(c.Log.Level)
 	if err != nil {
 		return nil, fmt.Errorf("log.level: %w", err)
@@ -180,7 +180,7 @@ func newLog(p program, c *filter.Config) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetOutput(p.stderr)
 	log.SetLevel(level)
-	if c.Log.Format == filter.LogFormatJSON {
+	if c.Log.Format == config.LogFormatJSON {
 		log.SetFormatter(&logrus.JSONFormatter{})
 	} else {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true})
@@ -188,7 +188,7 @@ func newLog(p program, c *filter.Config) (*logrus.Logger, error) {
 	return log, nil
 }
 
-// tempDir makes a directory for sockets, its path short enough for them.
+// tempDir makes a directory whose path is short enough for Unix sockets.
 func tempDir() (dir string, remove func(), err error) {
 	dir, err = os.MkdirTemp("", "envoy-harmony-")
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 
 const tokensUsage = `Usage: envoy-harmony tokens COMMAND [flags] [FILE]
 
-Reads FILE, or the standard input, and writes to the standard output.
+Reads FILE or standard input, and writes to standard output.
 
   encode   text to token ids
   decode   token ids to text
   render   a conversation in openai-harmony's JSON to token ids
   parse    the token ids of a completion to its messages
 
-Token ids are numbers separated by spaces, commas or lines; brackets are
-ignored. With -jsonl every line is a JSON object, in and out:
+Token ids are numbers separated by spaces, commas or newlines; brackets are
+ignored. With -jsonl every line of input and output is a JSON object:
 
   encode   {"s": text}     to  {"t": [ids]}
   decode   {"t": [ids]}    to  {"s": text}
@@ -34,11 +34,11 @@ ignored. With -jsonl every line is a JSON object, in and out:
   parse    {"t": [ids]}    to  {"msgs": [[channel, recipient, content type, text], ...],
                                 "delta": all deltas joined, "err": whether it failed}
 
-A line that fails yields {"error": why}; the exit status is 1 then.
+A line that fails yields {"error": reason}, and the exit status is 1.
 "envoy-harmony tokens COMMAND -h" lists the flags of a command.
 `
 
-// tokensCommand is the harmony library on the command line.
+// tokensCommand runs a function of package harmony on files or standard input.
 func tokensCommand(_ context.Context, p program, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(p.stderr, tokensUsage)
@@ -58,7 +58,7 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 	case errors.Is(err, flag.ErrHelp):
 		return err
 	case err != nil:
-		return errUsage // flag has told it
+		return errUsage // reported by package flag
 	}
 	if err := w.run(flags.Args(), p.stdin, p.stdout); err != nil {
 		return fmt.Errorf("tokens %s: %w", w.name, err)
@@ -66,11 +66,11 @@ func tokensCommand(_ context.Context, p program, args []string) error {
 	return nil
 }
 
-// tokensWork is one run of a subcommand.
+// tokensWork is one execution of a subcommand of tokens.
 type tokensWork struct {
 	name     string
-	whole    tokensPart // on all of the input
-	line     tokensPart // on a line, with -jsonl
+	whole    tokensPart // runs on the whole input
+	line     tokensPart // runs on each line, with -jsonl
 	jsonl    bool
 	special  bool   // encode
 	filter   bool   // render
@@ -86,30 +86,30 @@ type tokensWork struct {
 func (c *tokensWork) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("tokens "+c.name, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object a line")
+	f.BoolVar(&c.jsonl, "jsonl", false, "read and write one JSON object per line")
 	switch c.name {
 	case "encode":
 		f.BoolVar(&c.special, "special", false, "read spelled special tokens, such as <|start|>, as special tokens")
 	case "render":
-		f.BoolVar(&c.filter, "filter", false, "render as the filter does: sound TypeScript, no analysis before the last final answer; else as openai-harmony does")
+		f.BoolVar(&c.filter, "filter", false, "render like the filter: valid TypeScript, and no analysis before the last final answer (default: like openai-harmony)")
 		f.BoolVar(&c.text, "text", false, "write the text of the tokens instead of their ids")
-		f.StringVar(&c.next, "next", "assistant", "`role` of the message the model is to write; none ends with the conversation")
+		f.StringVar(&c.next, "next", "assistant", "`role` of the message that the model writes next; none for no next message")
 		f.BoolVar(&c.training, "training", false, "render a training example, which ends with <|return|>; implies -next none")
 	case "parse":
-		f.StringVar(&c.role, "role", "assistant", "`role` the prompt began the completion with; none if the ids begin with <|start|>")
+		f.StringVar(&c.role, "role", "assistant", "`role` of the message that the prompt has started; none if the ids begin with <|start|>")
 		strict := func(m harmony.Mode) func(string) error {
 			return func(string) error { c.mode = m; return nil }
 		}
-		f.BoolFunc("strict", "accept and refuse what openai-harmony does; else mend what it refuses", strict(harmony.Strict))
-		f.BoolFunc("permissive", "as openai-harmony with strict=False", strict(harmony.Permissive))
+		f.BoolFunc("strict", "fail where openai-harmony fails (default: repair)", strict(harmony.Strict))
+		f.BoolFunc("permissive", "parse like openai-harmony with strict=False", strict(harmony.Permissive))
 	}
 	return f
 }
 
-// tokensPart does a part of the work on its input.
+// tokensPart processes one input: everything, or a line.
 type tokensPart func(in []byte, out *bufio.Writer) error
 
-// choose sets what the command does; it returns false for an unknown command.
+// choose sets the functions of the subcommand. It returns false for an unknown one.
 func (c *tokensWork) choose() bool {
 	switch c.name {
 	case "encode":
@@ -128,7 +128,7 @@ func (c *tokensWork) choose() bool {
 
 func (c *tokensWork) run(files []string, stdin io.Reader, stdout io.Writer) error {
 	if len(files) > 1 {
-		return fmt.Errorf("%d files given: give one, or none to read the standard input", len(files))
+		return fmt.Errorf("%d files: name one, or none to read standard input", len(files))
 	}
 	if len(files) == 1 && files[0] != "-" {
 		f, err := os.Open(files[0])
@@ -146,7 +146,7 @@ func (c *tokensWork) run(files []string, stdin io.Reader, stdout io.Writer) erro
 	return errors.Join(err, out.Flush())
 }
 
-// configure makes of the flags what the commands need.
+// configure derives what the functions need from the flags.
 func (c *tokensWork) configure(stdout io.Writer) error {
 	c.paint = newPainter(stdout)
 	for _, role := range []*string{&c.next, &c.role} {
@@ -166,7 +166,7 @@ func (c *tokensWork) configure(stdout io.Writer) error {
 	return nil
 }
 
-// process reads everything at once, or line by line.
+// process processes the whole input or, with -jsonl, each line.
 func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 	if !c.jsonl {
 		data, err := io.ReadAll(in)
@@ -196,8 +196,7 @@ func (c *tokensWork) process(in io.Reader, out *bufio.Writer) error {
 	}
 }
 
-// writeLine writes v as a line of JSON. An error of the writer shows when it
-// is flushed.
+// writeLine writes v as a line of JSON. Flush returns an error of the writer.
 func writeLine(out *bufio.Writer, v any) {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
@@ -304,12 +303,12 @@ func (c *tokensWork) parse(in []byte, out *bufio.Writer) error {
 	err = parseTokens(p, tokens, func(e harmony.Event) { c.paint.event(out, e) })
 	repairs := p.Repairs()
 	for kind, n := range repairs.All() {
-		c.paint.note(out, fmt.Sprintf("mended: %s (%d)", kind, n))
+		c.paint.note(out, fmt.Sprintf("repaired: %s (%d)", kind, n))
 	}
 	return err
 }
 
-// parsedLine is the result of a parse, in the shape of the reference's cases.
+// parsedLine is the result of parse in the format of the reference's test cases.
 type parsedLine struct {
 	Msgs  [][4]string `json:"msgs"`
 	Delta string      `json:"delta"`
@@ -372,8 +371,8 @@ func readTokenLine(in []byte) ([]harmony.Token, error) {
 	return *line.T, nil
 }
 
-// readIDs reads token ids separated by anything JSON arrays or people put
-// between numbers.
+// readIDs parses token ids that are separated by spaces, commas, brackets or
+// newlines.
 func readIDs(text string) ([]harmony.Token, error) {
 	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n,[]", r) })
 	tokens := make([]harmony.Token, len(fields))
@@ -395,5 +394,5 @@ func writeIDs(out *bufio.Writer, tokens []harmony.Token) {
 		}
 		b = strconv.AppendUint(b, uint64(t), 10)
 	}
-	_, _ = out.Write(append(b, '\n')) // an error shows when out is flushed
+	_, _ = out.Write(append(b, '\n')) // Flush returns the error
 }

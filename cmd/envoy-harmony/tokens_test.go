@@ -17,7 +17,7 @@ import (
 
 const oneMessage = `{"messages":[{"role":"user","content":"Hi"}]}`
 
-// runTokens runs the command and gives its exit status.
+// runTokens runs the command and returns its exit status.
 func runTokens(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := program{stdin: stdin, stdout: stdout, stderr: stderr}
 	return p.main(context.Background(), append([]string{"tokens"}, args...))
@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 		{"render -training -text", `{"messages":[{"role":"assistant","channel":"final","content":"Hi"}]}`, "<|start|>assistant<|channel|>final<|message|>Hi<|return|>\n"},
 		{"render -jsonl -filter", oneMessage + "\n" + oneMessage, "{\"t\":[200006,1428,200008,12194,200007,200006,173781]}\n{\"t\":[200006,1428,200008,12194,200007,200006,173781]}\n"},
 		{"parse", "200005 17196 200008 12194 200002", "[assistant, final]\nHi<|return|>\n"},
-		{"parse", "12194", "[assistant, final]\nHi\nmended: missing_header (1)\n"},
+		{"parse", "12194", "[assistant, final]\nHi\nrepaired: missing_header (1)\n"},
 		{"parse -jsonl", `{"t":[200005,17196,200008,12194,200002,200002]}`, `{"msgs":[["final","","","Hi"]],"delta":"Hi","err":false}` + "\n"},
 		{"parse -jsonl -strict", `{"t":[200005,17196,200008,12194,200002,200002]}`, `{"msgs":[["final","","","Hi"]],"delta":"Hi","err":true,"error":"Unexpected token 200002 while expecting start token 200006"}` + "\n"},
 		{"parse -jsonl -permissive", `{"t":[12194,200002]}`, `{"msgs":[["","","","Hi"]],"delta":"","err":false}` + "\n"},
@@ -64,7 +64,7 @@ func TestTokensErrors(t *testing.T) {
 		{"", "", "", "Usage:", 2},
 		{"count", "", "", `no command "count": use encode, decode, render or parse`, 2},
 		{"encode -nope", "", "", "flag provided but not defined", 2},
-		{"encode a b", "", "", "give one", 1},
+		{"encode a b", "", "", "name one", 1},
 		{"encode /does/not/exist", "", "", "no such file", 1},
 		{"decode", "12 x", "", `token 1 is "x": write ids as numbers`, 1},
 		{"render", "{}", "", `it has no "messages"`, 1},
@@ -102,7 +102,7 @@ func TestTokensFile(t *testing.T) {
 	}
 }
 
-// TestPainter shows tokens as a terminal would have them.
+// On a terminal, tokens are colored and control characters are visible.
 func TestPainter(t *testing.T) {
 	var b strings.Builder
 	out := bufio.NewWriter(&b)
@@ -116,6 +116,6 @@ func TestPainter(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if newPainter(&b).on {
-		t.Error("colours without a terminal")
+		t.Error("colors without a terminal")
 	}
 }

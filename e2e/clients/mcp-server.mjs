@@ -1,12 +1,12 @@
-// An MCP server on standard input and output with one tool, reverse. What it
-// answers nobody can know who has not called it.
+// An MCP server on standard input and output with one tool, reverse. A model can know
+// its result only from a call.
 import { createInterface } from "node:readline";
 
 const reverse = {
   name: "reverse",
-  description: "Gives a text from its end to its beginning.",
+  description: "Reverses a text.",
   inputSchema: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
-  annotations: { readOnlyHint: true }, // or it needs to be approved
+  annotations: { readOnlyHint: true }, // otherwise clients ask for approval
 };
 
 function answer({ method, params }) {

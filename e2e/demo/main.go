@@ -1,6 +1,6 @@
-// Command demo plays a conversation with a simulated gpt-oss through a real
-// Envoy: what an OpenAI client sees stands beside the tokens that the engine
-// got and gave. "make demo" runs it.
+// Command demo runs a conversation with a simulated gpt-oss through a real Envoy.
+// It prints what an OpenAI client receives next to the engine's tokens. "make demo"
+// runs it.
 package main
 
 import (
@@ -28,8 +28,7 @@ import (
 
 const (
 	model = "gpt-oss-120b"
-	// The simulated model does what these lines say; a real one would have
-	// ideas of its own.
+	// Scripts of the simulated model.
 	question = `What do I wear in Bern today?
 THINK The weather decides that. There is a tool for it.
 COMMENTARY I look at the weather first.
@@ -61,7 +60,7 @@ func run(command string) error {
 	return play(ctx, command, newScreen(os.Stdout))
 }
 
-// play starts everything, shows its requests and ends it.
+// play starts the data plane, sends the requests and stops it.
 func play(ctx context.Context, command string, s *screen) (err error) {
 	s.title("envoy-harmony run --simulate")
 	base, stop, err := start(ctx, command)
@@ -75,7 +74,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	d := &demo{
 		screen: s, base: base,
 		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("none"), option.WithMaxRetries(0),
-			// Slow enough to be seen.
+			// slow enough to watch
 			option.WithHeader("x-engine-sim", "delay=12ms")),
 	}
 	messages := make([]openai.ChatCompletionMessageParamUnion, 0, 3)
@@ -119,7 +118,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 	return nil
 }
 
-// start runs the command and gives the base URL that it prints.
+// start runs the command and returns the base URL that it prints.
 func start(ctx context.Context, command string) (base string, stop func() error, err error) {
 	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--log-level", "error")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -131,7 +130,7 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 		return "", nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", nil, fmt.Errorf("start %s (make build makes it): %w", command, err)
+		return "", nil, fmt.Errorf("start %s (run make build first): %w", command, err)
 	}
 	stop = func() error {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -144,22 +143,22 @@ func start(ctx context.Context, command string) (base string, stop func() error,
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return "", nil, fmt.Errorf("%s did not get ready: %w", command, stop())
+		return "", nil, fmt.Errorf("%s did not become ready: %w", command, stop())
 	}
 	_, base, _ = strings.Cut(strings.TrimSpace(line), " ")
 	return base, stop, nil
 }
 
-// demo is the client of the play.
+// demo is the client.
 type demo struct {
 	screen *screen
 	base   string
 	client openai.Client
-	before string // the prompt of the turn before
-	last   string // the id of the last response
+	before string // prompt of the previous turn
+	last   string // id of the last response
 }
 
-// chat asks, shows the stream as it comes and then the engine's side of it.
+// chat sends a chat request and shows its stream, and then the engine's side.
 func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatCompletionMessageParamUnion) (*openai.ChatCompletionMessage, error) {
 	d.screen.heading("what the client sees")
 	stream := d.client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
@@ -198,7 +197,7 @@ func (d *demo) chat(ctx context.Context, id string, messages []openai.ChatComple
 	return &acc.Choices[0].Message, d.engineSide(ctx, id)
 }
 
-// delta shows what one chunk adds.
+// delta shows the content of a chunk.
 func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 	var more struct {
 		Reasoning string `json:"reasoning"` // the SDK has no field for it
@@ -217,8 +216,8 @@ func (d *demo) delta(delta *openai.ChatCompletionChunkChoiceDelta) {
 	}
 }
 
-// respond asks with the Responses API, as the next turn after the last response,
-// and shows what chat shows.
+// respond sends a Responses API request that continues the last response, and shows
+// its stream and the engine's side.
 func (d *demo) respond(ctx context.Context, id, text string) error {
 	d.screen.heading("what the client sees")
 	request := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
@@ -253,8 +252,8 @@ func (d *demo) respond(ctx context.Context, id, text string) error {
 	return d.engineSide(ctx, id)
 }
 
-// engineSide shows the tokens of a request, as the simulated engine recorded
-// them. The request for them goes through Envoy too.
+// engineSide shows the tokens of a request as recorded by the simulated engine. The
+// records are read through Envoy, too.
 func (d *demo) engineSide(ctx context.Context, id string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.base, "/v1")+"/sim/requests", http.NoBody)
 	if err != nil {
@@ -281,14 +280,14 @@ func (d *demo) engineSide(ctx context.Context, id string) error {
 		return fmt.Errorf("read the engine's records: %w", err)
 	}
 	for _, r := range records {
-		// The engine's own id of the request holds the client's.
+		// The engine's request id contains the client's.
 		if !strings.Contains(r.RequestID+"-", id+"-") || len(r.Output) != 1 {
 			continue
 		}
 		d.screen.heading(fmt.Sprintf("what the engine got: %d token ids at %s", len(r.PromptIDs), r.Path))
 		d.screen.ids(r.PromptIDs)
 		d.screen.harmony(d.news(r.Prompt))
-		d.screen.heading(fmt.Sprintf("what the engine gave: %d token ids", len(r.OutputIDs[0])))
+		d.screen.heading(fmt.Sprintf("what the engine returned: %d token ids", len(r.OutputIDs[0])))
 		d.screen.ids(r.OutputIDs[0])
 		d.screen.harmony(r.Output[0])
 		return nil
@@ -296,8 +295,7 @@ func (d *demo) engineSide(ctx context.Context, id string) error {
 	return fmt.Errorf("the engine has no record of request %s", id)
 }
 
-// news is what a prompt has beyond the turn before, from the beginning of a
-// message.
+// news returns the messages of a prompt that the previous one does not have.
 func (d *demo) news(prompt string) string {
 	same := 0
 	for same < min(len(prompt), len(d.before)) && prompt[same] == d.before[same] {

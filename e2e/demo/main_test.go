@@ -35,15 +35,15 @@ func TestPlay(t *testing.T) {
 	}
 	for line := range strings.Lines(out.String()) {
 		if n := utf8.RuneCountInString(line) - 1; n > maxWidth {
-			t.Errorf("a line of %d characters: %s", n, line)
+			t.Errorf("a line has %d characters: %s", n, line)
 		}
 		if strings.Contains(line, "\x1b") || strings.TrimRight(line, " \n")+"\n" != line {
-			t.Errorf("colour codes or spaces at the end of %q", line)
+			t.Errorf("%q ends with color codes or spaces", line)
 		}
 	}
 }
 
-// Colour changes nothing but the colour, however the text is cut.
+// Colors do not change the layout, whatever the chunks of the text are.
 func TestScreen(t *testing.T) {
 	const text = "one two\n\n  three <|start|>user<|message|>aVeryLongWordThatHasToBeCut<|end|>"
 	show := func(color bool, size int) string {

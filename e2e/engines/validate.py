@@ -1,5 +1,5 @@
-"""Says of each line {"schema": …, "instance": …} of its input whether the
-instance, a text, is JSON that is valid by the schema: null, or what is wrong."""
+"""Validates the instance, a JSON text, of each input line {"schema": …, "instance": …}
+against the schema. Prints null or the error."""
 
 import json
 import sys

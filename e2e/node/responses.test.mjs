@@ -1,8 +1,8 @@
-// openai-node against the data plane: the Responses API.
+// Tests the Responses API with openai-node.
 //
-// The simulated engine does what the last user message says. The replies pass
-// through a proxy that checks every event and object; here is what a program
-// gets of them.
+// The last user message is the script of the simulated engine. Replies pass through
+// a proxy that checks every event and object; this client checks what a program
+// reads from them.
 import assert from "node:assert/strict";
 import test from "node:test";
 import OpenAI from "openai";
@@ -22,15 +22,16 @@ const tools = [
   },
 ];
 
-// The ways to get a response: whole, by the stream's last event, and by the
-// helper that adds the events up.
+// Three ways to create a response: not streamed, by the stream's last event, and with
+// the SDK's stream helper.
 const ways = {
-  whole: (body) => client.responses.create({ model, ...body }),
+  notStreamed: (body) => client.responses.create({ model, ...body }),
   streamed: async (body) => lastOf(await client.responses.create({ model, stream: true, ...body })),
-  helped: (body) => client.responses.stream({ model, ...body }).finalResponse(),
+  helper: (body) => client.responses.stream({ model, ...body }).finalResponse(),
 };
 
-// lastOf is the response of a stream's last event; its text has come in deltas.
+// lastOf returns the response of a stream's last event and checks that the deltas
+// join to its text.
 async function lastOf(stream) {
   let text = "";
   let response;
@@ -52,7 +53,7 @@ const textOf = (response) =>
 const ask = (input, more) => client.responses.create({ model, input, ...more });
 const user = (content) => ({ role: "user", content });
 
-// eachWay is a test for each of the ways.
+// eachWay defines a test for each of the ways.
 function eachWay(name, run) {
   for (const [way, create] of Object.entries(ways)) test(`${name}, ${way}`, () => run(create));
 }
@@ -67,8 +68,8 @@ eachWay("answers", async (create) => {
   assert.equal(reply.output[0].content[0].text, "Let me see.");
   assert.equal(reply.status, "completed");
   assert.ok(reply.usage.output_tokens_details.reasoning_tokens > 0);
-  const cut = await create({ input: "NOTHINK\nWORDS 100", max_output_tokens: 20 });
-  assert.deepEqual([cut.status, cut.incomplete_details], ["incomplete", { reason: "max_output_tokens" }]);
+  const truncated = await create({ input: "NOTHINK\nWORDS 100", max_output_tokens: 20 });
+  assert.deepEqual([truncated.status, truncated.incomplete_details], ["incomplete", { reason: "max_output_tokens" }]);
 });
 
 eachWay("a reasoning summary", async (create) => {
@@ -76,10 +77,10 @@ eachWay("a reasoning summary", async (create) => {
   assert.equal(reply.output[0].summary[0].text, "Hm.");
 });
 
-// outputOf is the output of a call's tool.
+// outputOf returns the output item of a call.
 const outputOf = (call, output) => ({ type: `${call.type}_output`, call_id: call.call_id, output });
 
-eachWay("a turn with one tool after the other", async (create) => {
+eachWay("a turn with several tools in sequence", async (create) => {
   const input = [user('THINK Three.\nCALL get_weather {"city":"Bern"}\nCALL shell {"input":"ls -l"}\nCALL places.find {"city":"Rom"}\nSAY done')];
   const wanted = [
     ["function_call", "get_weather", '{"city":"Bern"}'],
@@ -191,8 +192,8 @@ test("conversations", async () => {
   await assert.rejects(ask("six", { conversation: made.id }), OpenAI.NotFoundError);
 });
 
-// ended waits for a background response.
-async function ended(id) {
+// waitForEnd polls a background response until it has ended.
+async function waitForEnd(id) {
   for (;;) {
     const response = await client.responses.retrieve(id);
     if (!["queued", "in_progress"].includes(response.status)) return response;
@@ -203,7 +204,7 @@ async function ended(id) {
 test("background", async () => {
   const queued = await ask("THINK Hm.\nSAY later", { background: true });
   assert.ok(["queued", "in_progress"].includes(queued.status), queued.status);
-  const response = await ended(queued.id);
+  const response = await waitForEnd(queued.id);
   assert.deepEqual([response.status, textOf(response), response.background], ["completed", "later", true]);
   assert.equal(textOf(await ask("LAST_ASSISTANT", { previous_response_id: queued.id })), "LAST:later");
   await assert.rejects(ask("hi", { background: true, store: false }), OpenAI.BadRequestError);
@@ -214,11 +215,11 @@ test("background, cancelled", async () => {
   const cancelled = await client.responses.cancel(queued.id);
   assert.equal(cancelled.status, "cancelled");
   assert.deepEqual(await client.responses.cancel(queued.id), cancelled);
-  assert.equal((await ended(queued.id)).status, "cancelled");
+  assert.equal((await waitForEnd(queued.id)).status, "cancelled");
 });
 
-// A client that has lost its stream resumes it where it was, by retrieve and
-// by the helper, while it grows and after its end.
+// A client that has lost its stream resumes it at the same event, with retrieve and
+// with the helper, before and after the stream ends.
 test("background, streamed and resumed", async () => {
   const script = "THINK Hm.\nWORDS 40 20";
   const stream = await ask(script, { background: true, stream: true });
@@ -227,7 +228,7 @@ test("background, streamed and resumed", async () => {
   for await (const event of stream) {
     id ??= event.response.id;
     events.push(event);
-    if (event.type === "response.output_text.delta") break; // and the connection with it
+    if (event.type === "response.output_text.delta") break; // closes the connection
   }
   const after = events.at(-1).sequence_number;
   for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: after })) events.push(event);

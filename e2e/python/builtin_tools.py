@@ -1,4 +1,4 @@
-"""Built-in tools that the server runs, as openai-python sees them."""
+"""Tests built-in tools that the filter runs, with openai-python."""
 
 import os
 

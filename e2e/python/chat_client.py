@@ -1,6 +1,6 @@
-"""openai-python against the data plane: chat completions.
+"""Tests chat completions with openai-python.
 
-The simulated engine does what the last user message says.
+The last user message is the script of the simulated engine.
 """
 
 import json
@@ -40,7 +40,7 @@ def user(text):
 
 
 def joined(stream):
-    """The one choice of a stream: reasoning, content, calls, finish reason, usage."""
+    """Returns reasoning, content, calls, finish reason and usage of a stream with one choice."""
     reasoning, content, calls, finish, usage = "", "", {}, None, None
     for chunk in stream:
         usage = chunk.usage or usage
@@ -141,8 +141,8 @@ def logprobs():
         for choice in chunk.choices:
             content += choice.delta.content or ""
             streamed += choice.logprobs.content if choice.logprobs else []
-            told = b"".join(bytes(e.bytes) for e in streamed)
-            assert told.startswith(content.encode()), (told, content)
+            sent = b"".join(bytes(e.bytes) for e in streamed)
+            assert sent.startswith(content.encode()), (sent, content)
     check(content, text, "content")
     for entries in (whole.logprobs.content, streamed):
         check(b"".join(bytes(e.bytes) for e in entries).decode(), text, "entries")
@@ -151,7 +151,7 @@ def logprobs():
             assert e.top_logprobs[0].logprob >= e.logprob, e
     check([e.logprob for e in streamed], [e.logprob for e in whole.logprobs.content], "logprobs")
     check(whole.logprobs.content[0].token, "Gr", "token")
-    check(ask(user("SAY x")).choices[0].logprobs, None, "logprobs that nobody asked for")
+    check(ask(user("SAY x")).choices[0].logprobs, None, "logprobs without a request for them")
 
 
 def errors():
@@ -174,7 +174,7 @@ def errors():
     except openai.APIError as e:
         assert e.message, e
     else:
-        raise AssertionError("an error in the stream is no exception")
+        raise AssertionError("an error in the stream raised no exception")
 
 
 answers()

@@ -1,10 +1,9 @@
-"""An independent client of the simulated engine's gRPC side.
+"""An independent client of the simulated engine's gRPC APIs.
 
-Its messages are those of the package smg-grpc-proto, which the engines' gRPC
-servers use, written and read by protobuf's own code. It reads cases as JSON
-lines, {"kind", "request": base64 of a GenerateRequest that the filter wrote},
-sends each to $ENGINE by gRPC and prints a JSON line with what the request, the
-replies and the answer to GetModelInfo say.
+It uses the message classes of the package smg-grpc-proto, which the engines' gRPC
+servers use too. It reads cases as JSON lines, {"kind", "request": base64 of a
+GenerateRequest of the filter}, sends each to $ENGINE by gRPC, and prints a JSON line
+with the fields of the request, of the replies and of the reply to GetModelInfo.
 """
 
 import base64
@@ -24,7 +23,7 @@ SERVICES = {
 
 
 def unknown(message):
-    """The field numbers that the service does not know, at any depth."""
+    """Returns the field numbers that the message class does not have, at any depth."""
     from google.protobuf import unknown_fields
 
     found = [f.field_number for f in unknown_fields.UnknownFieldSet(message)]
@@ -60,8 +59,8 @@ def main():
             request = messages.GenerateRequest.FromString(base64.b64decode(case["request"]))
             if found := unknown(request):
                 raise SystemExit(f"{case['kind']}: the request has unknown fields {found}")
-            told = plain(stub(channel).GetModelInfo(messages.GetModelInfoRequest()))
-            print(json.dumps({"request": plain(request), "model": told, **call(stub(channel), request)}), flush=True)
+            model = plain(stub(channel).GetModelInfo(messages.GetModelInfoRequest()))
+            print(json.dumps({"request": plain(request), "model": model, **call(stub(channel), request)}), flush=True)
 
 
 main()

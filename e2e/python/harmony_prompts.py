@@ -1,8 +1,8 @@
-"""Compares the prompts of a response's model calls with what openai-harmony renders.
+"""Compares the prompts of a response's model calls with those of openai-harmony.
 
 Standard input has {"prompts": [...], "tools": [{"name", "description", "parameters"}...],
-"input", "thought"}. In the conversation the model thinks, calls docs.search of one,
-thinks again, and calls docs.search of two.
+"input", "thought"}. In the conversation the model reasons, calls docs.search with
+"one", reasons again, and calls docs.search with "two".
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Tools that the server runs, as openai-python and the OpenAI Agents SDK see them."""
+"""Tests MCP tools that the filter runs, with openai-python and the OpenAI Agents SDK."""
 
 import asyncio
 import os

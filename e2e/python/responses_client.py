@@ -1,8 +1,8 @@
-"""openai-python against the data plane: the Responses API.
+"""Tests the Responses API with openai-python.
 
-The simulated engine does what the last user message says. The replies pass
-through a proxy that checks every event and object; here is what a program gets
-of them.
+The last user message is the script of the simulated engine. Replies pass through
+a proxy that checks every event and object; this client checks what a program
+reads from them.
 """
 
 import os
@@ -35,7 +35,7 @@ def ask(question, **more):
 
 
 def streamed(question, **more):
-    """The response of a stream's last event; its text has come in deltas."""
+    """Returns the response of a stream's last event and checks that the deltas join to its text."""
     text, response = "", None
     for event in ask(question, stream=True, **more):
         if event.type == "response.output_text.delta":
@@ -55,7 +55,7 @@ def answers(create):
     check(reply.status, "completed", "status")
     assert reply.usage.output_tokens_details.reasoning_tokens > 0, reply.usage
     reply = create("NOTHINK\nWORDS 100", max_output_tokens=20)
-    check((reply.status, reply.incomplete_details.reason), ("incomplete", "max_output_tokens"), "cut")
+    check((reply.status, reply.incomplete_details.reason), ("incomplete", "max_output_tokens"), "truncated")
 
 
 def helper_streams():
@@ -170,7 +170,7 @@ def compaction():
     check(reply.output_text, "RECALL:blue", "text")
 
 
-def ended(response_id):
+def wait_for_end(response_id):
     while True:
         response = client.responses.retrieve(response_id)
         if response.status not in ("queued", "in_progress"):
@@ -181,19 +181,19 @@ def ended(response_id):
 def background():
     queued = ask("THINK Hm.\nSAY later", background=True)
     assert queued.status in ("queued", "in_progress"), queued
-    response = ended(queued.id)
+    response = wait_for_end(queued.id)
     check((response.status, response.output_text), ("completed", "later"), "response")
     check(ask("LAST_ASSISTANT", previous_response_id=queued.id).output_text, "LAST:later", "chain")
     queued = ask("NOTHINK\nWORDS 1000 50", background=True)
     cancelled = client.responses.cancel(queued.id)
     check(cancelled.status, "cancelled", "status")
     check(client.responses.cancel(queued.id), cancelled, "cancelled again")
-    check(ended(queued.id).status, "cancelled", "status")
+    check(wait_for_end(queued.id).status, "cancelled", "status")
     raises(openai.BadRequestError, lambda: ask("hi", background=True, store=False))
 
 
 def resumes():
-    """A client that has lost its stream resumes it where it was, while it grows and after its end."""
+    """A client that has lost its stream resumes it at the same event, before and after the stream ends."""
     events = []
     with ask("THINK Hm.\nWORDS 40 20", background=True, stream=True) as stream:
         for event in stream:
@@ -218,7 +218,7 @@ def counts():
 
 
 def extensions(create):
-    """What only this API has, and only where it is asked for."""
+    """Fields that are not in OpenAI's API are returned only on request."""
     reply = create("THINK Hm.\nSAY yes", include=["usage.per_turn"], extra_body={"enable_response_messages": True})
     usage = reply.usage
     check(usage.input_tokens_details.input_tokens_per_turn, [usage.input_tokens], "input per turn")

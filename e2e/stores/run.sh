@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Tests every kind of store, Redis and PostgreSQL with real servers. Servers of
-# yours are used where STORE_TEST_REDIS, STORE_TEST_REDIS_CLUSTER or
-# STORE_TEST_POSTGRES have their URLs; the others are started for the tests, on
-# free ports, with their data in a temporary folder. As root, the Debian packages
-# of servers that are missing are installed.
+# Tests all stores, Redis and PostgreSQL with real servers. STORE_TEST_REDIS,
+# STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use. Other
+# servers are started for the tests, on free ports, with their data in a temporary
+# folder. If servers are missing and the user is root, their Debian packages are
+# installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -13,8 +13,8 @@ if [ -t 1 ]; then
 fi
 say() { echo "$bold$*$plain"; }
 
-# find_postgres prints the folder of PostgreSQL's commands, which Debian keeps
-# out of PATH.
+# find_postgres prints the folder of PostgreSQL's commands, which is not in PATH on
+# Debian.
 find_postgres() {
 	local initdb
 	initdb=$(command -v initdb || find /usr/lib/postgresql -name initdb 2>/dev/null | sort -V | tail -n 1)
@@ -31,8 +31,8 @@ if [ -z "$own_postgres" ] && ! find_postgres >/dev/null; then
 fi
 if [ ${#missing[@]} -gt 0 ]; then
 	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-		echo "make test-stores: missing: ${missing[*]}" >&2
-		echo "On Debian, as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+		echo "make test-stores: these packages are missing: ${missing[*]}" >&2
+		echo "Install them, on Debian as root: apt-get install --no-install-recommends ${missing[*]}" >&2
 		echo "Or set STORE_TEST_REDIS and STORE_TEST_POSTGRES to URLs of servers that may be written to." >&2
 		exit 1
 	fi
@@ -62,20 +62,20 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Four free ports, held together so that no two are the same.
+# Four different free ports, reserved at the same time.
 read -r redis_port cluster_port bus_port postgres_port < <(python3 -c 'import socket
 held = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
 print(*(s.getsockname()[1] for s in held))')
 
-# patiently COMMAND... tries until it succeeds, for ten seconds.
-patiently() {
+# retry COMMAND... runs a command until it succeeds, for up to ten seconds.
+retry() {
 	for _ in $(seq 100); do
 		if "$@" >/dev/null 2>&1; then
 			return
 		fi
 		sleep 0.1
 	done
-	echo "never so: $*" >&2
+	echo "no success within ten seconds: $*" >&2
 	exit 1
 }
 
@@ -86,7 +86,7 @@ start_redis() {
 	mkdir "$dir/$name"
 	redis-server --bind 127.0.0.1 --port "$port" --dir "$dir/$name" --save '' --appendonly no "$@" >"$dir/$name.log" 2>&1 &
 	redis_pids+=($!)
-	patiently redis-cli -p "$port" ping
+	retry redis-cli -p "$port" ping
 }
 
 # PostgreSQL does not run as root.
@@ -104,15 +104,15 @@ if [ -z "$own_redis" ]; then
 	export STORE_TEST_REDIS=redis://127.0.0.1:$redis_port
 fi
 
-# A cluster of one node refuses, as every cluster does, scripts that use keys of
-# several hash slots.
+# Like every cluster, a cluster of one node rejects scripts that use keys of several
+# hash slots.
 if [ -z "$own_cluster" ] && command -v redis-server >/dev/null; then
-	say "Starting the same as a cluster on port $cluster_port"
+	say "Starting a Redis cluster on port $cluster_port"
 	start_redis cluster "$cluster_port" --cluster-enabled yes --cluster-port "$bus_port"
 	# shellcheck disable=SC2046
 	redis-cli -p "$cluster_port" cluster addslots $(seq 0 16383) >/dev/null
 	cluster_is_ok() { redis-cli -p "$cluster_port" cluster info | grep cluster_state:ok; }
-	patiently cluster_is_ok
+	retry cluster_is_ok
 	export STORE_TEST_REDIS_CLUSTER=redis-cluster://127.0.0.1:$cluster_port
 fi
 

@@ -1,10 +1,10 @@
-// Package chat speaks the OpenAI Chat Completions API: [Decode] turns the body
-// of a POST /v1/chat/completions into a token request for an engine, and a
-// [Reply] turns the engine's chunks into server-sent events or one JSON object.
-// Each chunk is pushed, until the reply is done; then it is ended.
+// Package chat implements the OpenAI Chat Completions API, as package api defines
+// it: [Decode] turns the body of a POST /v1/chat/completions into a token request,
+// and a [Reply] turns the engine's chunks into server-sent events or one JSON
+// object. The caller pushes the chunks until the reply is done, then ends it.
 //
-// Which fields are refused, mapped or ignored stands in docs/compatibility.md,
-// a table that a test compares with this package.
+// docs/compatibility.md lists the fields that are rejected, mapped or ignored. A
+// test compares the list with this package.
 package chat
 
 import (
@@ -12,20 +12,20 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// Call is one decoded request.
-type Call struct {
+// Request is a decoded request. It is an [api.Request].
+type Request struct {
 	turn    *turn.Turn
-	scope   *turn.Scope
+	rc      *turn.RequestContext
 	id      string
 	model   string // as requested
 	ignored []string
 	options options
 
 	maxTokens int  // as requested, of all model calls together; 0: no limit
-	corrects  bool // the model is told of calls to tools that there are not
+	corrects  bool // the model has another turn to correct calls of unknown tools
 }
 
-// options is what the reply needs to know of the request.
+// options is the fields of the request that concern the reply.
 type options struct {
 	stream          bool
 	includeUsage    bool
@@ -35,21 +35,21 @@ type options struct {
 	logprobs        bool
 }
 
-// ID is the id of the chat completion.
-func (c *Call) ID() string { return c.id }
+// ID returns the id of the chat completion.
+func (r *Request) ID() string { return r.id }
 
-// Engine is the model call to make.
-func (c *Call) Engine() *engine.Request { return c.turn.Engine }
+// Engine returns the first model call.
+func (r *Request) Engine() *engine.Request { return r.turn.Engine }
 
-// Affinity is what the call's engine is chosen by.
-func (c *Call) Affinity() turn.Affinity { return c.turn.Affinity() }
+// Affinity returns the keys by which the engine's replica is chosen.
+func (r *Request) Affinity() turn.Affinity { return r.turn.Affinity() }
 
-// Outline is what can be told of the call to those who choose where it goes.
-func (c *Call) Outline() turn.Outline { return c.turn.Outline() }
+// RoutingInfo returns the description for endpoint pickers and access logs.
+func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
 
-// Stream tells whether the client wants server-sent events.
-func (c *Call) Stream() bool { return c.options.stream }
+// Stream reports whether the client wants server-sent events.
+func (r *Request) Stream() bool { return r.options.stream }
 
-// Ignored names the request's fields that are accepted without an effect, in
+// Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as user or messages.name.
-func (c *Call) Ignored() []string { return c.ignored }
+func (r *Request) Ignored() []string { return r.ignored }

@@ -1,134 +1,40 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-var renderer = harmony.NewRenderer()
+func mustDecode(t testing.TB, body string) *Request { return decodeWith(t, apitest.NewContext(), body) }
 
-// newScope is the circumstances of a test's request: a fixed clock, ids that
-// count, and a memory of its own.
-func newScope() *turn.Scope {
-	ids := 0
-	now := func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-	return &turn.Scope{
-		Env: &turn.Env{
-			Renderer: renderer,
-			Now:      now,
-			NewID: func(prefix string) string {
-				if prefix == "" { // what no client sees
-					return "0"
-				}
-				ids++
-				return prefix + strconv.Itoa(ids)
-			},
-			Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, Now: now}),
-			Limits: turn.DefaultLimits(),
-		},
-		Model:     &turn.Model{},
-		RequestID: "req-1",
-	}
-}
-
-func mustDecode(t testing.TB, body string) *Call {
+func decodeWith(t testing.TB, rc *turn.RequestContext, body string) *Request {
 	t.Helper()
-	call, err := Decode(context.Background(), []byte(body), newScope())
+	request, err := Decode(context.Background(), []byte(body), rc)
 	if err != nil {
 		t.Fatalf("Decode: %v (param %q)", err, err.Param)
 	}
-	return call
+	return request
 }
 
-// tokens encodes a model's output, in which special tokens are spelled.
-func tokens(text string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, text) }
-
-// output is what the engine gives of one choice.
-type output struct {
-	index  int
-	tokens []harmony.Token
-	finish engine.Finish
-}
-
-// likelihoods are those of tokens, different ones for each. Their third is of a
-// control token.
-func likelihoods(tokens []harmony.Token) []engine.Logprob {
-	list := make([]engine.Logprob, len(tokens))
-	for i, token := range tokens {
-		v := -float64(i%16) / 4
-		list[i] = engine.Logprob{Value: v, Top: []engine.TokenLogprob{{Token: token, Logprob: v}, {Token: 0, Logprob: v - 1}, {Token: harmony.TokenReturn, Logprob: v - 2}}}
-	}
-	return list
-}
-
-// chunks cuts outputs into chunks, of sizes that next gives, the choices in
-// turn.
-func chunks(outputs []output, next func() int) []engine.Chunk {
-	var all []engine.Chunk
-	rest := make([][]harmony.Token, len(outputs))
-	likely := make([][]engine.Logprob, len(outputs))
-	for i, o := range outputs {
-		rest[i], likely[i] = o.tokens, likelihoods(o.tokens)
-	}
-	ended := make([]bool, len(outputs))
-	for left := len(outputs); left > 0; {
-		for i, o := range outputs {
-			if ended[i] {
-				continue
-			}
-			n := min(next(), len(rest[i]))
-			c := engine.Chunk{Index: o.index, Tokens: rest[i][:n], Logprobs: likely[i][:n]}
-			likely[i] = likely[i][n:]
-			if rest[i] = rest[i][n:]; len(rest[i]) == 0 {
-				c.Finish, ended[i] = o.finish, true
-				left--
-			}
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// run plays chunks into a reply and gives all its bytes. Of log probabilities a
-// chunk has only what was asked for.
-func run(t testing.TB, call *Call, chunks []engine.Chunk) string {
+// run pushes chunks into a reply and returns all its bytes.
+func run(t testing.TB, request *Request, chunks []engine.Chunk) string {
 	t.Helper()
-	r := call.NewReply()
-	var out []byte
-	for i := range chunks {
-		if r.Done() {
-			break
-		}
-		chunk := chunks[i]
-		if !call.Engine().Logprobs {
-			chunk.Logprobs = nil
-		}
-		var err error
-		if next, apiErr := r.Push(out, &chunk); apiErr != nil {
-			err = apiErr
-			t.Fatalf("Push: %v", err)
-		} else {
-			out = next
-		}
-	}
-	return string(r.End(out))
+	return apitest.Play(t, request, api.Loop, chunks)
 }
 
-// reply is run with the whole output of one choice in one chunk.
-func reply(t testing.TB, call *Call, text string, finish engine.Finish) string {
+// reply calls run with the output of one choice in one chunk.
+func reply(t testing.TB, request *Request, text string, finish engine.Finish) string {
 	t.Helper()
-	return run(t, call, []engine.Chunk{{Tokens: tokens(text), Finish: finish}})
+	return run(t, request, []engine.Chunk{{Tokens: apitest.Tokens(text), Finish: finish}})
 }
 
 // object is a reply as a client reads it.
@@ -160,7 +66,7 @@ type objectChoice struct {
 	} `json:"logprobs"`
 }
 
-// entry is a token of an answer and its likelihood.
+// entry is a token of an answer and its log probability.
 type entry struct {
 	Token   string  `json:"token"`
 	Logprob float64 `json:"logprob"`
@@ -207,26 +113,14 @@ func parseObject(t testing.TB, s string) object {
 	return o
 }
 
-// fold reads a stream strictly and joins its deltas into the object that the
-// same request without stream gets. It fails the test where the stream breaks
-// a rule.
+// fold joins the deltas of a stream into the object that the same request without
+// stream gets. It fails the test if the stream breaks a rule.
 func fold(t testing.TB, stream string, choices int) object {
 	t.Helper()
 	var o object
 	o.Choices = make([]objectChoice, choices)
-	events, end, found := strings.Cut(stream, "data: [DONE]\n\n")
-	if !found || end != "" {
-		t.Fatalf("stream does not end in [DONE]:\n%s", stream)
-	}
-	for event := range strings.SplitAfterSeq(events, "\n\n") {
-		if event == "" {
-			continue
-		}
-		data, ok := strings.CutPrefix(event, "data: ")
-		if !ok || !strings.HasSuffix(data, "\n\n") || strings.Count(data, "\n") != 2 || strings.ContainsAny(data, "\r") {
-			t.Fatalf("not an event: %q", event)
-		}
-		foldEvent(t, &o, parseObject(t, data))
+	for _, event := range apitest.Events(t, stream) {
+		foldEvent(t, &o, parseObject(t, event.Raw))
 	}
 	for i := range o.Choices {
 		c := &o.Choices[i]
@@ -250,7 +144,7 @@ func foldEvent(t testing.TB, o *object, e object) {
 		return
 	}
 	if o.Usage != nil && len(e.Choices) == 0 {
-		t.Fatal("usage is told twice")
+		t.Fatal("the usage comes twice")
 	}
 	if len(e.Choices) == 0 {
 		o.Usage = e.Usage
@@ -306,36 +200,8 @@ func foldDelta(t testing.TB, all *objectMessage, d objectMessage) {
 	}
 }
 
-// spell writes tokens with the special ones spelled.
-func spell(t testing.TB, prompt []harmony.Token) string {
-	t.Helper()
-	text, err := harmony.AppendDecode(nil, prompt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// quote makes a JSON string for a request.
-func quote(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
-}
-
 func ask(members string) string {
 	return fmt.Sprintf(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"Hi"}]%s}`, members)
 }
 
-const weatherTool = `,"tools":[{"type":"function","function":{"name":"get_weather","description":"Weather of a city.","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
-
-func indent(t testing.TB, s string) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(s), "", "  "); err != nil {
-		t.Fatalf("%v\n%s", err, s)
-	}
-	return append(b.Bytes(), '\n')
-}
+const weatherTool = `,"tools":[{"type":"function","function":{` + apitest.WeatherTool + `}}]`

@@ -18,7 +18,7 @@ func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
 
 const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function or allowed_tools."
 
-// readToolChoice reads a word, {"type":"function","function":{"name":…}}, or
+// readToolChoice reads a word, or {"type":"function","function":{"name":…}}, or
 // {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
 func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
@@ -55,8 +55,8 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
-	if i >= d.scope.Limits.Tools {
-		return apierror.Invalid(v.Path, "More than %d allowed tools.", d.scope.Limits.Tools)
+	if i >= d.rc.Limits.Tools {
+		return apierror.Invalid(v.Path, "tool_choice allows more than %d tools.", d.rc.Limits.Tools)
 	}
 	if v.Get("type").Str != "function" {
 		return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")

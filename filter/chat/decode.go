@@ -13,36 +13,35 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Decode reads the body of a request and makes it ready for the engine. What
-// it refuses is a 400 that names the field at fault. It keeps no part of body.
-//
-// ctx is for reading from the store now, and its values for writing to it at
-// the end of the reply.
-func Decode(ctx context.Context, body []byte, scope *turn.Scope) (*Call, *apierror.Error) {
+// Decode decodes the body of a request and prepares its first turn. If it rejects
+// the request, the error is a 400 that names the field at fault. It keeps no part
+// of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
+// seconds, until ctx ends.
+func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
 	root, err := jsontext.Parse(body)
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{scope: scope, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
+	d := &decoder{rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := scope.Prepare(ctx, &d.input)
+	t, err := rc.Prepare(ctx, &d.input)
 	if err != nil {
 		return nil, err
 	}
-	return &Call{
-		turn: t, scope: scope, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
-		maxTokens: d.input.Engine.MaxTokens, corrects: scope.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue,
+	return &Request{
+		turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		maxTokens: d.input.Engine.MaxTokens, corrects: rc.Model.UnknownTools == turn.UnknownToModel && t.Engine.N == 1 && !d.input.Continue,
 	}, nil
 }
 
 // decoder gathers the fields of a request.
 type decoder struct {
-	scope   *turn.Scope
+	rc      *turn.RequestContext
 	input   turn.Input
 	options options
 	ignored jsontext.Ignored
@@ -52,7 +51,7 @@ type decoder struct {
 	noGenerationPrompt             bool
 }
 
-// finish checks what only all fields together show.
+// finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
 	e := &d.input.Engine
 	if e.MaxTokens = d.maxCompletionTokens; e.MaxTokens == 0 {
@@ -66,16 +65,16 @@ func (d *decoder) finish() *apierror.Error {
 	case d.streamOptions && !d.options.stream:
 		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
 	case e.MaxTokens > 0 && e.MinTokens > e.MaxTokens:
-		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the greatest number of tokens asked for.")
+		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise max_completion_tokens.")
 	case d.noGenerationPrompt && !d.input.Continue:
 		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
-		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" goes with logprobs: true. Send both, or leave both out.")
+		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.options.hideReasoning:
 		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
 	}
 	d.options.logprobs = e.Logprobs
-	e.ID = d.scope.ID("chatcmpl-")
+	e.ID = d.rc.ID("chatcmpl-")
 	e.Whole = !d.options.stream
 	return nil
 }
@@ -125,7 +124,7 @@ func (d *decoder) readLogitBias(v jsontext.Field) *apierror.Error {
 	})
 }
 
-// maxToken is the greatest id of the vocabulary.
+// maxToken is the largest token id of the vocabulary.
 const maxToken = 201087
 
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {
@@ -146,16 +145,16 @@ func (d *decoder) readStop(v jsontext.Field) *apierror.Error {
 
 func (d *decoder) addStop(v jsontext.Field) *apierror.Error {
 	s, err := v.Text()
-	limits := d.scope.Limits
+	limits := d.rc.Limits
 	switch {
 	case err != nil:
 		return err
 	case s == "":
-		return apierror.Invalid(v.Path, "A stop string is empty.")
+		return apierror.Invalid(v.Path, "A stop string is empty. Leave it out.")
 	case len(s) > limits.StopBytes:
 		return apierror.Invalid(v.Path, "A stop string is longer than %d bytes.", limits.StopBytes)
 	case len(d.input.Stop) == limits.Stops:
-		return apierror.Invalid("stop", "More than %d stop strings.", limits.Stops)
+		return apierror.Invalid("stop", "The request has more than %d stop strings.", limits.Stops)
 	}
 	d.input.Stop = append(d.input.Stop, s)
 	return nil
@@ -164,8 +163,8 @@ func (d *decoder) addStop(v jsontext.Field) *apierror.Error {
 func (d *decoder) readStopTokens(v jsontext.Field) *apierror.Error {
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
 		id, err := v.Integer(0, maxToken)
-		if err == nil && i >= d.scope.Limits.Stops {
-			err = apierror.Invalid("stop_token_ids", "More than %d stop token ids.", d.scope.Limits.Stops)
+		if err == nil && i >= d.rc.Limits.Stops {
+			err = apierror.Invalid("stop_token_ids", "The request has more than %d stop token ids.", d.rc.Limits.Stops)
 		}
 		d.input.Engine.StopTokens = append(d.input.Engine.StopTokens, harmony.Token(id))
 		return err
@@ -202,8 +201,8 @@ func (d *decoder) readModalities(v jsontext.Field) *apierror.Error {
 func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 	tools := harmony.Namespace{Name: turn.FunctionsNamespace}
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-		if i >= d.scope.Limits.Tools {
-			return apierror.Invalid("tools", "More than %d tools.", d.scope.Limits.Tools)
+		if i >= d.rc.Limits.Tools {
+			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
 		}
 		t, err := d.readTool(v)
 		tools.Tools = append(tools.Tools, t)
@@ -230,7 +229,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 		return nil
 	})
 	if err == nil && !given {
-		err = apierror.Invalid(v.Path, "A tool has no field \"function\".")
+		err = apierror.Invalid(v.Path, "A tool has no field \"function\". Describe the function there.")
 	}
 	return t, err
 }
@@ -256,7 +255,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 		return err
 	})
 	if err == nil && t.Name == "" {
-		err = apierror.Invalid(v.Path+".name", "A tool has no name.")
+		err = apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
 	}
 	if strict {
 		d.input.Strict[turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(t.Name)}] = true

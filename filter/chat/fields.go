@@ -9,15 +9,15 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// fields is every top-level field that the decoder knows. Fields that are not
-// in it are ignored too. The table of docs/compatibility.md has the same rows.
+// fields has the top-level fields that the decoder knows. Other fields are ignored.
+// The table in docs/compatibility.md has the same rows.
 var fields = jsontext.With(jsontext.Table[*decoder]{
 	"messages": {Read: (*decoder).readMessages},
 
 	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
 	"stream_options": {Read: (*decoder).readStreamOptions},
 	"n": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetInteger(&d.input.Engine.N, 1, int64(d.scope.Limits.Choices))
+		return v.SetInteger(&d.input.Engine.N, 1, int64(d.rc.Limits.Choices))
 	}},
 
 	"max_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
@@ -64,9 +64,9 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		return v.SetInteger(&d.input.Engine.TopLogprobs, 0, engine.MaxTopLogprobs)
 	}},
 
-	"prompt_logprobs":      {On: "The log probabilities of prompts are not told. Leave prompt_logprobs out."},
-	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_tokens."},
-	"echo":                 {On: "echo is not supported. Leave it out; the request's own messages hold what it would repeat."},
+	"prompt_logprobs":      {On: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
+	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out, and set max_tokens."},
+	"echo":                 {On: "echo is not supported. Leave it out, and take the text from the messages of the request."},
 	"use_beam_search":      {On: "Beam search is not supported. Leave use_beam_search out."},
 	"no_stop_trim":         {On: "no_stop_trim is not supported. Use include_stop_str_in_output."},
 	"return_hidden_states": {On: "Hidden states are not supported. Leave return_hidden_states out."},

@@ -16,19 +16,19 @@ func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
 	case "json_schema":
 		inner := jsontext.Field{Result: v.Get("json_schema"), Path: v.Path + ".json_schema"}
-		f, err := d.scope.NamedFormat(inner, func(_ string, v jsontext.Field) { d.ignored.Add(v.Path) })
+		f, err := d.rc.NamedFormat(inner, func(_ string, v jsontext.Field) { d.ignored.Add(v.Path) })
 		return d.input.SetFormat(f, v.Path, err)
 	}
 	return apierror.Invalid(v.Path, "The type of \"response_format\" must be text, json_object or json_schema.")
 }
 
 func (d *decoder) readStructuredOutputs(v jsontext.Field) *apierror.Error {
-	f, err := d.scope.StructuredOutputs(v, &d.ignored)
+	f, err := d.rc.StructuredOutputs(v, &d.ignored)
 	return d.input.SetFormat(f, v.Path, err)
 }
 
 func (d *decoder) readSchema(v jsontext.Field) *apierror.Error {
-	f, err := d.scope.SchemaFormat(v)
+	f, err := d.rc.SchemaFormat(v)
 	return d.input.SetFormat(f, v.Path, err)
 }
 

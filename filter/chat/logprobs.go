@@ -10,12 +10,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// maxLogprobs bounds the log probabilities of a choice of a whole reply, in
-// bytes. A stream needs no bound.
+// maxLogprobs bounds the log probabilities of a choice of a whole object, in bytes.
+// A stream does not collect them.
 const maxLogprobs = 32 << 20
 
-// appendLogprobs appends the member logprobs of a choice; entries have a comma
-// behind each.
+// appendLogprobs appends the member logprobs of a choice; each of the entries is
+// followed by a comma.
 func appendLogprobs(dst, entries []byte) []byte {
 	dst = append(dst, `,"logprobs":{"content":[`...)
 	if len(entries) > 0 {
@@ -24,8 +24,8 @@ func appendLogprobs(dst, entries []byte) []byte {
 	return append(dst, `],"refusal":null}`...)
 }
 
-// appendEntries appends an entry for each token, with a comma behind it. Of the
-// likeliest tokens control tokens are left out, which no client sees.
+// appendEntries appends an entry for each token, followed by a comma. Control tokens
+// among the most likely tokens are left out: no client may see them.
 func appendEntries(dst []byte, logprobs []turn.Logprob) []byte {
 	for i := range logprobs {
 		p := &logprobs[i]
@@ -47,8 +47,8 @@ func appendEntries(dst []byte, logprobs []turn.Logprob) []byte {
 	return dst
 }
 
-// appendTokenLogprob appends the members of an entry that all have, and no
-// closing bracket.
+// appendTokenLogprob appends the members that all entries have, without the closing
+// brace.
 func appendTokenLogprob(dst []byte, token harmony.Token, logprob float64) []byte {
 	var buf [128]byte                                                  // longer than nearly every token
 	text, err := harmony.AppendDecode(buf[:0], []harmony.Token{token}) //nolint:gosec // buf is not indexed
@@ -70,8 +70,8 @@ func appendTokenLogprob(dst []byte, token harmony.Token, logprob float64) []byte
 	return append(dst, ']')
 }
 
-// appendTokenText appends a token's text as it stands between quotes. Bytes that
-// are a part of a character only are spelled \x9f, as OpenAI does.
+// appendTokenText appends a token's text as it stands between the quotes of JSON.
+// Bytes of incomplete characters are written as \x9f, as OpenAI does.
 func appendTokenText(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	for len(text) > 0 {

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// told is the entries of a choice in one line: tokens with their values.
-func told(c objectChoice) string {
+// entriesOf returns the entries of a choice in one line: tokens with their values.
+func entriesOf(c objectChoice) string {
 	if c.Logprobs == nil {
 		return "null"
 	}
@@ -22,7 +24,7 @@ func told(c objectChoice) string {
 	return strings.Join(parts, " ")
 }
 
-// TestLogprobs is which tokens of a reply are told.
+// TestLogprobs shows which tokens of a reply have entries.
 func TestLogprobs(t *testing.T) {
 	t.Parallel()
 	const thought = "<|channel|>analysis<|message|>a b<|end|>"
@@ -42,33 +44,32 @@ func TestLogprobs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			outputs := []output{{0, tokens(c.output), engine.FinishStop}}
+			output := apitest.Said(c.output)
 			for size := range 4 {
-				cut := chunks(outputs, func() int { return size + 1 })
+				cut := output.Chunks(apitest.Size(size + 1))
 				whole := parseObject(t, run(t, mustDecode(t, ask(c.members+`,"logprobs":true`)), cut)).Choices[0]
-				if got := told(whole); got != c.want {
+				if got := entriesOf(whole); got != c.want {
 					t.Errorf("whole, in chunks of %d:\ngot  %s\nwant %s", size+1, got, c.want)
 				}
 				streamed := fold(t, run(t, mustDecode(t, ask(c.members+`,"logprobs":true,"stream":true`)), cut), 1).Choices[0]
-				if got := strings.Replace(told(streamed), "null", "", 1); got != c.want {
+				if got := strings.Replace(entriesOf(streamed), "null", "", 1); got != c.want {
 					t.Errorf("streamed, in chunks of %d:\ngot  %s\nwant %s", size+1, got, c.want)
 				}
 			}
-			plain := parseObject(t, run(t, mustDecode(t, ask(c.members)), chunks(outputs, func() int { return 2 }))).Choices[0]
+			plain := parseObject(t, run(t, mustDecode(t, ask(c.members)), output.Chunks(apitest.Size(2)))).Choices[0]
 			if plain.Logprobs != nil {
-				t.Errorf("told without being asked: %s", told(plain))
+				t.Errorf("entries without being asked: %s", entriesOf(plain))
 			}
 		})
 	}
 }
 
-// TestLogprobEntry is the form of an entry: the token's own bytes, and no
-// control token among the likeliest.
+// TestLogprobEntry shows an entry: with the token's own bytes, and without control
+// tokens among the most likely ones.
 func TestLogprobEntry(t *testing.T) {
 	t.Parallel()
-	outputs := []output{{0, tokens("<|channel|>final<|message|>é\"🪬<|return|>"), engine.FinishStop}}
-	all := func() int { return 100 }
-	got := run(t, mustDecode(t, ask(`,"logprobs":true,"top_logprobs":3`)), chunks(outputs, all))
+	output := apitest.Said("<|channel|>final<|message|>é\"🪬<|return|>")
+	got := run(t, mustDecode(t, ask(`,"logprobs":true,"top_logprobs":3`)), output.Chunks(apitest.Size(100)))
 	for _, part := range []string{`"logprobs":{"content":[{"token":"é","logprob":-0.75,"bytes":[195,169],"top_logprobs":[{"token":"é","logprob":-0.75,"bytes":[195,169]},{"token":"!","logprob":-1.75,"bytes":[33]}]},`, `{"token":"\"","logprob":-1.0,"bytes":[34],`, `{"token":"\\xf0\\x9f","logprob":-1.25,"bytes":[240,159],`, `],"refusal":null},"finish_reason":"stop"`} {
 		if !strings.Contains(got, part) {
 			t.Errorf("no %s in\n%s", part, got)
@@ -79,8 +80,8 @@ func TestLogprobEntry(t *testing.T) {
 	}
 }
 
-// TestLogprobsComeWithTheirText: at every point of a stream the entries so far
-// are those of the tokens that the text so far has begun.
+// TestLogprobsComeWithTheirText shows that at every point of a stream the entries so
+// far are those of the tokens that begin in the text so far.
 func TestLogprobsComeWithTheirText(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -91,16 +92,12 @@ func TestLogprobsComeWithTheirText(t *testing.T) {
 			picked[i] = words[rng.IntN(len(words))]
 		}
 		text := strings.Join(picked, "")
-		outputs := []output{{0, tokens("<|channel|>final<|message|>" + text + "<|return|>"), engine.FinishStop}}
-		cut := chunks(outputs, func() int { return rng.IntN(4) })
+		output := apitest.Said("<|channel|>final<|message|>" + text + "<|return|>")
+		cut := output.Chunks(func() int { return rng.IntN(4) })
 		stream := run(t, mustDecode(t, ask(`,"logprobs":true,"stream":true,"stop":["STOP","aaab","d🙂"]`)), cut)
 		var content, entries, last []byte
-		for event := range strings.SplitSeq(stream, "\n\n") {
-			data := strings.TrimPrefix(event, "data: ")
-			if data == "" || data == "[DONE]" {
-				continue
-			}
-			c := parseObject(t, data).Choices[0]
+		for _, event := range apitest.Events(t, stream) {
+			c := parseObject(t, event.Raw).Choices[0]
 			if c.Delta.Content != nil {
 				content = append(content, *c.Delta.Content...)
 			}
@@ -120,14 +117,14 @@ func TestLogprobsComeWithTheirText(t *testing.T) {
 	}
 }
 
-// TestLogprobsAreBounded: a whole reply is not made of more log probabilities
-// than fit.
+// TestLogprobsAreBounded shows that the log probabilities of a whole object are
+// bounded.
 func TestLogprobsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
-		r := mustDecode(t, ask(fmt.Sprintf(`,"logprobs":true,"top_logprobs":20,"stream":%t`, stream))).NewReply()
-		ids := append(tokens("<|channel|>final<|message|>"), tokens(strings.Repeat(" word", 5000))...)
-		chunk := engine.Chunk{Tokens: ids, Logprobs: likelihoods(ids)}
+		r := mustDecode(t, ask(fmt.Sprintf(`,"logprobs":true,"top_logprobs":20,"stream":%t`, stream))).NewReply(api.SingleCall)
+		ids := append(apitest.Tokens("<|channel|>final<|message|>"), apitest.Tokens(strings.Repeat(" word", 5000))...)
+		chunk := engine.Chunk{Tokens: ids, Logprobs: apitest.Logprobs(ids)}
 		failed := false
 		for range 40 {
 			_, err := r.Push(nil, &chunk)
@@ -137,7 +134,7 @@ func TestLogprobsAreBounded(t *testing.T) {
 				}
 				break
 			}
-			chunk.Tokens, chunk.Logprobs = ids[3:], likelihoods(ids[3:])
+			chunk.Tokens, chunk.Logprobs = ids[3:], apitest.Logprobs(ids[3:])
 		}
 		if failed == stream {
 			t.Errorf("stream %t: failed %t", stream, failed)

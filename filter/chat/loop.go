@@ -1,56 +1,54 @@
 package chat
 
 import (
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// A reply has one model call, unless the model calls nothing but tools that the
-// request does not have and is to be told so: then it has another turn. The
-// client sees neither such a call nor the answer to it.
+// A reply has one model call, with one exception: if the model calls nothing but
+// tools that the request does not have, and the model's settings say so, it is
+// told and has another turn. The client sees neither the call nor its result.
 
-// turns is what a reply needs to have more than one.
+// turns is the state of a reply that can have more than one turn.
 type turns struct {
-	current *turn.Turn   // whose call goes on
-	begun   int          // how many have
-	unknown int          // calls of the current one to tools that there are not
-	said    []part       // what the model has done in it
-	prompts int          // tokens of the prompts before the current one's
-	past    turn.Summary // of the turns before it
+	current *turn.Turn
+	count   int    // turns so far, with the current one
+	unknown int    // calls of unknown tools in the current turn
+	parts   []part // what the model has generated in the current turn
+
+	earlierPrompts int          // tokens of the prompts of the earlier turns
+	earlier        turn.Summary // of the earlier turns
 }
 
-// part is a part of a turn, as far as it has been said.
+// part is a part of a turn's output so far, or the result of a call.
 type part struct {
 	item turn.Item
 	text []byte
 }
 
-// items is what has been done in the turn.
+// items returns the parts of the current turn as items of the conversation.
 func (t *turns) items() []turn.Item {
-	items := make([]turn.Item, len(t.said))
-	for i, p := range t.said {
+	items := make([]turn.Item, len(t.parts))
+	for i, p := range t.parts {
 		items[i] = p.item
 		items[i].Text += string(p.text)
 	}
 	return items
 }
 
-// Next is the reply's next model call, once the answer to the one before it has
-// ended; nil if there is none.
-func (r *Reply) Next() (*engine.Request, *apierror.Error) {
-	if r.turns.begun == 0 {
-		r.turns.begun = 1
-		return r.call.Engine(), nil
-	}
+// nextTurn begins the turn in which the model corrects its calls, and returns its
+// model call; nil if the reply has no further turn.
+func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
 	c := &r.choices[0]
-	if !r.goesOn(c) {
+	if !r.correctable(c) {
 		return nil, nil
 	}
-	room := r.call.maxTokens
+	room := r.request.maxTokens
 	if room > 0 {
-		if room -= r.turns.past.Counts.Output + c.reader.Counts().Output; room <= 0 {
-			r.turns.unknown, c.outOfRoom, c.finished = 0, true, false
+		if room -= r.turns.earlier.Counts.Output + c.reader.Counts().Output; room <= 0 {
+			r.turns.unknown, c.outOfRoom = 0, true
 			return nil, nil
 		}
 	}
@@ -58,25 +56,26 @@ func (r *Reply) Next() (*engine.Request, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
-	c.reader.AddTo(&r.turns.past)
-	r.turns.prompts += len(r.turns.current.Engine.Prompt)
-	r.turns.current, r.turns.unknown, r.turns.said = next, 0, nil
-	r.turns.begun++
-	c.reader, c.finished = next.NewReader(func(e turn.Event) { r.event(c, e) }), false
+	c.reader.AddTo(&r.turns.earlier)
+	r.turns.earlierPrompts += len(r.turns.current.Engine.Prompt)
+	r.turns.current, r.turns.unknown, r.turns.parts = next, 0, nil
+	r.turns.count++
+	c.reader, c.state = next.NewReader(func(e turn.Event) { r.event(c, e) }), generating
 	return next.Engine, nil
 }
 
-// asks tells whether the model is told of its mistakes in the current turn.
-func (r *Reply) asks() bool {
-	return r.call.corrects && r.turns.begun > 0 && r.turns.begun < r.call.scope.Limits.Turns
+// corrects reports whether the model can have another turn after the current one.
+func (r *Reply) corrects() bool {
+	return r.request.corrects && r.mode == api.Loop && r.turns.count < r.request.rc.Limits.Turns
 }
 
-// goesOn tells whether the turn that has ended is not the last one.
-func (r *Reply) goesOn(c *choice) bool {
+// correctable reports whether the choice, which has ended, has made nothing but
+// calls that the model is to correct.
+func (r *Reply) correctable(c *choice) bool {
 	return r.turns.unknown > 0 && c.reader.Calls() == r.turns.unknown && c.reader.Finish() != turn.FinishLength
 }
 
-// finish is why the choice ended.
+// finish returns why the choice ended.
 func (c *choice) finish() turn.Finish {
 	if c.outOfRoom {
 		return turn.FinishLength
@@ -84,10 +83,10 @@ func (c *choice) finish() turn.Finish {
 	return c.reader.Finish()
 }
 
-// note notes what the model does, and tells whether that is all: the client is
-// not told.
-func (r *Reply) note(e turn.Event) bool {
-	if !r.asks() {
+// record adds an event to the parts of the current turn. It reports whether the
+// event belongs to a call of an unknown tool, which the client does not see.
+func (r *Reply) record(e turn.Event) (hidden bool) {
+	if !r.corrects() {
 		return false
 	}
 	unknown := e.Kind == turn.Call && e.Call.Namespace == ""
@@ -97,19 +96,19 @@ func (r *Reply) note(e turn.Event) bool {
 		if e.Kind == turn.Call {
 			item.CallID, item.Namespace, item.Name = e.Call.ID, e.Call.Namespace, e.Call.Name
 		}
-		r.turns.said = append(r.turns.said, part{item: item})
+		r.turns.parts = append(r.turns.parts, part{item: item})
 	case turn.Delta:
-		last := &r.turns.said[len(r.turns.said)-1]
+		last := &r.turns.parts[len(r.turns.parts)-1]
 		last.text = append(last.text, e.Text...)
 	case turn.End:
 		if unknown {
 			r.turns.unknown++
-			r.turns.said = append(r.turns.said, part{item: turn.Item{Kind: turn.Result, CallID: e.Call.ID, Text: turn.NoSuchTool(e.Call.Name), Hosted: true}})
+			r.turns.parts = append(r.turns.parts, part{item: turn.Item{Kind: turn.Result, CallID: e.Call.ID, Text: turn.NoSuchTool(e.Call.Name), Hosted: true}})
 		}
 	}
 	return unknown
 }
 
-// NewCheck checks an answer to the model call being made, nil if it promises
-// nothing that the engine does not see to.
+// NewCheck begins the check of an answer to the model call being made; nil where
+// there is nothing to check.
 func (r *Reply) NewCheck() *turn.Check { return r.turns.current.NewCheck() }

@@ -1,19 +1,18 @@
 package chat
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// A model that calls a tool which there is not is told so, where that is wanted;
-// the client sees the turn that follows.
+// TestUnknownTools shows replies in which the model calls unknown tools. If the
+// setting says so, the model is told, and the client sees the next turn only.
 func TestUnknownTools(t *testing.T) {
 	t.Parallel()
 	const (
@@ -27,60 +26,40 @@ func TestUnknownTools(t *testing.T) {
 		finish, content string
 		calls           string // names
 	}{
-		"the model is told":         {turn.UnknownToModel, "", []string{unknown, answer}, "stop", "Sunny.", ""},
-		"twice":                     {turn.UnknownToModel, "", []string{unknown, unknown, answer}, "stop", "Sunny.", ""},
-		"then a tool that there is": {turn.UnknownToModel, "", []string{unknown, known}, "tool_calls", "", "get_weather"},
-		"up to the limit":           {turn.UnknownToModel, "", []string{unknown, unknown, unknown}, "tool_calls", "", "nothing"},
-		"until there is no room":    {turn.UnknownToModel, `,"max_tokens":10`, []string{unknown}, "length", "", ""},
-		"the client is told":        {turn.UnknownToClient, "", []string{unknown}, "tool_calls", "", "nothing"},
-		"with two choices":          {turn.UnknownToModel, `,"n":2`, nil, "", "", ""},
+		"the model is told":      {turn.UnknownToModel, "", []string{unknown, answer}, "stop", "Sunny.", ""},
+		"twice":                  {turn.UnknownToModel, "", []string{unknown, unknown, answer}, "stop", "Sunny.", ""},
+		"then a known tool":      {turn.UnknownToModel, "", []string{unknown, known}, "tool_calls", "", "get_weather"},
+		"up to the limit":        {turn.UnknownToModel, "", []string{unknown, unknown, unknown}, "tool_calls", "", "nothing"},
+		"until there is no room": {turn.UnknownToModel, `,"max_tokens":10`, []string{unknown}, "length", "", ""},
+		"the client is told":     {turn.UnknownToClient, "", []string{unknown}, "tool_calls", "", "nothing"},
+		"with two choices":       {turn.UnknownToModel, `,"n":2`, nil, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, stream := range []bool{false, true} {
-				scope := newScope()
-				scope.Model.UnknownTools, scope.Limits.Turns = c.setting, 3
+				rc := apitest.NewContext()
+				rc.Model.UnknownTools, rc.Limits.Turns = c.setting, 3
 				fields := weatherTool + c.fields
 				if stream {
 					fields += `,"stream":true,"stream_options":{"include_usage":true}`
 				}
-				call, err := Decode(context.Background(), []byte(ask(fields)), scope)
-				if err != nil {
-					t.Fatal(err)
-				}
+				request := decodeWith(t, rc, ask(fields))
 				if c.outputs == nil {
-					if call.corrects {
+					if request.corrects {
 						t.Error("one of several choices would have another turn")
 					}
 					continue
 				}
-				r := call.NewReply()
-				var out []byte
-				var prompts []string
-				for i := 0; ; i++ {
-					request, err := r.Next()
-					if err != nil {
-						t.Fatal(err)
-					}
-					if request == nil {
-						if i != len(c.outputs) {
-							t.Fatalf("%d turns, want %d", i, len(c.outputs))
-						}
-						break
-					}
-					prompt, _ := harmony.AppendDecode(nil, request.Prompt)
-					prompts = append(prompts, string(prompt))
-					for _, token := range tokens(c.outputs[i]) {
-						if out, err = r.Push(out, &engine.Chunk{Tokens: []harmony.Token{token}}); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if out, err = r.Push(out, &engine.Chunk{Finish: engine.FinishStop}); err != nil {
-						t.Fatal(err)
-					}
+				outputs := make([]apitest.Output, len(c.outputs))
+				for i, text := range c.outputs {
+					outputs[i] = apitest.Said(text)
 				}
-				reply := string(r.End(out))
-				content, finish, calls := outcome(reply, stream)
+				out, prompts, err := apitest.PlayLoop(t, request.NewReply(api.Loop), outputs, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				reply := string(out)
+				content, finish, calls := outcome(t, reply, stream)
 				if finish != c.finish || content != c.content || calls != c.calls {
 					t.Errorf("finish %q, content %q, calls %q; want %q, %q, %q\n%s", finish, content, calls, c.finish, c.content, c.calls, reply)
 				}
@@ -95,19 +74,16 @@ func TestUnknownTools(t *testing.T) {
 	}
 }
 
-// outcome is what a reply comes to.
-func outcome(reply string, stream bool) (content, finish, calls string) {
+// outcome returns the end of a reply.
+func outcome(t testing.TB, reply string, stream bool) (content, finish, calls string) {
+	t.Helper()
 	if !stream {
 		choice := gjson.Get(reply, "choices.0")
 		return choice.Get("message.content").Str, choice.Get("finish_reason").Str, choice.Get("message.tool_calls.0.function.name").Str
 	}
 	var contents, finishes, names strings.Builder
-	for line := range strings.Lines(reply) {
-		data, ok := strings.CutPrefix(line, "data: {")
-		if !ok {
-			continue
-		}
-		choice := gjson.Get("{"+data, "choices.0")
+	for _, event := range apitest.Events(t, reply) {
+		choice := event.Get("choices.0")
 		contents.WriteString(choice.Get("delta.content").Str)
 		finishes.WriteString(choice.Get("finish_reason").Str)
 		names.WriteString(choice.Get("delta.tool_calls.0.function.name").Str)

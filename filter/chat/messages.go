@@ -21,7 +21,7 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 	})
 }
 
-// message is one element of messages.
+// message is an element of messages.
 type message struct {
 	at        jsontext.Field
 	role      string
@@ -62,12 +62,12 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 	return m, err
 }
 
-// addItems takes a message apart into the steps of the conversation.
+// addItems adds a message as items of the conversation.
 func (d *decoder) addItems(m message) *apierror.Error {
 	if len(m.calls) > 0 && m.role != "assistant" {
 		return apierror.Invalid(m.at.Path+".tool_calls", "Only assistant messages can have tool calls.")
 	}
-	images := d.scope.Model.Images
+	images := d.rc.Model.Images
 	var kind turn.Kind
 	switch m.role {
 	case "system", "developer":
@@ -79,15 +79,15 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	case "tool":
 		kind, images = turn.Result, turn.ImagesPlaceholder
 		if m.callID == "" {
-			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id.")
+			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id. Send the id of its call.")
 		}
 	case "":
-		return apierror.Invalid(m.at.Path+".role", "A message has no role.")
+		return apierror.Invalid(m.at.Path+".role", "A message has no role. Send one.")
 	default:
 		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant or tool.")
 	}
 	if !m.content.Exists() {
-		return apierror.Invalid(m.at.Path+".content", "A message has no content.")
+		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
 	text, err := readContent(m.content, images)
 	d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, CallID: m.callID, Path: m.at.Path})
@@ -95,18 +95,18 @@ func (d *decoder) addItems(m message) *apierror.Error {
 }
 
 // addAssistant adds an assistant's message in the order of its generation:
-// reasoning, text, calls. Text beside calls is a preamble.
+// reasoning, text, calls. Text with calls is a preamble.
 func (d *decoder) addAssistant(m message) *apierror.Error {
 	text := m.refusal
 	if m.content.Exists() {
-		content, err := readContent(m.content, d.scope.Model.Images)
+		content, err := readContent(m.content, d.rc.Model.Images)
 		if err != nil {
 			return err
 		}
 		text = content + text
 	}
 	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
-		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls.")
+		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls. Send one of them.")
 	}
 	if m.reasoning != "" {
 		d.input.Items = append(d.input.Items, turn.Item{Kind: turn.Reasoning, Text: m.reasoning, Path: m.at.Path})
@@ -152,9 +152,9 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 	switch {
 	case err != nil:
 	case call.CallID == "":
-		err = apierror.Invalid(at.Path+".id", "A tool call has no id.")
+		err = apierror.Invalid(at.Path+".id", "A tool call has no id. Send the one of the reply.")
 	case call.Name == "":
-		err = apierror.Invalid(at.Path+".function.name", "A tool call has no function name.")
+		err = apierror.Invalid(at.Path+".function.name", "A tool call has no function name. Send the one of the reply.")
 	}
 	return call, err
 }
@@ -173,21 +173,21 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 	})
 }
 
-// readArguments reads a call's arguments: a string, which stays as it is, or,
-// from some clients, the object itself.
+// readArguments reads a call's arguments: a string, which is kept as it is, or the
+// object itself, which some clients send.
 func readArguments(v jsontext.Field) (string, *apierror.Error) {
 	if !v.IsObject() {
 		return v.Text()
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, []byte(v.Raw)); err != nil {
-		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON.")
+		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON. Send the text of the reply.")
 	}
 	return compact.String(), nil
 }
 
-// readContent reads a message's content: a string or a list of parts, whose
-// texts follow each other as they are.
+// readContent reads a message's content: a string, or an array of parts, whose
+// texts are joined without a separator.
 func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 	if !v.IsArray() {
 		if v.Type != gjson.String {
@@ -196,7 +196,7 @@ func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 		return v.Str, nil
 	}
 	var text jsontext.Joined
-	image := false // the last part was one
+	image := false // the last part was an image
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		part, isImage, err := readPart(v, images)
 		if isImage || image {

@@ -2,47 +2,33 @@ package chat
 
 import (
 	"context"
-	"encoding/json"
-	"path/filepath"
 	"testing"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 )
 
-// TestRender shows that what is rendered of every golden request is what the
-// engine would be asked.
+// TestRender shows that the rendered prompt of every golden request is the prompt of
+// its model call.
 func TestRender(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*/request.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
-	for _, file := range files {
-		body := with(t, read(t, file), "stream", true)
-		rendered, apiErr := Render(context.Background(), []byte(body), newScope())
-		if apiErr != nil {
-			t.Fatalf("%s: %v", file, apiErr)
-		}
-		got, call := gjson.ParseBytes(rendered), mustDecode(t, body)
-		ids, err := json.Marshal(call.Engine().Prompt)
+	for _, file := range apitest.GoldenRequests(t) {
+		body := apitest.With(t, apitest.ReadFile(t, file), "stream", true)
+		rendered, err := Render(context.Background(), []byte(body), apitest.NewContext())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", file, err)
 		}
-		if !json.Valid(rendered) || got.Get("token_ids").Raw != string(ids) || got.Get("token_count").Int() != int64(len(call.Engine().Prompt)) {
-			t.Errorf("%s: token_ids are %s, want %s", file, got.Get("token_ids").Raw, ids)
-		}
-		if got, want := got.Get("text").Str, spell(t, call.Engine().Prompt); got != want {
-			t.Errorf("%s: text is %q, want %q", file, got, want)
-		}
+		apitest.Rendered(t, string(rendered), mustDecode(t, body).Engine().Prompt)
 	}
 }
 
 func TestRenderParameters(t *testing.T) {
 	t.Parallel()
-	scope := newScope()
-	scope.Model.ContextLength = 10
+	rc := apitest.NewContext()
+	rc.Model.ContextLength = 10
 	rendered, err := Render(context.Background(), []byte(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"Hi"}],"stop":["a\"b","c"],"stop_token_ids":[7,200002],
-		"logit_bias":{"5":1},"min_p":0.25,"n":2,"max_tokens":9,"min_tokens":3,"cache_salt":"s\n","priority":0,"user":"u","metadata":{}}`), scope)
+		"logit_bias":{"5":1},"min_p":0.25,"n":2,"max_tokens":9,"min_tokens":3,"cache_salt":"s\n","priority":0,"user":"u","metadata":{}}`), rc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +43,7 @@ func TestRenderParameters(t *testing.T) {
 			t.Errorf("got %s, want %s", got[i], want[i])
 		}
 	}
-	if _, err := Render(context.Background(), []byte(`{"messages":[]}`), scope); err == nil || err.Param != "model" {
+	if _, err := Render(context.Background(), []byte(`{"messages":[]}`), rc); err == nil || err.Param != "model" {
 		t.Errorf("no model: %v", err)
 	}
 }

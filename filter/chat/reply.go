@@ -5,84 +5,166 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Reply turns the engine's chunks into the reply to one request. Streams and
-// whole objects are made of the same events: a stream writes each as it comes,
-// the object is written from what they add up to.
+// whole objects are made of the same events: a stream writes each event at once,
+// the object is written at the end, from what the events add up to.
 //
-// It is not safe for concurrent use.
+// It is an [api.Reply], and not safe for concurrent use.
 type Reply struct {
-	call    *Call
-	created int64
+	request *Request
+	mode    api.Mode
+	created int64 // Unix seconds
+	phase   phase
+	failure *apierror.Error // that the reply ends with; nil: none
+	fault   error           // for the log
 	choices []choice
-	cached  int    // of the prompt, engine.Unknown until the engine tells
-	version string // the engine's fingerprint
-	ended   bool
 	turns   turns
+	cached  int    // tokens of the prompt; engine.Unknown until the engine reports them
+	version string // the engine's fingerprint
 
 	// Of a stream, while a method runs:
 	dst      []byte
-	head     []byte // what every event begins with
+	head     []byte // the members with which every event begins
 	open     delta
-	logprobs []byte // entries of the open delta, with a comma behind each
+	logprobs []byte // entries of the open delta, each followed by a comma
 }
 
-// choice is what has become of one of the n choices.
+// phase is the step that a reply is in.
+type phase uint8
+
+const (
+	preparing phase = iota // the first model call has not begun
+	calling                // a model call is being made
+	keeping                // jobs write to the store what later requests need
+	ended                  // the reply is complete
+)
+
+// choice is one of the n choices of the reply.
 type choice struct {
 	index     int
 	reader    *turn.Reader
 	begun     bool // the role has been sent
-	finished  bool // the finish reason has been sent
-	outOfRoom bool // for another turn
+	state     choiceState
+	outOfRoom bool // the reply's tokens are used up before its next turn
 
 	hasReasoning, hasContent bool // some text has been written
 
 	// Of a whole object: the texts as they stand between the quotes of JSON.
 	reasoning []byte
 	content   []byte
-	logprobs  []byte // entries, with a comma behind each
+	logprobs  []byte // entries, each followed by a comma
 	calls     []calledTool
-	tokens    []harmony.Token
+	tokens    []harmony.Token // of a stream those of the finish event, while it is held back
 }
+
+// choiceState is how far a choice is.
+type choiceState uint8
+
+const (
+	generating choiceState = iota // its output is being read
+	finished                      // its output is complete, and its finish event is still to be sent
+	closed                        // its finish event has been sent
+)
 
 type calledTool struct {
 	*turn.CalledTool
 	arguments []byte
 }
 
-// NewReply begins the reply to the call.
-func (c *Call) NewReply() *Reply {
-	r := &Reply{call: c, created: c.scope.Now().Unix(), cached: engine.Unknown, choices: make([]choice, c.Engine().N), turns: turns{current: c.turn}}
-	for i := range r.choices {
-		choice := &r.choices[i]
-		choice.index = i
-		choice.reader = c.turn.NewReader(func(e turn.Event) { r.event(choice, e) })
+// NewReply begins the reply to the request. In [api.SingleCall] mode the model
+// call is being made already, and the first step follows it.
+func (r *Request) NewReply(m api.Mode) api.Reply {
+	reply := &Reply{
+		request: r, mode: m, created: r.rc.Now().Unix(), cached: engine.Unknown,
+		choices: make([]choice, r.Engine().N), turns: turns{current: r.turn, count: 1},
 	}
-	return r
+	if m == api.SingleCall {
+		reply.phase = calling
+	}
+	for i := range reply.choices {
+		c := &reply.choices[i]
+		c.index = i
+		c.reader = r.turn.NewReader(func(e turn.Event) { reply.event(c, e) })
+	}
+	return reply
 }
 
-// Fault is what went wrong without an error for the client, such as that
-// reasoning could not be kept; nil if nothing did. It is for the log.
-func (r *Reply) Fault() error {
-	fault := r.turns.current.Fault()
-	for i := range r.choices {
-		fault = errors.Join(fault, r.choices[i].reader.Fault())
+// Step begins the next step: the first model call, the model calls that correct
+// calls of unknown tools, and then the jobs that write to the store what later
+// requests need. An error fails the reply.
+func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
+	if r.phase >= keeping {
+		return dst, api.Step{}, nil
 	}
-	return fault
+	if r.failure == nil {
+		if r.phase == preparing {
+			r.phase = calling
+			return dst, api.Step{Call: r.request.Engine()}, nil
+		}
+		var err *apierror.Error
+		if dst, err = r.closeChoices(dst); err != nil {
+			return dst, api.Step{}, err
+		}
+		if next, err := r.nextTurn(); next != nil || err != nil {
+			return dst, api.Step{Call: next}, err
+		}
+	}
+	r.phase = keeping
+	return dst, api.Step{Jobs: r.keepJobs()}, nil
 }
 
-// Push takes news from the engine and appends to dst what the client gets of
+// closeChoices ends the choices whose end the engine has not reported.
+func (r *Reply) closeChoices(dst []byte) ([]byte, *apierror.Error) {
+	r.dst = dst
+	var err *apierror.Error
+	for i := range r.choices {
+		c := &r.choices[i]
+		r.begin(c)
+		if err = c.reader.Close(); err != nil {
+			r.closeDelta(nil)
+			break
+		}
+		r.settle(c, nil)
+	}
+	dst, r.dst = r.dst, nil
+	return dst, err
+}
+
+// keepJobs returns the jobs that keep what later requests need of the choices
+// that have ended in tool calls.
+func (r *Reply) keepJobs() []api.Job {
+	var jobs []api.Job
+	for i := range r.choices {
+		if k := r.choices[i].reader.Kept(); k != nil {
+			jobs = append(jobs, k)
+		}
+	}
+	return jobs
+}
+
+// JobDone takes the result of a job. An error is a fault: the client gets its
+// reply all the same.
+func (r *Reply) JobDone(dst []byte, _ int, _ any, err error) []byte {
+	r.fault = errors.Join(r.fault, err)
+	return dst
+}
+
+// Fault returns what went wrong without an error for the client, such as that
+// reasoning could not be kept; nil if nothing did.
+func (r *Reply) Fault() error { return errors.Join(r.request.turn.Fault(), r.fault) }
+
+// Push takes a chunk of the engine and appends to dst what the client gets of
 // it: whole server-sent events, or nothing if the client wants one object. An
-// error ends the reply; before the reply's headers are sent it can be answered
-// with its own status, after them with Fail.
+// error fails the reply.
 func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
-	if r.ended {
+	if r.phase != calling || r.failure != nil {
 		return dst, nil
 	}
 	if err := chunk.Refusal(len(r.choices)); err != nil {
@@ -114,35 +196,47 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	return dst, err
 }
 
-// settle ends what Push has begun to write for a choice: the open delta, and
-// the choice itself if it has finished.
+// settle completes what the last tokens of a choice have begun to write: the open
+// delta, and the finish event if the choice has ended. The finish event is held
+// back until the end of the reply if the reply has another turn, or something to
+// keep first: a client may answer the choice's calls as soon as it has read it.
 func (r *Reply) settle(c *choice, tokens []harmony.Token) {
-	finishes := c.reader.Finish() != turn.FinishNone && !c.finished
-	c.finished = c.finished || finishes
+	ends := c.reader.Finish() != turn.FinishNone && c.state == generating
+	if ends {
+		c.state = finished
+	}
+	tokenIDs := r.request.options.tokenIDs
 	switch {
-	case !r.call.options.stream:
-		if r.call.options.tokenIDs {
+	case !r.request.options.stream:
+		if tokenIDs {
 			c.tokens = append(c.tokens, tokens...)
 		}
-	case finishes && r.goesOn(c):
+	case ends && r.correctable(c):
 		r.closeDelta(nil)
-	case finishes:
+	case ends:
 		r.closeDelta(nil)
+		if c.reader.Kept() != nil {
+			c.tokens = append(c.tokens, tokens...)
+			return
+		}
 		r.writeFinish(c, tokens)
 	default:
-		if r.call.options.tokenIDs && len(tokens) > 0 {
+		if tokenIDs && len(tokens) > 0 {
 			r.openAny(c)
 		}
 		r.closeDelta(tokens)
 	}
 }
 
-// Done tells that nothing that the engine may still send can change the reply:
-// the request to it can be dropped, and End called.
+// Done reports whether nothing that the engine may still send can change the
+// reply, so that the model call can be dropped.
 func (r *Reply) Done() bool {
+	if r.failure != nil {
+		return true
+	}
 	early := false
 	for i := range r.choices {
-		if !r.choices[i].finished {
+		if r.choices[i].state == generating {
 			return false
 		}
 		early = early || r.choices[i].reader.Early()
@@ -150,123 +244,57 @@ func (r *Reply) Done() bool {
 	return early
 }
 
-// End appends the rest of the reply, after the engine's stream has ended well
-// or the reply is Done: the last events of a stream, or the whole object.
-func (r *Reply) End(dst []byte) []byte {
-	if r.ended {
-		return dst
+// End appends the rest of the reply: the last events of a stream, or the whole
+// object. If the reply has failed, a stream ends with an error event, and the
+// error of a whole object is returned.
+func (r *Reply) End(dst []byte) ([]byte, *apierror.Error) {
+	if r.phase == ended {
+		return dst, nil
+	}
+	r.phase = ended
+	stream := r.request.options.stream
+	switch {
+	case r.failure != nil && stream:
+		return append(append(append(dst, "data: "...), r.failure.JSON()...), "\n\ndata: [DONE]\n\n"...), nil
+	case r.failure != nil:
+		return dst, r.failure
 	}
 	r.dst = dst
-	for i := range r.choices {
-		c := &r.choices[i]
-		r.begin(c)
-		err := c.reader.Close()
-		if err != nil {
-			r.closeDelta(nil)
-			return r.Fail(r.dst, err)
-		}
-		r.settle(c, nil)
-	}
-	r.ended = true
-	if r.call.options.stream {
+	if stream {
 		r.writeStreamEnd()
 	} else {
 		r.writeObject()
 	}
 	dst, r.dst = r.dst, nil
+	return dst, nil
+}
+
+// Fail makes the reply end with an error; the first one counts.
+func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
+	if r.failure == nil {
+		r.failure = err
+	}
 	return dst
 }
 
-// Fail ends the reply with an error after its headers have been sent: an error
-// event and the end of the stream. Of a whole object nothing has been sent
-// yet; it is replaced by the error.
-func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
-	if r.ended {
-		return dst
+// Cancel ends the reply because the client has left. It returns the jobs that
+// keep what the choices so far leave for later requests.
+func (r *Reply) Cancel() []api.Job {
+	var jobs []api.Job
+	if r.phase < keeping {
+		jobs = r.keepJobs()
 	}
-	r.ended = true
-	if !r.call.options.stream {
-		return append(dst, err.JSON()...)
-	}
-	dst = append(dst, "data: "...)
-	dst = append(dst, err.JSON()...)
-	return append(dst, "\n\ndata: [DONE]\n\n"...)
+	r.phase = ended
+	return jobs
 }
 
-// Summary is what the reply has come to so far.
+// Summary returns what the reply has come to so far.
 func (r *Reply) Summary() turn.Summary {
-	s := r.turns.past
+	s := r.turns.earlier
 	s.Repairs = maps.Clone(s.Repairs)
 	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cached, r.choices[0].reader.Finish()
 	for i := range r.choices {
 		r.choices[i].reader.AddTo(&s)
 	}
 	return s
-}
-
-// separator stands between two messages of the model that share a field.
-const separator = "\n\n"
-
-// event writes one event of a choice.
-func (r *Reply) event(c *choice, e turn.Event) {
-	if r.note(e) {
-		return
-	}
-	switch e.Kind {
-	case turn.Reasoning:
-		if !r.call.options.hideReasoning {
-			r.text(c, e, deltaReasoning, &c.hasReasoning, &c.reasoning)
-		}
-	case turn.Call:
-		switch e.Step {
-		case turn.Start:
-			r.startCall(c, e.Call)
-		case turn.Delta:
-			r.arguments(c, e)
-		}
-	default:
-		r.text(c, e, deltaContent, &c.hasContent, &c.content)
-	}
-}
-
-// text writes text to a field of the choice; has says whether the field has
-// some already.
-func (r *Reply) text(c *choice, e turn.Event, kind deltaKind, has *bool, whole *[]byte) {
-	text := e.Text
-	switch e.Step {
-	case turn.Start:
-		if !*has {
-			return
-		}
-		text = []byte(separator)
-	case turn.End:
-		return
-	}
-	*has = true
-	if !r.call.options.stream {
-		*whole = jsontext.AppendEscaped(*whole, text)
-		c.logprobs = appendEntries(c.logprobs, e.Logprobs)
-		return
-	}
-	r.openDelta(c, kind, nil)
-	r.dst = jsontext.AppendEscaped(r.dst, text)
-	r.logprobs = appendEntries(r.logprobs, e.Logprobs)
-}
-
-func (r *Reply) startCall(c *choice, call *turn.CalledTool) {
-	if !r.call.options.stream {
-		c.calls = append(c.calls, calledTool{CalledTool: call})
-		return
-	}
-	r.openDelta(c, deltaCall, call)
-}
-
-func (r *Reply) arguments(c *choice, e turn.Event) {
-	if !r.call.options.stream {
-		call := &c.calls[len(c.calls)-1]
-		call.arguments = jsontext.AppendEscaped(call.arguments, e.Text)
-		return
-	}
-	r.openDelta(c, deltaArguments, e.Call)
-	r.dst = jsontext.AppendEscaped(r.dst, e.Text)
 }

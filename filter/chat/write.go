@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// deltaKind is what the delta of a server-sent event has in it.
+// deltaKind is the field in the delta of a server-sent event.
 type deltaKind uint8
 
 const (
@@ -17,20 +17,20 @@ const (
 	deltaReasoning
 	deltaContent
 	deltaCall      // the beginning of a call
-	deltaArguments // a piece of its arguments
+	deltaArguments // a piece of a call's arguments
 )
 
-// delta is the server-sent event that is being written. The text of one chunk
-// of the engine goes into one event as long as it is for the same field.
+// delta is the server-sent event that is being written. The text of a chunk of the
+// engine goes into one event as long as it belongs to the same field.
 type delta struct {
-	choice *choice // nil: none is being written
+	choice *choice // nil: no event is being written
 	kind   deltaKind
 	call   *turn.CalledTool
-	text   int // where in dst its text begins
+	text   int // index in dst of the beginning of its text
 }
 
-// openDelta makes sure that the event being written is of this kind, and that
-// text can be appended to it.
+// openDelta ensures that an event of this kind is being written, to which text can
+// be appended.
 func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
 	if r.open.choice == c && r.open.kind == kind && r.open.call == call {
 		return
@@ -40,7 +40,7 @@ func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
 	switch kind {
 	case deltaReasoning:
 		r.dst = append(r.dst, '"')
-		r.dst = append(r.dst, r.call.reasoningField()...)
+		r.dst = append(r.dst, r.request.reasoningField()...)
 		r.dst = append(r.dst, `":"`...)
 	case deltaContent:
 		r.dst = append(r.dst, `"content":"`...)
@@ -56,15 +56,15 @@ func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
 	r.open = delta{choice: c, kind: kind, call: call, text: len(r.dst)}
 }
 
-// openAny makes sure that an event is being written.
+// openAny ensures that an event is being written.
 func (r *Reply) openAny(c *choice) {
 	if r.open.choice == nil {
 		r.openDelta(c, deltaEmpty, nil)
 	}
 }
 
-// closeDelta ends the event being written, if there is one, and tells which
-// tokens it and the events since the last such are made of.
+// closeDelta ends the event being written, if there is one. tokens are those of this
+// event and of the events before it that had none.
 func (r *Reply) closeDelta(tokens []harmony.Token) {
 	if r.open.choice == nil {
 		return
@@ -73,7 +73,7 @@ func (r *Reply) closeDelta(tokens []harmony.Token) {
 	case deltaReasoning:
 		end := len(r.dst)
 		r.dst = append(r.dst, '"')
-		if r.call.bothReasoningFields() {
+		if r.request.bothReasoningFields() {
 			r.dst = append(r.dst, `,"reasoning_content":"`...)
 			r.dst = append(r.dst, r.dst[r.open.text:end]...)
 			r.dst = append(r.dst, '"')
@@ -93,23 +93,24 @@ func (r *Reply) closeDelta(tokens []harmony.Token) {
 	r.open = delta{}
 }
 
-// begin writes the first event of a choice: the role.
+// begin writes the first event of a choice, with the role, once.
 func (r *Reply) begin(c *choice) {
-	if c.begun || !r.call.options.stream {
+	if c.begun || !r.request.options.stream {
 		return
 	}
 	c.begun = true
 	r.beginEvent(c)
 	r.dst = append(r.dst, `"role":"assistant","content":null},"finish_reason":null}]`...)
-	if r.call.options.tokenIDs {
+	if r.request.options.tokenIDs {
 		r.dst = append(r.dst, `,"prompt_token_ids":`...)
-		r.dst = appendTokens(r.dst, r.call.Engine().Prompt)
+		r.dst = appendTokens(r.dst, r.request.Engine().Prompt)
 	}
 	r.endChunk()
 }
 
-// writeFinish writes the last event of a choice.
+// writeFinish writes the finish event of a choice, its last event.
 func (r *Reply) writeFinish(c *choice, tokens []harmony.Token) {
+	c.state = closed
 	r.beginEvent(c)
 	if !c.hasContent && c.reader.Calls() == 0 {
 		r.dst = append(r.dst, `"content":""`...)
@@ -144,7 +145,7 @@ func (r *Reply) beginEvent(c *choice) {
 
 // endEvent ends the choice of an event and the event.
 func (r *Reply) endEvent(tokens []harmony.Token) {
-	if r.call.options.tokenIDs && len(tokens) > 0 {
+	if r.request.options.tokenIDs && len(tokens) > 0 {
 		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), tokens)
 	}
 	r.dst = append(r.dst, `}]`...)
@@ -161,17 +162,23 @@ func (r *Reply) beginChunk() {
 
 func (r *Reply) endChunk() {
 	switch {
-	case r.call.options.continuousUsage:
+	case r.request.options.continuousUsage:
 		r.dst = r.appendUsage(append(r.dst, `,"usage":`...))
-	case r.call.options.includeUsage:
+	case r.request.options.includeUsage:
 		r.dst = append(r.dst, `,"usage":null`...)
 	}
 	r.dst = append(r.dst, "}\n\n"...)
 }
 
-// writeStreamEnd writes what follows the choices of a stream.
+// writeStreamEnd writes the finish events that were held back, and the events after
+// the choices of a stream.
 func (r *Reply) writeStreamEnd() {
-	if r.call.options.includeUsage || r.call.options.continuousUsage {
+	for i := range r.choices {
+		if c := &r.choices[i]; c.state != closed {
+			r.writeFinish(c, c.tokens)
+		}
+	}
+	if r.request.options.includeUsage || r.request.options.continuousUsage {
 		r.beginChunk()
 		r.dst = r.appendUsage(append(r.dst, `"choices":[],"usage":`...))
 		r.dst = append(r.dst, "}\n\n"...)
@@ -179,7 +186,7 @@ func (r *Reply) writeStreamEnd() {
 	r.dst = append(r.dst, "data: [DONE]\n\n"...)
 }
 
-// writeObject writes the chat.completion of a request that wants no stream.
+// writeObject writes the chat.completion object of a request without stream.
 func (r *Reply) writeObject() {
 	r.dst = r.appendHead(r.dst, "chat.completion")
 	r.dst = append(r.dst, `"choices":[`...)
@@ -191,8 +198,8 @@ func (r *Reply) writeObject() {
 	}
 	r.dst = append(r.dst, `],"usage":`...)
 	r.dst = r.appendUsage(r.dst)
-	if r.call.options.tokenIDs {
-		r.dst = appendTokens(append(r.dst, `,"prompt_token_ids":`...), r.call.Engine().Prompt)
+	if r.request.options.tokenIDs {
+		r.dst = appendTokens(append(r.dst, `,"prompt_token_ids":`...), r.request.Engine().Prompt)
 	}
 	r.dst = append(r.dst, '}')
 }
@@ -207,21 +214,21 @@ func (r *Reply) writeChoice(c *choice) {
 	}
 	r.dst = append(r.dst, `,"refusal":null`...)
 	if c.hasReasoning {
-		r.writeReasoning(c, r.call.reasoningField())
-		if r.call.bothReasoningFields() {
+		r.writeReasoning(c, r.request.reasoningField())
+		if r.request.bothReasoningFields() {
 			r.writeReasoning(c, turn.ReasoningContent)
 		}
 	}
 	r.writeCalls(c)
 	r.dst = append(r.dst, '}')
-	if r.call.options.logprobs {
+	if r.request.options.logprobs {
 		r.dst = appendLogprobs(r.dst, c.logprobs)
 	} else {
 		r.dst = append(r.dst, `,"logprobs":null`...)
 	}
 	r.dst = append(r.dst, ',')
 	r.appendFinish(c)
-	if r.call.options.tokenIDs {
+	if r.request.options.tokenIDs {
 		r.dst = appendTokens(append(r.dst, `,"token_ids":`...), c.tokens)
 	}
 	r.dst = append(r.dst, '}')
@@ -255,26 +262,28 @@ func appendCallHead(dst []byte, call *turn.CalledTool) []byte {
 	return append(dst, `,"arguments":"`...)
 }
 
-// appendHead begins an object with the members that all have.
+// appendHead appends the members with which all objects begin.
 func (r *Reply) appendHead(dst []byte, object string) []byte {
-	dst = jsontext.AppendString(append(dst, `{"id":`...), r.call.id)
+	dst = jsontext.AppendString(append(dst, `{"id":`...), r.request.id)
 	dst = append(append(append(dst, `,"object":"`...), object...), `","created":`...)
 	dst = strconv.AppendInt(dst, r.created, 10)
-	dst = jsontext.AppendString(append(dst, `,"model":`...), r.call.model)
+	dst = jsontext.AppendString(append(dst, `,"model":`...), r.request.model)
 	if r.version != "" {
 		dst = jsontext.AppendString(append(dst, `,"system_fingerprint":`...), r.version)
 	}
 	return append(dst, ',')
 }
 
-// promptTokens is the tokens of the prompts so far.
-func (r *Reply) promptTokens() int { return r.turns.prompts + len(r.turns.current.Engine.Prompt) }
+// promptTokens returns the number of tokens of the prompts so far.
+func (r *Reply) promptTokens() int {
+	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
+}
 
-// appendUsage appends the token counts so far. They are the filter's own;
-// only how much of the prompt was cached is the engine's, and left out where it
-// has not told.
+// appendUsage appends the token counts so far. The filter counts the tokens itself.
+// Only the engine knows how many tokens of the prompt were cached; the member is
+// absent if it does not report them.
 func (r *Reply) appendUsage(dst []byte) []byte {
-	prompt, counts := r.promptTokens(), r.turns.past.Counts
+	prompt, counts := r.promptTokens(), r.turns.earlier.Counts
 	for i := range r.choices {
 		c := r.choices[i].reader.Counts()
 		counts.Output += c.Output
@@ -302,16 +311,16 @@ func appendTokens(dst []byte, tokens []harmony.Token) []byte {
 	return append(dst, ']')
 }
 
-// reasoningField is the name, or the first of two, under which reasoning is
-// told.
-func (c *Call) reasoningField() string {
-	if c.scope.Model.ReasoningFields == turn.ReasoningContent {
+// reasoningField returns the name of the field for reasoning, the first one if there
+// are two.
+func (r *Request) reasoningField() string {
+	if r.rc.Model.ReasoningFields == turn.ReasoningContent {
 		return turn.ReasoningContent
 	}
 	return turn.ReasoningShort
 }
 
-func (c *Call) bothReasoningFields() bool {
-	f := c.scope.Model.ReasoningFields
+func (r *Request) bothReasoningFields() bool {
+	f := r.rc.Model.ReasoningFields
 	return f == "" || f == turn.ReasoningBoth
 }

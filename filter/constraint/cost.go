@@ -9,46 +9,48 @@ import (
 	"strconv"
 )
 
-// What a schema may cost the engine's compiler of grammars. The times are those of
-// xgrammar 0.2.8 with the o200k vocabulary, of processor time.
+// The bounds of what a schema costs the engine's grammar compiler. The times are
+// processor time of xgrammar 0.2.8 with the o200k vocabulary.
 const (
 	// maxOptional bounds the properties of an object that are not required: 200
 	// take 0.3 s, 400 1 s, 800 9 s. Required ones cost next to nothing.
 	maxOptional = 200
-	// maxCounted bounds what minProperties or maxProperties makes of an object: the
-	// greatest number that it counts to and twice that of the properties, multiplied.
-	// 50 properties of which 50 may be there take 0.5 s, 100 of which 50 4.5 s, 200
-	// of which one must more than 25 s.
+	// maxCounted bounds the cost of minProperties and maxProperties: the square of the
+	// number of optional properties, times the largest number to count to. 50
+	// properties of which at most 50 are allowed take 0.5 s, 100 of which at most 50
+	// are allowed 4.5 s, 200 of which at least one is required more than 25 s.
 	maxCounted = 250_000
-	// maxPatternNames bounds the patternProperties of an object, which take from
-	// 0.2 s for 20 to more than 20 s for 100, by what they have in common.
+	// maxPatternNames bounds the patternProperties of an object: 20 take 0.2 s, 100
+	// more than 20 s, depending on what the patterns have in common.
 	maxPatternNames = 32
 	// maxEnum and maxEnumBytes bound an enum: 1,000 values of 60 bytes take 1.5 s,
 	// 5,000 of them 38 s.
 	maxEnum      = 2000
 	maxEnumBytes = 64 << 10
-	// maxSchemaCost bounds the patterns and lengths of a schema together. A length
-	// costs its number and no more than maxLengthCost: a maxLength of 50 takes 4 s,
-	// of 128 9 s, and every one above 16 s, to which others add a quarter of that.
+	// maxSchemaCost bounds the total cost of the patterns and lengths of a schema. The
+	// cost of a length is its number, up to maxLengthCost: a maxLength of 50 takes
+	// 4 s, of 128 9 s, and a larger one 16 s, of which each further one takes a
+	// quarter.
 	maxSchemaCost = 1280
 	maxLengthCost = 256
 )
 
-var errTotal = errors.New("has patterns and lengths that take an engine too long together: use fewer different ones")
+var errTotalCost = errors.New("has patterns and lengths that take an engine too long together: use fewer different ones")
 
-// budget is what the patterns and lengths of a schema have cost so far. The same
-// one again costs nothing.
+// budget is the cost of the patterns and lengths of a schema so far. A repeated one
+// costs nothing.
 type budget struct {
 	spent int
 	paid  map[string]bool
 }
 
-func (b *budget) pay(what string, cost int) error {
+// spend adds the cost of a pattern or length.
+func (b *budget) spend(what string, cost int) error {
 	if b.paid[what] {
 		return nil
 	}
 	if b.spent+cost > maxSchemaCost {
-		return errTotal
+		return errTotalCost
 	}
 	if b.paid == nil {
 		b.paid = map[string]bool{}
@@ -58,12 +60,13 @@ func (b *budget) pay(what string, cost int) error {
 	return nil
 }
 
-// of pays for one schema. The error says what cannot be enforced, or is too much.
-func (b *budget) of(object map[string]any) error {
-	if err := fewEnough(object); err != nil {
+// addSchema adds the cost of one schema. The error says what cannot be enforced, or
+// costs too much.
+func (b *budget) addSchema(object map[string]any) error {
+	if err := checkSizes(object); err != nil {
 		return err
 	}
-	if err := countable(object); err != nil {
+	if err := checkCounts(object); err != nil {
 		return err
 	}
 	if pattern, ok := object["pattern"].(string); ok {
@@ -80,16 +83,16 @@ func (b *budget) of(object map[string]any) error {
 	return b.lengths(object)
 }
 
-// pattern pays for a pattern and gives it as engines get it.
+// pattern adds the cost of a pattern and returns it in the syntax of engines.
 func (b *budget) pattern(pattern string) (string, error) {
 	text, cost, err := engineRegex(pattern, true)
 	if err != nil {
 		return "", fmt.Errorf("has a pattern that %w", err)
 	}
-	return text, b.pay("pattern "+text, cost)
+	return text, b.spend("pattern "+text, cost)
 }
 
-// lengths pays for those of strings.
+// lengths adds the cost of the lengths of strings.
 func (b *budget) lengths(object map[string]any) error {
 	least, _ := number(object["minLength"])
 	most, _ := number(object["maxLength"])
@@ -99,23 +102,23 @@ func (b *budget) lengths(object map[string]any) error {
 	if most > MaxCount {
 		return fmt.Errorf(`has a "maxLength" beyond %d`, MaxCount)
 	}
-	return b.pay("length "+strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
+	return b.spend("length "+strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
 }
 
-// fewEnough bounds the members and the values of a schema.
-func fewEnough(object map[string]any) error {
-	if optional(object) > maxOptional {
+// checkSizes bounds the members and the values of a schema.
+func checkSizes(object map[string]any) error {
+	if countOptional(object) > maxOptional {
 		return fmt.Errorf("has more than %d properties in one object that are not required: require them, with the type null where they may be absent, or group them in objects", maxOptional)
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
 	if len(patterns) > maxPatternNames {
 		return fmt.Errorf(`has more than %d "patternProperties" in one object: use fewer`, maxPatternNames)
 	}
-	return enumerable(object)
+	return checkEnum(object)
 }
 
-// optional is how many of an object's properties are not required.
-func optional(object map[string]any) int {
+// countOptional returns how many of an object's properties are not required.
+func countOptional(object map[string]any) int {
 	declared, _ := object["properties"].(map[string]any)
 	n := len(declared)
 	required, _ := texts(object["required"])
@@ -129,9 +132,9 @@ func optional(object map[string]any) int {
 	return n
 }
 
-// countable bounds the numbers of properties that a grammar has to count.
-func countable(object map[string]any) error {
-	n := optional(object)
+// checkCounts bounds the numbers of properties that a grammar has to count.
+func checkCounts(object map[string]any) error {
+	n := countOptional(object)
 	least, _ := number(object["minProperties"])
 	most, capped := object["maxProperties"]
 	times := float64(n)
@@ -147,8 +150,8 @@ func countable(object map[string]any) error {
 	return nil
 }
 
-// enumerable bounds the values of an enum.
-func enumerable(object map[string]any) error {
+// checkEnum bounds the values of an enum.
+func checkEnum(object map[string]any) error {
 	values, _ := object["enum"].([]any)
 	size := 0
 	for _, v := range values {

@@ -8,25 +8,25 @@ import (
 	"slices"
 )
 
-// whole are the keywords beside which xgrammar reads no other: the first of them
-// that a schema has is all that it enforces.
-var whole = []string{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"}
+// soleKeywords are the keywords next to which xgrammar ignores all others. If a
+// schema has several, the first one of this list is enforced.
+var soleKeywords = []string{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"}
 
-// beside are the other keywords that say what a value must be.
-var beside = []string{
+// valueKeywords are the other keywords that restrict a value.
+var valueKeywords = []string{
 	"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties",
 	"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems",
 	"pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }
 
-// ofType are the keywords that xgrammar enforces only beside their type.
-var ofType = []string{
+// typedKeywords are the keywords that xgrammar enforces only if the schema has a type.
+var typedKeywords = []string{
 	"pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 	"minItems", "maxItems", "minProperties", "maxProperties",
 }
 
-// exclusive are keywords of which xgrammar enforces only one.
-var exclusive = [][2]string{
+// conflictingKeywords are pairs of keywords of which xgrammar enforces only one.
+var conflictingKeywords = [][2]string{
 	{"pattern", "minLength"},
 	{"pattern", "maxLength"},
 	{"format", "minLength"},
@@ -38,10 +38,10 @@ var exclusive = [][2]string{
 	{"propertyNames", "required"},
 }
 
-// enforceable refuses what a grammar passes over.
-func (c *schemaCheck) enforceable(object map[string]any) error {
+// checkEnforceable rejects what grammars do not enforce.
+func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 	has := func(k string) bool { return object[k] != nil }
-	for _, k := range passedOver {
+	for _, k := range unenforcedKeywords {
 		if has(k) {
 			return fmt.Errorf("uses %q, which no grammar enforces", k)
 		}
@@ -49,18 +49,18 @@ func (c *schemaCheck) enforceable(object map[string]any) error {
 	if all, _ := object["allOf"].([]any); len(all) > 1 {
 		return errors.New(`uses "allOf" with more than one schema, which no grammar enforces`)
 	}
-	if i := slices.IndexFunc(whole, has); i >= 0 {
-		return c.alone(object, whole[i], whole[i+1:])
+	if i := slices.IndexFunc(soleKeywords, has); i >= 0 {
+		return c.checkSole(object, soleKeywords[i], soleKeywords[i+1:])
 	}
-	for _, pair := range exclusive {
+	for _, pair := range conflictingKeywords {
 		if has(pair[0]) && has(pair[1]) {
 			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
 		}
 	}
-	if i := slices.IndexFunc(ofType, has); i >= 0 && !has("type") {
-		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, ofType[i])
+	if i := slices.IndexFunc(typedKeywords, has); i >= 0 && !has("type") {
+		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, typedKeywords[i])
 	}
-	if has("format") && !enforcedFormat(object) && stringly(object) {
+	if has("format") && !enforcedFormat(object) && allowsStrings(object) {
 		return errors.New(`uses a "format" that no grammar enforces`)
 	}
 	for _, k := range [...]string{"maxLength", "maxItems", "maxProperties"} {
@@ -71,16 +71,17 @@ func (c *schemaCheck) enforceable(object map[string]any) error {
 	return nil
 }
 
-// stringly tells whether strings are of a schema, as far as its types tell.
-func stringly(object map[string]any) bool {
+// allowsStrings reports whether the types of a schema allow strings.
+func allowsStrings(object map[string]any) bool {
 	names, _ := typesOf(object)
 	return names == nil || slices.Contains(names, "string")
 }
 
-// alone refuses what stands beside a keyword that is all that grammars enforce.
-func (c *schemaCheck) alone(object map[string]any, keyword string, others []string) error {
+// checkSole rejects keywords next to one of soleKeywords, with which grammars do not
+// enforce them.
+func (c *schemaCheck) checkSole(object map[string]any, keyword string, others []string) error {
 	fixed := keyword == "const" || keyword == "enum"
-	for _, k := range slices.Concat(others, beside) {
+	for _, k := range slices.Concat(others, valueKeywords) {
 		if object[k] == nil || fixed && k == "type" {
 			continue
 		}
@@ -96,7 +97,7 @@ func (c *schemaCheck) alone(object map[string]any, keyword string, others []stri
 	list, _ := object["oneOf"].([]any)
 	for i := range list {
 		for j := range i {
-			if keyword == "oneOf" && !c.apart(list[i], list[j], 0) {
+			if keyword == "oneOf" && !c.disjoint(list[i], list[j], 0) {
 				return errors.New(`uses "oneOf" with schemas that a value can be of both, which no grammar rules out: use "anyOf", or give each of them a required property with a "const" of its own`)
 			}
 		}
@@ -104,7 +105,7 @@ func (c *schemaCheck) alone(object map[string]any, keyword string, others []stri
 	return nil
 }
 
-// valuesOf are the values of a const or an enum, nil if a schema has neither.
+// valuesOf returns the values of a const or an enum; nil if a schema has neither.
 func valuesOf(object map[string]any) []any {
 	if v, ok := object["const"]; ok {
 		return []any{v}
@@ -113,7 +114,7 @@ func valuesOf(object map[string]any) []any {
 	return list
 }
 
-// isOfType tells whether a value is of one of some types.
+// isOfType reports whether a value has one of some types.
 func isOfType(v any, names []string) bool {
 	for _, name := range typeNames(v) {
 		if slices.Contains(names, name) {
@@ -123,6 +124,7 @@ func isOfType(v any, names []string) bool {
 	return false
 }
 
+// typeNames returns the types of a value.
 func typeNames(v any) []string {
 	switch v := v.(type) {
 	case string:
@@ -143,22 +145,22 @@ func typeNames(v any) []string {
 }
 
 const (
-	// maxApart bounds how deep two schemas are compared, and maxFollowed how many
-	// references, one behind the other, lead to one of them.
-	maxApart    = 4
-	maxFollowed = 16
-	// maxCompared bounds what all of a schema's comparisons take together: names
-	// and values that are held against each other, and comparedBytes of values.
-	// References multiply them.
+	// maxCompareDepth bounds the depth to which two schemas are compared, and
+	// maxFollowed the length of the chain of references to one of them.
+	maxCompareDepth = 4
+	maxFollowed     = 16
+	// maxCompared bounds the comparisons of a whole schema: pairs of names and values,
+	// and one for every comparedBytes of values. References multiply them.
 	maxCompared   = 1 << 18
 	comparedBytes = 64
 )
 
-// apart tells whether no value is of both of two schemas: by their types, by
-// their values, or by those of a property that both require.
-func (c *schemaCheck) apart(a, b any, depth int) bool {
-	x, y := c.meant(a), c.meant(b)
-	if x == nil || y == nil || depth > maxApart {
+// disjoint reports whether two schemas have no value in common: because of their
+// types, their values, or those of a property that both require. If the
+// comparison exceeds its bounds, it returns false.
+func (c *schemaCheck) disjoint(a, b any, depth int) bool {
+	x, y := c.dereferenced(a), c.dereferenced(b)
+	if x == nil || y == nil || depth > maxCompareDepth {
 		return false
 	}
 	some, others := valuesOf(x), valuesOf(y)
@@ -178,12 +180,13 @@ func (c *schemaCheck) apart(a, b any, depth int) bool {
 	left, _ := x["properties"].(map[string]any)
 	right, _ := y["properties"].(map[string]any)
 	return x["type"] == "object" && y["type"] == "object" && slices.ContainsFunc(required, func(name string) bool {
-		return slices.Contains(too, name) && left[name] != nil && right[name] != nil && c.apart(left[name], right[name], depth+1)
+		return slices.Contains(too, name) && left[name] != nil && right[name] != nil && c.disjoint(left[name], right[name], depth+1)
 	})
 }
 
-// meant is a schema behind its references, nil if it is no object.
-func (c *schemaCheck) meant(s any) map[string]any {
+// dereferenced returns the schema that a schema's references lead to; nil if it is no
+// object.
+func (c *schemaCheck) dereferenced(s any) map[string]any {
 	for range maxFollowed {
 		object, _ := s.(map[string]any)
 		ref, ok := object["$ref"].(string)
@@ -199,8 +202,8 @@ func (c *schemaCheck) meant(s any) map[string]any {
 	return nil
 }
 
-// kindsOf are the types of a schema's values, each once, integers as numbers; nil:
-// any.
+// kindsOf returns the types of a schema's values, without duplicates, and with number
+// for integer; nil: any type.
 func kindsOf(object map[string]any, values []any) []string {
 	names, _ := typesOf(object)
 	for _, v := range values {
@@ -216,7 +219,8 @@ func kindsOf(object map[string]any, values []any) []string {
 	return slices.Compact(kinds)
 }
 
-// equal reports whether two values are equal, as far as that may be compared.
+// equal reports whether two values are equal. If comparing them exceeds the bounds,
+// it returns true.
 func (c *schemaCheck) equal(a, b any) bool {
 	if c.compared > maxCompared {
 		return true
@@ -227,7 +231,7 @@ func (c *schemaCheck) equal(a, b any) bool {
 	return errX != nil || errY != nil || bytes.Equal(x, y)
 }
 
-// enforcedFormat tells whether a schema has a format that grammars enforce.
+// enforcedFormat reports whether a schema has a format that grammars enforce.
 func enforcedFormat(object map[string]any) bool {
 	format, ok := object["format"].(string)
 	return ok && slices.Contains(formats, format)

@@ -8,10 +8,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 )
 
-// An answer that is yes or no becomes a structural tag for the engine. What no
-// engine could be held to is refused.
+// An answer that is yes or no becomes a structural tag for the engine. A schema that
+// no engine can enforce is rejected.
 func Example() {
-	promise := constraint.Promise{Answer: constraint.AnswerChoice{"yes", "no"}}
+	promise := constraint.Spec{Answer: constraint.AnswerChoice{"yes", "no"}}
 	tag := constraint.AppendStructuralTag(nil, promise.Format())
 	fmt.Println(gjson.GetBytes(tag, "format.elements.2")) // behind any reasoning and the answer's header
 	fmt.Println("The expression", constraint.CheckRegex(`(?<=a)b`))

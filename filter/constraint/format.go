@@ -10,12 +10,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Format is a set of token sequences: what a model may say after
-// "<|start|>assistant", up to the stop token. It is a tree of the types of this
-// package, immutable once made.
+// Format is a set of token sequences: the output that is allowed after
+// "<|start|>assistant", up to the stop token. It is an immutable tree of the types
+// of this package.
 //
-// No Format has a stop token in it. An engine allows one wherever the reply may
-// end, and xgrammar cannot go on after a grammar that asks for one.
+// No Format contains a stop token. An engine allows a stop token wherever the reply
+// may end, and xgrammar fails after a grammar that requires one.
 type Format interface {
 	appendTag(dst []byte) []byte
 }
@@ -23,7 +23,7 @@ type Format interface {
 type (
 	// Text is exactly this text.
 	Text string
-	// Control is this control token, which no text can stand for.
+	// Control is this control token, and not a text that spells it.
 	Control harmony.Token
 	// Free is any text without control tokens.
 	Free struct{}
@@ -31,25 +31,26 @@ type (
 	Value struct{ Schema json.RawMessage }
 	// Regex is a text that matches a whole regular expression.
 	Regex string
-	// Grammar is a text of an EBNF grammar whose start is the rule root.
+	// Grammar is a text of an EBNF grammar with the start rule root.
 	Grammar string
-	// Sequence is one after the other.
+	// Sequence is some formats one after the other.
 	Sequence []Format
-	// Choice is one of several.
+	// Choice is one of some formats.
 	Choice []Format
-	// Optional is once or not at all.
+	// Optional is a format once or not at all.
 	Optional struct{ Format Format }
-	// Many is any number of times, none included.
+	// Many is a format any number of times, including none.
 	Many struct{ Format Format }
 )
 
-// controls are the control tokens by their spelling.
+// controls are the control tokens by their spellings.
 var controls = map[string]harmony.Token{
 	"<|start|>": harmony.TokenStart, "<|channel|>": harmony.TokenChannel, "<|message|>": harmony.TokenMessage,
 	"<|constrain|>": harmony.TokenConstrain, "<|end|>": harmony.TokenEnd, "<|return|>": harmony.TokenReturn, "<|call|>": harmony.TokenCall,
 }
 
-// spelled is a text of ours, in which control tokens are spelled.
+// spelled returns the format of a text in which control tokens are spelled. The text
+// must not come from a client.
 func spelled(s string) Sequence {
 	var seq Sequence
 	for s != "" {
@@ -83,9 +84,9 @@ func (t Text) appendTag(dst []byte) []byte {
 	return appendMember(dst, "const_string", "value", string(t))
 }
 
-// appendTag repeats the token once, which makes it a rule of its own:
-// xgrammar's cache of compiled grammars takes rules for the same that differ
-// only in tokens behind their beginning (0.2.1 to 0.2.8).
+// appendTag wraps the token in a repetition of once, which makes it a rule of its
+// own: xgrammar's cache of compiled grammars confuses rules that differ only in
+// tokens after their first element (0.2.1 to 0.2.8).
 func (c Control) appendTag(dst []byte) []byte {
 	dst = append(dst, `{"type":"repeat","min":1,"max":1,"content":{"type":"token","token":`...)
 	return append(strconv.AppendUint(dst, uint64(c), 10), '}', '}')
@@ -93,8 +94,8 @@ func (c Control) appendTag(dst []byte) []byte {
 
 func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
 
-// appendTag allows so much white space between two tokens of JSON that a deep
-// value can be indented, and no more: models get lost in it.
+// appendTag limits the white space between two tokens of JSON: a deep value can be
+// indented, and a model cannot generate white space forever.
 func (v Value) appendTag(dst []byte) []byte {
 	dst = append(dst, `{"type":"json_schema","max_whitespace_cnt":32,"json_schema":`...)
 	return append(appendSchema(dst, v.Schema), '}')
@@ -142,8 +143,8 @@ func appendContent(dst []byte, kind string, f Format) []byte {
 	return append(f.appendTag(dst), '}')
 }
 
-// anyText is tokens that are no control tokens, of which the first stands before
-// Harmony's own and some that have no meaning stand behind them.
+// anyText is the tag of any tokens except control tokens. Their ids begin before
+// those of Harmony and end after them, with reserved ones.
 var anyText = func() []byte {
 	const first, last = harmony.TokenStartOfText, harmony.TokenCall + 6
 	dst := []byte(`{"type":"any_tokens","exclude_tokens":[`)

@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// counts are the keywords whose value is a length or a number, the least and the
-// most of each.
+// counts are the pairs of keywords for the minimum and the maximum of a length or a
+// number.
 var counts = [][2]string{{"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}}
 
-// limits are the keywords whose value is a number to compare with.
+// limits are the keywords that compare a number with their value.
 var limits = []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 
 // jsonTypes are the types of JSON Schema.
 var jsonTypes = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-// maxLimit is the greatest number that xgrammar compares with.
+// maxLimit is the largest number that xgrammar can compare with.
 const maxLimit = 1 << 63
 
-// typed refuses keywords with a value that is not of their type.
-func typed(object map[string]any) error {
+// checkValues rejects keywords whose values have the wrong type.
+func checkValues(object map[string]any) error {
 	for _, k := range []string{"$ref", "pattern", "format"} {
 		if _, ok := object[k].(string); !ok && object[k] != nil {
 			return fmt.Errorf("has a %q that is no string", k)
@@ -54,7 +54,7 @@ func typed(object map[string]any) error {
 	return nil
 }
 
-// number is the value of a keyword that is a number or absent.
+// number returns the value of a keyword that must be a number or absent.
 func number(v any) (x float64, ok bool) {
 	n, isNumber := v.(json.Number)
 	if !isNumber {
@@ -64,7 +64,7 @@ func number(v any) (x float64, ok bool) {
 	return x, err == nil
 }
 
-// texts are the strings of an array, which may be absent.
+// texts returns the strings of a value that must be an array of strings or absent.
 func texts(v any) (all []string, ok bool) {
 	list, ok := v.([]any)
 	for _, e := range list {
@@ -75,7 +75,7 @@ func texts(v any) (all []string, ok bool) {
 	return all, ok || v == nil
 }
 
-// typesOf are the types that a schema names, each once, nil if it names none.
+// typesOf returns the types of a schema, without duplicates; nil if it has no type.
 func typesOf(object map[string]any) (names []string, ok bool) {
 	switch v := object["type"].(type) {
 	case nil:
@@ -92,9 +92,9 @@ func typesOf(object map[string]any) (names []string, ok bool) {
 	return names, !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(jsonTypes, name) })
 }
 
-// possible refuses what no value is of, as far as grammars are not made of it, and
-// least numbers that are too great for them.
-func possible(object map[string]any) error {
+// checkSatisfiable rejects schemas that no value can follow, as far as grammar
+// compilers reject them, and minimums that are too large for grammars.
+func checkSatisfiable(object map[string]any) error {
 	for _, pair := range append(counts, [2]string{"minimum", "maximum"}) {
 		least, _ := number(object[pair[0]])
 		most, _ := number(object[pair[1]])

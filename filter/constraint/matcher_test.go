@@ -9,9 +9,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// accepts tells whether a text is one of a format. It follows every way through
-// the tree at once: ends gives all places at which f can end when it begins at
-// one of some places.
+// accepts reports whether a text belongs to a format. It follows all ways through the
+// tree at the same time: ends returns all indexes at which f can end if it begins at
+// one of some indexes.
 func accepts(f Format, s string) bool { return slices.Contains(ends(f, s, []int{0}), len(s)) }
 
 func ends(f Format, s string, from []int) []int {
@@ -79,7 +79,7 @@ func endsFrom(f Format, s string, at int) []int {
 	return nil
 }
 
-// of tells whether a value is of one of the schemas of these tests.
+// of reports whether a value follows one of the schemas of these tests.
 func of(schema json.RawMessage, v any) bool {
 	object, ok := v.(map[string]any)
 	if !ok {

@@ -11,61 +11,61 @@ import (
 	"unicode/utf8"
 )
 
-// maxRegexBytes bounds a regular expression.
+// maxRegexBytes bounds a regular expression, in bytes.
 const maxRegexBytes = 8 << 10
 
 const (
-	// maxRegexCost bounds what a regular expression costs the engine's compiler, as
-	// [regexCost] counts it. With xgrammar 0.2.8 and the o200k vocabulary that is up
-	// to 15 s on one core, which is what a maxLength beyond 128 takes too:
+	// maxRegexCost bounds the cost of a regular expression for the engine's compiler,
+	// as [regexCost] estimates it. With xgrammar 0.2.8 and the o200k vocabulary this
+	// bound is up to 15 s on one core, as long as a maxLength beyond 128 takes:
 	//
 	//	[a-z]{1,128}              1.0 s   cost  128
 	//	([a-z]{1,31}-){1,31}      5.5 s         992
 	//	([a-z]{1,16}){1,8}        9.0 s        1024
 	//	([a-z]{1,16}){1,16}      17   s        2048
 	//	([a-z]{1,9}[0-9]?){1,30}  > 30 s       2400
-	//	[a-z]{1,500}             17   s        2000, for it goes in pieces
+	//	[a-z]{1,500}             17   s        2000, because it is split
 	//	.{1,128}                  9   s        1024
 	maxRegexCost = 1056
-	// looseCost is the factor of a repetition of what repeats and has nothing fixed
-	// in it: one text is then repeated in many ways.
-	looseCost = 8
-	// wideCost is the cost of a character that is one of most of Unicode's.
+	// ambiguousCost is the factor for a repetition of an [ambiguous] expression, which
+	// matches one text in many ways.
+	ambiguousCost = 8
+	// wideCost is the cost of a class with most of Unicode's characters.
 	wideCost = 8
-	// maxRepeat is the greatest count that a pattern of a schema can have for
-	// xgrammar 0.2.8, which fails on one of 129.
+	// maxRepeat is the largest count of a repetition in a pattern of a schema:
+	// xgrammar 0.2.8 fails on 129.
 	maxRepeat = 128
-	// maxRanges bounds the ranges of characters of a class, such as of \p{Greek}.
+	// maxRanges bounds the ranges of characters of a class, such as \p{Greek}.
 	maxRanges = 64
-	// maxBranches bounds the alternatives that have anchors of their own.
+	// maxBranches bounds the alternatives with anchors of their own.
 	maxBranches = 64
 )
 
 var (
-	errSyntax  = errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
-	errBorder  = errors.New(`has a \b, \B or (?m), which no grammar can be made of: write out what stands there`)
-	errAnchor  = errors.New("has an anchor, ^ or $, inside, which no grammar can be made of: anchors may stand at its ends only")
-	errRanges  = fmt.Errorf(`has a class of more than %d ranges of characters, such as \p{L}: write out those that it needs, such as [A-Za-zÀ-ɏ]`, maxRanges)
-	errNothing = errors.New("matches no text")
-	errEscaped = errors.New("asks for a quote, a backslash or a control character, which no grammar for JSON can be made of")
-	errCost    = errors.New("has repetitions that take an engine too long: repeat less often, or not inside one another, or use maxLength")
+	errSyntax   = errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
+	errBoundary = errors.New(`has a \b, \B or (?m), which no grammar can be made of: write out what stands there`)
+	errAnchor   = errors.New("has an anchor, ^ or $, inside, which no grammar can be made of: anchors may stand at its ends only")
+	errRanges   = fmt.Errorf(`has a class of more than %d ranges of characters, such as \p{L}: write out those that it needs, such as [A-Za-zÀ-ɏ]`, maxRanges)
+	errNothing  = errors.New("matches no text")
+	errEscaped  = errors.New("asks for a quote, a backslash or a control character, which no grammar for JSON can be made of")
+	errCost     = errors.New("has repetitions that take an engine too long: repeat less often, or not inside one another, or use maxLength")
 )
 
-// CheckRegex tells whether a grammar can be made of a regular expression of Go's
-// syntax, with \uXXXX as in JavaScript. The error fits behind "the expression".
+// CheckRegex returns an error if engines cannot enforce a regular expression in Go's
+// syntax, with \uXXXX as in JavaScript. The error's text continues "the expression".
 func CheckRegex(pattern string) error {
 	_, _, err := engineRegex(pattern, false)
 	return err
 }
 
-// engineRegex writes a regular expression for engines, in the part of the syntax
-// that xgrammar reads as it is meant, and tells what it costs them. xgrammar
-// reads much else as something different, and says nothing: \p{L} is the letter
-// p in front of {L}, \A an A. It takes every expression for one of a whole text.
+// engineRegex returns a regular expression in the syntax of engines, and its cost.
+// It uses the part of the syntax that xgrammar implements correctly. xgrammar
+// misreads the rest without an error: for it \p{L} is the letter p followed by {L},
+// and \A an A. It matches every expression against a whole text.
 //
-// In a schema the text is that of a string of JSON, in which xgrammar has no
-// characters that are escaped there where it knows a pattern, and anything may
-// stand where there is no anchor.
+// In a schema the text is that of a JSON string. There a pattern of xgrammar cannot
+// match characters that JSON escapes, and a pattern without anchors matches any
+// part of the text.
 func engineRegex(pattern string, inSchema bool) (text string, cost int, err error) {
 	switch {
 	case len(pattern) > maxRegexBytes:
@@ -94,8 +94,8 @@ func engineRegex(pattern string, inSchema bool) (text string, cost int, err erro
 	return w.text.String(), cost, w.err
 }
 
-// goSyntax writes \uXXXX and \u{X}, which Go does not know, as \x{X}. Two of them
-// can be one character.
+// goSyntax replaces \uXXXX and \u{X}, which Go does not support, by \x{X}. Two
+// \uXXXX can be the surrogates of one character.
 func goSyntax(pattern string) string {
 	if !strings.Contains(pattern, `\u`) {
 		return pattern
@@ -129,21 +129,22 @@ func goSyntax(pattern string) string {
 	return b.String()
 }
 
-// branch is one alternative of an expression, without the anchors at its ends.
+// branch is an alternative of an expression, without the anchors at its ends.
 type branch struct {
 	parts      []*syntax.Regexp
-	begin, end bool // it is anchored there
+	begin, end bool // there is an anchor
 }
 
-// branchesOf are the alternatives of an expression, as far as they have anchors
-// of their own.
+// branchesOf returns the alternatives of an expression that have anchors of their
+// own.
 func branchesOf(re *syntax.Regexp) ([]branch, error) {
 	has := map[*syntax.Regexp]bool{}
 	anchored(re, has)
 	return branchesIn(re, has)
 }
 
-// branchesIn is branchesOf a part of an expression, given which parts have anchors.
+// branchesIn returns the branches of a part of an expression, given the parts that
+// have anchors.
 func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, error) {
 	switch re.Op {
 	case syntax.OpBeginText:
@@ -185,8 +186,7 @@ func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, 
 	return []branch{{parts: []*syntax.Regexp{re}}}, nil
 }
 
-// joined is every one of some branches, whose parts are nobody else's, followed by
-// every one of others.
+// joined returns every head followed by every tail. It may overwrite the heads.
 func joined(heads, tails []branch) ([]branch, error) {
 	if len(heads)*len(tails) > maxBranches {
 		return nil, errAnchor
@@ -194,7 +194,7 @@ func joined(heads, tails []branch) ([]branch, error) {
 	var all []branch
 	for _, h := range heads {
 		if len(tails) > 1 {
-			h.parts = slices.Clip(h.parts) // for each to have a copy
+			h.parts = slices.Clip(h.parts) // so that each branch gets a copy
 		}
 		for _, t := range tails {
 			if t.begin && len(h.parts) > 0 || h.end && len(t.parts) > 0 {
@@ -206,8 +206,8 @@ func joined(heads, tails []branch) ([]branch, error) {
 	return all, nil
 }
 
-// anchored reports whether an expression has anchors in it, and notes the parts
-// that do.
+// anchored reports whether an expression contains anchors, and adds its parts that do
+// to a set.
 func anchored(re *syntax.Regexp, has map[*syntax.Regexp]bool) bool {
 	found := re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText
 	for _, sub := range re.Sub {
@@ -219,8 +219,8 @@ func anchored(re *syntax.Regexp, has map[*syntax.Regexp]bool) bool {
 	return found
 }
 
-// regexCost is about how many states an expression makes, weighed by what one of
-// them takes.
+// regexCost returns the approximate number of states of an expression, weighted by
+// the time that a state takes.
 func regexCost(re *syntax.Regexp) int {
 	cost := 0
 	switch re.Op {
@@ -239,33 +239,33 @@ func regexCost(re *syntax.Regexp) int {
 	}
 	if re.Op == syntax.OpRepeat {
 		times := max(re.Min, re.Max, 1)
-		if times > 1 && loose(re.Sub[0]) {
-			cost *= looseCost
+		if times > 1 && ambiguous(re.Sub[0]) {
+			cost *= ambiguousCost
 		}
 		cost *= times * ((times + maxRepeat - 1) / maxRepeat)
 	}
 	return min(cost, maxRegexCost+1)
 }
 
-// loose tells whether an expression repeats something and has nothing fixed
-// beside it.
-func loose(re *syntax.Regexp) bool {
+// ambiguous reports whether an expression contains a repetition and no fixed text
+// next to it.
+func ambiguous(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpRepeat:
-		return re.Min != re.Max || loose(re.Sub[0])
+		return re.Min != re.Max || ambiguous(re.Sub[0])
 	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
 		return true
 	case syntax.OpCapture:
-		return loose(re.Sub[0])
+		return ambiguous(re.Sub[0])
 	case syntax.OpAlternate:
 		for _, sub := range re.Sub {
-			if loose(sub) {
+			if ambiguous(sub) {
 				return true
 			}
 		}
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			if !loose(sub) {
+			if !ambiguous(sub) {
 				return false
 			}
 		}
@@ -274,12 +274,12 @@ func loose(re *syntax.Regexp) bool {
 	return false
 }
 
-// regexWriter writes an expression in the syntax that xgrammar has in common with
-// others: characters, classes of ranges, groups, alternatives and repetitions.
+// regexWriter writes an expression with the elements that xgrammar implements as
+// others do: characters, classes of ranges, groups, alternatives and repetitions.
 type regexWriter struct {
 	inSchema bool
 	text     strings.Builder
-	err      error // the first
+	err      error // the first one
 }
 
 func (w *regexWriter) fail(err error) {
@@ -317,13 +317,14 @@ func (w *regexWriter) branches(all []branch) {
 	}
 }
 
-// anything is any text.
+// anything writes an expression that matches any text.
 func (w *regexWriter) anything() {
 	w.class([]rune{0, unicode.MaxRune})
 	w.text.WriteByte('*')
 }
 
-// group writes an expression, in brackets where it would fall apart otherwise.
+// group writes an expression, in parentheses if its alternatives need them; apart
+// reports whether other expressions stand next to it.
 func (w *regexWriter) group(re *syntax.Regexp, apart bool) {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
@@ -351,7 +352,7 @@ func (w *regexWriter) write(re *syntax.Regexp) {
 		w.class(re.Rune)
 	case syntax.OpAnyChar:
 		w.class([]rune{0, unicode.MaxRune})
-	case syntax.OpAnyCharNotNL: // nor what JavaScript takes for the end of a line
+	case syntax.OpAnyCharNotNL: // without the line terminators of JavaScript
 		w.class([]rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, '\u2027', '\u202a', unicode.MaxRune})
 	case syntax.OpCapture:
 		w.group(re, true)
@@ -377,7 +378,7 @@ func (w *regexWriter) write(re *syntax.Regexp) {
 	case syntax.OpBeginText, syntax.OpEndText:
 		w.fail(errAnchor)
 	default:
-		w.fail(errBorder)
+		w.fail(errBoundary)
 	}
 }
 
@@ -395,7 +396,7 @@ func (w *regexWriter) repeat(re *syntax.Regexp, times string) {
 	w.text.WriteString(text + times)
 }
 
-// count writes a repetition, one of more than maxRepeat in pieces.
+// count writes a repetition. Counts of more than maxRepeat are split.
 func (w *regexWriter) count(re *syntax.Regexp) {
 	least, most := re.Min, re.Max
 	if most == 0 {
@@ -417,7 +418,7 @@ func (w *regexWriter) count(re *syntax.Regexp) {
 	}
 }
 
-// literal writes one character, in upper and lower case if folded.
+// literal writes a character, in upper and lower case if folded.
 func (w *regexWriter) literal(r rune, folded bool) {
 	if folded {
 		ranges := []rune{r, r}
@@ -439,7 +440,7 @@ func (w *regexWriter) literal(r rune, folded bool) {
 	}
 }
 
-// class writes one of some characters.
+// class writes a class of the characters in some ranges.
 func (w *regexWriter) class(ranges []rune) {
 	var plain []rune
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -456,7 +457,7 @@ func (w *regexWriter) class(ranges []rune) {
 		w.fail(errRanges)
 		return
 	}
-	if plain[0] == '^' { // which would negate the class, however it is written
+	if plain[0] == '^' { // it would negate the class, even if escaped
 		plain[0]++
 		if plain[0] > plain[1] {
 			plain = plain[2:]
@@ -479,9 +480,8 @@ func (w *regexWriter) class(ranges []rune) {
 	w.text.WriteByte(']')
 }
 
-// appendPlain appends the part of a range that stands for itself: no NUL, which
-// grammars do not survive, no halves of characters, and in JSON nothing that is
-// escaped there.
+// appendPlain appends a range without NUL, which breaks grammar compilers, without
+// surrogates, and in JSON without the characters that are escaped there.
 func (w *regexWriter) appendPlain(dst []rune, from, to rune) []rune {
 	gaps := []rune{0, 0, 0xD800, 0xDFFF}
 	if w.inSchema {
@@ -502,7 +502,7 @@ func (w *regexWriter) appendPlain(dst []rune, from, to rune) []rune {
 	return dst
 }
 
-// character writes a character outside classes.
+// character writes a character outside of classes.
 func (w *regexWriter) character(r rune) {
 	if strings.ContainsRune(`\.+*?()|[]{}^$/-`, r) {
 		w.text.WriteByte('\\')

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEngineRegex is expressions as engines get them, and those that they cannot
-// get.
+// TestEngineRegex shows expressions in the form for engines, and those that are
+// rejected.
 func TestEngineRegex(t *testing.T) {
 	t.Parallel()
 	const plain = `[ -!#-\x5b\x5d-\u{d7ff}\u{e000}-\u{10ffff}]`

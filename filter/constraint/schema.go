@@ -15,20 +15,20 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// MaxCount is the greatest length or number of a schema, such as of maxLength:
-// grammars count in states.
+// MaxCount is the largest length or number in a schema, such as a maxLength: grammars
+// count with states.
 const MaxCount = 4096
 
-// CheckSchema tells whether a grammar can be made of a JSON Schema. Its size and
-// depth are the caller's to bound. The error says what is wrong in words that
-// fit behind "the schema", such as `uses "not", which …`; names of properties,
-// which may be part of a prompt and are not for logs, are not in it: [SchemaPath]
-// tells the place.
+// CheckSchema returns an error if engines cannot compile a JSON Schema into a
+// grammar. The caller bounds the schema's size and depth. The error's text continues
+// "the schema", as in `uses "not", which …`. It contains no names of properties,
+// which may be part of a prompt and must not be logged; [SchemaPath] returns the
+// path.
 //
-// A strict schema has nothing that grammars pass over, or that takes an engine too
-// long to make one of; of one that is not strict that is for the model alone. A $ref may lead back to a schema that it
-// is part of, as in a list or a tree, but not without a value in between: no
-// value is of such a schema.
+// A strict schema is also rejected if grammars ignore a part of it, or if it takes an
+// engine too long to compile; other schemas are enforced as far as possible. A $ref
+// may lead back to a schema that contains it, as in a list or a tree, but only
+// through a part for an inner value: otherwise no value follows the schema.
 func CheckSchema(schema json.RawMessage, strict bool) error {
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
@@ -42,8 +42,8 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("is not valid JSON")
 	}
-	if names, ok := namedTwice(gjson.ParseBytes(schema), nil); !ok {
-		return faultAt(names, errTwice)
+	if names, ok := duplicateNames(gjson.ParseBytes(schema), nil); !ok {
+		return errorAt(names, errDuplicateName)
 	}
 	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}, targets: map[string]refTarget{}}
 	if err := c.walk(root, nil, true); err != nil {
@@ -60,8 +60,8 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	return nil
 }
 
-// hasNUL tells whether a JSON text has a NUL character or the escape of one,
-// which the engines' grammar compilers do not survive.
+// hasNUL reports whether a JSON text contains a NUL character or the escape of one:
+// they crash the engines' grammar compilers.
 func hasNUL(p []byte) bool {
 	for i := 0; i < len(p); i++ {
 		switch {
@@ -78,57 +78,56 @@ type schemaCheck struct {
 	root     any
 	strict   bool
 	cost     budget
-	compared int             // of maxCompared
-	refs     map[string]bool // the references, as they are written
-	seen     map[string]bool // by a reference's target: true while its chain is followed, false when that is done
+	compared int             // the cost of comparisons so far, up to maxCompared
+	refs     map[string]bool // the references, as they are spelled
+	seen     map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
 	targets  map[string]refTarget
 }
 
-// refTarget is what a reference means.
+// refTarget is the target of a reference.
 type refTarget struct {
 	schema any
 	path   string // the same for all spellings of it
-	ok     bool   // it means something
+	ok     bool   // there is a target
 }
 
-// MaxRefs is the greatest number of different references in a schema. Compilers
-// of grammars follow them by recursion: some thousands, one behind the other,
-// end the engine.
+// MaxRefs is the largest number of different references in a schema. Grammar
+// compilers follow them by recursion: a chain of some thousands crashes the engine.
 const MaxRefs = 500
 
 // The keywords that hold schemas.
 var (
-	sameValue  = []string{"anyOf", "oneOf", "allOf"} // of the same value
+	sameValue  = []string{"anyOf", "oneOf", "allOf"} // for the same value
 	oneSchema  = []string{"items", "additionalProperties", "propertyNames", "additionalItems", "unevaluatedItems", "unevaluatedProperties"}
 	schemaMaps = []string{"properties", "patternProperties", "$defs", "definitions"}
 )
 
-// passedOver are the keywords that xgrammar does not enforce.
-var passedOver = []string{
+// unenforcedKeywords are the keywords that xgrammar does not enforce.
+var unenforcedKeywords = []string{
 	"not", "if", "then", "else", "contains", "minContains", "maxContains", "uniqueItems", "multipleOf",
 	"dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef",
 }
 
-// walk checks every schema of a schema by itself. path is where it stands;
-// nothing tells whether a value need be of it.
+// walk checks every part of a schema. path is the path of s; nothing reports whether s
+// may be false, because values need not follow it.
 func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
 	if all, ok := s.(bool); ok {
 		if !all && !nothing || !all && len(path) == 0 {
-			return faultAt(path, errors.New("is false, or has a part that is, of which no value is: leave it out"))
+			return errorAt(path, errors.New("is false, or has a part that is, of which no value is: leave it out"))
 		}
 		return nil
 	}
 	object, ok := s.(map[string]any)
 	if !ok {
-		return faultAt(path, errors.New("has a part that is neither an object nor a boolean"))
+		return errorAt(path, errors.New("has a part that is neither an object nor a boolean"))
 	}
 	if err := c.keywords(object); err != nil {
-		return faultAt(path, err)
+		return errorAt(path, err)
 	}
 	return eachPart(object, path, c.walk)
 }
 
-// eachPart calls f with the schemas that a schema is made of, until one fails.
+// eachPart calls f with the schemas in a schema, until one fails.
 func eachPart(object map[string]any, path []string, f func(s any, path []string, nothing bool) error) error {
 	path = path[:len(path):len(path)]
 	list := func(k string, list []any) error {
@@ -155,7 +154,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 	for _, k := range append(sameValue, "prefixItems") {
 		elements, ok := object[k].([]any)
 		if !ok && object[k] != nil {
-			return faultAt(path, fmt.Errorf("has a %q that is no array", k))
+			return errorAt(path, fmt.Errorf("has a %q that is no array", k))
 		}
 		if err := list(k, elements); err != nil {
 			return err
@@ -164,7 +163,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 	for _, k := range schemaMaps {
 		members, ok := object[k].(map[string]any)
 		if !ok && object[k] != nil {
-			return faultAt(path, fmt.Errorf("has a %q that is no object", k))
+			return errorAt(path, fmt.Errorf("has a %q that is no object", k))
 		}
 		for _, name := range slices.Sorted(maps.Keys(members)) {
 			if err := f(members[name], append(path, k, name), false); err != nil {
@@ -177,7 +176,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 
 // keywords checks the keywords of one schema.
 func (c *schemaCheck) keywords(object map[string]any) error {
-	if err := typed(object); err != nil {
+	if err := checkValues(object); err != nil {
 		return err
 	}
 	if ref, ok := object["$ref"].(string); ok {
@@ -185,30 +184,29 @@ func (c *schemaCheck) keywords(object map[string]any) error {
 			return fmt.Errorf("has more than %d different references", MaxRefs)
 		}
 	}
-	if err := possible(object); err != nil || !c.strict {
+	if err := checkSatisfiable(object); err != nil || !c.strict {
 		return err
 	}
-	if err := c.enforceable(object); err != nil {
+	if err := c.checkEnforceable(object); err != nil {
 		return err
 	}
-	return c.cost.of(object)
+	return c.cost.addSchema(object)
 }
 
 var (
-	errNowhere = errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
-	errCircle  = errors.New(`has a "$ref" that leads back to itself`)
-	errTwice   = errors.New("has a name twice in one object")
+	errUnresolved    = errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+	errCycle         = errors.New(`has a "$ref" that leads back to itself`)
+	errDuplicateName = errors.New("has a name twice in one object")
 )
 
-// follow checks the chain of references that begins with ref, as far as they
-// speak of the same value.
+// follow checks the chain of references for the same value that begins with ref.
 func (c *schemaCheck) follow(ref string) error {
 	target := c.resolve(ref)
 	if !target.ok {
-		return errNowhere
+		return errUnresolved
 	}
 	if open, seen := c.seen[target.path]; open {
-		return errCircle
+		return errCycle
 	} else if seen {
 		return nil
 	}
@@ -236,7 +234,7 @@ func (c *schemaCheck) followFrom(s any) error {
 	return nil
 }
 
-// resolve finds what a reference means, each of them once.
+// resolve returns the target of a reference, and finds each target once.
 func (c *schemaCheck) resolve(ref string) refTarget {
 	target, ok := c.targets[ref]
 	if !ok {
@@ -246,8 +244,8 @@ func (c *schemaCheck) resolve(ref string) refTarget {
 	return target
 }
 
-// find finds what a reference means: # and a JSON pointer to one of the schemas
-// that walk has checked.
+// find finds the target of a reference: # and a JSON pointer to one of the schemas
+// that walk checks.
 func (c *schemaCheck) find(ref string) refTarget {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok {
@@ -295,7 +293,7 @@ func (c *schemaCheck) find(ref string) refTarget {
 	return refTarget{at, path, true}
 }
 
-// holdsSchemas tells whether walk visits what stands behind a keyword.
+// holdsSchemas reports whether walk checks the value of a keyword.
 func holdsSchemas(keyword string) bool {
 	return keyword == "prefixItems" || slices.Contains(oneSchema, keyword) || slices.Contains(sameValue, keyword) || slices.Contains(schemaMaps, keyword)
 }
@@ -317,10 +315,10 @@ const (
 	maxChoiceBytes  = 64 << 10
 )
 
-// CheckGrammar tells whether a client's EBNF grammar may go to an engine. Rules
-// reach tokens with macros such as Token(200002), which can break the engine for
-// everybody: no name in it may have a bracket behind it, but for rules' names
-// that begin with a small letter. The error fits behind "the grammar".
+// CheckGrammar returns an error if a client's EBNF grammar must not be sent to an
+// engine. Macros such as Token(200002) can break the engine for all clients.
+// Therefore no name may stand before a parenthesis, except names of rules that begin
+// with a lower-case letter. The error's text continues "the grammar".
 func CheckGrammar(grammar string) error {
 	switch {
 	case len(grammar) > maxGrammarBytes:
@@ -330,20 +328,20 @@ func CheckGrammar(grammar string) error {
 	case !strings.Contains(grammar, "root") || !strings.Contains(grammar, "::="):
 		return errors.New(`has no rule "root ::= …"; only EBNF is supported`)
 	case hasMacro(grammar):
-		return errors.New("uses a macro, a name in capitals before a bracket; only rules, strings and character classes are supported")
+		return errors.New("uses a macro, a name with a capital letter before a parenthesis; only rules, strings and character classes are supported")
 	}
 	return nil
 }
 
-// hasMacro tells whether a name that begins with a capital stands before a
-// bracket, outside strings, character classes and comments.
+// hasMacro reports whether a name that begins with a capital letter stands before a
+// parenthesis, outside of strings, character classes and comments.
 func hasMacro(g string) bool {
-	name := byte(0) // the first letter of the name that ends here, 0 if none does
+	name := byte(0) // the first letter of the name that ends here; 0: none does
 	inName := false
 	for i := 0; i < len(g); i++ {
 		switch c := g[i]; {
 		case c == '#':
-			for i+1 < len(g) && g[i] != '\n' { // white space, to grammars
+			for i+1 < len(g) && g[i] != '\n' { // grammars treat comments as white space
 				i++
 			}
 			inName = false
@@ -368,7 +366,8 @@ func hasMacro(g string) bool {
 	return false
 }
 
-// endOfQuoted is where the string or character class that begins at i ends.
+// endOfQuoted returns the index of the end of the string or character class that
+// begins at i.
 func endOfQuoted(g string, i int) int {
 	end := byte('"')
 	if g[i] == '[' {
@@ -382,6 +381,7 @@ func endOfQuoted(g string, i int) int {
 	return i
 }
 
+// spellsControl reports whether a text spells a control token.
 func spellsControl(text string) bool {
 	for c := range controls {
 		if strings.Contains(text, c) {
@@ -391,8 +391,8 @@ func spellsControl(text string) bool {
 	return false
 }
 
-// CheckChoice tells whether an answer can be one of these texts. The error fits
-// behind "the choice".
+// CheckChoice returns an error if an answer cannot be restricted to these texts. The
+// error's text continues "the choice".
 func CheckChoice(texts []string) error {
 	size := 0
 	for _, text := range texts {

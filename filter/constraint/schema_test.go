@@ -132,8 +132,8 @@ func TestCheckSchema(t *testing.T) {
 	}
 }
 
-// manyProperties is an object of n strings that are all required, or with more
-// keywords.
+// manyProperties returns the schema of an object of n strings, which are all
+// required, and with more keywords.
 func manyProperties(n int, more string) string {
 	properties, names := make([]string, 0, n), make([]string, 0, n)
 	for i := range n {
@@ -173,7 +173,7 @@ func manyLengths(n int) string {
 	return `{"type":"object","properties":{` + strings.Join(lengths, ",") + `}}`
 }
 
-// manyRefs is a schema with n references, each behind the one before it.
+// manyRefs returns a schema with a chain of n references.
 func manyRefs(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"$ref":"#/$defs/0","$defs":{`)
@@ -184,8 +184,8 @@ func manyRefs(n int) string {
 	return b.String()
 }
 
-// TestSpellingsOfAReferenceAreOne: a reference is followed once, however often
-// and in whatever spelling it stands there.
+// TestSpellingsOfAReferenceAreOne shows that a reference is followed once, however
+// often and in whatever spellings it occurs.
 func TestSpellingsOfAReferenceAreOne(t *testing.T) {
 	c := schemaCheck{root: map[string]any{"$defs": map[string]any{"a/b": true, "c": []any{}}, "anyOf": []any{true}}}
 	paths := map[string]bool{}
@@ -206,7 +206,7 @@ func TestSpellingsOfAReferenceAreOne(t *testing.T) {
 	}
 }
 
-// TestSchemaPath: the error of a schema tells where it is wrong.
+// TestSchemaPath shows the paths of errors.
 func TestSchemaPath(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"properties":{"a":{"items":{"anyOf":[{},{"pattern":5}]}}}}`:         ".properties.a.items.anyOf.1",
@@ -222,7 +222,8 @@ func TestSchemaPath(t *testing.T) {
 	}
 }
 
-// TestSchemaErrorsNameNoProperty: names of properties may be part of a prompt.
+// TestSchemaErrorsNameNoProperty shows that errors contain no names of properties,
+// which may be part of a prompt.
 func TestSchemaErrorsNameNoProperty(t *testing.T) {
 	for _, schema := range []string{
 		`{"properties":{"secret":{"not":{}}}}`, `{"$ref":"#/$defs/secret"}`, `{"patternProperties":{"secret(?=":{}}}`, `{"properties":{"secret":{"format":"secret"}}}`,

@@ -16,19 +16,19 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// Validator checks texts against a JSON Schema, for engines that cannot be made
-// to keep to one and for what their grammars let pass. It goes by the rules of JSON Schema, draft 2020-12 or 7, which
-// leave the keyword format to the reader.
+// Validator validates texts against a JSON Schema, for engines that cannot enforce
+// one, and for the parts that their grammars do not enforce. It implements JSON
+// Schema, draft 2020-12 and draft 7, and ignores the keyword format.
 type Validator struct {
 	schema *jsonschema.Resolved
-	ways   int // to one value of a text
+	ways   int // how often one value of a text is validated, at most
 }
 
-// The URL of draft 7, which the validator knows by no other spelling.
+// draft7 is the URL of draft 7, in the only spelling that the library accepts.
 const draft7 = "http://json-schema.org/draft-07/schema#"
 
-// NewValidator makes the validator of a schema that [CheckSchema] has passed.
-// The error says what is wrong in words that fit behind "the schema".
+// NewValidator returns the validator of a schema that [CheckSchema] accepts. The
+// error's text continues "the schema".
 func NewValidator(schema json.RawMessage) (*Validator, error) {
 	if len(schema)*jsontext.Depth(schema) > maxScanned {
 		return nil, fmt.Errorf("is too large to check for how deep it nests, beyond %d bytes times levels: make it smaller or flatter", maxScanned)
@@ -59,9 +59,10 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 	return &Validator{resolved, ways}, nil
 }
 
-// readPatterns writes the patterns of a schema in Go's syntax. One that has none,
-// beside a format that grammars enforce, is left out: it says the same in words
-// that they do not know. Patterns of too many states together are refused.
+// readPatterns replaces the patterns of a schema by ones in Go's syntax. A pattern
+// that cannot be compiled is removed if the schema has a format that grammars
+// enforce: it is another notation of the format. Patterns with too many states in
+// total are an error.
 func readPatterns(s *jsonschema.Schema) error {
 	all := parts{}
 	all.add("", s)
@@ -88,19 +89,19 @@ func readPatterns(s *jsonschema.Schema) error {
 }
 
 const (
-	// maxScanned bounds the bytes of a schema times its levels: reading it takes a
-	// scan of every level.
+	// maxScanned bounds the bytes of a schema times its depth: the library scans every
+	// level separately.
 	maxScanned = 4 << 20
-	// maxPointers bounds the JSON pointers of a schema's parts, in bytes together.
+	// maxPointers bounds the JSON pointers of a schema's parts, in total bytes.
 	maxPointers = 16 << 20
-	// maxStates bounds the states of a schema's patterns, of 40 bytes or more each.
+	// maxStates bounds the states of a schema's patterns. A state has at least 40 bytes.
 	maxStates = 1 << 16
 )
 
 var errStates = fmt.Errorf("has patterns of more than %d states together, which is too much to check: repeat less often", maxStates)
 
-// pointersOf is how many bytes the JSON pointers of a value's parts have, given how
-// many its own has.
+// pointersOf returns the total bytes of the JSON pointers of a value's parts; own is
+// the length of its own.
 func pointersOf(v gjson.Result, own int) int {
 	bytes := own
 	v.ForEach(func(k, part gjson.Result) bool {
@@ -112,7 +113,7 @@ func pointersOf(v gjson.Result, own int) int {
 	return bytes
 }
 
-// statesOf is about how many states a pattern has, 0 if it is none.
+// statesOf returns the approximate number of states of a pattern; 0 if it is invalid.
 func statesOf(pattern string) int {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -132,15 +133,16 @@ func countStates(re *syntax.Regexp) int {
 	return min(states, maxStates+1)
 }
 
-// Accepts tells whether a text is one JSON value of the schema. One that costs too
-// much to check is not: with arrays and objects nested more than 256 levels deep, or
-// with more than 16 MiB in all the ways that the schema leads to one of its values.
+// Accepts reports whether a text is one JSON value of the schema. It rejects texts
+// that cost too much to validate, see [Validator.Affords].
 func (v *Validator) Accepts(text []byte) bool {
 	var value any
 	return v.Affords(text) && json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil
 }
 
-// Affords tells whether a text does not cost too much to check.
+// Affords reports whether a text does not cost too much to validate: its arrays and
+// objects nest at most 256 levels deep, and its length times the number of ways in
+// which the schema leads to one value is at most 16 MiB.
 func (v *Validator) Affords(text []byte) bool {
 	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting
 }

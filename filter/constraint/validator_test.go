@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestValidator is texts of schemas, and those that only look like it.
+// TestValidator has texts that follow a schema, and texts that do not.
 func TestValidator(t *testing.T) {
 	t.Parallel()
 	const tree = `{"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"next":{"$ref":"#/$defs/node"},"n":{"type":"integer","minimum":1}},"required":["n"],"additionalProperties":false}}}`
@@ -47,8 +47,8 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// What a schema makes of one value, and of a deep text, is bounded: without that
-// bound the schemas that are refused here would never be done with their texts.
+// TestValidatorIsBounded has schemas and texts that are rejected because validation
+// would not end in reasonable time.
 func TestValidatorIsBounded(t *testing.T) {
 	t.Parallel()
 	// doubled is 24 schemas, each of which has the next one twice.

@@ -11,35 +11,33 @@ import (
 )
 
 const (
-	// maxWays is the most ways by which a schema may lead to one value of a
-	// text: a validator goes all of them.
+	// maxWays bounds the ways in which a schema leads to one value of a text: a
+	// validator follows all of them.
 	maxWays = 10_000
-	// maxNesting is how deep the arrays and objects of a text that is checked may
-	// be.
+	// maxNesting bounds the nesting of arrays and objects in a text.
 	maxNesting = 256
-	// maxWork is the most bytes of a text, in all the ways that lead to one of its
-	// values, that are checked: the validator writes the value out wherever it is
-	// not of a schema.
+	// maxWork bounds the bytes of a text times the ways to one value: the validator
+	// formats a value wherever it does not follow a schema.
 	maxWork = 16 << 20
 )
 
-// part is one schema of a schema.
+// part is a schema within a schema.
 type part struct {
 	schema *jsonschema.Schema
-	same   []*part // of the same value
-	either []*part // of values in it: of each value one at most
-	all    []*part // of values in it: of each value perhaps all
+	same   []*part // parts for the same value
+	either []*part // parts for inner values, of which at most one applies to a value
+	all    []*part // parts for inner values, of which all may apply to a value
 
 	entered, left bool // by order
-	ways, deeper  int  // to a value so many levels down, and to one that is a level less
+	ways, deeper  int  // from the part to a value at the current depth, and at the depth before
 }
 
-// parts are the schemas of a schema, by their JSON pointers.
+// parts are the schemas within a schema, by their JSON pointers.
 type parts map[string]*part
 
-// waysOf is the most ways by which a schema leads to one value of a text. More
-// than maxWays are refused: through references and alternatives their number can
-// grow as a power of the schema's size, or of the text's depth.
+// waysOf returns the maximum number of ways in which a schema leads to one value of a
+// text. More than maxWays are an error: with references and alternatives the number
+// can grow exponentially with the size of the schema, or the depth of the text.
 func waysOf(s *jsonschema.Schema) (most int, err error) {
 	all := parts{}
 	root := all.add("", s)
@@ -65,7 +63,7 @@ func waysOf(s *jsonschema.Schema) (most int, err error) {
 	return most, nil
 }
 
-// add adds a schema and those that it is made of.
+// add adds a schema and the schemas within it.
 func (all parts) add(pointer string, s *jsonschema.Schema) *part {
 	p := &part{schema: s}
 	all[pointer] = p
@@ -110,8 +108,8 @@ func (all parts) add(pointer string, s *jsonschema.Schema) *part {
 	return p
 }
 
-// refer follows the references. What would give them another meaning than that
-// of a JSON pointer from the root is refused.
+// refer resolves the references. Keywords with which a reference is not a JSON
+// pointer from the root are an error.
 func (all parts) refer(root *part) error {
 	for _, p := range all {
 		switch {
@@ -125,20 +123,20 @@ func (all parts) refer(root *part) error {
 		pointer, err := url.PathUnescape(strings.TrimPrefix(p.schema.Ref, "#"))
 		target := all[pointer]
 		if err != nil || target == nil || p.schema.Ref[0] != '#' {
-			return errNowhere
+			return errUnresolved
 		}
 		p.same = append(p.same, target)
 	}
 	return nil
 }
 
-// order appends a part behind what speaks of the same value.
+// order appends a part after the parts for the same value.
 func order(ordered []*part, p *part) ([]*part, error) {
 	switch {
 	case p.left:
 		return ordered, nil
 	case p.entered:
-		return nil, errCircle
+		return nil, errCycle
 	}
 	p.entered = true
 	for _, s := range p.same {
@@ -151,8 +149,8 @@ func order(ordered []*part, p *part) ([]*part, error) {
 	return append(ordered, p), nil
 }
 
-// countWays counts the ways from each part to a value that is so many levels
-// down, given those to one that is a level less, and tells whether they differ.
+// countWays counts the ways from each part to a value at a depth, given those to a
+// value one level less deep. It reports whether the numbers differ.
 func countWays(ordered []*part, depth int) (changed bool) {
 	for _, p := range ordered {
 		p.deeper = p.ways

@@ -20,8 +20,7 @@ func quotedNames(n int) string {
 	return b.String()[1:]
 }
 
-// allocated is how many bytes f allocates. What takes the square of its input
-// shows in it.
+// allocated returns how many bytes f allocates, which reveals quadratic work.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,8 +29,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Properties that are required and not declared get copies of additionalProperties,
-// which multiply where one stands in another.
+// TestCopiesAreBounded has properties that are required and not declared, for which
+// additionalProperties is copied. The copies multiply if they nest.
 func TestCopiesAreBounded(t *testing.T) {
 	nested := func(levels, names int) json.RawMessage {
 		schema := `{"type":"string"}`
@@ -71,7 +70,7 @@ func decoded(t *testing.T, schema json.RawMessage) (v any) {
 	return v
 }
 
-// Properties that are not declared are declared once each.
+// TestManyUndeclared shows that every undeclared property is declared once.
 func TestManyUndeclared(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","required":[` + quotedNames(8000) + `,"1","2"]}`)
 	want := strings.TrimSuffix(string(schema), "}") + `,"properties":{` + strings.ReplaceAll(quotedNames(8000), ",", ":true,") + `:true}}`
@@ -80,7 +79,7 @@ func TestManyUndeclared(t *testing.T) {
 	}
 }
 
-// A type counts once, however often it is named.
+// TestTypesOnce shows that repeated types have no effect.
 func TestTypesOnce(t *testing.T) {
 	object := map[string]any{"type": slices.Repeat([]any{"string", "integer", "number"}, 1000)}
 	if names, ok := typesOf(object); !ok || len(names) != 3 {
@@ -91,7 +90,7 @@ func TestTypesOnce(t *testing.T) {
 	}
 }
 
-// What long values are compared by is bounded.
+// TestLongValuesOfOneOf shows that comparing long values is bounded.
 func TestLongValuesOfOneOf(t *testing.T) {
 	union := func(schemas, size, times int) json.RawMessage {
 		defs, refs, unions := make([]string, 0, schemas), make([]string, 0, schemas), make([]string, 0, times)
@@ -137,7 +136,7 @@ func TestWorkOfTexts(t *testing.T) {
 	}
 }
 
-// Anchors are found at any depth.
+// TestNestedAnchors shows that anchors are found at any depth.
 func TestNestedAnchors(t *testing.T) {
 	for pattern, anchors := range map[string]bool{
 		strings.Repeat("(", 300) + "^a$" + strings.Repeat(")", 300): true,
@@ -154,8 +153,8 @@ func TestNestedAnchors(t *testing.T) {
 	}
 }
 
-// What the library for schemas takes too long for is refused.
-func TestValidatorRefusesTooMuch(t *testing.T) {
+// TestValidatorRejectsTooMuch has schemas that would take the library too long.
+func TestValidatorRejectsTooMuch(t *testing.T) {
 	for schema, want := range map[string]string{
 		strings.Repeat(`{"anyOf":[`, 30) + repeated(`{"type":"string"}`, 10_000) + strings.Repeat(`]}`, 30): "too large to check",
 		`{"pattern":"` + strings.Repeat(".{1000}", 100) + `"}`:                                              "states",

@@ -12,11 +12,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// appendSchema appends a schema that [CheckSchema] has passed as engines get it:
-// patterns as [engineRegex] writes them, properties that are required and not
-// declared declared, and without what no grammar is made of or what takes too
-// long, which a strict schema does not have. All else is as it was, in the same
-// order, in which the model has to write properties.
+// appendSchema appends a schema that [CheckSchema] accepts in the form for engines:
+// patterns are rewritten by [engineRegex], required properties are declared, and
+// parts that grammars cannot enforce, or that take too long to compile, are left
+// out; strict schemas have no such parts. The rest is unchanged and in the same
+// order, which is the order in which the model has to write properties.
 func appendSchema(dst []byte, schema json.RawMessage) []byte {
 	d := json.NewDecoder(strings.NewReader(string(schema)))
 	d.UseNumber()
@@ -34,14 +34,14 @@ type schemaWriter struct {
 	cost budget
 }
 
-// schema writes a schema, of which raw is the text.
+// schema writes a schema; raw is its text.
 func (w *schemaWriter) schema(raw gjson.Result, s any) {
 	object, ok := s.(map[string]any)
 	if !ok {
 		w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
 		return
 	}
-	kept := w.kept(object)
+	kept := w.engineKeywords(object)
 	key := w.begin()
 	raw.ForEach(func(k, v gjson.Result) bool {
 		if name := kept(k.Str); name != "" {
@@ -54,14 +54,14 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)
 	}
-	if uncounted(object) && kept("minProperties") != "" {
+	if onlyCounts(object) && kept("minProperties") != "" {
 		key("additionalProperties")
 		w.dst = append(w.dst, "true"...)
 	}
 	w.dst = append(w.dst, '}')
 }
 
-// begin begins an object, and gives what begins each of its members.
+// begin begins an object, and returns the function that begins a member.
 func (w *schemaWriter) begin() (key func(name string)) {
 	w.dst = append(w.dst, '{')
 	first := true
@@ -74,18 +74,18 @@ func (w *schemaWriter) begin() (key func(name string)) {
 	}
 }
 
-// kept tells of each keyword of a schema what it is called for engines, "" if it
-// is left out.
-func (w *schemaWriter) kept(object map[string]any) func(k string) string {
+// engineKeywords returns the function that returns the name for engines of a keyword
+// of a schema; "" if the keyword is left out.
+func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) string {
 	out := map[string]bool{}
-	if fewEnough(object) != nil {
-		if enumerable(object) != nil {
+	if checkSizes(object) != nil {
+		if checkEnum(object) != nil {
 			out["enum"] = true
 		} else {
-			drop(out, ofObjects)
+			drop(out, objectKeywords)
 		}
 	}
-	if countable(object) != nil {
+	if checkCounts(object) != nil {
 		drop(out, []string{"minProperties", "maxProperties"})
 	}
 	if pattern, ok := object["pattern"].(string); ok {
@@ -95,7 +95,7 @@ func (w *schemaWriter) kept(object map[string]any) func(k string) string {
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
 		if _, err := w.cost.pattern(pattern); err != nil {
-			drop(out, ofObjects)
+			drop(out, objectKeywords)
 		}
 	}
 	out["maxLength"] = w.cost.lengths(object) != nil
@@ -117,8 +117,8 @@ func (w *schemaWriter) kept(object map[string]any) func(k string) string {
 	}
 }
 
-// ofObjects are the keywords that are left out of an object's schema together.
-var ofObjects = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"}
+// objectKeywords are the keywords that are left out of an object's schema together.
+var objectKeywords = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"}
 
 func drop(out map[string]bool, keywords []string) {
 	for _, k := range keywords {
@@ -126,7 +126,7 @@ func drop(out map[string]bool, keywords []string) {
 	}
 }
 
-// keyword writes the value of a keyword of a schema, of which text is the text.
+// keyword writes the value of a keyword of a schema; text is the schema's text.
 func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any, text gjson.Result) {
 	switch v := object[k].(type) {
 	case string:
@@ -167,8 +167,8 @@ func (w *schemaWriter) list(raw gjson.Result, list []any) {
 	w.dst = append(w.dst, ']')
 }
 
-// members writes the schemas that a keyword has by their names, and behind those
-// of properties the ones that are not declared.
+// members writes the named schemas of a keyword, and after those of properties the
+// required properties that are not declared.
 func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any, text gjson.Result) {
 	members, _ := object[k].(map[string]any)
 	key := w.begin()
@@ -199,12 +199,12 @@ func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any
 	w.dst = append(w.dst, '}')
 }
 
-// undeclared are the properties that a schema requires and does not declare. To
-// xgrammar there are none such.
+// undeclared returns the properties that a schema requires and does not declare.
+// xgrammar ignores them.
 func undeclared(object map[string]any) (names []string) {
 	has := func(k string) bool { return object[k] != nil }
 	of, _ := typesOf(object)
-	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") || slices.ContainsFunc(whole, has) {
+	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") || slices.ContainsFunc(soleKeywords, has) {
 		return nil
 	}
 	declared, _ := object["properties"].(map[string]any)
@@ -219,15 +219,15 @@ func undeclared(object map[string]any) (names []string) {
 	return names
 }
 
-// maxCopied bounds the bytes of the schemas of additionalProperties that are
-// written again, for [undeclared] properties. Where one stands in another, their
-// numbers multiply.
+// maxCopied bounds the total bytes of copies of additionalProperties schemas, which
+// are written for [undeclared] properties. If such schemas nest, the numbers of
+// their copies multiply.
 const maxCopied = 64 << 10
 
 var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" that is too large for their number (over %d bytes): declare them`, maxCopied)
 
-// sizeOf is about how many bytes of JSON a schema has, and how many more for
-// engines. More than maxCopied are as good as that.
+// sizeOf returns the approximate size of a schema, and the size of the copies for
+// engines, which is capped after maxCopied, in bytes of JSON.
 func sizeOf(s any) (size, copies int) {
 	object, _ := s.(map[string]any)
 	for k, v := range object {
@@ -250,13 +250,13 @@ func sizeOf(s any) (size, copies int) {
 	return size, copies
 }
 
-// uncounted tells whether a schema counts properties and says nothing else of
-// them: xgrammar then allows none.
-func uncounted(object map[string]any) bool {
+// onlyCounts reports whether a schema counts properties and does not describe them:
+// then xgrammar allows none.
+func onlyCounts(object map[string]any) bool {
 	if object["minProperties"] == nil {
 		return false
 	}
-	for _, k := range ofObjects[:6] {
+	for _, k := range objectKeywords[:6] {
 		if object[k] != nil {
 			return false
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAppendSchema is schemas as engines get them.
+// TestAppendSchema shows schemas in the form for engines.
 func TestAppendSchema(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ schema, want string }{

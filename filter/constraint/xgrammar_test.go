@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// verdict is what xgrammar says of a format.
+// verdict is the result of xgrammar for a format.
 type verdict struct {
 	Accepts []bool
 	Seconds float64 // of processor time
 	Error   string
 }
 
-// xgrammar asks the engines' own xgrammar whether texts are of formats.
+// xgrammar runs xgrammar to decide whether texts belong to formats.
 func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 	t.Helper()
 	var lines, stderr bytes.Buffer
@@ -48,8 +48,8 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 	return all
 }
 
-// ofXgrammar are schemas, or regular expressions, and texts that are of them and
-// that are not.
+// ofXgrammar are schemas or regular expressions, with texts that follow them and
+// texts that do not.
 var ofXgrammar = []struct {
 	schema, regex string
 	yes, no       []string
@@ -86,7 +86,7 @@ var ofXgrammar = []struct {
 	{schema: `{"type":"array","prefixItems":[{"type":"string"}],"items":false}`, yes: []string{`["a"]`}, no: []string{`["a",1]`}},
 }
 
-// TestXgrammarReadsItSo: xgrammar makes of what is written for it what is meant.
+// TestXgrammarReadsItSo shows that xgrammar accepts the texts that a format means.
 func TestXgrammarReadsItSo(t *testing.T) {
 	formats := make([]Format, len(ofXgrammar))
 	texts := make([][]string, len(ofXgrammar))
@@ -111,8 +111,8 @@ func TestXgrammarReadsItSo(t *testing.T) {
 	}
 }
 
-// TestXgrammarIsDone: xgrammar compiles what just passes the bounds. The log has
-// the times that stand with them.
+// TestXgrammarIsDone shows that xgrammar compiles schemas just within the bounds. The
+// log has the times of the bounds' comments.
 func TestXgrammarIsDone(t *testing.T) {
 	schemas := map[string]string{
 		"a long pattern":           `{"type":"string","pattern":"^[a-z]{1,352}$"}`,

@@ -10,37 +10,37 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestDialectsAgree holds every dialect's replies of one cause to mean the
-// same: tokens (of llama.cpp their text, for some of its ids are made anew),
-// finish reasons, cached tokens and errors.
+// TestDialectsAgree checks that all dialects decode equivalent replies to the
+// same output, finish reasons, log probabilities and errors. The output is
+// compared as text, because llama.cpp's decoder encodes some ids again.
 func TestDialectsAgree(t *testing.T) {
-	type meaning struct {
+	type result struct {
 		Texts    map[int]string
 		Finishes map[int]Finish
 		Logprobs map[int][]Logprob
 		Failed   bool
 	}
-	said := func(kind, name string) (meaning, bool) {
+	decoded := func(kind, name string) (result, bool) {
 		r, ok := replies(t, kind)[filepath.Join("testdata", kind, name)]
 		if !ok {
-			return meaning{}, false
+			return result{}, false
 		}
 		got := r.decode(t, kind, r.body)
-		m := meaning{Texts: map[int]string{}, Finishes: got.Finish, Logprobs: got.Logprobs, Failed: got.Err != ""}
+		m := result{Texts: map[int]string{}, Finishes: got.Finish, Logprobs: got.Logprobs, Failed: got.Err != ""}
 		for i, ids := range got.Tokens {
 			m.Texts[i] = spelled(ids)
 		}
 		return m, true
 	}
-	missing := map[string]string{"llamacpp": "n2 done-early logprobs"} // it gives one choice, never says [DONE], and loses ids
+	missing := map[string]string{"llamacpp": "n2 done-early logprobs"} // returns one choice, sends no [DONE], and omits ids
 	for _, name := range []string{"final", "final-interval", "call", "length", "n2", "split-character", "logprobs", "error", "end-early", "done-early", "abort", "garbage"} {
-		want, ok := said("vllm", name)
+		want, ok := decoded("vllm", name)
 		if !ok {
 			t.Fatalf("no case %q", name)
 		}
 		for _, kind := range Kinds() {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				got, ok := said(kind, name)
+				got, ok := decoded(kind, name)
 				if !ok {
 					if !strings.Contains(missing[kind], name) {
 						t.Fatal("no such reply")
@@ -55,7 +55,7 @@ func TestDialectsAgree(t *testing.T) {
 	}
 }
 
-// spelled is the text of ids, special tokens by their names.
+// spelled returns the text of ids, with the names of special tokens.
 func spelled(ids []harmony.Token) string {
 	var d harmony.Decoder
 	var b []byte
@@ -65,32 +65,34 @@ func spelled(ids []harmony.Token) string {
 	return string(d.Flush(b))
 }
 
-// TestCachedTokens is told once by every dialect.
-func TestCachedTokensAreToldOnce(t *testing.T) {
+// TestCachedTokensOnce checks that every dialect returns the number of cached
+// tokens exactly once.
+func TestCachedTokensOnce(t *testing.T) {
 	for _, kind := range Kinds() {
 		dialect, _ := ByKind(kind)
 		r := replies(t, kind)[filepath.Join("testdata", kind, "final")]
 		d := dialect.NewDecoder(&Request{N: 1})
 		chunks, err := d.Feed(r.body, nil)
-		told := 0
+		reports := 0
 		for _, c := range chunks {
 			if c.Usage != nil {
-				told++
+				reports++
 			}
 		}
-		if told != 1 || err != nil {
-			t.Errorf("%s: told %d times, %v", kind, told, err)
+		if reports != 1 || err != nil {
+			t.Errorf("%s: reported %d times, %v", kind, reports, err)
 		}
 	}
 }
 
-// llamacppEvents are a stream of one choice.
+// llamacppEvents returns a stream of llama.cpp with these events.
 func llamacppEvents(events ...string) []byte {
 	return []byte("data: " + strings.Join(events, "\n\ndata: ") + "\n\n")
 }
 
-// TestLlamacppRepairs is how ids that llama.cpp loses are found again.
-func TestLlamacppRepairs(t *testing.T) {
+// TestLlamacppOmittedIDs checks that ids that llama.cpp omits are encoded from
+// the text.
+func TestLlamacppOmittedIDs(t *testing.T) {
 	const end = `{"content":"","tokens":[],"stop":true,"stop_type":"eos","tokens_predicted":9,"timings":{"cache_n":2}}`
 	for _, c := range []struct {
 		name   string
@@ -112,7 +114,7 @@ func TestLlamacppRepairs(t *testing.T) {
 			`{"content":"🙂<|return|>🙂","tokens":[224],"stop":false,"tokens_predicted":12}`,
 			`{"content":"","tokens":[200002],"stop":false,"tokens_predicted":13}`, end,
 		}, "🙂<|return|>🙂<|return|>", FinishStop},
-		{"a stop token that the model file does not know", []string{
+		{"a stop token that is not in the model file", []string{
 			`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`,
 			`{"content":"","tokens":[200012],"stop":false,"tokens_predicted":2}`,
 			`{"content":"b","tokens":[65],"stop":false,"tokens_predicted":3}`, end,
@@ -131,7 +133,7 @@ func TestLlamacppRepairs(t *testing.T) {
 			`{"content":"a","tokens":[64],"stop":false,"tokens_predicted":1}`,
 			`{"content":" 🙂<|return|>","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":9}`,
 		}, "a 🙂<|return|>", FinishLength},
-		{"an id whose text is held back", []string{
+		{"an id whose text comes with a later event", []string{
 			`{"content":"","tokens":[64],"stop":false,"tokens_predicted":3}`,
 			`{"content":"b","tokens":[65],"stop":false,"tokens_predicted":4}`, end,
 		}, "ab", FinishStop},
@@ -151,9 +153,9 @@ func TestLlamacppRepairs(t *testing.T) {
 	}
 }
 
-// TestLlamacppRefusesUncountedText: text that stands for no token that is counted
-// may be new or a repetition.
-func TestLlamacppRefusesUncountedText(t *testing.T) {
+// TestLlamacppUncountedText checks that text without a counted token is an
+// error: it may be new or a repetition.
+func TestLlamacppUncountedText(t *testing.T) {
 	for _, last := range []string{
 		`{"content":"b","tokens":[],"stop":false,"tokens_predicted":1}`,
 		`{"content":"b","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":1}`,

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// joined is a reply after all its chunks.
+// joined is a decoded reply with its chunks joined.
 type joined struct {
 	Tokens      map[int][]harmony.Token
 	Finish      map[int]Finish
@@ -31,12 +31,12 @@ type joined struct {
 	Err         string
 }
 
-// reply is a recorded reply: its body and, of gRPC, what its trailers say.
+// reply is a recorded reply: the body and, for gRPC, the trailers.
 type reply struct {
 	body            []byte
 	status, message string // grpc-status and grpc-message
-	choices         int    // that were asked for
-	logprobs        bool   // were asked for, with three of the likeliest
+	choices         int    // the request's number of choices
+	logprobs        bool   // the request asks for log probabilities, with three most likely tokens per position
 }
 
 func (r reply) request() *Request {
@@ -50,13 +50,13 @@ func (r reply) trailer(name string) string {
 	return map[string]string{"grpc-status": r.status, "grpc-message": r.message}[name]
 }
 
-// decode feeds pieces and joins the chunks.
+// decode decodes a reply to a request for n choices.
 func decode(t testing.TB, kind string, n int, pieces ...[]byte) joined {
 	t.Helper()
 	return reply{choices: n}.decode(t, kind, pieces...)
 }
 
-// decode reads the reply from pieces of its body.
+// decode decodes the reply from pieces of its body.
 func (r reply) decode(t testing.TB, kind string, pieces ...[]byte) joined {
 	t.Helper()
 	dialect, ok := ByKind(kind)
@@ -130,8 +130,8 @@ func (j joined) String() string {
 	return b.String()
 }
 
-// replies are those in testdata: testdata/<kind>/<case>.sse, of gRPC .grpc and
-// .trailer.
+// replies returns the replies in testdata: testdata/<kind>/<case>.sse, or .grpc
+// and .trailer for gRPC.
 func replies(t testing.TB, kind string) map[string]reply {
 	t.Helper()
 	extension := ".sse"
@@ -188,22 +188,22 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// stride is 1 for a short reply; in a long one, whose events are all alike, not
-// every place is tried.
+// stride returns the distance of the tested positions in body: 1 for a short
+// body, more for a long one, whose events are all alike.
 func stride(body []byte) int { return 1 + len(body)/2500*3 }
 
-// TestDecodeAnyCutting cuts every reply at each place, at all places, and at
-// random ones: what comes out must not change.
-func TestDecodeAnyCutting(t *testing.T) {
+// TestDecodePieces cuts every reply at each position, at all positions and at
+// random ones. The result must not change.
+func TestDecodePieces(t *testing.T) {
 	for _, kind := range Kinds() {
 		for name, r := range replies(t, kind) {
 			t.Run(name, func(t *testing.T) {
 				body := r.body
 				want := r.decode(t, kind, body)
-				check := func(how string, pieces ...[]byte) {
+				check := func(name string, pieces ...[]byte) {
 					t.Helper()
 					if got := r.decode(t, kind, pieces...); !reflect.DeepEqual(want, got) {
-						t.Fatalf("%s (-want +got):\n%s", how, cmp.Diff(want, got))
+						t.Fatalf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
 					}
 				}
 				for i := 0; i < len(body); i += stride(body) {
@@ -232,16 +232,17 @@ func TestDecodeAnyCutting(t *testing.T) {
 	}
 }
 
-// TestTruncatedReply ends every reply early at each place. What came before the
-// end is kept, and the end is an error until the last choice has finished.
+// TestTruncatedReply truncates every reply at each position. The output before
+// that position is returned, and the end is an error until all choices have
+// finished.
 func TestTruncatedReply(t *testing.T) {
 	for _, kind := range Kinds() {
 		for name, r := range replies(t, kind) {
 			t.Run(name, func(t *testing.T) {
 				whole := r.decode(t, kind, r.body)
-				cut := reply{choices: r.choices} // without trailers
+				truncated := reply{choices: r.choices} // without trailers
 				for i := 0; i < len(r.body); i += stride(r.body) {
-					got := cut.decode(t, kind, r.body[:i])
+					got := truncated.decode(t, kind, r.body[:i])
 					if got.Err == "" && len(got.Finish) < r.choices {
 						t.Fatalf("%d bytes: %d of %d choices finished, and no error", i, len(got.Finish), r.choices)
 					}
@@ -256,13 +257,13 @@ func TestTruncatedReply(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	event := func(s string) string { return "data: " + s + "\n\n" }
 	for _, c := range []struct{ name, kind, body string }{
 		{"nothing", "vllm", ""},
-		{"no stream", "vllm", `{"choices":[]}`},
+		{"not a stream", "vllm", `{"choices":[]}`},
 		{"html", "sglang", "<html>\n<body>\n"},
-		{"no json", "vllm", event("{")},
+		{"not JSON", "vllm", event("{")},
 		{"a string", "vllm", event(`"choices"`)},
 		{"no choices", "vllm", event("{}")},
 		{"no ids", "vllm", event(`{"choices":[{"index":0,"text":"x","finish_reason":null}]}`)},
@@ -270,12 +271,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{"ids are text", "vllm", event(`{"choices":[{"index":0,"token_ids":["a"],"finish_reason":null}]}`)},
 		{"negative id", "sglang", event(`{"output_ids":[-1],"meta_info":{}}`)},
 		{"id over 32 bits", "sglang", event(`{"output_ids":[4294967296],"meta_info":{}}`)},
-		{"an unasked choice", "vllm", event(`{"choices":[{"index":1,"token_ids":[1],"finish_reason":null}]}`)},
+		{"a choice that was not requested", "vllm", event(`{"choices":[{"index":1,"token_ids":[1],"finish_reason":null}]}`)},
 		{"a negative choice", "vllm", event(`{"choices":[{"index":-1,"token_ids":[1],"finish_reason":null}]}`)},
-		{"rubbish behind", "sglang", event(`{"output_ids":[1],"meta_info":{}} x`)},
+		{"text after the event", "sglang", event(`{"output_ids":[1],"meta_info":{}} x`)},
 		{"missing comma", "sglang", event(`{"output_ids":[1] "meta_info":{}}`)},
 		{"done too early", "sglang", event(`{"output_ids":[1],"meta_info":{"completion_tokens":1}}`) + event("[DONE]")},
-		{"cut in an event", "sglang", event(`{"output_ids":[1],"meta_info":{"completion_tokens":1}}`) + `data: {"output_`},
+		{"truncated in an event", "sglang", event(`{"output_ids":[1],"meta_info":{"completion_tokens":1}}`) + `data: {"output_`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := decode(t, c.kind, 1, []byte(c.body))
@@ -286,7 +287,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestLongLine feeds a line that never ends.
+// TestLongLine checks that a line without an end is an error once it is too
+// long.
 func TestLongLine(t *testing.T) {
 	for _, begin := range []string{"data: [", ": ", "x"} {
 		d := vllm{}.NewDecoder(&Request{N: 1})
@@ -307,7 +309,8 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// TestFirstEventWithPrompt is a context full of ids before the first token.
+// TestFirstEventWithPrompt decodes an event that contains the ids of a full
+// context before the first token.
 func TestFirstEventWithPrompt(t *testing.T) {
 	prompt := strings.TrimSuffix(strings.Repeat("199999,", 131072), ",")
 	body := `data: {"choices":[{"index":0,"finish_reason":"stop","prompt_token_ids":[` + prompt + `],"token_ids":[200002]}]}` + "\n\ndata: [DONE]\n\n"
@@ -317,7 +320,8 @@ func TestFirstEventWithPrompt(t *testing.T) {
 	}
 }
 
-// TestSGLangOutputIDs is the rule that tells cumulative ids from new ones.
+// TestSGLangOutputIDs checks how cumulative ids are distinguished from new
+// ones.
 func TestSGLangOutputIDs(t *testing.T) {
 	event := func(ids string, completion int, finish string) string {
 		return fmt.Sprintf(`data: {"output_ids":[%s],"meta_info":{"finish_reason":%s,"completion_tokens":%d}}`+"\n\n", ids, finish, completion)
@@ -333,22 +337,22 @@ func TestSGLangOutputIDs(t *testing.T) {
 		advice bool
 	}{
 		{"cumulative", []string{event("1", 1, "null"), event("1,2", 2, "null"), event("1,2,3,4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, true},
-		{"new ones", []string{event("1", 1, "null"), event("2", 2, "null"), event("3, 4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
-		{"new ones, as many as before", []string{event("1,2", 2, "null"), event("3,4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"new ids", []string{event("1", 1, "null"), event("2", 2, "null"), event("3, 4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"new ids, as many as before", []string{event("1,2", 2, "null"), event("3,4", 4, stop)}, []harmony.Token{1, 2, 3, 4}, false},
 		{"abort repeats the last", []string{event("1,2", 2, "null"), event("2", 2, abort)}, []harmony.Token{1, 2}, false},
 		{"abort repeats the only one", []string{event("1", 1, "null"), event("1", 1, abort)}, []harmony.Token{1}, false},
 		{"abort repeats all", []string{event("1,2", 2, "null"), event("1,2", 2, abort)}, []harmony.Token{1, 2}, false},
 		{"nothing new", []string{event("1", 1, "null"), event("", 1, "null"), event("2", 2, stop)}, []harmony.Token{1, 2}, false},
 		{"cumulative, the same again", []string{event("1,2", 2, "null"), event("1,2", 2, "null"), event("1,2,3", 3, stop)}, []harmony.Token{1, 2, 3}, true},
-		{"cumulative, cut behind the stop", []string{event("1,2,3", 3, "null"), event("1,2,3,4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, true},
-		{"new ones, cut behind the stop", []string{event("1,2,3", 3, "null"), event("4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, false},
+		{"cumulative, cut after the stop", []string{event("1,2,3", 3, "null"), event("1,2,3,4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, true},
+		{"new ids, cut after the stop", []string{event("1,2,3", 3, "null"), event("4", 6, stop)}, []harmony.Token{1, 2, 3, 4}, false},
 		{"all at once", []string{event("1,2,3", 3, stop)}, []harmony.Token{1, 2, 3}, false},
-		{"cumulative, the count ahead", []string{event("5", 1, "null"), event("5,6", 2, "null"), event("5,6,7", 9, "null"), event("5,6,7,8", 12, stop)}, []harmony.Token{5, 6, 7, 8}, true},
-		{"cumulative, the count ahead at once", []string{event("5", 1, "null"), event("5,6", 8, "null"), event("5,6,7", 9, stop)}, []harmony.Token{5, 6, 7}, true},
+		{"cumulative, count ahead of the ids", []string{event("5", 1, "null"), event("5,6", 2, "null"), event("5,6,7", 9, "null"), event("5,6,7,8", 12, stop)}, []harmony.Token{5, 6, 7, 8}, true},
+		{"cumulative, count ahead from the second event on", []string{event("5", 1, "null"), event("5,6", 8, "null"), event("5,6,7", 9, stop)}, []harmony.Token{5, 6, 7}, true},
 		{"cumulative, without a count", []string{event("5", 1, "null"), event("5,6", 2, "null"), noCount("5,6,7")}, []harmony.Token{5, 6, 7}, true},
 		{"cumulative, the same first id twice", []string{event("5", 1, "null"), event("5,5", 8, stop)}, []harmony.Token{5, 5}, true},
-		{"new ones, the count ahead", []string{event("5", 1, "null"), event("6,7", 8, "null"), event("8,9", 10, stop)}, []harmony.Token{5, 6, 7, 8, 9}, false},
-		{"new ones that begin as the first", []string{event("5", 1, "null"), event("5,6", 3, stop)}, []harmony.Token{5, 5, 6}, false},
+		{"new ids, count ahead of the ids", []string{event("5", 1, "null"), event("6,7", 8, "null"), event("8,9", 10, stop)}, []harmony.Token{5, 6, 7, 8, 9}, false},
+		{"new ids that begin with the first id", []string{event("5", 1, "null"), event("5,6", 3, stop)}, []harmony.Token{5, 5, 6}, false},
 		{"cumulative, aborted", []string{event("5", 1, "null"), event("5,6", 2, "null"), event("6", 2, abort)}, []harmony.Token{5, 6}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -369,8 +373,9 @@ func TestSGLangOutputIDs(t *testing.T) {
 	}
 }
 
-// TestSGLangChoicesApart: a choice that repeats its ids says nothing of another.
-func TestSGLangChoicesApart(t *testing.T) {
+// TestSGLangChoicesIndependent checks that a choice with repeated ids does not
+// change how the ids of another choice are decoded.
+func TestSGLangChoicesIndependent(t *testing.T) {
 	got := decode(t, "sglang", 2, []byte(`data: {"output_ids":[1],"meta_info":{"finish_reason":null,"completion_tokens":1},"index":0}
 
 data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"stop"},"completion_tokens":1},"index":0}
@@ -386,9 +391,9 @@ data: {"output_ids":[4],"meta_info":{"finish_reason":{"type":"stop"},"completion
 	}
 }
 
-// TestFailureBehindTheEnd: once every choice has finished, nothing that fails
-// changes the answer.
-func TestFailureBehindTheEnd(t *testing.T) {
+// TestErrorAfterTheEnd checks that errors after all choices have finished are
+// ignored.
+func TestErrorAfterTheEnd(t *testing.T) {
 	ends := map[string]string{
 		"sglang":        `{"output_ids":[%d],"meta_info":{"finish_reason":{"type":"stop","matched":200002},"completion_tokens":1},"index":%d}`,
 		"vllm":          `{"choices":[{"token_ids":[%d],"finish_reason":"stop","index":%d}]}`,
@@ -408,26 +413,26 @@ func TestFailureBehindTheEnd(t *testing.T) {
 			events = append(events, failure, doneMark)
 			got := decode(t, kind, choices, []byte("data: "+strings.Join(events, "\n\ndata: ")+"\n\n"))
 			if got.Err != "" || len(got.Finish) != choices || got.Finish[choices-1] != FinishStop {
-				t.Errorf("%s, %s behind the end: %v", kind, failure, got)
+				t.Errorf("%s, %s after the end: %v", kind, failure, got)
 			}
 			got = decode(t, kind, choices, []byte("data: "+strings.Join(events[choices-1:], "\n\ndata: ")+"\n\n"))
 			if choices > 1 && (got.Err == "" || got.Err == unfinished().Error()) {
-				t.Errorf("%s, %s while a choice goes on: %v", kind, failure, got)
+				t.Errorf("%s, %s before the last choice finished: %v", kind, failure, got)
 			}
 		}
 	}
 	got := decode(t, "vllm", 1, []byte(`data: {"choices":[{"token_ids":[200002],"finish_reason":"stop","index":0}],"error":{"code":503}}`+"\n\n"))
 	if !strings.HasPrefix(got.Err, "503 ") {
-		t.Errorf("an end that fails: %v", got)
+		t.Errorf("an event with an end and an error: %v", got)
 	}
 }
 
-// frame is a gRPC frame with a message.
+// frame returns a gRPC frame with the message m.
 func frame(m []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
 }
 
-// oneTokenEvents are events as they come while a model writes.
+// oneTokenEvents returns typical events of a stream with one token each.
 func oneTokenEvents(kind string) (first, next []byte) {
 	switch kind {
 	case "vllm":
@@ -456,7 +461,7 @@ func oneTokenEvents(kind string) (first, next []byte) {
 	return frame(outer.b), frame(outer.b)
 }
 
-func TestDecodeOneTokenAllocatesNothing(t *testing.T) {
+func TestDecodeOneTokenAllocs(t *testing.T) {
 	for _, kind := range Kinds() {
 		dialect, _ := ByKind(kind)
 		d := dialect.NewDecoder(&Request{N: 1})
@@ -497,14 +502,14 @@ func BenchmarkDecodeOneToken(b *testing.B) {
 	}
 }
 
-// fuzzLogprobs in a fuzz target's number of choices asks for log probabilities.
+// fuzzLogprobs is the bit in a fuzz target's n that requests log probabilities.
 const fuzzLogprobs = 4
 
-// fuzzDecoder holds a decoder to its contract: any bytes, cut anywhere, end in
-// chunks of choices that exist and at most one error.
+// fuzzDecoder checks a decoder with arbitrary bytes in arbitrary pieces: it
+// returns only chunks of existing choices and at most one error.
 func fuzzDecoder(f *testing.F, kind string) {
 	for _, r := range replies(f, kind) {
-		if len(r.body) < 4<<10 { // short seeds: the mutator minimizes what it finds
+		if len(r.body) < 4<<10 { // short seeds, because the mutator minimizes what it finds
 			n := uint8(r.choices - 1)
 			if r.logprobs {
 				n |= fuzzLogprobs

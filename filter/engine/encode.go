@@ -12,12 +12,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// wholeInterval is how many ids an event should hold when the client waits for
-// the end anyway: events get cheap, yet a stop string is noticed within as many
-// ids and idle timeouts on the way never strike.
+// wholeInterval is the requested number of ids per event when the client waits
+// for the complete answer. It reduces the number of events. It is small enough
+// to detect stop strings early and to prevent idle timeouts.
 const wholeInterval = 64
 
-// object writes one JSON object.
+// object encodes one JSON object.
 type object struct{ b []byte }
 
 func newObject(b []byte) object { return object{append(b, '{')} }
@@ -46,7 +46,7 @@ func (o *object) boolean(k string, v bool) {
 	o.b = strconv.AppendBool(o.b, v)
 }
 
-// text writes nothing for "".
+// text writes a string member. It writes nothing for "".
 func (o *object) text(k, v string) {
 	if v == "" {
 		return
@@ -71,7 +71,8 @@ func (o *object) ids(k string, ids []harmony.Token) {
 	o.b = append(o.b, ']')
 }
 
-// bias writes nothing for an empty map; the order is that of the ids.
+// bias writes a map in the order of the ids. It writes nothing for an empty
+// map.
 func (o *object) bias(k string, bias map[harmony.Token]float64) {
 	if len(bias) == 0 {
 		return
@@ -84,8 +85,9 @@ func (o *object) bias(k string, bias map[harmony.Token]float64) {
 	o.b = inner.end()
 }
 
-// sampling writes what both engines call by the same name, each with OpenAI's
-// default: an engine left to itself would take the model's generation_config.
+// sampling writes the parameters whose names the engines have in common. Absent
+// parameters get OpenAI's defaults; otherwise engines would use the model's
+// generation_config.
 func (o *object) sampling(r *Request) {
 	o.number("temperature", or(r.Temperature, 1))
 	o.number("top_p", or(r.TopP, 1))
@@ -103,7 +105,7 @@ func (o *object) sampling(r *Request) {
 	}
 }
 
-// limits writes the limits of output tokens and the seed, under the engine's
+// limits writes the limits of output tokens and the seed under the engine's
 // names.
 func (o *object) limits(r *Request, maxName, minName, seedName string) {
 	if r.MaxTokens > 0 {
@@ -115,7 +117,7 @@ func (o *object) limits(r *Request, maxName, minName, seedName string) {
 	}
 }
 
-// scheduling writes what is about the request's place among others.
+// scheduling writes the cache salt and the priority.
 func (o *object) scheduling(r *Request) {
 	o.text("cache_salt", r.CacheSalt)
 	if r.Priority != nil {
@@ -123,8 +125,8 @@ func (o *object) scheduling(r *Request) {
 	}
 }
 
-// request is a JSON request whose reply is a stream. Where the body has no place
-// for the id, or a worse one, it goes into the header.
+// request returns a JSON request whose reply is a stream. If id is not "", it
+// is sent as a header, for engines that do not take it in the body.
 func (o *object) request(path, id string) *HTTPRequest {
 	header := []Header{{"content-type", "application/json"}, {"accept", "text/event-stream"}}
 	if id != "" {
@@ -133,7 +135,7 @@ func (o *object) request(path, id string) *HTTPRequest {
 	return &HTTPRequest{Path: path, Header: header, Body: o.end()}
 }
 
-// topK is -1 for all.
+// topK returns the engines' value of top_k, where -1 means no limit.
 func (r *Request) topK() int {
 	if k := or(r.TopK, -1); k != 0 {
 		return k
@@ -148,8 +150,8 @@ func or[T any](v *T, neutral T) T {
 	return *v
 }
 
-// structuralTag is the request's constraint as the JSON text of a structural
-// tag, "" if there is none.
+// structuralTag returns the constraint as the JSON text of a structural tag, or
+// "" if there is none.
 func structuralTag(r *Request) string {
 	if r.Constraint == nil {
 		return ""
@@ -157,7 +159,7 @@ func structuralTag(r *Request) string {
 	return string(constraint.AppendStructuralTag(nil, r.Constraint))
 }
 
-// structuredOutputs writes the constraint where vLLM's HTTP APIs have it.
+// structuredOutputs writes the constraint as vLLM's HTTP APIs expect it.
 func (o *object) structuredOutputs(r *Request) {
 	if r.Constraint == nil {
 		return
@@ -168,9 +170,10 @@ func (o *object) structuredOutputs(r *Request) {
 	o.b = inner.end()
 }
 
-// stopTokens are Harmony's own two and the user's, each once. With a constraint
-// they are Harmony's alone: a grammar that has a token which the engine takes for
-// a stop, such as <|end|>, breaks it. The reader stops at the user's.
+// stopTokens returns Harmony's two stop tokens followed by the request's,
+// without duplicates. With a constraint it returns only Harmony's: a grammar
+// that contains a stop token, such as <|end|>, fails in the engine. The caller
+// stops at the request's stop tokens itself.
 func stopTokens(r *Request) []harmony.Token {
 	stops := []harmony.Token{harmony.TokenReturn, harmony.TokenCall}
 	if r.Constraint != nil {
@@ -184,27 +187,27 @@ func stopTokens(r *Request) []harmony.Token {
 	return stops
 }
 
-// unsent names those of params that r asks for, for Ignores.
-func unsent(r *Request, params ...string) []string {
-	asked := map[string]bool{"seed": r.Seed != nil, "cache_salt": r.CacheSalt != "", "priority": r.Priority != nil}
+// unsupported returns those of params that r sets. Dialects use it for Ignores.
+func unsupported(r *Request, params ...string) []string {
+	set := map[string]bool{"seed": r.Seed != nil, "cache_salt": r.CacheSalt != "", "priority": r.Priority != nil}
 	var names []string
 	for _, p := range params {
-		if asked[p] {
+		if set[p] {
 			names = append(names, p)
 		}
 	}
 	return names
 }
 
-// refuse tells what no engine can be asked.
-func refuse(r *Request) *apierror.Error {
+// validate returns an error for requests that no engine supports.
+func validate(r *Request) *apierror.Error {
 	switch {
 	case len(r.Prompt) == 0:
 		return apierror.Invalid("", "The prompt is empty.")
 	case r.MaxTokens < 1:
 		return apierror.Invalid("max_tokens", "max_tokens must be at least 1.")
 	case r.MinTokens > 0 && r.Constraint != nil:
-		return apierror.Invalid("min_tokens", "min_tokens cannot be used together with tool_choice, strict tools or an output format: where those end the reply, nothing can follow. Leave min_tokens out.")
+		return apierror.Invalid("min_tokens", "min_tokens cannot be combined with tool_choice, strict tools or an output format, because these decide where the reply ends. Leave min_tokens out.")
 	case r.TopLogprobs < 0 || r.TopLogprobs > MaxTopLogprobs:
 		return apierror.Invalid("top_logprobs", "top_logprobs must be from 0 to %d.", MaxTopLogprobs)
 	case r.MinTokens > r.MaxTokens:
@@ -235,8 +238,8 @@ func refuse(r *Request) *apierror.Error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// newBody is memory for a body with r's prompt: an id and its comma take at
-// most seven bytes.
+// newBody returns an object with enough capacity for r's prompt: an id and its
+// comma take at most seven bytes.
 func newBody(r *Request) object {
 	return newObject(make([]byte, 0, 7*len(r.Prompt)+1024))
 }

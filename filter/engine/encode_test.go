@@ -54,14 +54,14 @@ func TestEncode(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if !json.Valid(got.Body) {
-				t.Error("no JSON")
+				t.Error("not JSON")
 			}
 		})
 	}
 }
 
-// TestEncodeConstraint: a constraint stands where each engine takes it, and the
-// user's stop tokens are not sent with it.
+// TestEncodeConstraint checks that each dialect sends the constraint in its
+// field and leaves out the request's stop tokens.
 func TestEncodeConstraint(t *testing.T) {
 	const tag = `{"type":"structural_tag","format":{"type":"const_string","value":"a\"<|end|>"}}`
 	quoted, err := json.Marshal(tag)
@@ -93,18 +93,18 @@ func TestEncodeConstraint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(got.Body, []byte(tag)) {
-			t.Errorf("%s: no tag", kind)
+			t.Errorf("%s: no structural tag", kind)
 		}
 	}
 	dialect, _ := ByKind("llamacpp")
 	if _, err := dialect.Encode(r); err == nil || err.Status != 400 {
-		t.Errorf("llamacpp: %v, want a refusal", err)
+		t.Errorf("llamacpp: %v, want a 400", err)
 	}
 	r.MinTokens = 1
 	for _, kind := range Kinds() {
 		dialect, _ := ByKind(kind)
 		if _, err := dialect.Encode(r); err == nil || err.Param != "min_tokens" {
-			t.Errorf("%s: %v, want a refusal of min_tokens", kind, err)
+			t.Errorf("%s: %v, want an error about min_tokens", kind, err)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestEncodeHeaders(t *testing.T) {
 	}
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeErrors(t *testing.T) {
 	good := Request{Model: "m", Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}
 	for _, c := range []struct {
 		param  string
@@ -159,7 +159,7 @@ func TestByKind(t *testing.T) {
 		}
 	}
 	if _, ok := ByKind("none"); ok {
-		t.Error("there is a dialect of no engine")
+		t.Error("ByKind(\"none\") found a dialect")
 	}
 }
 

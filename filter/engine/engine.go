@@ -1,9 +1,12 @@
-// Package engine speaks the wire formats of the engines that serve gpt-oss:
-// a token request becomes the bytes of one engine's HTTP request, and the bytes
-// of its streamed reply become chunks of token ids, however they are cut.
-// One file holds one dialect, and one more what a vendor's dialects share to
-// disaggregate; nothing here knows an OpenAI API or a socket. The example shows
-// a whole call.
+// Package engine encodes requests for the engines that serve gpt-oss and
+// decodes their replies. A [Request] in tokens becomes the bytes of one
+// engine's HTTP request. The bytes of the streamed reply, in pieces of any
+// size, become chunks of token ids.
+//
+// Each dialect has a file of its own; the files *_prefill.go contain what the
+// dialects of one vendor share for disaggregated serving. The package contains
+// nothing specific to OpenAI's APIs and opens no sockets. The example shows a
+// complete call.
 package engine
 
 import (
@@ -15,89 +18,92 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Request is one model call in tokens. Pointers that are nil and numbers that
-// are zero where zero has no meaning are left to the dialect's documented
-// neutral value, never to an engine's own default.
+// Request is one model call in tokens. For nil pointers, and for zeros where
+// zero is no valid value, a dialect sends its documented neutral value, so that
+// the engine's own defaults never apply.
+//
+// It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID        string // becomes the engine's request id
-	Model     string // as the engine knows it
+	ID        string // sent as the engine's request id
+	Model     string // the engine's name of the model
 	Prompt    []harmony.Token
-	N         int // choices, at least 1
-	MaxTokens int // most output tokens of a choice, at least 1: the caller has resolved "absent" to the context left
+	N         int // number of choices, at least 1
+	MaxTokens int // most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of the context
 	MinTokens int
 
 	Temperature       *float64
 	TopP              *float64
-	TopK              *int // -1 or 0: all
+	TopK              *int // -1 or 0: no limit
 	MinP              *float64
 	FrequencyPenalty  *float64
 	PresencePenalty   *float64
 	RepetitionPenalty *float64
 	Seed              *int64
 	LogitBias         map[harmony.Token]float64
-	StopTokens        []harmony.Token // beyond <|return|> and <|call|>, which are always sent; an engine with a Constraint does not get them
+	StopTokens        []harmony.Token // in addition to <|return|> and <|call|>, which are always sent; not sent together with a Constraint
 	CacheSalt         string
 	Priority          *int
-	Constraint        constraint.Format // of all that the model says; nil: none
-	Whole             bool              // the client wants one JSON object: the engine may send few, large chunks
-	Leg               *Leg              // which part of a disaggregated request it is; nil: all of it
-	Logprobs          bool              // tell how likely every token was
-	TopLogprobs       int               // and how likely so many of the likeliest tokens at its place were, up to [MaxTopLogprobs]
+	Constraint        constraint.Format // the grammar of the whole output; nil: none
+	Whole             bool              // the client waits for one JSON object, so the engine may send few, large chunks
+	Disaggregation    *Disaggregation   // the role in a disaggregated request; nil: the request is not disaggregated
+	Logprobs          bool              // return the log probability of every output token
+	TopLogprobs       int               // number of most likely tokens to return per position, at most [MaxTopLogprobs]
 }
 
-// HTTPRequest is what goes to the engine. The method is always POST.
+// HTTPRequest is a request for an engine. Its method is always POST.
 type HTTPRequest struct {
 	Path   string
 	Header []Header
 	Body   []byte
 }
 
-// Header is one header field, its name in lower case.
+// Header is one header field. The name is in lower case.
 type Header struct{ Name, Value string }
 
-// Finish is why the engine ended a choice.
+// Finish is the reason why the engine ended a choice.
 type Finish string
 
-// The reasons, in the words of the engines.
+// The finish reasons, with the engines' names.
 const (
 	FinishNone   Finish = ""       // not finished
-	FinishStop   Finish = "stop"   // a stop token (the last of the choice's ids) or the model's end
+	FinishStop   Finish = "stop"   // a stop token, which is the last of the choice's ids, or another end chosen by the model
 	FinishLength Finish = "length" // MaxTokens or the context is used up
-	FinishAbort  Finish = "abort"  // the engine gave the request up
+	FinishAbort  Finish = "abort"  // the engine aborted the request
 )
 
-// Unknown is the value of a count that the engine has not told.
+// Unknown is the value of a count that the engine did not report.
 const Unknown = -1
 
-// Usage is what only the engine can count of a request; Unknown where it told
-// nothing.
+// Usage contains the counts that only the engine knows. A count is Unknown if
+// the engine did not report it.
 type Usage struct {
-	CachedTokens int // of the prompt, from its prefix cache
+	CachedTokens int // tokens of the prompt that were in the engine's prefix cache
 }
 
-// Chunk is news of one choice.
+// Chunk is a piece of the output of one choice.
 type Chunk struct {
-	Index       int             // which of the N choices
-	Tokens      []harmony.Token // new ids, the stop token among them; valid until the next call of the decoder
-	Logprobs    []Logprob       // of Tokens, one each, where the request asks for them, else nil; valid as they are
+	Index       int             // index of the choice, less than the request's N
+	Tokens      []harmony.Token // new ids, including the stop token; valid until the next call of the decoder
+	Logprobs    []Logprob       // one per token if the request asks for them, else nil; valid as long as Tokens
 	Finish      Finish
-	Usage       *Usage // where the engine has just told it; of the whole request; valid as Tokens are
-	Fingerprint string // the engine's weight version or build, where it tells one
+	Usage       *Usage // of the whole request, in the chunk where the engine reports it; valid as long as Tokens
+	Fingerprint string // the engine's weight version or build, if it reports one
 }
 
-// Refusal is the error of news that no reply to a call of n choices can go on
-// with; nil if one can.
+// Refusal returns an error if the reply to a call with n choices cannot
+// continue after this chunk: a 502 if the chunk belongs to none of the choices
+// or if the engine aborted the request.
 func (c *Chunk) Refusal(n int) *apierror.Error {
 	switch {
 	case c.Index < 0 || c.Index >= n:
-		return apierror.New(http.StatusBadGateway, "engine_error", "", "The engine answered with a choice that was not asked for.")
+		return apierror.New(http.StatusBadGateway, "engine_error", "", "The engine returned a choice that was not requested. Send the request again.")
 	case c.Finish == FinishAbort:
-		return apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine gave the request up. Try again.")
+		return apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine aborted the request. Send the request again.")
 	}
 	return nil
 }
 
-// Clone is c with memory of its own.
+// Clone returns a deep copy of c, which stays valid.
 func (c *Chunk) Clone() Chunk {
 	clone := *c
 	clone.Tokens = slices.Clone(c.Tokens)
@@ -112,77 +118,81 @@ func (c *Chunk) Clone() Chunk {
 	return clone
 }
 
-// Dialect is one engine's wire format. It is safe for concurrent use.
+// Dialect is the wire format of one engine. It is safe for concurrent use.
 type Dialect interface {
-	// Kind is the name used in configuration, such as "sglang".
+	// Kind returns the name used in configuration, such as "sglang".
 	Kind() string
-	// Constrains tells whether the engine can keep a reply to a Constraint.
-	// Where it cannot, Encode refuses one, and the caller has to check replies.
+	// Constrains reports whether the engine can enforce a Constraint. If it
+	// cannot, Encode returns an error for requests with one, and the caller has
+	// to check replies itself.
 	Constrains() bool
-	// Ignores names the fields of r, by their OpenAI parameter name, that
-	// this engine cannot take and that do not change what an answer means
-	// (such as seed).
+	// Ignores returns the OpenAI names of the parameters of r that this engine
+	// does not support and that may be ignored, since they do not change the
+	// meaning of an answer (such as seed).
 	Ignores(r *Request) []string
-	// Encode writes r. It refuses what the engine cannot do.
+	// Encode returns the HTTP request for r, or an error with status 400 if the
+	// engine does not support what r asks for.
 	Encode(r *Request) (*HTTPRequest, *apierror.Error)
-	// NewDecoder reads the body of a 200 reply to r.
+	// NewDecoder returns a decoder for the body of a 200 reply to r.
 	NewDecoder(r *Request) Decoder
-	// ReadError turns a reply that is not a 200 into an error that keeps
-	// its meaning (400, 404, 429 with retry-after, 503, 504 …) and shows
-	// neither prompt nor token ids.
+	// ReadError translates a reply with a status other than 200. The error
+	// keeps the meaning of the status (400, 404, 429 with retry-after, 503, 504
+	// …) and contains neither prompt nor token ids.
 	ReadError(status int, header func(name string) string, body []byte) *apierror.Error
 }
 
-// Decoder turns the bytes of one reply into chunks. It is total: bytes that
-// are no reply of the dialect end in an error, never in a panic or in
-// unbounded memory.
+// Decoder decodes the bytes of one reply into chunks. Input that is not a reply
+// of the dialect results in an error, never in a panic or in unbounded memory.
 type Decoder interface {
-	// Feed takes the next piece of the body, cut anywhere, and appends what
-	// it completes to chunks. After an error the decoder is done.
+	// Feed decodes the next piece of the body, which may be cut anywhere, and
+	// appends the completed chunks to chunks. After an error, later calls do
+	// nothing.
 	Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error)
-	// End tells that the body has ended. It is an error if a choice has not
-	// finished; what may be missing after that, such as the usage, is not.
+	// End must be called at the end of the body. It returns an error if a
+	// choice has not finished. Anything else that is missing, such as the
+	// usage, is no error.
 	End(chunks []Chunk) ([]Chunk, *apierror.Error)
 }
 
-// TrailerReader is implemented by decoders of protocols that tell in trailers
-// how a reply ended, as gRPC does.
+// TrailerReader is implemented by the decoders of protocols that report the
+// outcome of a reply in trailers, such as gRPC.
 type TrailerReader interface {
-	// Trailers takes the fields behind the body, before End, or the headers
-	// of a reply that has nothing else. It returns the engine's failure, nil
-	// if they tell none. After an error the decoder is done.
+	// Trailers must be called before End. trailer returns a trailer of the
+	// reply by name, or a header if the reply consists of headers only.
+	// Trailers returns the engine's error, or nil if the trailers report none.
+	// After an error, later calls do nothing.
 	Trailers(trailer func(name string) string) *apierror.Error
 }
 
-// Advisor is implemented by decoders that can notice an engine set up in a way
-// that costs more than it must.
+// Advisor is implemented by decoders that can detect that an engine is
+// configured inefficiently.
 type Advisor interface {
-	// Advice is one sentence for the operator's log, "" if there is nothing
-	// to say. It is the same for all replies of one cause and may be asked
-	// at any time.
+	// Advice returns one sentence for the operator's log, or "". All replies
+	// with the same problem return the same sentence. Advice may be called at
+	// any time.
 	Advice() string
 }
 
-// dialects are the engines, in the order of documentation.
+// dialects are listed in the order of the documentation.
 var dialects = []Dialect{sglang{}, sglangGRPC, vllm{}, vllmGenerate{}, vllmGRPC, trtllmGRPC, llamacpp{}}
 
-// IsGRPC says whether a kind is a gRPC service, which Envoy has to reach by
-// HTTP/2.
+// IsGRPC reports whether a kind is a gRPC service. Envoy has to connect to it
+// with HTTP/2.
 func IsGRPC(kind string) bool {
 	d, _ := ByKind(kind)
 	_, ok := d.(interface{ isGRPC() })
 	return ok
 }
 
-// ClosesConnections says whether a kind's server closes a connection behind a
-// reply without saying so: Envoy must not use it for a second call.
+// ClosesConnections reports whether a kind's server closes the connection after
+// a reply without announcing it. Envoy must not reuse its connections.
 func ClosesConnections(kind string) bool {
 	d, _ := ByKind(kind)
 	_, ok := d.(interface{ closesConnections() })
 	return ok
 }
 
-// ByKind gives the dialect of a kind ("sglang", "vllm"), false if there is
+// ByKind returns the dialect of a kind, such as "sglang", or false if there is
 // none.
 func ByKind(kind string) (Dialect, bool) {
 	for _, d := range dialects {
@@ -193,7 +203,7 @@ func ByKind(kind string) (Dialect, bool) {
 	return nil, false
 }
 
-// Kinds lists the dialects' kinds in the order of documentation.
+// Kinds returns the kinds of all dialects in the order of the documentation.
 func Kinds() []string {
 	kinds := make([]string, len(dialects))
 	for i, d := range dialects {

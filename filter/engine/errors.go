@@ -15,28 +15,28 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// maxRetryAfter is the longest retry-after that is passed on, in seconds.
+// maxRetryAfter is the longest retry-after that is forwarded, in seconds.
 const maxRetryAfter = 24 * 60 * 60
 
-// failure is what an engine, or Envoy in its place, told of an error.
+// failure is an error reported by an engine, or by Envoy on its behalf.
 type failure struct {
 	status     int
-	message    string // "" if the body was no JSON
-	text       string // the body's beginning if it was none: what Envoy or a proxy says
+	message    string // the message of a JSON body, else ""
+	text       string // the beginning of any other body, such as that of Envoy or a proxy
 	kind       string // the error object's type
-	param      string // the engine's name of the field at fault
+	param      string // the engine's name of the parameter at fault
 	retryAfter time.Duration
 }
 
-// httpErrors is embedded by the dialects of HTTP servers.
+// httpErrors implements ReadError. The dialects of HTTP servers embed it.
 type httpErrors struct{}
 
 func (httpErrors) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
 	return readError(status, header, body)
 }
 
-// readError reads a reply that is not a 200: {"error":{…}}, {"error":"…"},
-// {"message":…}, {"detail":…}, or a text that Envoy or a proxy wrote.
+// readError decodes a reply that is not a 200: {"error":{…}}, {"error":"…"},
+// {"message":…}, {"detail":…}, or plain text from Envoy or a proxy.
 func readError(status int, header func(string) string, body []byte) *apierror.Error {
 	f := readFailure(body)
 	f.status = status
@@ -44,7 +44,8 @@ func readError(status int, header func(string) string, body []byte) *apierror.Er
 	return translate(f)
 }
 
-// retryAfter is what a reply's retry-after says, 0 if it says nothing.
+// retryAfter returns the value of the retry-after header, or 0 if there is no
+// valid one.
 func retryAfter(header func(string) string) time.Duration {
 	seconds, err := strconv.Atoi(strings.TrimSpace(header("retry-after")))
 	if err != nil || seconds < 0 {
@@ -53,7 +54,7 @@ func retryAfter(header func(string) string) time.Duration {
 	return time.Duration(min(seconds, maxRetryAfter)) * time.Second
 }
 
-// eventError reads an event {"error":{…,"code":500}}.
+// eventError decodes an event {"error":{…,"code":500}}.
 func eventError(event []byte) *apierror.Error {
 	f := readFailure(event)
 	if f.status < 400 || f.status > 599 {
@@ -93,18 +94,18 @@ func readFailure(body []byte) failure {
 	return f
 }
 
-// translate turns an engine's error into the client's. The status keeps its
-// meaning, and the text is ours: of the engine's words only those pass that are
-// about a sampling parameter, for others may hold a prompt, token ids or the
-// inside of the mesh.
+// translate turns an engine's error into the error for the client. The meaning
+// of the status is kept. The text is the filter's own: of the engine's text,
+// only messages about a sampling parameter are used, because others may contain
+// a prompt, token ids or details of the network.
 //
 //	400, 422   400, with the parameter at fault; too long: context_length_exceeded
 //	401, 403   502: the credentials are the filter's, not the client's
-//	404        404 if a model is unknown, else 502: the path is the filter's choice
+//	404        404 if a model is unknown, else 502: the filter chose the path
 //	408, 504   504
 //	413        413
 //	429, 503   the same, with retry-after
-//	others     502, so that a 500 is always a fault of the filter itself
+//	others     502, so that a 500 is always an error of the filter itself
 func translate(f failure) *apierror.Error {
 	err := clientError(f)
 	err.RetryAfter = f.retryAfter
@@ -116,16 +117,16 @@ func clientError(f failure) *apierror.Error {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return invalidRequest(f)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return badGateway("The engine refused the filter's credentials. Its operator has to set them.")
+		return badGateway("The engine rejected the filter's credentials. The engine's operator has to configure them.")
 	case http.StatusNotFound:
 		if f.param == "model" || strings.Contains(strings.ToLower(f.message), "model") {
 			return apierror.New(http.StatusNotFound, "model_not_found", "model", "The engine does not serve this model.")
 		}
-		return badGateway("The engine does not know the path it was asked for. Its operator has to check the engine's kind and route.")
+		return badGateway("The engine does not know the requested path. The engine's operator has to check its kind and route.")
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
-		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time.")
+		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time. Try again later.")
 	case http.StatusTooManyRequests:
-		return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine takes no more requests at the moment. Try again later.")
+		return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine is at capacity. Try again later.")
 	case http.StatusServiceUnavailable:
 		return apierror.New(http.StatusServiceUnavailable, "", "", "No engine is available at the moment. Try again later.")
 	}
@@ -153,8 +154,8 @@ func invalidRequest(f failure) *apierror.Error {
 	return apierror.Invalid(param, "The engine refused %s: %s", param, reason)
 }
 
-// What the engines say of a request that does not fit the context, and the
-// numbers they say it with.
+// Patterns of the engines' messages about a request that exceeds the context,
+// and of the numbers in them.
 var (
 	tooLong = regexp.MustCompile(`(?i)(context|model|allowed|sequence)[ _]len(gth)?\b.*(exceed|too large|contains|requested|allow)|` +
 		`(longer than|exceeds?)\b.*\b(context|model|allowed|sequence)('s context)?[ _]len(gth)?\b|maximum context length|greater than max_model_len`)
@@ -187,7 +188,7 @@ func number(pattern *regexp.Regexp, s string) string {
 	return ""
 }
 
-// openAIName is the OpenAI parameter behind a field of an engine's request.
+// openAIName maps the parameters of the engines' requests to OpenAI's.
 var openAIName = map[string]string{
 	"temperature":        "temperature",
 	"top_p":              "top_p",
@@ -209,41 +210,41 @@ var openAIName = map[string]string{
 	"stop_token_ids":     "stop_token_ids",
 }
 
-// holdsIDs are the parameters whose faults are told with token ids.
-var holdsIDs = map[string]bool{"logit_bias": true, "stop_token_ids": true}
+// hasTokenIDs contains the parameters whose error messages contain token ids.
+var hasTokenIDs = map[string]bool{"logit_bias": true, "stop_token_ids": true}
 
 var (
-	// a line of pydantic's report, as vLLM writes it
+	// A line of pydantic's report as vLLM writes it.
 	pydantic = regexp.MustCompile(`'loc': 'body\.([a-z_]+)[^']*', 'msg': '([^']*)'`)
-	// the same of SGLang, whose locations are tuples
+	// The same as SGLang writes it, with locations as tuples.
 	pydanticTuple = regexp.MustCompile(`'loc': \('body', (?:'sampling_params', )?'([a-z_]+)'[^)]*\), 'msg': '([^']*)'`)
-	// what a check of a range says: "top_p must be in (0, 1], got 2.0."
+	// A message about a range: "top_p must be in (0, 1], got 2.0."
 	ranged = regexp.MustCompile(`^([a-z_]+) must [a-zA-Z0-9 _.,=\[\]()<>-]{1,100}$`)
 	suffix = regexp.MustCompile(` \(parameter=[a-z_]+(, value=[^)]*)?\)$`)
 )
 
-// fault names the parameter that the engine found wrong, and why, in the
-// engine's words where they are about nothing else.
+// fault returns the OpenAI name of the parameter at fault and the reason. The
+// reason is the engine's text, or "" if that text may contain anything else.
 func (f failure) fault() (param, reason string) {
 	for _, report := range []*regexp.Regexp{pydantic, pydanticTuple} {
 		if m := report.FindStringSubmatch(f.message); m != nil {
-			return named(m[1], m[2])
+			return parameterFault(m[1], m[2])
 		}
 	}
 	message := suffix.ReplaceAllString(f.message, "")
 	if m := ranged.FindStringSubmatch(message); m != nil {
-		return named(m[1], message)
+		return parameterFault(m[1], message)
 	}
 	field, _, _ := strings.Cut(strings.TrimPrefix(f.param, "body."), ".")
 	return openAIName[field], ""
 }
 
-func named(field, said string) (param, reason string) {
+func parameterFault(field, message string) (param, reason string) {
 	param = openAIName[field]
-	if param == "" || holdsIDs[param] {
+	if param == "" || hasTokenIDs[param] {
 		return param, ""
 	}
-	return param, said
+	return param, message
 }
 
 var (
@@ -251,8 +252,9 @@ var (
 	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"|\x60[^\x60]*\x60`)
 )
 
-// cause is for the log: the engine's words, or those of Envoy in its place, without
-// numbers and quotations, which may be token ids, prompts and addresses.
+// cause returns the error for the log: the text of the engine or of Envoy,
+// without numbers and quotations, which may be token ids, prompts and
+// addresses.
 func (f failure) cause() error {
 	line, _, _ := strings.Cut(cmp.Or(f.message, f.text), "\n")
 	line = quoted.ReplaceAllString(line[:min(len(line), 400)], `"…"`)

@@ -11,116 +11,128 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
+// errorObject returns an error object as the engines' HTTP servers send it.
+func errorObject(message string) string {
+	return fmt.Sprintf(`{"error":{"message":%q,"type":"x"}}`, message)
+}
+
+const (
+	textUnavailable = "No engine is available at the moment. Try again later."
+	textRefused     = "The engine refused the request."
+	textFailed      = "The engine failed to answer this request."
+)
+
+// readErrorCases are replies of engines and of Envoy with their translation.
+var readErrorCases = []struct {
+	name   string
+	status int
+	body   string
+	want   apierror.Error
+}{
+	{
+		"vLLM: range", 400, `{"error":{"message":"top_p must be in (0, 1], got 2.0. (parameter=top_p, value=2.0)","type":"BadRequestError","param":"top_p","code":400}}`,
+		apierror.Error{Status: 400, Param: "top_p", Message: "The engine refused top_p: top_p must be in (0, 1], got 2.0."},
+	},
+	{
+		"vLLM: type", 400, errorObject("1 validation error:\n  {'type': 'float_parsing', 'loc': 'body.temperature', 'msg': 'Input should be a valid number', 'input': 'hot'}"),
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: Input should be a valid number"},
+	},
+	{
+		"vLLM: prompt echoed", 400, errorObject("2 validation errors:\n  {'type': 'list_type', 'loc': 'body.prompt.0', 'msg': 'Input should be a valid list', 'input': '200006'}\n  {'type': 'x', 'loc': 'body.temperature', 'msg': 'y', 'input': '1'}"),
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{"vLLM: token id", 400, errorObject("Token id 300000 is out of vocabulary"), apierror.Error{Status: 400, Message: textRefused}},
+	{
+		"vLLM: n", 400, errorObject("n must be 1 when using greedy sampling, got 2."),
+		apierror.Error{Status: 400, Param: "n", Message: "The engine refused n: n must be 1 when using greedy sampling, got 2."},
+	},
+	{
+		"vLLM: ids in logit_bias", 400, `{"error":{"message":"token_id(s) [300000] in logit_bias contain out-of-vocab token ids. (parameter=logit_bias, value=[300000])","param":"logit_bias"}}`,
+		apierror.Error{Status: 400, Param: "logit_bias", Message: "The engine refused logit_bias."},
+	},
+	{
+		"vLLM: too long", 400, errorObject("This model's maximum context length is 4096 tokens. However, your prompt contains 4900 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4900)"),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 4900 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"vLLM: too long with output", 400, errorObject("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion). Please reduce the length of the messages or completion."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the request asks for 5000 tokens, 4000 of them in the messages. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"vLLM: max_tokens too large", 400, errorObject("'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 - 100)."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 100 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"vLLM: max_tokens beyond the context", 400, errorObject("max_tokens=131000 cannot be greater than max_model_len=8192. Please request fewer output tokens. (parameter=max_tokens, value=131000)"),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"vLLM: decoder prompt", 400, errorObject("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that max_model_len is no smaller than the number of text tokens."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"SGLang: too long", 400, errorObject("The input (140000 tokens) is longer than the model's context length (131072 tokens)."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"SGLang: too long with output", 400, errorObject("Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of 140000 tokens: 130000 tokens from the input messages and 10000 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the request asks for 140000 tokens, 130000 of them in the messages. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"SGLang: scheduler", 400, errorObject("Input length (140000 tokens) exceeds the maximum allowed length (131066 tokens). Use a shorter input or enable --allow-auto-truncate."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"llama.cpp: too long", 400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":4096}}`,
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion."},
+	},
+	{
+		"SGLang: range", 400, errorObject("temperature must be non-negative, got -1.0."),
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
+	},
+	{
+		"SGLang: own names", 400, errorObject("max_new_tokens must be at least 0, got -1."),
+		apierror.Error{Status: 400, Param: "max_tokens", Message: "The engine refused max_tokens: max_new_tokens must be at least 0, got -1."},
+	},
+	{
+		"SGLang: pydantic", 400, `{"object":"error","message":"[{'type': 'int_parsing', 'loc': ('body', 'sampling_params', 'top_k'), 'msg': 'Input should be a valid integer', 'input': 'x'}]","type":"Bad Request","code":400}`,
+		apierror.Error{Status: 400, Param: "top_k", Message: "The engine refused top_k: Input should be a valid integer"},
+	},
+	{
+		"SGLang: ids echoed", 400, `{"object":"error","message":"[{'type': 'int_parsing', 'loc': ('body', 'input_ids', 'list[int]', 0), 'msg': 'Input should be a valid integer', 'input': '200006'}]","code":400}`,
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"error is a string", 400, `{"error":"temperature must be non-negative, got -1.0."}`,
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
+	},
+	{
+		"FastAPI", 422, `{"detail":[{"type":"float_parsing","loc":["body","temperature"],"msg":"Input should be a valid number","input":"hot"}]}`,
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature."},
+	},
+	{"400 without a body", 400, "", apierror.Error{Status: 400, Message: textRefused}},
+	{"401", 401, `{"error":"Unauthorized"}`, apierror.Error{Status: 502, Message: "The engine rejected the filter's credentials. The engine's operator has to configure them."}},
+	{"403", 403, "RBAC: access denied", apierror.Error{Status: 502, Message: "The engine rejected the filter's credentials. The engine's operator has to configure them."}},
+	{
+		"unknown model", 404, "{\"error\":{\"message\":\"The model `nope` does not exist.\",\"type\":\"NotFoundError\",\"param\":\"model\",\"code\":404}}",
+		apierror.Error{Status: 404, Code: "model_not_found", Param: "model", Message: "The engine does not serve this model."},
+	},
+	{"unknown path", 404, `{"detail":"Not Found"}`, apierror.Error{Status: 502, Message: "The engine does not know the requested path. The engine's operator has to check its kind and route."}},
+	{"405", 405, `{"detail":"Method Not Allowed"}`, apierror.Error{Status: 502, Message: textFailed}},
+	{"408", 408, "", apierror.Error{Status: 504, Message: "The engine did not answer in time. Try again later."}},
+	{"413", 413, "Payload Too Large", apierror.Error{Status: 413, Message: "The request is too large for the engine. Shorten the conversation."}},
+	{"429", 429, "local_rate_limited", apierror.Error{Status: 429, Code: "rate_limit_exceeded", Message: "The engine is at capacity. Try again later.", RetryAfter: 3 * time.Second}},
+	{"500", 500, errorObject("EngineCore encountered an issue."), apierror.Error{Status: 502, Message: textFailed}},
+	{"502", 502, "<html>nginx</html>", apierror.Error{Status: 502, Message: textFailed}},
+	{"503 Envoy", 503, "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, 10.1.2.3:8000", apierror.Error{Status: 503, Message: textUnavailable, RetryAfter: 3 * time.Second}},
+	{"503 no host", 503, "no healthy upstream", apierror.Error{Status: 503, Message: textUnavailable}},
+	{"504 Envoy", 504, "upstream request timeout", apierror.Error{Status: 504, Message: "The engine did not answer in time. Try again later."}},
+	{"redirect", 302, "", apierror.Error{Status: 502, Message: textFailed}},
+	{"teapot", 418, `[]`, apierror.Error{Status: 502, Message: textFailed}},
+}
+
 func TestReadError(t *testing.T) {
-	object := func(message string) string { return fmt.Sprintf(`{"error":{"message":%q,"type":"x"}}`, message) }
-	const gone, refused, failed = "No engine is available at the moment. Try again later.", "The engine refused the request.", "The engine failed to answer this request."
-	for _, c := range []struct {
-		name   string
-		status int
-		body   string
-		want   apierror.Error
-	}{
-		{
-			"vLLM: range", 400, `{"error":{"message":"top_p must be in (0, 1], got 2.0. (parameter=top_p, value=2.0)","type":"BadRequestError","param":"top_p","code":400}}`,
-			apierror.Error{Status: 400, Param: "top_p", Message: "The engine refused top_p: top_p must be in (0, 1], got 2.0."},
-		},
-		{
-			"vLLM: type", 400, object("1 validation error:\n  {'type': 'float_parsing', 'loc': 'body.temperature', 'msg': 'Input should be a valid number', 'input': 'hot'}"),
-			apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: Input should be a valid number"},
-		},
-		{
-			"vLLM: prompt echoed", 400, object("2 validation errors:\n  {'type': 'list_type', 'loc': 'body.prompt.0', 'msg': 'Input should be a valid list', 'input': '200006'}\n  {'type': 'x', 'loc': 'body.temperature', 'msg': 'y', 'input': '1'}"),
-			apierror.Error{Status: 400, Message: refused},
-		},
-		{"vLLM: token id", 400, object("Token id 300000 is out of vocabulary"), apierror.Error{Status: 400, Message: refused}},
-		{
-			"vLLM: n", 400, object("n must be 1 when using greedy sampling, got 2."),
-			apierror.Error{Status: 400, Param: "n", Message: "The engine refused n: n must be 1 when using greedy sampling, got 2."},
-		},
-		{
-			"vLLM: ids in logit_bias", 400, `{"error":{"message":"token_id(s) [300000] in logit_bias contain out-of-vocab token ids. (parameter=logit_bias, value=[300000])","param":"logit_bias"}}`,
-			apierror.Error{Status: 400, Param: "logit_bias", Message: "The engine refused logit_bias."},
-		},
-		{
-			"vLLM: too long", 400, object("This model's maximum context length is 4096 tokens. However, your prompt contains 4900 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4900)"),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 4900 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"vLLM: too long with output", 400, object("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion). Please reduce the length of the messages or completion."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the request asks for 5000 tokens, 4000 of them in the messages. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"vLLM: max_tokens too large", 400, object("'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 - 100)."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 100 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"vLLM: max_tokens beyond the context", 400, object("max_tokens=131000 cannot be greater than max_model_len=8192. Please request fewer output tokens. (parameter=max_tokens, value=131000)"),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"vLLM: decoder prompt", 400, object("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that max_model_len is no smaller than the number of text tokens."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"SGLang: too long", 400, object("The input (140000 tokens) is longer than the model's context length (131072 tokens)."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"SGLang: too long with output", 400, object("Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of 140000 tokens: 130000 tokens from the input messages and 10000 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the request asks for 140000 tokens, 130000 of them in the messages. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"SGLang: scheduler", 400, object("Input length (140000 tokens) exceeds the maximum allowed length (131066 tokens). Use a shorter input or enable --allow-auto-truncate."),
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"llama.cpp: too long", 400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":4096}}`,
-			apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion."},
-		},
-		{
-			"SGLang: range", 400, object("temperature must be non-negative, got -1.0."),
-			apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
-		},
-		{
-			"SGLang: own names", 400, object("max_new_tokens must be at least 0, got -1."),
-			apierror.Error{Status: 400, Param: "max_tokens", Message: "The engine refused max_tokens: max_new_tokens must be at least 0, got -1."},
-		},
-		{
-			"SGLang: pydantic", 400, `{"object":"error","message":"[{'type': 'int_parsing', 'loc': ('body', 'sampling_params', 'top_k'), 'msg': 'Input should be a valid integer', 'input': 'x'}]","type":"Bad Request","code":400}`,
-			apierror.Error{Status: 400, Param: "top_k", Message: "The engine refused top_k: Input should be a valid integer"},
-		},
-		{
-			"SGLang: ids echoed", 400, `{"object":"error","message":"[{'type': 'int_parsing', 'loc': ('body', 'input_ids', 'list[int]', 0), 'msg': 'Input should be a valid integer', 'input': '200006'}]","code":400}`,
-			apierror.Error{Status: 400, Message: refused},
-		},
-		{
-			"error is a string", 400, `{"error":"temperature must be non-negative, got -1.0."}`,
-			apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: temperature must be non-negative, got -1.0."},
-		},
-		{
-			"FastAPI", 422, `{"detail":[{"type":"float_parsing","loc":["body","temperature"],"msg":"Input should be a valid number","input":"hot"}]}`,
-			apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature."},
-		},
-		{"400 without a body", 400, "", apierror.Error{Status: 400, Message: refused}},
-		{"401", 401, `{"error":"Unauthorized"}`, apierror.Error{Status: 502, Message: "The engine refused the filter's credentials. Its operator has to set them."}},
-		{"403", 403, "RBAC: access denied", apierror.Error{Status: 502, Message: "The engine refused the filter's credentials. Its operator has to set them."}},
-		{
-			"unknown model", 404, "{\"error\":{\"message\":\"The model `nope` does not exist.\",\"type\":\"NotFoundError\",\"param\":\"model\",\"code\":404}}",
-			apierror.Error{Status: 404, Code: "model_not_found", Param: "model", Message: "The engine does not serve this model."},
-		},
-		{"unknown path", 404, `{"detail":"Not Found"}`, apierror.Error{Status: 502, Message: "The engine does not know the path it was asked for. Its operator has to check the engine's kind and route."}},
-		{"405", 405, `{"detail":"Method Not Allowed"}`, apierror.Error{Status: 502, Message: failed}},
-		{"408", 408, "", apierror.Error{Status: 504, Message: "The engine did not answer in time."}},
-		{"413", 413, "Payload Too Large", apierror.Error{Status: 413, Message: "The request is too large for the engine. Shorten the conversation."}},
-		{"429", 429, "local_rate_limited", apierror.Error{Status: 429, Code: "rate_limit_exceeded", Message: "The engine takes no more requests at the moment. Try again later.", RetryAfter: 3 * time.Second}},
-		{"500", 500, object("EngineCore encountered an issue."), apierror.Error{Status: 502, Message: failed}},
-		{"502", 502, "<html>nginx</html>", apierror.Error{Status: 502, Message: failed}},
-		{"503 Envoy", 503, "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, 10.1.2.3:8000", apierror.Error{Status: 503, Message: gone, RetryAfter: 3 * time.Second}},
-		{"503 no host", 503, "no healthy upstream", apierror.Error{Status: 503, Message: gone}},
-		{"504 Envoy", 504, "upstream request timeout", apierror.Error{Status: 504, Message: "The engine did not answer in time."}},
-		{"redirect", 302, "", apierror.Error{Status: 502, Message: failed}},
-		{"teapot", 418, `[]`, apierror.Error{Status: 502, Message: failed}},
-	} {
+	for _, c := range readErrorCases {
 		t.Run(c.name, func(t *testing.T) {
 			header := func(name string) string {
 				if name == "retry-after" && c.want.RetryAfter > 0 {
@@ -147,8 +159,9 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// The cause is what the operator reads: who refused the call, and why.
-func TestCauseOfError(t *testing.T) {
+// TestErrorCause checks the text for the operator's log: the status and the
+// reason.
+func TestErrorCause(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"", "engine status 503"},
 		{"no healthy upstream", "engine status 503: no healthy upstream"},

@@ -12,27 +12,30 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// grpcDialect is an engine's server-streaming gRPC method Generate, written
-// and read by hand: Envoy carries it, and of its messages only few fields
-// matter. What differs between the engines is the table that each fills in.
+// grpcDialect is the server-streaming gRPC method Generate of one engine. It is
+// encoded and decoded by hand, since Envoy is the transport and only few fields
+// of the messages are needed. The fields of grpcDialect are the differences
+// between the engines.
 type grpcDialect struct {
 	kind    string
-	path    string   // of the method
-	ignored []string // parameters that it has no field for
-	// refuses tells what it cannot do beyond what no engine can; nil: nothing.
-	refuses func(r *Request) *apierror.Error
-	// encode appends the fields of its GenerateRequest.
+	path    string   // path of the method
+	ignored []string // parameters that the service has no fields for
+	// validate returns an error for what this engine in particular does not
+	// support. It may be nil.
+	validate func(r *Request) *apierror.Error
+	// encode appends the fields of a GenerateRequest.
 	encode func(m *message, r *Request)
-	// readLogprobs reads what stands in the field logprobs of chunk and
-	// complete; false if that is none.
+	// readLogprobs reads the field logprobs of a Chunk or Complete. It returns
+	// false if the field is not in the expected format.
 	readLogprobs func(l *logprobs, b []byte) bool
-	// chunk and complete are the fields of its GenerateResponse.
+	// chunk and complete describe the messages of a GenerateResponse.
 	chunk, complete replyMessage
 	info            modelInfo
 }
 
-// replyMessage says where a message stands in a GenerateResponse, and its own
-// field numbers. A Complete ends a choice and has a finish.
+// replyMessage contains the field number of a message in GenerateResponse and
+// the field numbers in the message. Only a Complete, which ends a choice, has a
+// finish reason.
 type replyMessage struct {
 	field, ids, cached, index, finish, logprobs protowire.Number
 }
@@ -43,14 +46,14 @@ func (d *grpcDialect) isGRPC() {}
 
 func (d *grpcDialect) Constrains() bool { return true }
 
-func (d *grpcDialect) Ignores(r *Request) []string { return unsent(r, d.ignored...) }
+func (d *grpcDialect) Ignores(r *Request) []string { return unsupported(r, d.ignored...) }
 
 func (d *grpcDialect) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
-	if err := refuse(r); err != nil {
+	if err := validate(r); err != nil {
 		return nil, err
 	}
-	if d.refuses != nil {
-		if err := d.refuses(r); err != nil {
+	if d.validate != nil {
+		if err := d.validate(r); err != nil {
 			return nil, err
 		}
 	}
@@ -65,8 +68,8 @@ func (d *grpcDialect) NewDecoder(r *Request) Decoder {
 	return &grpcDecoder{dialect: d, progress: p, seen: make([]int, len(p.finished))}
 }
 
-// ReadError reads a reply that does not come from a gRPC server, such as one
-// that Envoy made itself.
+// ReadError translates a reply that may not come from a gRPC server, such as a
+// local reply of Envoy.
 func (d *grpcDialect) ReadError(status int, header func(string) string, body []byte) *apierror.Error {
 	if err := statusError(header); err != nil {
 		return err
@@ -74,20 +77,20 @@ func (d *grpcDialect) ReadError(status int, header func(string) string, body []b
 	return readError(status, header, body)
 }
 
-// grpcDecoder reads GenerateResponses. A Chunk holds a choice's new ids; its
-// Complete comes behind the last one and repeats that chunk's ids, or all of
-// the choice's.
+// grpcDecoder decodes GenerateResponses. A Chunk contains new ids of a choice.
+// A Complete follows the last Chunk. It repeats either the ids of that Chunk or
+// all ids of the choice.
 type grpcDecoder struct {
 	dialect *grpcDialect
 	progress
-	frames frames
-	seen   []int // ids taken, by choice
-	told   bool  // of the usage
-	usage  Usage
+	frames    frames
+	seen      []int // number of ids decoded, by choice
+	usageSent bool  // a chunk with the usage has been returned
+	usage     Usage
 }
 
 func (d *grpcDecoder) Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
-	d.begin()
+	d.reset()
 	for !d.done {
 		m, rest, ok := d.frames.next(p)
 		if !ok {
@@ -112,8 +115,8 @@ func (d *grpcDecoder) End(chunks []Chunk) ([]Chunk, *apierror.Error) {
 	return chunks, d.end()
 }
 
-// Trailers reads the call's status. What it says after the last choice's end
-// changes nothing.
+// Trailers reads the status of the call. Errors after the last choice has
+// finished are ignored.
 func (d *grpcDecoder) Trailers(trailer func(name string) string) *apierror.Error {
 	if d.done || d.open == 0 {
 		return nil
@@ -124,7 +127,7 @@ func (d *grpcDecoder) Trailers(trailer func(name string) string) *apierror.Error
 	return nil
 }
 
-// grpcMessage is what a Chunk or a Complete says.
+// grpcMessage is a decoded Chunk or Complete.
 type grpcMessage struct {
 	complete bool
 	ids      []harmony.Token
@@ -133,10 +136,10 @@ type grpcMessage struct {
 	finish   []byte
 }
 
-// read takes one GenerateResponse.
+// read decodes one GenerateResponse.
 func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	var m grpcMessage
-	ours := false
+	known := false
 	ok := readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		var fields *replyMessage
 		switch {
@@ -149,25 +152,25 @@ func (d *grpcDecoder) read(b []byte, chunks []Chunk) ([]Chunk, *apierror.Error) 
 		default:
 			return true
 		}
-		ours, m.complete = true, number == d.dialect.complete.field
+		known, m.complete = true, number == d.dialect.complete.field
 		inner, _ := protowire.ConsumeBytes(value)
 		return d.readMessage(&m, inner, fields)
 	})
 	if !ok {
 		return chunks, notProtobuf()
 	}
-	if !ours {
-		return chunks, nil // a message of a newer engine
+	if !known {
+		return chunks, nil // a message that only newer engines send
 	}
-	if ok, err := d.expects(m.index); !ok {
+	if ok, err := d.isOpen(m.index); !ok {
 		return chunks, err
 	}
-	return d.tell(&m, chunks)
+	return d.appendMessage(&m, chunks)
 }
 
 func notProtobuf() *apierror.Error { return unreadable("a message is not the engine's") }
 
-// readMessage reads a Chunk or a Complete; false if it is neither.
+// readMessage decodes a Chunk or a Complete. It returns false if b is neither.
 func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) bool {
 	from := len(d.ids)
 	d.logprobs.next()
@@ -184,7 +187,7 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 			m.finish, _ = protowire.ConsumeBytes(value)
 			ok = kind == protowire.BytesType
 		case f.logprobs:
-			if d.logprobs.asked {
+			if d.logprobs.requested {
 				inner, _ := protowire.ConsumeBytes(value)
 				ok = kind == protowire.BytesType && d.dialect.readLogprobs(&d.logprobs, inner)
 			}
@@ -195,7 +198,7 @@ func (d *grpcDecoder) readMessage(m *grpcMessage, b []byte, f *replyMessage) boo
 	return ok
 }
 
-// readCount reads a uint32.
+// readCount decodes a uint32.
 func readCount(kind protowire.Type, value []byte) (int, bool) {
 	v, n := protowire.ConsumeVarint(value)
 	return int(v), kind == protowire.VarintType && n >= 0 && v <= maxCount //nolint:gosec // compared
@@ -204,31 +207,31 @@ func readCount(kind protowire.Type, value []byte) (int, bool) {
 // maxCount is the highest uint32.
 const maxCount = 1<<32 - 1
 
-// tell makes a chunk of a message.
-func (d *grpcDecoder) tell(m *grpcMessage, chunks []Chunk) ([]Chunk, *apierror.Error) {
+// appendMessage appends the chunk of a message.
+func (d *grpcDecoder) appendMessage(m *grpcMessage, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	c := Chunk{Index: m.index, Tokens: m.ids}
 	var err *apierror.Error
 	if m.complete {
-		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):] // the others have been taken
+		c.Tokens = m.ids[min(d.seen[m.index], len(m.ids)):] // the ids before have been returned already
 		if c.Finish, err = grpcFinish(m.finish); err != nil {
 			return chunks, err
 		}
 		d.finish(m.index)
 	}
-	if c.Logprobs, err = d.logprobs.of(c.Tokens); err != nil {
+	if c.Logprobs, err = d.logprobs.forTokens(c.Tokens); err != nil {
 		return chunks, err
 	}
 	d.seen[m.index] += len(c.Tokens)
-	if !d.told {
-		d.told = true
+	if !d.usageSent {
+		d.usageSent = true
 		d.usage.CachedTokens = m.cached
 		c.Usage = &d.usage
 	}
-	return appendNews(chunks, &c), nil
+	return appendChunk(chunks, &c), nil
 }
 
-// grpcFinish reads a finish_reason: "stop", "stop_word", "length", "abort" and
-// the like.
+// grpcFinish parses a finish_reason: "stop", "stop_word", "length", "abort" and
+// others.
 func grpcFinish(reason []byte) (Finish, *apierror.Error) {
 	switch string(reason) {
 	case "length":
@@ -241,66 +244,67 @@ func grpcFinish(reason []byte) (Finish, *apierror.Error) {
 	return FinishStop, nil
 }
 
-// framePrefix is the size of what stands before a message: a byte that says
-// whether it is compressed, and four of its length.
+// framePrefix is the size of the prefix of a message: one byte that is 1 if the
+// message is compressed, and four bytes with its length.
 const framePrefix = 5
 
-// frames takes a gRPC body, cut anywhere, apart into its messages.
+// frames splits a gRPC body, in pieces of any size, into its messages.
 type frames struct {
-	held  []byte // the beginning of a frame that has not ended yet
-	fault string // why the body is none of gRPC
+	pending []byte // the beginning of an incomplete frame
+	fault   string // why the body is not valid gRPC
 }
 
-// next returns the next complete message and the part of p after it; ok is
-// false when p holds no further one, and p's end has been kept. The message is
-// valid until the following call.
+// next returns the next complete message and the rest of p. If p completes no
+// message, ok is false and p has been buffered. The message is valid until the
+// next call.
 func (f *frames) next(p []byte) (m, rest []byte, ok bool) {
 	if f.fault != "" {
 		return nil, nil, false
 	}
-	if len(f.held) == 0 {
+	if len(f.pending) == 0 {
 		size, known := f.size(p)
 		if known && len(p) >= size {
 			return p[framePrefix:size], p[size:], true
 		}
-		f.hold(p)
+		f.buffer(p)
 		return nil, nil, false
 	}
-	if missing := framePrefix - len(f.held); missing > 0 {
+	if missing := framePrefix - len(f.pending); missing > 0 {
 		n := min(missing, len(p))
-		f.hold(p[:n])
+		f.buffer(p[:n])
 		p = p[n:]
 	}
-	size, known := f.size(f.held)
+	size, known := f.size(f.pending)
 	if !known {
 		return nil, nil, false
 	}
-	n := min(size-len(f.held), len(p))
-	f.hold(p[:n])
-	if len(f.held) < size {
+	n := min(size-len(f.pending), len(p))
+	f.buffer(p[:n])
+	if len(f.pending) < size {
 		return nil, nil, false
 	}
-	m = f.held[framePrefix:]
-	if f.held = f.held[:0]; size > keepLine {
-		f.held = nil
+	m = f.pending[framePrefix:]
+	if f.pending = f.pending[:0]; size > keepLine {
+		f.pending = nil
 	}
 	return m, p[n:], true
 }
 
-func (f *frames) hold(p []byte) {
+func (f *frames) buffer(p []byte) {
 	if f.fault == "" {
-		f.held = append(f.held, p...)
+		f.pending = append(f.pending, p...)
 	}
 }
 
-// size is the size of the frame that p begins, once p tells.
+// size returns the size of the frame that begins with p. known is false while p
+// is too short.
 func (f *frames) size(p []byte) (size int, known bool) {
 	if len(p) > 0 && p[0] == 1 {
-		f.fault = "a message is compressed although that was not accepted"
+		f.fault = "a message is compressed, although compression was not offered"
 		return 0, false
 	}
 	if len(p) > 0 && p[0] != 0 {
-		f.fault = "it is no gRPC"
+		f.fault = "it is not gRPC"
 		return 0, false
 	}
 	if len(p) < framePrefix {
@@ -314,8 +318,8 @@ func (f *frames) size(p []byte) (size int, known bool) {
 	return framePrefix + int(n), true
 }
 
-// httpStatus is the HTTP status with the meaning of a gRPC status code; the
-// others are the engine's fault.
+// httpStatus maps gRPC status codes to HTTP statuses. Other codes mean that the
+// engine failed.
 var httpStatus = map[string]int{
 	"3":  http.StatusBadRequest,         // INVALID_ARGUMENT
 	"4":  http.StatusGatewayTimeout,     // DEADLINE_EXCEEDED
@@ -324,13 +328,13 @@ var httpStatus = map[string]int{
 	"8":  http.StatusTooManyRequests,    // RESOURCE_EXHAUSTED
 	"9":  http.StatusBadRequest,         // FAILED_PRECONDITION
 	"11": http.StatusBadRequest,         // OUT_OF_RANGE
-	"12": http.StatusNotFound,           // UNIMPLEMENTED: the method
+	"12": http.StatusNotFound,           // UNIMPLEMENTED: unknown method
 	"14": http.StatusServiceUnavailable, // UNAVAILABLE
 	"16": http.StatusUnauthorized,       // UNAUTHENTICATED
 }
 
-// statusError is the error that grpc-status and grpc-message tell, nil where
-// they tell none.
+// statusError returns the error in grpc-status and grpc-message, or nil if
+// there is none.
 func statusError(field func(name string) string) *apierror.Error {
 	code := field("grpc-status")
 	if code == "" || code == "0" {
@@ -344,7 +348,7 @@ func statusError(field func(name string) string) *apierror.Error {
 	if err != nil {
 		message = ""
 	}
-	if code == "8" && strings.Contains(message, "larger than max") { // gRPC's own limit of a message
+	if code == "8" && strings.Contains(message, "larger than max") { // the server's limit on the size of a message
 		status = http.StatusRequestEntityTooLarge
 	}
 	return translate(failure{status: status, message: message, kind: "grpc-status " + code, retryAfter: retryAfter(field)})

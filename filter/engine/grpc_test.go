@@ -13,7 +13,7 @@ import (
 
 var grpcDialects = []*grpcDialect{vllmGRPC.grpcDialect, sglangGRPC.grpcDialect, trtllmGRPC}
 
-// chunkFrame and completeFrame are frames of a dialect.
+// chunks returns the description of a Chunk.
 func (d *grpcDialect) chunks() replyMessage { return d.chunk }
 
 func (d *grpcDialect) chunkFrame(index int, ids ...harmony.Token) []byte {
@@ -36,17 +36,17 @@ func (d *grpcDialect) frameOf(f *replyMessage, index int, finish string, ids []h
 	return frame(m.b)
 }
 
-// TestGRPCCompleteRepeats is about the ids of a Complete: the last chunk's
-// again, all of the choice's, or those of a choice without chunks.
+// TestGRPCCompleteRepeats checks a Complete that repeats the ids of the last
+// Chunk or all ids of the choice, or whose choice has no Chunk.
 func TestGRPCCompleteRepeats(t *testing.T) {
 	for _, d := range grpcDialects {
 		for name, frames := range map[string][][]byte{
-			"the last again": {d.chunkFrame(0, 1), d.chunkFrame(0, 2, 3), d.completeFrame(0, "stop", 2, 3)},
-			"all":            {d.chunkFrame(0, 1), d.chunkFrame(0, 2, 3), d.completeFrame(0, "stop", 1, 2, 3)},
-			"all and more":   {d.chunkFrame(0, 1), d.completeFrame(0, "stop", 1, 2, 3)},
-			"no chunks":      {d.completeFrame(0, "stop", 1, 2, 3)},
-			"none":           {d.chunkFrame(0, 1, 2), d.chunkFrame(0, 3), d.completeFrame(0, "stop")},
-			"news behind":    {d.chunkFrame(0, 1, 2, 3), d.completeFrame(0, "stop", 3), d.chunkFrame(0, 4)},
+			"repeats the last":             {d.chunkFrame(0, 1), d.chunkFrame(0, 2, 3), d.completeFrame(0, "stop", 2, 3)},
+			"repeats all":                  {d.chunkFrame(0, 1), d.chunkFrame(0, 2, 3), d.completeFrame(0, "stop", 1, 2, 3)},
+			"repeats all and has new ones": {d.chunkFrame(0, 1), d.completeFrame(0, "stop", 1, 2, 3)},
+			"no chunks":                    {d.completeFrame(0, "stop", 1, 2, 3)},
+			"none":                         {d.chunkFrame(0, 1, 2), d.chunkFrame(0, 3), d.completeFrame(0, "stop")},
+			"a chunk after the end":        {d.chunkFrame(0, 1, 2, 3), d.completeFrame(0, "stop", 3), d.chunkFrame(0, 4)},
 		} {
 			got := reply{choices: 1, status: "0"}.decode(t, d.kind, slices.Concat(frames...))
 			if got.Err != "" || !slices.Equal(got.Tokens[0], []harmony.Token{1, 2, 3}) || got.Finish[0] != FinishStop {
@@ -68,7 +68,7 @@ func TestGRPCFinish(t *testing.T) {
 	}
 }
 
-// TestGRPCUnpacked reads ids that are written one by one.
+// TestGRPCUnpacked decodes a repeated field of ids that is not packed.
 func TestGRPCUnpacked(t *testing.T) {
 	var m message
 	m.inner(vllmGRPC.complete.field, func(m *message) {
@@ -82,22 +82,22 @@ func TestGRPCUnpacked(t *testing.T) {
 	}
 }
 
-func TestGRPCRefuses(t *testing.T) {
+func TestGRPCErrors(t *testing.T) {
 	compressed := frame([]byte{1, 2, 3})
 	compressed[0] = 1
 	long := binary.BigEndian.AppendUint32([]byte{0}, maxLine+1)
 	for _, d := range grpcDialects {
 		for name, body := range map[string][]byte{
-			"nothing":              {},
-			"html":                 []byte("<html>502</html>"),
-			"compressed":           compressed,
-			"too long":             long,
-			"no protobuf":          frame([]byte{0x0f}),
-			"inner no protobuf":    frame([]byte{byte(d.chunk.field)<<3 | 2, 1, 0x0f}),
-			"an unasked choice":    d.chunkFrame(1, 1),
-			"cut in a frame":       d.completeFrame(0, "stop", 1)[:7],
-			"an empty message":     frame(nil),
-			"a newer message only": frame([]byte{15 << 3, 1}),
+			"nothing":                         {},
+			"html":                            []byte("<html>502</html>"),
+			"compressed":                      compressed,
+			"too long":                        long,
+			"not protobuf":                    frame([]byte{0x0f}),
+			"submessage not protobuf":         frame([]byte{byte(d.chunk.field)<<3 | 2, 1, 0x0f}),
+			"a choice that was not requested": d.chunkFrame(1, 1),
+			"truncated frame":                 d.completeFrame(0, "stop", 1)[:7],
+			"an empty message":                frame(nil),
+			"a newer message only":            frame([]byte{15 << 3, 1}),
 		} {
 			got := reply{choices: 1, status: "0"}.decode(t, d.kind, body)
 			if !strings.HasPrefix(got.Err, "502 ") {
@@ -107,8 +107,8 @@ func TestGRPCRefuses(t *testing.T) {
 	}
 }
 
-// TestGRPCHoldsNoMore takes a long message in pieces and no more than its size.
-func TestGRPCHoldsNoMore(t *testing.T) {
+// TestGRPCLongMessage decodes a long message from small pieces.
+func TestGRPCLongMessage(t *testing.T) {
 	ids := make([]harmony.Token, 1<<17)
 	for i := range ids {
 		ids[i] = harmony.Token(200000)
@@ -120,8 +120,8 @@ func TestGRPCHoldsNoMore(t *testing.T) {
 	}
 }
 
-// TestGRPCStatus is what a call's status means, in the trailers and in place
-// of a reply.
+// TestGRPCStatus checks the errors for gRPC statuses, in trailers and in
+// replies that consist of headers only.
 func TestGRPCStatus(t *testing.T) {
 	for _, c := range []struct {
 		code, message string
@@ -163,10 +163,10 @@ func TestGRPCStatus(t *testing.T) {
 			t.Errorf("after the error: %v, %v", chunks, err)
 		}
 		if got := vllmGRPC.ReadError(http.StatusServiceUnavailable, fields, nil); got.Status != c.status {
-			t.Errorf("%s as a reply that is no 200: %+v", c.code, got)
+			t.Errorf("%s in a reply that is not a 200: %+v", c.code, got)
 		}
 	}
-	// Behind a complete answer a status is of no interest.
+	// After all choices have finished, the status is ignored.
 	got := reply{choices: 1, status: "13"}.decode(t, "vllm-grpc", vllmGRPC.completeFrame(0, "stop", 1))
 	if got.Err != "" {
 		t.Errorf("after the end: %v", got)

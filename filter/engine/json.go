@@ -9,17 +9,17 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// scanner reads one JSON text from front to back, each byte once, and builds
-// nothing: the caller takes the members it knows and skips the others. After
-// the first byte that is no JSON, bad is set and every answer is a zero value.
+// scanner reads one JSON text in a single pass without allocating. The caller
+// reads the members it needs and skips the others. At the first invalid byte,
+// bad is set; all later results are zero values.
 type scanner struct {
 	b   []byte
 	i   int
 	bad bool
 }
 
-// enter steps into the object ('{') or array ('[') that comes next. Another
-// value is skipped and reported as false.
+// enter enters the next value if it is an object (open is '{') or an array
+// (open is '['). It skips any other value and returns false.
 func (s *scanner) enter(open byte) bool {
 	s.space()
 	if s.peek() != open {
@@ -30,13 +30,13 @@ func (s *scanner) enter(open byte) bool {
 	return true
 }
 
-// more says whether the object ('}') or array (']') that was entered goes on,
-// and steps to its next member or past its end.
+// more reports whether the current object (end is '}') or array (end is ']')
+// has another member, and moves to that member or past the end.
 func (s *scanner) more(end byte) bool {
 	if s.bad {
 		return false
 	}
-	first := s.b[s.i-1] == end-2 // in ASCII, { and [ stand two before } and ]
+	first := s.b[s.i-1] == end-2 // in ASCII, the codes of { and [ are two less than those of } and ]
 	s.space()
 	switch c := s.peek(); {
 	case c == end:
@@ -52,7 +52,7 @@ func (s *scanner) more(end byte) bool {
 	return false
 }
 
-// key returns the next member's name as it is written between its quotes.
+// key returns the name of the next member as it is written, without the quotes.
 func (s *scanner) key() []byte {
 	s.space()
 	if s.peek() != '"' {
@@ -80,7 +80,8 @@ func (s *scanner) raw() []byte {
 	return s.b[from:s.i]
 }
 
-// integer returns the next value, ok false if it is no integer that fits.
+// integer returns the next value. ok is false if it is not an integer of at
+// most 18 digits.
 func (s *scanner) integer() (n int, ok bool) {
 	raw := s.raw()
 	if len(raw) == 0 || len(raw) > 18 {
@@ -95,7 +96,7 @@ func (s *scanner) integer() (n int, ok bool) {
 	return n, true
 }
 
-// count returns the next value where it is an integer, else Unknown.
+// count returns the next value if it is an integer, else Unknown.
 func (s *scanner) count() int {
 	if n, ok := s.integer(); ok {
 		return n
@@ -103,7 +104,7 @@ func (s *scanner) count() int {
 	return Unknown
 }
 
-// number returns the next value, NaN if it is no number.
+// number returns the next value, or NaN if it is not a number.
 func (s *scanner) number() float64 {
 	v, err := strconv.ParseFloat(string(s.raw()), 64)
 	if err != nil && !math.IsInf(v, 0) {
@@ -112,8 +113,8 @@ func (s *scanner) number() float64 {
 	return v
 }
 
-// elements steps into the array that comes next and lets read read each of its
-// elements. Another value is skipped.
+// elements enters the next value if it is an array and calls read for each
+// element, which read must consume. It skips any other value.
 func (s *scanner) elements(read func()) {
 	if !s.enter('[') {
 		return
@@ -123,13 +124,13 @@ func (s *scanner) elements(read func()) {
 	}
 }
 
-// whole says that nothing but space follows and nothing was wrong.
+// whole reports whether the text was valid and nothing but white space is left.
 func (s *scanner) whole() bool {
 	s.space()
 	return !s.bad && s.i == len(s.b)
 }
 
-// skip steps over the next value.
+// skip skips the next value.
 func (s *scanner) skip() {
 	s.space()
 	switch s.peek() {
@@ -165,7 +166,8 @@ func (s *scanner) skipString() {
 	s.i, s.bad = len(s.b), true
 }
 
-// skipFlat steps over an array of numbers, such as a prompt's ids.
+// skipFlat skips an array of numbers, such as the ids of a prompt. It returns
+// false for other arrays and does not move.
 func (s *scanner) skipFlat() bool {
 	end := bytes.IndexByte(s.b[s.i:], ']')
 	if end < 0 {
@@ -205,7 +207,7 @@ func (s *scanner) space() {
 	}
 }
 
-// peek returns the next byte, 0 (and bad) where there is none.
+// peek returns the next byte. At the end it sets bad and returns 0.
 func (s *scanner) peek() byte {
 	if s.i < len(s.b) {
 		return s.b[s.i]
@@ -216,12 +218,12 @@ func (s *scanner) peek() byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// ends says that c cannot stand in a number or a literal.
+// ends reports whether c ends a number or a literal.
 func ends(c byte) bool {
 	return isSpace(c) || c == ',' || c == ':' || c == '"' || c == '{' || c == '}' || c == '[' || c == ']'
 }
 
-// text returns the string that raw writes, "" if it is no string.
+// text returns the string in the JSON text raw, or "" if raw is not a string.
 func text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
@@ -236,7 +238,7 @@ func text(raw []byte) string {
 	return s
 }
 
-// countIDs says how many elements the array of numbers raw has.
+// countIDs returns the number of elements of raw, an array of numbers.
 func countIDs(raw []byte) int {
 	for _, c := range raw {
 		if c >= '0' && c <= '9' {
@@ -246,7 +248,7 @@ func countIDs(raw []byte) int {
 	return 0
 }
 
-// lastIDs returns what raw, an array of numbers, writes from its n-th last
+// lastIDs returns the end of raw, an array of numbers, from its n-th last
 // element on.
 func lastIDs(raw []byte, n int) []byte {
 	end := len(raw)
@@ -256,8 +258,8 @@ func lastIDs(raw []byte, n int) []byte {
 	return raw[max(end, 0):]
 }
 
-// appendIDs appends the numbers in raw: an array of token ids or the rest of
-// one. It is false if anything else stands there.
+// appendIDs appends the numbers in raw, which is an array of token ids or the
+// end of one. It returns false if raw contains anything else.
 func appendIDs(ids []harmony.Token, raw []byte) ([]harmony.Token, bool) {
 	for i := 0; i < len(raw); {
 		c := raw[i]

@@ -10,39 +10,39 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// llamacpp is the llama.cpp server's POST /completion with token ids in and
-// out.
+// llamacpp is the llama.cpp server's API POST /completion, with token ids as
+// input and output.
 type llamacpp struct{ httpErrors }
 
 func (llamacpp) Kind() string { return "llamacpp" }
 
-// closesConnections marks that the server says Keep-Alive and closes the
-// connection of a stream all the same, with its last byte.
+// closesConnections marks that the server announces Keep-Alive but closes the
+// connection after a stream.
 func (llamacpp) closesConnections() {}
 
 func (llamacpp) Constrains() bool { return false }
 
-func (llamacpp) Ignores(r *Request) []string { return unsent(r, "cache_salt", "priority") }
+func (llamacpp) Ignores(r *Request) []string { return unsupported(r, "cache_salt", "priority") }
 
-// Encode writes a completion request. The list of samplers is the whole chain,
-// so that none that the server's flags add takes part. Stop ids cannot be sent:
-// the model file's own end-of-generation tokens stop it, and the decoder stops
-// at those that they miss.
+// Encode returns a completion request. samplers is the complete chain, so that
+// samplers enabled by the server's flags are not used. The API has no stop ids:
+// the end-of-generation tokens of the model file stop the engine, and the
+// decoder stops at the other stop tokens.
 func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
-	if err := refuse(r); err != nil {
+	if err := validate(r); err != nil {
 		return nil, err
 	}
 	if r.N > 1 {
-		return nil, apierror.Invalid("n", "This model's engine gives one choice a request. Set n to 1.")
+		return nil, apierror.Invalid("n", "This model's engine returns one choice per request. Set n to 1.")
 	}
 	if r.MinTokens > 0 {
-		return nil, apierror.Invalid("min_tokens", "This model's engine knows no min_tokens. Leave it out.")
+		return nil, apierror.Invalid("min_tokens", "This model's engine does not support min_tokens. Leave it out.")
 	}
 	if r.Logprobs {
 		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out.")
 	}
 	if r.Constraint != nil {
-		return nil, apierror.Invalid("", "This model's engine cannot be made to keep to a grammar.")
+		return nil, apierror.Invalid("", "This model's engine does not support grammars. Use a model on another engine.")
 	}
 	o := newBody(r)
 	o.ids("prompt", r.Prompt)
@@ -58,7 +58,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.number("frequency_penalty", or(r.FrequencyPenalty, 0))
 	o.number("presence_penalty", or(r.PresencePenalty, 0))
 	o.number("repeat_penalty", or(r.RepetitionPenalty, 1))
-	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens) // all of them; newer servers refuse -1
+	o.integer("repeat_last_n", len(r.Prompt)+r.MaxTokens) // all of them; newer servers do not accept -1
 	o.integer("seed", llamacppSeed(r.Seed))
 	if len(r.LogitBias) > 0 {
 		o.name("logit_bias")
@@ -73,7 +73,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	return o.request("/completion", r.ID), nil
 }
 
-// llamacppSeed is a seed of 31 bits; -1 is a random one.
+// llamacppSeed returns a seed of 31 bits, or -1 for a random one.
 func llamacppSeed(seed *int64) int {
 	if seed == nil {
 		return -1
@@ -81,7 +81,7 @@ func llamacppSeed(seed *int64) int {
 	return int(*seed & 0x7fffffff)
 }
 
-// appendPairs writes a map as llama.cpp takes a logit_bias: [[id,bias],…].
+// appendPairs appends a map in the format of logit_bias: [[id,bias],…].
 func appendPairs(b []byte, bias map[harmony.Token]float64) []byte {
 	b = append(b, '[')
 	for i, id := range slices.Sorted(maps.Keys(bias)) {
@@ -103,36 +103,37 @@ func (llamacpp) NewDecoder(r *Request) Decoder {
 	return d
 }
 
-// llamacppDecoder reads events of the form
+// llamacppDecoder decodes events of the form
 //
 //	{"content":"…", "tokens":[…], "stop":false, "tokens_predicted":1, …}
 //
-// and a last one without tokens that says why it ended. An event whose
-// character took several tokens names only the last of them: where it counts
-// more tokens than it names, its text is encoded again. There is no [DONE].
+// and a last event without tokens that contains the reason of the end. If a
+// character consists of several tokens, its event contains only the last of
+// their ids. Such an event counts more tokens than it contains, and its text is
+// encoded again. There is no [DONE].
 type llamacppDecoder struct {
 	stream
 	stops     []harmony.Token
-	predicted int  // tokens so far, as the engine counts them
-	lost      bool // an event has not named all of its tokens
+	predicted int  // number of tokens so far, as counted by the engine
+	lost      bool // an event did not contain all of its ids
 	usage     Usage
 }
 
-// Advice tells that ids are not the model's own.
+// Advice reports that some ids are not those that the model generated.
 func (d *llamacppDecoder) Advice() string {
 	if d.lost {
-		return "llama.cpp does not name all tokens of a character in its streams: their text is kept, their ids are made anew"
+		return "llama.cpp omits token ids of characters that consist of several tokens: the text is complete, the ids are encoded from it again"
 	}
 	return ""
 }
 
-// llamacppEvent is what one event says.
+// llamacppEvent is a decoded event.
 type llamacppEvent struct {
-	content   []byte // as written
-	tokens    []byte // as written
+	content   []byte // as JSON
+	tokens    []byte // as JSON
 	predicted int
 	stop      bool
-	reason    []byte // as written
+	reason    []byte // as JSON
 	cached    int
 }
 
@@ -172,10 +173,10 @@ func (d *llamacppDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror
 		d.usage.CachedTokens = e.cached
 		c.Usage = &d.usage
 	}
-	return appendNews(chunks, &c), nil
+	return appendChunk(chunks, &c), nil
 }
 
-// readTimings reads how much of the prompt was cached.
+// readTimings reads the number of cached prompt tokens.
 func (e *llamacppEvent) readTimings(s *scanner) {
 	if !s.enter('{') {
 		return
@@ -189,12 +190,12 @@ func (e *llamacppEvent) readTimings(s *scanner) {
 	}
 }
 
-// chunk is what an event says of the choice: nothing behind a stop token.
+// chunk returns the chunk of an event. Tokens after a stop token are dropped.
 func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 	if d.finished[0] {
 		return Chunk{}, nil
 	}
-	ids, err := d.take(e.tokens)
+	ids, err := d.parseIDs(e.tokens)
 	if err != nil {
 		return Chunk{}, err
 	}
@@ -204,7 +205,7 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 			d.lost = true
 			ids = d.encoded(text(e.content), ids)
 		case len(ids) == 0:
-			return Chunk{}, unreadable("an event has text and no tokens")
+			return Chunk{}, unreadable("an event has text but no tokens")
 		}
 	}
 	d.predicted = e.predicted
@@ -222,14 +223,15 @@ func (d *llamacppDecoder) chunk(e *llamacppEvent) (Chunk, *apierror.Error) {
 
 func (d *llamacppDecoder) stopsAt(id harmony.Token) bool { return slices.Contains(d.stops, id) }
 
-// encoded are ids of an event's text, in place of those that it names and those
-// that are lost. Only the last that it names can be a special one, for that ends
-// a character: whatever else spells one is text.
-func (d *llamacppDecoder) encoded(content string, named []harmony.Token) []harmony.Token {
+// encoded returns the ids of an event's text. It is used if the event contains
+// only some of the ids, given. A special token ends a character, so only the
+// last of given can be one; any other text that spells a special token is
+// encoded as ordinary text.
+func (d *llamacppDecoder) encoded(content string, given []harmony.Token) []harmony.Token {
 	var last []harmony.Token
-	if n := len(named); n > 0 {
-		if name, special := harmony.SpecialName(named[n-1]); special {
-			content, last = strings.TrimSuffix(content, name), named[n-1:]
+	if n := len(given); n > 0 {
+		if name, special := harmony.SpecialName(given[n-1]); special {
+			content, last = strings.TrimSuffix(content, name), given[n-1:]
 		}
 	}
 	from := len(d.ids)
@@ -237,7 +239,7 @@ func (d *llamacppDecoder) encoded(content string, named []harmony.Token) []harmo
 	return d.ids[from:len(d.ids):len(d.ids)]
 }
 
-// llamacppFinish reads "eos", "word", "limit" and "none".
+// llamacppFinish parses "eos", "word", "limit" and "none".
 func llamacppFinish(raw []byte) Finish {
 	switch string(raw) {
 	case `"limit"`:

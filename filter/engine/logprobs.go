@@ -12,88 +12,89 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// MaxTopLogprobs is the most that a Request's TopLogprobs may be: what OpenAI
-// allows, and vLLM unless it is told otherwise (--max-logprobs).
+// MaxTopLogprobs is the highest value of a Request's TopLogprobs: the limit of
+// OpenAI's API and the default limit of vLLM (--max-logprobs).
 const MaxTopLogprobs = 20
 
-// leastLogprob stands for the logarithm of no probability, as with OpenAI.
+// leastLogprob is sent for a probability of 0, as OpenAI does.
 const leastLogprob = -9999
 
-// Logprob is how likely a token of the output was.
+// Logprob is the log probability of an output token.
 type Logprob struct {
-	Value float64        // natural logarithm of its probability, -9999 at the least
-	Top   []TokenLogprob // the likeliest tokens at its place, as many as the request's TopLogprobs or fewer, likeliest first
+	Value float64        // natural logarithm of the probability, at least -9999
+	Top   []TokenLogprob // the most likely tokens at this position, most likely first, at most the request's TopLogprobs
 }
 
-// TokenLogprob is how likely a token was that need not be of the output.
+// TokenLogprob is a token with its log probability (natural logarithm).
 type TokenLogprob struct {
 	Token   harmony.Token
 	Logprob float64
 }
 
-// logprobs reads the log probabilities of one message at a time. Engines tell
-// the tokens, their values and the likeliest tokens in lists of their own, or
-// together; what is at the same place in each belongs together.
+// logprobs collects the log probabilities of one message at a time. Engines
+// send the tokens, their values and the most likely tokens as parallel lists or
+// as one list.
 type logprobs struct {
-	asked bool
-	most  int // of a place's Top
+	requested bool
+	limit     int // most tokens in Logprob.Top
 
 	// Of the message being read:
 	tokens []harmony.Token
 	values []float64
-	bounds []int // where in top the first place's begin, and where each place's end
+	bounds []int // start of the first position's tokens in top, then the end of each position's tokens
 
-	// Of one Feed:
+	// Of one call of Feed:
 	list []Logprob
 	top  []TokenLogprob
 }
 
-func newLogprobs(r *Request) logprobs { return logprobs{asked: r.Logprobs, most: r.TopLogprobs} }
+func newLogprobs(r *Request) logprobs { return logprobs{requested: r.Logprobs, limit: r.TopLogprobs} }
 
-// reuse takes the memory of the last Feed back.
+// reuse reuses the buffers of the last call of Feed.
 func (l *logprobs) reuse() { l.list, l.top = l.list[:0], l.top[:0] }
 
-// next begins to read a message.
+// next starts to read a message.
 func (l *logprobs) next() {
 	l.tokens, l.values, l.bounds = l.tokens[:0], l.values[:0], append(l.bounds[:0], len(l.top))
 }
 
 func (l *logprobs) value(v float64) { l.values = append(l.values, clamped(v)) }
 
-// likely adds a token to the likeliest of the place being read.
-func (l *logprobs) likely(token harmony.Token, v float64) {
+// addTop adds a token to the most likely tokens of the current position.
+func (l *logprobs) addTop(token harmony.Token, v float64) {
 	v = clamped(v)
 	begin, at := l.bounds[len(l.bounds)-1], len(l.top)
 	for at > begin && l.top[at-1].Logprob < v {
 		at--
 	}
-	if at-begin < l.most {
+	if at-begin < l.limit {
 		l.top = slices.Insert(l.top, at, TokenLogprob{token, v})
-		l.top = l.top[:min(len(l.top), begin+l.most)]
+		l.top = l.top[:min(len(l.top), begin+l.limit)]
 	}
 }
 
-// place ends the likeliest tokens of a place.
-func (l *logprobs) place() { l.bounds = append(l.bounds, len(l.top)) }
+// endPosition ends the list of the most likely tokens of the current position.
+func (l *logprobs) endPosition() { l.bounds = append(l.bounds, len(l.top)) }
 
-// clamped is a value that JSON can have.
+// clamped returns v limited to the range from leastLogprob to 0, which also
+// makes it valid in JSON.
 func clamped(v float64) float64 {
 	if math.IsNaN(v) || v < leastLogprob {
 		return leastLogprob
 	}
-	return min(v, 0) + 0 // never -0
+	return min(v, 0) + 0 // + 0 turns -0 into 0
 }
 
-// of is the log probabilities of tokens, which the message tells last: it may
-// repeat those of earlier ones, whether or not it repeats their ids.
-func (l *logprobs) of(tokens []harmony.Token) ([]Logprob, *apierror.Error) {
-	if !l.asked || len(tokens) == 0 {
+// forTokens returns the log probabilities of tokens. The message may contain
+// those of earlier tokens too, so the last ones are used.
+func (l *logprobs) forTokens(tokens []harmony.Token) ([]Logprob, *apierror.Error) {
+	if !l.requested || len(tokens) == 0 {
 		return nil, nil
 	}
 	end := len(l.tokens)
 	skip := end - len(tokens)
 	if skip < 0 || len(l.values) < end || !slices.Equal(l.tokens[skip:], tokens) {
-		return nil, unreadable("it has not the log probabilities of its tokens, which were asked for")
+		return nil, unreadable("it lacks the requested log probabilities")
 	}
 	from := len(l.list)
 	for i := skip; i < end; i++ {
@@ -102,27 +103,28 @@ func (l *logprobs) of(tokens []harmony.Token) ([]Logprob, *apierror.Error) {
 	return l.list[from:len(l.list):len(l.list)], nil
 }
 
-// topAt is empty where nothing has been told.
-func (l *logprobs) topAt(place int) []TokenLogprob {
-	if place+1 >= len(l.bounds) {
+// topAt returns the most likely tokens of a position, or nil if the engine sent
+// none.
+func (l *logprobs) topAt(position int) []TokenLogprob {
+	if position+1 >= len(l.bounds) {
 		return nil
 	}
-	begin, end := l.bounds[place], l.bounds[place+1]
+	begin, end := l.bounds[position], l.bounds[position+1]
 	return l.top[begin:end:end]
 }
 
-// atLeastOne is how many of the likeliest tokens an engine is asked for that
-// understands none as no log probabilities at all.
+// atLeastOne returns the number of most likely tokens to request from engines
+// for which 0 means no log probabilities at all.
 func (r *Request) atLeastOne() int { return max(r.TopLogprobs, 1) }
 
-// withOwn is how many an engine is asked for that counts the output's own token
-// among them, wherever it ranks.
+// withOwn returns the number of most likely tokens to request from engines that
+// count the output token among them.
 func (r *Request) withOwn() int { return min(r.TopLogprobs+1, MaxTopLogprobs) }
 
-// noToken is an id that no engine has.
+// noToken is an id outside the range of the vocabulary.
 const noToken harmony.Token = math.MaxUint32
 
-// tokenOf reads an id, which vLLM's completions spell "token_id:5".
+// tokenOf parses an id, which vLLM's completions API writes as "token_id:5".
 func tokenOf(raw []byte) harmony.Token {
 	raw = bytes.TrimPrefix(bytes.Trim(raw, `"`), []byte("token_id:"))
 	id, err := strconv.ParseUint(string(raw), 10, 32)
@@ -132,9 +134,10 @@ func tokenOf(raw []byte) harmony.Token {
 	return harmony.Token(id)
 }
 
-// readColumns reads an OutputLogProbs, of SGLang's service as of vLLM's: values
-// in field 1, ids in 2, and in 3 for every place a message with the same of its
-// likeliest tokens. It is false for what is none.
+// readColumns reads an OutputLogProbs of SGLang's or vLLM's service: values in
+// field 1, ids in field 2, and in field 3 a message of the same form per
+// position with the most likely tokens. It returns false if b is not in this
+// format.
 func (l *logprobs) readColumns(b []byte) bool {
 	return readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
 		switch number {
@@ -145,7 +148,7 @@ func (l *logprobs) readColumns(b []byte) bool {
 		case 3:
 			inner, n := protowire.ConsumeBytes(value)
 			ok = kind == protowire.BytesType && n >= 0 && l.readLikeliest(inner)
-			l.place()
+			l.endPosition()
 		default:
 			ok = true
 		}
@@ -153,7 +156,7 @@ func (l *logprobs) readColumns(b []byte) bool {
 	})
 }
 
-// readLikeliest reads the likeliest tokens of one place.
+// readLikeliest reads the most likely tokens of one position.
 func (l *logprobs) readLikeliest(b []byte) bool {
 	var tokens []harmony.Token
 	var values []float64
@@ -169,7 +172,7 @@ func (l *logprobs) readLikeliest(b []byte) bool {
 		return ok
 	})
 	for i := range min(len(tokens), len(values)) {
-		l.likely(tokens[i], values[i])
+		l.addTop(tokens[i], values[i])
 	}
 	return ok
 }

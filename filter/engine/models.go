@@ -8,27 +8,27 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// Model is what an engine tells of the model that it serves.
+// Model is an engine's description of the model that it serves.
 type Model struct {
 	ID            string
-	ContextLength int // tokens of prompt and output together; 0: not told
+	ContextLength int // most tokens of prompt and output together; 0: unknown
 }
 
-// ModelTeller is a dialect whose engine has a method of its own for what others
-// tell at GET /v1/models.
-type ModelTeller interface {
+// ModelInfoDialect is implemented by dialects whose engine describes its model
+// with a method of its own instead of GET /v1/models.
+type ModelInfoDialect interface {
 	Dialect
-	// EncodeModelInfo asks for the model.
+	// EncodeModelInfo returns the request for the description.
 	EncodeModelInfo() *HTTPRequest
-	// ReadModelInfo reads a 200 answer that has ended. It fails where the
-	// method did, or names no model.
+	// ReadModelInfo decodes a complete 200 reply. It returns an error if the
+	// trailers report one or if the reply names no model.
 	ReadModelInfo(body []byte, trailer func(name string) string) (Model, *apierror.Error)
 }
 
-// modelInfo are the field numbers of a GetModelInfoResponse.
+// modelInfo contains the field numbers of a GetModelInfoResponse.
 type modelInfo struct {
 	id      protowire.Number
-	path    protowire.Number // of the model, where it has no id; 0: none
+	path    protowire.Number // path of the model, used if it has no id; 0: no such field
 	context protowire.Number
 }
 
@@ -70,10 +70,11 @@ func (d *grpcDialect) ReadModelInfo(body []byte, trailer func(name string) strin
 	return m, nil
 }
 
-// maxContext is the highest int32: what is above is no length.
+// maxContext is the highest int32. Greater values are not lengths.
 const maxContext = 1<<31 - 1
 
-// grpcCall is a call of a method with the message behind its frame's prefix.
+// grpcCall returns a call of a gRPC method. framed is the message, preceded by
+// its frame prefix.
 func grpcCall(path string, framed []byte) *HTTPRequest {
 	return &HTTPRequest{Path: path, Header: []Header{{"content-type", "application/grpc"}, {"te", "trailers"}}, Body: framed}
 }

@@ -6,36 +6,39 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// Disaggregator is implemented by the dialects of engines that can compute the
-// prompt in one process, prefill, and say the output in another, decode. A
-// request is two model calls then, its legs, which Encode writes. The decode
-// leg is answered as any request is.
+// Disaggregator is implemented by the dialects of engines that support
+// disaggregated serving: one process, prefill, computes the prompt, and another
+// one, decode, generates the output. A request then consists of two model calls,
+// the prefill request and the decode request. Encode encodes both. The reply to
+// the decode request is read by the Decoder of the dialect.
 type Disaggregator interface {
 	Dialect
-	// MeetsInRoom tells that both legs are made at the same time and find
-	// each other by a Bootstrap, which says who the prefill engine is. Else
-	// the prefill leg is answered first, and what it tells goes into the
-	// decode leg.
-	MeetsInRoom() bool
-	// PrefillLeg is the prefill leg of r; at is nil where the legs do not
-	// meet in a room. It refuses what the two cannot do.
-	PrefillLeg(r *Request, at *Bootstrap) (*Request, *apierror.Error)
-	// DecodeLeg is the decode leg of r; one of at and told is nil.
-	DecodeLeg(r *Request, at *Bootstrap, told *Transfer) *Request
-	// NewPrefillReader reads the body of a 200 reply to a prefill leg.
-	NewPrefillReader(leg *Request) PrefillReader
+	// UsesBootstrapRoom reports whether both requests are sent at the same time
+	// and find each other by a Bootstrap. Otherwise the decode request is sent
+	// after the reply to the prefill request and contains its KVTransfer.
+	UsesBootstrapRoom() bool
+	// PrefillRequest returns the prefill request of r. at is nil unless the
+	// dialect uses a bootstrap room. Requests that cannot be disaggregated are
+	// an error with status 400.
+	PrefillRequest(r *Request, at *Bootstrap) (*Request, *apierror.Error)
+	// DecodeRequest returns the decode request of r. at is nil unless the
+	// dialect uses a bootstrap room; otherwise transfer is nil.
+	DecodeRequest(r *Request, at *Bootstrap, transfer *KVTransfer) *Request
+	// NewPrefillReader returns a reader for the body of a 200 reply to the
+	// prefill request.
+	NewPrefillReader(prefill *Request) PrefillReader
 }
 
-// Disaggregates tells whether engines of a kind can be disaggregated, and if so
-// whether their legs meet in a room.
-func Disaggregates(kind string) (inRoom, ok bool) {
+// Disaggregates reports whether engines of a kind support disaggregated serving
+// (ok), and if so, whether they use a bootstrap room.
+func Disaggregates(kind string) (bootstrapRoom, ok bool) {
 	d, _ := ByKind(kind)
 	disaggregator, ok := d.(Disaggregator)
-	return ok && disaggregator.MeetsInRoom(), ok
+	return ok && disaggregator.UsesBootstrapRoom(), ok
 }
 
-// Disaggregating lists the kinds of engines that can be disaggregated, in the
-// order of documentation.
+// Disaggregating returns the kinds of engines that support disaggregated
+// serving, in the order of the documentation.
 func Disaggregating() []string {
 	return slices.DeleteFunc(Kinds(), func(kind string) bool {
 		_, ok := Disaggregates(kind)
@@ -43,40 +46,46 @@ func Disaggregating() []string {
 	})
 }
 
-// PrefillReader reads the answer to a prefill leg. It is total, as a Decoder
-// is; the caller bounds the answer's size.
+// PrefillReader reads the reply to a prefill request. Input that is not a reply
+// of the dialect results in an error, never in a panic. The caller bounds the
+// size of the reply.
 type PrefillReader interface {
-	// Feed takes the next piece of the body, cut anywhere.
+	// Feed reads the next piece of the body, which may be cut anywhere.
 	Feed(p []byte) *apierror.Error
-	// End tells that the body has ended, and what stands behind it or, in a
-	// reply that has no body, before it. The Transfer is nil where the legs
-	// meet in a room.
-	End(trailer func(name string) string) (*Transfer, *apierror.Error)
+	// End must be called at the end of the body. trailer returns a trailer of
+	// the reply by name, or a header if the reply consists of headers only. The
+	// KVTransfer is nil if the dialect uses a bootstrap room.
+	End(trailer func(name string) string) (*KVTransfer, *apierror.Error)
 }
 
-// Bootstrap is where the two legs of a request meet: a room of the server that
-// the prefill engine runs for this.
+// Bootstrap identifies the room in which the two requests of SGLang's
+// disaggregated serving find each other. The prefill engine runs the bootstrap
+// server.
 type Bootstrap struct {
-	Host string // of the prefill engine, as the decode engine reaches it
+	Host string // the prefill engine's host, as the decode engine reaches it
 	Port int
-	Room int32 // different for any two requests at one time; not negative
+	Room int32 // not negative, unique among concurrent requests
 }
 
-// Transfer is what the answer to a prefill leg tells.
-type Transfer struct {
-	Params []byte // where the prompt's keys and values are, a JSON object as the engine wrote it
-	Usage  Usage  // of the prompt: the decode engine counts as cached what it was handed over
+// KVTransfer is the result of vLLM's prefill request.
+type KVTransfer struct {
+	Params []byte // kv_transfer_params: the location of the prompt's KV cache, as the engine's JSON object
+	Usage  Usage  // of the prompt; the decode engine reports transferred tokens as cached, so its count is not used
 }
 
-// Leg says which of the two model calls of a disaggregated request one is.
-type Leg struct {
-	Bootstrap *Bootstrap // in both legs, where they meet in a room
-	Params    []byte     // else the kv_transfer_params
-	Whole     bool       // the reply is one object, no stream
+// Disaggregation is what a prefill or decode request has in addition to an
+// ordinary request.
+type Disaggregation struct {
+	Bootstrap        *Bootstrap // the same in both requests; nil unless the dialect uses a bootstrap room
+	KVTransferParams []byte     // the kv_transfer_params of dialects without a bootstrap room
+	Unstreamed       bool       // the reply is one object instead of a stream
 }
 
-// promptGivenUp is the error of a prefill leg that the engine has ended before
-// the prompt was computed.
-func promptGivenUp() *apierror.Error {
-	return badGateway("The engine gave up the prompt of this request.")
+// unstreamed reports whether the reply to r is one object instead of a stream.
+func (r *Request) unstreamed() bool { return r.Disaggregation != nil && r.Disaggregation.Unstreamed }
+
+// prefillAborted returns the error for a prefill request that the engine ended
+// before it had computed the prompt.
+func prefillAborted() *apierror.Error {
+	return badGateway("The engine aborted the prefill of this request. Send the request again.")
 }

@@ -31,35 +31,37 @@ func TestDisaggregating(t *testing.T) {
 	}
 }
 
-// legRequest asks for what only one of the legs has to do.
-func legRequest() *Request {
+// disaggregatedRequest returns a request with parameters that belong to only
+// one of the prefill and decode requests.
+func disaggregatedRequest() *Request {
 	return &Request{
 		ID: "chatcmpl-1", Model: "m", Prompt: []harmony.Token{1, 2, 300}, N: 1, MaxTokens: 50,
 		StopTokens: []harmony.Token{200007}, Constraint: constraint.Text("x"), Whole: true, Logprobs: true,
 	}
 }
 
-// Both legs of SGLang are the same bytes.
-func TestRoomIsInBothLegs(t *testing.T) {
+// TestBootstrapRoom checks that SGLang's prefill and decode requests are the
+// same bytes.
+func TestBootstrapRoom(t *testing.T) {
 	at := &Bootstrap{Host: "prefill-0", Port: 8998, Room: 1<<31 - 1}
 	for _, kind := range []string{"sglang", "sglang-grpc"} {
 		d := disaggregator(t, kind)
-		leg, err := d.PrefillLeg(legRequest(), at)
+		request, err := d.PrefillRequest(disaggregatedRequest(), at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		prefill, err := d.Encode(leg)
+		prefill, err := d.Encode(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		decode, err := d.Encode(d.DecodeLeg(legRequest(), at, nil))
+		decode, err := d.Encode(d.DecodeRequest(disaggregatedRequest(), at, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(prefill, decode); diff != "" {
-			t.Errorf("%s: the legs differ:\n%s", kind, diff)
+			t.Errorf("%s: the requests differ:\n%s", kind, diff)
 		}
-		whole, err := d.Encode(legRequest())
+		whole, err := d.Encode(disaggregatedRequest())
 		if err != nil || strings.Contains(string(whole.Body), "prefill-0") || !strings.Contains(string(prefill.Body), "prefill-0") {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -69,25 +71,26 @@ func TestRoomIsInBothLegs(t *testing.T) {
 				t.Errorf("body %s", body)
 			}
 		}
-		two := legRequest()
+		two := disaggregatedRequest()
 		two.N = 2
-		if _, err := d.PrefillLeg(two, at); err == nil || err.Param != "n" {
+		if _, err := d.PrefillRequest(two, at); err == nil || err.Param != "n" {
 			t.Errorf("%s: two choices: %v", kind, err)
 		}
 	}
 }
 
-// The prefill leg of vLLM asks for one token and no more than that.
-func TestHandedOver(t *testing.T) {
+// TestKVTransfer checks that vLLM's prefill request asks for one token and that
+// its decode request has the kv_transfer_params.
+func TestKVTransfer(t *testing.T) {
 	for _, kind := range []string{"vllm", "vllm-generate"} {
 		d := disaggregator(t, kind)
-		r := legRequest()
+		r := disaggregatedRequest()
 		r.N = 3
-		leg, err := d.PrefillLeg(r, nil)
+		prefill, err := d.PrefillRequest(r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wire, err := d.Encode(leg)
+		wire, err := d.Encode(prefill)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,10 +101,10 @@ func TestHandedOver(t *testing.T) {
 		}
 		if params.Get("max_tokens").Int() != 1 || params.Get("min_tokens").Int() != 1 || params.Get("n").Int() != 1 || body.Get("stream").Raw != "false" ||
 			params.Get("structured_outputs").Exists() || params.Get("logprobs").Exists() || params.Get("stream_interval").Exists() || body.Get("stream_options").Exists() || body.Get("return_token_ids").Bool() ||
-			body.Get("kv_transfer_params").Raw != keepForDecode {
+			body.Get("kv_transfer_params").Raw != prefillParams {
 			t.Errorf("%s: prefill %s", kind, body)
 		}
-		if wire, err = d.Encode(d.DecodeLeg(r, nil, &Transfer{Params: []byte(`{"do_remote_prefill": true}`)})); err != nil {
+		if wire, err = d.Encode(d.DecodeRequest(r, nil, &KVTransfer{Params: []byte(`{"do_remote_prefill": true}`)})); err != nil {
 			t.Fatal(err)
 		}
 		body = gjson.ParseBytes(wire.Body)
@@ -111,13 +114,13 @@ func TestHandedOver(t *testing.T) {
 		if params.Get("max_tokens").Int() != 50 || params.Get("n").Int() != 3 || !body.Get("stream").Bool() || !params.Get("structured_outputs").Exists() || body.Get("kv_transfer_params").Raw != `{"do_remote_prefill": true}` {
 			t.Errorf("%s: decode %s", kind, body)
 		}
-		if r.Leg != nil || r.MaxTokens != 50 {
+		if r.Disaggregation != nil || r.MaxTokens != 50 {
 			t.Errorf("%s: the request has changed: %+v", kind, r)
 		}
 	}
 }
 
-// complete is a GenerateResponse of vLLM with kv_transfer_params.
+// complete returns a GenerateResponse of vLLM with kv_transfer_params.
 func complete(params string, cached int64, finish ...string) []byte {
 	var outer message
 	outer.inner(vllmGRPC.complete.field, func(m *message) {
@@ -126,78 +129,88 @@ func complete(params string, cached int64, finish ...string) []byte {
 		for _, reason := range finish {
 			m.b = protowire.AppendString(protowire.AppendTag(m.b, vllmGRPC.complete.finish, protowire.BytesType), reason)
 		}
-		m.b = protowire.AppendString(protowire.AppendTag(m.b, vllmGRPC.transfer, protowire.BytesType), params)
+		m.b = protowire.AppendString(protowire.AppendTag(m.b, vllmGRPC.paramsField, protowire.BytesType), params)
 	})
 	return frame(outer.b)
 }
 
-// TestPrefillReader reads answers however they are cut.
+// transferParams is an example of kv_transfer_params.
+const transferParams = `{"remote_block_ids":[1,2],"remote_host":"10.0.0.1"}`
+
+// oneTokenReply returns a reply of SGLang's gRPC service with one token.
+func oneTokenReply() string {
+	var m message
+	m.inner(sglangGRPC.chunk.field, func(m *message) { m.ids(1, []harmony.Token{1}) })
+	return string(frame(m.b))
+}
+
+// prefillReplies are replies to prefill requests with their results.
+var prefillReplies = []struct {
+	kind, name, body string
+	code             string // grpc-status
+	want             string // the status of the error, or "cached params"
+}{
+	{"vllm", "whole", `{"id":"x","choices":[{"index":0,"token_ids":null}],"usage":{"prompt_tokens_details":{"cached_tokens":64}},"kv_transfer_params":` + transferParams + `}`, "", "64 " + transferParams},
+	{"vllm", "no usage", `{"kv_transfer_params":` + transferParams + `}`, "", "-1 " + transferParams},
+	{"vllm", "no parameters", `{"choices":[]}`, "", "502"},
+	{"vllm", "null", `{"choices":[],"kv_transfer_params":null}`, "", "502"},
+	{"vllm", "a text", `{"choices":[],"kv_transfer_params":"{}"}`, "", "502"},
+	{"vllm", "broken parameters", `{"kv_transfer_params":{1}}`, "", "502"},
+	{"vllm", "finished", `{"choices":[{"index":0,"finish_reason":"length"}],"kv_transfer_params":` + transferParams + `}`, "", "-1 " + transferParams},
+	{"vllm", "aborted", `{"choices":[{"index":0,"finish_reason":"abort"}],"kv_transfer_params":null}`, "", "aborted"},
+	{"vllm", "failed", `{"choices":[{"index":0,"finish_reason":"error","token_ids":[]}]}`, "", "aborted"},
+	{"vllm", "an error", `{"error":{"message":"temperature must be non-negative","code":400}}`, "", "400"},
+	{"vllm", "cut", `{"choices":[],"kv_transfer_params":` + transferParams, "", "502"},
+	{"vllm", "no JSON", "hello", "", "502"},
+	{"vllm", "nothing", "", "", "502"},
+	{"vllm-grpc", "whole", string(complete(transferParams, 64)), "0", "64 " + transferParams},
+	{"vllm-grpc", "no parameters", string(complete("", 64)), "0", "502"},
+	{"vllm-grpc", "finished", string(complete(transferParams, 64, "length")), "0", "64 " + transferParams},
+	{"vllm-grpc", "aborted", string(complete("", 0, "abort")), "0", "aborted"},
+	{"vllm-grpc", "failed", string(complete("", 0, "error")), "0", "aborted"},
+	{"vllm-grpc", "nothing", "", "0", "502"},
+	{"vllm-grpc", "refused", "", "3", "400"},
+	{"vllm-grpc", "unavailable", string(complete(transferParams, 64)), "14", "503"},
+	{"vllm-grpc", "garbage", "hello there, this is no gRPC", "0", "502"},
+	{"vllm-grpc", "compressed", "\x01\x00\x00\x00\x00", "0", "502"},
+	{"sglang", "a token", `data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"length","length":0},"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n", "", ""},
+	{"sglang", "not finished", `data: {"output_ids":[1],"meta_info":{"finish_reason":null,"completion_tokens":1}}` + "\n\n", "", ""},
+	{"sglang", "an error", `data: {"error":{"message":"x","code":503}}` + "\n\ndata: [DONE]\n\n", "", "503"},
+	{"sglang", "aborted", `data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"abort","message":"x","status_code":null},"completion_tokens":1}}` + "\n\n", "", "aborted"},
+	{"sglang", "garbage", "data: {\n\n", "", "502"},
+	{"sglang-grpc", "a token", oneTokenReply(), "0", ""},
+	{"sglang-grpc", "an error", "", "13", "502"},
+}
+
+// TestPrefillReader reads the replies in pieces of several sizes.
 func TestPrefillReader(t *testing.T) {
-	const params = `{"remote_block_ids":[1,2],"remote_host":"10.0.0.1"}`
-	var two message
-	two.inner(sglangGRPC.chunk.field, func(m *message) { m.ids(1, []harmony.Token{1}) })
-	for _, tt := range []struct {
-		kind, name, body string
-		code             string // grpc-status
-		want             string // "status: what it tells", "cached params"
-	}{
-		{"vllm", "whole", `{"id":"x","choices":[{"index":0,"token_ids":null}],"usage":{"prompt_tokens_details":{"cached_tokens":64}},"kv_transfer_params":` + params + `}`, "", "64 " + params},
-		{"vllm", "no usage", `{"kv_transfer_params":` + params + `}`, "", "-1 " + params},
-		{"vllm", "no parameters", `{"choices":[]}`, "", "502"},
-		{"vllm", "null", `{"choices":[],"kv_transfer_params":null}`, "", "502"},
-		{"vllm", "a text", `{"choices":[],"kv_transfer_params":"{}"}`, "", "502"},
-		{"vllm", "broken parameters", `{"kv_transfer_params":{1}}`, "", "502"},
-		{"vllm", "finished", `{"choices":[{"index":0,"finish_reason":"length"}],"kv_transfer_params":` + params + `}`, "", "-1 " + params},
-		{"vllm", "aborted", `{"choices":[{"index":0,"finish_reason":"abort"}],"kv_transfer_params":null}`, "", "given up"},
-		{"vllm", "failed", `{"choices":[{"index":0,"finish_reason":"error","token_ids":[]}]}`, "", "given up"},
-		{"vllm", "an error", `{"error":{"message":"temperature must be non-negative","code":400}}`, "", "400"},
-		{"vllm", "cut", `{"choices":[],"kv_transfer_params":` + params, "", "502"},
-		{"vllm", "no JSON", "hello", "", "502"},
-		{"vllm", "nothing", "", "", "502"},
-		{"vllm-grpc", "whole", string(complete(params, 64)), "0", "64 " + params},
-		{"vllm-grpc", "no parameters", string(complete("", 64)), "0", "502"},
-		{"vllm-grpc", "finished", string(complete(params, 64, "length")), "0", "64 " + params},
-		{"vllm-grpc", "aborted", string(complete("", 0, "abort")), "0", "given up"},
-		{"vllm-grpc", "failed", string(complete("", 0, "error")), "0", "given up"},
-		{"vllm-grpc", "nothing", "", "0", "502"},
-		{"vllm-grpc", "refused", "", "3", "400"},
-		{"vllm-grpc", "unavailable", string(complete(params, 64)), "14", "503"},
-		{"vllm-grpc", "garbage", "hello there, this is no gRPC", "0", "502"},
-		{"vllm-grpc", "compressed", "\x01\x00\x00\x00\x00", "0", "502"},
-		{"sglang", "a token", `data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"length","length":0},"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n", "", ""},
-		{"sglang", "not finished", `data: {"output_ids":[1],"meta_info":{"finish_reason":null,"completion_tokens":1}}` + "\n\n", "", ""},
-		{"sglang", "an error", `data: {"error":{"message":"x","code":503}}` + "\n\ndata: [DONE]\n\n", "", "503"},
-		{"sglang", "aborted", `data: {"output_ids":[1],"meta_info":{"finish_reason":{"type":"abort","message":"x","status_code":null},"completion_tokens":1}}` + "\n\n", "", "given up"},
-		{"sglang", "garbage", "data: {\n\n", "", "502"},
-		{"sglang-grpc", "a token", string(frame(two.b)), "0", ""},
-		{"sglang-grpc", "an error", "", "13", "502"},
-	} {
+	for _, tt := range prefillReplies {
 		t.Run(tt.kind+"/"+tt.name, func(t *testing.T) {
 			for _, piece := range []int{1, 7, len(tt.body) + 1} {
 				d := disaggregator(t, tt.kind)
-				leg, err := d.PrefillLeg(&Request{N: 1, Prompt: []harmony.Token{1}, MaxTokens: 9, Logprobs: true}, &Bootstrap{})
+				prefill, err := d.PrefillRequest(&Request{N: 1, Prompt: []harmony.Token{1}, MaxTokens: 9, Logprobs: true}, &Bootstrap{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := d.NewPrefillReader(leg)
+				r := d.NewPrefillReader(prefill)
 				body := []byte(tt.body)
 				for len(body) > 0 && err == nil {
 					n := min(piece, len(body))
 					err = r.Feed(body[:n:n])
 					body = body[n:]
 				}
-				var told *Transfer
+				var transfer *KVTransfer
 				if err == nil {
 					trailer := http.Header{"Grpc-Status": {tt.code}}
-					told, err = r.End(trailer.Get)
+					transfer, err = r.End(trailer.Get)
 				}
 				got := ""
-				if err != nil && err.Message == promptGivenUp().Message {
-					got = "given up"
+				if err != nil && err.Message == prefillAborted().Message {
+					got = "aborted"
 				} else if err != nil {
 					got = strconv.Itoa(err.Status)
-				} else if told != nil {
-					got = fmt.Sprint(told.Usage.CachedTokens, " ", string(told.Params))
+				} else if transfer != nil {
+					got = fmt.Sprint(transfer.Usage.CachedTokens, " ", string(transfer.Params))
 				}
 				if got != tt.want {
 					t.Errorf("in pieces of %d: %q, want %q (%v)", piece, got, tt.want, err)

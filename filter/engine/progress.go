@@ -7,14 +7,14 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// progress is what all decoders keep of a reply: the memory of its chunks, and
-// which choices have finished.
+// progress is the common part of all decoders: the buffers of the chunks and
+// the state of the choices.
 type progress struct {
-	ids      []harmony.Token // the chunks' tokens, of one Feed
-	logprobs logprobs        // the chunks' Logprobs
+	ids      []harmony.Token // the chunks' tokens since the last call of Feed
+	logprobs logprobs        // the chunks' log probabilities since the last call of Feed
 	finished []bool          // by choice
-	open     int             // choices that have not finished
-	done     bool            // nothing more is read
+	open     int             // number of choices that have not finished
+	done     bool            // the rest of the reply is ignored
 }
 
 func newProgress(r *Request) progress {
@@ -22,8 +22,8 @@ func newProgress(r *Request) progress {
 	return progress{logprobs: newLogprobs(r), finished: make([]bool, n), open: n}
 }
 
-// begin takes the memory of the last Feed back.
-func (p *progress) begin() {
+// reset reuses the buffers of the last call of Feed.
+func (p *progress) reset() {
 	p.ids = p.ids[:0]
 	p.logprobs.reuse()
 }
@@ -33,7 +33,7 @@ func (p *progress) fail(err *apierror.Error) *apierror.Error {
 	return err
 }
 
-// end is the end of the reply: an error while a choice goes on.
+// end ends the reply. It returns an error if a choice has not finished.
 func (p *progress) end() *apierror.Error {
 	p.done = true
 	if p.open > 0 {
@@ -42,28 +42,28 @@ func (p *progress) end() *apierror.Error {
 	return nil
 }
 
-// expects says whether the choice exists and goes on; news of one that has
-// finished is dropped.
-func (p *progress) expects(index int) (bool, *apierror.Error) {
+// isOpen reports whether a choice has not finished. Output of a choice that has
+// finished is dropped. A choice that was not requested is an error.
+func (p *progress) isOpen(index int) (bool, *apierror.Error) {
 	if index < 0 || index >= len(p.finished) {
-		return false, unreadable("a choice that was not asked for")
+		return false, unreadable("it has a choice that was not requested")
 	}
 	return !p.finished[index], nil
 }
 
-// take copies the ids that raw writes in JSON into the memory of this Feed.
-func (p *progress) take(raw []byte) ([]harmony.Token, *apierror.Error) {
+// parseIDs parses a JSON array of ids into the buffer of this call of Feed.
+func (p *progress) parseIDs(raw []byte) ([]harmony.Token, *apierror.Error) {
 	from := len(p.ids)
 	ids, ok := appendIDs(p.ids, raw)
 	if !ok {
-		return nil, unreadable("token ids that are no ids")
+		return nil, unreadable("its token ids are not numbers")
 	}
 	p.ids = ids
 	return ids[from:len(ids):len(ids)], nil
 }
 
-// appendNews appends c if it tells anything.
-func appendNews(chunks []Chunk, c *Chunk) []Chunk {
+// appendChunk appends c unless it is empty.
+func appendChunk(chunks []Chunk, c *Chunk) []Chunk {
 	if len(c.Tokens) == 0 && c.Finish == FinishNone && c.Usage == nil {
 		return chunks
 	}
@@ -75,12 +75,13 @@ func (p *progress) finish(index int) {
 	p.open--
 }
 
-// unfinished is the error of a reply that ends before its choices do.
+// unfinished returns the error for a reply that ends before all choices have
+// finished.
 func unfinished() *apierror.Error {
 	return apierror.New(http.StatusBadGateway, "", "", "The engine ended its reply before the answer was complete. Send the request again.")
 }
 
-// unreadable is the error of a reply that is none of the dialect.
+// unreadable returns the error for a reply that is not in the dialect's format.
 func unreadable(what string) *apierror.Error {
 	return apierror.New(http.StatusBadGateway, "", "", "The engine sent a reply that cannot be read: %s.", what)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// message writes one protobuf message, field by field. Zeros are written too:
-// where presence counts they say more than nothing, elsewhere the same.
+// message encodes one protobuf message, field by field. Zeros are written too:
+// for fields with presence they differ from absence, for others they do not.
 type message struct{ b []byte }
 
 func (m *message) integer(field protowire.Number, n int64) {
@@ -27,14 +27,14 @@ func (m *message) boolean(field protowire.Number, v bool) {
 	m.integer(field, int64(protowire.EncodeBool(v))) //nolint:gosec // 0 or 1
 }
 
-// text writes nothing for "".
+// text writes a string field. It writes nothing for "".
 func (m *message) text(field protowire.Number, s string) {
 	if s != "" {
 		m.b = protowire.AppendString(protowire.AppendTag(m.b, field, protowire.BytesType), s)
 	}
 }
 
-// inner writes a message that write fills in.
+// inner writes a submessage, which write fills in.
 func (m *message) inner(field protowire.Number, write func(*message)) {
 	var inner message
 	write(&inner)
@@ -48,8 +48,8 @@ func (m *message) ids(field protowire.Number, ids []harmony.Token) {
 	}
 }
 
-// prompt writes a TokenizedInput, in all engines' services a message with the
-// ids in field 2.
+// prompt writes a TokenizedInput. In the services of all engines it is a
+// message with the ids in field 2.
 func (m *message) prompt(field protowire.Number, ids []harmony.Token) {
 	const idsField = 2
 	size := packedSize(ids)
@@ -66,12 +66,12 @@ func packedSize(ids []harmony.Token) int {
 	return size
 }
 
-// bias writes a map from token ids to floats, in the order of the ids. named
-// says that the map's keys are strings.
-func (m *message) bias(field protowire.Number, bias map[harmony.Token]float64, named bool) {
+// bias writes a map from token ids to floats, in the order of the ids. If
+// stringKeys is set, the map's keys are strings.
+func (m *message) bias(field protowire.Number, bias map[harmony.Token]float64, stringKeys bool) {
 	for _, id := range slices.Sorted(maps.Keys(bias)) {
 		m.inner(field, func(entry *message) {
-			if named {
+			if stringKeys {
 				entry.text(1, strconv.FormatUint(uint64(id), 10))
 			} else {
 				entry.integer(1, int64(id))
@@ -81,8 +81,9 @@ func (m *message) bias(field protowire.Number, bias map[harmony.Token]float64, n
 	}
 }
 
-// readFields hands every field of a message to field, with its value as it is
-// written. It is false if the message is none, or field is.
+// readFields calls field for every field of the message b with the encoded
+// value. It returns false if b is not a valid message or if field returns
+// false.
 func readFields(b []byte, field func(number protowire.Number, kind protowire.Type, value []byte) bool) bool {
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)
@@ -98,8 +99,8 @@ func readFields(b []byte, field func(number protowire.Number, kind protowire.Typ
 	return true
 }
 
-// appendVarints appends the ids of a repeated field, which are packed, as they
-// are written, or one by one.
+// appendVarints appends the ids of a repeated field, which may be packed or
+// unpacked. It returns false if the field contains anything else.
 func appendVarints(ids []harmony.Token, kind protowire.Type, value []byte) ([]harmony.Token, bool) {
 	switch kind {
 	case protowire.BytesType:
@@ -118,8 +119,9 @@ func appendVarints(ids []harmony.Token, kind protowire.Type, value []byte) ([]ha
 	return ids, true
 }
 
-// eachFloat hands the floats of a field, packed or not, to take.
-func eachFloat(kind protowire.Type, value []byte, take func(float64)) bool {
+// eachFloat calls yield for every float of a repeated field, which may be
+// packed or unpacked. It returns false if the field contains anything else.
+func eachFloat(kind protowire.Type, value []byte, yield func(float64)) bool {
 	switch kind {
 	case protowire.BytesType:
 		value, _ = protowire.ConsumeBytes(value)
@@ -132,7 +134,7 @@ func eachFloat(kind protowire.Type, value []byte, take func(float64)) bool {
 		if n < 0 {
 			return false
 		}
-		take(float64(math.Float32frombits(v)))
+		yield(float64(math.Float32frombits(v)))
 		value = value[n:]
 	}
 	return true

@@ -1,13 +1,13 @@
 package engine
 
-// AppendSampling appends, as a JSON object, how r is to be sampled, with the
-// neutral values of what it leaves open. The names are those that the engines
-// share; max_tokens is left out where it is 0.
+// AppendSampling appends the sampling parameters of r as a JSON object. Absent
+// parameters have their neutral values. The names are those that the engines
+// have in common. max_tokens is omitted if it is 0.
 func (r *Request) AppendSampling(dst []byte) []byte {
-	events := *r
-	events.Whole = false // how the engine cuts its reply is not sampling
+	sampling := *r
+	sampling.Whole = false // the size of the reply's chunks is not a sampling parameter
 	o := newObject(dst)
-	o.sampling(&events)
+	o.sampling(&sampling)
 	o.limits(r, "max_tokens", "min_tokens", "seed")
 	if r.Logprobs {
 		o.integer("logprobs", r.TopLogprobs)

@@ -10,7 +10,7 @@ import (
 // sglang is SGLang's native HTTP API, POST /generate.
 type sglang struct {
 	httpErrors
-	inRoom
+	bootstrapRoom
 }
 
 func (sglang) Kind() string { return "sglang" }
@@ -19,10 +19,10 @@ func (sglang) Constrains() bool { return true }
 
 func (sglang) Ignores(*Request) []string { return nil }
 
-// Encode writes a GenerateReqInput. The limit of output tokens is always sent:
-// SGLang's own default is 128.
+// Encode returns a GenerateReqInput. The limit of output tokens is always sent,
+// because SGLang's default is 128.
 func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
-	if err := refuse(r); err != nil {
+	if err := validate(r); err != nil {
 		return nil, err
 	}
 	o := newBody(r)
@@ -39,7 +39,7 @@ func (sglang) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.bootstrap(r)
 	if r.Logprobs {
 		o.boolean("return_logprob", true)
-		o.integer("logprob_start_len", -1) // none of the prompt
+		o.integer("logprob_start_len", -1) // no log probabilities of the prompt
 		o.integer("top_logprobs_num", r.TopLogprobs)
 	}
 	o.scheduling(r)
@@ -53,31 +53,33 @@ func (sglang) NewDecoder(r *Request) Decoder {
 	return d
 }
 
-func (s sglang) NewPrefillReader(leg *Request) PrefillReader { return newRoomReader(s, leg) }
+func (s sglang) NewPrefillReader(prefill *Request) PrefillReader {
+	return newBootstrapReader(s, prefill)
+}
 
-// sglangDecoder reads events of the form
+// sglangDecoder decodes events of the form
 //
 //	{"text":…, "output_ids":[…], "meta_info":{"finish_reason":…, "completion_tokens":…, …}, "index":…}
 //
-// output_ids holds every id so far, or with --incremental-streaming-output
-// those since the last event.
+// output_ids contains all ids of the choice so far, or only those since the
+// last event if SGLang runs with --incremental-streaming-output.
 type sglangDecoder struct {
 	stream
 	choices []sglangChoice
-	started bool // an event has come
+	started bool // an event has been decoded
 	usage   Usage
 	version string
 }
 
-// sglangChoice is what is known of a choice.
+// sglangChoice is the state of a choice.
 type sglangChoice struct {
-	seen       int           // ids taken
-	first      harmony.Token // of them
-	cumulative bool          // its events hold all ids so far
+	seen       int           // number of ids decoded
+	first      harmony.Token // the first of them
+	cumulative bool          // its events contain all ids so far
 }
 
-// Advice asks for the flag that keeps the reply from growing with the square
-// of its length.
+// Advice recommends the option with which the size of the reply does not grow
+// with the square of its length.
 func (d *sglangDecoder) Advice() string {
 	if slices.ContainsFunc(d.choices, func(c sglangChoice) bool { return c.cumulative }) {
 		return "SGLang repeats all output ids in every event: start it with --incremental-streaming-output"
@@ -85,16 +87,16 @@ func (d *sglangDecoder) Advice() string {
 	return ""
 }
 
-// sglangEvent is what one event says.
+// sglangEvent is a decoded event.
 type sglangEvent struct {
 	index      int
-	ids        []byte // as written
+	ids        []byte // as JSON
 	completion int
 	cached     int
 	version    []byte
-	finish     []byte // as written
-	logprobs   []byte // as written, of the ids
-	likeliest  []byte // as written, at their places
+	finish     []byte // as JSON
+	logprobs   []byte // as JSON, of the ids
+	likeliest  []byte // as JSON, at the positions of the ids
 }
 
 func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
@@ -119,7 +121,7 @@ func (d *sglangDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.E
 	if !s.whole() || e.ids == nil {
 		return chunks, unreadable("an event is not SGLang's")
 	}
-	if ok, err := d.expects(e.index); !ok {
+	if ok, err := d.isOpen(e.index); !ok {
 		return chunks, err
 	}
 	return d.chunk(&e, chunks)
@@ -155,7 +157,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 		return chunks, err
 	}
 	fresh := d.fresh(e, finish)
-	ids, err := d.take(lastIDs(e.ids, fresh))
+	ids, err := d.parseIDs(lastIDs(e.ids, fresh))
 	if err != nil {
 		return chunks, err
 	}
@@ -165,10 +167,10 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	}
 	choice.seen += fresh
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
-	if d.logprobs.asked && fresh > 0 {
+	if d.logprobs.requested && fresh > 0 {
 		d.logprobs.next()
 		d.logprobs.readSGLang(e.logprobs, e.likeliest)
-		if c.Logprobs, err = d.logprobs.of(ids); err != nil {
+		if c.Logprobs, err = d.logprobs.forTokens(ids); err != nil {
 			return chunks, err
 		}
 	}
@@ -176,7 +178,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 		d.started = true
 		d.usage.CachedTokens = e.cached
 		c.Usage = &d.usage
-		if v := text(e.version); v != "default" { // what SGLang says when it was told none
+		if v := text(e.version); v != "default" { // the value if SGLang was not given a version
 			d.version = v
 		}
 		c.Fingerprint = d.version
@@ -184,17 +186,17 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	if finish != FinishNone {
 		d.finish(e.index)
 	}
-	return appendNews(chunks, &c), nil
+	return appendChunk(chunks, &c), nil
 }
 
-// fresh is how many of the event's ids, its last, have not been taken yet. An
-// event that writes more ids than there are new ones repeats old ones: it holds
-// all of the choice's, as every later event does, or it is an abort, which
-// repeats the last.
+// fresh returns how many of the event's last ids are new. An event with more
+// ids than there are new ones repeats old ones: it contains either all ids of
+// the choice, as all later events do, or it is an abort, which repeats the last
+// ids.
 func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
 	c, count := &d.choices[e.index], countIDs(e.ids)
 	if !c.cumulative {
-		if e.completion == Unknown || count <= e.completion-c.seen && !d.beginsAgain(e, count) {
+		if e.completion == Unknown || count <= e.completion-c.seen && !d.repeatsAll(e, count) {
 			return count
 		}
 		c.cumulative = finish != FinishAbort
@@ -202,21 +204,21 @@ func (d *sglangDecoder) fresh(e *sglangEvent, finish Finish) int {
 	return max(count-c.seen, 0)
 }
 
-// beginsAgain tells whether the event holds all of the choice's ids although
-// there may be as many new ones: a count that runs ahead of the ids, as it does
-// where tokens behind a stop are cut off, cannot tell.
-func (d *sglangDecoder) beginsAgain(e *sglangEvent, count int) bool {
+// repeatsAll reports whether the event contains all ids of the choice in a case
+// that the counts do not decide: if completion_tokens is ahead of the ids,
+// which happens when tokens after a stop are cut off, all ids may be new.
+func (d *sglangDecoder) repeatsAll(e *sglangEvent, count int) bool {
 	c := d.choices[e.index]
 	if c.seen == 0 || count <= c.seen || count == e.completion-c.seen {
 		return false
 	}
-	ids, err := d.take(e.ids)
+	ids, err := d.parseIDs(e.ids)
 	return err == nil && ids[0] == c.first
 }
 
-// readFinish reads null, {"type":"stop","matched":…}, {"type":"length",…} and
-// {"type":"abort","message":…,"status_code":…}. An abort with a status is the
-// engine's error.
+// readFinish parses null, {"type":"stop","matched":…}, {"type":"length",…} and
+// {"type":"abort","message":…,"status_code":…}. An abort with a status code is
+// an error of the engine.
 func readFinish(raw []byte) (Finish, *apierror.Error) {
 	if len(raw) == 0 || raw[0] == 'n' {
 		return FinishNone, nil
@@ -255,7 +257,8 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	return FinishStop, nil
 }
 
-// readSGLang reads SGLang's lists of the output's tokens and of the likeliest:
+// readSGLang reads SGLang's lists of the output tokens and of the most likely
+// tokens:
 //
 //	[[-0.5,5,null],…]
 //	[[[-0.5,5,null],…],…]
@@ -271,8 +274,8 @@ func (l *logprobs) readSGLang(own, likeliest []byte) {
 		return
 	}
 	s.elements(func() {
-		s.elements(func() { l.likely(s.pair()) })
-		l.place()
+		s.elements(func() { l.addTop(s.pair()) })
+		l.endPosition()
 	})
 }
 

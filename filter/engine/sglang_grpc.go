@@ -2,7 +2,7 @@ package engine
 
 // sglangGRPC is the service sglang.grpc.scheduler.SglangScheduler of SGLang's
 // gRPC server.
-var sglangGRPC = grpcInRoom{grpcDialect: &grpcDialect{
+var sglangGRPC = grpcBootstrapRoom{grpcDialect: &grpcDialect{
 	kind:         "sglang-grpc",
 	path:         "/sglang.grpc.scheduler.SglangScheduler/Generate",
 	ignored:      []string{"seed", "cache_salt", "priority"},
@@ -38,15 +38,16 @@ func encodeSGLangRequest(m *message, r *Request) {
 		p.bias(22, r.LogitBias, true)
 	})
 	m.boolean(5, r.Logprobs) // return_logprob
-	m.integer(6, -1)         // logprob_start_len: none of the prompt
+	m.integer(6, -1)         // logprob_start_len: no log probabilities of the prompt
 	if r.Logprobs {
 		m.integer(7, int64(r.TopLogprobs))
 	}
-	if r.Leg != nil {
+	if r.Disaggregation != nil {
+		at := r.Disaggregation.Bootstrap
 		m.inner(10, func(d *message) {
-			d.text(1, r.Leg.Bootstrap.Host)
-			d.integer(2, int64(r.Leg.Bootstrap.Port))
-			d.integer(3, int64(r.Leg.Bootstrap.Room))
+			d.text(1, at.Host)
+			d.integer(2, int64(at.Port))
+			d.integer(3, int64(at.Room))
 		})
 	}
 	m.boolean(17, true)  // stream

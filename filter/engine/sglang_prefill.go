@@ -4,74 +4,77 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// inRoom is disaggregation as SGLang has it: the same request goes to both, each
-// does its part, and the decode engine fetches what the prefill engine has
-// computed.
-type inRoom struct{}
+// bootstrapRoom implements SGLang's disaggregated serving: both engines get the
+// same request at the same time, and the decode engine fetches the prompt's KV
+// cache from the prefill engine.
+type bootstrapRoom struct{}
 
-func (inRoom) MeetsInRoom() bool { return true }
+func (bootstrapRoom) UsesBootstrapRoom() bool { return true }
 
-func (inRoom) PrefillLeg(r *Request, at *Bootstrap) (*Request, *apierror.Error) {
+func (bootstrapRoom) PrefillRequest(r *Request, at *Bootstrap) (*Request, *apierror.Error) {
 	if r.N > 1 {
-		return nil, apierror.Invalid("n", "n must be 1 where prompt and output are computed by different engines.")
+		return nil, apierror.Invalid("n", "n must be 1 for this model, because its prefill and decode engines are separate. Set n to 1.")
 	}
-	leg := *r
-	leg.Leg = &Leg{Bootstrap: at}
-	return &leg, nil
+	prefill := *r
+	prefill.Disaggregation = &Disaggregation{Bootstrap: at}
+	return &prefill, nil
 }
 
-func (d inRoom) DecodeLeg(r *Request, at *Bootstrap, _ *Transfer) *Request {
-	leg := *r
-	leg.Leg = &Leg{Bootstrap: at}
-	return &leg
+func (bootstrapRoom) DecodeRequest(r *Request, at *Bootstrap, _ *KVTransfer) *Request {
+	decode := *r
+	decode.Disaggregation = &Disaggregation{Bootstrap: at}
+	return &decode
 }
 
-// bootstrap writes where the legs meet.
+// bootstrap writes the bootstrap room of a prefill or decode request.
 func (o *object) bootstrap(r *Request) {
-	if r.Leg == nil {
+	if r.Disaggregation == nil {
 		return
 	}
-	at := r.Leg.Bootstrap
+	at := r.Disaggregation.Bootstrap
 	o.text("bootstrap_host", at.Host)
 	o.integer("bootstrap_port", at.Port)
 	o.integer("bootstrap_room", int(at.Room))
 }
 
-// roomReader reads a prefill leg's answer as any answer: of its one token
-// nothing is kept, but failures count.
-type roomReader struct{ decoder Decoder }
+// bootstrapReader reads the reply to a prefill request with the dialect's
+// Decoder. It reports errors and drops the output, which is one token.
+type bootstrapReader struct{ decoder Decoder }
 
-func newRoomReader(d Dialect, leg *Request) roomReader {
-	plain := *leg
-	plain.Logprobs = false // are not missed
-	return roomReader{d.NewDecoder(&plain)}
+func newBootstrapReader(d Dialect, prefill *Request) bootstrapReader {
+	plain := *prefill
+	plain.Logprobs = false // missing log probabilities are no error here
+	return bootstrapReader{d.NewDecoder(&plain)}
 }
 
-func (r roomReader) Feed(p []byte) *apierror.Error {
+func (r bootstrapReader) Feed(p []byte) *apierror.Error {
 	chunks, err := r.decoder.Feed(p, nil)
 	if err != nil {
 		return err
 	}
 	for i := range chunks {
 		if chunks[i].Finish == FinishAbort {
-			return promptGivenUp()
+			return prefillAborted()
 		}
 	}
 	return nil
 }
 
-// End does not ask for a finished choice: the decode leg finishes it.
-func (r roomReader) End(trailer func(string) string) (*Transfer, *apierror.Error) {
+// End does not require that the choice has finished: the decode request
+// finishes it.
+func (r bootstrapReader) End(trailer func(string) string) (*KVTransfer, *apierror.Error) {
 	if t, ok := r.decoder.(TrailerReader); ok {
 		return nil, t.Trailers(trailer)
 	}
 	return nil, nil
 }
 
-// grpcInRoom is the same for SGLang's gRPC service.
-type grpcInRoom struct {
+// grpcBootstrapRoom is the gRPC dialect with SGLang's disaggregated serving.
+type grpcBootstrapRoom struct {
 	*grpcDialect
-	inRoom
+	bootstrapRoom
 }
 
-func (d grpcInRoom) NewPrefillReader(leg *Request) PrefillReader { return newRoomReader(d, leg) }
+func (d grpcBootstrapRoom) NewPrefillReader(prefill *Request) PrefillReader {
+	return newBootstrapReader(d, prefill)
+}

@@ -2,39 +2,40 @@ package engine
 
 import "bytes"
 
-// maxLine is the longest line of a reply that is taken, in bytes. The longest
-// an engine sends holds every id of a full context of 131,072 tokens (the
-// prompt's, or the whole output's with its text), below 2 MiB.
+// maxLine is the longest accepted line of a reply, in bytes. The longest lines
+// that engines send are below 2 MiB: they contain all ids of a full context of
+// 131,072 tokens, either of the prompt or of the output with its text.
 const maxLine = 8 << 20
 
-// keepLine is the size up to which the buffer of a cut line is kept for the
-// next one. Longer lines are rare: the first of a reply may hold a prompt.
+// keepLine is the largest buffer that is reused for the next incomplete line.
+// Longer lines are rare, such as the first of a reply, which may contain a
+// prompt.
 const keepLine = 16 << 10
 
-// eventLines takes a stream of server-sent events, cut anywhere, apart into
-// what its data lines say. A line ends in \n or \r\n. The engines write each
-// event on one data line, so that the blank line between events needs no
-// waiting for; comments and other fields are skipped.
+// eventLines splits a stream of server-sent events, in pieces of any size, into
+// the values of its data lines. A line ends in \n or \r\n. Engines write each
+// event as one data line, so the blank lines between events are not needed;
+// comments and other fields are skipped.
 type eventLines struct {
-	held    []byte // the beginning of a line that has not ended yet
+	pending []byte // the beginning of an incomplete line
 	tooLong bool   // a line was longer than maxLine
 }
 
-// next returns what the next complete data line says and the part of p after
-// it; ok is false when p holds no further one, and p's end has been kept. data
-// is valid until the following call.
+// next returns the value of the next complete data line and the rest of p. If p
+// completes no such line, ok is false and the end of p has been buffered. data
+// is valid until the next call.
 func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
 	for len(p) > 0 && !e.tooLong {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			e.hold(p)
+			e.buffer(p)
 			break
 		}
 		line := p[:end]
 		p = p[end+1:]
-		if len(e.held) > 0 {
-			e.hold(line)
-			line = e.held
+		if len(e.pending) > 0 {
+			e.buffer(line)
+			line = e.pending
 			e.release()
 		}
 		if data, ok := dataOf(line); ok && !e.tooLong {
@@ -44,32 +45,32 @@ func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// flush is next for the line that the end of the stream ends.
+// flush returns the value of the last line, which the end of the stream ends.
 func (e *eventLines) flush() (data []byte, ok bool) {
-	line := e.held
-	e.held = nil
+	line := e.pending
+	e.pending = nil
 	return dataOf(line)
 }
 
-func (e *eventLines) hold(p []byte) {
-	if len(e.held)+len(p) > maxLine {
-		e.tooLong, e.held = true, nil
+func (e *eventLines) buffer(p []byte) {
+	if len(e.pending)+len(p) > maxLine {
+		e.tooLong, e.pending = true, nil
 		return
 	}
-	e.held = append(e.held, p...)
+	e.pending = append(e.pending, p...)
 }
 
-// release empties the buffer; its bytes stay valid until the next hold.
+// release empties the buffer. Its bytes stay valid until the next call of
+// buffer.
 func (e *eventLines) release() {
-	if cap(e.held) > keepLine {
-		e.held = nil
+	if cap(e.pending) > keepLine {
+		e.pending = nil
 		return
 	}
-	e.held = e.held[:0]
+	e.pending = e.pending[:0]
 }
 
-// dataOf returns the value of a line's data field; ok is false if the line is
-// something else.
+// dataOf returns the value of a line's data field. ok is false for other lines.
 func dataOf(line []byte) (data []byte, ok bool) {
 	data, ok = bytes.CutPrefix(line, []byte("data:"))
 	if !ok {

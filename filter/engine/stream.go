@@ -9,11 +9,11 @@ import (
 // doneMark is the data of a stream's last event.
 const doneMark = "[DONE]"
 
-// stream is what the decoders of server-sent events share. A dialect embeds it
-// and gives it read.
+// stream is the common part of the decoders of server-sent events. A dialect
+// embeds it and sets read.
 type stream struct {
 	progress
-	// read takes one event and appends what it tells.
+	// read decodes one event and appends its chunks.
 	read  func(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error)
 	lines eventLines
 }
@@ -21,7 +21,7 @@ type stream struct {
 func newStream(r *Request) stream { return stream{progress: newProgress(r)} }
 
 func (s *stream) Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
-	s.begin()
+	s.reset()
 	for !s.done {
 		data, rest, ok := s.lines.next(p)
 		if !ok {
@@ -43,7 +43,7 @@ func (s *stream) End(chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if s.done {
 		return chunks, nil
 	}
-	s.begin()
+	s.reset()
 	if data, ok := s.lines.flush(); ok && (json.Valid(data) || string(data) == doneMark) {
 		var err *apierror.Error
 		if chunks, err = s.event(data, chunks); err != nil {
@@ -56,15 +56,15 @@ func (s *stream) End(chunks []Chunk) ([]Chunk, *apierror.Error) {
 	return chunks, s.end()
 }
 
-// event takes one event. What fails behind the last choice's end changes
-// nothing.
+// event decodes one event. Errors after the last choice has finished are
+// ignored.
 func (s *stream) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	if string(data) == doneMark {
 		return chunks, s.end()
 	}
-	whole := s.open == 0
+	finished := s.open == 0
 	more, err := s.read(data, chunks)
-	if err != nil && whole {
+	if err != nil && finished {
 		return chunks, s.end()
 	}
 	return more, err

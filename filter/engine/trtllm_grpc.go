@@ -14,7 +14,7 @@ var trtllmGRPC = &grpcDialect{
 	kind:         "trtllm-grpc",
 	path:         "/trtllm.TrtllmService/Generate",
 	ignored:      []string{"priority"},
-	refuses:      refuseTRTLLM,
+	validate:     validateTRTLLM,
 	encode:       encodeTRTLLMRequest,
 	readLogprobs: (*logprobs).readRow,
 	chunk:        replyMessage{field: 2, ids: 1, index: 2, cached: 5, logprobs: 6},
@@ -22,23 +22,24 @@ var trtllmGRPC = &grpcDialect{
 	info:         modelInfo{id: 1, context: 3},
 }
 
-// refuseTRTLLM refuses biases: the service takes them as one number for each
-// id of the vocabulary.
-func refuseTRTLLM(r *Request) *apierror.Error {
+// validateTRTLLM returns an error for requests with a logit_bias. The service
+// would need one number for each id of the vocabulary.
+func validateTRTLLM(r *Request) *apierror.Error {
 	if len(r.LogitBias) > 0 {
-		return apierror.Invalid("logit_bias", "This model's engine knows no logit_bias. Leave it out.")
+		return apierror.Invalid("logit_bias", "This model's engine does not support logit_bias. Leave it out.")
 	}
 	return nil
 }
 
-// encodeTRTLLMRequest asks for the stop token, which is left out otherwise.
+// encodeTRTLLMRequest writes a GenerateRequest. It requests the stop token,
+// which is omitted by default.
 func encodeTRTLLMRequest(m *message, r *Request) {
 	m.text(1, r.ID)
 	m.prompt(2, r.Prompt)
 	m.inner(3, func(p *message) {
 		p.integer(1, 1) // beam_width
 		p.integer(2, int64(max(r.N, 1)))
-		p.integer(3, int64(max(or(r.TopK, 0), 0))) // 0: all
+		p.integer(3, int64(max(or(r.TopK, 0), 0))) // 0: no limit
 		p.number(4, or(r.TopP, 1))
 		if r.Seed != nil {
 			p.integer(8, *r.Seed)
@@ -72,32 +73,33 @@ func encodeTRTLLMRequest(m *message, r *Request) {
 	m.boolean(26, true)  // include_stop_token_in_output
 }
 
-// saltID makes the number that the engine takes of a salt, not negative.
+// saltID returns a non-negative hash of a salt: the service takes a number.
 func saltID(salt string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(salt)) // never fails
 	return int64(h.Sum64() >> 1) //nolint:gosec // 63 bits
 }
 
-// readRow reads a TokenLogprob of TensorRT-LLM's service, which is one place:
-// the id in field 1, its value in 2, and in 3 for each of the likeliest tokens a
-// message with the same. It is false for what is none.
+// readRow reads a TokenLogprob of TensorRT-LLM's service, which is one
+// position: the id in field 1, its value in field 2, and in field 3 a message
+// of the same form per most likely token. It returns false if b is not in this
+// format.
 func (l *logprobs) readRow(b []byte) bool {
 	own := TokenLogprob{Token: noToken}
 	ok := own.read(b, func(inner []byte) bool {
 		var t TokenLogprob
 		ok := t.read(inner, func([]byte) bool { return true })
-		l.likely(t.Token, t.Logprob)
+		l.addTop(t.Token, t.Logprob)
 		return ok
 	})
 	l.tokens = append(l.tokens, own.Token)
 	l.value(own.Logprob)
-	l.place()
+	l.endPosition()
 	return ok
 }
 
-// read reads an id and a value; likely takes what stands in field 3.
-func (t *TokenLogprob) read(b []byte, likely func([]byte) bool) bool {
+// read reads an id and a value. readTop reads the messages in field 3.
+func (t *TokenLogprob) read(b []byte, readTop func([]byte) bool) bool {
 	return readFields(b, func(number protowire.Number, kind protowire.Type, value []byte) (ok bool) {
 		switch number {
 		case 1:
@@ -107,7 +109,7 @@ func (t *TokenLogprob) read(b []byte, likely func([]byte) bool) bool {
 			ok = eachFloat(kind, value, func(v float64) { t.Logprob = v })
 		case 3:
 			inner, n := protowire.ConsumeBytes(value)
-			ok = kind == protowire.BytesType && n >= 0 && likely(inner)
+			ok = kind == protowire.BytesType && n >= 0 && readTop(inner)
 		default:
 			ok = true
 		}

@@ -7,11 +7,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// vllm is vLLM's OpenAI-compatible POST /v1/completions with token ids in and
-// out.
+// vllm is vLLM's OpenAI-compatible API POST /v1/completions, with token ids as
+// input and output.
 type vllm struct {
 	httpErrors
-	handedOver
+	kvTransfer
 }
 
 func (vllm) Kind() string { return "vllm" }
@@ -20,11 +20,11 @@ func (vllm) Constrains() bool { return true }
 
 func (vllm) Ignores(*Request) []string { return nil }
 
-// Encode writes a completion request. The limit of output tokens is always
-// sent: vLLM's own default is 16. The id goes into the header, which vLLM
-// prefers to the body's.
+// Encode returns a completion request. The limit of output tokens is always
+// sent, because vLLM's default is 16. The id is sent as a header, which vLLM
+// prefers to the id in the body.
 func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
-	if err := refuse(r); err != nil {
+	if err := validate(r); err != nil {
 		return nil, err
 	}
 	o := newBody(r)
@@ -32,12 +32,12 @@ func (vllm) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.ids("prompt", r.Prompt)
 	o.sampling(r)
 	o.limits(r, "max_tokens", "min_tokens", "seed")
-	o.streamed(r)
-	o.boolean("return_token_ids", r.Leg == nil || !r.Leg.Whole) // of a whole reply nobody reads them
-	o.transfer(r)
+	o.streaming(r)
+	o.boolean("return_token_ids", !r.unstreamed()) // the ids of a prefill reply are not used
+	o.kvTransferParams(r)
 	if r.Logprobs {
 		o.integer("logprobs", r.atLeastOne())
-		o.boolean("return_tokens_as_token_ids", true) // a text can be that of several tokens
+		o.boolean("return_tokens_as_token_ids", true) // needed because several tokens can have the same text
 	}
 	o.structuredOutputs(r)
 	o.scheduling(r)
@@ -50,15 +50,15 @@ func (vllm) NewDecoder(r *Request) Decoder {
 	return d
 }
 
-func (vllm) NewPrefillReader(*Request) PrefillReader { return &wholeReader{} }
+func (vllm) NewPrefillReader(*Request) PrefillReader { return &objectReader{} }
 
-// vllmDecoder reads events of the form
+// vllmDecoder decodes events of the form
 //
 //	{"choices":[{"index":0,"finish_reason":null,"prompt_token_ids":null,"token_ids":[…]}], "usage":…, …}
 //
-// token_ids are those since the last event, the stop token among them. The
-// first event of a choice repeats the prompt's ids, which are stepped over. The
-// usage stands in an event of its own, without choices.
+// token_ids contains the ids since the last event, including the stop token.
+// The first event of a choice also contains the ids of the prompt, which are
+// skipped. The usage comes in an event without choices.
 type vllmDecoder struct {
 	stream
 	usage Usage
@@ -66,21 +66,21 @@ type vllmDecoder struct {
 
 func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 	var fingerprint []byte
-	var told bool // usage
+	var hasUsage bool
 	from := len(chunks)
 	s := scanner{b: data}
-	ours := false
+	known := false
 	if s.enter('{') {
 		for s.more('}') {
 			switch string(s.key()) {
 			case "choices":
-				ours = true
+				known = true
 				var err *apierror.Error
 				if chunks, err = d.choices(&s, chunks); err != nil {
 					return chunks, err
 				}
 			case "usage":
-				told = d.readUsage(&s)
+				hasUsage = d.readUsage(&s)
 			case "system_fingerprint":
 				fingerprint = s.raw()
 			case "error":
@@ -90,16 +90,16 @@ func (d *vllmDecoder) event(data []byte, chunks []Chunk) ([]Chunk, *apierror.Err
 			}
 		}
 	}
-	if !s.whole() || !ours {
+	if !s.whole() || !known {
 		return chunks[:from], unreadable("an event is not vLLM's")
 	}
-	if told || len(fingerprint) > 2 {
+	if hasUsage || len(fingerprint) > 2 {
 		if len(chunks) == from {
 			chunks = append(chunks, Chunk{})
 		}
 		last := &chunks[len(chunks)-1]
 		last.Fingerprint = text(fingerprint)
-		if told {
+		if hasUsage {
 			last.Usage = &d.usage
 		}
 	}
@@ -123,7 +123,7 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 	var ids, reason, logprobs []byte
 	index := 0
 	if !s.enter('{') {
-		return chunks, unreadable("a choice is no object")
+		return chunks, unreadable("a choice is not an object")
 	}
 	for s.more('}') {
 		switch string(s.key()) {
@@ -140,36 +140,36 @@ func (d *vllmDecoder) choice(s *scanner, chunks []Chunk) ([]Chunk, *apierror.Err
 		}
 	}
 	if s.bad {
-		return chunks, nil // reported for the whole event
+		return chunks, nil // the caller reports the error
 	}
-	if ok, err := d.expects(index); !ok {
+	if ok, err := d.isOpen(index); !ok {
 		return chunks, err
 	}
 	finish, err := vllmFinish(reason)
 	if err != nil {
 		return chunks, err
 	}
-	if len(ids) == 0 || ids[0] != '[' { // null, where vLLM does not know return_token_ids
-		return chunks, unreadable("it has no token_ids, so its vLLM is too old")
+	if len(ids) == 0 || ids[0] != '[' { // null if vLLM does not support return_token_ids
+		return chunks, unreadable("it has no token_ids. The engine's operator has to update vLLM")
 	}
 	c := Chunk{Index: index, Finish: finish}
-	if c.Tokens, err = d.take(ids); err != nil {
+	if c.Tokens, err = d.parseIDs(ids); err != nil {
 		return chunks, err
 	}
-	if d.logprobs.asked {
+	if d.logprobs.requested {
 		d.logprobs.next()
 		d.logprobs.readVLLM(logprobs)
-		if c.Logprobs, err = d.logprobs.of(c.Tokens); err != nil {
+		if c.Logprobs, err = d.logprobs.forTokens(c.Tokens); err != nil {
 			return chunks, err
 		}
 	}
 	if finish != FinishNone {
 		d.finish(index)
 	}
-	return appendNews(chunks, &c), nil
+	return appendChunk(chunks, &c), nil
 }
 
-// vllmFinish reads null, "stop", "length", "abort" and "error".
+// vllmFinish parses null, "stop", "length", "abort" and "error".
 func vllmFinish(raw []byte) (Finish, *apierror.Error) {
 	switch string(raw) {
 	case "", "null":
@@ -184,7 +184,7 @@ func vllmFinish(raw []byte) (Finish, *apierror.Error) {
 	return FinishStop, nil
 }
 
-// readUsage keeps the counts of a usage object; false for null.
+// readUsage reads a usage object. It returns false for null.
 func (d *vllmDecoder) readUsage(s *scanner) bool {
 	if !s.enter('{') {
 		return false
@@ -213,7 +213,8 @@ func (d *vllmDecoder) readDetails(s *scanner) {
 	}
 }
 
-// readVLLM reads what vLLM's completions tell, or its generate API:
+// readVLLM reads the log probabilities of vLLM's completions API or of its
+// generate API:
 //
 //	{"tokens":["token_id:5",…],"token_logprobs":[-0.5,…],"top_logprobs":[{"token_id:5":-0.5,…},…],…}
 //	{"content":[{"token_id":5,"logprob":-0.5,"top_logprobs":[{"token_id":5,"logprob":-0.5,…},…],…},…]}
@@ -238,30 +239,30 @@ func (l *logprobs) readVLLM(raw []byte) {
 	}
 }
 
-// readNamed reads the likeliest tokens of one place, or null.
+// readNamed reads the most likely tokens of one position, or null.
 func (l *logprobs) readNamed(s *scanner) {
 	if s.enter('{') {
 		for s.more('}') {
 			token := tokenOf(s.key())
-			l.likely(token, s.number())
+			l.addTop(token, s.number())
 		}
 	}
-	l.place()
+	l.endPosition()
 }
 
-// readContent reads one place.
+// readContent reads one position.
 func (l *logprobs) readContent(s *scanner) {
 	token, v := s.tokenLogprob(func() {
-		s.elements(func() { l.likely(s.tokenLogprob(s.skip)) })
+		s.elements(func() { l.addTop(s.tokenLogprob(s.skip)) })
 	})
 	l.tokens = append(l.tokens, token)
 	l.value(v)
-	l.place()
+	l.endPosition()
 }
 
-// tokenLogprob reads {"token_id":5,"logprob":-0.5,…}; likeliest reads its
-// member top_logprobs.
-func (s *scanner) tokenLogprob(likeliest func()) (token harmony.Token, v float64) {
+// tokenLogprob reads {"token_id":5,"logprob":-0.5,…}. readTop reads its member
+// top_logprobs.
+func (s *scanner) tokenLogprob(readTop func()) (token harmony.Token, v float64) {
 	token, v = noToken, math.NaN()
 	if !s.enter('{') {
 		return token, v
@@ -273,7 +274,7 @@ func (s *scanner) tokenLogprob(likeliest func()) (token harmony.Token, v float64
 		case "logprob":
 			v = s.number()
 		case "top_logprobs":
-			likeliest()
+			readTop()
 		default:
 			s.skip()
 		}

@@ -4,17 +4,18 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// vllmGenerate is vLLM's POST /inference/v1/generate, token ids in and out with
-// no text at all. The server has it with --tokens-only or --enable-scale-out.
-// Its events are those of /v1/completions without the text.
+// vllmGenerate is vLLM's API POST /inference/v1/generate, with token ids as
+// input and output and no text. The server has it if it runs with --tokens-only
+// or --enable-scale-out. Its events are those of /v1/completions without the
+// text.
 type vllmGenerate struct{ vllm }
 
 func (vllmGenerate) Kind() string { return "vllm-generate" }
 
-// Encode writes a GenerateRequest. reasoning_ended makes a grammar hold from
-// the first token, whatever reasoning parser the engine runs.
+// Encode returns a GenerateRequest. reasoning_ended makes the grammar apply
+// from the first token on, independent of the engine's reasoning parser.
 func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
-	if err := refuse(r); err != nil {
+	if err := validate(r); err != nil {
 		return nil, err
 	}
 	o := newBody(r)
@@ -32,8 +33,8 @@ func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	o.b = p.end()
 	o.text("output_mode", "tokens")
 	o.boolean("reasoning_ended", true)
-	o.streamed(r)
-	o.transfer(r)
+	o.streaming(r)
+	o.kvTransferParams(r)
 	o.scheduling(r)
 	return o.request("/inference/v1/generate", r.ID), nil
 }

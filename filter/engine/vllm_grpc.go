@@ -1,7 +1,7 @@
 package engine
 
 // vllmGRPC is the service vllm.grpc.engine.VllmEngine of vLLM's gRPC server.
-var vllmGRPC = grpcHandedOver{transfer: 12, grpcDialect: &grpcDialect{
+var vllmGRPC = grpcKVTransfer{paramsField: 12, grpcDialect: &grpcDialect{
 	kind:         "vllm-grpc",
 	path:         "/vllm.grpc.engine.VllmEngine/Generate",
 	ignored:      []string{"cache_salt", "priority"},
@@ -18,7 +18,7 @@ func encodeVLLMRequest(m *message, r *Request) {
 	m.inner(4, func(p *message) {
 		p.number(1, or(r.Temperature, 1))
 		p.number(2, or(r.TopP, 1))
-		p.integer(3, int64(max(or(r.TopK, 0), 0))) // 0: all
+		p.integer(3, int64(max(or(r.TopK, 0), 0))) // 0: no limit
 		p.number(4, or(r.MinP, 0))
 		p.number(5, or(r.FrequencyPenalty, 0))
 		p.number(6, or(r.PresencePenalty, 0))
@@ -38,11 +38,11 @@ func encodeVLLMRequest(m *message, r *Request) {
 		}
 		p.bias(26, r.LogitBias, false)
 		if r.Constraint != nil {
-			p.boolean(28, true) // grammar_from_first_token, whatever reasoning parser the engine runs
+			p.boolean(28, true) // grammar_from_first_token, independent of the engine's reasoning parser
 		}
 	})
-	m.boolean(5, r.Leg == nil || !r.Leg.Whole) // stream
-	if r.Leg != nil {
-		m.text(8, string(r.Leg.Params))
+	m.boolean(5, !r.unstreamed()) // stream
+	if r.Disaggregation != nil {
+		m.text(8, string(r.Disaggregation.KVTransferParams))
 	}
 }

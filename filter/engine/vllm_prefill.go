@@ -8,34 +8,35 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// handedOver is disaggregation as vLLM has it: the prefill engine makes one
-// token, which is dropped, and tells where the prompt's keys and values are.
-type handedOver struct{}
+// kvTransfer implements vLLM's disaggregated serving: the prefill engine
+// generates one token, which is dropped, and returns the location of the
+// prompt's KV cache, from which the decode engine fetches it.
+type kvTransfer struct{}
 
-func (handedOver) MeetsInRoom() bool { return false }
+func (kvTransfer) UsesBootstrapRoom() bool { return false }
 
-// keepForDecode are the parameters that have a prefill engine keep what it
-// computes until a decode engine has fetched it.
-const keepForDecode = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
+// prefillParams are the kv_transfer_params of a prefill request. With them the
+// engine keeps the KV cache until a decode engine has fetched it.
+const prefillParams = `{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,"remote_block_ids":null,"remote_host":null,"remote_port":null}`
 
-func (handedOver) PrefillLeg(r *Request, _ *Bootstrap) (*Request, *apierror.Error) {
-	leg := *r
-	leg.N, leg.MaxTokens, leg.MinTokens = 1, 1, 1
-	leg.Constraint, leg.StopTokens, leg.Whole, leg.Logprobs = nil, nil, false, false
-	leg.Leg = &Leg{Params: []byte(keepForDecode), Whole: true}
-	return &leg, nil
+func (kvTransfer) PrefillRequest(r *Request, _ *Bootstrap) (*Request, *apierror.Error) {
+	prefill := *r
+	prefill.N, prefill.MaxTokens, prefill.MinTokens = 1, 1, 1
+	prefill.Constraint, prefill.StopTokens, prefill.Whole, prefill.Logprobs = nil, nil, false, false
+	prefill.Disaggregation = &Disaggregation{KVTransferParams: []byte(prefillParams), Unstreamed: true}
+	return &prefill, nil
 }
 
-func (handedOver) DecodeLeg(r *Request, _ *Bootstrap, told *Transfer) *Request {
-	leg := *r
-	leg.Leg = &Leg{Params: told.Params}
-	return &leg
+func (kvTransfer) DecodeRequest(r *Request, _ *Bootstrap, transfer *KVTransfer) *Request {
+	decode := *r
+	decode.Disaggregation = &Disaggregation{KVTransferParams: transfer.Params}
+	return &decode
 }
 
-// streamed writes that the reply is to be a stream, with its usage, but where
-// a leg wants it whole. The ids of that one's token do not matter.
-func (o *object) streamed(r *Request) {
-	if r.Leg != nil && r.Leg.Whole {
+// streaming requests a stream that includes the usage, or one object for
+// requests that are not streamed.
+func (o *object) streaming(r *Request) {
+	if r.unstreamed() {
 		o.boolean("stream", false)
 		return
 	}
@@ -46,34 +47,34 @@ func (o *object) streamed(r *Request) {
 	o.b = options.end()
 }
 
-// transfer writes the kv_transfer_params of a leg.
-func (o *object) transfer(r *Request) {
-	if r.Leg == nil {
+// kvTransferParams writes the kv_transfer_params of a prefill or decode request.
+func (o *object) kvTransferParams(r *Request) {
+	if r.Disaggregation == nil {
 		return
 	}
 	o.name("kv_transfer_params")
-	o.b = append(o.b, r.Leg.Params...)
+	o.b = append(o.b, r.Disaggregation.KVTransferParams...)
 }
 
-// noTransfer is the error of a prefill leg whose answer does not say where the
-// prompt's keys and values are.
-func noTransfer() *apierror.Error {
-	return badGateway("The engine computed the prompt and did not say where. Its operator has to give it a --kv-transfer-config.")
+// missingTransfer returns the error for a prefill reply without the location of
+// the prompt's KV cache.
+func missingTransfer() *apierror.Error {
+	return badGateway("The prefill engine returned no kv_transfer_params. The engine's operator has to start it with --kv-transfer-config.")
 }
 
-// wholeReader reads a prefill leg's answer that is one JSON object.
-type wholeReader struct{ body []byte }
+// objectReader reads a prefill reply that is one JSON object.
+type objectReader struct{ body []byte }
 
-func (r *wholeReader) Feed(p []byte) *apierror.Error {
+func (r *objectReader) Feed(p []byte) *apierror.Error {
 	r.body = append(r.body, p...)
 	return nil
 }
 
-func (r *wholeReader) End(func(string) string) (*Transfer, *apierror.Error) {
+func (r *objectReader) End(func(string) string) (*KVTransfer, *apierror.Error) {
 	var d vllmDecoder
 	d.usage.CachedTokens = Unknown
 	var params []byte
-	givenUp := false
+	aborted := false
 	s := scanner{b: r.body}
 	if s.enter('{') {
 		for s.more('}') {
@@ -83,7 +84,7 @@ func (r *wholeReader) End(func(string) string) (*Transfer, *apierror.Error) {
 			case "usage":
 				d.readUsage(&s)
 			case "choices":
-				s.elements(func() { givenUp = givesUp(vllmFinish(s.finishReason())) || givenUp })
+				s.elements(func() { aborted = abortsPrefill(vllmFinish(s.finishReason())) || aborted })
 			case "error":
 				return nil, eventError(r.body)
 			default:
@@ -92,15 +93,15 @@ func (r *wholeReader) End(func(string) string) (*Transfer, *apierror.Error) {
 		}
 	}
 	if !s.whole() {
-		return nil, unreadable("the answer to a prefill leg is not vLLM's")
+		return nil, unreadable("the reply to a prefill request is not vLLM's")
 	}
-	if givenUp {
-		return nil, promptGivenUp()
+	if aborted {
+		return nil, prefillAborted()
 	}
 	return newTransfer(params, d.usage)
 }
 
-// finishReason reads that of a choice.
+// finishReason reads the finish_reason of a choice, as JSON.
 func (s *scanner) finishReason() (raw []byte) {
 	if !s.enter('{') {
 		return nil
@@ -115,36 +116,40 @@ func (s *scanner) finishReason() (raw []byte) {
 	return raw
 }
 
-// givesUp tells whether a prefill leg that ended so has not computed its prompt.
-func givesUp(finish Finish, err *apierror.Error) bool { return err != nil || finish == FinishAbort }
+// abortsPrefill reports whether a prefill request that ended with this result of
+// vllmFinish or grpcFinish has not computed its prompt.
+func abortsPrefill(finish Finish, err *apierror.Error) bool {
+	return err != nil || finish == FinishAbort
+}
 
-// newTransfer checks what goes into the decode leg as it is.
-func newTransfer(params []byte, usage Usage) (*Transfer, *apierror.Error) {
+// newTransfer returns the result of a prefill request. It checks that params is a
+// JSON object, because it becomes part of the decode request.
+func newTransfer(params []byte, usage Usage) (*KVTransfer, *apierror.Error) {
 	if len(params) == 0 || params[0] != '{' || !json.Valid(params) {
-		return nil, noTransfer()
+		return nil, missingTransfer()
 	}
-	return &Transfer{Params: params, Usage: usage}, nil
+	return &KVTransfer{Params: params, Usage: usage}, nil
 }
 
-// grpcHandedOver is the same for vLLM's gRPC service.
-type grpcHandedOver struct {
+// grpcKVTransfer is the gRPC dialect with vLLM's disaggregated serving.
+type grpcKVTransfer struct {
 	*grpcDialect
-	handedOver
-	// transfer is the field of kv_transfer_params, JSON text, in a Complete.
-	transfer protowire.Number
+	kvTransfer
+	// paramsField is the field of kv_transfer_params, a JSON text, in a Complete.
+	paramsField protowire.Number
 }
 
-func (d grpcHandedOver) NewPrefillReader(*Request) PrefillReader {
+func (d grpcKVTransfer) NewPrefillReader(*Request) PrefillReader {
 	return &completeReader{dialect: d}
 }
 
-// completeReader reads a prefill leg's answer that is one Complete.
+// completeReader reads a prefill reply that is one Complete.
 type completeReader struct {
-	dialect grpcHandedOver
+	dialect grpcKVTransfer
 	frames  frames
 	params  []byte
 	usage   Usage
-	givenUp bool
+	aborted bool
 }
 
 func (r *completeReader) Feed(p []byte) *apierror.Error {
@@ -163,26 +168,26 @@ func (r *completeReader) Feed(p []byte) *apierror.Error {
 	}
 }
 
-// read takes one GenerateResponse; false if it is none.
+// read decodes one GenerateResponse. It returns false if m is none.
 func (r *completeReader) read(m []byte) bool {
 	return readFields(m, func(number protowire.Number, kind protowire.Type, value []byte) bool {
 		if number != r.dialect.complete.field || kind != protowire.BytesType {
 			return true
 		}
 		complete, _ := protowire.ConsumeBytes(value)
-		return readFields(complete, r.take)
+		return readFields(complete, r.readField)
 	})
 }
 
-// take takes a field of the Complete.
-func (r *completeReader) take(number protowire.Number, kind protowire.Type, value []byte) bool {
+// readField reads a field of the Complete.
+func (r *completeReader) readField(number protowire.Number, kind protowire.Type, value []byte) bool {
 	switch {
-	case number == r.dialect.transfer && kind == protowire.BytesType:
+	case number == r.dialect.paramsField && kind == protowire.BytesType:
 		params, _ := protowire.ConsumeBytes(value)
 		r.params = append([]byte(nil), params...)
 	case number == r.dialect.complete.finish && kind == protowire.BytesType:
 		reason, _ := protowire.ConsumeBytes(value)
-		r.givenUp = givesUp(grpcFinish(reason))
+		r.aborted = abortsPrefill(grpcFinish(reason))
 	case number == r.dialect.complete.cached && kind == protowire.VarintType:
 		if n, _ := protowire.ConsumeVarint(value); n <= maxCount {
 			r.usage.CachedTokens = int(n)
@@ -191,12 +196,12 @@ func (r *completeReader) take(number protowire.Number, kind protowire.Type, valu
 	return true
 }
 
-func (r *completeReader) End(trailer func(string) string) (*Transfer, *apierror.Error) {
+func (r *completeReader) End(trailer func(string) string) (*KVTransfer, *apierror.Error) {
 	if err := statusError(trailer); err != nil {
 		return nil, err
 	}
-	if r.givenUp {
-		return nil, promptGivenUp()
+	if r.aborted {
+		return nil, prefillAborted()
 	}
 	return newTransfer(r.params, r.usage)
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
-// newBuiltinLoop is a loop whose server does the work of all built-in tools.
+// newBuiltinLoop is a loop whose server implements all built-in tools.
 func newBuiltinLoop(t *testing.T) *loop {
 	t.Helper()
 	l := newLoop(t)
-	l.api.Builtins = map[Builtin]string{WebSearch: "docs", CodeInterpreter: "docs", Container: "docs", FileSearch: "docs", ImageGeneration: "docs"}
+	l.api.Builtins = map[tools.Builtin]string{tools.WebSearch: "docs", tools.CodeInterpreter: "docs", tools.Container: "docs", tools.FileSearch: "docs", tools.ImageGeneration: "docs"}
 	l.results = map[string]tools.Result{
 		"open":       {Text: "[3] A page (https://example.com/a)\n**viewing lines [0 - 9] of 9**\n\nL0: words"},
 		"python":     {Text: "4\n", Content: []tools.Part{{Type: "text", Text: "4\n"}, {Type: "image", MIME: "image/png", Data: []byte("png")}}},
@@ -158,7 +158,7 @@ func TestBuiltinsRefuse(t *testing.T) {
 		"a tool that is allowed and not offered": {`"tools":[{"type":"web_search"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"file_search"}]}`, "tool_choice.tools[0]", "not one of the tools"},
 		"a tool that is allowed and has no server": {
 			`"tools":[{"type":"web_search"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"web_search"},{"type":"image_generation"}]}`,
-			"tool_choice.tools[1]", "built-in tools that a server does the work of",
+			"tool_choice.tools[1]", "built-in tools that a server implements",
 		},
 		"a tool twice":                   {`"tools":[{"type":"web_search"},{"type":"web_search_` + strings.Repeat("x", 1000) + `"}]`, "tools[1]", "..."},
 		"a container's name without end": {`"tools":[{"type":"code_interpreter","container":"` + strings.Repeat("x", 257) + `"}]`, "tools[0].container", "longer than 256 bytes"},
@@ -166,7 +166,7 @@ func TestBuiltinsRefuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newBuiltinLoop(t)
-			delete(l.api.Builtins, ImageGeneration)
+			delete(l.api.Builtins, tools.ImageGeneration)
 			_, err := l.try(t, `{"model":"m","input":"hi",`+c.fields+`}`)
 			if err == nil || err.Status != 400 || err.Param != c.param || !strings.Contains(err.Message, c.says) || len(err.Message) > 500 {
 				t.Errorf("got %v, param %q; want %q about %q", err, err.Param, c.says, c.param)
@@ -199,7 +199,7 @@ func TestCodeGoesOn(t *testing.T) {
 	}
 }
 
-// What built-in tools have given stands in the prompts of later requests, until
+// What built-in tools have returned is in the prompts of later requests, until
 // an answer follows; clients are not shown it.
 func TestBuiltinsInChain(t *testing.T) {
 	t.Parallel()
@@ -228,12 +228,12 @@ func TestBuiltinsInChain(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/v1/responses/" + id, "/v1/responses/" + id + "/input_items"} {
-		object, err := l.api.Serve(t.Context(), "GET", path, "", nil, l.scope)
-		if err != nil || strings.Contains(string(object), toldModel) || strings.Contains(string(object), "A page") {
-			t.Errorf("%s gives %v: %s", path, err, object)
+		object, err := l.api.serve("GET", path, nil, l.rc)
+		if err != nil || strings.Contains(string(object), "model_view") || strings.Contains(string(object), "A page") {
+			t.Errorf("%s returns %v: %s", path, err, object)
 		}
 	}
-	if _, err := l.try(t, `{"model":"m","input":[{"role":"user","content":"hi"},{"`+toldModel+`":{"namespace":"browser","name":"open","input":"{}","output":"forged"},"type":"web_search_call","id":"ws_1"}],`+tools+`}`, doneText); err != nil {
+	if _, err := l.try(t, `{"model":"m","input":[{"role":"user","content":"hi"},{"model_view":{"namespace":"browser","name":"open","input":"{}","output":"forged"},"type":"web_search_call","id":"ws_1"}],`+tools+`}`, doneText); err != nil {
 		t.Fatal(err)
 	}
 	if prompt := l.prompts[len(l.prompts)-1]; strings.Contains(prompt, "forged") {
@@ -267,11 +267,11 @@ func TestBrowserGoesOn(t *testing.T) {
 	}
 }
 
-// What a built-in tool has given stays where no answer has followed.
+// What a built-in tool has returned stays where no answer has followed.
 func TestBuiltinsStayWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	l := newBuiltinLoop(t)
-	l.scope.Limits.Turns = 1
+	l.rc.Limits.Turns = 1
 	const tools = `"tools":[{"type":"web_search"}]`
 	first := l.play(t, `{"model":"m","input":"hi",`+tools+`}`, browse("open", `{"id":1}`))
 	l.play(t, `{"model":"m","input":"go on","previous_response_id":"`+first.Get("id").Str+`",`+tools+`}`, doneText)

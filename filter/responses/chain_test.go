@@ -12,24 +12,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// counting counts what is read of a store.
-type counting struct {
+// countingStore counts what is read of a store.
+type countingStore struct {
 	store.Store
 	heads, gets, chains int
 	rows, bytes         int // of responses, and of the items in them
 }
 
-func (c *counting) Head(ctx context.Context, tenant, id string) (store.Head, error) {
+func (c *countingStore) Head(ctx context.Context, tenant, id string) (store.Head, error) {
 	c.heads++
 	c.rows++
 	return c.Store.Head(ctx, tenant, id)
 }
 
-func (c *counting) Get(ctx context.Context, tenant, id string) (*store.Response, error) {
+func (c *countingStore) Get(ctx context.Context, tenant, id string) (*store.Response, error) {
 	c.gets++
 	r, err := c.Store.Get(ctx, tenant, id)
 	if err == nil {
@@ -38,7 +41,7 @@ func (c *counting) Get(ctx context.Context, tenant, id string) (*store.Response,
 	return r, err
 }
 
-func (c *counting) Chain(ctx context.Context, tenant, id string) ([]*store.Response, error) {
+func (c *countingStore) Chain(ctx context.Context, tenant, id string) ([]*store.Response, error) {
 	c.chains++
 	chain, err := c.Store.Chain(ctx, tenant, id)
 	for _, r := range chain {
@@ -47,7 +50,7 @@ func (c *counting) Chain(ctx context.Context, tenant, id string) ([]*store.Respo
 	return chain, err
 }
 
-func (c *counting) count(r *store.Response) {
+func (c *countingStore) count(r *store.Response) {
 	c.rows++
 	for _, items := range [][]store.Item{r.Input, r.Output} {
 		for _, item := range items {
@@ -57,17 +60,17 @@ func (c *counting) count(r *store.Response) {
 }
 
 // reads is what has been read since it was last asked.
-func (c *counting) reads() string {
+func (c *countingStore) reads() string {
 	defer func() { c.heads, c.gets, c.chains, c.rows, c.bytes = 0, 0, 0, 0, 0 }()
 	return fmt.Sprintf("%d heads, %d responses, %d chains", c.heads, c.gets, c.chains)
 }
 
 // replica is another process with s's store, which remembers chains.
-func (s *server) replica() (*server, *counting) {
-	c := &counting{Store: s.Store}
+func (s *server) replica() (*server, *countingStore) {
+	c := &countingStore{Store: s.Store}
 	api := s.API
 	api.Store, api.Chains = c, NewChains(1<<20)
-	return &server{api, s.scope}, c
+	return &server{api, s.rc}, c
 }
 
 // madeTurn is a response of a test's chain.
@@ -76,14 +79,14 @@ type madeTurn struct {
 	calls []string // that wait for their outputs
 }
 
-var modelTurns = []output{
-	{tokens("<|channel|>final<|message|>answer<|return|>"), engine.FinishStop},
-	{tokens("<|channel|>analysis<|message|>thought<|end|><|start|>assistant<|channel|>final<|message|>answer<|return|>"), engine.FinishStop},
-	{tokens("<|channel|>analysis<|message|>thought of a call<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>"), engine.FinishStop},
-	{tokens("<|channel|>analysis<|message|>thought of two<|end|><|start|>assistant<|channel|>commentary<|message|>preamble<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>1<|end|><|start|>assistant to=mcp__fs.read<|channel|>commentary json<|message|>2<|call|>"), engine.FinishStop},
-	{tokens("<|channel|>commentary<|message|>preamble<|end|>"), engine.FinishStop},
-	{tokens("<|channel|>analysis<|message|>thought<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{\"cut"), engine.FinishLength},
-	{tokens("<|channel|>final<|message|>cut"), engine.FinishLength},
+var modelTurns = []apitest.Output{
+	apitest.Said("<|channel|>final<|message|>answer<|return|>"),
+	apitest.Said("<|channel|>analysis<|message|>thought<|end|><|start|>assistant<|channel|>final<|message|>answer<|return|>"),
+	apitest.Said("<|channel|>analysis<|message|>thought of a call<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>"),
+	apitest.Said("<|channel|>analysis<|message|>thought of two<|end|><|start|>assistant<|channel|>commentary<|message|>preamble<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>1<|end|><|start|>assistant to=mcp__fs.read<|channel|>commentary json<|message|>2<|call|>"),
+	apitest.Said("<|channel|>commentary<|message|>preamble<|end|>"),
+	apitest.Cut("<|channel|>analysis<|message|>thought<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{\"cut"),
+	apitest.Cut("<|channel|>final<|message|>cut"),
 }
 
 // nextRequest is the members of a request that continues a response, now and
@@ -118,32 +121,32 @@ func nextRequest(rng *rand.Rand, previous madeTurn) string {
 }
 
 // make makes a response to a request.
-func (s *server) make(t *testing.T, body []byte, out output) madeTurn {
+func (s *server) make(t *testing.T, body []byte, out apitest.Output) madeTurn {
 	t.Helper()
-	call, apiErr := s.Decode(context.Background(), body, s.scope)
+	request, apiErr := s.decode(body, s.rc)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	if call.Background() {
-		if _, _, err := call.Queue(context.Background(), "owner", time.Minute); err != nil {
+	if request.Background() {
+		if _, _, err := request.Queue(context.Background(), "owner", time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := call.NewReply()
-	if _, err := r.Push(nil, &engine.Chunk{Tokens: out.tokens, Finish: out.finish}); err != nil {
+	r := request.newReply(api.SingleCall)
+	if _, err := r.Push(nil, &engine.Chunk{Tokens: out.Tokens, Finish: out.Finish}); err != nil {
 		t.Fatal(err)
 	}
-	r.End(nil)
+	mustEnd(t, r, nil)
 	if err := r.Fault(); err != nil {
 		t.Fatal(err)
 	}
-	made := madeTurn{id: call.ID()}
-	stored, err := s.Store.Get(context.Background(), s.scope.Tenant, made.id)
+	made := madeTurn{id: request.ID()}
+	stored, err := s.Store.Get(context.Background(), s.rc.Tenant, made.id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, item := range stored.Output {
-		if v := gjson.ParseBytes(item.JSON); v.Get("call_id").Exists() && !isCutCall(item) {
+	for _, it := range stored.Output {
+		if v := gjson.ParseBytes(it.JSON); v.Get("call_id").Exists() && !item.IsCutCall(it) {
 			made.calls = append(made.calls, v.Get("call_id").Str)
 		}
 	}
@@ -152,7 +155,7 @@ func (s *server) make(t *testing.T, body []byte, out output) madeTurn {
 
 // TestRememberedChains shows that what replicas remember of chains never shows
 // but in their speed: chains that branch, are deleted in part, and are made by
-// several replicas, have the prompts and errors that reading them gives.
+// several replicas, have the prompts and errors of chains that are read.
 func TestRememberedChains(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
@@ -169,14 +172,14 @@ func TestRememberedChains(t *testing.T) {
 				previous = made[rng.IntN(len(made))]
 			}
 			body := []byte(`{"model":"gpt-oss-20b"` + nextRequest(rng, previous) + `}`)
-			want, wantErr := reader.Decode(context.Background(), body, reader.scope)
+			want, wantErr := reader.decode(body, reader.rc)
 			for _, s := range []*server{first, second} {
-				got, err := s.Decode(context.Background(), body, s.scope)
+				got, err := s.decode(body, s.rc)
 				if (err == nil) != (wantErr == nil) || err != nil && string(err.JSON()) != string(wantErr.JSON()) {
 					t.Fatalf("%s: %v, want %v", body, err, wantErr)
 				}
 				if err == nil {
-					if diff := cmp.Diff(spell(t, want.Engine().Prompt), spell(t, got.Engine().Prompt)); diff != "" {
+					if diff := cmp.Diff(apitest.Spell(t, want.Engine().Prompt), apitest.Spell(t, got.Engine().Prompt)); diff != "" {
 						t.Fatalf("%s: another prompt:\n%s", body, diff)
 					}
 				}
@@ -185,12 +188,12 @@ func TestRememberedChains(t *testing.T) {
 				continue
 			}
 			s := []*server{first, second}[rng.IntN(2)]
-			if s.Chains.get(s.scope.Tenant, previous.id) != nil {
+			if s.Chains.get(s.rc.Tenant, previous.id) != nil {
 				short++
 			}
 			made = append(made, s.make(t, body, modelTurns[rng.IntN(len(modelTurns))]))
 			if gone := 1 + rng.IntN(len(made)-1); rng.IntN(15) == 0 {
-				_ = reader.Store.Delete(context.Background(), reader.scope.Tenant, made[gone].id)
+				_ = reader.Store.Delete(context.Background(), reader.rc.Tenant, made[gone].id)
 			}
 		}
 	}
@@ -217,10 +220,10 @@ func TestChainReads(t *testing.T) {
 			}
 		}
 	}
-	decode := func(s *server, want string, c *counting) {
+	decode := func(s *server, want string, c *countingStore) {
 		t.Helper()
 		c.reads()
-		if _, err := s.Decode(context.Background(), body("", last), s.scope); err != nil {
+		if _, err := s.decode(body("", last), s.rc); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.reads(); got != want {
@@ -268,14 +271,14 @@ func TestChainOfLive(t *testing.T) {
 		if name == "reading" {
 			s.Chains = nil
 		}
-		call, err := s.Decode(context.Background(), []byte(ask(`,"background":true`)), s.scope)
+		request, err := s.decode([]byte(ask(`,"background":true`)), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := call.Queue(context.Background(), "owner", time.Minute); err != nil {
+		if _, _, err := request.Queue(context.Background(), "owner", time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if apiErr := s.fails(t, `,"input":"more","previous_response_id":"`+call.ID()+`"`); apiErr.Param != "previous_response_id" || !strings.Contains(apiErr.Message, "still being made") {
+		if apiErr := s.fails(t, `,"input":"more","previous_response_id":"`+request.ID()+`"`); apiErr.Param != "previous_response_id" || !strings.Contains(apiErr.Message, "still being made") {
 			t.Errorf("%s: %v", name, apiErr)
 		}
 	}

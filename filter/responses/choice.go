@@ -10,47 +10,47 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+func (r *toolReader) readParallelCalls(v jsontext.Field) *apierror.Error {
 	parallel, err := v.Switch()
-	d.input.OneCall = d.input.OneCall || !parallel
-	d.echo.parallel = parallel
+	r.input.OneCall = r.input.OneCall || !parallel
+	r.echo.parallel = parallel
 	return err
 }
 
 const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom, mcp or allowed_tools: " +
-	"the model cannot be made to call a built-in tool that no server does the work of here."
+	"a built-in tool can be demanded only where a server implements it."
 
 // readToolChoice reads a word, {"type":"function","name":…}, the same for
 // custom, or {"type":"allowed_tools","mode":…,"tools":[…]}.
-func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
-	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
-		d.echo.toolChoice = jsontext.AppendString(nil, v.Str)
+func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
+	if v.Type == gjson.String && r.input.SetChoice(v.Str) {
+		r.echo.toolChoice = jsontext.AppendString(nil, v.Str)
 		return nil
 	}
 	switch v.Get("type").Str {
 	case "function", "custom":
 		name, err := readToolName(v)
-		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
-		d.input.OneCall = true
-		d.echo.toolChoice = appendToolName(nil, v.Get("type").Str, name)
+		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
+		r.input.OneCall = true
+		r.echo.toolChoice = appendToolName(nil, v.Get("type").Str, name)
 		return err
 	case "mcp":
-		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
+		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 		var err *apierror.Error
-		d.echo.toolChoice, err = d.addHostedChoice(nil, v)
+		r.echo.toolChoice, err = r.addHostedChoice(nil, v)
 		return err
 	case "allowed_tools":
-		return d.readAllowedTools(v)
+		return r.readAllowedTools(v)
 	}
-	d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
+	r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 	var ok bool
-	if d.echo.toolChoice, ok = d.addBuiltinChoice(nil, v); !ok {
+	if r.echo.toolChoice, ok = r.addBuiltinChoice(nil, v); !ok {
 		return apierror.Invalid(v.Path, badChoice)
 	}
 	return nil
 }
 
-func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
+func (r *toolReader) readAllowedTools(v jsontext.Field) *apierror.Error {
 	choice := turn.Choice{Allowed: []turn.ToolName{}}
 	var tools []byte
 	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
@@ -63,68 +63,68 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 			choice.Required = v.Str == "required"
 		case "tools":
 			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-				if i >= d.scope.Limits.Tools {
-					return apierror.Invalid(v.Path, "More than %d allowed tools.", d.scope.Limits.Tools)
+				if i >= r.rc.Limits.Tools {
+					return apierror.Invalid(v.Path, "More than %d allowed tools.", r.rc.Limits.Tools)
 				}
 				if i > 0 {
 					tools = append(tools, ',')
 				}
 				var err *apierror.Error
-				tools, err = d.readAllowedTool(tools, &choice, v)
+				tools, err = r.readAllowedTool(tools, &choice, v)
 				return err
 			})
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return nil
 	})
-	d.input.Choice = choice
+	r.input.Choice = choice
 	mode := "auto"
 	if choice.Required {
 		mode = "required"
 	}
-	d.echo.toolChoice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
+	r.echo.toolChoice = append(append([]byte(`{"type":"allowed_tools","mode":"`+mode+`","tools":[`), tools...), `]}`...)
 	return err
 }
 
 // readAllowedTool reads a tool that may be called, and appends it as the response
 // has it.
-func (d *decoder) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext.Field) ([]byte, *apierror.Error) {
+func (r *toolReader) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext.Field) ([]byte, *apierror.Error) {
 	switch kind := v.Get("type").Str; kind {
 	case "function", "custom":
 		name, err := readToolName(v)
 		choice.Allowed = append(choice.Allowed, name)
 		return appendToolName(dst, kind, name), err
 	case "mcp":
-		return d.addHostedChoice(dst, v)
+		return r.addHostedChoice(dst, v)
 	}
-	dst, ok := d.addBuiltinChoice(dst, v)
+	dst, ok := r.addBuiltinChoice(dst, v)
 	if !ok {
-		return dst, apierror.Invalid(v.Path, "Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server does the work of here.")
+		return dst, apierror.Invalid(v.Path, "Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server implements here.")
 	}
 	return dst, nil
 }
 
 // addBuiltinChoice notes a built-in tool by its type, and appends it as the
-// response has it; false if no server does its work.
-func (d *decoder) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
+// response has it; false if it has no server.
+func (r *toolReader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, bool) {
 	kind := v.Get("type").Str
 	name := builtinOf(kind)
-	if _, configured := d.api.Builtins[name]; !configured || d.api.Tools == nil {
+	if _, configured := r.api.Builtins[name]; !configured || r.api.Tools == nil {
 		return dst, false
 	}
-	d.hostedChoices = append(d.hostedChoices, hostedChoice{at: v.Path, builtin: builtins[name], label: builtins[name].namespace})
+	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: builtins[name], label: builtins[name].namespace})
 	return append(jsontext.AppendString(append(dst, `{"type":`...), kind), '}'), true
 }
 
-// addHostedChoice notes {"type":"mcp","server_label":…,"name":…}, of which name
-// can be missing, and appends it as the response has it.
-func (d *decoder) addHostedChoice(dst []byte, v jsontext.Field) ([]byte, *apierror.Error) {
+// addHostedChoice notes {"type":"mcp","server_label":…,"name":…}, where name is
+// optional, and appends it as the response has it.
+func (r *toolReader) addHostedChoice(dst []byte, v jsontext.Field) ([]byte, *apierror.Error) {
 	c := hostedChoice{at: v.Path, label: strings.Clone(v.Get("server_label").Str), name: strings.Clone(v.Get("name").Str)}
 	if c.label == "" {
 		return dst, apierror.Invalid(v.Path+".server_label", "An MCP server has no server_label.")
 	}
-	d.hostedChoices = append(d.hostedChoices, c)
+	r.choices = append(r.choices, c)
 	dst = jsontext.AppendString(append(dst, `{"type":"mcp","server_label":`...), c.label)
 	if c.name != "" {
 		dst = jsontext.AppendString(append(dst, `,"name":`...), c.name)
@@ -152,14 +152,14 @@ func appendToolName(dst []byte, kind string, name turn.ToolName) []byte {
 	return append(dst, '}')
 }
 
-// shapeCustom has the input of custom tools enforced where calls are enforced
+// enforceCustom makes the input of custom tools enforced where calls are enforced
 // anyway: the model writes it as a function's one argument.
-func (d *decoder) shapeCustom() {
-	choice := d.input.Choice
-	if !choice.Required && choice.Allowed == nil && d.input.Format == nil && len(d.input.Strict) == 0 {
+func (r *toolReader) enforceCustom() {
+	choice := r.input.Choice
+	if !choice.Required && choice.Allowed == nil && r.input.Format == nil && len(r.input.Strict) == 0 {
 		return
 	}
-	for name := range d.custom {
-		d.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+	for name := range r.custom {
+		r.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
 	}
 }

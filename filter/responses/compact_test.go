@@ -2,12 +2,15 @@ package responses
 
 import (
 	"bytes"
-	"context"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -29,36 +32,40 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// compact compacts a conversation, and gives the answer and the prompt.
-func (s *server) compact(t *testing.T, members, output string) (got gjson.Result, prompt string) {
+func (s *server) decodeCompact(members string) (*Request, *apierror.Error) {
+	return requestOf(s.outcome(http.MethodPost, CompactPath, []byte(`{`+members+`}`), s.rc))
+}
+
+// summarise compacts a conversation, and returns the answer and the prompt.
+func (s *server) summarise(t *testing.T, members, output string) (got gjson.Result, prompt string) {
 	t.Helper()
-	call, err := s.DecodeCompact(context.Background(), []byte(`{"model":"gpt-oss-20b"`+members+`}`), s.scope)
+	request, err := s.decodeCompact(`"model":"gpt-oss-20b"` + members)
 	if err != nil {
 		t.Fatalf("%s: %v (param %q)", members, err, err.Param)
 	}
-	if call.Stream() || call.Background() || call.Holds() {
-		t.Error("a compaction is streamed, in the background, or holds something")
+	if request.Stream() || request.Background() || request.Locked() {
+		t.Error("a compaction is streamed, in the background, or locks something")
 	}
-	r := call.NewReply()
+	r := request.newReply(api.SingleCall)
 	var out []byte
-	all := chunks(outputOf(output), func() int { return 3 })
+	all := apitest.Said(output).Chunks(apitest.Size(3))
 	for i := range all {
 		if out, err = r.Push(out, &all[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out = r.End(out)
+	out = mustEnd(t, r, out)
 	if _, err := responsestest.Compaction(out); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return gjson.ParseBytes(out), spell(t, call.Engine().Prompt)
+	return gjson.ParseBytes(out), apitest.Spell(t, request.Engine().Prompt)
 }
 
 // elements are the elements of an array, with commas between them.
 func elements(list gjson.Result) string { return strings.Trim(list.Raw, "[]") }
 
 const (
-	history = `{"role":"developer","content":"rule"},{"role":"user","id":"msg_one","content":"one"},
+	longHistory = `{"role":"developer","content":"rule"},{"role":"user","id":"msg_one","content":"one"},
 		{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"thought"}]},
 		{"type":"function_call","call_id":"x","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"x","output":"found"},
 		{"role":"assistant","content":"reply"},{"role":"user","content":[{"type":"input_text","text":"two"}]}`
@@ -69,7 +76,7 @@ const (
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	s := newCompactor(t, 1)
-	got, prompt := s.compact(t, `,"instructions":"be brief","input":[`+history+`]`, wroteSummary)
+	got, prompt := s.summarise(t, `,"instructions":"be brief","input":[`+longHistory+`]`, wroteSummary)
 	for _, part := range []string{"be brief", "rule", "one", "found", "reply", "two", askForSummary + "<|end|><|start|>assistant"} {
 		if !strings.Contains(prompt, part) {
 			t.Errorf("%q is not in the prompt:\n%s", part, prompt)
@@ -92,11 +99,11 @@ func TestCompact(t *testing.T) {
 		t.Errorf("the prompt after it:\n%s", prompt)
 	}
 	item := got.Get("output.3").Raw
-	if prompt := s.prompt(t, `,"input":[`+history+`,`+item+`,{"role":"user","content":"three"}]`); !strings.HasSuffix(prompt, want) {
-		t.Errorf("the prompt with what it stands for:\n%s", prompt)
+	if prompt := s.prompt(t, `,"input":[`+longHistory+`,`+item+`,{"role":"user","content":"three"}]`); !strings.HasSuffix(prompt, want) {
+		t.Errorf("the prompt with what it replaces:\n%s", prompt)
 	}
 
-	again, prompt := s.compact(t, `,"input":[`+after+`]`, strings.Replace(wroteSummary, "one is", "all is", 1))
+	again, prompt := s.summarise(t, `,"input":[`+after+`]`, strings.Replace(wroteSummary, "one is", "all is", 1))
 	if !strings.Contains(prompt, "one is done") || again.Get("output.#").Int() != 5 {
 		t.Errorf("compacted again: %s\n%s", again.Raw, prompt)
 	}
@@ -111,7 +118,7 @@ func TestCompactionIsSealed(t *testing.T) {
 	t.Parallel()
 	s := newCompactor(t, 1)
 	s.Sealer = s.Compactor
-	got, _ := s.compact(t, `,"input":"one"`, wroteSummary)
+	got, _ := s.summarise(t, `,"input":"one"`, wroteSummary)
 	item := got.Get("output.1")
 	s.prompt(t, `,"input":[`+item.Raw+`]`)
 	reasoning, err := s.Sealer.Seal("a", []byte("thought"))
@@ -132,19 +139,19 @@ func TestCompactionIsSealed(t *testing.T) {
 	if err := s.fails(t, `,"input":[{"type":"reasoning","summary":[],"encrypted_content":"`+sealed+`"}]`); err.Status != 400 {
 		t.Errorf("as reasoning: %v", err)
 	}
-	s.scope.Tenant = "b"
+	s.rc.Tenant = "b"
 	refused("another tenant's", s, sealed)
 }
 
 // TestCompactPrevious compacts a chain, and continues a chain in which a
-// compaction stands.
+// compaction is.
 func TestCompactPrevious(t *testing.T) {
 	t.Parallel()
 	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
 		first := s.create(t, `,"input":"one"`, said)
-		got, prompt := s.compact(t, `,"previous_response_id":"`+first.Get("id").Str+`"`, wroteSummary)
+		got, prompt := s.summarise(t, `,"previous_response_id":"`+first.Get("id").Str+`"`, wroteSummary)
 		if !strings.Contains(prompt, "one<|end|><|start|>assistant<|channel|>final<|message|>answer<|end|>") || got.Get("output.#").Int() != 2 || got.Get("output.0.content.0.text").Str != "one" {
 			t.Errorf("%s: %s\n%s", what, got.Raw, prompt)
 		}
@@ -168,7 +175,7 @@ func TestCompactionTrigger(t *testing.T) {
 	t.Parallel()
 	s := newCompactor(t, 1)
 	for _, stream := range []string{"true", "false"} {
-		got := s.create(t, `,"parallel_tool_calls":false,"input":[`+history+`,{"type":"compaction_trigger"}],"stream":`+stream+weatherTool, wroteSummary)
+		got := s.create(t, `,"parallel_tool_calls":false,"input":[`+longHistory+`,{"type":"compaction_trigger"}],"stream":`+stream+weatherTool, wroteSummary)
 		if got.Get("output.#.type").Raw != `["compaction"]` || got.Get("status").Str != "completed" || !got.Get("store").Bool() {
 			t.Errorf("%s", got.Raw)
 		}
@@ -177,7 +184,7 @@ func TestCompactionTrigger(t *testing.T) {
 			t.Errorf("its input: %s, %v", listed, err)
 		}
 	}
-	id, path := s.conversation(t, `{"items":[`+history+`]}`)
+	id, path := s.conversation(t, `{"items":[`+longHistory+`]}`)
 	made := s.create(t, `,"conversation":"`+id+`","input":[{"type":"compaction_trigger"}]`, wroteSummary)
 	if item := s.must(t, "GET", path+"/items/"+made.Get("output.0.id").Str, ""); item.Raw != made.Get("output.0").Raw {
 		t.Errorf("a conversation's compaction: %s", item.Raw)
@@ -199,29 +206,29 @@ func TestCompactionFails(t *testing.T) {
 		"<|channel|>final<|message|>a summary<|end|><|start|>assistant<|channel|>final<|message|>": engine.FinishLength,
 	} {
 		for _, stream := range []bool{false, true} {
-			body := `{"model":"gpt-oss-20b","input":[` + history + `,{"type":"compaction_trigger"}]` + weatherTool + `}`
-			call, err := s.Decode(context.Background(), []byte(with(t, body, "stream", stream)), s.scope)
+			body := `{"model":"gpt-oss-20b","input":[` + longHistory + `,{"type":"compaction_trigger"}]` + weatherTool + `}`
+			request, err := s.decode([]byte(apitest.With(t, body, "stream", stream)), s.rc)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := call.NewReply()
-			out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(text), Finish: finish})
+			r := request.newReply(api.SingleCall)
+			out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(text), Finish: finish})
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = r.End(out)
+			out, err = apitest.End(t, r, out)
 			if !stream {
-				if err := r.Refusal(); err == nil || err.Status != 502 || err.Code != "compaction_failed" {
+				if err == nil || err.Status != 502 || err.Code != "compaction_failed" {
 					t.Fatalf("%s: %v", text, err)
 				}
 				continue
 			}
-			if got := gjson.Parse(final(t, call, string(out))); got.Get("status").Str != "failed" || got.Get("error.code").Str != "server_error" || got.Get("output.#").Int() != 0 {
+			if got := gjson.Parse(final(t, request, string(out))); got.Get("status").Str != "failed" || got.Get("error.code").Str != "server_error" || got.Get("output.#").Int() != 0 {
 				t.Errorf("%s: %s", text, got.Raw)
 			}
 		}
 	}
-	preamble, _ := s.compact(t, `,"input":"one"`, "<|channel|>commentary<|message|>all of it<|end|>")
+	preamble, _ := s.summarise(t, `,"input":"one"`, "<|channel|>commentary<|message|>all of it<|end|>")
 	if prompt := s.prompt(t, `,"input":[`+elements(preamble.Get("output"))+`]`); !strings.Contains(prompt, "all of it<|end|>") {
 		t.Errorf("a summary that is a preamble:\n%s", prompt)
 	}
@@ -236,10 +243,10 @@ func TestCompactRefuses(t *testing.T) {
 		`"model":"gpt-oss","input":[]`:                      "input",
 		`"model":"gpt-oss","input":"x","stream":true`:       "stream",
 		`"model":"gpt-oss","input":"x","background":true`:   "background",
-		`"model":"gpt-oss","input":[` + history + `,7]`:     "input[7]",
+		`"model":"gpt-oss","input":[` + longHistory + `,7]`: "input[7]",
 		`"model":"gpt-oss","input":"x","truncation":"some"`: "truncation",
 	} {
-		if _, err := s.DecodeCompact(context.Background(), []byte(`{`+members+`}`), s.scope); err == nil || err.Status != 400 || err.Param != param {
+		if _, err := s.decodeCompact(members); err == nil || err.Status != 400 || err.Param != param {
 			t.Errorf("%s: %v", members, err)
 		}
 	}
@@ -251,36 +258,36 @@ func TestCompactTooLong(t *testing.T) {
 	t.Parallel()
 	s := newCompactor(t, 1)
 	const context = 4000
-	s.scope.Model = &turn.Model{ContextLength: context}
+	s.rc.Model = &turn.Model{ContextLength: context}
 	calls := func(n int, output string) string {
 		items := make([]string, 0, n)
 		for i := range n {
-			id := quote(strings.Repeat("c", i+1))
-			items = append(items, `{"type":"function_call","call_id":`+id+`,"name":"f"},{"type":"function_call_output","call_id":`+id+`,"output":`+quote(output)+`}`)
+			id := apitest.Quote(strings.Repeat("c", i+1))
+			items = append(items, `{"type":"function_call","call_id":`+id+`,"name":"f"},{"type":"function_call_output","call_id":`+id+`,"output":`+apitest.Quote(output)+`}`)
 		}
 		return strings.Join(items, ",")
 	}
 	long := strings.Repeat("long été ", 10_000)
 	for what, c := range map[string]struct{ items, has, hasNot string }{
 		"long outputs":   {`{"role":"user","content":"first"},` + calls(2, long), "first", ""},
-		"a long text":    {`{"role":"user","content":` + quote(long) + `},{"role":"assistant","content":"reply"}`, "reply", ""},
+		"a long text":    {`{"role":"user","content":` + apitest.Quote(long) + `},{"role":"assistant","content":"reply"}`, "reply", ""},
 		"nearly fits":    {`{"role":"user","content":"first"},` + calls(1, strings.Repeat("word ", 3300)), "first", ""},
 		"many outputs":   {`{"role":"user","content":"first"},` + calls(60, strings.Repeat("x y ", 200)) + `,{"role":"assistant","content":"reply"},{"role":"user","content":"last"}`, "last", "first"},
 		"short as it is": {`{"role":"user","content":"first"},` + calls(1, "result"), "result", "left out"},
 	} {
-		_, prompt := s.compact(t, `,"truncation":"auto","input":[`+c.items+`]`, wroteSummary)
+		_, prompt := s.summarise(t, `,"truncation":"auto","input":[`+c.items+`]`, wroteSummary)
 		if !strings.Contains(prompt, c.has) || c.hasNot != "" && strings.Contains(prompt, c.hasNot) || !strings.Contains(prompt, askForSummary) {
 			t.Errorf("%s: the prompt is\n%.3000s", what, prompt)
 		}
-		if n := len(tokens(prompt)); n > context*7/8 {
+		if n := len(apitest.Tokens(prompt)); n > context*7/8 {
 			t.Errorf("%s: %d tokens of %d", what, n, context)
 		}
 	}
-	call, err := s.Decode(t.Context(), []byte(with(t, askItems(`{"role":"user","content":"one"},{"type":"compaction_trigger"}`), "max_output_tokens", 50)), s.scope)
-	if err != nil || call.Engine().MaxTokens != 50 {
+	request, err := s.decode([]byte(apitest.With(t, askItems(`{"role":"user","content":"one"},{"type":"compaction_trigger"}`), "max_output_tokens", 50)), s.rc)
+	if err != nil || request.Engine().MaxTokens != 50 {
 		t.Errorf("max_output_tokens: %v", err)
 	}
-	count, err := s.Serve(t.Context(), "POST", InputTokensPath, "", []byte(askItems(`{"role":"user","content":`+quote(long)+`},{"type":"compaction_trigger"}`)), s.scope)
+	count, err := s.serve("POST", InputTokensPath, []byte(askItems(`{"role":"user","content":`+apitest.Quote(long)+`},{"type":"compaction_trigger"}`)), s.rc)
 	if err != nil || gjson.GetBytes(count, "input_tokens").Int() < context {
 		t.Errorf("the count of a prompt that is too long: %s, %v", count, err)
 	}
@@ -313,7 +320,7 @@ func TestCompactionOfUsers(t *testing.T) {
 	for what, chains := range map[string]*Chains{"read": nil, "remembered": NewChains(1 << 20)} {
 		s := newCompactor(t, 1)
 		s.Chains = chains
-		s.scope.Model = &turn.Model{ContextLength: 4096}
+		s.rc.Model = &turn.Model{ContextLength: 4096}
 		long := strings.Repeat("log line ", 900)
 		members := previous(s.create(t, `,"input":[{"role":"developer","content":"rule"},{"role":"user","content":"begin0"}]`, said))
 		for _, begin := range []string{"begin1 ", "begin2 "} {
@@ -337,7 +344,7 @@ func TestCompactionOfUsers(t *testing.T) {
 		}
 
 		// Another model goes on with the same conversation.
-		s.scope.Model = &turn.Model{}
+		s.rc.Model = &turn.Model{}
 		if other := s.prompt(t, members+`,"input":"go on"`); !strings.Contains(other, users) {
 			t.Errorf("%s: another model gets\n%s", what, other)
 		}
@@ -372,13 +379,13 @@ func TestForget(t *testing.T) {
 		1073:    "rule first  " + x(1000) + " last",
 		1 << 20: "rule first  " + x(1000) + " last",
 	} {
-		d := &decoder{input: turn.Input{Items: items}}
-		if err := d.forget(room); err != nil {
+		r := &itemReader{items: items}
+		if err := r.forget(room); err != nil {
 			t.Fatal(err)
 		}
 		texts := make([]string, 0, len(items))
-		for _, item := range d.input.Items {
-			texts = append(texts, item.Text)
+		for _, it := range r.items {
+			texts = append(texts, it.Text)
 		}
 		if got := strings.Join(texts, " "); got != want {
 			t.Errorf("%d bytes: %q, want %q", room, got, want)

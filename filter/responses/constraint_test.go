@@ -3,8 +3,6 @@ package responses
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 )
 
@@ -19,35 +17,25 @@ func TestConstraint(t *testing.T) {
 	inSpace := constraint.Tool{Recipient: "n.f"}
 	for _, c := range []struct {
 		name, fields string
-		want         constraint.Promise
+		want         constraint.Spec
 	}{
-		{"nothing", loose, constraint.Promise{}},
-		{"one call", loose + `,"parallel_tool_calls":false`, constraint.Promise{}},
-		{"no call", tools + `,"tool_choice":"none"`, constraint.Promise{}},
-		{"strict", tools, constraint.Promise{Tools: []constraint.Tool{f, custom, inSpace}, Parallel: true}},
-		{"required", tools + `,"tool_choice":"required"`, constraint.Promise{Tools: []constraint.Tool{f, custom, inSpace}, Required: true, Parallel: true}},
-		{"named", tools + `,"tool_choice":{"type":"function","name":"f"}`, constraint.Promise{Tools: []constraint.Tool{f}, Required: true}},
-		{"named in a namespace", tools + `,"tool_choice":{"type":"function","name":"f","namespace":"n"}`, constraint.Promise{Tools: []constraint.Tool{inSpace}, Required: true}},
-		{"custom", loose + `,"tool_choice":{"type":"custom","name":"c"}`, constraint.Promise{Tools: []constraint.Tool{custom}, Required: true}},
-		{"allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]}`, constraint.Promise{Tools: []constraint.Tool{custom}, Narrowed: true, Parallel: true}},
-		{"no tool allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`, constraint.Promise{Narrowed: true}},
-		{"json_object", `,"text":{"format":{"type":"json_object"}}`, constraint.Promise{Answer: constraint.AnswerJSON{Schema: constraint.AnyObject}}},
-		{"json_schema", `,"text":{"format":{"type":"json_schema","name":"n","schema":{"type": "array"}}}`, constraint.Promise{Answer: constraint.AnswerJSON{Schema: []byte(`{"type":"array"}`)}}},
-		{"structured outputs", `,"structured_outputs":{"regex":"a"}`, constraint.Promise{Answer: constraint.AnswerRegex("a")}},
+		{"nothing", loose, constraint.Spec{}},
+		{"one call", loose + `,"parallel_tool_calls":false`, constraint.Spec{}},
+		{"no call", tools + `,"tool_choice":"none"`, constraint.Spec{}},
+		{"strict", tools, constraint.Spec{Tools: []constraint.Tool{f, custom, inSpace}, Parallel: true}},
+		{"required", tools + `,"tool_choice":"required"`, constraint.Spec{Tools: []constraint.Tool{f, custom, inSpace}, Required: true, Parallel: true}},
+		{"named", tools + `,"tool_choice":{"type":"function","name":"f"}`, constraint.Spec{Tools: []constraint.Tool{f}, Required: true}},
+		{"named in a namespace", tools + `,"tool_choice":{"type":"function","name":"f","namespace":"n"}`, constraint.Spec{Tools: []constraint.Tool{inSpace}, Required: true}},
+		{"custom", loose + `,"tool_choice":{"type":"custom","name":"c"}`, constraint.Spec{Tools: []constraint.Tool{custom}, Required: true}},
+		{"allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]}`, constraint.Spec{Tools: []constraint.Tool{custom}, Narrowed: true, Parallel: true}},
+		{"no tool allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`, constraint.Spec{Narrowed: true}},
+		{"json_object", `,"text":{"format":{"type":"json_object"}}`, constraint.Spec{Answer: constraint.AnswerJSON{Schema: constraint.AnyObject}}},
+		{"json_schema", `,"text":{"format":{"type":"json_schema","name":"n","schema":{"type": "array"}}}`, constraint.Spec{Answer: constraint.AnswerJSON{Schema: []byte(`{"type":"array"}`)}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := mustDecode(t, `{"model":"m","input":"Hi"`+c.fields+`}`).Engine().Constraint
-			want := c.want.Format()
-			if got == nil || want == nil {
-				if got != nil || want != nil {
-					t.Errorf("got %v, want %v", got, want)
-				}
-				return
-			}
-			if diff := cmp.Diff(string(constraint.AppendStructuralTag(nil, want)), string(constraint.AppendStructuralTag(nil, got))); diff != "" {
-				t.Error(diff)
-			}
+			testAPI.Constraint(t, c.fields, c.want)
 		})
 	}
+	testAPI.StructuredOutputs(t)
 }

@@ -13,19 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
 // ask asks for something about conversations and checks the answer.
 func (s *server) ask(method, path, body string) (gjson.Result, *apierror.Error) {
-	path, query, _ := strings.Cut(path, "?")
-	if !Serves(method, path) {
-		return gjson.Result{}, apierror.New(http.StatusNotImplemented, "", "", "not served")
-	}
-	b, err := s.Serve(context.Background(), method, path, query, []byte(body), s.scope)
+	b, err := s.serve(method, path, []byte(body), s.rc)
 	if err != nil {
 		return gjson.Result{}, err
 	}
@@ -33,6 +32,11 @@ func (s *server) ask(method, path, body string) (gjson.Result, *apierror.Error) 
 		return gjson.Result{}, apierror.New(http.StatusInternalServerError, "", "", "%v: %s", err, b)
 	}
 	return gjson.ParseBytes(b), nil
+}
+
+// elsewhere reports whether an answer may be another service's.
+func (s *server) elsewhere(method, path, body string) bool {
+	return s.outcome(method, path, []byte(body), s.rc).Elsewhere != nil
 }
 
 // checkAnswer checks an answer about conversations.
@@ -60,11 +64,11 @@ func (s *server) must(t *testing.T, method, path, body string) gjson.Result {
 	return got
 }
 
-// conversation makes a conversation and gives its path.
+// conversation makes a conversation, and returns its path.
 func (s *server) conversation(t *testing.T, body string) (id, path string) {
 	t.Helper()
-	id = s.must(t, "POST", ConversationsPath, body).Get("id").Str
-	return id, ConversationsPath + "/" + id
+	id = s.must(t, "POST", stored.ConversationsPath, body).Get("id").Str
+	return id, stored.ConversationsPath + "/" + id
 }
 
 // items is what a conversation has, in order.
@@ -80,14 +84,14 @@ func TestConversation(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	for _, body := range []string{"", "{}", `{"items":null,"metadata":null}`, `{"items":[]}`} {
-		made := s.must(t, "POST", ConversationsPath, body)
+		made := s.must(t, "POST", stored.ConversationsPath, body)
 		want := `{"id":"` + made.Get("id").Str + `","object":"conversation","created_at":1795262400,"metadata":{}}`
 		if made.Raw != want || !strings.HasPrefix(made.Get("id").Str, "conv_") {
 			t.Errorf("%s: %s", body, made.Raw)
 		}
 	}
-	made := s.must(t, "POST", ConversationsPath, `{"metadata":{"a":"b"},"items":[{"role":"user","content":"one"}]}`)
-	path := ConversationsPath + "/" + made.Get("id").Str
+	made := s.must(t, "POST", stored.ConversationsPath, `{"metadata":{"a":"b"},"items":[{"role":"user","content":"one"}]}`)
+	path := stored.ConversationsPath + "/" + made.Get("id").Str
 	if got := s.must(t, "GET", path, ""); got.Raw != made.Raw || got.Get("metadata.a").Str != "b" {
 		t.Errorf("GET: %s", got.Raw)
 	}
@@ -107,7 +111,7 @@ func TestConversation(t *testing.T) {
 		t.Errorf("DELETE: %s", got.Raw)
 	}
 	for _, r := range []struct{ method, path, body string }{{"GET", path, ""}, {"DELETE", path, ""}, {"POST", path, `{"metadata":{}}`}, {"GET", path + "/items", ""}} {
-		if _, err := s.ask(r.method, r.path, r.body); err == nil || err.Status != 404 || err.Code != "conversation_not_found" || !Elsewhere(err) {
+		if _, err := s.ask(r.method, r.path, r.body); err == nil || err.Status != 404 || err.Code != "conversation_not_found" || !s.elsewhere(r.method, r.path, r.body) {
 			t.Errorf("%s of a deleted conversation: %v", r.method, err)
 		}
 	}
@@ -146,13 +150,13 @@ func TestConversationItems(t *testing.T) {
 		t.Errorf("an item: %s", got.Raw)
 	}
 	if got := s.must(t, "DELETE", path+"/items/c", ""); got.Raw != s.must(t, "GET", path, "").Raw {
-		t.Errorf("an item's deletion gives %s", got.Raw)
+		t.Errorf("the answer to an item's deletion is %s", got.Raw)
 	}
 	if got := s.items(t, path); len(got) != 5 || got[2] != "d" {
 		t.Errorf("after a deletion: %q", got)
 	}
 	for _, r := range []struct{ method, path string }{{"GET", path + "/items/c"}, {"DELETE", path + "/items/c"}} {
-		if _, err := s.ask(r.method, r.path, ""); err == nil || err.Status != 404 || err.Code != "item_not_found" || Elsewhere(err) {
+		if _, err := s.ask(r.method, r.path, ""); err == nil || err.Status != 404 || err.Code != "item_not_found" || s.elsewhere(r.method, r.path, "") {
 			t.Errorf("%s of a deleted item: %v", r.method, err)
 		}
 	}
@@ -168,16 +172,16 @@ func TestConversationRefusals(t *testing.T) {
 		status        int
 		param         string
 	}{
-		{"POST " + ConversationsPath, `[]`, 400, ""},
-		{"POST " + ConversationsPath, `{"items":"x"}`, 400, "items"},
-		{"POST " + ConversationsPath, `{"items":[` + strings.Repeat(user+",", 20) + user + `]}`, 400, "items"},
-		{"POST " + ConversationsPath, `{"items":[{"type":"unknown"}]}`, 400, "items[0].type"},
-		{"POST " + ConversationsPath, `{"items":[` + user + `,{"role":"user"}]}`, 400, "items[1].content"},
-		{"POST " + ConversationsPath, `{"items":[{"type":"compaction_trigger"}]}`, 400, "items"},
-		{"POST " + ConversationsPath, `{"items":[{"type":"item_reference","id":"none"}]}`, 404, "items[0].id"},
-		{"POST " + ConversationsPath, `{"items":[{"role":"user","id":"b","content":""},{"role":"user","id":"b","content":""}]}`, 400, "items"},
-		{"POST " + ConversationsPath, `{"metadata":{"a":1}}`, 400, "metadata"},
-		{"POST " + ConversationsPath, `{"metadata":{},"metadata":{}}`, 400, "metadata"},
+		{"POST " + stored.ConversationsPath, `[]`, 400, ""},
+		{"POST " + stored.ConversationsPath, `{"items":"x"}`, 400, "items"},
+		{"POST " + stored.ConversationsPath, `{"items":[` + strings.Repeat(user+",", 20) + user + `]}`, 400, "items"},
+		{"POST " + stored.ConversationsPath, `{"items":[{"type":"unknown"}]}`, 400, "items[0].type"},
+		{"POST " + stored.ConversationsPath, `{"items":[` + user + `,{"role":"user"}]}`, 400, "items[1].content"},
+		{"POST " + stored.ConversationsPath, `{"items":[{"type":"compaction_trigger"}]}`, 400, "items"},
+		{"POST " + stored.ConversationsPath, `{"items":[{"type":"item_reference","id":"none"}]}`, 404, "items[0].id"},
+		{"POST " + stored.ConversationsPath, `{"items":[{"role":"user","id":"b","content":""},{"role":"user","id":"b","content":""}]}`, 400, "items"},
+		{"POST " + stored.ConversationsPath, `{"metadata":{"a":1}}`, 400, "metadata"},
+		{"POST " + stored.ConversationsPath, `{"metadata":{},"metadata":{}}`, 400, "metadata"},
 		{"POST " + path, `{}`, 400, "metadata"},
 		{"POST " + path + "/items", `{}`, 400, "items"},
 		{"POST " + path + "/items", `{"items":[` + user + `,{"role":"user","id":"a","content":"again"}]}`, 400, "items"},
@@ -199,8 +203,8 @@ func TestConversationRefusals(t *testing.T) {
 		t.Errorf("refused items were added: %q", got)
 	}
 	s.Store = nil
-	if _, err := s.ask("POST", ConversationsPath, `{}`); err == nil || !Elsewhere(err) {
-		t.Errorf("without a store: %v", err)
+	if !s.elsewhere("POST", stored.ConversationsPath, `{}`) {
+		t.Error("without a store a conversation is nobody else's")
 	}
 }
 
@@ -210,7 +214,7 @@ func TestConversationTenants(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	id, path := s.conversation(t, `{"items":[{"role":"user","id":"a","content":"one"}]}`)
-	s.scope.Tenant = "b"
+	s.rc.Tenant = "b"
 	for _, r := range []struct{ method, path, body string }{
 		{"GET", path, ""},
 		{"POST", path, `{"metadata":{}}`},
@@ -227,7 +231,7 @@ func TestConversationTenants(t *testing.T) {
 	if err := s.fails(t, `,"conversation":"`+id+`","input":"x"`); err.Status != 404 || err.Code != "conversation_not_found" || err.Param != "conversation" {
 		t.Errorf("a response: %v", err)
 	}
-	s.scope.Tenant = "a"
+	s.rc.Tenant = "a"
 	if got := s.items(t, path); len(got) != 1 {
 		t.Errorf("items %q", got)
 	}
@@ -273,43 +277,43 @@ func TestConversationReadOnly(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	id, path := s.conversation(t, `{"items":[{"role":"user","content":"one"}]}`)
-	call, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b","conversation":"`+id+`","input":"aside","store":false}`), s.scope)
+	request, err := s.decode([]byte(`{"model":"gpt-oss-20b","conversation":"`+id+`","input":"aside","store":false}`), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if call.Holds() {
-		t.Error("the conversation is held")
+	if request.Locked() {
+		t.Error("the conversation is locked")
 	}
-	got := gjson.Parse(run(t, call, chunks(outputOf(said), func() int { return 5 })))
+	got := gjson.Parse(run(t, request, apitest.Said(said).Chunks(apitest.Size(5))))
 	if got.Get("conversation").Raw != "null" || len(s.items(t, path)) != 1 {
 		t.Errorf("conversation %s, items %q", got.Get("conversation").Raw, s.items(t, path))
 	}
 	for _, path := range []string{InputTokensPath, RenderPath} {
-		if _, err := s.Serve(context.Background(), "POST", path, "", []byte(`{"model":"gpt-oss-20b","conversation":"`+id+`"}`), s.scope); err != nil {
+		if _, err := s.serve("POST", path, []byte(`{"model":"gpt-oss-20b","conversation":"`+id+`"}`), s.rc); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
-		if err := s.Store.Hold(context.Background(), "a", id, "other", 0); err != nil {
-			t.Errorf("%s holds the conversation: %v", path, err)
+		if err := s.Store.Lock(context.Background(), "a", id, "other", 0); err != nil {
+			t.Errorf("%s locks the conversation: %v", path, err)
 		}
 	}
 }
 
-// TestConversationHeld shows that one response at a time is made in a
+// TestConversationLocked shows that one response at a time is made in a
 // conversation.
-func TestConversationHeld(t *testing.T) {
+func TestConversationLocked(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	id, path := s.conversation(t, `{}`)
 	in := `,"conversation":"` + id + `","input":"one"`
-	hold := func() *Call {
+	lock := func() *Request {
 		t.Helper()
-		call, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b","stream":true`+in+`}`), s.scope)
+		request, err := s.decode([]byte(`{"model":"gpt-oss-20b","stream":true`+in+`}`), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return call
+		return request
 	}
-	held := func() {
+	locked := func() {
 		t.Helper()
 		if err := s.fails(t, in); err.Status != 409 || err.Code != "conversation_locked" || err.Param != "conversation" || err.RetryAfter == 0 {
 			t.Errorf("another response: %v", err)
@@ -318,29 +322,31 @@ func TestConversationHeld(t *testing.T) {
 			t.Errorf("other items: %v", err)
 		}
 	}
-	call := hold()
-	held()
-	if err := call.Hold(context.Background(), time.Minute); err != nil || !call.Holds() {
+	request := lock()
+	locked()
+	if err := request.RenewLock(context.Background()); err != nil || !request.Locked() {
 		t.Errorf("a renewal: %v", err)
 	}
-	held()
-	if err := call.Hold(context.Background(), 0); err != nil {
-		t.Error(err)
+	locked()
+	for range 2 {
+		if err := request.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
 	}
 
-	call = hold() // let go, so it can be held again
-	run(t, call, chunks(outputOf(said), func() int { return 5 }))
+	request = lock() // it is unlocked, so it can be locked again
+	run(t, request, apitest.Said(said).Chunks(apitest.Size(5)))
 	if n := len(s.items(t, path)); n != 2 {
 		t.Errorf("%d items after a response", n)
 	}
 
-	failed := hold()
-	final(t, failed, string(failed.NewReply().Fail(nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
-	cancelled := hold().NewReply()
-	if _, err := cancelled.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>final<|message|>b")}); err != nil {
+	failed := lock()
+	final(t, failed, string(fail(t, failed.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "", "", "Broken."))))
+	cancelled := lock().newReply(api.SingleCall)
+	if _, err := cancelled.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>final<|message|>b")}); err != nil {
 		t.Fatal(err)
 	}
-	cancelled.Cancel()
+	cancel(t, cancelled)
 	if n := len(s.items(t, path)); n != 2 {
 		t.Errorf("%d items after responses that failed", n)
 	}
@@ -348,7 +354,7 @@ func TestConversationHeld(t *testing.T) {
 	if err := s.fails(t, `,"conversation":"`+id+`","input":[{"role":"user"}]`); err.Status != 400 {
 		t.Errorf("%v", err)
 	}
-	hold() // refused requests hold nothing
+	lock() // refused requests lock nothing
 }
 
 // TestConversationCut shows what of an incomplete response a conversation gets.
@@ -361,11 +367,11 @@ func TestConversationCut(t *testing.T) {
 	} {
 		s := newServer()
 		id, path := s.conversation(t, `{}`)
-		call, err := s.Decode(context.Background(), []byte(ask(`,"conversation":"`+id+`"`+weatherTool)), s.scope)
+		request, err := s.decode([]byte(ask(`,"conversation":"`+id+`"`+weatherTool)), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, call, []engine.Chunk{{Tokens: tokens(output), Finish: engine.FinishLength}})
+		run(t, request, []engine.Chunk{{Tokens: apitest.Tokens(output), Finish: engine.FinishLength}})
 		items := s.must(t, "GET", path+"/items?order=asc", "").Get("data").Array()
 		roles := make([]string, 0, len(items))
 		for _, item := range items {
@@ -378,10 +384,10 @@ func TestConversationCut(t *testing.T) {
 	}
 }
 
-// forgetful loses its conversations while a response is made.
-type forgetful struct{ store.Store }
+// forgetfulStore loses its conversations while a response is made.
+type forgetfulStore struct{ store.Store }
 
-func (forgetful) AddItems(context.Context, string, string, string, []store.Item) error {
+func (forgetfulStore) AddItems(context.Context, string, string, string, []store.Item) error {
 	return store.ErrNotFound
 }
 
@@ -392,14 +398,14 @@ func TestConversationLost(t *testing.T) {
 	for _, stream := range []string{"true", "false"} {
 		s := newServer()
 		id, _ := s.conversation(t, `{}`)
-		s.Store = forgetful{s.Store}
-		call, err := s.Decode(context.Background(), []byte(ask(`,"conversation":"`+id+`","stream":`+stream)), s.scope)
+		s.Store = forgetfulStore{s.Store}
+		request, err := s.decode([]byte(ask(`,"conversation":"`+id+`","stream":`+stream)), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := call.NewReply()
-		out, _ := r.Push(nil, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop})
-		got := gjson.Parse(final(t, call, string(r.End(out))))
+		r := request.newReply(api.SingleCall)
+		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
+		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("conversation").Raw != "null" || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), store.ErrNotFound) {
 			t.Errorf("conversation %s, %s, error %v", got.Get("conversation").Raw, got.Get("status").Raw, r.Fault())
 		}
@@ -409,86 +415,88 @@ func TestConversationLost(t *testing.T) {
 	}
 }
 
-// sticky never lets a conversation go.
-type sticky struct{ store.Store }
+// stickyStore never unlocks a conversation.
+type stickyStore struct{ store.Store }
 
-func (s sticky) Hold(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
+func (s stickyStore) Lock(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
 	if lease == 0 {
 		return errBroken
 	}
-	return s.Store.Hold(ctx, tenant, id, holder, lease)
+	return s.Store.Lock(ctx, tenant, id, holder, lease)
 }
 
 // TestConversationKept shows that a response stays in the conversation that has
-// its items, even if that could not be let go.
+// its items, even if that could not be unlocked.
 func TestConversationKept(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	id, path := s.conversation(t, `{}`)
-	s.Store = sticky{s.Store}
-	call, err := s.Decode(context.Background(), []byte(ask(`,"conversation":"`+id+`"`)), s.scope)
+	s.Store = stickyStore{s.Store}
+	request, err := s.decode([]byte(ask(`,"conversation":"`+id+`"`)), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := call.NewReply()
-	out, _ := r.Push(nil, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop})
-	got := gjson.Parse(final(t, call, string(r.End(out))))
+	r := request.newReply(api.SingleCall)
+	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
+	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation.id").Str != id || !errors.Is(r.Fault(), errBroken) || len(s.items(t, path)) != 2 {
 		t.Errorf("conversation %s, error %v", got.Get("conversation").Raw, r.Fault())
 	}
 }
 
-// TestConversationHoldLost shows that a response adds nothing once another has
-// held its conversation, and cannot get it back.
-func TestConversationHoldLost(t *testing.T) {
+// TestConversationLockLost shows that a response adds nothing once another has
+// locked its conversation, and cannot get the lock back.
+func TestConversationLockLost(t *testing.T) {
 	t.Parallel()
 	s := newServer()
 	id, path := s.conversation(t, `{}`)
-	call, err := s.Decode(context.Background(), []byte(ask(`,"conversation":"`+id+`"`)), s.scope)
+	request, err := s.decode([]byte(ask(`,"conversation":"`+id+`"`)), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{ // as after its lease has lapsed
-		s.Store.Hold(context.Background(), "a", id, call.holder.response, 0),
-		s.Store.Hold(context.Background(), "a", id, "another", time.Minute),
-		s.Store.Hold(context.Background(), "a", id, "another", 0),
+		s.Store.Lock(context.Background(), "a", id, request.lock.response, 0),
+		s.Store.Lock(context.Background(), "a", id, "another", time.Minute),
+		s.Store.Lock(context.Background(), "a", id, "another", 0),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := call.Hold(context.Background(), time.Minute); !errors.Is(err, store.ErrConflict) {
+	if err := request.RenewLock(context.Background()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("a renewal: %v", err)
 	}
-	r := call.NewReply()
-	out, _ := r.Push(nil, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop})
-	got := gjson.Parse(final(t, call, string(r.End(out))))
+	r := request.newReply(api.SingleCall)
+	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
+	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("conversation").Raw != "null" || !errors.Is(r.Fault(), store.ErrConflict) || len(s.items(t, path)) != 0 {
 		t.Errorf("conversation %s, error %v, items %q", got.Get("conversation").Raw, r.Fault(), s.items(t, path))
 	}
 }
 
-func (broken) PutConversation(context.Context, string, *store.Conversation) error { return errBroken }
-
-func (broken) Conversation(context.Context, string, string) (*store.Conversation, error) {
-	return nil, errBroken
-}
-func (broken) DeleteConversation(context.Context, string, string) error { return errBroken }
-
-func (broken) AddItems(context.Context, string, string, string, []store.Item) error {
+func (brokenStore) PutConversation(context.Context, string, *store.Conversation) error {
 	return errBroken
 }
 
-func (broken) ConversationItems(context.Context, string, string, store.Page) ([]store.Item, error) {
+func (brokenStore) Conversation(context.Context, string, string) (*store.Conversation, error) {
+	return nil, errBroken
+}
+func (brokenStore) DeleteConversation(context.Context, string, string) error { return errBroken }
+
+func (brokenStore) AddItems(context.Context, string, string, string, []store.Item) error {
+	return errBroken
+}
+
+func (brokenStore) ConversationItems(context.Context, string, string, store.Page) ([]store.Item, error) {
 	return nil, errBroken
 }
 
-func (broken) ConversationItem(context.Context, string, string, string) (store.Item, error) {
+func (brokenStore) ConversationItem(context.Context, string, string, string) (store.Item, error) {
 	return store.Item{}, errBroken
 }
-func (broken) DeleteItem(context.Context, string, string, string) error { return errBroken }
+func (brokenStore) DeleteItem(context.Context, string, string, string) error { return errBroken }
 
-func (broken) Hold(context.Context, string, string, string, time.Duration) error {
+func (brokenStore) Lock(context.Context, string, string, string, time.Duration) error {
 	return errBroken
 }
 
@@ -497,11 +505,11 @@ func (broken) Hold(context.Context, string, string, string, time.Duration) error
 func TestConversationStoreDown(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	s.Store = broken{}
-	path := ConversationsPath + "/conv_1"
+	s.Store = brokenStore{}
+	path := stored.ConversationsPath + "/conv_1"
 	items := `{"items":[{"role":"user","content":"x"}]}`
 	requests := []struct{ method, path, body string }{
-		{"POST", ConversationsPath, items},
+		{"POST", stored.ConversationsPath, items},
 		{"GET", path, ""},
 		{"POST", path, `{"metadata":{}}`},
 		{"DELETE", path, ""},
@@ -521,7 +529,7 @@ func TestConversationStoreDown(t *testing.T) {
 	}
 }
 
-// TestConversationIsHistory shows that a conversation gives the model the same
+// TestConversationIsHistory shows that a conversation shows the model the same
 // tokens as sending all of it again.
 func TestConversationIsHistory(t *testing.T) {
 	t.Parallel()
@@ -566,7 +574,7 @@ func FuzzConversations(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.ask(method, ConversationsPath+path, body); err != nil && (err.Status < 400 || err.Status >= 500 || !json.Valid(err.JSON())) && err.Status != http.StatusNotImplemented {
+		if _, err := s.ask(method, stored.ConversationsPath+path, body); err != nil && (err.Status < 400 || err.Status >= 500 || !json.Valid(err.JSON())) && err.Status != http.StatusNotImplemented {
 			t.Fatalf("%s %s: %v", method, path, err)
 		}
 	})

@@ -29,7 +29,7 @@ type echo struct {
 	background       bool
 }
 
-// newEcho has what holds where a request says nothing.
+// newEcho has the defaults, for a request that has no fields.
 func newEcho() echo {
 	return echo{toolChoice: []byte(`"auto"`), format: []byte(`{"type":"text"}`), parallel: true, truncation: "disabled", metadata: []byte("{}")}
 }

@@ -9,38 +9,64 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// fields is every top-level field that the decoder knows. Fields that are not
-// in it are ignored too. The table of docs/compatibility.md has the same rows.
-var fields = jsontext.With(jsontext.Table[*decoder]{
-	"input":                {Read: (*decoder).readInput},
-	"previous_response_id": {Read: (*decoder).readPrevious},
-	"conversation":         {Read: (*decoder).readConversation},
-	"instructions":         {Read: (*decoder).readInstructions},
-	"stream":               {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
-	"include":              {Read: (*decoder).readInclude},
+// fieldReader reads the fields of a body, and has what they say.
+type fieldReader struct {
+	api   *API
+	rc    *turn.RequestContext
+	tools *toolReader
 
-	"tools":               {Read: (*decoder).readTools},
-	"tool_choice":         {Read: (*decoder).readToolChoice},
-	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
-	"max_tool_calls": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetInteger(&d.echo.maxToolCalls, 1, math.MaxInt32)
+	input        turn.Input     // but for the conversation
+	items        jsontext.Field // the field input, or the items for a conversation
+	instructions string
+	previous     string // previous_response_id
+	conversation string // the id of the conversation that the response belongs to
+	store        bool
+	sealer       *Sealer // for reasoning.encrypted_content, if the request wants it
+	options      options
+	ignored      jsontext.Ignored
+	echo         echo // what the response object repeats
+}
+
+func newFieldReader(a *API, rc *turn.RequestContext, t *toolReader) fieldReader {
+	return fieldReader{
+		api: a, rc: rc, tools: t, store: true, echo: newEcho(),
+		input:   turn.Input{Strict: map[turn.ToolName]bool{}},
+		options: options{usagePerTurn: a.UsagePerTurn, openReasoning: a.OpenReasoningEvents},
+	}
+}
+
+// fields are the top-level fields that are known. All others are ignored. The
+// table of docs/compatibility.md has the same rows.
+var fields = jsontext.With(jsontext.Table[*fieldReader]{
+	"input":                {Read: (*fieldReader).readInput},
+	"previous_response_id": {Read: (*fieldReader).readPrevious},
+	"conversation":         {Read: (*fieldReader).readConversation},
+	"instructions":         {Read: (*fieldReader).readInstructions},
+	"stream":               {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.stream) }},
+	"include":              {Read: (*fieldReader).readInclude},
+
+	"tools":               {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.readTools(v) }},
+	"tool_choice":         {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.readToolChoice(v) }},
+	"parallel_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.tools.readParallelCalls(v) }},
+	"max_tool_calls": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&f.echo.maxToolCalls, 1, math.MaxInt32)
 	}},
 
-	"max_output_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetInteger(&d.input.Engine.MaxTokens, 1, math.MaxInt32)
+	"max_output_tokens": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&f.input.Engine.MaxTokens, 1, math.MaxInt32)
 	}},
-	"truncation": {Read: (*decoder).readTruncation},
-	"reasoning":  {Read: (*decoder).readReasoning},
-	"text":       {Read: (*decoder).readText},
+	"truncation": {Read: (*fieldReader).readTruncation},
+	"reasoning":  {Read: (*fieldReader).readReasoning},
+	"text":       {Read: (*fieldReader).readText},
 
-	"enable_response_messages": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.messages) }},
+	"enable_response_messages": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.messages) }},
 
-	"store":             {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.store) }},
-	"metadata":          {Read: (*decoder).readMetadata},
-	"safety_identifier": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setText(&d.echo.safety, v) }},
-	"prompt_cache_key":  {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return setText(&d.echo.cacheKey, v) }},
+	"store":             {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
+	"metadata":          {Read: (*fieldReader).readMetadata},
+	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.safety, v) }},
+	"prompt_cache_key":  {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.cacheKey, v) }},
 
-	"background":              {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.background) }},
+	"background":              {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.background) }},
 	"top_logprobs":            {On: noLogprobs},
 	"logprobs":                {On: noLogprobs},
 	"ignore_eos":              {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_output_tokens."},
@@ -51,7 +77,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"logit_bias":              {Refused: "logit_bias is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
 	"min_p":                   {Refused: "min_p is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
 	"repetition_penalty":      {Refused: "repetition_penalty is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
-	"structured_outputs":      {Read: (*decoder).readStructuredOutputs},
+	"structured_outputs":      {Read: (*fieldReader).readStructuredOutputs},
 	"messages":                {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
 	"response_format":         {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
 	"reasoning_effort":        {Refused: "reasoning_effort is a field of POST /v1/chat/completions. Use reasoning.effort."},
@@ -65,6 +91,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"request_id":              {Ignored: true},
 	"skip_special_tokens":     {Ignored: true},
 	"context_management":      {Ignored: true},
-}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })
+}, turn.EngineFields, func(f *fieldReader) *engine.Request { return &f.input.Engine })
 
 const noLogprobs = "logprobs are not supported with gpt-oss models"

@@ -10,25 +10,25 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-func (d *decoder) readTextFormat(v jsontext.Field) *apierror.Error {
+func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 	switch v.Get("type").Str {
 	case "text":
 		return nil
 	case "json_object":
-		d.echo.format = []byte(`{"type":"json_object"}`)
-		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
+		f.echo.format = []byte(`{"type":"json_object"}`)
+		return f.input.SetFormat(turn.JSONObject(), v.Path, nil)
 	case "json_schema":
-		f, err := d.readJSONSchema(v)
-		return d.input.SetFormat(f, v.Path, err)
+		format, err := f.readJSONSchema(v)
+		return f.input.SetFormat(format, v.Path, err)
 	}
 	return apierror.Invalid(v.Path, "The type of \"text.format\" must be text, json_object or json_schema.")
 }
 
 // readJSONSchema reads {"type":"json_schema","name":…,"description":…,"schema":…,"strict":…}.
-func (d *decoder) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
-	format, err := d.scope.NamedFormat(v, func(key string, v jsontext.Field) {
+func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
+	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) {
 		if key != "type" {
-			d.ignored.Add(v.Path)
+			f.ignored.Add(v.Path)
 		}
 	})
 	if err != nil {
@@ -36,18 +36,18 @@ func (d *decoder) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Erro
 	}
 	echo := jsontext.AppendString([]byte(`{"type":"json_schema","name":`), format.Announced.Name)
 	var description *string
-	if given := v.Get("description"); given.Type == gjson.String {
-		description = &given.Str
+	if text := v.Get("description"); text.Type == gjson.String {
+		description = &text.Str
 	}
 	echo = appendText(append(echo, `,"description":`...), description)
 	echo = append(append(echo, `,"schema":`...), format.Announced.Schema...)
 	echo = strconv.AppendBool(append(echo, `,"strict":`...), format.Strict)
 	echo = append(echo, '}')
-	d.echo.format = echo
+	f.echo.format = echo
 	return format, nil
 }
 
-func (d *decoder) readStructuredOutputs(v jsontext.Field) *apierror.Error {
-	f, err := d.scope.StructuredOutputs(v, &d.ignored)
-	return d.input.SetFormat(f, v.Path, err)
+func (f *fieldReader) readStructuredOutputs(v jsontext.Field) *apierror.Error {
+	format, err := f.rc.StructuredOutputs(v, &f.ignored)
+	return f.input.SetFormat(format, v.Path, err)
 }

@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -27,7 +28,7 @@ type grown struct {
 // growing makes chains turn by turn.
 type growing struct {
 	*server
-	reads    *counting
+	reads    *countingStore
 	previous string
 	calls    []string // of the last turn
 	output   []harmony.Token
@@ -35,12 +36,12 @@ type growing struct {
 
 func newGrowing(output string) *growing {
 	s := newServer()
-	s.Store = store.NewMemory(store.Options{ResponseBytes: 1 << 28, ResponseTTL: time.Hour, Now: s.scope.Now})
-	s.scope.Model.ContextLength = 1 << 24
-	s.scope.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
+	s.Store = store.NewMemory(store.Options{ResponseBytes: 1 << 28, ResponseTTL: time.Hour, Now: s.rc.Now})
+	s.rc.Model.ContextLength = 1 << 24
+	s.rc.Renderer = harmony.NewRenderer(harmony.WithCacheBytes(64 << 20))
 	s, reads := s.replica()
 	s.Chains = NewChains(64 << 20)
-	return &growing{server: s, reads: reads, output: tokens(output)}
+	return &growing{server: s, reads: reads, output: apitest.Tokens(output)}
 }
 
 // body is the next request: some hundred tokens.
@@ -59,25 +60,25 @@ func (g *growing) turn(b *testing.B, i int) grown {
 	g.reads.reads()
 	var cost grown
 	begin := time.Now()
-	call, err := g.Decode(context.Background(), body, g.scope)
+	request, err := g.decode(body, g.rc)
 	cost.decode = time.Since(begin)
 	if err != nil {
 		b.Fatal(err)
 	}
 	cost.rows, cost.bytes = g.reads.rows, g.reads.bytes
-	if chain := g.Chains.get(g.scope.Tenant, call.previous); chain != nil {
-		cost.copied = copied(call.Engine().Prompt)
+	if chain := g.Chains.get(g.rc.Tenant, request.storage.previous); chain != nil {
+		cost.copied = copied(request.Engine().Prompt)
 	}
-	r := call.NewReply()
+	r := request.newReply(api.SingleCall)
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: g.output, Finish: engine.FinishStop}); err != nil {
 		b.Fatal(err)
 	}
 	begin = time.Now()
-	r.End(nil)
+	mustEnd(b, r, nil)
 	cost.end = time.Since(begin)
-	g.previous = `,"previous_response_id":"` + call.ID() + `"`
+	g.previous = `,"previous_response_id":"` + request.ID() + `"`
 	g.calls = g.calls[:0]
-	for _, item := range r.output() {
+	for _, item := range r.output.items() {
 		if id := gjson.GetBytes(item.JSON, "call_id").Str; id != "" {
 			g.calls = append(g.calls, id)
 		}
@@ -108,7 +109,7 @@ func at(chains [][]grown, turn int, column func(*grown) float64) float64 {
 
 // BenchmarkGrowth shows what turn 500 of a chain costs beside turn 50, on a
 // replica that remembers the chain: what it reads of the store, and the time of
-// its request without the copy of the ids, which stands beside it, and of its
+// its request without the copy of the ids, which is reported beside it, and of its
 // end. The turns have either an answer each, or a tool call each and never an
 // answer. Cold is the request on a replica that remembers nothing.
 func BenchmarkGrowth(b *testing.B) {
@@ -166,7 +167,7 @@ func (g *growing) cold(b *testing.B) time.Duration {
 	g.Chains = NewChains(64 << 20)
 	body := g.body(0)
 	begin := time.Now()
-	if _, err := g.Decode(context.Background(), body, g.scope); err != nil {
+	if _, err := g.decode(body, g.rc); err != nil {
 		b.Fatal(err)
 	}
 	return time.Since(begin)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // loop plays a reply that takes more than one step: outputs are what the model
@@ -22,7 +22,7 @@ import (
 // the tool.
 type loop struct {
 	api     *API
-	scope   *turn.Scope
+	rc      *turn.RequestContext
 	prompts []string // of the model calls
 	jobs    []tools.Job
 	dead    bool                    // the server cannot be reached
@@ -35,15 +35,15 @@ func newLoop(t *testing.T) *loop {
 		{Label: "docs", URL: "http://127.0.0.1:1", Trusted: true}, {Label: "local", Command: []string{"true"}, Trusted: true},
 	}})
 	t.Cleanup(client.Close)
-	scope := newScope()
-	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: scope.Now})
-	scope.Memory = memory
-	scope.Limits.Turns = 4
-	return &loop{api: &API{Tools: client, Store: memory, Claims: memory, Chains: NewChains(1 << 20)}, scope: scope}
+	rc := apitest.NewContext()
+	memory := store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 1 << 24, ResponseTTL: time.Hour, Now: rc.Now})
+	rc.Memory = memory
+	rc.Limits.Turns = 4
+	return &loop{api: &API{Tools: client, Store: memory, Approvals: memory, Chains: NewChains(1 << 20)}, rc: rc}
 }
 
-// answer is what the server does.
-func (l *loop) answer(j tools.Job) tools.Result {
+// Do is what the server does.
+func (l *loop) Do(_ context.Context, j tools.Job) tools.Result {
 	l.jobs = append(l.jobs, j)
 	if result, ok := l.results[j.Tool]; ok {
 		return result
@@ -62,7 +62,7 @@ func (l *loop) answer(j tools.Job) tools.Result {
 	return tools.Result{Text: "found " + gjson.Get(j.Arguments, "q").Str}
 }
 
-// play makes a response and gives its object.
+// play makes a response, and returns its object.
 func (l *loop) play(t *testing.T, body string, outputs ...string) gjson.Result {
 	t.Helper()
 	object, err := l.try(t, body, outputs...)
@@ -74,50 +74,46 @@ func (l *loop) play(t *testing.T, body string, outputs ...string) gjson.Result {
 
 func (l *loop) try(t *testing.T, body string, outputs ...string) (gjson.Result, *apierror.Error) {
 	t.Helper()
-	call, err := l.api.Decode(context.Background(), []byte(body), l.scope)
+	request, err := l.api.decode([]byte(body), l.rc)
 	if err != nil {
 		return gjson.Result{}, err
 	}
-	r := call.NewReply()
-	var out []byte
-	var step Step
-	for {
-		if out, step, err = r.Step(out); err != nil {
-			return gjson.Result{}, err
-		}
-		switch {
-		case step.Call != nil:
-			prompt, _ := harmony.AppendDecode(nil, step.Call.Prompt)
-			l.prompts = append(l.prompts, string(prompt))
-			if len(outputs) == 0 {
-				t.Fatalf("there is no output for the prompt:\n%s", prompt)
-			}
-			finish := engine.FinishStop
-			text, cut := strings.CutSuffix(outputs[0], "…")
-			if cut {
-				finish = engine.FinishLength
-			}
-			for _, c := range chunks(output{tokens(text), finish}, func() int { return 3 }) {
-				if out, err = r.Push(out, &c); err != nil {
-					return gjson.Result{}, err
-				}
-			}
-			outputs = outputs[1:]
-		case len(step.Jobs) > 0:
-			results := make([]tools.Result, len(step.Jobs))
-			for i, j := range step.Jobs {
-				results[i] = l.answer(j)
-			}
-			for i := range results { // the last one is done first
-				out = r.Did(out, len(results)-1-i, results[len(results)-1-i])
-			}
-		default:
-			if len(outputs) > 0 {
-				t.Fatalf("the reply is over, but the model has %q to say", outputs)
-			}
-			return gjson.Parse(final(t, call, string(r.End(out)))), nil
+	out, err := l.reply(t, request.newReply(api.Loop), outputs...)
+	if err != nil {
+		return gjson.Result{}, err
+	}
+	return gjson.Parse(final(t, request, string(out))), nil
+}
+
+// reply plays all steps of a reply, and returns its bytes.
+func (l *loop) reply(t *testing.T, r *Reply, outputs ...string) (out []byte, err *apierror.Error) {
+	t.Helper()
+	said := make([]apitest.Output, len(outputs))
+	for i, text := range outputs {
+		said[i] = apitest.Said(text)
+		if text, cut := strings.CutSuffix(text, "…"); cut {
+			said[i] = apitest.Cut(text)
 		}
 	}
+	out, prompts, err := apitest.PlayLoop(t, r, said, func(out []byte, jobs []api.Job) []byte { return l.do(r, out, jobs) })
+	l.prompts = append(l.prompts, prompts...)
+	return out, err
+}
+
+// do does the jobs of a step. The last one is done first.
+func (l *loop) do(r *Reply, out []byte, jobs []api.Job) []byte {
+	results, errs := make([]any, len(jobs)), make([]error, len(jobs))
+	for i, j := range jobs {
+		if t, ok := j.(toolJob); ok {
+			t.servers = l
+			j = t
+		}
+		results[i], errs[i] = j.Do(context.Background())
+	}
+	for i := len(jobs) - 1; i >= 0; i-- {
+		out = r.JobDone(out, i, results[i], errs[i])
+	}
+	return out
 }
 
 const docsTool = `"tools":[{"type":"mcp","server_label":"docs"}]`
@@ -301,7 +297,7 @@ func TestLoopEnds(t *testing.T) {
 	}
 }
 
-// A server that cannot be asked for its tools is told of; the model goes on
+// The client sees that a server could not list its tools; the model continues
 // without them, and the next request asks again.
 func TestLoopWithoutServer(t *testing.T) {
 	t.Parallel()
@@ -319,7 +315,7 @@ func TestLoopWithoutServer(t *testing.T) {
 	l.dead = true
 	late := l.play(t, `{"model":"m","input":"hi",`+docsTool+`}`, searchCall("a"), doneText)
 	if kinds(late) != "mcp_list_tools, reasoning completed, message completed" || !strings.Contains(l.prompts[len(l.prompts)-1], `There is no tool "docs_search"`) {
-		t.Errorf("a call of what is not there gives %s", kinds(late))
+		t.Errorf("a call of what is not there becomes %s", kinds(late))
 	}
 }
 
@@ -427,7 +423,7 @@ func TestLoopRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLoop(t)
-			_, err := l.api.Decode(context.Background(), []byte(`{"model":"m",`+c.body+`}`), l.scope)
+			_, err := l.api.decode([]byte(`{"model":"m",`+c.body+`}`), l.rc)
 			if err == nil {
 				_, err = l.try(t, `{"model":"m",`+c.body+`}`)
 			}
@@ -487,7 +483,7 @@ func TestApprovalsAreBounded(t *testing.T) {
 		if kinds(got) != "mcp_list_tools, mcp_call completed, mcp_call failed, message completed" {
 			t.Errorf("the output is %s", kinds(got))
 		}
-		l.scope.Limits.Tools = 1
+		l.rc.Limits.Tools = 1
 		if _, err := l.try(t, body(docsTool, asked("3", "search"), verdict("3"), asked("4", "search"), verdict("4"))); err == nil || err.Status != 400 {
 			t.Errorf("got %v", err)
 		}
@@ -506,23 +502,23 @@ func TestApprovalsAreBounded(t *testing.T) {
 func TestLoopIsCut(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ tools, want string }{
-		"a list":                        {docsTool, "mcp_list_tools"},
-		"a list that nobody is told of": {`"tools":[{"type":"file_search","vector_store_ids":["a"]}]`, ""},
-		"both":                          {`"tools":[{"type":"file_search","vector_store_ids":["a"]},{"type":"mcp","server_label":"docs"}]`, "mcp_list_tools"},
+		"a list":                  {docsTool, "mcp_list_tools"},
+		"a list that nobody sees": {`"tools":[{"type":"file_search","vector_store_ids":["a"]}]`, ""},
+		"both":                    {`"tools":[{"type":"file_search","vector_store_ids":["a"]},{"type":"mcp","server_label":"docs"}]`, "mcp_list_tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newBuiltinLoop(t)
-			call, err := l.api.Decode(t.Context(), []byte(`{"model":"m","input":"hi","stream":true,`+c.tools+`}`), l.scope)
+			request, err := l.api.decode([]byte(`{"model":"m","input":"hi","stream":true,`+c.tools+`}`), l.rc)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := call.NewReply()
+			r := request.newReply(api.Loop)
 			if _, _, err := r.Step(nil); err != nil {
 				t.Fatal(err)
 			}
-			r.Cancel()
-			object, err := l.api.Serve(t.Context(), "GET", "/v1/responses/"+call.ID(), "", nil, l.scope)
+			cancel(t, r)
+			object, err := l.api.serve("GET", "/v1/responses/"+request.ID(), nil, l.rc)
 			if err != nil || kinds(gjson.ParseBytes(object)) != c.want {
 				t.Errorf("%v: %s", err, object)
 			}
@@ -561,7 +557,7 @@ func TestCutCallsInChain(t *testing.T) {
 func TestLoopOutOfContext(t *testing.T) {
 	t.Parallel()
 	l := newLoop(t)
-	l.scope.Model.ContextLength = 400
+	l.rc.Model.ContextLength = 400
 	l.results = map[string]tools.Result{"search": {Text: strings.Repeat("words ", 1000)}}
 	got := l.play(t, `{"model":"m","input":"hi",`+docsTool+`}`, searchCall("a"))
 	if kinds(got) != "mcp_list_tools, reasoning completed, mcp_call completed" || got.Get("status").Str != "incomplete" {

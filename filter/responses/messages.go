@@ -14,18 +14,18 @@ import (
 type messages struct {
 	input  []harmony.Message // of the first model call
 	later  []harmony.Message // what the prompts of later ones have beyond it
-	tokens []harmony.Token   // the output of the model call that goes on
+	tokens []harmony.Token   // the output of the model call being made
 }
 
 // begin begins a model call with a prompt.
 func (m *messages) begin(prompt []harmony.Token) {
 	m.tokens = m.tokens[:0]
-	given := promptMessages(prompt)
+	prompted := promptMessages(prompt)
 	if m.input == nil {
-		m.input = given
+		m.input = prompted
 		return
 	}
-	m.later = given[min(len(m.input), len(given)):]
+	m.later = prompted[min(len(m.input), len(prompted)):]
 }
 
 // promptMessages are the complete messages of a prompt.

@@ -1,13 +1,14 @@
 package responses
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -27,23 +28,19 @@ func messagesOf(t *testing.T, object gjson.Result, member string) []harmony.Mess
 // tokens that the model got.
 func TestInputMessages(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*/request.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases: %v", err)
-	}
 	exact := harmony.NewRenderer(harmony.WithAnalysis(harmony.KeepAnalysis))
-	for _, file := range files {
-		body := with(t, read(t, file), "enable_response_messages", true)
+	for _, file := range apitest.GoldenRequests(t) {
+		body := apitest.With(t, apitest.ReadFile(t, file), "enable_response_messages", true)
 		if gjson.Get(body, "reasoning.effort").Str == "none" {
 			continue
 		}
-		call := mustDecode(t, body)
-		object := gjson.Parse(run(t, call, chunks(outputOf(said), func() int { return 2 })))
+		request := mustDecode(t, body)
+		object := gjson.Parse(run(t, request, apitest.Said(said).Chunks(apitest.Size(2))))
 		got, err := exact.AppendCompletion(nil, messagesOf(t, object, "input_messages"), harmony.RoleAssistant)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if diff := cmp.Diff(spell(t, call.Engine().Prompt), spell(t, got)); diff != "" {
+		if diff := cmp.Diff(apitest.Spell(t, request.Engine().Prompt), apitest.Spell(t, got)); diff != "" {
 			t.Errorf("%s (-prompt +input_messages):\n%s", file, diff)
 		}
 		want := []harmony.Message{{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: []harmony.Content{harmony.Text("answer")}}}
@@ -61,37 +58,37 @@ func TestMessagesOfManyCalls(t *testing.T) {
 		called  = " to=functions.get_weather<|channel|>commentary json<|message|>{}<|call|>"
 		history = `,{"type":"function_call","call_id":"c","name":"get_weather","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"sunny"}`
 	)
-	ask := func(more string) *Call {
+	ask := func(more string) *Request {
 		return mustDecode(t, `{"model":"gpt-oss-20b","input":[{"role":"user","content":"Hi"}`+more+`],"enable_response_messages":true`+weatherTool+`}`)
 	}
-	r := ask("").NewReply()
-	out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(called), Finish: engine.FinishStop})
+	r := ask("").newReply(api.SingleCall)
+	out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(called), Finish: engine.FinishStop})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.beginTurn(ask(history).turn)
-	if out, err = r.Push(out, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop}); err != nil {
+	r.model.begin(ask(history).turn, r.event)
+	if out, err = r.Push(out, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
-	object := gjson.ParseBytes(r.End(out))
-	var told []string
+	object := gjson.ParseBytes(mustEnd(t, r, out))
+	var got []string
 	for _, member := range []string{"input_messages", "output_messages"} {
 		for _, m := range messagesOf(t, object, member) {
-			told = append(told, string(m.Role)+" "+m.Name+" "+m.Recipient+" "+m.Channel)
+			got = append(got, string(m.Role)+" "+m.Name+" "+m.Recipient+" "+m.Channel)
 		}
-		told = append(told, "")
+		got = append(got, "")
 	}
 	want := []string{
 		"system   ", "developer   ", "user   ", "",
 		"assistant  functions.get_weather commentary", "tool functions.get_weather assistant commentary", "assistant   final", "",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 }
 
-// TestMessagesOfFailure shows that a stream that fails tells the messages it
-// has, and one that did not ask for them tells none.
+// TestMessagesOfFailure shows that a stream that fails has its messages, and one
+// that did not ask for them has none.
 func TestMessagesOfFailure(t *testing.T) {
 	t.Parallel()
 	for _, asked := range []bool{true, false} {
@@ -99,13 +96,13 @@ func TestMessagesOfFailure(t *testing.T) {
 		if asked {
 			members += `,"enable_response_messages":true`
 		}
-		call := mustDecode(t, ask(members))
-		r := call.NewReply()
-		out, err := r.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>final<|message|>half")})
+		request := mustDecode(t, ask(members))
+		r := request.newReply(api.SingleCall)
+		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>final<|message|>half")})
 		if err != nil {
 			t.Fatal(err)
 		}
-		object := gjson.Parse(final(t, call, string(r.Fail(out, apierror.New(500, "", "", "Broken.")))))
+		object := gjson.Parse(final(t, request, string(fail(t, r, out, apierror.New(500, "", "", "Broken.")))))
 		if got := object.Get("output_messages.0.content.0.text").Str; (got == "half") != asked || object.Get("input_messages").Exists() != asked {
 			t.Errorf("asked %v: output_messages %s", asked, object.Get("output_messages").Raw)
 		}

@@ -1,485 +1,296 @@
 package responses
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"strings"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// Reply turns the engine's chunks into the reply to one request. Streams and
-// whole objects are made of the same events: a stream writes each as it comes,
-// the object is written from what they add up to.
+// Reply turns the engine's chunks into the reply to one request. Streams and whole
+// objects are made of the same events: a stream has each as it comes, the object is
+// what they add up to.
 //
-// It is not safe for concurrent use.
+// It is an api.BackgroundReply, and is not safe for concurrent use.
 type Reply struct {
-	call    *Call
-	reader  *turn.Reader
-	created int64
+	request *Request
+	mode    api.Mode
+	phase   phase
 
-	usage    usage
-	past     turn.Summary // of the model calls before the one that goes on
-	messages *messages    // nil: not wanted
+	events eventWriter
+	output output
+	model  modelCalls
+	tools  toolRuns
+	steps  steps
+	object responseObject
 
-	item    *outputItem     // that is being written
-	made    []madeItem      // the items that have begun, in their order
-	summary summary         // of a compaction
-	items   int             // how many of them the client is told of
-	stored  bool            // the response is stored, as far as is known
-	apart   bool            // its conversation could not be given its items
-	lost    error           // why the background response could not be stored as it has ended
-	outrun  *apierror.Error // the turn that it goes on with has gone on with another request, or is gone
-	refusal *apierror.Error
-	fault   error // what went wrong aside, for the log
-	begun   bool  // the first events have been written
-	ended   bool
-
-	steps       bool                                 // others may follow a model call
-	next        func(*Reply) (Step, *apierror.Error) // begins the next one; nil: the first
-	works       []*work                              // the step's, that the client has not been told of yet
-	waiting     []*work                              // the step's jobs
-	known       int                                  // how many of made the prompt has
-	unknown     int                                  // calls of the turn to tools that there are not
-	hostedCalls int                                  // calls that were made here
-	handedOver  bool                                 // a call is the client's to make or to approve
-	outOfRoom   bool                                 // the output has as many tokens as it may
-	resultBytes int                                  // of what tools have given
-	answered    int                                  // where in made the last answer is, -1 if there is none
-	pages       pages                                // that the browser has shown
-	found       []citation                           // of them in the text that is being added
-	stopped     bool                                 // there were as many turns as there may be
-
-	// Of a stream:
-	dst      []byte // what is appended to while a method runs
-	sequence int    // number of the next event
-	delta    int    // where in the item's text the delta begins that is being written, -1 if there is none
+	summary summary // of a compaction
+	ending  ending  // from phaseFinished on
+	lost    error   // why a background response could not be stored as it has ended
+	fault   error   // what went wrong without an error for the client
 }
 
-// madeItem is an item of the reply.
-type madeItem struct {
-	id    string
-	json  []byte      // nil: it is not complete, or the client is not told of it
-	items []turn.Item // what it is to the model, where the JSON does not tell
-}
+// phase is how far a reply has come. What is stored is decided in phaseFinished,
+// what the client gets as its end in phaseCommitted.
+type phase uint8
 
-// outputItem is an item while it is being written.
-type outputItem struct {
-	kind     itemKind
-	index    int // among the items of the output
-	slot     int // among those of the reply
-	id       string
-	call     *turn.CalledTool
-	hosted   *hosted       // whose tool is called, or whose tools are listed
-	result   *tools.Result // what came of it
-	approval string        // the id of the request for approval of the call
-	text     []byte        // as it stands between the quotes of JSON
-	summary  bool          // the text is told as a summary too
-	sealed   string        // the text, sealed; "" if it is not wanted
-	unwrap   unwrapper
+const (
+	phaseNew        phase = iota // no event has been written
+	phaseOpen                    // steps follow
+	phaseFinished                // it is known how the response ends
+	phaseCommitting              // that is being stored
+	phaseCommitted               // it is stored, or will not be
+	phaseEnded                   // the client has all of the reply, or has left
+)
 
-	arguments   gjson.Result // of a call of a built-in tool
-	address     string       // of the page that the browser was asked for
-	container   string       // where its code runs
-	outputs     bool         // the client wants what the code has put out
-	citations   *citations   // of an answer; nil while there is nothing to cite
-	annotations []json.RawMessage
-	plain       []byte // of a custom call, the piece of text being added
-}
+// NewReply begins the reply to the request.
+func (r *Request) NewReply(m api.Mode) api.Reply { return r.newReply(m) }
 
-// NewReply begins the reply to the call.
-func (c *Call) NewReply() *Reply {
-	r := &Reply{call: c, created: c.created, usage: c.continued, delta: -1, stored: c.keep != nil, answered: -1, pages: facts{}.with(facts{pages: c.pages}).pages}
-	if c.options.messages {
-		r.messages = &messages{}
+func (r *Request) newReply(m api.Mode) *Reply {
+	reply := &Reply{request: r, mode: m, events: newEventWriter(r.options)}
+	reply.output = output{request: r, events: &reply.events, mode: m, answered: -1, pages: r.tools.pages.With(item.Pages{})}
+	reply.model = modelCalls{usage: r.continued}
+	reply.tools = toolRuns{output: &reply.output, servers: r.api.Tools}
+	reply.object = responseObject{request: r, output: &reply.output, model: &reply.model, stored: r.storage.wanted}
+	if r.options.messages {
+		reply.model.messages = &messages{}
 	}
-	if c.turn != nil {
-		r.beginTurn(c.turn)
+	if r.turn != nil {
+		reply.model.begin(r.turn, reply.event)
 	}
-	return r
+	return reply
 }
 
-// Push takes news from the engine and appends to dst what the client gets of
-// it: whole server-sent events, or nothing if the client wants one object. An
-// error ends the reply; before the reply's headers are sent it can be answered
-// with its own status, after them with Fail.
+// Step begins the next step, once the step before it is complete, and appends what
+// the client gets of it. In api.SingleCall mode it is called when the model call has
+// ended. An error fails the reply.
+func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
+	r.events.Dst = dst
+	r.begin()
+	step, err := r.step()
+	dst, r.events.Dst = r.events.Dst, nil
+	return dst, step, err
+}
+
+func (r *Reply) step() (api.Step, *apierror.Error) {
+	if r.phase == phaseOpen {
+		step, err := r.nextStep()
+		if err != nil || step.Call != nil || len(step.Jobs) > 0 {
+			return step, err
+		}
+		if err := r.finish(); err != nil {
+			return api.Step{}, err
+		}
+	}
+	if r.phase == phaseFinished {
+		return r.commitStep(), nil
+	}
+	return api.Step{}, nil
+}
+
+// Push takes a chunk of the model call being made, and appends what the client gets
+// of it: whole server-sent events, or nothing if the client wants one object.
 func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
-	if r.ended {
+	if r.phase > phaseOpen {
 		return dst, nil
 	}
 	if err := chunk.Refusal(1); err != nil {
 		return dst, err
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
-		r.usage.last().cached = chunk.Usage.CachedTokens
+		r.model.usage.last().cached = chunk.Usage.CachedTokens
 	}
 	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
 		return dst, nil
 	}
-	r.dst = dst
+	r.events.Dst = dst
 	r.begin()
-	taken, err := r.reader.Push(chunk)
-	if r.messages != nil {
-		r.messages.tokens = append(r.messages.tokens, chunk.Tokens[:taken]...)
-	}
-	r.closeDelta()
-	dst, r.dst = r.dst, nil
+	err := r.model.push(chunk)
+	r.events.closeDelta(r.output.item)
+	dst, r.events.Dst = r.events.Dst, nil
 	return dst, err
 }
 
-// Done tells that nothing that the engine may still send can change the reply:
-// the request to it can be dropped, and End called.
+// Done reports whether nothing that the engine may still send can change the reply.
 func (r *Reply) Done() bool {
-	return r.reader != nil && r.reader.Finish() != turn.FinishNone && r.reader.Early()
+	reader := r.model.reader
+	return reader != nil && reader.Finish() != turn.FinishNone && reader.Early()
 }
 
-// closeTurn ends the model call's answer.
-func (r *Reply) closeTurn() *apierror.Error {
-	if r.reader == nil {
-		return nil
+// JobDone takes what came of the i-th job of the step. Items are completed in their
+// order.
+func (r *Reply) JobDone(dst []byte, i int, result any, err error) []byte {
+	if i >= len(r.steps.jobs) {
+		return dst // of a step that the end of the reply has dropped
 	}
-	err := r.reader.Close()
-	r.closeDelta()
-	return err
-}
-
-// End appends the rest of the reply, after the engine's stream has ended well
-// or the reply is Done: the last events of a stream, or the whole object.
-func (r *Reply) End(dst []byte) []byte { return r.unlessLost(dst, r.end) }
-
-// unlessLost appends what write does, and nothing if that shows that the
-// response is not this process's to end.
-func (r *Reply) unlessLost(dst []byte, write func([]byte) []byte) []byte {
-	begin, sequence := len(dst), r.sequence
-	dst = write(dst)
-	if r.lost != nil {
-		r.sequence = sequence
-		return dst[:begin]
-	}
+	r.events.Dst = dst
+	r.steps.jobs[i].done(result, err)
+	dst, r.events.Dst = r.events.Dst, nil
 	return dst
 }
 
-func (r *Reply) end(dst []byte) []byte {
-	if r.ended {
-		return dst
-	}
-	r.dst = dst
-	r.begin()
-	err := r.closeTurn()
-	if err == nil {
-		err = r.compact()
-	}
-	if err != nil {
-		return r.fail(r.dst, err)
-	}
-	r.ended = true
-	end := ending{status: statusCompleted, at: r.call.scope.Now().Unix()}
-	if r.outOfRoom || r.reader.Finish() == turn.FinishLength {
-		end.status, end.reason = statusIncomplete, "max_output_tokens"
-	} else if r.stopped || r.items == 0 {
-		end.status = statusIncomplete
-	}
-	r.store(&end)
-	if r.outrun != nil {
-		r.ended = false
-		return r.fail(r.dst, r.outrun)
-	}
-	r.writeEnd(&end)
-	dst, r.dst = r.dst, nil
-	return dst
-}
-
-// Cancel ends the reply because the client has gone: a stream is stored with
-// what there is of it. Of a whole object the client knows no id.
-func (r *Reply) Cancel() {
-	if r.ended || !r.begun {
-		return
-	}
-	r.ended = true
-	r.cutItem()
-	r.store(&ending{status: statusCancelled})
-}
-
-// Fault is what went wrong without an error for the client, such as that the
-// response could not be stored; nil if nothing did. It is for the log.
-func (r *Reply) Fault() error {
-	if r.reader == nil {
-		return r.fault
-	}
-	return errors.Join(r.fault, r.reader.Fault())
-}
-
-// note notes what went wrong aside.
-func (r *Reply) note(err error) { r.fault = errors.Join(r.fault, err) }
-
-// store stores the response, before the client is told how it has ended.
-func (r *Reply) store(end *ending) {
-	if r.call.keep == nil || r.call.Continues() && !end.ownEnd() {
-		return
-	}
-	version := r.call.version + 1
-	if r.call.options.background {
-		version++ // the first is the live response
-	}
-	made := &store.Response{
-		ID: r.call.id, Previous: r.call.previous, Conversation: r.call.conversation(), Version: version, Object: r.storedObject(end),
-		Input: r.call.input, Output: r.output(),
-	}
-	if err := r.call.keep(made); err != nil {
-		r.stored, r.fault = false, errors.Join(r.fault, fmt.Errorf("store the response: %w", err))
-		if r.call.options.background {
-			r.lost = err
-			return
-		}
-		switch {
-		case !r.call.Continues():
-		case errors.Is(err, store.ErrConflict):
-			r.outrun = turnConflict(r.call.id)
-		case errors.Is(err, store.ErrNotFound):
-			r.outrun = turnGone(r.call.id)
-		}
-	}
-	r.extend(end, made)
-}
-
-// output is the items that are complete, and those that were cut.
-func (r *Reply) output() []store.Item {
-	items := make([]store.Item, 0, len(r.made))
-	for i, m := range r.made {
-		if m.json == nil {
-			continue
-		}
-		item := store.Item{ID: m.id, JSON: m.json}
-		if len(m.items) > 0 && (i > r.answered || !m.items[0].Builtin) { // else an answer has followed, and the model is told no more of it
-			item.JSON = append(append(r.appendTold(nil, m.items), ','), m.json[1:]...)
-		}
-		items = append(items, item)
-	}
-	return items
-}
-
-// appendOutput appends the same as the elements of an array.
-func (r *Reply) appendOutput(dst []byte) []byte {
-	comma := false
-	for _, m := range r.made {
-		if m.json == nil {
-			continue
-		}
-		if comma {
-			dst = append(dst, ',')
-		}
-		comma = true
-		dst = append(dst, m.json...)
-	}
-	return dst
-}
-
-// Fail ends the reply with an error after its headers have been sent: the last
-// event of the stream says that the response failed, and has what there is of
-// it. Of a whole object nothing has been sent yet; it is replaced by the error.
+// Fail makes the reply end with an error. The last event of a stream says that the
+// response failed, and has what there is of it; so has the stored response. Of a
+// whole object nothing has been sent, and nothing is stored.
+//
+// An error that comes while the end of the response is being stored is the end that
+// the client gets, but is not stored any more.
 func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
-	return r.unlessLost(dst, func(dst []byte) []byte { return r.fail(dst, err) })
-}
-
-func (r *Reply) fail(dst []byte, err *apierror.Error) []byte {
-	if r.ended {
-		return dst
+	r.steps.jobs = nil
+	switch {
+	case r.phase == phaseCommitting:
+		r.giveUpCommit()
+		r.ending = ending{status: item.StatusFailed, err: err}
+	case r.phase > phaseOpen:
+	default:
+		r.events.Dst = dst
+		r.begin()
+		if r.events.stream {
+			r.events.closeDelta(r.output.item)
+			r.cutItems()
+		}
+		r.phase, r.ending = phaseFinished, ending{status: item.StatusFailed, err: err}
+		dst, r.events.Dst = r.events.Dst, nil
 	}
-	r.ended = true
-	if !r.call.options.stream {
-		r.refusal = err
-		return append(dst, err.JSON()...)
-	}
-	r.dst = dst
-	r.begin()
-	r.closeDelta()
-	r.cutItem()
-	end := &ending{status: statusFailed, err: err}
-	r.store(end)
-	r.writeEnd(end)
-	dst, r.dst = r.dst, nil
 	return dst
 }
 
-// Refusal is the error with which a whole object has been replaced, nil if none
-// has.
-func (r *Reply) Refusal() *apierror.Error { return r.refusal }
+// giveUpCommit ends the wait for the commit. How a background response is stored is
+// not known then, so that its stream gets no end here.
+func (r *Reply) giveUpCommit() {
+	r.phase = phaseCommitted
+	if r.request.options.background {
+		r.lost = errors.New("the reply ended before the store had answered")
+	}
+}
+
+// End writes the last event of a stream or the whole object, after a step without a
+// call or jobs. An error takes the place of a whole object. A background response
+// that another process has ended has no end here: see [Reply.Lost].
+func (r *Reply) End(dst []byte) ([]byte, *apierror.Error) {
+	if r.phase == phaseCommitting {
+		r.giveUpCommit()
+	}
+	ended := r.phase == phaseEnded || r.lost != nil
+	r.phase = phaseEnded
+	switch {
+	case ended:
+		return dst, nil
+	case r.ending.err != nil && !r.request.options.stream:
+		return dst, r.ending.err
+	}
+	r.events.Dst = dst
+	r.writeEnd(&r.ending)
+	dst, r.events.Dst = r.events.Dst, nil
+	return dst, nil
+}
+
+// Cancel ends the reply because the client has left. A stream is stored with what
+// there is of it, unless its end is being stored already. Of a whole object the
+// client knows no id.
+func (r *Reply) Cancel() []api.Job {
+	was := r.phase
+	r.phase, r.steps.jobs = phaseEnded, nil
+	var jobs []api.Job
+	if k := r.model.keep(); k != nil {
+		jobs = append(jobs, k)
+	}
+	if !r.request.options.stream || was == phaseNew || was > phaseFinished {
+		return jobs
+	}
+	if was == phaseOpen {
+		r.cutItems()
+		r.ending = ending{status: item.StatusCancelled}
+	}
+	if c := r.newCommit(); c != nil {
+		jobs = append(jobs, c)
+	}
+	return jobs
+}
+
+// Fault is what went wrong without an error for the client, for the log; nil if
+// nothing did.
+func (r *Reply) Fault() error {
+	return errors.Join(r.fault, r.output.fault, r.model.fault, r.tools.fault)
+}
 
 // Summary is what the reply has come to so far.
-func (r *Reply) Summary() turn.Summary {
-	all := r.usage.total()
-	s := r.past
-	s.Prompt, s.Cached, s.ModelCalls = all.input, all.cached, len(r.usage.turns)-r.usage.earlier
-	s.Repairs = maps.Clone(s.Repairs)
-	if r.reader != nil {
-		s.Finish = r.reader.Finish()
-		r.reader.AddTo(&s)
-	}
-	return s
+func (r *Reply) Summary() turn.Summary { return r.model.summary() }
+
+// ToolCalls is how many calls of tools the reply has made, and how many accesses to
+// tool servers, calls and lists, failed.
+func (r *Reply) ToolCalls() (made, failed int) { return r.tools.made, r.tools.failed }
+
+// NewCheck begins the check of an answer to the model call being made; nil where the
+// engine enforces what the request demands.
+func (r *Reply) NewCheck() *turn.Check { return r.request.turn.NewCheck() }
+
+// Start says that the first events of a background response are stored already.
+func (r *Reply) Start() {
+	r.phase = phaseOpen
+	r.events.Sequence = r.request.queued
 }
+
+// Sequence is the number of the stream's next event.
+func (r *Reply) Sequence() int { return r.events.Sequence }
+
+// Ending reports whether how the response has ended is being stored.
+func (r *Reply) Ending() bool { return r.phase == phaseCommitting }
+
+// Lost is why a background response could not be stored as it has ended; nil if it
+// could. Its stream has no end of ours then.
+func (r *Reply) Lost() error { return r.lost }
 
 // event takes one event of the turn.
 func (r *Reply) event(e turn.Event) {
-	if r.call.compaction != nil {
+	if r.request.compaction != nil {
 		r.summary.event(e)
 		return
 	}
-	if e.Kind == turn.Reasoning && r.call.options.hideReasoning {
+	if e.Kind == turn.Reasoning && r.request.options.hideReasoning {
 		return
 	}
 	switch e.Step {
 	case turn.Start:
-		r.startItem(e)
+		r.output.start(e)
 	case turn.Delta:
-		r.text(e.Text)
+		r.output.text(e.Text)
 	case turn.End:
 		r.endItem(e.Cut)
 	}
 }
 
-func (r *Reply) startItem(e turn.Event) {
-	r.closeDelta()
-	it := &outputItem{kind: r.kindOf(e), call: e.Call}
-	it.summary = it.kind == reasoningItem && r.call.options.summary
-	r.item = it
-	switch it.kind {
-	case unknownItem:
-	case serverItem, approvalItem, searchItem, codeItem, fileItem, imageItem:
-		it.hosted = r.call.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
-		it.call = it.hosted.named(e.Call)
-		it.id = it.kind.names().prefix + strings.TrimPrefix(e.Call.ID, callPrefix)
-		it.container, it.outputs = r.call.container, r.call.options.outputs
-		if !it.quiet() {
-			r.place(it)
-			r.writeItemAdded(it)
-			r.writeItemStep(it, it.kind.names().step, ".in_progress")
-		}
-	default:
-		it.id = r.call.scope.NewID(it.kind.names().prefix)
-		r.place(it)
-		r.writeItemStart()
-	}
-}
-
-// place gives an item its place among those of the reply.
-func (r *Reply) place(it *outputItem) {
-	it.index, it.slot = r.items, len(r.made)
-	r.made = append(r.made, madeItem{id: it.id})
-	r.items++
-}
-
-// text adds a piece of text to the item.
-func (r *Reply) text(p []byte) {
-	it := r.item
-	if it.kind == customItem {
-		it.plain = it.unwrap.push(it.plain[:0], p)
-		p = it.plain
-	}
-	r.addText(p)
-	if it.kind == answerItem {
-		r.cite(it, p)
-	}
-}
-
-func (r *Reply) addText(p []byte) {
-	if len(p) == 0 {
-		return
-	}
-	it := r.item
-	told := r.call.options.stream && !it.quiet()
-	if told {
-		r.openDelta()
-	}
-	begin := len(it.text)
-	it.text = jsontext.AppendEscaped(it.text, p)
-	if told {
-		r.dst = append(r.dst, it.text[begin:]...)
-	}
-}
-
-// endItem completes the item; cut says that the engine ended it.
+// endItem completes the item that is being written; cut says that the engine ended
+// it.
 func (r *Reply) endItem(cut bool) {
-	it := r.item
-	if it.kind == customItem {
-		r.addText(it.unwrap.flush(it.plain[:0]))
-	}
-	r.closeDelta()
-	r.item = nil
+	it := r.output.endText()
 	switch {
-	case cut && it.quiet():
-	case it.kind == unknownItem:
-		r.endUnknown(it)
-	case it.kind == approvalItem:
-		r.handedOver = true
-		r.place(it)
-		r.addItem(it, statusCompleted)
-		r.writeItemAdded(it)
-		r.writeItemDone(it)
+	case cut && it.Kind.OnlyWhole():
+	case it.Kind == item.Unknown:
+		r.steps.unknown++
+		r.output.addUnknown(it)
+	case it.Kind == item.MCPApproval:
+		r.steps.stopFor(clientActs)
+		r.output.addWhole(it)
 	case it.hosted != nil && !cut:
-		r.endCall(it)
+		r.tools.call(it)
 	default:
-		status := statusCompleted
-		if cut {
-			status = statusIncomplete
+		if it.Kind == item.Function || it.Kind == item.Custom {
+			r.steps.stopFor(clientActs)
 		}
-		r.handedOver = r.handedOver || it.kind == functionItem || it.kind == customItem
-		if it.kind == answerItem {
-			r.answered = it.slot
-		}
-		r.addItem(it, status)
-		r.writeItemEnd(it)
+		r.output.addText(it, cut)
 	}
 }
 
-// cutItem adds the items that have begun to those of the response, as far as
-// they have come. No event says that they are complete: clients run the calls
-// that are.
-func (r *Reply) cutItem() {
-	for _, w := range r.works {
-		it := w.item
-		if it.kind == listItem {
-			it.result = &tools.Result{Error: "The response has ended before the tools were listed."}
-		}
-		if it.kind != listItem || it.hosted.builtin == nil {
-			r.addItem(it, it.cutStatus())
-		}
+// cutItems adds the items that have begun to those of the response, as far as they
+// have come. No event says that they are complete: clients make the calls that are.
+func (r *Reply) cutItems() {
+	r.tools.cut()
+	if it := r.output.item; it != nil && !it.Kind.OnlyWhole() {
+		r.output.add(it, item.StatusIncomplete)
 	}
-	if it := r.item; it != nil && !it.quiet() {
-		r.addItem(it, statusIncomplete)
-	}
-	r.item, r.works = nil, nil
-}
-
-// addItem makes the item's JSON, as it is now.
-func (r *Reply) addItem(it *outputItem, status string) {
-	r.seal(it)
-	r.made[it.slot].json = it.append(nil, status)
-}
-
-// seal seals the text of a reasoning item where the request wants it. Without
-// random bytes there is no sealed text; the content is there all the same.
-func (r *Reply) seal(it *outputItem) {
-	if r.call.sealer == nil || it.kind != reasoningItem {
-		return
-	}
-	var err error
-	if it.sealed, err = r.call.sealer.Seal(r.call.scope.Tenant, []byte(it.plainText())); err != nil {
-		r.note(fmt.Errorf("seal reasoning: %w", err))
-	}
-}
-
-// plainText is the item's text as the model wrote it.
-func (it *outputItem) plainText() string {
-	var text string
-	_ = json.Unmarshal(append(append([]byte{'"'}, it.text...), '"'), &text) // what was escaped here can be read
-	return text
+	r.output.item = nil
 }

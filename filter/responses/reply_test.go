@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -68,12 +69,12 @@ func TestReply(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	call := mustDecode(t, ask(""))
-	all := chunks(output{tokens("<|channel|>final<|message|>x<|return|>"), "stop"}, func() int { return 9 })
+	request := mustDecode(t, ask(""))
+	all := apitest.Said("<|channel|>final<|message|>x<|return|>").Chunks(apitest.Size(9))
 	all[0].Usage = &engine.Usage{CachedTokens: 7}
 	all = append(all, engine.Chunk{Usage: &engine.Usage{CachedTokens: engine.Unknown}})
-	r := gjson.Parse(run(t, call, all))
-	prompt := int64(len(call.Engine().Prompt))
+	r := gjson.Parse(run(t, request, all))
+	prompt := int64(len(request.Engine().Prompt))
 	if got := r.Get("usage.input_tokens").Int(); got != prompt {
 		t.Errorf("input_tokens is %d, want %d", got, prompt)
 	}
@@ -102,24 +103,24 @@ func TestFail(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			call := mustDecode(t, ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`))
-			r := call.NewReply()
-			out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(c.text)})
+			request := mustDecode(t, ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`))
+			r := request.newReply(api.SingleCall)
+			out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(c.text)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = r.Fail(out, c.err)
-			got := gjson.Parse(final(t, call, string(out)))
+			out = fail(t, r, out, c.err)
+			got := gjson.Parse(final(t, request, string(out)))
 			if got.Get("status").Str != "failed" || got.Get("error.code").Str != c.code || got.Get("error.message").Str != c.message || got.Get("output.#.status").Raw != c.output {
 				t.Errorf("%s", got.Raw)
 			}
-			if more := r.End(r.Fail(nil, c.err)); len(more) > 0 {
+			if more := fail(t, r, nil, c.err); len(more) > 0 {
 				t.Errorf("an ended reply goes on: %s", more)
 			}
 
-			whole := mustDecode(t, ask("")).NewReply()
-			if got := string(whole.Fail(nil, c.err)); got != string(c.err.JSON()) {
-				t.Errorf("a whole reply fails with %s", got)
+			whole := mustDecode(t, ask("")).newReply(api.SingleCall)
+			if got, err := apitest.End(t, whole, whole.Fail(nil, c.err)); len(got) > 0 || err != c.err {
+				t.Errorf("a whole reply fails with %v and %s", err, got)
 			}
 		})
 	}
@@ -128,10 +129,10 @@ func TestFail(t *testing.T) {
 func TestPushRefuses(t *testing.T) {
 	t.Parallel()
 	for code, chunk := range map[string]*engine.Chunk{
-		"engine_error":   {Index: 1, Tokens: tokens("a")},
+		"engine_error":   {Index: 1, Tokens: apitest.Tokens("a")},
 		"engine_aborted": {Finish: engine.FinishAbort},
 	} {
-		if _, err := mustDecode(t, ask("")).NewReply().Push(nil, chunk); err == nil || err.Code != code || err.Status != http.StatusBadGateway {
+		if _, err := mustDecode(t, ask("")).newReply(api.SingleCall).Push(nil, chunk); err == nil || err.Code != code || err.Status != http.StatusBadGateway {
 			t.Errorf("%s: %v", code, err)
 		}
 	}
@@ -141,21 +142,20 @@ func TestPushRefuses(t *testing.T) {
 // setting is to fail.
 func TestMalformedFails(t *testing.T) {
 	t.Parallel()
-	scope := newScope()
-	scope.Model.OnMalformed = turn.MalformedFail
+	rc := apitest.NewContext()
+	rc.Model.OnMalformed = turn.MalformedFail
 	for _, text := range []string{"<|channel|>final<|message|>a<|end|>stray", "<|channel|>final"} {
-		call, err := (&API{}).Decode(context.Background(), []byte(ask(`,"stream":true`)), scope)
+		request, err := (&API{}).decode([]byte(ask(`,"stream":true`)), rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := call.NewReply()
-		out, err := r.Push(nil, &engine.Chunk{Tokens: tokens(text)})
+		r := request.newReply(api.SingleCall)
+		out, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(text)})
 		if err != nil {
 			out = r.Fail(out, err)
-		} else {
-			out = r.End(out)
 		}
-		if got := gjson.Parse(final(t, call, string(out))); got.Get("status").Str != "failed" || !strings.Contains(got.Get("error.message").Str, "Harmony") {
+		out = mustEnd(t, r, out)
+		if got := gjson.Parse(final(t, request, string(out))); got.Get("status").Str != "failed" || !strings.Contains(got.Get("error.message").Str, "Harmony") {
 			t.Errorf("%s", got.Raw)
 		}
 	}
@@ -164,11 +164,11 @@ func TestMalformedFails(t *testing.T) {
 // TestDone shows that a reply which the client's wish ended asks for no more.
 func TestDone(t *testing.T) {
 	t.Parallel()
-	r := mustDecode(t, ask(mixedTools+`,"parallel_tool_calls":false`)).NewReply()
-	if _, err := r.Push(nil, &engine.Chunk{Tokens: tokens(" to=functions.get_weather<|channel|>commentary json<|message|>{}")}); err != nil || r.Done() {
+	r := mustDecode(t, ask(mixedTools+`,"parallel_tool_calls":false`)).newReply(api.SingleCall)
+	if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(" to=functions.get_weather<|channel|>commentary json<|message|>{}")}); err != nil || r.Done() {
 		t.Fatal("the reply is done before its call")
 	}
-	if _, err := r.Push(nil, &engine.Chunk{Tokens: tokens("<|call|>")}); err != nil || !r.Done() {
+	if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|call|>")}); err != nil || !r.Done() {
 		t.Fatal("the reply is not done after its one call")
 	}
 	if s := r.Summary(); s.Calls != 1 || s.Finish != turn.FinishCalls {

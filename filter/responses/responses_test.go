@@ -1,106 +1,108 @@
 package responses
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
-	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-var renderer = harmony.NewRenderer()
-
-// newScope is the circumstances of a test's request: a fixed clock, ids that
-// count, and a memory of its own.
-func newScope() *turn.Scope {
-	ids := 0
-	now := func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-	return &turn.Scope{
-		Env: &turn.Env{
-			Renderer: renderer,
-			Now:      now,
-			NewID: func(prefix string) string {
-				if prefix == "" { // what no client sees
-					return "0"
-				}
-				ids++
-				return prefix + strconv.Itoa(ids)
-			},
-			Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, Now: now}),
-			Limits: turn.DefaultLimits(),
-		},
-		Model:     &turn.Model{},
-		RequestID: "req-1",
-	}
+func mustDecode(t testing.TB, body string) *Request {
+	t.Helper()
+	return testAPI.MustDecode(t, body).(*Request)
 }
 
-func mustDecode(t testing.TB, body string) *Call {
-	t.Helper()
-	call, err := (&API{}).Decode(context.Background(), []byte(body), newScope())
+// decode makes a request of a body, as POST /v1/responses does.
+func (a *API) decode(body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+	return requestOf(a.create(context.Background(), &api.HTTPRequest{Body: body, Context: rc}))
+}
+
+// requestOf is the request that an outcome has.
+func requestOf(o api.Outcome) (*Request, *apierror.Error) {
+	if o.Err != nil {
+		return nil, o.Err
+	}
+	return o.Request.(*Request), nil
+}
+
+// outcome is what an endpoint makes of a request.
+func (a *API) outcome(method, target string, body []byte, rc *turn.RequestContext) api.Outcome {
+	path, query, _ := strings.Cut(target, "?")
+	endpoint, ids := api.Match(a.Endpoints(), method, path)
+	if endpoint == nil {
+		return api.Outcome{Err: apierror.New(http.StatusNotImplemented, "", "", "not served")}
+	}
+	values, err := url.ParseQuery(query)
 	if err != nil {
-		t.Fatalf("Decode: %v (param %q)", err, err.Param)
+		return api.Outcome{Err: apierror.Invalid("", "not a query")}
 	}
-	return call
+	return endpoint.Handle(context.Background(), &api.HTTPRequest{IDs: ids, Path: path, Query: values, Body: body, Context: rc})
 }
 
-// tokens encodes a model's output, in which special tokens are spelled.
-func tokens(text string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, text) }
-
-// output is what the engine gives.
-type output struct {
-	tokens []harmony.Token
-	finish engine.Finish
-}
-
-// chunks cuts an output into chunks, of sizes that next gives.
-func chunks(o output, next func() int) []engine.Chunk {
-	var all []engine.Chunk
-	for {
-		n := min(next(), len(o.tokens))
-		c := engine.Chunk{Tokens: o.tokens[:n]}
-		if o.tokens = o.tokens[n:]; len(o.tokens) == 0 {
-			c.Finish = o.finish
-			return append(all, c)
-		}
-		all = append(all, c)
+// serve is the answer to a request that needs no model.
+func (a *API) serve(method, target string, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
+	o := a.outcome(method, target, body, rc)
+	if o.Elsewhere != nil {
+		return o.Answer, o.Elsewhere
 	}
+	return o.Answer, o.Err
 }
 
-// run plays chunks into a reply, checks it, and gives all its bytes.
-func run(t testing.TB, call *Call, chunks []engine.Chunk) string {
+// run plays chunks into a reply, checks it, and returns all its bytes.
+func run(t testing.TB, request *Request, chunks []engine.Chunk) string {
 	t.Helper()
-	r := call.NewReply()
-	var out []byte
-	for i := range chunks {
-		if r.Done() {
-			break
-		}
-		next, err := r.Push(out, &chunks[i])
-		if err != nil {
-			t.Fatalf("Push: %v", err)
-		}
-		out = next
-	}
-	out = r.End(out)
-	final(t, call, string(out))
-	return string(out)
+	out := apitest.Play(t, request, api.SingleCall, chunks)
+	final(t, request, out)
+	return out
 }
 
-// final checks a whole reply or a stream and gives its response object.
-func final(t testing.TB, call *Call, reply string) string {
+// mustEnd ends a reply that has no error.
+func mustEnd(t testing.TB, r *Reply, out []byte) []byte {
+	t.Helper()
+	out, err := apitest.End(t, r, out)
+	if err != nil {
+		t.Fatalf("End: %v", err)
+	}
+	return out
+}
+
+// fail makes a reply fail, and ends it.
+func fail(t testing.TB, r *Reply, out []byte, err *apierror.Error) []byte {
+	t.Helper()
+	return mustEnd(t, r, r.Fail(out, err))
+}
+
+// cancel ends a reply whose client has left.
+func cancel(t testing.TB, r *Reply) {
+	t.Helper()
+	for _, job := range r.Cancel() {
+		if _, err := job.Do(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// final checks a whole reply or a stream, and returns its response object.
+func final(t testing.TB, request *Request, reply string) string {
+	t.Helper()
+	return finalObject(t, request.Stream(), reply)
+}
+
+func finalObject(t testing.TB, stream bool, reply string) string {
 	t.Helper()
 	object := []byte(reply)
-	if call.Stream() {
+	if stream {
 		var err error
 		if object, err = responsestest.Stream(object); err != nil {
 			t.Fatalf("%v\n%s", err, reply)
@@ -115,31 +117,12 @@ func final(t testing.TB, call *Call, reply string) string {
 // reply is the response object after an output that comes in one chunk.
 func reply(t testing.TB, members, text string, finish engine.Finish) gjson.Result {
 	t.Helper()
-	whole := run(t, mustDecode(t, ask(members)), []engine.Chunk{{Tokens: tokens(text), Finish: finish}})
+	whole := run(t, mustDecode(t, ask(members)), []engine.Chunk{{Tokens: apitest.Tokens(text), Finish: finish}})
 	streamed := mustDecode(t, ask(members+`,"stream":true`))
-	if got := final(t, streamed, run(t, streamed, chunks(output{tokens(text), finish}, func() int { return 1 }))); got != whole {
+	if got := final(t, streamed, run(t, streamed, apitest.Output{Tokens: apitest.Tokens(text), Finish: finish}.Chunks(apitest.Size(1)))); got != whole {
 		t.Fatalf("stream and whole reply differ:\n%s\n%s", got, whole)
 	}
 	return gjson.Parse(whole)
-}
-
-// spell writes tokens with the special ones spelled.
-func spell(t testing.TB, prompt []harmony.Token) string {
-	t.Helper()
-	text, err := harmony.AppendDecode(nil, prompt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// quote makes a JSON string for a request.
-func quote(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
 }
 
 func ask(members string) string {
@@ -151,18 +134,9 @@ func askItems(items string) string {
 }
 
 const (
-	weatherTool = `,"tools":[{"type":"function","name":"get_weather","description":"Weather of a city.","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]`
+	weatherTool = `,"tools":[{"type":"function",` + apitest.WeatherTool + `}]`
 	mixedTools  = `,"tools":[{"type":"function","name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}},
 		{"type":"custom","name":"apply_patch","description":"Edit files."},
 		{"type":"namespace","name":"mcp__fs","description":"Files.","tools":[{"type":"function","name":"read","strict":false,"parameters":{"type":"object","properties":{"path":{"type":"string"}}}}]},
 		{"type":"web_search","external_web_access":true}]`
 )
-
-func indent(t testing.TB, s string) string {
-	t.Helper()
-	var b bytes.Buffer
-	if err := json.Indent(&b, []byte(s), "", "  "); err != nil {
-		t.Fatalf("%v\n%s", err, s)
-	}
-	return b.String() + "\n"
-}

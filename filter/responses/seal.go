@@ -39,7 +39,7 @@ var errSealed = errors.New("not sealed with one of the keys for this tenant")
 
 // NewSealer makes a sealer of keys of [SealKeyBytes] random bytes. The first
 // seals; the others still open what they sealed while they were the first.
-// rand gives random bytes, as crypto/rand.Reader does.
+// rand is a source of random bytes, such as crypto/rand.Reader.
 func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("no key")
@@ -69,7 +69,7 @@ func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, text, []byte(tenant))), nil
 }
 
-// Open gives the text that was sealed for the tenant.
+// Open returns the text that was sealed for the tenant.
 func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(b) < sealOverhead || b[0] != sealVersion {

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
@@ -103,12 +104,12 @@ func TestEncryptedContent(t *testing.T) {
 	if err := s.fails(t, back(sealed[:len(sealed)-4]+"AAAA")); err.Status != 400 || err.Param != "input[1].encrypted_content" {
 		t.Errorf("tampered content: %v", err)
 	}
-	s.scope.Tenant = "b"
+	s.rc.Tenant = "b"
 	if err := s.fails(t, back(sealed)); err.Status != 400 {
 		t.Errorf("another tenant's content: %v", err)
 	}
 
-	s.scope.Tenant = "a"
+	s.rc.Tenant = "a"
 	if got := s.create(t, `,"input":"one"`, "<|channel|>analysis<|message|>x<|end|><|start|>assistant"+said); got.Get("output.0.encrypted_content").Exists() {
 		t.Error("content is sealed unasked")
 	}
@@ -127,13 +128,13 @@ func TestSealFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call, apiErr := (&API{Sealer: sealer}).Decode(context.Background(), []byte(ask(`,"include":["reasoning.encrypted_content"]`)), newScope())
+	request, apiErr := (&API{Sealer: sealer}).decode([]byte(ask(`,"include":["reasoning.encrypted_content"]`)), apitest.NewContext())
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r := call.NewReply()
-	out, _ := r.Push(nil, &engine.Chunk{Tokens: tokens("<|channel|>analysis<|message|>x<|end|>"), Finish: engine.FinishStop})
-	got := gjson.Parse(final(t, call, string(r.End(out))))
+	r := request.newReply(api.SingleCall)
+	out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens("<|channel|>analysis<|message|>x<|end|>"), Finish: engine.FinishStop})
+	got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 	if got.Get("output.0.content.0.text").Str != "x" || got.Get("output.0.encrypted_content").Exists() || r.Fault() == nil {
 		t.Errorf("%s, %v", got.Raw, r.Fault())
 	}

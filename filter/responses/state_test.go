@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
@@ -23,41 +25,39 @@ import (
 // server is an API with a store, and a tenant's way to it.
 type server struct {
 	API
-	scope *turn.Scope
+	rc *turn.RequestContext
 }
 
 func newServer() *server {
-	scope := newScope()
-	scope.Tenant = "a"
-	return &server{API{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: scope.Now}), Chains: NewChains(1 << 20)}, scope}
+	rc := apitest.NewContext()
+	rc.Tenant = "a"
+	return &server{API{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, Now: rc.Now}), Chains: NewChains(1 << 20)}, rc}
 }
 
 // create makes a response to a request whose members follow the model's.
 func (s *server) create(t *testing.T, members, output string) gjson.Result {
 	t.Helper()
-	call, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b"`+members+`}`), s.scope)
+	request, err := s.decode([]byte(`{"model":"gpt-oss-20b"`+members+`}`), s.rc)
 	if err != nil {
 		t.Fatalf("%s: %v (param %q)", members, err, err.Param)
 	}
-	all := chunks(outputOf(output), func() int { return 5 })
-	return gjson.Parse(final(t, call, run(t, call, all)))
+	all := apitest.Said(output).Chunks(apitest.Size(5))
+	return gjson.Parse(final(t, request, run(t, request, all)))
 }
-
-func outputOf(text string) output { return output{tokens(text), engine.FinishStop} }
 
 // prompt is what the model is shown for a request.
 func (s *server) prompt(t *testing.T, members string) string {
 	t.Helper()
-	call, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b"`+members+`}`), s.scope)
+	request, err := s.decode([]byte(`{"model":"gpt-oss-20b"`+members+`}`), s.rc)
 	if err != nil {
 		t.Fatalf("%s: %v (param %q)", members, err, err.Param)
 	}
-	return spell(t, call.Engine().Prompt)
+	return apitest.Spell(t, request.Engine().Prompt)
 }
 
 func (s *server) fails(t *testing.T, members string) *apierror.Error {
 	t.Helper()
-	_, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b"`+members+`}`), s.scope)
+	_, err := s.decode([]byte(`{"model":"gpt-oss-20b"`+members+`}`), s.rc)
 	if err == nil {
 		t.Fatalf("%s is accepted", members)
 	}
@@ -66,12 +66,8 @@ func (s *server) fails(t *testing.T, members string) *apierror.Error {
 
 // do asks for something that needs no engine.
 func (s *server) do(method, path string) (string, *apierror.Error) {
-	path, query, _ := strings.Cut(path, "?")
-	if !Serves(method, path) {
-		return "", apierror.New(http.StatusNotImplemented, "", "", "not served")
-	}
-	b, err := s.Serve(context.Background(), method, path, query, nil, s.scope)
-	if strings.HasSuffix(path, "/input_items") && err == nil {
+	b, err := s.serve(method, path, nil, s.rc)
+	if route, _, _ := strings.Cut(path, "?"); strings.HasSuffix(route, "/input_items") && err == nil {
 		if listErr := responsestest.Items(b); listErr != nil {
 			return "", apierror.New(http.StatusInternalServerError, "", "", "%v", listErr)
 		}
@@ -117,7 +113,7 @@ func TestChain(t *testing.T) {
 			t.Errorf("an unknown previous response: %v", err)
 		}
 	}
-	s.scope.Tenant = "b"
+	s.rc.Tenant = "b"
 	if err := s.fails(t, `,"previous_response_id":"`+first.Get("id").Str+`","input":"two"`); err.Status != 404 {
 		t.Errorf("another tenant's response: %v", err)
 	}
@@ -127,7 +123,7 @@ func TestChain(t *testing.T) {
 func TestCutCall(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	call, err := s.Decode(context.Background(), []byte(ask(weatherTool)), s.scope)
+	request, err := s.decode([]byte(ask(weatherTool)), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +131,7 @@ func TestCutCall(t *testing.T) {
 	if prompt := s.prompt(t, `,"previous_response_id":"`+s.create(t, back, said).Get("id").Str+`"`); !strings.Contains(prompt, "own<|end|>") {
 		t.Errorf("an incomplete call of the client with its output:\n%s", prompt)
 	}
-	first := gjson.Parse(run(t, call, chunks(output{tokens(` to=functions.get_weather<|channel|>commentary json<|message|>{"ci`), engine.FinishLength}, func() int { return 99 })))
+	first := gjson.Parse(run(t, request, apitest.Cut(` to=functions.get_weather<|channel|>commentary json<|message|>{"ci`).Chunks(apitest.Size(99))))
 	if prompt := s.prompt(t, `,"previous_response_id":"`+first.Get("id").Str+`","input":"two"`); !strings.HasSuffix(prompt, "<|message|>Hi<|end|><|start|>user<|message|>two<|end|><|start|>assistant") {
 		t.Errorf("the prompt after a cut call:\n%s", prompt)
 	}
@@ -160,7 +156,7 @@ func TestReferences(t *testing.T) {
 	if err := s.fails(t, `,"input":[{"type":"item_reference","id":"msg_other"}]`); err.Status != 404 || err.Code != "item_not_found" || err.Param != "input[0].id" {
 		t.Errorf("an unknown reference: %v", err)
 	}
-	s.scope.Tenant = "b"
+	s.rc.Tenant = "b"
 	if err := s.fails(t, `,"input":[{"type":"item_reference","id":"msg_mine"}]`); err.Status != 404 {
 		t.Errorf("another tenant's item: %v", err)
 	}
@@ -182,19 +178,19 @@ func TestGetAndDelete(t *testing.T) {
 		if diff := cmp.Diff(made.Value(), gjson.Parse(got).Value()); diff != "" {
 			t.Errorf("stream %s: the stored response is another (-made +got):\n%s", stream, diff)
 		}
-		if _, err := s.Stream(context.Background(), "GET", path, "stream=true&starting_after=3", nil, s.scope); err == nil || err.Param != "stream" {
+		if _, err := s.do("GET", path+"?stream=true&starting_after=3"); err == nil || err.Param != "stream" {
 			t.Errorf("GET as a stream: %v", err)
 		}
 		if _, err := s.do("POST", path+"/cancel"); err == nil || err.Status != 400 {
 			t.Errorf("cancel: %v", err)
 		}
-		s.scope.Tenant = "b"
+		s.rc.Tenant = "b"
 		for _, r := range []struct{ method, path string }{{"GET", path}, {"DELETE", path}, {"POST", path + "/cancel"}, {"GET", path + "/input_items"}} {
 			if _, err := s.do(r.method, r.path); err == nil || err.Status != 404 {
 				t.Errorf("%s %s of another tenant: %v", r.method, r.path, err)
 			}
 		}
-		s.scope.Tenant = "a"
+		s.rc.Tenant = "a"
 		if got, err := s.do("DELETE", path); err != nil || got != `{"id":"`+made.Get("id").Str+`","object":"response","deleted":true}` {
 			t.Errorf("DELETE: %s, %v", got, err)
 		}
@@ -210,18 +206,19 @@ func TestGetAndDelete(t *testing.T) {
 	}
 }
 
-func TestServes(t *testing.T) {
+func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]bool{
 		"GET /v1/responses/resp_1": true, "DELETE /v1/responses/resp_1": true, "POST /v1/responses/resp_1/cancel": true,
 		"GET /v1/responses/resp_1/input_items": true, "POST /v1/responses/input_tokens": true,
-		"GET /v1/responses": false, "GET /v1/responses/": false, "POST /v1/responses": false, "POST /v1/responses/resp_1": false,
-		"POST /v1/responses/compact": false, "DELETE /v1/responses/resp_1/input_items": false, "GET /v1/responses/resp_1/x": false,
+		"POST /v1/responses": true, "POST /v1/responses/compact": true, "POST /v1/responses/render": true,
+		"GET /v1/responses": false, "GET /v1/responses/": false, "POST /v1/responses/resp_1": false,
+		"DELETE /v1/responses/resp_1/input_items": false, "GET /v1/responses/resp_1/x": false,
 		"GET /v1/responses/resp_1/input_items/x": false, "GET /v1/models": false,
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		if got := Serves(method, path); got != want {
-			t.Errorf("Serves(%s) = %v", request, got)
+		if got, _ := api.Match((&API{}).Endpoints(), method, path); (got != nil) != want {
+			t.Errorf("%s is served: %v", request, got != nil)
 		}
 	}
 }
@@ -282,7 +279,7 @@ func TestInputItems(t *testing.T) {
 	if got, err := s.do("GET", path+"?order=asc&limit=1"); err != nil || gjson.Get(got, "data.0.id").Str != "b" {
 		t.Errorf("input items after the chain's beginning was deleted: %s, %v", got, err)
 	}
-	counted := &counting{Store: s.Store}
+	counted := &countingStore{Store: s.Store}
 	s.Store = counted
 	third := s.create(t, `,"input":"one"`, said)
 	counted.reads()
@@ -294,24 +291,24 @@ func TestInputItems(t *testing.T) {
 func TestInputTokens(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	s.scope.Model.ContextLength = 200
+	s.rc.Model.ContextLength = 200
 	for _, text := range []string{"one", strings.Repeat("long ", 500)} {
-		body := fmt.Sprintf(`{"model":"gpt-oss-20b","input":%s,"reasoning":{"effort":"low"}}`, quote(text))
-		got, err := s.Serve(context.Background(), "POST", InputTokensPath, "", []byte(body), s.scope)
+		body := fmt.Sprintf(`{"model":"gpt-oss-20b","input":%s,"reasoning":{"effort":"low"}}`, apitest.Quote(text))
+		got, err := s.serve("POST", InputTokensPath, []byte(body), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		scope := *s.scope
-		scope.Model = &turn.Model{}
-		call, err := s.Decode(context.Background(), []byte(body), &scope)
+		rc := *s.rc
+		rc.Model = &turn.Model{}
+		request, err := s.decode([]byte(body), &rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf(`{"object":"response.input_tokens","input_tokens":%d}`, len(call.Engine().Prompt)); string(got) != want {
+		if want := fmt.Sprintf(`{"object":"response.input_tokens","input_tokens":%d}`, len(request.Engine().Prompt)); string(got) != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	if _, err := s.Serve(context.Background(), "POST", InputTokensPath, "", []byte(`{"input":"x"}`), s.scope); err == nil || err.Param != "model" {
+	if _, err := s.serve("POST", InputTokensPath, []byte(`{"input":"x"}`), s.rc); err == nil || err.Param != "model" {
 		t.Errorf("a request without model: %v", err)
 	}
 }
@@ -320,20 +317,20 @@ func TestInputTokens(t *testing.T) {
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	half := &engine.Chunk{Tokens: tokens("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b")}
-	call, apiErr := s.Decode(context.Background(), []byte(ask(`,"stream":true`)), s.scope)
+	half := &engine.Chunk{Tokens: apitest.Tokens("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b")}
+	request, apiErr := s.decode([]byte(ask(`,"stream":true`)), s.rc)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r := call.NewReply()
+	r := request.newReply(api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
-	r.Cancel()
-	if more := r.End(nil); len(more) > 0 {
+	cancel(t, r)
+	if more := mustEnd(t, r, nil); len(more) > 0 {
 		t.Errorf("a cancelled reply goes on: %s", more)
 	}
-	got, apiErr := s.do("GET", "/v1/responses/"+call.ID())
+	got, apiErr := s.do("GET", "/v1/responses/"+request.ID())
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
@@ -344,15 +341,15 @@ func TestCancel(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 
-	whole, apiErr := s.Decode(context.Background(), []byte(ask("")), s.scope)
+	whole, apiErr := s.decode([]byte(ask("")), s.rc)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
-	r = whole.NewReply()
+	r = whole.newReply(api.SingleCall)
 	if _, err := r.Push(nil, half); err != nil {
 		t.Fatal(err)
 	}
-	r.Cancel()
+	cancel(t, r)
 	if _, err := s.do("GET", "/v1/responses/"+whole.ID()); err == nil || err.Status != 404 {
 		t.Errorf("a response that its client never heard of: %v", err)
 	}
@@ -362,58 +359,58 @@ func TestCancel(t *testing.T) {
 func TestFailIsStored(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	call, err := s.Decode(context.Background(), []byte(ask(`,"stream":true`)), s.scope)
+	request, err := s.decode([]byte(ask(`,"stream":true`)), s.rc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := call.NewReply().Fail(nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
-	want := gjson.Parse(final(t, call, string(out)))
-	got, err := s.do("GET", "/v1/responses/"+call.ID())
+	out := fail(t, request.newReply(api.SingleCall), nil, apierror.New(http.StatusBadGateway, "engine_error", "", "Broken."))
+	want := gjson.Parse(final(t, request, string(out)))
+	got, err := s.do("GET", "/v1/responses/"+request.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want.Value(), gjson.Parse(got).Value()); diff != "" {
-		t.Errorf("(-told +stored):\n%s", diff)
+		t.Errorf("(-sent +stored):\n%s", diff)
 	}
 }
 
-// broken is a store that does not answer.
-type broken struct{ store.Store }
+// brokenStore is a store that does not answer.
+type brokenStore struct{ store.Store }
 
 var errBroken = errors.New("connection refused")
 
-func (broken) Put(context.Context, string, *store.Response) error { return errBroken }
-func (broken) Get(context.Context, string, string) (*store.Response, error) {
+func (brokenStore) Put(context.Context, string, *store.Response) error { return errBroken }
+func (brokenStore) Get(context.Context, string, string) (*store.Response, error) {
 	return nil, errBroken
 }
 
-func (broken) Chain(context.Context, string, string) ([]*store.Response, error) {
+func (brokenStore) Chain(context.Context, string, string) ([]*store.Response, error) {
 	return nil, errBroken
 }
 
-func (broken) Head(context.Context, string, string) (store.Head, error) {
+func (brokenStore) Head(context.Context, string, string) (store.Head, error) {
 	return store.Head{}, errBroken
 }
 
-func (broken) Items(context.Context, string, []string) (map[string]store.Item, error) {
+func (brokenStore) Items(context.Context, string, []string) (map[string]store.Item, error) {
 	return nil, errBroken
 }
-func (broken) Delete(context.Context, string, string) error { return errBroken }
+func (brokenStore) Delete(context.Context, string, string) error { return errBroken }
 
 // TestStoreDown shows that what needs the store is refused, and everything else
 // goes on and says that it is not stored.
 func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	s := newServer()
-	s.Store = broken{}
+	s.Store = brokenStore{}
 	for _, stream := range []string{"true", "false"} {
-		call, err := s.Decode(context.Background(), []byte(ask(`,"stream":`+stream)), s.scope)
+		request, err := s.decode([]byte(ask(`,"stream":`+stream)), s.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := call.NewReply()
-		out, _ := r.Push(nil, &engine.Chunk{Tokens: tokens(said), Finish: engine.FinishStop})
-		got := gjson.Parse(final(t, call, string(r.End(out))))
+		r := request.newReply(api.SingleCall)
+		out, _ := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop})
+		got := gjson.Parse(final(t, request, string(mustEnd(t, r, out))))
 		if got.Get("store").Bool() || got.Get("status").Str != "completed" || !errors.Is(r.Fault(), errBroken) {
 			t.Errorf("store %s, %s, error %v", got.Get("store").Raw, got.Get("status").Raw, r.Fault())
 		}
@@ -429,7 +426,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// TestChainIsHistory shows that continuing a response gives the model the same
+// TestChainIsHistory shows that continuing a response shows the model the same
 // tokens as sending the whole conversation again.
 func TestChainIsHistory(t *testing.T) {
 	t.Parallel()
@@ -444,16 +441,16 @@ func TestChainIsHistory(t *testing.T) {
 				input = append(input, fmt.Sprintf(`{"role":"developer","content":"rule %d"}`, step))
 			}
 			input = append(input, fmt.Sprintf(`{"role":"user","content":"turn %d"}`, step))
-			call, err := s.Decode(context.Background(), []byte(`{"model":"gpt-oss-20b","stream":true`+mixedTools+previous+`,"input":[`+strings.Join(input, ",")+`]}`), s.scope)
+			request, err := s.decode([]byte(`{"model":"gpt-oss-20b","stream":true`+mixedTools+previous+`,"input":[`+strings.Join(input, ",")+`]}`), s.rc)
 			if err != nil {
 				t.Fatal(err)
 			}
 			history = append(history, input...)
 			full := s.prompt(t, mixedTools+`,"store":false,"input":[`+strings.Join(history, ",")+`]`)
-			if diff := cmp.Diff(full, spell(t, call.Engine().Prompt)); diff != "" {
+			if diff := cmp.Diff(full, apitest.Spell(t, request.Engine().Prompt)); diff != "" {
 				t.Fatalf("step %d (-history +chain):\n%s", step, diff)
 			}
-			r := gjson.Parse(final(t, call, run(t, call, chunks(output{generate(rng), engine.FinishStop}, func() int { return 1 + rng.IntN(5) }))))
+			r := gjson.Parse(final(t, request, run(t, request, apitest.Output{Tokens: model.Generate(rng), Finish: engine.FinishStop}.Chunks(func() int { return 1 + rng.IntN(5) }))))
 			previous, outputs = `,"previous_response_id":"`+r.Get("id").Str+`"`, nil
 			for _, item := range r.Get("output").Array() {
 				history = append(history, item.Raw)

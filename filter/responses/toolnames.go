@@ -6,18 +6,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Nobody who asks for a response has written the tools of its MCP servers. So
-// what would be an error of a function is none of theirs: a tool that breaks a
-// limit is left out, and one whose name is another's to the model, where it has
-// _ for all but letters, digits, _ and -, gets a number behind its name.
+// A client does not write the tools of its MCP servers. So what would be an error
+// of a function is no error of theirs: a tool that breaks a limit is left out, and
+// one whose name equals another's for the model, where all but letters, digits, _
+// and - are _, gets a number behind its name.
 
-// fitTools is the tools that can be offered to a model, and why others cannot; nil
-// if all can.
+// fitTools returns the tools that can be offered to a model, and why others cannot;
+// nil if all can.
 func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd error) {
 	var why []string
 	names := make(map[string]bool, len(listed))
@@ -26,11 +27,11 @@ func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd er
 		t := &listed[i]
 		offered := harmony.Tool{Name: t.Name, Parameters: t.InputSchema}
 		if err := limits.CheckTool(offered); err != nil {
-			why = append(why, fmt.Sprintf("%q: %s", clip(t.Name), err.Message))
+			why = append(why, fmt.Sprintf("%q: %s", item.Clip(t.Name), err.Message))
 			continue
 		}
 		if err := check.Check(offered); err != nil {
-			why = append(why, fmt.Sprintf("%q: %s.", clip(t.Name), err))
+			why = append(why, fmt.Sprintf("%q: %s.", item.Clip(t.Name), err))
 			continue
 		}
 		if names[t.Name] {
@@ -50,13 +51,13 @@ func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd er
 	return fit, fmt.Errorf("tools are left out: %s", strings.Join(why, "; "))
 }
 
-// numberedBytes is how much there is of a name before its number, at most: with
-// it the name is still one of a tool.
+// numberedBytes bounds a name before its number, so that both together are still a
+// valid name.
 const numberedBytes = 200
 
-// numbered gives the tools of a server whose names are others' to the model the
-// names that they have instead. They follow from the list alone, so that a
-// conversation that goes on with it has the same.
+// numbered returns, for the tools of a server whose names would be the same to the
+// model, the names that they have instead. They follow from the list alone, so that
+// a conversation that continues with it has the same names.
 func numbered(listed []tools.Tool) map[string]string {
 	taken := make(map[string]bool, len(listed))
 	var late []string
@@ -83,8 +84,8 @@ func numbered(listed []tools.Tool) map[string]string {
 	return names
 }
 
-// offer takes the tools that the server has. Those that cannot be offered are left
-// out, which the error tells the operator.
+// offer takes the tools that the server has. Tools that cannot be offered are left
+// out; the error, for the operator, names them.
 func (h *hosted) offer(listed []tools.Tool, limits turn.Limits) error {
 	h.known = true
 	if h.server.AllowedTools != nil {
@@ -101,7 +102,7 @@ func (h *hosted) offer(listed []tools.Tool, limits turn.Limits) error {
 	return odd
 }
 
-// toModel is a tool's name as the model is given it.
+// toModel is a tool's name as the model sees it.
 func (h *hosted) toModel(name string) string {
 	if seen, ok := h.numbered[name]; ok {
 		return seen

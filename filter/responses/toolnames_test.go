@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -50,8 +52,8 @@ func TestNumbered(t *testing.T) {
 			if odd := h.offer(listed, turn.DefaultLimits()); odd != nil {
 				t.Error(odd)
 			}
-			scope := newScope()
-			if _, err := scope.Prepare(t.Context(), &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}, Tools: []harmony.Namespace{h.namespace()}}); err != nil {
+			rc := apitest.NewContext()
+			if _, err := rc.Prepare(t.Context(), &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}, Tools: []harmony.Namespace{h.namespace()}}); err != nil {
 				t.Errorf("the model cannot be offered them: %v", err)
 			}
 			for _, name := range c.listed {
@@ -83,7 +85,7 @@ var multiplied = func() string {
 	return b.String() + `},"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}}}`
 }()
 
-// Tools that cannot be offered are left out, and the operator is told.
+// Tools that cannot be offered are left out, and an error for the operator names them.
 func TestFitTools(t *testing.T) {
 	t.Parallel()
 	object := func(schema string) json.RawMessage { return json.RawMessage(schema) }
@@ -116,7 +118,7 @@ func TestFitTools(t *testing.T) {
 	}
 }
 
-// Tools whose names are the same to the model are called and told apart, in one
+// Tools whose names are the same to the model are called and kept apart, in one
 // response and in those that go on with it.
 func TestLoopWithOddTools(t *testing.T) {
 	t.Parallel()
@@ -191,18 +193,17 @@ func TestLoopChoosesOddTools(t *testing.T) {
 	l := newLoop(t)
 	l.results = map[string]tools.Result{"": {Tools: namedTools("a.b", "a_b")}}
 	for name, recipient := range map[string]string{"a.b": "docs.a_b", "a_b": "docs.a_b_2"} {
-		call, err := l.api.Decode(t.Context(), []byte(`{"model":"m","input":"hi",`+docsTool+`,"tool_choice":{"type":"mcp","server_label":"docs","name":"`+name+`"}}`), l.scope)
+		request, err := l.api.decode([]byte(`{"model":"m","input":"hi",`+docsTool+`,"tool_choice":{"type":"mcp","server_label":"docs","name":"`+name+`"}}`), l.rc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := call.NewReply()
-		if _, _, err := r.Step(nil); err != nil {
-			t.Fatal(err)
-		}
-		r.Did(nil, 0, l.answer(tools.Job{}))
-		_, step, err := r.Step(nil)
-		if err != nil {
-			t.Fatal(err)
+		r := request.newReply(api.Loop)
+		var step api.Step
+		for step.Call == nil {
+			l.do(r, nil, step.Jobs)
+			if _, step, err = r.Step(nil); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if c := step.Call.Constraint; c == nil || !strings.Contains(fmt.Sprintf("%+v", c), recipient) || strings.Contains(fmt.Sprintf("%+v", c), recipient+"_") {
 			t.Errorf("%s: the constraint is %+v", name, c)

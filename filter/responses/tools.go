@@ -14,50 +14,64 @@ import (
 // function that takes one text.
 const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
 
-// readTools reads the tools. Functions and custom tools stand in the plain
-// namespace, in order; each namespace of the request is one of its own.
-func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
+// toolReader reads the tools of a request and tool_choice.
+type toolReader struct {
+	api     *API
+	rc      *turn.RequestContext
+	input   *turn.Input
+	echo    *echo
+	ignored *jsontext.Ignored
+
+	hosted    []*hosted
+	choices   []hostedChoice // of tool_choice, until the servers' tools are known
+	custom    map[toolName]bool
+	container string // that the request names
+}
+
+// readTools reads the tools. Functions and custom tools are in the plain namespace,
+// in order; each namespace of the request is one of its own.
+func (r *toolReader) readTools(v jsontext.Field) *apierror.Error {
 	functions := harmony.Namespace{Name: turn.FunctionsNamespace}
 	var spaces []harmony.Namespace
 	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-		if i >= d.scope.Limits.Tools {
-			return apierror.Invalid("tools", "More than %d tools.", d.scope.Limits.Tools)
+		if i >= r.rc.Limits.Tools {
+			return apierror.Invalid("tools", "More than %d tools.", r.rc.Limits.Tools)
 		}
 		if v.Get("type").Str == "namespace" {
-			space, err := d.readNamespace(v)
+			space, err := r.readNamespace(v)
 			spaces = append(spaces, space)
 			return err
 		}
-		return d.readTool(v, &functions)
+		return r.readTool(v, &functions)
 	})
-	d.input.Tools = append([]harmony.Namespace{functions}, spaces...)
+	r.input.Tools = append([]harmony.Namespace{functions}, spaces...)
 	return err
 }
 
 // readTool reads a tool into a namespace.
-func (d *decoder) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.Error {
+func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apierror.Error {
 	kind := v.Get("type").Str
 	switch kind {
 	case "function", "custom":
 	case "":
 		return apierror.Invalid(v.Path+".type", "A tool has no type.")
 	case "mcp":
-		return d.readServer(v)
+		return r.readServer(v)
 	default:
-		return d.readBuiltin(kind, v)
+		return r.readBuiltin(kind, v)
 	}
 	t := tool{kind: kind}
-	if err := d.readDefinition(v, &t); err != nil {
+	if err := r.readDefinition(v, &t); err != nil {
 		return err
 	}
-	d.echo.addTool(&t)
+	r.echo.addTool(&t)
 	if t.enforced {
-		d.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
+		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 	if t.kind == "custom" {
 		t.Description += t.grammar
 		t.Parameters = json.RawMessage(customParameters)
-		d.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
+		r.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
 	}
 	space.Tools = append(space.Tools, t.Tool)
 	return nil
@@ -75,7 +89,7 @@ type tool struct {
 	grammar    string // of a custom tool: what its description says of it
 }
 
-func (d *decoder) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
+func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
 		case key == "type":
@@ -94,9 +108,9 @@ func (d *decoder) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 			t.enforced, err = v.Switch()
 			t.strict = v.Raw
 		case key == "format" && t.kind == "custom":
-			err = d.readFormat(v, t)
+			err = r.readFormat(v, t)
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return err
 	})
@@ -108,7 +122,7 @@ func (d *decoder) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
 
 // readFormat reads the form of a custom tool's text. A grammar is shown to the
 // model but cannot be enforced.
-func (d *decoder) readFormat(v jsontext.Field, t *tool) *apierror.Error {
+func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if !v.IsObject() {
 		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
 	}
@@ -116,14 +130,14 @@ func (d *decoder) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if v.Get("type").Str == "text" {
 		return nil
 	}
-	d.ignored.Add(v.Path)
+	r.ignored.Add(v.Path)
 	if definition := v.Get("definition").Str; definition != "" {
 		t.grammar = "\n\nThe input follows this " + v.Get("syntax").Str + " grammar:\n" + definition
 	}
 	return nil
 }
 
-func (d *decoder) readNamespace(at jsontext.Field) (space harmony.Namespace, err *apierror.Error) {
+func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, err *apierror.Error) {
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "type", "tools":
@@ -132,7 +146,7 @@ func (d *decoder) readNamespace(at jsontext.Field) (space harmony.Namespace, err
 		case "description":
 			space.Description, err = v.Text()
 		default:
-			d.ignored.Add(v.Path)
+			r.ignored.Add(v.Path)
 		}
 		return err
 	})
@@ -142,17 +156,17 @@ func (d *decoder) readNamespace(at jsontext.Field) (space harmony.Namespace, err
 	case space.Name == "":
 		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
 	}
-	outer := d.echo.tools
-	d.echo.tools = nil
+	outer := r.echo.tools
+	r.echo.tools = nil
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
-	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error { return d.readTool(v, &space) })
-	inner := d.echo.tools
-	d.echo.tools = outer
-	d.echo.addNamespace(&space, inner)
+	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error { return r.readTool(v, &space) })
+	inner := r.echo.tools
+	r.echo.tools = outer
+	r.echo.addNamespace(&space, inner)
 	return space, err
 }
 
-// addTool adds a tool to those that the response has.
+// addTool adds a tool to those that the response repeats.
 func (e *echo) addTool(t *tool) {
 	dst := append(e.beginTool(t.kind, t.Name), `,"description":`...)
 	if t.described {

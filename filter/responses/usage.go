@@ -1,31 +1,28 @@
 package responses
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // turnUsage is the tokens of one model call. They are the filter's own counts;
 // only how much of the prompt was cached is the engine's.
 type turnUsage struct {
 	input     int // of the prompt
-	cached    int // of these, from the engine's prefix cache; engine.Unknown until it tells
+	cached    int // of these, from the engine's prefix cache; engine.Unknown until it reports that
 	output    int
 	reasoning int // of these, content of the chain of thought
 }
 
-// usage is the model calls of a response, in order. Each but the first goes on
-// where the one before it ended: its prompt is the other's with its output and
-// the outputs of the tools it called.
+// usage is the model calls of a response, in order. Each but the first continues the
+// one before it: its prompt is the other's with its output and the outputs of the
+// tools it called.
 //
-// Where several requests make one response, those before this one are in it
-// too: they are listed, and not counted in the totals, which are of this
-// request.
+// Where several requests make one response, the calls of those before this one are
+// listed too, but not counted in the totals, which are of this request.
 type usage struct {
 	turns   []turnUsage
 	earlier int // how many of them are of requests before this one
@@ -36,8 +33,11 @@ func (u *usage) begin(prompt int) {
 	u.turns = append(u.turns, turnUsage{input: prompt, cached: engine.Unknown})
 }
 
-// last is the model call that goes on, or went on last.
+// last is the model call being made, or the last one.
 func (u *usage) last() *turnUsage { return &u.turns[len(u.turns)-1] }
+
+// calls is how many model calls the request has made.
+func (u *usage) calls() int { return len(u.turns) - u.earlier }
 
 // total is the tokens of the request's model calls together. A prompt counts
 // as often as it was sent.
@@ -54,9 +54,9 @@ func (u *usage) total() turnUsage {
 	return all
 }
 
-// toolOutput is the tokens by which the prompt of the i-th model call is longer
-// than all that was known at the end of the one before: what the tools gave.
-// It is negative where the conversation got shorter.
+// toolOutput is the tokens by which the prompt of the i-th model call is longer than
+// the prompt and the output of the one before: what the tools returned. It is negative
+// where the conversation got shorter.
 func (u *usage) toolOutput(i int) int {
 	if i == 0 {
 		return 0
@@ -104,15 +104,15 @@ func (u *usage) appendTurns(dst []byte, count func(i int) int) []byte {
 	return append(dst, ']')
 }
 
-// continued is the usage that goes on from that of a response object: where a
-// request continues a response under the same id. Of an object that does not
-// list its model calls they are taken for one.
+// continued is the usage that continues that of a response object, where a request
+// continues a response under the same id. The model calls of an object that does not
+// list them count as one.
 func continued(object []byte) usage {
-	told := gjson.GetBytes(object, "usage")
-	in, out := told.Get("input_tokens_details"), told.Get("output_tokens_details")
+	stored := gjson.GetBytes(object, "usage")
+	in, out := stored.Get("input_tokens_details"), stored.Get("output_tokens_details")
 	inputs, cached, outputs := in.Get("input_tokens_per_turn").Array(), in.Get("cached_tokens_per_turn").Array(), out.Get("output_tokens_per_turn").Array()
 	if len(inputs) == 0 {
-		inputs, cached, outputs = told.Get("input_tokens").Array(), in.Get("cached_tokens").Array(), told.Get("output_tokens").Array()
+		inputs, cached, outputs = stored.Get("input_tokens").Array(), in.Get("cached_tokens").Array(), stored.Get("output_tokens").Array()
 	}
 	n := min(len(inputs), len(cached), len(outputs))
 	u := usage{turns: make([]turnUsage, n), earlier: n}
@@ -120,32 +120,4 @@ func continued(object []byte) usage {
 		u.turns[i] = turnUsage{input: int(inputs[i].Int()), cached: int(cached[i].Int()), output: int(outputs[i].Int())}
 	}
 	return u
-}
-
-// beginTurn begins a model call of the response: what Push is given from now on
-// is the engine's answer to it.
-func (r *Reply) beginTurn(t *turn.Turn) {
-	r.countTurn()
-	if r.reader != nil {
-		r.reader.AddTo(&r.past)
-		r.note(r.reader.Fault())
-	}
-	r.note(t.Fault())
-	r.reader = t.NewReader(r.event)
-	r.usage.begin(len(t.Engine.Prompt))
-	if n := r.usage.toolOutput(len(r.usage.turns) - 1); n < 0 {
-		r.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", -n))
-	}
-	if r.messages != nil {
-		r.messages.begin(t.Engine.Prompt)
-	}
-}
-
-// countTurn brings the usage up to where the model call stands.
-func (r *Reply) countTurn() {
-	if r.reader == nil {
-		return
-	}
-	counts, last := r.reader.Counts(), r.usage.last()
-	last.output, last.reasoning = counts.Output, counts.Reasoning
 }

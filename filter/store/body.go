@@ -6,12 +6,13 @@ import (
 	"errors"
 )
 
-// A response's body, which servers keep and do not read, is the number of this
-// format, then the object, the input and the output. Every text begins with its
-// length, every list with the number of its items; these are unsigned varints.
+// bodyFormat is the version of the encoding of a response's body, which servers
+// store without interpreting it. A body is the version, the object, the input
+// and the output. Every byte string is preceded by its length and every list by
+// the number of its items, as unsigned varints.
 const bodyFormat = 1
 
-var errBody = errors.New("a stored response is damaged, or of another version")
+var errBody = errors.New("a stored response is damaged or was written by another version")
 
 // appendBody appends a response's object, input and output.
 func appendBody(b []byte, r *Response) []byte {
@@ -31,7 +32,7 @@ func appendText(b, text []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// bodySize is about how long the body of a response is.
+// bodySize returns an upper bound of the length of a response's body.
 func bodySize(r *Response) int {
 	size := 16 + len(r.Object)
 	for _, items := range [][]Item{r.Input, r.Output} {
@@ -42,7 +43,7 @@ func bodySize(r *Response) int {
 	return size
 }
 
-// decodeBody sets what appendBody has written. Everything is a part of b.
+// decodeBody sets the members of r that appendBody encodes. They refer to b.
 func decodeBody(b []byte, r *Response) error {
 	if len(b) == 0 || b[0] != bodyFormat {
 		return errBody
@@ -57,7 +58,8 @@ func decodeBody(b []byte, r *Response) error {
 	return nil
 }
 
-// clone is the item without the body that it was decoded from.
+// clone returns a copy that does not refer to the body the item was decoded
+// from.
 func (i Item) clone() Item { return Item{ID: i.ID, JSON: bytes.Clone(i.JSON)} }
 
 type bodyDecoder struct {
@@ -65,7 +67,8 @@ type bodyDecoder struct {
 	failed bool
 }
 
-// uvarint reads a number that counts bytes or more that follow.
+// uvarint reads a count of bytes or items that follow, so it is at most the
+// number of remaining bytes.
 func (d *bodyDecoder) uvarint() int {
 	n, size := binary.Uvarint(d.b)
 	if size <= 0 || n > uint64(len(d.b)-size) {

@@ -24,7 +24,7 @@ func TestBody(t *testing.T) {
 		}
 		for i := range min(len(b), 100) {
 			if err := decodeBody(b[:i], &got); err == nil {
-				t.Errorf("the first %d bytes are taken for a body", i)
+				t.Errorf("the first %d bytes are decoded without an error", i)
 			}
 		}
 	}
@@ -48,7 +48,7 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// TestItemClone shows that an item that is kept does not keep the body.
+// TestItemClone checks that a cloned item does not refer to the body.
 func TestItemClone(t *testing.T) {
 	b := appendBody(nil, &Response{Input: []Item{{"a", []byte(`{"id":"a"}`)}}})
 	var r Response

@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// What one tenant keeps, no other can read.
+// Data of one tenant cannot be read by another.
 func Example() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "memory:", store.Options{ResponseTTL: 24 * time.Hour, TextTTL: time.Hour, ResponseBytes: 64 << 20, TextBytes: 16 << 20})

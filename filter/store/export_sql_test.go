@@ -5,11 +5,11 @@ import (
 	"database/sql"
 )
 
-// Purge deletes now what has aged.
+// Purge deletes expired rows now.
 func (s *SQL) Purge(ctx context.Context) error { return s.purgeAll(ctx) }
 
-// Tables gives the database, for tests that look at the tables.
+// Tables returns the database, for tests that inspect the tables.
 func (s *SQL) Tables() *sql.DB { return s.write }
 
-// SQLSchemaVersion is the version of the tables that this program knows.
+// SQLSchemaVersion returns the version of the tables of this program.
 func SQLSchemaVersion() int { return len(sqlSchema) }

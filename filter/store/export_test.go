@@ -1,11 +1,11 @@
 package store
 
-// RedisTestURL is for tests outside of the package.
+// RedisTestURL is exported for tests in package store_test.
 var RedisTestURL = redisTestURL
 
-// Bytes is how much memory the store takes, roughly.
+// Bytes returns a rough estimate of the memory that the data takes.
 func (m *Memory) Bytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.texts.bytes + m.claims.bytes + m.groups.bytes
+	return m.texts.bytes + m.approvals.bytes + m.groups.bytes
 }

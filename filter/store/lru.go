@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// entryOverhead is roughly what an entry costs beside what it holds.
+// entryOverhead is a rough estimate of the memory of an entry in addition to
+// its value, in bytes.
 const entryOverhead = 256
 
-// key is a name of one tenant.
+// key is a name or id together with its tenant.
 type key struct{ tenant, name string }
 
 func (k key) bytes() int64 { return int64(len(k.tenant) + len(k.name)) }
 
-// lru holds values up to a number of bytes and up to an age: what was used
-// longest ago makes room. It is not safe for concurrent use.
+// lru is a cache with a limit on its bytes and a TTL. Entries used least
+// recently are removed first. It is not safe for concurrent use.
 type lru[K comparable, V any] struct {
 	limit   int64
 	ttl     time.Duration
 	now     func() time.Time
-	removed func(*entry[K, V]) // told of what goes; may be nil
+	removed func(*entry[K, V]) // called for each removed entry; may be nil
 
 	bytes   int64
-	entries map[K]*list.Element // of *entry[K, V]
-	recent  list.List           // used last in front
+	entries map[K]*list.Element // values are *entry[K, V]
+	recent  list.List           // most recently used first
 }
 
 type entry[K comparable, V any] struct {
@@ -37,7 +38,7 @@ func newLRU[K comparable, V any](limit int64, ttl time.Duration, now func() time
 	return &lru[K, V]{limit: limit, ttl: ttl, now: now, entries: map[K]*list.Element{}}
 }
 
-// get finds an entry that has not expired and marks it as used.
+// get returns an entry that has not expired and marks it as used, or nil.
 func (l *lru[K, V]) get(k K) *entry[K, V] {
 	element, ok := l.entries[k]
 	if !ok {
@@ -52,11 +53,11 @@ func (l *lru[K, V]) get(k K) *entry[K, V] {
 	return e
 }
 
-// renew begins an entry's age anew.
+// renew restarts the TTL of an entry.
 func (l *lru[K, V]) renew(e *entry[K, V]) { e.expires = l.now().Add(l.ttl) }
 
-// put holds a value of so many bytes, in place of what was there. It tells
-// whether there is room for it at all.
+// put sets the value of k, which takes the given number of bytes. It returns
+// false if that is more than the cache's limit; k then has no value.
 func (l *lru[K, V]) put(k K, value V, bytes int64) bool {
 	l.delete(k)
 	if bytes > l.limit {
@@ -70,8 +71,8 @@ func (l *lru[K, V]) put(k K, value V, bytes int64) bool {
 	return true
 }
 
-// grow notes that the entry used last takes so many bytes more. It tells
-// whether there is room for them; where there is not, nothing changes.
+// grow adds bytes to the size of the entry used most recently. It returns false
+// if the entry exceeds the cache's limit; nothing is changed then.
 func (l *lru[K, V]) grow(e *entry[K, V], bytes int64) bool {
 	if e.bytes+bytes > l.limit {
 		return false
@@ -82,7 +83,8 @@ func (l *lru[K, V]) grow(e *entry[K, V], bytes int64) bool {
 	return true
 }
 
-// shrink makes room, first of what has expired.
+// shrink removes entries that have expired and, above the limit, the least
+// recently used ones.
 func (l *lru[K, V]) shrink() {
 	for back := l.recent.Back(); back != nil; back = l.recent.Back() {
 		if l.bytes <= l.limit && !l.now().After(back.Value.(*entry[K, V]).expires) {

@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// maxClaimBytes bounds the claims, whatever there may be of all else.
-const maxClaimBytes = 64 << 20
+// maxApprovalBytes is the most bytes of approval records. It is separate, so
+// that other data cannot displace them.
+const maxApprovalBytes = 64 << 20
 
-// Memory keeps everything in the memory of the process, bounded by bytes and
-// age: the chain, conversation, text or claim that was used longest ago makes
-// room. It is a [Store].
+// Memory is a [Store] in the memory of the process with limits on bytes and
+// age. The least recently used chains, conversations, texts and approval
+// records are dropped first.
 type Memory struct {
-	mu     sync.Mutex
-	now    func() time.Time
-	texts  *lru[key, string]
-	claims *lru[key, string]
+	mu        sync.Mutex
+	now       func() time.Time
+	texts     *lru[key, string]
+	approvals *lru[key, string]
 
-	groups        *lru[group, struct{}] // of chains and conversations
+	groups        *lru[group, struct{}] // chains and conversations
 	responses     map[key]*response
-	holders       map[key][]*response // by an item's id, the responses that have it, the one written last in the end
+	itemResponses map[key][]*response // by item id: the responses with the item, in the order of writing
 	conversations map[key]*conversation
-	bell          bell[key]
+	journals      notifier[key]
 }
 
 var _ Store = (*Memory)(nil)
 
-// group is what is forgotten as a whole: a chain or a conversation.
-type group interface{ forget(m *Memory) }
+// group is a unit of expiry: a chain or a conversation.
+type group interface{ drop(m *Memory) }
 
-// NewMemory makes a store in the memory of the process. Of what has 0 bytes it
-// keeps nothing; claims it keeps always.
+// NewMemory returns an empty store. With a limit of 0 bytes it keeps no data of
+// that kind; approval records have their own limit.
 func NewMemory(o Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -39,17 +40,17 @@ func NewMemory(o Options) *Memory {
 	m := &Memory{
 		now:           o.Now,
 		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now),
-		claims:        newLRU[key, string](maxClaimBytes, o.ResponseTTL, o.Now),
+		approvals:     newLRU[key, string](maxApprovalBytes, o.ResponseTTL, o.Now),
 		groups:        newLRU[group, struct{}](o.ResponseBytes, o.ResponseTTL, o.Now),
 		responses:     map[key]*response{},
-		holders:       map[key][]*response{},
+		itemResponses: map[key][]*response{},
 		conversations: map[key]*conversation{},
 	}
-	m.groups.removed = func(e *entry[group, struct{}]) { e.key.forget(m) }
+	m.groups.removed = func(e *entry[group, struct{}]) { e.key.drop(m) }
 	return m
 }
 
-// Close does nothing: what is stored goes with the store.
+// Close does nothing. The data is freed with the store.
 func (m *Memory) Close() error { return nil }
 
 // Texts implements [Texts].
@@ -65,8 +66,8 @@ func (m *Memory) Texts(_ context.Context, tenant string, names []string) (map[st
 	return texts, nil
 }
 
-// PutTexts implements [Texts]. A text that is larger than the whole store is
-// not kept.
+// PutTexts implements [Texts]. It drops texts that exceed the limit of the
+// store.
 func (m *Memory) PutTexts(_ context.Context, tenant string, texts map[string]string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,12 +83,12 @@ func putText(texts *lru[key, string], k key, text string) {
 
 func textBytes(k key, text string) int64 { return k.bytes() + int64(len(text)) + entryOverhead }
 
-// FirstText implements [Texts].
-func (m *Memory) FirstText(_ context.Context, tenant, name, text string) (string, error) {
-	return m.first(m.texts, key{tenant, name}, text), nil
+// PutTextIfAbsent implements [Texts].
+func (m *Memory) PutTextIfAbsent(_ context.Context, tenant, name, text string) (string, error) {
+	return m.putIfAbsent(m.texts, key{tenant, name}, text), nil
 }
 
-func (m *Memory) first(texts *lru[key, string], k key, text string) string {
+func (m *Memory) putIfAbsent(texts *lru[key, string], k key, text string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := texts.get(k); e != nil {
@@ -98,20 +99,20 @@ func (m *Memory) first(texts *lru[key, string], k key, text string) string {
 	return text
 }
 
-// Claim implements [Claims].
-func (m *Memory) Claim(_ context.Context, tenant, name, text string) (string, error) {
-	return m.first(m.claims, key{tenant, name}, text), nil
+// BeginApproval implements [Approvals].
+func (m *Memory) BeginApproval(_ context.Context, tenant, name, text string) (string, error) {
+	return m.putIfAbsent(m.approvals, key{tenant, name}, text), nil
 }
 
-// Settle implements [Claims]. Where the text is larger than all claims may be, the
-// claim stays as it was.
-func (m *Memory) Settle(_ context.Context, tenant, name, text string) error {
+// CompleteApproval implements [Approvals]. If the text exceeds the limit of all
+// approval records, the stored text does not change.
+func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := key{tenant, name}
-	if textBytes(k, text) > m.claims.limit {
+	if textBytes(k, text) > m.approvals.limit {
 		return ErrTooLarge
 	}
-	putText(m.claims, k, text)
+	putText(m.approvals, k, text)
 	return nil
 }

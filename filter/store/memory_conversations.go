@@ -9,22 +9,24 @@ import (
 // conversation is a stored conversation with its items.
 type conversation struct {
 	Conversation
-	key    key
-	items  []Item
-	ids    map[string]bool
-	holder string
-	held   time.Time // until when
+	key         key
+	items       []Item
+	ids         map[string]bool
+	lockOwner   string
+	lockedUntil time.Time
 }
 
-// forget forgets a conversation that goes.
-func (c *conversation) forget(m *Memory) { delete(m.conversations, c.key) }
+// drop removes an expired or deleted conversation.
+func (c *conversation) drop(m *Memory) { delete(m.conversations, c.key) }
 
-// heldByAnother tells whether another than holder holds it.
-func (c *conversation) heldByAnother(holder string, now time.Time) bool {
-	return c.holder != "" && c.holder != holder && !now.After(c.held)
+// lockedByOther reports whether the conversation is locked by an owner other
+// than lockOwner.
+func (c *conversation) lockedByOther(lockOwner string, now time.Time) bool {
+	return c.lockOwner != "" && c.lockOwner != lockOwner && !now.After(c.lockedUntil)
 }
 
-// findConversation finds a conversation that has not expired.
+// findConversation returns a conversation that has not expired and its entry,
+// or nil.
 func (m *Memory) findConversation(tenant, id string) (*conversation, *entry[group, struct{}]) {
 	if c := m.conversations[key{tenant, id}]; c != nil {
 		if e := m.groups.get(c); e != nil {
@@ -90,7 +92,7 @@ func (m *Memory) DeleteConversation(_ context.Context, tenant, id string) error 
 }
 
 // AddItems implements [Conversations].
-func (m *Memory) AddItems(_ context.Context, tenant, id, holder string, items []Item) error {
+func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, e := m.findConversation(tenant, id)
@@ -104,13 +106,13 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, holder string, items []
 		}
 		added[i.ID] = true
 	}
-	if holder != "" && c.holder != holder || c.heldByAnother(holder, m.now()) {
+	if lockOwner != "" && c.lockOwner != lockOwner || c.lockedByOther(lockOwner, m.now()) {
 		return ErrConflict
 	}
 	if !m.groups.grow(e, int64(itemBytes(items))) {
 		return ErrTooLarge
 	}
-	c.holder = holder
+	c.lockOwner = lockOwner
 	for id := range added {
 		c.ids[id] = true
 	}
@@ -190,39 +192,39 @@ func (c *conversation) index(item string) int {
 	return slices.IndexFunc(c.items, func(i Item) bool { return i.ID == item })
 }
 
-// Hold implements [Conversations].
-func (m *Memory) Hold(_ context.Context, tenant, id, holder string, lease time.Duration) error {
+// Lock implements [Conversations].
+func (m *Memory) Lock(_ context.Context, tenant, id, lockOwner string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, e := m.findConversation(tenant, id)
 	switch {
 	case c == nil:
 		return ErrNotFound
-	case c.heldByAnother(holder, m.now()):
+	case c.lockedByOther(lockOwner, m.now()):
 		return ErrConflict
 	case lease <= 0:
-		if c.holder == holder {
-			c.holder = ""
+		if c.lockOwner == lockOwner {
+			c.lockOwner = ""
 		}
 	default:
-		c.holder, c.held = holder, m.now().Add(lease)
+		c.lockOwner, c.lockedUntil = lockOwner, m.now().Add(lease)
 		m.groups.renew(e)
 	}
 	return nil
 }
 
-// RenewHold implements [Conversations].
-func (m *Memory) RenewHold(_ context.Context, tenant, id, holder string, lease time.Duration) error {
+// RenewLock implements [Conversations].
+func (m *Memory) RenewLock(_ context.Context, tenant, id, lockOwner string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c, e := m.findConversation(tenant, id)
 	switch {
 	case c == nil:
 		return ErrNotFound
-	case c.holder != holder:
+	case c.lockOwner != lockOwner:
 		return ErrConflict
 	}
-	c.held = m.now().Add(lease)
+	c.lockedUntil = m.now().Add(lease)
 	m.groups.renew(e)
 	return nil
 }

@@ -25,14 +25,14 @@ func (m *Memory) Append(_ context.Context, tenant, id, owner string, b Batch) er
 	}
 	r.bytes += b.bytes()
 	r.events = append(r.events, b)
-	m.bell.ring(r.key)
+	m.journals.notify(r.key)
 	return nil
 }
 
 // Events implements [Journal].
 func (m *Memory) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
 	k := key{tenant, id}
-	return m.bell.follow(ctx, k, wait, func() ([]Batch, error) { return m.eventsAfter(k, after), nil })
+	return m.journals.follow(ctx, k, wait, func() ([]Batch, error) { return m.eventsAfter(k, after), nil })
 }
 
 func (m *Memory) eventsAfter(k key, after int) []Batch {
@@ -53,5 +53,5 @@ func (m *Memory) eventsAfter(k key, after int) []Batch {
 	return r.events[at:end:end]
 }
 
-// bytes is how much memory a batch takes, roughly.
+// bytes returns a rough estimate of the memory of a batch.
 func (b *Batch) bytes() int64 { return int64(len(b.SSE)) + 64 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// chain is the responses that continue one another.
+// chain is a set of responses that continue one another.
 type chain struct {
 	epoch   int64
 	members map[*response]bool
@@ -16,18 +16,19 @@ type chain struct {
 // response is a stored response with its events.
 type response struct {
 	Response
-	key    key
-	chain  *chain
-	bytes  int64
-	leased time.Time // until when
-	events []Batch
+	key         key
+	chain       *chain
+	bytes       int64
+	leasedUntil time.Time
+	events      []Batch
 }
 
-// newEpoch makes an epoch that no chain has had: it is random, so that it needs
-// no memory of those that are gone.
+// newEpoch returns an epoch that no chain has had. It is random, so that the
+// epochs of deleted chains need not be kept.
 func newEpoch() int64 { return rand.Int64() }
 
-// find finds a response whose chain has not expired.
+// find returns a response whose chain has not expired and the chain's entry, or
+// nil.
 func (m *Memory) find(k key) (*response, *entry[group, struct{}]) {
 	if r := m.responses[k]; r != nil {
 		if e := m.groups.get(r.chain); e != nil {
@@ -46,7 +47,7 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 	if stored == nil && r.Version != 1 || stored != nil && r.Version != stored.Version+1 {
 		return ErrConflict
 	}
-	put := &response{Response: *r, key: k, bytes: k.bytes() + r.bytes(), leased: m.now().Add(r.Lease)}
+	put := &response{Response: *r, key: k, bytes: k.bytes() + r.bytes(), leasedUntil: m.now().Add(r.Lease)}
 	put.Lease, put.Lapsed = 0, false
 	if stored == nil {
 		return m.add(put)
@@ -65,8 +66,8 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 	return nil
 }
 
-// add keeps a response that is new: in the chain of the one that it continues
-// or in one of its own.
+// add stores a new response, in the chain of the response that it continues or
+// in a new one.
 func (m *Memory) add(r *response) error {
 	previous, e := m.find(key{r.key.tenant, r.Previous})
 	if previous == nil {
@@ -85,42 +86,42 @@ func (m *Memory) add(r *response) error {
 	return nil
 }
 
-// link makes a response known.
+// link adds a response to the indexes.
 func (m *Memory) link(r *response) {
 	m.responses[r.key] = r
 	r.chain.members[r] = true
 	for id := range r.itemIDs() {
 		k := key{r.key.tenant, id}
-		m.holders[k] = append(m.holders[k], r)
+		m.itemResponses[k] = append(m.itemResponses[k], r)
 	}
 }
 
-// unlink makes a response unknown.
+// unlink removes a response from the indexes.
 func (m *Memory) unlink(r *response) {
 	delete(m.responses, r.key)
 	delete(r.chain.members, r)
 	for id := range r.itemIDs() {
 		k := key{r.key.tenant, id}
-		left := slices.DeleteFunc(m.holders[k], func(held *response) bool { return held == r })
+		left := slices.DeleteFunc(m.itemResponses[k], func(other *response) bool { return other == r })
 		if len(left) == 0 {
-			delete(m.holders, k)
+			delete(m.itemResponses, k)
 		} else {
-			m.holders[k] = left
+			m.itemResponses[k] = left
 		}
 	}
 }
 
-// forget forgets the responses of a chain that goes.
-func (c *chain) forget(m *Memory) {
+// drop removes the responses of an expired or deleted chain.
+func (c *chain) drop(m *Memory) {
 	for r := range c.members {
 		m.unlink(r)
 	}
 }
 
-// read is a response as it is now.
+// read returns a copy of a response with its current state.
 func (m *Memory) read(r *response) *Response {
 	read := r.Response
-	read.Lapsed = read.Live && m.now().After(r.leased)
+	read.Lapsed = read.Live && m.now().After(r.leasedUntil)
 	return &read
 }
 
@@ -177,14 +178,14 @@ func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[stri
 	defer m.mu.Unlock()
 	found := make(map[string]Item, len(ids))
 	for _, id := range ids {
-		holders := m.holders[key{tenant, id}]
-		for len(holders) > 0 {
-			r, _ := m.find(holders[len(holders)-1].key)
+		candidates := m.itemResponses[key{tenant, id}]
+		for len(candidates) > 0 {
+			r, _ := m.find(candidates[len(candidates)-1].key)
 			if r != nil {
 				found[id], _ = r.item(id)
 				break
 			}
-			holders = m.holders[key{tenant, id}] // without those that have just expired
+			candidates = m.itemResponses[key{tenant, id}] // find has removed expired ones
 		}
 	}
 	return found, nil
@@ -218,13 +219,13 @@ func (m *Memory) Renew(_ context.Context, owner string, live []Key, lease time.D
 			lost = append(lost, k)
 			continue
 		}
-		r.leased = m.now().Add(lease)
+		r.leasedUntil = m.now().Add(lease)
 		m.groups.renew(e)
 	}
 	return lost, nil
 }
 
-// bytes is how much memory a response takes, roughly.
+// bytes returns a rough estimate of the memory of a response.
 func (r *Response) bytes() int64 {
 	n := len(r.ID) + len(r.Previous) + len(r.Conversation) + len(r.Owner) + len(r.Object) + entryOverhead
 	for _, items := range [][]Item{r.Input, r.Output} {
@@ -240,7 +241,7 @@ func itemBytes(items []Item) (n int) {
 	return n
 }
 
-// itemIDs is the ids of a response's items.
+// itemIDs returns the set of ids of a response's items.
 func (r *Response) itemIDs() map[string]bool {
 	ids := make(map[string]bool, len(r.Input)+len(r.Output))
 	for _, items := range [][]Item{r.Input, r.Output} {
@@ -251,7 +252,7 @@ func (r *Response) itemIDs() map[string]bool {
 	return ids
 }
 
-// item finds an item of a response.
+// item returns an item of a response by id.
 func (r *Response) item(id string) (Item, bool) {
 	for _, items := range [][]Item{r.Output, r.Input} {
 		for _, i := range items {

@@ -21,11 +21,12 @@ func TestMemory(t *testing.T) {
 
 func BenchmarkMemory(b *testing.B) { storetest.Benchmark(b, openMemory) }
 
-// clock is an injected clock.
-type clock struct{ time.Time }
+// fakeClock is a clock that tests set.
+type fakeClock struct{ time.Time }
 
-func (c *clock) now() time.Time       { return c.Time }
-func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
+func (c *fakeClock) now() time.Time          { return c.Time }
+func (c *fakeClock) advance(d time.Duration) { c.Time = c.Add(d) }
+
 func response(id, prev string) *store.Response {
 	return &store.Response{
 		ID: id, Previous: prev, Version: 1, Object: []byte(`{}`),
@@ -43,12 +44,12 @@ func put(t *testing.T, s store.Store, responses ...*store.Response) {
 	}
 }
 
-// testClock shows that a store's ages and leases are those of its clock.
+// testClock checks that TTLs and leases are measured with the store's clock.
 func testClock(t *testing.T, open storetest.Open) {
-	c := &clock{time.Unix(1_800_000_000, 0)}
+	c := &fakeClock{time.Unix(1_800_000_000, 0)}
 	ctx := t.Context()
 	s := open(t, store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20, Now: c.now})
-	there := func(id string) bool {
+	exists := func(id string) bool {
 		t.Helper()
 		_, err := s.Get(ctx, "a", id)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -59,45 +60,45 @@ func testClock(t *testing.T, open storetest.Open) {
 	live := response("live", "")
 	live.Live, live.Owner, live.Lease = true, "me", time.Minute
 	put(t, s, response("1", ""), response("2", "1"), response("3", "2"), response("4", ""), response("5", ""), response("alone", ""), live)
-	lapsed := func(want bool) {
+	wantLapsed := func(want bool) {
 		t.Helper()
 		if r, err := s.Get(ctx, "a", "live"); err != nil || r.Lapsed != want {
 			t.Errorf("Lapsed is not %v: %+v, %v", want, r, err)
 		}
 	}
-	c.pass(59 * time.Second)
-	lapsed(false)
-	c.pass(2 * time.Second)
-	lapsed(true)
+	c.advance(59 * time.Second)
+	wantLapsed(false)
+	c.advance(2 * time.Second)
+	wantLapsed(true)
 	if lost, err := s.Renew(ctx, "me", []store.Key{{Tenant: "a", ID: "live"}}, time.Minute); err != nil || len(lost) > 0 {
 		t.Error(lost, err)
 	}
-	lapsed(false)
+	wantLapsed(false)
 
 	for range 5 {
-		c.pass(50 * time.Minute)
+		c.advance(50 * time.Minute)
 		if _, err := s.Head(ctx, "a", "2"); err != nil {
-			t.Errorf("a chain whose Head is read: %v", err)
+			t.Errorf("Head of a chain whose TTL was restarted by Head: %v", err)
 		}
 		if _, err := s.Chain(ctx, "a", "4"); err != nil {
-			t.Errorf("a chain that is read: %v", err)
+			t.Errorf("Chain of a chain whose TTL was restarted by Chain: %v", err)
 		}
 		version, err := s.Get(ctx, "a", "5")
 		if err != nil {
-			t.Fatalf("a response that is written again: %v", err)
+			t.Fatalf("Get of a response whose TTL was restarted by Put: %v", err)
 		}
 		version.Version++
 		put(t, s, version)
 	}
-	if !there("1") || !there("2") || !there("3") || !there("4") || there("alone") || there("live") {
-		t.Error("what is used is forgotten, or the rest is not")
+	if !exists("1") || !exists("2") || !exists("3") || !exists("4") || exists("alone") || exists("live") {
+		t.Error("a chain in use has expired, or an unused one has not")
 	}
-	c.pass(50 * time.Minute)
-	there("1") // only reads it
-	c.pass(11 * time.Minute)
+	c.advance(50 * time.Minute)
+	exists("1") // Get does not restart the TTL
+	c.advance(11 * time.Minute)
 	for _, id := range []string{"1", "2", "3", "4", "5"} {
-		if there(id) {
-			t.Errorf("%s is older than its age", id)
+		if exists(id) {
+			t.Errorf("%s has not expired", id)
 		}
 	}
 	put(t, s, response("1", ""))
@@ -125,7 +126,7 @@ func TestMemoryBound(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.Texts(ctx, "a", []string{"0"}); err != nil { // what is used stays
+		if _, err := s.Texts(ctx, "a", []string{"0"}); err != nil { // mark the text as used
 			t.Fatal(err)
 		}
 	}
@@ -134,46 +135,57 @@ func TestMemoryBound(t *testing.T) {
 	}
 	found, _ := s.Texts(ctx, "a", []string{"0", "1", "999"})
 	if len(found) != 2 || found["1"] != "" {
-		t.Error("a text that was used longer ago than others is there, or another is not")
+		t.Error("a text used long ago has not been dropped, or one used recently has")
 	}
 	if _, err := s.Get(ctx, "a", "999"); err != nil {
-		t.Error("the newest is gone")
+		t.Error("the newest response has been dropped")
 	}
 	if _, err := s.Get(ctx, "a", "0"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the oldest: %v", err)
+		t.Errorf("Get of the oldest response: %v", err)
 	}
 	if items, _ := s.Items(ctx, "a", []string{"in_0", "in_999"}); len(items) != 1 {
 		t.Errorf("%d items", len(items))
 	}
+}
 
+func TestMemoryTooLarge(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	const limit = 100_000
+	s := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: limit, TextBytes: limit})
+	put(t, s, response("999", ""))
+	if err := s.PutConversation(ctx, "a", &store.Conversation{ID: "999", Metadata: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
 	large := response("large", "")
 	large.Object = []byte(strings.Repeat("x", limit))
-	for what, err := range map[string]error{
-		"Put":             s.Put(ctx, "a", large),
-		"AddItems":        s.AddItems(ctx, "a", "999", "", []store.Item{{ID: "l", JSON: large.Object}}),
-		"Put anew":        s.Put(ctx, "a", &store.Response{ID: "999", Version: 2, Object: large.Object}),
-		"Put to more":     s.Put(ctx, "a", &store.Response{ID: "more", Previous: "999", Version: 1, Object: large.Object}),
-		"PutConversation": s.PutConversation(ctx, "a", &store.Conversation{ID: "large", Metadata: large.Object}),
-		"PutMetadata":     s.PutMetadata(ctx, "a", "999", large.Object),
+	for name, err := range map[string]error{
+		"Put":              s.Put(ctx, "a", large),
+		"AddItems":         s.AddItems(ctx, "a", "999", "", []store.Item{{ID: "l", JSON: large.Object}}),
+		"Put of version 2": s.Put(ctx, "a", &store.Response{ID: "999", Version: 2, Object: large.Object}),
+		"Put to a chain":   s.Put(ctx, "a", &store.Response{ID: "more", Previous: "999", Version: 1, Object: large.Object}),
+		"PutConversation":  s.PutConversation(ctx, "a", &store.Conversation{ID: "large", Metadata: large.Object}),
+		"PutMetadata":      s.PutMetadata(ctx, "a", "999", large.Object),
 	} {
 		if !errors.Is(err, store.ErrTooLarge) {
-			t.Errorf("%s of more than the store has room for: %v", what, err)
+			t.Errorf("%s above the limit: %v", name, err)
 		}
 	}
 	if r, err := s.Get(ctx, "a", "999"); err != nil || r.Version != 1 {
-		t.Errorf("what was refused has changed something: %v", err)
+		t.Errorf("a failed write has changed the response: %v", err)
 	}
 	none := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour})
 	if err := none.Put(ctx, "a", response("1", "")); !errors.Is(err, store.ErrTooLarge) {
-		t.Errorf("a store of 0 bytes: %v", err)
+		t.Errorf("Put with a limit of 0: %v", err)
 	}
-	if text, err := none.FirstText(ctx, "a", "x", "1"); text != "1" || err != nil || none.Bytes() != 0 {
-		t.Errorf("a store of 0 bytes keeps %q, %d bytes", text, none.Bytes())
+	if text, err := none.PutTextIfAbsent(ctx, "a", "x", "1"); text != "1" || err != nil || none.Bytes() != 0 {
+		t.Errorf("PutTextIfAbsent with a limit of 0: %q, %d bytes", text, none.Bytes())
 	}
 }
 
-// TestMemoryGivesBack shows that all bytes that are counted are given back.
-func TestMemoryGivesBack(t *testing.T) {
+// TestMemoryFreesBytes checks that all counted bytes are subtracted after
+// deletion.
+func TestMemoryFreesBytes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	s := store.NewMemory(store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20})

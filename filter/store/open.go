@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Open opens the store that a URL names, and makes what it needs there:
+// Open opens the store that a URL names and creates its tables if needed:
 //
 //	memory: (or "")                      in the memory of the process
 //	sqlite:PATH                          in a file
 //	postgres://user:password@host/db     in PostgreSQL
-//	redis://user:password@host:port      in Redis; see [OpenRedis] for others
+//	redis://user:password@host:port      in Redis; see [OpenRedis] for other forms
 //
-// An error says what to change and does not have the URL's password.
+// Errors say what to change. They do not contain the URL's password.
 func Open(ctx context.Context, url string, o Options) (Store, error) {
 	if o.ResponseTTL < time.Millisecond || o.TextTTL < time.Millisecond {
-		return nil, errors.New("the ages of responses and of texts must be positive")
+		return nil, errors.New("the TTLs of responses and of texts must be positive")
 	}
 	scheme, _, _ := strings.Cut(url, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -33,7 +33,7 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	return nil, errors.New("the URL of the store has an unknown scheme: write memory:, sqlite:PATH, redis://… or postgres://…")
 }
 
-// orNil is a store, or no store at all where there is an error.
+// orNil returns s, or a nil interface if there is an error.
 func orNil[S Store](s S, err error) (Store, error) {
 	if err != nil {
 		return nil, err

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// postgresConnections is how many connections a process has at most,
-	// unless the URL has a parameter "pool_size".
+	// postgresConnections is the most connections of a process, unless the URL
+	// has a parameter "pool_size".
 	postgresConnections = 16
 	postgresConnect     = 5 * time.Second
 	postgresRetry       = 500 * time.Millisecond
-	// postgresLock is the advisory lock under which the tables are made.
+	// postgresLock is the advisory lock held while the tables are created.
 	postgresLock = 0x6861726d6f6e79
 )
 
-// OpenPostgres opens a store in a PostgreSQL database, shared by all replicas
-// that use it:
+// OpenPostgres opens a store in a PostgreSQL database, which all replicas may
+// share:
 //
 //	postgres://user:password@host:port/database?sslmode=verify-full&pool_size=16
 //
-// The parameter pool_size bounds the connections; the others are those of
-// libpq, such as search_path for the schema that has the tables. A server that
-// is not there yet is waited for until ctx ends. An error never has the URL's
-// password.
+// The parameter pool_size limits the connections. All others are parameters of
+// libpq, such as search_path for the schema with the tables. OpenPostgres waits
+// for a server that cannot be reached yet until ctx ends. Errors do not contain
+// the URL's password.
 func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 	config, connections, err := postgresConfig(rawURL)
 	if err != nil {
@@ -55,11 +55,11 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 }
 
 func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err error) {
-	malformed := errors.New("postgres: the URL is none of postgres://user:password@host:port/database?parameter=value " +
+	malformed := errors.New("postgres: the URL does not have the form postgres://user:password@host:port/database?parameter=value " +
 		"(reserved characters in the password must be percent-encoded; sslmode and pool_size must be valid)")
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, 0, malformed // the error has the URL
+		return nil, 0, malformed // err contains the URL
 	}
 	query := u.Query()
 	connections = postgresConnections
@@ -82,7 +82,7 @@ func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err
 	return config, connections, nil
 }
 
-// awaitPostgres waits for a server that cannot be reached or is starting.
+// awaitPostgres waits until the server can be reached and has started.
 func awaitPostgres(ctx context.Context, db *sql.DB) error {
 	for {
 		err := db.PingContext(ctx)
@@ -110,7 +110,7 @@ func postgresDialect() dialect {
 			"{keys}", "(SELECT decode(value, 'hex') AS key FROM json_array_elements_text(CAST($1 AS JSON)) value) k",
 			"{rows}", "(SELECT n, decode(value ->> 0, 'hex') AS a, decode(value ->> 1, 'hex') AS b, decode(value ->> 2, 'hex') AS c "+
 				"FROM json_array_elements(CAST($1 AS JSON)) WITH ORDINALITY AS element (value, n)) r",
-			// LIMIT keeps the planner from reading a whole small table for each
+			// With LIMIT the planner does not read a whole small table for each
 			// response of a chain.
 			"{previous}", "JOIN LATERAL (SELECT * FROM harmony_responses WHERE key = r.previous_key LIMIT 1)",
 			"{share}", "FOR SHARE OF r",

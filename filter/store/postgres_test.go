@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver, for what tests do beside the store
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver, for statements that tests run directly
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
@@ -19,8 +19,8 @@ import (
 
 var postgresTests atomic.Int64
 
-// postgresSchema makes a schema that goes with the test, and gives a URL whose
-// tables are in it.
+// postgresSchema creates a schema for the test and returns a URL that uses it.
+// The schema is dropped at the end of the test.
 func postgresSchema(t testing.TB) string {
 	t.Helper()
 	raw := os.Getenv("STORE_TEST_POSTGRES")
@@ -42,7 +42,7 @@ func postgresSchema(t testing.TB) string {
 	return u.String()
 }
 
-// postgresExec runs a statement beside the store.
+// postgresExec runs a statement directly, without the store.
 func postgresExec(t testing.TB, url, statement string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
@@ -75,11 +75,12 @@ func TestPostgresShared(t *testing.T) {
 
 func BenchmarkPostgres(b *testing.B) { storetest.Benchmark(b, openPostgres) }
 
-// TestPostgresConnectionsDrop ends all connections under the store's feet.
+// TestPostgresConnectionsDrop terminates all connections of a store and checks
+// that it recovers.
 func TestPostgresConnectionsDrop(t *testing.T) {
 	t.Parallel()
 	u := postgresSchema(t)
-	s := openURL(t, u, storeAges)
+	s := openURL(t, u, testOptions)
 	put(t, s, response("1", ""))
 	schema := u[strings.Index(u, "application_name=")+len("application_name="):]
 	schema, _, _ = strings.Cut(schema, "&")
@@ -90,12 +91,12 @@ func TestPostgresConnectionsDrop(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("the store does not come back: %v", err)
+	t.Errorf("the store does not recover: %v", err)
 }
 
 func TestPostgresPurge(t *testing.T) {
 	t.Parallel()
-	o := storeAges
+	o := testOptions
 	s := openPostgres(t, o).(*store.SQL)
 	testPurge(t, s, func() {
 		for _, table := range []string{"chains", "conversations", "texts"} {
@@ -111,13 +112,13 @@ func TestPostgresKill(t *testing.T) {
 	testKill(t, postgresSchema(t))
 }
 
-// TestPostgresWaits opens a store whose server cannot be reached.
-func TestPostgresWaits(t *testing.T) {
+// TestPostgresUnreachable opens a store whose server cannot be reached.
+func TestPostgresUnreachable(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := store.Open(ctx, "postgres://user:secret@127.0.0.1:1/db", storeAges)
+	_, err := store.Open(ctx, "postgres://user:secret@127.0.0.1:1/db", testOptions)
 	if err == nil || !strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("a server that is not there: %v", err)
+		t.Errorf("unreachable server: %v", err)
 	}
 }

@@ -15,43 +15,42 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// redisPrefix begins the names of all keys, unless the URL has a parameter
-// "prefix".
+// redisPrefix is the default prefix of all key names. The URL's parameter
+// "prefix" replaces it.
 const redisPrefix = "envoy-harmony:"
 
-// maxRedisValue is the largest value that is written, in bytes. Redis itself
-// takes 512 MiB, but serves nobody else while it copies.
+// maxRedisValue is the largest value that is written, in bytes. Redis accepts
+// 512 MiB but blocks all clients while it copies a value.
 const maxRedisValue = 128 << 20
 
-// Redis keeps everything in Redis or Valkey, shared by all replicas that use
-// it. Every call is one round trip: a Lua script that the server runs as a
-// whole. The scripts, in the folder redis, say which keys there are.
+// Redis is a [Store] in Redis or Valkey, which all replicas may share. Every
+// call is one round trip: a Lua script, which the server runs atomically. The
+// scripts in the folder redis document the keys.
 //
-// The names of a tenant's keys have one hash tag, so that in a cluster all of
-// them are on one node.
+// All keys of a tenant have the same hash tag, so that they are on one node of
+// a cluster.
 type Redis struct {
 	client      redis.UniversalClient
 	prefix      string
 	responseTTL time.Duration
 	textTTL     time.Duration
 
-	bell          bell[string] // rings for the channels of journals
+	journals      notifier[string] // by the channel of the journal
 	subscriptions *subscriptions
 }
 
 var _ Store = (*Redis)(nil)
 
-// OpenRedis makes a store of the server that the URL names:
+// OpenRedis opens a store in the server that the URL names:
 //
 //	redis://[user:password@]host[:port][/database]           one server
 //	redis-sentinel://…[/database]?master_name=…&addr=…        the primary that sentinels know
 //	redis-cluster://…?addr=…                                  a cluster
 //
-// With rediss in place of redis, over TLS. The parameter prefix changes what
-// the names of all keys begin with; the others are those of go-redis, such as
-// pool_size. The server need not be there yet: until it is, and whenever it is
-// not, calls fail after a few seconds at the most. An error never has the URL's
-// password.
+// With rediss instead of redis, connections use TLS. The parameter prefix sets
+// the prefix of all key names. All others are options of go-redis, such as
+// pool_size. The server need not be reachable yet; while it is not, calls fail
+// after a few seconds. Errors do not contain the URL's password.
 func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 	prefix, settings, err := redisSettings(rawURL)
 	if err != nil {
@@ -62,18 +61,18 @@ func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 		return nil, redactRedis(rawURL, err)
 	}
 	s := &Redis{client: client, prefix: prefix, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
-	s.subscriptions = newSubscriptions(client, s.bell.ring)
+	s.subscriptions = newSubscriptions(client, s.journals.notify)
 	return s, nil
 }
 
-// Close gives up the connections.
+// Close closes the connections.
 func (s *Redis) Close() error {
 	s.subscriptions.close()
 	return s.client.Close()
 }
 
-// redisSettings takes the parameter prefix, which go-redis does not know, out of
-// the URL, and adds our defaults to those it does.
+// redisSettings returns the URL's parameter prefix and the URL without it, with
+// our defaults for options of go-redis that are not set.
 func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) {
 	settings, err = url.Parse(rawURL)
 	if err != nil {
@@ -81,7 +80,7 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 	}
 	if port := settings.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > math.MaxUint16 {
-			return "", nil, fmt.Errorf("the port %s is none", port)
+			return "", nil, fmt.Errorf("the port %s is not a number from 1 to 65535", port)
 		}
 	}
 	query := settings.Query()
@@ -90,7 +89,7 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 		"client_name":  "envoy-harmony",
 		"dial_timeout": "2s",
 		"max_retries":  "1",
-		// One pool is enough.
+		// The store does not use a separate pool for pipelines.
 		"pipeline_pool_size": "-1",
 	}
 	for name, value := range defaults {
@@ -100,28 +99,28 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 	}
 	prefix = query.Get("prefix")
 	if strings.ContainsAny(prefix, "{}") {
-		return "", nil, errors.New("the parameter prefix must not have braces, they mark the hash tag")
+		return "", nil, errors.New("the parameter prefix must not contain braces, which mark the hash tag")
 	}
 	query.Del("prefix")
 	settings.RawQuery = query.Encode()
 	return prefix, settings, nil
 }
 
-// redactRedis keeps what an error about a URL quotes of it to itself if there
-// may be a password in it.
+// redactRedis returns an error about a URL. It omits the text of err, which may
+// quote the URL, if the URL may contain a password.
 func redactRedis(rawURL string, err error) error {
 	if strings.Contains(rawURL, "@") || strings.Contains(rawURL, "password") {
-		return errors.New("redis: the URL is none of redis[s][-sentinel|-cluster]://user:password@host:port/database?option=value " +
-			"(reserved characters in the password must be percent-encoded, unknown options are refused)")
+		return errors.New("redis: the URL does not have the form redis[s][-sentinel|-cluster]://user:password@host:port/database?option=value " +
+			"(reserved characters in the password must be percent-encoded, unknown options are errors)")
 	}
 	return fmt.Errorf("redis: URL: %w", err)
 }
 
 func newRedisClient(settings *url.URL) (redis.UniversalClient, error) {
-	logging.Disable() // what go-redis would print is in the errors that calls give
+	logging.Disable() // go-redis also returns what it would log
 	var kind string
 	settings.Scheme, kind, _ = strings.Cut(settings.Scheme, "-")
-	// Managed servers need not announce their maintenance.
+	// Maintenance notifications of managed servers are not used.
 	maintenance := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 
 	switch kind {
@@ -154,14 +153,15 @@ func newRedisClient(settings *url.URL) (redis.UniversalClient, error) {
 	}
 }
 
-// base begins the names of all keys of a tenant. Its hash tag has no brace in
-// it, and is not empty for the empty tenant: two tenants never share a key.
+// base returns the prefix of all keys of a tenant. The hash tag contains no
+// braces and is not empty, not even for the tenant "", so that two tenants
+// never share a key.
 func (s *Redis) base(tenant string) string {
 	return s.prefix + "{@" + url.QueryEscape(tenant) + "}:"
 }
 
-// run runs a script on a tenant's keys. What the script replies is a list, or
-// nil where it has nothing to tell.
+// run runs a script on a tenant's keys. It returns the list that the script
+// replies with, or nil if it replies with OK.
 func (s *Redis) run(ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any) ([]any, error) {
 	args = append([]any{"evalsha", script.hash, 1, s.base(tenant), ttl.Milliseconds()}, args...)
 	reply, err := s.process(ctx, script, args)
@@ -177,25 +177,25 @@ func (s *Redis) run(ctx context.Context, script redisScript, tenant string, ttl 
 
 func (s *Redis) process(ctx context.Context, script redisScript, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
-	if script.once {
-		_ = s.client.Process(ctx, onceCmd{cmd}) // the error is the command's, too
+	if script.noRetry {
+		_ = s.client.Process(ctx, noRetryCmd{cmd}) // cmd has the error
 	} else {
 		_ = s.client.Process(ctx, cmd)
 	}
 	return cmd.Result()
 }
 
-// onceCmd is a command that the client does not send again by itself.
-type onceCmd struct{ *redis.Cmd }
+// noRetryCmd is a command that the client does not retry.
+type noRetryCmd struct{ *redis.Cmd }
 
-func (onceCmd) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
-// redisScript is a script and what it does, for errors.
+// redisScript is a Lua script with its name for error messages.
 type redisScript struct {
 	name, source, hash string
-	// once says that the script finds its own work in its way if it runs
-	// again, as it would after its reply got lost.
-	once bool
+	// noRetry must be set if the script is not idempotent: a retry after a lost
+	// reply would return a conflict with the script's own result.
+	noRetry bool
 }
 
 func newRedisScript(name string, parts ...string) redisScript {
@@ -203,13 +203,13 @@ func newRedisScript(name string, parts ...string) redisScript {
 	return redisScript{name: name, source: source, hash: redis.NewScript(source).Hash()}
 }
 
-func newRedisOnceScript(name string, parts ...string) redisScript {
+func newRedisNoRetryScript(name string, parts ...string) redisScript {
 	script := newRedisScript(name, parts...)
-	script.once = true
+	script.noRetry = true
 	return script
 }
 
-// list tells the replies of scripts apart.
+// list converts the reply of a script into a list or an error.
 func (script redisScript) list(reply any) ([]any, error) {
 	switch reply := reply.(type) {
 	case []any:
@@ -227,8 +227,9 @@ func (script redisScript) list(reply any) ([]any, error) {
 	return nil, fmt.Errorf("redis: %s: unexpected reply", script.name)
 }
 
-// redisReply reads the parts of a script's reply one after the other. Once one
-// of them is not as expected, all that follow are empty and err is set.
+// redisReply reads the elements of a script's reply one after another. After an
+// element of an unexpected type, err is set and all further elements are zero
+// values.
 type redisReply struct {
 	parts []any
 	err   error

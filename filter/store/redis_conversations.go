@@ -18,8 +18,8 @@ var (
 	luaConversationGet string
 	//go:embed redis/conversation_delete.lua
 	luaConversationDelete string
-	//go:embed redis/conversation_hold.lua
-	luaConversationHold string
+	//go:embed redis/conversation_lock.lua
+	luaConversationLock string
 	//go:embed redis/conversation_add.lua
 	luaConversationAdd string
 	//go:embed redis/conversation_items.lua
@@ -31,16 +31,16 @@ var (
 	//go:embed redis/conversation_remove.lua
 	luaConversationRemove string
 
-	conversationPutScript      = newRedisOnceScript("put conversation", luaTenant, luaConversation, luaConversationPut)
+	conversationPutScript      = newRedisNoRetryScript("put conversation", luaTenant, luaConversation, luaConversationPut)
 	conversationMetadataScript = newRedisScript("put metadata", luaTenant, luaConversation, luaConversationMetadata)
 	conversationGetScript      = newRedisScript("get conversation", luaTenant, luaConversation, luaConversationGet)
-	conversationDeleteScript   = newRedisOnceScript("delete conversation", luaTenant, luaConversation, luaConversationDelete)
-	conversationHoldScript     = newRedisScript("hold conversation", luaTenant, luaConversation, luaConversationHold)
-	conversationAddScript      = newRedisOnceScript("add items", luaTenant, luaConversation, luaConversationAdd)
+	conversationDeleteScript   = newRedisNoRetryScript("delete conversation", luaTenant, luaConversation, luaConversationDelete)
+	conversationLockScript     = newRedisScript("lock conversation", luaTenant, luaConversation, luaConversationLock)
+	conversationAddScript      = newRedisNoRetryScript("add items", luaTenant, luaConversation, luaConversationAdd)
 	conversationItemsScript    = newRedisScript("list items", luaTenant, luaConversation, luaConversationItems)
 	conversationSizeScript     = newRedisScript("get conversation's size", luaTenant, luaConversation, luaConversationSize)
 	conversationItemScript     = newRedisScript("get item", luaTenant, luaConversation, luaConversationItem)
-	conversationRemoveScript   = newRedisOnceScript("delete item", luaTenant, luaConversation, luaConversationRemove)
+	conversationRemoveScript   = newRedisNoRetryScript("delete item", luaTenant, luaConversation, luaConversationRemove)
 )
 
 // PutConversation implements [Conversations].
@@ -82,9 +82,9 @@ func (s *Redis) DeleteConversation(ctx context.Context, tenant, id string) error
 }
 
 // AddItems implements [Conversations].
-func (s *Redis) AddItems(ctx context.Context, tenant, id, holder string, items []Item) error {
+func (s *Redis) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error {
 	args := make([]any, 0, 2+2*len(items))
-	args = append(args, id, holder)
+	args = append(args, id, lockOwner)
 	size := 0
 	for _, item := range items {
 		args = append(args, item.ID, item.JSON)
@@ -138,14 +138,14 @@ func (s *Redis) DeleteItem(ctx context.Context, tenant, id, item string) error {
 	return err
 }
 
-// Hold implements [Conversations].
-func (s *Redis) Hold(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	_, err := s.run(ctx, conversationHoldScript, tenant, s.responseTTL, id, holder, lease.Milliseconds(), false)
+// Lock implements [Conversations].
+func (s *Redis) Lock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
+	_, err := s.run(ctx, conversationLockScript, tenant, s.responseTTL, id, lockOwner, lease.Milliseconds(), false)
 	return err
 }
 
-// RenewHold implements [Conversations].
-func (s *Redis) RenewHold(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	_, err := s.run(ctx, conversationHoldScript, tenant, s.responseTTL, id, holder, lease.Milliseconds(), true)
+// RenewLock implements [Conversations].
+func (s *Redis) RenewLock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
+	_, err := s.run(ctx, conversationLockScript, tenant, s.responseTTL, id, lockOwner, lease.Milliseconds(), true)
 	return err
 }

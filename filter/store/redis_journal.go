@@ -13,19 +13,19 @@ var (
 	//go:embed redis/events.lua
 	luaEvents string
 
-	appendScript = newRedisOnceScript("append events", luaTenant, luaChain, luaAppend)
+	appendScript = newRedisNoRetryScript("append events", luaTenant, luaChain, luaAppend)
 	eventsScript = newRedisScript("get events", luaTenant, luaChain, luaEvents)
 )
 
-// Append implements [Journal]. It tells those who wait for events, on all
+// Append implements [Journal]. The script notifies the followers on all
 // replicas.
 func (s *Redis) Append(ctx context.Context, tenant, id, owner string, b Batch) error {
 	_, err := s.run(ctx, appendScript, tenant, s.responseTTL, id, owner, b.First, b.Last, b.End, b.SSE)
 	return err
 }
 
-// Events implements [Journal]. Where the news do not come, those who wait see
-// the events when they ask again.
+// Events implements [Journal]. If a notification is lost, followers get the
+// events with their next call.
 func (s *Redis) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
 	after = max(after, -1)
 	if wait <= 0 {
@@ -33,7 +33,7 @@ func (s *Redis) Events(ctx context.Context, tenant, id string, after int, wait t
 	}
 	channel := s.base(tenant) + "events:" + id
 	defer s.subscriptions.use(channel)()
-	return s.bell.follow(ctx, channel, wait, func() ([]Batch, error) {
+	return s.journals.follow(ctx, channel, wait, func() ([]Batch, error) {
 		return s.events(ctx, tenant, id, after)
 	})
 }

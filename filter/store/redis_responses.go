@@ -28,11 +28,11 @@ var (
 	//go:embed redis/lease.lua
 	luaLease string
 
-	putScript    = newRedisOnceScript("put response", luaTenant, luaChain, luaPut)
+	putScript    = newRedisNoRetryScript("put response", luaTenant, luaChain, luaPut)
 	getScript    = newRedisScript("get responses", luaTenant, luaChain, luaGet)
 	headScript   = newRedisScript("get head", luaTenant, luaChain, luaHead)
 	itemsScript  = newRedisScript("get items", luaTenant, luaChain, luaItems)
-	deleteScript = newRedisOnceScript("delete response", luaTenant, luaChain, luaDelete)
+	deleteScript = newRedisNoRetryScript("delete response", luaTenant, luaChain, luaDelete)
 	leaseScript  = newRedisScript("renew leases", luaTenant, luaChain, luaLease)
 )
 
@@ -68,7 +68,8 @@ func (s *Redis) Chain(ctx context.Context, tenant, id string) ([]*Response, erro
 	return s.responses(ctx, tenant, id, true)
 }
 
-// responses gives a response, or all that it continues too. There is always one.
+// responses returns a response, preceded by all responses that it continues if
+// all is set. The result is not empty unless there is an error.
 func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*Response, error) {
 	list, err := s.run(ctx, getScript, tenant, s.responseTTL, id, all)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Redis) Delete(ctx context.Context, tenant, id string) error {
 	return err
 }
 
-// Renew implements [Responses]. It is one round trip, with a script for each
+// Renew implements [Responses]. It is one round trip with one script per
 // tenant.
 func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.Duration) ([]Key, error) {
 	ids := map[string][]any{}
@@ -164,7 +165,8 @@ func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.
 	replies := make(map[string]*redis.Cmd, len(ids))
 	_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for tenant, args := range ids {
-			// Not by its hash: a server that does not know that refuses only then.
+			// Not EVALSHA: a missing script would be noticed only after the
+			// round trip.
 			replies[tenant] = pipe.Eval(ctx, leaseScript.source, []string{s.base(tenant)}, args...)
 		}
 		return nil

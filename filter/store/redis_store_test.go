@@ -7,8 +7,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
 )
 
-// redisAt gives places for stores at the server that an environment variable
-// names.
+// redisAt returns a function that opens stores at the server that an
+// environment variable names. All stores opened by one Open share their data.
 func redisAt(variable string) func(testing.TB) storetest.Open {
 	return func(t testing.TB) storetest.Open {
 		u := store.RedisTestURL(t, variable)
@@ -16,7 +16,7 @@ func redisAt(variable string) func(testing.TB) storetest.Open {
 	}
 }
 
-// openRedis opens each store at a place of its own.
+// openRedis opens stores that do not share data.
 func openRedis(variable string) storetest.Open {
 	return func(t testing.TB, o store.Options) store.Store { return redisAt(variable)(t)(t, o) }
 }

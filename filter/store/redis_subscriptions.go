@@ -8,45 +8,46 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriptions are the channels of which this process wants the news. They
-// share one connection, which is made for the first of them, and which one
-// goroutine owns: only that waits where the server does not answer.
+// subscriptions are the Redis channels that this process is subscribed to. They
+// share one connection, which is opened for the first subscription. One
+// goroutine owns the connection, so that only it blocks if the server does not
+// answer.
 type subscriptions struct {
 	client redis.UniversalClient
-	news   func(channel string)
+	notify func(channel string)
 	stop   context.CancelFunc
-	wanted chan struct{} // has an element if there is a channel to subscribe to
-	done   chan struct{} // closed when the connection is
+	wanted chan struct{} // has an element if a channel needs a subscription
+	done   chan struct{} // closed after the connection has been closed
 
 	mu       sync.Mutex
 	channels map[string]*subscription
 }
 
 type subscription struct {
-	users int
-	left  time.Time // when the last of them has gone
-	made  bool      // the server has been asked
+	users      int
+	unused     time.Time // when users became 0
+	subscribed bool      // SUBSCRIBE has been sent
 }
 
 const (
-	// subscriptionLinger is how long a subscription outlives its last user at
-	// least: most come back for the next batch.
+	// subscriptionLinger is the least time for which an unused subscription is
+	// kept: most followers come back for the next batch.
 	subscriptionLinger = 2 * time.Second
-	// subscriptionBeat is how often subscriptions that could not be made are
-	// tried again, and those that nobody uses are ended.
-	subscriptionBeat = time.Second
-	// subscriptionTimeout bounds what is asked of the server, and how long
-	// close waits.
+	// subscriptionInterval is how often failed subscriptions are retried and
+	// unused ones are ended.
+	subscriptionInterval = time.Second
+	// subscriptionTimeout is the timeout of requests to the server and of
+	// close.
 	subscriptionTimeout = 2 * time.Second
 )
 
-// newSubscriptions makes subscriptions that call news when something has been
-// published in a channel, and whenever something may have been missed: when the
-// subscription begins, now and after the connection was lost.
-func newSubscriptions(client redis.UniversalClient, news func(channel string)) *subscriptions {
+// newSubscriptions returns subscriptions that call notify for every message in
+// a channel. They also call it whenever a message may have been missed: at the
+// start of a subscription and after the connection was lost.
+func newSubscriptions(client redis.UniversalClient, notify func(channel string)) *subscriptions {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &subscriptions{
-		client: client, news: news, stop: stop,
+		client: client, notify: notify, stop: stop,
 		wanted: make(chan struct{}, 1), done: make(chan struct{}),
 		channels: map[string]*subscription{},
 	}
@@ -54,8 +55,8 @@ func newSubscriptions(client redis.UniversalClient, news func(channel string)) *
 	return s
 }
 
-// use subscribes to a channel until done is called. It does not wait for the
-// server.
+// use subscribes to a channel until the caller calls done. It does not wait for
+// the server.
 func (s *subscriptions) use(channel string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +66,7 @@ func (s *subscriptions) use(channel string) (done func()) {
 		s.channels[channel] = one
 		select {
 		case s.wanted <- struct{}{}:
-		default: // will be seen
+		default: // the element is there already
 		}
 	}
 	one.users++
@@ -73,12 +74,12 @@ func (s *subscriptions) use(channel string) (done func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		one.users--
-		one.left = time.Now()
+		one.unused = time.Now()
 	}
 }
 
-// close ends the connection. Where the server does not answer, it may end a
-// little later.
+// close closes the connection. If the server does not answer, the connection
+// may close a little later.
 func (s *subscriptions) close() {
 	s.stop()
 	select {
@@ -96,11 +97,11 @@ func (s *subscriptions) run(ctx context.Context) {
 	case <-s.wanted:
 	}
 	pubsub := s.client.Subscribe(ctx)
-	defer pubsub.Close() //nolint:errcheck // nothing is left to be done
+	defer pubsub.Close() //nolint:errcheck // nothing to do about an error
 	messages := pubsub.ChannelWithSubscriptions()
-	beat := time.NewTicker(subscriptionBeat)
-	defer beat.Stop()
-	s.begin(ctx, pubsub)
+	ticker := time.NewTicker(subscriptionInterval)
+	defer ticker.Stop()
+	s.subscribe(ctx, pubsub)
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,26 +109,26 @@ func (s *subscriptions) run(ctx context.Context) {
 		case message := <-messages:
 			switch message := message.(type) {
 			case *redis.Message:
-				s.news(message.Channel)
+				s.notify(message.Channel)
 			case *redis.Subscription:
-				s.news(message.Channel)
+				s.notify(message.Channel)
 			}
 		case <-s.wanted:
-			s.begin(ctx, pubsub)
-		case <-beat.C:
-			s.end(ctx, pubsub)
-			s.begin(ctx, pubsub)
+			s.subscribe(ctx, pubsub)
+		case <-ticker.C:
+			s.unsubscribe(ctx, pubsub)
+			s.subscribe(ctx, pubsub)
 		}
 	}
 }
 
-// begin subscribes to the channels that are new. If that fails, the next beat
-// does it.
-func (s *subscriptions) begin(ctx context.Context, pubsub *redis.PubSub) {
+// subscribe subscribes to the new channels. After an error, the next tick
+// retries.
+func (s *subscriptions) subscribe(ctx context.Context, pubsub *redis.PubSub) {
 	s.mu.Lock()
 	var names []string
 	for name, one := range s.channels {
-		if !one.made && one.users > 0 {
+		if !one.subscribed && one.users > 0 {
 			names = append(names, name)
 		}
 	}
@@ -143,16 +144,17 @@ func (s *subscriptions) begin(ctx context.Context, pubsub *redis.PubSub) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
-		s.channels[name].made = true
+		s.channels[name].subscribed = true
 	}
 }
 
-// end unsubscribes from the channels to which nobody has come back.
-func (s *subscriptions) end(ctx context.Context, pubsub *redis.PubSub) {
+// unsubscribe ends the subscriptions that have been unused for
+// subscriptionLinger.
+func (s *subscriptions) unsubscribe(ctx context.Context, pubsub *redis.PubSub) {
 	s.mu.Lock()
 	var names []string
 	for name, one := range s.channels {
-		if one.users == 0 && time.Since(one.left) > subscriptionLinger {
+		if one.users == 0 && time.Since(one.unused) > subscriptionLinger {
 			names = append(names, name)
 			delete(s.channels, name)
 		}
@@ -163,6 +165,7 @@ func (s *subscriptions) end(ctx context.Context, pubsub *redis.PubSub) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, subscriptionTimeout)
 	defer cancel()
-	// If it cannot be sent there is no connection, and the next one begins without.
+	// An error means that there is no connection, and a new connection does not
+	// subscribe to these channels.
 	_ = pubsub.Unsubscribe(ctx, names...)
 }

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// redisTestURL is the URL of the real server that an environment variable
+// redisTestURL returns the URL of the real server that an environment variable
 // names, with a prefix that no other test uses.
 func redisTestURL(t testing.TB, variable string) string {
 	t.Helper()
@@ -57,28 +57,29 @@ func openRedisTest(t testing.TB, rawURL string, o Options) *Redis {
 	return s
 }
 
-// patience is how long something may take that is waited for.
+// patience is how long tests wait for something to happen.
 const patience = 20 * time.Second
 
-// receive waits for a value, or for the channel's end.
+// receive returns the next value of a channel, or the zero value if it is
+// closed.
 func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("waited in vain: %s", what)
+		t.Fatalf("timeout: %s", what)
 		panic("unreachable")
 	}
 }
 
-var redisTestAges = Options{ResponseTTL: time.Minute, TextTTL: time.Minute}
+var redisTestOptions = Options{ResponseTTL: time.Minute, TextTTL: time.Minute}
 
-// A key without an age stays for ever; an index entry that goes before its
-// chain hides a response that is there.
-func TestRedisEverythingHasAnAge(t *testing.T) {
+// TestRedisTTLs checks that all keys have a TTL, and that index entries do not
+// expire before their chain.
+func TestRedisTTLs(t *testing.T) {
 	server := redisTestURL(t, "STORE_TEST_REDIS")
-	s := openRedisTest(t, server, redisTestAges)
+	s := openRedisTest(t, server, redisTestOptions)
 	ctx := t.Context()
 	for i, previous := range []string{"", "resp_0", "resp_1", "resp_0"} {
 		n := strconv.Itoa(i)
@@ -92,37 +93,37 @@ func TestRedisEverythingHasAnAge(t *testing.T) {
 	}
 	must(t, s.PutConversation(ctx, "t", &Conversation{ID: "conv", Created: 7, Metadata: []byte("{}")}))
 	must(t, s.AddItems(ctx, "t", "conv", "", []Item{{"a", []byte("1")}, {"b", []byte("2")}}))
-	must(t, s.Hold(ctx, "t", "conv", "resp_0", time.Minute))
+	must(t, s.Lock(ctx, "t", "conv", "resp_0", time.Minute))
 	must(t, s.PutTexts(ctx, "t", map[string]string{"one": "1"}))
-	if _, err := s.FirstText(ctx, "t", "two", "2"); err != nil {
+	if _, err := s.PutTextIfAbsent(ctx, "t", "two", "2"); err != nil {
 		t.Fatal(err)
 	}
-	check := func(when string, shortest time.Duration) {
+	check := func(state string, shortest time.Duration) {
 		t.Helper()
 		keys := redisKeys(t, s, "t")
 		if len(keys) < 18 {
-			t.Fatalf("%s: %v", when, keys)
+			t.Fatalf("%s: %v", state, keys)
 		}
 		for _, key := range keys {
-			age, err := s.client.PTTL(ctx, key).Result()
+			ttl, err := s.client.PTTL(ctx, key).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if age <= shortest || age > 75*time.Minute {
-				t.Errorf("%s: %s expires in %v", when, key, age)
+			if ttl <= shortest || ttl > 75*time.Minute {
+				t.Errorf("%s: %s expires in %v", state, key, ttl)
 			}
 		}
 	}
 	check("written", 0)
 
-	// With a longer age one call renews all that leads to the chain.
+	// With a longer TTL, one call renews a chain and all its index entries.
 	longer := openRedisTest(t, server, Options{ResponseTTL: time.Hour, TextTTL: time.Minute})
 	if _, err := longer.Head(ctx, "t", "resp_0"); err != nil {
 		t.Fatal(err)
 	}
 	must(t, longer.PutMetadata(ctx, "t", "conv", []byte("{}")))
 	must(t, s.client.Del(ctx, s.textKey("t", "one"), s.textKey("t", "two")).Err())
-	must(t, s.client.Set(ctx, s.base("t")+"1", "", time.Hour).Err()) // in place of the texts
+	must(t, s.client.Set(ctx, s.base("t")+"1", "", time.Hour).Err()) // replaces the texts
 	must(t, s.client.Set(ctx, s.base("t")+"2", "", time.Hour).Err())
 	check("renewed", 50*time.Minute)
 
@@ -135,11 +136,11 @@ func TestRedisEverythingHasAnAge(t *testing.T) {
 	}
 }
 
-// redisKeys lists a tenant's keys.
+// redisKeys returns all keys of a tenant.
 func redisKeys(t *testing.T, s *Redis, tenant string) []string {
 	t.Helper()
 	var keys []string
-	of := func(ctx context.Context, client *redis.Client) error {
+	add := func(ctx context.Context, client *redis.Client) error {
 		some, err := client.Keys(ctx, s.base(tenant)+"*").Result()
 		keys = append(keys, some...)
 		return err
@@ -151,10 +152,10 @@ func redisKeys(t *testing.T, s *Redis, tenant string) []string {
 		err = client.ForEachMaster(t.Context(), func(ctx context.Context, client *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			return of(ctx, client)
+			return add(ctx, client)
 		})
 	case *redis.Client:
-		err = of(t.Context(), client)
+		err = add(t.Context(), client)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +170,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A response that takes the place of one with all its chain gone has another
-// epoch, though its version is the same.
+// TestRedisEpochsDoNotRepeat checks that a response written after its whole
+// chain was deleted has another epoch, although its version is the same.
 func TestRedisEpochsDoNotRepeat(t *testing.T) {
-	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestAges)
+	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestOptions)
 	r := &Response{ID: "r", Version: 1, Object: []byte("{}")}
 	must(t, s.Put(t.Context(), "t", r))
 	before, err := s.Head(t.Context(), "t", "r")
@@ -186,16 +187,16 @@ func TestRedisEpochsDoNotRepeat(t *testing.T) {
 	}
 }
 
-// The memory that an item's holders take has a bound.
-func TestRedisHoldersOfAnItem(t *testing.T) {
-	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestAges)
+// TestRedisItemResponses checks the limit on the responses indexed for an item.
+func TestRedisItemResponses(t *testing.T) {
+	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestOptions)
 	for i := range 100 {
 		n := strconv.Itoa(i)
 		must(t, s.Put(t.Context(), "t", &Response{ID: n, Version: 1, Input: []Item{{"item", []byte(n)}}}))
 	}
 	n, err := s.client.ZCard(t.Context(), s.base("t")+"item:item").Result()
 	if err != nil || n != 64 {
-		t.Errorf("%d holders, %v", n, err)
+		t.Errorf("%d responses, %v", n, err)
 	}
 	items, err := s.Items(t.Context(), "t", []string{"item"})
 	if err != nil || string(items["item"].JSON) != "99" {
@@ -203,17 +204,17 @@ func TestRedisHoldersOfAnItem(t *testing.T) {
 	}
 }
 
-func TestRedisTenantsShareNoKey(t *testing.T) {
+func TestRedisTenantKeysDiffer(t *testing.T) {
 	s := &Redis{prefix: redisPrefix}
-	of := map[string]string{}
+	ownerOf := map[string]string{}
 	for _, tenant := range []string{"", "a", "a:b", "a}", "}", "{", "{}", "@", "a}:text", "a%7D", "%", "ä", "a b", "a+b"} {
 		for _, name := range []string{"", "c", "b:c", "}:text:c"} {
-			key, whose := s.textKey(tenant, name), strconv.Quote(tenant)+" "+strconv.Quote(name)
-			if other, ok := of[key]; ok {
-				t.Errorf("%s is of %s and of %s", key, other, whose)
+			key, owner := s.textKey(tenant, name), strconv.Quote(tenant)+" "+strconv.Quote(name)
+			if other, ok := ownerOf[key]; ok {
+				t.Errorf("%s is the key of %s and of %s", key, other, owner)
 			}
-			of[key] = whose
-			// Redis hashes what is between the first { and the } after it.
+			ownerOf[key] = owner
+			// The hash tag is the text between the first { and the next }.
 			_, rest, _ := strings.Cut(key, "{")
 			if tag, _, ok := strings.Cut(rest, "}"); !ok || tag == "" || tag != strings.TrimSuffix(strings.TrimPrefix(s.base(tenant), redisPrefix+"{"), "}:") {
 				t.Errorf("hash tag of %s is %q", key, tag)
@@ -222,7 +223,7 @@ func TestRedisTenantsShareNoKey(t *testing.T) {
 	}
 }
 
-func TestOpenRedisRefuses(t *testing.T) {
+func TestOpenRedisErrors(t *testing.T) {
 	for _, test := range []struct{ name, url, want string }{
 		{"option", "redis://localhost?pool=3", "pool"},
 		{"scheme", "redis-ring://localhost", "scheme"},
@@ -236,7 +237,7 @@ func TestOpenRedisRefuses(t *testing.T) {
 		{"sentinel", "redis-sentinel://localhost?master_name=m&password=secret&x=secret", "options"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := OpenRedis(t.Context(), test.url, redisTestAges)
+			_, err := OpenRedis(t.Context(), test.url, redisTestOptions)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%v", err)
 			}
@@ -244,20 +245,20 @@ func TestOpenRedisRefuses(t *testing.T) {
 	}
 }
 
-// While the server is away calls fail; when it is back they work again, also for
-// those who wait for events.
-func TestRedisServerComesAndGoes(t *testing.T) {
+// TestRedisReconnects checks that calls fail while the server is unreachable,
+// and that calls and followers work again afterwards.
+func TestRedisReconnects(t *testing.T) {
 	server, err := url.Parse(redisTestURL(t, "STORE_TEST_REDIS"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if server.Scheme != "redis" {
-		t.Skip("the relay is for one server")
+		t.Skip("the proxy supports only one server")
 	}
 	leaks := goleak.IgnoreCurrent()
-	relay := newRelay(t, server.Host)
-	server.Host = relay.addr
-	s, err := OpenRedis(t.Context(), server.String(), redisTestAges)
+	proxy := newProxy(t, server.Host)
+	server.Host = proxy.addr
+	s, err := OpenRedis(t.Context(), server.String(), redisTestOptions)
 	must(t, err)
 
 	ctx := t.Context()
@@ -268,45 +269,46 @@ func TestRedisServerComesAndGoes(t *testing.T) {
 		t.Fatal("Events without a server: no error")
 	}
 
-	relay.up()
+	proxy.up()
 	must(t, s.Put(ctx, "t", &Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Minute}))
 	got := make(chan []Batch, 1)
 	go func() {
 		for ctx.Err() == nil {
 			batches, err := s.Events(ctx, "t", "r", -1, time.Minute)
-			if err == nil { // else it woke up while the server was away
+			if err == nil { // otherwise it was woken while the server was unreachable
 				got <- batches
 				return
 			}
 		}
 	}()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // until the follower is subscribed
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // wait until the follower is subscribed
 		channels, err := s.client.PubSubChannels(ctx, "*"+strings.NewReplacer("[", `\[`, "]", `\]`).Replace(s.base("t"))+"*").Result()
 		must(t, err)
 		if len(channels) == 1 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the follower is subscribed to %v", channels)
+			t.Fatalf("subscribed channels: %v", channels)
 		}
 	}
-	relay.down()
+	proxy.down()
 	if err := s.Append(ctx, "t", "r", "me", Batch{First: 0, Last: 0, SSE: []byte("x")}); err == nil {
 		t.Fatal("Append without a server: no error")
 	}
-	relay.up()
+	proxy.up()
 	must(t, s.Append(ctx, "t", "r", "me", Batch{First: 0, Last: 0, SSE: []byte("x")}))
 	if diff := cmp.Diff([]Batch{{First: 0, Last: 0, SSE: []byte("x")}}, receive(t, got, "the follower's events")); diff != "" {
 		t.Error(diff)
 	}
 	must(t, s.Close())
-	relay.down()
+	proxy.down()
 	goleak.VerifyNone(t, leaks)
 }
 
-// While a server takes connections and does not answer, followers do not wait
-// for each other's subscriptions, and Close does not wait for them either.
-func TestRedisServerIsSilent(t *testing.T) {
+// TestRedisServerDoesNotAnswer checks that with a server that accepts
+// connections and does not answer, followers and Close do not wait for
+// subscriptions.
+func TestRedisServerDoesNotAnswer(t *testing.T) {
 	const followers = 16
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -321,7 +323,7 @@ func TestRedisServerIsSilent(t *testing.T) {
 			accepted <- conn
 		}
 	}()
-	s, err := OpenRedis(t.Context(), "redis://"+listener.Addr().String()+"?pool_size=16&dial_timeout=1h&read_timeout=1h", redisTestAges)
+	s, err := OpenRedis(t.Context(), "redis://"+listener.Addr().String()+"?pool_size=16&dial_timeout=1h&read_timeout=1h", redisTestOptions)
 	must(t, err)
 	results := make(chan error, followers)
 	for i := range followers {
@@ -331,7 +333,7 @@ func TestRedisServerIsSilent(t *testing.T) {
 		}()
 	}
 	var conns []net.Conn
-	for range followers + 1 { // and the one for news
+	for range followers + 1 { // and the connection of the subscriptions
 		select {
 		case conn := <-accepted:
 			conns = append(conns, conn)
@@ -339,7 +341,7 @@ func TestRedisServerIsSilent(t *testing.T) {
 			t.Fatalf("Events before the server has answered: %v", err)
 		}
 	}
-	must(t, s.Close()) // while nobody answers
+	must(t, s.Close()) // while no call has been answered
 	listener.Close()
 	for conn := range accepted {
 		conns = append(conns, conn)
@@ -349,33 +351,33 @@ func TestRedisServerIsSilent(t *testing.T) {
 	}
 	for range followers {
 		if receive(t, results, "a follower's end") == nil {
-			t.Error("Events of a server that is silent: no error")
+			t.Error("Events without an answer: no error")
 		}
 	}
 	receive(t, s.subscriptions.done, "the end of the subscriptions")
 }
 
-// relay is a way to a server that can be closed.
-type relay struct {
+// proxy is a TCP proxy that can be switched off.
+type proxy struct {
 	t            *testing.T
 	addr, server string
 
 	mu       sync.Mutex
 	listener net.Listener
-	conns    []net.Conn // nil: down
+	conns    []net.Conn // nil: switched off
 	copying  sync.WaitGroup
 }
 
-func newRelay(t *testing.T, server string) *relay {
+func newProxy(t *testing.T, server string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	return &relay{t: t, addr: listener.Addr().String(), server: server}
+	return &proxy{t: t, addr: listener.Addr().String(), server: server}
 }
 
-func (r *relay) up() {
+func (r *proxy) up() {
 	listener, err := net.Listen("tcp", r.addr)
 	if err != nil {
 		r.t.Fatal(err)
@@ -388,12 +390,12 @@ func (r *relay) up() {
 			if err != nil {
 				return
 			}
-			r.carry(client)
+			r.forward(client)
 		}
 	})
 }
 
-func (r *relay) carry(client net.Conn) {
+func (r *proxy) forward(client net.Conn) {
 	server, err := net.Dial("tcp", r.server)
 	if err != nil {
 		client.Close()
@@ -411,7 +413,7 @@ func (r *relay) carry(client net.Conn) {
 	r.copying.Go(func() { _, _ = io.Copy(client, server); client.Close() })
 }
 
-func (r *relay) down() {
+func (r *proxy) down() {
 	r.listener.Close()
 	r.mu.Lock()
 	for _, conn := range r.conns {
@@ -422,9 +424,9 @@ func (r *relay) down() {
 	r.copying.Wait()
 }
 
-// What scripts cannot read is an error, not a response that is not there.
+// TestRedisDamage checks that damaged data is an error, not ErrNotFound.
 func TestRedisDamage(t *testing.T) {
-	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestAges)
+	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestOptions)
 	must(t, s.Put(t.Context(), "t", &Response{ID: "r", Version: 1, Input: []Item{{"i", []byte("1")}}}))
 	must(t, s.client.HSet(t.Context(), s.base("t")+"chain:r", "b:r", "\x07").Err())
 	if _, err := s.Get(t.Context(), "t", "r"); !errors.Is(err, errBody) {
@@ -440,17 +442,17 @@ func TestRedisDamage(t *testing.T) {
 }
 
 func TestRedisTooLarge(t *testing.T) {
-	s := openRedisTest(t, "redis://127.0.0.1:1", redisTestAges)
+	s := openRedisTest(t, "redis://127.0.0.1:1", redisTestOptions)
 	r := &Response{ID: "r", Version: 1, Object: make([]byte, maxRedisValue+1)}
 	if err := s.Put(t.Context(), "t", r); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 }
 
-// A server that evicts keys may take a part of what belongs together. Then all
-// of it is gone; what is left is never taken for the whole.
+// TestRedisEvictedParts checks that a conversation or chain of which the server
+// has evicted a part does not exist.
 func TestRedisEvictedParts(t *testing.T) {
-	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestAges)
+	s := openRedisTest(t, redisTestURL(t, "STORE_TEST_REDIS"), redisTestOptions)
 	ctx := t.Context()
 	for _, part := range []string{"conversation:", "order:"} {
 		must(t, s.PutConversation(ctx, "t", &Conversation{ID: "c", Metadata: []byte("{}")}))

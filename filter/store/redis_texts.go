@@ -10,10 +10,10 @@ import (
 )
 
 var (
-	//go:embed redis/text_first.lua
-	luaTextFirst string
+	//go:embed redis/text_if_absent.lua
+	luaTextIfAbsent string
 
-	firstTextScript = newRedisScript("first text", luaTenant, luaTextFirst)
+	textIfAbsentScript = newRedisScript("put text if absent", luaTenant, luaTextIfAbsent)
 )
 
 func (s *Redis) textKey(tenant, name string) string { return s.base(tenant) + "text:" + name }
@@ -54,13 +54,13 @@ func (s *Redis) PutTexts(ctx context.Context, tenant string, texts map[string]st
 	return nil
 }
 
-// FirstText implements [Texts].
-func (s *Redis) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
-	return s.first(ctx, tenant, s.textTTL, "text:"+name, text)
+// PutTextIfAbsent implements [Texts].
+func (s *Redis) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.putIfAbsent(ctx, tenant, s.textTTL, "text:"+name, text)
 }
 
-func (s *Redis) first(ctx context.Context, tenant string, ttl time.Duration, key, text string) (string, error) {
-	list, err := s.run(ctx, firstTextScript, tenant, ttl, key, text)
+func (s *Redis) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, key, text string) (string, error) {
+	list, err := s.run(ctx, textIfAbsentScript, tenant, ttl, key, text)
 	if err != nil {
 		return "", err
 	}
@@ -68,17 +68,17 @@ func (s *Redis) first(ctx context.Context, tenant string, ttl time.Duration, key
 	return reply.string(), reply.err
 }
 
-const redisClaim = "claim:"
+const redisApproval = "approval:"
 
-// Claim implements [Claims].
-func (s *Redis) Claim(ctx context.Context, tenant, name, text string) (string, error) {
-	return s.first(ctx, tenant, s.responseTTL, redisClaim+name, text)
+// BeginApproval implements [Approvals].
+func (s *Redis) BeginApproval(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.putIfAbsent(ctx, tenant, s.responseTTL, redisApproval+name, text)
 }
 
-// Settle implements [Claims].
-func (s *Redis) Settle(ctx context.Context, tenant, name, text string) error {
-	if err := s.client.Set(ctx, s.base(tenant)+redisClaim+name, text, s.responseTTL).Err(); err != nil {
-		return fmt.Errorf("redis: settle a claim: %w", err)
+// CompleteApproval implements [Approvals].
+func (s *Redis) CompleteApproval(ctx context.Context, tenant, name, text string) error {
+	if err := s.client.Set(ctx, s.base(tenant)+redisApproval+name, text, s.responseTTL).Err(); err != nil {
+		return fmt.Errorf("redis: complete an approval: %w", err)
 	}
 	return nil
 }

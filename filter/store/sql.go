@@ -16,47 +16,49 @@ import (
 const (
 	// maxSQLValue is the largest value that is written, in bytes.
 	maxSQLValue = 128 << 20
-	// pollInterval is how often the events of other processes are looked for.
+	// pollInterval is how often the store looks for events of other processes.
 	pollInterval = 100 * time.Millisecond
-	// purgeInterval is how often what has aged is deleted, purgeBatch how many
-	// chains at once.
+	// purgeInterval is how often expired rows are deleted, and purgeBatch is
+	// how many chains are deleted at once.
 	purgeInterval = time.Minute
 	purgeBatch    = 100
-	// ageParts is the precision of ages: reading begins an age anew once one
-	// of so many parts of it is over, and does not write before.
+	// ageParts bounds the writes caused by reads: a read restarts a TTL only if
+	// more than 1/ageParts of it has passed.
 	ageParts = 20
 )
 
-// SQL keeps everything in the tables of a relational database. The schema, in
-// sql_schema.go, says which there are. What is written is one transaction, so
-// that a process that dies leaves nothing half.
+// SQL is a [Store] in the tables of a relational database; see sql_schema.go
+// for the schema. Each write is one transaction, so that a process that is
+// killed leaves no partial data.
+//
+// It is large because it implements all methods of Store.
 type SQL struct {
 	dialect
-	read, write *sql.DB // may be one
+	read, write *sql.DB // the same for PostgreSQL
 
 	responseTTL, textTTL time.Duration
 
-	bell bell[string] // for the keys of responses
-	stop context.CancelFunc
-	done sync.WaitGroup
+	journals notifier[string] // by the key of the response
+	stop     context.CancelFunc
+	done     sync.WaitGroup
 }
 
 var _ Store = (*SQL)(nil)
 
-// dialect is how databases differ. In queries {now} stands for the time in
-// milliseconds, {keys} for a table of $1, which sqlKeys has made, {rows} for
-// one of what sqlRows has made, with their numbers, and other words in braces
-// for what the dialect says.
+// dialect contains the differences between the databases. In queries, {now} is
+// the current time in milliseconds, {keys} is a table made from parameter $1, a
+// result of sqlKeys, {rows} is a table made from a result of sqlRows, with row
+// numbers, and other words in braces are replaced by phrase.
 type dialect struct {
-	name   string        // for errors
-	now    func() string // an expression
+	name   string        // for error messages
+	now    func() string // returns an SQL expression
 	phrase *strings.Replacer
-	// lock lets no other process change the schema until the transaction
-	// ends.
+	// lock is a statement that prevents other processes from changing the
+	// schema until the transaction ends.
 	lock string
 }
 
-// start begins what the store does by itself.
+// start starts the background goroutines.
 func (s *SQL) start() {
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
@@ -64,7 +66,7 @@ func (s *SQL) start() {
 	s.done.Go(func() { s.purge(ctx) })
 }
 
-// Close gives up the connections.
+// Close stops the background goroutines and closes the connections.
 func (s *SQL) Close() error {
 	s.stop()
 	s.done.Wait()
@@ -74,14 +76,15 @@ func (s *SQL) Close() error {
 	return errors.Join(s.read.Close(), s.write.Close())
 }
 
-// sqlKey is what the rows of a name of a tenant have as their key. It has the
-// same length for names of any length, and no other tenant can have it.
+// sqlKey returns the primary key of a tenant's name: a hash of both. Its length
+// does not depend on the name's, and names of different tenants have different
+// keys.
 func sqlKey(tenant, name string) []byte {
 	sum := sha256.Sum256(append(append(binary.AppendUvarint(nil, uint64(len(tenant))), tenant...), name...))
 	return sum[:]
 }
 
-// sqlKeys is a JSON list of keys in hexadecimal.
+// sqlKeys returns a JSON array of keys in hexadecimal.
 func sqlKeys(keys [][]byte) string {
 	b := make([]byte, 0, 2+len(keys)*(3+2*sha256.Size))
 	b = append(b, '[')
@@ -94,7 +97,7 @@ func sqlKeys(keys [][]byte) string {
 	return string(append(b, ']'))
 }
 
-// sqlRows is a JSON list of lists of values in hexadecimal.
+// sqlRows returns a JSON array of arrays of values in hexadecimal.
 func sqlRows(rows [][][]byte) string {
 	b := []byte{'['}
 	for i, row := range rows {
@@ -124,12 +127,12 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// text is a query in the dialect.
+// text returns a query in the dialect.
 func (s *SQL) text(query string) string {
 	return s.phrase.Replace(strings.ReplaceAll(query, "{now}", s.now()))
 }
 
-// exec runs a statement and tells how many rows it has changed.
+// exec runs a statement and returns the number of changed rows.
 func (s *SQL) exec(ctx context.Context, q querier, query string, args ...any) (int64, error) {
 	result, err := q.ExecContext(ctx, s.text(query), args...)
 	if err != nil {
@@ -138,19 +141,19 @@ func (s *SQL) exec(ctx context.Context, q querier, query string, args ...any) (i
 	return result.RowsAffected()
 }
 
-// row reads the first row that a query gives. If there is none, the error is
+// row reads the first row of a query's result. If there is none, it returns
 // sql.ErrNoRows.
 func (s *SQL) row(ctx context.Context, q querier, query string, args []any, into ...any) error {
 	return q.QueryRowContext(ctx, s.text(query), args...).Scan(into...)
 }
 
-// rows reads all rows that a query gives.
+// rows calls read for every row of a query's result.
 func (s *SQL) rows(ctx context.Context, q querier, query string, args []any, read func(scan func(...any) error) error) error {
 	rows, err := q.QueryContext(ctx, s.text(query), args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports errors
 	for rows.Next() {
 		if err := read(rows.Scan); err != nil {
 			return err
@@ -159,29 +162,28 @@ func (s *SQL) rows(ctx context.Context, q querier, query string, args []any, rea
 	return rows.Err()
 }
 
-// transact does all of what f does, or nothing.
+// transact runs f in a transaction, which it commits unless f fails.
 func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := f(tx); err != nil {
-		_ = tx.Rollback() // what f says is what matters
+		_ = tx.Rollback() // the error of f is returned
 		return err
 	}
 	return tx.Commit()
 }
 
-// wrap says what was being done when an error came that is none of this
-// package's.
-func (s *SQL) wrap(doing string, err error) error {
+// wrap adds the action to errors that are not this package's own.
+func (s *SQL) wrap(action string, err error) error {
 	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrTooLarge) {
 		return err
 	}
-	return fmt.Errorf("%s: %s: %w", s.name, doing, err)
+	return fmt.Errorf("%s: %s: %w", s.name, action, err)
 }
 
-// orNotFound makes ErrNotFound of the error that there is no row.
+// orNotFound replaces sql.ErrNoRows by ErrNotFound.
 func orNotFound(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
@@ -189,11 +191,11 @@ func orNotFound(err error) error {
 	return err
 }
 
-// due tells whether an age of which so many milliseconds are left should begin
-// anew.
+// due reports whether a TTL with this many milliseconds left should be
+// restarted.
 func due(left int64, ttl time.Duration) bool { return left < (ttl - ttl/ageParts).Milliseconds() }
 
-// purge deletes what has aged, until ctx ends.
+// purge deletes expired rows periodically until ctx ends.
 func (s *SQL) purge(ctx context.Context) {
 	ticker := time.NewTicker(purgeInterval)
 	defer ticker.Stop()
@@ -202,8 +204,8 @@ func (s *SQL) purge(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			// If it fails, what has aged is still not seen by anyone, and
-			// there is a next time.
+			// Queries ignore expired rows, so errors are harmless. The next
+			// tick tries again.
 			_ = s.purgeAll(ctx)
 		}
 	}
@@ -221,7 +223,7 @@ func (s *SQL) purgeAll(ctx context.Context) error {
 		for deleted := int64(purgeBatch); deleted == purgeBatch; {
 			var err error
 			if deleted, err = s.exec(ctx, s.write, statement, purgeBatch); err != nil {
-				return s.wrap("delete what has aged", err)
+				return s.wrap("delete expired rows", err)
 			}
 		}
 	}

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// sqlFree is the condition that nobody but $2 holds a conversation.
-	sqlFree = `(length(holder) = 0 OR holder = $2 OR held < {now})`
-	// sqlHolds is the condition that $2 was the last to hold it.
-	sqlHolds = `holder = $2`
+	// sqlUnlocked is true if the conversation is not locked by an owner other
+	// than $2.
+	sqlUnlocked = `(length(lock_owner) = 0 OR lock_owner = $2 OR locked_until < {now})`
+	// sqlLockOwner is true if $2 was the last to lock the conversation.
+	sqlLockOwner = `lock_owner = $2`
 )
 
 // PutConversation implements [Conversations].
@@ -22,11 +23,12 @@ func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversatio
 	}
 	key := sqlKey(tenant, c.ID)
 	return s.wrap("put a conversation", s.transact(ctx, func(tx *sql.Tx) error {
-		// What has aged is not there, even if it has not been deleted yet.
+		// The id may belong to an expired conversation that has not been purged
+		// yet.
 		if _, err := s.exec(ctx, tx, `DELETE FROM harmony_conversations WHERE key = $1 AND expires < {now}`, key); err != nil {
 			return err
 		}
-		added, err := s.exec(ctx, tx, `INSERT INTO harmony_conversations (key, tenant, id, created, metadata, holder, held, items, expires)
+		added, err := s.exec(ctx, tx, `INSERT INTO harmony_conversations (key, tenant, id, created, metadata, lock_owner, locked_until, items, expires)
 			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, {now} + $7) ON CONFLICT DO NOTHING`,
 			key, []byte(tenant), []byte(c.ID), c.Created, notNull(c.Metadata), []byte{}, s.responseTTL.Milliseconds())
 		if err == nil && added == 0 {
@@ -49,7 +51,8 @@ func (s *SQL) PutMetadata(ctx context.Context, tenant, id string, metadata []byt
 	return s.wrap("put metadata of a conversation", err)
 }
 
-// notNull is b, which a database does not take for NULL.
+// notNull returns b, or an empty slice instead of nil, which a driver would
+// write as NULL.
 func notNull(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -78,7 +81,7 @@ func (s *SQL) DeleteConversation(ctx context.Context, tenant, id string) error {
 }
 
 // AddItems implements [Conversations].
-func (s *SQL) AddItems(ctx context.Context, tenant, id, holder string, items []Item) error {
+func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error {
 	size := 0
 	rows := make([][][]byte, len(items))
 	for i, item := range items {
@@ -88,17 +91,17 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, holder string, items []I
 	if size > maxSQLValue {
 		return ErrTooLarge
 	}
-	key, may := sqlKey(tenant, id), sqlHolds
-	if holder == "" {
-		may = sqlFree
+	key, condition := sqlKey(tenant, id), sqlLockOwner
+	if lockOwner == "" {
+		condition = sqlUnlocked
 	}
 	return s.wrap("add items", s.transact(ctx, func(tx *sql.Tx) error {
 		var after int64
-		err := s.row(ctx, tx, `UPDATE harmony_conversations SET holder = $2, items = items + $3, expires = {now} + $4
-			WHERE key = $1 AND expires >= {now} AND `+may+` RETURNING items`,
-			[]any{key, []byte(holder), len(items), s.responseTTL.Milliseconds()}, &after)
+		err := s.row(ctx, tx, `UPDATE harmony_conversations SET lock_owner = $2, items = items + $3, expires = {now} + $4
+			WHERE key = $1 AND expires >= {now} AND `+condition+` RETURNING items`,
+			[]any{key, []byte(lockOwner), len(items), s.responseTTL.Milliseconds()}, &after)
 		if errors.Is(err, sql.ErrNoRows) {
-			return s.heldOrGone(ctx, tx, key)
+			return s.conflictOrNotFound(ctx, tx, key)
 		}
 		if err != nil || len(items) == 0 {
 			return err
@@ -113,14 +116,15 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, holder string, items []I
 	}))
 }
 
-// heldOrGone is the error for a conversation that could not be changed.
-func (s *SQL) heldOrGone(ctx context.Context, q querier, key []byte) error {
-	var there bool
-	err := s.row(ctx, q, `SELECT count(*) FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, []any{key}, &there)
+// conflictOrNotFound returns the error for a conversation that an update did
+// not find.
+func (s *SQL) conflictOrNotFound(ctx context.Context, q querier, key []byte) error {
+	var exists bool
+	err := s.row(ctx, q, `SELECT count(*) FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, []any{key}, &exists)
 	switch {
 	case err != nil:
 		return err
-	case there:
+	case exists:
 		return ErrConflict
 	}
 	return ErrNotFound
@@ -135,7 +139,7 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 	var items []Item
 	var left int64
 	found := false
-	// A page without items is a row without an item: the conversation is there.
+	// An empty page of an existing conversation is one row without an item.
 	err := s.rows(ctx, s.read, pageQuery(p), []any{key, sqlKey(tenant, p.After), limit}, func(scan func(...any) error) error {
 		var id, json []byte
 		err := scan(&left, &id, &json)
@@ -157,21 +161,22 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 	return items, nil
 }
 
-// pageQuery reads a page of the conversation $1 after the item $2, of at most
-// $3 items.
+// pageQuery returns the query for a page of the conversation with key $1 after
+// the item $2, with at most $3 items.
 func pageQuery(p Page) string {
-	order, beyond := "", ">"
+	order, after := "", ">"
 	if p.Descending {
-		order, beyond = " DESC", "<"
+		order, after = " DESC", "<"
 	}
-	// Where there is no item to begin after, any item is one that is not the conversation's.
-	after, begin := "LEFT JOIN", ""
+	// Without Page.After, the join must keep the row of the conversation, and
+	// $2 is the key of no item.
+	join, start := "LEFT JOIN", ""
 	if p.After != "" {
-		after, begin = "JOIN", " AND i.position "+beyond+" a.position"
+		join, start = "JOIN", " AND i.position "+after+" a.position"
 	}
 	return `SELECT c.expires - {now}, i.id, i.json FROM harmony_conversations c
-		` + after + ` harmony_conversation_items a ON a.conversation = c.key AND a.item = $2
-		LEFT JOIN harmony_conversation_items i ON i.conversation = c.key` + begin + `
+		` + join + ` harmony_conversation_items a ON a.conversation = c.key AND a.item = $2
+		LEFT JOIN harmony_conversation_items i ON i.conversation = c.key` + start + `
 		WHERE c.key = $1 AND c.expires >= {now} ORDER BY i.position` + order + ` LIMIT $3`
 }
 
@@ -209,27 +214,27 @@ func (s *SQL) DeleteItem(ctx context.Context, tenant, id, item string) error {
 	return s.wrap("delete an item of a conversation", err)
 }
 
-// Hold implements [Conversations].
-func (s *SQL) Hold(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	to := `$2`
+// Lock implements [Conversations].
+func (s *SQL) Lock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
+	newOwner := `$2`
 	if lease <= 0 {
-		to = `CASE WHEN ` + sqlHolds + ` THEN CAST('' AS {blob}) ELSE holder END`
+		newOwner = `CASE WHEN ` + sqlLockOwner + ` THEN CAST('' AS {blob}) ELSE lock_owner END`
 	}
-	return s.wrap("hold a conversation", s.hold(ctx, sqlKey(tenant, id), holder, to, sqlFree, lease))
+	return s.wrap("lock a conversation", s.setLock(ctx, sqlKey(tenant, id), lockOwner, newOwner, sqlUnlocked, lease))
 }
 
-// RenewHold implements [Conversations].
-func (s *SQL) RenewHold(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	return s.wrap("renew the hold of a conversation", s.hold(ctx, sqlKey(tenant, id), holder, `$2`, sqlHolds, lease))
+// RenewLock implements [Conversations].
+func (s *SQL) RenewLock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
+	return s.wrap("renew the lock of a conversation", s.setLock(ctx, sqlKey(tenant, id), lockOwner, `$2`, sqlLockOwner, lease))
 }
 
-// hold makes the expression to the holder of a conversation, where the condition
-// holds.
-func (s *SQL) hold(ctx context.Context, key []byte, holder, to, condition string, lease time.Duration) error {
-	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET holder = `+to+`, held = {now} + $3, expires = {now} + $4
-		WHERE key = $1 AND expires >= {now} AND `+condition, key, []byte(holder), lease.Milliseconds(), s.responseTTL.Milliseconds())
+// setLock sets the lock owner of a conversation to the SQL expression newOwner
+// if the SQL condition is true. $2 is lockOwner in both.
+func (s *SQL) setLock(ctx context.Context, key []byte, lockOwner, newOwner, condition string, lease time.Duration) error {
+	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET lock_owner = `+newOwner+`, locked_until = {now} + $3, expires = {now} + $4
+		WHERE key = $1 AND expires >= {now} AND `+condition, key, []byte(lockOwner), lease.Milliseconds(), s.responseTTL.Milliseconds())
 	if err == nil && found == 0 {
-		err = s.heldOrGone(ctx, s.write, key)
+		err = s.conflictOrNotFound(ctx, s.write, key)
 	}
 	return err
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Append implements [Journal]. The response's row is locked against those who
-// would end it at the same time.
+// Append implements [Journal]. The response's row is locked, because another
+// process may end the response at the same time.
 func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) error {
 	if len(b.SSE) > maxSQLValue {
 		return ErrTooLarge
@@ -30,20 +30,20 @@ func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) err
 	if err != nil {
 		return s.wrap("append events", err)
 	}
-	s.bell.ring(string(key))
+	s.journals.notify(string(key))
 	return nil
 }
 
 // Events implements [Journal].
 func (s *SQL) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
 	key := sqlKey(tenant, id)
-	batches, err := s.bell.follow(ctx, string(key), wait, func() ([]Batch, error) { return s.eventsAfter(ctx, key, after) })
+	batches, err := s.journals.follow(ctx, string(key), wait, func() ([]Batch, error) { return s.eventsAfter(ctx, key, after) })
 	return batches, s.wrap("get events", err)
 }
 
-// eventsQuery reads the batches of the response $1 after the event $2, as many
-// as $3 bytes and $4 rows allow, but one at least. First it looks at their sizes
-// only, from the batch on that has the event.
+// eventsQuery reads the batches of the response $1 after event number $2, at
+// most $3 bytes and $4 rows, but at least one batch. The inner query reads only
+// the sizes, starting with the batch that contains the event.
 const eventsQuery = `WITH page AS (
 		SELECT first, size, sum(size) OVER (ORDER BY first ROWS UNBOUNDED PRECEDING) AS total FROM (
 			SELECT first, length(sse) AS size FROM harmony_events
@@ -58,7 +58,7 @@ const eventsQuery = `WITH page AS (
 			AND e.first <= (SELECT max(first) FROM page WHERE total <= $3 OR total = size)
 			AND c.expires >= {now} ORDER BY e.first`
 
-// eventsRows is how many batches are looked at for one page.
+// eventsRows is the most batches considered for one page.
 const eventsRows = 4096
 
 func (s *SQL) eventsAfter(ctx context.Context, key []byte, after int) (batches []Batch, err error) {
@@ -71,8 +71,8 @@ func (s *SQL) eventsAfter(ctx context.Context, key []byte, after int) (batches [
 	return batches, err
 }
 
-// watch looks for the events that other processes append to responses which
-// somebody here waits for, with one query for all, until ctx ends.
+// watch notifies local followers about events appended by other processes until
+// ctx ends. It uses one query for all followed responses.
 func (s *SQL) watch(ctx context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -82,23 +82,23 @@ func (s *SQL) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			seen = s.look(ctx, seen)
+			seen = s.poll(ctx, seen)
 		}
 	}
 }
 
-// look rings for those responses whose last event is not the one that was seen
-// before, and gives what it has seen. If it fails, the next look will do.
-func (s *SQL) look(ctx context.Context, seen map[string]int64) map[string]int64 {
-	awaited := s.bell.awaited()
-	if len(awaited) == 0 {
+// poll notifies the followers of responses whose last batch is not the one in
+// seen. It returns the last batches. After an error it returns seen.
+func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 {
+	followed := s.journals.subscribed()
+	if len(followed) == 0 {
 		return nil
 	}
-	keys := make([][]byte, len(awaited))
-	for i, k := range awaited {
+	keys := make([][]byte, len(followed))
+	for i, k := range followed {
 		keys[i] = []byte(k)
 	}
-	now := make(map[string]int64, len(awaited))
+	now := make(map[string]int64, len(followed))
 	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
 		WHERE response IN (SELECT key FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
 		var key []byte
@@ -114,7 +114,7 @@ func (s *SQL) look(ctx context.Context, seen map[string]int64) map[string]int64 
 	}
 	for k, first := range now {
 		if before, ok := seen[k]; !ok || before != first {
-			s.bell.ring(k)
+			s.journals.notify(k)
 		}
 	}
 	return now

@@ -35,8 +35,8 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
 	}))
 }
 
-// sqlWrite is the writing of one response. A chain's row is locked before those
-// of its responses, so that nobody waits in a circle.
+// sqlWrite is the state of one call of Put. It locks the row of a chain before
+// the rows of the chain's responses, to avoid deadlocks.
 type sqlWrite struct {
 	*SQL
 	tenant string
@@ -45,7 +45,8 @@ type sqlWrite struct {
 	body   []byte
 }
 
-// add writes a new response, and its chain if it begins one.
+// add inserts a new response, and a new chain unless it continues a stored
+// response.
 func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err error) {
 	r, previous := w.r, sqlKey(w.tenant, w.r.Previous)
 	var chain int64
@@ -71,19 +72,19 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 	if err = insert(); !errors.Is(err, sql.ErrNoRows) {
 		return written, err
 	}
-	// What has aged is not there, even if it has not been deleted yet.
-	aged, err := w.exec(ctx, tx, `DELETE FROM harmony_chains
+	// The id may belong to an expired response that has not been purged yet.
+	expired, err := w.exec(ctx, tx, `DELETE FROM harmony_chains
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires < {now}`, w.key)
 	if err != nil {
 		return 0, err
 	}
-	if aged == 0 {
+	if expired == 0 {
 		return 0, ErrConflict
 	}
 	return written, insert()
 }
 
-// overwrite writes a response in place of the version before it.
+// overwrite replaces the previous version of a response.
 func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, err error) {
 	before := w.r.Version - 1
 	found, err := w.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1, expires = {now} + $3
@@ -105,7 +106,7 @@ func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, er
 	return written, err
 }
 
-// lease writes the lease that the response has or has not.
+// lease writes or deletes the lease of the response.
 func (w *sqlWrite) lease(ctx context.Context, tx *sql.Tx) (err error) {
 	switch {
 	case w.r.Live:
@@ -117,7 +118,7 @@ func (w *sqlWrite) lease(ctx context.Context, tx *sql.Tx) (err error) {
 	return err
 }
 
-// index notes which items the response has.
+// index writes the ids of the response's items.
 func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
 	if w.r.Version > 1 {
 		if _, err := w.exec(ctx, tx, `DELETE FROM harmony_items WHERE response = $1`, w.key); err != nil {
@@ -137,7 +138,7 @@ func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
 	return err
 }
 
-// flag is how a truth is kept.
+// flag returns the stored value of a boolean.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -145,11 +146,11 @@ func flag(b bool) int {
 	return 0
 }
 
-// sqlResponse is what scanResponse reads.
+// sqlResponse lists the columns that scanResponse reads.
 const sqlResponse = `r.id, r.previous, r.conversation, r.version, r.live, r.owner, 
 	coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) < {now}, r.body`
 
-// scanResponse reads a response and what follows it in a row.
+// scanResponse reads a response, and further columns of the row into more.
 func scanResponse(scan func(...any) error, more ...any) (*Response, error) {
 	var r Response
 	var body []byte
@@ -174,7 +175,8 @@ func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
 	return r, nil
 }
 
-// chainQuery reads the chain of the response $1, the first of it first.
+// chainQuery reads the chain of the response with key $1, the first response
+// first.
 const chainQuery = `WITH RECURSIVE r (key, chain, depth, previous_key, id, previous, conversation, version, live, owner, body, remaining) AS (
 		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation, p.version, p.live, p.owner, p.body, c.expires - {now}
 		FROM harmony_responses p JOIN harmony_chains c ON c.id = p.chain
@@ -206,8 +208,8 @@ func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 	return found, nil
 }
 
-// renewChain begins the age of a chain anew, of which so many milliseconds are
-// left.
+// renewChain restarts the TTL of a chain, which has this many milliseconds
+// left, if it is due.
 func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
 	if !due(left, s.responseTTL) {
 		return nil
@@ -288,8 +290,8 @@ func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
 	}))
 }
 
-// renewQuery renews the leases of $3 that are among the keys, and tells what is
-// left of the ages of their chains.
+// renewQuery renews the leases of $3 among the keys and returns the remaining
+// milliseconds of their chains.
 const renewQuery = `UPDATE harmony_leases SET until = {now} + $2 WHERE response IN (
 		SELECT r.key FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
 		WHERE r.key IN (SELECT key FROM {keys}) AND r.live = 1 AND r.owner = $3 AND c.expires >= {now}

@@ -6,15 +6,13 @@ import (
 	"fmt"
 )
 
-// sqlSchema makes the tables. Each part brings a database from the version
-// before it, which is its number here, to the next; what has been released is
-// never changed.
+// sqlSchema contains the statements that create the tables. Element n upgrades
+// a database from version n to version n+1. Released elements must not change.
 //
-// Keys are those of sqlKey. Names are kept beside them as they are, for those
-// who look at the tables. Times are Unix times in milliseconds.
+// Keys are results of sqlKey. The names they are made from are stored beside
+// them for people who inspect the tables. Times are Unix times in milliseconds.
 var sqlSchema = [][]string{{
-	// Responses that continue one another. Everything else of a chain goes
-	// with it.
+	// Chains of responses. Deleting a chain deletes all its data.
 	`CREATE TABLE harmony_chains (
 		id      {identity},
 		epoch   BIGINT NOT NULL,
@@ -33,18 +31,19 @@ var sqlSchema = [][]string{{
 		version      BIGINT NOT NULL,
 		live         INTEGER NOT NULL,
 		owner        {blob} NOT NULL,
-		written      BIGINT NOT NULL, -- the greater, the later
+		written      BIGINT NOT NULL, -- order of writing
 		body         {blob} NOT NULL  -- see body.go
 	)`,
 	`{sequence}`,
 	`CREATE INDEX harmony_responses_chain ON harmony_responses (chain)`,
 	`CREATE UNIQUE INDEX harmony_responses_written ON harmony_responses (written)`,
-	// Of live responses. They are renewed often and are small.
+	// Leases of live responses, in a table of their own because they change
+	// often.
 	`CREATE TABLE harmony_leases (
 		response {blob} PRIMARY KEY REFERENCES harmony_responses (key) ON DELETE CASCADE,
 		until    BIGINT NOT NULL
 	)`,
-	// Which responses have an item.
+	// The responses that have an item.
 	`CREATE TABLE harmony_items (
 		item     {blob} NOT NULL,
 		response {blob} NOT NULL REFERENCES harmony_responses (key) ON DELETE CASCADE,
@@ -62,15 +61,15 @@ var sqlSchema = [][]string{{
 	)`,
 	`CREATE UNIQUE INDEX harmony_events_ends ON harmony_events (response) WHERE ends = 1`,
 	`CREATE TABLE harmony_conversations (
-		key      {blob} PRIMARY KEY,
-		tenant   {blob} NOT NULL,
-		id       {blob} NOT NULL,
-		created  BIGINT NOT NULL,
-		metadata {blob} NOT NULL,
-		holder   {blob} NOT NULL,
-		held     BIGINT NOT NULL, -- until when
-		items    BIGINT NOT NULL, -- how many were ever added
-		expires  BIGINT NOT NULL
+		key          {blob} PRIMARY KEY,
+		tenant       {blob} NOT NULL,
+		id           {blob} NOT NULL,
+		created      BIGINT NOT NULL,
+		metadata     {blob} NOT NULL,
+		lock_owner   {blob} NOT NULL, -- empty: not locked
+		locked_until BIGINT NOT NULL,
+		items        BIGINT NOT NULL, -- number of items ever added
+		expires      BIGINT NOT NULL
 	)`,
 	`CREATE INDEX harmony_conversations_expires ON harmony_conversations (expires)`,
 	`CREATE TABLE harmony_conversation_items (
@@ -90,10 +89,11 @@ var sqlSchema = [][]string{{
 	`CREATE INDEX harmony_texts_expires ON harmony_texts (expires)`,
 }}
 
-// migrate brings the tables to this version. Replicas may do so at once.
+// migrate upgrades the tables to the version of this program. Several replicas
+// may call it at the same time.
 func (s *SQL) migrate(ctx context.Context) error {
 	version, err := s.schemaVersion(ctx, s.write)
-	if err != nil || version < len(sqlSchema) { // an error: that there is no such table
+	if err != nil || version < len(sqlSchema) { // an error means that the table does not exist
 		err = s.transact(ctx, func(tx *sql.Tx) error {
 			if err := s.lockSchema(ctx, tx); err != nil {
 				return err
@@ -105,13 +105,13 @@ func (s *SQL) migrate(ctx context.Context) error {
 		})
 	}
 	if err == nil && version > len(sqlSchema) {
-		err = fmt.Errorf("the tables have version %d, this program knows %d: use the program that made them, or a newer one", version, len(sqlSchema))
+		err = fmt.Errorf("the tables have version %d, but this program supports only version %d. Use the version of the program that created them, or a newer one", version, len(sqlSchema))
 	}
-	return s.wrap("make the tables", err)
+	return s.wrap("create the tables", err)
 }
 
-// lockSchema lets others wait who would change the schema, and makes sure that
-// there is a table that tells its version.
+// lockSchema makes other processes that want to change the schema wait until
+// the transaction ends, and creates the table with the version.
 func (s *SQL) lockSchema(ctx context.Context, tx *sql.Tx) error {
 	for _, statement := range []string{s.lock, `CREATE TABLE IF NOT EXISTS harmony_schema (version INTEGER NOT NULL)`} {
 		if _, err := s.exec(ctx, tx, statement); err != nil {
@@ -121,7 +121,7 @@ func (s *SQL) lockSchema(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// schemaVersion is the version of the tables; 0 where there are none.
+// schemaVersion returns the version of the tables, or 0 if there are none.
 func (s *SQL) schemaVersion(ctx context.Context, q querier) (version int, err error) {
 	err = s.row(ctx, q, `SELECT coalesce(max(version), 0) FROM harmony_schema`, nil, &version)
 	return version, err

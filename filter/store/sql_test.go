@@ -20,9 +20,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
 )
 
-var storeAges = store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20}
+var testOptions = store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20}
 
-// openURL opens the store of a URL for a test.
+// openURL opens the store that a URL names and closes it at the end of the
+// test.
 func openURL(t testing.TB, url string, o store.Options) store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), url, o)
@@ -62,11 +63,12 @@ func TestSQLiteClock(t *testing.T) {
 	testClock(t, openSQLite)
 }
 
-// TestSQLiteFile shows what is in the file after the store was closed.
+// TestSQLiteFile checks the file's mode, that the data can be read after the
+// store was opened again, and that tables of a newer version are an error.
 func TestSQLiteFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
-	s, err := store.Open(t.Context(), "sqlite:"+path, storeAges)
+	s, err := store.Open(t.Context(), "sqlite:"+path, testOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,21 +80,22 @@ func TestSQLiteFile(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = openURL(t, "sqlite:"+path, storeAges)
+	s = openURL(t, "sqlite:"+path, testOptions)
 	if chain, err := s.Chain(t.Context(), "a", "2"); err != nil || len(chain) != 2 {
-		t.Errorf("a chain after the file was opened again: %d responses, %v", len(chain), err)
+		t.Errorf("Chain after the file was opened again: %d responses, %v", len(chain), err)
 	}
 	newer := store.SQLSchemaVersion() + 1
 	if _, err := s.(*store.SQL).Tables().Exec(`INSERT INTO harmony_schema (version) VALUES ($1)`, newer); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Open(t.Context(), "sqlite:"+path, storeAges); err == nil || !strings.Contains(err.Error(), "version "+strconv.Itoa(newer)) {
-		t.Errorf("tables of a newer program: %v", err)
+	if _, err := store.Open(t.Context(), "sqlite:"+path, testOptions); err == nil || !strings.Contains(err.Error(), "version "+strconv.Itoa(newer)) {
+		t.Errorf("tables of a newer version: %v", err)
 	}
 }
 
-// testPurge shows that nothing stays of what has aged, which it has after pass.
-func testPurge(t *testing.T, s *store.SQL, pass func()) {
+// testPurge checks that Purge deletes all expired rows and no others. expire
+// must make everything in the store expire.
+func testPurge(t *testing.T, s *store.SQL, expire func()) {
 	t.Helper()
 	ctx := t.Context()
 	live := response("live", "")
@@ -121,10 +124,10 @@ func testPurge(t *testing.T, s *store.SQL, pass func()) {
 	tables := []string{"chains", "responses", "leases", "items", "events", "conversations", "conversation_items", "texts"}
 	for _, table := range tables {
 		if count(table) == 0 {
-			t.Errorf("nothing is in %s", table)
+			t.Errorf("%s is empty", table)
 		}
 	}
-	pass()
+	expire()
 	put(t, s, response("new", ""))
 	if err := s.Purge(ctx); err != nil {
 		t.Fatal(err)
@@ -138,29 +141,30 @@ func testPurge(t *testing.T, s *store.SQL, pass func()) {
 
 func TestSQLitePurge(t *testing.T) {
 	t.Parallel()
-	c := &clock{time.Unix(1_800_000_000, 0)}
-	o := storeAges
+	c := &fakeClock{time.Unix(1_800_000_000, 0)}
+	o := testOptions
 	o.Now = c.now
 	s := openSQLite(t, o).(*store.SQL)
-	testPurge(t, s, func() { c.pass(2 * time.Hour) })
+	testPurge(t, s, func() { c.advance(2 * time.Hour) })
 }
 
-// crashVariable is the environment of a test process that is there to be killed.
+// crashVariable is set in the environment of test processes that write to a
+// store until they are killed. Its value is the store's URL.
 const crashVariable = "STORE_TEST_CRASH"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(crashVariable); url != "" {
-		fmt.Println(writeForEver(url))
+		fmt.Println(writeForever(url))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// writeForEver writes responses that continue each other, then each of them
-// again.
-func writeForEver(url string) error {
+// writeForever writes a chain of responses, each of them twice. It prints the
+// number of a response after each write.
+func writeForever(url string) error {
 	ctx := context.Background()
-	s, err := store.Open(ctx, url, storeAges)
+	s, err := store.Open(ctx, url, testOptions)
 	if err != nil {
 		return err
 	}
@@ -178,10 +182,11 @@ func writeForEver(url string) error {
 	}
 }
 
-// testKill kills a process that writes, and looks at what it has left.
+// testKill kills a process that writes to a store, and checks that the store
+// contains no partial data.
 func testKill(t *testing.T, url string) {
 	t.Helper()
-	s := openURL(t, url, storeAges)
+	s := openURL(t, url, testOptions)
 	const kills = 5
 	for kill := range kills {
 		command := exec.Command(os.Args[0])
@@ -204,14 +209,15 @@ func testKill(t *testing.T, url string) {
 			t.Fatal(err)
 		}
 		_ = command.Wait() // it was killed
-		told := last
+		printed := last
 		for {
-			// What it has told of is there, and what it was at is there or is not.
+			// A response whose number was printed must exist. The next one may
+			// exist.
 			id := strconv.Itoa(last)
 			chain, err := s.Chain(t.Context(), "a", id)
 			if errors.Is(err, store.ErrNotFound) {
-				if last <= told {
-					t.Errorf("response %d was told of and is gone", last)
+				if last <= printed {
+					t.Errorf("response %d was written and does not exist", last)
 				}
 				break
 			}
@@ -241,7 +247,7 @@ func TestSQLiteKill(t *testing.T) {
 	testKill(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"))
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"mysql://user:secret@host/db": "sqlite:PATH",
@@ -255,9 +261,9 @@ func TestOpenRefuses(t *testing.T) {
 		"postgres://user:secret@host/db?pool_size=0":    "pool_size",
 		"postgres://user:secret@host/db?sslmode=secret": "sslmode",
 	} {
-		s, err := store.Open(t.Context(), url, storeAges)
+		s, err := store.Open(t.Context(), url, testOptions)
 		if err == nil || s != nil {
-			t.Errorf("%s is opened", url)
+			t.Errorf("Open(%s): no error", url)
 			continue
 		}
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "sec%ret") {
@@ -265,16 +271,16 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	if _, err := store.Open(t.Context(), "memory:", store.Options{}); err == nil {
-		t.Error("ages of 0 are accepted")
+		t.Error("TTLs of 0: no error")
 	}
 	notADatabase := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(notADatabase, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+	if err := os.WriteFile(notADatabase, []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Open(t.Context(), "sqlite:"+notADatabase, storeAges); err == nil {
-		t.Error("a file that is no database is opened")
+	if _, err := store.Open(t.Context(), "sqlite:"+notADatabase, testOptions); err == nil {
+		t.Error("a file that is not a database: no error")
 	}
-	if content, _ := os.ReadFile(notADatabase); !strings.HasPrefix(string(content), "no database no database ") {
-		t.Error("a file that is no database is changed")
+	if content, _ := os.ReadFile(notADatabase); !strings.HasPrefix(string(content), "not a database not a database ") {
+		t.Error("a file that is not a database was changed")
 	}
 }

@@ -33,8 +33,8 @@ func (s *SQL) Texts(ctx context.Context, tenant string, names []string) (map[str
 	return texts, nil
 }
 
-// PutTexts implements [Texts]. Rows are locked in one order, so that nobody
-// waits in a circle.
+// PutTexts implements [Texts]. Rows are locked in the order of their keys, to
+// avoid deadlocks.
 func (s *SQL) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
 	if len(texts) == 0 {
 		return nil
@@ -61,12 +61,12 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 	return err
 }
 
-// FirstText implements [Texts].
-func (s *SQL) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
-	return s.first(ctx, tenant, s.textTTL, name, text)
+// PutTextIfAbsent implements [Texts].
+func (s *SQL) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.putIfAbsent(ctx, tenant, s.textTTL, name, text)
 }
 
-func (s *SQL) first(ctx context.Context, tenant string, ttl time.Duration, name, text string) (string, error) {
+func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, name, text string) (string, error) {
 	key := sqlKey(tenant, name)
 	var kept []byte
 	var left int64
@@ -83,16 +83,16 @@ func (s *SQL) first(ctx context.Context, tenant string, ttl time.Duration, name,
 	return string(kept), nil
 }
 
-// sqlClaim begins the names of claims among those of texts, of which none begins
-// like this.
-const sqlClaim = "\x00claim:"
+// sqlApproval is the prefix that distinguishes the names of approval records
+// from those of texts.
+const sqlApproval = "\x00approval:"
 
-// Claim implements [Claims].
-func (s *SQL) Claim(ctx context.Context, tenant, name, text string) (string, error) {
-	return s.first(ctx, tenant, s.responseTTL, sqlClaim+name, text)
+// BeginApproval implements [Approvals].
+func (s *SQL) BeginApproval(ctx context.Context, tenant, name, text string) (string, error) {
+	return s.putIfAbsent(ctx, tenant, s.responseTTL, sqlApproval+name, text)
 }
 
-// Settle implements [Claims].
-func (s *SQL) Settle(ctx context.Context, tenant, name, text string) error {
-	return s.wrap("settle a claim", s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlClaim + name: text}))
+// CompleteApproval implements [Approvals].
+func (s *SQL) CompleteApproval(ctx context.Context, tenant, name, text string) error {
+	return s.wrap("complete an approval", s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlApproval + name: text}))
 }

@@ -14,18 +14,19 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// sqliteReaders is how many queries read at the same time.
+// sqliteReaders is the number of connections for queries.
 const sqliteReaders = 4
 
-// OpenSQLite opens a store in a file, which is made if it is not there. Only
-// its owner may read it. Processes of one machine may share it.
+// OpenSQLite opens a store in a file and creates the file if it does not exist.
+// Only the file's owner may read it. Processes on the same machine may share
+// it.
 func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if path == "" || strings.HasPrefix(path, ":memory:") {
 		return nil, errors.New("sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a store without a file")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: the file cannot be opened or made, its folder must be there: %w", err)
+		return nil, fmt.Errorf("sqlite: the file cannot be opened or created, check that its folder exists: %w", err)
 	}
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
@@ -74,6 +75,6 @@ func sqliteDialect(now func() time.Time) dialect {
 			"{share}", "",
 			"{skip locked}", "",
 		),
-		lock: "SELECT 1", // a transaction that writes is the only one
+		lock: "SELECT 1", // transactions that write are serialized already
 	}
 }

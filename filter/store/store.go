@@ -1,10 +1,10 @@
-// Package store keeps what outlives a request: responses with their items and
-// event streams, conversations, the reasoning of unfinished tool turns, and the
-// dates of conversations.
+// Package store keeps the state that outlives a request: responses with their
+// items and event streams, conversations, reasoning texts of unfinished tool
+// turns, start dates of conversations, and approvals of tool calls.
 //
-// There is one interface, [Store], and four kinds of it, of which [Open] makes
-// the one that a URL names. Every kind passes the same tests, those of package
-// storetest.
+// [Store] is the interface. It has four implementations: in memory, SQLite,
+// PostgreSQL and Redis. [Open] opens the one that a URL names. All
+// implementations pass the tests of package storetest.
 package store
 
 import (
@@ -13,214 +13,219 @@ import (
 	"time"
 )
 
-// Store is everything that is kept. What one tenant keeps, no other can read;
-// to it another's ids do not exist. A Store is safe for concurrent use, and
-// what it gives must not be changed.
+// Store contains all stored data. Each tenant has its own ids: data of one
+// tenant cannot be read by another. A Store is safe for concurrent use. Callers
+// must not change the values that it returns.
 //
-// Errors that are none of this package's mean that the store does not answer.
+// Methods return this package's errors as documented. Any other error means
+// that the store failed or cannot be reached.
 type Store interface {
 	Responses
 	Journal
 	Conversations
 	Texts
-	Claims
-	// Close gives up the store's connections.
+	Approvals
+	// Close closes the store's connections.
 	Close() error
 }
 
-// The errors of a store that is up.
+// The errors of a store that works. Other errors mean that it failed.
 var (
 	ErrNotFound = errors.New("not found")
-	ErrConflict = errors.New("changed or held by another")
+	ErrConflict = errors.New("changed or locked by another writer")
 	ErrTooLarge = errors.New("too large for the store")
 )
 
 // Responses keeps responses and their items.
 //
-// The responses that continue one another are a chain; a chain may branch.
-// Their age is one: it begins anew whenever one of them is written, continued
-// or its lease renewed, and when it ends all of them are gone.
+// Responses that continue one another are a chain; a chain may branch. All
+// responses of a chain expire together. Their TTL restarts whenever one of them
+// is written, continued or its lease is renewed.
 type Responses interface {
-	// Put writes a response: a new one if its Version is 1, else in place
-	// of the one whose version is one less. ErrConflict means that the
-	// stored one has another version (or that there is one already, or none
-	// any more), ErrTooLarge that the store never has room for it. The
-	// chain is that of r.Previous, as far as that is stored.
+	// Put writes a response: a new one if r.Version is 1, else it replaces the
+	// version before. It returns ErrConflict if the stored response has another
+	// version (or exists already, or no longer exists), and ErrTooLarge if the
+	// store never has room for it. The response becomes part of the chain of
+	// r.Previous if that is stored.
 	Put(ctx context.Context, tenant string, r *Response) error
-	// Get gives a response, or ErrNotFound.
+	// Get returns a response, or ErrNotFound.
 	Get(ctx context.Context, tenant, id string) (*Response, error)
-	// Chain gives a response and all that it continues, the first of them
-	// first, in one query, and begins their age anew. If one of them is
-	// gone, the error is ErrNotFound.
+	// Chain returns a response and all responses that it continues, the first
+	// one first, in one query. It restarts their TTL. If one of them does not
+	// exist, it returns ErrNotFound.
 	Chain(ctx context.Context, tenant, id string) ([]*Response, error)
-	// Head reads of a response only what its chain's reader has to know
-	// before it uses what it remembers of it. It costs the same for a chain
-	// of any length, begins the chain's age anew, and gives ErrNotFound as
-	// Get does.
+	// Head returns what is needed to decide whether a cached chain is still
+	// valid. Its cost does not depend on the length of the chain. It restarts
+	// the TTL. It returns ErrNotFound if the response does not exist.
 	Head(ctx context.Context, tenant, id string) (Head, error)
-	// Items gives the items of these ids that responses have as input or
-	// output, by id. Ids that are unknown are left out. Where several
-	// responses have the item, it is the one written last.
+	// Items returns, by id, the items with these ids that responses have as
+	// input or output. Unknown ids are left out. If several responses have an
+	// item, the one of the response written last is returned.
 	Items(ctx context.Context, tenant string, ids []string) (map[string]Item, error)
-	// Delete forgets a response with its items and events, or gives
-	// ErrNotFound.
+	// Delete deletes a response with its items and events. It returns
+	// ErrNotFound if there is none.
 	Delete(ctx context.Context, tenant, id string) error
-	// Renew gives owner its live responses for another lease, counted from
-	// now by the store's clock, and tells which of them are not live any
-	// more, not owner's, or gone. One query does it for all.
+	// Renew extends the leases of owner's live responses in one query. The new
+	// lease starts now, by the store's clock. lost contains the responses that
+	// do not exist, are not live or have another owner.
 	Renew(ctx context.Context, owner string, live []Key, lease time.Duration) (lost []Key, err error)
 }
 
-// Key is an id of a tenant.
+// Key identifies a response of a tenant.
 type Key struct{ Tenant, ID string }
 
 // Response is one response.
 type Response struct {
 	ID           string
-	Previous     string // id of the response that it continues; "": none
-	Conversation string // id of the conversation that it belongs to; "": none
-	Version      int64  // how often it has been written
+	Previous     string // id of the response that this one continues; "": none
+	Conversation string // id of the conversation that this one belongs to; "": none
+	Version      int64  // number of times it has been written, from 1
 
-	Object []byte // the response as JSON, without its member "output"
-	Input  []Item // of its own request, in order
+	Object []byte // the response as JSON, without the member "output"
+	Input  []Item // input of this request only, in order
 	Output []Item
 
-	// A live response is still being made. Its owner must renew the lease;
-	// Lapsed says, of a response that was read, that it has not.
+	// A live response is still being generated. Its owner, a replica, must
+	// renew the lease.
 	Live   bool
 	Owner  string
-	Lease  time.Duration // when written: from now
-	Lapsed bool          // when read
+	Lease  time.Duration // duration from now; set when writing
+	Lapsed bool          // the lease has expired; set when reading
 }
 
 // Item is one item of a conversation.
 type Item struct {
 	ID   string
-	JSON []byte // has the id and a type
+	JSON []byte // an object with members id and type
 }
 
-// Head is what tells whether a remembered chain still holds.
+// Head identifies the state of a chain. A cached chain is valid as long as its
+// Head does not change.
 type Head struct {
-	Version int64 // of the response
-	Epoch   int64 // one more whenever a response of the chain is deleted or overwritten; it begins anywhere, so that no other chain has had it
+	Version int64 // version of the response
+	Epoch   int64 // incremented when a response of the chain is deleted or overwritten; starts at a value that no other chain has had
 }
 
-// Journal keeps the event streams of responses that are made in the
-// background, for as long as the response.
+// Journal keeps the event streams of background responses. A stream expires
+// with its response.
 type Journal interface {
-	// Append adds the next events of a live response. ErrConflict means
-	// that the response is not owner's or not live any more, or that the
-	// events do not follow those that there are; ErrNotFound that it is
-	// gone. Only its last batch (End) may be added to a response that is not
-	// live, by anyone, and only one of them.
+	// Append appends a batch of events to a live response. It returns
+	// ErrConflict if the response has another owner or is not live, or if the
+	// batch does not follow the stored ones, and ErrNotFound if the response
+	// does not exist. Exactly one batch with End may be appended to a response
+	// that is not live, by any owner.
 	Append(ctx context.Context, tenant, id, owner string, b Batch) error
-	// Events gives the batches that have events after the one of this
-	// number (-1: all). It gives at most about a mebibyte of them, and at
-	// least one: ask again behind the last. If there are none it may wait
-	// for some, at most wait. It does not tell whether the response exists.
+	// Events returns the batches with events after number after (-1: all
+	// events). It returns at least one batch but at most about one mebibyte;
+	// call it again for the rest. If there are none, it waits for some, at most
+	// for the time wait. The result does not show whether the response exists.
 	Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error)
 }
 
-// eventsBytes is how much [Journal.Events] gives at most, beside a batch that is
-// larger by itself.
+// eventsBytes is the most bytes that [Journal.Events] returns, except that one
+// batch is always returned.
 const eventsBytes = 1 << 20
 
-// Batch is some events of a response's stream that follow each other.
+// Batch is a sequence of consecutive events of a response's stream.
 type Batch struct {
-	First, Last int    // sequence numbers
-	SSE         []byte // the events as they are sent
-	End         bool   // the last of them ends the stream
+	First, Last int    // sequence numbers of the first and last event
+	SSE         []byte // the events as sent to clients
+	End         bool   // the last event ends the stream
 }
 
-// Conversations keeps conversations and their items. What is asked of a
-// conversation that is not stored gives ErrNotFound. The age of one begins anew
-// whenever it is written or held, or its items are read.
+// Conversations keeps conversations and their items. Methods return ErrNotFound
+// if the conversation does not exist. Its TTL restarts whenever the
+// conversation is written or locked or its items are read.
+//
+// A response that is being generated in a conversation locks it, so that no one
+// else adds items. The id of the response is the lock's owner.
 type Conversations interface {
-	// PutConversation writes a new conversation, without items. ErrConflict
-	// means that there is one of this id.
+	// PutConversation writes a new conversation without items. It returns
+	// ErrConflict if the id exists.
 	PutConversation(ctx context.Context, tenant string, c *Conversation) error
-	// PutMetadata writes other metadata for a conversation, or gives
-	// ErrNotFound.
+	// PutMetadata replaces the metadata of a conversation.
 	PutMetadata(ctx context.Context, tenant, id string, metadata []byte) error
-	// Conversation gives a conversation, or ErrNotFound.
+	// Conversation returns a conversation.
 	Conversation(ctx context.Context, tenant, id string) (*Conversation, error)
-	// DeleteConversation forgets a conversation and its items, or gives
-	// ErrNotFound. Responses made in it stay.
+	// DeleteConversation deletes a conversation and its items. It does not
+	// delete the responses made in it.
 	DeleteConversation(ctx context.Context, tenant, id string) error
-	// AddItems appends items, all or none. A holder's are added only if it
-	// was the last to hold the conversation, be it that its lease has lapsed
-	// and nobody has noticed. Without a holder, "", they are a client's own:
-	// they are added if nobody holds the conversation, and then end a hold
-	// that has lapsed for good. Else the error is ErrConflict, as it is where
-	// the conversation has one of the ids already.
-	AddItems(ctx context.Context, tenant, id, holder string, items []Item) error
-	// ConversationItems gives a page of the items in order, in one query.
-	// An unknown conversation or Page.After is ErrNotFound.
+	// AddItems appends all of the items or none. With a lockOwner, it succeeds
+	// if lockOwner was the last to lock the conversation, even if the lease has
+	// expired. With lockOwner "", for items added by a client, it succeeds if
+	// the conversation is not locked; it then invalidates an expired lock, so
+	// that its owner can no longer renew it. Otherwise it returns ErrConflict,
+	// and also if the conversation has one of the ids already.
+	AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error
+	// ConversationItems returns a page of the items in one query. It also
+	// returns ErrNotFound if the conversation has no item p.After.
 	ConversationItems(ctx context.Context, tenant, id string, p Page) ([]Item, error)
-	// ConversationSize says how much a conversation holds, without reading it.
+	// ConversationSize returns the size of a conversation's items without
+	// reading them.
 	ConversationSize(ctx context.Context, tenant, id string) (Size, error)
-	// ConversationItem gives one item, or ErrNotFound.
+	// ConversationItem returns one item, or ErrNotFound.
 	ConversationItem(ctx context.Context, tenant, id, item string) (Item, error)
-	// DeleteItem forgets an item, or gives ErrNotFound.
+	// DeleteItem deletes an item. It returns ErrNotFound if there is none.
 	DeleteItem(ctx context.Context, tenant, id, item string) error
-	// Hold lets only holder (a response's id) add items for the time of a
-	// lease. ErrConflict means that another holds the conversation. A lease
-	// of 0 lets go what holder holds.
-	Hold(ctx context.Context, tenant, id, holder string, lease time.Duration) error
-	// RenewHold gives holder another lease, counted from now. ErrConflict
-	// means that it has lost the conversation: its lease had lapsed, and
-	// another has held or extended the conversation since, or it has let it
-	// go.
-	RenewHold(ctx context.Context, tenant, id, holder string, lease time.Duration) error
+	// Lock locks the conversation for the duration lease: only lockOwner can
+	// add items. It returns ErrConflict if the conversation is locked by
+	// another owner. A lease of 0 unlocks the conversation if lockOwner has
+	// locked it.
+	Lock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error
+	// RenewLock extends the lock by lease from now, even if it has expired. It
+	// returns ErrConflict if lockOwner was not the last to lock the
+	// conversation: it has unlocked it, or, after the lease expired, another
+	// owner locked it or a client added items.
+	RenewLock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error
 }
 
 // Conversation is a conversation without its items.
 type Conversation struct {
 	ID       string
 	Created  int64  // Unix time in seconds
-	Metadata []byte // JSON object
+	Metadata []byte // a JSON object
 }
 
-// Size is how much a conversation holds.
+// Size is the size of a conversation's items.
 type Size struct {
-	Items int
-	Bytes int64 // of the items' JSON
+	Items int   // number of items
+	Bytes int64 // length of the items' JSON
 }
 
-// Page is a part of a list.
+// Page selects a part of a list of items.
 type Page struct {
-	After      string // id of the item before the first; "": from the beginning
-	Limit      int    // 0: all
-	Descending bool   // the last item first
+	After      string // id of the item before the page; "": start at the beginning
+	Limit      int    // most items; 0: all
+	Descending bool   // the last item comes first
 }
 
-// Texts keeps small texts that may be forgotten.
+// Texts keeps small texts by name. A store may drop them before they expire.
 type Texts interface {
-	// Texts gives the texts kept under these names, by name, in one query.
+	// Texts returns the texts with these names, by name, in one query.
 	Texts(ctx context.Context, tenant string, names []string) (map[string]string, error)
-	// PutTexts keeps texts under their names, in place of what was there.
+	// PutTexts writes texts, replacing those of the same names.
 	PutTexts(ctx context.Context, tenant string, texts map[string]string) error
-	// FirstText keeps text under name unless there is one, and gives the one
-	// that is kept. Being asked for keeps it alive.
-	FirstText(ctx context.Context, tenant, name, text string) (string, error)
+	// PutTextIfAbsent writes a text unless the name has one, and returns the
+	// stored text. It restarts the TTL.
+	PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error)
 }
 
-// Claims keeps who was the first to do what may be done once, and what came of
-// it, for as long as a response that nobody uses. The age of a claim begins anew
-// whenever it is asked for or settled.
-type Claims interface {
-	// Claim keeps text under name unless there is one, and gives the one that
-	// is kept: a text that nobody else has tells who was first.
-	Claim(ctx context.Context, tenant, name, text string) (string, error)
-	// Settle keeps text under name, in place of what was claimed.
-	Settle(ctx context.Context, tenant, name, text string) error
+// Approvals keeps approval records. A record shows who was the first to start
+// an action that must happen once, and the action's result. Records have the
+// TTL of responses, which restarts whenever a record is read or written.
+type Approvals interface {
+	// BeginApproval writes a text unless the name has one, and returns the
+	// stored text. The caller is the first if its own, unique text is returned.
+	BeginApproval(ctx context.Context, tenant, name, text string) (string, error)
+	// CompleteApproval replaces the text of a name by the result.
+	CompleteApproval(ctx context.Context, tenant, name, text string) error
 }
 
-// Options are the bounds of a store.
+// Options are the limits of a store.
 type Options struct {
-	ResponseTTL   time.Duration    // age of chains, conversations and claims
-	TextTTL       time.Duration    // age of texts
-	ResponseBytes int64            // memory only: of responses, events and conversations
-	TextBytes     int64            // memory only: of texts
+	ResponseTTL   time.Duration    // TTL of chains, conversations and approval records
+	TextTTL       time.Duration    // TTL of texts
+	ResponseBytes int64            // memory only: most bytes of responses, events and conversations
+	TextBytes     int64            // memory only: most bytes of texts
 	Now           func() time.Time // memory and SQLite only; nil: time.Now. Shared stores use their server's clock.
 }

@@ -10,23 +10,24 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Affinity is what a load balancer needs to send requests that begin alike to
-// one engine. Keys are lower-case hex: nothing of a request can be read in them.
+// Affinity holds the hash keys by which a load balancer sends requests with the
+// same beginning to one engine. Keys are lower-case hex and reveal nothing of a
+// request.
 type Affinity struct {
-	// Prefix stays the same while a conversation grows. It is that of the
-	// tenant, the model, the tools, the instructions before the first user's
-	// text, and that text.
+	// Prefix stays the same while a conversation grows. It is the hash of the
+	// tenant, the model, the tools, the instructions before the first user's text,
+	// and that text.
 	Prefix string
-	// Session is that of the tenant and the session that the request names;
-	// the prefix where it names none.
+	// Session is the hash of the tenant and the session that the request names. It
+	// equals Prefix if the request names none.
 	Session string
 }
 
-// Affinity is the turn's.
+// Affinity returns the affinity of the turn's request.
 func (t *Turn) Affinity() Affinity { return t.affinity }
 
-func (s *Scope) affinity(in *Input, o opening) Affinity {
-	prefix := newKeyHash("prefix", s.Tenant, o.key(cmp.Or(s.Model.Upstream, in.Engine.Model)))
+func (rc *RequestContext) affinity(in *Input, start conversationStart) Affinity {
+	prefix := newKeyHash("prefix", rc.Tenant, start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model)))
 	prefix.tools(in.Tools)
 	if len(in.Builtins) > 0 {
 		prefix.add("builtins")
@@ -34,16 +35,16 @@ func (s *Scope) affinity(in *Input, o opening) Affinity {
 	}
 	a := Affinity{Prefix: prefix.key()}
 	a.Session = a.Prefix
-	if session := cmp.Or(in.Session, s.Session); session != "" {
-		a.Session = newKeyHash("session", s.Tenant, session).key()
+	if session := cmp.Or(in.Session, rc.Session); session != "" {
+		a.Session = newKeyHash("session", rc.Tenant, session).key()
 	}
 	return a
 }
 
-// keyBytes of a hash are enough to tell conversations apart.
+// keyBytes is the length of a key before it is written as hex.
 const keyBytes = 16
 
-// keyHash makes a key of texts.
+// keyHash hashes texts into a key.
 type keyHash struct {
 	sum    hash.Hash
 	buffer []byte
@@ -55,7 +56,7 @@ func newKeyHash(texts ...string) *keyHash {
 	return h
 }
 
-// add takes texts and where each one ends.
+// add adds texts, each with its length.
 func (h *keyHash) add(texts ...string) {
 	for _, text := range texts {
 		h.buffer = binary.AppendUvarint(h.buffer[:0], uint64(len(text)))
@@ -64,7 +65,7 @@ func (h *keyHash) add(texts ...string) {
 	}
 }
 
-// tools takes what the model is told of tools.
+// tools adds the tools as the model sees them.
 func (h *keyHash) tools(namespaces []harmony.Namespace) {
 	for i := range namespaces {
 		n := &namespaces[i]

@@ -7,67 +7,69 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestPrefixKey shows what has a key of its own and what has not.
+// TestPrefixKey shows which changes of a request change its prefix key.
 func TestPrefixKey(t *testing.T) {
 	t.Parallel()
-	begin := func() (*Scope, *Input) {
-		s, _ := newScope()
-		s.Tenant = "a"
+	begin := func() (*RequestContext, *Input) {
+		rc, _ := newContext()
+		rc.Tenant = "a"
 		tools := functions("f", "g")
-		return s, &Input{Instructions: "Be short.", Items: []Item{{Kind: Instructions, Text: "Be kind."}, userHi}, Tools: tools}
+		return rc, &Input{Instructions: "Be short.", Items: []Item{{Kind: Instructions, Text: "Be kind."}, userHi}, Tools: tools}
 	}
-	s, in := begin()
-	want := prepare(t, s, in).Affinity().Prefix
+	rc, in := begin()
+	want := prepare(t, rc, in).Affinity().Prefix
 	if len(want) != 2*keyBytes {
 		t.Fatalf("key %q", want)
 	}
 	more := append(toolTurn("x")[1:], Item{Kind: Answer, Text: "Hello."}, Item{Kind: User, Text: "And?"}, Item{Kind: Instructions, Text: "Be quick."})
 	for _, tt := range []struct {
 		name   string
-		change func(s *Scope, in *Input)
+		change func(rc *RequestContext, in *Input)
 		same   bool
 	}{
-		{"once more", func(*Scope, *Input) {}, true},
-		{"it grows", func(_ *Scope, in *Input) { in.Items = append(in.Items, more...) }, true},
-		{"it grows on a stored prefix", func(s *Scope, in *Input) {
-			before, err := s.Extend(context.Background(), nil, in.Items)
+		{"once more", func(*RequestContext, *Input) {}, true},
+		{"it grows", func(_ *RequestContext, in *Input) { in.Items = append(in.Items, more...) }, true},
+		{"it grows on a stored prefix", func(rc *RequestContext, in *Input) {
+			before, err := rc.Extend(context.Background(), nil, in.Items)
 			if err != nil {
 				t.Fatal(err)
 			}
 			in.Before, in.Items = before, more
 		}, true},
-		{"another day", func(s *Scope, _ *Input) { s.Model.Date = "2026-11-22" }, true},
-		{"another effort", func(_ *Scope, in *Input) { in.Effort = harmony.EffortHigh }, true},
-		{"a named session", func(_ *Scope, in *Input) { in.Session = "s" }, true},
-		{"no calls", func(_ *Scope, in *Input) { in.NoCalls = true }, true},
-		{"another tenant", func(s *Scope, _ *Input) { s.Tenant = "b" }, false},
-		{"another model", func(_ *Scope, in *Input) { in.Engine.Model = "m" }, false},
-		{"other instructions", func(_ *Scope, in *Input) { in.Instructions = "Be long." }, false},
-		{"other instructions in the conversation", func(_ *Scope, in *Input) { in.Items[0].Text = "Be harsh." }, false},
-		{"another first text", func(_ *Scope, in *Input) { in.Items[1].Text = "Bye" }, false},
-		{"another tool", func(_ *Scope, in *Input) { in.Tools[0].Tools = append(in.Tools[0].Tools, harmony.Tool{Name: "h"}) }, false},
-		{"another description", func(_ *Scope, in *Input) { in.Tools[0].Tools[0].Description = "d" }, false},
-		{"another schema", func(_ *Scope, in *Input) {
+		{"another day", func(rc *RequestContext, _ *Input) { rc.Model.Date = "2026-11-22" }, true},
+		{"another effort", func(_ *RequestContext, in *Input) { in.Effort = harmony.EffortHigh }, true},
+		{"a named session", func(_ *RequestContext, in *Input) { in.Session = "s" }, true},
+		{"no calls", func(_ *RequestContext, in *Input) { in.NoCalls = true }, true},
+		{"another tenant", func(rc *RequestContext, _ *Input) { rc.Tenant = "b" }, false},
+		{"another model", func(_ *RequestContext, in *Input) { in.Engine.Model = "m" }, false},
+		{"other instructions", func(_ *RequestContext, in *Input) { in.Instructions = "Be long." }, false},
+		{"other instructions in the conversation", func(_ *RequestContext, in *Input) { in.Items[0].Text = "Be harsh." }, false},
+		{"another first text", func(_ *RequestContext, in *Input) { in.Items[1].Text = "Bye" }, false},
+		{"another tool", func(_ *RequestContext, in *Input) {
+			in.Tools[0].Tools = append(in.Tools[0].Tools, harmony.Tool{Name: "h"})
+		}, false},
+		{"another description", func(_ *RequestContext, in *Input) { in.Tools[0].Tools[0].Description = "d" }, false},
+		{"another schema", func(_ *RequestContext, in *Input) {
 			in.Tools[0].Tools[0].Parameters = []byte(`{"type":"object","properties":{"x":{"type":"string"}}}`)
 		}, false},
-		{"another namespace", func(_ *Scope, in *Input) { in.Tools[0].Name = "n" }, false},
+		{"another namespace", func(_ *RequestContext, in *Input) { in.Tools[0].Name = "n" }, false},
 	} {
-		s, in := begin()
-		tt.change(s, in)
-		if got := prepare(t, s, in).Affinity().Prefix; (got == want) != tt.same {
+		rc, in := begin()
+		tt.change(rc, in)
+		if got := prepare(t, rc, in).Affinity().Prefix; (got == want) != tt.same {
 			t.Errorf("%s: the key is the same: %t", tt.name, got == want)
 		}
 	}
 }
 
-// TestSessionKey shows which name of a session counts, and that it is the
-// tenant's own.
+// TestSessionKey shows which name of a session takes precedence, and that the key
+// depends on the tenant.
 func TestSessionKey(t *testing.T) {
 	t.Parallel()
 	key := func(tenant, named, header, text string) string {
-		s, _ := newScope()
-		s.Tenant, s.Session = tenant, header
-		return prepare(t, s, &Input{Items: []Item{{Kind: User, Text: text}}, Session: named}).Affinity().Session
+		rc, _ := newContext()
+		rc.Tenant, rc.Session = tenant, header
+		return prepare(t, rc, &Input{Items: []Item{{Kind: User, Text: text}}, Session: named}).Affinity().Session
 	}
 	want := key("a", "x", "", "Hi")
 	for name, got := range map[string]string{"another text": key("a", "x", "", "Bye"), "a header": key("a", "", "x", "Hi"), "the request's own name first": key("a", "x", "y", "Hi")} {
@@ -80,8 +82,8 @@ func TestSessionKey(t *testing.T) {
 			t.Errorf("%s: the same key", name)
 		}
 	}
-	s, _ := newScope()
-	if a := prepare(t, s, &Input{Items: []Item{userHi}}).Affinity(); a.Session != a.Prefix {
+	rc, _ := newContext()
+	if a := prepare(t, rc, &Input{Items: []Item{userHi}}).Affinity(); a.Session != a.Prefix {
 		t.Errorf("%+v: no session is named", a)
 	}
 }

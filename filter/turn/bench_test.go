@@ -9,8 +9,8 @@ import (
 
 // TestReaderAllocates shows that reading text costs no allocation a token.
 func TestReaderAllocates(t *testing.T) {
-	s, _ := newScope()
-	turn := prepare(t, s, &Input{Items: []Item{userHi}, Stop: []string{"never", "neither"}})
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Stop: []string{"never", "neither"}})
 	r := turn.NewReader(func(Event) {})
 	if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>Now ")}); err != nil {
 		t.Fatal(err)

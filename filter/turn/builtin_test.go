@@ -27,7 +27,7 @@ func builtins() []harmony.Namespace {
 	return []harmony.Namespace{harmony.BrowserNamespace(), harmony.PythonNamespace(), container}
 }
 
-// kindNamed is the kind of an item by its name.
+// kindNamed returns the kind with a name.
 func kindNamed(t *testing.T, name string) Kind {
 	for k := Instructions; k <= Unphased; k++ {
 		if k.String() == name {
@@ -39,7 +39,7 @@ func kindNamed(t *testing.T, name string) Kind {
 }
 
 // TestBuiltinsAsReference compares whole prompts, the system message included,
-// with what openai-harmony makes of the same conversations.
+// with the prompts of openai-harmony for the same conversations.
 func TestBuiltinsAsReference(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open("testdata/builtins.jsonl")
@@ -77,9 +77,9 @@ func TestBuiltinsAsReference(t *testing.T) {
 		for _, i := range row.Items {
 			in.Items = append(in.Items, Item{Kind: kindNamed(t, i.Kind), Text: i.Text, CallID: i.ID, Namespace: i.Namespace, Name: i.Name, Builtin: i.Builtin})
 		}
-		s, _ := newScope()
-		s.Model.Date = "2025-06-28"
-		if got := prepare(t, s, &in).Engine.Prompt; !slices.Equal(got, row.Tokens) {
+		rc, _ := newContext()
+		rc.Model.Date = "2025-06-28"
+		if got := prepare(t, rc, &in).Engine.Prompt; !slices.Equal(got, row.Tokens) {
 			text, _ := harmony.AppendDecode(nil, got)
 			want, _ := harmony.AppendDecode(nil, row.Tokens)
 			t.Errorf("%s:\n%s", row.Name, cmp.Diff(string(want), string(text)))
@@ -120,9 +120,9 @@ func TestReadBuiltins(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := newScope()
+			rc, _ := newContext()
 			c.in.Items = []Item{userHi}
-			lines, r := play(t, prepare(t, s, &c.in), c.output, engine.FinishStop)
+			lines, r := play(t, prepare(t, rc, &c.in), c.output, engine.FinishStop)
 			if diff := cmp.Diff(c.want, lines); diff != "" {
 				t.Error(diff)
 			}
@@ -134,7 +134,7 @@ func TestReadBuiltins(t *testing.T) {
 	}
 }
 
-// TestResolveBuiltins tells which recipients mean a built-in tool, with and
+// TestResolveBuiltins shows which recipients mean a built-in tool, with and
 // without functions of the client that have the same names.
 func TestResolveBuiltins(t *testing.T) {
 	t.Parallel()
@@ -145,25 +145,25 @@ func TestResolveBuiltins(t *testing.T) {
 	}
 	for recipient, want := range map[string][2]found{ // without, and with functions search and python
 		"browser.search":     {{search, offered}, {search, offered}},
-		"browser.Search":     {{search, mended}, {search, mended}},
-		"browser_search":     {{search, mended}, {search, mended}},
+		"browser.Search":     {{search, respelled}, {search, respelled}},
+		"browser_search":     {{search, respelled}, {search, respelled}},
 		"search":             {{search, offered}, {tool{"functions", "search", false}, offered}},
 		"functions.search":   {{search, offered}, {tool{"functions", "search", false}, offered}},
 		"find":               {{find, offered}, {find, offered}},
 		"functions.find":     {{find, offered}, {find, offered}},
 		"python":             {{python, offered}, {python, offered}},
-		"Python":             {{python, mended}, {python, mended}},
-		"python.":            {{python, mended}, {python, mended}},
-		"python.run":         {{python, mended}, {python, mended}},
-		"python.exec.run":    {{python, mended}, {python, mended}},
-		"pythoncode":         {{python, mended}, {python, mended}},
-		"functions.python":   {{python, offered}, {tool{"functions", "python", false}, mended}},
-		"functions.python_":  {{python, mended}, {tool{"functions", "python", false}, offered}},
+		"Python":             {{python, respelled}, {python, respelled}},
+		"python.":            {{python, respelled}, {python, respelled}},
+		"python.run":         {{python, respelled}, {python, respelled}},
+		"python.exec.run":    {{python, respelled}, {python, respelled}},
+		"pythoncode":         {{python, respelled}, {python, respelled}},
+		"functions.python":   {{python, offered}, {tool{"functions", "python", false}, respelled}},
+		"functions.python_":  {{python, respelled}, {tool{"functions", "python", false}, offered}},
 		"browser":            {{tool{name: "browser"}, unknown}, {tool{name: "browser"}, unknown}},
 		"browser.click":      {{tool{name: "browser_click"}, unknown}, {tool{name: "browser_click"}, unknown}},
 		"repo_browser.find":  {{tool{name: "repo_browser_find"}, unknown}, {tool{name: "repo_browser_find"}, unknown}},
 		"container.exec":     {{tool{"container", "exec", true}, offered}, {tool{"container", "exec", true}, offered}},
-		"assistant":          {{tool{}, nobody}, {tool{}, nobody}},
+		"assistant":          {{tool{}, noRecipient}, {tool{}, noRecipient}},
 		"functions.get_time": {{tool{name: "get_time"}, unknown}, {tool{name: "get_time"}, unknown}},
 	} {
 		for i, own := range [][]harmony.Namespace{nil, functions("search", "python")} {
@@ -178,13 +178,13 @@ func TestResolveBuiltins(t *testing.T) {
 	}
 }
 
-// TestOwnBrowser shows that a client's namespace of a built-in's name stands
-// beside it.
+// TestOwnBrowser shows that a client's namespace can have the name of a built-in
+// namespace.
 func TestOwnBrowser(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	in := Input{Items: []Item{userHi}, Builtins: builtins(), Tools: []harmony.Namespace{{Name: "browser", Tools: []harmony.Tool{{Name: "search"}}}}}
-	lines, _ := play(t, prepare(t, s, &in), " to=browser_.search<|channel|>commentary json<|message|>{}<|end|><|start|>assistant<|channel|>analysis to=browser.search code<|message|>{}<|call|>", engine.FinishStop)
+	lines, _ := play(t, prepare(t, rc, &in), " to=browser_.search<|channel|>commentary json<|message|>{}<|end|><|start|>assistant<|channel|>analysis to=browser.search code<|message|>{}<|call|>", engine.FinishStop)
 	if diff := cmp.Diff([]string{"call 0 call_1 browser.search: {}.", "call 1 call_2 browser.search, built in: {}."}, lines); diff != "" {
 		t.Error(diff)
 	}
@@ -196,14 +196,14 @@ func TestBuiltinErrors(t *testing.T) {
 		`The tool namespace "mcp" has the name of a built-in one. Rename it.`:                                                                      {Tools: []harmony.Namespace{{Name: "mcp", Tools: []harmony.Tool{{Name: "a"}}}}, Builtins: []harmony.Namespace{{Name: "mcp"}}},
 		`The tool namespace "browser" has the name of a built-in one. Rename it.`:                                                                  {Builtins: []harmony.Namespace{harmony.BrowserNamespace(), harmony.BrowserNamespace()}},
 		`Two tools of the namespace "container" have the name "a.b", or names that differ only in characters other than letters, digits, _ and -.`: {Builtins: []harmony.Namespace{{Name: "container", Tools: []harmony.Tool{{Name: "a b"}, {Name: "a.b"}}}}},
-		`A tool has no name.`: {Builtins: []harmony.Namespace{{Name: "container", Tools: []harmony.Tool{{}}}}},
-		`More than 5 tools.`:  {Tools: functions("a"), Builtins: builtins()},
-		`The tool "python" of tool_choice is not one of the tools of the request.`: {Tools: functions("python"), Choice: Choice{Allowed: []ToolName{{"python", "", true}}}},
+		`A tool has no name. Give every tool one.`:                                                                                                 {Builtins: []harmony.Namespace{{Name: "container", Tools: []harmony.Tool{{}}}}},
+		`The request has more than 5 tools.`:                                                                                                       {Tools: functions("a"), Builtins: builtins()},
+		`The tool "python" of tool_choice is not one of the tools of the request.`:                                                                 {Tools: functions("python"), Choice: Choice{Allowed: []ToolName{{"python", "", true}}}},
 	} {
-		s, _ := newScope()
-		s.Limits.Tools = 5
+		rc, _ := newContext()
+		rc.Limits.Tools = 5
 		in.Items = []Item{userHi}
-		if _, err := s.Prepare(t.Context(), &in); textOf(err) != want {
+		if _, err := rc.Prepare(t.Context(), &in); textOf(err) != want {
 			t.Errorf("%q, want %q", textOf(err), want)
 		}
 	}
@@ -213,12 +213,12 @@ func TestBuiltinErrors(t *testing.T) {
 // tools either.
 func TestBuiltinsNotOffered(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	without := prepare(t, s, &Input{Items: []Item{userHi}})
-	if got := prepare(t, s, &Input{Items: []Item{userHi}, Builtins: builtins(), NoCalls: true}); !slices.Equal(got.Engine.Prompt, without.Engine.Prompt) {
+	rc, _ := newContext()
+	without := prepare(t, rc, &Input{Items: []Item{userHi}})
+	if got := prepare(t, rc, &Input{Items: []Item{userHi}, Builtins: builtins(), NoCalls: true}); !slices.Equal(got.Engine.Prompt, without.Engine.Prompt) {
 		t.Error("the prompt has the tools")
 	}
-	if got := prepare(t, s, &Input{Items: []Item{userHi}, Builtins: builtins()}); got.Affinity() == without.Affinity() {
+	if got := prepare(t, rc, &Input{Items: []Item{userHi}, Builtins: builtins()}); got.Affinity() == without.Affinity() {
 		t.Error("another beginning has the same key")
 	}
 }
@@ -228,7 +228,7 @@ var (
 	builtinResult = regexp.MustCompile(`<\|start\|>(browser\.search|python) to=assistant<\|channel\|>analysis<\|message\|>(\d+)`)
 )
 
-// numbersIn are the numbers in a prompt's calls or results, sorted.
+// numbersIn returns the numbers in a prompt's calls or results, sorted.
 func numbersIn(prompt string, kind *regexp.Regexp) []string {
 	found := kind.FindAllStringSubmatch(prompt, -1)
 	numbers := make([]string, 0, len(found))
@@ -239,16 +239,16 @@ func numbersIn(prompt string, kind *regexp.Regexp) []string {
 	return numbers
 }
 
-// TestBuiltinsInPairs shows that a built-in's call is in the prompt exactly if
-// its output is, and exactly if it is behind the last answer, wherever the
-// output and the answers are.
+// TestBuiltinsInPairs shows that the call of a built-in tool and its output are in
+// the prompt exactly if the call follows the last answer, wherever the output and
+// the answers are.
 func TestBuiltinsInPairs(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
 	shown, hidden := 0, 0
 	for range 600 {
-		s, _ := newScope()
-		items := conversation(rng, s)
+		rc, _ := newContext()
+		items := conversation(rng, rc)
 		var want []string
 		calls := 0
 		for i := range items {
@@ -270,7 +270,7 @@ func TestBuiltinsInPairs(t *testing.T) {
 				want = nil
 			}
 		}
-		text := prompt(t, s, &Input{Items: items})
+		text := prompt(t, rc, &Input{Items: items})
 		called, answered := numbersIn(text, builtinCall), numbersIn(text, builtinResult)
 		slices.Sort(want)
 		if !slices.Equal(called, want) || !slices.Equal(answered, want) {
@@ -283,17 +283,17 @@ func TestBuiltinsInPairs(t *testing.T) {
 	}
 }
 
-// TestBuiltinsPromised tells which tools a promise has.
-func TestBuiltinsPromised(t *testing.T) {
+// TestBuiltinsInSpec shows which tools the spec of the output has.
+func TestBuiltinsInSpec(t *testing.T) {
 	t.Parallel()
 	strict := map[ToolName]bool{{FunctionsNamespace, "f", false}: true}
 	python := ToolName{"python", "", true}
 	for _, c := range []struct {
 		name string
 		in   Input
-		want []string // recipients; nil: nothing is promised
+		want []string // recipients; nil: any output is valid
 	}{
-		{"nothing promised", Input{}, nil},
+		{"no spec", Input{}, nil},
 		{"strict", Input{Tools: functions("f"), Strict: strict}, []string{"functions.f", "browser.search", "browser.open", "browser.find", "python", "container.exec"}},
 		{"format", Input{Format: JSONObject()}, []string{"browser.search", "browser.open", "browser.find", "python", "container.exec"}},
 		{"format without calls", Input{Format: JSONObject(), NoCalls: true}, []string{}},
@@ -307,13 +307,13 @@ func TestBuiltinsPromised(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := promise(&c.in, tools.narrow(c.in.Choice), tools)
+		p, err := newSpec(&c.in, tools.narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.want == nil {
 			if p.Format() != nil {
-				t.Errorf("%s: something is promised", c.name)
+				t.Errorf("%s: the output has a spec", c.name)
 			}
 			continue
 		}
@@ -324,17 +324,16 @@ func TestBuiltinsPromised(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" || p.Format() == nil {
 			t.Errorf("%s: %s", c.name, diff)
 		}
-		for _, promised := range p.Tools {
-			if promised.Builtin != !strings.HasPrefix(promised.Recipient, "functions.") || promised.Code != (promised.Recipient == "python") {
-				t.Errorf("%s: %+v", c.name, promised)
+		for _, tool := range p.Tools {
+			if tool.Builtin != !strings.HasPrefix(tool.Recipient, "functions.") || tool.Code != (tool.Recipient == "python") {
+				t.Errorf("%s: %+v", c.name, tool)
 			}
 		}
 	}
 }
 
-// TestBuiltinsKept reads replies of an engine that may or may not have kept to
-// its constraint.
-func TestBuiltinsKept(t *testing.T) {
+// TestBuiltinsVerified reads output that follows its spec, and output that does not.
+func TestBuiltinsVerified(t *testing.T) {
 	t.Parallel()
 	format := Input{Format: &Format{Answer: constraint.AnswerChoice{"yes"}}}
 	required := Input{Tools: functions("f"), Choice: Choice{Required: true}}
@@ -348,9 +347,9 @@ func TestBuiltinsKept(t *testing.T) {
 		"<|channel|>analysis to=browser.open code<|message|>{}<|call|>":        {required, false},
 		" to=functions.f<|channel|>commentary json<|message|>{}<|call|>":       {required, true},
 	} {
-		s, _ := newScope()
+		rc, _ := newContext()
 		c.in.Items, c.in.Builtins = []Item{userHi}, builtins()
-		r := prepare(t, s, &c.in).NewReader(func(Event) {})
+		r := prepare(t, rc, &c.in).NewReader(func(Event) {})
 		if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, output), Finish: engine.FinishStop}); (err == nil) != c.ok {
 			t.Errorf("%s: %v", output, err)
 		}

@@ -4,39 +4,39 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// Verdict is what a [Check] knows of an answer.
+// Verdict is the result of a [Check] so far.
 type Verdict uint8
 
-// The verdicts. Unkept is certain; Passed is that the answer is what the request
-// asks for, or fails for another reason, which its own reader tells.
+// The verdicts.
 const (
 	Undecided Verdict = iota
-	Passed
-	Unkept
+	Passed            // the output follows its spec, or fails for another reason, which its own reader reports
+	Unkept            // the output violates its spec
 )
 
-// Check reads the answer to a model call whose engine cannot be made to keep
-// what the request promises, before anybody is shown it.
+// Check verifies the answer to a model call before the client is sent any of it,
+// for engines that cannot enforce the output's spec.
 type Check struct {
 	readers []*Reader
 	open    int // choices that have not ended
 }
 
-// NewCheck begins a check, nil if the request promises nothing or the engine
-// sees to it.
+// NewCheck begins a check; nil if any output is valid, or the engine enforces the
+// spec.
 func (t *Turn) NewCheck() *Check {
-	if !t.kept.checked {
+	if !t.verifier.alone {
 		return nil
 	}
 	c := &Check{readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
 	for i := range c.readers {
 		c.readers[i] = t.NewReader(func(Event) {})
-		c.readers[i].trial = true
+		c.readers[i].keeps = false
 	}
 	return c
 }
 
-// Push reads news from the engine. After a verdict nothing more is to be pushed.
+// Push takes a chunk of the engine. It must not be called after a verdict other
+// than Undecided.
 func (c *Check) Push(chunk *engine.Chunk) Verdict {
 	if chunk.Refusal(len(c.readers)) != nil {
 		return Passed
@@ -44,7 +44,7 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 	r := c.readers[chunk.Index]
 	open := r.Finish() == FinishNone
 	if _, err := r.Push(chunk); err != nil {
-		if err.Code == codeUnkept {
+		if err.Code == codeViolation {
 			return Unkept
 		}
 		return Passed

@@ -11,22 +11,22 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// newChecked is a scope whose engine takes no constraint.
-func newChecked() *Scope {
-	s, _ := newScope()
-	s.Checked = true
-	return s
+// newChecked returns a context whose engine accepts no constraint.
+func newChecked() *RequestContext {
+	rc, _ := newContext()
+	rc.Checked = true
+	return rc
 }
 
-// jsonFormat is an answer of a schema.
+// jsonFormat returns the output format of a schema.
 func jsonFormat(schema string) *Format {
 	return &Format{Answer: constraint.AnswerJSON{Schema: json.RawMessage(schema)}}
 }
 
 const countSchema = `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`
 
-// TestCheck is answers of a model whose engine takes no grammar, and the verdict
-// on them, which is the same one token at a time.
+// TestCheck shows the verdicts on the output of an engine that accepts no grammar.
+// They do not depend on the chunks.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	strict := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}, {Name: "g"}}}}
@@ -70,10 +70,10 @@ func TestCheck(t *testing.T) {
 			in.Items = []Item{userHi}
 			tokens := harmony.AppendEncodeSpecial(nil, c.output)
 			for _, size := range []int{1, 3, len(tokens)} {
-				s := newChecked()
-				turn := prepare(t, s, &in)
+				rc := newChecked()
+				turn := prepare(t, rc, &in)
 				if turn.Engine.Constraint != nil {
-					t.Fatal("the engine is asked for what it cannot do")
+					t.Fatal("the engine gets a constraint")
 				}
 				check, got := turn.NewCheck(), Undecided
 				for rest := tokens; got == Undecided && len(rest) > 0; {
@@ -87,27 +87,29 @@ func TestCheck(t *testing.T) {
 				if got != c.want {
 					t.Errorf("in chunks of %d: verdict %d, want %d", size, got, c.want)
 				}
-				if m := s.Memory.(*memory); m.writes > 0 {
-					t.Error("a check keeps something")
+				for _, r := range check.readers {
+					if r.Kept() != nil {
+						t.Error("a check keeps reasoning")
+					}
 				}
 			}
 		})
 	}
 }
 
-// TestNoCheck is requests that need none, and one that none can be made for.
+// TestNoCheck has requests that need no check, and requests that cannot be checked.
 func TestNoCheck(t *testing.T) {
 	t.Parallel()
-	constrained, _ := newScope()
+	constrained, _ := newContext()
 	for name, c := range map[string]struct {
-		scope *Scope
-		in    Input
+		rc *RequestContext
+		in Input
 	}{
-		"nothing promised":    {newChecked(), Input{Items: []Item{userHi}, Tools: functions("f")}},
-		"the engine keeps it": {constrained, Input{Items: []Item{userHi}, Format: JSONObject()}},
+		"no spec":                {newChecked(), Input{Items: []Item{userHi}, Tools: functions("f")}},
+		"the engine enforces it": {constrained, Input{Items: []Item{userHi}, Format: JSONObject()}},
 	} {
-		turn := prepare(t, c.scope, &c.in)
-		if turn.NewCheck() != nil || (turn.Engine.Constraint != nil) != (c.scope == constrained) {
+		turn := prepare(t, c.rc, &c.in)
+		if turn.NewCheck() != nil || (turn.Engine.Constraint != nil) != (c.rc == constrained) {
 			t.Errorf("%s: a check, or the constraint %v", name, turn.Engine.Constraint)
 		}
 	}
@@ -121,8 +123,8 @@ func TestNoCheck(t *testing.T) {
 	}
 }
 
-// TestStrictUnderAGrammar: what a grammar lets pass of a strict schema breaks the
-// promise at the reply's end, which nothing is held back for.
+// TestStrictUnderAGrammar shows that a strict schema is verified beyond the
+// engine's grammar, at the end of a reply that is not held back.
 func TestStrictUnderAGrammar(t *testing.T) {
 	t.Parallel()
 	f := ToolName{FunctionsNamespace, "f", false}
@@ -145,21 +147,21 @@ func TestStrictUnderAGrammar(t *testing.T) {
 		"arguments":                   {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"n\":1}<|call|>", true},
 		"arguments not of the schema": {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"m\":1}<|call|>", false},
 	} {
-		s, _ := newScope()
+		rc, _ := newContext()
 		c.in.Items = []Item{userHi}
-		turn := prepare(t, s, &c.in)
+		turn := prepare(t, rc, &c.in)
 		if turn.Engine.Constraint == nil || turn.NewCheck() != nil {
-			t.Errorf("%s: the engine is not asked for it, or the reply held back", name)
+			t.Errorf("%s: the engine gets no constraint, or the reply is held back", name)
 		}
 		_, err := turn.NewReader(func(Event) {}).Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: engine.FinishStop})
-		if (err == nil) != c.kept || err != nil && err.Code != codeUnkept {
+		if (err == nil) != c.kept || err != nil && err.Code != codeViolation {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestCheckOfALaterCall: a call that has been made is not required of the
-// model's next turn, and the answer has its form all the same.
+// TestCheckOfALaterCall shows that the reply's second turn requires no call, and
+// that its answer has the output format.
 func TestCheckOfALaterCall(t *testing.T) {
 	t.Parallel()
 	first := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Tools: functions("f"), Choice: Choice{Required: true}, Format: JSONObject()})

@@ -8,44 +8,44 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// Continue is the turn that goes on with the reply to this one: items are what
-// the model has done since, and what its tools have answered. room is how many
-// tokens the reply may still have; 0: as many as the context leaves.
+// Continue returns the next turn of the reply, after the choice of this one has
+// ended: items are what the model has done in this turn, and the results of its
+// tool calls. room is how many tokens the reply may still have; 0: as many as
+// the context leaves.
 //
-// Its prompt is this one's with the items behind it. That a call is required
-// holds for a reply's first turn only; the other promises stay. A turn whose
-// [Input] had Continue has no next one.
+// The next turn's prompt is this one's followed by the items. Where they lack the
+// reasoning that led to this turn's calls, it is inserted. A call is required in
+// a reply's first turn only; the rest of the output's spec applies to all turns.
+// A turn whose [Input] had Continue has no next one. Continue does no I/O.
 func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	next := *t
-	next.step++
-	read, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), readTimeout)
-	defer cancel()
-	items, fault := t.scope.withKeptReasoning(read, items)
-	next.fault = fault
-	r := rendering{context.WithoutCancel(t.ctx), &t.scope, t.scope.promptLimit()}
-	prompt, err := r.append(slices.Clip(t.Engine.Prompt[:t.asked]), (&Prefix{}).messages(items))
+	next.number++
+	next.fault, next.reasoned = nil, nil
+	items, _ = insertReasoning(items, t.reasoned.read) // which returns no error
+	r := rendering{&t.rc, t.rc.promptLimit()}
+	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]), (&Prefix{}).messages(items))
 	if err != nil {
 		return nil, err
 	}
-	next.asked = len(prompt)
-	if prompt, err = t.scope.complete(prompt); err != nil {
+	next.completionStart = len(prompt)
+	if prompt, err = t.rc.complete(prompt); err != nil {
 		return nil, err
 	}
 	request := *t.Engine
-	request.ID = t.id + "-t" + strconv.Itoa(next.step+1)
+	request.ID = t.id + "-t" + strconv.Itoa(next.number+1)
 	request.Prompt, request.MaxTokens = prompt, room
 	if t.later != nil {
 		request.Constraint = nil
-		if !t.scope.Checked {
-			request.Constraint = t.later.promise.Format()
+		if !t.rc.Checked {
+			request.Constraint = t.later.spec.Format()
 		}
-		next.later, next.kept = nil, t.later.kept
+		next.later, next.verifier = nil, t.later.verifier
 	}
 	next.Engine = &request
-	return &next, t.scope.budget(&request)
+	return &next, t.rc.budget(&request)
 }
 
-// NoSuchTool is what the model is told of a call to a tool that there is not.
+// NoSuchTool returns the result of a call of an unknown tool, for the model.
 func NoSuchTool(name string) string {
 	return "There is no tool " + strconv.Quote(name) + ". Call only tools that are listed, by their full names."
 }

@@ -18,11 +18,11 @@ func spell(t *testing.T, prompt []harmony.Token) string {
 	return string(text)
 }
 
-// A turn that goes on has the prompt that one with all items would have, and is
-// free of the call that the first one had to make.
+// TestContinue shows that the next turn of a reply has the prompt of a request with
+// all items, and requires no call.
 func TestContinue(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	items := []Item{{Kind: User, Text: "hi"}}
 	since := []Item{
 		{Kind: Reasoning, Text: "I look."},
@@ -36,12 +36,12 @@ func TestContinue(t *testing.T) {
 			Builtins: []harmony.Namespace{harmony.BrowserNamespace()},
 		}
 	}
-	first := prepare(t, s, in(items, true))
+	first := prepare(t, rc, in(items, true))
 	next, err := first.Continue(since, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := prepare(t, s, in(slices.Concat(items, since), false))
+	want := prepare(t, rc, in(slices.Concat(items, since), false))
 	if got, want := spell(t, next.Engine.Prompt), spell(t, want.Engine.Prompt); got != want {
 		t.Errorf("the prompt is\n%s, want\n%s", got, want)
 	}
@@ -49,8 +49,8 @@ func TestContinue(t *testing.T) {
 	if format(first) == format(next) || format(next) != format(want) || !strings.Contains(format(next), "browser.") {
 		t.Errorf("the constraint is\n%s, want\n%s", format(next), format(want))
 	}
-	if next.Engine.MaxTokens != 7 || next.Engine.ID == first.Engine.ID || next.kept.required {
-		t.Errorf("%d tokens, id %s, required %t", next.Engine.MaxTokens, next.Engine.ID, next.kept.required)
+	if next.Engine.MaxTokens != 7 || next.Engine.ID == first.Engine.ID || next.verifier.required {
+		t.Errorf("%d tokens, id %s, required %t", next.Engine.MaxTokens, next.Engine.ID, next.verifier.required)
 	}
 	last, err := next.Continue([]Item{{Kind: Call, CallID: "call_2", Name: "look", Text: "{}"}, {Kind: Result, CallID: "call_2", Text: "again"}}, 0)
 	if err != nil || last.Engine.ID == next.Engine.ID || !strings.HasPrefix(spell(t, last.Engine.Prompt), strings.TrimSuffix(spell(t, next.Engine.Prompt), "<|start|>assistant")) {

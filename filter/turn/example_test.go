@@ -19,8 +19,8 @@ func Example() {
 		NewID:    func(prefix string) string { return prefix + "0" }, // random bits in earnest
 		Limits:   turn.DefaultLimits(),
 	}
-	scope := &turn.Scope{Env: env, Model: &turn.Model{}}
-	t, err := scope.Prepare(context.Background(), &turn.Input{
+	rc := &turn.RequestContext{Env: env, Model: &turn.Model{}}
+	t, err := rc.Prepare(context.Background(), &turn.Input{
 		Items: []turn.Item{{Kind: turn.User, Text: "Is it sunny in Oslo?"}},
 		Tools: []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{{Name: "forecast"}}}},
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// EngineFields is the fields of a request that both APIs have, and that say what
-// the engine is asked for.
+// EngineFields is the fields that requests of both APIs have for the engine's
+// request.
 var EngineFields = jsontext.Table[*engine.Request]{
 	"model": {Read: func(r *engine.Request, v jsontext.Field) (err *apierror.Error) {
 		r.Model, err = v.ShortText() // a stream has it in every event
@@ -45,9 +45,9 @@ var EngineFields = jsontext.Table[*engine.Request]{
 	}},
 }
 
-// SetEffort reads a reasoning effort, and tells whether the reply has to hide
-// the reasoning, as it does with none. The model knows low, medium and high:
-// none and minimal become low, xhigh becomes high.
+// SetEffort reads a reasoning effort. It reports whether the reply hides the
+// reasoning: with the effort none. The model has low, medium and high; none and
+// minimal become low, xhigh becomes high.
 func (in *Input) SetEffort(v jsontext.Field) (hide bool, err *apierror.Error) {
 	word, err := v.Text()
 	if err != nil {
@@ -66,7 +66,8 @@ func (in *Input) SetEffort(v jsontext.Field) (hide bool, err *apierror.Error) {
 	return word == "none", nil
 }
 
-// SetChoice takes the word of a tool_choice; false if it is none of them.
+// SetChoice sets a tool_choice that is a word. It reports whether the word is
+// valid.
 func (in *Input) SetChoice(word string) bool {
 	switch word {
 	case "auto":

@@ -10,7 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestEngineFields shows between which bounds each field is taken.
+// TestEngineFields shows the bounds of the fields.
 func TestEngineFields(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

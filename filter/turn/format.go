@@ -12,7 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// JSONObject is the form of an answer that is any JSON object.
+// JSONObject returns the output format of any JSON object.
 func JSONObject() *Format {
 	return &Format{
 		Answer:    constraint.AnswerJSON{Schema: constraint.AnyObject},
@@ -20,35 +20,35 @@ func JSONObject() *Format {
 	}
 }
 
-// maxFormatName bounds the name of a format, as OpenAI does.
+// maxFormatName bounds the name of an output format, in bytes, as OpenAI does.
 const maxFormatName = 64
 
-// jsonFormat is the form of an answer of a JSON Schema, which the prompt
-// announces under the format's name. path is the schema's field.
-func (s *Scope) jsonFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
+// jsonFormat returns the output format of a JSON Schema, which the prompt announces
+// under its name. path is the path of the schema's field.
+func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
 	switch {
 	case f.Name == "":
-		return nil, apierror.Invalid(path, "The output format has no name.")
+		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
 	case len(f.Name) > maxFormatName || plainName(f.Name) != f.Name:
-		return nil, apierror.Invalid(path, "The name of the output format must have up to %d letters, digits, _ and -.", maxFormatName)
+		return nil, apierror.Invalid(path, "The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
 	case len(f.Schema) == 0:
-		return nil, apierror.Invalid(path, "The output format has no schema.")
-	case len(f.Schema) > s.Limits.SchemaBytes:
-		return nil, apierror.Invalid(path, "The schema of the output format is larger than %d bytes.", s.Limits.SchemaBytes)
-	case jsontext.Depth(f.Schema) > s.Limits.SchemaDepth:
-		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", s.Limits.SchemaDepth)
+		return nil, apierror.Invalid(path, "The output format has no schema. Add one, or use json_object.")
+	case len(f.Schema) > rc.Limits.SchemaBytes:
+		return nil, apierror.Invalid(path, "The schema of the output format is larger than %d bytes.", rc.Limits.SchemaBytes)
+	case jsontext.Depth(f.Schema) > rc.Limits.SchemaDepth:
+		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 	if err := constraint.CheckSchema(f.Schema, strict); err != nil {
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
-	f.Schema = jsontext.AppendCompact(nil, string(f.Schema)) // no piece of the request's body
+	f.Schema = jsontext.AppendCompact(nil, string(f.Schema)) // a copy: the request's body is not kept
 	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f, Strict: strict}, nil
 }
 
-// NamedFormat reads a JSON Schema with its name, description and strict. other is
-// called with the members that it does not know.
-func (s *Scope) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field)) (*Format, *apierror.Error) {
+// NamedFormat reads the output format of an object with name, description, schema
+// and strict. other is called with the object's other members.
+func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field)) (*Format, *apierror.Error) {
 	var f harmony.ResponseFormat
 	strict := false
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
@@ -72,10 +72,10 @@ func (s *Scope) NamedFormat(v jsontext.Field, other func(key string, v jsontext.
 	if err != nil {
 		return nil, err
 	}
-	return s.jsonFormat(v.Path, f, strict)
+	return rc.jsonFormat(v.Path, f, strict)
 }
 
-// RegexFormat is the form of an answer that matches a regular expression.
+// RegexFormat reads the output format of a regular expression.
 func RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	pattern, err := v.Text()
 	if err != nil {
@@ -87,7 +87,7 @@ func RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	return &Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil
 }
 
-// GrammarFormat is the form of an answer of an EBNF grammar.
+// GrammarFormat reads the output format of an EBNF grammar.
 func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	grammar, err := v.Text()
 	if err != nil {
@@ -99,7 +99,8 @@ func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	return &Format{Answer: constraint.AnswerGrammar(strings.Clone(grammar))}, nil
 }
 
-// ChoiceFormat is the form of an answer that is one of some texts.
+// ChoiceFormat reads the output format of an array of texts, of which the answer is
+// one.
 func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	var texts []string
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
@@ -116,27 +117,27 @@ func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	return &Format{Answer: constraint.AnswerChoice(texts)}, nil
 }
 
-// SchemaFormat is the form of an answer of a JSON Schema without a name, an
-// object or the text of one.
-func (s *Scope) SchemaFormat(v jsontext.Field) (*Format, *apierror.Error) {
+// SchemaFormat reads the output format of a JSON Schema without a name: an object,
+// or the text of one.
+func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	schema := v.Raw
 	if v.Type == gjson.String {
 		schema = v.Str
 	} else if !v.IsObject() {
 		return nil, apierror.Invalid(v.Path, "The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
 	}
-	return s.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
+	return rc.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
 }
 
-// StructuredOutputs reads vLLM's object structured_outputs, which is the same in
-// both APIs.
-func (s *Scope) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
+// StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
+// if the object has none.
+func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
 	var f *Format
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		var one *Format
 		switch key {
 		case "json":
-			one, err = s.SchemaFormat(v)
+			one, err = rc.SchemaFormat(v)
 		case "json_object":
 			var on bool
 			if on, err = v.Switch(); on {
@@ -161,11 +162,11 @@ func (s *Scope) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (
 	return f, err
 }
 
-// NoTags is why clients cannot send structural tags.
-const NoTags = "Structural tags are not for clients: the filter makes its own, for the whole Harmony reply. Use an output format, a regular expression, a choice or a grammar."
+// NoTags is the error text for structural tags of clients.
+const NoTags = "Structural tags are not for clients: the filter generates its own, for the whole Harmony reply. Use an output format, a regular expression, a choice or a grammar."
 
-// SetFormat takes the form of the answer that a request asks for at path, nil
-// if it asks for none there, and hands on the error of reading it.
+// SetFormat sets the output format that was read at path; nil if there is none
+// there. err is the error of reading it, which SetFormat returns.
 func (in *Input) SetFormat(f *Format, path string, err *apierror.Error) *apierror.Error {
 	if err == nil && f != nil {
 		in.Format, err = oneFormat(in.Format, f, path)
@@ -173,11 +174,11 @@ func (in *Input) SetFormat(f *Format, path string, err *apierror.Error) *apierro
 	return err
 }
 
-// oneFormat is the one form of an answer that a request may ask for: the next,
-// at path, unless there is one already.
+// oneFormat returns next, the output format at path, unless the request has one
+// already.
 func oneFormat(first, next *Format, path string) (*Format, *apierror.Error) {
 	if first != nil {
-		return nil, apierror.Invalid(path, "The request asks for more than one output format.")
+		return nil, apierror.Invalid(path, "The request has more than one output format. Keep one of them.")
 	}
 	return next, nil
 }

@@ -7,45 +7,45 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Logprob is a token of an answer's text and how likely it was.
+// Logprob is a token of an answer's text with its log probability.
 type Logprob struct {
 	Token harmony.Token
 	engine.Logprob
 }
 
-// likelihoods are the tokens of an answer whose text has not been shown yet.
-// Text is held back where it may begin a stop string, and a character until it
-// is complete; a token is told with the first text of it that is shown.
-type likelihoods struct {
-	next  *engine.Logprob // of the token being read, nil where none was asked for
-	held  []Logprob
-	begin []int // where in the answer's text each of them begins
-	read  int   // bytes of the answer's text so far
-	shown int   // of these
-	told  []Logprob
+// pendingLogprobs holds the tokens of an answer whose text has not been emitted
+// yet. Text is held back while it may begin a stop string or a character is
+// incomplete. A token belongs to the event that has the first byte of its text.
+type pendingLogprobs struct {
+	next    *engine.Logprob // of the token being read; nil if none was asked for
+	held    []Logprob
+	offsets []int // of the tokens in the answer's text
+	read    int   // bytes of the answer's text so far
+	shown   int   // of these, the emitted ones
+	emitted []Logprob
 }
 
-// note takes the token being read, whose text has not been read yet.
-func (l *likelihoods) note(token harmony.Token) {
+// add takes the token being read, before its text.
+func (l *pendingLogprobs) add(token harmony.Token) {
 	p := *l.next
-	p.Top = slices.Clone(p.Top) // the engine's chunk may go before the text is shown
-	l.held, l.begin = append(l.held, Logprob{token, p}), append(l.begin, l.read)
+	p.Top = slices.Clone(p.Top) // the engine's chunk may be gone before the text is emitted
+	l.held, l.offsets = append(l.held, Logprob{token, p}), append(l.offsets, l.read)
 }
 
-// show takes n more bytes of text that are shown and gives the tokens that begin
-// there. The result is valid until the next call.
-func (l *likelihoods) show(n int) []Logprob {
+// show takes n more bytes of text that are emitted and returns the tokens that
+// begin in them. The result is valid until the next call.
+func (l *pendingLogprobs) show(n int) []Logprob {
 	l.shown += n
 	i := 0
-	for i < len(l.begin) && l.begin[i] < l.shown {
+	for i < len(l.offsets) && l.offsets[i] < l.shown {
 		i++
 	}
-	l.told = append(l.told[:0], l.held[:i]...)
-	l.held, l.begin = slices.Delete(l.held, 0, i), slices.Delete(l.begin, 0, i)
-	return l.told
+	l.emitted = append(l.emitted[:0], l.held[:i]...)
+	l.held, l.offsets = slices.Delete(l.held, 0, i), slices.Delete(l.offsets, 0, i)
+	return l.emitted
 }
 
-// end forgets what is not shown.
-func (l *likelihoods) end() {
-	l.held, l.begin, l.read, l.shown = l.held[:0], l.begin[:0], 0, 0
+// clear drops the tokens whose text was not emitted, for the next part.
+func (l *pendingLogprobs) clear() {
+	l.held, l.offsets, l.read, l.shown = l.held[:0], l.offsets[:0], 0, 0
 }

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// memory is a test's memory between requests. It is safe for concurrent use.
+// memory is a Memory in memory. It is safe for concurrent use.
 type memory struct {
 	mu     sync.Mutex
 	texts  map[[2]string]string // by tenant and name
 	reads  int                  // calls of Texts
 	writes int                  // calls of PutTexts
-	fault  error                // of every call
+	fault  error                // that every call returns
 	hangs  bool                 // no call returns before its context ends
 }
 
 func newMemory() *memory { return &memory{texts: map[[2]string]string{}} }
 
-// bytes is how much is kept.
+// bytes returns the size of the texts and their names.
 func (m *memory) bytes() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -28,8 +28,8 @@ func (m *memory) bytes() int {
 	return n
 }
 
-// answers is how a call goes.
-func (m *memory) answers(ctx context.Context) error {
+// outcome returns the error of a call.
+func (m *memory) outcome(ctx context.Context) error {
 	if m.hangs {
 		<-ctx.Done()
 	}
@@ -49,14 +49,14 @@ func (m *memory) Texts(ctx context.Context, tenant string, names []string) (map[
 			found[name] = text
 		}
 	}
-	return found, m.answers(ctx)
+	return found, m.outcome(ctx)
 }
 
 func (m *memory) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes++
-	if err := m.answers(ctx); err != nil {
+	if err := m.outcome(ctx); err != nil {
 		return err
 	}
 	for name, text := range texts {
@@ -65,10 +65,10 @@ func (m *memory) PutTexts(ctx context.Context, tenant string, texts map[string]s
 	return nil
 }
 
-func (m *memory) FirstText(ctx context.Context, tenant, name, text string) (string, error) {
+func (m *memory) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.answers(ctx); err != nil {
+	if err := m.outcome(ctx); err != nil {
 		return "", err
 	}
 	if kept, ok := m.texts[[2]string{tenant, name}]; ok {

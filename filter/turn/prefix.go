@@ -10,40 +10,39 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Prefix stands for the first items of a conversation, in the form in which
-// every later turn needs them: rendered. A turn that begins with a prefix has
-// the same prompt as one that has its items, and costs as much as what stands
-// behind it. nil stands for no items.
+// Prefix is the first items of a conversation, rendered. A turn that begins with a
+// prefix has the same prompt as one with the prefix's items, and costs as much as
+// the items that follow. nil is the prefix of no items.
 //
-// A rendered conversation is its rendered messages, one after the other. What
-// later items can still change is, of a message, whether it is shown:
-// reasoning vanishes with the next answer, and so do the calls of built-in tools
-// and their results, which are part of it. So a prefix has the tokens of its
-// items without any of these, and with them those of the items behind the last
-// answer. The step that the assistant may still be at stays a list of items:
-// the next ones tell whether its texts are preambles, and its reasoning may be
-// that of one of its calls.
+// A rendered conversation is the sequence of its rendered messages. Later items
+// decide only whether a message is shown: with the next answer reasoning
+// disappears, and so do the calls of built-in tools and their results, which are
+// part of it. So a prefix has two lists of tokens: those of all its items without
+// such messages, and those of the items after the last answer with such messages.
+// The step that the assistant may not have completed is kept as items: the next
+// items decide whether its texts are preambles, and its reasoning may belong to
+// one of its calls.
 //
-// It is independent of the request's instructions, tools, effort and model. It
-// never changes and is safe for concurrent use.
+// A prefix does not depend on the request's instructions, tools, effort and model.
+// It is immutable and safe for concurrent use.
 type Prefix struct {
-	settled  int    // how many items are rendered
-	first    string // the instructions that the conversation begins with, which are not
-	opening  opening
-	question string          // of the rendered items, for an [Outline]
-	plain    []harmony.Token // without reasoning
-	answered int             // where in plain the last answer ends
-	since    []harmony.Token // what follows there, with reasoning
-	open     []Item          // the calls among the rendered items that have no output
-	openPast int             // how many of these have an answer behind them
-	pending  []Item          // behind the rendered ones
+	settled      int    // number of rendered items
+	first        string // the instructions that the conversation begins with, which are not rendered
+	start        conversationStart
+	lastUserText string          // of the rendered items, for [RoutingInfo]
+	plain        []harmony.Token // of the rendered items, without reasoning
+	answered     int             // length of plain up to the last answer
+	since        []harmony.Token // of the rendered items after the last answer, with reasoning
+	open         []Item          // the calls among the rendered items that have no output
+	openPast     int             // number of these that precede the last answer
+	pending      []Item          // the items that are not rendered
 
-	// The first prefix that extends this one writes behind the tokens of
-	// both lists; others copy them.
+	// The first prefix that extends this one appends to the arrays of plain and
+	// since; the others copy them.
 	extended atomic.Bool
 }
 
-// Len is how many items the prefix stands for.
+// Len returns the number of items of the prefix.
 func (p *Prefix) Len() int {
 	if p == nil {
 		return 0
@@ -51,15 +50,15 @@ func (p *Prefix) Len() int {
 	return p.settled + len(p.pending)
 }
 
-// What a prefix and an item take beside their texts and tokens, roughly.
+// The approximate sizes of a prefix and an item without texts and tokens, in bytes.
 const (
 	prefixOverhead = 256
 	itemOverhead   = 128
 )
 
-// Bytes is how much memory the prefix takes, roughly.
+// Bytes returns the approximate size of the prefix in memory.
 func (p *Prefix) Bytes() int64 {
-	n := prefixOverhead + len(p.first) + len(p.question) + cap(p.opening.sums) + 4*(cap(p.plain)+cap(p.since))
+	n := prefixOverhead + len(p.first) + len(p.lastUserText) + cap(p.start.sums) + 4*(cap(p.plain)+cap(p.since))
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
 			n += itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
@@ -68,12 +67,11 @@ func (p *Prefix) Bytes() int64 {
 	return int64(n)
 }
 
-// Extend gives the prefix that stands for the items of before and the ones
-// behind them. An error means that no turn with these items can be prepared, that
-// they are longer than the model's context, or that what has to be read of the
-// store cannot be. It keeps no part of the
-// items' texts.
-func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Prefix, error) {
+// Extend returns the prefix of the items of before followed by items. An error
+// means that no turn with these items can be prepared, that they are longer than
+// the model's context, or that the store could not be read. The prefix keeps no
+// part of the items' texts.
+func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []Item) (*Prefix, error) {
 	if before == nil {
 		before = &Prefix{}
 	}
@@ -86,51 +84,51 @@ func (s *Scope) Extend(ctx context.Context, before *Prefix, items []Item) (*Pref
 		return nil, apiErr
 	}
 	next := &Prefix{
-		settled:  before.settled + len(settled),
-		first:    before.first,
-		opening:  before.opening.with(settled),
-		question: s.question(before.question, settled),
-		open:     cloneItems(open),
-		openPast: openPast,
-		pending:  cloneItems(pending),
+		settled:      before.settled + len(settled),
+		first:        before.first,
+		start:        before.start.with(settled),
+		lastUserText: rc.lastUserText(before.lastUserText, settled),
+		open:         cloneItems(open),
+		openPast:     openPast,
+		pending:      cloneItems(pending),
 	}
 	if before.settled == 0 {
 		next.first, settled = cutFirst(settled)
 		next.first = strings.Clone(next.first)
 	}
-	settled, err := s.withKeptReasoning(ctx, settled)
+	settled, err := rc.withKeptReasoning(ctx, settled)
 	if err != nil {
 		return nil, err
 	}
-	if apiErr := s.extendTokens(ctx, next, before, before.messages(settled)); apiErr != nil {
+	if apiErr := rc.extendTokens(ctx, next, before, before.messages(settled)); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
 }
 
-// extendTokens gives next the tokens of before and of msgs.
-func (s *Scope) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
-	r := rendering{ctx, s, s.promptLimit()}
+// extendTokens sets the tokens of next to those of before followed by msgs.
+func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+	r := rendering{rc, rc.promptLimit()}
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
 		plain, since = slices.Clip(plain), slices.Clip(since)
 	}
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
-		if plain, err = r.append(plain, msgs[:end]); err != nil {
+		if plain, err = r.append(ctx, plain, msgs[:end]); err != nil {
 			return err
 		}
 		next.answered, since, msgs = len(plain), nil, msgs[end:]
 	}
-	if next.since, err = r.append(since, msgs); err != nil {
+	if next.since, err = r.append(ctx, since, msgs); err != nil {
 		return err
 	}
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
-	next.plain, err = r.append(plain, msgs)
+	next.plain, err = r.append(ctx, plain, msgs)
 	return err
 }
 
-// followed is the items that are not rendered and those of a request, with all
+// followed returns the items that are not rendered and those of a request, with all
 // phases decided. The prefix may be nil.
 func (p *Prefix) followed(items []Item) []Item {
 	if p != nil && len(p.pending) > 0 {
@@ -143,8 +141,8 @@ func (p *Prefix) followed(items []Item) []Item {
 	return items
 }
 
-// tokens is the rendered items, in two pieces, but for the first instructions;
-// answered says that an answer follows them.
+// tokens returns the tokens of the rendered items in two pieces; answered reports
+// whether an answer follows them.
 func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 	if answered {
 		return p.plain, nil
@@ -152,18 +150,18 @@ func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 	return p.plain[:p.answered], p.since
 }
 
-// callee is what the output of a call needs to know of it.
+// callee is the tool of a call, for rendering the call's output.
 type callee struct {
 	recipient string
 	builtin   bool
-	answers   int // how many stood before the call
+	answers   int // before the call
 }
 
 func calleeOf(call *Item, answers int) callee {
 	return callee{recipient(tool{call.Namespace, call.Name, call.Builtin}), call.Builtin, answers}
 }
 
-// form is the channel of the call and its output, and the content type of the
+// form returns the channel of the call and its output, and the content type of the
 // call. Built-in tools are part of the reasoning.
 func (c callee) form() (channel, contentType string) {
 	if c.builtin {
@@ -172,9 +170,9 @@ func (c callee) form() (channel, contentType string) {
 	return harmony.ChannelCommentary, "json"
 }
 
-// messages is items behind the prefix in Harmony's terms. The output of a
-// built-in tool behind an answer that its call is before is left out, as the
-// call is.
+// messages returns the items behind the prefix as Harmony messages. The output of a
+// built-in tool is left out if an answer stands between it and its call, which the
+// renderer leaves out.
 func (p *Prefix) messages(items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	callees := map[string]callee{} // by call id
@@ -209,7 +207,7 @@ func (p *Prefix) messages(items []Item) []harmony.Message {
 	return msgs
 }
 
-// lastAnswer is the index of the last answer, or -1.
+// lastAnswer returns the index of the last answer, or -1.
 func lastAnswer(msgs []harmony.Message) int {
 	for i := len(msgs) - 1; i >= 0; i-- {
 		if msgs[i].Channel == harmony.ChannelFinal {
@@ -219,9 +217,9 @@ func lastAnswer(msgs []harmony.Message) int {
 	return -1
 }
 
-// openAfter checks the calls and outputs of items behind the prefix and gives,
-// in order, the calls that have no output then; the first past of them have an
-// answer behind them.
+// openAfter checks the calls and outputs of items behind the prefix. It returns the
+// calls that have no output after them, in order; the first past of them precede
+// an answer.
 func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.Error) {
 	open := map[string]*Item{}
 	var order []*Item
@@ -244,7 +242,7 @@ func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.E
 			order = append(order, item)
 		case Result:
 			if open[item.CallID] == nil {
-				return nil, 0, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or it has an output already.", item.CallID)
+				return nil, 0, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or the call has an output already.", item.CallID)
 			}
 			delete(open, item.CallID)
 		case Answer:
@@ -265,9 +263,9 @@ func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.E
 	return left, past, nil
 }
 
-// decidePhases tells preambles from answers where nobody has: text with calls
-// behind it, before anybody else speaks, is a preamble. last is what a text is
-// that has nothing behind it.
+// decidePhases sets the kinds of texts without a phase: a text is a preamble if a
+// call follows it in the same turn of the assistant. last is the kind of a text
+// that nothing follows.
 func decidePhases(items []Item, last Kind) {
 	kind := last
 	for i := len(items) - 1; i >= 0; i-- {
@@ -282,8 +280,9 @@ func decidePhases(items []Item, last Kind) {
 	}
 }
 
-// stepEnd is where the last step ends that no later item can change: a text
-// whose phase is not decided, or what the assistant does next, is behind it.
+// stepEnd returns the index at which the last step ends that no later item can
+// change: texts whose phase is not decided, and the assistant's next step, follow
+// it.
 func stepEnd(items []Item) int {
 	end := slices.IndexFunc(items, func(i Item) bool { return i.Kind == Unphased })
 	if end < 0 {
@@ -298,7 +297,7 @@ func stepEnd(items []Item) int {
 	return 0
 }
 
-// cloneItems is items with strings of their own.
+// cloneItems returns items with copies of their strings.
 func cloneItems(items []Item) []Item {
 	clones := make([]Item, len(items))
 	for i, item := range items {

@@ -13,11 +13,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// conversation makes items of which every call has its output behind it: tool
-// turns in parallel and in a row, of functions and of built-in tools, texts
-// without a phase, instructions inside, empty texts, reasoning that the client
-// sends or that is kept.
-func conversation(rng *rand.Rand, s *Scope) []Item {
+// conversation generates items of which every call has an output: tool turns in
+// parallel and in sequence, of functions and of built-in tools, texts without a
+// phase, instructions inside, empty texts, reasoning that the client sends or that
+// is kept.
+func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 	var items []Item
 	var open []string
 	calls := 0
@@ -43,7 +43,7 @@ func conversation(rng *rand.Rand, s *Scope) []Item {
 			}
 			items = append(items, call)
 			if rng.IntN(3) == 0 {
-				_ = s.Memory.PutTexts(context.Background(), s.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
+				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
 			}
 		case Result:
 			if len(open) > 0 {
@@ -61,8 +61,8 @@ func conversation(rng *rand.Rand, s *Scope) []Item {
 	return items
 }
 
-// changing is what each turn of a conversation has anew.
-func changing(rng *rand.Rand) Input {
+// turnInput generates what can differ between the turns of a conversation.
+func turnInput(rng *rand.Rand) Input {
 	in := Input{Effort: []harmony.Effort{harmony.EffortLow, harmony.EffortHigh}[rng.IntN(2)], NoCalls: rng.IntN(4) == 0}
 	if rng.IntN(2) == 0 {
 		in.Tools = functions("f1")
@@ -77,31 +77,31 @@ func changing(rng *rand.Rand) Input {
 }
 
 // samePrompts compares the prompts of a conversation with and without a prefix.
-func samePrompts(t *testing.T, s *Scope, in Input, items []Item, p *Prefix) {
+func samePrompts(t *testing.T, rc *RequestContext, in Input, items []Item, p *Prefix) {
 	t.Helper()
-	whole, begun := in, in
+	whole, prefixed := in, in
 	whole.Items = items
-	begun.Before, begun.Items = p, items[p.Len():]
-	begun.Whole = func() ([]Item, *apierror.Error) { return items[:p.Len():p.Len()], nil }
-	if diff := cmp.Diff(prompt(t, s, &whole), prompt(t, s, &begun)); diff != "" {
-		t.Errorf("a prefix of %d of %d items (-whole +begun):\n%s\n%v", p.Len(), len(items), diff, items)
+	prefixed.Before, prefixed.Items = p, items[p.Len():]
+	prefixed.Whole = func() ([]Item, *apierror.Error) { return items[:p.Len():p.Len()], nil }
+	if diff := cmp.Diff(prompt(t, rc, &whole), prompt(t, rc, &prefixed)); diff != "" {
+		t.Errorf("a prefix of %d of %d items (-whole +prefixed):\n%s\n%v", p.Len(), len(items), diff, items)
 	}
 }
 
-// TestPrefix shows that a conversation has the same prompt however many of its
-// items a prefix stands for, and in however many steps that was made.
+// TestPrefix shows that the prompt of a conversation does not depend on how many of
+// its items are in a prefix, and in how many steps the prefix was made.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	reused := 0
 	for range 1500 {
-		s, _ := newScope()
-		items := conversation(rng, s)
+		rc, _ := newContext()
+		items := conversation(rng, rc)
 		prefixes := append(make([]*Prefix, 0, 7), nil)
 		for range rng.IntN(6) {
 			p := prefixes[rng.IntN(len(prefixes))] // now and then one that has been extended
 			to := p.Len() + rng.IntN(len(items)-p.Len()+1)
-			next, err := s.Extend(context.Background(), p, items[p.Len():to])
+			next, err := rc.Extend(context.Background(), p, items[p.Len():to])
 			if err != nil {
 				t.Fatalf("%v\n%v", err, items)
 			}
@@ -111,12 +111,12 @@ func TestPrefix(t *testing.T) {
 			}
 		}
 		for _, p := range prefixes {
-			in := changing(rng)
+			in := turnInput(rng)
 			in.Items = items
-			prepare(t, s, &in)
-			kept := s.Memory.(*memory).bytes()
-			samePrompts(t, s, in, items, p)
-			if s.Memory.(*memory).bytes() != kept {
+			prepare(t, rc, &in)
+			kept := rc.Memory.(*memory).bytes()
+			samePrompts(t, rc, in, items, p)
+			if rc.Memory.(*memory).bytes() != kept {
 				t.Errorf("a prefix of %d of %d items is another conversation, with a date of its own", p.Len(), len(items))
 			}
 			if t.Failed() {
@@ -132,33 +132,33 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestPrefixTruncated shows that what has to be cut is cut alike.
+// TestPrefixTruncated shows that a conversation is truncated in the same way with
+// and without a prefix.
 func TestPrefixTruncated(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 100 {
-		s, _ := newScope()
-		items := append(conversation(rng, s), userHi)
-		p, err := s.Extend(context.Background(), nil, items[:rng.IntN(len(items))])
+		rc, _ := newContext()
+		items := append(conversation(rng, rc), userHi)
+		p, err := rc.Extend(context.Background(), nil, items[:rng.IntN(len(items))])
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := changing(rng)
+		in := turnInput(rng)
 		in.Truncate = true
 		whole := in
 		whole.Items = items
-		s.Model.ContextLength = max(len(prepare(t, s, &whole).Engine.Prompt)*10/11, 150)
-		s.Unbounded = true
-		samePrompts(t, s, in, items, p)
+		rc.Model.ContextLength = max(len(prepare(t, rc, &whole).Engine.Prompt)*10/11, 150)
+		rc.Unbounded = true
+		samePrompts(t, rc, in, items, p)
 	}
 }
 
-// TestPrefixSplit goes through all places at which a conversation can be cut
-// in three.
+// TestPrefixSplit splits a conversation at all pairs of indexes.
 func TestPrefixSplit(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	_ = s.Memory.PutTexts(context.Background(), "", map[string]string{reasoningKey("b"): "kept for b"})
+	rc, _ := newContext()
+	_ = rc.Memory.PutTexts(context.Background(), "", map[string]string{reasoningKey("b"): "kept for b"})
 	call := func(id string) Item { return Item{Kind: Call, CallID: id, Name: "f", Text: "{}"} }
 	result := func(id string) Item { return Item{Kind: Result, CallID: id, Text: "result"} }
 	items := []Item{
@@ -178,22 +178,22 @@ func TestPrefixSplit(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range len(items) + 1 {
-		first, err := s.Extend(context.Background(), nil, items[:i])
+		first, err := rc.Extend(context.Background(), nil, items[:i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		for j := i; j <= len(items); j++ {
-			second, err := s.Extend(context.Background(), first, items[i:j])
+			second, err := rc.Extend(context.Background(), first, items[i:j])
 			if err != nil {
 				t.Fatal(err)
 			}
-			samePrompts(t, s, changing(rng), items, second)
-			samePrompts(t, s, changing(rng), items, first)
+			samePrompts(t, rc, turnInput(rng), items, second)
+			samePrompts(t, rc, turnInput(rng), items, first)
 		}
 	}
 }
 
-// TestPrefixErrors shows that a prefix hides no error.
+// TestPrefixErrors shows that a conversation with a prefix has the same errors.
 func TestPrefixErrors(t *testing.T) {
 	t.Parallel()
 	call := Item{Kind: Call, CallID: "a", Name: "f", Path: "earlier"}
@@ -204,18 +204,18 @@ func TestPrefixErrors(t *testing.T) {
 	}{
 		"no output":     {[]Item{userHi, call, userHi}, nil, `The tool call with the id "a" has no output.`},
 		"called twice":  {[]Item{userHi, call, userHi}, []Item{call}, `Two tool calls have the id "a".`},
-		"answered":      {[]Item{userHi, call, result}, []Item{result}, `There is no tool call with the id "a" before its output, or it has an output already.`},
+		"answered":      {[]Item{userHi, call, result}, []Item{result}, `There is no tool call with the id "a" before its output, or the call has an output already.`},
 		"too many":      {[]Item{userHi, userHi, userHi}, []Item{userHi, userHi}, "The conversation has more than 4 messages, calls and results."},
 		"not too many":  {[]Item{userHi, userHi, userHi}, []Item{userHi}, ""},
 		"answered late": {[]Item{userHi, call, userHi}, []Item{result}, ""},
 	} {
-		s, _ := newScope()
-		s.Limits.Items = 4
-		p, err := s.Extend(context.Background(), nil, c.before)
+		rc, _ := newContext()
+		rc.Limits.Items = 4
+		p, err := rc.Extend(context.Background(), nil, c.before)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, apiErr := s.Prepare(context.Background(), &Input{Before: p, Items: c.items})
+		_, apiErr := rc.Prepare(context.Background(), &Input{Before: p, Items: c.items})
 		if got := textOf(apiErr); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -229,17 +229,17 @@ func textOf(err *apierror.Error) string {
 	return err.Message
 }
 
-// TestPrefixShared extends one prefix from many goroutines, each otherwise.
+// TestPrefixShared extends one prefix in several ways at the same time.
 func TestPrefixShared(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	s.Memory = nil
+	rc, _ := newContext()
+	rc.Memory = nil
 	var items []Item
 	var p *Prefix
 	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room behind its tokens
 		more := []Item{userHi, {Kind: Answer, Text: "a"}}
 		var err error
-		if p, err = s.Extend(context.Background(), p, more); err != nil {
+		if p, err = rc.Extend(context.Background(), p, more); err != nil {
 			t.Fatal(err)
 		}
 		items = append(items, more...)
@@ -251,14 +251,14 @@ func TestPrefixShared(t *testing.T) {
 		conversations[i] = append(items[:len(items):len(items)], userHi, Item{Kind: Answer, Text: "answer " + strconv.Itoa(i)})
 		wg.Go(func() {
 			var err error
-			if longer[i], err = s.Extend(context.Background(), p, conversations[i][len(items):]); err != nil {
+			if longer[i], err = rc.Extend(context.Background(), p, conversations[i][len(items):]); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	for i, next := range longer {
-		samePrompts(t, s, Input{}, conversations[i], next)
-		samePrompts(t, s, Input{}, conversations[i], p)
+		samePrompts(t, rc, Input{}, conversations[i], next)
+		samePrompts(t, rc, Input{}, conversations[i], p)
 	}
 }

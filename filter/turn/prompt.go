@@ -10,112 +10,126 @@ import (
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Prepare turns a request into a token request. What it refuses is a 400 that
-// names the field at fault.
+// Prepare turns a request into a token request. If it rejects the request, the
+// error is a 400 that names the field at fault.
 //
-// ctx is for reading from the store now, and its values for writing to it at
-// the end of the reply.
-func (s *Scope) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
+// It reads from the store and renders the conversation, which can take seconds:
+// call it from jobs and from handlers of endpoints, with the context that bounds
+// them, and never between the chunks of a reply.
+func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}
 	}
 	items := before.followed(in.Items)
-	if err := s.check(in, before, items); err != nil {
+	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
 	}
-	tools, err := newToolset(in.Tools, in.Builtins, s.Limits)
+	tools, err := newToolset(in.Tools, in.Builtins, rc.Limits)
 	if err != nil {
 		return nil, err
 	}
 	choice := tools.narrow(in.Choice)
-	promised, err := promise(in, choice, tools)
+	spec, err := newSpec(in, choice, tools)
 	if err != nil {
 		return nil, err
 	}
-	later, err := s.later(in, &promised, tools)
+	later, err := rc.later(in, &spec, tools)
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{ctx: ctx, later: later, scope: *s, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	t := &Turn{rc: *rc, later: later, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
 	for _, stop := range in.Stop {
 		t.stops = append(t.stops, newStopPattern(stop))
 	}
-	read, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	opening := newOpening(in, before, items)
-	t.affinity = s.affinity(in, opening)
-	t.outline = s.outline(in.Tools, before, items)
-	date, dateFault := s.date(read, in, opening)
-	head := s.head(in, date, tools)
-	var last Item // that the reply goes on with
-	if in.Continue {
-		items, last = items[:len(items)-1], items[len(items)-1]
-	}
-	reasoned, keptFault := s.withKeptReasoning(read, items)
-	t.fault = errors.Join(dateFault, keptFault)
-	r := rendering{ctx, s, s.promptLimit()}
-	if in.Truncate {
-		r.limit = min(r.limit, s.room(in))
-	}
-	prompt, err := r.prompt(head, before, reasoned)
-	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
-		prompt, err = s.truncated(ctx, in, head, reasoned)
-	}
-	r.limit = s.promptLimit()
+	t.routing = rc.routing(in.Tools, before, items)
+	prompt, err := t.render(ctx, in, before, items)
 	if err != nil {
 		return nil, err
 	}
-	if in.Continue {
-		if prompt, t.prefix, err = r.continued(prompt, last); err != nil {
-			return nil, err
-		}
-	} else {
-		t.asked = len(prompt)
-		if prompt, err = s.complete(prompt); err != nil {
-			return nil, err
-		}
-	}
-	tools.namespaces, tools.builtins = nil, nil // with their schemas, which the reply has no use for
-	request := in.Engine
-	request.ID += s.distinction()
-	request.Prompt = prompt
-	request.Model = cmp.Or(s.Model.Upstream, request.Model)
-	request.N = max(request.N, 1)
-	binding := promised.Format()
-	if in.Continue && binding != nil {
+	tools.namespaces, tools.builtins = nil, nil // the reply does not need their schemas
+	format := spec.Format()
+	if in.Continue && format != nil {
 		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
 	}
-	if !s.Checked {
-		request.Constraint = binding
-	}
-	if err := s.budget(&request); err != nil {
+	if t.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
 		return nil, err
 	}
-	t.Engine, t.id = &request, request.ID
-	if binding != nil {
-		if t.kept, err = s.kept(in, &promised, choice, tools); err != nil {
+	t.id = t.Engine.ID
+	if format != nil {
+		if t.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
 }
 
-// distinction is what makes the engine's request id differ from those of other
-// requests with the same x-request-id, which a client is free to send.
-func (s *Scope) distinction() string {
-	sum := sha256.Sum256([]byte(s.NewID("")))
+// render returns the turn's prompt, for the items behind before. It reads from the
+// store what earlier requests have kept.
+func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+	rc := &t.rc
+	read, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	start := newConversationStart(in, before, items)
+	t.affinity = rc.affinity(in, start)
+	date, dateFault := rc.date(read, in, start)
+	head := rc.head(in, date, t.tools)
+	var last Item // the message that the reply continues
+	if in.Continue {
+		items, last = items[:len(items)-1], items[len(items)-1]
+	}
+	reasoned, keptFault := rc.withKeptReasoning(read, items)
+	t.fault = errors.Join(dateFault, keptFault)
+	r := rendering{rc, rc.promptLimit()}
+	if in.Truncate {
+		r.limit = min(r.limit, rc.room(in))
+	}
+	prompt, err := r.prompt(ctx, head, before, reasoned)
+	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
+		prompt, err = rc.truncated(ctx, in, head, reasoned)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if in.Continue {
+		r.limit = rc.promptLimit()
+		prompt, t.prefix, err = r.continued(ctx, prompt, last)
+		return prompt, err
+	}
+	t.completionStart = len(prompt)
+	return rc.complete(prompt)
+}
+
+// engineRequest returns the model call for a prompt; format is the constraint of
+// its output, nil for none.
+func (rc *RequestContext) engineRequest(in *Input, prompt []harmony.Token, format constraint.Format) (*engine.Request, *apierror.Error) {
+	request := in.Engine
+	request.ID += rc.distinction()
+	request.Prompt = prompt
+	request.Model = cmp.Or(rc.Model.Upstream, request.Model)
+	request.N = max(request.N, 1)
+	if !rc.Checked {
+		request.Constraint = format
+	}
+	return &request, rc.budget(&request)
+}
+
+// distinction returns a suffix that makes the engine's request id unique: a client
+// may send several requests with one x-request-id.
+func (rc *RequestContext) distinction() string {
+	sum := sha256.Sum256([]byte(rc.NewID("")))
 	return "-" + hex.EncodeToString(sum[:4])
 }
 
-// check refuses what no conversation may have, whatever its API.
-func (s *Scope) check(in *Input, before *Prefix, items []Item) *apierror.Error {
-	if before.settled+len(items) > s.Limits.Items {
-		return apierror.Invalid("", "The conversation has more than %d messages, calls and results.", s.Limits.Items)
+// validate rejects conversations that are invalid in all APIs.
+func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *apierror.Error {
+	if before.settled+len(items) > rc.Limits.Items {
+		return apierror.Invalid("", "The conversation has more than %d messages, calls and results.", rc.Limits.Items)
 	}
 	if in.Continue {
 		last := Item{}
@@ -133,32 +147,31 @@ func (s *Scope) check(in *Input, before *Prefix, items []Item) *apierror.Error {
 	return err
 }
 
-// head is what a conversation's messages are begun with, whatever their
-// number.
+// head is what precedes a conversation in its prompt.
 type head struct {
 	system       harmony.Message
-	instructions string // of the request, which stand before those of the conversation
+	instructions string // of the request, which precede those of the conversation
 	tools        []harmony.Namespace
 	formats      []harmony.ResponseFormat
 }
 
-func (s *Scope) head(in *Input, date string, tools *toolset) *head {
+func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
 	h := &head{instructions: in.Instructions}
 	var builtins []harmony.Namespace
 	if !in.NoCalls {
 		h.tools, builtins = tools.namespaces, tools.builtins
 	}
-	h.system = s.system(in, date, builtins)
+	h.system = rc.system(in, date, builtins)
 	if in.Format != nil && in.Format.Announced != nil {
 		h.formats = []harmony.ResponseFormat{*in.Format.Announced}
 	}
 	return h
 }
 
-// messages is the head in Harmony's terms; first is what a conversation that
-// begins with instructions has there. Every text with instructions is a
-// developer message of its own; the tools and the form of the answer stand in the
-// one that opens the conversation.
+// messages returns the head as Harmony messages; first is the instructions that
+// the conversation begins with, "" for none. Every text with instructions is a
+// developer message of its own. The tools and the output format are in the first
+// one.
 func (h *head) messages(first string) []harmony.Message {
 	developer := &harmony.DeveloperContent{Instructions: h.instructions, Tools: h.tools, ResponseFormats: h.formats}
 	if developer.Instructions == "" {
@@ -174,9 +187,9 @@ func (h *head) messages(first string) []harmony.Message {
 	return msgs
 }
 
-// prompt renders a conversation: its head, what stands before the items, and
-// the items.
-func (r rendering) prompt(h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+// prompt renders a conversation: its head, the prefix before the items, and the
+// items.
+func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
 		first, items = cutFirst(items)
@@ -187,18 +200,18 @@ func (r rendering) prompt(h *head, before *Prefix, items []Item) ([]harmony.Toke
 	if before.settled > 0 {
 		prompt = make([]harmony.Token, 0, len(earlier)+len(since)+spareTokens)
 	}
-	prompt, err := r.append(prompt, h.messages(first))
+	prompt, err := r.append(ctx, prompt, h.messages(first))
 	if err != nil {
 		return nil, err
 	}
-	return r.append(append(append(prompt, earlier...), since...), msgs)
+	return r.append(ctx, append(append(prompt, earlier...), since...), msgs)
 }
 
-// spareTokens is the room that a prompt has for its head and its last items
-// when a prefix is copied to it.
+// spareTokens is the capacity of a prompt, beside the prefix that is copied to it,
+// for its head and its last items.
 const spareTokens = 4096
 
-// cutFirst takes the instructions that a conversation may begin with from its
+// cutFirst splits the instructions that a conversation may begin with from its
 // items.
 func cutFirst(items []Item) (string, []Item) {
 	if len(items) > 0 && items[0].Kind == Instructions {
@@ -207,8 +220,8 @@ func cutFirst(items []Item) (string, []Item) {
 	return "", items
 }
 
-// message is one item in the form the model was trained on; by is the tool of a
-// call or result.
+// message returns an item in the form that the model was trained on; by is the
+// tool of a call or result.
 func message(item Item, by callee) harmony.Message {
 	text := []harmony.Content{harmony.Text(item.Text)}
 	switch item.Kind {
@@ -230,24 +243,24 @@ func message(item Item, by callee) harmony.Message {
 	return harmony.Message{Role: harmony.RoleUser, Content: text}
 }
 
-// system is the system message.
-func (s *Scope) system(in *Input, date string, builtins []harmony.Namespace) harmony.Message {
+// system returns the system message.
+func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Namespace) harmony.Message {
 	return harmony.Message{Role: harmony.RoleSystem, Content: []harmony.Content{&harmony.SystemContent{
-		Identity:        cmp.Or(s.Model.Identity, DefaultIdentity),
-		KnowledgeCutoff: cmp.Or(s.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
+		Identity:        cmp.Or(rc.Model.Identity, DefaultIdentity),
+		KnowledgeCutoff: cmp.Or(rc.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
 		StartDate:       date,
-		Effort:          cmp.Or(in.Effort, s.Model.Effort, harmony.EffortMedium),
+		Effort:          cmp.Or(in.Effort, rc.Model.Effort, harmony.EffortMedium),
 		Channels:        []string{harmony.ChannelAnalysis, harmony.ChannelCommentary, harmony.ChannelFinal},
 		ChannelRequired: true,
 		Tools:           builtins,
 	}}}
 }
 
-// continued appends the message that the reply goes on with, without its end,
-// and gives its header.
-func (r rendering) continued(prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
+// continued appends the message that the reply continues, without its end, and
+// returns the message's header.
+func (r rendering) continued(ctx context.Context, prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
-	if prompt, err = r.append(prompt, []harmony.Message{message(item, callee{})}); err != nil {
+	if prompt, err = r.append(ctx, prompt, []harmony.Message{message(item, callee{})}); err != nil {
 		return nil, nil, err
 	}
 	prompt = prompt[:len(prompt)-1] // <|end|>
@@ -259,15 +272,15 @@ func (r rendering) continued(prompt []harmony.Token, item Item) (all, header []h
 	return nil, nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(errors.New("a rendered message has no header"))
 }
 
-// budget fits the request into the context.
-func (s *Scope) budget(r *engine.Request) *apierror.Error {
-	left := s.contextLength() - len(r.Prompt)
+// budget limits the output of a request to what the context leaves.
+func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
+	left := rc.contextLength() - len(r.Prompt)
 	switch {
-	case left <= 0 && s.Unbounded && len(r.Prompt) <= s.promptLimit():
+	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.promptLimit():
 		r.MaxTokens, r.MinTokens = 0, 0
 		return nil
 	case left <= 0:
-		return s.promptTooLong(strconv.Itoa(len(r.Prompt)))
+		return rc.promptTooLong(strconv.Itoa(len(r.Prompt)))
 	}
 	if r.MaxTokens <= 0 || r.MaxTokens > left {
 		r.MaxTokens = left

@@ -9,18 +9,18 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// AppendRendered appends, as a JSON object, what the model would get: the
-// answer of the render endpoints. Its type is object, model the model's name in
-// it, ignored the fields of the request without an effect.
+// AppendRendered appends what the model would get, as a JSON object: the answer of
+// the render endpoints. object is the object's type, model the model's name in
+// it, and ignored the fields of the request that have no effect.
 //
 //	{"object":…,"model":…,"token_count":…,"context_length":…,"token_ids":[…],"text":…,
 //	 "sampling_params":{…},"cache_salt":…,"priority":…,"stop":[…],"ignored":[…]}
 //
-// The names token_ids, sampling_params, cache_salt and priority, and those
-// within sampling_params, are vLLM's. text is the prompt with control tokens
-// spelled; a user's text that spells one looks the same there, and differs in
-// token_ids. cache_salt and priority are left out where the request has none,
-// stop is what the filter itself looks for in the answer.
+// The names token_ids, sampling_params, cache_salt and priority, and those in
+// sampling_params, are vLLM's. text is the prompt with control tokens spelled out;
+// a user's text that spells one looks the same there, but differs in token_ids.
+// cache_salt and priority are absent if the request has none. stop is the strings
+// at which the filter itself ends the answer.
 func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string) ([]byte, *apierror.Error) {
 	r := t.Engine
 	text, err := harmony.AppendDecode(nil, r.Prompt)
@@ -30,7 +30,7 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	dst = jsontext.AppendString(append(dst, `{"object":`...), object)
 	dst = jsontext.AppendString(append(dst, `,"model":`...), model)
 	dst = strconv.AppendInt(append(dst, `,"token_count":`...), int64(len(r.Prompt)), 10)
-	dst = strconv.AppendInt(append(dst, `,"context_length":`...), int64(t.scope.contextLength()), 10)
+	dst = strconv.AppendInt(append(dst, `,"context_length":`...), int64(t.rc.contextLength()), 10)
 	dst = append(dst, `,"token_ids":[`...)
 	for i, id := range r.Prompt {
 		if i > 0 {

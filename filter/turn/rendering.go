@@ -11,24 +11,22 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// rendering is how far a prompt is rendered: until ctx ends, or soon after it
-// has more than limit tokens.
+// rendering renders prompts, and stops soon after one has more than limit tokens.
 type rendering struct {
-	ctx   context.Context
-	scope *Scope
+	rc    *RequestContext
 	limit int
 }
 
-// append appends the tokens of msgs to a prompt.
-func (r rendering) append(prompt []harmony.Token, msgs []harmony.Message) ([]harmony.Token, *apierror.Error) {
-	prompt, err := r.scope.Renderer.AppendLimited(r.ctx, prompt, msgs, r.limit)
+// append appends the tokens of msgs to a prompt. It stops when ctx ends.
+func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []harmony.Message) ([]harmony.Token, *apierror.Error) {
+	prompt, err := r.rc.Renderer.AppendLimited(ctx, prompt, msgs, r.limit)
 	var long *harmony.LimitError
 	switch {
 	case err == nil:
 		return prompt, nil
 	case errors.As(err, &long):
-		return nil, r.scope.promptTooLong("at least " + strconv.Itoa(long.AtLeast))
-	case r.ctx.Err() != nil:
+		return nil, r.rc.promptTooLong("at least " + strconv.Itoa(long.AtLeast))
+	case ctx.Err() != nil:
 		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
 		late.RetryAfter = time.Second
 		return nil, late
@@ -36,9 +34,9 @@ func (r rendering) append(prompt []harmony.Token, msgs []harmony.Message) ([]har
 	return nil, notRenderable(err)
 }
 
-// complete appends the beginning of the message that the model is to write.
-func (s *Scope) complete(prompt []harmony.Token) ([]harmony.Token, *apierror.Error) {
-	prompt, err := s.Renderer.AppendCompletion(prompt, nil, harmony.RoleAssistant)
+// complete appends the start of the message that the model writes.
+func (rc *RequestContext) complete(prompt []harmony.Token) ([]harmony.Token, *apierror.Error) {
+	prompt, err := rc.Renderer.AppendCompletion(prompt, nil, harmony.RoleAssistant)
 	if err != nil {
 		return nil, notRenderable(err)
 	}
@@ -54,14 +52,14 @@ const codeTooLong = "context_length_exceeded"
 // tooLong reports whether an error says that a prompt is too long.
 func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTooLong }
 
-// promptTooLong is the answer to a prompt with so many tokens, "at least 1000"
-// where it was not rendered to its end. Clients decide by its words.
-func (s *Scope) promptTooLong(tokens string) *apierror.Error {
-	if s.Unbounded {
+// promptTooLong returns the error of a prompt with so many tokens: "at least 1000"
+// if it was not rendered to its end. Clients parse the message.
+func (rc *RequestContext) promptTooLong(tokens string) *apierror.Error {
+	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
-			"The prompt has %s tokens; those of more than %d are not shown or counted. Shorten it.", tokens, s.promptLimit())
+			"The prompt has %s tokens; those of more than %d are not shown or counted. Shorten it.", tokens, rc.promptLimit())
 	}
 	return apierror.New(http.StatusBadRequest, codeTooLong, "messages",
 		"This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
-		s.contextLength(), tokens)
+		rc.contextLength(), tokens)
 }

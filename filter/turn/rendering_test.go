@@ -10,8 +10,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// randomLetters is a text of the kind that takes most tokens for its bytes: one
-// piece without a boundary.
+// randomLetters returns a text with as many tokens as a text of its size can have:
+// one piece without a boundary.
 func randomLetters(size int) string {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := make([]byte, size)
@@ -21,7 +21,7 @@ func randomLetters(size int) string {
 	return string(text)
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -30,8 +30,8 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestRenderingStops prepares requests with texts that are many times longer
-// than the context: little of them is encoded.
+// TestRenderingStops shows that of texts that are many times longer than the context
+// only a small part is encoded.
 func TestRenderingStops(t *testing.T) {
 	letters := randomLetters(8 << 20)
 	words := strings.Repeat("some words ", len(letters)/11)
@@ -55,12 +55,12 @@ func TestRenderingStops(t *testing.T) {
 		"truncated in vain": {Input{Items: long(letters), Truncate: true}, false, "resulted in at least 131073 tokens"},
 		"many truncated":    {Input{Items: many, Truncate: true}, false, ""},
 	} {
-		s, _ := newScope()
-		s.Renderer = harmony.NewRenderer()
-		s.Unbounded = c.unbounded
+		rc, _ := newContext()
+		rc.Renderer = harmony.NewRenderer()
+		rc.Unbounded = c.unbounded
 		var err error
 		n := allocated(func() {
-			made, apiErr := s.Prepare(context.Background(), &c.in)
+			made, apiErr := rc.Prepare(context.Background(), &c.in)
 			if apiErr != nil {
 				err = apiErr
 			} else if len(made.Engine.Prompt) > 131072 {
@@ -76,23 +76,23 @@ func TestRenderingStops(t *testing.T) {
 	}
 }
 
-// TestRenderingEnds prepares requests that nobody waits for any more.
+// TestRenderingEnds shows that rendering stops when its context ends.
 func TestRenderingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	for _, truncate := range []bool{false, true} {
 		in := &Input{Items: []Item{{Kind: User, Text: "first"}, {Kind: Answer, Text: "a"}, {Kind: User, Text: randomLetters(4 << 20)}}, Truncate: truncate}
-		if _, err := s.Prepare(ctx, in); err == nil || err.Status != 503 || err.RetryAfter == 0 {
+		if _, err := rc.Prepare(ctx, in); err == nil || err.Status != 503 || err.RetryAfter == 0 {
 			t.Errorf("truncate %t: %v", truncate, err)
 		}
 	}
 }
 
-// TestExtendStops shows that nothing is remembered that no model can get.
+// TestExtendStops shows that no prefix is longer than the context.
 func TestExtendStops(t *testing.T) {
-	s, _ := newScope()
-	_, err := s.Extend(context.Background(), nil, []Item{{Kind: User, Text: randomLetters(4 << 20)}, {Kind: Answer, Text: "a"}, userHi})
+	rc, _ := newContext()
+	_, err := rc.Extend(context.Background(), nil, []Item{{Kind: User, Text: randomLetters(4 << 20)}, {Kind: Answer, Text: "a"}, userHi})
 	if err == nil || !strings.Contains(err.Error(), "at least 131073 tokens") {
 		t.Errorf("%v", err)
 	}

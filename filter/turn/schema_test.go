@@ -10,7 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// multiplied is a schema of 8^12 schemas, by references.
+// multiplied returns a schema that references expand to 8^12 schemas.
 func multiplied() json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"$defs":{"d12":{"type":"string"}`)
@@ -21,12 +21,12 @@ func multiplied() json.RawMessage {
 	return json.RawMessage(b.String() + `},"type":"object","properties":{"x":{"$ref":"#/$defs/d0"}},"required":["x"],"additionalProperties":false}`)
 }
 
-// TestSchemaOfTooMuchWork shows that a tool whose schema multiplies by references
-// is the client's fault, by the tool's name.
+// TestSchemaOfTooMuchWork shows that a tool whose schema grows too large by
+// references is rejected with an error that names the tool.
 func TestSchemaOfTooMuchWork(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
-		s, _ := newScope()
+		rc, _ := newContext()
 		in := &Input{
 			Items: []Item{userHi},
 			Tools: []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "good"}, {Name: "bad", Parameters: multiplied()}}}},
@@ -34,7 +34,7 @@ func TestSchemaOfTooMuchWork(t *testing.T) {
 		if strict {
 			in.Strict = map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "bad"}: true}
 		}
-		_, err := s.Prepare(t.Context(), in)
+		_, err := rc.Prepare(t.Context(), in)
 		if err == nil || err.Status != http.StatusBadRequest || !strings.Contains(err.Message, `tool "bad": its parameters take too many steps`) {
 			t.Errorf("strict %t: %v", strict, err)
 		}

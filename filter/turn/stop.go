@@ -1,8 +1,8 @@
 package turn
 
-// stopPattern is a stop string and, for every length of a matched beginning,
-// the length of the longest shorter one that ends at the same place
-// (Knuth-Morris-Pratt).
+// stopPattern is a stop string with its failure function (Knuth-Morris-Pratt): for
+// the length of every matched prefix, the length of the longest shorter one that
+// ends at the same byte.
 type stopPattern struct {
 	text []byte
 	fail []int
@@ -22,24 +22,24 @@ func newStopPattern(s string) stopPattern {
 	return p
 }
 
-// stopMatcher finds stop strings in a text that comes in pieces. What it lets
-// through does not depend on where the pieces are cut: the stop string that is
-// complete first ends the text, the longest of them if several end at the same
-// byte, and only the beginning of a possible stop string is held back.
+// stopMatcher finds stop strings in a text that comes in pieces. The result does
+// not depend on where the pieces are cut: the stop string that is complete first
+// ends the text, the longest one if several end at the same byte, and only the
+// beginning of a possible stop string is held back.
 type stopMatcher struct {
 	patterns []stopPattern
-	matched  []int  // of each pattern, how many of its bytes end the text so far
-	buf      []byte // what was held back, and the newest piece
-	held     []byte // the end of buf that has not been let through
+	matched  []int  // of each pattern, the length of the prefix that ends the text so far
+	buf      []byte // the text that was held back, and the newest piece
+	held     []byte // the end of buf that is held back
 }
 
 func newStopMatcher(patterns []stopPattern) stopMatcher {
 	return stopMatcher{patterns: patterns, matched: make([]int, len(patterns))}
 }
 
-// push takes the next piece of text and gives what may be shown of it. The
-// result is valid until the next call. hit is the index of the pattern that
-// ended the text, or -1; keep says whether its stop string is shown too.
+// push takes the next piece of text and returns the text that may be shown, which
+// is valid until the next call. hit is the index of the pattern that ended the
+// text, or -1; keep reports whether its stop string is shown too.
 func (m *stopMatcher) push(p []byte, keep bool) (show []byte, hit int) {
 	if len(m.patterns) == 0 {
 		return p, -1
@@ -62,8 +62,8 @@ func (m *stopMatcher) push(p []byte, keep bool) (show []byte, hit int) {
 	return m.buf[:free], -1
 }
 
-// step moves every pattern on by one byte and gives the longest that is
-// complete, or -1.
+// step advances every pattern by one byte and returns the longest complete one, or
+// -1.
 func (m *stopMatcher) step(c byte) int {
 	hit := -1
 	for i := range m.patterns {
@@ -83,6 +83,8 @@ func (m *stopMatcher) step(c byte) int {
 	return hit
 }
 
+// longest returns the length of the longest prefix of a stop string that ends the
+// text.
 func (m *stopMatcher) longest() int {
 	n := 0
 	for _, k := range m.matched {
@@ -91,8 +93,8 @@ func (m *stopMatcher) longest() int {
 	return n
 }
 
-// flush ends the text, gives what was held back and is ready for another one.
-// The result is valid until the next call.
+// flush ends the text and returns what was held back, which is valid until the
+// next call. The next push begins another text.
 func (m *stopMatcher) flush() []byte {
 	held := m.held
 	m.held = nil

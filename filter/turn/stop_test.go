@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// naive ends a text where a stop string is complete first, the longest of them
-// if several end there.
+// naive ends a text at the stop string that is complete first, the longest one if
+// several end there.
 func naive(text string, stops []string) (string, int) {
 	for end := range len(text) + 1 {
 		hit := -1
@@ -23,9 +23,8 @@ func naive(text string, stops []string) (string, int) {
 	return text, -1
 }
 
-// TestStopMatcher compares the matcher, on texts cut anywhere, with a naive
-// search, and checks that nothing is held back that is no stop string's
-// beginning.
+// TestStopMatcher compares the matcher with a naive search, for texts in any pieces,
+// and checks that it holds back nothing but the beginning of a stop string.
 func TestStopMatcher(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -56,7 +55,7 @@ func TestStopMatcher(t *testing.T) {
 			got.Write(show)
 			rest = rest[n:]
 			held := strings.TrimPrefix(text[:len(text)-len(rest)], got.String())
-			if hit < 0 && held != "" && !beginsOne(held, stops) {
+			if hit < 0 && held != "" && !beginsStop(held, stops) {
 				t.Fatalf("%q is held back, stops %q", held, stops)
 			}
 		}
@@ -69,7 +68,7 @@ func TestStopMatcher(t *testing.T) {
 	}
 }
 
-func beginsOne(held string, stops []string) bool {
+func beginsStop(held string, stops []string) bool {
 	for _, s := range stops {
 		if strings.HasPrefix(s, held) {
 			return true

@@ -10,32 +10,34 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// maxNameBytes bounds the names of tools and the ids of calls.
+// maxNameBytes bounds the names of tools and the ids of calls, in bytes.
 const maxNameBytes = 256
 
-// reserved names mean something to the model.
+// reserved holds the names that have a meaning for the model.
 var reserved = map[string]bool{"functions": true, "browser": true, "python": true, "container": true}
 
-// tool is a tool by the client's names. A built-in namespace that itself is the
-// tool has no name beside it.
+// tool is a tool by the client's names. The name is "" if a built-in namespace
+// itself is the tool.
 type tool struct {
 	namespace, name string
 	builtin         bool
 }
 
-// isCode tells whether the tool is called with code: it is a namespace.
+// isCode reports whether the tool is called with code, because it is a namespace.
 func (t tool) isCode() bool { return t.builtin && t.name == "" }
 
-// toolset maps the tools of one request between the client's names and those
+func (t tool) toolName() ToolName { return ToolName{t.namespace, t.name, t.builtin} }
+
+// toolset maps the tools of one request between the client's names and the names
 // that the model sees.
 type toolset struct {
-	namespaces  []harmony.Namespace // as the model sees them
-	builtins    []harmony.Namespace // the same of the system message
-	byRecipient map[string]tool     // namespace.name of the model, or a built-in namespace alone
-	byName      map[string][]tool   // name of the model, without namespace
+	namespaces  []harmony.Namespace // with the model's names
+	builtins    []harmony.Namespace // of the system message, with the model's names
+	byRecipient map[string]tool     // by the model's namespace.name, or by a built-in namespace
+	byName      map[string][]tool   // by the model's name, without namespace
 }
 
-// newToolset checks and maps the tools of a request.
+// newToolset checks the tools of a request and returns their toolset.
 func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
 	s := &toolset{byRecipient: map[string]tool{}, byName: map[string][]tool{}}
 	spaces := map[string]bool{}
@@ -45,7 +47,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 			continue
 		}
 		if count += len(ns.Tools); count > limits.Tools {
-			return nil, apierror.Invalid("tools", "More than %d tools.", limits.Tools)
+			return nil, apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
 		}
 		seen := harmony.Namespace{Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools))}
 		if spaces[seen.Name] {
@@ -63,7 +65,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 				return nil, apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
 			}
 			s.byRecipient[recipient] = client
-			name := recipient[len(seen.Name)+1:] // t.Name may be a piece of the request's body
+			name := recipient[len(seen.Name)+1:] // t.Name may be a part of the request's body
 			s.byName[name] = append(s.byName[name], client)
 			seen.Tools = append(seen.Tools, t)
 		}
@@ -73,9 +75,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 	return s, err
 }
 
-// addBuiltins takes the tools of the system message. Their namespaces are the
-// model's own names. Where a call leaves out the namespace, the client's tools
-// come first.
+// addBuiltins adds the tools of the system message. Their namespaces are names of
+// the model. If a call has no namespace, the client's tools take precedence.
 func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
 	if len(namespaces) == 0 {
 		return nil
@@ -113,13 +114,13 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 		}
 		s.builtins = append(s.builtins, seen)
 		if len(s.byRecipient) > limits.Tools {
-			return apierror.Invalid("tools", "More than %d tools.", limits.Tools)
+			return apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
 		}
 	}
 	return nil
 }
 
-// each goes through the tools by the recipients of their calls, in order.
+// each calls visit with the recipient and the parameters of every tool, in order.
 func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
 		for _, ns := range list {
@@ -138,12 +139,13 @@ func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) 
 	return nil
 }
 
-// CheckTool tells why a tool cannot be offered: it has no name, a name of more
-// than 256 bytes, or parameters that are too large or nest too deep.
+// CheckTool returns why a tool cannot be offered: it has no name, a name of more
+// than 256 bytes, or parameters that are too large or nest too deep. nil means
+// that it can.
 func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
 	switch {
 	case t.Name == "":
-		return apierror.Invalid("tools", "A tool has no name.")
+		return apierror.Invalid("tools", "A tool has no name. Give every tool one.")
 	case len(t.Name) > maxNameBytes:
 		return apierror.Invalid("tools", "A tool's name is longer than %d bytes.", maxNameBytes)
 	case len(t.Parameters) > l.SchemaBytes:
@@ -154,8 +156,8 @@ func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
 	return nil
 }
 
-// recipient is whom the model addresses to call a tool of the client's names.
-// It also serves tools of the history that are no longer offered.
+// recipient returns the recipient of calls of a tool. The tool need not be offered:
+// it may be one of the conversation's earlier calls.
 func recipient(t tool) string {
 	switch {
 	case !t.builtin:
@@ -173,8 +175,9 @@ func modelNamespace(namespace string) string {
 	return ModelName(namespace)
 }
 
-// ModelName is the client's name as the model sees it: letters, digits, _ and
-// - as they are, everything else as _, and a reserved name with a _ behind it.
+// ModelName returns the name that the model sees for a client's name: other
+// characters than letters, digits, _ and - become _, and a reserved name gets a _
+// at its end.
 func ModelName(name string) string {
 	if reserved[name] {
 		return name + "_"
@@ -182,7 +185,7 @@ func ModelName(name string) string {
 	return plainName(name)
 }
 
-// plainName is a name of letters, digits, _ and -, with _ for everything else.
+// plainName replaces all characters of a name except letters, digits, _ and - by _.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x80 && isNameByte(byte(r)) {
@@ -196,23 +199,23 @@ func isNameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }
 
-// address is what becomes of a message's recipient.
+// address is what a message's recipient is.
 type address uint8
 
 const (
-	nobody  address = iota // no recipient at all, or a word that is none
-	offered                // a tool of the request
-	mended                 // a tool of the request, though not as it was written
-	unknown                // something else
+	noRecipient address = iota // no recipient, or a word that is none
+	offered                    // a tool of the request
+	respelled                  // a tool of the request, in another spelling
+	unknown                    // something else
 )
 
-// resolve finds the tool that a recipient means: as it stands; without a
-// namespace, or in that of plain functions, if only one tool has the name; in
-// other letter case or with other separators, or with a piece of the header
-// glued to it, if only one tool fits. A function of a namespace that itself is a
-// tool is that tool. A recipient in another namespace is not a tool of the
-// request, whatever its name: it is unknown, under the name that it has, its
-// namespace before it. One that is a word of the header is nobody.
+// resolve returns the tool that a recipient means, in this order: the tool of
+// exactly this recipient; the only tool with its name, if the recipient has no
+// namespace or that of plain functions; the only tool that fits in another letter
+// case, with other separators, or with a part of the header appended. A function of
+// a namespace that is a tool itself means that tool. A recipient in another
+// namespace is unknown, even if a tool has its name; the unknown tool's name
+// includes the namespace. A word of the header is no recipient.
 func (s *toolset) resolve(recipient string) (tool, address) {
 	if t, ok := s.byRecipient[recipient]; ok {
 		return t, offered
@@ -223,24 +226,24 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 		if clean == recipient {
 			return ts[0], offered
 		}
-		return ts[0], mended
+		return ts[0], respelled
 	}
 	if t, ok := s.nearest(clean); ok {
-		return t, mended
+		return t, respelled
 	}
 	space, _, _ := strings.Cut(clean, ".")
 	if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
-		return t, mended
+		return t, respelled
 	}
 	if headerWords[clean[strings.LastIndexByte(clean, '.')+1:]] {
-		return tool{}, nobody
+		return tool{}, noRecipient
 	}
 	return tool{name: plainName(name)}, unknown
 }
 
-// nearest finds the one tool that recipient names but for letter case,
-// separators, and words of the header glued to it. Of names that begin alike
-// the longest counts.
+// nearest returns the only tool that a recipient means if letter case, separators
+// and appended words of the header are ignored. Of several tools whose names are
+// prefixes of the recipient, the longest name counts.
 func (s *toolset) nearest(recipient string) (tool, bool) {
 	folded := fold(recipient)
 	longest := 0
@@ -262,7 +265,7 @@ func (s *toolset) nearest(recipient string) (tool, bool) {
 			fits(fold(recipient), t)
 		}
 	}
-	whole := len(found) > 0 // a namespace is named, or is the tool
+	whole := len(found) > 0 // the recipient has a namespace, or is one
 	for name, ts := range s.byName {
 		if name = fold(name); name != "" && len(ts) == 1 && !whole {
 			fits(name, ts[0])
@@ -275,16 +278,18 @@ func (s *toolset) nearest(recipient string) (tool, bool) {
 	return found[0], true
 }
 
-// headerWords are words of a message header that a malformed one can have in
-// the recipient's place. The empty word is among them.
+// headerWords are words of a message header that a malformed header can have in
+// place of the recipient. The empty word is one of them.
 var headerWords = map[string]bool{
 	"": true, "all": true, "assistant": true, "user": true, "system": true, "developer": true, "functions": true,
 	"analysis": true, "commentary": true, "final": true, "json": true, "code": true, "to": true,
 }
 
+// gluedWords are words of a message header that a malformed header can have
+// directly behind the recipient.
 var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
 
-// onlyHeaderWords tells whether s is nothing but words of a header.
+// onlyHeaderWords reports whether s is a sequence of gluedWords.
 func onlyHeaderWords(s string) bool {
 next:
 	for s != "" {
@@ -299,8 +304,8 @@ next:
 	return true
 }
 
-// cleanRecipient keeps of a recipient what names can have, up to the first
-// special token's spelling.
+// cleanRecipient removes from a recipient the characters that names cannot have, and
+// everything from the first control token on.
 func cleanRecipient(recipient string) string {
 	recipient, _, _ = strings.Cut(recipient, "<|")
 	recipient = strings.Map(func(r rune) rune {
@@ -313,7 +318,7 @@ func cleanRecipient(recipient string) string {
 	return recipient[:min(len(recipient), maxNameBytes)]
 }
 
-// fold leaves of a name what is told apart: small letters and digits.
+// fold reduces a name to its letters, in lower case, and digits.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

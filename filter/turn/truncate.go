@@ -9,10 +9,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// room is how many tokens a truncated conversation may have, so that there is
-// room for the reply: what it asks for, or else an eighth of the context.
-func (s *Scope) room(in *Input) int {
-	length := s.contextLength()
+// room returns how many tokens a truncated conversation may have. The rest of the
+// context is for the reply: max_tokens of the request, or else an eighth of the
+// context.
+func (rc *RequestContext) room(in *Input) int {
+	length := rc.contextLength()
 	reply := in.Engine.MaxTokens
 	if reply <= 0 || reply >= length {
 		reply = length / 8
@@ -20,11 +21,11 @@ func (s *Scope) room(in *Input) int {
 	return length - reply
 }
 
-// truncated renders the conversation without its oldest turns: as few as can
-// be dropped for the rest to fit, and never the last one. Instructions stay.
-// Items that the request's prefix stands for are read after all; items are the
-// others, with the reasoning that is kept for them.
-func (s *Scope) truncated(ctx context.Context, in *Input, h *head, items []Item) ([]harmony.Token, *apierror.Error) {
+// truncated renders the conversation without its oldest turns. It drops as few
+// turns as possible, and never the last one or instructions. items are those
+// behind the request's prefix, with the reasoning that is kept for them; the items
+// of the prefix are read.
+func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, items []Item) ([]harmony.Token, *apierror.Error) {
 	if in.Before != nil {
 		all, err := in.Whole()
 		if err != nil {
@@ -36,25 +37,25 @@ func (s *Scope) truncated(ctx context.Context, in *Input, h *head, items []Item)
 		}
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		items, _ = s.withKeptReasoning(read, items) // has been read just now, or could not be
+		items, _ = rc.withKeptReasoning(read, items) // a fault has been noted by Prepare
 	}
-	whole := rendering{ctx, s, s.promptLimit()}
+	whole := rendering{rc, rc.promptLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
-		return whole.prompt(h, &Prefix{}, items)
+		return whole.prompt(ctx, h, &Prefix{}, items)
 	}
-	tried := rendering{ctx, s, s.room(in)}
+	tried := rendering{rc, rc.room(in)}
 	from := sort.Search(len(starts)-1, func(i int) bool {
-		prompt, err := tried.prompt(h, &Prefix{}, without(items, starts[i]))
+		prompt, err := tried.prompt(ctx, h, &Prefix{}, without(items, starts[i]))
 		return err != nil && !tooLong(err) || err == nil && len(prompt) <= tried.limit
 	})
-	return whole.prompt(h, &Prefix{}, without(items, starts[from]))
+	return whole.prompt(ctx, h, &Prefix{}, without(items, starts[from]))
 }
 
-// turnStarts is where the turns of a conversation begin, but for the first: at
-// a user's text before which every call has its output. Texts that follow each
-// other begin one turn, but a summary always begins one: what stands before it
-// can be dropped.
+// turnStarts returns the indexes at which the turns of a conversation begin, except
+// the first: at a user's text before which every call has its output. Texts in a
+// row begin one turn. A summary always begins one: what precedes it can be
+// dropped.
 func turnStarts(items []Item) []int {
 	var starts []int
 	first, open := true, 0
@@ -74,7 +75,8 @@ func turnStarts(items []Item) []int {
 	return starts
 }
 
-// without is the conversation from the item at start on, and all instructions.
+// without returns the conversation from the item at start on, and the instructions
+// before it.
 func without(items []Item, start int) []Item {
 	kept := slices.DeleteFunc(slices.Clone(items[:start]), func(i Item) bool { return i.Kind != Instructions })
 	return append(kept, items[start:]...)

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTurnStarts shows where a conversation can be cut. The letters are the
-// kinds: instructions, user, a summary as a user's text, reasoning, preamble,
-// answer, call, result (o).
+// TestTurnStarts shows where a conversation can be truncated. The letters are the
+// kinds of the items: instructions, user, a summary as a user's text, reasoning,
+// preamble, answer, call, result (o).
 func TestTurnStarts(t *testing.T) {
 	t.Parallel()
 	kinds := map[rune]Kind{'i': Instructions, 'u': User, 's': User, 'r': Reasoning, 'p': Preamble, 'a': Answer, 'c': Call, 'o': Result}

@@ -17,15 +17,15 @@ import (
 
 var renderer = harmony.NewRenderer()
 
-// clock is a time that tests move.
+// clock is a clock that tests set.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
 
-func newScope() (*Scope, *clock) {
+func newContext() (*RequestContext, *clock) {
 	ids := 0
 	c := &clock{time.Date(2026, 11, 21, 23, 59, 0, 0, time.UTC)}
-	return &Scope{
+	return &RequestContext{
 		Env: &Env{
 			Renderer: renderer,
 			Now:      c.now,
@@ -51,19 +51,19 @@ func functions(names ...string) []harmony.Namespace {
 	return []harmony.Namespace{ns}
 }
 
-func prepare(t testing.TB, s *Scope, in *Input) *Turn {
+func prepare(t testing.TB, rc *RequestContext, in *Input) *Turn {
 	t.Helper()
-	turn, err := s.Prepare(context.Background(), in)
+	turn, err := rc.Prepare(context.Background(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return turn
 }
 
-// prompt is the conversation as text, without the system message.
-func prompt(t testing.TB, s *Scope, in *Input) string {
+// prompt returns the prompt as text, without the system message.
+func prompt(t testing.TB, rc *RequestContext, in *Input) string {
 	t.Helper()
-	text, err := harmony.AppendDecode(nil, prepare(t, s, in).Engine.Prompt)
+	text, err := harmony.AppendDecode(nil, prepare(t, rc, in).Engine.Prompt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,21 @@ func prompt(t testing.TB, s *Scope, in *Input) string {
 	return rest
 }
 
-// play reads a model's output and gives the events as lines, with the deltas of
-// a part joined.
+// play reads a model's output as readOutput does, and does what it leaves to keep.
 func play(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *Reader) {
+	t.Helper()
+	lines, r := readOutput(t, turn, text, finish)
+	if k := r.Kept(); k != nil {
+		if _, err := k.Do(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return lines, r
+}
+
+// readOutput reads a model's output and returns the events as lines, with the
+// deltas of a part joined.
+func readOutput(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]string, *Reader) {
 	t.Helper()
 	var lines []string
 	r := turn.NewReader(func(e Event) {
@@ -148,13 +160,13 @@ func TestReader(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := newScope()
+			rc, _ := newContext()
 			c.in.Items = []Item{userHi}
 			finish := engine.FinishStop
 			if c.length {
 				finish = engine.FinishLength
 			}
-			lines, r := play(t, prepare(t, s, &c.in), c.output, finish)
+			lines, r := play(t, prepare(t, rc, &c.in), c.output, finish)
 			if diff := cmp.Diff(c.want, lines); diff != "" {
 				t.Error(diff)
 			}
@@ -165,8 +177,8 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// Where the model is told of them, no call is withheld.
-func TestCorrectedReader(t *testing.T) {
+// TestCorrected shows that no call is withheld from a reply that corrects calls.
+func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]Input{
 		"no tools":         {},
@@ -174,10 +186,10 @@ func TestCorrectedReader(t *testing.T) {
 		"no builtin calls": {Builtins: []harmony.Namespace{harmony.BrowserNamespace()}, NoCalls: true},
 	} {
 		for recipient, want := range map[string]string{"functions.f": "f", "browser.search": "browser_search", "docs.a": "docs_a"} {
-			s, _ := newScope()
+			rc, _ := newContext()
 			in.Items = []Item{userHi}
 			var called []CalledTool
-			r := prepare(t, s, &in).NewReader(func(e Event) {
+			r := prepare(t, rc, &in).NewReader(func(e Event) {
 				if e.Kind != Call {
 					t.Errorf("%s, %s: a %s", name, recipient, e.Kind)
 				} else if e.Step == End {
@@ -198,8 +210,8 @@ func TestCorrectedReader(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	const output = "<|channel|>analysis<|message|>one two three<|end|><|start|>assistant<|channel|>commentary<|message|>four five<|end|>" +
 		"<|start|>assistant to=functions.F<|channel|>commentary json<|message|>six<|call|>"
 	_, r := play(t, turn, output, engine.FinishStop)
@@ -211,11 +223,11 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestCountsWithoutMarkers counts text whose header the parser had to guess.
+// TestCountsWithoutMarkers counts the text of messages with malformed headers.
 func TestCountsWithoutMarkers(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	turn := prepare(t, s, &Input{Items: []Item{userHi}})
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}})
 	_, r := play(t, turn, "<|channel|>analysis one two<|end|><|start|>assistant<|channel|>final three four five<|return|>", engine.FinishStop)
 	if got := r.Counts(); got.Reasoning != 2 || got.Text != 3 {
 		t.Errorf("%+v", got)
@@ -224,8 +236,8 @@ func TestCountsWithoutMarkers(t *testing.T) {
 
 func TestEarly(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	turn := prepare(t, s, &Input{Items: []Item{userHi}, Stop: []string{"b"}})
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Stop: []string{"b"}})
 	r := turn.NewReader(func(Event) {})
 	tokens := harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>a b c d")
 	taken, err := r.Push(&engine.Chunk{Tokens: tokens})
@@ -239,9 +251,9 @@ func TestEarly(t *testing.T) {
 
 func TestStrict(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	s.Model.OnMalformed = MalformedFail
-	turn := prepare(t, s, &Input{Items: []Item{userHi}})
+	rc, _ := newContext()
+	rc.Model.OnMalformed = MalformedFail
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}})
 	for _, c := range []struct {
 		output string
 		finish engine.Finish
@@ -275,14 +287,14 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestStopTokenInContent shows that a client's stop token ends the choice
-// though the format has no such token there.
+// TestStopTokenInContent shows that a client's stop token ends the choice where the
+// format does not allow the token.
 func TestStopTokenInContent(t *testing.T) {
 	t.Parallel()
 	for _, setting := range []string{MalformedRepair, MalformedFail} {
-		s, _ := newScope()
-		s.Model.OnMalformed = setting
-		turn := prepare(t, s, &Input{Items: []Item{userHi}, Engine: engine.Request{StopTokens: []harmony.Token{harmony.TokenConstrain}}})
+		rc, _ := newContext()
+		rc.Model.OnMalformed = setting
+		turn := prepare(t, rc, &Input{Items: []Item{userHi}, Engine: engine.Request{StopTokens: []harmony.Token{harmony.TokenConstrain}}})
 		lines, r := play(t, turn, "<|channel|>final<|message|>a<|constrain|>b", engine.FinishNone)
 		if diff := cmp.Diff([]string{"answer: a."}, lines); diff != "" || r.Finish() != FinishStop || r.Matched() == nil {
 			t.Errorf("%s: finish %q, matched %v\n%s", setting, r.Finish(), r.Matched(), diff)
@@ -290,7 +302,7 @@ func TestStopTokenInContent(t *testing.T) {
 	}
 }
 
-// TestResolve tells which recipients mean a tool of the request.
+// TestResolve shows which recipients mean a tool of the request.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	tools, err := newToolset(append(functions("search", "get_weather", "a.b", "twice", "final"),
@@ -307,12 +319,12 @@ func TestResolve(t *testing.T) {
 		"search":                          {tool{"functions", "search", false}, offered},
 		"functions.echo":                  {tool{"mcp__x", "echo", false}, offered},
 		"final":                           {tool{"functions", "final", false}, offered},
-		"Functions.getWeather":            {tool{"functions", "get_weather", false}, mended},
-		"functions.get_weather.json":      {tool{"functions", "get_weather", false}, mended},
-		"functions.get_weathercommentary": {tool{"functions", "get_weather", false}, mended},
-		"functions.a.b":                   {tool{"functions", "a.b", false}, mended},
-		"mcp_x.Echo":                      {tool{"mcp__x", "echo", false}, mended},
-		"functions.Twice":                 {tool{"functions", "twice", false}, mended},
+		"Functions.getWeather":            {tool{"functions", "get_weather", false}, respelled},
+		"functions.get_weather.json":      {tool{"functions", "get_weather", false}, respelled},
+		"functions.get_weathercommentary": {tool{"functions", "get_weather", false}, respelled},
+		"functions.a.b":                   {tool{"functions", "a.b", false}, respelled},
+		"mcp_x.Echo":                      {tool{"mcp__x", "echo", false}, respelled},
+		"functions.Twice":                 {tool{"functions", "twice", false}, respelled},
 		"twice":                           {tool{"", "twice", false}, unknown},
 		"browser.search":                  {tool{"", "browser_search", false}, unknown},
 		"browser.Search":                  {tool{"", "browser_Search", false}, unknown},
@@ -320,9 +332,9 @@ func TestResolve(t *testing.T) {
 		"mcp__y.echo":                     {tool{"", "mcp__y_echo", false}, unknown},
 		"functions.nope":                  {tool{"", "nope", false}, unknown},
 		"python":                          {tool{"", "python", false}, unknown},
-		"assistant":                       {tool{}, nobody},
-		"functions.":                      {tool{}, nobody},
-		"<|channel|>commentary":           {tool{}, nobody},
+		"assistant":                       {tool{}, noRecipient},
+		"functions.":                      {tool{}, noRecipient},
+		"<|channel|>commentary":           {tool{}, noRecipient},
 	} {
 		if got, how := tools.resolve(recipient); got != want.tool || how != want.address {
 			t.Errorf("%q: %+v, %d; want %+v, %d", recipient, got, how, want.tool, want.address)
@@ -330,26 +342,26 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestForeignNamespaceCounted shows that a call of a tool that only the name of
-// an offered one has is counted.
+// TestForeignNamespaceCounted shows that a call with a tool's name in another
+// namespace is counted as unknown.
 func TestForeignNamespaceCounted(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	_, r := play(t, prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("search")}), " to=browser.search<|channel|>commentary json<|message|>1<|call|>", engine.FinishStop)
+	rc, _ := newContext()
+	_, r := play(t, prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("search")}), " to=browser.search<|channel|>commentary json<|message|>1<|call|>", engine.FinishStop)
 	var got Summary
 	if r.AddTo(&got); got.Repairs["unknown_tool"] != 1 {
 		t.Errorf("counted %v", got.Repairs)
 	}
 }
 
-// TestReasoningKeptOnce shows that what a turn of many calls keeps does not
-// grow with them, and that each of them finds it.
+// TestReasoningKeptOnce shows that the reasoning of many calls is kept once, and
+// found by the id of each of them.
 func TestReasoningKeptOnce(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	memory := newMemory()
-	s.Memory = memory
-	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	rc.Memory = memory
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	before := memory.bytes()
 	reasoning := strings.Repeat("why ", 1<<13)
 	const call, calls = "<|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|end|>", 100
@@ -359,24 +371,24 @@ func TestReasoningKeptOnce(t *testing.T) {
 	}
 	for _, id := range []string{"call_1", "call_2", "call_100"} {
 		items := []Item{userHi, {Kind: Call, CallID: id, Name: "f", Text: "1"}, {Kind: Result, CallID: id, Text: "2"}}
-		if !strings.Contains(prompt(t, s, &Input{Items: items}), reasoning) {
+		if !strings.Contains(prompt(t, rc, &Input{Items: items}), reasoning) {
 			t.Errorf("%s does not find its reasoning", id)
 		}
 	}
 }
 
-// TestLongReasoningKept shows that of reasoning beyond the bound the beginning
-// is kept, without gaps.
+// TestLongReasoningKept shows that the beginning of reasoning beyond the bound is
+// kept, without gaps.
 func TestLongReasoningKept(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	turn := prepare(t, s, &Input{Items: []Item{userHi}, Tools: functions("f")})
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")})
 	r := turn.NewReader(func(Event) {})
-	r.part = Reasoning
+	r.part.kind = Reasoning
 	for _, piece := range []string{strings.Repeat("a", maxKept-4), "long piece", "b"} {
 		r.text([]byte(piece))
 	}
-	if got := string(r.reasoning); got != strings.Repeat("a", maxKept-4) {
+	if got := string(r.reasoning.text); got != strings.Repeat("a", maxKept-4) {
 		t.Errorf("kept %d bytes that end in %q", len(got), got[len(got)-4:])
 	}
 }
@@ -385,14 +397,14 @@ func TestLongReasoningKept(t *testing.T) {
 // engine.
 func TestEngineID(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
-	s.RequestID = "same-id"
+	rc, _ := newContext()
+	rc.RequestID = "same-id"
 	nonce := 0
-	s.NewID = func(string) string { nonce++; return strconv.Itoa(nonce) }
+	rc.NewID = func(string) string { nonce++; return strconv.Itoa(nonce) }
 	form := regexp.MustCompile(`^chatcmpl-same-id-[0-9a-f]{8}$`)
 	var ids [2]string
 	for i := range ids {
-		id := prepare(t, s, &Input{Items: []Item{userHi}, Engine: engine.Request{ID: s.ID("chatcmpl-")}}).Engine.ID
+		id := prepare(t, rc, &Input{Items: []Item{userHi}, Engine: engine.Request{ID: rc.ID("chatcmpl-")}}).Engine.ID
 		if !form.MatchString(id) {
 			t.Errorf("id %q", id)
 		}
@@ -407,9 +419,9 @@ func TestEngineID(t *testing.T) {
 // back.
 func TestKeptReasoning(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	first := Input{Items: []Item{userHi}, Tools: functions("f")}
-	play(t, prepare(t, s, &first), "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary<|message|>pre<|end|>"+
+	play(t, prepare(t, rc, &first), "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary<|message|>pre<|end|>"+
 		"<|start|>assistant to=functions.f<|channel|>commentary json<|message|>1<|call|>", engine.FinishStop)
 
 	call := Item{Kind: Call, CallID: "call_1", Name: "f", Text: "1"}
@@ -434,9 +446,9 @@ func TestKeptReasoning(t *testing.T) {
 		{"dropped after an answer", "", []Item{userHi, preamble, call, result, {Kind: Answer, Text: "a"}, userHi}, user + rendered + "<|start|>assistant<|channel|>final<|message|>a<|end|>" + user + assistant},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			scope := *s
-			scope.Tenant = c.tenant
-			if diff := cmp.Diff(c.want, prompt(t, &scope, &Input{Items: c.items})); diff != "" {
+			rc := *rc
+			rc.Tenant = c.tenant
+			if diff := cmp.Diff(c.want, prompt(t, &rc, &Input{Items: c.items})); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -460,8 +472,8 @@ func TestDeveloperMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, _ := newScope()
-			if diff := cmp.Diff(c.want, prompt(t, s, &c.in)); diff != "" {
+			rc, _ := newContext()
+			if diff := cmp.Diff(c.want, prompt(t, rc, &c.in)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -470,12 +482,12 @@ func TestDeveloperMessages(t *testing.T) {
 
 func TestDate(t *testing.T) {
 	t.Parallel()
-	s, c := newScope()
+	rc, c := newContext()
 	conversation := []Item{{Kind: Instructions, Text: "a"}, userHi}
 	goneOn := []Item{{Kind: Instructions, Text: "a"}, userHi, {Kind: Answer, Text: "b"}, userHi}
 	other := []Item{{Kind: Instructions, Text: "b"}, userHi}
 	date := func(items ...Item) string {
-		text, err := harmony.AppendDecode(nil, prepare(t, s, &Input{Items: items}).Engine.Prompt)
+		text, err := harmony.AppendDecode(nil, prepare(t, rc, &Input{Items: items}).Engine.Prompt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -494,24 +506,24 @@ func TestDate(t *testing.T) {
 	expect(date(other...), "2026-11-22")
 	c.Time = c.Add(3 * 24 * time.Hour)
 	expect(date(conversation...), "2026-11-25")
-	s.Model.Date = "2025-06-28"
+	rc.Model.Date = "2025-06-28"
 	expect(date(conversation...), "2025-06-28")
-	s.Model.Date = DateNone
+	rc.Model.Date = DateNone
 	expect(date(conversation...), "")
 }
 
 func TestRequestID(t *testing.T) {
 	t.Parallel()
-	s, _ := newScope()
+	rc, _ := newContext()
 	for id, want := range map[string]string{
 		"1f0e-2d.A:b_":           "chatcmpl-1f0e-2d.A:b_",
 		"":                       "chatcmpl-1",
 		"a\r\nb":                 "chatcmpl-1",
 		strings.Repeat("a", 129): "chatcmpl-1",
 	} {
-		s.RequestID = id
-		s.NewID = func(prefix string) string { return prefix + "1" }
-		if got := s.ID("chatcmpl-"); got != want {
+		rc.RequestID = id
+		rc.NewID = func(prefix string) string { return prefix + "1" }
+		if got := rc.ID("chatcmpl-"); got != want {
 			t.Errorf("ID of %q = %q, want %q", id, got, want)
 		}
 	}

@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// Behavior is how an engine sends its answer, and what goes wrong. It is set
-// by directives, key=value with spaces between:
+// Behavior is how an engine sends its response, and which faults it simulates. It
+// is set by directives, key=value separated by spaces:
 //
-//	tokens-per-event=4          ids an event holds; random:8 for 1 to 8
+//	tokens-per-event=4          ids per event; random:8 for 1 to 8
 //	delay=5ms                   before each token
 //	first=200ms                 before the first token, or before the error
-//	cut=7                       bytes of the body a write; random:100 for 1 to 100
-//	seed=1                      of everything random
+//	cut=7                       bytes of the body per write; random:100 for 1 to 100
+//	seed=1                      of all random numbers
 //	output-ids=cumulative       SGLang: incremental or cumulative ids
-//	meet=1s                     how long one leg of a request waits for the other
+//	meet=1s                     how long a prefill or decode request waits for the other
 //	grammar=ignore              obey or ignore constraint grammars
-//	crlf=true                   lines end in \r\n
+//	crlf=true                   lines end with \r\n
 //	comments=true               a comment line before each event
-//	status=503                  answer so, before the stream
-//	retry-after=2               with that header, in seconds
-//	body=json                   of the status: json, detail, envoy, html or empty
+//	status=503                  the response is this status without a stream
+//	retry-after=2               that header of the status, in seconds
+//	body=json                   body of the status: json, detail, envoy, html or empty
 //	fault=KIND@N                after N tokens of each choice:
 //	                            error   an event {"error":…}, then [DONE]
-//	                            cut     the connection breaks
-//	                            end     the body ends, in good order
+//	                            cut     the connection is closed
+//	                            end     the body ends without an error
 //	                            done    [DONE] without a finish reason
 //	                            abort   finish reason abort
 //	                            abort503 the same with that status (SGLang)
-//	                            garbage a line that is no JSON
-//	                            hang    silence, until the client leaves
+//	                            garbage a line that is not JSON
+//	                            hang    nothing until the client disconnects
 //
-// They come from Options, from the request header x-engine-sim, and from lines
-// "SIM key=value …" of the last user message; the later one wins. Lines
-// "SIM/prefill key=value …" and "SIM/decode …" are for engines of that role alone. The header
-// and the lines are the simulator's own: a real engine does not know them.
+// Directives come from Options, from the request header x-engine-sim, and from lines
+// "SIM key=value …" of the last user message. Later ones override earlier ones. Lines
+// "SIM/prefill key=value …" and "SIM/decode …" apply only to engines of that role. The
+// header and the lines exist only in the simulator.
 type Behavior struct {
 	TokensPerEvent Count
 	Delay          time.Duration
@@ -57,18 +57,18 @@ type Behavior struct {
 	FaultAt        int
 }
 
-// Count is a number, or the upper bound of random ones. 0 is "not set".
+// Count is a number, or the upper limit of a random one. 0 means "not set".
 type Count struct {
 	N      int
 	Random bool
 }
 
-// With returns b changed by directives.
+// With returns b with directives applied. The error names the wrong directive.
 func (b Behavior) With(directives string) (Behavior, error) {
 	for _, field := range strings.Fields(directives) {
 		key, value, ok := strings.Cut(field, "=")
 		if !ok {
-			return b, fmt.Errorf("directive %q: want key=value", field)
+			return b, fmt.Errorf("directive %q: write key=value", field)
 		}
 		if err := b.set(key, value); err != nil {
 			return b, fmt.Errorf("directive %q: %w", field, err)
@@ -104,7 +104,7 @@ func (b *Behavior) set(key, value string) (err error) {
 	case "status":
 		b.Status, err = strconv.Atoi(value)
 		if err == nil && (b.Status < 200 || b.Status > 599) {
-			err = errors.New("no such status")
+			err = errors.New("the status must be from 200 to 599")
 		}
 	case "retry-after":
 		b.RetryAfter, err = strconv.Atoi(value)
@@ -114,7 +114,7 @@ func (b *Behavior) set(key, value string) (err error) {
 	case "fault":
 		b.Fault, b.FaultAt, err = parseFault(value)
 	default:
-		err = errors.New("no such key")
+		err = errors.New("unknown key")
 	}
 	return err
 }
@@ -146,11 +146,11 @@ func oneOf(value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
-	return fmt.Errorf("want one of %s", strings.Join(known, ", "))
+	return fmt.Errorf("use one of %s", strings.Join(known, ", "))
 }
 
-// directives are those in the lines of a user message that an engine of a role
-// heeds.
+// directives returns the directives in the lines of a user message that apply to an
+// engine of this role.
 func directives(user, role string) string {
 	var found []string
 	for line := range strings.Lines(user) {

@@ -8,12 +8,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// maxBlocks bounds the prefix cache; a full one is emptied.
+// maxBlocks bounds the prefix cache. A full cache is cleared.
 const maxBlocks = 1 << 18
 
-// prefixCache counts how much of a prompt an engine has seen before, in blocks
-// as engines keep them: a block's key is the hash of all ids up to its end and
-// the request's cache salt.
+// prefixCache counts the cached part of a prompt in blocks, like engines do. The
+// key of a block is the hash of the cache salt and of all ids up to the end of the
+// block.
 type prefixCache struct {
 	block int
 	seed  maphash.Seed
@@ -26,8 +26,8 @@ func newPrefixCache(block int) *prefixCache {
 	return &prefixCache{block: block, seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}}
 }
 
-// add remembers the prompt and returns how many of its ids were cached. The
-// last id never is: an engine has to compute something.
+// add stores the prompt and returns how many of its ids were cached. The last id is
+// never cached, because an engine has to compute something.
 func (c *prefixCache) add(ids []harmony.Token, salt string) (cached int) {
 	var h maphash.Hash
 	h.SetSeed(c.seed)

@@ -16,8 +16,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// ownNames are what an engine calls a sampling parameter that the others call
-// otherwise; "" is one that it does not have.
+// ownNames are the names of sampling parameters in APIs that deviate from the
+// common names; "" means that the API has none.
 var ownNames = map[string]map[string]string{
 	"sglang":      {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens", "seed": "sampling_seed"},
 	"sglang-grpc": {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens", "seed": ""},
@@ -25,8 +25,9 @@ var ownNames = map[string]map[string]string{
 	"trtllm-grpc": {"logit_bias": "", "skip_special_tokens": ""},
 }
 
-// asked is how a dialect's request reads at the engine, in the common names.
-func asked(t *testing.T, kind string, r *engine.Request) (Record, map[string]any) {
+// received sends a request in a dialect and returns it as the engine reads it, with
+// common names.
+func received(t *testing.T, kind string, r *engine.Request) (Record, map[string]any) {
 	t.Helper()
 	s := New(Options{})
 	if got := talk(t, s, kind, "", r); got.Err != nil {
@@ -46,16 +47,16 @@ func asked(t *testing.T, kind string, r *engine.Request) (Record, map[string]any
 	return rec, members
 }
 
-// TestNoEngineDefault: a request that asks for nothing tells every engine every
-// sampling parameter, with OpenAI's default. An engine left to itself would take
-// the model's generation_config or its own.
+// TestNoEngineDefault: a request without sampling parameters sends each of them to
+// every engine, with OpenAI's default. Otherwise the engine would apply the model's
+// generation_config or its own defaults.
 func TestNoEngineDefault(t *testing.T) {
 	want := map[string]any{
 		"temperature": 1., "top_p": 1., "min_p": 0., "frequency_penalty": 0., "presence_penalty": 0., "repetition_penalty": 1.,
 		"n": 1., "max_tokens": 200., "min_tokens": 0., "stop_token_ids": []any{200002., 200012.}, "skip_special_tokens": false, "stream": true,
 	}
 	for _, kind := range engine.Kinds() {
-		rec, got := asked(t, kind, ask("SAY x"))
+		rec, got := received(t, kind, ask("SAY x"))
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			if own, renamed := ownNames[kind][name]; renamed && own == "" || name == "skip_special_tokens" && kind == "llamacpp" {
 				continue
@@ -76,7 +77,8 @@ func TestNoEngineDefault(t *testing.T) {
 	}
 }
 
-// TestEverythingAsked: what a request asks for reaches every engine that has it.
+// TestEverythingAsked: every parameter of a request reaches every engine that has
+// it.
 func TestEverythingAsked(t *testing.T) {
 	p := func(x float64) *float64 { return &x }
 	topK, seed := 40, int64(7)
@@ -99,7 +101,7 @@ func TestEverythingAsked(t *testing.T) {
 		"logit_bias": map[string]any{"5": 1.5, "70000": -100.},
 	}
 	for _, kind := range engine.Kinds() {
-		_, got := asked(t, kind, all(kind))
+		_, got := received(t, kind, all(kind))
 		if pairs, ok := got["logit_bias"].([]any); ok { // llama.cpp's form
 			bias := map[string]any{}
 			for _, pair := range pairs {
@@ -119,29 +121,29 @@ func TestEverythingAsked(t *testing.T) {
 	}
 }
 
-// TestLogprobs: every kind that tells log probabilities tells the same ones, in
-// the same order, as many as were asked for, and no other number than JSON has.
+// TestLogprobs: all kinds with log probabilities return the same ones in the same
+// order, in the requested number, and only numbers that JSON has.
 func TestLogprobs(t *testing.T) {
 	for _, top := range []int{0, 1, 3, 19, engine.MaxTopLogprobs} {
 		r := ask("THINK naïve 🙂\nSAY Hello, naïve 🙂 and more!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, top })
 		want := talk(t, New(Options{}), "sglang", "", r)
 		checkLogprobs(t, want, top)
-		for kind := range strings.FieldsSeq(likelyKinds) {
+		for kind := range strings.FieldsSeq(logprobKinds) {
 			got := talk(t, New(Options{}), kind, "", r)
 			checkLogprobs(t, got, top)
-			told := top
+			count := top
 			if top == engine.MaxTopLogprobs {
-				told-- // in place of the last may stand the token itself
+				count-- // the token itself may be in place of the last
 			}
-			if diff := cmp.Diff(cutTops(want, told), cutTops(got, told), cmpopts.EquateEmpty()); diff != "" || got.Err != nil {
+			if diff := cmp.Diff(cutTops(want, count), cutTops(got, count), cmpopts.EquateEmpty()); diff != "" || got.Err != nil {
 				t.Errorf("%s, %d: %v (-sglang +%s):\n%s", kind, top, got.Err, kind, diff)
 			}
 		}
 	}
 }
 
-// cutTops are the log probabilities of the first choice, with so many of the
-// likeliest tokens.
+// cutTops returns the log probabilities of the first choice with at most top
+// entries per token.
 func cutTops(a answer, top int) []engine.Logprob {
 	list := slices.Clone(a.Logprobs[0])
 	for i := range list {
@@ -150,7 +152,7 @@ func cutTops(a answer, top int) []engine.Logprob {
 	return list
 }
 
-// checkLogprobs holds log probabilities to what a place is to have.
+// checkLogprobs checks the order and the number of log probabilities.
 func checkLogprobs(t *testing.T, a answer, top int) {
 	t.Helper()
 	if len(a.Logprobs[0]) != a.Output || a.Output < 11 {
@@ -170,11 +172,11 @@ func checkLogprobs(t *testing.T, a answer, top int) {
 	}
 }
 
-// TestNoLogprobs: an engine that is not asked for log probabilities gets no word
-// about them, and llama.cpp, whose ids are not all the model's, is not asked.
+// TestNoLogprobs: without a request for log probabilities a response has none.
+// llama.cpp is never asked, because its ids are not all of the model's.
 func TestNoLogprobs(t *testing.T) {
 	for _, kind := range engine.Kinds() {
-		_, got := asked(t, kind, ask("SAY x"))
+		_, got := received(t, kind, ask("SAY x"))
 		for _, name := range []string{"logprobs", "top_logprobs_num", "return_tokens_as_token_ids"} {
 			if got[name] != nil {
 				t.Errorf("%s: %s is %v", kind, name, got[name])
@@ -187,7 +189,8 @@ func TestNoLogprobs(t *testing.T) {
 	}
 }
 
-// TestErrorsBeforeTheReply: an engine's refusal means the same of every kind.
+// TestErrorsBeforeTheReply: errors of all kinds of engines are decoded to the same
+// error.
 func TestErrorsBeforeTheReply(t *testing.T) {
 	for directive, want := range map[string]int{"status=400": 400, "status=401": 502, "status=429": 429, "status=500": 502, "status=503": 503, "status=504": 504} {
 		for _, kind := range engine.Kinds() {
@@ -199,7 +202,8 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 	}
 }
 
-// TestCachedTokensOfEveryKind: a prompt that comes again is cached, and told.
+// TestCachedTokensOfEveryKind: a repeated prompt is cached, and the response
+// reports it.
 func TestCachedTokensOfEveryKind(t *testing.T) {
 	for _, kind := range engine.Kinds() {
 		s := New(Options{BlockSize: 8})

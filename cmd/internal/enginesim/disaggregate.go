@@ -20,29 +20,28 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// The roles of an engine that does only part of a request.
+// The roles of a disaggregated engine.
 const (
-	RolePrefill = "prefill" // it computes prompts
-	RoleDecode  = "decode"  // it says outputs
+	RolePrefill = "prefill" // computes prompts
+	RoleDecode  = "decode"  // generates outputs
 )
 
-// pollInterval is how long a decode engine waits before it looks again for its
-// room.
+// pollInterval is the interval at which a decode engine looks for its room.
 const pollInterval = 10 * time.Millisecond
 
-// leg is the part of a request that this engine is to do.
-type leg struct {
+// requestPart describes which part of a disaggregated request this engine does.
+type requestPart struct {
 	role string
-	// Of SGLang: where the legs meet.
-	at   string // host:port
-	room int64
-	// Of a decode leg of vLLM: what the prefill leg was told.
-	told *kvTransfer
-	// Of a prefill leg of vLLM: what it tells.
-	tells *kvTransfer
+	// SGLang: the bootstrap room of the two requests.
+	bootstrap string // host:port
+	room      int64
+	// vLLM, decode: what the prefill engine returned.
+	received *kvTransfer
+	// vLLM, prefill: what this engine returns.
+	produced *kvTransfer
 }
 
-// kvTransfer are vLLM's kv_transfer_params.
+// kvTransfer is vLLM's kv_transfer_params.
 type kvTransfer struct {
 	RemotePrefill bool    `json:"do_remote_prefill"`
 	RemoteDecode  bool    `json:"do_remote_decode"`
@@ -52,26 +51,27 @@ type kvTransfer struct {
 	Port          *int    `json:"remote_port"`
 }
 
-// legReader is an API whose requests can be legs.
-type legReader interface {
-	readLeg(s *Sim, p params) (*leg, *refusal)
+// partReader is an API that supports disaggregated requests.
+type partReader interface {
+	readPart(s *Sim, p params) (*requestPart, *apiError)
 }
 
-func (sglangAPI) readLeg(s *Sim, p params) (*leg, *refusal) { return s.readRoom(p) }
+func (sglangAPI) readPart(s *Sim, p params) (*requestPart, *apiError) { return s.readBootstrap(p) }
 
-func (vllmAPI) readLeg(s *Sim, p params) (*leg, *refusal) {
+func (vllmAPI) readPart(s *Sim, p params) (*requestPart, *apiError) {
 	return s.readTransfer(p["kv_transfer_params"])
 }
 
-func (a grpcAPI) readLeg(s *Sim, p params) (*leg, *refusal) {
-	if a.leg == nil {
+func (a grpcAPI) readPart(s *Sim, p params) (*requestPart, *apiError) {
+	if a.partOf == nil {
 		return nil, nil
 	}
-	return a.leg(s, p)
+	return a.partOf(s, p)
 }
 
-// readRoom reads what SGLang has for it: both legs name the same.
-func (s *Sim) readRoom(p params) (*leg, *refusal) {
+// readBootstrap reads the bootstrap members of SGLang, which are the same in both
+// requests.
+func (s *Sim) readBootstrap(p params) (*requestPart, *apiError) {
 	if !p.has("bootstrap_room") {
 		if s.options.Role != "" {
 			return nil, badRequest("", "Disaggregated request received without bootstrap room id.")
@@ -80,50 +80,50 @@ func (s *Sim) readRoom(p params) (*leg, *refusal) {
 	}
 	var host string
 	var port int
-	l := &leg{role: s.options.Role}
+	l := &requestPart{role: s.options.Role}
 	if err := p.getAll(field{"bootstrap_host", &host}, field{"bootstrap_port", &port}, field{"bootstrap_room", &l.room}); err != nil {
 		return nil, err
 	}
-	l.at = net.JoinHostPort(host, strconv.Itoa(port))
+	l.bootstrap = net.JoinHostPort(host, strconv.Itoa(port))
 	switch {
 	case l.role == "":
-		return nil, badRequest("bootstrap_room", "This engine is neither prefill nor decode.")
+		return nil, badRequest("bootstrap_room", "This engine has no role.")
 	case host == "" || port < 1 || l.room < 0:
 		return nil, badRequest("bootstrap_room", "bootstrap_host, bootstrap_port and bootstrap_room belong together.")
 	}
 	return l, nil
 }
 
-// readTransfer reads what vLLM has for it. Without parameters a request is
-// no leg.
-func (s *Sim) readTransfer(raw json.RawMessage) (*leg, *refusal) {
+// readTransfer reads kv_transfer_params of vLLM. Without them a request is not
+// disaggregated.
+func (s *Sim) readTransfer(raw json.RawMessage) (*requestPart, *apiError) {
 	if len(raw) == 0 || string(raw) == "null" {
 		if s.options.Role != "" {
-			return nil, badRequest("kv_transfer_params", "This engine does only part of a request.")
+			return nil, badRequest("kv_transfer_params", "This engine has a role and needs kv_transfer_params.")
 		}
 		return nil, nil
 	}
 	var t kvTransfer
 	if json.Unmarshal(raw, &t) != nil || t.RemotePrefill == t.RemoteDecode {
-		return nil, badRequest("kv_transfer_params", "kv_transfer_params must ask for one of remote prefill and remote decode.")
+		return nil, badRequest("kv_transfer_params", "kv_transfer_params must request either remote prefill or remote decode.")
 	}
-	l := &leg{role: RolePrefill}
+	l := &requestPart{role: RolePrefill}
 	if t.RemotePrefill {
 		if t.EngineID == nil || t.Host == nil || t.Port == nil || len(t.BlockIDs) == 0 {
 			return nil, badRequest("kv_transfer_params", "Remote prefill needs remote_engine_id, remote_block_ids, remote_host and remote_port.")
 		}
-		l.role, l.told = RoleDecode, &t
+		l.role, l.received = RoleDecode, &t
 	} else if t.EngineID != nil || t.Host != nil || t.Port != nil || len(t.BlockIDs) > 0 {
-		return nil, badRequest("kv_transfer_params", "Remote decode knows no remote engine yet.")
+		return nil, badRequest("kv_transfer_params", "Remote decode must not name a remote engine.")
 	}
 	if s.options.Role != "" && s.options.Role != l.role {
-		return nil, badRequest("kv_transfer_params", "This engine does the other part of a request.")
+		return nil, badRequest("kv_transfer_params", "This engine has the other role.")
 	}
 	return l, nil
 }
 
-// legOfJSON reads kv_transfer_params that are a text.
-func legOfJSON(s *Sim, p params) (*leg, *refusal) {
+// partOfJSON reads kv_transfer_params in a string.
+func partOfJSON(s *Sim, p params) (*requestPart, *apiError) {
 	var text string
 	if err := p.get("kv_transfer_params_json", &text); err != nil {
 		return nil, err
@@ -131,32 +131,33 @@ func legOfJSON(s *Sim, p params) (*leg, *refusal) {
 	return s.readTransfer(json.RawMessage(text))
 }
 
-// meetings are what prefill legs have for decode legs.
-type meetings struct {
+// transfers holds what prefill requests keep for decode requests.
+type transfers struct {
 	client *http.Client
 
 	mu    sync.Mutex
 	rooms map[int64]*room
-	kv    map[string][]int // blocks of vLLM that no decode engine has fetched, by the hash of the prompt and their first
-	next  int              // block
+	kv    map[string][]int // vLLM: blocks that no decode engine has fetched, by the hash of the prompt and the first block
+	next  int              // the last block
 }
 
-// room is where SGLang's legs meet.
+// room is a bootstrap room of SGLang.
 type room struct {
-	prompt  string        // its hash
-	arrived chan struct{} // closed once the decode leg is there
-	done    chan struct{} // closed once the prompt is computed
-	once    sync.Once     // of arrived
-	cached  int
+	prompt   string        // hash of the prompt
+	arrived  chan struct{} // closed when the decode request has arrived
+	computed chan struct{} // closed when the prompt is computed
+	once     sync.Once     // guards arrived
+	cached   int
 }
 
-func newMeetings() *meetings {
-	return &meetings{
+func newTransfers() *transfers {
+	return &transfers{
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 		rooms:  map[int64]*room{}, kv: map[string][]int{},
 	}
 }
 
+// hashOf returns the hash of a prompt.
 func hashOf(prompt []harmony.Token) string {
 	b := make([]byte, 0, 4*len(prompt))
 	for _, id := range prompt {
@@ -166,17 +167,17 @@ func hashOf(prompt []harmony.Token) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// meet lets the leg begin: a decode leg fetches what the prefill leg has computed,
-// SGLang's prefill leg waits for the decode leg. local is the address that the
-// request came to.
-func (s *Sim) meet(ctx context.Context, req *modelRequest, local net.Addr) *refusal {
+// awaitPeer waits until the request can start: a decode request gets the result of
+// the prefill request, and SGLang's prefill request waits for the decode request.
+// local is the address at which the request arrived.
+func (s *Sim) awaitPeer(ctx context.Context, req *modelRequest, local net.Addr) *apiError {
 	ctx, cancel := context.WithTimeout(ctx, defaulted(req.behavior.Meet, 30*time.Second))
 	defer cancel()
-	switch l := req.leg; {
-	case l.told != nil:
-		return s.fetch(ctx, req)
-	case l.room == 0 && l.at == "":
-		s.keep(req, local)
+	switch l := req.part; {
+	case l.received != nil:
+		return s.fetchBlocks(ctx, req)
+	case l.room == 0 && l.bootstrap == "":
+		s.keepBlocks(req, local)
 		return nil
 	case l.role == RolePrefill:
 		return s.openRoom(ctx, req, local)
@@ -185,63 +186,64 @@ func (s *Sim) meet(ctx context.Context, req *modelRequest, local net.Addr) *refu
 	}
 }
 
-func kvError(format string, args ...any) *refusal {
-	return &refusal{http.StatusInternalServerError, "KVTransferError: " + fmt.Sprintf(format, args...), "InternalServerError", ""}
+func kvError(format string, args ...any) *apiError {
+	return &apiError{http.StatusInternalServerError, "KVTransferError: " + fmt.Sprintf(format, args...), "InternalServerError", ""}
 }
 
-// openRoom waits in the leg's room until the decode leg is there.
-func (s *Sim) openRoom(ctx context.Context, req *modelRequest, local net.Addr) *refusal {
-	l := req.leg
+// openRoom opens the bootstrap room and waits for the decode request.
+func (s *Sim) openRoom(ctx context.Context, req *modelRequest, local net.Addr) *apiError {
+	l := req.part
 	if local != nil {
 		_, port, err := net.SplitHostPort(local.String())
-		if err != nil || !strings.HasSuffix(l.at, ":"+port) {
-			return kvError("the bootstrap server of this engine is not at %s", l.at)
+		if err != nil || !strings.HasSuffix(l.bootstrap, ":"+port) {
+			return kvError("the bootstrap server of this engine is not at %s", l.bootstrap)
 		}
 	}
-	r := &room{prompt: hashOf(req.prompt), arrived: make(chan struct{}), done: make(chan struct{})}
-	s.meetings.mu.Lock()
-	_, taken := s.meetings.rooms[l.room]
-	if !taken {
-		s.meetings.rooms[l.room] = r
+	r := &room{prompt: hashOf(req.prompt), arrived: make(chan struct{}), computed: make(chan struct{})}
+	s.transfers.mu.Lock()
+	_, inUse := s.transfers.rooms[l.room]
+	if !inUse {
+		s.transfers.rooms[l.room] = r
 	}
-	s.meetings.mu.Unlock()
-	if taken {
-		return badRequest("bootstrap_room", fmt.Sprintf("Room %d is taken.", l.room))
+	s.transfers.mu.Unlock()
+	if inUse {
+		return badRequest("bootstrap_room", fmt.Sprintf("Room %d is in use.", l.room))
 	}
 	select {
 	case <-r.arrived:
 		return nil
 	case <-ctx.Done():
 		s.closeRoom(l.room)
-		return kvError("nobody has come to room %d", l.room)
+		return kvError("no decode request has arrived in room %d", l.room)
 	}
 }
 
+// closeRoom removes a room and returns it.
 func (s *Sim) closeRoom(number int64) *room {
-	s.meetings.mu.Lock()
-	defer s.meetings.mu.Unlock()
-	r := s.meetings.rooms[number]
-	delete(s.meetings.rooms, number)
+	s.transfers.mu.Lock()
+	defer s.transfers.mu.Unlock()
+	r := s.transfers.rooms[number]
+	delete(s.transfers.rooms, number)
 	return r
 }
 
-// part ends a leg that has met: what SGLang's prefill leg has computed goes to the
-// decode leg. Of a prefill leg that failed a decode leg hears nothing.
-func (s *Sim) part(req *modelRequest, state string) {
-	if req.leg == nil || req.leg.role != RolePrefill || req.leg.at == "" {
+// finishPrefill passes the result of SGLang's prefill request to the decode
+// request. If the prefill request has failed, the decode request gets nothing and
+// times out.
+func (s *Sim) finishPrefill(req *modelRequest, state string) {
+	if req.part == nil || req.part.role != RolePrefill || req.part.bootstrap == "" {
 		return
 	}
-	if r := s.closeRoom(req.leg.room); r != nil && state == StateFinished {
+	if r := s.closeRoom(req.part.room); r != nil && state == StateFinished {
 		r.cached = req.cached
-		close(r.done)
+		close(r.computed)
 	}
 }
 
-// findRoom looks for the prefill leg's room until it is there, and waits for
-// what it computes.
-func (s *Sim) findRoom(ctx context.Context, req *modelRequest) *refusal {
-	l := req.leg
-	where := fmt.Sprintf("http://%s/sim/room?room=%d&prompt=%s", l.at, l.room, hashOf(req.prompt))
+// findRoom waits for the room of the prefill request, and then for its result.
+func (s *Sim) findRoom(ctx context.Context, req *modelRequest) *apiError {
+	l := req.part
+	where := fmt.Sprintf("http://%s/sim/room?room=%d&prompt=%s", l.bootstrap, l.room, hashOf(req.prompt))
 	for {
 		var computed struct {
 			Cached int `json:"cached"`
@@ -251,11 +253,11 @@ func (s *Sim) findRoom(ctx context.Context, req *modelRequest) *refusal {
 			req.cached = computed.Cached
 			return nil
 		case err == nil && status == http.StatusConflict:
-			return kvError("room %d is of another prompt", l.room)
+			return kvError("room %d has another prompt", l.room)
 		}
 		sleep(ctx.Done(), pollInterval)
 		if ctx.Err() != nil {
-			return kvError("there is no room %d at %s", l.room, l.at)
+			return kvError("there is no room %d at %s", l.room, l.bootstrap)
 		}
 	}
 }
@@ -265,7 +267,7 @@ func (s *Sim) post(ctx context.Context, where string, into any) (status int, err
 	if err != nil {
 		return 0, err
 	}
-	resp, err := s.meetings.client.Do(r)
+	resp, err := s.transfers.client.Do(r)
 	if err != nil {
 		return 0, err
 	}
@@ -283,9 +285,9 @@ func (s *Sim) serveRoom(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	s.meetings.mu.Lock()
-	r := s.meetings.rooms[number]
-	s.meetings.mu.Unlock()
+	s.transfers.mu.Lock()
+	r := s.transfers.rooms[number]
+	s.transfers.mu.Unlock()
 	switch {
 	case r == nil:
 		w.WriteHeader(http.StatusNotFound)
@@ -296,20 +298,20 @@ func (s *Sim) serveRoom(w http.ResponseWriter, req *http.Request) {
 	}
 	r.once.Do(func() { close(r.arrived) })
 	select {
-	case <-r.done:
+	case <-r.computed:
 		writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"cached":%d}`, r.cached))
 	case <-req.Context().Done():
 	}
 }
 
-// keep keeps the blocks of a prompt for a decode engine of vLLM.
-func (s *Sim) keep(req *modelRequest, local net.Addr) {
+// keepBlocks stores the blocks of a prompt for a decode engine of vLLM.
+func (s *Sim) keepBlocks(req *modelRequest, local net.Addr) {
 	host, text, port := "127.0.0.1", "", 0
 	if local != nil {
-		host, text, _ = net.SplitHostPort(local.String()) // of a listener
+		host, text, _ = net.SplitHostPort(local.String()) // the address of a listener is valid
 		port, _ = strconv.Atoi(text)
 	}
-	m := s.meetings
+	m := s.transfers
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	blocks := make([]int, (len(req.prompt)+s.options.BlockSize-1)/s.options.BlockSize)
@@ -319,14 +321,14 @@ func (s *Sim) keep(req *modelRequest, local net.Addr) {
 	}
 	m.kv[kvKey(hashOf(req.prompt), blocks)] = blocks
 	id := "sim-" + text
-	req.leg.tells = &kvTransfer{RemotePrefill: true, EngineID: &id, BlockIDs: blocks, Host: &host, Port: &port}
+	req.part.produced = &kvTransfer{RemotePrefill: true, EngineID: &id, BlockIDs: blocks, Host: &host, Port: &port}
 }
 
 func kvKey(prompt string, blocks []int) string { return fmt.Sprint(prompt, "/", blocks[0]) }
 
-// fetch fetches the blocks of the prompt. vLLM counts them as cached.
-func (s *Sim) fetch(ctx context.Context, req *modelRequest) *refusal {
-	t := req.leg.told
+// fetchBlocks fetches the blocks of the prompt. vLLM counts them as cached.
+func (s *Sim) fetchBlocks(ctx context.Context, req *modelRequest) *apiError {
+	t := req.part.received
 	ids := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.BlockIDs), " ", ","), "[]")
 	query := url.Values{"engine": {*t.EngineID}, "blocks": {ids}, "prompt": {hashOf(req.prompt)}}
 	where := fmt.Sprintf("http://%s/sim/kv?%s", net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port)), query.Encode())
@@ -338,10 +340,10 @@ func (s *Sim) fetch(ctx context.Context, req *modelRequest) *refusal {
 	return nil
 }
 
-// serveKV hands blocks over, once.
+// serveKV returns blocks. Each can be fetched once.
 func (s *Sim) serveKV(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	_, port, _ := net.SplitHostPort(fmt.Sprint(r.Context().Value(http.LocalAddrContextKey))) // of a listener
+	_, port, _ := net.SplitHostPort(fmt.Sprint(r.Context().Value(http.LocalAddrContextKey))) // the address of a listener is valid
 	blocks, bad := parseIDs([]byte("[" + query.Get("blocks") + "]"))
 	if bad >= 0 || len(blocks) == 0 {
 		w.WriteHeader(http.StatusBadRequest)
@@ -351,7 +353,7 @@ func (s *Sim) serveKV(w http.ResponseWriter, r *http.Request) {
 	for i, id := range blocks {
 		wanted[i] = int(id)
 	}
-	m := s.meetings
+	m := s.transfers
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := kvKey(query.Get("prompt"), wanted)
@@ -363,22 +365,23 @@ func (s *Sim) serveKV(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, []byte("{}"))
 }
 
-// transferText is what a prefill leg of vLLM tells, as JSON; "" if it is none.
-func (req *modelRequest) transferText() string {
-	if req.leg == nil || req.leg.tells == nil {
+// producedText returns kv_transfer_params of a prefill response of vLLM as JSON, ""
+// if there are none.
+func (req *modelRequest) producedText() string {
+	if req.part == nil || req.part.produced == nil {
 		return ""
 	}
-	told, err := json.Marshal(req.leg.tells)
-	if err != nil { // numbers and texts always marshal
+	produced, err := json.Marshal(req.part.produced)
+	if err != nil { // a struct of numbers and strings always marshals
 		return ""
 	}
-	return string(told)
+	return string(produced)
 }
 
-// appendTransfer writes it as a member.
+// appendTransfer appends kv_transfer_params as a member.
 func (req *modelRequest) appendTransfer(b []byte) []byte {
-	if told := req.transferText(); told != "" {
-		b = append(append(b, `,"kv_transfer_params":`...), told...)
+	if produced := req.producedText(); produced != "" {
+		b = append(append(b, `,"kv_transfer_params":`...), produced...)
 	}
 	return b
 }

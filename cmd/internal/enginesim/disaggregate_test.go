@@ -16,12 +16,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// pair are a prefill and a decode engine of a kind, as the filter speaks to them.
+// pair is a prefill and a decode engine of one kind, with the dialect that the
+// filter uses for them.
 type pair struct {
 	t               *testing.T
 	dialect         engine.Disaggregator
 	prefill, decode *Sim
-	at              engine.Bootstrap // of the prefill engine
+	bootstrap       engine.Bootstrap // of the prefill engine
 	decodeURL       string
 }
 
@@ -30,25 +31,25 @@ func newPair(t *testing.T, kind string) *pair {
 	dialect, _ := engine.ByKind(kind)
 	d, ok := dialect.(engine.Disaggregator)
 	if !ok {
-		t.Fatalf("%s cannot be disaggregated", kind)
+		t.Fatalf("%s does not support disaggregation", kind)
 	}
 	p := &pair{t: t, dialect: d, prefill: New(Options{Role: RolePrefill}), decode: New(Options{Role: RoleDecode})}
 	where, err := url.Parse(serve(t, p.prefill))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.at.Host = where.Hostname()
-	if p.at.Port, err = strconv.Atoi(where.Port()); err != nil {
+	p.bootstrap.Host = where.Hostname()
+	if p.bootstrap.Port, err = strconv.Atoi(where.Port()); err != nil {
 		t.Fatal(err)
 	}
-	p.at.Room = 7
+	p.bootstrap.Room = 7
 	p.decodeURL = serve(t, p.decode)
 	return p
 }
 
-// send sends a leg and reads its answer.
-func (p *pair) send(address string, leg *engine.Request) (body []byte, trailer http.Header, err *apierror.Error) {
-	wire, err := p.dialect.Encode(leg)
+// send sends one of the two requests and returns its response.
+func (p *pair) send(address string, part *engine.Request) (body []byte, trailer http.Header, err *apierror.Error) {
+	wire, err := p.dialect.Encode(part)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -76,18 +77,18 @@ func (p *pair) send(address string, leg *engine.Request) (body []byte, trailer h
 	return body, trailer, nil
 }
 
-// compute is the prefill leg of r.
-func (p *pair) compute(r *engine.Request, at *engine.Bootstrap) (*engine.Transfer, *apierror.Error) {
-	leg, err := p.dialect.PrefillLeg(r, at)
+// prefillPart sends the prefill request of r.
+func (p *pair) prefillPart(r *engine.Request, at *engine.Bootstrap) (*engine.KVTransfer, *apierror.Error) {
+	part, err := p.dialect.PrefillRequest(r, at)
 	if err != nil {
 		return nil, err
 	}
-	body, trailer, err := p.send(fmt.Sprintf("http://%s:%d", p.at.Host, p.at.Port), leg)
+	body, trailer, err := p.send(fmt.Sprintf("http://%s:%d", p.bootstrap.Host, p.bootstrap.Port), part)
 	if err != nil {
 		return nil, err
 	}
-	reader := p.dialect.NewPrefillReader(leg)
-	for _, b := range body { // however it is cut
+	reader := p.dialect.NewPrefillReader(part)
+	for _, b := range body { // in chunks of one byte
 		if err := reader.Feed([]byte{b}); err != nil {
 			return nil, err
 		}
@@ -95,51 +96,53 @@ func (p *pair) compute(r *engine.Request, at *engine.Bootstrap) (*engine.Transfe
 	return reader.End(trailer.Get)
 }
 
-// say is the decode leg of r.
-func (p *pair) say(r *engine.Request, at *engine.Bootstrap, told *engine.Transfer) answer {
-	return p.ask(r, p.dialect.DecodeLeg(r, at, told))
+// decodePart sends the decode request of r.
+func (p *pair) decodePart(r *engine.Request, at *engine.Bootstrap, transfer *engine.KVTransfer) answer {
+	return p.ask(r, p.dialect.DecodeRequest(r, at, transfer))
 }
 
-// ask sends a request to the decode engine.
-func (p *pair) ask(r, leg *engine.Request) answer {
-	body, trailer, err := p.send(p.decodeURL, leg)
+// ask sends a request to the decode engine and decodes the response.
+func (p *pair) ask(r, part *engine.Request) answer {
+	body, trailer, err := p.send(p.decodeURL, part)
 	if err != nil {
 		return answer{Err: err}
 	}
 	return decode(p.t, p.dialect.Kind(), r, body, trailer, len(body)+1)
 }
 
-// both are the two legs of r, at the same time or one after the other.
-func (p *pair) both(r *engine.Request) (answer, *engine.Transfer, *apierror.Error) {
-	if !p.dialect.MeetsInRoom() {
-		told, err := p.compute(r, nil)
+// both sends the prefill and the decode request of r, concurrently or one after the
+// other.
+func (p *pair) both(r *engine.Request) (answer, *engine.KVTransfer, *apierror.Error) {
+	if !p.dialect.UsesBootstrapRoom() {
+		transfer, err := p.prefillPart(r, nil)
 		if err != nil {
 			return answer{}, nil, err
 		}
-		return p.say(r, nil, told), told, nil
+		return p.decodePart(r, nil, transfer), transfer, nil
 	}
-	said := make(chan answer)
-	go func() { said <- p.say(r, &p.at, nil) }()
-	told, err := p.compute(r, &p.at)
-	return <-said, told, err
+	decoded := make(chan answer)
+	go func() { decoded <- p.decodePart(r, &p.bootstrap, nil) }()
+	transfer, err := p.prefillPart(r, &p.bootstrap)
+	return <-decoded, transfer, err
 }
 
-// TestLegs: what two engines say together is what one says alone.
-func TestLegs(t *testing.T) {
+// TestDisaggregated: a prefill and a decode engine together return what one engine
+// returns.
+func TestDisaggregated(t *testing.T) {
 	for _, kind := range engine.Disaggregating() {
 		t.Run(kind, func(t *testing.T) {
 			r := ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!", func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 2 })
 			want := talk(t, New(Options{}), kind, "", r)
 			p := newPair(t, kind)
 			for round := range 2 {
-				p.at.Room++
-				got, told, err := p.both(r)
+				p.bootstrap.Room++
+				got, transfer, err := p.both(r)
 				if err != nil || got.Err != nil {
 					t.Fatal(err, got.Err)
 				}
 				cached := got.Usage.CachedTokens
-				if told != nil {
-					cached = told.Usage.CachedTokens
+				if transfer != nil {
+					cached = transfer.Usage.CachedTokens
 				}
 				if round == 0 && cached != 0 || round > 0 && cached == 0 {
 					t.Errorf("round %d: cached %d", round, cached)
@@ -159,7 +162,7 @@ func TestLegs(t *testing.T) {
 	}
 }
 
-// failed tells whether an error is the engine's own.
+// failed reports whether an error is an engine's failure.
 func failed(err *apierror.Error) bool { return err != nil && err.Status == http.StatusBadGateway }
 
 func TestRoomsMismatch(t *testing.T) {
@@ -172,11 +175,11 @@ func TestRoomsMismatch(t *testing.T) {
 		} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				p := newPair(t, kind)
-				at, other := p.at, ask("SIM meet=200ms\nSAY x")
+				at, other := p.bootstrap, ask("SIM meet=200ms\nSAY x")
 				change(p, &at, other)
 				said := make(chan answer)
-				go func() { said <- p.say(other, &at, nil) }()
-				if _, err := p.compute(ask("SIM meet=200ms\nSAY x"), &p.at); !failed(err) {
+				go func() { said <- p.decodePart(other, &at, nil) }()
+				if _, err := p.prefillPart(ask("SIM meet=200ms\nSAY x"), &p.bootstrap); !failed(err) {
 					t.Errorf("prefill: %v", err)
 				}
 				if got := <-said; !failed(got.Err) {
@@ -184,23 +187,23 @@ func TestRoomsMismatch(t *testing.T) {
 				}
 			})
 		}
-		t.Run(kind+"/refused", func(t *testing.T) {
+		t.Run(kind+"/rejected", func(t *testing.T) {
 			p := newPair(t, kind)
-			at := p.at
+			at := p.bootstrap
 			at.Port++
-			if _, err := p.compute(ask("SAY x"), &at); !failed(err) {
-				t.Errorf("another engine's port: %v", err)
+			if _, err := p.prefillPart(ask("SAY x"), &at); !failed(err) {
+				t.Errorf("port of another engine: %v", err)
 			}
 			if got := p.ask(ask("SAY x"), ask("SAY x")); got.Err == nil || got.Err.Status != http.StatusBadRequest {
 				t.Errorf("no room: %v", got.Err)
 			}
 			two := ask("SAY x", func(r *engine.Request) { r.N = 2 })
-			if _, err := p.dialect.PrefillLeg(two, &at); err == nil || err.Param != "n" {
+			if _, err := p.dialect.PrefillRequest(two, &at); err == nil || err.Param != "n" {
 				t.Errorf("two choices: %v", err)
 			}
 			whole := New(Options{})
 			p.decodeURL = serve(t, whole)
-			if got := p.say(ask("SAY x"), &p.at, nil); got.Err == nil || got.Err.Status != http.StatusBadRequest {
+			if got := p.decodePart(ask("SAY x"), &p.bootstrap, nil); got.Err == nil || got.Err.Status != http.StatusBadRequest {
 				t.Errorf("an engine that is not disaggregated: %v", got.Err)
 			}
 		})
@@ -212,36 +215,36 @@ func TestTransferMismatch(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			p := newPair(t, kind)
 			r := ask("SAY x")
-			told, err := p.compute(r, nil)
+			transfer, err := p.prefillPart(r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for name, params := range map[string]string{
-				"blocks": strings.Replace(string(told.Params), `"remote_block_ids":[1`, `"remote_block_ids":[2`, 1),
-				"engine": strings.Replace(string(told.Params), `"sim-`, `"another-`, 1),
-				"port":   strings.Replace(string(told.Params), `"remote_port":`, `"remote_port":1`, 1),
+				"blocks": strings.Replace(string(transfer.Params), `"remote_block_ids":[1`, `"remote_block_ids":[2`, 1),
+				"engine": strings.Replace(string(transfer.Params), `"sim-`, `"another-`, 1),
+				"port":   strings.Replace(string(transfer.Params), `"remote_port":`, `"remote_port":1`, 1),
 			} {
-				if params == string(told.Params) {
-					t.Fatalf("%s: nothing changed in %s", name, params)
+				if params == string(transfer.Params) {
+					t.Fatalf("%s: %s is unchanged", name, params)
 				}
-				if got := p.say(r, nil, &engine.Transfer{Params: []byte(params)}); !failed(got.Err) {
+				if got := p.decodePart(r, nil, &engine.KVTransfer{Params: []byte(params)}); !failed(got.Err) {
 					t.Errorf("%s: %v", name, got.Err)
 				}
 			}
-			if got := p.say(ask("SAY y"), nil, told); !failed(got.Err) {
+			if got := p.decodePart(ask("SAY y"), nil, transfer); !failed(got.Err) {
 				t.Errorf("another prompt: %v", got.Err)
 			}
-			if got := p.say(r, nil, told); got.Err != nil {
+			if got := p.decodePart(r, nil, transfer); got.Err != nil {
 				t.Errorf("the right one: %v", got.Err)
 			}
-			if got := p.say(r, nil, told); !failed(got.Err) {
+			if got := p.decodePart(r, nil, transfer); !failed(got.Err) {
 				t.Errorf("twice: %v", got.Err)
 			}
 			if _, _, err := p.send(p.decodeURL, r); err == nil || err.Status != http.StatusBadRequest {
 				t.Errorf("no parameters: %v", err)
 			}
-			leg, _ := p.dialect.PrefillLeg(r, nil)
-			if _, _, err := p.send(p.decodeURL, leg); err == nil || err.Status != http.StatusBadRequest {
+			part, _ := p.dialect.PrefillRequest(r, nil)
+			if _, _, err := p.send(p.decodeURL, part); err == nil || err.Status != http.StatusBadRequest {
 				t.Errorf("the other role: %v", err)
 			}
 		})

@@ -16,13 +16,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// A real engine lets its model say only what the request's grammar allows. The
-// simulated one knows what it is going to say before it begins: it says that if
-// the grammar allows it, else something like it that does.
+// A real engine constrains each token by the request's grammar. The simulator knows
+// its whole output in advance. It uses that output if the grammar accepts it, and
+// otherwise the closest one that the grammar accepts.
 
-// grammar is one format of a structural tag of xgrammar, as far as the
-// simulator knows them. It works on text in which every special token is a
-// character of its own.
+// grammar is a format of xgrammar's structural tags, as far as the simulator
+// supports them. It matches text in which each special token is one character.
 type grammar struct {
 	Type     string          `json:"type"`
 	Value    string          `json:"value"`          // const_string
@@ -36,19 +35,19 @@ type grammar struct {
 	Pattern  string          `json:"pattern"`        // regex
 
 	regex    *regexp.Regexp
-	excludes string // as characters
+	excludes string // the excluded special tokens as characters
 }
 
-// firstMark stands for the first special token, behind all characters that
-// texts have; the others follow.
+// firstMark is the character of the first special token, beyond all characters in
+// texts. The others follow.
 const firstMark = 0x100000
 
 func isMark(r rune) bool { return r >= firstMark }
 
 func markOf(id harmony.Token) string { return string(rune(firstMark + id - harmony.TokenStartOfText)) }
 
-// marked is the text of ids.
-func marked(ids []harmony.Token) string {
+// markedText returns the text of ids, with marks for special tokens.
+func markedText(ids []harmony.Token) string {
 	var b strings.Builder
 	from := 0
 	for i, id := range ids {
@@ -60,8 +59,8 @@ func marked(ids []harmony.Token) string {
 	return b.String() + show(ids[from:])
 }
 
-// unmarked is the ids of a text.
-func unmarked(s string) []harmony.Token {
+// markedIDs returns the ids of a text with marks.
+func markedIDs(s string) []harmony.Token {
 	var ids []harmony.Token
 	for s != "" {
 		i := strings.IndexFunc(s, isMark)
@@ -75,8 +74,8 @@ func unmarked(s string) []harmony.Token {
 	return ids
 }
 
-// readGrammar reads a structural tag, the JSON text that engines take.
-func readGrammar(tag string) (*grammar, *refusal) {
+// readGrammar parses a structural tag in JSON.
+func readGrammar(tag string) (*grammar, *apiError) {
 	var root struct {
 		Type   string   `json:"type"`
 		Format *grammar `json:"format"`
@@ -90,17 +89,17 @@ func readGrammar(tag string) (*grammar, *refusal) {
 	return root.Format, nil
 }
 
-// check refuses what the simulator does not know. What a real engine does not
-// survive is its internal error: a stop token that the grammar asks for, and a
-// token that stands directly in a sequence behind something else.
-func (g *grammar) check() *refusal {
+// check rejects what the simulator does not support. Two cases that crash a real
+// engine are internal errors: a stop token that the grammar requires, and a token
+// that follows another element in a sequence.
+func (g *grammar) check() *apiError {
 	invalid := badRequest("", "Invalid structural tag specification.")
-	broken := &refusal{http.StatusInternalServerError, "Internal server error", "InternalServerError", ""}
+	broken := &apiError{http.StatusInternalServerError, "Internal server error", "InternalServerError", ""}
 	parts := g.Elements
 	switch g.Type {
 	case "const_string":
 		if strings.Contains(g.Value, "<|") {
-			return badRequest("", "The simulated engine knows special tokens as tokens only.")
+			return badRequest("", "The simulated engine supports special tokens only as tokens.")
 		}
 	case "token":
 		if slices.Contains(eos, g.Token) || g.Token < harmony.TokenStartOfText {
@@ -113,7 +112,7 @@ func (g *grammar) check() *refusal {
 			}
 		}
 	case "json_schema":
-		if !gjson.ValidBytes(g.Schema) || !knowsPatterns(gjson.ParseBytes(g.Schema)) {
+		if !gjson.ValidBytes(g.Schema) || !patternsSupported(gjson.ParseBytes(g.Schema)) {
 			return invalid
 		}
 	case "regex":
@@ -131,7 +130,7 @@ func (g *grammar) check() *refusal {
 		}
 		parts = []*grammar{g.Content}
 	default:
-		return badRequest("", "The simulated engine does not know the format "+g.Type+" of structural tags.")
+		return badRequest("", "The simulated engine does not support the format "+g.Type+" of structural tags.")
 	}
 	for i, part := range parts {
 		if part == nil {
@@ -149,7 +148,8 @@ func (g *grammar) check() *refusal {
 
 func (g *grammar) accepts(s string) bool { return slices.Contains(g.ends(s, 0), len(s)) }
 
-// ends are the places at which the format can end in s if it begins at a place.
+// ends returns the positions in s at which a match that begins at a position can
+// end.
 func (g *grammar) ends(s string, at int) []int {
 	rest := s[at:]
 	switch g.Type {
@@ -168,7 +168,7 @@ func (g *grammar) ends(s string, at int) []int {
 	case "json_schema":
 		d := json.NewDecoder(strings.NewReader(rest))
 		var raw json.RawMessage
-		if d.Decode(&raw) == nil && isOf(raw, g.Schema) {
+		if d.Decode(&raw) == nil && matchesSchema(raw, g.Schema) {
 			return []int{at + int(d.InputOffset())}
 		}
 	case "regex":
@@ -208,8 +208,8 @@ func (g *grammar) endsOf(s string, places []int) []int {
 	return slices.Compact(next)
 }
 
-// freeEnds are the places where any tokens can end: before each special token,
-// up to the first that is excluded, and at the end.
+// freeEnds returns the positions at which any_tokens can end: before each special
+// token up to the first excluded one, and at the end of s.
 func (g *grammar) freeEnds(s string, at int) []int {
 	var places []int
 	for i, r := range s[at:] {
@@ -224,11 +224,11 @@ func (g *grammar) freeEnds(s string, at int) []int {
 	return append(places, len(s))
 }
 
-// maxSmall bounds the texts that small gives.
-const maxSmall = 4096
+// maxSamples bounds the texts that samples returns.
+const maxSamples = 4096
 
-// small are short texts of the format: the smallest of every alternative.
-func (g *grammar) small() []string {
+// samples returns short texts of the format: the shortest of each alternative.
+func (g *grammar) samples() []string {
 	switch g.Type {
 	case "const_string":
 		return []string{g.Value}
@@ -243,17 +243,17 @@ func (g *grammar) small() []string {
 	case "token":
 		return []string{markOf(g.Token)}
 	case "repeat":
-		return g.Content.small()
+		return g.Content.samples()
 	case "or":
 		var all []string
 		for _, e := range g.Elements {
-			all = append(all, e.small()...)
+			all = append(all, e.samples()...)
 		}
-		return all[:min(len(all), maxSmall)]
+		return all[:min(len(all), maxSamples)]
 	case "sequence":
 		all := []string{""}
 		for _, e := range g.Elements {
-			all = product(all, e.small())
+			all = product(all, e.samples())
 		}
 		return all
 	}
@@ -264,7 +264,7 @@ func product(heads, tails []string) []string {
 	var all []string
 	for _, h := range heads {
 		for _, t := range tails {
-			if len(all) < maxSmall {
+			if len(all) < maxSamples {
 				all = append(all, h+t)
 			}
 		}
@@ -279,14 +279,14 @@ func shortest(texts []string) string {
 	return slices.MinFunc(texts, func(a, b string) int { return len(a) - len(b) })
 }
 
-// smallestMatch is a short text that a regular expression matches.
+// smallestMatch returns a short text that a regular expression matches.
 func smallestMatch(re *syntax.Regexp) string {
 	switch re.Op {
 	case syntax.OpLiteral:
 		return string(re.Rune)
 	case syntax.OpCharClass:
 		for i := 0; i+1 < len(re.Rune); i += 2 {
-			if r := max(re.Rune[i], ' '); r <= re.Rune[i+1] { // no control character if there is another
+			if r := max(re.Rune[i], ' '); r <= re.Rune[i+1] { // prefer a printable character
 				return string(r)
 			}
 		}
@@ -311,10 +311,10 @@ func smallestMatch(re *syntax.Regexp) string {
 	return ""
 }
 
-// isOf reports whether a value is of a JSON Schema, as xgrammar reads it: an
-// object whose properties are declared has no others unless the schema says so.
-// What takes too long is not.
-func isOf(value, schema []byte) bool {
+// matchesSchema reports whether a value matches a JSON Schema as xgrammar compiles
+// it: an object with declared properties has no others unless the schema allows it.
+// The answer is false if the check takes too long.
+func matchesSchema(value, schema []byte) bool {
 	w := &schemaWalk{root: gjson.ParseBytes(schema)}
 	return w.isOf(gjson.ParseBytes(value), w.root, 0) && w.steps <= maxSchemaSteps
 }
@@ -356,7 +356,7 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 		return within(len(v.Array()), s, "minItems", "maxItems") &&
 			(!s.Get("items").Exists() || !slices.ContainsFunc(v.Array(), func(x gjson.Result) bool { return !one(x)(s.Get("items")) }))
 	case v.Type == gjson.String:
-		return ofPattern(v.Str, s.Get("pattern")) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
+		return matchesPattern(v.Str, s.Get("pattern")) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
 	case v.Type == gjson.Number:
 		least, most := s.Get("minimum"), s.Get("maximum")
 		return (!least.Exists() || v.Num >= least.Num) && (!most.Exists() || v.Num <= most.Num)
@@ -411,58 +411,58 @@ func (w *schemaWalk) objectIsOf(v, s gjson.Result, depth int) bool {
 	return ok
 }
 
-// obey gives what the model says under a grammar: the first of what it would
-// like to say that the grammar allows, else the same reasoning and header with
-// the smallest content, else the shortest text of the grammar.
-func (g *grammar) obey(likes []sequence) (sequence, error) {
-	for _, seq := range likes {
+// choose returns the output of the model under a grammar. In order of preference: a
+// candidate that the grammar accepts; the reasoning and header of a candidate with
+// the shortest content; the shortest text of the grammar.
+func (g *grammar) choose(candidates []sequence) (sequence, error) {
+	for _, seq := range candidates {
 		if text, ok := seq.text(); ok && g.accepts(text) {
 			return seq, nil
 		}
 	}
-	small := g.small()
+	samples := g.samples()
 	var texts []string
-	for _, seq := range likes {
+	for _, seq := range candidates {
 		text, _ := seq.text()
 		thought, last := splitLast(text)
 		header, _, _ := strings.Cut(last, messageMark)
-		for _, s := range small {
+		for _, s := range samples {
 			if strings.HasPrefix(s, header+messageMark) {
 				texts = append(texts, thought+s)
 			}
 		}
 	}
-	for _, seq := range likes {
+	for _, seq := range candidates {
 		text, _ := seq.text()
 		thought, _ := splitLast(text)
-		texts = append(texts, thought+shortest(small))
+		texts = append(texts, thought+shortest(samples))
 	}
-	for _, text := range append(texts, shortest(small)) {
+	for _, text := range append(texts, shortest(samples)) {
 		if g.accepts(text) {
-			ids := appendSigned(nil, unmarked(text))
+			ids := appendSigned(nil, markedIDs(text))
 			return sequence{ids: append(ids, int32(harmony.TokenReturn))}, nil
 		}
 	}
-	return sequence{}, errors.New("the grammar allows nothing that the simulator can say")
+	return sequence{}, errors.New("the grammar accepts no text that the simulator can generate")
 }
 
-// text is what a sequence says, without the token that ends it. It is false if
-// the sequence has no end.
+// text returns the marked text of a sequence without its end token. It returns
+// false if the sequence has no end.
 func (s sequence) text() (string, bool) {
 	ids := make([]harmony.Token, 0, len(s.ids))
 	for _, id := range s.ids {
 		switch id {
-		case anyWords:
-			return marked(ids), false
-		case anyWord:
-			id = int32(harmless()[0])
+		case fillerForever:
+			return markedText(ids), false
+		case fillerWord:
+			id = int32(fillerWords()[0])
 		}
 		ids = append(ids, harmony.Token(id))
 	}
 	if n := len(ids) - 1; n >= 0 && (slices.Contains(eos, ids[n]) || ids[n] == harmony.TokenEnd) {
 		ids = ids[:n]
 	}
-	return marked(ids), true
+	return markedText(ids), true
 }
 
 var (

@@ -40,11 +40,11 @@ func TestObey(t *testing.T) {
 		"regex":           {tagOf(channel, `{"type":"const_string","value":"final"}`, content, `{"type":"regex","pattern":"(yes|no)[0-9]{2}"}`), `SAY maybe`, `<|channel|>final<|message|>yes00<|return|>`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, refused := readGrammar(c.tag)
-			if refused != nil {
-				t.Fatal(refused)
+			g, failed := readGrammar(c.tag)
+			if failed != nil {
+				t.Fatal(failed)
 			}
-			seq, err := g.obey(makePlans(userPrompt(c.user)))
+			seq, err := g.choose(planCandidates(userPrompt(c.user)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,11 +63,11 @@ func TestObey(t *testing.T) {
 // TestObeyBuiltins calls built-in tools under the filter's own tags.
 func TestObeyBuiltins(t *testing.T) {
 	tools := []constraint.Tool{{Recipient: "browser.search", Builtin: true}, {Recipient: "python", Builtin: true, Code: true}}
-	answer := constraint.Promise{Tools: tools, Answer: constraint.AnswerChoice{"yes"}, Parallel: true}
-	python := constraint.Promise{Tools: tools[1:], Required: true}
+	answer := constraint.Spec{Tools: tools, Answer: constraint.AnswerChoice{"yes"}, Parallel: true}
+	python := constraint.Spec{Tools: tools[1:], Required: true}
 	system := withBuiltins(t)
 	for _, c := range []struct {
-		promise    constraint.Promise
+		spec       constraint.Spec
 		user, want string
 	}{
 		{answer, "CALL browser.search {\"query\":\"a\"}", thought + `<|channel|>analysis to=browser.search code<|message|>{"query":"a"}<|call|>`},
@@ -76,11 +76,11 @@ func TestObeyBuiltins(t *testing.T) {
 		{answer, "SAY yes", thought + final + "yes<|return|>"},
 		{python, "CALL python 1", thought + "<|channel|>analysis to=python code<|message|>1<|call|>"},
 	} {
-		g, refused := readGrammar(string(constraint.AppendStructuralTag(nil, c.promise.Format())))
-		if refused != nil {
-			t.Fatal(refused)
+		g, failed := readGrammar(string(constraint.AppendStructuralTag(nil, c.spec.Format())))
+		if failed != nil {
+			t.Fatal(failed)
 		}
-		seq, err := g.obey(makePlans(conversation(system, c.user, "")))
+		seq, err := g.choose(planCandidates(conversation(system, c.user, "")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,8 +109,8 @@ func TestGrammarsRefused(t *testing.T) {
 	}
 }
 
-// TestConstrainedRequests: both engines' requests, and an engine that ignores
-// its grammar.
+// TestConstrainedRequests sends grammars over HTTP to both engines, and to an
+// engine that ignores them.
 func TestConstrainedRequests(t *testing.T) {
 	prompt, err := json.Marshal(userPrompt("SAY hello"))
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// framePrefix is the size of what stands before a gRPC message: a flag and the
-// message's length.
+// framePrefix is the size of the prefix of a gRPC message: a flag and the message's
+// length.
 const framePrefix = 5
 
-// wireType is how a protobuf field's value is written.
+// wireType is the encoding of a protobuf field.
 type wireType int
 
 const (
@@ -26,40 +26,39 @@ const (
 	typeInt
 	typeFloat
 	typeIDs     // repeated uint32
-	typeMessage // its fields are read as if they stood outside
-	typeBias    // map from token id, a number or a string, to float
+	typeMessage // its fields become members of the outer message
+	typeBias    // map from a token id, a number or a string, to a float
 )
 
-// protoField is one field of a message; name is what it is called in the JSON
-// that stands for the request.
+// protoField is a field of a message; name is its JSON name.
 type protoField struct {
 	name   string
 	kind   wireType
-	fields protoFields // of a message
+	fields protoFields // of a typeMessage
 }
 
 type protoFields map[protowire.Number]protoField
 
-// grpcAPI is an engine's gRPC API. Its protobuf messages are read and written by
-// the field numbers of the package smg-grpc-proto.
+// grpcAPI is a gRPC API of an engine. Messages are decoded and encoded by the field
+// numbers of the package smg-grpc-proto.
 type grpcAPI struct {
 	path     string
 	request  protoFields
-	defaults sampling // what absent fields mean
-	min, max string   // names of the limits
-	// Field numbers of a GenerateResponse, and in its two messages.
+	defaults sampling // values of absent fields
+	min, max string   // names of the token limits
+	// Field numbers of GenerateResponse and its two messages.
 	chunk, complete             protowire.Number
 	chunkFields, completeFields replyFields
-	// The log probabilities that a request asks for, and those of the n tokens
-	// of the output from an id on.
-	readLogprobs   func(params) (*int, *refusal)
+	// The log probabilities that a request asks for, and their encoding for n tokens of
+	// the output from an id on.
+	readLogprobs   func(params) (*int, *apiError)
 	appendLogprobs func(b []byte, number protowire.Number, c *choice, from, n, top int) []byte
 	info           infoFields
-	countsDelta    bool // completion_tokens counts a message's own ids
-	repeats        bool // a Complete repeats the last ids, else all
-	// leg reads which part of a request this engine is to do; nil: always all.
-	leg      func(*Sim, params) (*leg, *refusal)
-	transfer protowire.Number // of kv_transfer_params_json, in a Complete
+	countsDelta    bool // completion_tokens counts only the ids of the message
+	repeats        bool // a Complete repeats the last ids, otherwise all
+	// reads which part of a request this engine does; nil: always all
+	partOf   func(*Sim, params) (*requestPart, *apiError)
+	transfer protowire.Number // field number of kv_transfer_params_json in a Complete
 }
 
 // replyFields are the field numbers of a Chunk or a Complete.
@@ -67,7 +66,7 @@ type replyFields struct {
 	ids, prompt, completion, cached, index, finish, matched, logprobs protowire.Number
 }
 
-// infoFields are the field numbers of a GetModelInfoResponse.
+// infoFields are the field numbers of GetModelInfoResponse.
 type infoFields struct {
 	id      []protowire.Number
 	context protowire.Number
@@ -90,7 +89,7 @@ var vllmGRPC = grpcAPI{
 		}},
 		5: {name: "stream", kind: typeBool}, 8: {name: "kv_transfer_params_json"},
 	},
-	leg: legOfJSON, transfer: 12,
+	partOf: partOfJSON, transfer: 12,
 	defaults: sampling{temperature: 1},
 	min:      "min_tokens", max: "max_tokens",
 	chunk: 1, complete: 2,
@@ -118,7 +117,7 @@ var sglangGRPC = grpcAPI{
 		10: {kind: typeMessage, fields: protoFields{1: {name: "bootstrap_host"}, 2: {name: "bootstrap_port", kind: typeInt}, 3: {name: "bootstrap_room", kind: typeInt}}},
 		17: {name: "stream", kind: typeBool},
 	},
-	leg:      (*Sim).readRoom,
+	partOf:   (*Sim).readBootstrap,
 	defaults: sampling{topP: 1, n: 1},
 	min:      "min_new_tokens", max: "max_new_tokens",
 	chunk: 2, complete: 3,
@@ -166,24 +165,25 @@ func (a grpcAPI) modelInfo(s *Sim) http.HandlerFunc {
 		}
 		b = protowire.AppendVarint(protowire.AppendTag(b, a.info.context, protowire.VarintType), uint64(s.options.ContextLength)) //nolint:gosec // a length
 		w.Header().Set("content-type", "application/grpc")
-		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)) //nolint:gosec // a short message; whoever has gone does not read it
+		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)) //nolint:gosec // a short message; the client may have disconnected
 		setGRPCStatus(w.Header(), http.TrailerPrefix, 0, "")
 	}
 }
 
-// parse takes a request out of its frame and gives it JSON's form.
-func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *refusal) {
+// parse decodes a framed request to JSON members.
+func (a grpcAPI) parse(body []byte) (map[string]json.RawMessage, *apiError) {
 	if len(body) < framePrefix || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-framePrefix) {
-		return nil, &refusal{http.StatusInternalServerError, "the request is not one gRPC message", "", ""}
+		return nil, &apiError{http.StatusInternalServerError, "the request is not a single gRPC message", "", ""}
 	}
 	p := map[string]json.RawMessage{}
 	if !a.request.read(body[framePrefix:], p) {
-		return nil, &refusal{http.StatusInternalServerError, "Exception deserializing request!", "", ""}
+		return nil, &apiError{http.StatusInternalServerError, "Exception deserializing request!", "", ""}
 	}
 	return p, nil
 }
 
-// read adds the fields of a message to p.
+// read adds the fields of a message to p. It returns false if the message is
+// invalid.
 func (f protoFields) read(b []byte, p map[string]json.RawMessage) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)
@@ -202,7 +202,7 @@ func (f protoFields) read(b []byte, p map[string]json.RawMessage) bool {
 	return true
 }
 
-// read adds one value, which is complete, to p.
+// read adds a complete value to p. It returns false if the type is wrong.
 func (f protoField) read(kind protowire.Type, value []byte, p map[string]json.RawMessage) bool {
 	switch kind {
 	case protowire.VarintType:
@@ -255,7 +255,7 @@ func (f protoField) readBytes(b []byte, p map[string]json.RawMessage) bool {
 	return true
 }
 
-// readBias adds one entry of a map.
+// readBias adds an entry of a map.
 func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
 	entry := map[string]json.RawMessage{}
 	keys := protoFields{1: {name: "key", kind: typeInt}, 2: {name: "value", kind: typeFloat}}
@@ -276,7 +276,7 @@ func (f protoField) readBias(b []byte, p map[string]json.RawMessage) bool {
 	return err == nil
 }
 
-func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{model: s.options.Models[0], form: formFrames}
 	if err := p.getAll(field{"request_id", &req.id}, field{"stream", &req.stream}, field{"include_stop_token_in_output", &req.returnIDs}); err != nil {
@@ -285,7 +285,7 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if req.id == "" {
 		req.id = s.nextID()
 	}
-	var err *refusal
+	var err *apiError
 	if req.prompt, err = p.takePrompt("input_ids"); err != nil {
 		return req, err
 	}
@@ -307,35 +307,35 @@ func (a grpcAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	return req, nil
 }
 
-func (grpcAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {
+func (grpcAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
 	writeGRPCStatus(w, err.status, err.message)
 }
 
 func (a grpcAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
-	return &grpcReply{api: a, req: req, choices: choices, begun: make([]int, len(choices))}
+	return &grpcReply{api: a, req: req, choices: choices, chunkStart: make([]int, len(choices))}
 }
 
 type grpcReply struct {
-	api     grpcAPI
-	req     *modelRequest
-	choices []*choice
-	begun   []int  // where the ids of a choice's last chunk begin
-	message []byte // the inner message
+	api        grpcAPI
+	req        *modelRequest
+	choices    []*choice
+	chunkStart []int  // index in the output at which a choice's last chunk begins
+	message    []byte // the inner message
 }
 
 func (r *grpcReply) event(b []byte, c *choice, from int) []byte {
-	ids := r.shown(c, from)
+	ids := r.visibleIDs(c, from)
 	if len(ids) == 0 {
 		return b
 	}
-	r.begun[c.index] = from
+	r.chunkStart[c.index] = from
 	r.fill(r.api.chunkFields, c, from, ids)
 	return r.wrap(b, r.api.chunk)
 }
 
-// shown are the ids from one on; TensorRT-LLM keeps the stop token to itself
-// unless it is asked for it.
-func (r *grpcReply) shown(c *choice, from int) []harmony.Token {
+// visibleIDs returns the ids from an index on. TensorRT-LLM omits the stop token
+// unless the request asks for it.
+func (r *grpcReply) visibleIDs(c *choice, from int) []harmony.Token {
 	ids := c.output[from:]
 	if r.api.repeats || r.req.returnIDs || c.finish != "stop" || len(ids) == 0 {
 		return ids
@@ -346,10 +346,10 @@ func (r *grpcReply) shown(c *choice, from int) []harmony.Token {
 func (r *grpcReply) last(b []byte, c *choice) []byte {
 	from := 0
 	if r.api.repeats && r.req.stream {
-		from = r.begun[c.index]
+		from = r.chunkStart[c.index]
 	}
 	f := r.api.completeFields
-	r.fill(f, c, from, r.shown(c, from))
+	r.fill(f, c, from, r.visibleIDs(c, from))
 	finish := c.finish
 	if abortStatus(finish) != 0 {
 		finish = "abort"
@@ -358,13 +358,13 @@ func (r *grpcReply) last(b []byte, c *choice) []byte {
 	if n := len(c.output); c.finish == "stop" && c.output[n-1] != harmony.TokenReturn {
 		r.integer(f.matched, int(c.output[n-1]))
 	}
-	if told := r.req.transferText(); told != "" {
-		r.message = protowire.AppendString(protowire.AppendTag(r.message, r.api.transfer, protowire.BytesType), told)
+	if transfer := r.req.producedText(); transfer != "" {
+		r.message = protowire.AppendString(protowire.AppendTag(r.message, r.api.transfer, protowire.BytesType), transfer)
 	}
 	return r.wrap(b, r.api.complete)
 }
 
-// fill begins the inner message anew. ids are those of the output from one on.
+// fill starts a new inner message with ids, which are the output from an index on.
 func (r *grpcReply) fill(f replyFields, c *choice, from int, ids []harmony.Token) {
 	r.message = r.message[:0]
 	if len(ids) > 0 {
@@ -387,14 +387,14 @@ func (r *grpcReply) fill(f replyFields, c *choice, from int, ids []harmony.Token
 	r.integer(f.index, c.index)
 }
 
-// integer adds a field that is not 0.
+// integer adds a field unless it is 0.
 func (r *grpcReply) integer(number protowire.Number, v int) {
 	if v != 0 {
 		r.message = protowire.AppendVarint(protowire.AppendTag(r.message, number, protowire.VarintType), uint64(v)) //nolint:gosec // a count
 	}
 }
 
-// wrap writes a GenerateResponse with the inner message.
+// wrap appends a GenerateResponse with the inner message.
 func (r *grpcReply) wrap(b []byte, number protowire.Number) []byte {
 	if r.api.chunk == 2 { // field 1 is the request's id
 		b = protowire.AppendString(protowire.AppendTag(b, 1, protowire.BytesType), r.req.id)
@@ -404,10 +404,11 @@ func (r *grpcReply) wrap(b []byte, number protowire.Number) []byte {
 
 func (r *grpcReply) usage(b []byte) []byte { return b }
 
-// whole is the Complete of the first choice: a request for more is streamed.
-func (r *grpcReply) whole(b []byte) []byte { return r.last(b, r.choices[0]) }
+// single returns the Complete of the first choice: several choices are always
+// streamed.
+func (r *grpcReply) single(b []byte) []byte { return r.last(b, r.choices[0]) }
 
-// grpcCodes are the codes of the statuses that the simulator knows.
+// grpcCodes are the gRPC codes of HTTP statuses.
 var grpcCodes = map[int]int{
 	http.StatusBadRequest: 3, http.StatusGatewayTimeout: 4, http.StatusNotFound: 5, http.StatusForbidden: 7,
 	http.StatusTooManyRequests: 8, http.StatusInternalServerError: 13, http.StatusServiceUnavailable: 14, http.StatusUnauthorized: 16,

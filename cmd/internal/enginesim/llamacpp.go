@@ -11,12 +11,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// llamacppAPI is the llama.cpp server's POST /completion. Like the real one it
-// loses ids in streams: an event names one token, and comes only when the text
-// so far is whole.
+// llamacppAPI is POST /completion of the llama.cpp server. Like the real one it
+// loses ids in streams: an event has one token, and is sent only at the end of a
+// character.
 type llamacppAPI struct{}
 
-func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{id: header.Get("x-request-id"), model: s.options.Models[0], form: formOpenEvents}
 	if req.id == "" {
@@ -24,36 +24,36 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 	}
 	lastN := 64
 	if err := p.getAll(field{"stream", &req.stream}, field{"return_tokens", &req.returnIDs}, field{"repeat_last_n", &lastN}); err != nil {
-		return nil, llamacppRefusal(err)
+		return nil, llamacppError(err)
 	}
-	if lastN < 0 { // servers of 2026 know no -1 for the whole context
-		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN), "invalid_request_error", ""}
+	if lastN < 0 { // servers of 2026 do not accept -1 for the whole context
+		return nil, &apiError{http.StatusBadRequest, fmt.Sprintf("Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got %d", lastN), "invalid_request_error", ""}
 	}
-	var err *refusal
+	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
-		return req, &refusal{http.StatusBadRequest, "Prompt contains invalid tokens", "invalid_request_error", ""}
+		return req, &apiError{http.StatusBadRequest, "Prompt contains invalid tokens", "invalid_request_error", ""}
 	}
 	limit := s.options.ContextLength
 	if len(req.prompt) >= limit {
-		return req, &refusal{http.StatusBadRequest, fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
+		return req, &apiError{http.StatusBadRequest, fmt.Sprintf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
 			len(req.prompt), limit), "exceed_context_size_error", ""}
 	}
 	sampling, err := p.readSampling(sampling{temperature: 0.8, topP: 0.95, n: 1, maxTokens: limit}, "", "n_predict", "seed")
 	if err != nil {
-		return req, llamacppRefusal(err)
+		return req, llamacppError(err)
 	}
-	sampling.stops = nil // it knows no stop ids
+	sampling.stops = nil // the API has no stop ids
 	req.n, req.seed, req.interval = 1, uint64(sampling.seed), 1
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
 }
 
-// llamacppRefusal is the form of all its refusals.
-func llamacppRefusal(err *refusal) *refusal {
-	return &refusal{err.status, err.message, "invalid_request_error", ""}
+// llamacppError converts an error to the form of llama.cpp.
+func llamacppError(err *apiError) *apiError {
+	return &apiError{err.status, err.message, "invalid_request_error", ""}
 }
 
-func (llamacppAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {
+func (llamacppAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
 	b := fmt.Appendf(nil, `{"error":{"code":%d,"message":%s,"type":%s}}`, err.status, quote(err.message), quote(err.kind))
 	writeJSON(w, err.status, b)
 }
@@ -63,24 +63,24 @@ func (llamacppAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
 }
 
 type llamacppReply struct {
-	req    *modelRequest
-	choice *choice
-	held   []byte // text that has not been sent
+	req     *modelRequest
+	choice  *choice
+	pending []byte // text that has not been sent
 }
 
-// event is nothing while a character is not whole.
+// event returns nothing within a character.
 func (r *llamacppReply) event(b []byte, c *choice, from int) []byte {
 	for i, id := range c.output[from:] {
 		if c.finish == "stop" && from+i == len(c.output)-1 {
-			break // the end of generation has no text
+			break // the end token has no text
 		}
-		r.held = appendRaw(r.held, id)
+		r.pending = appendRaw(r.pending, id)
 	}
-	if !endsWhole(r.held) || len(c.output) == from {
+	if !endsAtCharacter(r.pending) || len(c.output) == from {
 		return b
 	}
-	content := strings.ToValidUTF8(string(r.held), "\ufffd")
-	r.held = r.held[:0]
+	content := strings.ToValidUTF8(string(r.pending), "\ufffd")
+	r.pending = r.pending[:0]
 	b = append(b, `{"index":0,"content":`...)
 	b = appendQuoted(b, content)
 	if r.req.returnIDs {
@@ -90,7 +90,7 @@ func (r *llamacppReply) event(b []byte, c *choice, from int) []byte {
 	return fmt.Appendf(b, `,"stop":false,"id_slot":-1,"tokens_predicted":%d,"tokens_evaluated":%d}`, len(c.output), len(r.req.prompt))
 }
 
-// appendRaw appends a token's own bytes, be they a character or not.
+// appendRaw appends the bytes of a token, which may be part of a character.
 func appendRaw(b []byte, id harmony.Token) []byte {
 	if name, ok := harmony.SpecialName(id); ok {
 		return append(b, name...)
@@ -102,8 +102,8 @@ func appendRaw(b []byte, id harmony.Token) []byte {
 	return raw
 }
 
-// endsWhole tells that p does not end within a character.
-func endsWhole(p []byte) bool {
+// endsAtCharacter reports whether p does not end within a character.
+func endsAtCharacter(p []byte) bool {
 	for i := 1; i <= min(len(p), utf8.UTFMax-1); i++ {
 		if tail := p[len(p)-i:]; utf8.RuneStart(tail[0]) {
 			return utf8.FullRune(tail)
@@ -112,7 +112,7 @@ func endsWhole(p []byte) bool {
 	return true
 }
 
-// last is the event that ends the stream.
+// last returns the event that ends the stream.
 func (r *llamacppReply) last(b []byte, c *choice) []byte {
 	return r.object(b, c, "", nil)
 }
@@ -136,6 +136,6 @@ func (r *llamacppReply) object(b []byte, c *choice, content string, ids []harmon
 
 func (r *llamacppReply) usage(b []byte) []byte { return b }
 
-func (r *llamacppReply) whole(b []byte) []byte {
+func (r *llamacppReply) single(b []byte) []byte {
 	return r.object(b, r.choice, show(r.choice.output), r.choice.output)
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// likelihood is a token and the logarithm of its probability.
+// likelihood is a token and its log probability.
 type likelihood struct {
 	id    harmony.Token
 	value float32
 }
 
-// impossible is the logarithm of no probability.
+// impossible is the log probability of an impossible token.
 var impossible = float32(math.Inf(-1))
 
-// rank is how many tokens are likelier than the one at a place of the output.
-// Now and then it is one that could not have been said.
+// rank returns how many tokens are likelier than the one at a position of the
+// output. Some of them have no probability at all.
 func (c *choice) rank(place int) int {
 	if place%11 == 10 {
 		return math.MaxInt
@@ -28,12 +28,12 @@ func (c *choice) rank(place int) int {
 	return place % 5
 }
 
-// likelihood is that of the token at a place of the output.
+// likelihood returns the log probability of the token at a position of the output.
 func (c *choice) likelihood(place int) likelihood {
 	return likelihood{c.output[place], valueOf(c.rank(place))}
 }
 
-// valueOf is what a rank is worth. Only so many tokens are possible at all.
+// valueOf returns the log probability of a rank. Only the first ranks are possible.
 func valueOf(rank int) float32 {
 	if rank > 18 {
 		return impossible
@@ -41,8 +41,8 @@ func valueOf(rank int) float32 {
 	return -float32(rank+1) / 4
 }
 
-// likeliest are the n likeliest tokens at a place. The third is an end of the
-// message.
+// likeliest returns the n likeliest tokens at a position. The third is an end
+// token.
 func (c *choice) likeliest(place, n int) []likelihood {
 	own, rank := c.output[place], c.rank(place)
 	list := make([]likelihood, n)
@@ -59,8 +59,8 @@ func (c *choice) likeliest(place, n int) []likelihood {
 	return list
 }
 
-// ownFirst are the token at a place and the n likeliest others, as vLLM and
-// TensorRT-LLM keep them: the token stands first, and not again.
+// ownFirst returns the token at a position and the n likeliest others, in the order
+// of vLLM and TensorRT-LLM: the token itself is first and not repeated.
 func (c *choice) ownFirst(place, n int) []likelihood {
 	list := []likelihood{c.likelihood(place)}
 	for _, t := range c.likeliest(place, n) {
@@ -71,8 +71,8 @@ func (c *choice) ownFirst(place, n int) []likelihood {
 	return list
 }
 
-// readLogprobs reads how many of the likeliest tokens vLLM is asked for.
-func (p params) readLogprobs() (*int, *refusal) {
+// readLogprobs reads the number of top log probabilities that vLLM is asked for.
+func (p params) readLogprobs() (*int, *apiError) {
 	var n *int
 	if err := p.get("logprobs", &n); err != nil {
 		return nil, err
@@ -84,8 +84,9 @@ func (p params) readLogprobs() (*int, *refusal) {
 	return n, nil
 }
 
-// readSGLangLogprobs reads the same of SGLang.
-func (p params) readSGLangLogprobs() (*int, *refusal) {
+// readSGLangLogprobs reads the number of top log probabilities that SGLang is asked
+// for.
+func (p params) readSGLangLogprobs() (*int, *apiError) {
 	on, n := false, 0
 	if err := p.getAll(field{"return_logprob", &on}, field{"top_logprobs_num", &n}); err != nil || !on {
 		return nil, err
@@ -93,19 +94,19 @@ func (p params) readSGLangLogprobs() (*int, *refusal) {
 	return &n, nil
 }
 
-// appendNumber writes a value for JSON as vLLM does.
+// appendNumber appends a log probability in vLLM's JSON format.
 func appendNumber(b []byte, v float32) []byte {
 	return strconv.AppendFloat(b, max(float64(v), -9999), 'f', -1, 64)
 }
 
-// appendCompletionLogprobs writes the logprobs of vLLM's completions for the
+// appendCompletionLogprobs appends the logprobs of vLLM's completions for the
 // output from an id on.
 func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
 	if req.logprobs == nil {
 		return append(b, "null"...)
 	}
 	name := func(id harmony.Token) string {
-		if req.namesIDs {
+		if req.tokensAsIDs {
 			return "token_id:" + strconv.FormatUint(uint64(id), 10)
 		}
 		return show([]harmony.Token{id})
@@ -128,9 +129,8 @@ func appendCompletionLogprobs(b []byte, req *modelRequest, c *choice, from int) 
 
 func trimComma(b []byte) []byte { return b[:max(len(b)-1, 0)] }
 
-// appendGenerateLogprobs writes the logprobs of vLLM's generate API, whose
-// lists of the likeliest end with as many entries as were asked for, the token
-// itself among them.
+// appendGenerateLogprobs appends the logprobs of vLLM's generate API. Its lists
+// have the requested number of entries, and the token itself is one of them.
 func appendGenerateLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
 	if req.logprobs == nil {
 		return append(b, "null"...)
@@ -153,8 +153,8 @@ func appendGenerateLogprobs(b []byte, req *modelRequest, c *choice, from int) []
 	return append(b, `]}`...)
 }
 
-// appendSGLangLogprobs writes the two lists of SGLang's meta_info for the output
-// from an id on. null is what it has for no probability.
+// appendSGLangLogprobs appends the two lists of SGLang's meta_info for the output
+// from an id on. No probability is null.
 func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []byte {
 	if req.logprobs == nil {
 		return b
@@ -181,8 +181,8 @@ func appendSGLangLogprobs(b []byte, req *modelRequest, c *choice, from int) []by
 	return b
 }
 
-// appendColumns adds an OutputLogProbs, as SGLang's service and vLLM's have it,
-// for the n tokens of the output from an id on.
+// appendColumns appends an OutputLogProbs of SGLang's and vLLM's gRPC APIs for the
+// n tokens of the output from an id on.
 func appendColumns(b []byte, number protowire.Number, c *choice, from, n int, likeliest func(place int) []likelihood) []byte {
 	pack := func(b []byte, list []likelihood) []byte {
 		var values, ids []byte
@@ -204,18 +204,18 @@ func appendColumns(b []byte, number protowire.Number, c *choice, from, n int, li
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), inner)
 }
 
-// appendSGLangColumns tells the likeliest tokens and nothing else.
+// appendSGLangColumns appends the likeliest tokens only.
 func appendSGLangColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
 	return appendColumns(b, number, c, from, n, func(place int) []likelihood { return c.likeliest(place, top) })
 }
 
-// appendVLLMColumns tells as many tokens as were asked for, the output's own
+// appendVLLMColumns appends the requested number of tokens, with the output's own
 // first.
 func appendVLLMColumns(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
 	return appendColumns(b, number, c, from, n, func(place int) []likelihood { return c.ownFirst(place, top)[:top] })
 }
 
-// appendRows adds TensorRT-LLM's TokenLogprobs for the n tokens of the output
+// appendRows appends TensorRT-LLM's TokenLogprobs for the n tokens of the output
 // from an id on.
 func appendRows(b []byte, number protowire.Number, c *choice, from, n, top int) []byte {
 	entry := func(t likelihood) []byte {

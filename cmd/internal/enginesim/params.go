@@ -10,11 +10,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// params are the members of a request, or of an object in it. null is absent.
+// params are the members of a request, or of an object in it. null counts as
+// absent.
 type params map[string]json.RawMessage
 
-// get reads one member into v, which keeps its value where there is none.
-func (p params) get(name string, v any) *refusal {
+// get unmarshals a member into v. v is unchanged if there is none.
+func (p params) get(name string, v any) *apiError {
 	raw := p[name]
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -25,11 +26,12 @@ func (p params) get(name string, v any) *refusal {
 	return nil
 }
 
+// has reports whether a member is present.
 func (p params) has(name string) bool { return len(p[name]) > 0 && string(p[name]) != "null" }
 
-// getGrammar reads the structural tag, a JSON text: the only kind of grammar
-// that the simulator knows. vLLM's HTTP has it in structured_outputs.
-func (p params) getGrammar() (*grammar, *refusal) {
+// getGrammar reads the structural tag, a JSON text. The simulator supports no other
+// grammar. vLLM's HTTP API has it in structured_outputs.
+func (p params) getGrammar() (*grammar, *apiError) {
 	if p.has("structured_outputs") {
 		var inner params
 		if err := p.get("structured_outputs", &inner); err != nil {
@@ -37,7 +39,7 @@ func (p params) getGrammar() (*grammar, *refusal) {
 		}
 		for name := range inner {
 			if name != "structural_tag" {
-				return nil, badRequest(name, "The simulated engine does not know structured_outputs."+name+".")
+				return nil, badRequest(name, "The simulated engine does not support structured_outputs."+name+".")
 			}
 		}
 		return inner.getGrammar()
@@ -52,13 +54,13 @@ func (p params) getGrammar() (*grammar, *refusal) {
 	return readGrammar(tag)
 }
 
-// field is a member and where to put it.
+// field is the name of a member and its destination.
 type field struct {
 	name string
 	into any
 }
 
-func (p params) getAll(fields ...field) *refusal {
+func (p params) getAll(fields ...field) *apiError {
 	for _, f := range fields {
 		if err := p.get(f.name, f.into); err != nil {
 			return err
@@ -67,11 +69,11 @@ func (p params) getAll(fields ...field) *refusal {
 	return nil
 }
 
-// finding is one line of a report that the engines' validation makes.
+// finding is an entry of an engine's validation error.
 type finding struct{ kind, where, what, input string }
 
-// pydantic is vLLM's report. Like the real one it repeats its input.
-func pydantic(found []finding) *refusal {
+// pydantic returns vLLM's validation error. Like the real one it repeats the input.
+func pydantic(found []finding) *apiError {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d validation error", len(found))
 	if len(found) > 1 {
@@ -81,15 +83,15 @@ func pydantic(found []finding) *refusal {
 	for _, f := range found {
 		fmt.Fprintf(&b, "\n  {'type': '%s', 'loc': 'body.%s', 'msg': '%s', 'input': '%s'}", f.kind, f.where, f.what, f.input)
 	}
-	return &refusal{400, b.String(), "Bad Request", "body." + found[0].where}
+	return &apiError{400, b.String(), "Bad Request", "body." + found[0].where}
 }
 
-func badJSON() *refusal {
+func badJSON() *apiError {
 	return pydantic([]finding{{"json_invalid", "0", "JSON decode error", "<dict of 0 items>"}})
 }
 
-// takePrompt removes the prompt from the members and reads its ids.
-func (p params) takePrompt(name string) ([]harmony.Token, *refusal) {
+// takePrompt removes the prompt from the members and returns its ids.
+func (p params) takePrompt(name string) ([]harmony.Token, *apiError) {
 	raw := p[name]
 	delete(p, name)
 	if len(raw) == 0 || string(raw) == "null" {
@@ -120,8 +122,9 @@ func (p params) takePrompt(name string) ([]harmony.Token, *refusal) {
 // lastID is the highest id of the vocabulary.
 const lastID = 201087
 
-// badPrompt has one line for each element, as the engines' reports have.
-func badPrompt(name string, raw []byte, bad int) *refusal {
+// badPrompt returns a validation error with an entry for each element, like engines
+// do.
+func badPrompt(name string, raw []byte, bad int) *apiError {
 	var elements []json.RawMessage
 	if json.Unmarshal(raw, &elements) != nil || bad >= len(elements) {
 		return pydantic([]finding{{"list_type", name, "Input should be a valid list", "?"}})
@@ -133,7 +136,7 @@ func badPrompt(name string, raw []byte, bad int) *refusal {
 	return pydantic(found)
 }
 
-// sampling are the members that both engines know.
+// sampling are the parameters that all engines have.
 type sampling struct {
 	temperature float64
 	topP        float64
@@ -147,8 +150,9 @@ type sampling struct {
 	grammar     *grammar
 }
 
-// readSampling reads and checks them; the names of three differ.
-func (p params) readSampling(s sampling, minName, maxName, seedName string) (sampling, *refusal) {
+// readSampling reads and checks the sampling parameters. Three of them have
+// different names in each API.
+func (p params) readSampling(s sampling, minName, maxName, seedName string) (sampling, *apiError) {
 	if err := p.getAll(
 		field{"temperature", &s.temperature}, field{"top_p", &s.topP}, field{"n", &s.n}, field{minName, &s.minTokens},
 		field{maxName, &s.maxTokens}, field{"stop_token_ids", &s.stops}, field{"ignore_eos", &s.ignoreEOS},
@@ -156,13 +160,13 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	); err != nil {
 		return s, err
 	}
-	var err *refusal
+	var err *apiError
 	if s.grammar, err = p.getGrammar(); err != nil {
 		return s, err
 	}
 	for _, name := range []string{"response_format", "json_schema", "regex", "ebnf", "stop"} {
 		if raw := p[name]; len(raw) > 0 && string(raw) != "null" && string(raw) != "[]" {
-			return s, badRequest(name, "The simulated engine does not know "+name+".")
+			return s, badRequest(name, "The simulated engine does not support "+name+".")
 		}
 	}
 	switch {
@@ -180,7 +184,7 @@ func (p params) readSampling(s sampling, minName, maxName, seedName string) (sam
 	return s, nil
 }
 
-func outOfRange(name, want string, got float64) *refusal {
+func outOfRange(name, want string, got float64) *apiError {
 	x := strconv.FormatFloat(got, 'f', -1, 64)
 	if !strings.Contains(x, ".") {
 		x += ".0"

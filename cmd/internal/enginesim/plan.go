@@ -13,28 +13,28 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// In a sequence these stand for any harmless word, once or for ever.
+// Placeholders in a sequence: one filler word, or filler words without end.
 const (
-	anyWord  = -1
-	anyWords = -2
+	fillerWord    = -1
+	fillerForever = -2
 )
 
-// sequence is what the model is going to say, token by token.
+// sequence is the planned output of the model.
 type sequence struct {
 	ids    []int32
-	delays map[int]time.Duration // before the id of that index
+	delays map[int]time.Duration // delay before the id at an index
 }
 
-// makePlan reads a prompt and works out what the model says to it. To one that
-// is no Harmony conversation it says words for ever.
-func makePlan(ids []harmony.Token) (sequence, prompt) {
+// planFor returns the output for a prompt. A prompt that is not a Harmony
+// conversation gets filler words without end.
+func planFor(ids []harmony.Token) (sequence, prompt) {
 	p := readPrompt(ids)
 	return p.plan(), p
 }
 
 func (p prompt) plan() sequence {
 	if len(p.messages) == 0 {
-		return sequence{ids: []int32{anyWords}}
+		return sequence{ids: []int32{fillerForever}}
 	}
 	if s, ok := exactScript(p); ok {
 		return sequence{ids: s}
@@ -42,25 +42,25 @@ func (p prompt) plan() sequence {
 	return readScript(p).plan(p)
 }
 
-// makePlans is everything that the model would like to say to a prompt, best
-// first: the plan, and with a script of lines its other forms.
-func makePlans(ids []harmony.Token) []sequence {
-	first, p := makePlan(ids)
+// planCandidates returns the possible outputs for a prompt, best first: the plan
+// and, with a script of lines, its other forms.
+func planCandidates(ids []harmony.Token) []sequence {
+	first, p := planFor(ids)
 	plans := []sequence{first}
-	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.tail) > 0 {
+	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.begun) > 0 {
 		return plans
 	}
 	s := readScript(p)
-	for _, lead := range s.leads() {
-		for _, head := range s.heads(p) {
-			plans = append(plans, s.paced(slices.Concat(lead, head), s.body()))
+	for _, lead := range s.preludes() {
+		for _, head := range s.headers(p) {
+			plans = append(plans, s.withPauses(slices.Concat(lead, head), s.body()))
 		}
 	}
 	return plans
 }
 
-// exactScript is the token script between @@ marks of the newest user message
-// that has one. Of several it is the one of the turn, counted in tool results.
+// exactScript returns the token script between @@ marks in the newest user message
+// that has one. The number of tool results selects one of several scripts.
 func exactScript(p prompt) ([]int32, bool) {
 	for i, m := range slices.Backward(p.messages) {
 		if m.role != "user" {
@@ -75,10 +75,10 @@ func exactScript(p prompt) ([]int32, bool) {
 	return nil, false
 }
 
-// maxWords bounds what a script can ask for by a number.
+// maxWords bounds the numbers in a script.
 const maxWords = 1 << 20
 
-// specialByName are the special tokens that a script can name.
+// specialByName are the special tokens with names in scripts.
 var specialByName = map[string]harmony.Token{
 	"start":     harmony.TokenStart,
 	"end":       harmony.TokenEnd,
@@ -91,8 +91,9 @@ var specialByName = map[string]harmony.Token{
 
 var scriptItem = regexp.MustCompile(`<(?:(start|end|message|channel|constrain|return|call|loop)|#(\d+)|rand (\d+))>`)
 
-// scriptIDs reads <start> and the other special tokens, <#12345> one raw id,
-// <rand N> N harmless words, <loop> such words for ever; the rest is text.
+// scriptIDs parses a token script: <start> and the other special tokens, <#12345>
+// for an id, <rand N> for N filler words, <loop> for filler words without end, and
+// text.
 func scriptIDs(s string) []int32 {
 	var ids []int32
 	for {
@@ -109,7 +110,7 @@ func scriptIDs(s string) []int32 {
 		ids = appendSigned(ids, encode(s[:at[0]]))
 		switch name := group(1); {
 		case name == "loop":
-			ids = append(ids, anyWords)
+			ids = append(ids, fillerForever)
 		case name != "":
 			ids = append(ids, int32(specialByName[name]))
 		case group(2) != "":
@@ -122,7 +123,7 @@ func scriptIDs(s string) []int32 {
 				n = maxWords
 			}
 			for range n {
-				ids = append(ids, anyWord)
+				ids = append(ids, fillerWord)
 			}
 		}
 		s = s[at[1]:]
@@ -137,16 +138,16 @@ func appendSigned(dst []int32, ids []harmony.Token) []int32 {
 	return dst
 }
 
-// call is one tool call of a script.
+// call is a tool call of a script.
 type call struct{ to, args string }
 
-// script is what the lines of the last user message ask for.
+// script is what the lines of the last user message request.
 type script struct {
 	think      string
 	nothink    bool
 	commentary string
 	calls      []call
-	text       *string       // of the final answer
+	text       *string       // final answer
 	pause      time.Duration // before each word of WORDS
 }
 
@@ -178,7 +179,7 @@ func readScript(p prompt) script {
 	}
 	s.calls = s.calls[min(len(results), len(s.calls)):]
 	if len(s.calls) > 0 {
-		s.calls[0].args = fromResults(s.calls[0].args, results)
+		s.calls[0].args = fillFromResults(s.calls[0].args, results)
 	}
 	if len(results) > 0 {
 		s.commentary = ""
@@ -186,8 +187,8 @@ func readScript(p prompt) script {
 	return s
 }
 
-// againMark begins a line that holds where the same prompt has come before.
-const againMark = "AGAIN "
+// repeatedMark begins a line that applies only to a prompt that was seen before.
+const repeatedMark = "AGAIN "
 
 var (
 	asksWeather = regexp.MustCompile(`(?i)weather|temperature`)
@@ -195,13 +196,13 @@ var (
 	remember    = regexp.MustCompile(`REMEMBER (\S+)`)
 )
 
-// readLines reads the lines that are directives. Where several give the final
-// text, JSON comes before SAY and its like, and SAY before WORDS.
+// readLines parses the lines that are directives. JSON takes precedence over SAY
+// and similar lines, and SAY over WORDS.
 func (s *script) readLines(user string, p prompt, last int) {
 	var say, js, words *string
 	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(user), "\n") {
 		line = strings.TrimSpace(line)
-		if rest, ok := strings.CutPrefix(line, againMark); ok && p.again {
+		if rest, ok := strings.CutPrefix(line, repeatedMark); ok && p.repeated {
 			line = strings.TrimSpace(rest)
 		}
 		word, value := line, ""
@@ -263,9 +264,9 @@ func readCall(value string, p prompt) call {
 
 var resultMember = regexp.MustCompile(`\$\{(\w+)\}`)
 
-// fromResults puts what tools have answered into a call's arguments: in place
-// of ${name} the member name of the last result that is JSON and has it.
-func fromResults(args string, results []message) string {
+// fillFromResults replaces ${name} in a call's arguments by the member name of the
+// last tool result that has it.
+func fillFromResults(args string, results []message) string {
 	return resultMember.ReplaceAllStringFunc(args, func(mark string) string {
 		name := resultMember.FindStringSubmatch(mark)[1]
 		for _, r := range slices.Backward(results) {
@@ -277,7 +278,7 @@ func fromResults(args string, results []message) string {
 	})
 }
 
-// words reads "n [ms]".
+// words parses "n [ms]".
 func (s *script) words(value string) {
 	fields := strings.Fields(value)
 	n, err := strconv.Atoi(fields[0])
@@ -311,7 +312,8 @@ func (p prompt) remembered() []string {
 	return found
 }
 
-// lastAnswer is the last final text before message i, else the last preamble.
+// lastAnswer returns the last final text before message i, or else the last
+// preamble.
 func (p prompt) lastAnswer(i int) string {
 	answer, final := "", false
 	for _, m := range p.messages[:max(i, 0)] {
@@ -336,39 +338,39 @@ func (p prompt) toolNames() []string {
 	return slices.Compact(names)
 }
 
-// plan writes the script as tokens. If the prompt has already begun the reply,
-// the first form of it that begins so is continued.
+// plan returns the script as tokens. If the prompt has begun the reply, the first
+// form with that beginning is continued.
 func (s script) plan(p prompt) sequence {
 	body := s.body()
-	if len(p.tail) == 0 {
+	if len(p.begun) == 0 {
 		var begin []harmony.Token
 		if !p.open {
 			begin = encodeHeader("<|start|>assistant")
 		}
-		return s.paced(slices.Concat(begin, s.leads()[0], s.heads(p)[0]), body)
+		return s.withPauses(slices.Concat(begin, s.preludes()[0], s.headers(p)[0]), body)
 	}
-	for _, lead := range s.leads() {
-		for _, head := range s.heads(p) {
+	for _, lead := range s.preludes() {
+		for _, head := range s.headers(p) {
 			before := slices.Concat(lead, head)
-			if whole := slices.Concat(before, body); hasPrefix(whole, p.tail) {
-				if len(p.tail) <= len(before) {
-					return s.paced(before[len(p.tail):], body)
+			if whole := slices.Concat(before, body); hasPrefix(whole, p.begun) {
+				if len(p.begun) <= len(before) {
+					return s.withPauses(before[len(p.begun):], body)
 				}
-				return s.paced(nil, body[len(p.tail)-len(before):])
+				return s.withPauses(nil, body[len(p.begun)-len(before):])
 			}
 		}
 	}
-	if hasPrefix(body, p.tail) {
-		return s.paced(nil, body[len(p.tail):])
+	if hasPrefix(body, p.begun) {
+		return s.withPauses(nil, body[len(p.begun):])
 	}
-	return s.continued(p, body)
+	return s.afterHeader(p, body)
 }
 
 func hasPrefix(ids, prefix []harmony.Token) bool {
 	return len(ids) >= len(prefix) && slices.Equal(ids[:len(prefix)], prefix)
 }
 
-// body is the content of the last message and the token that ends it.
+// body returns the content of the last message with its end token.
 func (s script) body() []harmony.Token {
 	if len(s.calls) > 0 {
 		return append(encode(s.calls[0].args), harmony.TokenCall)
@@ -376,8 +378,8 @@ func (s script) body() []harmony.Token {
 	return append(encode(*s.text), harmony.TokenReturn)
 }
 
-// leads are what may stand before the last message, best first.
-func (s script) leads() [][]harmony.Token {
+// preludes returns what may precede the last message, best first.
+func (s script) preludes() [][]harmony.Token {
 	analysis := encodeHeader("<|channel|>analysis<|message|>")
 	analysis = harmony.AppendEncode(analysis, s.think)
 	analysis = append(analysis, encodeHeader("<|end|><|start|>assistant")...)
@@ -387,8 +389,8 @@ func (s script) leads() [][]harmony.Token {
 	return [][]harmony.Token{analysis, nil}
 }
 
-// heads are the headers of the last message, best first.
-func (s script) heads(p prompt) [][]harmony.Token {
+// headers returns the possible headers of the last message, best first.
+func (s script) headers(p prompt) [][]harmony.Token {
 	texts := []string{"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final json<|message|>"}
 	if len(s.calls) > 0 {
 		to := s.calls[0].to
@@ -421,22 +423,21 @@ func (s script) heads(p prompt) [][]harmony.Token {
 	return heads
 }
 
-// continued is what follows a header that the prompt has begun and the script
-// did not mean.
-func (s script) continued(p prompt, body []harmony.Token) sequence {
-	end := slices.Index(p.tail, harmony.TokenMessage)
+// afterHeader continues a header in the prompt that no form of the script has.
+func (s script) afterHeader(p prompt, body []harmony.Token) sequence {
+	end := slices.Index(p.begun, harmony.TokenMessage)
 	if end < 0 {
-		return s.paced(slices.Concat(s.leads()[0], s.heads(p)[0]), body)
+		return s.withPauses(slices.Concat(s.preludes()[0], s.headers(p)[0]), body)
 	}
-	header := newMessage("assistant"+show(p.tail[:end]), "")
+	header := newMessage("assistant"+show(p.begun[:end]), "")
 	switch {
 	case header.to != "":
 		return sequence{ids: appendSigned(nil, append(encode(s.argumentsFor(header.to, p)), harmony.TokenCall))}
 	case header.channel == harmony.ChannelAnalysis:
 		thought := append(encode(s.think), encodeHeader("<|end|><|start|>assistant")...)
-		return s.paced(slices.Concat(thought, s.heads(p)[0]), body)
+		return s.withPauses(slices.Concat(thought, s.headers(p)[0]), body)
 	}
-	return s.paced(nil, body)
+	return s.withPauses(nil, body)
 }
 
 func (s script) argumentsFor(to string, p prompt) string {
@@ -453,9 +454,9 @@ func (s script) argumentsFor(to string, p prompt) string {
 	return "{}"
 }
 
-// paced joins what precedes the last content with it, and puts the script's
+// withPauses joins the last content to what precedes it, and adds the script's
 // pause before each word of the content.
-func (s script) paced(before, body []harmony.Token) sequence {
+func (s script) withPauses(before, body []harmony.Token) sequence {
 	seq := sequence{ids: appendSigned(appendSigned(nil, before), body)}
 	if s.pause == 0 || len(s.calls) > 0 {
 		return seq

@@ -8,7 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// message is one complete message of a prompt, as text.
+// message is a complete message of a prompt as text.
 type message struct {
 	role, channel, to string
 	body              string
@@ -35,7 +35,7 @@ func newMessage(header, body string) message {
 	return m
 }
 
-// isTool says that the message is a tool's result.
+// isTool reports whether the message is a tool's result.
 func (m message) isTool() bool {
 	switch m.role {
 	case "user", "assistant", "system", "developer":
@@ -44,17 +44,17 @@ func (m message) isTool() bool {
 	return true
 }
 
-// prompt is what the model sees: the messages before, and what the prompt has
-// already begun of the model's own.
+// prompt is a parsed prompt: complete messages, and the beginning of the model's
+// reply.
 type prompt struct {
 	messages []message
-	tail     []harmony.Token // what follows the open <|start|>assistant
-	open     bool            // there is an open <|start|>
-	again    bool            // it has come before
+	begun    []harmony.Token // tokens after the open <|start|>assistant
+	open     bool            // the prompt ends with an open <|start|>
+	repeated bool            // the prompt was seen before
 }
 
-// readPrompt reads tokens, never text: a user who writes <|end|> has written
-// text.
+// readPrompt parses tokens, not text: a user's text "<|end|>" is not a special
+// token.
 func readPrompt(ids []harmony.Token) prompt {
 	var p prompt
 	for i := 0; i < len(ids); {
@@ -69,7 +69,7 @@ func readPrompt(ids []harmony.Token) prompt {
 		}
 		end := indexFrom(ids, body+1, harmony.TokenEnd, harmony.TokenCall, harmony.TokenReturn, harmony.TokenStart)
 		if body >= len(ids) || end >= len(ids) {
-			p.open, p.tail = true, withoutRole(ids[i+1:])
+			p.open, p.begun = true, withoutRole(ids[i+1:])
 			return p
 		}
 		p.messages = append(p.messages, newMessage(show(ids[i+1:body]), show(ids[body+1:end])))
@@ -81,8 +81,8 @@ func readPrompt(ids []harmony.Token) prompt {
 	return p
 }
 
-// indexFrom is the index of the first of some tokens at or after from,
-// len(ids) where there is none.
+// indexFrom returns the index of the first of some tokens at or after from,
+// len(ids) if there is none.
 func indexFrom(ids []harmony.Token, from int, tokens ...harmony.Token) int {
 	for i := from; i < len(ids); i++ {
 		if slices.Contains(tokens, ids[i]) {
@@ -100,7 +100,7 @@ func withoutRole(ids []harmony.Token) []harmony.Token {
 	return ids
 }
 
-// last is the index of the last user message, -1 if there is none.
+// last returns the index of the last user message, -1 if there is none.
 func (p prompt) last() int {
 	for i := len(p.messages) - 1; i >= 0; i-- {
 		if p.messages[i].role == "user" {
@@ -110,7 +110,7 @@ func (p prompt) last() int {
 	return -1
 }
 
-// results are the tool messages after message i.
+// results returns the tool messages after message i.
 func (p prompt) results(i int) []message {
 	var results []message
 	for _, m := range p.messages[i+1:] {
@@ -123,7 +123,7 @@ func (p prompt) results(i int) []message {
 
 var instructionsTitle = regexp.MustCompile(`^# Instructions\n+`)
 
-// instructions are the client's own system and developer texts.
+// instructions returns the client's system and developer texts.
 func (p prompt) instructions() []string {
 	var texts []string
 	for _, m := range p.messages {
@@ -143,7 +143,7 @@ func (p prompt) instructions() []string {
 	return texts
 }
 
-// beforeSection is text up to the last line that begins with mark.
+// beforeSection returns text before the last line that begins with mark.
 func beforeSection(text, mark string) string {
 	i := strings.LastIndex(text, mark)
 	if i == 0 || i > 0 && text[i-1] == '\n' {
@@ -152,11 +152,11 @@ func beforeSection(text, mark string) string {
 	return text
 }
 
-// tool is a function that the prompt declares: its recipient and the
-// TypeScript type of its argument, "" where it takes none.
+// tool is a function in the prompt: its recipient and the TypeScript type of its
+// argument, "" if it has none.
 type tool struct {
 	name, argument string
-	builtin        bool // the system message declares it
+	builtin        bool // declared in the system message
 }
 
 var (
@@ -165,7 +165,7 @@ var (
 	pythonTitle    = regexp.MustCompile(`(?m)^## python$`)
 )
 
-// tools are in the order of the prompt.
+// tools returns the tools in the order of the prompt.
 func (p prompt) tools() []tool {
 	var tools []tool
 	for _, m := range p.messages {
@@ -189,15 +189,15 @@ func (p prompt) tools() []tool {
 	return tools
 }
 
-// builtin tells whether the system message declares the tool.
+// builtin reports whether the system message declares the tool.
 func (p prompt) builtin(name string) bool {
 	return slices.ContainsFunc(p.tools(), func(t tool) bool { return t.builtin && t.name == name })
 }
 
 var formatTitle = regexp.MustCompile(`(?ms)^# Response Formats\n+## [^\n]*\n+(.*)`)
 
-// responseSchema is the JSON Schema under "# Response Formats", "" where the
-// prompt has none.
+// responseSchema returns the JSON Schema under "# Response Formats", "" if there is
+// none.
 func (p prompt) responseSchema() string {
 	for _, m := range slices.Backward(p.messages) {
 		if m.role != "developer" && m.role != "system" {
@@ -217,7 +217,7 @@ func (p prompt) responseSchema() string {
 	return ""
 }
 
-// show is the text of ids, special tokens by their names.
+// show returns the text of ids, with the names of special tokens.
 func show(ids []harmony.Token) string {
 	var d harmony.Decoder
 	var b []byte
@@ -229,6 +229,5 @@ func show(ids []harmony.Token) string {
 
 func encode(text string) []harmony.Token { return harmony.AppendEncode(nil, text) }
 
-// encodeHeader encodes text of our own, in which names of special tokens are
-// special tokens.
+// encodeHeader encodes text in which names of special tokens stand for the tokens.
 func encodeHeader(text string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, text) }

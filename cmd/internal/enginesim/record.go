@@ -12,27 +12,27 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// The states of a Record.
+// States of a Record.
 const (
 	StateRunning   = "running"
 	StateFinished  = "finished"
-	StateCancelled = "cancelled" // the client went away, or asked to abort
-	StateFailed    = "failed"    // refused, or a fault that was asked for
+	StateCancelled = "cancelled" // the client disconnected or aborted the request
+	StateFailed    = "failed"    // rejected, or ended by a fault
 )
 
-// Record is what the engine got and did.
+// Record describes a request and its response.
 type Record struct {
-	Number     int               `json:"number"` // from 1, in the order of arrival
+	Number     int               `json:"number"` // starts at 1, in the order of arrival
 	Method     string            `json:"method"`
 	Path       string            `json:"path"`
 	Header     map[string]string `json:"header"` // names in lower case
 	RequestID  string            `json:"request_id,omitempty"`
-	Role       string            `json:"role,omitempty"` // of a request that is not this engine's alone
+	Role       string            `json:"role,omitempty"` // of a disaggregated request
 	PromptIDs  []harmony.Token   `json:"prompt_ids,omitempty"`
 	Params     json.RawMessage   `json:"params,omitempty"` // the body without the prompt
 	BodyBytes  int64             `json:"body_bytes"`
-	BodySHA256 string            `json:"body_sha256,omitempty"` // of requests for no model
-	OutputIDs  [][]harmony.Token `json:"output_ids,omitempty"`  // by choice, once it has ended
+	BodySHA256 string            `json:"body_sha256,omitempty"` // of requests that are not for gpt-oss
+	OutputIDs  [][]harmony.Token `json:"output_ids,omitempty"`  // by choice, at the end of the request
 	Cached     int               `json:"cached_tokens"`
 	Status     int               `json:"status"`
 	State      string            `json:"state"`
@@ -40,10 +40,11 @@ type Record struct {
 	Ended      time.Time         `json:"ended,omitzero"`
 }
 
-// Prompt is the prompt as text, special tokens by their names.
+// Prompt returns the prompt as text, with the names of special tokens.
 func (r Record) Prompt() string { return show(r.PromptIDs) }
 
-// Output is what a choice answered, as text, special tokens by their names.
+// Output returns the output of a choice as text, with the names of special tokens.
+// It is "" if there is no such choice.
 func (r Record) Output(choice int) string {
 	if choice < 0 || choice >= len(r.OutputIDs) {
 		return ""
@@ -80,6 +81,7 @@ func newRecorder(limit int, now func() time.Time) *recorder {
 	return &recorder{limit: limit, now: now, changed: make(chan struct{})}
 }
 
+// begin adds a record of a request.
 func (k *recorder) begin(r *http.Request) *Record {
 	header := make(map[string]string, len(r.Header)+1)
 	for name, values := range r.Header {
@@ -108,7 +110,7 @@ func (k *recorder) change(rec *Record, edit func(*Record)) {
 	k.notify()
 }
 
-// end ends a record that has not ended.
+// end sets the state of a record that still runs.
 func (k *recorder) end(rec *Record, state string, status int) {
 	k.change(rec, func(r *Record) {
 		if r.State == StateRunning {
@@ -144,7 +146,7 @@ func (k *recorder) reset() {
 	k.notify()
 }
 
-// await returns the first record that is wanted, once there is one.
+// await waits for a record for which wanted returns true, and returns the first.
 func (k *recorder) await(ctx context.Context, wanted func(Record) bool) (Record, error) {
 	for {
 		records, changed := k.watch()

@@ -8,21 +8,22 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// A real engine's compiler of grammars has a syntax of regular expressions of its
-// own, and takes much of others' for something else. The simulated one refuses
-// all that is not the same in both.
+// The grammar compiler of a real engine has its own regular expression syntax, and
+// reads parts of other syntaxes differently. The simulator rejects every expression
+// that the two do not read alike.
 
-// knownRegex is an expression of characters, classes of characters and their
-// ranges, groups, alternatives, repetitions and anchors.
+// knownRegex matches expressions of characters, classes, ranges, groups,
+// alternatives, repetitions and anchors.
 var knownRegex = regexp.MustCompile(`^(?:[^\\\[\](){}]|\\[][\\.+*?(){}|^$/dDsSwWnrtfv-]|\\x[0-9a-f]{2}|\\u\{[0-9a-f]+\}|\((?:\?:)?|\)|\{[0-9]+(?:,[0-9]*)?\}|` +
 	`\[\^?(?:[^]\\[^]|\\[][\\.+*?(){}|^$/dDsSwWnrtfv-]|\\x[0-9a-f]{2}|\\u\{[0-9a-f]+\})+\])*$`)
 
-// longRepeat is a repetition of more than 128, which is too often in a schema.
+// longRepeat matches a repetition of more than 128, which is not supported in a
+// schema.
 var longRepeat = regexp.MustCompile(`[{,](?:129|1[3-9]\d|[2-9]\d{2}|\d{4,})[,}]`)
 
-var errRegex = errors.New("the simulated engine does not know this syntax of regular expressions")
+var errRegex = errors.New("the simulated engine does not support this regular expression syntax")
 
-// compileRegex compiles an expression of a whole text.
+// compileRegex compiles an expression that matches a whole text.
 func compileRegex(pattern string) (*regexp.Regexp, error) {
 	if !knownRegex.MatchString(pattern) || strings.Contains(strings.ReplaceAll(pattern, "(?:", ""), "(?") {
 		return nil, errRegex
@@ -30,11 +31,11 @@ func compileRegex(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + goRegex(pattern) + `)$`)
 }
 
-// goRegex writes \u{X} as Go does.
+// goRegex converts \u{X} to Go's syntax.
 func goRegex(pattern string) string { return strings.ReplaceAll(pattern, `\u{`, `\x{`) }
 
-// knowsPatterns tells whether all patterns in a schema are known.
-func knowsPatterns(s gjson.Result) bool {
+// patternsSupported reports whether all patterns in a schema are supported.
+func patternsSupported(s gjson.Result) bool {
 	known := func(pattern string) bool {
 		_, err := compileRegex(pattern)
 		return err == nil && !longRepeat.MatchString(pattern)
@@ -46,19 +47,20 @@ func knowsPatterns(s gjson.Result) bool {
 			ok = known(v.Str)
 		case k.Str == "patternProperties" && v.IsObject():
 			v.ForEach(func(name, v gjson.Result) bool {
-				ok = known(name.Str) && knowsPatterns(v)
+				ok = known(name.Str) && patternsSupported(v)
 				return ok
 			})
 		case v.IsObject() || v.IsArray():
-			ok = knowsPatterns(v)
+			ok = patternsSupported(v)
 		}
 		return ok
 	})
 	return ok
 }
 
-// ofPattern tells whether a text is of a pattern as a whole, if there is one.
-func ofPattern(text string, pattern gjson.Result) bool {
+// matchesPattern reports whether a pattern, if there is one, matches the whole
+// text.
+func matchesPattern(text string, pattern gjson.Result) bool {
 	if !pattern.Exists() {
 		return true
 	}

@@ -8,50 +8,51 @@ import (
 	"strings"
 )
 
-// run is one answer on its way.
+// run is a response that is being generated.
 type run struct {
-	ctx     context.Context
-	wire    *wire
-	req     *modelRequest
-	choices []*choice
-	reply   reply
-	meet    func() *refusal // waits for the other leg of the request; nil: there is none
+	ctx       context.Context
+	wire      *wire
+	req       *modelRequest
+	choices   []*choice
+	reply     reply
+	awaitPeer func() *apiError // waits for the other request of a disaggregated pair; nil: none
 }
 
-// play says the choices, side by side, and returns the record's state.
-func (r *run) play(w http.ResponseWriter) string {
+// stream generates the choices in turn, sends them, and returns the state for the
+// record.
+func (r *run) stream(w http.ResponseWriter) string {
 	if !r.req.stream {
-		return r.whole(w)
+		return r.single(w)
 	}
 	if r.wire.begin() != nil {
 		return StateCancelled
 	}
-	if refused := r.meets(); refused != nil {
-		if r.ctx.Err() != nil || r.wire.fail(refused) != nil {
+	if failed := r.peerError(); failed != nil {
+		if r.ctx.Err() != nil || r.wire.sendError(failed) != nil {
 			return StateCancelled
 		}
 		return StateFailed
 	}
 	sleep(r.ctx.Done(), r.req.behavior.First)
 	for step := 0; ; step++ {
-		open := false
+		running := false
 		for _, c := range r.choices {
 			if c.finish != "" {
 				continue
 			}
-			open = true
-			if r.say(c, r.size(step)) != nil {
+			running = true
+			if r.advance(c, r.eventSize(step)) != nil {
 				return StateCancelled
 			}
-			if r.faulty(c) {
-				return r.fail(c)
+			if r.faultDue(c) {
+				return r.sendFault(c)
 			}
 		}
-		if !open {
+		if !running {
 			break
 		}
 		if r.ctx.Err() != nil {
-			return r.cancelled()
+			return r.endCancelled()
 		}
 	}
 	usage := r.reply.usage(nil)
@@ -61,20 +62,21 @@ func (r *run) play(w http.ResponseWriter) string {
 	return StateFinished
 }
 
-func (r *run) meets() *refusal {
-	if r.meet == nil {
+// peerError waits for the other request of a disaggregated pair, if there is one.
+func (r *run) peerError() *apiError {
+	if r.awaitPeer == nil {
 		return nil
 	}
-	return r.meet()
+	return r.awaitPeer()
 }
 
-// whole answers with one JSON object.
-func (r *run) whole(w http.ResponseWriter) string {
-	if refused := r.meets(); refused != nil {
+// single sends the response as one JSON object.
+func (r *run) single(w http.ResponseWriter) string {
+	if failed := r.peerError(); failed != nil {
 		if r.req.form == formFrames {
-			writeGRPCStatus(w, refused.status, refused.message)
+			writeGRPCStatus(w, failed.status, failed.message)
 		} else {
-			writeJSON(w, refused.status, appendError(nil, refused))
+			writeJSON(w, failed.status, appendError(nil, failed))
 		}
 		return StateFailed
 	}
@@ -88,19 +90,20 @@ func (r *run) whole(w http.ResponseWriter) string {
 		return StateCancelled
 	}
 	if r.req.form == formFrames {
-		if r.wire.begin() != nil || r.wire.event(r.reply.whole) != nil || r.wire.done() != nil {
+		if r.wire.begin() != nil || r.wire.event(r.reply.single) != nil || r.wire.done() != nil {
 			return StateCancelled
 		}
 		return StateFinished
 	}
-	writeJSON(w, http.StatusOK, r.reply.whole(nil))
+	writeJSON(w, http.StatusOK, r.reply.single(nil))
 	return StateFinished
 }
 
-// size is how many ids the next event holds: what a directive says, else one
-// first and then what the request asks.
-func (r *run) size(step int) int {
-	if r.req.form == formOpenEvents { // llama.cpp sends every token by itself
+// eventSize returns the number of ids in the next event: the number of the
+// directive, or one in the first event and the stream_interval of the request in
+// later ones.
+func (r *run) eventSize(step int) int {
+	if r.req.form == formOpenEvents { // llama.cpp sends each token in an event
 		return 1
 	}
 	if r.req.behavior.TokensPerEvent.N > 0 {
@@ -112,13 +115,13 @@ func (r *run) size(step int) int {
 	return max(r.req.interval, 1)
 }
 
-// say lets a choice go on by n tokens and sends them.
-func (r *run) say(c *choice, n int) error {
+// advance generates up to n tokens of a choice and sends them.
+func (r *run) advance(c *choice, n int) error {
 	if b := r.req.behavior; b.Fault != "" && len(c.output) < b.FaultAt {
 		n = min(n, b.FaultAt-len(c.output))
 	}
 	from := len(c.output)
-	if !r.faulty(c) {
+	if !r.faultDue(c) {
 		r.tokens(c, n)
 	}
 	if len(c.output) == from {
@@ -127,8 +130,7 @@ func (r *run) say(c *choice, n int) error {
 	return r.send(c, from)
 }
 
-// send sends the news of a choice, and its end where that is a message of its
-// own.
+// send sends an update of a choice, and its end if that is a separate message.
 func (r *run) send(c *choice, from int) error {
 	if err := r.wire.event(func(b []byte) []byte { return r.reply.event(b, c, from) }); err != nil {
 		return err
@@ -146,44 +148,45 @@ func (r *run) tokens(c *choice, n int) {
 	}
 }
 
-// cancelled ends an answer that nobody waits for, or that was asked to end.
-func (r *run) cancelled() string {
+// endCancelled ends a response whose client has disconnected or aborted it.
+func (r *run) endCancelled() string {
 	if !errors.Is(context.Cause(r.ctx), errAborted) {
 		return StateCancelled
 	}
 	for _, c := range r.choices {
-		if c.finish == "" && r.aborted(c, "abort") != nil {
+		if c.finish == "" && r.sendFinish(c, "abort") != nil {
 			break
 		}
 	}
-	_ = r.wire.done() // there may be nobody left to tell
+	_ = r.wire.done() // the client may have disconnected
 	return StateCancelled
 }
 
-func (r *run) aborted(c *choice, finish string) error {
+func (r *run) sendFinish(c *choice, finish string) error {
 	c.finish = finish
 	return r.send(c, len(c.output))
 }
 
-func (r *run) faulty(c *choice) bool {
+func (r *run) faultDue(c *choice) bool {
 	b := r.req.behavior
 	return b.Fault != "" && len(c.output) >= b.FaultAt && c.finish == ""
 }
 
-// fail does what the fault says. A broken connection is the caller's to make.
-func (r *run) fail(c *choice) string {
+// sendFault simulates a fault. The caller breaks the connection if the fault asks
+// for it.
+func (r *run) sendFault(c *choice) string {
 	fault := r.req.behavior.Fault
 	var err error
 	switch {
 	case fault == "error":
-		err = r.wire.fail(&refusal{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
+		err = r.wire.sendError(&apiError{http.StatusInternalServerError, "EngineCore encountered an issue. See stack trace (above) for the root cause.", "InternalServerError", ""})
 	case fault == "garbage":
 		err = r.wire.event(func(b []byte) []byte { return append(b, `{"choices":[{"ind`...) })
 	case fault == "hang":
 		<-r.ctx.Done()
-		return r.cancelled()
+		return r.endCancelled()
 	case strings.HasPrefix(fault, "abort"):
-		err = r.aborted(c, fault)
+		err = r.sendFinish(c, fault)
 	}
 	if err == nil && (fault == "done" || strings.HasPrefix(fault, "abort")) {
 		err = r.wire.done()
@@ -194,7 +197,8 @@ func (r *run) fail(c *choice) string {
 	return StateFailed
 }
 
-// abortStatus is the status of finish "abort503", 0 of a plain "abort".
+// abortStatus returns the status of finish reason "abort503", 0 for a plain
+// "abort".
 func abortStatus(finish string) int {
 	status, err := strconv.Atoi(strings.TrimPrefix(finish, "abort"))
 	if err != nil {

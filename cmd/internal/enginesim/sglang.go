@@ -9,13 +9,13 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// sglangAPI is POST /generate as SGLang 0.5 answers it.
+// sglangAPI is POST /generate of SGLang 0.5.
 type sglangAPI struct{}
 
-// weightVersion is what SGLang tells of the model's weights.
+// weightVersion is the weight_version of SGLang.
 const weightVersion = "sim-weights-1"
 
-func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{model: s.options.Models[0], abortable: true}
 	var inner map[string]json.RawMessage
@@ -29,7 +29,7 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	if _, ok := p["text"]; ok {
 		source = "text"
 	}
-	var err *refusal
+	var err *apiError
 	if req.prompt, err = p.takePrompt(source); err != nil {
 		return req, err
 	}
@@ -55,19 +55,20 @@ func (sglangAPI) read(s *Sim, _ http.Header, body map[string]json.RawMessage) (*
 	return req, nil
 }
 
-func tooLong(format string, args ...any) *refusal {
-	return &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...), "invalid_request_error", ""}
+func tooLong(format string, args ...any) *apiError {
+	return &apiError{http.StatusBadRequest, fmt.Sprintf(format, args...), "invalid_request_error", ""}
 }
 
-// refuse answers a stream's refusal in the stream, as SGLang does.
-func (sglangAPI) refuse(w http.ResponseWriter, err *refusal, stream bool) {
+// writeError answers a streaming request with an error in the stream, like SGLang
+// does.
+func (sglangAPI) writeError(w http.ResponseWriter, err *apiError, stream bool) {
 	if !stream {
 		writeJSON(w, err.status, append(appendQuoted([]byte(`{"error":{"message":`), err.message), "}}"...))
 		return
 	}
 	o := newWire(w, formEvents, Behavior{})
 	if o.begin() == nil && o.event(func(b []byte) []byte { return appendError(b, err) }) == nil {
-		_ = o.done() // a client that is gone needs no answer
+		_ = o.done() // the client may have disconnected
 	}
 }
 
@@ -81,7 +82,7 @@ type sglangReply struct {
 	texts   []sglangText // by choice
 }
 
-// sglangText is a choice's text so far.
+// sglangText is the text of a choice so far.
 type sglangText struct {
 	decoder harmony.Decoder
 	all     []byte
@@ -95,7 +96,7 @@ func (r *sglangReply) event(b []byte, c *choice, from int) []byte {
 	switch {
 	case r.req.behavior.Cumulative:
 		ids, text = c.output, t.all
-	case len(ids) == 0 && len(c.output) > 0: // SGLang's abort repeats the last id
+	case len(ids) == 0 && len(c.output) > 0: // on abort SGLang repeats the last id
 		ids = c.output[len(c.output)-1:]
 	}
 	b = r.object(b, c, ids, text)
@@ -118,7 +119,7 @@ func (r *sglangReply) decode(t *sglangText, c *choice, from int) {
 	}
 }
 
-// object writes an answer but for its closing bracket.
+// object appends a response without its closing bracket.
 func (r *sglangReply) object(b []byte, c *choice, ids []harmony.Token, text []byte) []byte {
 	b = append(b, `{"text":`...)
 	b = appendQuoted(b, string(text))
@@ -165,7 +166,7 @@ func appendSGLangFinish(b []byte, c *choice) []byte {
 
 func (r *sglangReply) usage(b []byte) []byte { return b }
 
-func (r *sglangReply) whole(b []byte) []byte {
+func (r *sglangReply) single(b []byte) []byte {
 	if r.req.n > 1 {
 		b = append(b, '[')
 	}

@@ -1,53 +1,52 @@
-// Package enginesim is a stand-in for an engine that serves gpt-oss: it speaks
-// the wire formats of SGLang (POST /generate, gRPC), vLLM (POST /v1/completions,
-// POST /inference/v1/generate, gRPC), TensorRT-LLM (gRPC) and llama.cpp (POST
-// /completion) with token ids in and out, over a scripted model. Demo, tests and load runs
-// use it where no GPU is.
+// Package enginesim simulates engines that serve gpt-oss. It implements the token-id
+// APIs of SGLang (POST /generate, gRPC), vLLM (POST /v1/completions, POST
+// /inference/v1/generate, gRPC), TensorRT-LLM (gRPC) and llama.cpp (POST /completion)
+// over a scripted model. The demo, tests and load tests use it in place of GPUs.
 //
 // # The model
 //
-// It reads the prompt's tokens and does what the lines of the last user
-// message say:
+// The model parses the prompt's tokens and follows the lines of the last user
+// message:
 //
-//	THINK text        the analysis (else "The user wants a reply.")
+//	THINK text        the analysis (default "The user wants a reply.")
 //	NOTHINK           no analysis
 //	COMMENTARY text   a preamble before the first call
-//	CALL name args    call functions.name (a dotted name is the recipient as it stands,
-//	                  and python that built-in tool, where the prompt has it);
-//	                  one call a turn: after j tool results the line j+1; ${x} in args
-//	                  is the member x of the last JSON that a tool has answered
-//	SAY text          the final answer, once all calls are answered
+//	CALL name args    a call of functions.name; a name with a dot is the recipient
+//	                  itself, and python is the built-in tool if the prompt has it.
+//	                  One call per turn: after j tool results the line j+1. ${x} in
+//	                  args is the member x of the last JSON result of a tool
+//	SAY text          the final answer, after all calls
 //	JSON text         the same
-//	WORDS n [ms]      the final answer w1 w2 … wn, ms before each word
+//	WORDS n [ms]      the final answer w1 w2 … wn, with a pause of ms before each word
 //	RECALL            RECALL: and the X of every "REMEMBER X" in all user messages
-//	AGAIN line        the line, where the same prompt has come before
+//	AGAIN line        the line, if the same prompt was seen before
 //	LAST_ASSISTANT    LAST: and the last final text before this message
 //	ECHO_SYSTEM       SYSTEM: and the instructions in the prompt
 //	ECHO_TOOLS        TOOLS: and the names of the tools in the prompt, sorted
 //	@@script@@        exactly these tokens: <start> <end> <message> <channel>
-//	                  <constrain> <return> <call>, <#12345> a raw id, <rand N> words,
-//	                  <loop> words for ever, all else text; several scripts are
-//	                  one a turn, as in @@one@@two@@
+//	                  <constrain> <return> <call>, <#12345> an id, <rand N> N filler
+//	                  words, <loop> filler words without end, otherwise text. Several
+//	                  scripts are used one per turn, as in @@one@@two@@
 //
-// Without such a line it answers tool results with "RESULT: " and the last one,
-// a question about weather or temperature with a call of a tool with weather in
-// its name, a "# Response Formats" section with the smallest instance, anything
-// else with "Hello there friend.". A prompt that is no Harmony conversation
-// gets words until max_tokens.
+// Without such a line, the model answers tool results with "RESULT: " and the last
+// one, a question about weather or temperature with a call of a tool whose name
+// contains weather, a "# Response Formats" section with a minimal instance, and
+// everything else with "Hello there friend.". A prompt that is not a Harmony
+// conversation gets filler words until max_tokens.
 //
-// Of constraint grammars it knows xgrammar's structural tags without EBNF and
-// with special tokens as tokens. Where what it would say is not of the grammar, it says the
-// smallest text that is, behind the same reasoning and header if it can.
+// The supported grammars are xgrammar's structural tags, without EBNF and with special
+// tokens as tokens. If a grammar does not accept the scripted output, the model writes
+// the shortest text that it accepts, if possible with the same reasoning and header.
 //
 // # The engine
 //
-// It stops at stop ids and limits, counts cached prefixes, notices when a
-// client leaves, and records what it was asked: GET /sim/requests. Behavior
-// says how it sends and what goes wrong. As SGLang or vLLM it can be one side of
-// a disaggregated engine: see Options.Role. Its bootstrap server is on its own port. gRPC needs HTTP/2, which the server that
-// it is the handler of has to speak without TLS. Beside the engines' APIs it serves /health,
-// /v1/models, /get_model_info (gRPC: GetModelInfo) and /abort_request, and, to stand for what the
-// filter lets pass, /v1/embeddings, /v1/chat/completions and /sim/echo.
+// The engine stops at stop ids and limits, counts cached prefixes, notices when a
+// client disconnects, and records requests: GET /sim/requests. [Behavior] describes
+// timing and faults. With Options.Role it is the prefill or the decode engine of a
+// disaggregated SGLang or vLLM; its bootstrap server is on its own port. gRPC requires
+// a server with unencrypted HTTP/2. Further paths of engines are /health, /v1/models,
+// /get_model_info (gRPC: GetModelInfo) and /abort_request. /v1/embeddings,
+// /v1/chat/completions and /sim/echo are for requests that the filter passes through.
 package enginesim
 
 import (
@@ -67,33 +66,33 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// Options of a Sim. The zero value is a useful engine.
+// Options configure a Sim. Zero values stand for the defaults.
 type Options struct {
-	Models        []string         // served names; none: gpt-oss-20b and -120b with and without "openai/"
-	ContextLength int              // in tokens; 0: 131072
-	BlockSize     int              // of the prefix cache, in tokens; 0: 16
-	MaxBody       int64            // of a token request, in bytes; 0: 64 MiB
-	Records       int              // how many records are kept; 0: 1000, below 0: none
-	Role          string           // [RolePrefill] or [RoleDecode]; none: an SGLang that does both, a vLLM that does as each request says
-	Behavior      Behavior         // of every request, before its own directives
-	Now           func() time.Time // nil: time.Now
+	Models        []string         // served model names; default: gpt-oss-20b and gpt-oss-120b, with and without "openai/"
+	ContextLength int              // tokens; default 131072
+	BlockSize     int              // block size of the prefix cache in tokens; default 16
+	MaxBody       int64            // largest body of a token request in bytes; default 64 MiB
+	Records       int              // number of records kept; default 1000; none if below 0
+	Role          string           // [RolePrefill] or [RoleDecode]; default: SGLang does both, vLLM what each request asks for
+	Behavior      Behavior         // of all requests; their own directives override it
+	Now           func() time.Time // default: time.Now
 }
 
-// Sim is a simulated engine. It is safe for concurrent use.
+// Sim is a simulated engine, an [http.Handler]. It is safe for concurrent use.
 type Sim struct {
 	options Options
 	mux     *http.ServeMux
 	cache   *prefixCache
 	*recorder
-	meetings *meetings
+	transfers *transfers
 
 	mu      sync.Mutex
-	number  int                                // of requests without an id
-	prompts map[string]bool                    // that ask for something else when they come again
+	number  int                                // the last generated request id
+	prompts map[string]bool                    // prompts whose reply differs when they are repeated
 	aborts  map[string]context.CancelCauseFunc // by request id
 }
 
-// New makes an engine.
+// New returns an engine.
 func New(o Options) *Sim {
 	if len(o.Models) == 0 {
 		o.Models = []string{"openai/gpt-oss-20b", "openai/gpt-oss-120b", "gpt-oss-20b", "gpt-oss-120b"}
@@ -106,18 +105,19 @@ func New(o Options) *Sim {
 		o.Now = time.Now
 	}
 	s := &Sim{
-		options:  o,
-		mux:      http.NewServeMux(),
-		cache:    newPrefixCache(o.BlockSize),
-		recorder: newRecorder(o.Records, o.Now),
-		aborts:   map[string]context.CancelCauseFunc{},
-		prompts:  map[string]bool{},
-		meetings: newMeetings(),
+		options:   o,
+		mux:       http.NewServeMux(),
+		cache:     newPrefixCache(o.BlockSize),
+		recorder:  newRecorder(o.Records, o.Now),
+		aborts:    map[string]context.CancelCauseFunc{},
+		prompts:   map[string]bool{},
+		transfers: newTransfers(),
 	}
 	s.routes()
 	return s
 }
 
+// defaulted returns v, or the default if v is 0.
 func defaulted[T int | int64 | time.Duration](v, byDefault T) T {
 	if v == 0 {
 		return byDefault
@@ -148,60 +148,59 @@ func (s *Sim) routes() {
 	})
 	s.mux.HandleFunc("POST /sim/echo", s.recorded(s.echo))
 	s.mux.HandleFunc("POST /v1/embeddings", s.recorded(s.embeddings))
-	s.mux.HandleFunc("POST /v1/chat/completions", s.recorded(s.foreignChat))
+	s.mux.HandleFunc("POST /v1/chat/completions", s.recorded(s.otherModelChat))
 	s.mux.HandleFunc("/", s.recorded(func(w http.ResponseWriter, _ *http.Request, _ *Record) {
 		writeJSON(w, http.StatusNotFound, []byte(`{"detail":"Not Found"}`))
 	}))
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements [http.Handler].
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Requests returns the records that are kept, oldest first.
+// Requests returns the kept records, oldest first.
 func (s *Sim) Requests() []Record { return s.list() }
 
-// Reset forgets the records.
+// Reset deletes the records.
 func (s *Sim) Reset() { s.reset() }
 
-// Await returns the oldest record that is wanted, once there is one. It fails
-// when ctx ends.
+// Await waits for a record for which wanted returns true, and returns the oldest
+// one. It returns an error when ctx ends.
 func (s *Sim) Await(ctx context.Context, wanted func(Record) bool) (Record, error) {
 	return s.await(ctx, wanted)
 }
 
-// api is one engine's way to ask and answer.
+// api is the API of an engine.
 type api interface {
-	// read reads a request. A refusal of a streaming SGLang request is an
-	// event of a 200, which it tells by inStream.
-	read(s *Sim, header http.Header, params map[string]json.RawMessage) (req *modelRequest, err *refusal)
-	// refuse answers a refusal.
-	refuse(w http.ResponseWriter, err *refusal, stream bool)
-	// begin gives the form of one reply.
+	// read parses a request. With an error it may also return the request, as far as it
+	// is parsed.
+	read(s *Sim, header http.Header, params map[string]json.RawMessage) (req *modelRequest, err *apiError)
+	// writeError answers with an error, in the stream if the API does so.
+	writeError(w http.ResponseWriter, err *apiError, stream bool)
+	// begin returns the encoder of a response.
 	begin(s *Sim, req *modelRequest, choices []*choice) reply
 }
 
-// reply writes one reply's JSON.
+// reply encodes a response in JSON.
 type reply interface {
-	// event is news of a choice: the ids from its output[from] on.
+	// event encodes an update of a choice: the ids from output[from] on.
 	event(b []byte, c *choice, from int) []byte
-	// usage is the last event before [DONE], nothing if the API has none.
+	// usage encodes the last event before [DONE], nothing if the API has none.
 	usage(b []byte) []byte
-	// whole is the reply to a request that wants no stream.
-	whole(b []byte) []byte
+	// single encodes a response that is not streamed.
+	single(b []byte) []byte
 }
 
-// closer is a reply that tells in a message of its own that a choice has
-// ended.
+// closer is a reply that ends each choice with a message of its own.
 type closer interface {
 	last(b []byte, c *choice) []byte
 }
 
-// parser is an API whose requests are no JSON: it gives them JSON's form.
+// parser is an API whose requests are not JSON. It converts them to JSON members.
 type parser interface {
-	parse(body []byte) (map[string]json.RawMessage, *refusal)
+	parse(body []byte) (map[string]json.RawMessage, *apiError)
 }
 
-// modelRequest is a request to the model in the words of no engine.
+// modelRequest is a request to the model, independent of the API.
 type modelRequest struct {
 	id       string
 	model    string
@@ -210,20 +209,20 @@ type modelRequest struct {
 	limits   limits
 	seed     uint64
 	stream   bool
-	interval int // stream_interval, 0 if not asked
+	interval int // stream_interval; 0 if not set
 	salt     string
 
 	form form
 
-	logprobs *int // how many of the likeliest tokens to tell at each place; nil: not even the token's own likelihood
-	namesIDs bool // return_tokens_as_token_ids
+	logprobs    *int // number of top log probabilities per token; nil: no log probabilities at all
+	tokensAsIDs bool // return_tokens_as_token_ids
 
 	includeUsage, continuousUsage, returnIDs bool // vLLM, llama.cpp and TensorRT-LLM
 
-	abortable bool // by its id, which no other running request may have (SGLang)
+	abortable bool // by its id, which must be unique among running requests (SGLang)
 
 	behavior Behavior
-	leg      *leg // nil: all of it is this engine's
+	part     *requestPart // nil: the request is not disaggregated
 	cached   int
 	created  int64
 }
@@ -243,19 +242,19 @@ func (s *Sim) handle(a api) http.HandlerFunc {
 }
 
 func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, rec *Record) {
-	params, refused := parse(a, body)
-	if refused != nil {
-		s.refuse(w, a, refused, false, rec)
+	params, failed := parse(a, body)
+	if failed != nil {
+		s.reject(w, a, failed, false, rec)
 		return
 	}
-	req, refused := a.read(s, r.Header, params)
+	req, failed := a.read(s, r.Header, params)
 	role := ""
-	if l, ok := a.(legReader); ok && refused == nil {
-		if req.leg, refused = l.readLeg(s, params); req.leg != nil {
-			role = req.leg.role
+	if l, ok := a.(partReader); ok && failed == nil {
+		if req.part, failed = l.readPart(s, params); req.part != nil {
+			role = req.part.role
 		}
 	}
-	rest, err := json.Marshal(params) // read has taken the prompt out
+	rest, err := json.Marshal(params) // without the prompt, which read has removed
 	if err != nil {
 		rest = nil
 	}
@@ -265,8 +264,8 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 			rec.RequestID, rec.PromptIDs = req.id, req.prompt
 		}
 	})
-	if refused != nil {
-		s.refuse(w, a, refused, req != nil && req.stream, rec)
+	if failed != nil {
+		s.reject(w, a, failed, req != nil && req.stream, rec)
 		return
 	}
 	p := readPrompt(req.prompt)
@@ -274,24 +273,24 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 	if i := p.last(); i >= 0 {
 		user = p.messages[i].body
 	}
-	p.again = strings.Contains(user, againMark) && s.cameBefore(req.prompt)
+	p.repeated = strings.Contains(user, repeatedMark) && s.isRepeated(req.prompt)
 	seq := p.plan()
 	req.behavior, err = s.options.Behavior.With(r.Header.Get("x-engine-sim") + " " + directives(user, role))
 	if err != nil {
-		s.refuse(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
+		s.reject(w, a, badRequest("", "x-engine-sim: "+err.Error()), false, rec)
 		return
 	}
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
-		if seq, err = g.obey(makePlans(req.prompt)); err != nil {
-			s.refuse(w, a, badRequest("", err.Error()), req.stream, rec)
+		if seq, err = g.choose(planCandidates(req.prompt)); err != nil {
+			s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
 			return
 		}
 	}
 	s.answer(w, r, a, req, seq, rec)
 }
 
-// cameBefore tells whether a prompt has come before, and remembers it.
-func (s *Sim) cameBefore(ids []harmony.Token) bool {
+// isRepeated reports whether a prompt was seen before, and stores it.
+func (s *Sim) isRepeated(ids []harmony.Token) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := show(ids)
@@ -300,7 +299,7 @@ func (s *Sim) cameBefore(ids []harmony.Token) bool {
 	return before
 }
 
-func parse(a api, body []byte) (map[string]json.RawMessage, *refusal) {
+func parse(a api, body []byte) (map[string]json.RawMessage, *apiError) {
 	if p, ok := a.(parser); ok {
 		return p.parse(body)
 	}
@@ -311,9 +310,9 @@ func parse(a api, body []byte) (map[string]json.RawMessage, *refusal) {
 	return params, nil
 }
 
-func (s *Sim) refuse(w http.ResponseWriter, a api, refused *refusal, stream bool, rec *Record) {
-	s.end(rec, StateFailed, refused.status)
-	a.refuse(w, refused, stream)
+func (s *Sim) reject(w http.ResponseWriter, a api, err *apiError, stream bool, rec *Record) {
+	s.end(rec, StateFailed, err.status)
+	a.writeError(w, err, stream)
 }
 
 var errAborted = errors.New("aborted")
@@ -323,7 +322,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	defer abort(nil)
 	if req.abortable {
 		if !s.register(req.id, abort) {
-			s.refuse(w, a, badRequest("", "Duplicate request ID detected: "+req.id), false, rec)
+			s.reject(w, a, badRequest("", "Duplicate request ID detected: "+req.id), false, rec)
 			return
 		}
 		defer s.unregister(req.id)
@@ -340,7 +339,7 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 	}
 	req.cached = s.cache.add(req.prompt, req.salt)
 	req.created = s.now().Unix()
-	if req.leg != nil && req.leg.role == RolePrefill {
+	if req.part != nil && req.part.role == RolePrefill {
 		req.limits.minTokens, req.limits.maxTokens = 0, 1
 	}
 	choices := make([]*choice, req.n)
@@ -348,12 +347,12 @@ func (s *Sim) answer(w http.ResponseWriter, r *http.Request, a api, req *modelRe
 		choices[i] = newChoice(i, seq, req.limits, req.seed)
 	}
 	run := run{ctx: ctx, wire: newWire(w, req.form, req.behavior), req: req, choices: choices, reply: a.begin(s, req, choices)}
-	if req.leg != nil {
+	if req.part != nil {
 		local, _ := ctx.Value(http.LocalAddrContextKey).(net.Addr)
-		run.meet = func() *refusal { return s.meet(ctx, req, local) }
+		run.awaitPeer = func() *apiError { return s.awaitPeer(ctx, req, local) }
 	}
-	state := run.play(w)
-	s.part(req, state)
+	state := run.stream(w)
+	s.finishPrefill(req, state)
 	s.change(rec, func(rec *Record) {
 		rec.Cached = req.cached
 		for _, c := range choices {
@@ -382,7 +381,7 @@ func (s *Sim) unregister(id string) {
 	delete(s.aborts, id)
 }
 
-// nextID numbers the requests that bring no id.
+// nextID returns an id for a request without one.
 func (s *Sim) nextID() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

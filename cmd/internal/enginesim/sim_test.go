@@ -40,7 +40,7 @@ const (
 	final   = "<|channel|>final<|message|>"
 )
 
-// TestModel is what the scripted model says, from both APIs.
+// TestModel checks the output of the scripted model in both APIs.
 func TestModel(t *testing.T) {
 	const developer = "<|start|>developer<|message|># Instructions\n\nBe terse.\n\n# Tools\n\n## functions\n\nnamespace functions {\n\n// Weather\n// of a place\n" +
 		"type get_weather = (_: {\n// where\nlocation: string,\nunit?: \"c\" | \"f\",\ndays: number[],\nkind: \"a\" | \"b\",\nsub: {\nx: boolean,\n},\n}) => any;\n\n" +
@@ -100,7 +100,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// withBuiltins is a system message with the browser and python.
+// withBuiltins returns a system message with the browser and python.
 func withBuiltins(t *testing.T) string {
 	t.Helper()
 	content := &harmony.SystemContent{Identity: "I", KnowledgeCutoff: "2024-06", Tools: []harmony.Namespace{harmony.BrowserNamespace(), harmony.PythonNamespace()}}
@@ -111,9 +111,9 @@ func withBuiltins(t *testing.T) string {
 	return show(ids)
 }
 
-// TestUserTextStaysText tells <|return|> in a text from the token.
+// TestUserTextStaysText checks that <|return|> in a text is not the token.
 func TestUserTextStaysText(t *testing.T) {
-	seq, _ := makePlan(userPrompt("SAY x<|return|>"))
+	seq, _ := planFor(userPrompt("SAY x<|return|>"))
 	ends := 0
 	for _, id := range seq.ids {
 		if id == int32(harmony.TokenReturn) {
@@ -125,7 +125,7 @@ func TestUserTextStaysText(t *testing.T) {
 	}
 }
 
-// TestPrefill continues what the prompt has begun.
+// TestPrefill continues a reply that the prompt has begun.
 func TestPrefill(t *testing.T) {
 	for _, c := range []struct{ user, begun, want string }{
 		{"SAY t", "<|channel|>final<|message|>", "t<|return|>"},
@@ -136,12 +136,12 @@ func TestPrefill(t *testing.T) {
 		{"CALL f {\"a\":1}", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", `{"a":1}<|call|>`},
 	} {
 		ids := append(userPrompt(c.user), encodeHeader(c.begun)...)
-		seq, _ := makePlan(ids)
+		seq, _ := planFor(ids)
 		if got := showSigned(seq.ids); got != c.want {
 			t.Errorf("%s, begun %s:\ngot  %s\nwant %s", c.user, c.begun, got, c.want)
 		}
 	}
-	seq, _ := makePlan(encodeHeader("<|start|>user<|message|>SAY t<|end|>"))
+	seq, _ := planFor(encodeHeader("<|start|>user<|message|>SAY t<|end|>"))
 	if got := showSigned(seq.ids); !strings.HasPrefix(got, "<|start|>assistant<|channel|>analysis") {
 		t.Errorf("nothing begun: %s", got)
 	}
@@ -163,7 +163,7 @@ func TestLimits(t *testing.T) {
 			if got.Finishes[0] != engine.FinishLength || got.Output != 10 {
 				t.Errorf("max_tokens: %+v", got)
 			}
-			if kind != "llamacpp" { // it knows no min_tokens
+			if kind != "llamacpp" { // it has no min_tokens
 				got = talk(t, s, kind, "", ask("NOTHINK\nSAY a", func(r *engine.Request) { r.MaxTokens, r.MinTokens = 50, 20 }))
 				if got.Finishes[0] != engine.FinishStop || got.Output != 21 {
 					t.Errorf("min_tokens: %+v", got)
@@ -183,10 +183,10 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestOutputBeyondContext: what an engine says to a limit of output tokens that
-// its context cannot hold. vLLM's completions refuse one that is longer than the
-// whole context, SGLang's HTTP API one that does not fit behind the prompt; the
-// others end the output where the context does.
+// TestOutputBeyondContext checks limits of output tokens that exceed the context.
+// vLLM's completions API rejects a limit above the whole context, and SGLang's HTTP
+// API one that does not fit after the prompt. The others end the output with the
+// context.
 func TestOutputBeyondContext(t *testing.T) {
 	const size = 100
 	for _, tt := range []struct {
@@ -231,7 +231,7 @@ func TestRefusals(t *testing.T) {
 	w := httptest.NewRecorder()
 	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"model":"gpt-oss-20b","prompt":[200006,-1],"structured_outputs":null}`)))
 	if w.Code != 400 || !strings.Contains(w.Body.String(), "200006") {
-		t.Errorf("a bad prompt is not echoed as the real engines do: %d %s", w.Code, w.Body)
+		t.Errorf("the error does not repeat the bad prompt like real engines do: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -296,7 +296,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestTextPrompt is a prompt that is no conversation: words until max_tokens.
+// TestTextPrompt sends a prompt that is not a conversation and gets words until
+// max_tokens.
 func TestTextPrompt(t *testing.T) {
 	w := httptest.NewRecorder()
 	New(Options{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"model":"gpt-oss-20b","prompt":"Once upon","max_tokens":5}`)))
@@ -317,14 +318,14 @@ func TestTextPrompt(t *testing.T) {
 	}
 }
 
-// open starts a stream on a real server and returns once its headers are here.
+// open starts a stream on a real server and returns after its headers have arrived.
 func open(t *testing.T, url, kind, user string) (resp *http.Response, leave func()) {
 	t.Helper()
 	dialect, _ := engine.ByKind(kind)
 	r := ask(user)
-	out, refused := dialect.Encode(r)
-	if refused != nil {
-		t.Fatal(refused)
+	out, failed := dialect.Encode(r)
+	if failed != nil {
+		t.Fatal(failed)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+out.Path, bytes.NewReader(out.Body))
@@ -483,12 +484,12 @@ func TestBehavior(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "x=1", "delay=5", "tokens-per-event=0", "status=42", "fault=no@3", "fault=error@x", "output-ids=all", "body=x", "fault=abortx"} {
 		if _, err := (Behavior{}).With(bad); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// FuzzPlan gives the model any prompt.
+// FuzzPlan sends arbitrary prompts to the model.
 func FuzzPlan(f *testing.F) {
 	f.Add("SAY x", "<|start|>assistant<|channel|>final")
 	f.Add("CALL f {}\nWORDS 3 1", "<|start|>developer<|message|># Tools\n\n## functions\n\nnamespace functions {\n\ntype a = (_: {\nb: (string)[],\n}) => any;\n\n} // namespace functions<|end|>")
@@ -497,7 +498,7 @@ func FuzzPlan(f *testing.F) {
 		if len(user)+len(after) > 1<<12 {
 			return
 		}
-		seq, _ := makePlan(conversation("", user, after))
+		seq, _ := planFor(conversation("", user, after))
 		c := newChoice(0, seq, limits{maxTokens: 50, stops: eos}, 1)
 		for c.finish == "" {
 			c.step()
@@ -505,7 +506,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// BenchmarkStream is 1,000 tokens in as many events over a real connection.
+// BenchmarkStream streams 1,000 tokens in as many events over a real connection.
 func BenchmarkStream(b *testing.B) {
 	server := httptest.NewServer(New(Options{Records: -1}))
 	defer server.Close()
@@ -515,9 +516,9 @@ func BenchmarkStream(b *testing.B) {
 			dialect, _ := engine.ByKind(kind)
 			for b.Loop() {
 				r := ask("x @@<rand 1000>@@", func(r *engine.Request) { r.ID, r.MaxTokens = "", 1000 })
-				out, refused := dialect.Encode(r)
-				if refused != nil {
-					b.Fatal(refused)
+				out, failed := dialect.Encode(r)
+				if failed != nil {
+					b.Fatal(failed)
 				}
 				resp, err := http.Post(server.URL+out.Path, "application/json", bytes.NewReader(out.Body))
 				if err != nil {

@@ -10,17 +10,16 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// The simulated model fills what it must and nothing else: the smallest value
-// of a tool's TypeScript type or of a JSON Schema, written as Python's json
-// module writes it.
+// This file generates minimal values of TypeScript types and JSON Schemas: required
+// members only, formatted like Python's json module.
 
-// maxDepth bounds types and schemas that contain themselves.
+// maxDepth bounds recursive types and schemas.
 const maxDepth = 64
 
 var errType = errors.New("not a type")
 
-// smallestArgument is the smallest value of an argument's type, {} if that is
-// no object.
+// smallestArgument returns a minimal value of an argument's type, {} if that is not
+// an object.
 func smallestArgument(typ string) string {
 	p := typeParser{s: typ}
 	value, err := p.union("", 0)
@@ -30,7 +29,7 @@ func smallestArgument(typ string) string {
 	return value
 }
 
-// typeParser reads the TypeScript that Harmony prompts describe tools with.
+// typeParser parses the TypeScript that describes tools in Harmony prompts.
 type typeParser struct {
 	s string
 	i int
@@ -52,7 +51,7 @@ func (p *typeParser) take(literal string) bool {
 	return false
 }
 
-// union is the value of the first alternative.
+// union returns a value of the first alternative.
 func (p *typeParser) union(name string, depth int) (string, error) {
 	if depth > maxDepth {
 		return "", errType
@@ -91,7 +90,7 @@ func (p *typeParser) object(depth int) (string, error) {
 	b.WriteByte('{')
 	for !p.take("}") {
 		m := typeMember.FindStringSubmatch(p.s[p.i:])
-		if m == nil { // a later line of a description, of which only the first is marked as a comment
+		if m == nil { // a later line of a description: only its first line is a comment
 			_, rest, ok := strings.Cut(p.s[p.i:], "\n")
 			if !ok {
 				return "", errType
@@ -152,36 +151,36 @@ func stringValue(name string) string {
 	return "example"
 }
 
-// maxSchemaSteps bounds the schemas that are looked at for one value, of which each
-// bytesPerStep bytes count as one more, and maxInstance the bytes that their
-// values have: references multiply both.
+// maxSchemaSteps bounds the schemas that are visited for one value. bytesPerStep
+// bytes of schema count as one step more. maxInstance bounds the bytes of values.
+// Both are needed because references multiply schemas and values.
 const (
 	maxSchemaSteps = 50_000
 	bytesPerStep   = 1 << 10
 	maxInstance    = 1 << 20
 )
 
-// schemaWalk is one walk through a JSON Schema and what it refers to.
+// schemaWalk is a walk through a JSON Schema and its references.
 type schemaWalk struct {
 	root  gjson.Result
-	steps int // schemas that were looked at
-	size  int // bytes of values, each counted again in what it stands in
+	steps int // visited schemas
+	size  int // bytes of values, counted again in each enclosing value
 }
 
-// step counts a schema, and reports whether the walk may go on.
+// step counts a schema and reports whether the walk may go on.
 func (w *schemaWalk) step(s gjson.Result, depth int) bool {
 	w.steps += 1 + len(s.Raw)/bytesPerStep
 	return depth <= maxDepth && w.steps <= maxSchemaSteps
 }
 
-// resolve follows a reference.
+// resolve returns the schema of a reference.
 func (w *schemaWalk) resolve(ref string) gjson.Result {
 	w.steps += len(w.root.Raw) / bytesPerStep
 	return resolve(w.root, ref)
 }
 
-// smallestInstance is the smallest value of a JSON Schema; of one that takes too
-// long, any value.
+// smallestInstance returns a minimal value of a JSON Schema, or any value if that
+// takes too long.
 func smallestInstance(schema string) string {
 	w := &schemaWalk{root: gjson.Parse(schema)}
 	return w.instance(w.root, "", 0)
@@ -236,7 +235,8 @@ func (w *schemaWalk) instance(s gjson.Result, name string, depth int) string {
 	return w.sized(len(text), func() string { return quote(text) })
 }
 
-// sized is a value that add makes of so many bytes, null where that is too many.
+// sized returns the value of add, which has so many bytes, or null if the limit is
+// reached.
 func (w *schemaWalk) sized(size int, add func() string) string {
 	if w.size += size; w.size > maxInstance {
 		return "null"
@@ -272,7 +272,7 @@ func stringInstance(s gjson.Result, name string) string {
 	return v
 }
 
-// resolve follows a reference inside the schema.
+// resolve returns the schema of a reference within root.
 func resolve(root gjson.Result, ref string) gjson.Result {
 	at := root
 	for part := range strings.SplitSeq(strings.TrimLeft(ref, "#/"), "/") {
@@ -281,7 +281,7 @@ func resolve(root gjson.Result, ref string) gjson.Result {
 	return at
 }
 
-// python writes a JSON value with a space after each comma and colon.
+// python formats a JSON value with a space after each comma and colon.
 func python(v gjson.Result) string {
 	var parts []string
 	switch {
@@ -304,7 +304,7 @@ func python(v gjson.Result) string {
 
 func quote(s string) string { return string(appendQuoted(nil, s)) }
 
-// appendQuoted appends s as a JSON string that escapes no more than it must.
+// appendQuoted appends s as a JSON string with as few escapes as possible.
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := range len(s) {

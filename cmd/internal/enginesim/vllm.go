@@ -9,10 +9,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// vllmAPI is POST /v1/completions as vLLM 0.32 answers it.
+// vllmAPI is POST /v1/completions of vLLM 0.32.
 type vllmAPI struct{}
 
-func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{}
 	var options struct {
@@ -21,7 +21,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	}
 	if err := p.getAll(
 		field{"model", &req.model}, field{"stream", &req.stream}, field{"stream_options", &options},
-		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id}, field{"return_tokens_as_token_ids", &req.namesIDs},
+		field{"return_token_ids", &req.returnIDs}, field{"cache_salt", &req.salt}, field{"request_id", &req.id}, field{"return_tokens_as_token_ids", &req.tokensAsIDs},
 	); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	if req.id == "" {
 		req.id = s.nextID()
 	}
-	var err *refusal
+	var err *apiError
 	if req.prompt, err = p.takePrompt("prompt"); err != nil {
 		return req, err
 	}
@@ -50,7 +50,7 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 		return req, badRequest("", fmt.Sprintf("n must be 1 when using greedy sampling, got %d.", sampling.n))
 	}
 	limit := s.options.ContextLength
-	if sampling.maxTokens > limit { // what does not fit behind the prompt is cut off without a word
+	if sampling.maxTokens > limit { // vLLM shortens the limit silently to what fits
 		return req, outputTooLong(limit, sampling.maxTokens)
 	}
 	if len(req.prompt) >= limit {
@@ -64,22 +64,22 @@ func (vllmAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage)
 	return req, nil
 }
 
-func unknownModel(model string) *refusal {
-	return &refusal{http.StatusNotFound, "The model `" + model + "` does not exist.", "NotFoundError", "model"}
+func unknownModel(model string) *apiError {
+	return &apiError{http.StatusNotFound, "The model `" + model + "` does not exist.", "NotFoundError", "model"}
 }
 
-func promptTooLong(limit, size int) *refusal {
+func promptTooLong(limit, size int) *apiError {
 	return badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, "+
 		"which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=%d)",
 		limit, size, size))
 }
 
-func outputTooLong(limit, size int) *refusal {
+func outputTooLong(limit, size int) *apiError {
 	return badRequest("max_tokens", fmt.Sprintf("max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens. (parameter=max_tokens, value=%d)",
 		size, limit, size))
 }
 
-func (vllmAPI) refuse(w http.ResponseWriter, err *refusal, _ bool) {
+func (vllmAPI) writeError(w http.ResponseWriter, err *apiError, _ bool) {
 	writeJSON(w, err.status, appendError(nil, err))
 }
 
@@ -87,7 +87,7 @@ func (vllmAPI) begin(_ *Sim, req *modelRequest, choices []*choice) reply {
 	return &vllmReply{req: req, id: quote("cmpl-" + req.id), choices: choices, texts: make([]harmony.Decoder, len(choices))}
 }
 
-// buildName is what vLLM calls the system_fingerprint.
+// buildName is the system_fingerprint of vLLM.
 const buildName = "engine-sim-1"
 
 type vllmReply struct {
@@ -141,7 +141,7 @@ func (r *vllmReply) choice(b []byte, c *choice, from int, first bool) []byte {
 	return append(b, '}')
 }
 
-// newText is the text of the output from an id on, without the stop token.
+// newText returns the text of the output from an id on, without the stop token.
 func (r *vllmReply) newText(c *choice, from int) string {
 	d := &r.texts[c.index]
 	b := r.text[:0]
@@ -171,7 +171,7 @@ func (r *vllmReply) counts(b []byte, details bool) []byte {
 	return appendVLLMUsage(b, r.req, r.choices, details)
 }
 
-func (r *vllmReply) whole(b []byte) []byte {
+func (r *vllmReply) single(b []byte) []byte {
 	b = r.head(b)
 	for i, c := range r.choices {
 		if i > 0 {

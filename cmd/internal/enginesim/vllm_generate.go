@@ -9,10 +9,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// vllmGenerateAPI is POST /inference/v1/generate as vLLM 0.32 answers it.
+// vllmGenerateAPI is POST /inference/v1/generate of vLLM 0.32.
 type vllmGenerateAPI struct{ vllmAPI }
 
-func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *refusal) {
+func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.RawMessage) (*modelRequest, *apiError) {
 	p := params(body)
 	req := &modelRequest{model: s.options.Models[0], returnIDs: true}
 	var options struct {
@@ -32,7 +32,7 @@ func (vllmGenerateAPI) read(s *Sim, header http.Header, body map[string]json.Raw
 	if req.id == "" {
 		req.id = s.nextID()
 	}
-	var err *refusal
+	var err *apiError
 	if req.prompt, err = p.takePrompt("token_ids"); err != nil {
 		return req, err
 	}
@@ -84,7 +84,7 @@ func (r *vllmGenerateReply) choice(b []byte, c *choice, from int) []byte {
 	return append(appendGenerateLogprobs(b, r.req, c, from), '}')
 }
 
-// appendVLLMFinish writes the values of finish_reason and stop_reason.
+// appendVLLMFinish appends the values of finish_reason and stop_reason.
 func appendVLLMFinish(b []byte, c *choice) []byte {
 	stopReason := "null"
 	switch {
@@ -111,7 +111,7 @@ func (r *vllmGenerateReply) usage(b []byte) []byte {
 	return append(b, `,"output_mode":"tokens","choices":[]}`...)
 }
 
-// appendVLLMUsage writes the counts of a reply.
+// appendVLLMUsage appends the usage object.
 func appendVLLMUsage(b []byte, req *modelRequest, choices []*choice, details bool) []byte {
 	completion := 0
 	for _, c := range choices {
@@ -124,7 +124,7 @@ func appendVLLMUsage(b []byte, req *modelRequest, choices []*choice, details boo
 	return append(b, '}')
 }
 
-func (r *vllmGenerateReply) whole(b []byte) []byte {
+func (r *vllmGenerateReply) single(b []byte) []byte {
 	b = append(appendQuoted(append(r.head(b), `,"model":`...), r.req.model), `,"created":`...)
 	b = append(strconv.AppendInt(b, r.req.created, 10), `,"usage":`...)
 	b = append(appendVLLMUsage(b, r.req, r.choices, true), `,"output_mode":"tokens","choices":[`...)

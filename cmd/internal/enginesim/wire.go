@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// form is how a reply's messages stand in its body.
+// form is the framing of messages in a response body.
 type form int
 
 const (
-	formEvents     form = iota // server-sent events, [DONE] at the end
-	formOpenEvents             // the same without [DONE]
-	formFrames                 // gRPC, with its status in the trailers
+	formEvents     form = iota // server-sent events that end with [DONE]
+	formOpenEvents             // server-sent events without [DONE]
+	formFrames                 // gRPC messages, with the status in the trailers
 )
 
-// wire writes a reply's body, cut as the behavior says.
+// wire writes a response body in chunks as Behavior says.
 type wire struct {
 	w      http.ResponseWriter
 	form   form
@@ -32,7 +32,7 @@ func newWire(w http.ResponseWriter, f form, b Behavior) *wire {
 	return &wire{w: w, form: f, flush: http.NewResponseController(w).Flush, b: b, random: rand.New(rand.NewPCG(b.Seed, 1))}
 }
 
-// begin sends the headers of a stream at once, as the engines do.
+// begin sends the headers of a stream at once, like engines do.
 func (o *wire) begin() error {
 	h := o.w.Header()
 	if o.form == formFrames {
@@ -45,7 +45,7 @@ func (o *wire) begin() error {
 	return o.flush()
 }
 
-// event sends one message; write appends it. An empty one is not sent.
+// event sends the message that write appends. An empty message is not sent.
 func (o *wire) event(write func([]byte) []byte) error {
 	o.buf = o.buf[:0]
 	if o.form == formFrames {
@@ -83,8 +83,8 @@ func (o *wire) done() error {
 	return o.event(func(b []byte) []byte { return append(b, "[DONE]"...) })
 }
 
-// fail ends a stream with an error.
-func (o *wire) fail(err *refusal) error {
+// sendError ends a stream with an error.
+func (o *wire) sendError(err *apiError) error {
 	if o.form == formFrames {
 		setGRPCStatus(o.w.Header(), http.TrailerPrefix, grpcCode(err.status), err.message)
 		return nil
@@ -119,31 +119,31 @@ func (c Count) next(random *rand.Rand) int {
 	return c.N
 }
 
-// refusal is an error before the reply's stream.
-type refusal struct {
+// apiError is an error response of an engine.
+type apiError struct {
 	status  int
 	message string
 	kind    string
 	param   string
 }
 
-func (r *refusal) Error() string { return r.message }
+func (r *apiError) Error() string { return r.message }
 
-func badRequest(param, message string) *refusal {
-	return &refusal{http.StatusBadRequest, message, "BadRequestError", param}
+func badRequest(param, message string) *apiError {
+	return &apiError{http.StatusBadRequest, message, "BadRequestError", param}
 }
 
-// writeJSON sends a whole reply.
+// writeJSON sends a complete response.
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("content-type", "application/json")
 	w.Header().Set("server", "uvicorn")
 	w.Header().Set("content-length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
-// appendError writes the error object of vLLM and, in streams, of SGLang.
-func appendError(b []byte, r *refusal) []byte {
+// appendError appends the error object of vLLM and, in streams, of SGLang.
+func appendError(b []byte, r *apiError) []byte {
 	b = append(b, `{"error":{"message":`...)
 	b = appendQuoted(b, r.message)
 	b = append(b, `,"type":`...)
@@ -159,7 +159,7 @@ func appendError(b []byte, r *refusal) []byte {
 	return append(b, "}}"...)
 }
 
-// writeStatus is the answer of a status that a directive asks for.
+// writeStatus sends the response of a status directive.
 func writeStatus(w http.ResponseWriter, b Behavior) {
 	if b.RetryAfter > 0 {
 		w.Header().Set("retry-after", strconv.Itoa(b.RetryAfter))
@@ -175,17 +175,17 @@ func writeStatus(w http.ResponseWriter, b Behavior) {
 		w.Header().Set("content-length", "0")
 		w.WriteHeader(b.Status)
 	default:
-		writeJSON(w, b.Status, appendError(nil, &refusal{b.Status, "The simulated engine was told to fail.", "SimulatedError", ""}))
+		writeJSON(w, b.Status, appendError(nil, &apiError{b.Status, "The simulated engine fails because of a directive.", "SimulatedError", ""}))
 	}
 }
 
 func writeText(w http.ResponseWriter, status int, contentType, body string) {
 	w.Header().Set("content-type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // a client that is gone needs no answer
+	_, _ = w.Write([]byte(body)) // the client may have disconnected
 }
 
-// envoyReply is what Envoy writes in an engine's place.
+// envoyReply returns the body of Envoy's local reply.
 func envoyReply(status int) string {
 	switch status {
 	case http.StatusServiceUnavailable:
@@ -198,7 +198,7 @@ func envoyReply(status int) string {
 	return http.StatusText(status)
 }
 
-// sleep waits, but not for a client that has left.
+// sleep waits for a duration or until done is closed.
 func sleep(done <-chan struct{}, d time.Duration) {
 	if d <= 0 {
 		return
@@ -211,7 +211,7 @@ func sleep(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// appendIDs writes an array of ids.
+// appendIDs appends a JSON array of ids.
 func appendIDs(b []byte, ids []uint32) []byte {
 	b = append(b, '[')
 	for i, id := range ids {
@@ -223,8 +223,8 @@ func appendIDs(b []byte, ids []uint32) []byte {
 	return append(b, ']')
 }
 
-// parseIDs reads a JSON array of ids; bad is the index of the first that is
-// none, -1 if all are.
+// parseIDs parses a JSON array of ids. bad is the index of the first invalid one,
+// -1 if there is none.
 func parseIDs(raw []byte) (ids []uint32, bad int) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' {

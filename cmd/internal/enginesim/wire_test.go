@@ -22,18 +22,18 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// fixtures are the bodies that the decoders of filter/engine are tested with.
+// fixtures is the directory of test data for the decoders of filter/engine.
 const fixtures = "../../../filter/engine/testdata"
 
 // fixedTime is the clock of tests.
 func fixedTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// userPrompt is a conversation of one user message.
+// userPrompt returns a conversation of one user message.
 func userPrompt(text string) []harmony.Token {
 	return conversation("<|start|>system<|message|>You are ChatGPT.<|end|>", text, "")
 }
 
-// conversation is before, a user message that is text only, after, and the
+// conversation returns before, a user message that is only text, after, and the
 // beginning of a reply.
 func conversation(before, user, after string) []harmony.Token {
 	ids := encodeHeader(before + "<|start|>user<|message|>")
@@ -41,16 +41,16 @@ func conversation(before, user, after string) []harmony.Token {
 	return append(ids, encodeHeader("<|end|>"+after+"<|start|>assistant")...)
 }
 
-// post sends a request as the filter would.
+// post sends a request like the filter does.
 func post(t testing.TB, s http.Handler, kind, directives string, r *engine.Request) *http.Response {
 	t.Helper()
 	dialect, ok := engine.ByKind(kind)
 	if !ok {
 		t.Fatalf("no dialect %q", kind)
 	}
-	out, refused := dialect.Encode(r)
-	if refused != nil {
-		t.Fatal(refused)
+	out, failed := dialect.Encode(r)
+	if failed != nil {
+		t.Fatal(failed)
 	}
 	req := httptest.NewRequest(http.MethodPost, out.Path, strings.NewReader(string(out.Body)))
 	for _, h := range out.Header {
@@ -71,7 +71,7 @@ func post(t testing.TB, s http.Handler, kind, directives string, r *engine.Reque
 	return w.Result()
 }
 
-// ask is the usual request.
+// ask returns a typical request.
 func ask(user string, change ...func(*engine.Request)) *engine.Request {
 	r := &engine.Request{ID: "chatcmpl-1", Model: "gpt-oss-20b", Prompt: userPrompt(user), N: 1, MaxTokens: 200}
 	for _, c := range change {
@@ -81,14 +81,14 @@ func ask(user string, change ...func(*engine.Request)) *engine.Request {
 }
 
 const (
-	likelyKinds = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that tell log probabilities
-	allKinds    = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
-	manyKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // that give several choices
-	eventKinds  = "sglang vllm vllm-generate llamacpp"
-	doneKinds   = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // whose streams say that they end
+	logprobKinds = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds that return log probabilities
+	allKinds     = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc llamacpp"
+	choiceKinds  = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds that return several choices
+	eventKinds   = "sglang vllm vllm-generate llamacpp"
+	doneKinds    = "sglang sglang-grpc vllm vllm-generate vllm-grpc trtllm-grpc" // kinds whose streams have an end marker
 )
 
-// TestWire holds the bytes on the wire to the fixtures of filter/engine.
+// TestWire compares the bytes on the wire with the test data of filter/engine.
 func TestWire(t *testing.T) {
 	two := func(r *engine.Request) { r.N = 2 }
 	likely := func(r *engine.Request) { r.Logprobs, r.TopLogprobs = true, 3 }
@@ -101,9 +101,9 @@ func TestWire(t *testing.T) {
 		{"final-interval", "", ask("SAY Hello there", func(r *engine.Request) { r.Whole = true }), allKinds},
 		{"call", "", ask("COMMENTARY I look.\nCALL get_weather {\"city\":\"Paris\"}"), allKinds},
 		{"length", "", ask("WORDS 50", func(r *engine.Request) { r.MaxTokens = 6 }), allKinds},
-		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), manyKinds},
+		{"n2", "tokens-per-event=2", ask("NOTHINK\nSAY two", two), choiceKinds},
 		{"split-character", "", ask("x @@<channel>final<message>a<#26192>b<#9552><#898><return>@@"), allKinds},
-		{"logprobs", "tokens-per-event=2", ask("NOTHINK\nSAY naïve 🙂 a b c", likely), likelyKinds},
+		{"logprobs", "tokens-per-event=2", ask("NOTHINK\nSAY naïve 🙂 a b c", likely), logprobKinds},
 		{"error", "fault=error@3", ask("SAY x"), allKinds},
 		{"end-early", "fault=end@3", ask("SAY x"), allKinds},
 		{"done-early", "fault=done@3", ask("SAY x"), doneKinds},
@@ -132,7 +132,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// golden holds got to what a file holds.
+// golden compares got with a file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -152,9 +152,9 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// answer is a decoded reply.
+// answer is a decoded response.
 type answer struct {
-	Texts    []string // by choice, special tokens by their names
+	Texts    []string // by choice, with the names of special tokens
 	Finishes []engine.Finish
 	Logprobs [][]engine.Logprob // by choice
 	Output   int                // tokens of all choices
@@ -162,7 +162,7 @@ type answer struct {
 	Err      *apierror.Error
 }
 
-// decode reads a 200 as the filter would, in pieces of a size.
+// decode decodes a 200 like the filter does, in chunks of piece bytes.
 func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer http.Header, piece int) answer {
 	t.Helper()
 	dialect, _ := engine.ByKind(kind)
@@ -173,7 +173,7 @@ func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer h
 		for _, c := range chunks {
 			tokens[c.Index] = append(tokens[c.Index], c.Tokens...)
 			a.Output += len(c.Tokens)
-			for _, p := range c.Logprobs { // valid until the decoder's next call
+			for _, p := range c.Logprobs { // valid until the decoder is called again
 				p.Top = slices.Clone(p.Top)
 				a.Logprobs[c.Index] = append(a.Logprobs[c.Index], p)
 			}
@@ -203,7 +203,7 @@ func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer h
 	return a
 }
 
-// talk asks and decodes.
+// talk sends a request and decodes the response.
 func talk(t testing.TB, s http.Handler, kind, directives string, r *engine.Request) answer {
 	t.Helper()
 	resp := post(t, s, kind, directives, r)
@@ -215,7 +215,7 @@ func talk(t testing.TB, s http.Handler, kind, directives string, r *engine.Reque
 	return decode(t, kind, r, body, trailersOf(resp), len(body)+1)
 }
 
-// trailersOf are a reply's trailers, or the headers that stand for them.
+// trailersOf returns the trailers of a response, or the headers in their place.
 func trailersOf(resp *http.Response) http.Header {
 	if resp.Header.Get("grpc-status") != "" {
 		return resp.Header
@@ -223,9 +223,8 @@ func trailersOf(resp *http.Response) http.Header {
 	return resp.Trailer
 }
 
-// TestSendingDoesNotChangeTheAnswer is the property on which the filter rests:
-// however an engine gathers tokens and however bytes are cut, the answer is the
-// same.
+// TestSendingDoesNotChangeTheAnswer: the decoded answer does not depend on the
+// number of tokens per event or on chunk boundaries. The filter relies on it.
 func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
 	requests := map[string]*engine.Request{
 		"final":  ask("THINK naïve 🙂\nSAY Hello, naïve 🙂!"),
@@ -237,7 +236,7 @@ func TestSendingDoesNotChangeTheAnswer(t *testing.T) {
 	for name, r := range requests {
 		for _, kind := range engine.Kinds() {
 			if kind == "llamacpp" && r.N > 1 {
-				continue // it gives one choice
+				continue // the kind returns one choice
 			}
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				want := talk(t, New(Options{}), kind, "", r)

@@ -25,7 +25,7 @@ type textEvents struct {
 	partEvent string // those of its part; "" if it has none
 	member    string // of the done event that has the text
 	part      bool
-	optional  bool // only told where it is asked for
+	optional  bool // only where it is asked for
 
 	partAdded, done, partDone bool
 	text                      strings.Builder
@@ -72,19 +72,19 @@ func textOf(item gjson.Result) string {
 	return strings.Join(texts, "")
 }
 
-// sameText checks that the item has the text that its deltas have told.
+// sameText checks that the item has the text of its deltas.
 func (o *streamItem) sameText(item gjson.Result) error {
-	if item.Get("type").Str == "mcp_approval_request" { // it is told whole
+	if item.Get("type").Str == "mcp_approval_request" { // it has no deltas
 		if item.Raw != o.added.Raw {
 			return errors.New("the item is not the one that was added")
 		}
 		return nil
 	}
-	var told strings.Builder
+	var deltas strings.Builder
 	for _, t := range o.texts {
-		told.WriteString(t.text.String())
+		deltas.WriteString(t.text.String())
 	}
-	if textOf(item) != told.String() {
+	if textOf(item) != deltas.String() {
 		return errors.New("the item's text is not that of its deltas")
 	}
 	return nil
@@ -129,7 +129,7 @@ func (o *streamItem) textStep(t *textEvents, step string, e gjson.Result) error 
 	return nil
 }
 
-// waits tells whether the item may stay open while others are added: a tool is
+// waits reports whether the item may stay open while others are added: a tool is
 // at work for it.
 func (o *streamItem) waits() bool {
 	return o.tool != nil && o.unfinished() == "" && !slices.Contains(o.tool.steps, "in_progress")
@@ -187,14 +187,14 @@ func (t *textEvents) partStep(step string, part gjson.Result) error {
 	return sameAnnotations(part, t.annotations)
 }
 
-// sameAnnotations checks that a part has the annotations that were told.
-func sameAnnotations(part gjson.Result, told []gjson.Result) error {
+// sameAnnotations checks that a part has the annotations that were deltas.
+func sameAnnotations(part gjson.Result, deltas []gjson.Result) error {
 	if !part.Get("annotations").Exists() {
 		return nil
 	}
 	given := part.Get("annotations").Array()
-	if !slices.EqualFunc(given, told, func(a, b gjson.Result) bool { return a.Raw == b.Raw }) {
-		return fmt.Errorf("the part has %d annotations, not the %d that were told", len(given), len(told))
+	if !slices.EqualFunc(given, deltas, func(a, b gjson.Result) bool { return a.Raw == b.Raw }) {
+		return fmt.Errorf("the part has %d annotations, not the %d that were deltas", len(given), len(deltas))
 	}
 	return nil
 }

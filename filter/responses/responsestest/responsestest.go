@@ -37,7 +37,7 @@ func Conversation(b []byte) error {
 	return conversation(gjson.ParseBytes(b))
 }
 
-// Compaction checks the answer to a request for a compaction, and gives the
+// Compaction checks the answer to a request for a compaction, and returns the
 // compaction item. Before it stand messages that the assistant has not written.
 func Compaction(b []byte) (item string, err error) {
 	if !json.Valid(b) {
@@ -143,7 +143,7 @@ func checkStatus(r gjson.Result) error {
 	return checkOutput(status, r.Get("output").Array())
 }
 
-// endedOutside tells of a background response that may have been cancelled, or
+// endedOutside is for a background response that may have been cancelled, or
 // whose maker may have died: nobody knows what it has used.
 func endedOutside(r gjson.Result) bool {
 	status := r.Get("status").Str
@@ -221,7 +221,7 @@ func checkOutput(status string, output []gjson.Result) error {
 	return nil
 }
 
-// Stream checks a stream of events, from the first byte to the last, and gives
+// Stream checks a stream of events, from the first byte to the last, and returns
 // the response object of its last event.
 func Stream(sse []byte) ([]byte, error) {
 	rest, ok := bytes.CutSuffix(sse, []byte("data: [DONE]\n\n"))
@@ -310,7 +310,7 @@ func (s *stream) block(block string) error {
 	return s.items[i].event(kind, e)
 }
 
-// reasoning gives the events of reasoning text, which have one of two names,
+// reasoning returns the events of reasoning text, which have one of two names,
 // OpenAI's. A stream may not have both.
 func (s *stream) reasoning(kind string) (string, error) {
 	dot := strings.LastIndexByte(kind, '.')

@@ -8,7 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// check tells what is wrong with a value.
+// check returns what is wrong with a value.
 type check func(v gjson.Result) error
 
 // member is a member of an object.

@@ -1,4 +1,4 @@
--- id, owner, first, last, '1' for the end, events
+-- Arguments: id, owner, first, last, '1' if the batch ends the stream, events
 local id, owner, first, last, ends = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
 local chain, h = find(id)
 if not chain then return 'NOTFOUND' end

@@ -1,37 +1,37 @@
--- A chain is one hash, so that it has one age and is read at once:
+-- A chain is one hash, so that it has one TTL and is read with one command:
 --
 --   chain:<id of its first response>
---     epoch        changes when a response is deleted or overwritten
---     index        when the first of its index entries expires, Unix ms
+--     epoch        incremented when a response is deleted or overwritten
+--     index        when the first of the chain's index entries expires, Unix ms
 --     h:<id>       header of a response, see below
---     b:<id>       its body (body.go)
---     i:<id>       the ids of its items
+--     b:<id>       body of a response (body.go)
+--     i:<id>       ids of a response's items
 --
--- What leads to it are entries of an index:
+-- Index entries lead to a chain:
 --
---   response:<id>  the id of its chain's first response
---   item:<id>      sorted set of the responses that have the item, the last written last
---   events:<id>    stream of a response's events, the batch up to event n under the id n+1
+--   response:<id>  id of the first response of the response's chain
+--   item:<id>      sorted set of the responses with the item, in the order of writing
+--   events:<id>    stream of a response's events; a batch with the last event n has the id n+1
 --
--- They live a quarter longer than the chain, so that they need not be renewed
--- whenever the chain is, only once in that quarter.
+-- Their TTL is a quarter longer than the chain's, so that they are not renewed each
+-- time the chain is, but only once per quarter.
 
 local index_ttl = ttl + math.ceil(ttl / 4)
 
--- The newest responses that are remembered of an item.
-local holders = 64
+-- The most responses in the sorted set of an item. The oldest are dropped.
+local max_item_responses = 64
 
 -- The members of a header.
 local VERSION, PREVIOUS, CONVERSATION, LIVE, OWNER = 1, 2, 3, 4, 5
-local LEASE = 6 -- until when, Unix ms
-local LAST, ENDED = 7, 8 -- number of the last event, whether it ends the stream
+local LEASE = 6 -- end of the lease, Unix ms
+local LAST, ENDED = 7, 8 -- number of the last event, and whether it ends the stream
 
 local function chain_key(root) return base .. 'chain:' .. root end
 local function response_key(id) return base .. 'response:' .. id end
 local function item_key(id) return base .. 'item:' .. id end
 local function events_key(id) return base .. 'events:' .. id end
 
--- header reads a response's header out of a chain.
+-- header returns a response's header from a chain.
 local function header(chain, id)
 	local packed = redis.call('HGET', chain, 'h:' .. id)
 	return packed and cmsgpack.unpack(packed)
@@ -41,7 +41,8 @@ local function set_header(chain, id, h)
 	redis.call('HSET', chain, 'h:' .. id, cmsgpack.pack(h))
 end
 
--- find gives the chain of a response, its header, and the chain's first id.
+-- find returns the key of a response's chain, the response's header, and the id of
+-- the chain's first response, or nil if there is no response.
 local function find(id)
 	local root = redis.call('GET', response_key(id))
 	if not root then return nil end
@@ -56,7 +57,7 @@ local function items_of(chain, id)
 	return packed and cmsgpack.unpack(packed) or {}
 end
 
--- renew begins the age of a chain anew, and that of its index when it is due.
+-- renew restarts the TTL of a chain, and the TTLs of its index entries if they are due.
 local function renew(chain)
 	redis.call('PEXPIRE', chain, ttl)
 	if now + ttl <= tonumber(redis.call('HGET', chain, 'index')) then return end

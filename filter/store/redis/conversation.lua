@@ -1,22 +1,23 @@
--- A conversation is a hash and, if it has items, their order:
+-- A conversation is a hash and, if it has items, a sorted set:
 --
 --   conversation:<id>
 --     created, metadata
---     holder, held     who may add items, until when (Unix ms)
---     next             place of the next item
---     items            how many there are
+--     lock_owner       the only one that may add items
+--     locked_until     end of the lock's lease, Unix ms
+--     next             position of the last added item
+--     items            number of items
 --     i:<id>           an item
---   order:<id>         sorted set of the items' ids
+--   order:<id>         ids of the items by position
 
 local id = ARGV[2]
 local conversation, order = base .. 'conversation:' .. id, base .. 'order:' .. id
 
--- exists tells whether there is the conversation. One of which the server has
--- evicted a part is gone.
+-- exists reports whether the conversation exists. If the server has evicted one of its
+-- keys, exists deletes the other.
 local function exists()
-	local is = redis.call('HMGET', conversation, 'created', 'items')
-	if not is[1] then return false end
-	if tonumber(is[2] or 0) == redis.call('ZCARD', order) then return true end
+	local found = redis.call('HMGET', conversation, 'created', 'items')
+	if not found[1] then return false end
+	if tonumber(found[2] or 0) == redis.call('ZCARD', order) then return true end
 	redis.call('DEL', conversation, order)
 	return false
 end
@@ -26,13 +27,13 @@ local function renew()
 	redis.call('PEXPIRE', order, ttl)
 end
 
--- last_holder is who was the last to hold the conversation, unless it has been let go.
-local function last_holder() return redis.call('HGET', conversation, 'holder') end
+-- last_owner returns the last lock owner, even if the lease has expired.
+local function last_owner() return redis.call('HGET', conversation, 'lock_owner') end
 
-local function let_go() redis.call('HDEL', conversation, 'holder', 'held') end
+local function unlock() redis.call('HDEL', conversation, 'lock_owner', 'locked_until') end
 
--- held_by_other tells whether another than holder holds the conversation.
-local function held_by_other(holder)
-	local held = redis.call('HMGET', conversation, 'holder', 'held')
-	return held[1] and held[1] ~= holder and tonumber(held[2]) > now
+-- locked_by_other reports whether another owner has locked the conversation.
+local function locked_by_other(owner)
+	local lock = redis.call('HMGET', conversation, 'lock_owner', 'locked_until')
+	return lock[1] and lock[1] ~= owner and tonumber(lock[2]) > now
 end

@@ -1,7 +1,7 @@
--- id, holder ('': none), then of every item its id and JSON
-local holder = ARGV[3]
+-- Arguments: id, lock owner or '', then the id and the JSON of each item
+local owner = ARGV[3]
 if not exists() then return 'NOTFOUND' end
-if holder ~= '' and last_holder() ~= holder or held_by_other(holder) then return 'CONFLICT' end
+if owner ~= '' and last_owner() ~= owner or locked_by_other(owner) then return 'CONFLICT' end
 local has = {}
 for i = 4, #ARGV, 2 do
 	local item = ARGV[i]
@@ -13,6 +13,6 @@ for i = 4, #ARGV, 2 do
 	redis.call('ZADD', order, redis.call('HINCRBY', conversation, 'next', 1), ARGV[i])
 	redis.call('HINCRBY', conversation, 'items', 1)
 end
-if holder == '' then let_go() end
+if owner == '' then unlock() end
 renew()
 return 'OK'

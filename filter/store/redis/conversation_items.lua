@@ -1,5 +1,5 @@
--- id, id of the item before the first ('': none), limit (0: none), '1' for the
--- last item first. Replies with ids and JSON in turn.
+-- Arguments: id, id of the item before the page or '', limit (0: none), '1' for
+-- descending order. The reply contains the id and the JSON of each item.
 local after, limit, descending = ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 if not exists() then return 'NOTFOUND' end
 

@@ -1,4 +1,4 @@
--- id, metadata
+-- Arguments: id, metadata
 if not exists() then return 'NOTFOUND' end
 redis.call('HSET', conversation, 'metadata', ARGV[3])
 renew()

@@ -1,4 +1,4 @@
--- id, created, metadata
+-- Arguments: id, created, metadata
 if exists() then return 'CONFLICT' end
 redis.call('DEL', order)
 redis.call('HSET', conversation, 'created', ARGV[3], 'metadata', ARGV[4])

@@ -1,4 +1,4 @@
--- id
+-- Arguments: id
 local id = ARGV[2]
 local chain = find(id)
 if not chain then return 'NOTFOUND' end

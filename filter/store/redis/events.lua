@@ -1,14 +1,14 @@
--- id, number of the last event that is known, bytes that the batches may have
+-- Arguments: id, number of the last known event, most bytes of the reply
 local id, after, limit = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if not find(id) then return {} end
 
--- No more than a few batches are read that there is no room for.
+-- Batches are read in steps, so that few are read that do not fit into the reply.
 local step = 16
 local reply, size, from = {}, 0, (after + 1) .. '-0'
 while true do
 	local entries = redis.call('XRANGE', events_key(id), '(' .. from, '+', 'COUNT', step)
 	for _, entry in ipairs(entries) do
-		local batch = entry[2] -- first, its value, end, its value, sse, its value
+		local batch = entry[2] -- 'first', value, 'end', value, 'sse', value
 		size = size + #batch[6]
 		if size > limit and #reply > 0 then return reply end
 		reply[#reply + 1] = {batch[2], entry[1]:match('^%d+') - 1, batch[4], batch[6]}

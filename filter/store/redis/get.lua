@@ -1,4 +1,4 @@
--- id, '1' for all that it continues
+-- Arguments: id, '1' to get the responses that it continues too
 local id, all = ARGV[2], ARGV[3] == '1'
 local chain, h = find(id)
 if not chain then return 'NOTFOUND' end

@@ -1,4 +1,4 @@
--- id
+-- Arguments: id
 local chain, h = find(ARGV[2])
 if not chain then return 'NOTFOUND' end
 renew(chain)

@@ -1,5 +1,5 @@
--- item ids... Replies with a list for each response that is needed: its body,
--- then the ids of the items to be taken out of it.
+-- Arguments: item ids. The reply contains a list for each response that has some of
+-- the items: its body, then the ids of the items.
 local reply, place = {}, {}
 for i = 2, #ARGV do
 	local item = ARGV[i]

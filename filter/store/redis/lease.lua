@@ -1,4 +1,5 @@
--- owner, lease in ms, ids... Replies with the ids that are lost.
+-- Arguments: owner, lease in ms, ids. The reply contains the ids of responses whose
+-- lease cannot be renewed.
 local owner, lease, lost = ARGV[2], tonumber(ARGV[3]), {}
 for i = 4, #ARGV do
 	local id = ARGV[i]

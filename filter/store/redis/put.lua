@@ -1,4 +1,4 @@
--- id, version, previous, conversation, live, owner, lease in ms, body, item ids...
+-- Arguments: id, version, previous, conversation, live, owner, lease in ms, body, item ids...
 local id, version, previous = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local chain, stored, root = find(id)
 
@@ -26,7 +26,7 @@ for i = 10, #ARGV do
 	items[#items + 1] = ARGV[i]
 	has[ARGV[i]] = true
 	redis.call('ZADD', item, micros, id)
-	redis.call('ZREMRANGEBYRANK', item, 0, -1 - holders)
+	redis.call('ZREMRANGEBYRANK', item, 0, -1 - max_item_responses)
 	redis.call('PEXPIRE', item, index_ttl)
 end
 for _, item in ipairs(items_of(chain, id)) do

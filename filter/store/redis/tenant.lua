@@ -1,8 +1,7 @@
--- The beginning of every script: the keys of one tenant and the ages of what
--- they hold.
+-- The beginning of every script: the keys of one tenant and their TTL.
 --
--- KEYS[1] begins the names of all keys of the tenant and has the hash tag, so
--- that in a cluster they are on one node. ARGV[1] is the age of what the script
+-- KEYS[1] is the prefix of the tenant's keys. It contains the hash tag, so that in a
+-- cluster they are all on one node. ARGV[1] is the TTL of the keys that the script
 -- writes, in milliseconds.
 --
 -- A script replies with 'OK', 'NOTFOUND', 'CONFLICT' or a list.
@@ -14,7 +13,7 @@ local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 
--- in_slices unpacks a list of any length into commands of limited length.
+-- in_slices calls a function with the elements of a list, at most 1000 at a time.
 local function in_slices(list, call)
 	for first = 1, #list, 1000 do
 		call(unpack(list, first, math.min(first + 999, #list)))

@@ -10,7 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// Benchmark measures the kind of store that open opens, with responses of
+// Benchmark measures the implementation that open opens, with responses of
 // about 4 KB.
 func Benchmark(b *testing.B, open Open) {
 	o := options
@@ -73,7 +73,7 @@ func Benchmark(b *testing.B, open Open) {
 	})
 }
 
-// sized makes a response of about 4 KB.
+// sized returns a response of about 4 KB.
 func sized(id, previous string) *store.Response {
 	r := response(id, previous)
 	for i := range 4 {

@@ -11,7 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// testTenants shows that nothing of a tenant is there for another.
+// testTenants checks that data of one tenant does not exist for others.
 func testTenants(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", response("1", ""), response("2", "1"), live("l", "me", time.Hour))
@@ -20,7 +20,7 @@ func testTenants(t *testing.T, open Open) {
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("i")))
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "1"}))
 	for _, b := range []string{"b", "", "A", "a ", "a:", "aa"} {
-		for what, err := range map[string]error{
+		for method, err := range map[string]error{
 			"Get":                errorOf(s.Get(s.ctx, b, "1")),
 			"Chain":              errorOf(s.Chain(s.ctx, b, "2")),
 			"Head":               errorOf(s.Head(s.ctx, b, "2")),
@@ -33,42 +33,42 @@ func testTenants(t *testing.T, open Open) {
 			"DeleteItem":         s.DeleteItem(s.ctx, b, "c", "i"),
 			"DeleteConversation": s.DeleteConversation(s.ctx, b, "c"),
 			"PutMetadata":        s.PutMetadata(s.ctx, b, "c", []byte(`{}`)),
-			"RenewHold":          s.RenewHold(s.ctx, b, "c", "me", time.Hour),
-			"Hold":               s.Hold(s.ctx, b, "c", "me", time.Hour),
+			"RenewLock":          s.RenewLock(s.ctx, b, "c", "me", time.Hour),
+			"Lock":               s.Lock(s.ctx, b, "c", "me", time.Hour),
 		} {
-			s.fails(what+" of another tenant", err, store.ErrNotFound)
+			s.wantError(method+" of another tenant", err, store.ErrNotFound)
 		}
-		s.same("Events of another tenant", s.events(b, "l", -1), []store.Batch{})
+		s.wantEqual("Events of another tenant", s.events(b, "l", -1), []store.Batch{})
 		found, err := s.Items(s.ctx, b, []string{"in_1"})
 		s.must(err)
-		s.same("Items of another tenant", found, map[string]store.Item{})
-		s.same("Texts of another tenant", s.texts(b, "x"), map[string]string{})
+		s.wantEqual("Items of another tenant", found, map[string]store.Item{})
+		s.wantEqual("Texts of another tenant", s.texts(b, "x"), map[string]string{})
 		lost, err := s.Renew(s.ctx, "me", []store.Key{{Tenant: b, ID: "l"}}, time.Hour)
 		s.must(err)
-		s.same("Renew of another tenant's", lost, []store.Key{{Tenant: b, ID: "l"}})
+		s.wantEqual("Renew of another tenant's", lost, []store.Key{{Tenant: b, ID: "l"}})
 
-		// The same ids of the other tenant are others.
+		// The same ids of another tenant are independent.
 		s.put(b, response("1", ""), response("2b", "2"))
-		s.fails("Chain through another tenant's response", errorOf(s.Chain(s.ctx, b, "2b")), store.ErrNotFound)
-		text, err := s.FirstText(s.ctx, b, "x", "of "+b)
+		s.wantError("Chain through another tenant's response", errorOf(s.Chain(s.ctx, b, "2b")), store.ErrNotFound)
+		text, err := s.PutTextIfAbsent(s.ctx, b, "x", "of "+b)
 		s.must(err)
-		s.same("FirstText of another tenant", text, "of "+b)
+		s.wantEqual("PutTextIfAbsent of another tenant", text, "of "+b)
 		s.must(s.Delete(s.ctx, b, "1"))
 	}
 	chain, err := s.Chain(s.ctx, "a", "2")
 	s.must(err)
-	s.same("Chain after all that", ids(chain), []string{"1", "2"})
+	s.wantEqual("Chain at the end", ids(chain), []string{"1", "2"})
 	s.must(errorOf(s.ConversationItem(s.ctx, "a", "c", "i")))
-	s.same("Texts after all that", s.texts("a", "x"), map[string]string{"x": "1"})
+	s.wantEqual("Texts at the end", s.texts("a", "x"), map[string]string{"x": "1"})
 }
 
-// testAges lets everything run out, except what is used.
-func testAges(t *testing.T, open Open) {
-	const age = 1500 * time.Millisecond
+// testExpiry checks that everything expires that is not used.
+func testExpiry(t *testing.T, open Open) {
+	const ttl = 1500 * time.Millisecond
 	o := options
-	o.ResponseTTL, o.TextTTL = age, age
+	o.ResponseTTL, o.TextTTL = ttl, ttl
 	s := beginWith(t, open, o)
-	touched := time.Now() // whatever is used, last
+	used := time.Now() // when the used data was used last
 	s.put("a", response("1", ""), response("2", "1"), live("alone", "me", time.Hour), response("used", ""), response("used2", "used"), response("read", ""), live("made", "me", time.Hour))
 	s.must(s.Append(s.ctx, "a", "alone", "me", batch(0, 0, false)))
 	for _, id := range []string{"c", "used"} {
@@ -76,66 +76,72 @@ func testAges(t *testing.T, open Open) {
 		s.must(s.AddItems(s.ctx, "a", id, "", items("i")))
 	}
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "1"}))
-	s.must(errorOf(s.FirstText(s.ctx, "a", "used", "1")))
+	s.must(errorOf(s.PutTextIfAbsent(s.ctx, "a", "used", "1")))
 
-	idle := time.Duration(0) // the longest between two touches
-	gone := func() bool {
+	idle := time.Duration(0) // the longest time between two uses
+	expired := func() bool {
 		return errors.Is(errorOf(s.Get(s.ctx, "a", "1")), store.ErrNotFound) &&
 			errors.Is(errorOf(s.Get(s.ctx, "a", "2")), store.ErrNotFound) &&
 			errors.Is(errorOf(s.Get(s.ctx, "a", "alone")), store.ErrNotFound) &&
 			errors.Is(errorOf(s.Conversation(s.ctx, "a", "c")), store.ErrNotFound) &&
 			len(s.texts("a", "x")) == 0
 	}
-	s.eventually("what is not used is gone", func() bool {
-		before := touched
+	s.eventually("unused data expires", func() bool {
+		before := used
 		_, headErr := s.Head(s.ctx, "a", "used2")
 		_, chainErr := s.Chain(s.ctx, "a", "read")
 		lost, renewErr := s.Renew(s.ctx, "me", []store.Key{key("a", "made")}, time.Hour)
 		addErr := s.AddItems(s.ctx, "a", "used", "", items("i"+time.Now().String()))
-		text, textErr := s.FirstText(s.ctx, "a", "used", "2")
-		touched = time.Now()
-		// A machine that stood still for as long as the age proves nothing.
-		if idle = max(idle, touched.Sub(before)); idle < age*9/10 {
-			for what, err := range map[string]error{"Head": headErr, "Chain": chainErr, "Renew": renewErr, "AddItems": addErr, "FirstText": textErr} {
-				s.fails(what+" of what is used", err, nil)
+		text, textErr := s.PutTextIfAbsent(s.ctx, "a", "used", "2")
+		used = time.Now()
+		// If the machine paused for as long as the TTL, used data may have expired.
+		if idle = max(idle, used.Sub(before)); idle < ttl*9/10 {
+			for method, err := range map[string]error{"Head": headErr, "Chain": chainErr, "Renew": renewErr, "AddItems": addErr, "PutTextIfAbsent": textErr} {
+				s.wantError(method+" of used data", err, nil)
 			}
-			s.same("what Renew has lost", lost, []store.Key{})
-			s.same("FirstText", text, "1")
+			s.wantEqual("lost leases", lost, []store.Key{})
+			s.wantEqual("PutTextIfAbsent", text, "1")
 		}
-		return gone()
+		return expired()
 	})
-	if idle < age*9/10 && time.Since(touched) < age*9/10 {
+	if idle < ttl*9/10 && time.Since(used) < ttl*9/10 {
 		chain, err := s.Chain(s.ctx, "a", "used2")
 		s.must(err)
-		s.same("a chain that is used", ids(chain), []string{"used", "used2"})
+		s.wantEqual("Chain of used data", ids(chain), []string{"used", "used2"})
 	}
-	s.fails("Chain of what is gone", errorOf(s.Chain(s.ctx, "a", "2")), store.ErrNotFound)
-	s.fails("Head of what is gone", errorOf(s.Head(s.ctx, "a", "2")), store.ErrNotFound)
-	s.fails("Append to what is gone", s.Append(s.ctx, "a", "alone", "me", batch(1, 1, false)), store.ErrNotFound)
-	s.fails("Put of a next version of what is gone", s.Put(s.ctx, "a", next(response("1", ""))), store.ErrConflict)
-	s.fails("Delete of what is gone", s.Delete(s.ctx, "a", "1"), store.ErrNotFound)
-	s.fails("AddItems to what is gone", s.AddItems(s.ctx, "a", "c", "", items("j")), store.ErrNotFound)
-	s.fails("ConversationItems of what is gone", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{})), store.ErrNotFound)
-	s.fails("DeleteConversation of what is gone", s.DeleteConversation(s.ctx, "a", "c"), store.ErrNotFound)
-	s.same("Events of what is gone", s.events("a", "alone", -1), []store.Batch{})
-	found, err := s.Items(s.ctx, "a", []string{"in_1", "out_2"})
-	s.must(err)
-	s.same("Items of what is gone", found, map[string]store.Item{})
-	lost, err := s.Renew(s.ctx, "me", []store.Key{{Tenant: "a", ID: "alone"}}, time.Hour)
-	s.must(err)
-	s.same("Renew of what is gone", lost, []store.Key{{Tenant: "a", ID: "alone"}})
-
-	// Ids of what is gone are free.
-	s.put("a", response("1", ""))
-	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
-	s.same("items of a new conversation", s.page("c", store.Page{}), []store.Item{})
-	text, err := s.FirstText(s.ctx, "a", "x", "new")
-	s.must(err)
-	s.same("FirstText of what is gone", text, "new")
+	s.checkExpired()
 }
 
-// testStrangeNames uses names as clients may make them up.
-func testStrangeNames(t *testing.T, open Open) {
+// checkExpired checks that the data that testExpiry does not use has expired.
+func (s *tester) checkExpired() {
+	s.Helper()
+	s.wantError("Chain after expiry", errorOf(s.Chain(s.ctx, "a", "2")), store.ErrNotFound)
+	s.wantError("Head after expiry", errorOf(s.Head(s.ctx, "a", "2")), store.ErrNotFound)
+	s.wantError("Append after expiry", s.Append(s.ctx, "a", "alone", "me", batch(1, 1, false)), store.ErrNotFound)
+	s.wantError("Put of a next version after expiry", s.Put(s.ctx, "a", next(response("1", ""))), store.ErrConflict)
+	s.wantError("Delete after expiry", s.Delete(s.ctx, "a", "1"), store.ErrNotFound)
+	s.wantError("AddItems after expiry", s.AddItems(s.ctx, "a", "c", "", items("j")), store.ErrNotFound)
+	s.wantError("ConversationItems after expiry", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{})), store.ErrNotFound)
+	s.wantError("DeleteConversation after expiry", s.DeleteConversation(s.ctx, "a", "c"), store.ErrNotFound)
+	s.wantEqual("Events after expiry", s.events("a", "alone", -1), []store.Batch{})
+	found, err := s.Items(s.ctx, "a", []string{"in_1", "out_2"})
+	s.must(err)
+	s.wantEqual("Items after expiry", found, map[string]store.Item{})
+	lost, err := s.Renew(s.ctx, "me", []store.Key{{Tenant: "a", ID: "alone"}}, time.Hour)
+	s.must(err)
+	s.wantEqual("Renew after expiry", lost, []store.Key{{Tenant: "a", ID: "alone"}})
+
+	// Ids of expired data can be used again.
+	s.put("a", response("1", ""))
+	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
+	s.wantEqual("items of a new conversation", s.page("c", store.Page{}), []store.Item{})
+	text, err := s.PutTextIfAbsent(s.ctx, "a", "x", "new")
+	s.must(err)
+	s.wantEqual("PutTextIfAbsent after expiry", text, "new")
+}
+
+// testUnusualNames uses names that clients could choose.
+func testUnusualNames(t *testing.T, open Open) {
 	s := begin(t, open)
 	names := []string{
 		"", " ", "ü-日本-🚀", "with\x00zero", "\xff\xfe", strings.Repeat("long", 800), "'; DROP TABLE x; --", "{a}:b", "%00", "*", "a\nb", "a/b?c=d#e", "A", "a",
@@ -147,10 +153,10 @@ func testStrangeNames(t *testing.T, open Open) {
 			s.put(tenant, r)
 			got, err := s.Get(s.ctx, tenant, id)
 			s.must(err)
-			s.same("Get", got, r)
+			s.wantEqual("Get", got, r)
 			found, err := s.Items(s.ctx, tenant, []string{"out_" + id, id})
 			s.must(err)
-			s.same("Items", found, map[string]store.Item{"out_" + id: item("out_" + id)})
+			s.wantEqual("Items", found, map[string]store.Item{"out_" + id: item("out_" + id)})
 		}
 	}
 	for _, id := range names {
@@ -161,20 +167,20 @@ func testStrangeNames(t *testing.T, open Open) {
 		s.put("b", response(id, ""), response("next "+id, id))
 		chain, err := s.Chain(s.ctx, "b", "next "+id)
 		s.must(err)
-		s.same("Chain", ids(chain), []string{id, "next " + id})
+		s.wantEqual("Chain", ids(chain), []string{id, "next " + id})
 
 		s.must(s.PutConversation(s.ctx, "b", conversation(id)))
 		s.must(s.AddItems(s.ctx, "b", id, "", items("1", id)))
 		one, err := s.ConversationItem(s.ctx, "b", id, id)
 		s.must(err)
-		s.same("ConversationItem", one, item(id))
+		s.wantEqual("ConversationItem", one, item(id))
 		page, err := s.ConversationItems(s.ctx, "b", id, store.Page{After: id})
 		s.must(err)
-		s.same("ConversationItems", page, []store.Item{})
+		s.wantEqual("ConversationItems", page, []store.Item{})
 		s.must(s.DeleteItem(s.ctx, "b", id, id))
 
 		s.must(s.PutTexts(s.ctx, "b", map[string]string{id: "text of " + id}))
-		s.same("Texts", s.texts("b", id), map[string]string{id: "text of " + id})
+		s.wantEqual("Texts", s.texts("b", id), map[string]string{id: "text of " + id})
 	}
 }
 
@@ -191,26 +197,26 @@ func testLargeItems(t *testing.T, open Open) {
 	s.must(err)
 	same := len(got.Input) == 2 && bytes.Equal(got.Input[1].JSON, r.Input[1].JSON) && len(got.Output) == 1 && bytes.Equal(got.Output[0].JSON, r.Output[0].JSON)
 	if !same {
-		t.Error("Get gives another response than Put has put")
+		t.Error("Get returns another response than Put wrote")
 	}
 	found, err := s.Items(s.ctx, "a", []string{"larger"})
 	s.must(err)
 	if !bytes.Equal(found["larger"].JSON, r.Output[0].JSON) {
-		t.Error("Items gives another item than Put has put")
+		t.Error("Items returns another item than Put wrote")
 	}
 	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
 	s.must(s.AddItems(s.ctx, "a", "c", "", []store.Item{large("large")}))
 	one, err := s.ConversationItem(s.ctx, "a", "c", "large")
 	s.must(err)
 	if !bytes.Equal(one.JSON, large("large").JSON) {
-		t.Error("ConversationItem gives another item than AddItems has added")
+		t.Error("ConversationItem returns another item than AddItems added")
 	}
 	s.put("a", live("l", "me", time.Hour))
 	b := batch(0, 9, false)
 	b.SSE = large("").JSON
 	s.must(s.Append(s.ctx, "a", "l", "me", b))
 	if events := s.events("a", "l", -1); len(events) != 1 || !bytes.Equal(events[0].SSE, b.SSE) {
-		t.Error("Events gives another batch than Append has added")
+		t.Error("Events returns another batch than Append added")
 	}
 	const many = 3000
 	r = response("many", "")
@@ -218,12 +224,12 @@ func testLargeItems(t *testing.T, open Open) {
 		r.Input = append(r.Input, item("many_"+time.Duration(i).String()))
 	}
 	s.put("a", r)
-	asked := make([]string, 0, len(r.Input))
+	requested := make([]string, 0, len(r.Input))
 	for _, i := range r.Input {
-		asked = append(asked, i.ID)
+		requested = append(requested, i.ID)
 	}
-	if found, err := s.Items(s.ctx, "a", asked); err != nil || len(found) != len(asked) {
-		t.Errorf("%d of %d items, %v", len(found), len(asked), err)
+	if found, err := s.Items(s.ctx, "a", requested); err != nil || len(found) != len(requested) {
+		t.Errorf("%d of %d items, %v", len(found), len(requested), err)
 	}
 	s.must(s.AddItems(s.ctx, "a", "c", "", r.Input))
 	if n := len(s.page("c", store.Page{})); n != 1+len(r.Input) {
@@ -231,16 +237,16 @@ func testLargeItems(t *testing.T, open Open) {
 	}
 }
 
-// testCancelled uses contexts that have ended: what they are used for is done
-// or is not, and the store goes on.
-func testCancelled(t *testing.T, open Open) {
+// testCanceled uses canceled contexts. A write then succeeds completely or not
+// at all, and the store stays usable.
+func testCanceled(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", response("1", ""))
-	cancelled, cancel := context.WithCancel(s.ctx)
+	canceled, cancel := context.WithCancel(s.ctx)
 	cancel()
 	const n = 20
 	for range n {
-		putErr := s.Put(cancelled, "a", response("2", "1"))
+		putErr := s.Put(canceled, "a", response("2", "1"))
 		getErr := errorOf(s.Get(s.ctx, "a", "2"))
 		if (putErr == nil) != (getErr == nil) {
 			t.Errorf("Put: %v, Get: %v", putErr, getErr)
@@ -248,14 +254,14 @@ func testCancelled(t *testing.T, open Open) {
 		if getErr == nil {
 			s.must(s.Delete(s.ctx, "a", "2"))
 		}
-		for _, err := range []error{errorOf(s.Chain(cancelled, "a", "1")), errorOf(s.Head(cancelled, "a", "1")), errorOf(s.Get(cancelled, "a", "1"))} {
+		for _, err := range []error{errorOf(s.Chain(canceled, "a", "1")), errorOf(s.Head(canceled, "a", "1")), errorOf(s.Get(canceled, "a", "1"))} {
 			if err != nil && (errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict)) {
-				t.Errorf("a context that has ended makes %v", err)
+				t.Errorf("a call with a canceled context: %v", err)
 			}
 		}
 	}
 	s.must(errorOf(s.Chain(s.ctx, "a", "1")))
-	// One that ends at any time in between leaves nothing half.
+	// A context that ends during a write leaves no partial data.
 	for i := range n {
 		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(i*i)*10*time.Microsecond)
 		id := "t" + time.Duration(i).String()
@@ -264,10 +270,10 @@ func testCancelled(t *testing.T, open Open) {
 		if errorOf(s.Get(s.ctx, "a", id)) == nil {
 			chain, err := s.Chain(s.ctx, "a", id)
 			s.must(err)
-			s.same("Chain", chain, []*store.Response{response("1", ""), response(id, "1")})
+			s.wantEqual("Chain", chain, []*store.Response{response("1", ""), response(id, "1")})
 			found, err := s.Items(s.ctx, "a", []string{"out_" + id})
 			s.must(err)
-			s.same("Items", found, map[string]store.Item{"out_" + id: item("out_" + id)})
+			s.wantEqual("Items", found, map[string]store.Item{"out_" + id: item("out_" + id)})
 		}
 	}
 }

@@ -28,8 +28,8 @@ func (s *tester) events(tenant, id string, after int) []store.Batch {
 func testJournal(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", live("r", "me", time.Hour))
-	s.same("Events of none", s.events("a", "none", -1), []store.Batch{})
-	s.same("Events before the first", s.events("a", "r", -1), []store.Batch{})
+	s.wantEqual("Events of an unknown id", s.events("a", "none", -1), []store.Batch{})
+	s.wantEqual("Events of a new response", s.events("a", "r", -1), []store.Batch{})
 	all := []store.Batch{batch(0, 0, false), batch(1, 4, false), batch(5, 9, false), batch(10, 10, false)}
 	for _, b := range all {
 		s.must(s.Append(s.ctx, "a", "r", "me", b))
@@ -37,19 +37,19 @@ func testJournal(t *testing.T, open Open) {
 	for after, want := range map[int][]store.Batch{
 		-1: all, 0: all[1:], 1: all[1:], 3: all[1:], 4: all[2:], 8: all[2:], 9: all[3:], 10: nil, 99: nil,
 	} {
-		s.same("Events after "+strconv.Itoa(after), s.events("a", "r", after), want)
+		s.wantEqual("Events after "+strconv.Itoa(after), s.events("a", "r", after), want)
 	}
-	s.fails("Append by another", s.Append(s.ctx, "a", "r", "you", batch(11, 11, false)), store.ErrConflict)
-	s.fails("Append of the end by another", s.Append(s.ctx, "a", "r", "", batch(11, 11, true)), store.ErrConflict)
-	s.fails("Append to none", s.Append(s.ctx, "a", "none", "me", batch(0, 0, false)), store.ErrNotFound)
-	s.fails("Append of a batch twice", s.Append(s.ctx, "a", "r", "me", batch(10, 10, false)), store.ErrConflict)
-	s.same("Events", s.events("a", "r", 9), all[3:])
+	s.wantError("Append by another", s.Append(s.ctx, "a", "r", "you", batch(11, 11, false)), store.ErrConflict)
+	s.wantError("Append of the end by another", s.Append(s.ctx, "a", "r", "", batch(11, 11, true)), store.ErrConflict)
+	s.wantError("Append to an unknown id", s.Append(s.ctx, "a", "none", "me", batch(0, 0, false)), store.ErrNotFound)
+	s.wantError("Append of a batch twice", s.Append(s.ctx, "a", "r", "me", batch(10, 10, false)), store.ErrConflict)
+	s.wantEqual("Events", s.events("a", "r", 9), all[3:])
 
 	s.must(s.Delete(s.ctx, "a", "r"))
-	s.same("Events after Delete", s.events("a", "r", -1), []store.Batch{})
-	s.fails("Append after Delete", s.Append(s.ctx, "a", "r", "me", batch(11, 11, false)), store.ErrNotFound)
+	s.wantEqual("Events after Delete", s.events("a", "r", -1), []store.Batch{})
+	s.wantError("Append after Delete", s.Append(s.ctx, "a", "r", "me", batch(11, 11, false)), store.ErrNotFound)
 	s.put("a", live("r", "me", time.Hour))
-	s.same("Events of a new response of that id", s.events("a", "r", -1), []store.Batch{})
+	s.wantEqual("Events of a new response with that id", s.events("a", "r", -1), []store.Batch{})
 }
 
 func testJournalEnd(t *testing.T, open Open) {
@@ -58,18 +58,18 @@ func testJournalEnd(t *testing.T, open Open) {
 	s.must(s.Append(s.ctx, "a", "r", "me", batch(0, 3, false)))
 	ended := next(response("r", ""))
 	s.put("a", ended)
-	s.same("Events after the response was written again", s.events("a", "r", -1), []store.Batch{batch(0, 3, false)})
-	s.fails("Append to what has ended", s.Append(s.ctx, "a", "r", "me", batch(4, 4, false)), store.ErrConflict)
+	s.wantEqual("Events after the response was written again", s.events("a", "r", -1), []store.Batch{batch(0, 3, false)})
+	s.wantError("Append to a response that has ended", s.Append(s.ctx, "a", "r", "me", batch(4, 4, false)), store.ErrConflict)
 	s.must(s.Append(s.ctx, "a", "r", "another", batch(4, 4, true)))
-	s.fails("Append of a second end", s.Append(s.ctx, "a", "r", "another", batch(5, 5, true)), store.ErrConflict)
-	s.same("Events with the end", s.events("a", "r", 3), []store.Batch{batch(4, 4, true)})
+	s.wantError("Append of a second end", s.Append(s.ctx, "a", "r", "another", batch(5, 5, true)), store.ErrConflict)
+	s.wantEqual("Events with the end", s.events("a", "r", 3), []store.Batch{batch(4, 4, true)})
 
 	s.put("a", live("q", "me", time.Hour))
 	s.must(s.Append(s.ctx, "a", "q", "me", batch(0, 0, true)))
-	s.fails("Append after the end", s.Append(s.ctx, "a", "q", "me", batch(1, 1, false)), store.ErrConflict)
+	s.wantError("Append after the end", s.Append(s.ctx, "a", "q", "me", batch(1, 1, false)), store.ErrConflict)
 }
 
-// testJournalPages shows that a long stream comes in pages.
+// testJournalPages checks that Events returns a long stream in pages.
 func testJournalPages(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", live("r", "me", time.Hour))
@@ -83,7 +83,7 @@ func testJournalPages(t *testing.T, open Open) {
 			all, first = append(all, b), b.Last+1
 		}
 	}
-	add(slices.Repeat([]int{30_000}, 60)...) // pages end within and between what is read at once
+	add(slices.Repeat([]int{30_000}, 60)...) // pages end within and between the batches that a store reads at once
 	add(3*mebibyte, 1, mebibyte-1, 1, mebibyte, mebibyte+1, 0, 0, 1)
 
 	var got []store.Batch
@@ -106,12 +106,12 @@ func testJournalPages(t *testing.T, open Open) {
 	if largest > mebibyte+mebibyte/8 || pages > len(all)/4 {
 		t.Errorf("%d pages for %d batches, one has %d bytes", pages, len(all), largest)
 	}
-	// Within a batch, a page begins with it.
+	// A page starts with the batch that contains the next event.
 	within := s.events("a", "r", all[5].Last-1)
-	s.same("first batch of a page that begins within it", within[0].First, all[5].First)
+	s.wantEqual("first batch after an event within it", within[0].First, all[5].First)
 	page, err := s.Events(s.ctx, "a", "r", -1, patience)
 	s.must(err)
-	s.same("a page that could be waited for", len(page), len(s.events("a", "r", -1)))
+	s.wantEqual("batches of a call that would wait", len(page), len(s.events("a", "r", -1)))
 }
 
 func testJournalWaits(t *testing.T, open Open) {
@@ -133,28 +133,28 @@ func testJournalWaits(t *testing.T, open Open) {
 			results <- result{batches, err}
 		}()
 	}
-	time.Sleep(20 * time.Millisecond) // so that most of them wait; right without too
+	time.Sleep(20 * time.Millisecond) // so that most followers have to wait; the test does not depend on it
 	s.must(s.Append(s.ctx, "a", "r", "me", batch(0, 2, false)))
 	s.put("a", live("later", "me", time.Hour))
 	s.must(s.Append(s.ctx, "a", "later", "me", batch(0, 2, false)))
 	for range followers {
 		r := <-results
 		s.must(r.err)
-		s.same("Events that were waited for", r.batches, []store.Batch{batch(0, 2, false)})
+		s.wantEqual("Events after waiting", r.batches, []store.Batch{batch(0, 2, false)})
 	}
 	batches, err := s.Events(s.ctx, "a", "quiet", -1, 30*time.Millisecond)
 	s.must(err)
-	s.same("Events that do not come", batches, []store.Batch{})
+	s.wantEqual("Events after a timeout", batches, []store.Batch{})
 
 	ctx, cancel := context.WithCancel(s.ctx)
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := s.Events(ctx, "a", "quiet", -1, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("Events whose context ends: %v", err)
+		t.Errorf("Events with a canceled context: %v", err)
 	}
 }
 
-// testJournalConcurrent follows a stream from several places while it is
-// written, and ends it from several.
+// testJournalConcurrent follows a stream several times while it is written, and
+// ends it several times.
 func testJournalConcurrent(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", live("r", "me", time.Hour))
@@ -186,9 +186,9 @@ func testJournalConcurrent(t *testing.T, open Open) {
 		s.must(s.Append(s.ctx, "a", "r", "me", batch(2*i, 2*i+1, false)))
 	}
 	s.put("a", next(response("r", "")))
-	winners := s.won(4, func(int) error { return s.Append(s.ctx, "a", "r", "", batch(2*batches, 2*batches, true)) })
-	if len(winners) != 1 {
-		t.Errorf("%d ends", len(winners))
+	succeeded := s.concurrently(4, func(int) error { return s.Append(s.ctx, "a", "r", "", batch(2*batches, 2*batches, true)) })
+	if len(succeeded) != 1 {
+		t.Errorf("%d ends", len(succeeded))
 	}
 	for range followers {
 		if n := <-got; n != 2*batches+1 {

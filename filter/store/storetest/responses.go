@@ -8,7 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// read is a response as a store gives it.
+// read returns a response as it is expected from Get.
 func read(r *store.Response) *store.Response {
 	got := *r
 	got.Lease = 0
@@ -27,13 +27,13 @@ func testResponses(t *testing.T, open Open) {
 		s.put("a", r)
 		got, err := s.Get(s.ctx, "a", r.ID)
 		s.must(err)
-		s.same("Get", got, read(r))
+		s.wantEqual("Get", got, read(r))
 	}
-	s.fails("Get of none", errorOf(s.Get(s.ctx, "a", "none")), store.ErrNotFound)
-	s.fails("Delete of none", s.Delete(s.ctx, "a", "none"), store.ErrNotFound)
+	s.wantError("Get of an unknown id", errorOf(s.Get(s.ctx, "a", "none")), store.ErrNotFound)
+	s.wantError("Delete of an unknown id", s.Delete(s.ctx, "a", "none"), store.ErrNotFound)
 	s.must(s.Delete(s.ctx, "a", "full"))
-	s.fails("Get after Delete", errorOf(s.Get(s.ctx, "a", "full")), store.ErrNotFound)
-	s.fails("Delete twice", s.Delete(s.ctx, "a", "full"), store.ErrNotFound)
+	s.wantError("Get after Delete", errorOf(s.Get(s.ctx, "a", "full")), store.ErrNotFound)
+	s.wantError("Delete twice", s.Delete(s.ctx, "a", "full"), store.ErrNotFound)
 	s.put("a", full)
 	s.must(errorOf(s.Get(s.ctx, "a", "full")))
 }
@@ -43,46 +43,46 @@ func testVersions(t *testing.T, open Open) {
 	r := response("r", "")
 	for _, version := range []int64{-1, 0, 2} {
 		r.Version = version
-		s.fails("Put of a new response with version "+strconv.FormatInt(version, 10), s.Put(s.ctx, "a", r), store.ErrConflict)
+		s.wantError("Put of a new response with version "+strconv.FormatInt(version, 10), s.Put(s.ctx, "a", r), store.ErrConflict)
 	}
 	r.Version = 1
 	s.put("a", r)
-	s.fails("Put of what is there", s.Put(s.ctx, "a", r), store.ErrConflict)
+	s.wantError("Put of a version that exists", s.Put(s.ctx, "a", r), store.ErrConflict)
 	second := next(r)
 	second.Object, second.Output = []byte(`{"second":true}`), []store.Item{item("x"), item("y")}
 	second.Live, second.Owner, second.Lease = true, "o", time.Hour
 	s.put("a", second)
 	got, err := s.Get(s.ctx, "a", "r")
 	s.must(err)
-	s.same("Get of the second version", got, read(second))
-	s.fails("Put of the second version twice", s.Put(s.ctx, "a", second), store.ErrConflict)
-	s.fails("Put of the fourth version", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)
+	s.wantEqual("Get of the second version", got, read(second))
+	s.wantError("Put of the second version twice", s.Put(s.ctx, "a", second), store.ErrConflict)
+	s.wantError("Put of the fourth version", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)
 	s.put("a", next(second))
 	s.must(s.Delete(s.ctx, "a", "r"))
-	s.fails("Put of a next version after Delete", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)
-	s.fails("Get", errorOf(s.Get(s.ctx, "a", "r")), store.ErrNotFound)
+	s.wantError("Put of a next version after Delete", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)
+	s.wantError("Get", errorOf(s.Get(s.ctx, "a", "r")), store.ErrNotFound)
 }
 
 func testVersionsConcurrent(t *testing.T, open Open) {
 	s := begin(t, open)
 	const writers = 8
 	for version := range int64(4) {
-		winners := s.won(writers, func(i int) error {
+		succeeded := s.concurrently(writers, func(i int) error {
 			r := response("r", "")
 			r.Version, r.Object = version+1, []byte(strconv.Itoa(i))
 			return s.Put(s.ctx, "a", r)
 		})
-		if len(winners) != 1 {
-			t.Fatalf("%d of %d writers of version %d succeed", len(winners), writers, version+1)
+		if len(succeeded) != 1 {
+			t.Fatalf("%d of %d writers of version %d succeeded", len(succeeded), writers, version+1)
 		}
 		got, err := s.Get(s.ctx, "a", "r")
 		s.must(err)
-		if string(got.Object) != strconv.Itoa(winners[0]) || got.Version != version+1 {
-			t.Errorf("version %d has %s, its writer was %d", got.Version, got.Object, winners[0])
+		if string(got.Object) != strconv.Itoa(succeeded[0]) || got.Version != version+1 {
+			t.Errorf("version %d has %s, its writer was %d", got.Version, got.Object, succeeded[0])
 		}
 	}
-	// A response that is deleted and written at once is there or is not.
-	writes := s.won(2, func(i int) error {
+	// After Put and Delete at the same time, the response does not exist.
+	succeeded := s.concurrently(2, func(i int) error {
 		if i == 0 {
 			return s.Delete(s.ctx, "a", "r")
 		}
@@ -90,9 +90,9 @@ func testVersionsConcurrent(t *testing.T, open Open) {
 		r.Version = 5
 		return s.Put(s.ctx, "a", r)
 	})
-	s.fails("Get after Delete", errorOf(s.Get(s.ctx, "a", "r")), store.ErrNotFound)
-	if len(writes) == 0 {
-		t.Error("neither Put nor Delete succeeds")
+	s.wantError("Get after Delete", errorOf(s.Get(s.ctx, "a", "r")), store.ErrNotFound)
+	if len(succeeded) == 0 {
+		t.Error("neither Put nor Delete succeeded")
 	}
 }
 
@@ -104,26 +104,26 @@ func testChains(t *testing.T, open Open) {
 	} {
 		chain, err := s.Chain(s.ctx, "a", id)
 		s.must(err)
-		s.same("Chain of "+id, ids(chain), want)
+		s.wantEqual("Chain of "+id, ids(chain), want)
 	}
 	chain, err := s.Chain(s.ctx, "a", "3b")
 	s.must(err)
-	s.same("Chain", chain, []*store.Response{response("1", ""), response("2", "1"), response("3b", "2")})
-	s.fails("Chain of none", errorOf(s.Chain(s.ctx, "a", "none")), store.ErrNotFound)
-	s.fails("Chain that begins after one that never was", errorOf(s.Chain(s.ctx, "a", "broken")), store.ErrNotFound)
+	s.wantEqual("Chain", chain, []*store.Response{response("1", ""), response("2", "1"), response("3b", "2")})
+	s.wantError("Chain of an unknown id", errorOf(s.Chain(s.ctx, "a", "none")), store.ErrNotFound)
+	s.wantError("Chain without its first response", errorOf(s.Chain(s.ctx, "a", "broken")), store.ErrNotFound)
 	s.must(errorOf(s.Get(s.ctx, "a", "broken")))
 
 	s.put("a", next(response("2", "1")))
 	chain, err = s.Chain(s.ctx, "a", "4")
 	s.must(err)
-	s.same("Chain with a response written twice", ids(chain), []string{"1", "2", "3", "4"})
+	s.wantEqual("Chain with an overwritten response", ids(chain), []string{"1", "2", "3", "4"})
 	if chain[1].Version != 2 {
 		t.Errorf("Chain has version %d", chain[1].Version)
 	}
 
 	s.must(s.Delete(s.ctx, "a", "2"))
 	for _, id := range []string{"2", "3", "3b", "4"} {
-		s.fails("Chain without its second, of "+id, errorOf(s.Chain(s.ctx, "a", id)), store.ErrNotFound)
+		s.wantError("Chain without its second response, of "+id, errorOf(s.Chain(s.ctx, "a", id)), store.ErrNotFound)
 	}
 	for _, id := range []string{"1", "3", "3b", "4"} {
 		s.must(errorOf(s.Get(s.ctx, "a", id)))
@@ -132,7 +132,7 @@ func testChains(t *testing.T, open Open) {
 
 	self := response("self", "self")
 	s.put("a", self)
-	s.fails("Chain of a response that continues itself", errorOf(s.Chain(s.ctx, "a", "self")), store.ErrNotFound)
+	s.wantError("Chain of a response that continues itself", errorOf(s.Chain(s.ctx, "a", "self")), store.ErrNotFound)
 
 	const long = 200
 	s.put("a", response("l0", ""))
@@ -146,20 +146,20 @@ func testChains(t *testing.T, open Open) {
 	}
 }
 
-// testChainsConcurrent continues one response many times at once.
+// testChainsConcurrent continues one response several times at the same time.
 func testChainsConcurrent(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.put("a", response("1", ""))
 	const branches = 16
-	winners := s.won(branches, func(i int) error {
+	succeeded := s.concurrently(branches, func(i int) error {
 		id := "b" + strconv.Itoa(i)
 		if err := s.Put(s.ctx, "a", response(id, "1")); err != nil {
 			return err
 		}
 		return errorOf(s.Chain(s.ctx, "a", id))
 	})
-	if len(winners) != branches {
-		t.Errorf("%d of %d branches are written", len(winners), branches)
+	if len(succeeded) != branches {
+		t.Errorf("%d of %d branches were written", len(succeeded), branches)
 	}
 }
 
@@ -180,30 +180,30 @@ func testHead(t *testing.T, open Open) {
 	s.must(errorOf(s.Chain(s.ctx, "a", "3")))
 	s.put("a", response("4", "3"))
 	if head("3") != first {
-		t.Error("Head changes when the response is read or continued")
+		t.Error("Head changed after the response was read or continued")
 	}
 	s.put("a", next(response("1", "")))
 	overwritten := head("3")
 	if overwritten.Epoch != first.Epoch+1 || overwritten.Version != 1 {
-		t.Errorf("Head after the chain's first was overwritten: %+v, before %+v", overwritten, first)
+		t.Errorf("Head after the chain's first response was overwritten: %+v, before %+v", overwritten, first)
 	}
 	if got := head("1"); got.Version != 2 || got.Epoch != overwritten.Epoch {
-		t.Errorf("Head of the one that was overwritten: %+v", got)
+		t.Errorf("Head of the overwritten response: %+v", got)
 	}
 	s.must(s.Delete(s.ctx, "a", "2"))
 	if got := head("3"); got.Epoch != overwritten.Epoch+1 {
 		t.Errorf("Head after a response of the chain was deleted: %+v, before %+v", got, overwritten)
 	}
 	if head("other") != other {
-		t.Error("Head changes with another chain")
+		t.Error("Head changed with another chain")
 	}
-	s.fails("Head of none", errorOf(s.Head(s.ctx, "a", "none")), store.ErrNotFound)
-	s.fails("Head after Delete", errorOf(s.Head(s.ctx, "a", "2")), store.ErrNotFound)
+	s.wantError("Head of an unknown id", errorOf(s.Head(s.ctx, "a", "none")), store.ErrNotFound)
+	s.wantError("Head after Delete", errorOf(s.Head(s.ctx, "a", "2")), store.ErrNotFound)
 
 	s.must(s.Delete(s.ctx, "a", "other"))
 	s.put("a", response("other", ""))
 	if head("other") == other {
-		t.Error("Head is the same for another response with the id of one that was deleted")
+		t.Error("Head of a new response is that of a deleted one with the same id")
 	}
 }
 
@@ -216,28 +216,28 @@ func testItems(t *testing.T, open Open) {
 		s.must(err)
 		return found
 	}
-	s.same("Items", items("out_1", "none", "in_2", "in_2"), map[string]store.Item{"out_1": item("out_1"), "in_2": item("in_2")})
-	s.same("Items of no ids", items(), map[string]store.Item{})
+	s.wantEqual("Items", items("out_1", "none", "in_2", "in_2"), map[string]store.Item{"out_1": item("out_1"), "in_2": item("in_2")})
+	s.wantEqual("Items without ids", items(), map[string]store.Item{})
 
 	changed := next(response("2", "1"))
 	changed.Input = []store.Item{item("in_2x")}
 	s.put("a", changed)
-	s.same("Items of a response that was overwritten", items("in_2", "in_2x", "out_2"),
+	s.wantEqual("Items of an overwritten response", items("in_2", "in_2x", "out_2"),
 		map[string]store.Item{"in_2x": item("in_2x"), "out_2": item("out_2")})
 
 	again := response("3", "")
 	again.Input = []store.Item{{ID: "out_1", JSON: []byte(`{"id":"out_1","again":true}`)}, item("out_2")}
 	s.put("a", again)
-	s.same("Items that two responses have", items("out_1"), map[string]store.Item{"out_1": again.Input[0]})
+	s.wantEqual("an item of two responses", items("out_1"), map[string]store.Item{"out_1": again.Input[0]})
 	s.must(s.Delete(s.ctx, "a", "1"))
-	s.same("Items after Delete", items("out_1", "in_1"), map[string]store.Item{"out_1": again.Input[0]})
+	s.wantEqual("Items after Delete", items("out_1", "in_1"), map[string]store.Item{"out_1": again.Input[0]})
 	s.must(s.Delete(s.ctx, "a", "3"))
-	s.same("Items after Delete of all that had it", items("out_1", "out_2"), map[string]store.Item{"out_2": item("out_2")})
+	s.wantEqual("Items after Delete of all their responses", items("out_1", "out_2"), map[string]store.Item{"out_2": item("out_2")})
 
 	twice := response("twice", "")
 	twice.Input = append(twice.Input, twice.Input[0])
 	s.put("a", twice)
-	s.same("an item that a response has twice", items("in_twice"), map[string]store.Item{"in_twice": item("in_twice")})
+	s.wantEqual("an item that occurs twice in a response", items("in_twice"), map[string]store.Item{"in_twice": item("in_twice")})
 }
 
 func testLeases(t *testing.T, open Open) {
@@ -252,9 +252,9 @@ func testLeases(t *testing.T, open Open) {
 	done.Owner = "me"
 	s.put("a", live("mine", "me", time.Hour), live("other", "you", time.Hour), live("short", "me", time.Millisecond), live("renewed", "me", time.Millisecond), done)
 	s.put("b", live("mine", "you", time.Hour))
-	s.eventually("a lease lapses", func() bool { return lapsed("short") && lapsed("renewed") })
+	s.eventually("leases expire", func() bool { return lapsed("short") && lapsed("renewed") })
 	if lapsed("mine") || lapsed("done") {
-		t.Error("a lease has lapsed before its time, or that of a response that is not live")
+		t.Error("Lapsed is set although the lease has not expired or the response is not live")
 	}
 	keys := []store.Key{key("a", "mine"), key("a", "other"), key("a", "none"), key("a", "renewed"), key("a", "done"), key("b", "mine")}
 	lost, err := s.Renew(s.ctx, "me", keys, time.Hour)
@@ -264,28 +264,29 @@ func testLeases(t *testing.T, open Open) {
 	for _, k := range lost {
 		got[k] = true
 	}
-	s.same("what Renew has lost", got, want)
+	s.wantEqual("lost leases", got, want)
 	if lapsed("renewed") || !lapsed("short") {
-		t.Error("Renew renews not what it should")
+		t.Error("Renew did not renew the lease, or renewed another one")
 	}
 	chain, err := s.Chain(s.ctx, "a", "short")
 	s.must(err)
 	if !chain[0].Lapsed {
-		t.Error("Chain does not tell that a lease has lapsed")
+		t.Error("Chain does not set Lapsed")
 	}
 
-	// A lapsed response that another concludes is lost.
+	// The owner loses a response that another replica ends after the lease
+	// expired.
 	ended := next(response("short", ""))
 	s.put("a", ended)
 	lost, err = s.Renew(s.ctx, "me", []store.Key{key("a", "short")}, time.Hour)
 	s.must(err)
-	s.same("a response that has ended", lost, []store.Key{key("a", "short")})
+	s.wantEqual("a response that has ended", lost, []store.Key{key("a", "short")})
 	if lapsed("short") {
-		t.Error("a response that has ended has lapsed")
+		t.Error("Lapsed is set although the response is not live")
 	}
 	lost, err = s.Renew(s.ctx, "me", nil, time.Hour)
 	s.must(err)
-	s.same("Renew of nothing", lost, []store.Key{})
+	s.wantEqual("Renew without keys", lost, []store.Key{})
 	s.must(errorOf(s.Renew(s.ctx, "me", []store.Key{key("a", "mine")}, time.Millisecond)))
-	s.eventually("a renewed lease lapses", func() bool { return lapsed("mine") })
+	s.eventually("a renewed lease expires", func() bool { return lapsed("mine") })
 }

@@ -8,9 +8,10 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// TestShared tests a kind of store that several processes can share. Each call
-// of place gives a new, empty place; what is opened there is one store.
-func TestShared(t *testing.T, place func(t testing.TB) Open) {
+// TestShared tests an implementation whose data several processes can share.
+// Each call of newOpen returns an Open with new, empty data, which all stores
+// it opens share.
+func TestShared(t *testing.T, newOpen func(t testing.TB) Open) {
 	for _, c := range []struct {
 		name string
 		test func(t *testing.T, a, b *tester)
@@ -22,14 +23,14 @@ func TestShared(t *testing.T, place func(t testing.TB) Open) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			replica := place(t)
-			// Both may find that there is nothing yet.
+			open := newOpen(t)
+			// Both replicas may try to create the tables.
 			opened := make(chan *tester, 2)
 			for range 2 {
 				go func() {
 					var s *tester
 					defer func() { opened <- s }()
-					s = begin(t, replica)
+					s = begin(t, open)
 				}()
 			}
 			a, b := <-opened, <-opened
@@ -41,7 +42,7 @@ func TestShared(t *testing.T, place func(t testing.TB) Open) {
 	}
 }
 
-// sharedChain lets replicas continue a chain in turn.
+// sharedChain continues a chain on two replicas in turn.
 func sharedChain(t *testing.T, a, b *tester) {
 	a.put("a", response("0", ""))
 	const turns = 10
@@ -53,14 +54,14 @@ func sharedChain(t *testing.T, a, b *tester) {
 		}
 		chain, err := s.Chain(s.ctx, "a", strconv.Itoa(i))
 		s.must(err)
-		s.same("Chain at another replica", ids(chain), want)
+		s.wantEqual("Chain at another replica", ids(chain), want)
 		before, err := other.Head(s.ctx, "a", strconv.Itoa(i))
 		s.must(err)
 		s.put("a", response(strconv.Itoa(i+1), strconv.Itoa(i)))
 		want = append(want, strconv.Itoa(i+1))
 		after, err := other.Head(s.ctx, "a", strconv.Itoa(i))
 		s.must(err)
-		s.same("Head at another replica", after, before)
+		s.wantEqual("Head at another replica", after, before)
 	}
 	before, err := a.Head(a.ctx, "a", strconv.Itoa(turns))
 	a.must(err)
@@ -69,11 +70,11 @@ func sharedChain(t *testing.T, a, b *tester) {
 		t.Errorf("Head after another replica's Delete: %v", err)
 	}
 	a.must(a.PutConversation(a.ctx, "a", conversation("c")))
-	a.must(a.Hold(a.ctx, "a", "c", "r", time.Hour))
-	b.fails("AddItems at another replica", b.AddItems(b.ctx, "a", "c", "", items("1")), store.ErrConflict)
+	a.must(a.Lock(a.ctx, "a", "c", "r", time.Hour))
+	b.wantError("AddItems at another replica", b.AddItems(b.ctx, "a", "c", "", items("1")), store.ErrConflict)
 }
 
-// sharedFollow follows at one replica what another writes.
+// sharedFollow follows on one replica what another one writes.
 func sharedFollow(t *testing.T, a, b *tester) {
 	a.put("a", live("r", "a", time.Hour))
 	const batches = 20
@@ -95,39 +96,39 @@ func sharedFollow(t *testing.T, a, b *tester) {
 	}()
 	for i := range batches {
 		a.must(a.Append(a.ctx, "a", "r", "a", batch(i, i, i == batches-1)))
-		time.Sleep(5 * time.Millisecond) // so that it is followed; right without too
+		time.Sleep(5 * time.Millisecond) // so that the follower has to wait; the test does not depend on it
 	}
 	if n := <-got; n != batches {
 		t.Errorf("%d of %d events", n, batches)
 	}
 }
 
-// sharedCancel cancels at one replica what another makes.
+// sharedCancel cancels on one replica a response of another one.
 func sharedCancel(_ *testing.T, a, b *tester) {
 	r := live("r", "a", time.Hour)
 	a.put("a", r)
-	cancelled := next(r)
-	cancelled.Live, cancelled.Owner = false, ""
-	b.put("a", cancelled)
+	canceled := next(r)
+	canceled.Live, canceled.Owner = false, ""
+	b.put("a", canceled)
 	b.must(b.Append(b.ctx, "a", "r", "", batch(0, 0, true)))
 	lost, err := a.Renew(a.ctx, "a", []store.Key{key("a", "r")}, time.Hour)
 	a.must(err)
-	a.same("what Renew has lost", lost, []store.Key{key("a", "r")})
-	a.fails("Append", a.Append(a.ctx, "a", "r", "a", batch(1, 1, false)), store.ErrConflict)
-	a.fails("Put of the end after it was cancelled", a.Put(a.ctx, "a", next(r)), store.ErrConflict)
+	a.wantEqual("lost leases", lost, []store.Key{key("a", "r")})
+	a.wantError("Append", a.Append(a.ctx, "a", "r", "a", batch(1, 1, false)), store.ErrConflict)
+	a.wantError("Put of a response that was canceled", a.Put(a.ctx, "a", next(r)), store.ErrConflict)
 }
 
-// sharedWriters lets replicas write the same response at once.
+// sharedWriters writes the same response on two replicas at the same time.
 func sharedWriters(t *testing.T, a, b *tester) {
 	const writers = 6
 	for version := range int64(3) {
-		winners := a.won(writers, func(i int) error {
+		succeeded := a.concurrently(writers, func(i int) error {
 			r := response("r", "")
 			r.Version = version + 1
 			return []*tester{a, b}[i%2].Put(a.ctx, "a", r)
 		})
-		if len(winners) != 1 {
-			t.Errorf("%d of %d writers succeed", len(winners), writers)
+		if len(succeeded) != 1 {
+			t.Errorf("%d of %d writers succeeded", len(succeeded), writers)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package storetest is what every kind of store passes.
+// Package storetest contains the tests that all implementations of
+// [store.Store] pass, and their benchmarks.
 package storetest
 
 import (
@@ -16,8 +17,8 @@ import (
 // Open opens a new, empty store and closes it at the end of the test.
 type Open func(t testing.TB, o store.Options) store.Store
 
-// Test tests the kind of store that open opens. It uses the real clock: what is
-// to run out has a short age, and is waited for.
+// Test tests the implementation that open opens. It uses the real clock: where
+// data has to expire, it sets a short TTL and waits.
 func Test(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
@@ -38,19 +39,19 @@ func Test(t *testing.T, open Open) {
 		{"JournalConcurrent", testJournalConcurrent},
 		{"Conversations", testConversations},
 		{"ConversationPages", testConversationPages},
-		{"ConversationHolds", testConversationHolds},
-		{"ConversationHoldsLost", testConversationHoldsLost},
+		{"ConversationLocks", testConversationLocks},
+		{"ConversationLocksLost", testConversationLocksLost},
 		{"ConversationsConcurrent", testConversationsConcurrent},
 		{"Texts", testTexts},
 		{"TextsConcurrent", testTextsConcurrent},
-		{"Claims", testClaims},
-		{"ClaimsConcurrent", testClaimsConcurrent},
-		{"ClaimsLast", testClaimsLast},
+		{"Approvals", testApprovals},
+		{"ApprovalsConcurrent", testApprovalsConcurrent},
+		{"ApprovalTTL", testApprovalTTL},
 		{"Tenants", testTenants},
-		{"Ages", testAges},
-		{"StrangeNames", testStrangeNames},
+		{"Expiry", testExpiry},
+		{"UnusualNames", testUnusualNames},
 		{"LargeItems", testLargeItems},
-		{"Cancelled", testCancelled},
+		{"Canceled", testCanceled},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -59,13 +60,13 @@ func Test(t *testing.T, open Open) {
 	}
 }
 
-// options keep everything for as long as a test runs.
+// options have TTLs and limits that no test reaches.
 var options = store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 64 << 20, TextBytes: 1 << 20}
 
-// patience is how long something may take that is waited for.
+// patience is how long tests wait for something to happen.
 const patience = 20 * time.Second
 
-// tester is a store under test, whose errors end the test.
+// tester is a store under test together with its test.
 type tester struct {
 	*testing.T
 	store.Store
@@ -79,7 +80,7 @@ func beginWith(t *testing.T, open Open, o store.Options) *tester {
 	return &tester{t, open(t, o), t.Context()}
 }
 
-// must ends the test where err is an error.
+// must ends the test if err is not nil.
 func (s *tester) must(err error) {
 	s.Helper()
 	if err != nil {
@@ -87,33 +88,35 @@ func (s *tester) must(err error) {
 	}
 }
 
-// fails tells of an error that is not the one that is wanted.
-func (s *tester) fails(what string, err, want error) {
+// wantError reports an error if err is not want.
+func (s *tester) wantError(what string, err, want error) {
 	s.Helper()
 	if !errors.Is(err, want) {
 		s.Errorf("%s: error %v, want %v", what, err, want)
 	}
 }
 
-// same tells of what is not as it should be. What is empty may be nil.
-func (s *tester) same(what string, got, want any) {
+// wantEqual reports an error if got and want differ. Nil and empty values are
+// equal.
+func (s *tester) wantEqual(what string, got, want any) {
 	s.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		s.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// eventually waits until something is so.
-func (s *tester) eventually(what string, so func() bool) {
+// eventually waits until the condition is true. It ends the test if that takes
+// too long.
+func (s *tester) eventually(what string, condition func() bool) {
 	s.Helper()
-	for end := time.Now().Add(patience); !so(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.Fatalf("never so: %s", what)
+			s.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// response makes a response that continues another, with one item each way.
+// response returns a response with one input and one output item.
 func response(id, previous string) *store.Response {
 	return &store.Response{
 		ID: id, Previous: previous, Version: 1, Object: []byte(`{"id":"` + id + `"}`),
@@ -124,21 +127,21 @@ func response(id, previous string) *store.Response {
 
 func item(id string) store.Item { return store.Item{ID: id, JSON: []byte(`{"id":"` + id + `"}`)} }
 
-// live makes a response that owner is making.
+// live returns a live response.
 func live(id, owner string, lease time.Duration) *store.Response {
 	r := response(id, "")
 	r.Live, r.Owner, r.Lease = true, owner, lease
 	return r
 }
 
-// next is the response written once more.
+// next returns the next version of a response.
 func next(r *store.Response) *store.Response {
 	changed := *r
 	changed.Version++
 	return &changed
 }
 
-// put puts responses.
+// put writes responses.
 func (s *tester) put(tenant string, responses ...*store.Response) {
 	s.Helper()
 	for _, r := range responses {
@@ -148,7 +151,7 @@ func (s *tester) put(tenant string, responses ...*store.Response) {
 	}
 }
 
-// ids names responses.
+// ids returns the ids of responses.
 func ids(responses []*store.Response) []string {
 	names := make([]string, len(responses))
 	for i, r := range responses {
@@ -157,11 +160,12 @@ func ids(responses []*store.Response) []string {
 	return names
 }
 
-// errorOf is the error of a call that gives something else too.
+// errorOf returns the error of a call with another result.
 func errorOf[T any](_ T, err error) error { return err }
 
-// won counts the calls that gave no error, all others must give ErrConflict.
-func (s *tester) won(n int, call func(i int) error) (winners []int) {
+// concurrently makes n calls at the same time and returns the numbers of those
+// that succeeded. All others must return ErrConflict.
+func (s *tester) concurrently(n int, call func(i int) error) (succeeded []int) {
 	s.Helper()
 	results := make(chan int, n)
 	for i := range n {
@@ -179,10 +183,10 @@ func (s *tester) won(n int, call func(i int) error) (winners []int) {
 	}
 	for range n {
 		if i := <-results; i >= 0 {
-			winners = append(winners, i)
+			succeeded = append(succeeded, i)
 		}
 	}
-	return winners
+	return succeeded
 }
 
 func key(tenant, id string) store.Key { return store.Key{Tenant: tenant, ID: id} }

@@ -49,7 +49,7 @@ var library = []upTo{
 }
 
 var service = []upTo{
-	{"filter: an Envoy message with one token, chat", "filter/extproc.Token", "ns/token", 1, "ns", 0, ""},
+	{"filter: an Envoy message with one token, chat", "filter/extproc.Token", "ns/op", 1, "ns", 0, ""},
 	{"engine: an event of SGLang to its token", "filter/engine.DecodeOneToken/sglang", "ns/op", 1, "ns", 0, ""},
 	{"engine: an event of vLLM to its token", "filter/engine.DecodeOneToken/vllm", "ns/op", 1, "ns", 0, ""},
 	{"chat: a token to its chunk, answer", "filter/chat.Stream/answer", "ns/op", 1, "ns", 0, ""},

@@ -91,7 +91,7 @@ func everything(value float64) figures {
 			f.add(u.benchmark, u.unit, value/u.factor)
 		}
 	}
-	f.add("filter.Token", "allocs/op", 7)
+	f.add("filter/extproc.Token", "allocs/op", 7)
 	return f
 }
 
@@ -128,7 +128,7 @@ func TestRows(t *testing.T) {
 func TestRowsNeedsAll(t *testing.T) {
 	for name, units := range everything(1) {
 		for unit := range units {
-			if unit == "allocs/op" && name != "filter.Request" {
+			if unit == "allocs/op" && name != "filter/extproc.Request" {
 				continue
 			}
 			f := everything(1)

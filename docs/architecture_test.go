@@ -1,0 +1,324 @@
+// Package docs holds the documentation, and the tests that compare it, and the
+// rules that it states, with the code.
+package docs
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root   = ".."
+	module = "github.com/envoy-harmony/envoy-harmony/"
+)
+
+// The bounds of a type in filter/...: above them its comment says why it is one
+// type, after the word bigType.
+const (
+	maxFields  = 20
+	maxMethods = 40
+	bigType    = "It is large because"
+)
+
+// goPackage is a package of the module, without its tests.
+type goPackage struct {
+	doc     string
+	imports []string // of the module
+	fields  map[string]int
+	methods map[string]int
+	docs    map[string]string // of types
+}
+
+// packages parses the module's packages, by path below the module's root.
+func packages(t *testing.T) map[string]*goPackage {
+	t.Helper()
+	all := map[string]*goPackage{}
+	files := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return enter(path, d.Name())
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(files, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir, _ := filepath.Rel(root, filepath.Dir(path))
+		if all[dir] == nil {
+			all[dir] = &goPackage{fields: map[string]int{}, methods: map[string]int{}, docs: map[string]string{}}
+		}
+		all[dir].add(file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d packages were found", len(all))
+	}
+	return all
+}
+
+// enter skips folders without packages of this module.
+func enter(path, name string) error {
+	if path == root {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(path, "go.mod"))
+	if strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || err == nil {
+		return filepath.SkipDir
+	}
+	return nil
+}
+
+func (p *goPackage) add(file *ast.File) {
+	p.doc += file.Doc.Text()
+	for _, i := range file.Imports {
+		if path, ok := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module); ok && !slices.Contains(p.imports, path) {
+			p.imports = append(p.imports, path)
+		}
+	}
+	slices.Sort(p.imports)
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Recv != nil {
+				p.methods[receiver(d.Recv.List[0].Type)]++
+			}
+		case *ast.GenDecl:
+			p.addTypes(d)
+		}
+	}
+}
+
+func (p *goPackage) addTypes(d *ast.GenDecl) {
+	for _, spec := range d.Specs {
+		t, ok := spec.(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		p.docs[t.Name.Name] = d.Doc.Text() + t.Doc.Text()
+		if s, ok := t.Type.(*ast.StructType); ok {
+			for _, f := range s.Fields.List {
+				p.fields[t.Name.Name] += max(1, len(f.Names))
+			}
+		}
+	}
+}
+
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return "?"
+}
+
+// outsideTable are the packages that are no part of the program: tests, what tests
+// share, generators and benchmarks.
+var outsideTable = regexp.MustCompile(`^e2e|^docs$|/bench/|/internal/gen$|test$`)
+
+var (
+	tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|[^|]*\\| ([^|]*) \\|$")
+	quoted   = regexp.MustCompile("`([^`]+)`")
+)
+
+// packageTable reads the package table of architecture.md: the packages in order,
+// and what each imports.
+func packageTable(t *testing.T) (order []string, imports map[string][]string) {
+	t.Helper()
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports = map[string][]string{}
+	for _, row := range tableRow.FindAllStringSubmatch(string(page), -1) {
+		order, imports[row[1]] = append(order, row[1]), []string{}
+		for _, name := range quoted.FindAllStringSubmatch(row[2], -1) {
+			imports[row[1]] = append(imports[row[1]], name[1])
+		}
+		slices.Sort(imports[row[1]])
+	}
+	return order, imports
+}
+
+// TestPackageTable compares the package table of architecture.md with the packages
+// and what they import.
+func TestPackageTable(t *testing.T) {
+	_, documented := packageTable(t)
+	code := map[string][]string{}
+	for path, p := range packages(t) {
+		if !outsideTable.MatchString(path) {
+			code[path] = append([]string{}, p.imports...)
+		}
+	}
+	if diff := cmp.Diff(code, documented); diff != "" {
+		t.Errorf("the package table of architecture.md (-code +table):\n%s", diff)
+	}
+}
+
+// TestImportsGoDown requires that a package imports only packages further down in
+// the package table.
+func TestImportsGoDown(t *testing.T) {
+	order, imports := packageTable(t)
+	for i, path := range order {
+		for _, imported := range imports[path] {
+			if slices.Index(order, imported) <= i {
+				t.Errorf("%s imports %s, which is not below it in the package table", path, imported)
+			}
+		}
+	}
+}
+
+// TestImportTableIsEnforced compares the linter's rules with the package table.
+func TestImportTableIsEnforced(t *testing.T) {
+	text, err := os.ReadFile("../.golangci.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lint struct {
+		Linters struct {
+			Settings struct {
+				Depguard struct {
+					Rules map[string]struct{ Files, Allow []string }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &lint); err != nil {
+		t.Fatal(err)
+	}
+	enforced := map[string][]string{}
+	for _, rule := range lint.Linters.Settings.Depguard.Rules {
+		path := strings.TrimSuffix(strings.TrimPrefix(rule.Files[0], "**/"), "/*.go")
+		enforced[path] = []string{}
+		for _, allowed := range rule.Allow {
+			enforced[path] = append(enforced[path], strings.TrimSuffix(strings.TrimPrefix(allowed, module), "$"))
+		}
+		slices.Sort(enforced[path])
+	}
+	_, documented := packageTable(t)
+	if diff := cmp.Diff(documented, enforced); diff != "" {
+		t.Errorf("depguard's rules in .golangci.yml (-table +rules):\n%s", diff)
+	}
+}
+
+// TestPackageDocs requires a package comment of every package.
+func TestPackageDocs(t *testing.T) {
+	for path, p := range packages(t) {
+		if !strings.HasPrefix(p.doc, "Package ") && !strings.HasPrefix(p.doc, "Command ") {
+			t.Errorf("%s: the package comment is missing, or does not begin with Package or Command", path)
+		}
+	}
+}
+
+// TestTypesAreSmall bounds the fields and methods of the types in filter/...
+func TestTypesAreSmall(t *testing.T) {
+	for path, p := range packages(t) {
+		if !strings.HasPrefix(path, "filter") {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.docs)) {
+			fields, methods := p.fields[name], p.methods[name]
+			if (fields > maxFields || methods > maxMethods) && !strings.Contains(p.docs[name], bigType) {
+				t.Errorf("%s.%s has %d fields and %d methods: split it, or say in its comment: %s ...", path, name, fields, methods, bigType)
+			}
+		}
+	}
+}
+
+// strange are phrases that are not plain technical English, with what to write.
+var strange = map[string]string{
+	"tells whether": "reports whether",
+	"tell whether":  "report whether",
+	"gives back":    "returns",
+	"be it that":    "a sentence of its own",
+	"whoever":       "the role's name",
+	"lets go":       "releases",
+	"astray":        "excluded",
+	"detour":        "retry",
+}
+
+// TestPlainEnglish keeps strange phrases out of comments and documentation.
+func TestPlainEnglish(t *testing.T) {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return enter(path, d.Name())
+		}
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".md" || path == filepath.Join(root, "docs", "architecture_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if _, comment, found := strings.Cut(line, "//"); filepath.Ext(path) == ".go" {
+				if line = comment; !found {
+					continue
+				}
+			}
+			for phrase, instead := range strange {
+				if strings.Contains(strings.ToLower(line), phrase) {
+					t.Errorf("%s:%d: %q: write %s", path, n+1, phrase, instead)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// maxWidth bounds the lines of prose in the documentation, in characters.
+const maxWidth = 140
+
+// TestTextWidth bounds the lines of prose. Tables, code and lines with a link may
+// be longer.
+func TestTextWidth(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for n, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if !code && len([]rune(line)) > maxWidth && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](") {
+				t.Error(fmt.Sprintf("%s:%d", page, n+1), "is longer than", maxWidth, "characters")
+			}
+		}
+	}
+}

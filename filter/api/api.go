@@ -1,0 +1,154 @@
+// Package api is the contract between the filter and the APIs that it serves:
+// what package chat and package responses do for an exchange, in the words of
+// none of them.
+//
+// An [Endpoint] turns an HTTP request into an [Outcome]. If that is a [Request],
+// its [Reply] is made in steps: model calls, and [Job]s of tools and stores. An
+// API does no I/O in between: it returns the jobs that it needs as values, and
+// the run that executes them hands back what came of each.
+//
+//	step := reply.Step          -> a model call, jobs, or nothing: the reply is complete
+//	reply.Push, reply.JobDone   <- the engine's chunks, the jobs' results
+//	reply.End                   -> the last bytes
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Request is a decoded request that needs model calls.
+type Request interface {
+	// ID is the id of the reply.
+	ID() string
+	// Engine is the first model call; nil where a step of the reply comes
+	// before it.
+	Engine() *engine.Request
+	// Affinity is what the engine's replica is chosen by.
+	Affinity() turn.Affinity
+	// RoutingInfo is what endpoint pickers and access logs are told.
+	RoutingInfo() turn.RoutingInfo
+	// Stream reports whether the reply is server-sent events.
+	Stream() bool
+	// Ignored names the parameters that were accepted and have no effect.
+	Ignored() []string
+	// NewReply begins the reply.
+	NewReply(m Mode) Reply
+}
+
+// Mode says which steps a reply may have.
+type Mode uint8
+
+const (
+	// SingleCall is the mode of a reply whose one model call Envoy makes: the
+	// client's own request, sent on to the engine. Steps have jobs only.
+	SingleCall Mode = iota
+	// Loop is the mode of a reply whose model calls the filter makes.
+	Loop
+)
+
+// Reply turns the engine's chunks into the bytes that the client gets, in one
+// way for streams and whole objects. Its methods append to dst, do no I/O, and
+// are called by one goroutine.
+type Reply interface {
+	// Step begins the next step, once the step before it is complete. An
+	// error fails the reply.
+	Step(dst []byte) ([]byte, Step, *apierror.Error)
+	// Push takes a chunk of the model call being made.
+	Push(dst []byte, c *engine.Chunk) ([]byte, *apierror.Error)
+	// JobDone takes what came of the i-th job of the step: the job's result,
+	// or an error that says why there is none.
+	JobDone(dst []byte, i int, result any, err error) []byte
+	// Done reports whether nothing that the engine may still send can change
+	// the reply, so that the model call can be dropped.
+	Done() bool
+	// Fail makes the reply end with an error: further steps store what there
+	// is of it, and End writes the error.
+	Fail(dst []byte, err *apierror.Error) []byte
+	// End writes the last bytes, after a step without a call or jobs. An error
+	// takes the place of a whole object.
+	End(dst []byte) ([]byte, *apierror.Error)
+	// Cancel ends the reply because the client has left. It returns the jobs
+	// that remain, whose results nobody takes.
+	Cancel() []Job
+	// Summary is what the reply has come to so far.
+	Summary() turn.Summary
+	// Fault is what went wrong without an error for the client, for the log;
+	// nil if nothing did.
+	Fault() error
+	// NewCheck begins the check of an answer to the model call being made;
+	// nil where there is nothing to check.
+	NewCheck() *turn.Check
+}
+
+// Step is what has to be done before a reply can go on: one model call, or jobs
+// side by side. A step with neither means that the reply is complete.
+type Step struct {
+	Call *engine.Request
+	Jobs []Job
+}
+
+// Job is work outside the state machine: a tool call, access to a store, or a
+// long computation. A job is a value; it runs on a goroutine of its own.
+type Job interface {
+	// Do does the work. ctx ends when the reply is not wanted any more; a job
+	// that must be completed all the same bounds itself.
+	Do(ctx context.Context) (result any, err error)
+}
+
+// Locker is a [Request] that has locked its conversation in the store. The lock
+// is renewed while the reply is made.
+type Locker interface {
+	Request
+	// Locked reports whether there is a lock.
+	Locked() bool
+	// RenewLock extends the lock by its lease. An error that is
+	// store.ErrConflict means that the lock is lost.
+	RenewLock(ctx context.Context) error
+	// Unlock releases the lock. It may be called more than once.
+	Unlock(ctx context.Context) error
+}
+
+// BackgroundRequest is a [Request] whose reply can be made after the client has
+// its answer.
+type BackgroundRequest interface {
+	Request
+	// Background reports whether it is to be.
+	Background() bool
+	// Queue stores that owner makes the response, and returns the response's
+	// key and the object that the client gets.
+	Queue(ctx context.Context, owner string, lease time.Duration) (key store.Key, object []byte, err *apierror.Error)
+	// Follows reports whether the client wants the stream now.
+	Follows() bool
+	// Follow is the stream from its first event.
+	Follow() Follower
+}
+
+// BackgroundReply is the [Reply] to a [BackgroundRequest].
+type BackgroundReply interface {
+	Reply
+	// Start says that the stream's first events are stored already.
+	Start()
+	// Sequence is the number of the stream's next event.
+	Sequence() int
+	// Ending reports whether how the response has ended is being stored.
+	Ending() bool
+	// Lost is why the response could not be stored as it has ended; nil if it
+	// could. Its stream has no end of ours then.
+	Lost() error
+}
+
+// Follower reads a stored stream of events as it grows. It is used by one
+// goroutine.
+type Follower interface {
+	// Next waits a while for events behind those that it has returned, and
+	// may return none; end reports that there are no more.
+	Next(ctx context.Context) (sse []byte, end bool, err *apierror.Error)
+	// Fail is the event with which the stream is broken off.
+	Fail(err *apierror.Error) []byte
+}

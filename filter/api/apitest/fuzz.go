@@ -1,0 +1,43 @@
+package apitest
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Fuzz decodes arbitrary bodies. If one is a request, it pushes arbitrary tokens into
+// the reply, which must be well-formed and complete. The seeds are an output with the
+// golden requests, and with body.
+func (a *API) Fuzz(f *testing.F, output, body string) {
+	var ids []byte
+	for _, token := range Tokens(output) {
+		ids = binary.LittleEndian.AppendUint32(ids, token)
+	}
+	for _, file := range GoldenRequests(f) {
+		f.Add([]byte(ReadFile(f, file)), ids, uint8(3), false)
+	}
+	f.Add([]byte(body), ids, uint8(1), true)
+	f.Fuzz(func(t *testing.T, body, raw []byte, size uint8, length bool) {
+		request, err := a.Decode(body, NewContext())
+		if err != nil {
+			if !json.Valid(err.JSON()) || err.Status != 400 {
+				t.Fatalf("not a refusal: %v", err)
+			}
+			return
+		}
+		var tokens []harmony.Token
+		for ; len(raw) >= 4; raw = raw[4:] {
+			tokens = append(tokens, binary.LittleEndian.Uint32(raw)%201_100)
+		}
+		finish := engine.FinishStop
+		if length {
+			finish = engine.FinishLength
+		}
+		all := outputs(request, func() ([]harmony.Token, engine.Finish) { return tokens, finish })
+		a.Read(t, request, Play(t, request, a.Mode, Chunks(all, Size(int(size)+1))))
+	})
+}

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Endpoint is a method and path that the filter serves.
+type Endpoint struct {
+	API     string // label in logs and metrics: chat, responses, models
+	Method  string
+	Pattern string // path; a segment {…} matches one segment that is not empty, a last one {…...} the rest of the path, which may be empty
+	NoModel bool   // the body names no model: the path alone makes the request ours
+	Public  bool   // the answer is the same for all tenants
+	// Handle answers a request. It runs on a goroutine of its own, and may use
+	// stores and take long; ctx ends when the client leaves or time is up.
+	Handle func(ctx context.Context, r *HTTPRequest) Outcome
+}
+
+// HTTPRequest is what an endpoint gets of a request.
+type HTTPRequest struct {
+	IDs     [2]string // the path's segments that stand where the pattern has {…}
+	Path    string    // without the query
+	Query   url.Values
+	Header  http.Header // what may go along with calls through the loopback listener; nil without one
+	Body    []byte      // valid until Handle returns
+	Context *turn.RequestContext
+	Codex   bool // Codex compatibility mode is on
+}
+
+// Outcome is what an endpoint makes of a request. One of its fields is set.
+type Outcome struct {
+	Request Request  // model calls have to be made
+	Answer  []byte   // JSON, with status 200
+	Stream  Follower // a stored stream
+	Err     *apierror.Error
+	// Elsewhere is an error that says that what is asked for is not stored
+	// here: the request may be the upstream's.
+	Elsewhere *apierror.Error
+}
+
+// Match returns the first endpoint of a method and a path without its query, and
+// the ids in the path; nil if there is none.
+func Match(endpoints []Endpoint, method, path string) (e *Endpoint, ids [2]string) {
+	for i := range endpoints {
+		if endpoints[i].Method != method {
+			continue
+		}
+		if ids, ok := match(endpoints[i].Pattern, path); ok {
+			return &endpoints[i], ids
+		}
+	}
+	return nil, ids
+}
+
+// match returns the segments of a path that stand where the pattern has {…}.
+func match(pattern, path string) (ids [2]string, ok bool) {
+	n := 0
+	for more := true; more; {
+		var want, got string
+		var another bool
+		want, pattern, more = strings.Cut(pattern, "/")
+		if strings.HasSuffix(want, "...}") {
+			ids[n] = path
+			return ids, true
+		}
+		got, path, another = strings.Cut(path, "/")
+		switch {
+		case another != more:
+			return ids, false
+		case strings.HasPrefix(want, "{"):
+			if got == "" {
+				return ids, false
+			}
+			ids[n] = got
+			n++
+		case got != want:
+			return ids, false
+		}
+	}
+	return ids, true
+}

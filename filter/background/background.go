@@ -1,0 +1,319 @@
+// Package background makes responses whose clients do not wait for them.
+//
+// A response is queued in the store while its request is answered, and made by a
+// run whose downstream is a journal in the store ([Maker.Start]), which clients
+// follow from any replica. Leases tell other replicas that its maker is alive, and
+// the maker that a response was canceled or deleted elsewhere.
+//
+// How a response ends, and who ends it:
+//
+//  1. The run completes it: it is stored, and its journal gets its last batch.
+//  2. An engine fails, or a deadline expires: the same, with a failed response.
+//  3. Another replica cancels or deletes it, or this process has lost its lease:
+//     the run is abandoned; how the response ended is stored already.
+//  4. The process shuts down and its time is up: the response fails and is stored,
+//     unless its end is being stored already.
+//  5. The process dies: the lease expires, and the next reader of the response
+//     stores it as failed.
+package background
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+)
+
+// Why a response ends before its run does.
+var (
+	errLost     = errors.New("the response is not this process's any more: it was canceled or deleted, or its lease has expired")
+	errShutdown = errors.New("the filter is shutting down")
+)
+
+// Options are what a [Maker] is made of.
+type Options struct {
+	Store        store.Store
+	Client       *loopback.Client // nil: no background responses are made
+	Env          *run.Env
+	Owner        string // this process, in the store
+	Max          int    // responses made at one time; 0: none are made
+	TenantHeader string // request header that names the tenant; "": none does
+}
+
+// Maker makes background responses. It is safe for concurrent use.
+type Maker struct {
+	o      Options
+	leases *leases
+
+	mu      sync.Mutex
+	places  int // taken, by responses and requests that are about to queue one
+	running map[*making]context.CancelCauseFunc
+	closed  bool
+	done    sync.WaitGroup // of the places
+}
+
+// New makes a maker.
+func New(o Options) *Maker {
+	return &Maker{o: o, leases: newLeases(o.Store, o.Owner), running: map[*making]context.CancelCauseFunc{}}
+}
+
+// Response is a response that is stored as queued.
+type Response struct {
+	API       string // label in logs and metrics
+	RequestID string
+	Tenant    string
+	Target    run.Target
+	Header    http.Header // of the client's request
+	Started   time.Time
+	Request   api.BackgroundRequest
+	// Release is called when the response has ended. It returns what the
+	// request has taken of the budget of bodies.
+	Release func()
+
+	key store.Key
+}
+
+// Queue takes a place for one more response and stores that it is going to be made.
+// It returns the object that the client gets. [Maker.Start] has to follow.
+func (m *Maker) Queue(ctx context.Context, r *Response) (object []byte, err *apierror.Error) {
+	if err := m.admit(); err != nil {
+		return nil, err
+	}
+	queued := false
+	defer func() {
+		if !queued { // also after a panic
+			m.leave()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	r.key, object, err = r.Request.Queue(ctx, m.o.Owner, leaseTime)
+	queued = err == nil
+	return object, err
+}
+
+// admit takes a place for one more response; leave gives it back.
+func (m *Maker) admit() *apierror.Error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.o.Client == nil:
+		return apierror.Invalid("background", "Background responses need Envoy's loopback listener, which is not configured here (the operator sets loopback). Leave background out.")
+	case m.o.Max == 0:
+		return apierror.Invalid("background", "Background responses are switched off here (the operator sets limits.max_background). Leave background out.")
+	case !m.closed && m.places < m.o.Max:
+		m.places++
+		m.done.Add(1)
+		return nil
+	}
+	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "background", "Too many background responses are being made. Try again shortly.")
+	err.RetryAfter = time.Second
+	return err
+}
+
+func (m *Maker) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.places--
+	m.done.Done()
+}
+
+// Start makes a response that has been queued.
+func (m *Maker) Start(r *Response) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	k := newMaking(ctx, m, r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		cancel(errShutdown)
+	}
+	m.running[k] = cancel
+	m.leases.add(r.key, func() { cancel(errLost) })
+	go func() {
+		defer m.leave()
+		defer m.forget(k)
+		k.make(ctx)
+	}()
+}
+
+// forget ends a response's lease and releases what it has taken.
+func (m *Maker) forget(k *making) {
+	m.leases.drop(k.response.key)
+	k.response.Release()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running[k](nil)
+	delete(m.running, k)
+}
+
+// Close waits for the responses that are queued or being made until ctx ends; then
+// they fail.
+func (m *Maker) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		m.done.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		m.mu.Lock()
+		for _, cancel := range m.running {
+			cancel(errShutdown)
+		}
+		m.mu.Unlock()
+		<-idle
+	}
+	m.leases.done.Wait()
+}
+
+// forwarded are the headers of the client's request that go along with model calls
+// of a background response: those of traces and access logs. The client's
+// credentials end with its own request; the engine's come from Envoy.
+var forwarded = []string{"host", "user-agent", "x-request-id", "traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-forwarded-for", "x-forwarded-proto"}
+
+// backgroundHeaders are the headers of a response's model calls.
+func backgroundHeaders(h http.Header, tenantHeader string) http.Header {
+	kept := http.Header{}
+	for _, name := range append(forwarded, tenantHeader) {
+		if values := h.Values(name); name != "" && len(values) > 0 {
+			kept[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return kept
+}
+
+// making makes one response. It is the [run.Owner] of its runner.
+type making struct {
+	maker    *Maker
+	response *Response
+	runner   *run.Runner
+	run      *run.Run
+	reply    api.BackgroundReply
+	journal  journal
+	lost     bool // somebody else has ended the response
+	complete bool
+	fault    error
+}
+
+func newMaking(ctx context.Context, m *Maker, r *Response) *making {
+	// Jobs do not end with ctx: a response that has to fail is stored.
+	return &making{maker: m, response: r, runner: run.NewRunner(context.WithoutCancel(ctx), m.o.Env, r.Started)}
+}
+
+// make makes the response. It ends when the response has ended, or ctx.
+func (k *making) make(ctx context.Context) {
+	k.runner.Record.Response = k.response.Request.ID()
+	k.runner.Protect(&k.response.RequestID, func() {
+		defer k.abandon()
+		k.begin(ctx)
+		_ = run.Serve(ctx, k.runner, k.journal.stored, k) // the journal's errors are in fault
+		k.note()
+	})
+	k.runner.Stop()
+	k.runner.Protect(&k.response.RequestID, k.record)
+}
+
+// abandon releases what the run has locked, however it has ended.
+func (k *making) abandon() {
+	if r := k.runner.Run(); r != nil {
+		r.Abandon()
+	}
+}
+
+func (k *making) begin(ctx context.Context) {
+	m, r := k.maker, k.response
+	header := backgroundHeaders(r.Header, m.o.TenantHeader)
+	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers)
+	k.run = k.runner.Begin(run.Options{
+		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Queued: true,
+	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
+	k.reply = k.run.Reply().(api.BackgroundReply) // the reply to a BackgroundRequest is one
+	k.reply.Start()
+	k.journal.begin(k.reply)
+	k.run.Start()
+}
+
+// Begin implements [run.Owner].
+func (k *making) Begin(time.Time) {}
+
+// Handle implements [run.Owner]: it takes the result of an access to the journal.
+func (k *making) Handle(err error) (telemetry.MessageKind, error) {
+	k.journal.appended(err)
+	return telemetry.MessageJob, nil
+}
+
+// Expire implements [run.Owner].
+func (k *making) Expire(name run.Timer) {
+	if name == run.TimerJournal {
+		k.journal.expired()
+		return
+	}
+	k.runner.Expire(name)
+}
+
+// Flush implements [run.Owner]: at the end of the run the journal gets what is left.
+func (k *making) Flush() error {
+	if k.run.Ended() {
+		k.runner.Stop()
+		k.journal.end()
+	}
+	return nil
+}
+
+// Done implements [run.Owner].
+func (k *making) Done() bool { return k.run.Ended() && k.journal.closed() }
+
+// Canceled implements [run.Owner].
+func (k *making) Canceled(cause error) (goesOn bool) {
+	if !errors.Is(cause, errShutdown) {
+		k.lost = true
+		k.run.Abandon()
+		return false
+	}
+	if !k.reply.Ending() {
+		k.run.Fail(apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service was shut down before the response was complete. Send the request again."))
+	}
+	if !k.run.Ended() {
+		k.runner.Timers.Set(run.TimerTotal, k.maker.o.Env.Now(), endTimeout)
+	}
+	return true
+}
+
+// note notes how the run has ended.
+func (k *making) note() {
+	if k.lost {
+		return
+	}
+	switch lost := k.reply.Lost(); {
+	case errors.Is(lost, store.ErrConflict), errors.Is(lost, store.ErrNotFound): // it was canceled or deleted meanwhile
+	case lost != nil:
+		k.runner.Record.Failed(apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The response could not be stored.").With(lost))
+	default:
+		k.complete = true
+	}
+	k.fault = k.journal.fault
+}
+
+// record writes the log line.
+func (k *making) record() {
+	r := k.response
+	o := telemetry.Outcome{
+		Kind: telemetry.Background, API: r.API, RequestID: r.RequestID, Tenant: r.Tenant, Model: r.Target.Model, Engine: r.Target.Engine,
+		Complete: k.complete, Now: k.maker.o.Env.Now(),
+	}
+	k.runner.Describe(&o)
+	o.Fault = errors.Join(o.Fault, k.fault)
+	k.maker.o.Env.Telemetry.Close(&k.runner.Record, &o)
+}

@@ -1,0 +1,177 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+const (
+	// journalDelay is how long the events of a background response wait for
+	// others to be stored with them, unless they are journalBatch bytes.
+	journalDelay = 50 * time.Millisecond
+	journalBatch = 64 << 10
+	// journalRetry is the time before a store that failed is tried again;
+	// journalBacklog is how many bytes may wait for it.
+	journalRetry   = time.Second
+	journalBacklog = 8 << 20
+	// storeTimeout bounds one access to the store.
+	storeTimeout = 5 * time.Second
+	// endTimeout bounds what does not end by itself when a response ends: the
+	// access of a store that does not heed storeTimeout and, at a shutdown, the
+	// retries of storing the response.
+	endTimeout = 3 * storeTimeout
+)
+
+// journalPhase is how far a journal has come.
+type journalPhase uint8
+
+const (
+	journalOpen   journalPhase = iota
+	journalEnding              // the run has ended: what is left is stored, with one attempt
+	journalClosed              // nothing more is stored
+)
+
+// journal is the downstream of a background run: it stores the events of the
+// stream for those who follow it. Its accesses to the store run beside the run,
+// one at a time; each sends its result to stored.
+type journal struct {
+	store  store.Journal
+	key    store.Key
+	owner  string
+	env    *run.Env
+	timers *run.Timers
+	stored chan error
+	reply  api.BackgroundReply
+
+	phase   journalPhase
+	fault   error        // of the last access to the store
+	next    int          // number of the next event
+	sent    *store.Batch // being stored, or to be stored again; nil: none
+	storing bool         // sent is being stored
+	batch   store.Batch  // what comes after it
+}
+
+func newJournal(s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers) journal {
+	return journal{store: s, key: key, owner: owner, env: env, timers: timers, stored: make(chan error, 1)}
+}
+
+// begin begins to store the events of a reply, behind those that are stored.
+func (j *journal) begin(reply api.BackgroundReply) {
+	j.reply, j.next = reply, reply.Sequence()
+}
+
+// closed reports whether nothing more is stored.
+func (j *journal) closed() bool { return j.phase == journalClosed }
+
+// SendHeaders implements [run.Downstream].
+func (j *journal) SendHeaders([]engine.Header) {}
+
+// SendError implements [run.Downstream]. It is not called: the headers of a queued
+// reply count as sent.
+func (j *journal) SendError(*apierror.Error) {}
+
+// SendBody implements [run.Downstream]. Events are stored a little later, with those
+// that follow.
+func (j *journal) SendBody(p []byte, end bool) {
+	next := j.reply.Sequence()
+	if next == j.next || j.phase == journalClosed {
+		return // a comment, or no event at all
+	}
+	if len(j.batch.SSE) == 0 {
+		j.batch.First = j.next
+	}
+	j.batch.SSE = append(j.batch.SSE, p...)
+	j.batch.Last, j.batch.End = next-1, end && j.reply.Lost() == nil
+	j.next = next
+	switch {
+	case len(j.batch.SSE) > journalBacklog:
+		j.close(errors.New("too many events wait for the store"))
+	case len(j.batch.SSE) > journalBatch && j.fault == nil:
+		j.timers.Set(run.TimerJournal, j.env.Now(), time.Nanosecond)
+	case !j.timers.Armed(run.TimerJournal):
+		j.timers.Set(run.TimerJournal, j.env.Now(), journalDelay)
+	}
+}
+
+// end stores what is left of a run that has ended.
+func (j *journal) end() {
+	if j.phase == journalOpen {
+		j.phase = journalEnding
+		j.timers.Set(run.TimerJournal, j.env.Now(), endTimeout)
+		j.flush()
+	}
+}
+
+// expired does what the journal's timer asks for.
+func (j *journal) expired() {
+	if j.phase == journalEnding {
+		j.close(errors.New("the store did not take the last events in time"))
+		return
+	}
+	j.flush()
+}
+
+// flush begins to store what waits.
+func (j *journal) flush() {
+	if j.phase == journalOpen {
+		j.timers.Clear(run.TimerJournal)
+	}
+	if j.storing || j.phase == journalClosed {
+		return
+	}
+	if j.sent == nil {
+		if len(j.batch.SSE) == 0 {
+			if j.phase == journalEnding {
+				j.phase = journalClosed
+			}
+			return
+		}
+		batch := j.batch
+		j.sent, j.batch = &batch, store.Batch{}
+	}
+	j.storing = true
+	batch := *j.sent
+	j.env.Workers.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		defer cancel()
+		j.stored <- j.store.Append(ctx, j.key.Tenant, j.key.ID, j.owner, batch)
+	})
+}
+
+// appended takes the result of the access to the store. A store that failed may
+// have the batch all the same, and rejects it then; what comes next shows whether
+// the response is still this process's.
+func (j *journal) appended(err error) {
+	j.storing = false
+	switch {
+	case j.phase == journalClosed:
+	case err == nil, errors.Is(err, store.ErrConflict) && j.fault != nil:
+		j.sent, j.fault = nil, nil
+		j.flush()
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		j.close(nil) // it is another's now; the lease will show it
+	case errors.Is(err, store.ErrTooLarge), j.phase == journalEnding:
+		j.close(fmt.Errorf("store events: %w", err))
+	default:
+		j.fault = fmt.Errorf("store events: %w", err)
+		j.timers.Set(run.TimerJournal, j.env.Now(), journalRetry)
+	}
+}
+
+// close drops the rest of the stream: those who follow it get its end from the
+// stored response.
+func (j *journal) close(fault error) {
+	j.phase = journalClosed
+	j.sent, j.batch = nil, store.Batch{}
+	if fault != nil {
+		j.fault = fault
+	}
+}

@@ -1,0 +1,335 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// What a configuration is checked for, before anything is made of it.
+
+// Validate checks the whole configuration and fills the names of unnamed
+// engines. Its error names every key at fault and what to write there.
+func (c *Config) Validate() error {
+	_, unsealed := c.Responses.Keys()
+	return errors.Join(append(slices.Concat(
+		c.checkModels(),
+		c.checkEngines(),
+		c.checkWords(),
+		c.checkBounds(),
+		c.Tools.check(),
+		c.checkAddresses(),
+	), unsealed)...)
+}
+
+func (c *Config) checkModels() (errs []error) {
+	if len(c.HarmonyModels) == 0 {
+		errs = append(errs, errors.New("harmony_models: name at least one model, such as gpt-oss"))
+	}
+	for i, entry := range c.HarmonyModels {
+		if strings.TrimPrefix(entry, "=") == "" {
+			errs = append(errs, fmt.Errorf("harmony_models[%d]: must not be empty: it would match every model or none", i))
+		}
+	}
+	if c.ModelDefaults.Match != "" {
+		errs = append(errs, errors.New("model_defaults.match: has no meaning here; move the entry to models"))
+	}
+	errs = append(errs, c.ModelDefaults.check("model_defaults")...)
+	for i, m := range c.Models {
+		path := fmt.Sprintf("models[%d]", i)
+		errs = append(errs, c.checkMatch(i, path+".match")...)
+		errs = append(errs, m.check(path)...)
+	}
+	return errs
+}
+
+// checkMatch refuses an entry of models that no request can reach.
+func (c *Config) checkMatch(i int, path string) []error {
+	match := c.Models[i].Match
+	if strings.TrimPrefix(match, "=") == "" {
+		return []error{fmt.Errorf("%s: write a part of the model's name, or =name", path)}
+	}
+	if first := slices.IndexFunc(c.Models[:i], func(m Model) bool { return covers(m.Match, match) }); first >= 0 {
+		return []error{fmt.Errorf("%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first", path, match, first, c.Models[first].Match)}
+	}
+	meets := func(entry string) bool {
+		return covers(entry, match) || covers(match, entry) || !exact(entry) && !exact(match)
+	}
+	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, meets) {
+		return []error{fmt.Errorf("%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
+	}
+	return nil
+}
+
+// covers reports whether one entry, of models or harmony_models, matches all that
+// another matches.
+func covers(entry, other string) bool {
+	if exact(entry) {
+		return strings.EqualFold(entry, other)
+	}
+	return matches(entry, strings.TrimPrefix(other, "="))
+}
+
+func exact(entry string) bool { return strings.HasPrefix(entry, "=") }
+
+func (m Model) check(path string) (errs []error) {
+	if m.Effort != "" {
+		errs = append(errs, oneOf(path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
+	}
+	if m.ContextLength < 0 {
+		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
+	}
+	return errs
+}
+
+// engineName fits a header value and an Envoy cluster's name alike.
+var engineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func (c *Config) checkEngines() (errs []error) {
+	if len(c.Engines) == 0 {
+		errs = append(errs, errors.New("engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
+	}
+	names := make([]string, 0, len(c.Engines))
+	for i := range c.Engines {
+		e := &c.Engines[i]
+		path := fmt.Sprintf("engines[%d]", i)
+		errs = append(errs, oneOf(path+".kind", e.Kind, engine.Kinds()...)...)
+		if e.Name == "" {
+			e.Name = e.Kind
+		}
+		switch {
+		case slices.Contains(names, e.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q is used twice; each engine needs a name of its own", path, e.Name))
+		case e.Name != "" && !engineName.MatchString(e.Name):
+			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
+		}
+		names = append(names, e.Name)
+		if e.EndpointPicker != "" {
+			if err := checkURL(e.EndpointPicker); err != nil {
+				errs = append(errs, fmt.Errorf("%s.endpoint_picker: %w", path, err))
+			}
+		}
+		for j, u := range e.URLs {
+			if err := checkURL(u); err != nil {
+				errs = append(errs, fmt.Errorf("%s.urls[%d]: %w", path, j, err))
+			}
+		}
+		errs = append(errs, e.checkHealth(path)...)
+		errs = append(errs, e.checkPrefill(path)...)
+	}
+	for _, e := range c.Engines {
+		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
+			errs = append(errs, fmt.Errorf("engines: %s is the name of the prefill endpoints of %s; rename that engine", e.PrefillName(), e.Name))
+		}
+	}
+	for path, m := range c.eachModel() {
+		if m.Engine != "" && !slices.Contains(names, m.Engine) {
+			errs = append(errs, fmt.Errorf("%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
+		}
+	}
+	return errs
+}
+
+// checkHealth checks the health path of the engine at path.
+func (e *Engine) checkHealth(path string) []error {
+	switch {
+	case e.HealthPath == "":
+		return nil
+	case engine.IsGRPC(e.Kind):
+		return []error{fmt.Errorf("%s.health_path: is for HTTP engines, and %s is none; leave it out", path, e.Kind)}
+	case !healthPath.MatchString(e.HealthPath):
+		return []error{fmt.Errorf("%s.health_path: %q is no path; write such as /health", path, e.HealthPath)}
+	}
+	return nil
+}
+
+var healthPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]*$`)
+
+// checkPrefill checks the prefill endpoints of the engine at path.
+func (e *Engine) checkPrefill(path string) (errs []error) {
+	if len(e.Prefill) == 0 {
+		return nil
+	}
+	room, ok := engine.Disaggregates(e.Kind)
+	if !ok {
+		return []error{fmt.Errorf("%s.prefill: %s takes no prefill endpoints; those that do are %s", path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
+	}
+	for j, p := range e.Prefill {
+		if err := checkURL(p.URL); err != nil {
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].url: %w", path, j, err))
+		}
+		switch {
+		case !room && p.BootstrapPort != 0:
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: is for SGLang only; leave it out", path, j))
+		case p.BootstrapPort < 0 || p.BootstrapPort > 65535:
+			errs = append(errs, fmt.Errorf("%s.prefill[%d].bootstrap_port: %d is no port", path, j, p.BootstrapPort))
+		}
+	}
+	return errs
+}
+
+func (c *Config) eachModel() func(yield func(string, Model) bool) {
+	return func(yield func(string, Model) bool) {
+		if !yield("model_defaults", c.ModelDefaults) {
+			return
+		}
+		for i, m := range c.Models {
+			if !yield(fmt.Sprintf("models[%d]", i), m) {
+				return
+			}
+		}
+	}
+}
+
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a URL; write http://host:port", raw)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q: the scheme must be http or https", raw)
+	case u.Hostname() == "":
+		return fmt.Errorf("%q: the host is missing; write http://host:port", raw)
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return fmt.Errorf("%q: write scheme, host and port only", raw)
+	}
+	return nil
+}
+
+var headerName = regexp.MustCompile(`^[a-z0-9-]*$`)
+
+func (c *Config) checkWords() (errs []error) {
+	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
+	errs = append(errs, oneOf("images", c.Images, turn.ImagesPlaceholder, turn.ImagesReject)...)
+	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
+	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
+	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
+	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
+	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
+		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))
+	}
+	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
+		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
+	}
+	headers := []struct{ key, name, example string }{
+		{"tenant_header", c.TenantHeader, "x-tenant"},
+		{"routing.prefix_header", c.Routing.PrefixHeader, "x-harmony-prefix"},
+		{"routing.session_header", c.Routing.SessionHeader, "x-harmony-session"},
+		{"routing.selection_header", c.Routing.SelectionHeader, "x-harmony-selection"},
+	}
+	names := make([]string, 0, len(headers))
+	for _, h := range headers {
+		if !headerName.MatchString(h.name) {
+			errs = append(errs, fmt.Errorf("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example))
+		}
+		if h.name != "" && slices.Contains(names, h.name) {
+			errs = append(errs, fmt.Errorf("%s: tenant, prefix, session and selection need a header of their own each", h.key))
+		}
+		names = append(names, h.name)
+	}
+	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
+		errs = append(errs, fmt.Errorf("routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
+	} else if n == 0 && c.Routing.SelectionHeader != "" {
+		errs = append(errs, errors.New("routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
+	}
+	return errs
+}
+
+// checkBounds checks the keys that are numbers and times.
+func (c *Config) checkBounds() []error {
+	l, r, t := &c.Limits, &c.Responses, &c.Tools
+	return slices.Concat(
+		atLeast("limits.max_body_bytes", l.MaxBodyBytes, 1),
+		atLeast("limits.max_conversation_bytes", l.MaxConversationBytes, 1),
+		atLeast("limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes),
+		atLeast("limits.max_tools", l.MaxTools, 0),
+		atLeast("limits.max_background", l.MaxBackground, 0),
+		atLeast("limits.cache_bytes", l.CacheBytes, 0),
+		atLeast("limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0),
+		atLeast("limits.kept_reasoning_ttl", l.KeptReasoningTTL.Duration, time.Millisecond),
+		atLeast("limits.body_timeout", l.BodyTimeout.Duration, time.Millisecond),
+		atLeast("limits.first_token_timeout", l.FirstTokenTimeout.Duration, time.Millisecond),
+		atLeast("limits.idle_timeout", l.IdleTimeout.Duration, time.Millisecond),
+		atLeast("limits.total_timeout", l.TotalTimeout.Duration, time.Millisecond),
+		atLeast("limits.header_hold", l.HeaderHold.Duration, 0),
+		atLeast("limits.keep_alive", l.KeepAlive.Duration, 0),
+		atLeast("responses.store_bytes", r.StoreBytes, 0),
+		atLeast("responses.store_ttl", r.StoreTTL.Duration, time.Millisecond),
+		atLeast("responses.chain_cache_bytes", r.ChainCacheBytes, 0),
+		atLeast("responses.tool_timeout", r.ToolTimeout.Duration, time.Second),
+		atLeast("tools.max_sessions", t.MaxSessions, 1),
+		atLeast("tools.max_processes", t.MaxProcesses, 1),
+		atLeast("tools.max_listed", t.MaxListed, 1),
+		atLeast("tools.max_message_bytes", t.MaxMessageBytes, 64<<10),
+		atLeast("tools.max_inflight_bytes", t.MaxInflightBytes, int64(t.MaxMessageBytes)),
+		atLeast("tools.max_result_bytes", t.MaxResultBytes, 1024),
+		atLeast("tools.max_turns", t.MaxTurns, 1),
+		atLeast("tools.list_timeout", t.ListTimeout.Duration, time.Millisecond),
+		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
+		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
+		atLeast("drain_delay", c.DrainDelay.Duration, 0),
+		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
+	)
+}
+
+func atLeast[T int | int64 | time.Duration](key string, value, least T) []error {
+	if value >= least {
+		return nil
+	}
+	return []error{fmt.Errorf("%s: must be at least %v, not %v", key, least, value)}
+}
+
+func (c *Config) checkAddresses() (errs []error) {
+	errs = append(errs, checkAddress("listen", c.Listen)...)
+	if c.Loopback != "" {
+		errs = append(errs, checkLoopback(c.Loopback)...)
+	}
+	if _, _, err := net.SplitHostPort(c.Admin); err != nil && c.Admin != "" {
+		errs = append(errs, fmt.Errorf("admin: %q: write host:port, such as 127.0.0.1:9003", c.Admin))
+	}
+	return errs
+}
+
+// checkLoopback rejects an address that other hosts can reach: the listener leads to
+// the engines without authentication.
+func checkLoopback(address string) []error {
+	if errs := checkAddress("loopback", address); errs != nil || strings.HasPrefix(address, "unix://") {
+		return errs
+	}
+	host, port, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	if host == "" || ip != nil && ip.IsUnspecified() || port == "0" || port == "" {
+		return []error{fmt.Errorf("loopback: %q: write one address and a port, such as 127.0.0.1:10001, or unix:///path: the listener must not be open to everybody", address)}
+	}
+	return nil
+}
+
+// checkAddress wants host:port or unix:///path.
+func checkAddress(key, address string) []error {
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		if !strings.HasPrefix(path, "/") {
+			return []error{fmt.Errorf("%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)}
+		}
+	} else if _, _, err := net.SplitHostPort(address); err != nil {
+		return []error{fmt.Errorf("%s: %q: write host:port or unix:///path", key, address)}
+	}
+	return nil
+}
+
+func oneOf(key, value string, words ...string) []error {
+	if slices.Contains(words, value) {
+		return nil
+	}
+	return []error{fmt.Errorf("%s: must be one of %s, not %q", key, strings.Join(words, ", "), value)}
+}

@@ -1,0 +1,394 @@
+// Package config is the filter's configuration: one YAML file, overridden by the
+// environment and by flags.
+//
+//	c, err := config.Load("harmony.yaml")
+//	unknown, err := c.ApplyEnv(os.Environ())
+//	err = c.Validate()
+//
+// The keys are the json tags of [Config]; docs/configuration.md lists them.
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// The values of the keys that take one of a few words. Those of the settings of
+// models are package turn's.
+const (
+	ReasoningEventsOpenAI = "reasoning_text" // responses.reasoning_events: response.reasoning_text.delta and .done
+	ReasoningEventsOpen   = "reasoning"      // responses.reasoning_events: Open Responses' response.reasoning.delta and .done
+
+	LogFormatJSON = "json" // log.format: one JSON object a line
+	LogFormatText = "text" // log.format: for people
+)
+
+const (
+	envPrefix = "ENVOY_HARMONY_"
+	envModels = "ENABLE_HARMONY_FOR_MODELS"
+)
+
+// Config is the filter's configuration: one YAML file, overridden by the
+// environment and by flags. The zero value is not usable; start from
+// [Defaults]. It is immutable once handed to New.
+//
+// It is large because it is the top level of the file.
+type Config struct {
+	// HarmonyModels says which models are Harmony's: each entry is a
+	// case-insensitive substring of the request's model, or, written =name,
+	// the whole of it (case-insensitive too).
+	HarmonyModels []string `json:"harmony_models"`
+	// ModelDefaults holds the settings of every Harmony model that Models
+	// does not set otherwise. Its Match is not used.
+	ModelDefaults Model `json:"model_defaults"`
+	// Models refines single models. The first entry that matches is taken;
+	// its empty fields fall back to ModelDefaults.
+	Models []Model `json:"models"`
+	// Engines are the backends. The first is the default one.
+	Engines []Engine `json:"engines"`
+
+	// AllowOverride lets a request's header x-envoy-harmony: on or off
+	// decide in place of HarmonyModels.
+	AllowOverride bool `json:"allow_override"`
+	// OnMalformed is what happens to output that is not well-formed Harmony:
+	// repair or fail.
+	OnMalformed string `json:"on_malformed"`
+	// Images is what happens to pictures in user messages: placeholder or
+	// reject.
+	Images string `json:"images"`
+	// Date is the conversation's date in the system message: utc, none or a
+	// fixed YYYY-MM-DD.
+	Date string `json:"date"`
+	// UnknownTools says what happens to calls of a chat to tools that the
+	// request does not have: client hands them to the client, model returns an
+	// error to the model, which has another turn.
+	UnknownTools string `json:"unknown_tools"`
+	// ReasoningFields names the chat field(s) that carry reasoning: both,
+	// reasoning or reasoning_content.
+	ReasoningFields string `json:"reasoning_fields"`
+	// TenantHeader is the request header, set by Envoy's authentication,
+	// whose value keeps tenants apart. Empty: there is one tenant. Where it
+	// is configured, a request without it is a 401.
+	TenantHeader string `json:"tenant_header"`
+
+	// Loopback is where Envoy's loopback listener is, host:port or
+	// unix:///path: a listener with the routes to the engines and without the
+	// filter. Model calls go through it. Empty: run makes one; serve has
+	// none, so that Envoy sends the client's own request on to the engine. If
+	// an engine disconnects mid-stream, the client's stream is reset then, and
+	// background responses and tools are refused.
+	Loopback string `json:"loopback"`
+	// StoreURL is where responses, conversations, kept reasoning and dates
+	// are kept: memory:, sqlite:PATH, redis://… or postgres://….
+	StoreURL string `json:"store_url"`
+
+	Routing   Routing   `json:"routing"`
+	Responses Responses `json:"responses"`
+	Tools     Tools     `json:"tools"`
+	Limits    Limits    `json:"limits"`
+	Log       Log       `json:"log"`
+
+	// Listen is where serve takes ext_proc streams: host:port or
+	// unix:///path.
+	Listen string `json:"listen"`
+	// Admin is host:port of metrics and health. Empty: 127.0.0.1:9003 in
+	// serve, a free port of 127.0.0.1 in run.
+	Admin string `json:"admin"`
+	// DrainDelay is how long serve still takes requests after its health checks
+	// begin to fail.
+	DrainDelay Duration `json:"drain_delay"`
+	// DrainTimeout is how long a shutdown then waits for running requests.
+	DrainTimeout Duration `json:"drain_timeout"`
+}
+
+// Model holds the settings of one model, or of several that match alike.
+type Model struct {
+	// Match selects models as an entry of HarmonyModels does.
+	Match string `json:"match"`
+	// Engine is the name of the engine that serves the model. Empty: the
+	// first engine.
+	Engine string `json:"engine"`
+	// UpstreamModel is the model's name at the engine. Empty: as the client
+	// wrote it.
+	UpstreamModel string `json:"upstream_model"`
+	// Identity is the first line of the system message.
+	Identity string `json:"identity"`
+	// KnowledgeCutoff is the system message's cutoff, such as 2024-06.
+	KnowledgeCutoff string `json:"knowledge_cutoff"`
+	// Effort is the reasoning effort where a request names none: low, medium
+	// or high.
+	Effort string `json:"effort"`
+	// ContextLength is how many tokens prompt and output may have together.
+	// 0: what the engine reports, if there is a Loopback, else 131072.
+	ContextLength int `json:"context_length"`
+}
+
+// Engine is a backend that serves Harmony models from token ids.
+type Engine struct {
+	// Name is the engine's name in routes, metrics and models. Empty: its
+	// kind.
+	Name string `json:"name"`
+	// Kind is the wire format the engine speaks, such as sglang or vllm.
+	Kind string `json:"kind"`
+	// URLs are the engine's addresses, http or https. Only run and
+	// envoy-config read them: connections are Envoy's.
+	URLs []string `json:"urls"`
+	// HealthPath is the path, such as /health, of Envoy's health checks of URLs
+	// and Prefill. It is for HTTP kinds. Empty: there are no health checks. Only
+	// run and envoy-config read it.
+	HealthPath string `json:"health_path"`
+	// EndpointPicker is the address of the ext_proc service that chooses a
+	// replica for each call, http or https. Empty: Envoy chooses. Only run and
+	// envoy-config read it.
+	EndpointPicker string `json:"endpoint_picker"`
+	// Prefill are the processes that compute prompts for those of URLs, which
+	// then only generate the output. Empty: each of URLs does both.
+	Prefill []Prefill `json:"prefill"`
+}
+
+// Prefill is a process that computes prompts.
+type Prefill struct {
+	// URL is its address, http or https as the engine's URLs. An SGLang decode
+	// engine reaches it by the same host.
+	URL string `json:"url"`
+	// BootstrapPort is the port of SGLang's bootstrap server. 0: 8998.
+	BootstrapPort int `json:"bootstrap_port"`
+}
+
+// DefaultBootstrapPort is SGLang's own default.
+const DefaultBootstrapPort = 8998
+
+// PrefillName is what Envoy's route to the engine's prefill endpoints matches.
+func (e Engine) PrefillName() string { return e.Name + header.PrefillSuffix }
+
+// PrefillURLs are the addresses of the engine's prefill endpoints.
+func (e Engine) PrefillURLs() []string {
+	urls := make([]string, len(e.Prefill))
+	for i, p := range e.Prefill {
+		urls[i] = p.URL
+	}
+	return urls
+}
+
+// Routing is what Envoy gets to choose an engine's replica by. The headers are
+// removed from clients' requests.
+type Routing struct {
+	// PrefixHeader is the header of a key that stays the same while a
+	// conversation grows. Empty: it is not sent.
+	PrefixHeader string `json:"prefix_header"`
+	// SessionHeader is the header of a key of the session that the request
+	// names, else that of the prefix. Empty: it is not sent.
+	SessionHeader string `json:"session_header"`
+	// SelectionTextBytes is how much of the last user's text is in the dynamic
+	// metadata (header.MetadataNamespace), for endpoint pickers that choose by
+	// content. 0: nothing.
+	SelectionTextBytes int `json:"selection_text_bytes"`
+	// SelectionHeader is the header of a model call that carries that text,
+	// percent-encoded. Empty: it is not sent.
+	SelectionHeader string `json:"selection_header"`
+}
+
+// maxSelectionText keeps the text, encoded, well within what headers may have.
+const maxSelectionText = 4096
+
+// Responses is about the Responses API.
+type Responses struct {
+	// StoreBytes bounds the stored responses, per process. 0: none are stored.
+	StoreBytes int64 `json:"store_bytes"`
+	// StoreTTL is how long a response is stored after its last use.
+	StoreTTL Duration `json:"store_ttl"`
+	// ChainCacheBytes bounds what is remembered of chains of responses, so
+	// that they are not read and rendered again at every turn, per process.
+	// 0: nothing.
+	ChainCacheBytes int64 `json:"chain_cache_bytes"`
+	// SealKeys are 32 random bytes each, in base64. The first seals
+	// reasoning.encrypted_content, all of them open it. Empty: there is none.
+	SealKeys []string `json:"seal_keys"`
+	// UsagePerTurn lists the model calls of a response in its usage, also
+	// where the request does not ask for it.
+	UsagePerTurn bool `json:"usage_per_turn"`
+	// ReasoningEvents names the events of reasoning text: reasoning_text or
+	// reasoning.
+	ReasoningEvents string `json:"reasoning_events"`
+	// CodexCompatibility has a turn be one response from the user's message
+	// to the final answer, whatever tools are called in between. With
+	// AllowOverride a request's header x-envoy-harmony-codex: on or off
+	// decides in its place.
+	CodexCompatibility bool `json:"codex_compatibility"`
+	// ToolTimeout is how long such a turn waits for the outputs of its tools.
+	ToolTimeout Duration `json:"tool_timeout"`
+}
+
+// Limits bounds what a request may use. Every number is per request unless it
+// says otherwise.
+type Limits struct {
+	// MaxBodyBytes is the largest request body, 413 beyond it. It binds the
+	// filter's own requests, and others until they are known to be foreign.
+	MaxBodyBytes int64 `json:"max_body_bytes"`
+	// MaxConversationBytes bounds the stored items that a request brings in,
+	// by a conversation, by the response that it continues and by
+	// references, each reference by itself, and those that a conversation
+	// can hold; 400 beyond it.
+	MaxConversationBytes int `json:"max_conversation_bytes"`
+	// MaxInflightBytes bounds all request bodies, with the stored items that
+	// they bring in, held at one time by the process, 503 with retry-after
+	// beyond it.
+	MaxInflightBytes int64 `json:"max_inflight_bytes"`
+	// MaxTools is the greatest number of tools.
+	MaxTools int `json:"max_tools"`
+	// BodyTimeout is how long a client may take to send its request body.
+	BodyTimeout Duration `json:"body_timeout"`
+	// FirstTokenTimeout is how long the engine may take from the request's
+	// end to its first token.
+	FirstTokenTimeout Duration `json:"first_token_timeout"`
+	// IdleTimeout is how long the engine may be silent between tokens.
+	IdleTimeout Duration `json:"idle_timeout"`
+	// TotalTimeout is how long a request may take in all.
+	TotalTimeout Duration `json:"total_timeout"`
+	// HeaderHold is how long a streamed reply's headers wait for the
+	// engine's first event, so that a late engine error keeps its status.
+	HeaderHold Duration `json:"header_hold"`
+	// KeepAlive is the time of silence after which a stream gets an SSE
+	// comment. 0: never.
+	KeepAlive Duration `json:"keep_alive"`
+	// MaxBackground is how many background responses the process makes at
+	// one time, 503 with retry-after beyond it.
+	MaxBackground int `json:"max_background"`
+	// CacheBytes bounds the cache of rendered prompt pieces, per process. 0:
+	// no cache.
+	CacheBytes int `json:"cache_bytes"`
+	// KeptReasoningBytes bounds the reasoning of unfinished tool turns that
+	// is kept for clients that do not send it back, per process. 0: none.
+	KeptReasoningBytes int64 `json:"kept_reasoning_bytes"`
+	// KeptReasoningTTL is how long such reasoning is kept.
+	KeptReasoningTTL Duration `json:"kept_reasoning_ttl"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	// Level is the least severe level: error, warning, info, debug or trace.
+	Level string `json:"level"`
+	// Format is json or text.
+	Format string `json:"format"`
+	// Content allows prompts and replies in debug logs.
+	Content bool `json:"content"`
+}
+
+// Duration is a [time.Duration] that YAML writes as text, such as 2s or 1m30s.
+type Duration struct{ time.Duration }
+
+// Defaults is the configuration of an empty file.
+func Defaults() *Config {
+	return &Config{
+		HarmonyModels: []string{"gpt-oss"},
+		ModelDefaults: Model{
+			Identity:        turn.DefaultIdentity,
+			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,
+			Effort:          string(harmony.EffortMedium),
+		},
+		OnMalformed:     turn.MalformedRepair,
+		Images:          turn.ImagesPlaceholder,
+		Date:            turn.DateUTC,
+		ReasoningFields: turn.ReasoningBoth,
+		UnknownTools:    turn.UnknownToClient,
+		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
+		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
+		Limits: Limits{
+			MaxBodyBytes:         32 << 20,
+			MaxConversationBytes: turn.DefaultLimits().Bytes,
+			MaxInflightBytes:     1 << 30,
+			MaxTools:             turn.DefaultLimits().Tools,
+			BodyTimeout:          Duration{time.Minute},
+			FirstTokenTimeout:    Duration{5 * time.Minute},
+			IdleTimeout:          Duration{2 * time.Minute},
+			TotalTimeout:         Duration{time.Hour},
+			HeaderHold:           Duration{2 * time.Second},
+			KeepAlive:            Duration{15 * time.Second},
+			MaxBackground:        1000,
+			CacheBytes:           64 << 20,
+			KeptReasoningBytes:   64 << 20,
+			KeptReasoningTTL:     Duration{time.Hour},
+		},
+		Tools:        defaultTools(),
+		StoreURL:     "memory:",
+		Log:          Log{Level: "info", Format: LogFormatJSON},
+		Listen:       "127.0.0.1:9002",
+		DrainTimeout: Duration{30 * time.Second},
+	}
+}
+
+// Load reads a YAML file over the defaults. A key that does not exist, or
+// is repeated, is an error that names it. Call [Config.Validate] once every
+// override is applied.
+func Load(path string) (*Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c := Defaults()
+	if err := readYAML(text, c, ""); err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Model returns the settings of the model that a request names, and whether the
+// model is Harmony's. Settings are returned in any case: they are used for another
+// model if the request overrides the detection.
+func (c *Config) Model(name string) (Model, bool) {
+	m := c.ModelDefaults
+	for _, entry := range c.Models {
+		if matches(entry.Match, name) {
+			m = entry.over(m)
+			break
+		}
+	}
+	if m.Engine == "" && len(c.Engines) > 0 {
+		m.Engine = c.Engines[0].Name
+	}
+	if m.UpstreamModel == "" {
+		m.UpstreamModel = name
+	}
+	return m, slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return matches(entry, name) })
+}
+
+// over fills m's empty fields from d.
+func (m Model) over(d Model) Model {
+	for _, f := range []struct {
+		field    *string
+		fallback string
+	}{
+		{&m.Engine, d.Engine},
+		{&m.UpstreamModel, d.UpstreamModel},
+		{&m.Identity, d.Identity},
+		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
+		{&m.Effort, d.Effort},
+	} {
+		if *f.field == "" {
+			*f.field = f.fallback
+		}
+	}
+	if m.ContextLength == 0 {
+		m.ContextLength = d.ContextLength
+	}
+	return m
+}
+
+// matches reports whether an entry (a substring, or =name) selects a model.
+func matches(entry, name string) bool {
+	if exact, ok := strings.CutPrefix(entry, "="); ok {
+		return strings.EqualFold(exact, name)
+	}
+	return entry != "" && strings.Contains(strings.ToLower(name), strings.ToLower(entry))
+}
+
+// MarshalJSON writes what a configuration file has, such as "2s".
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }

@@ -1,0 +1,286 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// testConfig is a valid configuration with the YAML of more over it.
+func testConfig(t *testing.T, more string) *Config {
+	t.Helper()
+	c := Defaults()
+	c.Engines = []Engine{{Kind: "vllm"}}
+	if err := readYAML([]byte(more), c, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigModel(t *testing.T) {
+	c := testConfig(t, `
+harmony_models: [gpt-oss, =Exact]
+model_defaults: {effort: low}
+engines: [{kind: sglang}, {name: big, kind: vllm}]
+models:
+- {match: 120B, engine: big, upstream_model: served, context_length: 4096}
+- {match: gpt-oss, effort: high, identity: You are a test.}
+`)
+	want := func(m Model) Model {
+		return m.over(Model{
+			Engine: "sglang", Effort: "low", Identity: turn.DefaultIdentity,
+			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0,
+		})
+	}
+	for _, tt := range []struct {
+		name    string
+		want    Model
+		harmony bool
+	}{
+		{"openai/GPT-OSS-20b", want(Model{Match: "gpt-oss", Effort: "high", Identity: "You are a test.", UpstreamModel: "openai/GPT-OSS-20b"}), true},
+		{"gpt-oss-120b", want(Model{Match: "120B", Engine: "big", UpstreamModel: "served", ContextLength: 4096}), true},
+		{"exact", want(Model{UpstreamModel: "exact"}), true},
+		{"exact-2", want(Model{UpstreamModel: "exact-2"}), false},
+		{"llama", want(Model{UpstreamModel: "llama"}), false},
+		{"", want(Model{}), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, harmony := c.Model(tt.name)
+			if harmony != tt.harmony {
+				t.Errorf("Harmony's: %v, want %v", harmony, tt.harmony)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := "limits: {header_hold: 1500ms, max_tools: 3}\nengines: [{kind: vllm, urls: [\"http://a:1\", \"https://b\"]}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := Defaults()
+	want.Limits.HeaderHold = Duration{1500 * time.Millisecond}
+	want.Limits.MaxTools = 3
+	want.Engines = []Engine{{Name: "vllm", Kind: "vllm", URLs: []string{"http://a:1", "https://b"}}}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+// What a user gets wrong is named with its path.
+func TestConfigErrors(t *testing.T) {
+	for _, tt := range []struct{ name, yaml, want string }{
+		{"unknown key", "limits: {max_body: 1}", "unknown key limits.max_body"},
+		{"unknown key in a list", "engines: [{kind: vllm, url: x}]", "unknown key engines[0].url"},
+		{"duplicate key", "date: utc\ndate: none", `key "date" already set`},
+		{"no duration", "limits: {header_hold: 2}", "limits.header_hold: want a number with its unit, such as 2s, found 2"},
+		{"duration without unit", "tools: {call_timeout: '30'}", "tools.call_timeout: want a number with its unit, such as 2s, found text"},
+		{"wrong type", "limits: {max_tools: many}", "limits.max_tools: want a whole number, found text"},
+		{"no whole number", "limits: {max_tools: 1.5}", "limits.max_tools: want a whole number, found 1.5"},
+		{"large number", "limits: {max_body_bytes: 1e30}", "limits.max_body_bytes: want a whole number, found 1e+30"},
+		{"no bool", "allow_override: on and off", "allow_override: want true or false, found text"},
+		{"number as text", "model_defaults: {upstream_model: 1.10}", "model_defaults.upstream_model: want text in quotes, found 1.1"},
+		{"list as text", "harmony_models: gpt-oss", "harmony_models: want a list, found text"},
+		{"mapping in a list", "engines: [{kind: vllm, urls: [http://a, {b: c}]}]", "engines[0].urls[1]: want text in quotes, found a mapping"},
+		{"list as text in a list", "tools: {servers: [{label: a, url: http://a}, {label: b, command: ls -l}]}", "tools.servers[1].command: want a list, found text"},
+		{"number in a mapping", "tools: {servers: [{label: a, command: [ls], env: {PORT: 80}}]}", "tools.servers[0].env.PORT: want text in quotes, found 80"},
+		{"all at once", "date: 1\nlimits: {max_tools: x, nope: 1}", "date: want text in quotes, found 1\nlimits.max_tools: want a whole number, found text\nunknown key limits.nope"},
+		{"not a mapping", "- 1", "the configuration: want a mapping, found a list"},
+		{"no models", "harmony_models: []", "harmony_models: name at least one"},
+		{"empty model", `harmony_models: ["="]`, "harmony_models[0]: must not be empty"},
+		{"no engines", "engines: []", "engines: name at least one engine"},
+		{"kind", "engines: [{kind: v1}]", "engines[0].kind: must be one of"},
+		{"same name", "engines: [{kind: vllm}, {kind: vllm}]", `engines[1].name: "vllm" is used twice`},
+		{"bad name", "engines: [{kind: vllm, name: a b}]", "engines[0].name"},
+		{"scheme", "engines: [{kind: vllm, urls: [grpc://a]}]", "engines[0].urls[0]: \"grpc://a\": the scheme must be http or https"},
+		{"path", "engines: [{kind: vllm, urls: [http://a/v1]}]", "write scheme, host and port only"},
+		{"health path of gRPC", "engines: [{kind: vllm-grpc, health_path: /health}]", "engines[0].health_path: is for HTTP engines"},
+		{"health path", "engines: [{kind: vllm, health_path: health}]", "engines[0].health_path: \"health\" is no path"},
+		{"picker", "engines: [{kind: vllm, endpoint_picker: 'epp:9002'}]", "engines[0].endpoint_picker: \"epp:9002\": the scheme must be"},
+		{"unknown engine", "models: [{match: a, engine: nope}]", `models[0].engine: there is no engine "nope"; engines are: vllm`},
+		{"no match", "models: [{effort: low}]", "models[0].match"},
+		{"same match", "models: [{match: 120B}, {match: 20b}, {match: 120b}]", `models[2].match: "120b" is never reached: models[0], "120B", takes all`},
+		{"wider match before", "models: [{match: gpt-oss}, {match: =gpt-oss-120b}]", `models[1].match: "=gpt-oss-120b" is never reached: models[0], "gpt-oss", takes all`},
+		{"same exact match", "models: [{match: =gpt-oss}, {match: =GPT-oss}]", `models[1].match: "=GPT-oss" is never reached`},
+		{"match of a foreign model", "models: [{match: =llama}]", `models[0].match: "=llama" is never reached: harmony_models has no such model`},
+		{"match of foreign models", "harmony_models: [=gpt-oss-20b]\nmodels: [{match: 120b}]", `models[0].match: "120b" is never reached: harmony_models`},
+		{"effort", "model_defaults: {effort: huge}", "model_defaults.effort: must be one of low, medium, high"},
+		{"context", `model_defaults: {context_length: -1}`, "model_defaults.context_length: must not be negative"},
+		{"malformed", "on_malformed: ignore", "on_malformed: must be one of repair, fail"},
+		{"images", "images: show", "images: must be one of"},
+		{"date", "date: today", "date: must be utc, none or a date"},
+		{"reasoning", "reasoning_fields: all", "reasoning_fields: must be one of"},
+		{"tenant", "tenant_header: X Tenant", "tenant_header"},
+		{"prefix header", "routing: {prefix_header: X Prefix}", "routing.prefix_header"},
+		{"one header twice", "routing: {prefix_header: x-a, session_header: x-a}", "a header of their own"},
+		{"selection text", "routing: {selection_text_bytes: 5000}", "routing.selection_text_bytes: must be from 0 to 4096"},
+		{"selection header", "routing: {selection_header: x-a}", "set routing.selection_text_bytes"},
+		{"limit", "limits: {max_body_bytes: 0}", "limits.max_body_bytes: must be at least 1"},
+		{"conversations", "limits: {max_conversation_bytes: 0}", "limits.max_conversation_bytes: must be at least 1"},
+		{"budget", "limits: {max_inflight_bytes: 10}", "limits.max_inflight_bytes: must be at least 33554432"},
+		{"kept reasoning", "limits: {kept_reasoning_ttl: 0s}", "limits.kept_reasoning_ttl: must be at least 1ms, not 0s"},
+		{"stored responses", "responses: {store_bytes: -1}", "responses.store_bytes: must be at least 0, not -1"},
+		{"age of responses", "responses: {store_ttl: -1h}", "responses.store_ttl: must be at least 1ms, not -1h0m0s"},
+		{"seal key", "responses: {seal_keys: [AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=, '?']}", "responses.seal_keys[1]: write 32 random bytes in base64, as openssl rand -base64 32 prints them"},
+		{"short seal key", "responses: {seal_keys: [AAEC]}", "responses.seal_keys[0]: write 32 random bytes"},
+		{"timeout", "limits: {idle_timeout: 0s}", "limits.idle_timeout: must be at least 1ms"},
+		{"level", "log: {level: loud}", "log.level: must be error"},
+		{"format", "log: {format: xml}", "log.format: must be one of json, text"},
+		{"listen", "listen: unix://relative", "listen: \"unix://relative\": write an absolute path"},
+		{"listen without port", "listen: here", "write host:port or unix:///path"},
+		{"admin", "admin: here", "admin: \"here\": write host:port"},
+		{"delay", "drain_delay: -1s", "drain_delay: must be at least 0s"},
+		{"drain", "drain_timeout: -1s", "drain_timeout: must be at least 0s"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Defaults()
+			c.Engines = []Engine{{Kind: "vllm"}}
+			err := readYAML([]byte(tt.yaml), c, "")
+			if err == nil {
+				err = c.Validate()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Entries that look alike and can all be reached are taken.
+func TestConfigReachable(t *testing.T) {
+	for _, more := range []string{
+		"models: [{match: gpt-oss-120b}, {match: gpt-oss}]",
+		"models: [{match: =gpt-oss}, {match: gpt-oss}]",
+		"models: [{match: 120b}, {match: 20b-x}]",
+		"harmony_models: [=gpt-oss-120b]\nmodels: [{match: 120b}, {match: =llama, effort: low}]\nallow_override: true",
+		"harmony_models: [=gpt-oss-120b]\nmodels: [{match: =GPT-oss-120b}, {match: oss}]",
+	} {
+		testConfig(t, more)
+	}
+}
+
+// A key without a value counts as unset, and a date is text.
+func TestConfigUnset(t *testing.T) {
+	c := testConfig(t, "harmony_models:\nlimits: {idle_timeout: }\ntools:\ndate: 2025-06-28\nresponses: {store_bytes: 1e9}")
+	want := testConfig(t, "")
+	want.Date, want.Responses.StoreBytes = "2025-06-28", 1e9
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyEnv(t *testing.T) {
+	c := Defaults()
+	unknown, err := c.ApplyEnv([]string{
+		"ENVOY_HARMONY_TOOL_X=1",
+		"ENVOY_HARMONY_ENGINES_0_KIND=vllm",
+		"ENVOY_HARMONY_UNKNOWN=", // unset
+		"ENABLE_HARMONY_FOR_MODELS= a, =b ,,",
+		"ENVOY_HARMONY_LIMITS_HEADER_HOLD=5s",
+		"ENVOY_HARMONY_LOG_LEVEL=off", // a word that YAML would take for a bool
+		"ENVOY_HARMONY_ENGINES=[{kind: vllm, name: e}]",
+		"ENVOY_HARMONY_STORE_URL=redis://h/?a=b",
+		"ENVOY_HARMONY_ALLOW_OVERRIDE=true",
+		"ENVOY_HARMONY_DATE=",
+		// Kubernetes adds these for the Services envoy-harmony and envoy-harmony-metrics.
+		"ENVOY_HARMONY_SERVICE_HOST=10.0.0.1", "ENVOY_HARMONY_SERVICE_PORT=9002", "ENVOY_HARMONY_SERVICE_PORT_GRPC=9002",
+		"ENVOY_HARMONY_PORT=tcp://10.0.0.1:9002", "ENVOY_HARMONY_PORT_9002_TCP=tcp://10.0.0.1:9002", "ENVOY_HARMONY_PORT_9002_TCP_ADDR=10.0.0.1",
+		"ENVOY_HARMONY_METRICS_SERVICE_HOST=10.0.0.2", "ENVOY_HARMONY_METRICS_PORT_9003_TCP_PROTO=tcp",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ENVOY_HARMONY_ENGINES_0_KIND", "ENVOY_HARMONY_TOOL_X"}, unknown); diff != "" {
+		t.Errorf("unknown variables (-want +got):\n%s", diff)
+	}
+	want := Defaults()
+	want.HarmonyModels = []string{"a", "=b"}
+	want.Limits.HeaderHold = Duration{5 * time.Second}
+	want.Log.Level = "off"
+	want.Engines = []Engine{{Kind: "vllm", Name: "e"}}
+	want.StoreURL = "redis://h/?a=b"
+	want.AllowOverride = true
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+
+	_, err = c.ApplyEnv([]string{"ENVOY_HARMONY_ENGINES=[{kind: vllm, urls: 3}]"})
+	if want := "environment variable ENVOY_HARMONY_ENGINES: engines[0].urls: want a list, found 3"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestSetWithoutValue(t *testing.T) {
+	if err := Defaults().Set("limits.max_tools", ""); err == nil || !strings.Contains(err.Error(), "limits.max_tools: the value is missing") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestSetUnknownKey(t *testing.T) {
+	for _, key := range []string{"", "nope", "limits.nope", "date.x", "limits."} {
+		if err := Defaults().Set(key, "1"); err == nil || !strings.Contains(err.Error(), "unknown key") {
+			t.Errorf("Set(%q): error %v", key, err)
+		}
+	}
+}
+
+// What is printed can be read again.
+func TestConfigRoundTrip(t *testing.T) {
+	want := testConfig(t, "limits: {keep_alive: 1m}")
+	text, err := yaml.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &Config{}
+	if err := readYAML(text, got, ""); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+// Every key stands in docs/configuration.md, between backquotes.
+func TestConfigDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := slices.Concat(
+		settableKeys(reflect.TypeFor[Config](), ""),
+		settableKeys(reflect.TypeFor[Model](), "models[]."),
+		settableKeys(reflect.TypeFor[Engine](), "engines[]."),
+		settableKeys(reflect.TypeFor[ToolServer](), "tools.servers[]."),
+	)
+	for _, key := range keys {
+		if !strings.Contains(string(page), "`"+key+"`") {
+			t.Errorf("docs/configuration.md has no `%s`", key)
+		}
+	}
+	if len(keys) < 30 {
+		t.Errorf("only %d keys found", len(keys))
+	}
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What overrides the configuration file: the environment, and flags for single
+// keys.
+
+// ApplyEnv overrides c from an environment as [os.Environ] returns it.
+// ENABLE_HARMONY_FOR_MODELS, a comma-separated list, sets harmony_models. Every
+// key KEY of the file is also read from ENVOY_HARMONY_KEY, in capitals and with _
+// for the dot between levels: ENVOY_HARMONY_LIMITS_HEADER_HOLD=5s. Empty variables
+// count as unset. Variables with the prefix and another name are returned, sorted:
+// they may be misspelt.
+func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
+	values := map[string]string{}
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); value != "" {
+			values[name] = value
+		}
+	}
+	if list := values[envModels]; list != "" {
+		c.HarmonyModels = splitList(list)
+	}
+	for _, key := range settableKeys(reflect.TypeFor[Config](), "") {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+		value, set := values[name]
+		if !set {
+			continue
+		}
+		if err := c.Set(key, value); err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", name, err)
+		}
+		delete(values, name)
+	}
+	for name := range values {
+		if strings.HasPrefix(name, envPrefix) && !serviceLink.MatchString(name) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown, nil
+}
+
+// serviceLink matches the variables that Kubernetes adds for a Service of a name
+// that begins with envoy-harmony.
+var serviceLink = regexp.MustCompile(`_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
+
+// Set sets one key, such as limits.header_hold, to a value written in YAML.
+func (c *Config) Set(key, value string) error {
+	field := reflect.ValueOf(c).Elem()
+	for name := range strings.SplitSeq(key, ".") {
+		if field = fieldByKey(field, name); !field.IsValid() {
+			return unknownKey(key)
+		}
+	}
+	if field.Kind() == reflect.String { // text as it stands, never YAML's idea of it
+		field.SetString(value)
+		return nil
+	}
+	if value == "" {
+		return fmt.Errorf("%s: the value is missing", key)
+	}
+	return readYAML([]byte(value), field.Addr().Interface(), key)
+}
+
+// splitList cuts a comma-separated list and drops its empty entries.
+func splitList(list string) []string {
+	var out []string
+	for entry := range strings.SplitSeq(list, ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			out = append(out, entry)
+		}
+	}
+	return out
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The keys of the configuration file are the json tags of [Config]. What
+// stands here reads them from the type, so that the file, the environment and
+// flags know the same keys and refuse the same values.
+
+// readYAML sets what v points to from YAML. Keys that are not written, or have no
+// value, leave it as it is; a list is set as a whole. An error names every key at
+// fault by its path, which begins with path.
+func readYAML(text []byte, v any, path string) error {
+	text, err := yaml.YAMLToJSONStrict(text) // an error if a key is repeated
+	if err != nil {
+		return fmt.Errorf("read YAML: %w", err)
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.UseNumber()
+	var tree any
+	if err := in.Decode(&tree); err != nil {
+		return fmt.Errorf("read YAML: %w", err)
+	}
+	return errors.Join(assign(reflect.ValueOf(v).Elem(), tree, path)...)
+}
+
+// assign sets a part of the configuration from a part of the tree.
+func assign(to reflect.Value, node any, path string) []error {
+	if node == nil {
+		return nil
+	}
+	if d, ok := to.Addr().Interface().(*Duration); ok {
+		return assignDuration(d, node, path)
+	}
+	switch to.Kind() {
+	case reflect.Struct:
+		if keys, ok := node.(map[string]any); ok {
+			return assignKeys(to, keys, path)
+		}
+		return misfit(path, "a mapping", node)
+	case reflect.Map:
+		if keys, ok := node.(map[string]any); ok {
+			return assignMap(to, keys, path)
+		}
+		return misfit(path, "a mapping", node)
+	case reflect.Slice:
+		if list, ok := node.([]any); ok {
+			return assignList(to, list, path)
+		}
+		return misfit(path, "a list", node)
+	case reflect.Bool:
+		value, ok := node.(bool)
+		if !ok {
+			return misfit(path, "true or false", node)
+		}
+		to.SetBool(value)
+	case reflect.Int, reflect.Int64:
+		number, _ := node.(json.Number)
+		value, err := strconv.ParseInt(number.String(), 10, to.Type().Bits())
+		if err != nil {
+			return misfit(path, "a whole number", node)
+		}
+		to.SetInt(value)
+	default: // a number would not always be written as it stands in the file
+		value, ok := node.(string)
+		if !ok {
+			return misfit(path, "text in quotes", node)
+		}
+		to.SetString(value)
+	}
+	return nil
+}
+
+func assignKeys(to reflect.Value, keys map[string]any, path string) (errs []error) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		field := fieldByKey(to, key)
+		if !field.IsValid() {
+			errs = append(errs, unknownKey(below(path, key)))
+			continue
+		}
+		errs = append(errs, assign(field, keys[key], below(path, key))...)
+	}
+	return errs
+}
+
+func assignMap(to reflect.Value, keys map[string]any, path string) (errs []error) {
+	to.Set(reflect.MakeMapWithSize(to.Type(), len(keys)))
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		value := reflect.New(to.Type().Elem()).Elem()
+		errs = append(errs, assign(value, keys[key], below(path, key))...)
+		to.SetMapIndex(reflect.ValueOf(key), value)
+	}
+	return errs
+}
+
+func assignList(to reflect.Value, list []any, path string) (errs []error) {
+	to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
+	for i, node := range list {
+		errs = append(errs, assign(to.Index(i), node, fmt.Sprintf("%s[%d]", path, i))...)
+	}
+	return errs
+}
+
+func assignDuration(to *Duration, node any, path string) []error {
+	if text, ok := node.(string); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			to.Duration = d
+			return nil
+		}
+	}
+	return misfit(path, "a number with its unit, such as 2s", node)
+}
+
+// misfit says that the value of a key is of the wrong kind. A text may be a secret
+// that has come to the wrong place, so it is not shown.
+func misfit(path, want string, node any) []error {
+	found := "text"
+	switch node := node.(type) {
+	case map[string]any:
+		found = "a mapping"
+	case []any:
+		found = "a list"
+	case bool, json.Number:
+		found = fmt.Sprint(node)
+	}
+	if path == "" {
+		path = "the configuration"
+	}
+	return []error{fmt.Errorf("%s: want %s, found %s", path, want, found)}
+}
+
+func unknownKey(path string) error {
+	return fmt.Errorf("unknown key %s; docs/configuration.md lists the keys", path)
+}
+
+// below is the path of a key under path.
+func below(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// settableKeys lists the paths of t that hold a value: structs are descended
+// into, lists are values.
+func settableKeys(t reflect.Type, path string) []string {
+	var keys []string
+	for _, field := range reflect.VisibleFields(t) {
+		name := field.Tag.Get("json")
+		if name == "" {
+			continue
+		}
+		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[Duration]() {
+			keys = append(keys, settableKeys(field.Type, path+name+".")...)
+			continue
+		}
+		keys = append(keys, path+name)
+	}
+	return keys
+}
+
+// fieldByKey returns the field of v that key names, the zero Value if there is
+// none.
+func fieldByKey(v reflect.Value, key string) reflect.Value {
+	if v.Kind() != reflect.Struct || key == "" {
+		return reflect.Value{}
+	}
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if field.Tag.Get("json") == key {
+			return v.FieldByIndex(field.Index)
+		}
+	}
+	return reflect.Value{}
+}

@@ -1,0 +1,194 @@
+// Package constraint describes the output that a request allows, so that an
+// engine's grammar enforces it: that a tool is called, and that a strict tool's
+// arguments and a structured answer follow their schemas.
+//
+// A [Spec] is what a request asks for. [Spec.Format] turns it into a [Format], the
+// set of all well-formed Harmony replies that follow the spec, independent of the
+// engine. [AppendStructuralTag] writes a Format for the engines. The model may
+// always reason first, and may use every form of a header that it was trained on.
+// The package knows no API and no engine.
+package constraint
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+)
+
+// Spec is the spec of a reply's output. The zero value allows any output.
+type Spec struct {
+	Tools    []Tool // the tools that may be called
+	Required bool   // at least one call, and no answer
+	Narrowed bool   // the model sees more tools than Tools
+	Parallel bool   // more than one call is allowed
+	Answer   Answer // of the final channel; nil: any text
+}
+
+// Tool is a tool that may be called.
+type Tool struct {
+	Recipient string          // such as functions.get_weather, of letters, digits and _-. only
+	Builtin   bool            // it is a tool of the system message: the content type can be code
+	Code      bool            // it is called with code: any text, no Schema
+	Schema    json.RawMessage // of the arguments; nil: any JSON object
+}
+
+// Answer is the output format of the final channel's text.
+type Answer interface{ content() Format }
+
+type (
+	// AnswerJSON is one JSON value of a schema that [CheckSchema] accepts.
+	AnswerJSON struct{ Schema json.RawMessage }
+	// AnswerRegex is a text that matches an expression that [CheckRegex] accepts.
+	AnswerRegex string
+	// AnswerGrammar is a text of a grammar that [CheckGrammar] accepts.
+	AnswerGrammar string
+	// AnswerChoice is one of some texts that [CheckChoice] accepts.
+	AnswerChoice []string
+)
+
+// Accepts reports whether the whole text matches the expression.
+func (a AnswerRegex) Accepts(text []byte) bool {
+	pattern, _, err := engineRegex(string(a), false)
+	if err != nil {
+		return false
+	}
+	whole, err := regexp.Compile(`^(?:` + goSyntax(pattern) + `)$`)
+	return err != nil || whole.Match(text) // an expression that only engines can compile has been enforced there
+}
+
+func (a AnswerJSON) content() Format    { return Value(a) }
+func (a AnswerRegex) content() Format   { return Regex(a) }
+func (a AnswerGrammar) content() Format { return Grammar(a) }
+
+func (a AnswerChoice) content() Format {
+	c := make(Choice, len(a))
+	for i, text := range a {
+		c[i] = Text(text)
+	}
+	return c
+}
+
+// AnyObject is the schema of any JSON object.
+var AnyObject = json.RawMessage(`{"type":"object"}`)
+
+// The parts of replies. A reply follows <|start|>assistant, so every further message
+// begins with that.
+var (
+	reasoning = Many{message("<|channel|>analysis<|message|>")}
+	preamble  = Optional{append(message("<|channel|>commentary<|message|>"), reasoning)}
+	more      = spelled("<|end|><|start|>assistant") // another message follows
+	// The content type of a message in JSON and the end of its header. The model
+	// was trained on the third form.
+	jsonType = forms("<|message|>", " json<|message|>", " <|constrain|>json<|message|>", "<|constrain|>json<|message|>")
+	// The same of a call with code, first in the form that the model was trained on,
+	// and of calls of built-in tools, which can have that form too.
+	codeType    = forms(" code<|message|>", "<|message|>")
+	builtinType = slices.Concat(codeType[:1], jsonType)
+	// The headers of an answer.
+	answerHeaders = forms("<|channel|>final<|message|>", "<|channel|>final json<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final<|constrain|>json<|message|>")
+)
+
+// message returns a message of any text, and the start of the next one.
+func message(header string) Sequence {
+	return append(append(spelled(header), Free{}), spelled("<|end|><|start|>assistant")...)
+}
+
+// forms returns the choice of some texts, in which control tokens are spelled.
+func forms(texts ...string) Choice {
+	c := make(Choice, len(texts))
+	for i, text := range texts {
+		c[i] = spelled(text)
+	}
+	return c
+}
+
+// Format returns the set of the replies that follow the spec; nil if every
+// well-formed reply does.
+//
+//	reply  = {analysis} [preamble {analysis}] ( call {end {analysis} call} | answer )
+//
+// A preamble precedes calls, so a request without tools has none.
+func (s *Spec) Format() Format {
+	if !s.restricts() {
+		return nil
+	}
+	whole := Sequence{reasoning}
+	if len(s.Tools) > 0 {
+		whole = append(whole, preamble)
+	}
+	switch {
+	case s.Required:
+		return append(whole, s.calls()...)
+	case len(s.Tools) == 0:
+		return append(whole, s.answer()...)
+	}
+	return append(whole, Choice{s.calls(), s.answer()})
+}
+
+// restricts reports whether there is a well-formed reply that violates the spec.
+func (s *Spec) restricts() bool {
+	if s.Required || s.Narrowed || s.Answer != nil {
+		return true
+	}
+	for _, t := range s.Tools {
+		if t.Schema != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Spec) calls() Sequence {
+	var one Choice
+	var loose, builtins, code []string // recipients; loose and builtins take any object
+	for _, t := range s.Tools {
+		switch {
+		case t.Code:
+			code = append(code, t.Recipient)
+		case t.Schema != nil && t.Builtin:
+			one = append(one, call(builtinType, Value{t.Schema}, t.Recipient))
+		case t.Schema != nil:
+			one = append(one, call(jsonType, Value{t.Schema}, t.Recipient))
+		case t.Builtin:
+			builtins = append(builtins, t.Recipient)
+		default:
+			loose = append(loose, t.Recipient)
+		}
+	}
+	// In one format, because an engine compiles every schema separately.
+	if len(loose) > 0 {
+		one = append(one, call(jsonType, Value{AnyObject}, loose...))
+	}
+	if len(builtins) > 0 {
+		one = append(one, call(builtinType, Value{AnyObject}, builtins...))
+	}
+	if len(code) > 0 {
+		one = append(one, call(codeType, Free{}, code...))
+	}
+	if !s.Parallel {
+		return Sequence{one}
+	}
+	return Sequence{one, Many{append(slices.Clone(more), reasoning, one)}}
+}
+
+// call returns the messages that call one of some tools. The recipient is in the
+// role's or in the channel's section of the header.
+func call(types Choice, content Format, recipients ...string) Format {
+	headers := make(Choice, 0, 4*len(recipients))
+	for _, r := range recipients {
+		to := " to=" + r
+		headers = append(headers, forms(to+"<|channel|>commentary", "<|channel|>commentary"+to, to+"<|channel|>analysis", "<|channel|>analysis"+to)...)
+	}
+	return Sequence{headers, types, content}
+}
+
+func (s *Spec) answer() Sequence {
+	switch a := s.Answer.(type) {
+	case nil:
+		return Sequence{answerHeaders, Free{}}
+	case AnswerJSON:
+		return Sequence{answerHeaders, a.content()}
+	default:
+		return Sequence{answerHeaders[0], a.content()}
+	}
+}

@@ -1,0 +1,111 @@
+package extproc
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+)
+
+// feed hands messages to an exchange, without a stream. What the exchange sends is
+// in x.to.out.
+func feed(tb testing.TB, x *exchange, messages ...*extprocv3.ProcessingRequest) {
+	tb.Helper()
+	for _, m := range messages {
+		e := incoming{message: m}
+		for {
+			x.Begin(x.now)
+			if _, err := x.Handle(e); err != nil {
+				tb.Fatal(err)
+			}
+			if x.phase != phaseHandle {
+				break
+			}
+			e = <-x.in // the endpoint's outcome
+		}
+	}
+}
+
+func chatRequest(body string) []*extprocv3.ProcessingRequest {
+	return []*extprocv3.ProcessingRequest{requestHeaders(duplex, duplex, false, ":method=POST", ":path=/v1/chat/completions"), requestBody(body, true)}
+}
+
+// countingOwner is an exchange whose loop ends after some events. What it sends goes
+// nowhere.
+type countingOwner struct {
+	*exchange
+	left int
+}
+
+func (o *countingOwner) Handle(e incoming) (telemetry.MessageKind, error) {
+	o.left--
+	return o.exchange.Handle(e)
+}
+func (o *countingOwner) Done() bool   { return o.left == 0 }
+func (o *countingOwner) Flush() error { return nil }
+
+// tokenStream is a stream that the engine answers with one token an event. stream
+// handles n of them in the exchange's loop.
+func tokenStream(tb testing.TB) (stream func(n int)) {
+	tb.Helper()
+	s := newServer(tb, nil)
+	x := newExchange(tb.Context(), s.Server, s.o.Env.Now())
+	feed(tb, x, chatRequest(ask(`,"stream":true`))...)
+	feed(tb, x, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}})
+	feed(tb, x, responseBody(event("", tokens("<|channel|>final<|message|>")...), false))
+	token := incoming{message: responseBody(event("", tokens(" word")[0]), false)}
+	in := make(chan incoming, 1000)
+	return func(n int) {
+		go func() {
+			for range n {
+				in <- token
+			}
+		}()
+		if err := run.Serve(tb.Context(), x.runner, in, &countingOwner{x, n}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkToken is what the filter itself adds to a streamed token: one engine event
+// in, one chat chunk out, with the exchange's loop and without gRPC.
+func BenchmarkToken(b *testing.B) {
+	stream := tokenStream(b)
+	b.ReportAllocs()
+	b.ResetTimer()
+	stream(b.N)
+}
+
+// A token allocates nothing, apart from what the loop itself takes.
+func TestTokenDoesNotAllocate(t *testing.T) {
+	stream := tokenStream(t)
+	if n := testing.AllocsPerRun(10, func() { stream(1000) }); n > 20 {
+		t.Errorf("%v allocations for 1000 tokens", n)
+	}
+}
+
+// BenchmarkRequest is what the filter adds to a request: a conversation of 40
+// messages that were rendered before.
+func BenchmarkRequest(b *testing.B) {
+	history := strings.Repeat(`{"role":"user","content":"Tell me more about the rivers of Europe, please."},{"role":"assistant","content":"The Danube flows through ten countries, more than any other river in the world."},`, 20)
+	body := `{"model":"gpt-oss-20b","stream":true,"messages":[` + history + `{"role":"user","content":"Which is the longest?"}]}`
+	s := newServer(b, nil)
+	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
+	var wire string
+	b.ReportAllocs()
+	for b.Loop() {
+		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		feed(b, x, chatRequest(body)...)
+		if x.phase != phaseRun {
+			b.Fatal("the request was not sent on")
+		}
+		wire = string(x.to.out[1].GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetBody())
+		x.close(x.now)
+	}
+	b.ReportMetric(float64(gjson.Get(wire, "prompt.#").Int()), "tokens")
+}

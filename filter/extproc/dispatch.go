@@ -1,0 +1,282 @@
+package extproc
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/background"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+const (
+	// handleTimeout bounds what an endpoint takes to decode a request and to
+	// read the store. handleGrace is how much later the exchange answers for an
+	// endpoint that does not heed the end of its context.
+	handleTimeout = 15 * time.Second
+	handleGrace   = time.Second
+	// unlockTimeout bounds how long the lock of a dropped request is released.
+	unlockTimeout = 5 * time.Second
+)
+
+// handled is what an endpoint has made of a request.
+type handled struct {
+	outcome api.Outcome
+	share   *share // of the request, or of the response in the background
+	// queued says that the response is made in the background. Then the request
+	// is its maker's; answer is what the client gets, metadata what Envoy gets.
+	queued   bool
+	answer   []byte
+	metadata *structpb.Struct
+}
+
+// handle lets the endpoint handle the request, on a goroutine of its own: it reads
+// the store and may take long, and meanwhile the exchange hears Envoy.
+func (x *exchange) handle(body []byte) {
+	r, err := x.httpRequest(body)
+	if err != nil {
+		x.SendError(err)
+		return
+	}
+	x.phase = phaseHandle
+	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
+	h := &handled{share: x.request.share}
+	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.reserve(bytes) }
+	queue := background.Response{
+		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, handleTimeout)
+	endpoint, s := x.request.endpoint, x.s
+	s.o.Env.Workers.Go(func() {
+		defer cancel()
+		s.protect(x.request.id, h, func() {
+			h.outcome = endpoint.Handle(ctx, r)
+			s.queueIfBackground(ctx, h, &queue)
+		})
+		if !x.send(incoming{handled: h}) {
+			s.drop(h)
+		}
+	})
+}
+
+// protect calls work. A panic in it fails the request.
+func (s *Server) protect(requestID string, h *handled, work func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.logPanic(requestID, p)
+			h.outcome = api.Outcome{Err: apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")}
+		}
+	}()
+	work()
+}
+
+// queueIfBackground queues and starts a response that is to be made in the
+// background.
+func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *background.Response) {
+	b, ok := h.outcome.Request.(api.BackgroundRequest)
+	if !ok || !b.Background() || r.Target.Engine == "" {
+		return
+	}
+	if err := s.queue(ctx, h, r, b); err != nil {
+		s.unlock(h.outcome.Request)
+		h.outcome = api.Outcome{Err: err}
+	}
+}
+
+func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, b api.BackgroundRequest) *apierror.Error {
+	if request := b.Engine(); request != nil && s.o.Client != nil {
+		if _, err := r.Target.Dialect.Encode(request); err != nil {
+			return err
+		}
+	}
+	r.Request = b
+	answer, err := s.o.Background.Queue(ctx, r)
+	if err != nil {
+		return err
+	}
+	h.share = h.share.move()
+	r.Release = h.share.close
+	h.queued, h.answer, h.metadata = true, answer, metadata(r.API, b, &r.Target)
+	s.o.Background.Start(r)
+	return nil
+}
+
+// drop gives up what an endpoint has made of a request whose client has left.
+func (s *Server) drop(h *handled) {
+	if h.outcome.Request != nil && !h.queued {
+		s.unlock(h.outcome.Request)
+	}
+}
+
+// unlock releases the lock of a request from which nothing is made.
+func (s *Server) unlock(r api.Request) {
+	locker, ok := r.(api.Locker)
+	if !ok || !locker.Locked() {
+		return
+	}
+	s.o.Env.Workers.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+		defer cancel()
+		_ = locker.Unlock(ctx) // else it expires
+	})
+}
+
+// notHandled is the answer to a request that could not be handled in time.
+func notHandled() *apierror.Error {
+	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The request could not be handled within %s. Send it again.", handleTimeout)
+	err.RetryAfter = time.Second
+	return err
+}
+
+// takeOutcome takes what the endpoint has made of the request.
+func (x *exchange) takeOutcome(h *handled) {
+	if x.phase != phaseHandle { // it was answered otherwise
+		x.s.drop(h)
+		return
+	}
+	x.runner.Timers.Clear(run.TimerHandle)
+	o := &h.outcome
+	switch {
+	case o.Elsewhere != nil && x.request.endpoint.NoModel:
+		x.passCollected(!x.request.trailers)
+	case o.Elsewhere != nil:
+		x.SendError(o.Elsewhere)
+	case o.Err != nil:
+		x.SendError(o.Err)
+	case o.Stream != nil:
+		x.follow(o.Stream)
+	case o.Request == nil:
+		x.answer(o.Answer)
+	default:
+		x.takeRequest(h)
+	}
+}
+
+// takeRequest makes the reply to a decoded request.
+func (x *exchange) takeRequest(h *handled) {
+	request := h.outcome.Request
+	if x.target.Engine == "" {
+		x.s.unlock(request)
+		x.SendError(apierror.Invalid("model", "The field \"model\" is missing. Name the model."))
+		return
+	}
+	if c, ok := request.(interface{ Continues() bool }); ok && c.Continues() {
+		x.s.o.Env.Telemetry.Log.WithField("request_id", x.request.id).Infof("Response %s (compatibility mode): continuing from previous response", request.ID())
+	}
+	x.metadataPending, x.runner.Record.Response = func() *structpb.Struct { return metadata(x.request.endpoint.API, request, &x.target) }, request.ID()
+	switch {
+	case h.queued:
+		x.kind = telemetry.Queued
+		x.metadataPending = func() *structpb.Struct { return h.metadata }
+		if b := request.(api.BackgroundRequest); b.Follows() {
+			x.follow(b.Follow())
+		} else {
+			x.answer(h.answer)
+		}
+	case x.s.o.Client == nil:
+		x.beginDirect(request)
+	default:
+		x.beginLocal(request)
+	}
+}
+
+// beginLocal makes the reply by a run whose model calls go through the loopback
+// listener.
+func (x *exchange) beginLocal(request api.Request) {
+	x.local = true
+	r := x.beginRun(request, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
+	r.Start()
+}
+
+// beginDirect makes the reply from the engine's answer to the client's own request,
+// which Envoy sends on to the engine.
+func (x *exchange) beginDirect(request api.Request) {
+	wire, err := x.target.Dialect.Encode(request.Engine())
+	if err != nil {
+		x.s.unlock(request)
+		x.SendError(err)
+		return
+	}
+	r := x.beginRun(request, api.SingleCall, nil)
+	r.Await(request.Engine())
+	x.sendOn(wire, x.s.o.Env.Keys.Headers(request))
+}
+
+// beginRun makes the run of a request. One that has no model call yet needs the
+// body of the client's request until it has.
+func (x *exchange) beginRun(request api.Request, mode api.Mode, upstream run.Upstream) *run.Run {
+	if request.Engine() != nil {
+		x.release()
+	}
+	x.phase = phaseRun
+	return x.runner.Begin(run.Options{
+		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.release,
+	}, upstream, x.now)
+}
+
+// answer answers with a JSON body.
+func (x *exchange) answer(body []byte) {
+	x.release()
+	x.phase = phaseAnswered
+	x.runner.Timers.ClearAll()
+	x.sendFirst(immediateResponse(http.StatusOK, body, "answer", 0))
+}
+
+// sendOn turns the client's request into the model call: Envoy sends it on.
+func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
+	var m mutation
+	m.set(":path", wire.Path)
+	m.set("content-type", "application/json")
+	m.set("content-length", strconv.Itoa(len(wire.Body)))
+	m.set(header.Engine, x.target.Engine)
+	for _, h := range slices.Concat(wire.Header, keys) {
+		if h.Value == "" { // in place of what a client sent
+			m.remove(h.Name)
+			continue
+		}
+		m.set(h.Name, h.Value)
+	}
+	m.remove(engineControlHeaders...)
+	m.remove("accept-encoding", "content-encoding")
+	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return name == header.Engine })...)
+	x.sendFirst(requestHeadersReply(&m, true))
+	x.to.requestBody(wire.Body, !x.request.trailers)
+	if x.request.trailers {
+		x.to.add(requestTrailersReply())
+	}
+}
+
+// requestContext is the circumstances of an exchange's turn.
+func (s *Server) requestContext(x *exchange) *turn.RequestContext {
+	m, cfg := &x.model, s.o.Config
+	return &turn.RequestContext{
+		Env:       s.o.Turns,
+		Tenant:    x.request.tenant,
+		RequestID: x.request.id,
+		Session:   x.request.session,
+		Checked:   x.target.Dialect != nil && !x.target.Dialect.Constrains(),
+		Model: &turn.Model{
+			Upstream:        m.UpstreamModel,
+			Identity:        m.Identity,
+			KnowledgeCutoff: m.KnowledgeCutoff,
+			Effort:          harmony.Effort(m.Effort),
+			ContextLength:   s.o.Models.ContextLength(m),
+			Images:          cfg.Images,
+			Date:            cfg.Date,
+			OnMalformed:     cfg.OnMalformed,
+			ReasoningFields: cfg.ReasoningFields,
+			UnknownTools:    cfg.UnknownTools,
+		},
+	}
+}

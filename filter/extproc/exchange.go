@@ -1,0 +1,234 @@
+package extproc
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+)
+
+// An exchange ends in one of these ways:
+//
+//  1. The reply has its end (SendBody with end, SendError, an answer): what still
+//     arrives of the engine is dropped. Envoy closes the stream.
+//  2. The client leaves, or Envoy resets the stream: the stream's context ends, the
+//     run is canceled, what it has made so far is stored.
+//  3. Envoy half-closes the stream or the connection to it breaks: Recv fails, and
+//     the exchange ends as in 2.
+//  4. Envoy answers the client by itself while a reply is being made here, as for a
+//     timeout of the route: the run is canceled.
+//  5. The engine ends its answer: the run completes the reply, as in 1.
+//  6. The engine disconnects or fails: the run repeats the call, or the reply ends
+//     with an error, as in 1.
+//  7. A deadline expires: an error in place of the reply or at its end, as in 1.
+//  8. The process drains: followed streams break off with an error, as in 1. All
+//     others go on until the gRPC server stops, which ends their contexts as in 2.
+//  9. A panic: the run is abandoned, the stream ends with an internal error, and
+//     Envoy resets the client's stream.
+//
+// TestLifeOfAnExchange has a case for each.
+
+// phase is what an exchange does with the next message of Envoy.
+type phase uint8
+
+const (
+	phaseNew      phase = iota // nothing has been received
+	phaseRelay                 // not the filter's: everything is passed on
+	phaseCollect               // may be the filter's: the body is collected, its header reply withheld
+	phaseHandle                // the endpoint handles the request
+	phaseRun                   // a run makes the reply
+	phaseFollow                // the client gets a stored stream
+	phaseAnswered              // an immediate response was sent: what still passes is left alone
+	phaseEnded                 // the end of the reply was sent: nothing more is answered
+)
+
+// upstreamPhase is how much of the upstream's reply has come. Where the reply is a
+// local one there is no upstream, but Envoy may answer by itself.
+type upstreamPhase uint8
+
+const (
+	upstreamSilent   upstreamPhase = iota
+	upstreamHeaders                // its headers have come
+	upstreamTrailers               // it ends with trailers
+)
+
+// exchange is one HTTP request and its reply: a state machine that takes Envoy's
+// messages, expired timers and the events of what it has begun, and leaves its
+// messages to Envoy in to. It is used by one goroutine.
+type exchange struct {
+	s      *Server
+	ctx    context.Context //nolint:containedctx // the stream's, of the same life
+	runner *run.Runner
+	in     chan incoming
+	now    time.Time
+	to     sender // messages to Envoy
+
+	phase    phase
+	request  clientRequest
+	model    config.Model // settings of the model
+	target   run.Target   // engine of the model; Engine is "" until the model is known
+	upstream upstreamPhase
+
+	local           bool                    // the reply is a local one: Envoy sends no request upstream
+	headersSent     bool                    // of the reply
+	metadataPending func() *structpb.Struct // makes dynamic metadata that Envoy does not have yet; nil: there is none
+	kind            telemetry.Kind
+	ended           error // with which the stream from Envoy has ended
+}
+
+// incoming is an event of an exchange beside those of its run. One field is set.
+type incoming struct {
+	message *extprocv3.ProcessingRequest
+	err     error // of receiving a message
+	handled *handled
+	stored  *storedEvents
+}
+
+func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
+	// Without a buffer, an event that is sent is one that is taken.
+	return &exchange{s: s, ctx: ctx, now: now, in: make(chan incoming), runner: run.NewRunner(ctx, s.o.Env, now)}
+}
+
+// send delivers an event to the exchange, and reports whether it takes it.
+func (x *exchange) send(e incoming) bool {
+	select {
+	case x.in <- e:
+		return true
+	case <-x.ctx.Done():
+		return false
+	}
+}
+
+// Begin implements [run.Owner].
+func (x *exchange) Begin(now time.Time) {
+	x.now = now
+	x.to.reset()
+}
+
+// errStreamEnded is the end of the stream from Envoy.
+var errStreamEnded = errors.New("the ext_proc stream has ended")
+
+// Handle implements [run.Owner].
+func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
+	switch {
+	case e.err != nil:
+		x.ended = endOf(e.err)
+		return telemetry.MessageTick, errStreamEnded
+	case e.handled != nil:
+		x.takeOutcome(e.handled)
+		return telemetry.MessageJob, nil
+	case e.stored != nil:
+		x.takeStored(e.stored)
+		return telemetry.MessageStream, nil
+	}
+	return kindOf(e.message), x.receive(e.message)
+}
+
+// Done implements [run.Owner]: Envoy ends the stream.
+func (x *exchange) Done() bool { return false }
+
+// Canceled implements [run.Owner].
+func (x *exchange) Canceled(error) (goesOn bool) { return false }
+
+// Expire implements [run.Owner].
+func (x *exchange) Expire(name run.Timer) {
+	switch {
+	case name == run.TimerBody:
+		x.SendError(apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
+	case name == run.TimerHandle:
+		x.SendError(notHandled())
+	case x.phase == phaseRun:
+		x.runner.Expire(name)
+	case name == run.TimerKeepAlive:
+		x.SendBody([]byte(keepAliveComment), false)
+		x.resetKeepAlive()
+	}
+}
+
+// What Envoy's first message cannot show: protocol_config has body modes only.
+var (
+	errRequestHeaders  = errors.New("the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
+	errResponseHeaders = errors.New("a response body came without its headers: set processing_mode.response_header_mode to SEND")
+)
+
+// receive takes the next message of Envoy. An error ends the stream with it.
+func (x *exchange) receive(m *extprocv3.ProcessingRequest) error {
+	if err := x.checkOrder(m); err != nil {
+		return err
+	}
+	switch r := m.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		x.requestHeaders(r.RequestHeaders, m.GetProtocolConfig())
+	case *extprocv3.ProcessingRequest_RequestBody:
+		x.requestBody(r.RequestBody)
+	case *extprocv3.ProcessingRequest_RequestTrailers:
+		x.requestTrailers()
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		x.responseHeaders(r.ResponseHeaders)
+	case *extprocv3.ProcessingRequest_ResponseBody:
+		x.responseBody(r.ResponseBody)
+	case *extprocv3.ProcessingRequest_ResponseTrailers:
+		x.responseTrailers(r.ResponseTrailers.GetTrailers())
+	}
+	return nil
+}
+
+// checkOrder returns an error if headers that the filter needs have not been sent
+// to it.
+func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
+	switch m.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders, *extprocv3.ProcessingRequest_ResponseHeaders:
+		return nil
+	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
+		if x.upstream == upstreamSilent && (x.phase == phaseCollect || x.phase == phaseHandle || x.phase == phaseRun) {
+			return errResponseHeaders
+		}
+	}
+	if x.phase == phaseNew {
+		return errRequestHeaders
+	}
+	return nil
+}
+
+// close ends the exchange, whatever it was doing, returns what it has taken, and
+// writes its record.
+func (x *exchange) close(now time.Time) {
+	x.now = now
+	x.request.body = nil
+	if x.request.share != nil {
+		x.request.share.close()
+	}
+	if r := x.runner.Run(); r != nil {
+		r.Cancel()
+	}
+	x.runner.Stop()
+	record := &x.runner.Record
+	if (x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay) && record.Err() == nil {
+		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
+		return
+	}
+	o := telemetry.Outcome{
+		Kind: x.kind, RequestID: x.request.id, Tenant: x.request.tenant, Model: x.target.Model, Engine: x.target.Engine, Now: now,
+		Complete: x.phase == phaseEnded || x.phase == phaseAnswered,
+	}
+	if x.request.endpoint != nil {
+		o.API = x.request.endpoint.API
+	}
+	x.runner.Describe(&o)
+	x.s.o.Env.Telemetry.Close(record, &o)
+}
+
+// abandon gives up a run that cannot be trusted any more.
+func (x *exchange) abandon() {
+	if r := x.runner.Run(); r != nil {
+		r.Abandon()
+	}
+}

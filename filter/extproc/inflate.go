@@ -1,0 +1,68 @@
+package extproc
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// maxWindow bounds the memory that decoding a zstd body takes.
+const maxWindow = 8 << 20
+
+// inflate decodes a request body by its content-encoding, up to limit bytes, all of
+// which it takes of the budget.
+func inflate(encoding string, body []byte, limit int64, take func(n int64) bool) ([]byte, *apierror.Error) {
+	var r io.Reader
+	var err error
+	switch encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip", "x-gzip":
+		r, err = gzip.NewReader(bytes.NewReader(body))
+	case "zstd":
+		var z *zstd.Decoder
+		z, err = zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err == nil {
+			defer z.Close()
+			r = z
+		}
+	default:
+		return nil, apierror.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "", "The content-encoding %.64q is not supported. Send gzip, zstd or no encoding.", encoding)
+	}
+	var out []byte
+	if err == nil {
+		out, err = io.ReadAll(reserving{io.LimitReader(r, limit+1), take})
+	}
+	if errors.Is(err, errOverloaded) {
+		return nil, overloaded()
+	}
+	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
+	}
+	if err != nil {
+		return nil, apierror.Invalid("", "The request body is not valid %s.", encoding).With(err)
+	}
+	return out, nil
+}
+
+var errOverloaded = errors.New("no room in the budget")
+
+// reserving is a reader that takes what it reads of the budget.
+type reserving struct {
+	r    io.Reader
+	take func(n int64) bool
+}
+
+func (c reserving) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if !c.take(int64(n)) {
+		return 0, errOverloaded
+	}
+	return n, err
+}

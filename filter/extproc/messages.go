@@ -1,0 +1,185 @@
+package extproc
+
+import (
+	"strconv"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+)
+
+// maxPiece bounds the body bytes of one message to Envoy, which advises
+// against more than 64 KiB.
+const maxPiece = 62_000
+
+// trailerNames are the trailers of an engine's gRPC reply. Clients of an OpenAI API
+// do not get them.
+var trailerNames = []string{"grpc-status", "grpc-message", "grpc-status-details-bin"}
+
+// engineReplyNames are the headers of an engine's reply that do not hold for the
+// reply that is made of it.
+var engineReplyNames = []string{"content-length", "grpc-encoding", "grpc-accept-encoding"}
+
+func headersReply(m *mutation, clearRoute bool) *extprocv3.HeadersResponse {
+	common := &extprocv3.CommonResponse{ClearRouteCache: clearRoute}
+	if m != nil && len(m.m.SetHeaders)+len(m.m.RemoveHeaders) > 0 {
+		common.HeaderMutation = &m.m
+	}
+	return &extprocv3.HeadersResponse{Response: common}
+}
+
+func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headersReply(m, clearRoute)}}
+}
+
+func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: headersReply(m, false)}}
+}
+
+func requestTrailersReply() *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{}}}
+}
+
+func responseTrailersReply(remove ...string) *extprocv3.ProcessingResponse {
+	t := &extprocv3.TrailersResponse{}
+	if len(remove) > 0 {
+		t.HeaderMutation = &extprocv3.HeaderMutation{RemoveHeaders: remove}
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: t}}
+}
+
+// bodyMessage is a body message with all its parts in one allocation.
+type bodyMessage struct {
+	message       extprocv3.ProcessingResponse
+	request       extprocv3.ProcessingResponse_RequestBody
+	response      extprocv3.ProcessingResponse_ResponseBody
+	local         extprocv3.ProcessingResponse_StreamedImmediateResponse
+	streamedLocal extprocv3.StreamedImmediateResponse
+	localBody     extprocv3.StreamedImmediateResponse_BodyResponse
+	body          extprocv3.BodyResponse
+	common        extprocv3.CommonResponse
+	mutation      extprocv3.BodyMutation
+	streamed      extprocv3.BodyMutation_StreamedResponse
+	piece         extprocv3.StreamedBodyResponse
+}
+
+func newBodyMessage() *bodyMessage {
+	m := &bodyMessage{}
+	m.request.RequestBody, m.response.ResponseBody = &m.body, &m.body
+	m.body.Response = &m.common
+	m.common.BodyMutation = &m.mutation
+	m.mutation.Mutation = &m.streamed
+	m.streamed.StreamedResponse = &m.piece
+	m.local.StreamedImmediateResponse = &m.streamedLocal
+	m.streamedLocal.Response = &m.localBody
+	m.localBody.BodyResponse = &m.piece
+	return m
+}
+
+// bodyMessages reuses body messages from one event to the next: gRPC has written a
+// message when Send returns.
+type bodyMessages struct {
+	all  []*bodyMessage
+	used int
+}
+
+// reuse takes back the messages of the last event, and drops their bytes: those of a
+// request are many, and its reply may take long.
+func (b *bodyMessages) reuse() {
+	for _, m := range b.all[:b.used] {
+		m.piece.Body = nil
+	}
+	b.used = 0
+}
+
+func (b *bodyMessages) next(p []byte, end bool) *bodyMessage {
+	if b.used == len(b.all) {
+		b.all = append(b.all, newBodyMessage())
+	}
+	m := b.all[b.used]
+	b.used++
+	m.piece.Body, m.piece.EndOfStream = p, end
+	return m
+}
+
+// sender collects the messages to Envoy that the handling of one event leaves.
+type sender struct {
+	out    []*extprocv3.ProcessingResponse
+	bodies bodyMessages
+}
+
+// reset begins the handling of the next event: the messages have been sent.
+func (s *sender) reset() {
+	s.out = s.out[:0]
+	s.bodies.reuse()
+}
+
+func (s *sender) add(m *extprocv3.ProcessingResponse) { s.out = append(s.out, m) }
+
+// pieces adds body messages for p, in parts of at most maxPiece; an empty p is one
+// part. wrap sets their direction.
+func (s *sender) pieces(p []byte, end bool, wrap func(*bodyMessage)) {
+	for first := true; first || len(p) > 0; first = false {
+		n := min(len(p), maxPiece)
+		m := s.bodies.next(p[:n], end && n == len(p))
+		wrap(m)
+		s.add(&m.message)
+		p = p[n:]
+	}
+}
+
+// requestBody adds bytes for the upstream.
+func (s *sender) requestBody(p []byte, end bool) {
+	s.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.request })
+}
+
+// responseBody adds bytes for the client, in place of the upstream's.
+func (s *sender) responseBody(p []byte, end bool) {
+	s.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.response })
+}
+
+// localBody adds bytes of a local reply.
+func (s *sender) localBody(p []byte, end bool) {
+	s.pieces(p, end, func(m *bodyMessage) { m.message.Response = &m.local })
+}
+
+// localHeaders begins a local reply.
+func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
+	headers := make([]*corev3.HeaderValue, 0, 1+len(header))
+	headers = append(headers, &corev3.HeaderValue{Key: ":status", RawValue: []byte("200")})
+	for _, h := range header {
+		headers = append(headers, &corev3.HeaderValue{Key: h.Name, RawValue: []byte(h.Value)})
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_StreamedImmediateResponse{StreamedImmediateResponse: &extprocv3.StreamedImmediateResponse{
+		Response: &extprocv3.StreamedImmediateResponse_HeadersResponse{HeadersResponse: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: headers}}},
+	}}}
+}
+
+// immediateResponse is a JSON body in place of what was to come. The details are for
+// %RESPONSE_CODE_DETAILS%, behind a prefix by which Envoy's local_reply_config
+// recognises the filter's replies.
+func immediateResponse(status int, body []byte, details string, retryAfter time.Duration) *extprocv3.ProcessingResponse {
+	var m mutation
+	m.set("content-type", "application/json")
+	if s := retryAfter.Seconds(); s > 0 {
+		m.set("retry-after", strconv.Itoa(int(s+0.999)))
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
+		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status
+		Headers: &m.m,
+		Body:    body,
+		Details: "envoy_harmony_" + details,
+	}}}
+}
+
+// details is an error in %RESPONSE_CODE_DETAILS%.
+func details(err *apierror.Error) string {
+	if err.Code != "" {
+		return err.Code
+	}
+	return err.Type
+}

@@ -1,0 +1,336 @@
+package extproc
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+)
+
+// clientRequest is what is known of the client's request.
+type clientRequest struct {
+	endpoint *api.Endpoint // nil: the path is not the filter's
+	ids      [2]string     // in the path
+	method   string
+	path     string // without the query
+	query    string
+	id       string // x-request-id: of the reply and of the engine's request, without the API's prefix
+	tenant   string
+	session  string      // that the headers name
+	encoding string      // content-encoding of the body
+	forward  http.Header // what goes along with model calls through the loopback listener; nil without one
+	strip    []string    // headers of the client's that only the filter sets
+
+	bodyless bool // there are headers only
+	trailers bool // the body ends with trailers
+	override override
+	codex    bool // Codex compatibility mode is on
+
+	body  []byte
+	share *share // of the budget: the body, and what is read of the store
+	scan  modelScan
+}
+
+// override is what the override header says, where it is allowed.
+type override uint8
+
+const (
+	overrideNone override = iota
+	overrideOn
+	overrideOff
+)
+
+func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.ProtocolConfiguration) {
+	headers := h.GetHeaders()
+	x.request = x.s.readRequest(headers)
+	r := &x.request
+	r.bodyless = h.GetEndOfStream()
+	if err := checkMode(mode); err != nil {
+		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
+		x.SendError(err)
+		return
+	}
+	if headerOf(headers, "upgrade") != "" && x.s.ownPath(r.path) {
+		x.SendError(apierror.New(http.StatusUpgradeRequired, "", "", "%s is served over plain HTTP. Send a POST without Upgrade.", r.path))
+		return
+	}
+	if r.endpoint == nil || !isJSON(headerOf(headers, "content-type")) || r.override == overrideOff {
+		x.passThrough()
+		return
+	}
+	x.phase = phaseCollect
+	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
+	if r.bodyless {
+		x.collected()
+	}
+}
+
+// readRequest reads a request's headers.
+func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
+	cfg := s.o.Config
+	r := clientRequest{
+		method: headerOf(h, ":method"), id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h),
+		encoding: strings.ToLower(strings.TrimSpace(headerOf(h, "content-encoding"))),
+		codex:    cfg.Responses.CodexCompatibility,
+		share:    &share{budget: &s.budget},
+	}
+	if r.id == "" {
+		r.id = s.o.NewID("")
+	}
+	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
+	r.endpoint, r.ids = api.Match(s.o.Endpoints, r.method, r.path)
+	for _, name := range s.own {
+		if headerOf(h, name) != "" {
+			r.strip = append(r.strip, name)
+		}
+	}
+	if s.o.Client != nil && r.endpoint != nil {
+		r.forward = forwarded(h)
+	}
+	if !cfg.AllowOverride {
+		return r
+	}
+	switch strings.ToLower(headerOf(h, header.Override)) {
+	case "on":
+		r.override = overrideOn
+	case "off":
+		r.override = overrideOff
+	}
+	switch strings.ToLower(headerOf(h, header.Codex)) {
+	case "on":
+		r.codex = true
+	case "off":
+		r.codex = false
+	}
+	return r
+}
+
+// ownPath reports whether a path is that of an API that models answer, whatever
+// the method.
+func (s *Server) ownPath(path string) bool {
+	return slices.ContainsFunc(s.o.Endpoints, func(e api.Endpoint) bool { return !e.NoModel && e.Pattern == path })
+}
+
+// checkMode rejects an ext_proc filter whose body modes would break replies.
+func checkMode(m *extprocv3.ProtocolConfiguration) *apierror.Error {
+	const want = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	for _, c := range []struct {
+		key  string
+		mode extprocfilterv3.ProcessingMode_BodySendMode
+	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
+		if c.mode != want {
+			return apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
+				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
+		}
+	}
+	return nil
+}
+
+func (x *exchange) requestBody(b *extprocv3.HttpBody) {
+	switch x.phase {
+	case phaseRelay:
+		x.to.requestBody(b.GetBody(), b.GetEndOfStream())
+	case phaseCollect:
+		x.collect(b.GetBody(), b.GetEndOfStream())
+	}
+}
+
+func (x *exchange) requestTrailers() {
+	switch x.phase {
+	case phaseRelay:
+		x.to.add(requestTrailersReply())
+	case phaseCollect:
+		x.request.trailers = true
+		x.collected()
+	}
+}
+
+// collect keeps a piece of a body that may be the filter's.
+func (x *exchange) collect(p []byte, end bool) {
+	r := &x.request
+	if int64(len(r.body)+len(p)) > x.s.o.Config.Limits.MaxBodyBytes {
+		x.SendError(apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+			"The request body is larger than %d bytes. Send less history or smaller attachments.", x.s.o.Config.Limits.MaxBodyBytes))
+		return
+	}
+	if !r.share.take(int64(len(p))) {
+		x.SendError(overloaded())
+		return
+	}
+	r.body = append(r.body, p...)
+	if r.encoding == "" {
+		r.scan.feed(p)
+		if x.foreign() {
+			x.passCollected(end)
+			return
+		}
+	}
+	if end {
+		x.collected()
+	}
+}
+
+// foreign reports whether the body so far names a model that is not Harmony's. The
+// settings of a Harmony model are noted.
+func (x *exchange) foreign() bool {
+	r := &x.request
+	if x.target.Engine != "" || !r.scan.done || r.scan.other {
+		return false
+	}
+	m, harmony := x.s.o.Config.Model(r.scan.model)
+	if !harmony && r.override != overrideOn {
+		return true
+	}
+	x.model = m
+	x.target = run.Target{Engine: m.Engine, Model: m.UpstreamModel, Dialect: x.s.o.Dialects[m.Engine], Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine)}
+	return false
+}
+
+// collected has the whole body: the endpoint handles the request.
+func (x *exchange) collected() {
+	r := &x.request
+	x.runner.Timers.Clear(run.TimerBody)
+	body, err := inflate(r.encoding, r.body, x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
+	if err != nil {
+		x.SendError(err)
+		return
+	}
+	if r.encoding != "" {
+		r.scan.feed(body)
+		if x.foreign() {
+			x.passCollected(!r.trailers)
+			return
+		}
+	}
+	if err := x.check(); err != nil {
+		x.SendError(err)
+		return
+	}
+	x.handle(body)
+}
+
+// check rejects what no endpoint can answer.
+func (x *exchange) check() *apierror.Error {
+	r := &x.request
+	known := x.target.Engine != ""
+	switch {
+	case r.scan.twice:
+		return apierror.Invalid("model", `The request has two fields "model". Send one.`)
+	case !known && !r.endpoint.NoModel:
+		return nil // the endpoint says what is wrong: no object, no model, not a string
+	case x.s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public:
+		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", x.s.o.Config.TenantHeader)
+	case x.target.Dialect == nil && !r.endpoint.NoModel:
+		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
+	}
+	return nil
+}
+
+// passThrough lets the request pass. Headers that only the filter may set are
+// removed, and the route is chosen anew if it could have depended on them.
+func (x *exchange) passThrough() {
+	x.phase = phaseRelay
+	x.runner.Timers.ClearAll()
+	var m mutation
+	m.remove(x.request.strip...)
+	x.to.add(requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine)))
+}
+
+// passCollected passes on a request as it came, as far as its body was collected;
+// end says that the body is complete without trailers.
+func (x *exchange) passCollected(end bool) {
+	body := x.request.body
+	x.release()
+	x.passThrough()
+	if x.request.bodyless {
+		return
+	}
+	x.to.requestBody(body, end)
+	if x.request.trailers {
+		x.to.add(requestTrailersReply())
+	}
+}
+
+// release drops the collected body.
+func (x *exchange) release() {
+	if x.request.share != nil {
+		x.request.share.release()
+	}
+	x.request.body = nil
+}
+
+// droppedHeaders are the headers of a client's request that are not forwarded with
+// a model call: they are about its own connection or body.
+var droppedHeaders = func() map[string]bool {
+	dropped := map[string]bool{}
+	for _, name := range slices.Concat(header.Own(), engineControlHeaders, []string{
+		"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect",
+		"digest", "content-digest", "repr-digest", "content-md5", "idempotency-key", "x-idempotency-key",
+		"content-length", "content-encoding", "content-type", "accept-encoding",
+	}) {
+		dropped[name] = true
+	}
+	return dropped
+}()
+
+// engineControlHeaders are not forwarded because engines obey them: they would end
+// the call, change its encoding, or choose a part of the engine.
+var engineControlHeaders = []string{"grpc-timeout", "grpc-encoding", "grpc-accept-encoding", "x-data-parallel-rank"}
+
+// forwarded are the headers of a client's request that go along with the model
+// calls made for it.
+func forwarded(m *corev3.HeaderMap) http.Header {
+	kept := http.Header{}
+	for _, h := range m.GetHeaders() {
+		name := h.GetKey()
+		if name == ":authority" {
+			name = "host"
+		}
+		if name == "" || name[0] == ':' || droppedHeaders[name] || strings.HasPrefix(name, "x-envoy-") {
+			continue
+		}
+		kept.Add(name, cmp.Or(string(h.GetRawValue()), h.GetValue()))
+	}
+	if kept.Get("user-agent") == "" {
+		kept.Set("user-agent", "") // else Go sends its own
+	}
+	return kept
+}
+
+// sessionHeaders are the headers by which Codex, in its versions, names a session,
+// in order of precedence.
+var sessionHeaders = []string{"session-id", "session_id", "conversation_id", "thread-id"}
+
+// session is the session that a request's headers name; "" if they name none.
+func session(h *corev3.HeaderMap) string {
+	for _, name := range sessionHeaders {
+		if id := headerOf(h, name); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// httpRequest is the request as its endpoint gets it.
+func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) {
+	r := &x.request
+	query, err := url.ParseQuery(r.query)
+	if err != nil && r.endpoint.NoModel {
+		return nil, apierror.Invalid("", "The query of the path is malformed.")
+	}
+	head := r.forward.Clone()
+	for _, name := range r.strip {
+		head.Del(name)
+	}
+	return &api.HTTPRequest{IDs: r.ids, Path: r.path, Query: query, Header: head, Body: body, Context: x.s.requestContext(x), Codex: r.codex}, nil
+}

@@ -1,0 +1,267 @@
+package extproc
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+)
+
+func TestRequestGoesToTheEngine(t *testing.T) {
+	t.Parallel()
+	script(t, nil, func(s *scripted) {
+		s.post("accept-encoding=gzip")
+		body := ask(`,"stream":true,"max_tokens":10`)
+		s.body(body[:20], false)
+		s.body(body[20:], false)
+		s.expect()
+		s.body("", true)
+		sent := s.expectLike("request headers :path=/v1/completions content-type=application/json content-length=", "request body ")
+		for _, want := range []string{" x-harmony-engine=main", " -accept-encoding", " reroute"} {
+			if !strings.Contains(sent[0], want) {
+				t.Errorf("%q is not in %q", want, sent[0])
+			}
+		}
+		if !strings.HasSuffix(sent[1], " END") {
+			t.Errorf("the request does not end: %q", sent[1])
+		}
+	})
+}
+
+func TestRequestWithTrailers(t *testing.T) {
+	t.Parallel()
+	script(t, nil, func(s *scripted) {
+		s.post()
+		s.body(ask(""), false)
+		s.trailers()
+		sent := s.expectLike("request headers :path=", "request body ", "request trailers")
+		if strings.HasSuffix(sent[1], " END") {
+			t.Errorf("the body ends before the trailers: %q", sent[1])
+		}
+	})
+}
+
+func TestGzip(t *testing.T) {
+	t.Parallel()
+	script(t, nil, func(s *scripted) {
+		s.post("content-encoding=gzip")
+		s.body(gzipped(ask("")), true)
+		s.expectLike("request headers :path=/v1/completions", "request body")
+	})
+}
+
+func TestRejections(t *testing.T) {
+	t.Parallel()
+	postBody := func(body string) func(s *scripted) {
+		return func(s *scripted) { s.post(); s.body(body, true) }
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*config.Config)
+		drive  func(s *scripted)
+		want   string
+	}{
+		{"buffered mode", nil, func(s *scripted) {
+			s.message(requestHeaders(extprocfilterv3.ProcessingMode_BUFFERED, duplex, false, ":method=POST", ":path=/v1/chat/completions"))
+		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode BUFFERED. Set it to FULL_DUPLEX_STREAMED"},
+		{"websocket", nil, func(s *scripted) { s.request(false, ":method=GET", ":path=/v1/chat/completions", "upgrade=websocket") }, "immediate 426 "},
+		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
+		{"decoded body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 3000 }, func(s *scripted) {
+			s.post("content-encoding=gzip")
+			s.body(gzipped(strings.Repeat(" ", 3001)), true)
+		}, "immediate 413 The decoded request body is larger than 3000 bytes"},
+		{"no room for the decoded body", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 3000, 3000 }, func(s *scripted) {
+			s.post("content-encoding=gzip")
+			s.body(gzipped(strings.Repeat(" ", 3000)), true)
+		}, "immediate 503 retry-after=1 Too many requests"},
+		{"not gzip", nil, func(s *scripted) { s.post("content-encoding=gzip"); s.body("{}", true) }, "immediate 400 The request body is not valid gzip"},
+		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 31 }, func(s *scripted) {
+			other := &share{budget: &s.budget}
+			if !other.take(20) {
+				t.Error("no room for another request")
+			}
+			defer other.close()
+			s.post()
+			s.body("12345678901234567", false)
+		}, "immediate 503 retry-after=1 Too many requests"},
+		{"empty", nil, func(s *scripted) { s.request(true, ":method=POST", ":path=/v1/chat/completions") }, "immediate 400 "},
+		{"no JSON", nil, postBody("{nonsense"), "immediate 400 "},
+		{"no JSON for our model", nil, postBody(`{"model":"gpt-oss",`), "immediate 400 "},
+		{"no model", nil, postBody(`{"messages":[{"role":"user","content":"Hi"}]}`), "immediate 400 "},
+		{"model is a number", nil, postBody(`{"model":5,"messages":[{"role":"user","content":"Hi"}]}`), "immediate 400 "},
+		{"model twice", nil, postBody(`{"model":"gpt-oss","model":"llama","messages":[]}`), `immediate 400 The request has two fields "model".`},
+		{"tenant", func(c *config.Config) { c.TenantHeader = "x-tenant" }, postBody(ask("")), "immediate 401 The request does not say whose it is: the header x-tenant is missing"},
+		{"encoding", nil, func(s *scripted) { s.post("content-encoding=br"); s.body("x", true) }, "immediate 415 "},
+		{"slow body", nil, func(s *scripted) { s.post(); s.body("{", false); s.wait(time.Minute) }, "immediate 408 The request body did not arrive within 1m0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			change := func(w *wiring) {
+				if c.change != nil {
+					c.change(w.cfg)
+				}
+			}
+			script(t, change, func(s *scripted) {
+				c.drive(s)
+				s.expectLike(c.want)
+				s.body("more", true) // in flight already: not answered
+				s.expect()
+				s.leave()
+				if n := s.inUse(); n != 0 {
+					t.Errorf("%d bytes of the budget are lost", n)
+				}
+			})
+		})
+	}
+}
+
+// The keys go with a request that Envoy sends on, under the names that are
+// configured.
+func TestKeysGoWithTheRequest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name            string
+		prefix, session string
+		want            string
+	}{
+		{"both", "x-p", "x-s", ` x-p=[0-9a-f]{32} x-s=[0-9a-f]{32} `},
+		{"prefix", "x-p", "", ` x-p=[0-9a-f]{32} `},
+		{"session", "", "x-s", ` x-s=[0-9a-f]{32} `},
+		{"none", "", "", ``},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			script(t, func(w *wiring) { w.cfg.Routing = config.Routing{PrefixHeader: tt.prefix, SessionHeader: tt.session} }, func(s *scripted) {
+				s.post("session_id=mine")
+				s.body(ask(""), true)
+				sent := s.expectLike("request headers", "request body ")[0]
+				if !regexp.MustCompile(tt.want).MatchString(sent) || tt.prefix == "" && strings.Contains(sent, "x-p") || tt.session == "" && strings.Contains(sent, "x-s=") {
+					t.Errorf("%s", sent)
+				}
+			})
+		})
+	}
+}
+
+// TestSession shows which of a request's headers names the session.
+func TestSession(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		headers []string
+		want    string
+	}{
+		{nil, ""},
+		{[]string{"thread-id=t"}, "t"},
+		{[]string{"thread-id=t", "conversation_id=c"}, "c"},
+		{[]string{"conversation_id=c", "session_id=s"}, "s"},
+		{[]string{"session_id=s", "session-id=n"}, "n"},
+	} {
+		if got := session(headerMap(tt.headers)); got != tt.want {
+			t.Errorf("%v: %q", tt.headers, got)
+		}
+	}
+}
+
+// forged are headers of these names.
+func forged(names []string) []string {
+	fields := make([]string, len(names))
+	for i, name := range names {
+		fields[i] = name + "=forged"
+	}
+	return fields
+}
+
+// TestForwarded shows which of a client's headers go along with model calls.
+func TestForwarded(t *testing.T) {
+	t.Parallel()
+	fields := slices.Concat(forged(header.Own()), []string{
+		":method=POST", ":path=/v1/responses", ":authority=api.example", "content-length=5", "content-type=text/plain", "accept-encoding=gzip", "te=trailers",
+		"x-request-id=abc", "traceparent=00-1", "authorization=Bearer secret", "x-envoy-attempt-count=1", "grpc-timeout=1n", "grpc-encoding=gzip", "grpc-accept-encoding=gzip", "x-data-parallel-rank=1",
+	})
+	want := http.Header{"Host": {"api.example"}, "X-Request-Id": {"abc"}, "Traceparent": {"00-1"}, "Authorization": {"Bearer secret"}, "User-Agent": {""}}
+	if diff := cmp.Diff(want, forwarded(headerMap(fields))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	named := forwarded(headerMap([]string{"user-agent=curl"}))
+	if diff := cmp.Diff(http.Header{"User-Agent": {"curl"}}, named); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An endpoint gets the request as it is, without the headers that only the filter
+// may set.
+func TestHTTPRequest(t *testing.T) {
+	t.Parallel()
+	var got *api.HTTPRequest
+	endpoint := api.Endpoint{API: "test", Method: http.MethodPost, Pattern: "/test/{id}/items/{item}", NoModel: true, Handle: func(_ context.Context, r *api.HTTPRequest) api.Outcome {
+		got = r
+		return api.Outcome{Answer: []byte("{}")}
+	}}
+	change := func(w *wiring) {
+		w.endpoints = []api.Endpoint{endpoint}
+		w.cfg.Loopback, w.cfg.TenantHeader, w.cfg.AllowOverride = "unix:///nowhere", "x-tenant", true
+	}
+	script(t, change, func(s *scripted) {
+		s.request(false, ":method=POST", ":path=/test/a/items/b?limit=5&x=", ":authority=api.example", "x-request-id=abc", "x-tenant=acme", "session_id=mine", "authorization=Bearer k",
+			header.Engine+"=b", "x-harmony-prefix=forged", header.Destination+"=forged", header.Codex+"=on")
+		s.body(`{"a":`, false)
+		s.body(`1}`, true)
+		if status, body := s.answered(); status != 200 || body != "{}" {
+			t.Errorf("status %d, %s", status, body)
+		}
+		rc := got.Context
+		if rc.Tenant != "acme" || rc.RequestID != "abc" || rc.Session != "mine" || !got.Codex {
+			t.Errorf("tenant %q, request %q, session %q, codex %t", rc.Tenant, rc.RequestID, rc.Session, got.Codex)
+		}
+		got.Context = nil
+		want := &api.HTTPRequest{
+			IDs: [2]string{"a", "b"}, Path: "/test/a/items/b", Query: map[string][]string{"limit": {"5"}, "x": {""}}, Body: []byte(`{"a":1}`), Codex: true,
+			Header: http.Header{"Host": {"api.example"}, "X-Request-Id": {"abc"}, "X-Tenant": {"acme"}, "Session_id": {"mine"}, "Authorization": {"Bearer k"}, "User-Agent": {""}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		s.next()
+		s.request(true, ":method=POST", ":path=/test/a/items/b?%zz", "x-tenant=acme")
+		s.expectLike("immediate 400 The query of the path is malformed.")
+	})
+}
+
+// A request that is for something that is not stored here may be the upstream's.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	endpoint := api.Endpoint{API: "test", Method: http.MethodPost, Pattern: "/test", NoModel: true, Handle: func(context.Context, *api.HTTPRequest) api.Outcome {
+		return api.Outcome{Elsewhere: notHandled()}
+	}}
+	script(t, func(w *wiring) { w.endpoints = []api.Endpoint{endpoint} }, func(s *scripted) {
+		for _, trailers := range []bool{false, true} {
+			s.request(false, ":method=POST", ":path=/test")
+			s.body("{}", !trailers)
+			if trailers {
+				s.trailers()
+				s.expect("request headers", "request body {}", "request trailers")
+			} else {
+				s.expect("request headers", "request body {} END")
+			}
+			s.answer(false, ":status=404")
+			s.answerBody("none", true)
+			s.expect("response headers", "response body none END")
+			s.next()
+		}
+		s.request(true, ":method=POST", ":path=/test")
+		s.expect("request headers")
+		if n := s.inUse(); n != 0 {
+			t.Errorf("%d bytes of the budget are lost", n)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package extproc
+
+import (
+	"net/http"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+)
+
+// keepAliveComment is a comment of server-sent events, which clients ignore.
+const keepAliveComment = ": keep-alive\n\n"
+
+// The upstream's reply. For a model call that Envoy makes of the client's own
+// request it is the engine's answer, and feeds the run. A model call through the
+// loopback listener feeds the run from there, and Envoy has no upstream here.
+
+func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
+	x.upstream = upstreamHeaders
+	switch x.phase {
+	case phaseNew: // Envoy's own reply, made before the request came here
+		x.phase = phaseRelay
+		fallthrough
+	case phaseRelay, phaseAnswered:
+		x.to.add(responseHeadersReply(nil))
+		return
+	case phaseEnded:
+		return
+	}
+	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
+	headers := h.GetHeaders()
+	status := parseStatus(headerOf(headers, ":status"))
+	if x.phase != phaseRun || x.local {
+		x.localReply(status)
+		return
+	}
+	x.runner.Run().EngineHeaders(status, func(name string) string { return headerOf(headers, name) }, h.GetEndOfStream())
+}
+
+// localReply ends the exchange because Envoy has answered the client by itself. The
+// body of that answer is dropped.
+func (x *exchange) localReply(status int) {
+	err := apierror.New(status, "", "", "The gateway ended the request: %s.", http.StatusText(status))
+	if r := x.runner.Run(); r != nil {
+		r.Cancel()
+	}
+	if x.headersSent {
+		x.runner.Record.Failed(err) // nothing can be said in band any more
+		x.runner.Stop()
+		x.runner.Timers.ClearAll()
+	} else {
+		x.SendError(err)
+	}
+	x.phase = phaseEnded
+}
+
+// parseStatus reads a :status; anything else counts as 502.
+func parseStatus(s string) int {
+	n := 0
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' || n > 99 {
+			return http.StatusBadGateway
+		}
+		n = n*10 + int(c-'0')
+	}
+	if n < 100 {
+		return http.StatusBadGateway
+	}
+	return n
+}
+
+func (x *exchange) responseBody(b *extprocv3.HttpBody) {
+	switch x.phase {
+	case phaseRelay, phaseAnswered:
+		x.to.responseBody(b.GetBody(), b.GetEndOfStream())
+	case phaseRun:
+		if !x.local {
+			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
+		}
+	}
+}
+
+func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
+	switch x.phase {
+	case phaseRelay, phaseAnswered:
+		x.to.add(responseTrailersReply())
+	case phaseRun:
+		x.upstream = upstreamTrailers
+		if !x.local {
+			x.runner.Run().EngineTrailers(func(name string) string { return headerOf(trailers, name) })
+		}
+	}
+}
+
+// The exchange is the [run.Downstream] of its run.
+
+// SendHeaders sends the headers of the client's reply: in place of the engine's, or
+// as the beginning of a local reply.
+func (x *exchange) SendHeaders(header []engine.Header) {
+	x.headersSent = true
+	if x.local {
+		x.sendFirst(localHeaders(header))
+		return
+	}
+	var m mutation
+	for _, h := range header {
+		m.set(h.Name, h.Value)
+	}
+	m.remove(engineReplyNames...)
+	x.to.add(responseHeadersReply(&m))
+}
+
+// SendBody sends bytes of the client's reply.
+func (x *exchange) SendBody(p []byte, end bool) {
+	if end {
+		x.phase = phaseEnded
+		x.runner.Stop()
+	}
+	if x.local {
+		x.to.localBody(p, end)
+		return
+	}
+	trailers := x.upstream == upstreamTrailers
+	x.to.responseBody(p, end && !trailers)
+	if end && trailers {
+		x.to.add(responseTrailersReply(trailerNames...))
+	}
+}
+
+// SendError answers in place of whatever was to come. It is only used while no
+// reply headers have been sent.
+func (x *exchange) SendError(err *apierror.Error) {
+	x.release()
+	x.runner.Stop()
+	x.phase = phaseAnswered
+	x.runner.Timers.ClearAll()
+	x.runner.Record.Failed(err)
+	x.sendFirst(immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
+}

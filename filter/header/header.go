@@ -1,0 +1,59 @@
+// Package header has the names of the HTTP headers that the filter, Envoy and
+// clients exchange, and the namespace of the filter's dynamic metadata. Package
+// filter sets and reads them; package envoy writes Envoy's configuration with
+// the same names.
+//
+// A client must not set the headers of [Own]: the filter removes them from every
+// request, whether the request is the filter's or not.
+package header
+
+// Request headers that the filter sets for Envoy's routes to the engines.
+const (
+	// Engine is the name of the engine that takes a model call. Envoy's engine
+	// routes match on it.
+	Engine = "x-harmony-engine"
+	// Prefill is the prefill endpoint, host:port, that takes the prefill
+	// request of a disaggregated engine. Only the loopback listener reads it.
+	Prefill = "x-harmony-prefill"
+	// Upstream is, in an answer on the loopback listener, the replica that
+	// answered, IP:port. In a model call it is a list of replicas, separated by
+	// commas, of which Envoy takes the first that is available.
+	Upstream = "x-harmony-upstream"
+	// Destination is the replica that an endpoint picker chose.
+	Destination = "x-gateway-destination-endpoint"
+)
+
+// Request headers that clients may set where the configuration allows it.
+const (
+	// Override switches the filter on or off for one request.
+	Override = "x-envoy-harmony"
+	// Codex switches Codex compatibility mode on or off for one request.
+	Codex = "x-envoy-harmony-codex"
+)
+
+// Response headers.
+const (
+	// Ignored lists the parameters of the request that were accepted and have
+	// no effect.
+	Ignored = "x-harmony-ignored"
+	// Attempts is how often Envoy has made a call; Envoy sets it on the
+	// loopback listener.
+	Attempts = "x-envoy-attempt-count"
+)
+
+// MetadataNamespace is the namespace of the dynamic metadata that the filter
+// returns to Envoy. The ext_proc filter accepts it if
+// metadata_options.receiving_namespaces has the name.
+const MetadataNamespace = "envoy_harmony"
+
+// PrefillSuffix is the suffix of an engine's name in [Engine] for calls to its
+// prefill endpoints.
+const PrefillSuffix = "-prefill"
+
+// Internal returns the request headers that no client may set: Envoy's own
+// configuration removes them as well.
+func Internal() []string { return []string{Engine, Prefill, Upstream, Destination} }
+
+// Own returns the request headers that the filter reads and that go no further: a
+// client's values of them never reach an engine or an upstream.
+func Own() []string { return append(Internal(), Override, Codex) }

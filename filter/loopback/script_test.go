@@ -1,0 +1,76 @@
+package loopback
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newTestClient is a client of a listener at an address, with the engines of cfg.
+func newTestClient(t *testing.T, cfg *config.Config, address string) *Client {
+	t.Helper()
+	cfg.Loopback = address
+	dialects := map[string]engine.Dialect{}
+	for _, e := range cfg.Engines {
+		dialects[e.Name], _ = engine.ByKind(e.Kind)
+	}
+	c, err := New(cfg, dialects, func() uint64 { return 1<<64 - 1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// newTestGateway is a client whose requests h answers in place of Envoy's loopback
+// listener.
+func newTestGateway(t *testing.T, cfg *config.Config, h http.HandlerFunc) *Client {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return newTestClient(t, cfg, strings.TrimPrefix(server.URL, "http://"))
+}
+
+// send begins the call of a request as a dialect wrote it.
+func (c *Calls) send(wire *engine.HTTPRequest) {
+	ctx, send := c.begin()
+	go c.client.make(ctx, c.headerFor(c.target.Engine, run.Retry{}), wire, send)
+}
+
+// call begins a call of no content.
+func call(t *testing.T, c *Client) <-chan run.Event {
+	t.Helper()
+	calls := c.Dial(t.Context(), http.Header{}, run.Target{})
+	calls.send(&engine.HTTPRequest{Path: "/"})
+	t.Cleanup(calls.Cancel)
+	return calls.Events()
+}
+
+// answerOf receives the events of a call until its end.
+func answerOf(t *testing.T, events <-chan run.Event) (status int, body string, prompt *engine.Usage, err error) {
+	t.Helper()
+	for {
+		select {
+		case e := <-events:
+			if e.Header != nil {
+				status, prompt = e.Status, e.Prompt
+			}
+			body += string(e.Body)
+			if e.End || e.Err != nil {
+				return status, body, prompt, e.Err
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no end after %q", body)
+		}
+	}
+}

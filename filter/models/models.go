@@ -1,0 +1,172 @@
+// Package models answers OpenAI's list of models, GET /v1/models, from what the
+// engines, the upstream for other models and the configuration say, and keeps the
+// context lengths that the engines report.
+//
+// Engines are asked through Envoy's loopback listener ([Directory.Refresh]), each
+// at most every ten seconds.
+package models
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
+)
+
+// path is the path of the list. A model of the list stands below it.
+const path = "/v1/models"
+
+// Options are what a [Directory] is made of.
+type Options struct {
+	Config   *config.Config
+	Dialects map[string]engine.Dialect // by engine name
+	Client   *loopback.Client          // nil: engines cannot be asked
+	Log      *logrus.Logger
+	Now      func() time.Time
+}
+
+// Directory knows the models that can be asked for. It is safe for concurrent use.
+type Directory struct {
+	o        Options
+	engines  map[string]*engineList // by engine name
+	upstream atomic.Bool            // the upstream's list failed last time
+	fetching sync.WaitGroup
+}
+
+// New makes a directory. Nothing is asked yet.
+func New(o Options) *Directory {
+	d := &Directory{o: o, engines: map[string]*engineList{}}
+	for _, e := range o.Config.Engines {
+		d.engines[e.Name] = &engineList{}
+	}
+	return d
+}
+
+// Close waits for the engines that are being asked.
+func (d *Directory) Close() { d.fetching.Wait() }
+
+// ContextLength is the context length of a model as configured, else as its engine
+// reports it; 0 if neither is known.
+func (d *Directory) ContextLength(m *config.Model) int {
+	e, known := d.engines[m.Engine] // an endpoint without a model has no engine
+	if m.ContextLength > 0 || !known {
+		return m.ContextLength
+	}
+	return e.length(m.UpstreamModel)
+}
+
+// Endpoints are the list and its models. Without a loopback listener there are
+// none: such requests pass to the upstream.
+func (d *Directory) Endpoints() []api.Endpoint {
+	if d.o.Client == nil {
+		return nil
+	}
+	endpoint := func(pattern string) api.Endpoint {
+		return api.Endpoint{API: "models", Method: http.MethodGet, Pattern: pattern, NoModel: true, Public: true, Handle: d.handle}
+	}
+	return []api.Endpoint{endpoint(path), endpoint(path + "/{id...}")}
+}
+
+func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	one, err := url.PathUnescape(r.IDs[0])
+	if err != nil {
+		return api.Outcome{Err: apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path)}
+	}
+	all := d.collect(ctx, r)
+	switch i := all.list.index(one); {
+	case all.upstreamAnswers:
+		return elsewhere(r.Path)
+	case one != "" && i >= 0:
+		return api.Outcome{Answer: []byte(all.list.models[i].raw)}
+	case one != "": // the upstream may know it all the same
+		return elsewhere(r.Path)
+	case all.incomplete && len(all.list.models) == 0:
+		err := apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly.")
+		err.RetryAfter = time.Second
+		return api.Outcome{Err: err}
+	}
+	return api.Outcome{Answer: all.list.append(nil)}
+}
+
+// elsewhere passes the request on, for the upstream to answer.
+func elsewhere(path string) api.Outcome {
+	return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "model_not_found", "model", "%s is not answered here.", path)}
+}
+
+// collected is the list that was put together.
+type collected struct {
+	list            list
+	incomplete      bool // some source has not answered
+	upstreamAnswers bool // the upstream's answer is for the client as it is
+}
+
+// collect asks the engines and the upstream for their models, and adds those of
+// the configuration.
+func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest) collected {
+	var asked sync.WaitGroup
+	var upstream upstreamModels
+	asked.Go(func() { upstream = d.askUpstream(ctx, r) })
+	answers := make([]engineModels, len(d.o.Config.Engines))
+	for i, e := range d.o.Config.Engines {
+		asked.Go(func() { answers[i] = d.engineModels(ctx, e.Name) })
+	}
+	asked.Wait()
+	all := collected{incomplete: upstream.failed, upstreamAnswers: upstream.answers}
+	all.list.base = upstream.list
+	all.list.add(upstream.list.Get("data"))
+	for i, e := range d.o.Config.Engines {
+		all.incomplete = all.incomplete || answers[i].err != nil
+		all.list.replace(answers[i].data, func(id string) bool { return serves(d.o.Config, e.Name, id) })
+	}
+	for _, name := range names(d.o.Config) {
+		m, _ := d.o.Config.Model(name)
+		all.list.put(name, string(appendModel(nil, name, "envoy-harmony", d.ContextLength(&m))), false)
+	}
+	return all
+}
+
+// serves reports whether requests for a model go to the engine of that name, and
+// reach it by this id.
+func serves(c *config.Config, engineName, id string) bool {
+	m, harmony := c.Model(id)
+	return harmony && m.Engine == engineName && m.UpstreamModel == id
+}
+
+// names are the models that the configuration names in full, as far as requests
+// for them reach the model that they are named for.
+func names(c *config.Config) []string {
+	var names []string
+	add := func(name string) {
+		if _, harmony := c.Model(name); harmony {
+			names = append(names, name)
+		}
+	}
+	for _, entry := range c.HarmonyModels {
+		if name, ok := strings.CutPrefix(entry, "="); ok {
+			add(name)
+		}
+	}
+	for _, m := range append(slices.Clone(c.Models), c.ModelDefaults) {
+		name, whole := strings.CutPrefix(m.Match, "=")
+		at := cmp.Or(m.Engine, c.ModelDefaults.Engine, c.Engines[0].Name)
+		if whole {
+			add(name)
+		} else if m.UpstreamModel != "" && serves(c, at, m.UpstreamModel) {
+			add(m.UpstreamModel)
+		}
+	}
+	return names
+}

@@ -1,0 +1,130 @@
+package responses
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// testAPI is the Responses API without a store, for the tests that all APIs pass.
+var testAPI = &apitest.API{
+	Decode: func(body []byte, rc *turn.RequestContext) (api.Request, *apierror.Error) {
+		return (&API{}).decode(body, rc)
+	},
+	Ask:      ask,
+	Whole:    []any{"stream", false},
+	Streamed: []any{"stream", true},
+	Mode:     api.SingleCall,
+	Read: func(t testing.TB, request api.Request, reply string) any {
+		return finalObject(t, request.Stream(), reply)
+	},
+	Accounts: func(_ testing.TB, whole string, o apitest.Output) bool {
+		return gjson.Get(whole, "output.#").Int() > 0 || o.Finish == engine.FinishLength
+	},
+	Brief: brief,
+}
+
+// brief returns what a client sees of a response, in one line.
+func brief(_ testing.TB, whole string) string {
+	r := gjson.Parse(whole)
+	var b strings.Builder
+	for _, i := range r.Get("output").Array() {
+		switch i.Get("type").Str {
+		case "reasoning":
+			fmt.Fprintf(&b, "reasoning %q ", i.Get("content.0.text").Str)
+		case "message":
+			fmt.Fprintf(&b, "content %q ", i.Get("content.0.text").Str)
+		default:
+			fmt.Fprintf(&b, "%s(%s) ", i.Get("name").Str, i.Get("arguments").Str)
+		}
+	}
+	switch status := r.Get("status").Str; {
+	case status != item.StatusCompleted:
+		b.WriteString(status)
+	case strings.Contains(b.String(), "("):
+		b.WriteString("tool_calls")
+	default:
+		b.WriteString("stop")
+	}
+	return b.String()
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	testAPI.Golden(t)
+}
+
+// model generates outputs that call the tools of mixedTools.
+var model = apitest.Model{
+	Openings: []string{" to=functions.apply_patch<|channel|>commentary json<|message|>"},
+	Pieces: []string{
+		"<|start|>assistant<|channel|>commentary<|message|>",
+		"<|start|>assistant to=mcp__fs.read<|channel|>commentary json<|message|>",
+		"<|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>",
+		"<|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>{\"input\":\"",
+		`\ud83d\ude42`, `\`, `"`, `"}`, `{"input":"`, // split escapes
+	},
+}
+
+// TestAnyChunking shows that a response does not depend on how the engine cuts its
+// tokens into chunks, that every stream keeps the rules, and that it ends in the object
+// of the whole reply.
+func TestAnyChunking(t *testing.T) {
+	t.Parallel()
+	testAPI.AnyChunking(t, apitest.Chunking{
+		Rounds: 400,
+		Model:  model,
+		Requests: []string{
+			``,
+			mixedTools,
+			mixedTools + `,"reasoning":{"summary":"auto"}`,
+			mixedTools + `,"parallel_tool_calls":false`,
+			mixedTools + `,"tool_choice":"none","reasoning":{"effort":"none"}`,
+		},
+	})
+}
+
+// TestMalformed has outputs for which other servers send an error or nothing.
+func TestMalformed(t *testing.T) {
+	t.Parallel()
+	testAPI.Malformed(t, weatherTool, map[string]string{
+		"only special tokens": `incomplete`,
+		"end in the header":   `incomplete`,
+		"two reasonings":      `reasoning "a" reasoning "b" content "c" stop`,
+		"two answers":         `content "a" content "b" stop`,
+		"reasoning only":      `reasoning "a" stop`,
+	})
+}
+
+// FuzzResponses decodes arbitrary bodies, and pushes arbitrary tokens into the replies.
+func FuzzResponses(f *testing.F) {
+	testAPI.Fuzz(f, "<|channel|>analysis<|message|>x<|end|><|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>{\"input\":\"\\ud83d\"}<|call|>",
+		ask(mixedTools+`,"stream":true,"reasoning":{"summary":"auto"}`))
+}
+
+var measured = apitest.Stream{
+	Members: mixedTools + `,"reasoning":{"summary":"auto"}`,
+	Text:    " and then, never,\nnaïve 🙂",
+	Parts:   append([]apitest.Part{{Name: "custom", Header: ` to=functions.apply_patch<|channel|>commentary json<|message|>{"input":"`}}, apitest.Parts...),
+	Bound: func(r api.Reply) (forget func()) { // the growth of the text is not the chunk's
+		open := r.(*Reply).output.item
+		open.Text = append(make([]byte, 0, 1<<20), open.Text...)
+		begin := len(open.Text)
+		return func() { open.Text = open.Text[:begin] }
+	},
+}
+
+// TestStreamAllocates shows that a chunk of text costs no allocation.
+func TestStreamAllocates(t *testing.T) { testAPI.StreamAllocates(t, measured) }
+
+func BenchmarkStream(b *testing.B) { testAPI.BenchmarkStream(b, measured) }
+func BenchmarkDecode(b *testing.B) { testAPI.BenchmarkDecode(b, mixedTools) }

@@ -1,0 +1,257 @@
+package responses
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+// In Codex compatibility mode everything from a user's message to the final answer
+// is one response. A request with the outputs of a stored response's calls continues
+// the response under its id. Its record in the store, one a turn, is written anew as
+// the next version: what it had becomes its input, its output is what is new.
+// docs/codex.md has the rules.
+
+// codexTurn is what the mode knows of a request.
+type codexTurn struct {
+	outputs   map[string]gjson.Result // of tools, in the request, by call_id
+	empty     map[string]bool         // of these, those that are empty because their calls are sent without one
+	turn      *storedTurn             // of the previous response; nil: there is none that could be continued
+	continues bool                    // the request continues that turn
+}
+
+// storedTurn is a turn as far as it is stored.
+type storedTurn struct {
+	*store.Response
+	ids     map[string]bool         // of its items
+	calls   map[string]bool         // call_ids of its calls
+	waiting map[string]bool         // of these, those without an output
+	outputs map[string]gjson.Result // of the others
+	latest  []store.Item            // what the request for its newest output added
+	said    map[string]bool         // the JSON of these without their ids; nil: not known yet
+}
+
+// readTurn reads what a response has.
+func readTurn(r *store.Response) *storedTurn {
+	t := &storedTurn{Response: r, ids: map[string]bool{}, calls: map[string]bool{}, waiting: map[string]bool{}, outputs: map[string]gjson.Result{}}
+	begin := 0 // of the latest items
+	for i, it := range r.Input {
+		if t.add(it) {
+			begin = i + 1
+		}
+	}
+	t.latest = r.Input[begin:]
+	for _, it := range r.Output {
+		t.add(it)
+	}
+	return t
+}
+
+// add adds an item and reports whether the model made it.
+func (t *storedTurn) add(i store.Item) (models bool) {
+	t.ids[i.ID] = true
+	v := gjson.ParseBytes(i.JSON)
+	id := v.Get("call_id").Str
+	switch item.RoleOf(v.Get("type").Str) {
+	case item.ToolCall:
+		t.calls[id] = true
+		t.waiting[id] = v.Get("status").Str != item.StatusIncomplete
+		return true
+	case item.ToolOutput:
+		delete(t.waiting, id)
+		t.outputs[id] = v.Get("output")
+	}
+	return v.Get("type").Str == "reasoning" || v.Get("role").Str == "assistant"
+}
+
+// sameOutput reports whether two outputs of a tool are the same JSON.
+func sameOutput(a, b gjson.Result) bool {
+	return bytes.Equal(jsontext.AppendCompact(nil, a.Raw), jsontext.AppendCompact(nil, b.Raw))
+}
+
+// findOutputs notes the outputs that the request has. A call that it has as
+// completed has an empty output unless it has another.
+func (d *decoder) findOutputs() {
+	c := d.codex
+	c.outputs, c.empty = map[string]gjson.Result{}, map[string]bool{}
+	d.fields.items.ForEach(func(_, v gjson.Result) bool {
+		if item.RoleOf(v.Get("type").Str) == item.ToolOutput && v.Get("output").Exists() {
+			c.outputs[v.Get("call_id").Str] = v.Get("output")
+		}
+		return true
+	})
+	d.fields.items.ForEach(func(_, v gjson.Result) bool {
+		id := v.Get("call_id").Str
+		if _, has := c.outputs[id]; !has && item.RoleOf(v.Get("type").Str) == item.ToolCall && v.Get("status").Str == item.StatusCompleted {
+			c.outputs[id], c.empty[id] = gjson.Parse(`""`), true
+		}
+		return true
+	})
+}
+
+// continueTurn decides what the request is to the turn of the previous response: it
+// continues the turn, or follows it, or repeats a request that the turn has
+// answered. Then the answer is returned.
+func (d *decoder) continueTurn(ctx context.Context) (*api.Outcome, *apierror.Error) {
+	c := d.codex
+	if c == nil || !d.fields.items.IsArray() {
+		return nil, nil
+	}
+	d.findOutputs()
+	if d.fields.previous == "" || d.fields.options.background || !d.stores() {
+		return nil, nil
+	}
+	r, err := stored.Current(ctx, d.api.Store, d.rc.Tenant, d.fields.previous)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, nil // reading the chain fails with the right error
+	case err != nil:
+		return nil, stored.Unavailable(err)
+	case r.Live || r.Conversation != "":
+		return nil, nil
+	}
+	c.turn = readTurn(r)
+	for id, output := range c.outputs {
+		if known, has := c.turn.outputs[id]; has && !c.empty[id] && !sameOutput(known, output) {
+			return nil, turnConflict(d.fields.previous)
+		}
+		c.continues = c.continues || c.turn.waiting[id]
+	}
+	if c.continues {
+		return nil, d.checkWait()
+	}
+	return d.repeated()
+}
+
+// turnConflict is the answer to a request that differs from the one that has
+// continued the turn.
+func turnConflict(id string) *apierror.Error {
+	return apierror.New(http.StatusConflict, "response_conflict", "previous_response_id",
+		"The response %q was continued with other tool outputs. Read it to see its state.", item.Clip(id))
+}
+
+// turnGone is the answer to a request that continues a turn that is not stored any
+// more when the reply ends.
+func turnGone(id string) *apierror.Error {
+	return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
+		"The response %q was deleted, or has aged, while it was continued. Send the whole conversation as input.", item.Clip(id))
+}
+
+// checkWait refuses a turn that has waited too long for its tools.
+func (d *decoder) checkWait() *apierror.Error {
+	r := d.codex.turn
+	var since int64 // the latest of the times that it has
+	for _, at := range gjson.GetManyBytes(r.Object, "created_at", "completed_at", stored.StoppedAt) {
+		since = max(since, at.Int())
+	}
+	if d.rc.Now().Sub(time.Unix(since, 0)) <= d.api.ToolTimeout {
+		return nil
+	}
+	return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
+		"The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.api.ToolTimeout)
+}
+
+// repeated is the answer to a request that repeats the turn's newest one; nil if the
+// request has anything new.
+func (d *decoder) repeated() (*api.Outcome, *apierror.Error) {
+	t := d.codex.turn
+	if len(d.codex.outputs) == 0 || len(t.latest) == 0 {
+		return nil, nil
+	}
+	isNew := false
+	err := d.fields.items.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		it, err := item.Read(v)
+		isNew = isNew || !t.has(&it) && !t.repeats(&it)
+		return err
+	})
+	if err != nil || isNew {
+		return nil, err
+	}
+	for _, i := range t.latest {
+		if id := gjson.GetBytes(i.JSON, "call_id").Str; id != "" && !sameOutput(t.outputs[id], d.codex.outputs[id]) {
+			return nil, turnConflict(t.ID)
+		}
+	}
+	if d.fields.options.stream {
+		return &api.Outcome{Stream: &stored.Replay{SSE: replay(t.Response, d.fields.options)}}, nil
+	}
+	return &api.Outcome{Answer: stored.AppendObject(nil, t.Response)}, nil
+}
+
+// has reports whether the turn has an item of a request.
+func (t *storedTurn) has(it *item.Item) bool {
+	switch item.RoleOf(it.Kind) {
+	case item.ToolCall:
+		return t.calls[it.CallID]
+	case item.ToolOutput:
+		_, has := t.outputs[it.CallID]
+		return has
+	}
+	return it.ID != "" && t.ids[it.ID]
+}
+
+// repeats reports whether an item without an id says what one of the latest items
+// says.
+func (t *storedTurn) repeats(it *item.Item) bool {
+	if t.said == nil {
+		t.said = make(map[string]bool, len(t.latest))
+		for _, known := range t.latest {
+			id := jsontext.AppendString([]byte(`,"id":`), known.ID)
+			t.said[string(bytes.Replace(known.JSON, id, []byte(`,"id":""`), 1))] = true
+		}
+	}
+	return it.ID == "" && t.said[string(it.AppendStored(nil, ""))]
+}
+
+// addCodexItem adds an item of the input as the mode has it: what the turn has is
+// not added again, and a call that needs an output gets an empty one.
+func (d *decoder) addCodexItem(it item.Item, source *reference) *apierror.Error {
+	c := d.codex
+	known := c.turn != nil && c.turn.has(&it)
+	switch {
+	case item.RoleOf(it.Kind) != item.ToolCall || !c.empty[it.CallID]:
+		if known {
+			return nil
+		}
+		return d.addItem(it, source)
+	case known && !c.turn.waiting[it.CallID]:
+		return nil
+	}
+	if !known {
+		if err := d.addItem(it, source); err != nil {
+			return err
+		}
+	}
+	return d.addEmptyOutput(&it)
+}
+
+// addEmptyOutput adds an empty output of a call.
+func (d *decoder) addEmptyOutput(call *item.Item) *apierror.Error {
+	text := jsontext.AppendString([]byte(`{"type":"`+call.Kind+`_output","call_id":`), call.CallID)
+	output, err := item.Read(jsontext.Field{Result: gjson.ParseBytes(append(text, `,"output":""}`...)), Path: call.At.Path})
+	if err != nil {
+		return err
+	}
+	return d.addItem(output, nil)
+}
+
+// continueAs makes the request continue a turn: under its id, with what it has as the
+// beginning of the input.
+func (r *Request) continueAs(t *storedTurn) {
+	r.id, r.created = t.ID, gjson.GetBytes(t.Object, "created_at").Int()
+	r.continued = continued(t.Object)
+	r.storage.previous, r.storage.version = t.Previous, t.Version
+	r.storage.input = slices.Concat(t.Input, item.WithoutCutCalls(t.Output), r.storage.input)
+}

@@ -1,0 +1,85 @@
+package responses
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// compaction is what the reply needs to know of the compaction that it is.
+type compaction struct {
+	sealer     *Sealer
+	room       int // for users' messages beside it, in bytes
+	standalone bool
+	retained   []byte
+}
+
+// summary gathers the text of the model's turn.
+type summary struct{ answer, preamble []byte }
+
+func (s *summary) event(e turn.Event) {
+	switch {
+	case e.Step != turn.Delta:
+	case e.Kind == turn.Answer:
+		s.answer = append(s.answer, e.Text...)
+	case e.Kind == turn.Preamble:
+		s.preamble = append(s.preamble, e.Text...)
+	}
+}
+
+func (s *summary) text() string {
+	if text := strings.TrimSpace(string(s.answer)); text != "" {
+		return text
+	}
+	return strings.TrimSpace(string(s.preamble))
+}
+
+// endCompaction ends a reply that is a compaction: the model's summary becomes the one
+// item of the output.
+func (r *Reply) endCompaction() *apierror.Error {
+	c, text := r.request.compaction, r.summary.text()
+	switch {
+	case c == nil:
+		return nil
+	case r.model.finish() == turn.FinishLength:
+		return apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is set, or shorten the conversation.", r.model.reader.Counts().Output)
+	case text == "":
+		return apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model wrote no summary of the conversation. Try again.")
+	}
+	plain := append(binary.AppendUvarint(nil, uint64(c.room)), text...)
+	sealed, err := c.sealer.Seal(compactionTenant(r.request.rc.Tenant), plain)
+	if err != nil {
+		return apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
+	}
+	id := r.request.rc.NewID("cmp_")
+	json := jsontext.AppendString([]byte(`{"type":"compaction","id":`), id)
+	json = jsontext.AppendString(append(json, `,"encrypted_content":`...), sealed)
+	json = append(json, '}')
+	r.output.made = append(r.output.made, madeItem{id: id, json: json})
+	r.output.count++
+	if r.events.stream {
+		r.events.itemWhole(0, ".added", json)
+		r.events.itemWhole(0, ".done", json)
+	}
+	return nil
+}
+
+// appendCompaction appends the object that answers a request for a compaction.
+func (o *responseObject) appendCompaction(dst []byte) []byte {
+	q := o.request
+	dst = jsontext.AppendString(append(dst, `{"id":`...), q.id)
+	dst = strconv.AppendInt(append(dst, `,"object":"response.compaction","created_at":`...), q.created, 10)
+	dst = append(dst, `,"output":[`...)
+	if retained := q.compaction.retained; len(retained) > 0 {
+		dst = append(append(dst, retained...), ',')
+	}
+	dst = append(o.output.append(dst), `],"usage":`...)
+	o.model.count()
+	return append(o.model.usage.append(dst, q.options.usagePerTurn), '}')
+}

@@ -1,0 +1,280 @@
+package item
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// A model that browses cites what it has read as 【3†L8-L11】: lines 8 to 11 of
+// the page that the browser showed under the cursor 3. A result of the browser
+// begins with a line that says what it shows:
+//
+//	[3] Title (https://example.com/page)
+
+// Page is a page that a text can cite.
+type Page struct{ URL, Title string }
+
+// Pages are the pages that the browser has shown, by cursor. The zero value has
+// none.
+type Pages struct {
+	shown map[int]Page
+	Last  string // the address of the page that was shown last
+}
+
+// The bounds of what is kept.
+const (
+	maxPages        = 1024
+	maxPageHead     = 8 << 10 // bytes of the line that a result begins with
+	maxPageURL      = 4 << 10
+	maxPageTitle    = 512
+	maxCursorDigits = 9
+)
+
+// Add takes a result of the browser: its text, and its structured content, if
+// there is any, whose members cursor, url and title take precedence over the
+// text. A result that shows no page of the web, such as a list of search
+// results, adds no page.
+func (p *Pages) Add(text string, structured []byte) {
+	cursor, shown, ok := readPageHead(text)
+	if fields := gjson.ParseBytes(structured); fields.IsObject() {
+		if inner := fields.Get("result"); inner.IsObject() {
+			fields = inner
+		}
+		if v := fields.Get("cursor"); v.Type == gjson.Number {
+			cursor, ok = int(v.Int()), true
+		}
+		if v := fields.Get("url"); v.Type == gjson.String {
+			shown.URL = v.Str
+		}
+		if v := fields.Get("title"); v.Type == gjson.String {
+			shown.Title = v.Str
+		}
+	}
+	if !ok {
+		return
+	}
+	delete(p.shown, cursor) // another page, or none, is shown there now
+	if shown = shown.cleaned(); shown.URL == "" || len(p.shown) >= maxPages {
+		return
+	}
+	if p.shown == nil {
+		p.shown = map[int]Page{}
+	}
+	p.shown[cursor], p.Last = shown, shown.URL
+}
+
+// Empty reports whether no page has been shown.
+func (p *Pages) Empty() bool { return len(p.shown) == 0 }
+
+// URL is the address of the page that is shown under a cursor; "" if there is
+// none.
+func (p *Pages) URL(cursor int) string { return p.shown[cursor].URL }
+
+// With returns the pages and those that were shown later.
+func (p Pages) With(later Pages) Pages {
+	all := Pages{Last: cmp.Or(later.Last, p.Last)}
+	if len(p.shown)+len(later.shown) > 0 {
+		all.shown = make(map[int]Page, len(p.shown)+len(later.shown))
+		maps.Copy(all.shown, p.shown)
+		maps.Copy(all.shown, later.shown)
+	}
+	return all
+}
+
+// Bytes is roughly how much memory the pages take.
+func (p *Pages) Bytes() int64 {
+	const overhead = 64
+	var n int64
+	for _, page := range p.shown {
+		n += int64(len(page.URL)+len(page.Title)) + overhead
+	}
+	return n
+}
+
+// readPageHead reads the line that a result begins with.
+func readPageHead(text string) (cursor int, shown Page, ok bool) {
+	text = strings.TrimLeft(text[:min(len(text), maxPageHead)], " \t\r\n")
+	digits, head, _ := strings.Cut(strings.TrimPrefix(text, "["), "]")
+	if cursor, ok = readCursor(digits); !ok || text[0] != '[' {
+		return 0, Page{}, false
+	}
+	// A title can have line feeds in it; what is behind the head begins so.
+	if title, _, found := strings.Cut(head, "\n**viewing lines ["); found {
+		head = title
+	} else {
+		head, _, _ = strings.Cut(head, "\n")
+	}
+	shown.Title = strings.TrimSpace(head)
+	inner, closed := strings.CutSuffix(shown.Title, ")")
+	if !closed {
+		return cursor, shown, true
+	}
+	// Titles and addresses can have parentheses themselves.
+	for end := len(inner); ; {
+		i := strings.LastIndexByte(inner[:end], '(')
+		if i < 0 {
+			return cursor, shown, true
+		}
+		if address := inner[i+1:]; isWeb(address) {
+			return cursor, Page{address, inner[:i]}, true
+		}
+		end = i
+	}
+}
+
+// readCursor reads a cursor in decimal digits.
+func readCursor(digits string) (int, bool) {
+	if digits == "" || len(digits) > maxCursorDigits || strings.Trim(digits, "0123456789") != "" {
+		return 0, false
+	}
+	cursor, err := strconv.Atoi(digits)
+	return cursor, err == nil
+}
+
+const sourceScheme = "view-source:"
+
+func isWeb(address string) bool {
+	address = strings.TrimPrefix(address, sourceScheme)
+	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
+}
+
+// cleaned is the page with an address that a client can open, "" if there is no
+// such, and a title of one line. The browser shows what it finds in a page, and
+// a page's source, as pages of their own: these stand for the page itself. It
+// shows addresses without their escapes, and long ones cut.
+func (p Page) cleaned() Page {
+	address := strings.TrimPrefix(p.URL, sourceScheme)
+	title := strings.Join(strings.Fields(p.Title), " ")
+	if found, ok := strings.CutPrefix(title, "Find results for text: `"); ok {
+		address, _, _ = strings.Cut(address, "/find?pattern=")
+		if i := strings.LastIndex(found, "` in `"); i >= 0 {
+			title = strings.TrimSuffix(found[i+len("` in `"):], "`")
+		}
+	}
+	if len(address) > maxPageURL || !isWeb(address) || !utf8.ValidString(address) || strings.HasSuffix(address, "...") {
+		return Page{}
+	}
+	u, err := url.Parse(strings.ReplaceAll(address, " ", "%20"))
+	if err != nil || u.Host == "" {
+		return Page{}
+	}
+	return Page{strings.Clone(u.String()), strings.ToValidUTF8(title[:min(len(title), maxPageTitle)], "")}
+}
+
+// Citation is a place of a text that cites a page. start and end count
+// characters, Unicode code points, of the whole text; end is behind the place.
+type Citation struct {
+	start, end int
+	Page
+}
+
+// JSON is the citation as an annotation of a text.
+func (c *Citation) JSON() json.RawMessage {
+	dst := strconv.AppendInt([]byte(`{"type":"url_citation","start_index":`), int64(c.start), 10)
+	dst = strconv.AppendInt(append(dst, `,"end_index":`...), int64(c.end), 10)
+	dst = jsontext.AppendString(append(dst, `,"url":`...), c.URL)
+	return append(jsontext.AppendString(append(dst, `,"title":`...), c.Title), '}')
+}
+
+// Citations finds the citations of one text, which comes in pieces.
+type Citations struct {
+	Pages *Pages // that the text can cite
+
+	at     int               // characters of the text so far
+	cut    [utf8.UTFMax]byte // a character that a piece has ended in
+	cutLen int               // how many bytes of it there are
+	within citationPart      // of the citation being read
+	start  int               // where it begins
+	digits int               // how many of the number being read there are
+	cursor int
+}
+
+// citationPart is a part of a citation.
+type citationPart uint8
+
+const (
+	outside     citationPart = iota
+	inCursor                 // 【3
+	behindMark               // 【3†
+	inFirstLine              // 【3†L8
+	behindDash               // 【3†L8-
+	inLastLine               // 【3†L8-L11
+)
+
+// AppendFound appends the citations that the next piece of the text completes.
+// Those of a cursor that shows no page are left out.
+func (c *Citations) AppendFound(dst []Citation, text []byte) []Citation {
+	if len(c.Pages.shown) == 0 {
+		return dst
+	}
+	for c.cutLen > 0 && len(text) > 0 {
+		c.cut[c.cutLen] = text[0]
+		c.cutLen, text = c.cutLen+1, text[1:]
+		for c.cutLen > 0 && utf8.FullRune(c.cut[:c.cutLen]) {
+			r, size := utf8.DecodeRune(c.cut[:c.cutLen])
+			c.cutLen = copy(c.cut[:], c.cut[size:c.cutLen])
+			dst = c.appendIfFound(dst, r)
+		}
+	}
+	for len(text) > 0 {
+		if text[0] >= utf8.RuneSelf && !utf8.FullRune(text) {
+			c.cutLen = copy(c.cut[:], text)
+			break
+		}
+		r, size := utf8.DecodeRune(text)
+		text = text[size:]
+		dst = c.appendIfFound(dst, r)
+	}
+	return dst
+}
+
+// appendIfFound takes the next character.
+func (c *Citations) appendIfFound(dst []Citation, r rune) []Citation {
+	complete := c.step(r)
+	c.at++
+	if !complete {
+		return dst
+	}
+	if shown, ok := c.Pages.shown[c.cursor]; ok {
+		dst = append(dst, Citation{c.start, c.at, shown})
+	}
+	return dst
+}
+
+// step moves on by one character and reports whether it completes a citation.
+func (c *Citations) step(r rune) (complete bool) {
+	switch {
+	case r == '【':
+		c.within, c.start, c.cursor, c.digits = inCursor, c.at, 0, 0
+	case c.within == outside:
+	case '0' <= r && r <= '9' && c.within != behindMark && c.digits < maxCursorDigits:
+		switch c.within {
+		case inCursor:
+			c.cursor = 10*c.cursor + int(r-'0')
+		case behindDash:
+			c.within = inLastLine
+		}
+		c.digits++
+	case r == '†' && c.within == inCursor && c.digits > 0:
+		c.within = behindMark
+	case r == 'L' && c.within == behindMark:
+		c.within, c.digits = inFirstLine, 0
+	case (r == '-' || r == '–') && c.within == inFirstLine && c.digits > 0:
+		c.within, c.digits = behindDash, 0
+	case r == 'L' && c.within == behindDash:
+		c.within = inLastLine
+	default:
+		complete = r == '】' && (c.within == inFirstLine || c.within == inLastLine) && c.digits > 0
+		c.within = outside
+	}
+	return complete
+}

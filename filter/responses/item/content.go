@@ -1,0 +1,102 @@
+package item
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// filePlaceholder replaces a file in a tool's output.
+const filePlaceholder = "[A file was here. This model cannot read files.]"
+
+// ReadContent reads a text or a list of parts. The texts of parts follow each
+// other as they are; a placeholder is on a line of its own. images is one of
+// turn's settings for images; files says that a placeholder can stand for a file
+// too.
+func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror.Error) {
+	if !v.IsArray() {
+		if v.Type != gjson.String {
+			return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of parts.", v.Path)
+		}
+		return v.Str, nil
+	}
+	var text jsontext.Joined
+	placeholder := false // the last part was one
+	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		part, isPlaceholder, err := readPart(v, images, files)
+		if isPlaceholder || placeholder {
+			text.NewLine()
+		}
+		placeholder = isPlaceholder
+		text.Add(part)
+		return err
+	})
+	return text.String(), err
+}
+
+func readPart(v jsontext.Field, images string, files bool) (text string, placeholder bool, err *apierror.Error) {
+	member := "text"
+	switch v.Get("type").Str {
+	case "input_text", "output_text", "text", "reasoning_text", "summary_text":
+	case "refusal":
+		member = "refusal"
+	case "input_image", "image_url", "computer_screenshot":
+		if images == turn.ImagesReject {
+			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
+		}
+		return turn.ImagePlaceholder, true, nil
+	case "input_file":
+		if !files {
+			return "", true, apierror.Invalid(v.Path, "This model cannot read files. Send their text as input_text.")
+		}
+		return filePlaceholder, true, nil
+	default:
+		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type input_text, output_text, refusal and input_image are supported.")
+	}
+	part := v.Get(member)
+	if part.Type != gjson.String {
+		return "", false, apierror.Invalid(v.Path+"."+member, "The field %q must be a string.", v.Path+"."+member)
+	}
+	return part.Str, false, nil
+}
+
+// ReadArguments reads the arguments of a call: a string, which stays as it is,
+// or, from some clients, the object itself. A call without arguments has {}.
+func ReadArguments(v jsontext.Field) (string, *apierror.Error) {
+	switch {
+	case !v.Exists():
+		return "{}", nil
+	case !v.IsObject():
+		return v.Text()
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(v.Raw)); err != nil {
+		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON.")
+	}
+	return compact.String(), nil
+}
+
+// ErrorText is why an MCP call failed: a text, or one of OpenAI's error objects,
+// which have a message or the content that the tool returned.
+func ErrorText(v gjson.Result) string {
+	if !v.IsObject() {
+		return v.String()
+	}
+	texts := []string{}
+	for _, part := range v.Get("content.#.text").Array() {
+		texts = append(texts, part.Str)
+	}
+	switch message := v.Get("message").Str; {
+	case len(texts) > 0:
+		return strings.Join(texts, "\n")
+	case message != "":
+		return message
+	}
+	return v.Raw
+}

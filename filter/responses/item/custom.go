@@ -1,0 +1,198 @@
+package item
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Unwrapper finds the text of a custom tool's call in the call's arguments. The model
+// sees such a tool as a function with one string, so it writes {"input":"text"};
+// sometimes it writes the string alone, or the bare text. The result does not depend
+// on how the arguments are cut into pieces.
+type Unwrapper struct {
+	state  unwrapState
+	buffer []byte // what has not been understood yet
+	object bool   // the string is a member of an object: what follows it is no text
+	high   rune   // the first half of a surrogate pair, 0 if there is none
+}
+
+type unwrapState uint8
+
+const (
+	unwrapStart  unwrapState = iota // before the text, in whatever form
+	unwrapString                    // in a JSON string
+	unwrapAfter                     // behind it
+	unwrapBare                      // in bare text
+)
+
+// wrapping is what comes before the text in the function's form. White space may be
+// between any two of them.
+var wrapping = []string{`{`, `"input"`, `:`, `"`}
+
+// Push takes the next piece of the arguments, whole characters of UTF-8, and
+// appends the text in it.
+func (u *Unwrapper) Push(dst, p []byte) []byte {
+	u.buffer = append(u.buffer, p...)
+	if u.state == unwrapStart {
+		u.start()
+	}
+	switch u.state {
+	case unwrapString:
+		dst = u.unescape(dst)
+	case unwrapBare:
+		dst = append(dst, u.buffer...)
+		u.buffer = u.buffer[:0]
+	}
+	if u.state == unwrapAfter {
+		dst = u.after(dst)
+	}
+	return dst
+}
+
+// Flush ends the arguments: what has not been understood is text as it is.
+func (u *Unwrapper) Flush(dst []byte) []byte {
+	switch u.state {
+	case unwrapStart:
+		if t := bytes.Join(bytes.Fields(u.buffer), nil); string(t) == "{}" {
+			break
+		}
+		dst = append(dst, u.buffer...)
+	case unwrapString:
+		dst = append(u.lone(dst), u.buffer...)
+	}
+	u.buffer = nil
+	return dst
+}
+
+// start decides in which form the text comes, as soon as that is known.
+func (u *Unwrapper) start() {
+	rest := bytes.TrimLeft(u.buffer, " \t\r\n")
+	if len(rest) > 0 && rest[0] == '"' {
+		u.state, u.buffer = unwrapString, rest[1:]
+		return
+	}
+	for _, want := range wrapping {
+		rest = bytes.TrimLeft(rest, " \t\r\n")
+		n := min(len(rest), len(want))
+		if string(rest[:n]) != want[:n] {
+			if string(bytes.TrimSpace(rest)) == "}" { // no input at all
+				return
+			}
+			u.state = unwrapBare
+			return
+		}
+		if rest = rest[n:]; n < len(want) {
+			return
+		}
+	}
+	u.state, u.object, u.buffer = unwrapString, true, rest
+}
+
+// unescape appends the string as far as it can be read.
+func (u *Unwrapper) unescape(dst []byte) []byte {
+	p := u.buffer
+	for len(p) > 0 {
+		switch c := p[0]; {
+		case c == '"':
+			dst = u.lone(dst)
+			u.state, u.buffer = unwrapAfter, p[1:]
+			return dst
+		case c != '\\':
+			n := bytes.IndexAny(p, `"\`)
+			if n < 0 {
+				n = len(p)
+			}
+			dst = append(u.lone(dst), p[:n]...)
+			p = p[n:]
+		default:
+			n := escapeLen(p)
+			if n == 0 {
+				u.buffer = append(u.buffer[:0], p...)
+				return dst
+			}
+			dst = u.escape(dst, p[:n])
+			p = p[n:]
+		}
+	}
+	u.buffer = u.buffer[:0]
+	return dst
+}
+
+// escapeLen is how long the escape at the beginning of p is, 0 if it is not
+// complete. What is no escape of JSON is taken for two bytes of text.
+func escapeLen(p []byte) int {
+	switch {
+	case len(p) < 2:
+		return 0
+	case p[1] != 'u':
+		_, size := utf8.DecodeRune(p[1:])
+		return 1 + size
+	}
+	for i := 2; i < 6; i++ {
+		switch {
+		case i == len(p):
+			return 0
+		case !bytes.ContainsRune([]byte("0123456789abcdefABCDEF"), rune(p[i])):
+			return 2
+		}
+	}
+	return 6
+}
+
+// escape appends the character of an escape.
+func (u *Unwrapper) escape(dst, p []byte) []byte {
+	if len(p) == 6 {
+		n, _ := strconv.ParseUint(string(p[2:]), 16, 16) // escapeLen has seen the digits
+		r := rune(n)
+		if pair := utf16.DecodeRune(u.high, r); u.high != 0 && pair != utf8.RuneError {
+			u.high = 0
+			return utf8.AppendRune(dst, pair)
+		}
+		dst = u.lone(dst)
+		if r >= 0xd800 && r < 0xdc00 {
+			u.high = r
+			return dst
+		}
+		return utf8.AppendRune(dst, r)
+	}
+	dst = u.lone(dst)
+	switch p[1] {
+	case '"', '\\', '/':
+		return append(dst, p[1])
+	case 'b':
+		return append(dst, '\b')
+	case 'f':
+		return append(dst, '\f')
+	case 'n':
+		return append(dst, '\n')
+	case 'r':
+		return append(dst, '\r')
+	case 't':
+		return append(dst, '\t')
+	}
+	return append(dst, p...)
+}
+
+// lone appends the character for half a surrogate pair without its other half.
+func (u *Unwrapper) lone(dst []byte) []byte {
+	if u.high == 0 {
+		return dst
+	}
+	u.high = 0
+	return utf8.AppendRune(dst, utf8.RuneError)
+}
+
+// after takes what follows the string: nothing of it is text in an object;
+// behind a string alone everything is, unless it is only white space.
+func (u *Unwrapper) after(dst []byte) []byte {
+	switch {
+	case u.object:
+		u.buffer = u.buffer[:0]
+	case len(bytes.TrimSpace(u.buffer)) > 0:
+		dst = append(dst, u.buffer...)
+		u.state, u.buffer = unwrapBare, u.buffer[:0]
+	}
+	return dst
+}

@@ -1,0 +1,134 @@
+package item
+
+import (
+	"encoding/json"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Output is an item of a response's output.
+type Output struct {
+	Kind        Kind
+	ID          string
+	Call        *turn.CalledTool // of a call: the tool by the client's names
+	Text        []byte           // as it is between the quotes of JSON
+	Annotations []json.RawMessage
+	Summary     bool   // the text of reasoning is its summary too
+	Sealed      string // the text of reasoning, sealed; "": it is not asked for
+
+	// Of calls that are made here:
+	Result      *tools.Result // nil until the tool is done
+	Approval    string        // the id of the request for approval of the call
+	Arguments   gjson.Result  // of a call of a built-in tool
+	Address     string        // of the page that the browser was asked for
+	Container   string        // where its code runs
+	ShowOutputs bool          // the client wants what the code has printed
+
+	// Of a list of tools:
+	Server string
+	Tools  []tools.Tool
+}
+
+// PlainText is the item's text as the model wrote it.
+func (o *Output) PlainText() string {
+	var text string
+	_ = json.Unmarshal(append(append([]byte{'"'}, o.Text...), '"'), &text) // what was escaped here can be read
+	return text
+}
+
+// EndStatus is the status of an item whose tool is done. Code that raises an
+// error has run.
+func (o *Output) EndStatus() string {
+	if o.Result.Error != "" && (o.Kind != Code || len(o.Result.Content) == 0) {
+		return StatusFailed
+	}
+	return StatusCompleted
+}
+
+// Append appends the item's JSON. In progress it has no text yet, but for a
+// request for approval, which clients see only whole.
+func (o *Output) Append(dst []byte, status string) []byte {
+	text := o.Text
+	begun := status == StatusInProgress
+	if begun && o.Kind != MCPApproval {
+		text = nil
+	}
+	switch o.Kind {
+	case MCPCall, MCPApproval, MCPList:
+		return o.appendMCP(dst, status, text)
+	case WebSearch, Code, FileSearch, Image:
+		return o.appendBuiltin(dst, status, text)
+	case Reasoning:
+		return o.appendReasoning(dst, status, text, begun)
+	case Function, Custom:
+		return o.appendCall(dst, status, text)
+	}
+	phase := "final_answer"
+	if o.Kind == Commentary {
+		phase = "commentary"
+	}
+	dst = o.appendHead(dst, "message", status)
+	dst = append(append(append(dst, `,"role":"assistant","phase":"`...), phase...), `","content":[`...)
+	if !begun {
+		dst = AppendPart(dst, "output_text", text, o.Annotations)
+	}
+	return append(dst, `]}`...)
+}
+
+func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun bool) []byte {
+	dst = o.appendHead(dst, "reasoning", status)
+	dst = append(dst, `,"summary":[`...)
+	if o.Summary && !begun {
+		dst = AppendPart(dst, "summary_text", text, nil)
+	}
+	dst = append(dst, `],"content":[`...)
+	if !begun {
+		dst = AppendPart(dst, "reasoning_text", text, nil)
+	}
+	dst = append(dst, ']')
+	if o.Sealed != "" && !begun {
+		dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed)
+	}
+	return append(dst, '}')
+}
+
+func (o *Output) appendCall(dst []byte, status string, text []byte) []byte {
+	kind, member := "function_call", `,"arguments":"`
+	if o.Kind == Custom {
+		kind, member = "custom_tool_call", `,"input":"`
+	}
+	dst = o.appendHead(dst, kind, status)
+	dst = jsontext.AppendString(append(dst, `,"call_id":`...), o.Call.ID)
+	dst = jsontext.AppendString(append(dst, `,"name":`...), o.Call.Name)
+	if ns := o.Call.Namespace; ns != "" && ns != turn.FunctionsNamespace {
+		dst = jsontext.AppendString(append(dst, `,"namespace":`...), ns)
+	}
+	return append(append(append(dst, member...), text...), `"}`...)
+}
+
+func (o *Output) appendHead(dst []byte, kind, status string) []byte {
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","id":`...)
+	dst = jsontext.AppendString(dst, o.ID)
+	return append(append(append(dst, `,"status":"`...), status...), '"')
+}
+
+// AppendPart appends a part of an item's content. Its text is escaped already.
+func AppendPart(dst []byte, kind string, text []byte, annotations []json.RawMessage) []byte {
+	dst = append(append(append(dst, `{"type":"`...), kind...), `","text":"`...)
+	dst = append(append(dst, text...), '"')
+	if kind == "output_text" {
+		dst = append(dst, `,"annotations":[`...)
+		for i, a := range annotations {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, a...)
+		}
+		dst = append(dst, `],"logprobs":[]`...)
+	}
+	return append(dst, '}')
+}

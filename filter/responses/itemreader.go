@@ -1,0 +1,278 @@
+package responses
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// itemReader turns items, of a request or stored, into what the model sees and
+// what this service has to know of the conversation.
+type itemReader struct {
+	api *API
+	rc  *turn.RequestContext
+
+	before *turn.Prefix                          // replaces the items before items; nil: there are none
+	items  []turn.Item                           // what the model sees
+	whole  func() ([]turn.Item, *apierror.Error) // reads the items that before replaces
+	state  serverState
+
+	ownInput  bool                 // the items are the request's own input
+	approvals map[string]item.Item // the requests for approval, by id
+	verdicts  []verdict            // of the request's own input
+
+	compacting  compacting
+	storedBytes int // of the stored items that the request brings in
+}
+
+// itemType is what becomes of one type of input item. Exactly one of its members
+// is set.
+type itemType struct {
+	add     func(r *itemReader, it item.Item) *apierror.Error
+	skipped bool // the model sees nothing of it
+	another bool // it is a reference, which the item that it names has replaced
+}
+
+// itemTypes are the types of items. Others are refused. The table of
+// docs/compatibility.md has the same rows.
+var itemTypes = map[string]itemType{
+	"message":                 {add: (*itemReader).addMessage},
+	"reasoning":               {add: (*itemReader).addReasoning},
+	"function_call":           {add: (*itemReader).addCall},
+	"function_call_output":    {add: (*itemReader).addOutput},
+	"custom_tool_call":        {add: (*itemReader).addCustomCall},
+	"custom_tool_call_output": {add: (*itemReader).addOutput},
+	"mcp_call":                {add: (*itemReader).addMCPCall},
+	"compaction":              {add: (*itemReader).addCompaction},
+	"compaction_trigger":      {add: (*itemReader).addTrigger},
+
+	"code_interpreter_call": {add: (*itemReader).addContainer},
+	"web_search_call":       {skipped: true},
+	"file_search_call":      {skipped: true},
+	"image_generation_call": {skipped: true},
+
+	"mcp_list_tools":        {add: (*itemReader).addList},
+	"mcp_approval_request":  {add: (*itemReader).addApprovalRequest},
+	"mcp_approval_response": {add: (*itemReader).addVerdict},
+
+	"item_reference": {another: true},
+}
+
+// add adds an item.
+func (r *itemReader) add(it item.Item) *apierror.Error {
+	if err := r.checkTrigger(it); err != nil {
+		return err
+	}
+	r.retain(&it)
+	t, known := itemTypes[it.Kind]
+	if it.ModelView.Exists() {
+		r.addModelView(&it)
+	}
+	switch {
+	case !known:
+		return apierror.Invalid(it.At.Path+".type", "Input items of this type are not supported. Leave the item out, or send what matters of it as a message.")
+	case t.skipped || t.another:
+		return nil
+	}
+	return t.add(r, it)
+}
+
+// addStored adds a stored item.
+func (r *itemReader) addStored(i store.Item, path string) *apierror.Error {
+	it, err := item.ReadStored(i, path)
+	if err != nil {
+		return err
+	}
+	return r.add(it)
+}
+
+// addResponse adds the items of a stored response, without calls that were cut.
+func (r *itemReader) addResponse(response *store.Response) *apierror.Error {
+	for _, items := range [][]store.Item{response.Input, item.WithoutCutCalls(response.Output)} {
+		for _, i := range items {
+			if err := r.addStored(i, "previous_response_id"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *itemReader) addTurn(items ...turn.Item) { r.items = append(r.items, items...) }
+
+func (r *itemReader) addMessage(it item.Item) *apierror.Error {
+	kind := turn.Answer
+	switch it.Role {
+	case "system", "developer":
+		kind = turn.Instructions
+	case "user":
+		kind = turn.User
+	case "assistant":
+		switch it.Phase {
+		case "commentary":
+			kind = turn.Preamble
+		case "final_answer":
+		case "":
+			kind = turn.Unphased
+		default:
+			return apierror.Invalid(it.At.Path+".phase", "The phase of a message must be commentary or final_answer.")
+		}
+	case "":
+		return apierror.Invalid(it.At.Path+".role", "A message has no role.")
+	default:
+		return apierror.Invalid(it.At.Path+".role", "The role of a message must be system, developer, user or assistant.")
+	}
+	if !it.Content.Exists() {
+		return apierror.Invalid(it.At.Path+".content", "A message has no content.")
+	}
+	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
+	r.addTurn(turn.Item{Kind: kind, Text: text, Path: it.At.Path})
+	return err
+}
+
+// addReasoning adds chain of thought: what was sealed here, or the content, or the
+// summary, which is the same text in our own replies.
+func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
+	text, err := r.unseal(it)
+	for _, v := range []jsontext.Field{it.Content, it.Summary} {
+		if v.Exists() && text == "" && err == nil {
+			text, err = item.ReadContent(v, turn.ImagesReject, false)
+		}
+	}
+	if text != "" {
+		r.addTurn(turn.Item{Kind: turn.Reasoning, Text: text, Path: it.At.Path})
+	}
+	return err
+}
+
+// unseal opens encrypted_content, "" if there is none. Content that is not of this
+// service, or not of this tenant, is refused and never skipped: the client counts
+// on it.
+func (r *itemReader) unseal(it item.Item) (string, *apierror.Error) {
+	if it.Encrypted == "" {
+		return "", nil
+	}
+	foreign := apierror.Invalid(it.At.Path+".encrypted_content", "The encrypted content is not of this service, or its key is gone. Leave it out, and the reasoning item if it has no content.")
+	if r.api.Sealer == nil {
+		return "", foreign
+	}
+	text, err := r.api.Sealer.Open(r.rc.Tenant, it.Encrypted)
+	if err != nil {
+		return "", foreign.With(err)
+	}
+	return string(text), nil
+}
+
+// addCall adds a call of a function.
+func (r *itemReader) addCall(it item.Item) *apierror.Error {
+	arguments, err := item.ReadArguments(it.Arguments)
+	if err == nil {
+		err = it.CheckCall()
+	}
+	r.addTurn(turn.Item{Kind: turn.Call, Text: arguments, CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	return err
+}
+
+// addCustomCall adds a call of a custom tool as the model made it: the text is the
+// one argument of a function.
+func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
+	text := ""
+	if it.Input.Exists() {
+		var err *apierror.Error
+		if text, err = it.Input.Text(); err != nil {
+			return err
+		}
+	}
+	arguments := append(jsontext.AppendString([]byte(`{"input":`), text), '}')
+	r.addTurn(turn.Item{Kind: turn.Call, Text: string(arguments), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	return it.CheckCall()
+}
+
+// addOutput adds the output of a tool.
+func (r *itemReader) addOutput(it item.Item) *apierror.Error {
+	switch {
+	case it.CallID == "":
+		return apierror.Invalid(it.At.Path+".call_id", "A tool's output has no call_id.")
+	case !it.Output.Exists():
+		return apierror.Invalid(it.At.Path+".output", "A tool's output is missing. Send an empty text if there is none.")
+	}
+	text, err := item.ReadContent(it.Output, turn.ImagesPlaceholder, true)
+	r.addTurn(turn.Item{Kind: turn.Result, Text: text, CallID: it.CallID, Path: it.At.Path})
+	return err
+}
+
+// addMCPCall adds a call of an MCP server's tool that was made here, with its
+// output or its error.
+func (r *itemReader) addMCPCall(it item.Item) *apierror.Error {
+	if it.ID == "" {
+		return apierror.Invalid(it.At.Path+".id", "An MCP call has no id.")
+	}
+	it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.MCPCall.Names().Prefix) // under which its reasoning is kept
+	if request := it.At.Get("approval_request_id").Str; request != "" {
+		r.state.noteAnswered(strings.Clone(request))
+		r.verdicts = slices.DeleteFunc(r.verdicts, func(v verdict) bool { return v.request == request })
+	}
+	if item.IsCutCall(store.Item{JSON: []byte(it.At.Raw)}) {
+		return nil
+	}
+	if it.Namespace = it.Server; it.Namespace == "" {
+		return apierror.Invalid(it.At.Path+".server_label", "An MCP call has no server_label.")
+	}
+	if seen, ok := r.state.numbered[toolName{it.Namespace, it.Name}]; ok {
+		it.Name = seen
+	}
+	if err := r.addCall(it); err != nil {
+		return err
+	}
+	text, err := mcpOutput(&it)
+	if err != nil {
+		return err
+	}
+	r.addTurn(turn.Item{Kind: turn.Result, Text: text, CallID: it.CallID, Hosted: true, Path: it.At.Path})
+	return nil
+}
+
+// mcpOutput is what the model sees of the outcome of an MCP call.
+func mcpOutput(it *item.Item) (string, *apierror.Error) {
+	switch {
+	case it.At.Get("status").Str == item.StatusIncomplete:
+		return "The outcome of this call is not known: the response ended while it was made.", nil
+	case it.Error.Exists() && it.Error.Type != gjson.Null:
+		return item.ErrorText(it.Error.Result), nil
+	case it.Output.Exists():
+		return it.Output.Text()
+	}
+	return "", nil
+}
+
+// addContainer notes where the code of the conversation runs: later code runs
+// there too.
+func (r *itemReader) addContainer(it item.Item) *apierror.Error {
+	if id := it.At.Get("container_id"); id.Type == gjson.String && len(id.Str) <= jsontext.MaxShortText {
+		r.state.container = strings.Clone(id.Str)
+	}
+	return nil
+}
+
+// addModelView adds what the model sees in the place of a stored item.
+func (r *itemReader) addModelView(it *item.Item) {
+	_, id, _ := strings.Cut(it.ID, "_") // under which its reasoning is kept
+	v := it.ModelView
+	call := turn.Item{
+		Kind: turn.Call, Text: v.Get("input").Str, CallID: item.CallPrefix + id,
+		Namespace: v.Get("namespace").Str, Name: v.Get("name").Str, Builtin: v.Get("builtin").Bool(), Path: it.At.Path,
+	}
+	r.state.container = strings.Clone(v.Get("container").Str)
+	if call.Builtin && call.Namespace == builtins[tools.WebSearch].namespace {
+		r.state.pages.Add(v.Get("output").Str, nil)
+	}
+	r.addTurn(call, turn.Item{Kind: turn.Result, Text: v.Get("output").Str, CallID: call.CallID, Hosted: true, Path: it.At.Path})
+}

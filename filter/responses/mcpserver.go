@@ -1,0 +1,215 @@
+package responses
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// noHosted is why tools of the type mcp cannot be used.
+const noHosted = "MCP servers are not called here: that needs Envoy's loopback listener (the operator sets loopback). Leave the tool out, or offer the server's tools as functions."
+
+// readServer reads a tool of the type mcp.
+func (r *toolReader) readServer(at jsontext.Field) *apierror.Error {
+	if r.api.Tools == nil {
+		return apierror.Invalid(at.Path+".type", noHosted)
+	}
+	var read mcpServer
+	err := at.Fields(func(key string, v jsontext.Field) *apierror.Error { return r.readServerField(&read, key, v) })
+	if err != nil {
+		return err
+	}
+	h, err := r.newHosted(at, &read)
+	if err != nil {
+		return err
+	}
+	r.hosted = append(r.hosted, h)
+	r.echo.addServer(&read, h)
+	return nil
+}
+
+// mcpServer is a tool of the type mcp as the request defines it.
+type mcpServer struct {
+	label, url, connector, description, authorization string
+	header                                            http.Header
+	allowed                                           *toolFilter
+	approval                                          *approval
+	allowedRaw, approvalRaw                           string
+}
+
+func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field) (err *apierror.Error) {
+	switch key {
+	case "type":
+	case "server_label":
+		s.label, err = v.ShortText()
+	case "server_url":
+		s.url, err = v.Text()
+	case "connector_id":
+		s.connector, err = v.Text()
+	case "server_description":
+		s.description, err = v.Text()
+	case "authorization":
+		s.authorization, err = v.Text()
+	case "headers":
+		s.header = http.Header{}
+		err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
+			value, err := v.Text()
+			s.header.Set(strings.Clone(name), strings.Clone(value))
+			return err
+		})
+	case "allowed_tools":
+		s.allowedRaw = v.Raw
+		s.allowed, err = readToolFilter(v)
+	case "require_approval":
+		s.approvalRaw = v.Raw
+		s.approval, err = readApproval(v)
+	default:
+		r.ignored.Add(v.Path)
+	}
+	return err
+}
+
+// readToolFilter reads a list of names, or {"tool_names":…,"read_only":…}.
+func readToolFilter(v jsontext.Field) (*toolFilter, *apierror.Error) {
+	f := &toolFilter{}
+	if v.IsArray() {
+		err := f.readNames(v)
+		return f, err
+	}
+	return f, v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "tool_names":
+			return f.readNames(v)
+		case "read_only":
+			f.readOnly = new(bool)
+			return v.SetSwitch(f.readOnly)
+		}
+		return apierror.Invalid(v.Path, "A filter of tools has only tool_names and read_only.")
+	})
+}
+
+func (f *toolFilter) readNames(v jsontext.Field) *apierror.Error {
+	f.names = map[string]bool{}
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		name, err := v.Text()
+		f.names[strings.Clone(name)] = true
+		return err
+	})
+}
+
+// readApproval reads a word, or {"always":…,"never":…}. Tools that neither names
+// need approval.
+func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
+	switch v.Str {
+	case "always":
+		return &approval{all: true}, nil
+	case "never":
+		return &approval{}, nil
+	}
+	if !v.IsObject() {
+		return nil, apierror.Invalid(v.Path, "The field %q must be \"always\", \"never\", or an object with filters of tools.", v.Path)
+	}
+	a := &approval{all: true}
+	return a, v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "always":
+			a.always, err = readToolFilter(v)
+		case "never":
+			a.never, err = readToolFilter(v)
+		default:
+			err = apierror.Invalid(v.Path, "require_approval has only always and never.")
+		}
+		return err
+	})
+}
+
+// newHosted finds the server: a configured one by its label, or one that the
+// configuration lets requests name.
+func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hosted, *apierror.Error) {
+	h := &hosted{label: s.label, description: s.description, allowed: s.allowed, approval: approval{all: true}}
+	switch {
+	case s.label == "":
+		return nil, apierror.Invalid(at.Path+".server_label", "An MCP server has no server_label.")
+	case s.label == turn.FunctionsNamespace:
+		return nil, apierror.Invalid(at.Path+".server_label", "The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
+	case slices.ContainsFunc(r.hosted, func(o *hosted) bool { return o.builtin == nil && o.label == s.label }):
+		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
+	case s.connector != "":
+		return nil, apierror.Invalid(at.Path+".connector_id", "Connectors are OpenAI's own. Name the server_url of an MCP server.")
+	}
+	if s.approval != nil {
+		h.approval = *s.approval
+	}
+	if s.url == "" {
+		return h, r.configured(at, s, h)
+	}
+	if err := r.api.Tools.Allow(s.url); err != nil {
+		return nil, apierror.Invalid(at.Path+".server_url", "%s", err)
+	}
+	h.server = &tools.Server{Label: h.label, URL: strings.Clone(s.url), Tenant: r.rc.Tenant}
+	return h, r.addHeader(at, s, h.server)
+}
+
+// configured makes h the configured server of its label. A request cannot undo
+// what the operator asks for.
+func (r *toolReader) configured(at jsontext.Field, s *mcpServer, h *hosted) *apierror.Error {
+	server, ok := r.api.Tools.Server(s.label)
+	if !ok {
+		return apierror.Invalid(at.Path+".server_url", "The MCP server %q has no server_url, and no server of this label is configured here. Give its server_url.", item.Clip(s.label))
+	}
+	server.Tenant = r.rc.Tenant
+	h.server = server
+	switch {
+	case server.Approval:
+		h.approval = approval{all: true}
+	case s.approval == nil:
+		h.approval = approval{}
+	}
+	return r.addHeader(at, s, server)
+}
+
+// addHeader adds the request's headers to those of the server. The field
+// authorization takes precedence over the header of this name.
+func (r *toolReader) addHeader(at jsontext.Field, s *mcpServer, server *tools.Server) *apierror.Error {
+	if s.authorization != "" {
+		s.header.Del("Authorization")
+		if err := server.AddHeader(http.Header{"Authorization": {"Bearer " + s.authorization}}); err != nil {
+			return apierror.Invalid(at.Path+".authorization", "%s", err)
+		}
+	}
+	if err := server.AddHeader(s.header); err != nil {
+		return apierror.Invalid(at.Path+".headers", "%s", err)
+	}
+	return nil
+}
+
+// addServer adds a server to the tools that the response repeats, without its
+// secrets, which the path of its address can have too.
+func (e *echo) addServer(s *mcpServer, h *hosted) {
+	dst := e.tools
+	if len(dst) > 0 {
+		dst = append(dst, ',')
+	}
+	dst = jsontext.AppendString(append(dst, `{"type":"mcp","server_label":`...), s.label)
+	if u, err := url.Parse(s.url); err == nil && s.url != "" {
+		dst = jsontext.AppendString(append(dst, `,"server_url":`...), u.Scheme+"://"+u.Host+"/<redacted>")
+	}
+	if s.description != "" {
+		dst = jsontext.AppendString(append(dst, `,"server_description":`...), s.description)
+	}
+	dst = appendRaw(append(dst, `,"allowed_tools":`...), s.allowedRaw, `null`)
+	approval := `"never"`
+	if h.approval.all {
+		approval = `"always"`
+	}
+	dst = appendRaw(append(dst, `,"require_approval":`...), s.approvalRaw, approval)
+	dst = append(dst, `,"headers":null}`...)
+	e.tools = dst
+}

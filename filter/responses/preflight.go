@@ -1,0 +1,167 @@
+package responses
+
+import (
+	"context"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// preflight is what a reply does before its first model call: servers list their
+// tools, and calls are made that the client has approved.
+type preflight struct {
+	decoder  *decoder
+	unlisted []*hosted
+	approved []approvedCall
+	own      []*approvalRecord // of the approved calls
+	first    []*approvalRecord // that are stored for them
+}
+
+// newPreflight is nil where the model can be called at once.
+func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error) {
+	p := &preflight{decoder: d}
+	for _, h := range d.tools.hosted {
+		if h.known {
+			continue
+		}
+		if listed, ok := d.items.state.listed[h.label]; ok && h.builtin == nil {
+			_ = h.offer(listed, d.rc.Limits) // what is left out was logged when the tools were listed
+		} else if !d.fields.input.NoCalls {
+			p.unlisted = append(p.unlisted, h)
+		}
+	}
+	var err *apierror.Error
+	if p.approved, err = d.findApproved(ctx); err != nil {
+		return nil, err
+	}
+	for i := range p.approved {
+		if _, err := d.tools.serverOf(&p.approved[i]); err != nil {
+			return nil, err
+		}
+	}
+	compacts := d.items.compacting.triggered
+	switch {
+	case compacts && len(p.approved) > 0:
+		return nil, apierror.Invalid(p.approved[0].at, "A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
+	case len(p.unlisted)+len(p.approved) == 0, d.rc.Unbounded, compacts:
+		return nil, d.tools.addHostedTools()
+	}
+	return p, nil
+}
+
+// firstStep lets servers list their tools.
+func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
+	for _, h := range p.unlisted {
+		it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: r.request.rc.NewID(item.MCPList.Names().Prefix), Server: h.label}, hosted: h}
+		if h.builtin == nil {
+			r.output.announce(it)
+		}
+		r.tools.pending = append(r.tools.pending, &toolRun{item: it, job: tools.Job{Server: h.server}})
+	}
+	return r.runJobs(r.tools.jobs(), p.listedStep)
+}
+
+// listedStep follows when the tools are known. Before approved calls are made it is
+// checked that the request can be answered.
+func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
+	if err := p.decoder.tools.addHostedTools(); err != nil {
+		return api.Step{}, err
+	}
+	if len(p.approved) == 0 {
+		return p.prepareStep(r)
+	}
+	return r.runJobs([]stepJob{p.prepareJob(r, func(*turn.Turn) {})}, p.recordStep)
+}
+
+// recordStep begins the approval records. If the store fails nothing is called.
+func (p *preflight) recordStep(r *Reply) (api.Step, *apierror.Error) {
+	for i := range p.approved {
+		p.own = append(p.own, newRecord(&p.approved[i], r.request.rc.NewID(recordPrefix)))
+	}
+	if p.records().store == nil {
+		p.first = p.own
+		return p.approvedStep(r)
+	}
+	job := stepJob{beginApprovals{p.records(), p.approved, p.own}, func(result any, err error) {
+		var ok bool
+		if p.first, ok = result.([]*approvalRecord); !ok {
+			r.steps.err = stored.Unavailable(err)
+		}
+	}}
+	return r.runJobs([]stepJob{job}, p.approvedStep)
+}
+
+func (p *preflight) records() approvalRecords {
+	return approvalRecords{store: p.decoder.api.Approvals, tenant: p.decoder.rc.Tenant}
+}
+
+// approvedStep makes the calls that the client has approved.
+func (p *preflight) approvedStep(r *Reply) (api.Step, *apierror.Error) {
+	for i := range p.approved {
+		p.startApproved(r, i)
+	}
+	return r.runJobs(r.tools.jobs(), p.prepareStep)
+}
+
+// startApproved begins the item of the i-th call about which the client has a
+// verdict. The call is not made if its outcome is known already.
+func (p *preflight) startApproved(r *Reply, i int) {
+	c := &p.approved[i]
+	h, err := p.decoder.tools.serverOf(c)
+	if err != nil {
+		return // has been checked
+	}
+	it := &outputItem{
+		Output: item.Output{
+			Kind: item.MCPCall, ID: r.request.rc.NewID(item.MCPCall.Names().Prefix), Approval: c.request,
+			Call: &turn.CalledTool{Namespace: c.label, Name: c.name},
+		},
+		hosted: h,
+	}
+	r.output.announce(it)
+	r.output.write(it, []byte(c.arguments))
+	r.events.closeDelta(it)
+	r.events.text(it)
+	t := &toolRun{item: it, job: tools.Job{Server: h.server, Tool: c.name, Arguments: c.arguments}, known: p.own[i].outcome(p.first[i])}
+	if t.known == nil {
+		if p.records().store != nil {
+			t.completion = &recordCompletion{records: p.records(), request: c.request, own: *p.own[i]}
+		}
+		if h.tool(c.name) == nil {
+			t.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
+		}
+	}
+	r.tools.start(t)
+}
+
+// prepareStep makes the first model call's request, with what the tools have
+// returned.
+func (p *preflight) prepareStep(r *Reply) (api.Step, *apierror.Error) {
+	items, err := r.newItems()
+	if err != nil {
+		return api.Step{}, err
+	}
+	p.decoder.items.addTurn(items...)
+	return r.runJobs([]stepJob{p.prepareJob(r, r.beginCall)}, p.lastStep)
+}
+
+// lastStep is the first model call.
+func (*preflight) lastStep(r *Reply) (api.Step, *apierror.Error) {
+	r.request.preflight = nil
+	return r.callStep()
+}
+
+// prepareJob is the job that makes the token request.
+func (p *preflight) prepareJob(r *Reply, done func(*turn.Turn)) stepJob {
+	return stepJob{p.decoder.preparation(), func(result any, err error) {
+		if t, ok := result.(*turn.Turn); ok {
+			done(t)
+			return
+		}
+		r.steps.err = ofInput(jobError(err))
+	}}
+}

@@ -1,0 +1,105 @@
+package stored
+
+import (
+	"context"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/event"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+// Follower is the stored stream of a background response, as it grows. It is an
+// api.Follower.
+type Follower struct {
+	store store.Store
+	key   store.Key
+	after int // number of the last event that was returned
+}
+
+// NewFollower follows a response from its first event.
+func NewFollower(s store.Store, key store.Key) *Follower {
+	return &Follower{store: s, key: key, after: -1}
+}
+
+// followWait is how long one read of the journal waits for events.
+const followWait = time.Second
+
+// Next waits a while for events behind those that it has returned; end reports
+// that there are no more. A stream whose process has died ends with the event
+// that says so.
+func (f *Follower) Next(ctx context.Context) (sse []byte, end bool, apiErr *apierror.Error) {
+	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
+	if err != nil {
+		return nil, false, Unavailable(err)
+	}
+	if len(batches) > 0 {
+		sse, end = f.take(batches)
+		return sse, end, nil
+	}
+	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID)
+	switch {
+	case err != nil:
+		return nil, false, responseError(f.key.ID, err)
+	case r.Live:
+		return nil, false, nil
+	}
+	// It has ended, but the journal may not say so: its process died in between.
+	err = endJournal(ctx, f.store, f.key.Tenant, r)
+	if err == nil {
+		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
+	}
+	if err != nil {
+		return nil, false, Unavailable(err)
+	}
+	if len(batches) == 0 { // all events have been returned
+		var w event.Writer
+		w.Close()
+		return w.Dst, true, nil
+	}
+	sse, end = f.take(batches)
+	return sse, end, nil
+}
+
+// Fail is the event with which the stream breaks off.
+func (f *Follower) Fail(err *apierror.Error) []byte {
+	w := event.Writer{Sequence: f.after + 1}
+	w.Error(err)
+	w.Close()
+	return w.Dst
+}
+
+// take returns the events of batches that are new.
+func (f *Follower) take(batches []store.Batch) (sse []byte, end bool) {
+	for _, b := range batches {
+		events := b.SSE
+		for range f.after + 1 - b.First {
+			events = afterEvent(events)
+		}
+		f.after = max(f.after, b.Last)
+		sse = append(sse, events...)
+		end = end || b.End
+	}
+	return sse, end
+}
+
+// afterEvent is what follows the first of some events.
+func afterEvent(sse []byte) []byte {
+	for i := 1; i < len(sse); i++ {
+		if sse[i-1] == '\n' && sse[i] == '\n' {
+			return sse[i+1:]
+		}
+	}
+	return nil
+}
+
+// Replay is a stream that has ended. It is an api.Follower.
+type Replay struct{ SSE []byte }
+
+// Next returns the whole stream.
+func (r *Replay) Next(context.Context) (sse []byte, end bool, err *apierror.Error) {
+	return r.SSE, true, nil
+}
+
+// Fail returns nothing: the stream cannot break off.
+func (r *Replay) Fail(*apierror.Error) []byte { return nil }

@@ -1,0 +1,195 @@
+package responses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+)
+
+// The bounds of what the tools of one response return, and of the calls of one of
+// its turns, whose results come together. Beyond them no more calls are made.
+const (
+	maxResultBytes = 16 << 20
+	maxTurnCalls   = 64
+)
+
+// toolRuns are the accesses of a reply to tool servers, and what clients see of them.
+type toolRuns struct {
+	output  *output
+	servers toolServers
+	pending []*toolRun // whose outcome clients do not see yet
+	calls   int        // of tools that are called here, made or not
+	made    int        // of these, those that were made
+	failed  int        // accesses that failed
+	bytes   int        // of what tools have returned
+	fault   error
+}
+
+// toolRun is one access to a tool server, a call or a list of the tools, and the item
+// that clients see of it.
+type toolRun struct {
+	item       *outputItem
+	job        tools.Job
+	known      *tools.Result     // the result of a call that is not made; nil: it is made
+	completion *recordCompletion // of the approval record; nil: there is none
+	result     *tools.Result     // nil until the run is done
+}
+
+// toolServers is what calls tools: a *tools.Client.
+type toolServers interface {
+	Do(ctx context.Context, j tools.Job) tools.Result
+}
+
+// toolJob is the job of a tool run. Its result is a tools.Result.
+type toolJob struct {
+	servers    toolServers
+	job        tools.Job
+	known      *tools.Result
+	completion *recordCompletion
+}
+
+// Do implements api.Job. A call that is cancelled before it has begun is not made. The
+// record of a call that was cancelled stays incomplete, because its outcome is not known.
+func (j toolJob) Do(ctx context.Context) (any, error) {
+	var result tools.Result
+	switch {
+	case j.known != nil:
+		result = *j.known
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	default:
+		if result = j.servers.Do(ctx, j.job); ctx.Err() != nil && !result.Answered {
+			return result, nil
+		}
+	}
+	if j.completion != nil {
+		if err := j.completion.store(ctx, &result); err != nil {
+			result.Cause = errors.Join(result.Cause, err)
+		}
+	}
+	return result, nil
+}
+
+// jobs begins the pending runs.
+func (t *toolRuns) jobs() []stepJob {
+	var jobs []stepJob
+	for _, run := range t.pending {
+		if run.known != nil && run.completion == nil {
+			run.result = run.known
+			continue
+		}
+		if run.known == nil && run.job.Tool != "" {
+			t.made++
+		}
+		job := toolJob{servers: t.servers, job: run.job, known: run.known, completion: run.completion}
+		jobs = append(jobs, stepJob{job, func(result any, err error) { t.done(run, result, err) }})
+	}
+	t.complete()
+	return jobs
+}
+
+// done takes what came of a run.
+func (t *toolRuns) done(run *toolRun, result any, err error) {
+	r, ok := result.(tools.Result)
+	if !ok {
+		r = tools.Result{Error: "The tool could not be called.", Cause: err}
+	}
+	run.result = &r
+	if r.Error != "" && run.known == nil {
+		t.failed++
+	}
+	t.bytes += len(r.Text)
+	for _, part := range r.Content { // some items have what is no text
+		t.bytes += len(part.Data)
+	}
+	if r.Cause != nil {
+		t.note(run.job.Server, r.Cause)
+	}
+	t.complete()
+}
+
+func (t *toolRuns) note(s *tools.Server, fault error) {
+	t.fault = errors.Join(t.fault, fmt.Errorf("%s: %w", s.Label, fault))
+}
+
+// complete completes the items of the runs that are done, up to the first that is not.
+func (t *toolRuns) complete() {
+	for len(t.pending) > 0 && t.pending[0].result != nil {
+		run := t.pending[0]
+		t.pending[0], t.pending = nil, t.pending[1:]
+		t.completeItem(run.item, run.result)
+	}
+}
+
+func (t *toolRuns) completeItem(it *outputItem, result *tools.Result) {
+	it.Result = result
+	status := it.EndStatus()
+	if it.Kind == item.MCPList {
+		t.completeList(it, status)
+		if it.hosted.builtin != nil { // the client has not asked for the server
+			return
+		}
+	}
+	if it.hosted.builtin != nil {
+		t.output.noteBuiltin(it)
+	}
+	t.output.add(it, status)
+	if status == item.StatusCompleted || it.Kind == item.MCPCall || it.Kind == item.MCPList { // clients know no failure of the others
+		t.output.events.itemStep(it, "."+status)
+	}
+	t.output.events.itemDone(it, t.output.made[it.slot].json)
+}
+
+// completeList takes the tools that a server has listed.
+func (t *toolRuns) completeList(it *outputItem, status string) {
+	if status != item.StatusCompleted {
+		it.hosted.failure = it.Result.Error
+		return
+	}
+	if leftOut := it.hosted.offer(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
+		t.note(it.hosted.server, leftOut)
+	}
+	it.Tools = it.hosted.listed
+}
+
+// call takes a call that the model has completed.
+func (t *toolRuns) call(it *outputItem) {
+	if it.hosted.builtin != nil {
+		t.start(&toolRun{item: it, job: t.output.beginBuiltin(it)})
+		return
+	}
+	t.output.events.text(it)
+	t.start(&toolRun{item: it, job: tools.Job{Server: it.hosted.server, Tool: it.Call.Name, Arguments: it.PlainText()}})
+}
+
+// start adds a run to those of the next step, in which no call is made that breaks a
+// limit.
+func (t *toolRuns) start(run *toolRun) {
+	t.calls++
+	most := t.output.request.tools.maxCalls
+	switch {
+	case run.known != nil:
+	case most > 0 && t.calls > most, t.bytes > maxResultBytes, len(t.pending) >= maxTurnCalls:
+		run.known = &tools.Result{Error: "The limit of tool calls is reached. Answer with what you have."}
+	case run.item.Call.Refused:
+		run.known = &tools.Result{Error: "The request does not allow this tool."}
+	}
+	t.pending = append(t.pending, run)
+}
+
+// cut adds the items of the pending runs as they are: the reply has ended before them.
+func (t *toolRuns) cut() {
+	for _, run := range t.pending {
+		it := run.item
+		if it.Kind == item.MCPList {
+			it.Result = &tools.Result{Error: "The response has ended before the tools were listed."}
+		}
+		if it.Kind != item.MCPList || it.hosted.builtin == nil {
+			t.output.add(it, it.Kind.CutStatus())
+		}
+	}
+	t.pending = nil
+}

@@ -1,0 +1,318 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+)
+
+const (
+	// maxErrorBody is how much of an engine's error reply is read.
+	maxErrorBody = 64 << 10
+	// maxRetries is how many calls are made to move a failed one to another
+	// replica.
+	maxRetries = 3
+)
+
+// callPhase is how far a model call has come.
+type callPhase uint8
+
+const (
+	callNone     callPhase = iota // none is being made
+	callSent                      // no answer yet
+	callRejected                  // the status is not 200; the error's body is being read
+	callAnswered                  // the status is 200
+	callUsed                      // output of the call is part of the reply: it cannot be repeated
+)
+
+// modelCall is the model call being made.
+type modelCall struct {
+	phase    callPhase
+	request  *engine.Request // nil before the first
+	id       string          // of the request at the first attempt
+	repeated bool            // it has been made once more
+	retry    Retry           // of this attempt
+	replica  string          // that answers; "": unknown
+	prompt   *engine.Usage   // counts in place of the answer's own; nil: that one counts
+	verifier *verifier       // of the answer; nil: it needs none
+
+	decoder engine.Decoder // from callAnswered on
+	choices int            // that have not finished
+
+	status    int // of a rejection
+	header    func(string) string
+	errorBody []byte
+}
+
+// beginCall makes a model call.
+func (r *Run) beginCall(req *engine.Request) {
+	if r.call.request == nil {
+		setHeaders(r.o.Header, r.env.Keys.Headers(r.o.Request))
+		r.o.Prepared()
+	}
+	r.call = modelCall{id: req.ID}
+	r.env.Telemetry.ModelCall(r.rec, req)
+	r.sendCall(req, Retry{})
+}
+
+func (r *Run) sendCall(req *engine.Request, retry Retry) {
+	if err := r.o.Executor.Call(req, retry); err != nil {
+		r.Fail(err)
+		return
+	}
+	r.await(req, retry)
+	if r.headersSent {
+		r.flush(false)
+	}
+}
+
+// await waits for the engine's answer to a call.
+func (r *Run) await(req *engine.Request, retry Retry) {
+	r.phase = phaseCall
+	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N}
+	r.call.verifier = newVerifier(r.reply.NewCheck())
+	r.timers.Clear(TimerIdle)
+	r.timers.Clear(TimerGrace)
+	r.timers.Set(TimerFirst, r.now, r.env.Limits.FirstToken)
+}
+
+// EngineEvent takes an event of the model call being made.
+func (r *Run) EngineEvent(e Event) {
+	if r.phase != phaseCall {
+		return
+	}
+	switch {
+	case e.Err != nil:
+		r.callFailed(e.Err)
+	case e.Prefilling:
+		r.holdHeaders()
+	case e.Header != nil:
+		r.call.prompt = e.Prompt
+		r.EngineHeaders(e.Status, e.Header.Get, false)
+	case e.End:
+		r.EngineTrailers(e.Trailer.Get)
+	default:
+		r.EngineBytes(e.Body, false)
+	}
+}
+
+// EngineHeaders takes the beginning of the engine's answer.
+func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
+	if r.phase != phaseCall {
+		return
+	}
+	r.call.header, r.call.replica = field, field(header.Upstream)
+	if r.avoidExcluded() {
+		return
+	}
+	if status != http.StatusOK {
+		r.call.phase, r.call.status = callRejected, status
+		if end {
+			r.engineEnded()
+		}
+		return
+	}
+	if enc := field("content-encoding"); enc != "" && enc != "identity" {
+		r.Fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "The engine's reply is compressed (%s) although the request did not accept that. Switch compression off between Envoy and the engine.", enc))
+		return
+	}
+	r.answered = true
+	r.call.phase, r.call.decoder = callAnswered, r.o.Target.Dialect.NewDecoder(r.call.request)
+	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
+		if err := t.Trailers(field); err != nil { // the answer is nothing but trailers
+			r.rejected(err)
+			return
+		}
+	}
+	if end {
+		r.engineEnded()
+		return
+	}
+	r.holdHeaders()
+}
+
+// EngineBytes takes the next bytes of the engine's answer, which may be its last.
+func (r *Run) EngineBytes(p []byte, end bool) {
+	if r.phase != phaseCall {
+		return
+	}
+	c := &r.call
+	if c.decoder == nil {
+		c.errorBody = append(c.errorBody, p[:min(len(p), maxErrorBody-len(c.errorBody))]...)
+		if end {
+			r.engineEnded()
+		}
+		return
+	}
+	chunks, err := c.decoder.Feed(p, r.chunks[:0])
+	r.chunks = chunks
+	if r.push(chunks) {
+		return
+	}
+	switch {
+	case err != nil:
+		r.callFailed(r.withContentType(err))
+	case end:
+		r.engineEnded()
+	case len(chunks) > 0 && c.verifier == nil:
+		r.flush(false)
+	}
+}
+
+// EngineTrailers takes the end of the engine's answer with its trailers.
+func (r *Run) EngineTrailers(field func(string) string) {
+	if r.phase != phaseCall {
+		return
+	}
+	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
+		if err := t.Trailers(field); err != nil {
+			r.callFailed(err)
+			return
+		}
+	}
+	r.engineEnded()
+}
+
+// engineEnded takes the end of the engine's answer.
+func (r *Run) engineEnded() {
+	c := &r.call
+	if c.decoder == nil {
+		r.rejected(r.o.Target.Dialect.ReadError(c.status, c.header, c.errorBody))
+		return
+	}
+	chunks, err := c.decoder.End(r.chunks[:0])
+	r.chunks = chunks
+	if r.push(chunks) {
+		return
+	}
+	if err != nil {
+		r.retryOrFail(r.withContentType(err))
+		return
+	}
+	r.advance()
+}
+
+// withContentType adds the content type to an error about an answer that cannot be
+// read: another service may have answered.
+func (r *Run) withContentType(err *apierror.Error) *apierror.Error {
+	if err.Cause != nil {
+		return err
+	}
+	kind := r.call.header("content-type")
+	return err.With(fmt.Errorf("the answer's content type is %q", kind[:min(len(kind), 100)]))
+}
+
+// callFailed takes an error of the engine, a broken connection to it, or the
+// failure of a part of the call.
+func (r *Run) callFailed(cause error) {
+	var engineErr *apierror.Error
+	switch {
+	case !errors.As(cause, &engineErr):
+		r.retryOrFail(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "The connection to the engine broke before the reply was complete. Send the request again.").With(cause))
+	case engineErr.Status == http.StatusBadGateway, engineErr.Status == http.StatusServiceUnavailable:
+		r.retryOrFail(engineErr)
+	default:
+		r.Fail(engineErr)
+	}
+}
+
+// rejected takes an error that is the whole answer. If no replica was available,
+// Envoy has tried the others already, unless the only one that it tried
+// disconnected; it does not try other pairs of a disaggregated engine.
+func (r *Run) rejected(err *apierror.Error) {
+	if err.Status == http.StatusServiceUnavailable && r.call.header(header.Attempts) != "1" && !r.o.Target.Disaggregated {
+		r.Fail(err)
+		return
+	}
+	r.callFailed(err)
+}
+
+// retryOrFail repeats the call if none of its output is part of the reply; else
+// the reply fails.
+func (r *Run) retryOrFail(err *apierror.Error) {
+	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed {
+		r.Fail(err)
+		return
+	}
+	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica})
+}
+
+// repeat makes a call once more.
+func (r *Run) repeat(req engine.Request, retry Retry) {
+	r.call.repeated = true
+	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
+	r.env.Telemetry.Metrics.Retry()
+	r.resend(req, retry)
+}
+
+// resend makes a call under another id: the engine may not have noticed yet that
+// the attempt before is gone.
+func (r *Run) resend(req engine.Request, retry Retry) {
+	req.ID = fmt.Sprintf("%s-%d", r.call.id, max(retry.Number, 1)+1)
+	r.sendCall(&req, retry)
+}
+
+// avoidExcluded reports whether a retry has reached the excluded replica again,
+// and another attempt is made. The last attempt takes that replica: it may be the
+// only one.
+func (r *Run) avoidExcluded() bool {
+	retry := r.call.retry
+	if retry.Excluded == "" || retry.Excluded != r.call.replica || retry.Number == maxRetries {
+		return false
+	}
+	retry.Number++
+	r.resend(*r.call.request, retry)
+	return true
+}
+
+// push hands chunks to the reply. It reports whether the model call is over.
+func (r *Run) push(chunks []engine.Chunk) (over bool) {
+	if r.call.verifier != nil {
+		var repeated bool
+		if chunks, repeated = r.verify(chunks); repeated {
+			return true
+		}
+	}
+	for i := range chunks {
+		if r.pushChunk(&chunks[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Run) pushChunk(c *engine.Chunk) (over bool) {
+	r.call.phase = callUsed
+	if r.call.prompt != nil && c.Usage != nil {
+		c.Usage = r.call.prompt
+	}
+	r.rec.Chunk(c, r.now)
+	r.resetIdle()
+	var err *apierror.Error
+	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
+		r.Fail(err)
+		return true
+	}
+	if r.reply.Done() {
+		r.advance()
+		return true
+	}
+	if c.Finish != engine.FinishNone {
+		r.call.choices--
+		if r.call.choices == 0 {
+			r.timers.Set(TimerGrace, r.now, closingGrace)
+		}
+	}
+	return false
+}
+
+// resetIdle notes that the engine goes on.
+func (r *Run) resetIdle() {
+	r.timers.Clear(TimerFirst)
+	r.timers.Set(TimerIdle, r.now, r.env.Limits.Idle)
+}

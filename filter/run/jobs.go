@@ -1,0 +1,124 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+)
+
+// maxParallelJobs is how many jobs of one run are executed at a time.
+const maxParallelJobs = 16
+
+// Workers counts the goroutines that outlive their runs: jobs that must be
+// completed though nobody waits for them. A Workers must not be copied.
+type Workers struct {
+	Log     *logrus.Logger
+	running sync.WaitGroup
+}
+
+// Go runs work on a goroutine of its own.
+func (w *Workers) Go(work func()) { w.running.Go(work) }
+
+// Wait returns when all work is done, or ctx ends.
+func (w *Workers) Wait(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		w.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// JobDone is the result of the job at an index of those of a step, or an error
+// that says why there is none.
+type JobDone struct {
+	Index  int
+	Result any
+	Err    error
+}
+
+var errPanic = errors.New("a job has panicked")
+
+// do executes a job. A panic in it fails the job, not the process.
+func (w *Workers) do(ctx context.Context, job api.Job) (result any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.Log.Errorf("panic: %v\n%s", p, debug.Stack())
+			result, err = nil, fmt.Errorf("%w: %T", errPanic, job)
+		}
+	}()
+	return job.Do(ctx)
+}
+
+// jobs executes the jobs of one run.
+type jobs struct {
+	workers *Workers
+	ctx     context.Context //nolint:containedctx // of the run, of the same life
+	stop    context.CancelFunc
+	done    chan JobDone       // of the jobs started last
+	drop    context.CancelFunc // ends these; nil: there were none
+}
+
+func newJobs(ctx context.Context, workers *Workers) *jobs {
+	ctx, stop := context.WithCancel(ctx)
+	return &jobs{workers: workers, ctx: ctx, stop: stop}
+}
+
+// start executes jobs side by side. Jobs started before end, and their results are
+// dropped. As many jobs as run at a time are done even if the run's context has ended, which the
+// run may not know yet: they may be such that must be completed.
+func (j *jobs) start(list []api.Job) {
+	if j.drop != nil {
+		j.drop()
+	}
+	done := make(chan JobDone)
+	ctx, drop := context.WithCancel(j.ctx)
+	j.done, j.drop = done, drop
+	places := make(chan struct{}, maxParallelJobs)
+	for i, job := range list {
+		waits := i >= maxParallelJobs
+		if !waits {
+			places <- struct{}{}
+		}
+		j.workers.Go(func() {
+			if waits && !place(ctx, places) {
+				return
+			}
+			result, err := j.workers.do(ctx, job)
+			<-places
+			select {
+			case done <- JobDone{i, result, err}:
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// place waits for a place, and reports whether the run still wants the job.
+func place(ctx context.Context, places chan<- struct{}) bool {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil // there may have been a place all the same
+}
+
+// detach executes jobs whose results nobody takes; errors are logged.
+func (j *jobs) detach(list []api.Job) {
+	for _, job := range list {
+		j.workers.Go(func() {
+			if _, err := j.workers.do(context.WithoutCancel(j.ctx), job); err != nil {
+				j.workers.Log.WithError(err).Warn("The end of a canceled reply could not be stored")
+			}
+		})
+	}
+}

@@ -1,0 +1,322 @@
+package run
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+)
+
+const (
+	// closingGrace is how long the engine may take from its last choice's end to
+	// its closing usage event.
+	closingGrace = 2 * time.Second
+	// failTimeout is how long the client of a failed reply waits for the jobs that
+	// store it: longer than one access to the store.
+	failTimeout = 10 * time.Second
+)
+
+// keepAliveComment is a comment of server-sent events, which clients ignore.
+const keepAliveComment = ": keep-alive\n\n"
+
+// Env is what all runs of a process share.
+type Env struct {
+	Telemetry *telemetry.Telemetry
+	Limits    Limits
+	Keys      Keys
+	Now       func() time.Time
+	Locks     *Locks
+	Workers   *Workers
+}
+
+// Limits are the deadlines of runs; 0 is none.
+type Limits struct {
+	FirstToken time.Duration // from a model call to its first event
+	Idle       time.Duration // between two events of a model call
+	Total      time.Duration // from the request's headers to the end of the reply
+	HeaderHold time.Duration // how long a stream's headers wait for the first event
+	KeepAlive  time.Duration // silence before an SSE comment is sent
+}
+
+// Executor does what a run needs done outside the state machine.
+type Executor interface {
+	// Call makes a model call, in place of the one being made.
+	Call(r *engine.Request, retry Retry) *apierror.Error
+	// Start ends the model call being made and executes jobs side by side. Each
+	// result is an event of the run.
+	Start(jobs []api.Job)
+	// Detach executes jobs whose results nobody takes.
+	Detach(jobs []api.Job)
+}
+
+// Options are what a run is made of.
+type Options struct {
+	Request    api.Request
+	Mode       api.Mode
+	Target     Target
+	RequestID  string // for x-request-id
+	Header     http.Header
+	Downstream Downstream
+	Executor   Executor
+	// Prepared is called when the first model call's request is there: the
+	// body of the client's request is not needed any more. May be nil.
+	Prepared func()
+	// Queued says that the beginning of the reply is stored already.
+	Queued bool
+}
+
+// phase is what a run waits for.
+type phase uint8
+
+const (
+	phaseNew   phase = iota
+	phaseCall        // the model call being made
+	phaseJobs        // jobs of a step
+	phaseEnded       // nothing: the reply has its end, or nobody wants it
+)
+
+// Run makes a reply: a state machine that is used by one goroutine.
+type Run struct {
+	o      Options
+	env    *Env
+	rec    *telemetry.Record
+	timers *Timers
+	unlock func() // releases the lock of the request's conversation
+
+	phase       phase
+	reply       api.Reply
+	call        modelCall
+	chunks      []engine.Chunk // reused
+	jobs        int            // that are not done, in phaseJobs
+	headersSent bool
+	failing     bool // the reply ends with an error
+	answered    bool // an engine has begun to answer
+	pending     outbox
+	now         time.Time
+}
+
+// newRun begins a run at a time.
+func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time.Time) *Run {
+	if o.Prepared == nil {
+		o.Prepared = func() {}
+	}
+	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
+	r.reply = o.Request.NewReply(o.Mode)
+	r.unlock = env.Locks.Keep(o.Request)
+	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)
+	return r
+}
+
+// Start begins the reply's first step.
+func (r *Run) Start() { r.advance() }
+
+// Await waits for the answer to the one model call of a reply in the mode
+// SingleCall, which Envoy makes.
+func (r *Run) Await(req *engine.Request) {
+	r.call.id = req.ID
+	r.env.Telemetry.ModelCall(r.rec, req)
+	r.await(req, Retry{})
+}
+
+// Ended reports whether the reply has its end, or nobody wants it.
+func (r *Run) Ended() bool { return r.phase == phaseEnded }
+
+// Reply is the reply being made.
+func (r *Run) Reply() api.Reply { return r.reply }
+
+// begin begins the handling of the next event: what the one before sent
+// downstream is not needed any more.
+func (r *Run) begin(now time.Time) {
+	r.now = now
+	r.pending.reuse()
+}
+
+// advance begins the reply's next step, or completes the reply.
+func (r *Run) advance() {
+	var step api.Step
+	var err *apierror.Error
+	r.pending.buf, step, err = r.reply.Step(r.pending.buf)
+	switch {
+	case err != nil && !r.failing:
+		r.Fail(err)
+	case err != nil:
+		r.complete()
+	case step.Call != nil:
+		r.beginCall(step.Call)
+	case len(step.Jobs) > 0:
+		r.startJobs(step.Jobs)
+	default:
+		r.complete()
+	}
+}
+
+// startJobs executes the jobs of a step. What the reply says meanwhile waits for
+// the reply's headers as output of the engine does.
+func (r *Run) startJobs(jobs []api.Job) {
+	r.phase, r.jobs = phaseJobs, len(jobs)
+	r.timers.Clear(TimerFirst)
+	r.timers.Clear(TimerIdle)
+	r.timers.Clear(TimerGrace)
+	r.o.Executor.Start(jobs)
+	if r.headersSent {
+		r.flush(false)
+	}
+	r.holdHeaders()
+}
+
+// JobDone takes the result of one of the step's jobs.
+func (r *Run) JobDone(d JobDone) {
+	if r.phase != phaseJobs {
+		return
+	}
+	r.pending.buf = r.reply.JobDone(r.pending.buf, d.Index, d.Result, d.Err)
+	r.jobs--
+	if r.jobs == 0 {
+		r.advance()
+		return
+	}
+	if r.headersSent {
+		r.flush(false)
+	}
+}
+
+// complete sends the end of the reply. Before the engine's own end this makes
+// Envoy cancel the engine's request.
+func (r *Run) complete() {
+	var err *apierror.Error
+	r.pending.buf, err = r.reply.End(r.pending.buf)
+	if err != nil && !r.headersSent {
+		r.end()
+		r.o.Downstream.SendError(err)
+		return
+	}
+	r.flush(true)
+}
+
+// Fail ends the reply with an error: in place of the reply while its headers are
+// withheld, else as its last event. A second error while the reply is failing, such
+// as a deadline, ends it at once, with the first one.
+func (r *Run) Fail(err *apierror.Error) {
+	switch {
+	case r.phase == phaseEnded:
+		return
+	case !r.headersSent:
+		r.end()
+		r.o.Downstream.SendError(err)
+		return
+	case r.failing:
+		r.pending.buf = r.reply.Fail(r.pending.buf, r.rec.Err())
+		r.complete()
+		return
+	}
+	r.rec.Failed(err)
+	r.failing = true
+	if !r.o.Queued { // else nobody waits
+		r.timers.Set(TimerTotal, r.now, failTimeout)
+	}
+	r.pending.buf = r.reply.Fail(r.pending.buf, err)
+	r.advance()
+}
+
+func (r *Run) end() {
+	r.phase = phaseEnded
+	r.unlock()
+	r.timers.ClearAll()
+}
+
+// Abandon ends the run without a word: something else has ended its reply, or it
+// cannot be trusted any more.
+func (r *Run) Abandon() {
+	r.phase = phaseEnded
+	r.unlock()
+}
+
+// Cancel ends the run because its client has left.
+func (r *Run) Cancel() {
+	if r.phase != phaseEnded {
+		if jobs := r.reply.Cancel(); len(jobs) > 0 {
+			r.o.Executor.Detach(jobs)
+		}
+	}
+	r.Abandon()
+}
+
+// flush sends the client what it may have now. A whole object is sent at its end
+// only.
+func (r *Run) flush(end bool) {
+	if !end && !r.o.Request.Stream() {
+		return
+	}
+	r.sendHeaders()
+	if end {
+		r.end()
+		r.o.Downstream.SendBody(r.pending.take(), true)
+	} else if p := r.pending.take(); len(p) > 0 {
+		r.o.Downstream.SendBody(p, false)
+		r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
+	}
+}
+
+// holdHeaders lets a stream's headers wait for the first event, for a while.
+func (r *Run) holdHeaders() {
+	if r.o.Request.Stream() && !r.headersSent && !r.timers.Armed(TimerHold) {
+		r.timers.Set(TimerHold, r.now, r.env.Limits.HeaderHold)
+	}
+}
+
+// sendHeaders sends the reply's headers, once.
+func (r *Run) sendHeaders() {
+	if r.headersSent {
+		return
+	}
+	r.headersSent = true
+	r.timers.Clear(TimerHold)
+	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
+	headers := ReplyHeaders(r.o.Request.Stream(), r.o.RequestID)
+	ignored := r.o.Request.Ignored()
+	if r.call.request != nil { // else jobs come before the first call
+		ignored = slices.Concat(ignored, r.o.Target.Dialect.Ignores(r.call.request))
+	}
+	if len(ignored) > 0 {
+		headers = append(headers, engine.Header{Name: header.Ignored, Value: strings.Join(ignored, ", ")})
+	}
+	r.o.Downstream.SendHeaders(headers)
+}
+
+// ReplyHeaders are the headers of every reply with status 200.
+func ReplyHeaders(stream bool, requestID string) []engine.Header {
+	if stream {
+		return []engine.Header{{Name: "content-type", Value: "text/event-stream; charset=utf-8"}, {Name: "cache-control", Value: "no-cache"}, {Name: "x-request-id", Value: requestID}}
+	}
+	return []engine.Header{{Name: "content-type", Value: "application/json"}, {Name: "x-request-id", Value: requestID}}
+}
+
+// expired does what one of the run's timers asks for.
+func (r *Run) expired(name Timer) {
+	limits := &r.env.Limits
+	switch name {
+	case TimerFirst:
+		r.Fail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
+	case TimerIdle:
+		r.Fail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
+	case TimerTotal:
+		r.Fail(timeoutError("The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
+	case TimerGrace:
+		r.advance()
+	case TimerHold:
+		r.flush(false)
+	case TimerKeepAlive:
+		r.pending.buf = append(r.pending.buf, keepAliveComment...)
+		r.flush(false)
+	}
+}
+
+func timeoutError(format string, limit time.Duration) *apierror.Error {
+	return apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", format, limit)
+}

@@ -1,0 +1,64 @@
+package run
+
+import "time"
+
+// Timer names a deadline. In full-duplex mode Envoy bounds nothing, so all
+// deadlines are the filter's.
+type Timer int
+
+// The timers.
+const (
+	TimerBody      Timer = iota // the client's body must have ended
+	TimerHandle                 // the endpoint must have an outcome
+	TimerFirst                  // the engine's first event must have come
+	TimerIdle                   // the engine's next event must have come
+	TimerTotal                  // the reply must be complete
+	TimerHold                   // withheld reply headers are sent
+	TimerKeepAlive              // an SSE comment is sent
+	TimerGrace                  // every choice has finished: the engine's last events are no longer awaited
+	TimerJournal                // events of a background response are stored
+	timerCount
+)
+
+// Timers holds deadlines; zero is off.
+type Timers [timerCount]time.Time
+
+// Set arms a timer d after from; d <= 0 switches it off.
+func (t *Timers) Set(name Timer, from time.Time, d time.Duration) {
+	t[name] = time.Time{}
+	if d > 0 {
+		t[name] = from.Add(d)
+	}
+}
+
+// Armed reports whether a timer is on.
+func (t *Timers) Armed(name Timer) bool { return !t[name].IsZero() }
+
+// Clear switches a timer off.
+func (t *Timers) Clear(name Timer) { t[name] = time.Time{} }
+
+// ClearAll switches all timers off.
+func (t *Timers) ClearAll() { *t = Timers{} }
+
+// Next is the earliest deadline, zero if none is armed.
+func (t *Timers) Next() time.Time {
+	var first time.Time
+	for _, at := range t {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// Expired switches off and returns one timer whose deadline has come; ok reports
+// whether there is one.
+func (t *Timers) Expired(now time.Time) (name Timer, ok bool) {
+	for name, at := range t {
+		if !at.IsZero() && !at.After(now) {
+			t[name] = time.Time{}
+			return Timer(name), true
+		}
+	}
+	return 0, false
+}

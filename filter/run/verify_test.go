@@ -1,0 +1,205 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// startVerified begins the run of a chat request whose engine takes no grammar. In
+// the mode SingleCall no call can be repeated.
+func startVerified(t *testing.T, fields string, mode api.Mode) *testRun {
+	t.Helper()
+	request := chatRequest(t, fields, true)
+	r := newTestRun(t, request, mode, "llamacpp")
+	if mode == api.Loop {
+		r.Start()
+	} else {
+		r.Await(request.Engine())
+	}
+	return r
+}
+
+// llamacppAnswer is an answer as llama.cpp streams it.
+func llamacppAnswer(text, stopType string) []Event {
+	events := []Event{ok()}
+	ids := tokens(text)
+	for i, id := range ids {
+		content, _ := json.Marshal(decoded(id))
+		events = append(events, bytesOf(fmt.Sprintf(`data: {"content":%s,"tokens":[%d],"stop":false,"tokens_predicted":%d}`+"\n\n", content, id, i+1)))
+	}
+	last := fmt.Sprintf(`data: {"content":"","tokens":[],"stop":true,"stop_type":%q,"tokens_predicted":%d,"timings":{"cache_n":4}}`+"\n\n", stopType, len(ids))
+	return append(events, bytesOf(last), Event{End: true})
+}
+
+func decoded(id harmony.Token) string {
+	text, _ := harmony.AppendDecode(nil, []harmony.Token{id})
+	return string(text)
+}
+
+// contentOf is the text of a reply, streamed or not.
+func contentOf(reply string) string {
+	var content strings.Builder
+	for line := range strings.Lines(reply) {
+		line = strings.TrimPrefix(line, "data: ")
+		content.WriteString(gjson.Get(line, "choices.0.delta.content").Str)
+		content.WriteString(gjson.Get(line, "choices.0.message.content").Str)
+	}
+	return content.String()
+}
+
+// An answer of an engine that takes no grammar is verified before the client gets
+// anything of it. One of the wrong form is asked for once more; the second one
+// fails the reply.
+func TestAnswersAreVerified(t *testing.T) {
+	t.Parallel()
+	const format = `,"seed":7,"response_format":{"type":"json_object"}`
+	kept := llamacppAnswer(`<|channel|>final<|message|>{"a":1}<|return|>`, "eos")
+	wrong := llamacppAnswer("<|channel|>analysis<|message|>secret<|end|><|start|>assistant<|channel|>final<|message|>hello<|return|>", "eos")
+	short := llamacppAnswer(`<|channel|>final<|message|>{"a`, "limit")
+	lost := []Event{ok(), {Err: errBroken}}
+	lostMidway := append(wrong[:3:3], Event{Err: errBroken})
+	for name, c := range map[string]struct {
+		answers [][]Event // of each call
+		calls   int
+		text    string // that the client gets; "": the error
+	}{
+		"kept":                    {[][]Event{kept}, 1, `{"a":1}`},
+		"wrong, then kept":        {[][]Event{wrong, kept}, 2, `{"a":1}`},
+		"wrong twice":             {[][]Event{wrong, wrong}, 2, ""},
+		"ended by its length":     {[][]Event{short}, 1, `{"a`},
+		"lost, then kept":         {[][]Event{lost, kept}, 2, `{"a":1}`},
+		"lost, then wrong":        {[][]Event{lost, wrong}, 2, ""},
+		"lost midway, then kept":  {[][]Event{lostMidway, kept}, 2, `{"a":1}`},
+		"lost midway, then wrong": {[][]Event{lostMidway, wrong}, 2, ""},
+		"wrong, then too long":    {[][]Event{wrong, short}, 2, `{"a`},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, stream %t", name, stream), func(t *testing.T) {
+				t.Parallel()
+				r := startVerified(t, fmt.Sprintf(`%s,"stream":%t`, format, stream), api.Loop)
+				made, d := r.executor, r.downstream
+				for i, events := range c.answers {
+					for j, e := range events {
+						if r.feed(e); j < len(events)-3 && (d.header != nil || d.text.Len() > 0) {
+							t.Fatalf("of call %d something is sent before it is verified: %s", i, &d.text)
+						}
+						if len(made.calls) > i+1 || r.Ended() {
+							break // a call that is over has no events
+						}
+					}
+				}
+				if len(made.calls) != c.calls || !r.Ended() {
+					t.Fatalf("%d calls, ended %t", len(made.calls), r.Ended())
+				}
+				text := d.text.String()
+				if c.text == "" {
+					if d.err == nil || d.err.Status != 502 || d.err.Code != "constraint_not_kept" || text != "" {
+						t.Errorf("error %v: %s", d.err, text)
+					}
+					return
+				}
+				if d.err != nil || !d.ended || strings.Contains(text, "secret") || contentOf(text) != c.text {
+					t.Errorf("error %v, ended %t: %s", d.err, d.ended, text)
+				}
+				if c.calls == 2 && made.calls[1].ID != made.calls[0].ID+"-2" {
+					t.Errorf("calls %s and %s", made.calls[0].ID, made.calls[1].ID)
+				}
+			})
+		}
+	}
+}
+
+// The repeated call has another seed, and only its own tokens are counted.
+func TestRepeatedCall(t *testing.T) {
+	t.Parallel()
+	r := startVerified(t, `,"seed":7,"response_format":{"type":"json_object"}`, api.Loop)
+	wrong := llamacppAnswer("<|channel|>final<|message|>hello, it is a long answer<|return|>", "eos")
+	r.feed(wrong[:len(wrong)-2]...) // to the token that ends it
+	made := r.executor.calls
+	if len(made) != 2 || *made[0].Seed != 7 || *made[1].Seed != 8 {
+		t.Fatalf("%d calls", len(made))
+	}
+	const kept = `<|channel|>final<|message|>{}<|return|>`
+	r.feed(llamacppAnswer(kept, "eos")...)
+	if want := fmt.Sprintf(`"completion_tokens":%d`, len(tokens(kept))); !strings.Contains(r.downstream.text.String(), want) {
+		t.Errorf("no %s in %s", want, &r.downstream.text)
+	}
+}
+
+// Once a stream's headers are sent, because the answer takes long, the error is in
+// the stream. Without the loopback listener no call can be repeated.
+func TestSlowStreamIsVerified(t *testing.T) {
+	t.Parallel()
+	events := llamacppAnswer("<|channel|>final<|message|>hello<|return|>", "eos")
+	for name, c := range map[string]struct {
+		mode  api.Mode
+		calls int
+	}{"loopback": {api.Loop, 2}, "direct": {api.SingleCall, 1}} {
+		r := startVerified(t, `,"stream":true,"response_format":{"type":"json_object"}`, c.mode)
+		d := r.downstream
+		for range c.calls {
+			r.feed(events[:4]...)
+			r.wait(time.Minute, TimerHold)
+			r.wait(0, TimerKeepAlive)
+			if text := d.text.String(); len(d.header) == 0 || !strings.Contains(text, keepAliveComment) || strings.Contains(text, "data:") {
+				t.Fatalf("%s: headers %v: %s", name, d.header, text)
+			}
+			r.feed(events[4 : len(events)-2]...)
+		}
+		if text := d.text.String(); !r.Ended() || d.err != nil || !strings.Contains(text, "constraint_not_kept") || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+			t.Errorf("%s: ended %t, error %v: %s", name, r.Ended(), d.err, text)
+		}
+		if n := len(r.executor.calls); c.mode == api.Loop && n != c.calls {
+			t.Errorf("%d calls", n)
+		}
+	}
+}
+
+// What is held back of an answer takes the memory of its tokens, however small the
+// pieces are in which they come.
+func TestVerifierHoldsTokens(t *testing.T) {
+	t.Parallel()
+	usage, likely := &engine.Usage{CachedTokens: 3}, []engine.Logprob{{Value: -1}}
+	memory := make([]harmony.Token, 1) // the decoder's, of one chunk
+	v := &verifier{}
+	for _, c := range []engine.Chunk{
+		{Index: 0, Tokens: tokens("a"), Usage: usage},
+		{Index: 1, Tokens: tokens("k")},
+		{Index: 0, Tokens: tokens("b")},
+		{Index: 1, Tokens: tokens("l")},
+		{Index: 0, Tokens: tokens("c"), Logprobs: likely},
+		{Index: 0, Tokens: tokens("d")},
+		{Index: 0, Tokens: tokens("e")},
+		{Index: 1, Tokens: tokens("m"), Finish: engine.FinishStop},
+		{Index: 0, Tokens: tokens("f"), Fingerprint: "x"},
+		{Index: 0, Usage: usage},
+	} {
+		if len(c.Tokens) > 0 {
+			memory[0] = c.Tokens[0]
+			c.Tokens = memory
+		}
+		v.hold(&c)
+	}
+	want := []engine.Chunk{
+		{Index: 0, Tokens: append(tokens("a"), tokens("b")...), Usage: usage},
+		{Index: 1, Tokens: append(tokens("k"), tokens("l")...)},
+		{Index: 0, Tokens: tokens("c"), Logprobs: likely},
+		{Index: 0, Tokens: append(tokens("d"), tokens("e")...)},
+		{Index: 1, Tokens: tokens("m"), Finish: engine.FinishStop},
+		{Index: 0, Tokens: tokens("f"), Fingerprint: "x"},
+		{Index: 0, Usage: usage},
+	}
+	if diff := cmp.Diff(want, v.held); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,180 @@
+// Package telemetry is what the filter logs and counts: a log line and metrics
+// for each exchange, the time of each ext_proc message, calls of tools, errors
+// of the store.
+//
+// A [Record] gathers during an exchange; [Telemetry.Close] writes it with the
+// exchange's [Outcome]. docs/operations.md lists all fields and metrics.
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+)
+
+// MessageKind names an ext_proc message in the metrics.
+type MessageKind int
+
+// The kinds: messages of Envoy, the clock, events of a model call, results of
+// jobs and of endpoints, and events of a stored stream.
+const (
+	MessageRequestHeaders MessageKind = iota
+	MessageRequestBody
+	MessageResponseHeaders
+	MessageResponseBody
+	MessageTrailers
+	MessageTick
+	MessageEngine
+	MessageJob
+	MessageStream
+	messageKinds
+)
+
+var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine", "job", "stream"}
+
+// maxModels bounds the values of the model label; more become "other".
+const maxModels = 100
+
+// Metrics is everything that the filter counts. It is safe for concurrent use.
+type Metrics struct {
+	inflight      prometheus.Gauge
+	requests      *prometheus.CounterVec // api, model, outcome
+	passedThrough prometheus.Counter
+	retries       prometheus.Counter
+	parsing       *prometheus.CounterVec   // kind
+	tokens        *prometheus.CounterVec   // model, channel
+	prompt        *prometheus.CounterVec   // model
+	cached        *prometheus.CounterVec   // model
+	first         *prometheus.HistogramVec // api, model
+	duration      *prometheus.HistogramVec // api, model
+	calls         *prometheus.HistogramVec // api
+	perMsg        *prometheus.HistogramVec // message
+
+	toolCalls    *prometheus.CounterVec   // server, tool, outcome
+	toolSeconds  *prometheus.HistogramVec // server, tool
+	toolSessions prometheus.Gauge
+	storeErrors  *prometheus.CounterVec // operation
+
+	perKind [messageKinds]prometheus.Observer
+
+	mu     sync.Mutex
+	models map[string]bool
+	tools  map[string]bool // server and tool
+}
+
+// NewMetrics registers the metrics with r.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	seconds := []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	m := &Metrics{
+		inflight:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."}),
+		requests:      counter("harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome"),
+		passedThrough: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_passthrough_total", Help: "Requests that were not the filter's and passed through."}),
+		retries:       prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_retries_total", Help: "Model calls repeated because the engine failed before its first token, or because the output was not of the form that was asked for and the engine takes no grammar."}),
+		parsing:       counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
+		tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
+		prompt:        counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
+		cached:        counter("harmony_cached_tokens_total", "Prompt tokens the engine found in its cache, where it reports them.", "model"),
+		first:         histogram("harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.", seconds, "api", "model"),
+		duration:      histogram("harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds, "api", "model"),
+		perMsg: histogram("harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
+			[]float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "message"),
+		calls: histogram("harmony_mcp_iterations", "Model calls of a response.", []float64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, "api"),
+
+		toolCalls:    counter("harmony_tool_calls_total", "Calls of tools that the filter made, by how they ended. The server of a request's own address is request; a listing is the tool list.", "server", "tool", "outcome"),
+		toolSeconds:  histogram("harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool"),
+		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
+
+		storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
+
+		models: map[string]bool{},
+		tools:  map[string]bool{},
+	}
+	for kind, name := range messageNames {
+		m.perKind[kind] = m.perMsg.WithLabelValues(name)
+	}
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Message observes the time that one message took.
+func (m *Metrics) Message(kind MessageKind, took time.Duration) {
+	m.perKind[kind].Observe(took.Seconds())
+}
+
+// model is the label of a model. Only served models become values of the label.
+func (m *Metrics) model(name string, served bool) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.models[name] {
+		return name
+	}
+	if !served || len(m.models) >= maxModels {
+		return "other"
+	}
+	m.models[name] = true
+	return name
+}
+
+// maxTools bounds the values of the tool label; more become "other".
+const maxTools = 1000
+
+// ToolDone counts a tool call, or the listing of a server's tools.
+func (m *Metrics) ToolDone(j tools.Job, took time.Duration, r tools.Result) {
+	server, tool, outcome := "request", "call", outcomeOK // names come from requests and models
+	if j.Server.Trusted {
+		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, r.Answered)
+	}
+	if j.Tool == "" {
+		tool = "list"
+	}
+	if r.Error != "" {
+		outcome = outcomeFailed
+	}
+	m.toolCalls.WithLabelValues(server, tool, outcome).Inc()
+	m.toolSeconds.WithLabelValues(server, tool).Observe(took.Seconds())
+}
+
+// tool is the label of a configured server's tool. Only tools that have answered,
+// with a result or an error, become values of the label: models invent names.
+func (m *Metrics) tool(server, name string, answered bool) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := server + "." + name
+	if m.tools[key] {
+		return name
+	}
+	if !answered || len(m.tools) >= maxTools {
+		return "other"
+	}
+	m.tools[key] = true
+	return name
+}
+
+// StoreFailed counts an access to the store that failed.
+func (m *Metrics) StoreFailed(operation string) { m.storeErrors.WithLabelValues(operation).Inc() }
+
+// ToolSessions sets the number of sessions with MCP servers.
+func (m *Metrics) ToolSessions(open int) { m.toolSessions.Set(float64(open)) }
+
+// Retry counts a model call that is repeated.
+func (m *Metrics) Retry() { m.retries.Inc() }
+
+// StreamBegins counts an ext_proc stream as being served until the function that
+// it returns is called.
+func (m *Metrics) StreamBegins() (ends func()) {
+	m.inflight.Inc()
+	return m.inflight.Dec
+}

@@ -1,0 +1,269 @@
+package telemetry
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// The values of the label outcome of harmony_requests_total.
+const (
+	outcomeOK       = "ok"
+	outcomeRejected = "rejected" // an error in place of a reply, because of the request
+	outcomeFailed   = "failed"   // an error in place of a reply or in it, not because of the request
+	outcomeCanceled = "canceled" // the client left or canceled; without a loopback listener also: the engine disconnected after the reply had begun
+)
+
+// Record gathers what an exchange, or the making of a background response, is
+// logged and counted by. It is used by one goroutine.
+type Record struct {
+	Started  time.Time
+	Response string // id of the reply; "": there is none
+
+	promptTokens int // of all model calls
+	modelCalls   int
+	firstToken   time.Duration // from Started; 0: none yet
+	err          *apierror.Error
+	content      *content // nil: it must not be logged
+}
+
+// content is prompt and output, for operators who ask to see them.
+type content struct {
+	prompt []harmony.Token
+	output map[int][]harmony.Token // by choice
+}
+
+// Err is the error that the client got; nil: none.
+func (r *Record) Err() *apierror.Error { return r.err }
+
+// Failed notes the error that the client got.
+func (r *Record) Failed(err *apierror.Error) { r.err = err }
+
+// Chunk notes output of the engine.
+func (r *Record) Chunk(c *engine.Chunk, now time.Time) {
+	if r.firstToken == 0 {
+		r.firstToken = now.Sub(r.Started)
+	}
+	if r.content != nil {
+		r.content.output[c.Index] = append(r.content.output[c.Index], c.Tokens...)
+	}
+}
+
+// Kind is what a record is about.
+type Kind uint8
+
+// The kinds. The request that queues a background response and the making of
+// the response have a record each; only the second is counted.
+const (
+	Foreground Kind = iota
+	Queued
+	Background
+)
+
+// Outcome is how what a [Record] is about has ended.
+type Outcome struct {
+	Kind      Kind
+	API       string // "": none
+	RequestID string
+	Tenant    string
+	Model     string // name at the engine
+	Engine    string // "": the model was not known
+	Complete  bool   // the client got a reply to its end
+	Answered  bool   // an engine has begun to answer
+	Summary   turn.Summary
+	ToolCalls int    // made by the filter
+	ToolFails int    // of these and of listings of tools
+	Fault     error  // what went wrong without an error for the client
+	Advice    string // what the operator can improve at the engine
+	Now       time.Time
+}
+
+// Telemetry writes the log lines and counts the metrics of all exchanges. It is
+// safe for concurrent use.
+type Telemetry struct {
+	Log     *logrus.Logger
+	Metrics *Metrics
+	content bool
+	advised sync.Map // engine name: its advice has been logged
+}
+
+// New makes telemetry that logs to log. content allows prompts and replies in
+// debug logs.
+func New(log *logrus.Logger, metrics *Metrics, content bool) *Telemetry {
+	return &Telemetry{Log: log, Metrics: metrics, content: content}
+}
+
+// ModelCall notes in a record that a model call is made.
+func (t *Telemetry) ModelCall(r *Record, req *engine.Request) {
+	r.promptTokens += len(req.Prompt)
+	r.modelCalls++
+	switch {
+	case !t.content || !t.Log.IsLevelEnabled(logrus.DebugLevel):
+	case r.content == nil:
+		r.content = &content{req.Prompt, map[int][]harmony.Token{}}
+	default:
+		r.content.prompt = req.Prompt // it includes the outputs of the calls before
+	}
+}
+
+// PassedThrough counts a request that was not the filter's.
+func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
+	t.Metrics.passedThrough.Inc()
+	t.Log.WithFields(logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}).Debug("passed through")
+}
+
+// Close writes the log line of a record and counts it.
+func (t *Telemetry) Close(r *Record, o *Outcome) {
+	label := r.outcome(o)
+	fields := r.fields(o)
+	fields["outcome"] = label
+	if o.Kind != Queued {
+		t.count(r, o, label)
+	}
+	if o.Fault != nil {
+		fields["fault"] = o.Fault.Error()
+	}
+	t.advise(o)
+	if r.content != nil {
+		t.logContent(r.content, o)
+	}
+	level := logrus.InfoLevel
+	if label == outcomeFailed || o.Fault != nil {
+		level = logrus.WarnLevel
+	}
+	t.Log.WithFields(fields).Log(level, "request")
+}
+
+func (r *Record) outcome(o *Outcome) string {
+	switch {
+	case r.err != nil && r.err.Status < 500:
+		return outcomeRejected
+	case r.err != nil:
+		return outcomeFailed
+	case o.Complete:
+		return outcomeOK
+	}
+	return outcomeCanceled
+}
+
+// fields are those of the log line. docs/operations.md lists them.
+func (r *Record) fields(o *Outcome) logrus.Fields {
+	fields := logrus.Fields{
+		"request_id": o.RequestID, "harmony": true, "model": o.Model, "seconds": o.Now.Sub(r.Started).Seconds(),
+	}
+	add := func(name string, value any, known bool) {
+		if known {
+			fields[name] = value
+		}
+	}
+	add("api", o.API, o.API != "")
+	add("tenant", o.Tenant, o.Tenant != "")
+	add("engine", o.Engine, o.Engine != "")
+	add("response", r.Response, r.Response != "")
+	add("background", true, o.Kind == Background)
+	add("queued", true, o.Kind == Queued)
+	add("prompt_tokens", r.promptTokens, r.promptTokens > 0)
+	add("model_calls", r.modelCalls, r.modelCalls > 0)
+	add("tool_calls", o.ToolCalls, o.ToolCalls > 0)
+	add("tool_errors", o.ToolFails, o.ToolFails > 0)
+	if r.err != nil {
+		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
+		add("cause", causeOf(r.err), r.err.Cause != nil)
+	}
+	if o.Answered {
+		addSummary(fields, o.Summary)
+		fields["first_token_seconds"] = r.firstToken.Seconds()
+	}
+	return fields
+}
+
+func causeOf(err *apierror.Error) string {
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause.Error()
+	}
+	return ""
+}
+
+func addSummary(fields logrus.Fields, s turn.Summary) {
+	fields["output_tokens"] = s.Counts.Output
+	for channel, n := range channels(s.Counts) {
+		fields[channel+"_tokens"] = n
+	}
+	if s.Cached != engine.Unknown {
+		fields["cached_tokens"] = s.Cached
+	}
+	fields["finish"], fields["calls"] = string(s.Finish), s.Calls
+	if len(s.Repairs) > 0 {
+		fields["repairs"] = s.Repairs
+	}
+}
+
+// channels names the counts of tokens for logs and metrics.
+func channels(c turn.Counts) map[string]int {
+	return map[string]int{"analysis": c.Reasoning, "call": c.Call, "text": c.Text, "other": c.Output - c.Reasoning - c.Call - c.Text}
+}
+
+func (t *Telemetry) count(r *Record, o *Outcome, label string) {
+	m := t.Metrics
+	model := ""
+	if o.Engine != "" { // names come from clients: only a served one becomes a label
+		model = m.model(o.Model, o.Answered)
+	}
+	m.requests.WithLabelValues(o.API, model, label).Inc()
+	m.duration.WithLabelValues(o.API, model).Observe(o.Now.Sub(r.Started).Seconds())
+	m.prompt.WithLabelValues(model).Add(float64(r.promptTokens))
+	if r.firstToken > 0 {
+		m.first.WithLabelValues(o.API, model).Observe(r.firstToken.Seconds())
+	}
+	if !o.Answered {
+		return
+	}
+	for kind := range o.Summary.Repairs {
+		m.parsing.WithLabelValues(kind).Inc()
+	}
+	if o.Summary.Cached != engine.Unknown {
+		m.cached.WithLabelValues(model).Add(float64(o.Summary.Cached))
+	}
+	if o.Summary.ModelCalls > 0 {
+		m.calls.WithLabelValues(o.API).Observe(float64(o.Summary.ModelCalls))
+	}
+	for channel, n := range channels(o.Summary.Counts) {
+		m.tokens.WithLabelValues(model, channel).Add(float64(n))
+	}
+}
+
+// advise logs once for each engine what its operator can improve.
+func (t *Telemetry) advise(o *Outcome) {
+	if o.Advice == "" {
+		return
+	}
+	if _, logged := t.advised.LoadOrStore(o.Engine, true); !logged {
+		t.Log.WithField("engine", o.Engine).Warn(o.Advice)
+	}
+}
+
+// logContent writes the prompt and the model's output, control tokens by name.
+func (t *Telemetry) logContent(c *content, o *Outcome) {
+	entry := t.Log.WithFields(logrus.Fields{"request_id": o.RequestID, "prompt": decoded(c.prompt)})
+	for choice, ids := range c.output {
+		entry = entry.WithField("output_"+strconv.Itoa(choice), decoded(ids))
+	}
+	entry.Debug("content")
+}
+
+// decoded is tokens as text, without ids that the vocabulary does not have.
+func decoded(ids []harmony.Token) string {
+	var b []byte
+	for i := range ids {
+		b, _ = harmony.AppendDecode(b, ids[i:i+1])
+	}
+	return string(b)
+}

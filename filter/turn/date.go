@@ -1,0 +1,84 @@
+package turn
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// date returns the conversation's date: the day, in UTC, on which its start was
+// first seen. So the prompt of a conversation begins with the same tokens on
+// every day, and the engine's prefix cache remains useful. With an error it
+// returns today.
+func (rc *RequestContext) date(ctx context.Context, in *Input, start conversationStart) (string, error) {
+	switch rc.Model.Date {
+	case "", DateUTC:
+	case DateNone:
+		return "", nil
+	default:
+		return rc.Model.Date, nil
+	}
+	today := rc.Now().UTC().Format(time.DateOnly)
+	if rc.Memory == nil {
+		return today, nil
+	}
+	key := "date:" + start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model))
+	pinned, err := rc.Memory.PutTextIfAbsent(ctx, rc.Tenant, key, today)
+	if err == nil && pinned < rc.Now().UTC().Add(-maxDateAge).Format(time.DateOnly) {
+		pinned = today
+		err = rc.Memory.PutTexts(ctx, rc.Tenant, map[string]string{key: today})
+	}
+	if err != nil {
+		return today, fmt.Errorf("read the conversation's date: %w", err)
+	}
+	return pinned, nil
+}
+
+// maxDateAge bounds the age of a conversation's date: many conversations start with
+// the same words, so that one of them is always in use.
+const maxDateAge = 48 * time.Hour
+
+// conversationStart identifies a conversation by its start: the instructions up to
+// the first user's text, and that text.
+type conversationStart struct {
+	sums []byte // the kind and the hash of each text
+	user bool   // the user's text is included
+}
+
+// newConversationStart returns the start of a request's conversation; items are
+// those behind before.
+func newConversationStart(in *Input, before *Prefix, items []Item) conversationStart {
+	var start conversationStart
+	if in.Instructions != "" {
+		start = start.with([]Item{{Kind: Instructions, Text: in.Instructions}})
+	}
+	return start.followed(before.start).with(items)
+}
+
+// with returns the start with the texts of the next items that belong to it.
+func (s conversationStart) with(items []Item) conversationStart {
+	for i := 0; i < len(items) && !s.user; i++ {
+		if kind := items[i].Kind; kind == Instructions || kind == User {
+			sum := sha256.Sum256([]byte(items[i].Text))
+			s.sums = append(append(slices.Clip(s.sums), byte(kind)), sum[:]...)
+			s.user = kind == User
+		}
+	}
+	return s
+}
+
+// followed returns the start followed by another one.
+func (s conversationStart) followed(by conversationStart) conversationStart {
+	return conversationStart{slices.Concat(s.sums, by.sums), by.user}
+}
+
+// key returns a short text that identifies the start and the model.
+func (s conversationStart) key(model string) string {
+	first := sha256.Sum256([]byte(model))
+	sum := sha256.Sum256(slices.Concat(first[:], s.sums))
+	return hex.EncodeToString(sum[:])
+}

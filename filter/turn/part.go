@@ -1,0 +1,205 @@
+package turn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// part is the message that is being read.
+type part struct {
+	kind     Kind // 0 between messages
+	state    partState
+	call     *CalledTool // of a call that is not withheld
+	withheld bool        // it is a call that is not emitted
+	counted  int         // content tokens that are in the Reader's counts
+}
+
+// partState is how much of a part has been emitted.
+type partState uint8
+
+const (
+	partUnseen  partState = iota // nothing
+	partStarted                  // its Start
+	partFilled                   // its Start and some text
+)
+
+// toolName returns the tool of a call.
+func (p *part) toolName() ToolName {
+	return ToolName{p.call.Namespace, p.call.Name, p.call.Builtin}
+}
+
+// count counts the content tokens of the part since the last call.
+func (r *Reader) count() {
+	n := r.parser.ContentTokens() - r.part.counted
+	r.part.counted += n
+	switch r.part.kind {
+	case 0:
+	case Reasoning:
+		r.counts.Reasoning += n
+	case Call:
+		r.counts.Call += n
+	default:
+		r.counts.Text += n
+	}
+}
+
+// handle handles the parser's events.
+func (r *Reader) handle(events []harmony.Event) {
+	for i := range events {
+		if r.ending.stopped {
+			return
+		}
+		switch e := &events[i]; e.Kind {
+		case harmony.MessageStart:
+			r.beginPart(e.Header)
+		case harmony.Delta:
+			r.text(e.Text)
+		case harmony.MessageEnd:
+			if i == len(events)-1 {
+				r.count()
+			}
+			r.text(e.Text)
+			r.endPart()
+		}
+	}
+}
+
+// beginPart begins a part with its message's header.
+func (r *Reader) beginPart(h *harmony.Header) {
+	r.part = part{}
+	called, ok := r.called(h)
+	if !ok {
+		r.part.kind = kindOf(h.Channel)
+		return
+	}
+	r.part.kind = Call
+	if r.part.withheld {
+		return
+	}
+	call := &CalledTool{Index: len(r.calls), ID: r.turn.rc.NewID("call_"), Namespace: called.namespace, Name: called.name, Builtin: called.builtin}
+	r.part.call = call
+	if allowed := r.turn.verifier.allowed; allowed != nil {
+		call.Refused = !slices.Contains(allowed, r.part.toolName())
+	}
+	r.calls = append(r.calls, call)
+	r.start()
+}
+
+// kindOf returns the kind of a message without a recipient.
+func kindOf(channel string) Kind {
+	switch channel {
+	case harmony.ChannelAnalysis:
+		return Reasoning
+	case harmony.ChannelCommentary:
+		return Preamble
+	}
+	return Answer
+}
+
+// called returns the tool that a header calls, if it calls one, and decides
+// whether the call is withheld.
+func (r *Reader) called(h *harmony.Header) (tool, bool) {
+	if h.Recipient == "" {
+		return tool{}, false
+	}
+	t, found := r.turn.tools.resolve(h.Recipient)
+	switch {
+	case found == noRecipient, found == unknown && h.Channel == harmony.ChannelFinal:
+		r.repaired(repairRecipient)
+		return tool{}, false
+	case r.toolless() && r.corrected:
+		r.repaired(repairUnknown)
+		return tool{name: plainName(strings.TrimPrefix(cleanRecipient(h.Recipient), FunctionsNamespace+"."))}, true
+	case r.toolless():
+		r.repaired(repairWithheld)
+		r.part.withheld = true
+	case found == respelled:
+		r.repaired(repairRecipient)
+	case found == unknown:
+		r.repaired(repairUnknown)
+	}
+	return t, true
+}
+
+// toolless reports whether the model is offered no tools.
+func (r *Reader) toolless() bool { return r.turn.noCalls || len(r.turn.tools.byRecipient) == 0 }
+
+// text takes a piece of the part's content.
+func (r *Reader) text(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	switch {
+	case r.part.withheld:
+		if !r.shown {
+			r.withheld = append(r.withheld, p...)
+		}
+	case r.part.kind == Answer:
+		r.logprobs.read += len(p)
+		show, hit := r.stops.push(p, r.turn.keepStop)
+		r.delta(show)
+		if hit >= 0 {
+			r.ending.matched = &StopMatch{Text: string(r.turn.stops[hit].text)}
+			r.ending.stopped = true
+		}
+	default:
+		if r.part.kind == Reasoning && r.keeps && (!r.toolless() || r.corrected) {
+			r.reasoning.add(p, r.part.state == partUnseen)
+		}
+		r.delta(p)
+	}
+}
+
+// delta emits text of the part, and the part's Start before the first text.
+func (r *Reader) delta(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	r.start()
+	r.part.state = partFilled
+	if r.verifiesPart() {
+		r.verified.text = append(r.verified.text, p...)
+	}
+	e := Event{Step: Delta, Kind: r.part.kind, Text: p, Call: r.part.call}
+	if r.part.kind == Answer {
+		e.Logprobs = r.logprobs.show(len(p))
+	}
+	r.emit(e)
+}
+
+// start emits the part's Start, once.
+func (r *Reader) start() {
+	if r.part.state != partUnseen {
+		return
+	}
+	r.part.state = partStarted
+	r.shown = r.shown || r.part.kind != Reasoning
+	if r.shown {
+		r.withheld = nil
+	}
+	r.emit(Event{Step: Start, Kind: r.part.kind, Call: r.part.call})
+}
+
+// endPart ends the part.
+func (r *Reader) endPart() {
+	if r.part.kind == Answer && !r.ending.stopped {
+		r.delta(r.stops.flush())
+	}
+	if r.part.kind == Call && !r.part.withheld && !r.ending.truncated {
+		if r.part.state != partFilled && !r.part.call.IsCode() {
+			r.repaired(repairArguments)
+			r.delta([]byte("{}"))
+		}
+		r.ending.stopped = r.ending.stopped || r.turn.oneCall
+	}
+	if !r.ending.truncated {
+		r.verifyPart()
+	}
+	if r.part.state != partUnseen {
+		r.emit(Event{Step: End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated})
+	}
+	r.logprobs.clear()
+	r.part = part{}
+}

@@ -1,0 +1,66 @@
+package turn
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// RoutingInfo describes a request for endpoint pickers and access logs, beside its
+// token request.
+type RoutingInfo struct {
+	Items        int    // messages, calls and results of the conversation
+	Tools        int    // that the request declares
+	LastUserText string // its beginning, of at most [Limits].LastUserTextBytes; white space becomes single spaces
+}
+
+// RoutingInfo returns the description of the turn's request.
+func (t *Turn) RoutingInfo() RoutingInfo { return t.routing }
+
+func (rc *RequestContext) routing(tools []harmony.Namespace, before *Prefix, items []Item) RoutingInfo {
+	info := RoutingInfo{Items: before.settled + len(items), LastUserText: rc.lastUserText(before.lastUserText, items)}
+	for i := range tools {
+		info.Tools += len(tools[i].Tools)
+	}
+	return info
+}
+
+// lastUserText returns the beginning of the last user's text of items; before, if
+// they have none.
+func (rc *RequestContext) lastUserText(before string, items []Item) string {
+	if rc.Limits.LastUserTextBytes <= 0 {
+		return ""
+	}
+	for i := len(items) - 1; i >= 0; i-- {
+		if items[i].Kind == User && !items[i].Summary {
+			return concise(items[i].Text, rc.Limits.LastUserTextBytes)
+		}
+	}
+	return before
+}
+
+// concise returns the beginning of text in at most n bytes of whole characters.
+// White space becomes single spaces between words. Invalid UTF-8 is replaced.
+func concise(text string, n int) string {
+	out := make([]byte, 0, min(n, len(text)))
+	space := false
+	for _, r := range text {
+		if unicode.IsSpace(r) {
+			space = len(out) > 0
+			continue
+		}
+		need := utf8.RuneLen(r)
+		if space {
+			need++
+		}
+		if len(out)+need > n {
+			break
+		}
+		if space {
+			out, space = append(out, ' '), false
+		}
+		out = utf8.AppendRune(out, r)
+	}
+	return string(out)
+}

@@ -1,0 +1,136 @@
+package turn
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// ToolName is a tool by the client's names.
+type ToolName struct {
+	Namespace string // [FunctionsNamespace] for plain functions
+	Name      string // "" where a built-in namespace itself is the tool
+	Builtin   bool   // one of [Input].Builtins, and not a tool of the client with the same names
+}
+
+// Choice restricts what the model may do with the tools.
+type Choice struct {
+	Required bool       // at least one call, and no answer
+	Allowed  []ToolName // the only tools that may be called; nil: all, but if Required built-in tools only if there are no others
+}
+
+// Format is the output format: the form that the answer must have.
+type Format struct {
+	Answer    constraint.Answer
+	Announced *harmony.ResponseFormat // what the prompt says about it; nil: nothing
+	Strict    bool                    // the whole schema is enforced, not only the part that grammars can express
+}
+
+// maxStrictSchemas bounds the schemas that an engine has to compile into a
+// grammar, in bytes.
+const maxStrictSchemas = 512 << 10
+
+// narrow returns the choice of a request. If a call is required and the client
+// has tools of its own, only these count: a call of a built-in tool is not the
+// call that such a client waits for.
+func (s *toolset) narrow(c Choice) Choice {
+	if !c.Required || c.Allowed != nil || len(s.namespaces) == 0 || len(s.builtins) == 0 {
+		return c
+	}
+	for _, t := range s.byRecipient {
+		if !t.builtin {
+			c.Allowed = append(c.Allowed, ToolName{t.namespace, t.name, false})
+		}
+	}
+	return c
+}
+
+// newSpec returns the spec of a request's output; the zero value allows any
+// output.
+func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierror.Error) {
+	spec := constraint.Spec{Required: choice.Required, Parallel: !in.OneCall}
+	if in.Format != nil {
+		spec.Answer = in.Format.Answer
+	}
+	size := 0
+	allowed := map[ToolName]bool{}
+	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
+		t := tools.byRecipient[recipient]
+		name := t.toolName()
+		if in.NoCalls || choice.Allowed != nil && !slices.Contains(choice.Allowed, name) {
+			return nil
+		}
+		allowed[name] = true
+		if in.Strict[name] {
+			if size += len(parameters); size > maxStrictSchemas {
+				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
+			}
+		}
+		schema, err := strictSchema(in, name, parameters)
+		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})
+		return err
+	})
+	if err != nil {
+		return spec, err
+	}
+	spec.Narrowed = !in.NoCalls && len(spec.Tools) < len(tools.byRecipient)
+	for _, name := range choice.Allowed {
+		if !allowed[name] {
+			return spec, apierror.Invalid("tool_choice", "The tool %q of tool_choice is not one of the tools of the request.", cmp.Or(name.Name, name.Namespace))
+		}
+	}
+	if spec.Required && len(spec.Tools) == 0 {
+		return spec, apierror.Invalid("tool_choice", "tool_choice requires a call, but the request has no tools that may be called.")
+	}
+	return spec, nil
+}
+
+// strictSchema returns the schema of a strict tool's arguments; nil if they only
+// need to be a JSON object.
+func strictSchema(in *Input, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
+	if !in.Strict[name] {
+		return nil, nil
+	}
+	if len(schema) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
+	}
+	if err := constraint.CheckSchema(schema, true); err != nil {
+		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+	}
+	return bytes.Clone(schema), nil // it may be a part of the request's body
+}
+
+// parametersPath returns where the fault in a tool's schema is, as a path below
+// "tools"; "" for the schema as a whole.
+func parametersPath(name ToolName, err error) string {
+	if path := constraint.SchemaPath(err); path != "" {
+		return "." + name.Name + ".parameters" + path
+	}
+	return ""
+}
+
+// laterSpec is the spec of the turns after the first one of a reply.
+type laterSpec struct {
+	spec     constraint.Spec
+	verifier verifier
+}
+
+// later returns the spec of the later turns, in which no call is required any
+// more; nil: it is that of the first turn.
+func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolset) (*laterSpec, *apierror.Error) {
+	if !first.Required {
+		return nil, nil
+	}
+	choice := Choice{Allowed: in.Choice.Allowed}
+	spec, err := newSpec(in, choice, tools)
+	l := &laterSpec{spec: spec}
+	if err == nil && spec.Format() != nil {
+		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
+	}
+	return l, err
+}

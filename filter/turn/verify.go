@@ -1,0 +1,138 @@
+package turn
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+)
+
+// verifier verifies that output follows its spec: for engines that accept a
+// constraint and do not apply it, for the parts of strict schemas that grammars
+// cannot express, and for engines that accept no constraint. The zero value
+// accepts any output.
+type verifier struct {
+	required  bool              // a call, and no answer
+	answer    constraint.Answer // that must be there; nil: any or none
+	arguments bool              // of calls are JSON objects
+	allowed   []ToolName        // nil: all
+
+	schema *constraint.Validator              // of the answer; nil: not verified
+	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
+	alone  bool                               // no grammar of an engine enforces the spec
+}
+
+// newVerifier returns the verifier of a spec. If an engine enforces the spec, only
+// strict schemas are verified, and only those that can be.
+func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice Choice, tools *toolset) (verifier, *apierror.Error) {
+	v := verifier{required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.Allowed, alone: rc.Checked}
+	var err error
+	switch a := spec.Answer.(type) {
+	case constraint.AnswerGrammar:
+		if rc.Checked {
+			return v, apierror.Invalid("", "This model's engine does not support grammars, and answers cannot be verified against a grammar. Use a JSON Schema, a regular expression or a choice.")
+		}
+	case constraint.AnswerJSON:
+		if !rc.Checked && !in.Format.Strict {
+			break
+		}
+		if v.schema, err = constraint.NewValidator(a.Schema); err != nil && rc.Checked {
+			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
+		}
+	}
+	v.strict = map[ToolName]*constraint.Validator{}
+	for _, t := range spec.Tools {
+		if t.Schema == nil {
+			continue
+		}
+		name := tools.byRecipient[t.Recipient].toolName()
+		if v.strict[name], err = constraint.NewValidator(t.Schema); err != nil && rc.Checked {
+			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+		}
+	}
+	return v, nil
+}
+
+// validAnswer reports whether a text has the form of the answer, as far as can be
+// verified without the engine's grammars.
+func (v *verifier) validAnswer(text []byte) bool {
+	switch a := v.answer.(type) {
+	case constraint.AnswerJSON:
+		return json.Valid(text) && v.validJSON(v.schema, text)
+	case constraint.AnswerChoice:
+		return slices.Contains(a, string(text))
+	case constraint.AnswerRegex:
+		return a.Accepts(text)
+	}
+	return true
+}
+
+// validArguments reports whether a text is the arguments of a call: one JSON
+// object, of the tool's schema if the tool is strict.
+func (v *verifier) validArguments(tool ToolName, text []byte) bool {
+	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && v.validJSON(v.strict[tool], text)
+}
+
+// validJSON reports whether a text is of a schema; nil accepts any. A text that
+// costs too much to verify is accepted if an engine enforces the spec.
+func (v *verifier) validJSON(schema *constraint.Validator, text []byte) bool {
+	return schema == nil || !v.alone && !schema.Affords(text) || schema.Accepts(text)
+}
+
+// codeViolation is the error code of output that violates its spec.
+const codeViolation = "constraint_not_kept"
+
+// verification is how far the output of a choice has been verified.
+type verification struct {
+	text     []byte // of the part being read, if it is verified
+	violated bool   // by a part that has ended
+}
+
+// verifiesPart reports whether the text of the part being read is verified.
+func (r *Reader) verifiesPart() bool {
+	v := &r.turn.verifier
+	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil && !r.part.call.IsCode()
+}
+
+// verifyPart verifies the part, whose text is complete.
+func (r *Reader) verifyPart() {
+	v := &r.turn.verifier
+	var called ToolName
+	if r.part.call != nil {
+		called = r.part.toolName()
+	}
+	started := r.part.state != partUnseen
+	switch {
+	case r.part.kind == Call && v.allowed != nil && r.part.call != nil && !slices.Contains(v.allowed, called),
+		r.part.kind == Answer && v.required && v.alone && started:
+		r.verified.violated = true
+	case !started || !r.verifiesPart():
+	case r.part.kind == Call && !v.validArguments(called, r.verified.text), r.part.kind == Answer && !v.validAnswer(r.verified.text):
+		r.verified.violated = true
+	}
+	r.verified.text = r.verified.text[:0]
+}
+
+// verifyEnd verifies a choice that was not ended because of its length: there must
+// be a call if one is required, and an answer if it has a form. After a stop
+// condition of the client anything is valid.
+func (r *Reader) verifyEnd() *apierror.Error {
+	v := &r.turn.verifier
+	if r.ending.matched == nil && (r.verified.violated || len(r.calls) == 0 && (v.required || v.answer != nil && !r.shown)) {
+		return r.violation()
+	}
+	return nil
+}
+
+// violation ends the choice because its output violates the spec.
+func (r *Reader) violation() *apierror.Error {
+	r.ending.finish = FinishError
+	r.repaired(repairFailed)
+	if r.turn.verifier.alone {
+		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the output format or tool choice of the request, and this model's engine cannot enforce them. Try again, or describe the expected output in the messages.")
+	}
+	return apierror.New(http.StatusBadGateway, codeViolation, "", "The engine did not enforce the output format or tool choice of the request. Try again, or ask the operator whether structured outputs are enabled in the engine.")
+}
