@@ -148,7 +148,7 @@ func (x *exchange) Expire(name run.Timer) {
 	case x.phase == phaseRun:
 		x.runner.Expire(name)
 	case name == run.TimerKeepAlive:
-		x.SendBody([]byte(keepAliveComment), false)
+		x.SendBody([]byte(run.KeepAliveComment), false)
 		x.resetKeepAlive()
 	}
 }

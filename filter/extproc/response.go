@@ -11,9 +11,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
-// keepAliveComment is a comment of server-sent events, which clients ignore.
-const keepAliveComment = ": keep-alive\n\n"
-
 // The upstream's reply. For a model call that Envoy makes of the client's own
 // request it is the engine's answer, and feeds the run. A model call through the
 // loopback listener feeds the run from there, and Envoy has no upstream here.

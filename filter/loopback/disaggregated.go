@@ -207,7 +207,7 @@ type rejection struct {
 }
 
 func (a *rejection) take(p []byte) {
-	a.body = append(a.body, p[:min(len(p), maxErrorBody-len(a.body))]...)
+	a.body = append(a.body, p[:min(len(p), run.MaxErrorBody-len(a.body))]...)
 }
 
 func (a *rejection) read(d engine.Dialect) *apierror.Error {

@@ -31,8 +31,6 @@ const (
 	maxIdle = 1024
 	// pieceBytes is how much of an engine's answer is read at a time.
 	pieceBytes = 8 << 10
-	// maxErrorBody is how much of an engine's error reply is read.
-	maxErrorBody = 64 << 10
 )
 
 // Client makes calls through the listener. It is safe for concurrent use.

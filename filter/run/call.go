@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxErrorBody is how much of an engine's error reply is read.
-	maxErrorBody = 64 << 10
+	// MaxErrorBody is how many bytes of an engine's error reply are read.
+	MaxErrorBody = 64 << 10
 	// maxRetries is how many calls are made to move a failed one to another
 	// replica.
 	maxRetries = 3
@@ -143,7 +143,7 @@ func (r *Run) EngineBytes(p []byte, end bool) {
 	}
 	c := &r.call
 	if c.decoder == nil {
-		c.errorBody = append(c.errorBody, p[:min(len(p), maxErrorBody-len(c.errorBody))]...)
+		c.errorBody = append(c.errorBody, p[:min(len(p), MaxErrorBody-len(c.errorBody))]...)
 		if end {
 			r.engineEnded()
 		}

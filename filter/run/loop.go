@@ -34,6 +34,9 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	done := ctx.Done()
+	if err := o.Flush(); err != nil { // the owner may have begun something before the loop
+		return err
+	}
 	for !o.Done() {
 		r.arm(alarm)
 		var calls <-chan Event

@@ -22,8 +22,8 @@ const (
 	failTimeout = 10 * time.Second
 )
 
-// keepAliveComment is a comment of server-sent events, which clients ignore.
-const keepAliveComment = ": keep-alive\n\n"
+// KeepAliveComment is a comment of server-sent events, which clients ignore.
+const KeepAliveComment = ": keep-alive\n\n"
 
 // Env is what all runs of a process share.
 type Env struct {
@@ -312,7 +312,7 @@ func (r *Run) expired(name Timer) {
 	case TimerHold:
 		r.flush(false)
 	case TimerKeepAlive:
-		r.pending.buf = append(r.pending.buf, keepAliveComment...)
+		r.pending.buf = append(r.pending.buf, KeepAliveComment...)
 		r.flush(false)
 	}
 }

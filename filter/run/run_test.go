@@ -241,7 +241,7 @@ func TestSlowLastJob(t *testing.T) {
 	text()
 	for range 3 {
 		r.wait(15*time.Second, TimerKeepAlive)
-		if got := text(); got != keepAliveComment {
+		if got := text(); got != KeepAliveComment {
 			t.Errorf("sent %q", got)
 		}
 	}
@@ -369,7 +369,7 @@ func TestErrorBodyIsBounded(t *testing.T) {
 	for range 10 {
 		r.feed(bytesOf(strings.Repeat("x", 20_000)))
 	}
-	if n := len(r.call.errorBody); n != maxErrorBody {
+	if n := len(r.call.errorBody); n != MaxErrorBody {
 		t.Errorf("%d bytes are kept", n)
 	}
 }
