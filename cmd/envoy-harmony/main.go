@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -59,10 +58,7 @@ func commands() []command {
 		{"serve", "start the filter for an Envoy that you run", serveCommand},
 		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
 		{"tokens", "encode and decode Harmony tokens", tokensCommand},
-		{"version", "print the version", func(_ context.Context, p program, _ []string) error {
-			_, err := fmt.Fprintln(p.stdout, "envoy-harmony", version())
-			return err
-		}},
+		{"version", "print the version and what it was built from", versionCommand},
 	}
 }
 
@@ -77,6 +73,8 @@ func (p program) main(ctx context.Context, args []string) int {
 	case "help", "-h", "-help", "--help":
 		p.usage(p.stdout)
 		return 0
+	case "-version", "--version":
+		return p.status(versionCommand(ctx, p, nil))
 	default:
 		for _, c := range commands() {
 			if c.name == name {
@@ -108,21 +106,4 @@ func (p program) usage(w io.Writer) {
 	}
 	fmt.Fprintf(w, "  %-13s %s\n", "help", "print this text")
 	fmt.Fprint(w, "\nExample: envoy-harmony run --simulate\nFlags:   envoy-harmony COMMAND --help\n")
-}
-
-// version returns the module's version, or else the commit of the build.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return "unknown"
 }

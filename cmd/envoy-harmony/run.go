@@ -128,7 +128,7 @@ func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus
 	if err != nil {
 		return ignoreCancel(ctx, err)
 	}
-	log.WithFields(logrus.Fields{
+	log.WithFields(thisBuild().fields()).WithFields(logrus.Fields{
 		"listen": address, "admin": svc.admin.address(), "envoy_admin": proxy.AdminAddress(),
 	}).Info("started")
 	if err := waitUntilUsable(ctx, proxy, address, log.WithFields(probed(o.envoy, cfg))); err != nil {

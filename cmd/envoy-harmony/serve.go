@@ -43,7 +43,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	} else {
 		warnOfLoopback(cfg, log)
 	}
-	log.WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
+	log.WithFields(thisBuild().fields()).WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
 	select {
 	case <-ctx.Done():
 	case err := <-svc.ended:

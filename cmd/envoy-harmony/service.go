@@ -48,7 +48,7 @@ type service struct {
 // startService starts serving at Config.Listen and Config.Admin.
 func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger) (*service, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
 	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry})
 	if err != nil {
 		return nil, fmt.Errorf("start the filter: %w", err)

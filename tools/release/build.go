@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// platform is an operating system and an architecture, in Go's words.
+type platform struct{ os, arch string }
+
+// releasePlatforms have an archive each.
+var releasePlatforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+
+// environment makes the go command independent of the machine's own settings.
+func (s *source) environment(p platform) []string {
+	return append(os.Environ(),
+		"CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOTOOLCHAIN="+s.toolchain, "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")
+}
+
+// compile writes the program for a platform to a file.
+func (s *source) compile(ctx context.Context, p platform, file string) error {
+	values := fmt.Sprintf("-s -w -buildid= -X main.linkedVersion=%s -X main.linkedCommit=%s -X main.linkedDate=%s", s.version, s.commit, s.date)
+	_, err := output(ctx, s.dir, s.environment(p), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", values, "-o", file, "./cmd/envoy-harmony")
+	return err
+}
+
+// writeRoots writes out/ARCH for each platform: the files of the image.
+func writeRoots(ctx context.Context, o *options) error {
+	notices, err := o.source.notices(ctx)
+	if err != nil {
+		return err
+	}
+	license, err := os.ReadFile(filepath.Join(o.source.dir, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	for _, p := range o.platforms {
+		root := filepath.Join(o.out, p.arch)
+		if err := os.RemoveAll(root); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(root, "licenses"), 0o755); err != nil {
+			return err
+		}
+		if err := o.source.compile(ctx, p, filepath.Join(root, "envoy-harmony")); err != nil {
+			return err
+		}
+		for name, text := range map[string][]byte{"LICENSE": license, "THIRD_PARTY_NOTICES": notices} {
+			if err := os.WriteFile(filepath.Join(root, "licenses", name), text, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// output runs a program in a folder and returns its standard output. env nil is the
+// environment of this process.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return stdout.String(), nil
+}
