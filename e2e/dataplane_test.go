@@ -86,13 +86,14 @@ func TestMain(m *testing.M) {
 
 // options configure a data plane.
 type options struct {
-	config    func(*config.Config)
-	engine    func(http.Handler) http.Handler // wraps the handler in front of the simulated engine
-	simURL    string                          // URL of a running simulated engine
-	quiet     bool                            // logs only warnings, and no access log
-	metrics   prometheus.Registerer           // of the filter
-	bootstrap func(string) string             // edits Envoy's bootstrap
-	direct    bool                            // without loopback listener: Envoy forwards the client's own request
+	config       func(*config.Config)
+	engine       func(http.Handler) http.Handler // wraps the handler in front of the simulated engine
+	simURL       string                          // URL of a running simulated engine
+	quiet        bool                            // logs only warnings, and no access log
+	metrics      prometheus.Registerer           // of the filter
+	bootstrap    func(string) string             // edits Envoy's bootstrap
+	modeOverride bool                            // the filter asks for bodies by mode_override
+	direct       bool                            // without loopback listener: Envoy forwards the client's own request
 }
 
 // dataplane is an Envoy with the filter, a simulated engine and an upstream for
@@ -126,8 +127,7 @@ func start(t testing.TB, o options) *dataplane {
 	if d.sim == "" {
 		d.sim = startSim(t, log)
 	}
-	upstream := httptest.NewServer(d.upstream)
-	t.Cleanup(upstream.Close)
+	upstream := serveUpstream(t, d.upstream)
 	engineURL := d.sim
 	if o.engine != nil {
 		server := httptest.NewServer(o.engine(forward(t, d.sim)))
@@ -135,20 +135,27 @@ func start(t testing.TB, o options) *dataplane {
 		engineURL = server.URL
 	}
 	cfg := newConfig(t, engineURL, o.config)
-	dir, err := os.MkdirTemp("", "e2e-") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := socketDir(t)
 	if !o.direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
 	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log, o.metrics)
-	d.url, d.admin = startEnvoy(t, binary, cfg, address, upstream.URL, o.bootstrap, log)
+	d.url, d.admin = startEnvoy(t, binary, cfg, address, upstream, o, log)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	d.client = &http.Client{Transport: transport}
 	return d
+}
+
+// socketDir makes a folder for Unix sockets: the paths of t.TempDir are too long.
+func socketDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func newConfig(t testing.TB, engineURL string, change func(*config.Config)) *config.Config {
@@ -234,7 +241,7 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 	return "unix://" + socket
 }
 
-func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, change func(string) string, log *logFile) (url, admin string) {
+func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o options, log *logFile) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
 	for i, e := range cfg.Engines {
@@ -242,14 +249,20 @@ func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
 	bootstrap, err := envoy.Bootstrap(envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, AccessLog: !log.quiet,
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, ModeOverride: o.modeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.quiet,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if change != nil {
-		bootstrap = []byte(change(string(bootstrap)))
+	if o.bootstrap != nil {
+		bootstrap = []byte(o.bootstrap(string(bootstrap)))
 	}
+	return launchEnvoy(t, binary, bootstrap, log)
+}
+
+// launchEnvoy runs an Envoy until the test ends.
+func launchEnvoy(t testing.TB, binary string, bootstrap []byte, log *logFile) (url, admin string) {
+	t.Helper()
 	sink := log.named("envoy")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -398,6 +411,13 @@ func (f *upstream) handle(h http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handler = h
+}
+
+// serveUpstream serves an upstream and returns its URL.
+func serveUpstream(t testing.TB, f *upstream) string {
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // forward forwards requests to a URL.

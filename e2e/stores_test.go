@@ -193,7 +193,7 @@ func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill fun
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	d = &dataplane{sim: sim, client: &http.Client{Transport: transport}}
-	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, nil, log)
+	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, options{}, log)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("logs of the filter that was killed:\n%s", log)

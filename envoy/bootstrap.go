@@ -38,6 +38,8 @@ type Options struct {
 	Admin string
 	// ExtProc is the address of the filter: unix:///path or host:port.
 	ExtProc string
+	// ExtProcTLS is the TLS of connections to the filter. nil: there is none.
+	ExtProcTLS *FilterTLS
 	// Loopback is the address of the loopback listener, through which the filter makes
 	// model calls: unix:///path, or host:port of an address that only this machine or
 	// pod can reach. Empty: there is no such listener.
@@ -65,9 +67,24 @@ type Options struct {
 	// CAFile is the CA bundle for https engines. Default: SSL_CERT_FILE, or else the
 	// system's bundle.
 	CAFile string
+	// ModeOverride lets the filter ask for the bodies that it needs, so that other
+	// paths' bodies and other models' replies do not pass through it. It needs Envoy
+	// 1.40.
+	ModeOverride bool
 	// AccessLog writes a JSON line per request to standard error, without texts of
 	// requests and replies.
 	AccessLog bool
+}
+
+// FilterTLS names the PEM files with which Envoy connects to the filter. Envoy reads
+// them once, when it starts.
+type FilterTLS struct {
+	// CAFile has the CA certificates by which the filter's certificate is checked. The
+	// certificate must be for the host of Options.ExtProc.
+	CAFile string
+	// CertFile and KeyFile are the certificate that Envoy presents, and its private
+	// key. Empty: it presents none.
+	CertFile, KeyFile string
 }
 
 // Balance is a load balancing policy for the replicas of an engine.
@@ -211,6 +228,7 @@ func (o Options) page() (*page, error) {
 		p.LoopbackAddress = &e
 	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
+	errs = append(errs, o.checkFilterTLS(p.Filter.Endpoints[0]))
 	if len(o.Engines) == 0 {
 		errs = append(errs, errors.New("there is no engine: configure at least one"))
 	}
@@ -230,6 +248,22 @@ func (o Options) page() (*page, error) {
 		p.Default = p.Clusters[i].Name
 	}
 	return p, errors.Join(errs...)
+}
+
+// checkFilterTLS checks the TLS of connections to the filter.
+func (o Options) checkFilterTLS(filter endpoint) error {
+	t := o.ExtProcTLS
+	switch {
+	case t == nil:
+		return nil
+	case filter.Pipe != "":
+		return errors.New("filter: TLS needs an address host:port, because the certificate is for a host")
+	case t.CAFile == "":
+		return errors.New("filter: TLS needs a CA file")
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return errors.New("filter: a certificate and its key are set together")
+	}
+	return nil
 }
 
 // addEngine adds the clusters of an engine: its replicas, its endpoint picker and its
@@ -334,6 +368,9 @@ func endpointOf(u *url.URL) (endpoint, error) {
 	}
 	return endpoint{Host: u.Hostname(), Port: port}, nil
 }
+
+// IsIP reports whether the host is an IP address.
+func (e endpoint) IsIP() bool { return net.ParseIP(e.Host) != nil }
 
 // Name returns the name of the endpoint in header.Prefill.
 func (e endpoint) Name() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }

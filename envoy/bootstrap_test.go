@@ -49,6 +49,11 @@ var examples = map[string]envoy.Options{
 		Listen:  "[::]:10000",
 		Admin:   "[::1]:9901",
 		ExtProc: "envoy-harmony.default.svc:9002",
+		ExtProcTLS: &envoy.FilterTLS{
+			CAFile:   "/etc/envoy/filter/ca.crt",
+			CertFile: "/etc/envoy/filter/tls.crt",
+			KeyFile:  "/etc/envoy/filter/tls.key",
+		},
 		Engines: []envoy.Engine{
 			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}, HealthPath: "/health"},
 			{Name: "vllm", URLs: []string{"http://[fd00::1]:8000"}},
@@ -92,6 +97,16 @@ var examples = map[string]envoy.Options{
 				Prefill: []string{"http://prefill-0.vllm:8000", "http://prefill-1.vllm:8000"},
 			},
 		},
+	},
+	"mode-override.yaml": {
+		Listen:       "0.0.0.0:10000",
+		Admin:        "127.0.0.1:9901",
+		ExtProc:      "unix:///run/envoy-harmony/filter.sock",
+		Loopback:     "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader: "x-harmony-prefix",
+		ModeOverride: true,
+		Engines:      []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
+		Upstream:     "http://models.example.com",
 	},
 	"endpoint-picker.yaml": {
 		Listen:       "0.0.0.0:10000",
@@ -171,6 +186,9 @@ func TestBootstrapErrors(t *testing.T) {
 		{"listen", func(o *envoy.Options) { o.Listen = "here" }, `listen: "here": write host:port`},
 		{"admin", func(o *envoy.Options) { o.Admin = "h:99999" }, `admin: "99999" is not a port`},
 		{"filter", func(o *envoy.Options) { o.ExtProc = "unix://s" }, "filter: \"unix://s\": write an absolute path"},
+		{"TLS on a socket", func(o *envoy.Options) { o.ExtProcTLS = &envoy.FilterTLS{CAFile: "ca"} }, "filter: TLS needs an address host:port"},
+		{"TLS without CA", func(o *envoy.Options) { o.ExtProc, o.ExtProcTLS = "a:1", &envoy.FilterTLS{} }, "filter: TLS needs a CA file"},
+		{"TLS without key", func(o *envoy.Options) { o.ExtProc, o.ExtProcTLS = "a:1", &envoy.FilterTLS{CAFile: "ca", CertFile: "c"} }, "filter: a certificate and its key"},
 		{"no engine", func(o *envoy.Options) { o.Engines = nil }, "there is no engine"},
 		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: it has no URL"},
 		{"scheme", func(o *envoy.Options) { o.Engines[0].URLs[0] = "ftp://a" }, "the scheme must be http or https"},

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/envoy-harmony/envoy-harmony/e2e/pki"
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 )
 
@@ -50,6 +51,12 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if options.CAFile != "" {
 				options.CAFile = "testdata/ca.pem"
+			}
+			if options.ExtProcTLS != nil {
+				dir, ca := t.TempDir(), pki.NewCA(t, "test")
+				pair := ca.Leaf(t, "envoy")
+				pki.Write(t, dir, map[string][]byte{"ca.crt": ca.PEM, "tls.crt": pair.Cert, "tls.key": pair.Key})
+				options.ExtProcTLS = &envoy.FilterTLS{CAFile: filepath.Join(dir, "ca.crt"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
 			}
 			text, err := envoy.Bootstrap(options)
 			if err != nil {

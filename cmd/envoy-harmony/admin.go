@@ -10,9 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/health"
 )
 
-// admin is the HTTP server for metrics and health checks.
+// admin is the HTTP server for metrics and health checks. It also answers gRPC
+// health checks, on the same port.
 type admin struct {
 	listener net.Listener
 	server   *http.Server
@@ -20,8 +22,8 @@ type admin struct {
 
 // listenAdmin listens at an address. GET /metrics returns Prometheus metrics,
 // /healthz reports that the process runs, and /readyz whether it accepts new
-// requests.
-func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, ready func() bool) (*admin, error) {
+// requests. gRPC health checks are those of h.
+func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server, ready func() bool) (*admin, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -37,7 +39,10 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
-	return &admin{l, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
+	server := &http.Server{Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	return &admin{l, server}, nil
 }
 
 func (a *admin) serve() error { return a.server.Serve(a.listener) }

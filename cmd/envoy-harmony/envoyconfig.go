@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"time"
 
@@ -10,8 +12,8 @@ import (
 )
 
 const envoyConfigUsage = `
-Prints an Envoy bootstrap (YAML, Envoy 1.38 or newer) for "envoy-harmony serve"
-with the same configuration.
+Prints an Envoy bootstrap (YAML, Envoy 1.38.4, 1.39.1, 1.40 or newer) for
+"envoy-harmony serve" with the same configuration.
 
   envoy-harmony envoy-config --engine vllm=http://vllm-0:8000,http://vllm-1:8000 > envoy.yaml
   envoy -c envoy.yaml`
@@ -20,6 +22,8 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	s := newSettings(p, "envoy-config", envoyConfigUsage)
 	var o envoy.Options
 	envoyFlags(s.flags, &o, "127.0.0.1:9901")
+	var filter filterFlags
+	filter.add(s.flags)
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -27,7 +31,11 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
-	text, err := envoy.Bootstrap(forConfig(o, cfg))
+	o = forConfig(o, cfg)
+	if err := filter.apply(&o, cfg.TLS); err != nil {
+		return err
+	}
+	text, err := envoy.Bootstrap(o)
 	if err != nil {
 		return err
 	}
@@ -41,7 +49,35 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 	f.StringVar(&o.Admin, "envoy-admin", admin, "`host:port` of Envoy's admin interface")
 	f.StringVar(&o.Upstream, "upstream", "", "`URL` of the service for other models and paths (default: the first engine)")
 	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, session or least-request (default prefix)")
+	f.BoolVar(&o.ModeOverride, "mode-override", false, "let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
 	f.BoolVar(&o.AccessLog, "access-log", false, "write Envoy's access log to standard error")
+}
+
+// filterFlags are the flags for Envoy's connections to the filter.
+type filterFlags struct{ address, ca, cert, key string }
+
+func (f *filterFlags) add(flags *flag.FlagSet) {
+	flags.StringVar(&f.address, "filter", "", "`address` at which Envoy finds the filter, if it is not listen: host:port or unix:///path")
+	flags.StringVar(&f.ca, "filter-ca", "", "PEM `file`, at Envoy, of the CA that has signed the filter's certificate; needed if tls.cert_file is set")
+	flags.StringVar(&f.cert, "filter-cert", "", "PEM `file`, at Envoy, of the certificate that it presents to the filter; needed if tls.client_ca_file is set")
+	flags.StringVar(&f.key, "filter-key", "", "PEM `file`, at Envoy, of that certificate's private key")
+}
+
+// apply sets the options for the filter, whose listener has the settings t.
+func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
+	o.ExtProc = cmp.Or(f.address, o.ExtProc)
+	switch {
+	case !t.Enabled() && f.ca+f.cert+f.key != "":
+		return errors.New("--filter-ca, --filter-cert and --filter-key are for TLS, but the filter listens without it: set tls.cert_file and tls.key_file in the configuration, or leave the flags out")
+	case !t.Enabled():
+		return nil
+	case f.ca == "":
+		return errors.New("tls.cert_file is set: name the CA by which Envoy checks that certificate, --filter-ca FILE")
+	case t.ClientCAFile != "" && (f.cert == "" || f.key == ""):
+		return errors.New("tls.client_ca_file is set: name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE")
+	}
+	o.ExtProcTLS = &envoy.FilterTLS{CAFile: f.ca, CertFile: f.cert, KeyFile: f.key}
+	return nil
 }
 
 // forConfig adds the options that follow from the filter's configuration.

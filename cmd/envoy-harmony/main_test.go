@@ -87,6 +87,12 @@ func TestCommandLine(t *testing.T) {
 		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
 		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: the folder /nowhere does not exist: create it, or set listen to another address"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
+		{"certificate missing", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:0 --set tls.cert_file=/nowhere/tls.crt --set tls.key_file=/nowhere/tls.key", 1, "", "tls.cert_file: there is no file /nowhere/tls.crt: put the certificate there"},
+		{"key missing", nil, "serve --engine vllm --set tls.cert_file=/nowhere/tls.crt", 1, "", "tls.key_file: is missing: set it to"},
+		{"CA of the filter", nil, "envoy-config --engine vllm=http://a --set tls.cert_file=/c --set tls.key_file=/k", 1, "", "name the CA by which Envoy checks that certificate, --filter-ca FILE"},
+		{"certificate of Envoy", nil, "envoy-config --engine vllm=http://a --set tls.cert_file=/c --set tls.key_file=/k --set tls.client_ca_file=/ca --filter-ca /f", 1, "", "name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE"},
+		{"CA without TLS", nil, "envoy-config --engine vllm=http://a --filter-ca /f", 1, "", "the filter listens without it: set tls.cert_file"},
+		{"TLS to the filter", nil, "envoy-config --engine vllm=http://a --filter filter.example.com:9002 --set tls.cert_file=/c --set tls.key_file=/k --filter-ca /f", 0, `{san_type: DNS, matcher: {exact: "filter.example.com"}}`, ""},
 		{"unknown set", nil, "serve --engine vllm --set dat=utc", 1, "", "unknown key dat"},
 		{"no Envoy", map[string]string{"ENVOY_BIN": "/nowhere"}, "run --simulate", 1, "", "ENVOY_BIN"},
 		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "failure in the log"},
@@ -298,6 +304,12 @@ func TestServe(t *testing.T) {
 	if _, err := check("nope"); status.Code(err) != codes.NotFound {
 		t.Errorf("health of an unknown service: %v", err)
 	}
+	probes := dialHealth(t, strings.TrimPrefix(admin, "http://"))
+	for _, service := range healthServices {
+		if got := probes.status(t, service); got != healthv1.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q on the admin port: %v", service, got)
+		}
+	}
 	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/nope": 404} {
 		if got, _ := get(t, http.MethodGet, admin+path, ""); got != want {
 			t.Errorf("%s: status %d, want %d", path, got, want)
@@ -323,8 +335,39 @@ func TestServe(t *testing.T) {
 	if got, _ := get(t, http.MethodGet, admin+"/readyz", ""); got != http.StatusServiceUnavailable {
 		t.Errorf("/readyz while draining: status %d", got)
 	}
+	for _, service := range healthServices {
+		want := healthv1.HealthCheckResponse_NOT_SERVING
+		if service == livenessService {
+			want = healthv1.HealthCheckResponse_SERVING // a pod that drains must not be restarted
+		}
+		if got := probes.status(t, service); got != want {
+			t.Errorf("health of %q while draining: %v, want %v", service, got, want)
+		}
+	}
 	stopWatching()
 	if exit := r.end(t); exit != 0 {
 		t.Errorf("exit status %d", exit)
 	}
+}
+
+// healthClient sends gRPC health checks.
+type healthClient struct{ healthv1.HealthClient }
+
+func dialHealth(t *testing.T, address string) healthClient {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return healthClient{healthv1.NewHealthClient(conn)}
+}
+
+func (h healthClient) status(t *testing.T, service string) healthv1.HealthCheckResponse_ServingStatus {
+	t.Helper()
+	resp, err := h.Check(t.Context(), &healthv1.HealthCheckRequest{Service: service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetStatus()
 }

@@ -100,7 +100,7 @@ func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus
 		return err
 	}
 	defer remove()
-	cfg.Listen = "unix://" + filepath.Join(dir, "filter.sock")
+	cfg.Listen, cfg.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
 	cfg.Loopback = cmp.Or(cfg.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
 	cfg.Admin = cmp.Or(cfg.Admin, "127.0.0.1:0")
 	bootstrap, err := envoy.Bootstrap(forConfig(o.envoy, cfg))

@@ -38,6 +38,9 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 		return err
 	}
 	defer svc.stop()
+	if svc.tls != nil {
+		go svc.tls.follow(ctx)
+	}
 	if cfg.Loopback != "" {
 		go svc.filter.FollowModels(ctx)
 	} else {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/envoy-harmony/envoy-harmony/filter"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
@@ -27,10 +28,6 @@ import (
 // a body in chunks of at most its buffer size, which operators can raise.
 const maxMessage = 64 << 20
 
-// healthServices are the names that gRPC health checks use: those of Envoy and of
-// endpoint pickers.
-var healthServices = []string{"", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"}
-
 // service is the filter with its ext_proc and admin listeners.
 type service struct {
 	cfg      *config.Config
@@ -39,6 +36,7 @@ type service struct {
 	listener net.Listener
 	grpc     *grpc.Server
 	health   *health.Server
+	tls      *certificates // nil: Envoy connects without TLS
 	admin    *admin
 	draining atomic.Bool
 	stopped  sync.Once
@@ -53,23 +51,40 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("start the filter: %w", err)
 	}
-	s := &service{cfg: cfg, log: log, filter: server, ended: make(chan error, 2)}
+	s := &service{cfg: cfg, log: log, filter: server, health: newHealth(), ended: make(chan error, 2)}
+	if err := s.newGRPC(registry); err != nil {
+		return nil, errors.Join(err, server.Close(ctx))
+	}
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx))
 	}
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, func() bool { return !s.draining.Load() }); err != nil {
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, func() bool { return !s.draining.Load() }); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx))
 	}
-	s.grpc = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage), grpc.WaitForHandlers(true))
-	server.Register(s.grpc)
-	s.health = health.NewServer()
-	for _, name := range healthServices {
-		s.health.SetServingStatus(name, healthv1.HealthCheckResponse_SERVING)
-	}
-	healthv1.RegisterHealthServer(s.grpc, s.health)
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
 	go func() { s.ended <- s.admin.serve() }()
 	return s, nil
+}
+
+// newGRPC makes the gRPC server of the ext_proc port.
+func (s *service) newGRPC(metrics prometheus.Registerer) (err error) {
+	options := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.cfg.MaxConnectionAge.Duration}),
+		// An Envoy may ping more often than gRPC's own clients do.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	}
+	if s.cfg.TLS.Enabled() {
+		if s.tls, err = newCertificates(s.cfg.TLS, s.log, metrics); err != nil {
+			return err
+		}
+		options = append(options, grpc.Creds(s.tls.credentials()))
+	}
+	s.grpc = grpc.NewServer(options...)
+	s.filter.Register(s.grpc)
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	return nil
 }
 
 // listenAt listens at host:port or unix:///path. It replaces a socket file without
@@ -113,7 +128,7 @@ func isFolder(path string) bool {
 // react, and then waits until running requests end, at most for DrainTimeout.
 func (s *service) drain() {
 	s.draining.Store(true)
-	s.health.Shutdown()
+	setDraining(s.health)
 	time.Sleep(s.cfg.DrainDelay.Duration)
 	s.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout.Duration)

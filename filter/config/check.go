@@ -30,6 +30,7 @@ func (c *Config) Validate() error {
 		c.checkBounds(),
 		c.Tools.check(),
 		c.checkAddresses(),
+		c.checkTLS(),
 	), unsealed)...)
 }
 
@@ -278,6 +279,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("tools.list_timeout", t.ListTimeout.Duration, time.Millisecond),
 		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
+		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
 		atLeast("drain_delay", c.DrainDelay.Duration, 0),
 		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
 	)

@@ -99,6 +99,11 @@ type Config struct {
 	// Listen is where serve takes ext_proc streams: host:port or
 	// unix:///path.
 	Listen string `json:"listen"`
+	// TLS is that of Listen.
+	TLS TLS `json:"tls"`
+	// MaxConnectionAge is how long a connection to Listen takes new streams. Then
+	// Envoy makes another one, and running streams end on the old one. 0: forever.
+	MaxConnectionAge Duration `json:"max_connection_age"`
 	// Admin is host:port of metrics and health. Empty: 127.0.0.1:9003 in
 	// serve, a free port of 127.0.0.1 in run.
 	Admin string `json:"admin"`

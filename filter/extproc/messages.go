@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
@@ -34,6 +35,25 @@ func headersReply(m *mutation, clearRoute bool) *extprocv3.HeadersResponse {
 
 func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResponse {
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headersReply(m, clearRoute)}}
+}
+
+// demandedMode is the mode in which a request's body comes, where bodies come on
+// demand only, and the upstream's reply if the filter reads it.
+func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
+	mode := &extprocfilterv3.ProcessingMode{
+		RequestHeaderMode:   extprocfilterv3.ProcessingMode_SEND,
+		RequestBodyMode:     extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED,
+		RequestTrailerMode:  extprocfilterv3.ProcessingMode_SEND,
+		ResponseHeaderMode:  extprocfilterv3.ProcessingMode_SKIP,
+		ResponseBodyMode:    extprocfilterv3.ProcessingMode_NONE,
+		ResponseTrailerMode: extprocfilterv3.ProcessingMode_SKIP,
+	}
+	if reply {
+		mode.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
+		mode.ResponseBodyMode = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+		mode.ResponseTrailerMode = extprocfilterv3.ProcessingMode_SEND
+	}
+	return mode
 }
 
 func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {

@@ -32,6 +32,7 @@ type clientRequest struct {
 	strip    []string    // headers of the client's that only the filter sets
 
 	bodyless bool // there are headers only
+	demanded bool // the body comes because it was asked for
 	trailers bool // the body ends with trailers
 	override override
 	codex    bool // Codex compatibility mode is on
@@ -55,7 +56,8 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	x.request = x.s.readRequest(headers)
 	r := &x.request
 	r.bodyless = h.GetEndOfStream()
-	if err := checkMode(mode); err != nil {
+	onDemand, err := checkMode(mode)
+	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.SendError(err)
 		return
@@ -72,6 +74,10 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	if r.bodyless {
 		x.collected()
+	} else if onDemand {
+		// Without a loopback listener the upstream's reply may be the engine's.
+		r.demanded = true
+		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil)})
 	}
 }
 
@@ -121,19 +127,23 @@ func (s *Server) ownPath(path string) bool {
 	return slices.ContainsFunc(s.o.Endpoints, func(e api.Endpoint) bool { return !e.NoModel && e.Pattern == path })
 }
 
-// checkMode rejects an ext_proc filter whose body modes would break replies.
-func checkMode(m *extprocv3.ProtocolConfiguration) *apierror.Error {
-	const want = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+// checkMode rejects an ext_proc filter whose body modes would break replies. It
+// reports whether bodies come only if they are asked for.
+func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
+	const none, want = extprocfilterv3.ProcessingMode_NONE, extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+	if m.GetRequestBodyMode() == none && m.GetResponseBodyMode() == none {
+		return true, nil
+	}
 	for _, c := range []struct {
 		key  string
 		mode extprocfilterv3.ProcessingMode_BodySendMode
 	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
 		if c.mode != want {
-			return apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
+			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
 				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
@@ -243,7 +253,11 @@ func (x *exchange) passThrough() {
 	x.runner.Timers.ClearAll()
 	var m mutation
 	m.remove(x.request.strip...)
-	x.to.add(requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine)))
+	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
+	if x.request.demanded {
+		reply.ModeOverride = demandedMode(false)
+	}
+	x.to.add(reply)
 }
 
 // passCollected passes on a request as it came, as far as its body was collected;

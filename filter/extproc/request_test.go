@@ -74,6 +74,9 @@ func TestRejections(t *testing.T) {
 		{"buffered mode", nil, func(s *scripted) {
 			s.message(requestHeaders(extprocfilterv3.ProcessingMode_BUFFERED, duplex, false, ":method=POST", ":path=/v1/chat/completions"))
 		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode BUFFERED. Set it to FULL_DUPLEX_STREAMED"},
+		{"one mode without bodies", nil, func(s *scripted) {
+			s.message(requestHeaders(extprocfilterv3.ProcessingMode_NONE, duplex, false, ":method=POST", ":path=/v1/chat/completions"))
+		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode NONE. Set it to FULL_DUPLEX_STREAMED"},
 		{"websocket", nil, func(s *scripted) { s.request(false, ":method=GET", ":path=/v1/chat/completions", "upgrade=websocket") }, "immediate 426 "},
 		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
 		{"decoded body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 3000 }, func(s *scripted) {

@@ -386,7 +386,7 @@ func (s *scripted) answerTrailers() {
 func line(m *extprocv3.ProcessingResponse) string {
 	switch r := m.GetResponse().(type) {
 	case *extprocv3.ProcessingResponse_RequestHeaders:
-		return "request headers" + changes(r.RequestHeaders.GetResponse())
+		return "request headers" + changes(r.RequestHeaders.GetResponse()) + modes(m.GetModeOverride())
 	case *extprocv3.ProcessingResponse_ResponseHeaders:
 		return "response headers" + changes(r.ResponseHeaders.GetResponse())
 	case *extprocv3.ProcessingResponse_RequestBody:
@@ -418,7 +418,18 @@ func line(m *extprocv3.ProcessingResponse) string {
 		}
 		return "local body " + piece(r.StreamedImmediateResponse.GetBodyResponse())
 	}
+	if mode := m.GetModeOverride(); mode != nil {
+		return "mode" + modes(mode)
+	}
 	return "?"
+}
+
+// modes is a mode override; "" if there is none.
+func modes(m *extprocfilterv3.ProcessingMode) string {
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf(" {request %s %s %s, response %s %s %s}", m.GetRequestHeaderMode(), m.GetRequestBodyMode(), m.GetRequestTrailerMode(), m.GetResponseHeaderMode(), m.GetResponseBodyMode(), m.GetResponseTrailerMode())
 }
 
 func changes(c *extprocv3.CommonResponse) string {

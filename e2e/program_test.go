@@ -1,0 +1,151 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+)
+
+// buildProgram builds envoy-harmony once, and returns the path of the binary.
+var buildProgram = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(engineSim), "envoy-harmony")
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/envoy-harmony").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build envoy-harmony: %w\n%s", err, out)
+	}
+	return path, err
+})
+
+// program is "envoy-harmony serve" as a process of its own, for tests of what is
+// not in package filter: TLS, the ports.
+type program struct {
+	config  []string // flags of the configuration
+	address string   // of the filter, host:port
+	admin   string   // URL of the filter's admin port
+	log     *logFile
+}
+
+// serveProgram starts the program with a configuration until the test ends.
+func serveProgram(t testing.TB, log *logFile, config ...string) *program {
+	t.Helper()
+	binary, err := buildProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-level", "debug"}, config...)...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	type line struct{ Msg, Listen, Admin string }
+	serving, ended := make(chan line, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer close(serving)
+		out := log.named("filter")
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			fmt.Fprintln(out, lines.Text())
+			var l line
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "serving" {
+				serving <- l
+			}
+		}
+		_ = cmd.Wait() // killed at the end of the test
+	}()
+	t.Cleanup(func() { <-ended })
+	l := receive(t, serving, "the filter's start")
+	if l.Listen == "" {
+		t.Fatal("envoy-harmony serve does not start")
+	}
+	return &program{config: config, address: l.Listen, admin: "http://" + l.Admin, log: log}
+}
+
+// bootstrap returns what envoy-config prints for the program, with more flags.
+func (p *program) bootstrap(t testing.TB, flags ...string) []byte {
+	t.Helper()
+	binary, err := buildProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter", p.address}, p.config...)
+	out, err := exec.Command(binary, append(args, flags...)...).Output()
+	if err != nil {
+		t.Fatalf("envoy-config: %v: %s", err, err.(*exec.ExitError).Stderr) //nolint:errorlint,forcetypeassert // Output returns no other
+	}
+	return out
+}
+
+// envoy runs an Envoy for the program until the test ends.
+func (p *program) envoy(t testing.TB, bootstrap []byte) *dataplane {
+	t.Helper()
+	binary, err := envoy.Find(os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataplane{upstream: &upstream{}, log: p.log}
+	d.url, d.admin = launchEnvoy(t, binary, bootstrap, p.log)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	d.client = &http.Client{Transport: transport}
+	return d
+}
+
+// metric returns a sample of the filter, such as name{label="value"}.
+func (p *program) metric(t *testing.T, sample string) float64 {
+	t.Helper()
+	return sampleOf(t, p.admin+"/metrics", sample)
+}
+
+// sampleOf returns a sample in Prometheus' text format; 0 if there is none.
+func sampleOf(t *testing.T, url, sample string) float64 {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(sample) + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// logOf returns a log file that is printed if the test fails.
+func logOf(t testing.TB) *logFile {
+	t.Helper()
+	log := &logFile{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the data plane:\n%s", log)
+		}
+	})
+	return log
+}
