@@ -36,8 +36,8 @@ func (d *dataplane) accessLogMetadata(t *testing.T, id string) map[string]any {
 	}
 }
 
-// The filter's metadata of a request is in Envoy's access log, with and without the
-// loopback listener, whatever the result of the request is. It never contains the
+// The filter's metadata of a request and its reply is in Envoy's access log, with and
+// without the loopback listener, whatever the result of the request is. It never contains the
 // user's text. If configured, a header of the model call has that text.
 func TestMetadata(t *testing.T) {
 	for _, tt := range []struct {
@@ -63,23 +63,23 @@ func (d *dataplane) logsMetadata(t *testing.T, routing config.Routing) {
 	requests := []struct{ path, body, want, text string }{
 		{
 			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"n":2,"messages":[{"role":"system","content":"s"},{"role":"user","content":"NOTHINK\n\n SAY  naïve 🙂"}],"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]}`,
-			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":2,"max_tokens":50,"items":2,"tools":2}`, "NOTHINK SAY naï",
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":2,"max_tokens":50,"items":2,"tools":2,"outcome":"ok","status":200,"finish":"stop"}`, "NOTHINK SAY naï",
 		},
 		{
 			"chat/completions", `{"model":"gpt-oss-120b","max_tokens":50,"stream":true,"messages":[{"role":"user","content":"SAY a"}]}`,
-			`{"api":"chat","model":"gpt-oss-120b","engine":"vllm","stream":true,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "SAY a",
+			`{"api":"chat","model":"gpt-oss-120b","engine":"vllm","stream":true,"choices":1,"max_tokens":50,"items":1,"tools":0,"outcome":"ok","status":200,"finish":"stop"}`, "SAY a",
 		},
 		{
 			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"system","content":"Nobody asks."}]}`,
-			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "",
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0,"outcome":"ok","status":200,"finish":"stop"}`, "",
 		},
 		{
 			"responses", `{"model":"gpt-oss-20b","max_output_tokens":60,"input":"SAY a"}`,
-			`{"api":"responses","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":60,"items":1,"tools":0}`, "SAY a",
+			`{"api":"responses","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":60,"items":1,"tools":0,"outcome":"ok","status":200,"finish":"stop"}`, "SAY a",
 		},
 		{
 			"chat/completions", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":"SIM status=429"}]}`,
-			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0}`, "SIM status=429",
+			`{"api":"chat","model":"gpt-oss-20b","engine":"sglang","stream":false,"choices":1,"max_tokens":50,"items":1,"tools":0,"outcome":"rejected","status":429}`, "SIM status=429",
 		},
 	}
 	id := func(i int) string { return fmt.Sprintf("metadata-%d", i) }
@@ -96,10 +96,18 @@ func (d *dataplane) logsMetadata(t *testing.T, routing config.Routing) {
 			asked = r.text
 		}
 		got := d.accessLogMetadata(t, id(i))
-		prompt, _ := got["prompt_tokens"].(float64)
-		delete(got, "prompt_tokens")
-		if diff := cmp.Diff(want, got); diff != "" || prompt < 50 {
-			t.Errorf("%s, %v prompt tokens (-want +got):\n%s", r.body, prompt, diff)
+		numbers := map[string]float64{}
+		for _, field := range []string{"prompt_tokens", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens", "repairs", "retries", "tool_calls", "time_to_first_token_ms"} {
+			if n, ok := got[field].(float64); ok {
+				numbers[field] = n
+			}
+			delete(got, field)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || numbers["prompt_tokens"] < 50 {
+			t.Errorf("%s, %v (-want +got):\n%s", r.body, numbers, diff)
+		}
+		if ok := want["outcome"] == "ok"; ok != (len(numbers) == 10) || ok != (numbers["total_tokens"] == numbers["prompt_tokens"]+numbers["output_tokens"]) {
+			t.Errorf("%s: %v", r.body, numbers)
 		}
 		calls := d.engineRequests(t, id(i))
 		if len(calls) == 0 {

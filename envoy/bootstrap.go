@@ -26,7 +26,11 @@ import (
 
 // loggedMetadata are the metadata fields for the access log: all but text, which
 // has the user's words.
-var loggedMetadata = []string{"api", "model", "engine", "stream", "choices", "prompt_tokens", "max_tokens", "items", "tools"}
+var loggedMetadata = []string{
+	"api", "model", "engine", "stream", "choices", "prompt_tokens", "max_tokens", "items", "tools",
+	"outcome", "status", "finish", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens",
+	"repairs", "retries", "tool_calls", "time_to_first_token_ms",
+}
 
 // Options are the settings of a bootstrap.
 type Options struct {
@@ -166,6 +170,7 @@ type page struct {
 	Pins              bool     // some prefill calls name their endpoint
 	Picker            string   // cluster of an endpoint picker; "" if there is none
 	MetadataNamespace string
+	UsageNamespace    string
 	LoggedMetadata    []string
 	HashHeader        string // header that selects a replica; "" if none does
 	Listener          endpoint
@@ -198,7 +203,7 @@ type endpoint struct {
 func (o Options) page() (*page, error) {
 	p := &page{
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
-		MetadataNamespace: header.MetadataNamespace, LoggedMetadata: loggedMetadata,
+		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
 	}
 	if p.Admin == "" {
 		p.Admin = "127.0.0.1:0"

@@ -205,6 +205,7 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 		Now:       o.Now,
 		Locks:     &run.Locks{Workers: workers},
 		Workers:   workers,
+		Explain:   cfg.ReplyHeaders,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -222,6 +223,9 @@ func (c *Config) checkWords() (errs []error) {
 	}
 	if _, err := time.Parse(time.DateOnly, c.Date); err != nil && c.Date != turn.DateUTC && c.Date != turn.DateNone {
 		errs = append(errs, fmt.Errorf("date: must be utc, none or a date such as 2025-06-28, not %q", c.Date))
+	}
+	for i, name := range c.ReplyHeaders {
+		errs = append(errs, oneOf(fmt.Sprintf("reply_headers[%d]", i), name, header.Explanations()...)...)
 	}
 	headers := []struct{ key, name, example string }{
 		{"tenant_header", c.TenantHeader, "x-tenant"},

@@ -79,6 +79,10 @@ type Config struct {
 	// is configured, a request without it is a 401.
 	TenantHeader string `json:"tenant_header"`
 
+	// ReplyHeaders names the response headers by which replies explain what
+	// was decided, of header.Explanations.
+	ReplyHeaders []string `json:"reply_headers"`
+
 	// Loopback is where Envoy's loopback listener is, host:port or
 	// unix:///path: a listener with the routes to the engines and without the
 	// filter. Model calls go through it. Empty: run makes one; serve has
@@ -304,6 +308,7 @@ func Defaults() *Config {
 		Date:            turn.DateUTC,
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
+		ReplyHeaders:    slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
 		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
 		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
@@ -38,7 +36,7 @@ type handled struct {
 	// is its maker's; answer is what the client gets, metadata what Envoy gets.
 	queued   bool
 	answer   []byte
-	metadata *structpb.Struct
+	metadata metadataFields
 }
 
 // handle lets the endpoint handle the request, on a goroutine of its own: it reads
@@ -107,7 +105,7 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 	}
 	h.share = h.share.move()
 	r.Release = h.share.close
-	h.queued, h.answer, h.metadata = true, answer, metadata(r.API, b, &r.Target)
+	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, b, &r.Target)
 	s.o.Background.Start(r)
 	return nil
 }
@@ -174,11 +172,11 @@ func (x *exchange) takeRequest(h *handled) {
 	if c, ok := request.(interface{ Continues() bool }); ok && c.Continues() {
 		x.s.o.Env.Telemetry.Log.WithField("request_id", x.request.id).Infof("Response %s (compatibility mode): continuing from previous response", request.ID())
 	}
-	x.metadataPending, x.runner.Record.Response = func() *structpb.Struct { return metadata(x.request.endpoint.API, request, &x.target) }, request.ID()
+	x.metadata.request, x.runner.Record.Response = func() metadataFields { return requestMetadata(x.request.endpoint.API, request, &x.target) }, request.ID()
 	switch {
 	case h.queued:
 		x.kind = telemetry.Queued
-		x.metadataPending = func() *structpb.Struct { return h.metadata }
+		x.metadata.request = func() metadataFields { return h.metadata }
 		if b := request.(api.BackgroundRequest); b.Follows() {
 			x.follow(b.Follow())
 		} else {
@@ -230,7 +228,9 @@ func (x *exchange) answer(body []byte) {
 	x.release()
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
-	x.sendFirst(immediateResponse(http.StatusOK, body, "answer", 0))
+	m, o := immediateResponse(http.StatusOK, body, "answer", 0), x.outcome()
+	x.metadata.end(m, &x.runner.Record, &o)
+	x.to.add(m)
 }
 
 // sendOn turns the client's request into the model call: Envoy sends it on.
@@ -250,7 +250,9 @@ func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
 	m.remove(engineControlHeaders...)
 	m.remove("accept-encoding", "content-encoding")
 	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return name == header.Engine })...)
-	x.sendFirst(requestHeadersReply(&m, true))
+	head := requestHeadersReply(&m, true)
+	x.metadata.begin(head)
+	x.to.add(head)
 	x.to.requestBody(wire.Body, !x.request.trailers)
 	if x.request.trailers {
 		x.to.add(requestTrailersReply())

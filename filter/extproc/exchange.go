@@ -7,7 +7,6 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
@@ -77,11 +76,11 @@ type exchange struct {
 	target   run.Target   // engine of the model; Engine is "" until the model is known
 	upstream upstreamPhase
 
-	local           bool                    // the reply is a local one: Envoy sends no request upstream
-	headersSent     bool                    // of the reply
-	metadataPending func() *structpb.Struct // makes dynamic metadata that Envoy does not have yet; nil: there is none
-	kind            telemetry.Kind
-	ended           error // with which the stream from Envoy has ended
+	local       bool // the reply is a local one: Envoy sends no request upstream
+	headersSent bool // of the reply
+	metadata    metadata
+	kind        telemetry.Kind
+	ended       error // with which the stream from Envoy has ended
 }
 
 // incoming is an event of an exchange beside those of its run. One field is set.
@@ -210,20 +209,25 @@ func (x *exchange) close(now time.Time) {
 		r.Cancel()
 	}
 	x.runner.Stop()
-	record := &x.runner.Record
+	record, o := &x.runner.Record, x.outcome()
 	if (x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay) && record.Err() == nil {
 		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
 		return
 	}
+	x.s.o.Env.Telemetry.Close(record, &o)
+}
+
+// outcome is how the exchange has ended, or what it has come to so far.
+func (x *exchange) outcome() telemetry.Outcome {
 	o := telemetry.Outcome{
-		Kind: x.kind, RequestID: x.request.id, Tenant: x.request.tenant, Model: x.target.Model, Engine: x.target.Engine, Now: now,
+		Kind: x.kind, RequestID: x.request.id, Tenant: x.request.tenant, Model: x.target.Model, Engine: x.target.Engine, Now: x.now,
 		Complete: x.phase == phaseEnded || x.phase == phaseAnswered,
 	}
 	if x.request.endpoint != nil {
 		o.API = x.request.endpoint.API
 	}
 	x.runner.Describe(&o)
-	x.s.o.Env.Telemetry.Close(record, &o)
+	return o
 }
 
 // abandon gives up a run that cannot be trusted any more.

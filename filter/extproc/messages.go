@@ -112,6 +112,7 @@ type bodyMessages struct {
 func (b *bodyMessages) reuse() {
 	for _, m := range b.all[:b.used] {
 		m.piece.Body = nil
+		m.message.DynamicMetadata, m.message.TypedDynamicMetadata = nil, nil
 	}
 	b.used = 0
 }
@@ -139,6 +140,9 @@ func (s *sender) reset() {
 }
 
 func (s *sender) add(m *extprocv3.ProcessingResponse) { s.out = append(s.out, m) }
+
+// last is the message that was added last; there is one.
+func (s *sender) last() *extprocv3.ProcessingResponse { return s.out[len(s.out)-1] }
 
 // pieces adds body messages for p, in parts of at most maxPiece; an empty p is one
 // part. wrap sets their direction.
@@ -182,11 +186,14 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 // immediateResponse is a JSON body in place of what was to come. The details are for
 // %RESPONSE_CODE_DETAILS%, behind a prefix by which Envoy's local_reply_config
 // recognises the filter's replies.
-func immediateResponse(status int, body []byte, details string, retryAfter time.Duration) *extprocv3.ProcessingResponse {
+func immediateResponse(status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header) *extprocv3.ProcessingResponse {
 	var m mutation
 	m.set("content-type", "application/json")
 	if s := retryAfter.Seconds(); s > 0 {
 		m.set("retry-after", strconv.Itoa(int(s+0.999)))
+	}
+	for _, h := range headers {
+		m.set(h.Name, h.Value)
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status

@@ -99,7 +99,9 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 func (x *exchange) SendHeaders(header []engine.Header) {
 	x.headersSent = true
 	if x.local {
-		x.sendFirst(localHeaders(header))
+		m := localHeaders(header)
+		x.metadata.begin(m)
+		x.to.add(m)
 		return
 	}
 	var m mutation
@@ -116,14 +118,19 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.phase = phaseEnded
 		x.runner.Stop()
 	}
-	if x.local {
-		x.to.localBody(p, end)
-		return
-	}
 	trailers := x.upstream == upstreamTrailers
-	x.to.responseBody(p, end && !trailers)
-	if end && trailers {
+	switch {
+	case x.local:
+		x.to.localBody(p, end)
+	case end && trailers:
+		x.to.responseBody(p, false)
 		x.to.add(responseTrailersReply(trailerNames...))
+	default:
+		x.to.responseBody(p, end)
+	}
+	if end {
+		o := x.outcome()
+		x.metadata.end(x.to.last(), &x.runner.Record, &o)
 	}
 }
 
@@ -135,5 +142,11 @@ func (x *exchange) SendError(err *apierror.Error) {
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	x.runner.Record.Failed(err)
-	x.sendFirst(immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter))
+	var headers []engine.Header
+	if r := x.runner.Run(); r != nil {
+		headers = r.Explain(nil, false)
+	}
+	m, o := immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter, headers...), x.outcome()
+	x.metadata.end(m, &x.runner.Record, &o)
+	x.to.add(m)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +35,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
@@ -101,6 +104,7 @@ func newServer(t testing.TB, change func(*wiring)) *testServer {
 	w := &wiring{cfg: config.Defaults()}
 	w.cfg.Engines = []config.Engine{{Name: "main", Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}}}
 	w.cfg.Date = "2026-01-02"
+	w.cfg.ReplyHeaders = []string{header.Ignored}
 	if change != nil {
 		change(w)
 	}
@@ -137,7 +141,7 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 		Config: cfg, Dialects: map[string]engine.Dialect{},
 		NewID: func(prefix string) string { return prefix + "id" + strconv.FormatInt(ids.Add(1), 10) },
 		Env: &run.Env{
-			Telemetry: tel, Now: time.Now, Locks: &run.Locks{Workers: workers}, Workers: workers,
+			Telemetry: tel, Now: time.Now, Locks: &run.Locks{Workers: workers}, Workers: workers, Explain: cfg.ReplyHeaders,
 			Limits: run.Limits{FirstToken: l.FirstTokenTimeout.Duration, Idle: l.IdleTimeout.Duration, Total: l.TotalTimeout.Duration, HeaderHold: l.HeaderHold.Duration, KeepAlive: l.KeepAlive.Duration},
 			Keys:   run.Keys{Prefix: cfg.Routing.PrefixHeader, Session: cfg.Routing.SessionHeader, Selection: cfg.Routing.SelectionHeader},
 		},
@@ -219,8 +223,11 @@ type fakeEnvoy struct {
 
 	mu        sync.Mutex
 	log       []string                     // what Envoy got, a line each
+	messages  int                          // that Envoy got
 	immediate *extprocv3.ImmediateResponse // the last one
-	metadata  map[string]any               // dynamic metadata that Envoy got
+	metadata  map[string]any               // dynamic metadata that Envoy got, of the filter's namespace
+	usage     *aidatav3.TokenUsage         // typed dynamic metadata
+	described []int                        // which messages had metadata
 }
 
 // begin opens another stream. The one before goes on.
@@ -274,8 +281,25 @@ func (e *fakeEnvoy) Send(m *extprocv3.ProcessingResponse) error {
 	if i := m.GetImmediateResponse(); i != nil {
 		e.immediate = proto.Clone(i).(*extprocv3.ImmediateResponse)
 	}
-	if d := m.GetDynamicMetadata(); d != nil {
-		e.metadata = d.AsMap()
+	e.messages++
+	return e.takeMetadata(m)
+}
+
+// takeMetadata merges dynamic metadata as Envoy does.
+func (e *fakeEnvoy) takeMetadata(m *extprocv3.ProcessingResponse) error {
+	d := m.GetDynamicMetadata()
+	if d == nil {
+		return nil
+	}
+	e.described = append(e.described, e.messages)
+	if e.metadata == nil {
+		e.metadata = map[string]any{}
+	}
+	fields, _ := d.AsMap()[header.MetadataNamespace].(map[string]any)
+	maps.Copy(e.metadata, fields)
+	if typed := m.GetTypedDynamicMetadata()[header.TokenUsageNamespace]; typed != nil {
+		e.usage = &aidatav3.TokenUsage{}
+		return typed.UnmarshalTo(e.usage)
 	}
 	return nil
 }

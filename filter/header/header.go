@@ -36,6 +36,12 @@ const (
 	// Ignored lists the parameters of the request that were accepted and have
 	// no effect.
 	Ignored = "x-harmony-ignored"
+	// Retries is how many model calls were repeated for the reply.
+	Retries = "x-harmony-retries"
+	// PromptTokens is the tokens of the prompts of the reply's model calls.
+	PromptTokens = "x-harmony-prompt-tokens"
+	// CachedTokens is how many of these the engine had in its prefix cache.
+	CachedTokens = "x-harmony-cached-tokens"
 	// Attempts is how often Envoy has made a call; Envoy sets it on the
 	// loopback listener.
 	Attempts = "x-envoy-attempt-count"
@@ -46,6 +52,10 @@ const (
 // metadata_options.receiving_namespaces has the name.
 const MetadataNamespace = "envoy_harmony"
 
+// TokenUsageNamespace is the namespace of the typed dynamic metadata of a reply, an
+// envoy.data.ai.v3.TokenUsage. Envoy accepts it from version 1.40 on.
+const TokenUsageNamespace = "envoy.ai.token_usage"
+
 // PrefillSuffix is the suffix of an engine's name in [Engine] for calls to its
 // prefill endpoints.
 const PrefillSuffix = "-prefill"
@@ -53,6 +63,13 @@ const PrefillSuffix = "-prefill"
 // Internal returns the request headers that no client may set: Envoy's own
 // configuration removes them as well.
 func Internal() []string { return []string{Engine, Prefill, Upstream, Destination} }
+
+// Explanations returns the response headers by which a reply explains what was
+// decided, of which the configuration says which are sent. In a reply [Engine] is
+// the engine that has answered, and [Upstream] its replica.
+func Explanations() []string {
+	return []string{Ignored, Engine, Retries, PromptTokens, CachedTokens, Upstream}
+}
 
 // Own returns the request headers that the filter reads and that go no further: a
 // client's values of them never reach an engine or an upstream.

@@ -246,7 +246,7 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 func (r *Run) repeat(req engine.Request, retry Retry) {
 	r.call.repeated = true
 	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
-	r.env.Telemetry.Metrics.Retry()
+	r.env.Telemetry.Retried(r.rec)
 	r.resend(req, retry)
 }
 

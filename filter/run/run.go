@@ -2,14 +2,11 @@ package run
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
@@ -33,6 +30,7 @@ type Env struct {
 	Now       func() time.Time
 	Locks     *Locks
 	Workers   *Workers
+	Explain   []string // response headers that explain a reply, of header.Explanations
 }
 
 // Limits are the deadlines of runs; 0 is none.
@@ -253,7 +251,7 @@ func (r *Run) flush(end bool) {
 	if !end && !r.o.Request.Stream() {
 		return
 	}
-	r.sendHeaders()
+	r.sendHeaders(end)
 	if end {
 		r.end()
 		r.o.Downstream.SendBody(r.pending.take(), true)
@@ -270,31 +268,15 @@ func (r *Run) holdHeaders() {
 	}
 }
 
-// sendHeaders sends the reply's headers, once.
-func (r *Run) sendHeaders() {
+// sendHeaders sends the reply's headers, once; end says that the reply is complete.
+func (r *Run) sendHeaders(end bool) {
 	if r.headersSent {
 		return
 	}
 	r.headersSent = true
 	r.timers.Clear(TimerHold)
 	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
-	headers := ReplyHeaders(r.o.Request.Stream(), r.o.RequestID)
-	ignored := r.o.Request.Ignored()
-	if r.call.request != nil { // else jobs come before the first call
-		ignored = slices.Concat(ignored, r.o.Target.Dialect.Ignores(r.call.request))
-	}
-	if len(ignored) > 0 {
-		headers = append(headers, engine.Header{Name: header.Ignored, Value: strings.Join(ignored, ", ")})
-	}
-	r.o.Downstream.SendHeaders(headers)
-}
-
-// ReplyHeaders are the headers of every reply with status 200.
-func ReplyHeaders(stream bool, requestID string) []engine.Header {
-	if stream {
-		return []engine.Header{{Name: "content-type", Value: "text/event-stream; charset=utf-8"}, {Name: "cache-control", Value: "no-cache"}, {Name: "x-request-id", Value: requestID}}
-	}
-	return []engine.Header{{Name: "content-type", Value: "application/json"}, {Name: "x-request-id", Value: requestID}}
+	r.o.Downstream.SendHeaders(r.Explain(ReplyHeaders(r.o.Request.Stream(), r.o.RequestID), end))
 }
 
 // expired does what one of the run's timers asks for.

@@ -169,9 +169,6 @@ func (m *Metrics) StoreFailed(operation string) { m.storeErrors.WithLabelValues(
 // ToolSessions sets the number of sessions with MCP servers.
 func (m *Metrics) ToolSessions(open int) { m.toolSessions.Set(float64(open)) }
 
-// Retry counts a model call that is repeated.
-func (m *Metrics) Retry() { m.retries.Inc() }
-
 // StreamBegins counts an ext_proc stream as being served until the function that
 // it returns is called.
 func (m *Metrics) StreamBegins() (ends func()) {

@@ -30,6 +30,7 @@ type Record struct {
 
 	promptTokens int // of all model calls
 	modelCalls   int
+	retries      int           // model calls that were repeated
 	firstToken   time.Duration // from Started; 0: none yet
 	err          *apierror.Error
 	content      *content // nil: it must not be logged
@@ -172,6 +173,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	add("queued", true, o.Kind == Queued)
 	add("prompt_tokens", r.promptTokens, r.promptTokens > 0)
 	add("model_calls", r.modelCalls, r.modelCalls > 0)
+	add("retries", r.retries, r.retries > 0)
 	add("tool_calls", o.ToolCalls, o.ToolCalls > 0)
 	add("tool_errors", o.ToolFails, o.ToolFails > 0)
 	if r.err != nil {
