@@ -7,26 +7,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/background"
-	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
-	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
-	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -46,6 +41,9 @@ type Options struct {
 	Now     func() time.Time           // default: time.Now
 	NewID   func(prefix string) string // default: prefix and 128 random bits in hex
 	Random  func() uint64              // default: 64 random bits
+	// OwnEnvoy says that Envoy's configuration was made from the same
+	// configuration, so that keys that both depend on cannot change.
+	OwnEnvoy bool
 }
 
 func (o *Options) setDefaults() {
@@ -67,88 +65,93 @@ func (o *Options) setDefaults() {
 }
 
 // Server is the ext_proc service with everything that it works with. It is safe for
-// concurrent use.
+// concurrent use. What it has is of two kinds: what lives as long as the process is
+// here, what follows from the configuration is the current generation's.
 type Server struct {
-	extproc    *extproc.Server
-	models     *models.Directory
-	client     *loopback.Client // nil: there is no loopback listener
-	background *background.Maker
-	tools      *tools.Client
-	workers    *run.Workers
-	store      store.Store
+	extprocv3.UnimplementedExternalProcessorServer
+
+	o         Options
+	telemetry *telemetry.Telemetry
+	workers   *run.Workers
+	store     store.Store
+	owner     string // this process, in the store
+	sealKey   []byte // of the process, for compactions while no keys are configured
+
+	apply   sync.Mutex // held while a configuration is applied
+	closed  bool
+	current atomic.Pointer[generation]
 }
 
 // New makes the service of a validated configuration, which must not change any
 // more.
 func New(cfg *config.Config, o Options) (*Server, error) {
 	o.setDefaults()
-	dialects, err := newDialects(cfg)
-	if err != nil {
-		return nil, err
-	}
 	metrics, err := telemetry.NewMetrics(o.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{workers: &run.Workers{Log: o.Log}}
-	if cfg.Loopback != "" {
-		if s.client, err = loopback.New(cfg, dialects, o.Random); err != nil {
-			return nil, fmt.Errorf("loopback: %w", err)
-		}
-	}
-	if s.tools, err = newTools(cfg, o, metrics); err != nil {
+	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID(""), sealKey: make([]byte, config.SealKeyBytes)}
+	_, _ = rand.Read(s.sealKey) // never fails: see crypto/rand
+	none := &generation{cfg: cfg}
+	p, err := newParts(cfg, none, o.Random, s.sealKey)
+	if err != nil {
 		return nil, err
 	}
 	if s.store, err = openStore(cfg, o.Now, metrics.StoreFailed); err != nil {
-		s.tools.Close()
 		return nil, err
 	}
-	api, err := newResponses(cfg, s)
-	if err != nil {
-		s.tools.Close()
-		return nil, errors.Join(err, s.store.Close())
-	}
-	env := newRunEnv(cfg, o, telemetry.New(o.Log, metrics, cfg.Log.Content), s.workers)
-	s.models = models.New(models.Options{Config: cfg, Dialects: dialects, Client: s.client, Log: o.Log, Now: o.Now})
-	s.background = background.New(background.Options{
-		Store: s.store, Client: s.client, Env: env, Owner: o.NewID(""), Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader,
-	})
-	s.extproc = extproc.New(extproc.Options{
-		Config: cfg, Dialects: dialects, Endpoints: slices.Concat(chat.Endpoints(), api.Endpoints(), s.models.Endpoints()),
-		Turns: newTurnEnv(cfg, o, s.store), Models: s.models, Client: s.client, Background: s.background, Env: env, NewID: o.NewID,
-	})
+	s.current.Store(s.newGeneration(cfg, &p, none))
 	return s, nil
 }
 
 // Register adds the service to a gRPC server.
-func (s *Server) Register(g grpc.ServiceRegistrar) { s.extproc.Register(g) }
+func (s *Server) Register(g grpc.ServiceRegistrar) {
+	extprocv3.RegisterExternalProcessorServer(g, s)
+}
+
+// Process runs one exchange, from its beginning to its end by the configuration
+// that is the current one at its beginning. It implements Envoy's ExternalProcessor
+// service.
+func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
+	return s.current.Load().extproc.Process(stream)
+}
 
 // ReadModels asks the engines for the context lengths of their models: see
-// [models.Directory.Refresh].
-func (s *Server) ReadModels(ctx context.Context) error { return s.models.Refresh(ctx) }
+// Directory.Refresh of package models.
+func (s *Server) ReadModels(ctx context.Context) error {
+	return s.current.Load().models.Refresh(ctx)
+}
 
 // FollowModels asks the engines again and again until ctx ends: see
-// [models.Directory.KeepFresh].
-func (s *Server) FollowModels(ctx context.Context) { s.models.KeepFresh(ctx) }
+// Directory.KeepFresh of package models.
+func (s *Server) FollowModels(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.current.Load().followModels(ctx)
+	}
+}
 
 // Drain breaks off streams that can be resumed at another replica: see
-// [extproc.Server.Drain].
-func (s *Server) Drain() { s.extproc.Drain() }
+// Server.Drain of package extproc.
+func (s *Server) Drain() { s.current.Load().extproc.Drain() }
 
 // Close waits for the background responses that are being made until ctx ends, then
 // lets them fail, and closes the store once the ends of all replies are stored.
 // ext_proc streams must have ended before.
 func (s *Server) Close(ctx context.Context) error {
+	s.apply.Lock()
+	s.closed = true // no other generation begins
+	s.apply.Unlock()
+	g := s.current.Load()
 	s.Drain()
-	s.background.Close(ctx)
+	g.background.Close(ctx)
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), restTimeout)
 	defer cancel()
 	s.workers.Wait(rest)
-	if s.client != nil {
-		s.client.Close()
+	if g.client != nil {
+		g.client.Close()
 	}
-	s.tools.Close()
-	s.models.Close()
+	g.tools.Close()
+	g.models.Close()
 	return s.store.Close()
 }
 
@@ -157,15 +160,24 @@ func newDialects(cfg *config.Config) (map[string]engine.Dialect, error) {
 	dialects := map[string]engine.Dialect{}
 	for _, e := range cfg.Engines {
 		d, ok := engine.ByKind(e.Kind)
-		switch {
-		case !ok:
+		if !ok {
 			return nil, fmt.Errorf("engine %s: kind %q is not one of %v", e.Name, e.Kind, engine.Kinds())
-		case len(e.Prefill) > 0 && cfg.Loopback == "":
-			return nil, fmt.Errorf("engine %s has prefill endpoints: the filter reaches them through Envoy's loopback listener; set loopback to its address, or leave prefill out", e.Name)
 		}
 		dialects[e.Name] = d
 	}
 	return dialects, nil
+}
+
+// Check returns what [New] finds wrong with a configuration that is valid in itself:
+// keys that do not fit each other once the command has added its own.
+func Check(cfg *config.Config) error {
+	var errs []error
+	for _, e := range cfg.Engines {
+		if len(e.Prefill) > 0 && cfg.Loopback == "" {
+			errs = append(errs, fmt.Errorf("engine %s has prefill endpoints: the filter reaches them through Envoy's loopback listener; set loopback to its address, or leave prefill out", e.Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // openStore opens the store that the configuration names. failed counts accesses
@@ -184,18 +196,7 @@ func openStore(cfg *config.Config, now func() time.Time, failed func(operation s
 	return telemetry.CountErrors(s, failed), nil
 }
 
-// newTools makes the client of MCP servers.
-func newTools(cfg *config.Config, o Options, metrics *telemetry.Metrics) (*tools.Client, error) {
-	options, err := cfg.Tools.Options(os.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
-	options.Log, options.Now = o.Log, o.Now
-	options.Metrics = tools.Metrics{Done: metrics.ToolDone, Sessions: metrics.ToolSessions}
-	return tools.New(options), nil
-}
-
-// newRunEnv is what all runs share.
+// newRunEnv is what all runs of a generation share.
 func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *run.Workers) *run.Env {
 	l := cfg.Limits
 	return &run.Env{
@@ -209,14 +210,14 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 	}
 }
 
-// newTurnEnv is what the turns of all requests share.
-func newTurnEnv(cfg *config.Config, o Options, texts store.Texts) *turn.Env {
+// newTurnEnv is what the turns of all requests of a generation share.
+func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, renderer *harmony.Renderer) *turn.Env {
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
 	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes)) // there is never room for more
 	return &turn.Env{
-		Renderer: harmony.NewRenderer(harmony.WithCacheBytes(cfg.Limits.CacheBytes)),
+		Renderer: renderer,
 		Now:      o.Now,
 		NewID:    o.NewID,
 		Memory:   texts,
@@ -227,36 +228,37 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts) *turn.Env {
 // The configuration checks the keys that the Responses API seals with.
 var _ [config.SealKeyBytes]byte = [responses.SealKeyBytes]byte{}
 
-// newResponses makes the Responses API.
-func newResponses(cfg *config.Config, s *Server) (*responses.API, error) {
-	api := &responses.API{Approvals: s.store}
-	if cfg.Responses.StoreBytes > 0 {
-		api.Store = s.store
-		if cfg.Responses.ChainCacheBytes > 0 {
-			api.Chains = responses.NewChains(cfg.Responses.ChainCacheBytes)
-		}
-	}
-	if s.client != nil {
-		api.Tools, api.Builtins = s.tools, cfg.Tools.Builtins()
-	}
-	api.UsagePerTurn = cfg.Responses.UsagePerTurn
-	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration
-	api.OpenReasoningEvents = cfg.Responses.ReasoningEvents == config.ReasoningEventsOpen
+// newSealer makes what seals by the configured keys. Without any it seals by the
+// key of the process, which opens in any case what it has sealed before.
+func newSealer(cfg *config.Config, processKey []byte) (*responses.Sealer, error) {
 	keys, err := cfg.Responses.Keys()
 	if err != nil {
 		return nil, err
 	}
-	if len(keys) == 0 {
-		key := make([]byte, config.SealKeyBytes) // compactions can be opened as long as the process lives
-		_, _ = rand.Read(key)                    // never fails: see crypto/rand
-		api.Compactor, err = responses.NewSealer([][]byte{key}, rand.Reader)
-		return api, err
-	}
-	if api.Sealer, err = responses.NewSealer(keys, rand.Reader); err != nil {
+	sealer, err := responses.NewSealer(append(keys, processKey), rand.Reader)
+	if err != nil {
 		return nil, fmt.Errorf("responses.seal_keys: %w", err)
 	}
-	api.Compactor = api.Sealer
-	return api, nil
+	return sealer, nil
+}
+
+// newResponses makes the Responses API of a generation.
+func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *responses.Sealer) *responses.API {
+	api := &responses.API{Approvals: st, Compactor: sealer}
+	if cfg.Responses.StoreBytes > 0 {
+		api.Store = st
+		api.Chains = g.chains
+	}
+	if g.client != nil {
+		api.Tools, api.Builtins = g.tools, cfg.Tools.Builtins()
+	}
+	if len(cfg.Responses.SealKeys) > 0 {
+		api.Sealer = sealer
+	}
+	api.UsagePerTurn = cfg.Responses.UsagePerTurn
+	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration
+	api.OpenReasoningEvents = cfg.Responses.ReasoningEvents == config.ReasoningEventsOpen
+	return api
 }
 
 // randomID is prefix and 128 random bits in hex.

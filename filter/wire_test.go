@@ -79,7 +79,7 @@ func TestNewAndClose(t *testing.T) {
 			if _, ok := g.GetServiceInfo()["envoy.service.ext_proc.v3.ExternalProcessor"]; !ok {
 				t.Error("the service is not registered")
 			}
-			if err := s.ReadModels(t.Context()); (err != nil) != (s.client != nil) { // nobody listens
+			if err := s.ReadModels(t.Context()); (err != nil) != (s.current.Load().client != nil) { // nobody listens
 				t.Errorf("the engines' models: %v", err)
 			}
 			s.Drain()

@@ -56,6 +56,7 @@ func commands() []command {
 	return []command{
 		{"run", "start the filter and an Envoy with a generated configuration", runCommand},
 		{"serve", "start the filter for an Envoy that you run", serveCommand},
+		{"check", "check the configuration of serve, and print what is in effect", checkCommand},
 		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
 		{"tokens", "encode and decode Harmony tokens", tokensCommand},
 		{"version", "print the version and what it was built from", versionCommand},

@@ -22,7 +22,8 @@ import (
 const runUsage = `
 Starts the filter and an Envoy with a generated configuration. When OpenAI
 clients can use it, it prints "ready http://host:port/v1" on standard output.
-It runs until SIGINT or SIGTERM.
+It runs until SIGINT or SIGTERM. A change of the configuration file is taken over,
+but for keys that Envoy's configuration is made from.
 
   envoy-harmony run --engine vllm=http://127.0.0.1:8000
   envoy-harmony run --engine sglang=http://10.0.0.1:30000,http://10.0.0.2:30000
@@ -66,7 +67,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
-	return runTogether(ctx, p, cfg, log, o)
+	return runTogether(ctx, s, cfg, log, o)
 }
 
 // simulate starts the simulated engine on a free port of 127.0.0.1.
@@ -90,8 +91,8 @@ func simulate(ctx context.Context) (address string, stop func(), err error) {
 
 // runTogether runs the filter on a socket in a temporary directory, and an Envoy in
 // front of it, until ctx ends.
-func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus.Logger, o runOptions) error {
-	binary, err := envoy.Find(p.getenv)
+func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logrus.Logger, o runOptions) error {
+	binary, err := envoy.Find(s.program.getenv)
 	if err != nil {
 		return err
 	}
@@ -100,14 +101,17 @@ func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus
 		return err
 	}
 	defer remove()
-	cfg.Listen, cfg.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
-	cfg.Loopback = cmp.Or(cfg.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
-	cfg.Admin = cmp.Or(cfg.Admin, "127.0.0.1:0")
+	s.adjust = func(c *config.Config) {
+		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
+		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
+		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
+	}
+	s.adjust(cfg)
 	bootstrap, err := envoy.Bootstrap(forConfig(o.envoy, cfg))
 	if err != nil {
 		return err
 	}
-	svc, err := startService(ctx, cfg, log)
+	svc, err := startService(ctx, cfg, log, true)
 	if err != nil {
 		return err
 	}
@@ -138,7 +142,8 @@ func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus
 		log.WithError(err).Warn("cannot read the context length of every engine: until then the one of gpt-oss applies")
 	}
 	go svc.filter.FollowModels(ctx)
-	if _, err := fmt.Fprintf(p.stdout, "ready http://%s/v1\n", address); err != nil {
+	defer svc.followFile(ctx, s, nil)()
+	if _, err := fmt.Fprintf(s.program.stdout, "ready http://%s/v1\n", address); err != nil {
 		return fmt.Errorf("write the ready line: %w", err)
 	}
 	if err := awaitEnd(ctx, proxy, svc); err != nil {
@@ -153,7 +158,7 @@ func runTogether(ctx context.Context, p program, cfg *config.Config, log *logrus
 func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.log.Info("draining")
 	svc.filter.Drain()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.cfg.DrainTimeout.Duration)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()
 	if err := proxy.Drain(ctx); err != nil {
 		svc.log.WithError(err).Warn("requests are still running and are aborted")

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/sirupsen/logrus"
 
@@ -13,7 +16,8 @@ import (
 const serveUsage = `
 Starts the filter, an ext_proc server, for an Envoy that you run and configure
 (envoy-config prints a bootstrap for it). It drains and exits on SIGINT or
-SIGTERM.
+SIGTERM. A change of the configuration file is taken over while it runs, within
+reload_interval or at once on SIGHUP; a file with errors is not.
 
   envoy-harmony serve --engine vllm
   envoy-harmony serve --config harmony.yaml --listen unix:///run/harmony.sock`
@@ -21,10 +25,18 @@ SIGTERM.
 // defaultServeAdmin is the default admin address of serve.
 const defaultServeAdmin = "127.0.0.1:9003"
 
-func serveCommand(ctx context.Context, p program, args []string) error {
-	s := newSettings(p, "serve", serveUsage)
+// newServeSettings are the settings of serve, and of commands about its
+// configuration.
+func newServeSettings(p program, name, usage string) *settings {
+	s := newSettings(p, name, usage)
 	s.alias("listen", "listen", "`address` of the filter for Envoy: host:port or unix:///path")
 	s.alias("admin", "admin", "`host:port` of /metrics, /healthz and /readyz")
+	s.adjust = func(c *config.Config) { c.Admin = cmp.Or(c.Admin, defaultServeAdmin) }
+	return s
+}
+
+func serveCommand(ctx context.Context, p program, args []string) error {
+	s := newServeSettings(p, "serve", serveUsage)
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -32,8 +44,12 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg.Admin = cmp.Or(cfg.Admin, defaultServeAdmin)
-	svc, err := startService(ctx, cfg, log)
+	hangup := make(chan os.Signal, 1)
+	if s.file != "" {
+		signal.Notify(hangup, syscall.SIGHUP)
+		defer signal.Stop(hangup)
+	}
+	svc, err := startService(ctx, cfg, log, false)
 	if err != nil {
 		return err
 	}
@@ -46,6 +62,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	} else {
 		warnOfLoopback(cfg, log)
 	}
+	defer svc.followFile(ctx, s, hangup)()
 	log.WithFields(thisBuild().fields()).WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
 	select {
 	case <-ctx.Done():

@@ -30,7 +30,6 @@ const maxMessage = 64 << 20
 
 // service is the filter with its ext_proc and admin listeners.
 type service struct {
-	cfg      *config.Config
 	log      *logrus.Logger
 	filter   *filter.Server
 	listener net.Listener
@@ -38,21 +37,23 @@ type service struct {
 	health   *health.Server
 	tls      *certificates // nil: Envoy connects without TLS
 	admin    *admin
+	reloads  *reloads
 	draining atomic.Bool
 	stopped  sync.Once
 	ended    chan error // receives the results of the two servers
 }
 
-// startService starts serving at Config.Listen and Config.Admin.
-func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger) (*service, error) {
+// startService starts serving at Config.Listen and Config.Admin. ownEnvoy says that
+// the command has made Envoy's configuration from cfg.
+func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, ownEnvoy bool) (*service, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
-	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry})
+	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry, OwnEnvoy: ownEnvoy})
 	if err != nil {
 		return nil, fmt.Errorf("start the filter: %w", err)
 	}
-	s := &service{cfg: cfg, log: log, filter: server, health: newHealth(), ended: make(chan error, 2)}
-	if err := s.newGRPC(registry); err != nil {
+	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), ended: make(chan error, 2)}
+	if err := s.newGRPC(cfg, registry); err != nil {
 		return nil, errors.Join(err, server.Close(ctx))
 	}
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
@@ -67,16 +68,16 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger) (
 }
 
 // newGRPC makes the gRPC server of the ext_proc port.
-func (s *service) newGRPC(metrics prometheus.Registerer) (err error) {
+func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (err error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.cfg.MaxConnectionAge.Duration}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
-	if s.cfg.TLS.Enabled() {
-		if s.tls, err = newCertificates(s.cfg.TLS, s.log, metrics); err != nil {
+	if cfg.TLS.Enabled() {
+		if s.tls, err = newCertificates(cfg.TLS, s.log, metrics); err != nil {
 			return err
 		}
 		options = append(options, grpc.Creds(s.tls.credentials()))
@@ -127,11 +128,12 @@ func isFolder(path string) bool {
 // drain makes health checks fail, waits for DrainDelay so that load balancers
 // react, and then waits until running requests end, at most for DrainTimeout.
 func (s *service) drain() {
+	cfg := s.filter.Config()
 	s.draining.Store(true)
 	setDraining(s.health)
-	time.Sleep(s.cfg.DrainDelay.Duration)
+	time.Sleep(cfg.DrainDelay.Duration)
 	s.filter.Drain()
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout.Duration)
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout.Duration)
 	defer cancel()
 	done := make(chan struct{})
 	go func() {
@@ -141,7 +143,7 @@ func (s *service) drain() {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.log.Warnf("the drain timeout of %s has passed: running requests are aborted", s.cfg.DrainTimeout)
+		s.log.Warnf("the drain timeout of %s has passed: running requests are aborted", cfg.DrainTimeout)
 		s.grpc.Stop()
 		<-done
 	}

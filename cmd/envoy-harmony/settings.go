@@ -1,10 +1,12 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +25,12 @@ type settings struct {
 	file    string
 	set     []string // KEY=VALUE
 	engines []config.Engine
+	adjust  func(*config.Config) // what the command adds to the configuration; may be nil
+
+	// What the last reading of the configuration has found.
+	content [sha256.Size]byte // hash of the file
+	unknown []string          // variables of the environment that belong to no key
+	origins map[string]string // of values that are not the default, by key
 }
 
 func newSettings(p program, name, usage string) *settings {
@@ -84,40 +92,82 @@ func (s *settings) wrong(format string, args ...any) error {
 	return errUsage
 }
 
-// load builds the configuration from the file, the environment and the flags, and
-// returns it with its logger.
+// load builds the configuration, and returns it with its logger.
 func (s *settings) load() (*config.Config, *logrus.Logger, error) {
-	c := config.Defaults()
-	if s.file != "" {
-		var err error
-		if c, err = config.Load(s.file); err != nil {
-			return nil, nil, err
-		}
-	}
-	unknown, err := c.ApplyEnv(s.program.environ)
+	c, err := s.read()
 	if err != nil {
 		return nil, nil, err
 	}
+	log, err := s.newLog(c)
+	return c, log, err
+}
+
+// newLog returns the logger of a configuration that has been read, with a first
+// warning about what has no effect.
+func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
+	log, err := newLog(s.program, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.unknown {
+		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md lists the keys", name)
+	}
+	return log, nil
+}
+
+// read builds the configuration from the file, the environment and the flags. The
+// error names everything that is wrong.
+func (s *settings) read() (*config.Config, error) {
+	c, err := s.readFile()
+	if c == nil {
+		return nil, err
+	}
+	errs := []error{err}
+	s.origins = map[string]string{}
+	s.origin("the file", config.Defaults(), c)
+	before := *c
+	s.unknown, err = c.ApplyEnv(s.program.environ)
+	errs = append(errs, err)
+	s.origin("the environment", &before, c)
+	before = *c
 	for _, pair := range s.set {
 		key, value, _ := strings.Cut(pair, "=")
 		if err := c.Set(key, value); err != nil {
-			return nil, nil, fmt.Errorf("flag: %w", err)
+			errs = append(errs, fmt.Errorf("flag: %w", err))
 		}
 	}
 	if len(s.engines) > 0 {
-		c.Engines = s.engines
+		c.Engines = slices.Clone(s.engines)
 	}
+	s.origin("a flag", &before, c)
 	if err := c.Validate(); err != nil {
-		return nil, nil, fmt.Errorf("configuration: %w", err)
+		errs = append(errs, fmt.Errorf("configuration: %w", err))
 	}
-	log, err := newLog(s.program, c)
+	if s.adjust != nil {
+		s.adjust(c)
+	}
+	return c, errors.Join(errs...)
+}
+
+// readFile reads the file over the defaults. There is no configuration if the file
+// cannot be read at all.
+func (s *settings) readFile() (*config.Config, error) {
+	if s.file == "" {
+		return config.Defaults(), nil
+	}
+	text, err := os.ReadFile(s.file)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	for _, name := range unknown {
-		log.Warnf("the environment variable %s has no effect, because there is no such key: docs/configuration.md lists the keys", name)
+	s.content = sha256.Sum256(text)
+	return config.Parse(s.file, text)
+}
+
+// origin notes where keys got the values that they have after a step of reading.
+func (s *settings) origin(source string, before, after *config.Config) {
+	for _, key := range before.Changed(after) {
+		s.origins[key] = source
 	}
-	return c, log, nil
 }
 
 // parseEngine parses [NAME:]KIND[=ADDRESS[,ADDRESS]], where an address is URL or

@@ -50,7 +50,12 @@ type Options struct {
 
 // Maker makes background responses. It is safe for concurrent use.
 type Maker struct {
-	o      Options
+	o Options
+	*work
+}
+
+// work is what the makers of all configurations have begun.
+type work struct {
 	leases *leases
 
 	mu      sync.Mutex
@@ -62,7 +67,17 @@ type Maker struct {
 
 // New makes a maker.
 func New(o Options) *Maker {
-	return &Maker{o: o, leases: newLeases(o.Store, o.Owner), running: map[*making]context.CancelCauseFunc{}}
+	return &Maker{o: o, work: &work{leases: newLeases(o.Store, o.Owner), running: map[*making]context.CancelCauseFunc{}}}
+}
+
+// With returns a maker of another configuration, with the same store and owner.
+// Their responses count together, and closing one of the two closes both. With m
+// nil it is New.
+func (m *Maker) With(o Options) *Maker {
+	if m == nil {
+		return New(o)
+	}
+	return &Maker{o: o, work: m.work}
 }
 
 // Response is a response that is stored as queued.

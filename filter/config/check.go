@@ -14,6 +14,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -26,13 +27,22 @@ func (c *Config) Validate() error {
 	_, unsealed := c.Responses.Keys()
 	return errors.Join(append(slices.Concat(
 		c.checkModels(),
+		c.checkRollout(),
 		c.checkEngines(),
 		c.checkWords(),
 		c.checkBounds(),
 		c.Tools.check(),
 		c.checkAddresses(),
 		c.checkTLS(),
+		c.checkStore(),
 	), unsealed)...)
+}
+
+func (c *Config) checkStore() []error {
+	if err := store.Check(c.StoreURL); err != nil {
+		return []error{fmt.Errorf("store_url: %w", err)}
+	}
+	return nil
 }
 
 func (c *Config) checkModels() (errs []error) {
@@ -65,14 +75,14 @@ func (c *Config) checkMatch(i int, path string) []error {
 	if first := slices.IndexFunc(c.Models[:i], func(m Model) bool { return covers(m.Match, match) }); first >= 0 {
 		return []error{fmt.Errorf("%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first", path, match, first, c.Models[first].Match)}
 	}
-	meets := func(entry string) bool {
-		return covers(entry, match) || covers(match, entry) || !exact(entry) && !exact(match)
-	}
-	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, meets) {
+	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
 		return []error{fmt.Errorf("%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
 	}
 	return nil
 }
+
+// meet reports whether there can be a model that both entries match.
+func meet(a, b string) bool { return covers(a, b) || covers(b, a) || !exact(a) && !exact(b) }
 
 // covers reports whether one entry, of models or harmony_models, matches all that
 // another matches.
@@ -284,6 +294,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("tools.call_timeout", t.CallTimeout.Duration, time.Millisecond),
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
 		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
+		atLeast("reload_interval", c.ReloadInterval.Duration, 0),
 		atLeast("drain_delay", c.DrainDelay.Duration, 0),
 		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
 	)

@@ -1,7 +1,7 @@
 // Package config is the filter's configuration: one YAML file, overridden by the
 // environment and by flags.
 //
-//	c, err := config.Load("harmony.yaml")
+//	c, err := config.Parse("harmony.yaml", text)
 //	unknown, err := c.ApplyEnv(os.Environ())
 //	err = c.Validate()
 //
@@ -10,8 +10,8 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -53,7 +53,7 @@ type Config struct {
 	// its empty fields fall back to ModelDefaults.
 	Models []Model `json:"models"`
 	// Engines are the backends. The first is the default one.
-	Engines []Engine `json:"engines"`
+	Engines []Engine `json:"engines" reload:"envoy"`
 
 	// AllowOverride lets a request's header x-envoy-harmony: on or off
 	// decide in place of HarmonyModels.
@@ -74,6 +74,9 @@ type Config struct {
 	// ReasoningFields names the chat field(s) that carry reasoning: both,
 	// reasoning or reasoning_content.
 	ReasoningFields string `json:"reasoning_fields"`
+	// Rollout is the share of sessions that the filter handles, by model and
+	// tenant. The first entry that matches a request is taken. None: all.
+	Rollout []Rollout `json:"rollout"`
 	// TenantHeader is the request header, set by Envoy's authentication,
 	// whose value keeps tenants apart. Empty: there is one tenant. Where it
 	// is configured, a request without it is a 401.
@@ -89,10 +92,10 @@ type Config struct {
 	// none, so that Envoy sends the client's own request on to the engine. If
 	// an engine disconnects mid-stream, the client's stream is reset then, and
 	// background responses and tools are refused.
-	Loopback string `json:"loopback"`
+	Loopback string `json:"loopback" reload:"restart"`
 	// StoreURL is where responses, conversations, kept reasoning and dates
 	// are kept: memory:, sqlite:PATH, redis://… or postgres://….
-	StoreURL string `json:"store_url"`
+	StoreURL string `json:"store_url" reload:"restart"`
 
 	Routing   Routing   `json:"routing"`
 	Responses Responses `json:"responses"`
@@ -102,15 +105,18 @@ type Config struct {
 
 	// Listen is where serve takes ext_proc streams: host:port or
 	// unix:///path.
-	Listen string `json:"listen"`
+	Listen string `json:"listen" reload:"restart"`
 	// TLS is that of Listen.
-	TLS TLS `json:"tls"`
+	TLS TLS `json:"tls" reload:"restart"`
 	// MaxConnectionAge is how long a connection to Listen takes new streams. Then
 	// Envoy makes another one, and running streams end on the old one. 0: forever.
-	MaxConnectionAge Duration `json:"max_connection_age"`
+	MaxConnectionAge Duration `json:"max_connection_age" reload:"restart"`
 	// Admin is host:port of metrics and health. Empty: 127.0.0.1:9003 in
 	// serve, a free port of 127.0.0.1 in run.
-	Admin string `json:"admin"`
+	Admin string `json:"admin" reload:"restart"`
+	// ReloadInterval is how often the configuration file is looked at for a
+	// change, which is taken over. 0: never.
+	ReloadInterval Duration `json:"reload_interval"`
 	// DrainDelay is how long serve still takes requests after its health checks
 	// begin to fail.
 	DrainDelay Duration `json:"drain_delay"`
@@ -192,17 +198,17 @@ func (e Engine) PrefillURLs() []string {
 type Routing struct {
 	// PrefixHeader is the header of a key that stays the same while a
 	// conversation grows. Empty: it is not sent.
-	PrefixHeader string `json:"prefix_header"`
+	PrefixHeader string `json:"prefix_header" reload:"envoy"`
 	// SessionHeader is the header of a key of the session that the request
 	// names, else that of the prefix. Empty: it is not sent.
-	SessionHeader string `json:"session_header"`
+	SessionHeader string `json:"session_header" reload:"envoy"`
 	// SelectionTextBytes is how much of the last user's text is in the dynamic
 	// metadata (header.MetadataNamespace), for endpoint pickers that choose by
 	// content. 0: nothing.
 	SelectionTextBytes int `json:"selection_text_bytes"`
 	// SelectionHeader is the header of a model call that carries that text,
 	// percent-encoded. Empty: it is not sent.
-	SelectionHeader string `json:"selection_header"`
+	SelectionHeader string `json:"selection_header" reload:"envoy"`
 }
 
 // maxSelectionText keeps the text, encoded, well within what headers may have.
@@ -211,9 +217,9 @@ const maxSelectionText = 4096
 // Responses is about the Responses API.
 type Responses struct {
 	// StoreBytes bounds the stored responses, per process. 0: none are stored.
-	StoreBytes int64 `json:"store_bytes"`
+	StoreBytes int64 `json:"store_bytes" reload:"restart"`
 	// StoreTTL is how long a response is stored after its last use.
-	StoreTTL Duration `json:"store_ttl"`
+	StoreTTL Duration `json:"store_ttl" reload:"restart"`
 	// ChainCacheBytes bounds what is remembered of chains of responses, so
 	// that they are not read and rendered again at every turn, per process.
 	// 0: nothing.
@@ -261,7 +267,7 @@ type Limits struct {
 	// IdleTimeout is how long the engine may be silent between tokens.
 	IdleTimeout Duration `json:"idle_timeout"`
 	// TotalTimeout is how long a request may take in all.
-	TotalTimeout Duration `json:"total_timeout"`
+	TotalTimeout Duration `json:"total_timeout" reload:"envoy"`
 	// HeaderHold is how long a streamed reply's headers wait for the
 	// engine's first event, so that a late engine error keeps its status.
 	HeaderHold Duration `json:"header_hold"`
@@ -276,9 +282,9 @@ type Limits struct {
 	CacheBytes int `json:"cache_bytes"`
 	// KeptReasoningBytes bounds the reasoning of unfinished tool turns that
 	// is kept for clients that do not send it back, per process. 0: none.
-	KeptReasoningBytes int64 `json:"kept_reasoning_bytes"`
+	KeptReasoningBytes int64 `json:"kept_reasoning_bytes" reload:"restart"`
 	// KeptReasoningTTL is how long such reasoning is kept.
-	KeptReasoningTTL Duration `json:"kept_reasoning_ttl"`
+	KeptReasoningTTL Duration `json:"kept_reasoning_ttl" reload:"restart"`
 }
 
 // Log says what is logged and how.
@@ -286,7 +292,7 @@ type Log struct {
 	// Level is the least severe level: error, warning, info, debug or trace.
 	Level string `json:"level"`
 	// Format is json or text.
-	Format string `json:"format"`
+	Format string `json:"format" reload:"restart"`
 	// Content allows prompts and replies in debug logs.
 	Content bool `json:"content"`
 }
@@ -327,25 +333,27 @@ func Defaults() *Config {
 			KeptReasoningBytes:   64 << 20,
 			KeptReasoningTTL:     Duration{time.Hour},
 		},
-		Tools:        defaultTools(),
-		StoreURL:     "memory:",
-		Log:          Log{Level: "info", Format: LogFormatJSON},
-		Listen:       "127.0.0.1:9002",
-		DrainTimeout: Duration{30 * time.Second},
+		Tools:          defaultTools(),
+		StoreURL:       "memory:",
+		Log:            Log{Level: "info", Format: LogFormatJSON},
+		Listen:         "127.0.0.1:9002",
+		ReloadInterval: Duration{5 * time.Second},
+		DrainTimeout:   Duration{30 * time.Second},
 	}
 }
 
-// Load reads a YAML file over the defaults. A key that does not exist, or
-// is repeated, is an error that names it. Call [Config.Validate] once every
-// override is applied.
-func Load(path string) (*Config, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
+// Parse reads the YAML of a file over the defaults. A key that does not exist, or
+// is repeated, is an error that names it. With an error about single keys, the
+// configuration has the other keys; if the text is not YAML, there is none. Call
+// [Config.Validate] once every override is applied.
+func Parse(path string, text []byte) (*Config, error) {
 	c := Defaults()
-	if err := readYAML(text, c, ""); err != nil {
+	err := readYAML(text, c, "")
+	switch {
+	case errors.Is(err, errYAML):
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	case err != nil:
+		return c, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
 }

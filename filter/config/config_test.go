@@ -2,7 +2,6 @@ package config
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -68,13 +67,9 @@ models:
 	}
 }
 
-func TestLoad(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "config.yaml")
+func TestParse(t *testing.T) {
 	text := "limits: {header_hold: 1500ms, max_tools: 3}\nengines: [{kind: vllm, urls: [\"http://a:1\", \"https://b\"]}]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Load(path)
+	c, err := Parse("config.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +152,17 @@ func TestConfigErrors(t *testing.T) {
 		{"age of connections", "max_connection_age: -1s", "max_connection_age: must be at least 0s"},
 		{"admin", "admin: here", "admin: \"here\": write host:port"},
 		{"delay", "drain_delay: -1s", "drain_delay: must be at least 0s"},
+		{"rollout without share", "rollout: [{match: gpt-oss}]", "rollout[0].percent: write the share"},
+		{"rollout above all", "rollout: [{percent: 101}]", "rollout[0].percent: must be from 0 to 100, not 101"},
+		{"rollout below nothing", "rollout: [{percent: -1}]", "rollout[0].percent: must be from 0 to 100, not -1"},
+		{"rollout in parts", "rollout: [{percent: 0.5}]", "rollout[0].percent: want a whole number, found 0.5"},
+		{"rollout of a tenant", "rollout: [{tenant: a, percent: 5}]", "rollout[0].tenant: tenant_header is not set"},
+		{"rollout of no model", "rollout: [{match: '=', percent: 5}]", "rollout[0].match: write a part"},
+		{"rollout of a foreign model", "rollout: [{match: =llama, percent: 5}]", `rollout[0].match: "=llama" is never reached: harmony_models`},
+		{"rollout after all", "rollout: [{percent: 5}, {match: gpt-oss, percent: 6}]", "rollout[1].match: the entry is never reached: rollout[0] takes all"},
+		{"rollout after a wider one", "tenant_header: x-t\nrollout: [{match: 120b, percent: 5}, {match: =gpt-oss-120b, tenant: a, percent: 6}]", "rollout[1].match: the entry is never reached: rollout[0] takes all"},
+		{"store", "store_url: ftp://x", "store_url: the URL of the store has an unknown scheme"},
+		{"reload", "reload_interval: -1s", "reload_interval: must be at least 0s"},
 		{"drain", "drain_timeout: -1s", "drain_timeout: must be at least 0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -278,6 +284,7 @@ func TestConfigDocumented(t *testing.T) {
 		settableKeys(reflect.TypeFor[Model](), "models[]."),
 		settableKeys(reflect.TypeFor[Engine](), "engines[]."),
 		settableKeys(reflect.TypeFor[ToolServer](), "tools.servers[]."),
+		settableKeys(reflect.TypeFor[Rollout](), "rollout[]."),
 	)
 	for _, key := range keys {
 		if !strings.Contains(string(page), "`"+key+"`") {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 // count as unset. Variables with the prefix and another name are returned, sorted:
 // they may be misspelt.
 func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
+	var errs []error
 	values := map[string]string{}
 	for _, entry := range environ {
 		if name, value, _ := strings.Cut(entry, "="); value != "" {
@@ -34,7 +36,7 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 			continue
 		}
 		if err := c.Set(key, value); err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 		}
 		delete(values, name)
 	}
@@ -44,7 +46,7 @@ func (c *Config) ApplyEnv(environ []string) (unknown []string, err error) {
 		}
 	}
 	slices.Sort(unknown)
-	return unknown, nil
+	return unknown, errors.Join(errs...)
 }
 
 // serviceLink matches the variables that Kubernetes adds for a Service of a name

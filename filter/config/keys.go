@@ -24,16 +24,19 @@ import (
 func readYAML(text []byte, v any, path string) error {
 	text, err := yaml.YAMLToJSONStrict(text) // an error if a key is repeated
 	if err != nil {
-		return fmt.Errorf("read YAML: %w", err)
+		return fmt.Errorf("%w: %w", errYAML, err)
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	in.UseNumber()
 	var tree any
 	if err := in.Decode(&tree); err != nil {
-		return fmt.Errorf("read YAML: %w", err)
+		return fmt.Errorf("%w: %w", errYAML, err)
 	}
 	return errors.Join(assign(reflect.ValueOf(v).Elem(), tree, path)...)
 }
+
+// errYAML is the error for a text that is not YAML, or has a key twice.
+var errYAML = errors.New("read YAML")
 
 // assign sets a part of the configuration from a part of the tree.
 func assign(to reflect.Value, node any, path string) []error {
@@ -44,6 +47,9 @@ func assign(to reflect.Value, node any, path string) []error {
 		return assignDuration(d, node, path)
 	}
 	switch to.Kind() {
+	case reflect.Pointer: // nil: the key is not written
+		to.Set(reflect.New(to.Type().Elem()))
+		return assign(to.Elem(), node, path)
 	case reflect.Struct:
 		if keys, ok := node.(map[string]any); ok {
 			return assignKeys(to, keys, path)
@@ -152,22 +158,14 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
-// settableKeys lists the paths of t that hold a value: structs are descended
-// into, lists are values.
+// settableKeys lists the paths of t that hold a value.
 func settableKeys(t reflect.Type, path string) []string {
-	var keys []string
-	for _, field := range reflect.VisibleFields(t) {
-		name := field.Tag.Get("json")
-		if name == "" {
-			continue
-		}
-		if field.Type.Kind() == reflect.Struct && field.Type != reflect.TypeFor[Duration]() {
-			keys = append(keys, settableKeys(field.Type, path+name+".")...)
-			continue
-		}
-		keys = append(keys, path+name)
+	keys := keysOf(t, path, nil)
+	paths := make([]string, len(keys))
+	for i := range keys {
+		paths[i] = keys[i].path
 	}
-	return keys
+	return paths
 }
 
 // fieldByKey returns the field of v that key names, the zero Value if there is

@@ -46,7 +46,7 @@ type Tools struct {
 	MaxSessions int `json:"max_sessions"`
 	// MaxProcesses is how many processes of stdio servers there may be, those that
 	// are being ended among them.
-	MaxProcesses int `json:"max_processes"`
+	MaxProcesses int `json:"max_processes" reload:"restart"`
 	// MaxListed is how many tools one server may have.
 	MaxListed int `json:"max_listed"`
 	// MaxResultBytes is how much of a tool's result the model gets; the rest is
@@ -56,7 +56,7 @@ type Tools struct {
 	MaxMessageBytes int `json:"max_message_bytes"`
 	// MaxInflightBytes bounds the answers of all servers that are being read at one
 	// time.
-	MaxInflightBytes int64 `json:"max_inflight_bytes"`
+	MaxInflightBytes int64 `json:"max_inflight_bytes" reload:"restart"`
 	// MaxTurns is how many model calls a response may take.
 	MaxTurns int `json:"max_turns"`
 	// Servers are the MCP servers that requests may use by their label.

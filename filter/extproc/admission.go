@@ -13,7 +13,7 @@ import (
 // items that they bring in.
 type budget struct {
 	limit int64
-	used  atomic.Int64
+	used  *atomic.Int64
 }
 
 // share is what one request has taken of the budget. It is safe for concurrent use:

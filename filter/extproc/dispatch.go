@@ -55,11 +55,12 @@ func (x *exchange) handle(body []byte) {
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
 	}
 	ctx, cancel := context.WithTimeout(x.ctx, handleTimeout)
-	endpoint, s := x.request.endpoint, x.s
+	s := x.s
+	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {
 		defer cancel()
 		s.protect(x.request.id, h, func() {
-			h.outcome = endpoint.Handle(ctx, r)
+			h.outcome = handle(ctx, r)
 			s.queueIfBackground(ctx, h, &queue)
 		})
 		if !x.send(incoming{handled: h}) {
@@ -145,8 +146,11 @@ func (x *exchange) takeOutcome(h *handled) {
 	}
 	x.runner.Timers.Clear(run.TimerHandle)
 	o := &h.outcome
+	if x.request.rollout.undecided {
+		x.request.rollout.decide(o.Elsewhere == nil)
+	}
 	switch {
-	case o.Elsewhere != nil && x.request.endpoint.NoModel:
+	case o.Elsewhere != nil && (x.request.endpoint.NoModel || x.request.rollout.entry != nil):
 		x.passCollected(!x.request.trailers)
 	case o.Elsewhere != nil:
 		x.SendError(o.Elsewhere)

@@ -141,7 +141,7 @@ func (x *exchange) Canceled(error) (goesOn bool) { return false }
 func (x *exchange) Expire(name run.Timer) {
 	switch {
 	case name == run.TimerBody:
-		x.SendError(apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
+		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
 	case name == run.TimerHandle:
 		x.SendError(notHandled())
 	case x.phase == phaseRun:
@@ -210,6 +210,8 @@ func (x *exchange) close(now time.Time) {
 	}
 	x.runner.Stop()
 	record, o := &x.runner.Record, x.outcome()
+	record.Rollout = x.request.rollout.side
+	x.request.rollout.count(x.s.o.Env.Telemetry.Metrics)
 	if (x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay) && record.Err() == nil {
 		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +52,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &Server{drain: make(chan struct{})}
+				s := &Server{drain: make(chan struct{}), drainOnce: &sync.Once{}}
 				if c.drain {
 					s.Drain()
 					s.Drain()

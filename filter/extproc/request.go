@@ -36,6 +36,7 @@ type clientRequest struct {
 	trailers bool // the body ends with trailers
 	override override
 	codex    bool // Codex compatibility mode is on
+	rollout  rolledOut
 
 	body  []byte
 	share *share // of the budget: the body, and what is read of the store
@@ -167,16 +168,7 @@ func (x *exchange) requestTrailers() {
 
 // collect keeps a piece of a body that may be the filter's.
 func (x *exchange) collect(p []byte, end bool) {
-	r := &x.request
-	if int64(len(r.body)+len(p)) > x.s.o.Config.Limits.MaxBodyBytes {
-		x.SendError(apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
-			"The request body is larger than %d bytes. Send less history or smaller attachments.", x.s.o.Config.Limits.MaxBodyBytes))
-		return
-	}
-	if !r.share.take(int64(len(p))) {
-		x.SendError(overloaded())
-		return
-	}
+	r, limit := &x.request, x.s.o.Config.Limits.MaxBodyBytes
 	r.body = append(r.body, p...)
 	if r.encoding == "" {
 		r.scan.feed(p)
@@ -185,13 +177,20 @@ func (x *exchange) collect(p []byte, end bool) {
 			return
 		}
 	}
-	if end {
+	switch {
+	case int64(len(r.body)) > limit:
+		x.notCollected(end, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+			"The request body is larger than %d bytes. Send less history or smaller attachments.", limit))
+	case !r.share.take(int64(len(p))):
+		x.notCollected(end, overloaded())
+	case end:
 		x.collected()
 	}
 }
 
-// foreign reports whether the body so far names a model that is not Harmony's. The
-// settings of a Harmony model are noted.
+// foreign reports whether the body so far names a model that is not Harmony's, or
+// one that is not rolled out to the request. The settings of a Harmony model are
+// noted.
 func (x *exchange) foreign() bool {
 	r := &x.request
 	if x.target.Engine != "" || !r.scan.done || r.scan.other {
@@ -203,7 +202,7 @@ func (x *exchange) foreign() bool {
 	}
 	x.model = m
 	x.target = run.Target{Engine: m.Engine, Model: m.UpstreamModel, Dialect: x.s.o.Dialects[m.Engine], Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine)}
-	return false
+	return r.rollOut(x.s.o.Config)
 }
 
 // collected has the whole body: the endpoint handles the request.
@@ -222,7 +221,11 @@ func (x *exchange) collected() {
 			return
 		}
 	}
-	if err := x.check(); err != nil {
+	if r.decideByBody(body) {
+		x.passCollected(!r.trailers)
+		return
+	}
+	if err := x.s.check(r, &x.target); err != nil {
 		x.SendError(err)
 		return
 	}
@@ -230,17 +233,16 @@ func (x *exchange) collected() {
 }
 
 // check rejects what no endpoint can answer.
-func (x *exchange) check() *apierror.Error {
-	r := &x.request
-	known := x.target.Engine != ""
+func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
+	known := target.Engine != ""
 	switch {
 	case r.scan.twice:
 		return apierror.Invalid("model", `The request has two fields "model". Send one.`)
 	case !known && !r.endpoint.NoModel:
 		return nil // the endpoint says what is wrong: no object, no model, not a string
-	case x.s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public:
-		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", x.s.o.Config.TenantHeader)
-	case x.target.Dialect == nil && !r.endpoint.NoModel:
+	case s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public:
+		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", s.o.Config.TenantHeader)
+	case target.Dialect == nil && !r.endpoint.NoModel:
 		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
 	}
 	return nil

@@ -160,7 +160,9 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	o.Turns = &turn.Env{Renderer: harmony.NewRenderer(), Now: time.Now, NewID: o.NewID, Memory: s, Limits: limits}
 	o.Models = models.New(models.Options{Config: cfg, Dialects: o.Dialects, Client: o.Client, Log: tel.Log, Now: time.Now})
 	o.Background = background.New(background.Options{Store: s, Client: o.Client, Env: o.Env, Owner: "me", Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader})
-	o.Endpoints = slices.Concat(w.endpoints, chat.Endpoints(), w.responses(t, s).Endpoints(), o.Models.Endpoints())
+	a := w.responses(t, s)
+	o.Stored = a.Stored
+	o.Endpoints = slices.Concat(w.endpoints, chat.Endpoints(), a.Endpoints(), o.Models.Endpoints())
 	return o
 }
 

@@ -1,15 +1,16 @@
 package extproc
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -35,8 +36,11 @@ type Options struct {
 	Models     *models.Directory
 	Client     *loopback.Client // nil: Envoy sends the client's own request on to the engine
 	Background *background.Maker
-	Env        *run.Env
-	NewID      func(prefix string) string
+	// Stored reports whether a response of a tenant, and a conversation, are
+	// stored here, each if it is not "".
+	Stored func(ctx context.Context, tenant, response, conversation string) (bool, error)
+	Env    *run.Env
+	NewID  func(prefix string) string
 }
 
 // Server is the ext_proc service. It is safe for concurrent use.
@@ -48,24 +52,29 @@ type Server struct {
 	budget budget
 
 	drain     chan struct{} // closed by Drain
-	drainOnce sync.Once
+	drainOnce *sync.Once
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{o: o, own: header.Own(), drain: make(chan struct{})}
+	s := &Server{budget: budget{used: &atomic.Int64{}}, drain: make(chan struct{}), drainOnce: &sync.Once{}}
+	return s.With(o)
+}
+
+// With returns a server of another configuration. The bytes that the requests of
+// both hold count together, and draining one of the two drains both. Exchanges that
+// s has begun go on as they are. With s nil it is New.
+func (s *Server) With(o Options) *Server {
+	if s == nil {
+		return New(o)
+	}
+	s = &Server{o: o, own: header.Own(), budget: budget{o.Config.Limits.MaxInflightBytes, s.budget.used}, drain: s.drain, drainOnce: s.drainOnce}
 	for _, name := range []string{o.Config.Routing.PrefixHeader, o.Config.Routing.SessionHeader, o.Config.Routing.SelectionHeader} {
 		if name != "" && !slices.Contains(s.own, name) {
 			s.own = append(s.own, name)
 		}
 	}
-	s.budget.limit = o.Config.Limits.MaxInflightBytes
 	return s
-}
-
-// Register adds the service to a gRPC server.
-func (s *Server) Register(g grpc.ServiceRegistrar) {
-	extprocv3.RegisterExternalProcessorServer(g, s)
 }
 
 // Drain breaks off the streams that are followed: they wait for others, and can be

@@ -38,7 +38,7 @@ func connect(t *testing.T, s *testServer) *connection {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
 	g := grpc.NewServer(grpc.WaitForHandlers(true))
-	s.Register(g)
+	extprocv3.RegisterExternalProcessorServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
 	conn, err := grpc.NewClient("passthrough:filter", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -40,26 +40,21 @@ type Client struct {
 	transport *http.Transport
 	prefills  map[string]*prefill // by engine; of the disaggregated ones
 	keys      []string            // headers of a call that its replica is chosen by
-	replicas  replicas
+	replicas  *replicas
 }
 
 // New makes a client of the listener that the configuration names, host:port or
 // unix:///path. dialects are those of its engines, by name; random returns 64
 // random bits.
 func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64) (*Client, error) {
-	prefills, err := newPrefills(cfg, dialects, random)
-	if err != nil {
-		return nil, err
-	}
 	network, host, address := "tcp", cfg.Loopback, cfg.Loopback
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		network, host, address = "unix", "loopback", path
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	return &Client{
+	c := &Client{
 		host:     host,
-		prefills: prefills,
-		keys:     []string{cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader},
+		replicas: &replicas{},
 		transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return dialer.DialContext(ctx, network, address)
@@ -70,7 +65,23 @@ func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() u
 			IdleConnTimeout:        time.Minute,
 			MaxResponseHeaderBytes: 1 << 20,
 		},
-	}, nil
+	}
+	return c.With(cfg, dialects, random)
+}
+
+// With returns a client of another configuration with the same listener. Both have
+// the same connections, and know the same of replicas. With c nil it is New.
+func (c *Client) With(cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64) (*Client, error) {
+	if c == nil {
+		return New(cfg, dialects, random)
+	}
+	prefills, err := newPrefills(cfg, dialects, random)
+	if err != nil {
+		return nil, err
+	}
+	next := *c
+	next.prefills, next.keys = prefills, []string{cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader}
+	return &next, nil
 }
 
 // Close closes idle connections.

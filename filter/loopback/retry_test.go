@@ -31,7 +31,7 @@ func TestRedirect(t *testing.T) {
 		}
 		return got
 	}
-	c := &Client{keys: []string{"x-p", ""}}
+	c := &Client{keys: []string{"x-p", ""}, replicas: &replicas{}}
 	if diff := cmp.Diff(map[string]string{"x-p": "key"}, redirected(c, run.Retry{}, "x-p", "key")); diff != "" {
 		t.Errorf("the first attempt (-want +got):\n%s", diff)
 	}

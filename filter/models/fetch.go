@@ -65,7 +65,7 @@ func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest) upstrea
 		m.failed = true
 	}
 	if ctx.Err() == nil { // else the client has left
-		logChange(d.o.Log, "upstream", &d.upstream, err)
+		logChange(d.o.Log, "upstream", d.upstream, err)
 	}
 	return m
 }

@@ -42,17 +42,31 @@ type Options struct {
 type Directory struct {
 	o        Options
 	engines  map[string]*engineList // by engine name
-	upstream atomic.Bool            // the upstream's list failed last time
-	fetching sync.WaitGroup
+	upstream *atomic.Bool           // the upstream's list failed last time
+	fetching *sync.WaitGroup
 }
 
 // New makes a directory. Nothing is asked yet.
 func New(o Options) *Directory {
-	d := &Directory{o: o, engines: map[string]*engineList{}}
-	for _, e := range o.Config.Engines {
-		d.engines[e.Name] = &engineList{}
+	d := &Directory{upstream: &atomic.Bool{}, fetching: &sync.WaitGroup{}}
+	return d.With(o)
+}
+
+// With returns a directory of another configuration. It knows what engines of the
+// same name and kind have reported. Closing one of the two closes both. With d nil
+// it is New.
+func (d *Directory) With(o Options) *Directory {
+	if d == nil {
+		return New(o)
 	}
-	return d
+	next := &Directory{o: o, engines: map[string]*engineList{}, upstream: d.upstream, fetching: d.fetching}
+	for _, e := range o.Config.Engines {
+		next.engines[e.Name] = &engineList{}
+		if list := d.engines[e.Name]; list != nil && d.o.Dialects[e.Name].Kind() == o.Dialects[e.Name].Kind() {
+			next.engines[e.Name] = list
+		}
+	}
+	return next
 }
 
 // Close waits for the engines that are being asked.

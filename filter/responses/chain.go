@@ -24,6 +24,25 @@ func chainError(id string, err error) *apierror.Error {
 	return stored.Unavailable(err)
 }
 
+// Stored reports whether a response of a tenant, and a conversation, are stored,
+// each if it is not "".
+func (a *API) Stored(ctx context.Context, tenant, response, conversation string) (bool, error) {
+	if a.Store == nil {
+		return false, nil
+	}
+	var err error
+	if response != "" {
+		_, err = a.Store.Head(ctx, tenant, response)
+	}
+	if conversation != "" && err == nil {
+		_, err = a.Store.Conversation(ctx, tenant, conversation)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // addChain begins the conversation with the responses that the request continues.
 // Their instructions and tools are not those of this request.
 func (d *decoder) addChain(ctx context.Context) *apierror.Error {

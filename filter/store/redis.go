@@ -56,10 +56,11 @@ func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 	if err != nil {
 		return nil, redactRedis(rawURL, err)
 	}
-	client, err := newRedisClient(settings)
+	newClient, err := redisClient(settings)
 	if err != nil {
 		return nil, redactRedis(rawURL, err)
 	}
+	client := newClient()
 	s := &Redis{client: client, prefix: prefix, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
 	s.subscriptions = newSubscriptions(client, s.journals.notify)
 	return s, nil
@@ -116,7 +117,20 @@ func redactRedis(rawURL string, err error) error {
 	return fmt.Errorf("redis: URL: %w", err)
 }
 
-func newRedisClient(settings *url.URL) (redis.UniversalClient, error) {
+// checkRedis returns an error for a URL that [OpenRedis] would not accept.
+func checkRedis(rawURL string) error {
+	_, settings, err := redisSettings(rawURL)
+	if err == nil {
+		_, err = redisClient(settings)
+	}
+	if err != nil {
+		return redactRedis(rawURL, err)
+	}
+	return nil
+}
+
+// redisClient reads the settings of a client, and returns what makes it.
+func redisClient(settings *url.URL) (newClient func() redis.UniversalClient, err error) {
 	logging.Disable() // go-redis also returns what it would log
 	var kind string
 	settings.Scheme, kind, _ = strings.Cut(settings.Scheme, "-")
@@ -130,7 +144,7 @@ func newRedisClient(settings *url.URL) (redis.UniversalClient, error) {
 			return nil, err
 		}
 		o.DialerRetries, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = 1, true, maintenance
-		return redis.NewClient(o), nil
+		return func() redis.UniversalClient { return redis.NewClient(o) }, nil
 	case "sentinel":
 		o, err := redis.ParseFailoverURL(settings.String())
 		if err != nil {
@@ -140,14 +154,14 @@ func newRedisClient(settings *url.URL) (redis.UniversalClient, error) {
 			return nil, errors.New("the parameter master_name is missing")
 		}
 		o.DialerRetries, o.ContextTimeoutEnabled = 1, true
-		return redis.NewFailoverClient(o), nil
+		return func() redis.UniversalClient { return redis.NewFailoverClient(o) }, nil
 	case "cluster":
 		o, err := redis.ParseClusterURL(settings.String())
 		if err != nil {
 			return nil, err
 		}
 		o.DialerRetries, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = 1, true, maintenance
-		return redis.NewClusterClient(o), nil
+		return func() redis.UniversalClient { return redis.NewClusterClient(o) }, nil
 	default:
 		return nil, errors.New("unknown scheme")
 	}

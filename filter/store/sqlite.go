@@ -21,8 +21,8 @@ const sqliteReaders = 4
 // Only the file's owner may read it. Processes on the same machine may share
 // it.
 func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
-	if path == "" || strings.HasPrefix(path, ":memory:") {
-		return nil, errors.New("sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a store without a file")
+	if err := checkSQLitePath(path); err != nil {
+		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -46,6 +46,13 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	}
 	s.start()
 	return s, nil
+}
+
+func checkSQLitePath(path string) error {
+	if path == "" || strings.HasPrefix(path, ":memory:") {
+		return errors.New("sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a store without a file")
+	}
+	return nil
 }
 
 func openSQLite(path string, connections int, pragmas ...string) (*sql.DB, error) {

@@ -57,9 +57,14 @@ type Metrics struct {
 	toolSeconds  *prometheus.HistogramVec // server, tool
 	toolSessions prometheus.Gauge
 	storeErrors  *prometheus.CounterVec // operation
+	rollout      *prometheus.CounterVec // match, tenant, side
 
 	perKind [messageKinds]prometheus.Observer
+	labelValues
+}
 
+// labelValues are the values of labels so far, as far as they come from requests.
+type labelValues struct {
 	mu     sync.Mutex
 	models map[string]bool
 	tools  map[string]bool // server and tool
@@ -94,14 +99,14 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
 
 		storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
+		rollout:     counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
 
-		models: map[string]bool{},
-		tools:  map[string]bool{},
+		labelValues: labelValues{models: map[string]bool{}, tools: map[string]bool{}},
 	}
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -165,6 +170,17 @@ func (m *Metrics) tool(server, name string, answered bool) string {
 
 // StoreFailed counts an access to the store that failed.
 func (m *Metrics) StoreFailed(operation string) { m.storeErrors.WithLabelValues(operation).Inc() }
+
+// The sides of a rollout.
+const (
+	RolloutFilter   = "filter"   // the filter handles the request
+	RolloutUpstream = "upstream" // the request passes through
+)
+
+// RolledOut counts a request that an entry of the configuration's rollout is for.
+func (m *Metrics) RolledOut(match, tenant, side string) {
+	m.rollout.WithLabelValues(match, tenant, side).Inc()
+}
 
 // ToolSessions sets the number of sessions with MCP servers.
 func (m *Metrics) ToolSessions(open int) { m.toolSessions.Set(float64(open)) }

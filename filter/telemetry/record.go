@@ -27,6 +27,7 @@ const (
 type Record struct {
 	Started  time.Time
 	Response string // id of the reply; "": there is none
+	Rollout  string // side of the rollout that the request is part of; "": it is part of none
 
 	promptTokens int // of all model calls
 	modelCalls   int
@@ -93,13 +94,21 @@ type Telemetry struct {
 	Log     *logrus.Logger
 	Metrics *Metrics
 	content bool
-	advised sync.Map // engine name: its advice has been logged
+	advised *sync.Map // engine name: its advice has been logged
 }
 
 // New makes telemetry that logs to log. content allows prompts and replies in
 // debug logs.
 func New(log *logrus.Logger, metrics *Metrics, content bool) *Telemetry {
-	return &Telemetry{Log: log, Metrics: metrics, content: content}
+	return &Telemetry{Log: log, Metrics: metrics, content: content, advised: &sync.Map{}}
+}
+
+// WithContent returns the same telemetry, in which content allows prompts and
+// replies in debug logs.
+func (t *Telemetry) WithContent(content bool) *Telemetry {
+	next := *t
+	next.content = content
+	return &next
 }
 
 // ModelCall notes in a record that a model call is made.
@@ -118,7 +127,11 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request) {
 // PassedThrough counts a request that was not the filter's.
 func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
 	t.Metrics.passedThrough.Inc()
-	t.Log.WithFields(logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}).Debug("passed through")
+	fields := logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}
+	if r.Rollout != "" {
+		fields["rollout"] = r.Rollout
+	}
+	t.Log.WithFields(fields).Debug("passed through")
 }
 
 // Close writes the log line of a record and counts it.
@@ -169,6 +182,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	add("tenant", o.Tenant, o.Tenant != "")
 	add("engine", o.Engine, o.Engine != "")
 	add("response", r.Response, r.Response != "")
+	add("rollout", r.Rollout, r.Rollout != "")
 	add("background", true, o.Kind == Background)
 	add("queued", true, o.Kind == Queued)
 	add("prompt_tokens", r.promptTokens, r.promptTokens > 0)

@@ -196,16 +196,16 @@ func public(a netip.Addr) bool {
 	return true
 }
 
-// reachable reports whether requests may connect to an address. IPv4-mapped and
+// mayReach reports whether requests may connect to an address. IPv4-mapped and
 // NAT64 addresses are checked as the IPv4 address that they embed.
-func (c *Client) reachable(a netip.Addr) bool {
+func (p *pool) mayReach(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	if nat64.Contains(a) {
 		b := a.As16()
-		return c.reachable(netip.AddrFrom4([4]byte(b[12:])))
+		return p.mayReach(netip.AddrFrom4([4]byte(b[12:])))
 	}
-	for _, p := range c.o.AllowedNetworks {
-		if p.Contains(a) {
+	for _, network := range *p.reachable.Load() {
+		if network.Contains(a) {
 			return true
 		}
 	}
@@ -221,9 +221,9 @@ func (e *addressError) Error() string {
 
 // control rejects connections to addresses that requests must not reach. It runs
 // after name resolution, so it checks the address that is actually dialed.
-func (c *Client) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+func (p *pool) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || !strings.HasPrefix(network, "tcp") || !c.reachable(at.Addr()) {
+	if err != nil || !strings.HasPrefix(network, "tcp") || !p.mayReach(at.Addr()) {
 		return &addressError{address}
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,14 +15,20 @@ import (
 // Client runs jobs at MCP servers and pools the sessions with them. It is safe for
 // concurrent use. Make one with [New], and end it with [Client.Close].
 type Client struct {
-	o    Options
+	o Options
+	*pool
+}
+
+// pool is what the clients of all configurations share.
+type pool struct {
 	sdk  *mcp.Client
 	ctx  context.Context // ends when Close is called
 	stop context.CancelFunc
 	work sync.WaitGroup // jobs, and sessions that are being opened, watched or closed
 
 	trusted, guarded *http.Transport
-	processes        chan struct{} // semaphore: one element per running process
+	reachable        atomic.Pointer[[]netip.Prefix] // that guarded connects to though they are not public
+	processes        chan struct{}                  // semaphore: one element per running process
 	inflight         inflight
 
 	mu       sync.Mutex
@@ -33,10 +41,11 @@ type Client struct {
 // warning for each configured program that is not installed.
 func New(o Options) *Client {
 	o.setDefaults()
-	c := &Client{
-		o: o, sessions: map[string]*session{}, warned: map[string]bool{},
+	c := &Client{o: o, pool: &pool{
+		sessions: map[string]*session{}, warned: map[string]bool{},
 		processes: make(chan struct{}, o.MaxProcesses), inflight: inflight{limit: o.MaxInflightBytes},
-	}
+	}}
+	c.reachable.Store(&o.AllowedNetworks)
 	c.warnOfPrograms()
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.trusted, c.guarded = c.newTransport(false), c.newTransport(true)
@@ -46,6 +55,21 @@ func New(o Options) *Client {
 	})
 	c.sdk.AddReceivingMiddleware(rejectRequests)
 	return c
+}
+
+// With returns a client of another configuration that shares the sessions of c.
+// Requests' servers are reached in its AllowedNetworks from now on, also by c.
+// MaxProcesses, MaxInflightBytes, Resolver and TLS stay those of c. Closing one of
+// the two closes both. With c nil it is New.
+func (c *Client) With(o Options) *Client {
+	if c == nil {
+		return New(o)
+	}
+	o.setDefaults()
+	next := &Client{o: o, pool: c.pool}
+	next.reachable.Store(&o.AllowedNetworks)
+	next.warnOfPrograms()
+	return next
 }
 
 // Close cancels all jobs, closes all sessions and waits for them, a few seconds at

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+)
+
+const checkUsage = `
+Checks the configuration of "envoy-harmony serve" with the same flags and
+environment, and prints what is in effect (YAML, with secrets hidden). It opens
+no port and no store. All errors are reported at once; then the exit status is 1.
+
+  envoy-harmony check --config harmony.yaml`
+
+func checkCommand(_ context.Context, p program, args []string) error {
+	s := newServeSettings(p, "check", checkUsage)
+	if err := s.parse(args); err != nil {
+		return err
+	}
+	cfg, err := s.read()
+	if cfg == nil {
+		return err
+	}
+	if err := errors.Join(err, filter.Check(cfg), checkCertificates(cfg)); err != nil {
+		return err
+	}
+	log, err := s.newLog(cfg) // which warns
+	if err != nil {
+		return err
+	}
+	if cfg.Loopback == "" {
+		warnOfLoopback(cfg, log)
+	}
+	return printEffective(p, s, cfg)
+}
+
+// checkCertificates returns an error if the files of TLS cannot be used.
+func checkCertificates(cfg *config.Config) error {
+	if !cfg.TLS.Enabled() {
+		return nil
+	}
+	silent := logrus.New()
+	silent.SetOutput(io.Discard)
+	_, err := newCertificates(cfg.TLS, silent, prometheus.NewRegistry())
+	return err
+}
+
+// printEffective prints a configuration, and before it which keys do not have their
+// defaults.
+func printEffective(p program, s *settings, cfg *config.Config) error {
+	text, err := cfg.YAML()
+	if err != nil {
+		return err
+	}
+	hash, err := cfg.Hash()
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "# harmony_config_hash %d\n", hash)
+	for _, key := range config.Defaults().Changed(cfg) {
+		if source, known := s.origins[key]; known {
+			fmt.Fprintf(&out, "# %s: set by %s\n", key, source)
+		}
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s%s", out.String(), text)
+	return err
+}

@@ -1,0 +1,120 @@
+package extproc
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/rollout"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+)
+
+// A rollout has only a part of the sessions of a Harmony model handled here. The
+// others pass through as requests for other models do. A request is on the side of
+// its session, which can need the whole body to be known; a request that continues
+// a stored response or conversation is on the side that has stored it. What is too
+// large or too slow to be collected for this passes through: only the filter has
+// these limits.
+
+// rolledOut is what the rollout makes of a request.
+type rolledOut struct {
+	entry     *config.Rollout // nil: none is for the request
+	side      string          // "": not known, or there is no entry
+	undecided bool            // there is an entry, and the side is not known yet
+
+	// What the request continues, and by which its side is known once the store
+	// has been asked; "": nothing.
+	response, conversation string
+}
+
+// decide notes the side of a request, and reports whether it is the upstream.
+func (o *rolledOut) decide(in bool) (upstream bool) {
+	o.side, o.undecided = telemetry.RolloutUpstream, false
+	if in {
+		o.side = telemetry.RolloutFilter
+	}
+	return !in
+}
+
+// count counts a request whose side is known.
+func (o *rolledOut) count(m *telemetry.Metrics) {
+	if o.side != "" {
+		m.RolledOut(o.entry.Match, o.entry.Tenant, o.side)
+	}
+}
+
+// rollOut finds the rollout of a request for a Harmony model, and reports whether
+// the request is known to be the upstream's.
+func (r *clientRequest) rollOut(cfg *config.Config) (upstream bool) {
+	if r.override == overrideOn {
+		return false
+	}
+	entry := cfg.RolloutOf(r.scan.model, r.tenant)
+	if entry == nil {
+		return false
+	}
+	r.rollout.entry = entry
+	switch percent := *entry.Percent; {
+	case percent == 0, percent == 100:
+		return r.rollout.decide(percent == 100)
+	case r.session != "" && !continues(r.endpoint):
+		return r.rollout.decide(rollout.Named(r.tenant, r.session).In(percent))
+	}
+	r.rollout.undecided = true
+	return false
+}
+
+// continues reports whether the requests of an endpoint can continue what is stored.
+func continues(e *api.Endpoint) bool { return e.API == "responses" }
+
+// decideByBody decides by the whole body what has to be, and reports whether the
+// request is the upstream's. One that continues something is handled, and turns out
+// to be the upstream's if that is not stored here.
+func (r *clientRequest) decideByBody(body []byte) (upstream bool) {
+	if !r.rollout.undecided {
+		return false
+	}
+	q := rollout.Read(body)
+	if continues(r.endpoint) && q.Response+q.Conversation != "" {
+		r.rollout.response, r.rollout.conversation = strings.Clone(q.Response), strings.Clone(q.Conversation) // they outlive the body
+		return false
+	}
+	key := q.Beginning(r.tenant, r.scan.model)
+	if session := cmp.Or(r.session, q.CacheKey); session != "" {
+		key = rollout.Named(r.tenant, session)
+	}
+	return r.rollout.decide(key.In(*r.rollout.entry.Percent))
+}
+
+// whereStored is an endpoint's handler, for a request that continues something: it
+// handles the request only if that is stored here.
+func (s *Server) whereStored(o *rolledOut, handle handler) handler {
+	response, conversation := o.response, o.conversation
+	if response+conversation == "" {
+		return handle
+	}
+	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+		stored, err := s.o.Stored(ctx, r.Context.Tenant, response, conversation)
+		if err == nil && !stored {
+			return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "", "", "What the request continues is not stored here.")}
+		}
+		return handle(ctx, r) // which reports that the store fails
+	}
+}
+
+type handler = func(context.Context, *api.HTTPRequest) api.Outcome
+
+// notCollected ends the collecting of a body with an error, unless the request may be
+// the upstream's: then what has come so far is passed on. end says that it is all.
+func (x *exchange) notCollected(end bool, err *apierror.Error) {
+	if !x.request.rollout.undecided {
+		x.SendError(err)
+		return
+	}
+	x.request.rollout.decide(false)
+	x.passCollected(end)
+}

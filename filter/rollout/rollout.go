@@ -1,0 +1,145 @@
+// Package rollout decides which sessions the filter handles while it is rolled out
+// to a part of them. It has no state: every replica and every version decides alike,
+// and a session that is in at a percentage is in at every higher one.
+//
+// A session is a number from 0 to 99, [Key.Bucket]; it is in if the number is below the
+// percentage. The number is a hash of what stays the same while a conversation
+// grows: the session that the request names ([Named]), else the beginning of its
+// body ([Request.Beginning]).
+package rollout
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"math/bits"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// Key identifies a session.
+type Key [sha256.Size]byte
+
+// Bucket is the number of a session, from 0 to 99: the first eight bytes of the
+// key, a big-endian fraction of 2^64, times 100.
+func (k Key) Bucket() int {
+	bucket, _ := bits.Mul64(binary.BigEndian.Uint64(k[:]), 100)
+	return int(bucket)
+}
+
+// In reports whether the session is among a percentage of all.
+func (k Key) In(percent int) bool { return k.Bucket() < percent }
+
+// Named is the key of a session of a tenant that has a name.
+func Named(tenant, session string) Key { return newKey("session", tenant, session) }
+
+// newKey hashes texts, each with its length before it.
+func newKey(texts ...string) (k Key) {
+	h := sha256.New()
+	add(h, "envoy-harmony rollout 1")
+	for _, text := range texts {
+		add(h, text)
+	}
+	h.Sum(k[:0])
+	return k
+}
+
+func add(h hash.Hash, text string) {
+	h.Write(binary.AppendUvarint(nil, uint64(len(text))))
+	h.Write([]byte(text))
+}
+
+// Request is what the body of a request of Chat Completions or Responses says of
+// its session.
+type Request struct {
+	Response     string // previous_response_id
+	Conversation string // id of the conversation
+	CacheKey     string // prompt_cache_key
+
+	system string // what comes before the first user's message
+	user   string // the first user's message
+}
+
+// Read reads a body. What is not JSON says nothing.
+func Read(body []byte) (r Request) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return r
+	}
+	var messages []gjson.Result
+	root.ForEach(func(name, v gjson.Result) bool {
+		switch name.String() {
+		case "previous_response_id":
+			r.Response = textOf(v)
+		case "conversation":
+			r.Conversation = textOf(v)
+			if v.IsObject() {
+				r.Conversation = textOf(v.Get("id"))
+			}
+		case "prompt_cache_key":
+			r.CacheKey = textOf(v)
+		case "instructions":
+			r.system = textOf(v)
+		case "messages", "input":
+			messages = append(messages, v)
+		}
+		return true
+	})
+	for _, list := range messages {
+		r.begin(list)
+	}
+	return r
+}
+
+// begin reads the messages up to the first user's.
+func (r *Request) begin(messages gjson.Result) {
+	if !messages.IsArray() {
+		r.user = textOf(messages)
+		return
+	}
+	messages.ForEach(func(_, m gjson.Result) bool {
+		switch m.Get("role").String() {
+		case "user":
+			r.user = contentOf(m)
+			return false
+		case "system", "developer":
+			r.system += contentOf(m)
+		default:
+			r.system += m.Raw
+		}
+		return true
+	})
+}
+
+// contentOf is the text of a message. Parts that are not text are their JSON.
+func contentOf(m gjson.Result) (text string) {
+	content := m.Get("content")
+	if !content.IsArray() {
+		return textOf(content)
+	}
+	content.ForEach(func(_, part gjson.Result) bool {
+		if t := part.Get("text"); t.Type == gjson.String {
+			text += t.String()
+		} else {
+			text += part.Raw
+		}
+		return true
+	})
+	return text
+}
+
+// textOf is a string, "" for anything else.
+func textOf(v gjson.Result) string {
+	if v.Type != gjson.String {
+		return ""
+	}
+	return v.String()
+}
+
+// Beginning is the key of the conversation that the body begins with, for requests
+// that name no session. It is the same in both APIs.
+func (r *Request) Beginning(tenant, model string) Key {
+	return newKey("beginning", tenant, model, r.system, r.user)
+}
