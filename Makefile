@@ -50,7 +50,7 @@ build: ## build the commands into bin/
 .PHONY: generate
 generate: ## regenerate generated files and example files
 	go generate ./...
-	go test ./envoy -run TestExamples -update
+	go test ./envoy -run Examples -update
 
 .PHONY: clean
 clean: ## remove everything that make has built and downloaded

@@ -92,6 +92,7 @@ type options struct {
 	quiet        bool                            // logs only warnings, and no access log
 	metrics      prometheus.Registerer           // of the filter
 	bootstrap    func(string) string             // edits Envoy's bootstrap
+	limits       func(*envoy.Options)            // sets rate limits
 	modeOverride bool                            // the filter asks for bodies by mode_override
 	direct       bool                            // without loopback listener: Envoy forwards the client's own request
 }
@@ -248,9 +249,13 @@ func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 		bootstrapRoom, _ := engine.Disaggregates(e.Kind)
 		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
-	bootstrap, err := envoy.Bootstrap(envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, ModeOverride: o.modeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.quiet,
-	})
+	settings := envoy.Options{
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, TenantHeader: cfg.TenantHeader, ModeOverride: o.modeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.quiet,
+	}
+	if o.limits != nil {
+		o.limits(&settings)
+	}
+	bootstrap, err := envoy.Bootstrap(settings)
 	if err != nil {
 		t.Fatal(err)
 	}

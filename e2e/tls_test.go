@@ -120,6 +120,16 @@ func (p *program) checkHealth(t *testing.T) {
 	}
 }
 
+// awaitReloads waits until the TLS files have been read again n times.
+func (p *program) awaitReloads(t *testing.T, outcome string, n float64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); p.metric(t, fmt.Sprintf("harmony_tls_reloads_total{outcome=%q}", outcome)) != n; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the files were not read again: outcome %s", outcome)
+		}
+	}
+}
+
 // The certificate is replaced under traffic: no request fails, and new connections
 // get the new one. Connections end after max_connection_age, and their streams go
 // on. A bad certificate changes nothing.
@@ -162,23 +172,15 @@ func TestTLSRotation(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 	}
-	await := func(outcome string, n float64) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); p.metric(t, fmt.Sprintf("harmony_tls_reloads_total{outcome=%q}", outcome)) != n; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the files were not read again: outcome %s", outcome)
-			}
-		}
-	}
 	before := serial()
 	filter.set(t, ca.Sign(t, time.Now().Add(time.Hour), "127.0.0.1"), ca.PEM)
-	await("ok", 1)
+	p.awaitReloads(t, "ok", 1)
 	after := serial()
 	if after == before {
 		t.Error("new connections get the old certificate")
 	}
 	filter.set(t, pki.Pair{Cert: ca.Leaf(t, "127.0.0.1").Cert, Key: ca.Leaf(t, "127.0.0.1").Key}, ca.PEM)
-	await("failed", 1)
+	p.awaitReloads(t, "failed", 1)
 	if serial() != after {
 		t.Error("a certificate without its key is used")
 	}

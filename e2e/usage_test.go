@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -218,4 +219,70 @@ func TestNoUsageOfAClientThatLeaves(t *testing.T) {
 		t.Errorf("metadata %v, usage %v", e.metadata, e.usage)
 	}
 	d.awaitEngine(t, "leaves", stateCancelled)
+}
+
+// Replies explain by headers what was decided, as far as it is known when they
+// begin. The operator chooses which.
+func TestReplyHeaders(t *testing.T) {
+	server := newToolServer(t)
+	for _, direct := range []bool{false, true} {
+		d := start(t, options{direct: direct, config: func(c *config.Config) { server.serve(c) }})
+		explained := func(path, body string) (headers, reply string) {
+			resp := d.do(t, http.MethodPost, "/v1/"+path, "application/json", strings.NewReader(body), "x-harmony-retries", "9", "x-harmony-prompt-tokens", "9", "x-request-id", "explained")
+			text, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []string
+			for name, values := range resp.Header {
+				if name = strings.ToLower(name); strings.HasPrefix(name, "x-harmony-") {
+					all = append(all, strings.TrimPrefix(name, "x-harmony-")+"="+values[0])
+				}
+			}
+			slices.Sort(all)
+			return strings.Join(all, " "), string(text)
+		}
+		for name, r := range map[string]struct{ path, body, want string }{
+			"object":   {"chat/completions", `{"model":"gpt-oss-20b","user":"x","messages":[{"role":"user","content":"SAY hello"}]}`, "cached-tokens=C engine=sglang ignored=user prompt-tokens=P"},
+			"stream":   {"chat/completions", `{"model":"gpt-oss-120b","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"SAY hello"}]}`, "engine=vllm prompt-tokens=P"},
+			"error":    {"chat/completions", `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"SIM status=429"}]}`, "engine=sglang prompt-tokens=P"},
+			"invalid":  {"chat/completions", `{"model":"gpt-oss-20b","messages":7}`, ""},
+			"response": {"responses", `{"model":"gpt-oss-20b","input":"SAY hello"}`, "cached-tokens=C engine=sglang prompt-tokens=P"},
+			"loop":     {"responses", `{"model":"gpt-oss-20b","input":"NOTHINK\nCALL docs.search {\"q\":\"one\"}","tools":[` + docsTool + `]}`, "cached-tokens=C engine=sglang prompt-tokens=P"},
+		} {
+			if direct && name == "loop" { // tools need the loopback listener
+				continue
+			}
+			got, reply := explained(r.path, r.body)
+			told := lastUsage(reply)
+			number := func(path string) string { return told.Get(path + ".0").Raw }
+			prompt := number("[prompt_tokens,input_tokens]")
+			if prompt == "" {
+				prompt, _, _ = strings.Cut(afterLast(got, "prompt-tokens="), " ")
+			}
+			want := strings.NewReplacer("=P", "="+prompt, "=C", "="+number("[prompt_tokens_details.cached_tokens,input_tokens_details.cached_tokens]")).Replace(r.want)
+			if got != want {
+				t.Errorf("direct %t, %s: headers %q, want %q, of %s", direct, name, got, want, told)
+			}
+		}
+		for _, call := range d.engineRequests(t, "explained") {
+			if got, ok := call.Header["x-harmony-prompt-tokens"]; ok {
+				t.Errorf("the engine gets x-harmony-prompt-tokens: %s", got)
+			}
+		}
+	}
+	d := start(t, options{config: func(c *config.Config) { c.ReplyHeaders = []string{} }})
+	resp, _ := d.chat(t, sglangModel, "SAY hello", `,"user":"x"`)
+	for name := range resp.Header {
+		if strings.HasPrefix(name, "X-Harmony-") {
+			t.Errorf("a header that is not wanted: %s", name)
+		}
+	}
+}
+
+func afterLast(s, mark string) string {
+	if i := strings.LastIndex(s, mark); i >= 0 {
+		return s[i+len(mark):]
+	}
+	return ""
 }

@@ -75,6 +75,16 @@ type Options struct {
 	// paths' bodies and other models' replies do not pass through it. It needs Envoy
 	// 1.40.
 	ModeOverride bool
+	// TenantHeader is the request header that names the tenant of a request, for the
+	// rate limits below. Authentication sets it.
+	TenantHeader string
+	// RateLimitService is the URL of a rate limit service, http or https, which counts
+	// the tokens of each tenant: the descriptor "tenant" of the domain
+	// header.MetadataNamespace. Empty: there is none.
+	RateLimitService string
+	// PromptTokensPerMinute limits the tokens that the prompts of each tenant's model
+	// calls may have in a minute, as this Envoy alone counts them. 0: no limit.
+	PromptTokensPerMinute int
 	// AccessLog writes a JSON line per request to standard error, without texts of
 	// requests and replies.
 	AccessLog bool
@@ -163,22 +173,24 @@ func Bootstrap(o Options) ([]byte, error) {
 // page is the data of the template.
 type page struct {
 	Options
-	EngineHeader      string
-	PrefillHeader     string
-	UpstreamHeader    string
-	Internal          []string // request headers that no client may set
-	Pins              bool     // some prefill calls name their endpoint
-	Picker            string   // cluster of an endpoint picker; "" if there is none
-	MetadataNamespace string
-	UsageNamespace    string
-	LoggedMetadata    []string
-	HashHeader        string // header that selects a replica; "" if none does
-	Listener          endpoint
-	LoopbackAddress   *endpoint
-	AdminAddress      endpoint
-	Filter            cluster
-	Clusters          []cluster // engines, and the upstream if it is not an engine
-	Default           string    // cluster of requests that are not for an engine; "" if there is none
+	EngineHeader       string
+	PrefillHeader      string
+	UpstreamHeader     string
+	PromptTokensHeader string
+	LimitsTokens       bool     // RateLimitService or PromptTokensPerMinute is set
+	Internal           []string // request headers that no client may set
+	Pins               bool     // some prefill calls name their endpoint
+	Picker             string   // cluster of an endpoint picker; "" if there is none
+	MetadataNamespace  string
+	UsageNamespace     string
+	LoggedMetadata     []string
+	HashHeader         string // header that selects a replica; "" if none does
+	Listener           endpoint
+	LoopbackAddress    *endpoint
+	AdminAddress       endpoint
+	Filter             cluster
+	Clusters           []cluster // engines, and the upstream if it is not an engine
+	Default            string    // cluster of requests that are not for an engine; "" if there is none
 }
 
 type cluster struct {
@@ -203,6 +215,7 @@ type endpoint struct {
 func (o Options) page() (*page, error) {
 	p := &page{
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
+		PromptTokensHeader: header.PromptTokens, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
 		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
 	}
 	if p.Admin == "" {
@@ -241,6 +254,9 @@ func (o Options) page() (*page, error) {
 		for _, err := range p.addEngine(e) {
 			errs = append(errs, fmt.Errorf("engine %s: %w", e.Name, err))
 		}
+	}
+	if err := p.addRateLimit(); err != nil {
+		errs = append(errs, fmt.Errorf("rate limit: %w", err))
 	}
 	if o.Upstream != "" {
 		c, err := o.newCluster("upstream", []string{o.Upstream})
@@ -301,6 +317,26 @@ func (p *page) addEngine(e Engine) (errs []error) {
 	p.Pins = p.Pins || c.Pinned
 	p.Clusters, p.Engines = append(p.Clusters, c), append(slices.Clip(p.Engines), prefill)
 	return errs
+}
+
+// addRateLimit adds the cluster of the rate limit service.
+func (p *page) addRateLimit() error {
+	if !p.LimitsTokens {
+		return nil
+	}
+	if n := p.PromptTokensPerMinute; n < 0 || n > math.MaxUint32 {
+		return fmt.Errorf("the prompt tokens per minute must be from 0 to %d, not %d", math.MaxUint32, n)
+	}
+	if p.TenantHeader == "" {
+		return errors.New("it needs a header that names the tenant: set tenant_header")
+	}
+	if p.RateLimitService == "" {
+		return nil
+	}
+	c, err := p.newCluster("rate_limit", []string{p.RateLimitService})
+	c.GRPC = true
+	p.Clusters = append(p.Clusters, c)
+	return err
 }
 
 // hashHeader returns the header that selects a replica, "" if none does.

@@ -13,6 +13,8 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/stream/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_to_metadata/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/local_ratelimit/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
@@ -108,6 +110,35 @@ var examples = map[string]envoy.Options{
 		Engines:      []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
 		Upstream:     "http://models.example.com",
 	},
+	"rate-limit.yaml": {
+		Listen:           "0.0.0.0:10000",
+		Admin:            "127.0.0.1:9901",
+		ExtProc:          "unix:///run/envoy-harmony/filter.sock",
+		Loopback:         "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader:     "x-harmony-prefix",
+		TenantHeader:     "x-tenant",
+		RateLimitService: "http://ratelimit.default.svc:8081",
+		Engines:          []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
+		AccessLog:        true,
+	},
+	"rate-limit-local.yaml": {
+		Listen:                "0.0.0.0:10000",
+		Admin:                 "127.0.0.1:9901",
+		ExtProc:               "unix:///run/envoy-harmony/filter.sock",
+		Loopback:              "unix:///run/envoy-harmony/loopback.sock",
+		PrefixHeader:          "x-harmony-prefix",
+		TenantHeader:          "x-tenant",
+		PromptTokensPerMinute: 100_000,
+		Engines:               []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
+	},
+	"rate-limit-local-direct.yaml": {
+		Listen:                "0.0.0.0:10000",
+		Admin:                 "127.0.0.1:9901",
+		ExtProc:               "unix:///run/envoy-harmony/filter.sock",
+		TenantHeader:          "x-tenant",
+		PromptTokensPerMinute: 100_000,
+		Engines:               []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
+	},
 	"endpoint-picker.yaml": {
 		Listen:       "0.0.0.0:10000",
 		Admin:        "127.0.0.1:9901",
@@ -149,7 +180,7 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("the example is outdated: run go test ./envoy -run TestExamples -update (-want +got):\n%s", diff)
+				t.Errorf("the example is outdated: run go test ./envoy -run Examples -update (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -198,6 +229,9 @@ func TestBootstrapErrors(t *testing.T) {
 		{"prefill without loopback", func(o *envoy.Options) { o.Engines[0].Prefill = []string{"http://p:1"} }, "engine e: prefill endpoints are reached through the loopback listener: set loopback"},
 		{"prefill URL", func(o *envoy.Options) { o.Loopback, o.Engines[0].Prefill = "unix:///l", []string{"p:1"} }, "engine e: prefill:"},
 		{"picker", func(o *envoy.Options) { o.Engines[0].EndpointPicker = "epp:9002" }, "engine e: endpoint picker: \"epp:9002\": the scheme must be"},
+		{"rate limit without tenants", func(o *envoy.Options) { o.PromptTokensPerMinute = 1 }, "rate limit: it needs a header that names the tenant"},
+		{"rate limit", func(o *envoy.Options) { o.PromptTokensPerMinute = -1 }, "rate limit: the prompt tokens per minute must be from 0 to"},
+		{"rate limit service", func(o *envoy.Options) { o.TenantHeader, o.RateLimitService = "x-tenant", "ratelimit:8081" }, "rate limit: \"ratelimit:8081\": the scheme must be"},
 		{"mixed", func(o *envoy.Options) { o.Engines[0].URLs = []string{"http://a", "https://b"} }, "configure two engines"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -72,7 +72,7 @@ const (
 )
 
 // tlsFilesInterval is how often the files are read.
-const tlsFilesInterval = 5 * time.Second
+const tlsFilesInterval = 2 * time.Second
 
 // follow reads the files again and again until ctx ends.
 func (c *certificates) follow(ctx context.Context) {

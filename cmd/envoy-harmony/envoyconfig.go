@@ -50,6 +50,8 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 	f.StringVar(&o.Upstream, "upstream", "", "`URL` of the service for other models and paths (default: the first engine)")
 	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, session or least-request (default prefix)")
 	f.BoolVar(&o.ModeOverride, "mode-override", false, "let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
+	f.StringVar(&o.RateLimitService, "rate-limit-service", "", "`URL` of a rate limit service that counts each tenant's tokens")
+	f.IntVar(&o.PromptTokensPerMinute, "prompt-tokens-per-minute", 0, "`tokens` that the prompts of a tenant may have in a minute, by this Envoy's count (default: no limit)")
 	f.BoolVar(&o.AccessLog, "access-log", false, "write Envoy's access log to standard error")
 }
 
@@ -83,6 +85,7 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 // forConfig adds the options that follow from the filter's configuration.
 func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
+	o.TenantHeader = cfg.TenantHeader
 	o.ExtProc, o.Loopback = cfg.Listen, cfg.Loopback
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
 	// Envoy's limit is longer than the filter's, whose errors are more precise.

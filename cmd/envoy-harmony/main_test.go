@@ -93,6 +93,7 @@ func TestCommandLine(t *testing.T) {
 		{"certificate of Envoy", nil, "envoy-config --engine vllm=http://a --set tls.cert_file=/c --set tls.key_file=/k --set tls.client_ca_file=/ca --filter-ca /f", 1, "", "name the certificate that Envoy presents, --filter-cert FILE --filter-key FILE"},
 		{"CA without TLS", nil, "envoy-config --engine vllm=http://a --filter-ca /f", 1, "", "the filter listens without it: set tls.cert_file"},
 		{"TLS to the filter", nil, "envoy-config --engine vllm=http://a --filter filter.example.com:9002 --set tls.cert_file=/c --set tls.key_file=/k --filter-ca /f", 0, `{san_type: DNS, matcher: {exact: "filter.example.com"}}`, ""},
+		{"mode override", nil, "envoy-config --engine vllm=http://a --mode-override", 0, "allow_mode_override: true", ""},
 		{"unknown set", nil, "serve --engine vllm --set dat=utc", 1, "", "unknown key dat"},
 		{"no Envoy", map[string]string{"ENVOY_BIN": "/nowhere"}, "run --simulate", 1, "", "ENVOY_BIN"},
 		{"Envoy fails", map[string]string{"ENVOY_BIN": failing}, "run --simulate", 1, "", "failure in the log"},

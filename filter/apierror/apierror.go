@@ -18,6 +18,7 @@ const (
 	TypePermission     = "permission_error"
 	TypeNotFound       = "not_found_error"
 	TypeRateLimit      = "rate_limit_error"
+	TypeTokens         = "tokens" // the rate limit of tokens
 	TypeServer         = "server_error"
 )
 

@@ -126,11 +126,21 @@ func clientError(f failure) *apierror.Error {
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
 		return apierror.New(http.StatusGatewayTimeout, "", "", "The engine did not answer in time. Try again later.")
 	case http.StatusTooManyRequests:
-		return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine is at capacity. Try again later.")
+		return tooMany(f)
 	case http.StatusServiceUnavailable:
 		return apierror.New(http.StatusServiceUnavailable, "", "", "No engine is available at the moment. Try again later.")
 	}
 	return badGateway("The engine failed to answer this request.")
+}
+
+// tooMany is a rate limit: of the engine, or of Envoy in front of it, whose
+// configuration names that of tokens.
+func tooMany(f failure) *apierror.Error {
+	err := apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine is at capacity. Try again later.")
+	if f.kind == apierror.TypeTokens {
+		err.Type, err.Message = f.kind, "Rate limit reached on tokens per minute. Try again later."
+	}
+	return err
 }
 
 func badGateway(message string) *apierror.Error {

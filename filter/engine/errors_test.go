@@ -159,6 +159,16 @@ func TestReadError(t *testing.T) {
 	}
 }
 
+// Envoy's configuration names the rate limit of tokens by the error's type.
+func TestReadRateLimitOfTokens(t *testing.T) {
+	got := readError(429, func(string) string { return "5" }, []byte(`{"error":{"message":"whatever","type":"tokens","code":"rate_limit_exceeded"}}`))
+	want := apierror.Error{Status: 429, Type: "tokens", Code: "rate_limit_exceeded", Message: "Rate limit reached on tokens per minute. Try again later.", RetryAfter: 5 * time.Second}
+	got.Cause = nil
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestErrorCause checks the text for the operator's log: the status and the
 // reason.
 func TestErrorCause(t *testing.T) {

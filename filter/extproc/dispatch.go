@@ -212,7 +212,8 @@ func (x *exchange) beginDirect(request api.Request) {
 	}
 	r := x.beginRun(request, api.SingleCall, nil)
 	r.Await(request.Engine())
-	x.sendOn(wire, x.s.o.Env.Keys.Headers(request))
+	headers := append(x.s.o.Env.Keys.Headers(request), engine.Header{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))})
+	x.sendOn(wire, headers)
 }
 
 // beginRun makes the run of a request. One that has no model call yet needs the
@@ -253,7 +254,7 @@ func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
 	}
 	m.remove(engineControlHeaders...)
 	m.remove("accept-encoding", "content-encoding")
-	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return name == header.Engine })...)
+	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return name == header.Engine || name == header.PromptTokens })...)
 	head := requestHeadersReply(&m, true)
 	x.metadata.begin(head)
 	x.to.add(head)

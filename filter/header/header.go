@@ -19,6 +19,9 @@ const (
 	// answered, IP:port. In a model call it is a list of replicas, separated by
 	// commas, of which Envoy takes the first that is available.
 	Upstream = "x-harmony-upstream"
+	// PromptTokens is the tokens of the prompt of a model call, and in a reply those
+	// of all its model calls.
+	PromptTokens = "x-harmony-prompt-tokens"
 	// Destination is the replica that an endpoint picker chose.
 	Destination = "x-gateway-destination-endpoint"
 )
@@ -38,9 +41,7 @@ const (
 	Ignored = "x-harmony-ignored"
 	// Retries is how many model calls were repeated for the reply.
 	Retries = "x-harmony-retries"
-	// PromptTokens is the tokens of the prompts of the reply's model calls.
-	PromptTokens = "x-harmony-prompt-tokens"
-	// CachedTokens is how many of these the engine had in its prefix cache.
+	// CachedTokens is how many tokens of the prompts the engine had in its prefix cache.
 	CachedTokens = "x-harmony-cached-tokens"
 	// Attempts is how often Envoy has made a call; Envoy sets it on the
 	// loopback listener.
@@ -62,7 +63,7 @@ const PrefillSuffix = "-prefill"
 
 // Internal returns the request headers that no client may set: Envoy's own
 // configuration removes them as well.
-func Internal() []string { return []string{Engine, Prefill, Upstream, Destination} }
+func Internal() []string { return []string{Engine, Prefill, Upstream, PromptTokens, Destination} }
 
 // Explanations returns the response headers by which a reply explains what was
 // decided, of which the configuration says which are sent. In a reply [Engine] is

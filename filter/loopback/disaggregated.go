@@ -104,6 +104,7 @@ type disaggregated struct {
 // newDisaggregated writes the requests of a call as far as they are known.
 func newDisaggregated(c *Calls, p *prefill, r *engine.Request, retry run.Retry) (*disaggregated, *apierror.Error) {
 	d := &disaggregated{client: c.client, prefill: p, request: r, decodeHeader: c.headerFor(c.target.Engine, retry), prefillHeader: c.headerFor(p.engine, run.Retry{Number: retry.Number})}
+	d.prefillHeader.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt))) // once for both requests
 	var at *engine.Bootstrap
 	if p.dialect.UsesBootstrapRoom() {
 		e := p.choose(c.header.Get(p.keyHeader), retry.Number > 0)

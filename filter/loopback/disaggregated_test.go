@@ -142,7 +142,7 @@ func TestDisaggregatedCall(t *testing.T) {
 			}
 			client := newTestGateway(t, disaggregatedConfig(c.kind), func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body)
-				endpoint := r.Header.Get(header.Prefill)
+				endpoint, prompt := r.Header.Get(header.Prefill), r.Header.Get(header.PromptTokens)
 				bodies <- r.Header.Get(header.Engine) + " " + string(body)
 				defer func() { gone <- struct{}{} }()
 				if c.kind == "sglang" {
@@ -150,14 +150,14 @@ func TestDisaggregatedCall(t *testing.T) {
 					both.Wait()
 				}
 				if r.Header.Get(header.Engine) == "main" {
-					if endpoint != "" {
-						t.Errorf("the decode request is for endpoint %s", endpoint)
+					if endpoint != "" || prompt != "" {
+						t.Errorf("the decode request is for endpoint %s, and has a prompt of %s tokens", endpoint, prompt)
 					}
 					c.decode.write(w, r)
 					return
 				}
-				if (endpoint != "") != (c.kind == "sglang") {
-					t.Errorf("the prefill request is for endpoint %q", endpoint)
+				if (endpoint != "") != (c.kind == "sglang") || prompt != "2" {
+					t.Errorf("the prefill request is for endpoint %q, and has a prompt of %s tokens", endpoint, prompt)
 				}
 				c.prefill.write(w, r)
 			})

@@ -15,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -121,6 +122,7 @@ func (c *Calls) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 		return err
 	}
 	head := c.headerFor(c.target.Engine, retry)
+	head.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt)))
 	ctx, send := c.begin()
 	go c.client.make(ctx, head, wire, send)
 	return nil

@@ -170,15 +170,36 @@ func checkProgram(t *testing.T, program []byte, p platform) {
 	}
 }
 
-// checkSBOM validates an SBOM with the schema of its CycloneDX version.
-func checkSBOM(t *testing.T, text []byte) {
+// cycloneDXSchema compiles the schema of CycloneDX, from the files in the Go module
+// that Go programs read SBOMs with.
+func cycloneDXSchema(t *testing.T) *gojsonschema.Schema {
 	t.Helper()
 	module, err := output(t.Context(), ".", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := gojsonschema.NewReferenceLoader("file://" + filepath.Join(strings.TrimSpace(module), "schema", "bom-"+specVersion+".schema.json"))
-	result, err := gojsonschema.Validate(schema, gojsonschema.NewBytesLoader(text))
+	read := func(name string) gojsonschema.JSONLoader {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(module), "schema", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return gojsonschema.NewBytesLoader(text)
+	}
+	loader := gojsonschema.NewSchemaLoader()
+	if err := loader.AddSchemas(read("spdx.schema.json"), read("jsf-0.82.schemax.json")); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := loader.Compile(read("bom-" + specVersion + ".schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// checkSBOM validates an SBOM with the schema of its CycloneDX version.
+func checkSBOM(t *testing.T, text []byte) {
+	t.Helper()
+	result, err := cycloneDXSchema(t).Validate(gojsonschema.NewBytesLoader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +229,22 @@ func checkSums(t *testing.T, files map[string][]byte) {
 	}
 }
 
-func TestSchemaRejects(t *testing.T) {
+// The schema that checks the SBOMs rejects what is none.
+func TestCycloneDXSchema(t *testing.T) {
+	schema := cycloneDXSchema(t)
+	for text, want := range map[string]bool{
+		`{"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{"type": "library", "name": "m", "licenses": [{"license": {"id": "MIT"}}]}]}`:  true,
+		`{"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{"type": "library", "name": "m", "licenses": [{"license": {"id": "Mine"}}]}]}`: false,
+		`{"bomFormat": "CycloneDX", "specVersion": "1.6", "serialNumber": "1"}`:                                                                         false,
+	} {
+		result, err := schema.Validate(gojsonschema.NewStringLoader(text))
+		if err != nil || result.Valid() != want {
+			t.Errorf("%s: %v, valid %v, want %v", text, err, result.Valid(), want)
+		}
+	}
+}
+
+func TestUnusableSBOM(t *testing.T) {
 	s := &source{date: "2026-02-03T04:05:06Z"}
 	for name, text := range map[string]string{
 		"not JSON":      `{`,
@@ -312,6 +348,7 @@ func TestOptions(t *testing.T) {
 		{"root", "-out", "x", "-nope"},
 		{"root", "-out", "x", "-platforms", "amd64"},
 		{"root", "-out", "x", "-platforms", "darwin/arm64"},
+		{"root", "-out", "x", "-platforms", "linux/"},
 		{"root", "-out", "x", "-version", "v1"},
 		{"dist", "-out", "x"},
 	} {

@@ -124,7 +124,7 @@ func (a *archive) platform(arch string) (config ociConfig, layers [][]byte) {
 
 // imageBuilder skips the test if no builder works, and keeps what podman and buildah
 // store in a folder of the test.
-func imageBuilder(t *testing.T) builder {
+func imageBuilder(t *testing.T) {
 	t.Helper()
 	b, err := findBuilder(t.Context())
 	if err != nil {
@@ -143,7 +143,6 @@ func imageBuilder(t *testing.T) builder {
 		t.Setenv("CONTAINERS_STORAGE_CONF", dir+"/storage.conf")
 	}
 	t.Log("builder: " + b)
-	return b
 }
 
 // build builds the image of a source for platforms and returns it.
@@ -190,8 +189,7 @@ func TestImage(t *testing.T) {
 
 // One image has both platforms.
 func TestImagePlatforms(t *testing.T) {
-	b := imageBuilder(t)
-	t.Logf("builder %s", b)
+	imageBuilder(t)
 	image := build(t, copyTree(t), "linux/amd64,linux/arm64")
 	for _, arch := range []string{"amd64", "arm64"} {
 		config, layers := image.platform(arch)

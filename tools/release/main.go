@@ -83,7 +83,7 @@ func parse(command string, args []string) (*options, error) {
 	}
 	for name := range strings.SplitSeq(*list, ",") {
 		goos, arch, ok := strings.Cut(name, "/")
-		if !ok || goos != "linux" {
+		if !ok || goos != "linux" || arch == "" {
 			return nil, fmt.Errorf("platform %q: write linux/ARCH, such as linux/arm64", name)
 		}
 		o.platforms = append(o.platforms, platform{goos, arch})
