@@ -73,6 +73,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	metrics := s.telemetry.Metrics
 	p.tools.Log, p.tools.Now = s.o.Log, s.o.Now
 	p.tools.Metrics = tools.Metrics{Done: metrics.ToolDone, Sessions: metrics.ToolSessions}
+	p.tools.Trace = s.telemetry.OTel.Tools()
 	g.tools = before.tools.With(p.tools)
 	env := newRunEnv(cfg, s.o, s.telemetry.WithContent(cfg.Log.Content), s.workers)
 	g.models = before.models.With(models.Options{Config: cfg, Dialects: p.dialects, Client: g.client, Log: s.o.Log, Now: s.o.Now})

@@ -335,6 +335,12 @@ func TestApplyKeeps(t *testing.T) {
 	if g := s.current.Load(); g.renderer == before.renderer || g.chains == before.chains {
 		t.Error("a cache of another size, or what depends on images, has been kept")
 	}
+	if err := s.Apply(configure(func(c *config.Config) { c.Engines[0].Kind = "sglang" })); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.current.Load().models.ContextLength(&m); n != 0 {
+		t.Errorf("the context length of an engine of another kind is %d", n)
+	}
 }
 
 // A background response that has been begun is made to its end, by the

@@ -14,6 +14,8 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
@@ -44,6 +46,11 @@ type Options struct {
 	// OwnEnvoy says that Envoy's configuration was made from the same
 	// configuration, so that keys that both depend on cannot change.
 	OwnEnvoy bool
+
+	// OpenTelemetry: see docs/telemetry.md.
+	Tracers trace.TracerProvider // default: no spans are made
+	Meters  metric.MeterProvider // default: no metrics are made for it
+	Content bool                 // spans have prompts, replies, and arguments and results of tools
 }
 
 func (o *Options) setDefaults() {
@@ -92,12 +99,15 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID(""), sealKey: make([]byte, config.SealKeyBytes)}
 	_, _ = rand.Read(s.sealKey) // never fails: see crypto/rand
+	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
+		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
+	}
 	none := &generation{cfg: cfg}
 	p, err := newParts(cfg, none, o.Random, s.sealKey)
 	if err != nil {
 		return nil, err
 	}
-	if s.store, err = openStore(cfg, o.Now, metrics.StoreFailed); err != nil {
+	if s.store, err = openStore(cfg, o.Now, metrics.StoreFailed, s.telemetry.OTel); err != nil {
 		return nil, err
 	}
 	s.current.Store(s.newGeneration(cfg, &p, none))
@@ -181,8 +191,8 @@ func Check(cfg *config.Config) error {
 }
 
 // openStore opens the store that the configuration names. failed counts accesses
-// that it does not answer.
-func openStore(cfg *config.Config, now func() time.Time, failed func(operation string)) (store.Store, error) {
+// that it does not answer; otel traces accesses.
+func openStore(cfg *config.Config, now func() time.Time, failed func(operation string), otel *telemetry.OTel) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	s, err := store.Open(ctx, cfg.StoreURL, store.Options{
@@ -193,7 +203,7 @@ func openStore(cfg *config.Config, now func() time.Time, failed func(operation s
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
-	return telemetry.CountErrors(s, failed), nil
+	return telemetry.ObserveStore(s, failed, store.System(cfg.StoreURL), otel), nil
 }
 
 // newRunEnv is what all runs of a generation share.

@@ -20,7 +20,8 @@ type admin struct {
 	server   *http.Server
 }
 
-// listenAdmin listens at an address. GET /metrics returns Prometheus metrics,
+// listenAdmin listens at an address. GET /metrics returns Prometheus metrics, with
+// exemplars for scrapers that accept OpenMetrics,
 // /healthz reports that the process runs, and /readyz whether it accepts new
 // requests. gRPC health checks are those of h.
 func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server, ready func() bool) (*admin, error) {
@@ -30,7 +31,7 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !ready() {

@@ -36,6 +36,7 @@ type service struct {
 	grpc     *grpc.Server
 	health   *health.Server
 	tls      *certificates // nil: Envoy connects without TLS
+	otel     *openTelemetry
 	admin    *admin
 	reloads  *reloads
 	draining atomic.Bool
@@ -48,19 +49,25 @@ type service struct {
 func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, ownEnvoy bool) (*service, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), thisBuild().metric())
-	server, err := filter.New(cfg, filter.Options{Log: log, Metrics: registry, OwnEnvoy: ownEnvoy})
+	spans, err := startOpenTelemetry(ctx, log)
 	if err != nil {
-		return nil, fmt.Errorf("start the filter: %w", err)
+		return nil, fmt.Errorf("start OpenTelemetry: %w", err)
 	}
-	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), ended: make(chan error, 2)}
+	server, err := filter.New(cfg, filter.Options{
+		Log: log, Metrics: registry, OwnEnvoy: ownEnvoy, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
+	}
+	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans, ended: make(chan error, 2)}
 	if err := s.newGRPC(cfg, registry); err != nil {
-		return nil, errors.Join(err, server.Close(ctx))
+		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
-		return nil, errors.Join(err, server.Close(ctx))
+		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
 	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, func() bool { return !s.draining.Load() }); err != nil {
-		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx))
+		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
 	go func() { s.ended <- s.admin.serve() }()
@@ -164,6 +171,9 @@ func (s *service) stopWithin(ctx context.Context) {
 		s.grpc.Stop()
 		if err := s.filter.Close(ctx); err != nil {
 			s.log.WithError(err).Warn("closing the filter failed")
+		}
+		if err := s.otel.close(); err != nil {
+			s.log.WithError(err).Warn("the last spans or metrics could not be sent by OTLP")
 		}
 		s.admin.close()
 		for range cap(s.ended) {

@@ -86,7 +86,8 @@ type Response struct {
 	RequestID string
 	Tenant    string
 	Target    run.Target
-	Header    http.Header // of the client's request
+	Header    http.Header      // of the client's request
+	Parent    telemetry.Parent // the span of that request
 	Started   time.Time
 	Request   api.BackgroundRequest
 	// Release is called when the response has ended. It returns what the
@@ -230,6 +231,7 @@ func newMaking(ctx context.Context, m *Maker, r *Response) *making {
 // make makes the response. It ends when the response has ended, or ctx.
 func (k *making) make(ctx context.Context) {
 	k.runner.Record.Response = k.response.Request.ID()
+	k.beginSpan()
 	k.runner.Protect(&k.response.RequestID, func() {
 		defer k.abandon()
 		k.begin(ctx)
@@ -238,6 +240,19 @@ func (k *making) make(ctx context.Context) {
 	})
 	k.runner.Stop()
 	k.runner.Protect(&k.response.RequestID, k.record)
+}
+
+// beginSpan begins the span of the response. It belongs to that of the request that
+// has queued it, which has ended or soon will.
+func (k *making) beginSpan() {
+	r := k.response
+	start := telemetry.Start{
+		Parent: r.Parent, Kind: telemetry.Background, API: r.API, RequestID: r.RequestID, Model: r.Target.Model, Engine: r.Target.Engine,
+	}
+	if r.Target.Dialect != nil {
+		start.Provider = r.Target.Dialect.Kind()
+	}
+	k.maker.o.Env.Telemetry.Begin(&k.runner.Record, start)
 }
 
 // abandon releases what the run has locked, however it has ended.

@@ -107,7 +107,7 @@ type Config struct {
 	// unix:///path.
 	Listen string `json:"listen" reload:"restart"`
 	// TLS is that of Listen.
-	TLS TLS `json:"tls" reload:"restart"`
+	TLS TLS `json:"tls"`
 	// MaxConnectionAge is how long a connection to Listen takes new streams. Then
 	// Envoy makes another one, and running streams end on the old one. 0: forever.
 	MaxConnectionAge Duration `json:"max_connection_age" reload:"restart"`

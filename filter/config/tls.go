@@ -10,12 +10,12 @@ import (
 type TLS struct {
 	// CertFile has the certificate that the filter presents to Envoy, followed by
 	// its intermediate certificates.
-	CertFile string `json:"cert_file"`
+	CertFile string `json:"cert_file" reload:"restart"`
 	// KeyFile has the private key of the certificate.
-	KeyFile string `json:"key_file"`
+	KeyFile string `json:"key_file" reload:"restart"`
 	// ClientCAFile has the CA certificates by which Envoy's certificate is
 	// checked. Empty: Envoy needs no certificate.
-	ClientCAFile string `json:"client_ca_file"`
+	ClientCAFile string `json:"client_ca_file" reload:"restart"`
 }
 
 // Enabled reports whether Listen uses TLS.

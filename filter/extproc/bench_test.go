@@ -7,9 +7,12 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/tidwall/gjson"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry/telemetrytest"
 )
 
 // feed hands messages to an exchange, without a stream. What the exchange sends is
@@ -51,9 +54,9 @@ func (o *countingOwner) Flush() error { return nil }
 
 // tokenStream is a stream that the engine answers with one token an event. stream
 // handles n of them in the exchange's loop.
-func tokenStream(tb testing.TB) (stream func(n int)) {
+func tokenStream(tb testing.TB, change func(*wiring)) (stream func(n int)) {
 	tb.Helper()
-	s := newServer(tb, nil)
+	s := newServer(tb, change)
 	x := newExchange(tb.Context(), s.Server, s.o.Env.Now())
 	feed(tb, x, chatRequest(ask(`,"stream":true`))...)
 	feed(tb, x, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}})
@@ -74,27 +77,46 @@ func tokenStream(tb testing.TB) (stream func(n int)) {
 
 // BenchmarkToken is what the filter itself adds to a streamed token: one engine event
 // in, one chat chunk out, with the exchange's loop and without gRPC.
-func BenchmarkToken(b *testing.B) {
-	stream := tokenStream(b)
+func BenchmarkToken(b *testing.B) { benchmarkToken(b, nil) }
+
+// BenchmarkTokenTraced is the same with OpenTelemetry.
+func BenchmarkTokenTraced(b *testing.B) { benchmarkToken(b, traced) }
+
+func benchmarkToken(b *testing.B, change func(*wiring)) {
+	b.Helper()
+	stream := tokenStream(b, change)
 	b.ReportAllocs()
 	b.ResetTimer()
 	stream(b.N)
 }
 
+// traced switches OpenTelemetry on. Nothing is sent.
+func traced(w *wiring) {
+	w.spans = &telemetrytest.Recorder{Tracers: sdktrace.NewTracerProvider(), Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))}
+}
+
 // A token allocates nothing, apart from what the loop itself takes.
 func TestTokenDoesNotAllocate(t *testing.T) {
-	stream := tokenStream(t)
-	if n := testing.AllocsPerRun(10, func() { stream(1000) }); n > 20 {
-		t.Errorf("%v allocations for 1000 tokens", n)
+	for name, change := range map[string]func(*wiring){"without": nil, "with": traced} {
+		stream := tokenStream(t, change)
+		if n := testing.AllocsPerRun(10, func() { stream(1000) }); n > 20 {
+			t.Errorf("%s OpenTelemetry: %v allocations for 1000 tokens", name, n)
+		}
 	}
 }
 
 // BenchmarkRequest is what the filter adds to a request: a conversation of 40
 // messages that were rendered before.
-func BenchmarkRequest(b *testing.B) {
+func BenchmarkRequest(b *testing.B) { benchmarkRequest(b, nil) }
+
+// BenchmarkRequestTraced is the same with OpenTelemetry.
+func BenchmarkRequestTraced(b *testing.B) { benchmarkRequest(b, traced) }
+
+func benchmarkRequest(b *testing.B, change func(*wiring)) {
+	b.Helper()
 	history := strings.Repeat(`{"role":"user","content":"Tell me more about the rivers of Europe, please."},{"role":"assistant","content":"The Danube flows through ten countries, more than any other river in the world."},`, 20)
 	body := `{"model":"gpt-oss-20b","stream":true,"messages":[` + history + `{"role":"user","content":"Which is the longest?"}]}`
-	s := newServer(b, nil)
+	s := newServer(b, change)
 	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
 	var wire string
 	b.ReportAllocs()

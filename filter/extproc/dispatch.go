@@ -48,13 +48,15 @@ func (x *exchange) handle(body []byte) {
 		return
 	}
 	x.phase = phaseHandle
+	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
 	h := &handled{share: x.request.share}
 	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.reserve(bytes) }
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
+		Parent: x.runner.Record.Parent(),
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, handleTimeout)
+	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
 	s := x.s
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {
@@ -212,8 +214,7 @@ func (x *exchange) beginDirect(request api.Request) {
 	}
 	r := x.beginRun(request, api.SingleCall, nil)
 	r.Await(request.Engine())
-	headers := append(x.s.o.Env.Keys.Headers(request), engine.Header{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))})
-	x.sendOn(wire, headers)
+	x.sendOn(wire, slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(), []engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))}}))
 }
 
 // beginRun makes the run of a request. One that has no model call yet needs the

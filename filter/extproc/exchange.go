@@ -197,6 +197,23 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 	return nil
 }
 
+// beginSpan begins the span of a request that is the filter's. It begins with the
+// headers, as the record does.
+func (s *Server) beginSpan(x *exchange) {
+	r := &x.request
+	if r.endpoint == nil || s.o.Env.Telemetry.OTel == nil {
+		return
+	}
+	start := telemetry.Start{
+		Parent: r.parent, Kind: x.kind, API: r.endpoint.API, RequestID: r.id, Method: r.method, Route: r.endpoint.Pattern,
+		Model: x.target.Model, Engine: x.target.Engine,
+	}
+	if x.target.Dialect != nil {
+		start.Provider = x.target.Dialect.Kind()
+	}
+	s.o.Env.Telemetry.Begin(&x.runner.Record, start)
+}
+
 // close ends the exchange, whatever it was doing, returns what it has taken, and
 // writes its record.
 func (x *exchange) close(now time.Time) {
@@ -216,6 +233,7 @@ func (x *exchange) close(now time.Time) {
 		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
 		return
 	}
+	x.s.beginSpan(x) // of a request that did not come so far as to be handled
 	x.s.o.Env.Telemetry.Close(record, &o)
 }
 

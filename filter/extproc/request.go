@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,26 +11,27 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocfilterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	grpcmetadata "google.golang.org/grpc/metadata"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
 // clientRequest is what is known of the client's request.
 type clientRequest struct {
+	requestLine
 	endpoint *api.Endpoint // nil: the path is not the filter's
 	ids      [2]string     // in the path
-	method   string
-	path     string // without the query
-	query    string
-	id       string // x-request-id: of the reply and of the engine's request, without the API's prefix
+	id       string        // x-request-id: of the reply and of the engine's request, without the API's prefix
 	tenant   string
-	session  string      // that the headers name
-	encoding string      // content-encoding of the body
-	forward  http.Header // what goes along with model calls through the loopback listener; nil without one
-	strip    []string    // headers of the client's that only the filter sets
+	session  string           // that the headers name
+	encoding string           // content-encoding of the body
+	parent   telemetry.Parent // span that the request's belongs to
+	forward  http.Header      // what goes along with model calls through the loopback listener; nil without one
+	strip    []string         // headers of the client's that only the filter sets
 
 	bodyless bool // there are headers only
 	demanded bool // the body comes because it was asked for
@@ -41,6 +43,13 @@ type clientRequest struct {
 	body  []byte
 	share *share // of the budget: the body, and what is read of the store
 	scan  modelScan
+}
+
+// requestLine is the first line of a request.
+type requestLine struct {
+	method string
+	path   string // without the query
+	query  string
 }
 
 // override is what the override header says, where it is allowed.
@@ -56,6 +65,9 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	headers := h.GetHeaders()
 	x.request = x.s.readRequest(headers)
 	r := &x.request
+	if r.endpoint != nil && x.s.o.Env.Telemetry.OTel != nil {
+		r.parent = parentOf(x.ctx, headers)
+	}
 	r.bodyless = h.GetEndOfStream()
 	onDemand, err := checkMode(mode)
 	if err != nil {
@@ -86,7 +98,7 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
-		method: headerOf(h, ":method"), id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h),
+		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h),
 		encoding: strings.ToLower(strings.TrimSpace(headerOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
 		share:    &share{budget: &s.budget},
@@ -120,6 +132,18 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 		r.codex = false
 	}
 	return r
+}
+
+// parentOf is the span of Envoy for its stream to the filter, else the one that the
+// request's headers name: Envoy writes its own span into them after the filter.
+func parentOf(ctx context.Context, h *corev3.HeaderMap) telemetry.Parent {
+	ofStream := func(name string) string {
+		if values := grpcmetadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	}
+	return telemetry.ParentOf(ofStream, func(name string) string { return headerOf(h, name) })
 }
 
 // ownPath reports whether a path is that of an API that models answer, whatever

@@ -42,6 +42,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry/telemetrytest"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -95,6 +96,7 @@ type wiring struct {
 	store     store.Store    // of the server; nil: a store in memory
 	endpoints []api.Endpoint // before those of the APIs
 	tools     *tools.Client
+	spans     *telemetrytest.Recorder // nil: without OpenTelemetry
 }
 
 // newServer wires a server as package filter does. A nil change: the defaults, with
@@ -123,7 +125,13 @@ func newServer(t testing.TB, change func(*wiring)) *testServer {
 	log.SetOutput(s.log)
 	log.SetFormatter(&logrus.JSONFormatter{})
 	log.SetLevel(logrus.DebugLevel)
-	s.Server = New(w.options(t, s.store, telemetry.New(log, metrics, w.cfg.Log.Content)))
+	tel := telemetry.New(log, metrics, w.cfg.Log.Content)
+	if w.spans != nil {
+		if tel.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: w.spans.Tracers, Meters: w.spans.Meters, Labels: metrics}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Server = New(w.options(t, s.store, tel))
 	return s
 }
 

@@ -67,9 +67,9 @@ func TestMonotone(t *testing.T) {
 // randomText is some words.
 func randomText(r *rand.Rand) string {
 	words := []string{"Hi", "Grüße", "\"quoted\"", "a\nb", "<|start|>", "😀", "\u0000", ""}
-	var text []string
-	for range r.IntN(5) {
-		text = append(text, words[r.IntN(len(words))])
+	text := make([]string, r.IntN(5))
+	for i := range text {
+		text[i] = words[r.IntN(len(words))]
 	}
 	return strings.Join(text, " ")
 }
@@ -103,14 +103,16 @@ func body(t *testing.T, r *rand.Rand, fields object) []byte {
 // The turns of a conversation have one key, in both APIs and however they are
 // written; another first message has another key.
 func TestTurnsHaveOneKey(t *testing.T) {
+	const turns = 4
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		system, user := randomText(r), randomText(r)
-		messages := []object{{"role": "system", "content": parts(r, system, "text")}, {"role": "user", "content": parts(r, user, "text")}}
-		items := []object{{"role": "user", "content": parts(r, user, "input_text")}}
+		messages, items := make([]object, 0, 2+2*turns), make([]object, 0, 1+3*turns)
+		messages = append(messages, object{"role": "system", "content": parts(r, system, "text")}, object{"role": "user", "content": parts(r, user, "text")})
+		items = append(items, object{"role": "user", "content": parts(r, user, "input_text")})
 		first := Read(body(t, r, object{"messages": messages, "model": "m"}))
 		want := first.Beginning("t", "m")
-		for turn := range 4 {
+		for turn := range turns {
 			for name, text := range map[string][]byte{
 				"chat":                   body(t, r, object{"messages": messages, "temperature": turn}),
 				"responses":              body(t, r, object{"instructions": system, "input": items, "stream": true}),

@@ -56,7 +56,7 @@ func (r *Run) beginCall(req *engine.Request) {
 		r.o.Prepared()
 	}
 	r.call = modelCall{id: req.ID}
-	r.env.Telemetry.ModelCall(r.rec, req)
+	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
 
@@ -107,6 +107,7 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 		return
 	}
 	r.call.header, r.call.replica = field, field(header.Upstream)
+	r.rec.Replica(r.call.replica)
 	if r.avoidExcluded() {
 		return
 	}
@@ -239,14 +240,15 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 		r.Fail(err)
 		return
 	}
-	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica})
+	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica}, err.Code)
 }
 
-// repeat makes a call once more.
-func (r *Run) repeat(req engine.Request, retry Retry) {
+// repeat makes a call once more. reason is the code of the error that it has ended
+// with.
+func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
 	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
-	r.env.Telemetry.Retried(r.rec)
+	r.env.Telemetry.Retried(r.rec, reason, r.now)
 	r.resend(req, retry)
 }
 

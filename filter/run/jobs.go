@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
 // maxParallelJobs is how many jobs of one run are executed at a time.
@@ -75,13 +76,14 @@ func newJobs(ctx context.Context, workers *Workers) *jobs {
 
 // start executes jobs side by side. Jobs started before end, and their results are
 // dropped. As many jobs as run at a time are done even if the run's context has ended, which the
-// run may not know yet: they may be such that must be completed.
-func (j *jobs) start(list []api.Job) {
+// run may not know yet: they may be such that must be completed. Their spans belong
+// to that of rec.
+func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 	if j.drop != nil {
 		j.drop()
 	}
 	done := make(chan JobDone)
-	ctx, drop := context.WithCancel(j.ctx)
+	ctx, drop := context.WithCancel(rec.Context(j.ctx))
 	j.done, j.drop = done, drop
 	places := make(chan struct{}, maxParallelJobs)
 	for i, job := range list {
@@ -113,10 +115,11 @@ func place(ctx context.Context, places chan<- struct{}) bool {
 }
 
 // detach executes jobs whose results nobody takes; errors are logged.
-func (j *jobs) detach(list []api.Job) {
+func (j *jobs) detach(rec *telemetry.Record, list []api.Job) {
+	ctx := context.WithoutCancel(rec.Context(j.ctx))
 	for _, job := range list {
 		j.workers.Go(func() {
-			if _, err := j.workers.do(context.WithoutCancel(j.ctx), job); err != nil {
+			if _, err := j.workers.do(ctx, job); err != nil {
 				j.workers.Log.WithError(err).Warn("The end of a canceled reply could not be stored")
 			}
 		})

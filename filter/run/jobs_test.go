@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
 func newTestWorkers() (*Workers, *test.Hook) {
@@ -39,7 +40,7 @@ func TestStoppedJobs(t *testing.T) {
 			if first {
 				j.stop()
 			}
-			j.start(list)
+			j.start(&telemetry.Record{}, list)
 			j.stop()
 			workers.Wait(t.Context())
 			if n := done.Load(); n != maxParallelJobs {
@@ -58,12 +59,12 @@ func TestJobsOfAnEarlierStepEnd(t *testing.T) {
 		j := newJobs(t.Context(), workers)
 		defer j.stop()
 		var ended atomic.Bool
-		j.start([]api.Job{jobFunc(func(ctx context.Context) (any, error) {
+		j.start(&telemetry.Record{}, []api.Job{jobFunc(func(ctx context.Context) (any, error) {
 			<-ctx.Done()
 			ended.Store(true)
 			return "earlier", nil
 		})})
-		j.start([]api.Job{jobFunc(func(context.Context) (any, error) { return "later", nil })})
+		j.start(&telemetry.Record{}, []api.Job{jobFunc(func(context.Context) (any, error) { return "later", nil })})
 		if d := <-j.done; d.Result != "later" {
 			t.Errorf("the result is %v", d.Result)
 		}
@@ -91,7 +92,7 @@ func TestJobsSideBySide(t *testing.T) {
 				return i, nil
 			})
 		}
-		j.start(list)
+		j.start(&telemetry.Record{}, list)
 		seen := map[int]bool{}
 		for range list {
 			d := <-j.done
@@ -112,7 +113,7 @@ func TestJobPanics(t *testing.T) {
 	workers, logged := newTestWorkers()
 	j := newJobs(t.Context(), workers)
 	defer j.stop()
-	j.start([]api.Job{jobFunc(func(context.Context) (any, error) { panic("bug") })})
+	j.start(&telemetry.Record{}, []api.Job{jobFunc(func(context.Context) (any, error) { panic("bug") })})
 	if d := <-j.done; !errors.Is(d.Err, errPanic) {
 		t.Errorf("%v, %v", d.Result, d.Err)
 	}
@@ -129,7 +130,7 @@ func TestDetachedJobsOutliveTheirRun(t *testing.T) {
 		workers, logged := newTestWorkers()
 		j := newJobs(t.Context(), workers)
 		stored := false
-		j.detach([]api.Job{
+		j.detach(&telemetry.Record{}, []api.Job{
 			jobFunc(func(ctx context.Context) (any, error) {
 				time.Sleep(time.Minute)
 				stored = ctx.Err() == nil

@@ -118,7 +118,7 @@ func (r *Run) Start() { r.advance() }
 // SingleCall, which Envoy makes.
 func (r *Run) Await(req *engine.Request) {
 	r.call.id = req.ID
-	r.env.Telemetry.ModelCall(r.rec, req)
+	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.await(req, Retry{})
 }
 
@@ -137,6 +137,7 @@ func (r *Run) begin(now time.Time) {
 
 // advance begins the reply's next step, or completes the reply.
 func (r *Run) advance() {
+	r.rec.CallEnded(nil, r.now)
 	var step api.Step
 	var err *apierror.Error
 	r.pending.buf, step, err = r.reply.Step(r.pending.buf)
@@ -201,9 +202,11 @@ func (r *Run) complete() {
 // withheld, else as its last event. A second error while the reply is failing, such
 // as a deadline, ends it at once, with the first one.
 func (r *Run) Fail(err *apierror.Error) {
-	switch {
-	case r.phase == phaseEnded:
+	if r.phase == phaseEnded {
 		return
+	}
+	r.rec.CallEnded(err, r.now)
+	switch {
 	case !r.headersSent:
 		r.end()
 		r.o.Downstream.SendError(err)

@@ -20,8 +20,9 @@ type Runner struct {
 
 	env      *Env
 	jobs     *jobs
-	upstream Upstream // nil: no model calls are made here
-	run      *Run     // nil until Begin
+	header   http.Header // of the model calls
+	upstream Upstream    // nil: no model calls are made here
+	run      *Run        // nil until Begin
 }
 
 // NewRunner makes a runner whose jobs end with ctx.
@@ -32,7 +33,7 @@ func NewRunner(ctx context.Context, env *Env, started time.Time) *Runner {
 // Begin makes the run. upstream makes its model calls; nil: Envoy makes the only
 // one. The run's Executor is the runner.
 func (r *Runner) Begin(o Options, upstream Upstream, now time.Time) *Run {
-	o.Executor, r.upstream = r, upstream
+	o.Executor, r.header, r.upstream = r, o.Header, upstream
 	r.run = newRun(r.env, o, &r.Record, &r.Timers, now)
 	return r.run
 }
@@ -42,17 +43,18 @@ func (r *Runner) Run() *Run { return r.run }
 
 // Call implements [Executor].
 func (r *Runner) Call(req *engine.Request, retry Retry) *apierror.Error {
+	r.Record.Propagate(r.header)
 	return r.upstream.Call(req, retry)
 }
 
 // Start implements [Executor].
 func (r *Runner) Start(list []api.Job) {
 	r.cancelCall()
-	r.jobs.start(list)
+	r.jobs.start(&r.Record, list)
 }
 
 // Detach implements [Executor].
-func (r *Runner) Detach(list []api.Job) { r.jobs.detach(list) }
+func (r *Runner) Detach(list []api.Job) { r.jobs.detach(&r.Record, list) }
 
 // Stop ends the model call being made, and jobs that can be given up.
 func (r *Runner) Stop() {

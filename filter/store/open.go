@@ -33,26 +33,20 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	return nil, errScheme
 }
 
-// Check returns an error for a URL that [Open] would not accept, without opening
-// the store. It contains no password.
-func Check(url string) error {
-	var err error
-	scheme, path, _ := strings.Cut(url, ":")
+// System returns the name of the database behind a store's URL, as OpenTelemetry's
+// db.system.name has it: sqlite, postgresql or redis; "" for a store in memory.
+func System(url string) string {
+	scheme, _, _ := strings.Cut(url, ":")
 	switch scheme = strings.ToLower(scheme); {
-	case url == "", url == "memory:":
 	case scheme == "sqlite":
-		err = checkSQLitePath(path)
+		return "sqlite"
 	case scheme == "postgres", scheme == "postgresql":
-		_, _, err = postgresConfig(url)
+		return "postgresql"
 	case strings.HasPrefix(scheme, "redis"):
-		err = checkRedis(url)
-	default:
-		err = errScheme
+		return "redis"
 	}
-	return err
+	return ""
 }
-
-var errScheme = errors.New("the URL of the store has an unknown scheme: write memory:, sqlite:PATH, redis://… or postgres://…")
 
 // orNil returns s, or a nil interface if there is an error.
 func orNil[S Store](s S, err error) (Store, error) {

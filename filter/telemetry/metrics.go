@@ -1,9 +1,10 @@
-// Package telemetry is what the filter logs and counts: a log line and metrics
-// for each exchange, the time of each ext_proc message, calls of tools, errors
-// of the store.
+// Package telemetry is what the filter logs, counts and traces: a log line and
+// metrics for each exchange, the time of each ext_proc message, calls of tools,
+// errors of the store, and spans of all that for OpenTelemetry.
 //
 // A [Record] gathers during an exchange; [Telemetry.Close] writes it with the
-// exchange's [Outcome]. docs/operations.md lists all fields and metrics.
+// exchange's [Outcome]. docs/operations.md lists all fields and metrics,
+// docs/telemetry.md all spans and the metrics of OpenTelemetry ([OTel]).
 package telemetry
 
 import (
@@ -138,18 +139,25 @@ const maxTools = 1000
 
 // ToolDone counts a tool call, or the listing of a server's tools.
 func (m *Metrics) ToolDone(j tools.Job, took time.Duration, r tools.Result) {
-	server, tool, outcome := "request", "call", outcomeOK // names come from requests and models
-	if j.Server.Trusted {
-		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, r.Answered)
-	}
-	if j.Tool == "" {
-		tool = "list"
-	}
+	outcome := outcomeOK
+	server, tool := m.toolLabels(j, r)
 	if r.Error != "" {
 		outcome = outcomeFailed
 	}
 	m.toolCalls.WithLabelValues(server, tool, outcome).Inc()
 	m.toolSeconds.WithLabelValues(server, tool).Observe(took.Seconds())
+}
+
+// toolLabels are the labels of a job: names come from requests and models.
+func (m *Metrics) toolLabels(j tools.Job, r tools.Result) (server, tool string) {
+	server, tool = "request", "call"
+	if j.Server != nil && j.Server.Trusted {
+		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, r.Answered)
+	}
+	if j.Tool == "" {
+		tool = "list"
+	}
+	return server, tool
 }
 
 // tool is the label of a configured server's tool. Only tools that have answered,

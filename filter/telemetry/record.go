@@ -34,7 +34,8 @@ type Record struct {
 	retries      int           // model calls that were repeated
 	firstToken   time.Duration // from Started; 0: none yet
 	err          *apierror.Error
-	content      *content // nil: it must not be logged
+	content      *content     // nil: it must not be logged
+	request      *requestSpan // nil: there is no OpenTelemetry, or it has not begun
 }
 
 // content is prompt and output, for operators who ask to see them.
@@ -53,6 +54,9 @@ func (r *Record) Failed(err *apierror.Error) { r.err = err }
 func (r *Record) Chunk(c *engine.Chunk, now time.Time) {
 	if r.firstToken == 0 {
 		r.firstToken = now.Sub(r.Started)
+	}
+	if r.request != nil {
+		r.request.call.chunk(c, now)
 	}
 	if r.content != nil {
 		r.content.output[c.Index] = append(r.content.output[c.Index], c.Tokens...)
@@ -93,6 +97,7 @@ type Outcome struct {
 type Telemetry struct {
 	Log     *logrus.Logger
 	Metrics *Metrics
+	OTel    *OTel // nil: no spans and no metrics for OpenTelemetry are made
 	content bool
 	advised *sync.Map // engine name: its advice has been logged
 }
@@ -112,9 +117,12 @@ func (t *Telemetry) WithContent(content bool) *Telemetry {
 }
 
 // ModelCall notes in a record that a model call is made.
-func (t *Telemetry) ModelCall(r *Record, req *engine.Request) {
+func (t *Telemetry) ModelCall(r *Record, req *engine.Request, now time.Time) {
 	r.promptTokens += len(req.Prompt)
 	r.modelCalls++
+	if r.request != nil {
+		r.request.beginCall(req, now)
+	}
 	switch {
 	case !t.content || !t.Log.IsLevelEnabled(logrus.DebugLevel):
 	case r.content == nil:
@@ -127,6 +135,10 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request) {
 // PassedThrough counts a request that was not the filter's.
 func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
 	t.Metrics.passedThrough.Inc()
+	if r.request != nil { // an endpoint has looked for what is not stored here
+		r.request.span.SetAttributes(keyOutcome.String("passed_through"))
+		r.request.span.End(at(now))
+	}
 	fields := logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}
 	if r.Rollout != "" {
 		fields["rollout"] = r.Rollout
@@ -134,9 +146,12 @@ func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Ti
 	t.Log.WithFields(fields).Debug("passed through")
 }
 
-// Close writes the log line of a record and counts it.
+// Close writes the log line of a record, ends its span and counts it.
 func (t *Telemetry) Close(r *Record, o *Outcome) {
 	label := r.outcome(o)
+	if r.request != nil {
+		r.request.end(r, o, label)
+	}
 	fields := r.fields(o)
 	fields["outcome"] = label
 	if o.Kind != Queued {
@@ -234,10 +249,11 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 		model = m.model(o.Model, o.Answered)
 	}
 	m.requests.WithLabelValues(o.API, model, label).Inc()
-	m.duration.WithLabelValues(o.API, model).Observe(o.Now.Sub(r.Started).Seconds())
+	exemplar := r.exemplar()
+	observe(m.duration.WithLabelValues(o.API, model), o.Now.Sub(r.Started), exemplar)
 	m.prompt.WithLabelValues(model).Add(float64(r.promptTokens))
 	if r.firstToken > 0 {
-		m.first.WithLabelValues(o.API, model).Observe(r.firstToken.Seconds())
+		observe(m.first.WithLabelValues(o.API, model), r.firstToken, exemplar)
 	}
 	if !o.Answered {
 		return

@@ -36,9 +36,3 @@ func (r *Record) PromptTokens() int { return r.promptTokens }
 
 // Retries is how many model calls have been repeated so far.
 func (r *Record) Retries() int { return r.retries }
-
-// Retried counts a model call that is repeated.
-func (t *Telemetry) Retried(r *Record) {
-	r.retries++
-	t.Metrics.retries.Inc()
-}

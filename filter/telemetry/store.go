@@ -5,142 +5,215 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
-// CountErrors returns s with every access counted by failed that s does not
-// answer, by operation.
-func CountErrors(s store.Store, failed func(operation string)) store.Store {
-	return countedStore{s, failed}
+// ObserveStore returns s with every access counted by failed that s does not
+// answer, by operation. system names the database for the spans that otel makes of
+// the accesses for requests; "" or a nil otel: none are made.
+func ObserveStore(s store.Store, failed func(operation string), system string, otel *OTel) store.Store {
+	o := &observedStore{Store: s, failed: failed, system: system}
+	if otel != nil && system != "" {
+		o.tracer = otel.tracer
+	}
+	return o
 }
 
-// countedStore is a store whose errors are counted.
-type countedStore struct {
+// observedStore is a store whose accesses are traced, and whose errors are counted.
+type observedStore struct {
 	store.Store
 	failed func(operation string)
+	system string
+	tracer trace.Tracer // nil: there are no spans
 }
 
-// count returns err. The errors of a store that is up, and those of requests that
-// were canceled, are not counted.
-func (s countedStore) count(ctx context.Context, operation string, err error) error {
-	switch {
-	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrTooLarge):
-	case errors.Is(ctx.Err(), context.Canceled):
-	default:
-		s.failed(operation)
+// access is an access to a store.
+type access struct {
+	store     *observedStore
+	ctx       context.Context //nolint:containedctx // of the access, of the same life
+	operation string
+	span      trace.Span // nil: there is none
+}
+
+// begin begins an access. One that is not made for a request that is traced has no
+// span.
+func (s *observedStore) begin(ctx context.Context, operation string) access {
+	a := access{store: s, ctx: ctx, operation: operation}
+	if s.tracer != nil && trace.SpanFromContext(ctx).IsRecording() {
+		a.ctx, a.span = s.tracer.Start(ctx, operation, trace.WithSpanKind(trace.SpanKindClient),
+			trace.WithAttributes(semconv.DBSystemNameKey.String(s.system), semconv.DBOperationName(operation)))
 	}
+	return a
+}
+
+// done ends an access, and returns its error.
+func (a *access) done(err error) error {
+	failure := a.failure(err)
+	if a.span == nil {
+		return err
+	}
+	if failure != "" {
+		a.span.SetAttributes(semconv.ErrorTypeKey.String(failure))
+		a.span.SetStatus(codes.Error, failure)
+	}
+	a.span.End()
 	return err
 }
 
-func (s countedStore) Put(ctx context.Context, tenant string, r *store.Response) error {
-	return s.count(ctx, "put_response", s.Store.Put(ctx, tenant, r))
+// failure counts an error, and returns its error.type. The errors of a store that is
+// up have none and are not counted; nor are those of requests that were canceled.
+func (a *access) failure(err error) string {
+	switch {
+	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrTooLarge):
+		return ""
+	case errors.Is(a.ctx.Err(), context.Canceled):
+		return canceled
+	}
+	a.store.failed(a.operation)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	return "store_unavailable"
 }
 
-func (s countedStore) Get(ctx context.Context, tenant, id string) (*store.Response, error) {
-	r, err := s.Store.Get(ctx, tenant, id)
-	return r, s.count(ctx, "get_response", err)
+func (s *observedStore) Put(ctx context.Context, tenant string, r *store.Response) error {
+	a := s.begin(ctx, "put_response")
+	return a.done(s.Store.Put(a.ctx, tenant, r))
 }
 
-func (s countedStore) Chain(ctx context.Context, tenant, id string) ([]*store.Response, error) {
-	chain, err := s.Store.Chain(ctx, tenant, id)
-	return chain, s.count(ctx, "get_chain", err)
+func (s *observedStore) Get(ctx context.Context, tenant, id string) (*store.Response, error) {
+	a := s.begin(ctx, "get_response")
+	r, err := s.Store.Get(a.ctx, tenant, id)
+	return r, a.done(err)
 }
 
-func (s countedStore) Head(ctx context.Context, tenant, id string) (store.Head, error) {
-	h, err := s.Store.Head(ctx, tenant, id)
-	return h, s.count(ctx, "get_head", err)
+func (s *observedStore) Chain(ctx context.Context, tenant, id string) ([]*store.Response, error) {
+	a := s.begin(ctx, "get_chain")
+	chain, err := s.Store.Chain(a.ctx, tenant, id)
+	return chain, a.done(err)
 }
 
-func (s countedStore) Items(ctx context.Context, tenant string, ids []string) (map[string]store.Item, error) {
-	items, err := s.Store.Items(ctx, tenant, ids)
-	return items, s.count(ctx, "get_items", err)
+func (s *observedStore) Head(ctx context.Context, tenant, id string) (store.Head, error) {
+	a := s.begin(ctx, "get_head")
+	h, err := s.Store.Head(a.ctx, tenant, id)
+	return h, a.done(err)
 }
 
-func (s countedStore) Delete(ctx context.Context, tenant, id string) error {
-	return s.count(ctx, "delete_response", s.Store.Delete(ctx, tenant, id))
+func (s *observedStore) Items(ctx context.Context, tenant string, ids []string) (map[string]store.Item, error) {
+	a := s.begin(ctx, "get_items")
+	items, err := s.Store.Items(a.ctx, tenant, ids)
+	return items, a.done(err)
 }
 
-func (s countedStore) Renew(ctx context.Context, owner string, live []store.Key, lease time.Duration) ([]store.Key, error) {
-	lost, err := s.Store.Renew(ctx, owner, live, lease)
-	return lost, s.count(ctx, "renew_leases", err)
+func (s *observedStore) Delete(ctx context.Context, tenant, id string) error {
+	a := s.begin(ctx, "delete_response")
+	return a.done(s.Store.Delete(a.ctx, tenant, id))
 }
 
-func (s countedStore) Append(ctx context.Context, tenant, id, owner string, b store.Batch) error {
-	return s.count(ctx, "append_events", s.Store.Append(ctx, tenant, id, owner, b))
+func (s *observedStore) Renew(ctx context.Context, owner string, live []store.Key, lease time.Duration) ([]store.Key, error) {
+	a := s.begin(ctx, "renew_leases")
+	lost, err := s.Store.Renew(a.ctx, owner, live, lease)
+	return lost, a.done(err)
 }
 
-func (s countedStore) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]store.Batch, error) {
-	batches, err := s.Store.Events(ctx, tenant, id, after, wait)
-	return batches, s.count(ctx, "get_events", err)
+func (s *observedStore) Append(ctx context.Context, tenant, id, owner string, b store.Batch) error {
+	a := s.begin(ctx, "append_events")
+	return a.done(s.Store.Append(a.ctx, tenant, id, owner, b))
 }
 
-func (s countedStore) PutConversation(ctx context.Context, tenant string, c *store.Conversation) error {
-	return s.count(ctx, "put_conversation", s.Store.PutConversation(ctx, tenant, c))
+func (s *observedStore) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]store.Batch, error) {
+	a := s.begin(ctx, "get_events")
+	batches, err := s.Store.Events(a.ctx, tenant, id, after, wait)
+	return batches, a.done(err)
 }
 
-func (s countedStore) PutMetadata(ctx context.Context, tenant, id string, metadata []byte) error {
-	return s.count(ctx, "put_conversation", s.Store.PutMetadata(ctx, tenant, id, metadata))
+func (s *observedStore) PutConversation(ctx context.Context, tenant string, c *store.Conversation) error {
+	a := s.begin(ctx, "put_conversation")
+	return a.done(s.Store.PutConversation(a.ctx, tenant, c))
 }
 
-func (s countedStore) Conversation(ctx context.Context, tenant, id string) (*store.Conversation, error) {
-	c, err := s.Store.Conversation(ctx, tenant, id)
-	return c, s.count(ctx, "get_conversation", err)
+func (s *observedStore) PutMetadata(ctx context.Context, tenant, id string, metadata []byte) error {
+	a := s.begin(ctx, "put_conversation")
+	return a.done(s.Store.PutMetadata(a.ctx, tenant, id, metadata))
 }
 
-func (s countedStore) DeleteConversation(ctx context.Context, tenant, id string) error {
-	return s.count(ctx, "delete_conversation", s.Store.DeleteConversation(ctx, tenant, id))
+func (s *observedStore) Conversation(ctx context.Context, tenant, id string) (*store.Conversation, error) {
+	a := s.begin(ctx, "get_conversation")
+	c, err := s.Store.Conversation(a.ctx, tenant, id)
+	return c, a.done(err)
 }
 
-func (s countedStore) AddItems(ctx context.Context, tenant, id, holder string, items []store.Item) error {
-	return s.count(ctx, "add_conversation_items", s.Store.AddItems(ctx, tenant, id, holder, items))
+func (s *observedStore) DeleteConversation(ctx context.Context, tenant, id string) error {
+	a := s.begin(ctx, "delete_conversation")
+	return a.done(s.Store.DeleteConversation(a.ctx, tenant, id))
 }
 
-func (s countedStore) ConversationItems(ctx context.Context, tenant, id string, p store.Page) ([]store.Item, error) {
-	items, err := s.Store.ConversationItems(ctx, tenant, id, p)
-	return items, s.count(ctx, "get_conversation_items", err)
+func (s *observedStore) AddItems(ctx context.Context, tenant, id, holder string, items []store.Item) error {
+	a := s.begin(ctx, "add_conversation_items")
+	return a.done(s.Store.AddItems(a.ctx, tenant, id, holder, items))
 }
 
-func (s countedStore) ConversationSize(ctx context.Context, tenant, id string) (store.Size, error) {
-	size, err := s.Store.ConversationSize(ctx, tenant, id)
-	return size, s.count(ctx, "get_conversation", err)
+func (s *observedStore) ConversationItems(ctx context.Context, tenant, id string, p store.Page) ([]store.Item, error) {
+	a := s.begin(ctx, "get_conversation_items")
+	items, err := s.Store.ConversationItems(a.ctx, tenant, id, p)
+	return items, a.done(err)
 }
 
-func (s countedStore) ConversationItem(ctx context.Context, tenant, id, item string) (store.Item, error) {
-	i, err := s.Store.ConversationItem(ctx, tenant, id, item)
-	return i, s.count(ctx, "get_conversation_items", err)
+func (s *observedStore) ConversationSize(ctx context.Context, tenant, id string) (store.Size, error) {
+	a := s.begin(ctx, "get_conversation")
+	size, err := s.Store.ConversationSize(a.ctx, tenant, id)
+	return size, a.done(err)
 }
 
-func (s countedStore) DeleteItem(ctx context.Context, tenant, id, item string) error {
-	return s.count(ctx, "delete_conversation_item", s.Store.DeleteItem(ctx, tenant, id, item))
+func (s *observedStore) ConversationItem(ctx context.Context, tenant, id, item string) (store.Item, error) {
+	a := s.begin(ctx, "get_conversation_items")
+	i, err := s.Store.ConversationItem(a.ctx, tenant, id, item)
+	return i, a.done(err)
 }
 
-func (s countedStore) Lock(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	return s.count(ctx, "lock_conversation", s.Store.Lock(ctx, tenant, id, holder, lease))
+func (s *observedStore) DeleteItem(ctx context.Context, tenant, id, item string) error {
+	a := s.begin(ctx, "delete_conversation_item")
+	return a.done(s.Store.DeleteItem(a.ctx, tenant, id, item))
 }
 
-func (s countedStore) RenewLock(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
-	return s.count(ctx, "lock_conversation", s.Store.RenewLock(ctx, tenant, id, holder, lease))
+func (s *observedStore) Lock(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
+	a := s.begin(ctx, "lock_conversation")
+	return a.done(s.Store.Lock(a.ctx, tenant, id, holder, lease))
 }
 
-func (s countedStore) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
-	texts, err := s.Store.Texts(ctx, tenant, names)
-	return texts, s.count(ctx, "get_texts", err)
+func (s *observedStore) RenewLock(ctx context.Context, tenant, id, holder string, lease time.Duration) error {
+	a := s.begin(ctx, "lock_conversation")
+	return a.done(s.Store.RenewLock(a.ctx, tenant, id, holder, lease))
 }
 
-func (s countedStore) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
-	return s.count(ctx, "put_texts", s.Store.PutTexts(ctx, tenant, texts))
+func (s *observedStore) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
+	a := s.begin(ctx, "get_texts")
+	texts, err := s.Store.Texts(a.ctx, tenant, names)
+	return texts, a.done(err)
 }
 
-func (s countedStore) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error) {
-	first, err := s.Store.PutTextIfAbsent(ctx, tenant, name, text)
-	return first, s.count(ctx, "put_texts", err)
+func (s *observedStore) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	a := s.begin(ctx, "put_texts")
+	return a.done(s.Store.PutTexts(a.ctx, tenant, texts))
 }
 
-func (s countedStore) BeginApproval(ctx context.Context, tenant, name, text string) (string, error) {
-	first, err := s.Store.BeginApproval(ctx, tenant, name, text)
-	return first, s.count(ctx, "approval", err)
+func (s *observedStore) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error) {
+	a := s.begin(ctx, "put_texts")
+	first, err := s.Store.PutTextIfAbsent(a.ctx, tenant, name, text)
+	return first, a.done(err)
 }
 
-func (s countedStore) CompleteApproval(ctx context.Context, tenant, name, text string) error {
-	return s.count(ctx, "approval", s.Store.CompleteApproval(ctx, tenant, name, text))
+func (s *observedStore) BeginApproval(ctx context.Context, tenant, name, text string) (string, error) {
+	a := s.begin(ctx, "approval")
+	first, err := s.Store.BeginApproval(a.ctx, tenant, name, text)
+	return first, a.done(err)
+}
+
+func (s *observedStore) CompleteApproval(ctx context.Context, tenant, name, text string) error {
+	a := s.begin(ctx, "approval")
+	return a.done(s.Store.CompleteApproval(a.ctx, tenant, name, text))
 }

@@ -134,7 +134,7 @@ func TestRecord(t *testing.T) {
 	telemetry, logged, registry := newTestTelemetry(t, false)
 	r := &Record{Started: testStart, Response: "resp_1"}
 	for range 2 {
-		telemetry.ModelCall(r, &engine.Request{Prompt: make([]harmony.Token, 100)})
+		telemetry.ModelCall(r, &engine.Request{Prompt: make([]harmony.Token, 100)}, testStart)
 	}
 	r.Chunk(&engine.Chunk{}, testStart.Add(time.Second))
 	r.Chunk(&engine.Chunk{}, testStart.Add(2*time.Second))
@@ -224,8 +224,8 @@ func TestContent(t *testing.T) {
 		telemetry, logged, _ := newTestTelemetry(t, c.content)
 		telemetry.Log.SetLevel(c.level)
 		r := &Record{Started: testStart}
-		telemetry.ModelCall(r, &engine.Request{Prompt: prompt[:1]})
-		telemetry.ModelCall(r, &engine.Request{Prompt: prompt})
+		telemetry.ModelCall(r, &engine.Request{Prompt: prompt[:1]}, testStart)
+		telemetry.ModelCall(r, &engine.Request{Prompt: prompt}, testStart)
 		for _, id := range output {
 			r.Chunk(&engine.Chunk{Index: 1, Tokens: []harmony.Token{id}}, testStart)
 		}
@@ -320,7 +320,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 func TestStoreFailures(t *testing.T) {
 	t.Parallel()
 	counts := map[string]int{}
-	s := CountErrors(brokenStore{}, func(operation string) { counts[operation]++ })
+	s := ObserveStore(brokenStore{}, func(operation string) { counts[operation]++ }, "sqlite", nil)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for id, ctx := range map[string]context.Context{"": t.Context(), "gone": gone, "none": t.Context(), "late": t.Context()} {

@@ -77,6 +77,9 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	request.update(func(f *requestState) { f.err, f.status, f.session = nil, 0, req.Header.Get("Mcp-Session-Id") != "" })
 	req = req.Clone(ctx)
 	req.Header.Set("User-Agent", clientName)
+	if g.session.server.Trusted {
+		g.session.client.o.Trace.Inject(ctx, req.Header.Set)
+	}
 	setHeaders(req.Header, g.session.server.Header)
 	if v, _ := g.version(); v != "" && req.Header.Get("Mcp-Protocol-Version") == "" {
 		req.Header.Set("Mcp-Protocol-Version", v)

@@ -281,7 +281,7 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, string, failure) {
 	requestCtx, c := t.client.withRequest(ctx)
 	defer c.share.end()
-	page, err := s.mcp.ListTools(requestCtx, &mcp.ListToolsParams{Cursor: cursor})
+	page, err := s.mcp.ListTools(requestCtx, &mcp.ListToolsParams{Meta: t.meta(ctx), Cursor: cursor})
 	if err != nil {
 		c.awaitCancel(ctx)
 		return nil, "", s.explain(ctx, err, c.snapshot())
@@ -293,6 +293,20 @@ func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, str
 	return tools, page.NextCursor, failure{}
 }
 
+// meta is the _meta of a request: what continues the trace; nil if there is none.
+func (t *task) meta(ctx context.Context) mcp.Meta {
+	var meta mcp.Meta
+	if t.server.Trusted {
+		t.client.o.Trace.Inject(ctx, func(name, value string) {
+			if meta == nil {
+				meta = mcp.Meta{}
+			}
+			meta[name] = value
+		})
+	}
+	return meta
+}
+
 // call calls the tool.
 func (t *task) call(ctx context.Context, s *session) (Result, failure) {
 	if slices.Contains(s.missingTools, t.tool) {
@@ -300,7 +314,7 @@ func (t *task) call(ctx context.Context, s *session) (Result, failure) {
 	}
 	requestCtx, c := t.client.withRequest(ctx)
 	defer c.share.end()
-	_, err := s.mcp.CallTool(requestCtx, &mcp.CallToolParams{Name: t.tool, Arguments: t.arguments})
+	_, err := s.mcp.CallTool(requestCtx, &mcp.CallToolParams{Meta: t.meta(ctx), Name: t.tool, Arguments: t.arguments})
 	if err != nil {
 		c.awaitCancel(ctx)
 		return Result{}, s.explain(ctx, err, c.snapshot())

@@ -204,6 +204,7 @@ type Options struct {
 	Log              *logrus.Logger   // default: logrus's standard logger
 	Now              func() time.Time // default: time.Now
 	Metrics          Metrics
+	Trace            Trace
 	Resolver         *net.Resolver // default: the system's
 	TLS              *tls.Config   // default: the system's certificates
 }
@@ -216,6 +217,17 @@ type Metrics struct {
 	Done func(j Job, took time.Duration, r Result)
 	// Sessions is called with the number of sessions whenever it changes.
 	Sessions func(open int)
+}
+
+// Trace are callbacks that trace the jobs of a Client. Each may be nil.
+type Trace struct {
+	// Begin is called at the begin of every job. It returns the context of the job,
+	// and a function that is called at its end.
+	Begin func(ctx context.Context, j Job) (context.Context, func(took time.Duration, r Result))
+	// Inject sets fields that continue the trace of ctx at a server, such as
+	// traceparent. They are sent to Trusted servers: as HTTP headers, and in the
+	// _meta of tool calls and listings (SEP-414 of MCP).
+	Inject func(ctx context.Context, set func(name, value string))
 }
 
 const (
@@ -251,6 +263,14 @@ func (o *Options) setDefaults() {
 	if o.Metrics.Sessions == nil {
 		o.Metrics.Sessions = func(int) {}
 	}
+	if o.Trace.Begin == nil {
+		o.Trace.Begin = func(ctx context.Context, _ Job) (context.Context, func(time.Duration, Result)) {
+			return ctx, func(time.Duration, Result) {}
+		}
+	}
+	if o.Trace.Inject == nil {
+		o.Trace.Inject = func(context.Context, func(name, value string)) {}
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -278,8 +298,11 @@ func (c *Client) Server(label string) (*Server, bool) {
 // later, or the server answers with an error, that is the result.
 func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
+	ctx, end := c.o.Trace.Begin(ctx, j)
 	result := c.do(ctx, j)
-	c.o.Metrics.Done(j, c.o.Now().Sub(start), result)
+	took := c.o.Now().Sub(start)
+	end(took, result)
+	c.o.Metrics.Done(j, took, result)
 	return result
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -836,5 +837,37 @@ func tickingClock() func() time.Time {
 		defer mu.Unlock()
 		now = now.Add(time.Second)
 		return now
+	}
+}
+
+// A client of another configuration uses the sessions of the one before. Networks that
+// are not allowed any more cannot be reached by either.
+func TestWith(t *testing.T) {
+	opened := 0
+	var mu sync.Mutex
+	metrics := tools.Metrics{Sessions: func(open int) {
+		mu.Lock()
+		defer mu.Unlock()
+		opened = max(opened, open)
+	}}
+	network := netip.MustParsePrefix("10.0.0.0/8")
+	c := newClient(t, tools.Options{Metrics: metrics, AllowedNetworks: []netip.Prefix{network}, Servers: []tools.Server{{Label: "a"}}})
+	s := process("server", nil)
+	wantText(t, do(t, c, s, "echo", `{"n":1}`), `{"n":1}`)
+	next := c.With(tools.Options{Metrics: metrics, Servers: []tools.Server{{Label: "b"}}})
+	wantText(t, do(t, next, s, "echo", `{"n":2}`), `{"n":2}`)
+	wantText(t, do(t, c, s, "echo", `{"n":3}`), `{"n":3}`)
+	mu.Lock()
+	defer mu.Unlock()
+	if opened != 1 {
+		t.Errorf("%d sessions were open", opened)
+	}
+	if _, known := next.Server("a"); known {
+		t.Error("the next client has a server of the one before")
+	}
+	for name, client := range map[string]*tools.Client{"client": c, "next": next} {
+		if tools.Control(client, "tcp", "10.1.2.3:80") == nil {
+			t.Errorf("%s: a network that is not allowed any more is reached", name)
+		}
 	}
 }
