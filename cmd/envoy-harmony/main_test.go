@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,10 @@ func TestCommandLine(t *testing.T) {
 		{"engine of the simulation", nil, "run --simulate --engine vllm=http://a", 2, "", "--simulate and --engine cannot be combined"},
 		{"workers", nil, "run --simulate --envoy-workers -3", 2, "", "--envoy-workers: must be at least 0, not -3"},
 		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
+		{"output", nil, "envoy-config --engine vllm=http://a --output /nowhere/envoy.yaml", 1, "", "write the bootstrap: open /nowhere/envoy.yaml"},
+		{"no question", nil, "ask --model m", 2, "", "the question is missing"},
+		{"bad header", nil, "ask --header x Hello", 2, "", "write NAME=VALUE"},
+		{"nobody to ask", nil, "ask --url http://127.0.0.1:1/v1 Hello", 1, "", "ask: no answer"},
 		{"no folder", nil, "serve --engine vllm --listen unix:///nowhere/filter.sock", 1, "", "listen: the folder /nowhere does not exist: create it, or set listen to another address"},
 		{"bad set", nil, "serve --set date", 2, "", "write KEY=VALUE"},
 		{"certificate missing", nil, "serve --engine vllm --listen 127.0.0.1:0 --admin 127.0.0.1:0 --set tls.cert_file=/nowhere/tls.crt --set tls.key_file=/nowhere/tls.key", 1, "", "tls.cert_file: there is no file /nowhere/tls.crt: put the certificate there"},
@@ -286,7 +291,10 @@ func TestServeWithoutLoopback(t *testing.T) {
 
 func TestServe(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	r := start(t, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0")
+	drained := make(chan string, 1)
+	envoy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { drained <- r.Method + " " + r.URL.Path }))
+	t.Cleanup(envoy.Close)
+	r := start(t, "serve", "--engine", "vllm", "--listen", "unix://"+socket, "--admin", "127.0.0.1:0", "--drain-envoy", envoy.URL)
 	admin := "http://" + r.field(t, "serving", "admin")
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -331,6 +339,9 @@ func TestServe(t *testing.T) {
 			t.Fatalf("health %v, %v, want %v", got, err, want)
 		}
 		r.cancel() // after the first status, which is SERVING
+	}
+	if got := <-drained; got != "POST /healthcheck/fail" {
+		t.Errorf("Envoy got %s", got)
 	}
 	// The watch is a running request, which is still served.
 	if got, _ := get(t, http.MethodGet, admin+"/readyz", ""); got != http.StatusServiceUnavailable {

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -37,6 +40,7 @@ func newServeSettings(p program, name, usage string) *settings {
 
 func serveCommand(ctx context.Context, p program, args []string) error {
 	s := newServeSettings(p, "serve", serveUsage)
+	drainEnvoy := s.flags.String("drain-envoy", "", "the `URL` of the admin interface of the Envoy beside it: when a shutdown begins, Envoy's clients are told to close their connections")
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -71,7 +75,33 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	log.Info("draining")
+	if *drainEnvoy != "" {
+		if err := closeConnections(*drainEnvoy); err != nil {
+			log.WithError(err).Warn("Envoy does not close its clients' connections: check --drain-envoy")
+		}
+	}
 	svc.drain()
+	return nil
+}
+
+// closeConnections has an Envoy fail its health checks. From then on every response
+// asks its client to close the connection, so that the next request goes elsewhere.
+func closeConnections(admin string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(admin, "/")+"/healthcheck/fail", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("drain Envoy: %w", err)
+	}
+	req.Close = true // one request
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("drain Envoy: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("drain Envoy: %s", resp.Status)
+	}
 	return nil
 }
 

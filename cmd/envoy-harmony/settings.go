@@ -66,8 +66,19 @@ func (s *settings) alias(name, key, usage string) {
 	})
 }
 
-// parse parses the command line.
+// parse parses the command line of a command without arguments.
 func (s *settings) parse(args []string) error {
+	if err := s.parseFlags(args); err != nil {
+		return err
+	}
+	if s.flags.NArg() > 0 {
+		return s.wrong("unexpected argument %q", s.flags.Arg(0))
+	}
+	return nil
+}
+
+// parseFlags parses the flags of the command line.
+func (s *settings) parseFlags(args []string) error {
 	for _, arg := range args {
 		if arg == "-h" || arg == "-help" || arg == "--help" {
 			s.flags.SetOutput(s.program.stdout)
@@ -78,9 +89,6 @@ func (s *settings) parse(args []string) error {
 			return err
 		}
 		return errUsage // reported by package flag
-	}
-	if s.flags.NArg() > 0 {
-		return s.wrong("unexpected argument %q", s.flags.Arg(0))
 	}
 	return nil
 }

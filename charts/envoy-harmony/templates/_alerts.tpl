@@ -1,0 +1,47 @@
+{{/* The alerts. m are the matchers of every metric, requests the requests for models per second. The
+     runbook of an alert is the heading of its name in docs/operations.md. */}}
+{{- define "envoy-harmony.alerts" -}}
+{{- $value := "{{ $value | humanizePercentage }}" -}}
+- alert: HarmonyRepairs
+  severity: warning
+  for: 15m
+  expr: sum(rate(harmony_parsing_errors_total{ {{- .m -}} }[10m])) / {{ .requests }} > {{ .rule.repairRatio }}
+  summary: The output of a model is malformed more often than usual.
+  description: "{{ $value }} of the replies needed a repair. An engine's update, its sampling or its handling of special tokens is the usual reason."
+- alert: HarmonyRequestsFail
+  severity: critical
+  for: 10m
+  expr: sum(rate(harmony_requests_total{ {{- .m }},api!="models",outcome="failed"}[10m])) / {{ .requests }} > {{ .rule.failureRatio }}
+  summary: Requests for gpt-oss models fail.
+  description: "{{ $value }} of the requests end with an error that is not the client's. The log lines with the outcome failed name the engine and the cause."
+- alert: HarmonySlow
+  severity: warning
+  for: 15m
+  expr: histogram_quantile(0.99, sum by (le) (rate(harmony_message_seconds_bucket{ {{- .m -}} }[10m]))) > {{ .rule.messageSeconds }}
+  summary: The filter itself delays requests.
+  description: "The 99th percentile of the filter's own time for a message is {{ `{{ $value | humanizeDuration }}` }}. It lacks CPU, or requests are very long."
+- alert: HarmonyStoreFails
+  severity: critical
+  for: 5m
+  expr: sum by (operation) (rate(harmony_store_errors_total{ {{- .m -}} }[5m])) > 0
+  summary: The store fails.
+  description: "{{ `{{ $labels.operation }}` }} fails {{ `{{ $value | humanize }}` }} times a second. What is not stored cannot be continued, and background responses are refused."
+- alert: HarmonyRetries
+  severity: warning
+  for: 15m
+  expr: sum(rate(harmony_retries_total{ {{- .m -}} }[10m])) / {{ .requests }} > {{ .rule.retryRatio }}
+  summary: Model calls are retried.
+  description: "{{ $value }} of the requests needed a model call at another replica. A replica of an engine fails before its first token."
+- alert: HarmonyNoStreams
+  severity: critical
+  for: 10m
+  expr: sum(rate(harmony_message_seconds_count{ {{- .m }},message="request_headers"}[10m])) == 0 and sum(rate(harmony_message_seconds_count{ {{- .m }},message="request_headers"}[10m] offset 1h)) > 0.1
+  summary: The filter gets no requests any more.
+  description: "There were requests an hour ago. The gateway may have lost the filter from its routes: then requests for gpt-oss models reach nobody who understands them."
+- alert: HarmonyUnevenStreams
+  severity: warning
+  for: 30m
+  expr: max(harmony_streams_inflight{ {{- .m -}} }) > 20 and min(harmony_streams_inflight{ {{- .m -}} }) < 0.05 * max(harmony_streams_inflight{ {{- .m -}} })
+  summary: One replica of the filter has nearly all streams.
+  description: "The busiest replica has {{ `{{ $value | humanize }}` }} streams, another one nearly none. The gateway uses the filter's Service in place of the headless one."
+{{- end -}}

@@ -1,0 +1,133 @@
+{{/* The filter's configuration file, and what follows from it. */}}
+
+{{/* The folder of the sockets that Envoy and filter share in mode sidecar. */}}
+{{- define "envoy-harmony.socketDir" -}}/run/envoy-harmony{{- end -}}
+
+{{/* The address of the loopback listener, "" if there is none. */}}
+{{- define "envoy-harmony.loopbackAddress" -}}
+{{- $loopback := .Values.gateway.loopback -}}
+{{- if not $loopback.enabled -}}
+{{- else if eq .Values.mode "sidecar" -}}
+unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
+{{- else if $loopback.address -}}
+{{- $loopback.address -}}
+{{- else if ne .Values.gateway.provider "none" -}}
+{{- include "envoy-harmony.gateway.loopbackHost" . }}:{{ $loopback.port }}
+{{- end -}}
+{{- end -}}
+
+{{/* The host name of a Service {name, namespace} of the engines: (list $ service). */}}
+{{- define "envoy-harmony.serviceHost" -}}
+{{- $root := first . -}}
+{{- $service := last . -}}
+{{- $service.name }}.{{ default $root.Release.Namespace $service.namespace }}.svc.{{ $root.Values.clusterDomain -}}
+{{- end -}}
+
+{{/* The URL of a Service {name, namespace, port, scheme} of the engines: (list $ service). */}}
+{{- define "envoy-harmony.serviceURL" -}}
+{{- $service := last . -}}
+{{- default "http" $service.scheme }}://{{ include "envoy-harmony.serviceHost" . }}:{{ $service.port -}}
+{{- end -}}
+
+{{/* The engines as the filter's configuration has them. */}}
+{{- define "envoy-harmony.engines" -}}
+{{- $root := . -}}
+{{- range .Values.engines }}
+- name: {{ default .kind .name | quote }}
+  kind: {{ .kind }}
+  {{- if .urls }}
+  urls: {{ toJson .urls }}
+  {{- else if .service }}
+  urls: [{{ include "envoy-harmony.serviceURL" (list $root .service) | quote }}]
+  {{- end }}
+  {{- with .healthPath }}
+  health_path: {{ quote . }}
+  {{- end }}
+  {{- with .endpointPicker }}
+  endpoint_picker: {{ quote . }}
+  {{- end }}
+  {{- with .prefill }}
+  prefill:
+  {{- range . }}
+  - url: {{ include "envoy-harmony.serviceURL" (list $root .service) | quote }}
+    {{- with .bootstrapPort }}
+    bootstrap_port: {{ . }}
+    {{- end }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The configuration file: what the chart derives, and config over it. */}}
+{{- define "envoy-harmony.config" -}}
+{{- $derived := dict
+    "engines" (include "envoy-harmony.engines" . | fromYamlArray)
+    "admin" (printf ":%d" (int .Values.adminPort))
+    "drain_delay" "10s"
+    "drain_timeout" "2m"
+-}}
+{{- if include "envoy-harmony.patched" . -}}
+{{- /* Envoy has ended when the filter ends. */ -}}
+{{- $_ := set $derived "drain_delay" "0s" -}}
+{{- end -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $_ := set $derived "listen" (printf "unix://%s/filter.sock" (include "envoy-harmony.socketDir" .)) -}}
+{{- else -}}
+{{- $_ := set $derived "listen" (printf ":%d" (int .Values.service.port)) -}}
+{{- end -}}
+{{- with include "envoy-harmony.loopbackAddress" . -}}
+{{- $_ := set $derived "loopback" . -}}
+{{- end -}}
+{{- with include "envoy-harmony.tlsConfig" . | fromYaml -}}
+{{- $_ := set $derived "tls" . -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $derived (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{/* The keys tls.* of the configuration. */}}
+{{- define "envoy-harmony.tlsConfig" -}}
+{{- if .Values.tls.enabled -}}
+cert_file: /etc/envoy-harmony-tls/tls.crt
+key_file: /etc/envoy-harmony-tls/tls.key
+{{- if or .Values.tls.clientCA .Values.tls.clientCAConfigMap }}
+client_ca_file: /etc/envoy-harmony-ca/ca.crt
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* How long a pod may take to end, in seconds, as it follows from the configuration. A drain takes
+     drain_delay and drain_timeout, and up to half a minute more to store background responses. */}}
+{{- define "envoy-harmony.drainSeconds" -}}
+{{- $config := include "envoy-harmony.config" . | fromYaml -}}
+{{- add (include "envoy-harmony.seconds" $config.drain_delay) (include "envoy-harmony.seconds" $config.drain_timeout) 40 -}}
+{{- end -}}
+
+{{/* The kind of the store: memory, sqlite or shared. */}}
+{{- define "envoy-harmony.storeKind" -}}
+{{- if .Values.store.existingSecret -}}shared
+{{- else if hasPrefix "memory:" .Values.store.url -}}memory
+{{- else if hasPrefix "sqlite:" .Values.store.url -}}sqlite
+{{- else -}}shared
+{{- end -}}
+{{- end -}}
+
+{{/* A checksum of everything that needs a restart if it changes: the keys in files/restart-keys.json,
+     secrets that the chart makes, and in mode sidecar what Envoy's bootstrap is made of. */}}
+{{- define "envoy-harmony.restartChecksum" -}}
+{{- $config := include "envoy-harmony.config" . | fromYaml -}}
+{{- $fixed := .Files.Get "files/restart-keys.json" | fromJson -}}
+{{- $keys := $fixed.restart -}}
+{{- $parts := list (include "envoy-harmony.secretData" .) -}}
+{{- if and (eq .Values.mode "sidecar") .Values.sidecar.envoy.enabled -}}
+{{- $keys = concat $keys $fixed.envoy -}}
+{{- $parts = append $parts .Values.sidecar.envoy -}}
+{{- end -}}
+{{- range $keys -}}
+{{- $node := $config -}}
+{{- range splitList "." . -}}
+{{- $node = ternary (get (default dict $node) .) "" (kindIs "map" (default dict $node)) -}}
+{{- end -}}
+{{- $parts = append $parts $node -}}
+{{- end -}}
+{{- toJson $parts | sha256sum -}}
+{{- end -}}

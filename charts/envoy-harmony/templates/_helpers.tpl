@@ -1,0 +1,102 @@
+{{/* Names, labels, images, durations. */}}
+
+{{- define "envoy-harmony.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name of the main objects. Others add a suffix of up to 12 characters. */}}
+{{- define "envoy-harmony.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 51 | trimSuffix "-" -}}
+{{- else if contains (include "envoy-harmony.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 51 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "envoy-harmony.name" .) | trunc 51 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Service that has an address for each pod: attachments use this one. */}}
+{{- define "envoy-harmony.headlessName" -}}
+{{- include "envoy-harmony.fullname" . }}-headless
+{{- end -}}
+
+{{/* The filter's host name, as Envoy connects to it and as its certificate has it. */}}
+{{- define "envoy-harmony.headlessHost" -}}
+{{- include "envoy-harmony.headlessName" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
+{{- end -}}
+
+{{- define "envoy-harmony.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "envoy-harmony.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The labels of the pod of helm test, which is none of the filter's. */}}
+{{- define "envoy-harmony.testLabels" -}}
+app.kubernetes.io/name: {{ include "envoy-harmony.name" . }}-test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "envoy-harmony.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "envoy-harmony.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "envoy-harmony.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "envoy-harmony.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image reference of {repository, tag, digest} with a default tag: (list image default). */}}
+{{- define "envoy-harmony.imageRef" -}}
+{{- $image := first . -}}
+{{- if $image.digest -}}
+{{- $image.repository }}@{{ $image.digest -}}
+{{- else -}}
+{{- $image.repository }}:{{ default (last .) $image.tag -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "envoy-harmony.image" -}}
+{{- include "envoy-harmony.imageRef" (list .Values.image .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* A Go duration, such as 1m30s, in whole seconds, rounded up. */}}
+{{- define "envoy-harmony.seconds" -}}
+{{- $seconds := 0.0 -}}
+{{- $units := dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001 -}}
+{{- range regexFindAll "[0-9.]+(ms|h|m|s)" (toString .) -1 -}}
+{{- $number := regexFind "[0-9.]+" . -}}
+{{- $seconds = addf $seconds (mulf (float64 $number) (get $units (trimPrefix $number .))) -}}
+{{- end -}}
+{{- ceil $seconds | int64 -}}
+{{- end -}}
+
+{{/* Whether there are, or may be, several replicas: "true" or "". */}}
+{{- define "envoy-harmony.severalReplicas" -}}
+{{- if or .Values.autoscaling.enabled (gt (int .Values.replicaCount) 1) (eq (include "envoy-harmony.patched" .) "true") -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the filter comes into the pods of an Envoy that is not the chart's. */}}
+{{- define "envoy-harmony.patched" -}}
+{{- if and (eq .Values.mode "sidecar") (not .Values.sidecar.envoy.enabled) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The base URL at which the API answers in the cluster, "" if the chart does not know it. */}}
+{{- define "envoy-harmony.testURL" -}}
+{{- if .Values.test.url -}}
+{{- .Values.test.url -}}
+{{- else if include "envoy-harmony.patched" . -}}
+{{- else if eq .Values.mode "sidecar" -}}
+http://{{ include "envoy-harmony.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.sidecar.service.port }}/v1
+{{- else if ne .Values.gateway.provider "none" -}}
+{{- include "envoy-harmony.gateway.url" . -}}
+{{- end -}}
+{{- end -}}

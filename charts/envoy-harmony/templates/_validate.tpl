@@ -1,0 +1,229 @@
+{{/* Wrong combinations are refused by name, all of them at one time. Each message says what to change. */}}
+
+{{- define "envoy-harmony.validate" -}}
+{{- $errors := list -}}
+{{- range list "engines" "config" "store" "secrets" "tls" "scale" "rest" -}}
+{{- $errors = concat $errors (include (printf "envoy-harmony.%sErrors" .) $ | fromJsonArray) -}}
+{{- end -}}
+{{- $errors = concat $errors (include "envoy-harmony.gateway.errors" . | fromJsonArray) -}}
+{{- if $errors -}}
+{{- fail (printf "\n\nThe values of envoy-harmony cannot be used:\n- %s\n" (join "\n- " $errors)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "envoy-harmony.enginesErrors" -}}
+{{- $errors := list -}}
+{{- $names := list -}}
+{{- if not .Values.engines -}}
+{{- $errors = append $errors "engines: name at least one engine, such as [{kind: vllm, service: {name: vllm, port: 8000}}]" -}}
+{{- end -}}
+{{- range $i, $engine := .Values.engines -}}
+{{- $path := printf "engines[%d]" $i -}}
+{{- $name := default $engine.kind $engine.name -}}
+{{- if has $name $names -}}
+{{- $errors = append $errors (printf "%s.name: %q is used twice; each engine needs a name of its own" $path $name) -}}
+{{- end -}}
+{{- $names = append $names $name -}}
+{{- if and (eq $.Values.mode "sidecar") (not $engine.service) (not $engine.urls) -}}
+{{- $errors = append $errors (printf "%s: write where the engine is: service: {name, port}, or urls" $path) -}}
+{{- end -}}
+{{- if and (ne $.Values.gateway.provider "none") (not $engine.service) (not $engine.inferencePool) -}}
+{{- $errors = append $errors (printf "%s: write where the engine is: service: {name, port}, or inferencePool: {name}" $path) -}}
+{{- end -}}
+{{- if and $engine.service $engine.urls -}}
+{{- $errors = append $errors (printf "%s: has a service and urls; leave one out" $path) -}}
+{{- end -}}
+{{- if and $engine.prefill (not (include "envoy-harmony.loopbackAddress" $)) -}}
+{{- $errors = append $errors (printf "%s.prefill: prefill endpoints are reached through the loopback listener, and there is none: set gateway.loopback.enabled, and with gateway.provider none gateway.loopback.address" $path) -}}
+{{- end -}}
+{{- range $j, $prefill := $engine.prefill -}}
+{{- if not $prefill.service -}}
+{{- $errors = append $errors (printf "%s.prefill[%d]: write where it is: service: {name, port}" $path $j) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{/* Keys of config that have a value of their own, and what needs the loopback listener. */}}
+{{- define "envoy-harmony.configErrors" -}}
+{{- $errors := list -}}
+{{- $config := .Values.config -}}
+{{- $own := dict "engines" "engines" "listen" "service.port" "admin" "adminPort" "loopback" "gateway.loopback" "store_url" "store.url or store.existingSecret" "tls" "tls" -}}
+{{- range $key, $value := $own -}}
+{{- if hasKey $config $key -}}
+{{- $errors = append $errors (printf "config.%s: set %s in its place" $key $value) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey (default dict $config.responses) "seal_keys" -}}
+{{- $errors = append $errors "config.responses.seal_keys: would stand in a ConfigMap; set sealKeys.keys or sealKeys.existingSecret" -}}
+{{- end -}}
+{{- if not (include "envoy-harmony.loopbackAddress" .) -}}
+{{- $fix := "there is none: set gateway.loopback.enabled, and with gateway.provider none gateway.loopback.address" -}}
+{{- $tools := default dict $config.tools -}}
+{{- if or $tools.servers $tools.allowed_hosts -}}
+{{- $errors = append $errors (printf "config.tools: tools need the loopback listener, and %s" $fix) -}}
+{{- end -}}
+{{- if gt (int (dig "limits" "max_background" 0 $config)) 0 -}}
+{{- $errors = append $errors (printf "config.limits.max_background: background responses need the loopback listener, and %s" $fix) -}}
+{{- end -}}
+{{- if eq (toString $config.unknown_tools) "model" -}}
+{{- $errors = append $errors (printf "config.unknown_tools: model needs the loopback listener, and %s" $fix) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.storeErrors" -}}
+{{- $errors := list -}}
+{{- $store := .Values.store -}}
+{{- $kind := include "envoy-harmony.storeKind" . -}}
+{{- if and $store.existingSecret (ne $store.url "memory:") -}}
+{{- $errors = append $errors "store: has a url and an existingSecret; leave one out" -}}
+{{- end -}}
+{{- if not (or $store.existingSecret $store.url) -}}
+{{- $errors = append $errors "store.url: must not be empty: write memory:, sqlite:PATH, redis://… or postgres://…" -}}
+{{- end -}}
+{{- $whose := "" -}}
+{{- if include "envoy-harmony.patched" . -}}
+{{- $whose = "sidecars (sidecar.envoy.enabled: false), of which there may be several" -}}
+{{- else if .Values.autoscaling.enabled -}}
+{{- $whose = "autoscaling" -}}
+{{- else if gt (int .Values.replicaCount) 1 -}}
+{{- $whose = printf "%d replicas" (int .Values.replicaCount) -}}
+{{- end -}}
+{{- $stored := or (ne (toString (dig "responses" "store_bytes" "default" .Values.config)) "0") (ne (toString (dig "limits" "kept_reasoning_bytes" "default" .Values.config)) "0") -}}
+{{- if and $whose (eq $kind "memory") $stored -}}
+{{- $errors = append $errors (printf "store.url: memory: cannot serve %s, because a client's next request may reach a replica that does not know the last one: set a redis:// or postgres:// URL, or, if nothing has to be stored, config.responses.store_bytes: 0 and config.limits.kept_reasoning_bytes: 0" $whose) -}}
+{{- end -}}
+{{- if and $whose (eq $kind "sqlite") -}}
+{{- $errors = append $errors (printf "store.url: sqlite: cannot serve %s, because its file is on one machine: set a redis:// or postgres:// URL" $whose) -}}
+{{- end -}}
+{{- if and (eq $kind "sqlite") (not $store.persistence.enabled) (not .Values.extraVolumeMounts) -}}
+{{- $errors = append $errors "store.url: sqlite: needs a volume: set store.persistence.enabled and store.url: sqlite:/var/lib/envoy-harmony/store.db" -}}
+{{- end -}}
+{{- if and $store.persistence.enabled (ne $kind "sqlite") -}}
+{{- $errors = append $errors "store.persistence: is for sqlite: set store.url: sqlite:/var/lib/envoy-harmony/store.db, or store.persistence.enabled: false" -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.secretsErrors" -}}
+{{- $errors := list -}}
+{{- if and .Values.sealKeys.keys .Values.sealKeys.existingSecret -}}
+{{- $errors = append $errors "sealKeys: has keys and an existingSecret; leave one out" -}}
+{{- end -}}
+{{- if and (include "envoy-harmony.severalReplicas" .) (not .Values.sealKeys.keys) (not .Values.sealKeys.existingSecret) -}}
+{{- $errors = append $errors "sealKeys: several replicas need the same keys, or none can read what another has sealed: set sealKeys.existingSecret, or sealKeys.keys to the output of \"openssl rand -base64 32\"" -}}
+{{- end -}}
+{{- range $i, $secret := .Values.toolSecrets -}}
+{{- if and $secret.value $secret.existingSecret -}}
+{{- $errors = append $errors (printf "toolSecrets[%d]: %s has a value and an existingSecret; leave one out" $i $secret.env) -}}
+{{- else if not (or $secret.value $secret.existingSecret) -}}
+{{- $errors = append $errors (printf "toolSecrets[%d]: %s has no value: set existingSecret and key, or value" $i $secret.env) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $value := .Values.test.headers -}}
+{{- if and $.Values.test.existingSecret (eq (lower $name) "authorization") -}}
+{{- $errors = append $errors "test: has headers.authorization and an existingSecret; leave one out" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.tlsErrors" -}}
+{{- $errors := list -}}
+{{- $tls := .Values.tls -}}
+{{- if not $tls.enabled -}}
+{{- range list "existingSecret" "clientCA" "clientCAConfigMap" -}}
+{{- if get $tls . -}}
+{{- $errors = append $errors (printf "tls.%s: has no effect without TLS: set tls.enabled" .) -}}
+{{- end -}}
+{{- end -}}
+{{- if $tls.certManager.enabled -}}
+{{- $errors = append $errors "tls.certManager: has no effect without TLS: set tls.enabled" -}}
+{{- end -}}
+{{- else -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $errors = append $errors "tls: Envoy and a sidecar speak over a Unix socket: set tls.enabled: false" -}}
+{{- end -}}
+{{- if and $tls.existingSecret $tls.certManager.enabled -}}
+{{- $errors = append $errors "tls: has an existingSecret and certManager; leave one out" -}}
+{{- else if not (or $tls.existingSecret $tls.certManager.enabled) -}}
+{{- $errors = append $errors "tls: a certificate is missing: set tls.existingSecret, or tls.certManager.enabled" -}}
+{{- end -}}
+{{- if and $tls.certManager.enabled (not $tls.certManager.issuerRef) -}}
+{{- $errors = append $errors "tls.certManager.issuerRef: name the issuer, such as {kind: ClusterIssuer, name: ca}" -}}
+{{- end -}}
+{{- if and $tls.clientCA $tls.clientCAConfigMap -}}
+{{- $errors = append $errors "tls: has a clientCA and a clientCAConfigMap; leave one out" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.scaleErrors" -}}
+{{- $errors := list -}}
+{{- $scaling := .Values.autoscaling -}}
+{{- if include "envoy-harmony.patched" . -}}
+{{- if $scaling.enabled -}}
+{{- $errors = append $errors "autoscaling: with sidecar.envoy.enabled: false the pods are not the chart's: scale Envoy's own Deployment" -}}
+{{- end -}}
+{{- else if $scaling.enabled -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- $errors = append $errors (printf "autoscaling: minReplicas is %d and maxReplicas %d: the least must not be above the most" (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
+{{- if not (or $scaling.targetCPUUtilizationPercentage $scaling.targetStreamsInflight $scaling.metrics) -}}
+{{- $errors = append $errors "autoscaling: nothing is measured: set targetCPUUtilizationPercentage, targetStreamsInflight or metrics" -}}
+{{- end -}}
+{{- if and $scaling.targetCPUUtilizationPercentage (not (dig "requests" "cpu" "" .Values.resources)) -}}
+{{- $errors = append $errors "autoscaling.targetCPUUtilizationPercentage: is a share of resources.requests.cpu: set that too" -}}
+{{- end -}}
+{{- end -}}
+{{- $budget := .Values.podDisruptionBudget -}}
+{{- $replicas := ternary $scaling.minReplicas .Values.replicaCount $scaling.enabled -}}
+{{- if and $budget.enabled (or (kindIs "float64" $budget.minAvailable) (kindIs "int64" $budget.minAvailable)) (ge (int $budget.minAvailable) (int $replicas)) -}}
+{{- $errors = append $errors (printf "podDisruptionBudget.minAvailable: is %d of %d replicas, so no node could be drained: set a smaller number, or maxUnavailable" (int $budget.minAvailable) (int $replicas)) -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.restErrors" -}}
+{{- $errors := list -}}
+{{- $grace := .Values.terminationGracePeriodSeconds -}}
+{{- $drain := include "envoy-harmony.drainSeconds" . | int -}}
+{{- if and (not (kindIs "invalid" $grace)) (lt (int $grace) $drain) -}}
+{{- $errors = append $errors (printf "terminationGracePeriodSeconds: %d is too short: drain_delay, drain_timeout and 40 s for background responses take %d s: leave it out, or set config.drain_timeout to less" (int $grace) $drain) -}}
+{{- end -}}
+{{- $gateway := .Values.gateway -}}
+{{- if ne $gateway.provider "none" -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $errors = append $errors (printf "gateway.provider: %s is for mode deployment; mode sidecar has an Envoy of its own: set gateway.provider: none" $gateway.provider) -}}
+{{- end -}}
+{{- if not $gateway.name -}}
+{{- $errors = append $errors (printf "gateway.name: the provider %s needs the name of the clients' Gateway" $gateway.provider) -}}
+{{- end -}}
+{{- end -}}
+{{- $monitoring := .Values.monitoring -}}
+{{- if and $monitoring.serviceMonitor.enabled $monitoring.podMonitor.enabled -}}
+{{- $errors = append $errors "monitoring: serviceMonitor and podMonitor would read every metric twice; enable one" -}}
+{{- end -}}
+{{- if and $monitoring.serviceMonitor.enabled (include "envoy-harmony.patched" .) -}}
+{{- $errors = append $errors "monitoring.serviceMonitor: with sidecar.envoy.enabled: false there is no Service: enable monitoring.podMonitor" -}}
+{{- end -}}
+{{- $policy := .Values.networkPolicy -}}
+{{- if $policy.enabled -}}
+{{- if include "envoy-harmony.patched" . -}}
+{{- $errors = append $errors "networkPolicy: with sidecar.envoy.enabled: false the pods are not the chart's: protect Envoy's pods by a policy of your own, and set networkPolicy.enabled: false" -}}
+{{- else if and (eq .Values.mode "deployment") (not $policy.gatewayFrom) (not (include "envoy-harmony.gateway.clientPeers" . | trim)) -}}
+{{- $errors = append $errors "networkPolicy.gatewayFrom: name the pods that may connect to the filter, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: envoy-gateway-system}}}]" -}}
+{{- end -}}
+{{- if and $policy.egress.enabled (eq .Values.mode "sidecar") (not $policy.egress.to) -}}
+{{- $errors = append $errors "networkPolicy.egress.to: in mode sidecar Envoy connects to the engines: name them" -}}
+{{- end -}}
+{{- if and $policy.egress.enabled (eq (include "envoy-harmony.storeKind" .) "shared") (not $policy.egress.to) -}}
+{{- $errors = append $errors "networkPolicy.egress.to: the filter connects to its store: name it, such as [{ports: [{port: 6379}], to: [{podSelector: {matchLabels: {app: redis}}}]}]" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const askUsage = `
+Asks a model one question through Chat Completions, prints the answer while it is
+generated, and exits with status 1 if there is none.
+
+  envoy-harmony ask "What is Envoy?"
+  envoy-harmony ask --url https://api.example.com/v1 --model gpt-oss-20b --header x-tenant=a Hello
+
+$OPENAI_BASE_URL and $OPENAI_API_KEY are used as OpenAI's clients do.`
+
+const (
+	defaultAskURL   = "http://127.0.0.1:10000/v1"
+	defaultAskModel = "gpt-oss-120b"
+
+	maxAskError = 64 << 10 // bytes of an error's body
+	maxAskLine  = 4 << 20  // bytes of an event
+)
+
+// askPause is the time between two attempts of ask.
+var askPause = time.Second
+
+// question is one use of ask.
+type question struct {
+	url, model, text string
+	header           http.Header
+	wait, timeout    time.Duration
+	reasoning        bool
+}
+
+func askCommand(ctx context.Context, p program, args []string) error {
+	q, err := parseQuestion(p, args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.timeout)
+	defer cancel()
+	for deadline := time.Now().Add(q.wait); ; {
+		err := q.ask(ctx, p)
+		var later *notReadyError
+		if !errors.As(err, &later) || time.Now().After(deadline) {
+			return err
+		}
+		fmt.Fprintf(p.stderr, "%v; next attempt in %s\n", err, askPause)
+		select {
+		case <-time.After(askPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func parseQuestion(p program, args []string) (*question, error) {
+	q := &question{header: http.Header{}}
+	s := &settings{program: p, flags: flag.NewFlagSet("ask", flag.ContinueOnError)}
+	s.flags.SetOutput(p.stderr)
+	s.flags.Usage = func() {
+		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony ask [flags] QUESTION\n\n%s\n\nFlags:\n", strings.TrimSpace(askUsage))
+		s.flags.PrintDefaults()
+	}
+	s.flags.StringVar(&q.url, "url", cmp.Or(p.getenv("OPENAI_BASE_URL"), defaultAskURL), "the base `URL` of the API, with its /v1")
+	s.flags.StringVar(&q.model, "model", defaultAskModel, "the model's `name`")
+	s.flags.BoolVar(&q.reasoning, "reasoning", false, "print the reasoning too, on standard error")
+	s.flags.DurationVar(&q.wait, "wait", 0, "how long to try again while nobody answers, or with 404, 502, 503 or 504")
+	s.flags.DurationVar(&q.timeout, "timeout", 5*time.Minute, "the most time for everything")
+	if key := p.getenv("OPENAI_API_KEY"); key != "" {
+		q.header.Set("Authorization", "Bearer "+key)
+	}
+	s.flags.Func("header", "a header of the request, `NAME=VALUE`, repeatable", func(v string) error {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return errors.New("write NAME=VALUE")
+		}
+		q.header.Set(name, value)
+		return nil
+	})
+	if err := s.parseFlags(args); err != nil {
+		return nil, err
+	}
+	if q.text = strings.Join(s.flags.Args(), " "); q.text == "" {
+		return nil, s.wrong("the question is missing")
+	}
+	return q, nil
+}
+
+// notReadyError is an error that may go away by itself.
+type notReadyError struct{ error }
+
+func (e *notReadyError) Unwrap() error { return e.error }
+
+// ask asks once and prints the answer.
+func (q *question) ask(ctx context.Context, p program) error {
+	body, err := json.Marshal(map[string]any{
+		"model": q.model, "stream": true,
+		"messages": []map[string]string{{"role": "user", "content": q.text}},
+	})
+	if err != nil {
+		return fmt.Errorf("ask: %w", err)
+	}
+	url := strings.TrimSuffix(q.url, "/") + "/chat/completions"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask: --url: %w", err)
+	}
+	req.Close = true // one request
+	req.Header = q.header.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return &notReadyError{fmt.Errorf("ask: no answer: %w", err)}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return statusError(resp, url)
+	}
+	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return fmt.Errorf("ask: %s answered with %q, not with a stream of events: is --url the base URL of an OpenAI API?", url, kind)
+	}
+	return q.read(resp.Body, p)
+}
+
+// statusError is the error of an answer with another status than 200.
+func statusError(resp *http.Response, url string) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAskError))
+	var reply struct {
+		Error struct{ Message, Code string }
+	}
+	message := strings.TrimSpace(string(text))
+	if json.Unmarshal(text, &reply) == nil && reply.Error.Message != "" {
+		message = reply.Error.Message
+	}
+	hint := ""
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		hint = " (set OPENAI_API_KEY, or --header)"
+	case http.StatusNotFound:
+		hint = " (is there a route for this host and path, and does --url end in /v1?)"
+	case http.StatusServiceUnavailable:
+		hint = " (Envoy cannot reach the filter, or the filter no engine: see both logs)"
+	}
+	err := fmt.Errorf("ask: %s: %s: %s%s", url, resp.Status, cmp.Or(message, "no message"), hint)
+	switch resp.StatusCode {
+	case http.StatusNotFound, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return &notReadyError{err}
+	}
+	return err
+}
+
+// askChunk is what ask reads of a chunk of Chat Completions.
+type askChunk struct {
+	Error   *struct{ Message string } `json:"error"`
+	Choices []struct {
+		Delta struct {
+			Content          string `json:"content"`
+			Reasoning        string `json:"reasoning"`
+			ReasoningContent string `json:"reasoning_content"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"`
+}
+
+// read prints the text of a stream. The error names what is missing of the answer.
+func (q *question) read(body io.Reader, p program) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, maxAskLine)
+	text, finish := false, ""
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data:")
+		if !ok {
+			continue
+		}
+		if data = strings.TrimSpace(data); data == "[DONE]" {
+			fmt.Fprintln(p.stdout)
+			if !text {
+				return fmt.Errorf("ask: the answer has no text (finish reason %q)", finish)
+			}
+			return nil
+		}
+		var chunk askChunk
+		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+			return fmt.Errorf("ask: an event is no chunk of Chat Completions: %w", err)
+		}
+		if chunk.Error != nil {
+			return fmt.Errorf("ask: the stream ended with an error: %s", chunk.Error.Message)
+		}
+		for _, c := range chunk.Choices {
+			if q.reasoning {
+				fmt.Fprint(p.stderr, cmp.Or(c.Delta.ReasoningContent, c.Delta.Reasoning))
+			}
+			fmt.Fprint(p.stdout, c.Delta.Content)
+			text = text || c.Delta.Content != ""
+			finish = cmp.Or(c.FinishReason, finish)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("ask: the stream broke: %w", err)
+	}
+	return errors.New("ask: the stream ended too early, without [DONE]")
+}

@@ -1,0 +1,126 @@
+//go:build charts
+
+package charts
+
+import (
+	"strings"
+	"testing"
+)
+
+const (
+	engine    = "engines: [{kind: vllm, service: {name: vllm, port: 8000}}]\n"
+	shared    = engine + "store: {existingSecret: s}\nsealKeys: {existingSecret: k}\n"
+	patched   = shared + "mode: sidecar\nsidecar: {envoy: {enabled: false}}\n"
+	looped    = "gateway: {loopback: {address: 'loopback:10001'}}\n"
+	fourBytes = "AAAA"
+)
+
+// TestRefused renders combinations of values that cannot work. Each is refused with a
+// message that names the value and what to change.
+func TestRefused(t *testing.T) {
+	for _, tt := range []struct{ name, values, want string }{
+		{"no engine", "engines: []", "engines: name at least one engine"},
+		{"name twice", "engines: [{kind: vllm}, {kind: vllm}]", `engines[1].name: "vllm" is used twice`},
+		{"sidecar's engine without address", "mode: sidecar\nengines: [{kind: vllm}]", "engines[0]: write where the engine is: service: {name, port}, or urls"},
+		{"gateway's engine without address", "gateway: {provider: istio, name: g}\nengines: [{kind: vllm, urls: ['http://a']}]", "engines[0]: write where the engine is: service: {name, port}, or inferencePool: {name}"},
+		{"service and urls", "mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}, urls: ['http://a']}]", "engines[0]: has a service and urls"},
+		{"prefill without loopback", "engines: [{kind: vllm, prefill: [{service: {name: p, port: 1}}]}]", "engines[0].prefill: prefill endpoints are reached through the loopback listener"},
+		{"prefill without service", looped + "engines: [{kind: vllm, prefill: [{}]}]", "engines[0].prefill[0]: write where it is"},
+
+		{"config.engines", engine + "config: {engines: [{kind: vllm}]}", "config.engines: set engines in its place"},
+		{"config.listen", engine + "config: {listen: ':1'}", "config.listen: set service.port in its place"},
+		{"config.admin", engine + "config: {admin: ':1'}", "config.admin: set adminPort in its place"},
+		{"config.loopback", engine + "config: {loopback: 'a:1'}", "config.loopback: set gateway.loopback in its place"},
+		{"config.store_url", engine + "config: {store_url: 'redis://a'}", "config.store_url: set store.url or store.existingSecret in its place"},
+		{"config.responses.seal_keys", engine + "config: {responses: {seal_keys: [a]}}", "config.responses.seal_keys: would stand in a ConfigMap"},
+		{"tools without loopback", engine + "config: {tools: {servers: [{label: a, url: 'http://a'}]}}", "config.tools: tools need the loopback listener"},
+		{"allowed hosts without loopback", engine + "config: {tools: {allowed_hosts: [a]}}", "config.tools: tools need the loopback listener"},
+		{"background without loopback", engine + "config: {limits: {max_background: 5}}", "config.limits.max_background: background responses need the loopback listener"},
+		{"unknown tools without loopback", engine + "config: {unknown_tools: model}", "config.unknown_tools: model needs the loopback listener"},
+		{"loopback switched off", engine + "gateway: {provider: istio, name: g, loopback: {enabled: false}}\nconfig: {limits: {max_background: 5}}", "set gateway.loopback.enabled"},
+
+		{"memory with replicas", engine + "replicaCount: 2\nsealKeys: {existingSecret: k}", "store.url: memory: cannot serve 2 replicas"},
+		{"memory with autoscaling", engine + "autoscaling: {enabled: true}\nsealKeys: {existingSecret: k}", "store.url: memory: cannot serve autoscaling"},
+		{"memory with sidecars", engine + "mode: sidecar\nsidecar: {envoy: {enabled: false}}\nsealKeys: {existingSecret: k}", "store.url: memory: cannot serve sidecars"},
+		{"sqlite with replicas", engine + "replicaCount: 2\nsealKeys: {existingSecret: k}\nstore: {url: 'sqlite:/a', persistence: {enabled: true}}", "store.url: sqlite: cannot serve 2 replicas"},
+		{"sqlite with autoscaling", engine + "autoscaling: {enabled: true}\nsealKeys: {existingSecret: k}\nstore: {url: 'sqlite:/a', persistence: {enabled: true}}", "store.url: sqlite: cannot serve autoscaling"},
+		{"sqlite without volume", engine + "store: {url: 'sqlite:/a'}", "store.url: sqlite: needs a volume"},
+		{"volume without sqlite", engine + "store: {persistence: {enabled: true}}", "store.persistence: is for sqlite"},
+		{"no store", engine + "store: {url: ''}", "store.url: must not be empty"},
+		{"store twice", engine + "store: {url: 'redis://a', existingSecret: s}", "store: has a url and an existingSecret"},
+
+		{"no seal keys", engine + "replicaCount: 2\nstore: {existingSecret: s}", "sealKeys: several replicas need the same keys"},
+		{"seal keys twice", engine + "sealKeys: {existingSecret: k, keys: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=]}", "sealKeys: has keys and an existingSecret"},
+		{"tool's secret twice", engine + "toolSecrets: [{env: A, value: b, existingSecret: c}]", "toolSecrets[0]: A has a value and an existingSecret"},
+		{"tool's secret without value", engine + "toolSecrets: [{env: A}]", "toolSecrets[0]: A has no value"},
+		{"key of the test twice", engine + "test: {existingSecret: k, headers: {Authorization: a}}", "test: has headers.authorization and an existingSecret"},
+
+		{"CA without TLS", engine + "tls: {clientCA: a}", "tls.clientCA: has no effect without TLS: set tls.enabled"},
+		{"CA's ConfigMap without TLS", engine + "tls: {clientCAConfigMap: a}", "tls.clientCAConfigMap: has no effect without TLS"},
+		{"certificate without TLS", engine + "tls: {existingSecret: a}", "tls.existingSecret: has no effect without TLS"},
+		{"cert-manager without TLS", engine + "tls: {certManager: {enabled: true}}", "tls.certManager: has no effect without TLS"},
+		{"TLS without certificate", engine + "tls: {enabled: true}", "tls: a certificate is missing"},
+		{"certificate twice", engine + "tls: {enabled: true, existingSecret: a, certManager: {enabled: true, issuerRef: {name: a}}}", "tls: has an existingSecret and certManager"},
+		{"no issuer", engine + "tls: {enabled: true, certManager: {enabled: true}}", "tls.certManager.issuerRef: name the issuer"},
+		{"CA twice", engine + "tls: {enabled: true, existingSecret: a, clientCA: a, clientCAConfigMap: a}", "tls: has a clientCA and a clientCAConfigMap"},
+		{"TLS of a sidecar", engine + "mode: sidecar\ntls: {enabled: true, existingSecret: a}", "tls: Envoy and a sidecar speak over a Unix socket"},
+
+		{"least above most", shared + "autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 4}", "autoscaling: minReplicas is 5 and maxReplicas 4"},
+		{"nothing measured", shared + "autoscaling: {enabled: true, targetCPUUtilizationPercentage: 0}", "autoscaling: nothing is measured"},
+		{"share of no CPU", shared + "autoscaling: {enabled: true}\nresources: {requests: {cpu: null}}", "autoscaling.targetCPUUtilizationPercentage: is a share of resources.requests.cpu"},
+		{"autoscaling of others' pods", patched + "autoscaling: {enabled: true}", "autoscaling: with sidecar.envoy.enabled: false the pods are not the chart's"},
+		{"no pod may go", shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 2}", "podDisruptionBudget.minAvailable: is 2 of 2 replicas"},
+
+		{"grace period", engine + "terminationGracePeriodSeconds: 60", "terminationGracePeriodSeconds: 60 is too short: drain_delay, drain_timeout and 40 s for background responses take 170 s"},
+		{"provider of a sidecar", engine + "mode: sidecar\ngateway: {provider: istio, name: g}", "gateway.provider: istio is for mode deployment"},
+		{"no gateway", engine + "gateway: {provider: istio}", "gateway.name: the provider istio needs the name of the clients' Gateway"},
+		{"two monitors", engine + "monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}}", "monitoring: serviceMonitor and podMonitor would read every metric twice"},
+		{"monitor without Service", patched + "monitoring: {serviceMonitor: {enabled: true}}", "monitoring.serviceMonitor: with sidecar.envoy.enabled: false there is no Service"},
+		{"policy without gateway", engine + "networkPolicy: {enabled: true}", "networkPolicy.gatewayFrom: name the pods that may connect to the filter"},
+		{"policy of others' pods", patched + "networkPolicy: {enabled: true}", "networkPolicy: with sidecar.envoy.enabled: false the pods are not the chart's"},
+		{"no way to the engines", engine + "mode: sidecar\nnetworkPolicy: {enabled: true, egress: {enabled: true}}", "networkPolicy.egress.to: in mode sidecar Envoy connects to the engines"},
+		{"no way to the store", shared + "networkPolicy: {enabled: true, gatewayFrom: [{podSelector: {}}], egress: {enabled: true}}", "networkPolicy.egress.to: the filter connects to its store"},
+
+		// The schema.
+		{"unknown value", engine + "replicas: 3", "additional properties 'replicas' not allowed"},
+		{"unknown value below", engine + "store: {uri: a}", "at '/store': additional properties 'uri' not allowed"},
+		{"unknown key of config", engine + "config: {limits: {max_tool: 3}}", "at '/config/limits': additional properties 'max_tool' not allowed"},
+		{"wrong kind in config", engine + "config: {limits: {max_tools: many}}", "at '/config/limits/max_tools': got string, want integer"},
+		{"number for a duration", engine + "config: {drain_timeout: 30}", "at '/config/drain_timeout': got number, want string"},
+		{"duration without unit", engine + "config: {drain_timeout: '30'}", "at '/config/drain_timeout': '30' does not match pattern"},
+		{"unknown provider", engine + "gateway: {provider: nginx}", "at '/gateway/provider': value must be one of 'none', 'envoyGateway'"},
+		{"unknown mode", engine + "mode: daemonset", "at '/mode': value must be one of 'deployment', 'sidecar'"},
+		{"unknown engine", "engines: [{kind: ollama}]", "at '/engines/0/kind': value must be one of"},
+		{"port of an engine", "engines: [{kind: vllm, service: {name: a, port: 70000}}]", "at '/engines/0/service/port': maximum: got 70,000, want 65,535"},
+		{"engine's service without port", "engines: [{kind: vllm, service: {name: a}}]", "at '/engines/0/service': missing property 'port'"},
+		{"URL of the store", engine + "store: {url: 'mysql://a'}", "at '/store/url': 'mysql://a' does not match pattern"},
+		{"short seal key", engine + "sealKeys: {keys: [" + fourBytes + "]}", "at '/sealKeys/keys/0': 'AAAA' does not match pattern"},
+		{"digest", engine + "image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"},
+		{"text for a number", engine + "replicaCount: two", "at '/replicaCount': got string, want integer"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, stderr, err := template(t, write(t, tt.values))
+			if err == nil {
+				t.Fatalf("it is rendered:\n%s", text)
+			}
+			if !strings.Contains(stderr, tt.want) {
+				t.Errorf("the error does not have %q:\n%s", tt.want, stderr)
+			}
+		})
+	}
+}
+
+// Values that look wrong and are not.
+func TestNotRefused(t *testing.T) {
+	for name, values := range map[string]string{
+		"nothing is stored":        engine + "replicaCount: 2\nsealKeys: {existingSecret: k}\nconfig: {responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}",
+		"sqlite on another volume": engine + "store: {url: 'sqlite:/data/a'}\nextraVolumes: [{name: d, hostPath: {path: /d}}]\nextraVolumeMounts: [{name: d, mountPath: /data}]",
+		"least in per cent":        shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 50%}",
+		"longer grace period":      engine + "terminationGracePeriodSeconds: 170",
+		"one sidecar in memory":    engine + "mode: sidecar",
+	} {
+		if _, stderr, err := template(t, write(t, values)); err != nil {
+			t.Errorf("%s: %v: %s", name, err, stderr)
+		}
+	}
+}
