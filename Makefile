@@ -115,8 +115,9 @@ $(BIN)/cyclonedx-gomod: tools/release/go.mod tools/release/go.sum
 	cd tools/release && go build -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 CHART_TOOLS := $(BIN)/helm $(BIN)/kubectl-validate
+EGCTL       := $(BIN)/egctl
 
-$(CHART_TOOLS): $(BIN)/%: tools/charts/%/go.mod tools/charts/%/go.sum
+$(CHART_TOOLS) $(EGCTL): $(BIN)/%: tools/charts/%/go.mod tools/charts/%/go.sum
 	@echo "Building $*, which takes some minutes the first time:"
 	@mkdir -p $(BIN)
 	cd tools/charts/$* && GOBIN=$(BIN) go install tool
@@ -158,8 +159,19 @@ test-envoys: $(ENVOY_VERSIONS:%=$(BIN)/envoys/%) venv ## run the tests that need
 	[ -z "$$failed" ] || { echo "tests failed with Envoy$$failed" >&2; exit 1; }
 
 .PHONY: test-charts
-test-charts: $(ENVOY) $(CHART_TOOLS) ## test the Helm chart: renders, their validation, alerts and dashboard with a real Prometheus
+test-charts: $(ENVOY) $(CHART_TOOLS) $(EGCTL) ## test the Helm chart: renders, their validation, alerts and dashboard with a real Prometheus, gateways with a real Envoy
 	@e2e/charts/run.sh
+	go vet -tags charts ./e2e
+	go test -tags charts -count 1 -timeout 5m -run '^(TestEnvoyGateway|TestIstio)$$' ./e2e
+
+.PHONY: istio-config
+istio-config: $(ENVOY) $(BIN)/helm $(BIN)/istiod-config ## record what istiod makes of the chart's objects for Istio
+	UPDATE_ISTIO=1 go test -tags charts -count 1 -run '^TestIstio$$' ./e2e
+
+$(BIN)/istiod-config: tools/istio/main.go tools/istio/go.mod tools/istio/go.sum
+	@echo "Building istiod's code, which takes some minutes and 2 GB of memory the first time:"
+	@mkdir -p $(BIN)
+	cd tools/istio && go build -o $@ .
 
 .PHONY: test-charts-quick
 test-charts-quick: $(CHART_TOOLS) ## run test-charts without Prometheus and Envoy

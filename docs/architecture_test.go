@@ -306,14 +306,18 @@ func TestTextWidth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md") {
+	gateways, err := filepath.Glob("gateways/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range slices.Concat(pages, gateways, []string{"../README.md", "../CONTRIBUTING.md"}) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		code := false
 		for n, line := range strings.Split(string(text), "\n") {
-			if strings.HasPrefix(line, "```") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				code = !code
 			}
 			if !code && len([]rune(line)) > maxWidth && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](") {

@@ -199,13 +199,11 @@ func TestExampleTLS(t *testing.T) {
 		}
 		pki.Write(t, sds, map[string][]byte{name: []byte(readExample(t, "tls/"+name, map[string]string{old: by}))})
 	}
-	d := p.envoy(t, []byte(readExample(t, "tls/envoy.yaml", map[string]string{
-		`address: "0.0.0.0", port_value: 10443`: `address: "127.0.0.1", port_value: 0`,
-		"port_value: 9901":                      "port_value: 0",
-		"/etc/envoy/sds":                        sds,
-		`address: "envoy-harmony.default.svc", port_value: 9002`: atURL("http://" + p.address),
-		`address: "vllm.default.svc", port_value: 8000`:          atURL(sim),
-	})))
+	places := map[string]string{"port_value: 9901": "port_value: 0", "/etc/envoy/sds": sds}
+	places[`address: "0.0.0.0", port_value: 10443`] = `address: "127.0.0.1", port_value: 0`
+	places[`address: "envoy-harmony.default.svc", port_value: 9002`] = atURL("http://" + p.address)
+	places[`address: "vllm.default.svc", port_value: 8000`] = atURL(sim)
+	d := p.envoy(t, []byte(readExample(t, "tls/envoy.yaml", places)))
 	d.url = strings.Replace(d.url, "http://", "https://", 1)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(ca.PEM)

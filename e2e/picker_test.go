@@ -425,6 +425,7 @@ func (d *dataplane) checkPickerDown(t *testing.T, p *picker) {
 // Bodies of many messages pass two full-duplex filters in one chain unchanged, both
 // ways: prompts and replies of 130 kB, and those of requests that both only relay.
 func TestTwoFilters(t *testing.T) {
+	needEnvoy(t, 39) // 1.38.3 loses some replies, as docs/routing.md says
 	const size, rounds, parallel = 130_000, 20, 4
 	served := newServedReplicas(t, 2)
 	p := startPicker(t, served.urls)
@@ -448,7 +449,6 @@ func TestTwoFilters(t *testing.T) {
 		})
 	})
 	t.Run("relayed", func(t *testing.T) {
-		needEnvoy(t, 39) // 1.38.3 loses one reply of 130 kB in twenty
 		inParallel(t, parallel, rounds, func(int, int) {
 			d.checkEcho(t, "/v1/responses/x/y", "application/octet-stream", fmt.Appendf(nil, `{"noise":%q}`, strings.Repeat("noise", size/5)))
 			d.checkEcho(t, "/v1/chat/completions", "application/json", otherModelChat(size))

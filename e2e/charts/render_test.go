@@ -5,7 +5,6 @@ package charts
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"

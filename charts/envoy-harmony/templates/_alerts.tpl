@@ -44,4 +44,22 @@
   expr: max(harmony_streams_inflight{ {{- .m -}} }) > 20 and min(harmony_streams_inflight{ {{- .m -}} }) < 0.05 * max(harmony_streams_inflight{ {{- .m -}} })
   summary: One replica of the filter has nearly all streams.
   description: "The busiest replica has {{ `{{ $value | humanize }}` }} streams, another one nearly none. The gateway uses the filter's Service in place of the headless one."
+- alert: HarmonyConfigRefused
+  severity: warning
+  for: 5m
+  expr: min by (pod) (harmony_config_last_reload_successful{ {{- .m -}} }) == 0
+  summary: A changed configuration is refused.
+  description: "The filter in {{ `{{ $labels.pod }}` }} goes on with the configuration before. Its log names every key at fault."
+- alert: HarmonyConfigsDiffer
+  severity: warning
+  for: 30m
+  expr: max(harmony_config_hash{ {{- .m -}} }) != min(harmony_config_hash{ {{- .m -}} })
+  summary: Replicas of the filter have different configurations.
+  description: A rollout is stuck, or one of the replicas has refused the last change.
+- alert: HarmonyCertificateExpires
+  severity: critical
+  for: 15m
+  expr: min(harmony_tls_certificate_not_after_seconds{ {{- .m -}} }) - time() < {{ mul .rule.certificateDays 86400 }}
+  summary: The certificate of the filter expires.
+  description: "It is valid for {{ `{{ $value | humanizeDuration }}` }}. After that the gateway cannot connect to the filter, and requests for gpt-oss models fail."
 {{- end -}}
