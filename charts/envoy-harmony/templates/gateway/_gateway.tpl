@@ -31,9 +31,9 @@
      Service of Envoy Gateway has a name with a hash, unless the chart makes the Gateway. */}}
 {{- define "envoy-harmony.gateway.url" -}}
 {{- if and (eq .Values.gateway.provider "envoyGateway") .Values.gateway.create -}}
-http://{{ .Values.gateway.name }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}
+http://{{ .Values.gateway.name }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
 {{- else if not (has .Values.gateway.provider (list "none" "envoyGateway")) -}}
-http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.{{ include "envoy-harmony.gateway.namespace" . }}.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}
+http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.{{ include "envoy-harmony.gateway.namespace" . }}.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
 {{- end -}}
 {{- end -}}
 
