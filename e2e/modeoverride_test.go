@@ -210,20 +210,16 @@ type measuredWay struct {
 	edit  func(bootstrap string) string
 
 	d         *dataplane
-	processes []int
+	processes []osProcess
 	cpu       time.Duration
 }
 
 func (w *measuredWay) start(b *testing.B, upstream string) {
 	b.Helper()
-	before := children(b)
-	p := serveProgram(b, logOf(b), "--engine", "vllm=http://127.0.0.1:1", "--set", "loopback=unix://"+filepath.Join(socketDir(b), "loopback"), "--set", "log.level=info")
-	w.d = p.envoy(b, []byte(w.edit(string(p.bootstrap(b, append(w.flags, "--upstream", upstream)...)))))
-	for pid := range children(b) {
-		if !before[pid] {
-			w.processes = append(w.processes, pid)
-		}
-	}
+	w.processes = started(b, func() {
+		p := serveProgram(b, logOf(b), "--engine", "vllm=http://127.0.0.1:1", "--set", "loopback=unix://"+filepath.Join(socketDir(b), "loopback"), "--set", "log.level=info")
+		w.d = p.envoy(b, []byte(w.edit(string(p.bootstrap(b, append(w.flags, "--upstream", upstream)...)))))
+	})
 	if len(w.processes) != 2 {
 		b.Fatalf("%d processes were started", len(w.processes))
 	}
@@ -232,7 +228,7 @@ func (w *measuredWay) start(b *testing.B, upstream string) {
 // run sends requests one after the other.
 func (w *measuredWay) run(b *testing.B, n int, path string, body []byte) {
 	b.Helper()
-	before := w.used(b)
+	before := cpuOf(b, w.processes...)
 	for range n {
 		resp, err := w.d.client.Post(w.d.url+path, "application/json", bytes.NewReader(body))
 		if err != nil {
@@ -243,52 +239,5 @@ func (w *measuredWay) run(b *testing.B, n int, path string, body []byte) {
 		}
 		_ = resp.Body.Close()
 	}
-	w.cpu += w.used(b) - before
-}
-
-// used returns the CPU time of the processes.
-func (w *measuredWay) used(b *testing.B) (sum time.Duration) {
-	b.Helper()
-	for _, pid := range w.processes {
-		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, task := range tasks {
-			text, err := os.ReadFile(task)
-			if err != nil {
-				continue // the thread has ended
-			}
-			var nanoseconds int64
-			if _, err := fmt.Sscan(string(text), &nanoseconds); err != nil {
-				b.Fatal(err)
-			}
-			sum += time.Duration(nanoseconds)
-		}
-	}
-	return sum
-}
-
-// children returns the processes that this one has started (Linux).
-func children(b *testing.B) map[int]bool {
-	b.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		b.Fatal(err)
-	}
-	all := map[int]bool{}
-	for _, stat := range stats {
-		text, err := os.ReadFile(stat)
-		if err != nil {
-			continue // the process has ended
-		}
-		// PID (COMMAND) STATE PARENT
-		pid, rest, _ := strings.Cut(string(text), " ")
-		fields := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
-		if len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
-			n, _ := strconv.Atoi(pid)
-			all[n] = true
-		}
-	}
-	return all
+	w.cpu += cpuOf(b, w.processes...) - before
 }
