@@ -181,26 +181,29 @@ func TestExampleJWT(t *testing.T) {
 	}
 }
 
-// TLS for clients and mutual TLS to the filter, with certificates that are renewed
-// on both sides while requests are served.
+// TLS for clients, and mutual TLS to the filter and from it, with certificates that are
+// renewed on both sides while requests are served.
 func TestExampleTLS(t *testing.T) {
 	ca, next := pki.NewCA(t, "first"), pki.NewCA(t, "next")
 	filter := newCertFiles(t, ca.Leaf(t, "envoy-harmony.default.svc"), ca)
 	listener, client := newCertFiles(t, ca.Leaf(t, "models.example.com"), ca), newCertFiles(t, ca.Leaf(t, "envoy"), ca)
-	log := logOf(t)
+	loopback, caller := newCertFiles(t, ca.Leaf(t, "127.0.0.1"), ca), newCertFiles(t, ca.Leaf(t, "filter"), ca)
+	log, port := logOf(t), freePort(t)
 	sim := startSim(t, log)
-	p := serveProgram(t, log, "--engine", "vllm="+sim, "--set", "max_connection_age=500ms",
-		"--set", "tls.cert_file="+filter.file("tls.crt"), "--set", "tls.key_file="+filter.file("tls.key"), "--set", "tls.client_ca_file="+filter.file("ca.crt"))
+	p := serveProgram(t, log, append([]string{
+		"--engine", "vllm=" + sim, "--set", "max_connection_age=500ms", "--set", newToolServer(t).set(t),
+		"--set", "tls.cert_file=" + filter.file("tls.crt"), "--set", "tls.key_file=" + filter.file("tls.key"), "--set", "tls.client_ca_file=" + filter.file("ca.crt"),
+	}, caller.loopbackFlags("127.0.0.1:"+port, true)...)...)
 	sds := t.TempDir()
-	for _, name := range []string{"listener.yaml", "filter-client.yaml", "filter-ca.yaml"} {
-		old, by := "/etc/envoy/tls/filter", client.folder
-		if name == "listener.yaml" {
-			old, by = "/etc/envoy/tls/listener", listener.folder
-		}
-		pki.Write(t, sds, map[string][]byte{name: []byte(readExample(t, "tls/"+name, map[string]string{old: by}))})
+	for name, at := range map[string]struct{ folder, by string }{
+		"listener.yaml": {"listener", listener.folder}, "filter-client.yaml": {"filter", client.folder}, "filter-ca.yaml": {"filter", client.folder},
+		"loopback.yaml": {"loopback", loopback.folder}, "loopback-client-ca.yaml": {"loopback", loopback.folder},
+	} {
+		pki.Write(t, sds, map[string][]byte{name: []byte(readExample(t, "tls/"+name, map[string]string{"/etc/envoy/tls/" + at.folder: at.by}))})
 	}
 	places := map[string]string{"port_value: 9901": "port_value: 0", "/etc/envoy/sds": sds}
 	places[`address: "0.0.0.0", port_value: 10443`] = `address: "127.0.0.1", port_value: 0`
+	places[`address: "0.0.0.0", port_value: 10001`] = `address: "127.0.0.1", port_value: ` + port
 	places[`address: "envoy-harmony.default.svc", port_value: 9002`] = atURL("http://" + p.address)
 	places[`address: "vllm.default.svc", port_value: 8000`] = atURL(sim)
 	d := p.envoy(t, []byte(readExample(t, "tls/envoy.yaml", places)))
@@ -218,6 +221,7 @@ func TestExampleTLS(t *testing.T) {
 		return resp.TLS.PeerCertificates[0].SerialNumber.String()
 	}
 	before := ask()
+	d.checkToolLoop(t)
 	listener.set(t, ca.Leaf(t, "models.example.com"), ca.PEM)
 	for deadline := time.Now().Add(patience); ask() == before; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -228,10 +232,16 @@ func TestExampleTLS(t *testing.T) {
 	both := append(append([]byte{}, ca.PEM...), next.PEM...)
 	filter.set(t, ca.Leaf(t, "envoy-harmony.default.svc"), both)
 	client.set(t, ca.Leaf(t, "envoy"), both)
+	loopback.set(t, ca.Leaf(t, "127.0.0.1"), both)
+	caller.set(t, ca.Leaf(t, "filter"), both)
 	p.awaitReloads(t, "ok", 1)
 	ask()
 	client.set(t, next.Leaf(t, "envoy"), both)
 	filter.set(t, next.Leaf(t, "envoy-harmony.default.svc"), next.PEM)
+	loopback.set(t, next.Leaf(t, "127.0.0.1"), both)
+	caller.set(t, next.Leaf(t, "filter"), both)
+	awaitIssuer(t, "127.0.0.1:"+port, next)
 	p.awaitReloads(t, "ok", 2)
 	ask()
+	d.checkToolLoop(t)
 }

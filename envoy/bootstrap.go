@@ -46,8 +46,11 @@ type Options struct {
 	ExtProcTLS *FilterTLS
 	// Loopback is the address of the loopback listener, through which the filter makes
 	// model calls: unix:///path, or host:port of an address that only this machine or
-	// pod can reach. Empty: there is no such listener.
+	// pod can reach, unless LoopbackTLS requires a certificate. Empty: there is no such
+	// listener.
 	Loopback string
+	// LoopbackTLS is the TLS of the loopback listener. nil: there is none.
+	LoopbackTLS *ListenerTLS
 	// PrefixHeader, SessionHeader and SelectionHeader are the request headers with
 	// which the filter controls the choice of a replica. Envoy removes them from
 	// clients' requests. Empty: the filter does not set the header.
@@ -99,6 +102,16 @@ type FilterTLS struct {
 	// CertFile and KeyFile are the certificate that Envoy presents, and its private
 	// key. Empty: it presents none.
 	CertFile, KeyFile string
+}
+
+// ListenerTLS names the PEM files of the loopback listener. Envoy reads them once, when
+// it starts.
+type ListenerTLS struct {
+	// CertFile and KeyFile are the listener's certificate and its private key.
+	CertFile, KeyFile string
+	// ClientCAFile has the CA certificates by which the filter's certificate is
+	// checked. Empty: the filter needs none.
+	ClientCAFile string
 }
 
 // Balance is a load balancing policy for the replicas of an engine.
@@ -246,7 +259,7 @@ func (o Options) page() (*page, error) {
 		p.LoopbackAddress = &e
 	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
-	errs = append(errs, o.checkFilterTLS(p.Filter.Endpoints[0]))
+	errs = append(errs, o.checkFilterTLS(p.Filter.Endpoints[0]), o.checkLoopbackTLS(p.LoopbackAddress))
 	if len(o.Engines) == 0 {
 		errs = append(errs, errors.New("there is no engine: configure at least one"))
 	}
@@ -283,6 +296,20 @@ func (o Options) checkFilterTLS(filter endpoint) error {
 		return errors.New("filter: TLS needs a CA file")
 	case (t.CertFile == "") != (t.KeyFile == ""):
 		return errors.New("filter: a certificate and its key are set together")
+	}
+	return nil
+}
+
+// checkLoopbackTLS checks the TLS of the loopback listener.
+func (o Options) checkLoopbackTLS(loopback *endpoint) error {
+	t := o.LoopbackTLS
+	switch {
+	case t == nil:
+		return nil
+	case loopback == nil || loopback.Pipe != "":
+		return errors.New("loopback: TLS needs an address host:port")
+	case t.CertFile == "" || t.KeyFile == "":
+		return errors.New("loopback: TLS needs a certificate and its key")
 	}
 	return nil
 }

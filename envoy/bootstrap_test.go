@@ -56,6 +56,12 @@ var examples = map[string]envoy.Options{
 			CertFile: "/etc/envoy/filter/tls.crt",
 			KeyFile:  "/etc/envoy/filter/tls.key",
 		},
+		Loopback: "0.0.0.0:10001",
+		LoopbackTLS: &envoy.ListenerTLS{
+			CertFile:     "/etc/envoy/loopback/tls.crt",
+			KeyFile:      "/etc/envoy/loopback/tls.key",
+			ClientCAFile: "/etc/envoy/loopback/ca.crt",
+		},
 		Engines: []envoy.Engine{
 			{Name: "sglang", URLs: []string{"https://sglang.example.com", "https://10.0.0.7:8443"}, HealthPath: "/health"},
 			{Name: "vllm", URLs: []string{"http://[fd00::1]:8000"}},
@@ -220,6 +226,10 @@ func TestBootstrapErrors(t *testing.T) {
 		{"TLS on a socket", func(o *envoy.Options) { o.ExtProcTLS = &envoy.FilterTLS{CAFile: "ca"} }, "filter: TLS needs an address host:port"},
 		{"TLS without CA", func(o *envoy.Options) { o.ExtProc, o.ExtProcTLS = "a:1", &envoy.FilterTLS{} }, "filter: TLS needs a CA file"},
 		{"TLS without key", func(o *envoy.Options) { o.ExtProc, o.ExtProcTLS = "a:1", &envoy.FilterTLS{CAFile: "ca", CertFile: "c"} }, "filter: a certificate and its key"},
+		{"loopback with TLS on a socket", func(o *envoy.Options) { o.Loopback, o.LoopbackTLS = "unix:///l", &envoy.ListenerTLS{} }, "loopback: TLS needs an address host:port"},
+		{"loopback without key", func(o *envoy.Options) {
+			o.Loopback, o.LoopbackTLS = "127.0.0.1:1", &envoy.ListenerTLS{CertFile: "c"}
+		}, "loopback: TLS needs a certificate and its key"},
 		{"no engine", func(o *envoy.Options) { o.Engines = nil }, "there is no engine"},
 		{"no URL", func(o *envoy.Options) { o.Engines[0].URLs = nil }, "engine e: it has no URL"},
 		{"scheme", func(o *envoy.Options) { o.Engines[0].URLs[0] = "ftp://a" }, "the scheme must be http or https"},

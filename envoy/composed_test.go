@@ -78,14 +78,18 @@ var composed = map[string]composedExample{
 			Listen: "0.0.0.0:10443", Admin: "127.0.0.1:9901",
 			ExtProc:      "envoy-harmony.default.svc:9002",
 			ExtProcTLS:   &envoy.FilterTLS{CAFile: "CA", CertFile: "CERT", KeyFile: "KEY"},
+			Loopback:     "0.0.0.0:10001",
+			LoopbackTLS:  &envoy.ListenerTLS{CertFile: "CERT", KeyFile: "KEY", ClientCAFile: "CA"},
 			PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session",
 			Engines: []envoy.Engine{{Name: "vllm", URLs: []string{"http://vllm.default.svc:8000"}}},
 		},
-		head: `# TLS for clients, and mutual TLS between Envoy and a filter on another machine. The
-# filter's configuration has
+		head: `# TLS for clients, and mutual TLS between Envoy and a filter on another machine: for
+# ext_proc streams, and for the filter's model calls. The filter's configuration has
 #
 #   listen: 0.0.0.0:9002
 #   tls: {cert_file: ..., key_file: ..., client_ca_file: ...}
+#   loopback: https://envoy.default.svc:10001
+#   loopback_tls: {ca_file: ..., cert_file: ..., key_file: ...}
 #
 # Certificates are renewed without a restart: Envoy follows the files in
 # /etc/envoy/tls, which the other files of this folder name, and the filter its own.
@@ -106,6 +110,20 @@ node: {id: envoy, cluster: envoy}
             tls_certificate_sds_secret_configs:
             - {name: listener, sds_config: {path_config_source: {path: /etc/envoy/sds/listener.yaml}}}
       filters:
+`},
+			{`    # Envoy reads these files once. examples/tls has files that are renewed.
+    - transport_socket:
+`, `    - transport_socket:
+`},
+			{`            tls_certificates:
+            - certificate_chain: {filename: "CERT"}
+              private_key: {filename: "KEY"}
+            validation_context: {trusted_ca: {filename: "CA"}}
+`, `            tls_certificate_sds_secret_configs:
+            - {name: loopback, sds_config: {path_config_source: {path: /etc/envoy/sds/loopback.yaml}}}
+            # The certificate that the filter presents: of this CA.
+            validation_context_sds_secret_config:
+              {name: loopback_client_ca, sds_config: {path_config_source: {path: /etc/envoy/sds/loopback-client-ca.yaml}}}
 `},
 			{`    # Envoy reads these files once. examples/tls has files that are renewed.
 `, ``},
@@ -177,7 +195,7 @@ func TestValidateComposed(t *testing.T) {
 	ca := pki.NewCA(t, "test")
 	pair := ca.Leaf(t, "envoy")
 	dir := t.TempDir()
-	for _, folder := range []string{"listener", "filter"} {
+	for _, folder := range []string{"listener", "filter", "loopback"} {
 		path := filepath.Join(dir, "tls", folder)
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			t.Fatal(err)
@@ -186,7 +204,7 @@ func TestValidateComposed(t *testing.T) {
 	}
 	pki.Write(t, dir, map[string][]byte{"jwks.json": []byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}`)})
 	sds, err := filepath.Glob("examples/tls/[^e]*.yaml")
-	if err != nil || len(sds) != 3 {
+	if err != nil || len(sds) != 5 {
 		t.Fatalf("SDS files: %v, %v", sds, err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "sds"), 0o700); err != nil {

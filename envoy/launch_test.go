@@ -57,6 +57,7 @@ func TestValidate(t *testing.T) {
 				pair := ca.Leaf(t, "envoy")
 				pki.Write(t, dir, map[string][]byte{"ca.crt": ca.PEM, "tls.crt": pair.Cert, "tls.key": pair.Key})
 				options.ExtProcTLS = &envoy.FilterTLS{CAFile: filepath.Join(dir, "ca.crt"), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+				options.LoopbackTLS = &envoy.ListenerTLS{ClientCAFile: options.ExtProcTLS.CAFile, CertFile: options.ExtProcTLS.CertFile, KeyFile: options.ExtProcTLS.KeyFile}
 			}
 			text, err := envoy.Bootstrap(options)
 			if err != nil {

@@ -43,15 +43,17 @@ func checkCommand(_ context.Context, p program, args []string) error {
 	return printEffective(p, s, cfg)
 }
 
-// checkCertificates returns an error if the files of TLS cannot be used.
+// checkCertificates returns an error if the files of TLS and LoopbackTLS cannot be
+// used.
 func checkCertificates(cfg *config.Config) error {
+	_, loopback := cfg.LoopbackTLS.Read()
 	if !cfg.TLS.Enabled() {
-		return nil
+		return loopback
 	}
 	silent := logrus.New()
 	silent.SetOutput(io.Discard)
 	_, err := newCertificates(cfg.TLS, silent, prometheus.NewRegistry())
-	return err
+	return errors.Join(err, loopback)
 }
 
 // printEffective prints a configuration, and before it which keys do not have their

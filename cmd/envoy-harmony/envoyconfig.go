@@ -6,7 +6,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
@@ -26,6 +28,8 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	envoyFlags(s.flags, &o, "127.0.0.1:9901")
 	var filter filterFlags
 	filter.add(s.flags)
+	var loopback loopbackFlags
+	loopback.add(s.flags)
 	output := s.flags.String("output", "", "the `file` to write, in place of standard output")
 	if err := s.parse(args); err != nil {
 		return err
@@ -35,7 +39,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 		return err
 	}
 	o = forConfig(o, cfg)
-	if err := filter.apply(&o, cfg.TLS); err != nil {
+	if err := errors.Join(filter.apply(&o, cfg.TLS), loopback.apply(&o, cfg)); err != nil {
 		return err
 	}
 	text, err := envoy.Bootstrap(o)
@@ -91,11 +95,47 @@ func (f *filterFlags) apply(o *envoy.Options, t config.TLS) error {
 	return nil
 }
 
+// loopbackFlags are the flags for Envoy's loopback listener.
+type loopbackFlags struct{ listen, cert, key, clientCA string }
+
+func (f *loopbackFlags) add(flags *flag.FlagSet) {
+	flags.StringVar(&f.listen, "loopback-listen", "", "`address` at which Envoy listens for the filter's model calls, if it is not loopback: IP:port")
+	flags.StringVar(&f.cert, "loopback-cert", "", "PEM `file`, at Envoy, of the loopback listener's certificate; needed if loopback is https://host:port")
+	flags.StringVar(&f.key, "loopback-key", "", "PEM `file`, at Envoy, of that certificate's private key")
+	flags.StringVar(&f.clientCA, "loopback-client-ca", "", "PEM `file`, at Envoy, of the CA by which the filter's certificate is checked; needed if loopback_tls.cert_file is set")
+}
+
+// apply sets the options for the loopback listener.
+func (f *loopbackFlags) apply(o *envoy.Options, cfg *config.Config) error {
+	_, secured := cfg.LoopbackAddress()
+	switch {
+	case cfg.Loopback == "" && *f != loopbackFlags{}:
+		return errors.New("--loopback-listen, --loopback-cert, --loopback-key and --loopback-client-ca are for the loopback listener: set loopback, or leave the flags out")
+	case !secured && f.cert+f.key+f.clientCA != "":
+		return errors.New("--loopback-cert, --loopback-key and --loopback-client-ca are for TLS, but the filter connects without it: write loopback as https://host:port, or leave the flags out")
+	case secured && (f.cert == "" || f.key == ""):
+		return errors.New("loopback is https: name the certificate of Envoy's loopback listener, --loopback-cert FILE --loopback-key FILE")
+	case cfg.LoopbackTLS.CertFile != "" && f.clientCA == "":
+		return errors.New("loopback_tls.cert_file is set: name the CA by which Envoy checks that certificate, --loopback-client-ca FILE")
+	case cfg.LoopbackTLS.CertFile == "" && f.clientCA != "":
+		return errors.New("--loopback-client-ca: the filter presents no certificate: set loopback_tls.cert_file and loopback_tls.key_file, or leave the flag out")
+	}
+	o.Loopback = cmp.Or(f.listen, o.Loopback)
+	if host, _, err := net.SplitHostPort(o.Loopback); err == nil && net.ParseIP(host) == nil && !strings.HasPrefix(o.Loopback, "unix://") {
+		return fmt.Errorf("loopback: Envoy listens at an IP address, and %s is a name: set --loopback-listen, such as 0.0.0.0:10001", host)
+	}
+	if secured {
+		o.LoopbackTLS = &envoy.ListenerTLS{CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.clientCA}
+	}
+	return nil
+}
+
 // forConfig adds the options that follow from the filter's configuration.
 func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
 	o.TenantHeader = cfg.TenantHeader
-	o.ExtProc, o.Loopback = cfg.Listen, cfg.Loopback
+	o.ExtProc = cfg.Listen
+	o.Loopback, _ = cfg.LoopbackAddress()
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader
 	// Envoy's limit is longer than the filter's, whose errors are more precise.
 	o.StreamIdleTimeout = cfg.Limits.TotalTimeout.Duration + time.Minute

@@ -107,7 +107,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
 	}
 	s.adjust(cfg)
-	bootstrap, err := envoy.Bootstrap(forConfig(o.envoy, cfg))
+	bootstrap, err := o.bootstrap(cfg)
 	if err != nil {
 		return err
 	}
@@ -151,6 +151,14 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 	}
 	drainTogether(ctx, proxy, svc)
 	return nil
+}
+
+// bootstrap makes the configuration of the Envoy.
+func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
+	if _, secured := cfg.LoopbackAddress(); secured {
+		return nil, errors.New("loopback: the loopback listener of run is on this machine and has no TLS: leave loopback out")
+	}
+	return envoy.Bootstrap(forConfig(o.envoy, cfg))
 }
 
 // drainTogether closes the clients' listener, waits until running requests end, at

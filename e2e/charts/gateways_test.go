@@ -155,6 +155,10 @@ func TestGatewayRefusals(t *testing.T) {
 		{"agentgateway with a loopback", oneEngine + "gateway: {provider: agentgateway, name: g}", "gateway.loopback.enabled: agentgateway does not take replies"},
 		{"no Service for other models", "engines: [{kind: vllm-grpc, service: {name: a, port: 1}}]\ngateway: {provider: istio, name: g}", "gateway.upstream.name: no engine is an HTTP Service"},
 		{"no CA", oneEngine + "gateway: {provider: istio, name: g}\ntls: {enabled: true, existingSecret: s}", "gateway.filterCA: with tls.enabled"},
+		{"loopback without certificate", oneEngine + "gateway: {provider: istio, name: g, loopback: {tls: {enabled: true, caConfigMap: c}}}", "gateway.loopback.tls.existingSecret: name the Secret with the certificate of the loopback Gateway, which must be for the host of harmony-envoy-harmony-loopback-istio.models.svc.cluster.local:10001"},
+		{"loopback without CA", oneEngine + "gateway: {provider: kgateway, name: g, loopback: {tls: {enabled: true, existingSecret: s}}}", "gateway.loopback.tls.caConfigMap: name the ConfigMap"},
+		{"certificate that no Gateway asks for", oneEngine + "gateway: {provider: istio, name: g, loopback: {tls: {enabled: true, existingSecret: s, caConfigMap: c, clientSecret: s}}}", "gateway.loopback.tls.clientSecret: the loopback Gateway asks for no certificate"},
+		{"TLS of no loopback", oneEngine + "gateway: {provider: agentgateway, name: g, loopback: {enabled: false, tls: {enabled: true}}}", "gateway.loopback.tls: there is no loopback listener"},
 		{"gRPC engine on kgateway", "engines: [{kind: vllm, service: {name: a, port: 1}}, {kind: vllm-grpc, service: {name: a, port: 2}}]\ngateway: {provider: kgateway, name: g}", "engines: vllm-grpc is a gRPC engine"},
 		{"pool on Envoy Gateway", pool + "gateway: {provider: envoyGateway, name: g}", "which envoyGateway does not know"},
 		{"pool on kgateway", pool + "gateway: {provider: kgateway, name: g}", "which kgateway does not know"},
@@ -185,6 +189,9 @@ config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection
 		"existing": oneEngine + fmt.Sprintf("gateway: {%s, name: shared, namespace: gateways, clientSettings: false, hostnames: [api.example.com]}", f.gateway),
 		"engines":  fmt.Sprintf(engines, sglang, vllm, grpc),
 		"tls":      oneEngine + f.ownGateway(", filterCA: filter-ca") + "tls: {enabled: true, existingSecret: filter-tls}",
+	}
+	if f.name != "agentgateway" {
+		variants["loopback-tls"] = oneEngine + f.ownGateway(", loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: loopback-ca}}")
 	}
 	if f.name == "istio" || f.name == "agentgateway" {
 		variants["pool"] = strings.Replace(oneEngine, "}}]", "}, inferencePool: {name: vllm}}]", 1) + f.ownGateway("")

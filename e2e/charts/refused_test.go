@@ -64,6 +64,12 @@ func TestRefused(t *testing.T) {
 		{"no issuer", engine + "tls: {enabled: true, certManager: {enabled: true}}", "tls.certManager.issuerRef: name the issuer"},
 		{"CA twice", engine + "tls: {enabled: true, existingSecret: a, clientCA: a, clientCAConfigMap: a}", "tls: has a clientCA and a clientCAConfigMap"},
 		{"TLS of a sidecar", engine + "mode: sidecar\ntls: {enabled: true, existingSecret: a}", "tls: Envoy and a sidecar speak over a Unix socket"},
+		{"config.loopback_tls", engine + "config: {loopback_tls: {ca_file: /c}}", "config.loopback_tls: set gateway.loopback.tls in its place"},
+		{"loopback's CA without TLS", engine + "gateway: {loopback: {address: 'l:1', tls: {caConfigMap: c}}}", "gateway.loopback.tls.caConfigMap: has no effect without TLS: set gateway.loopback.tls.enabled"},
+		{"loopback's certificate without TLS", engine + "gateway: {loopback: {address: 'l:1', tls: {clientSecret: c}}}", "gateway.loopback.tls.clientSecret: has no effect without TLS"},
+		{"certificate of another's loopback", engine + "gateway: {loopback: {address: 'l:1', tls: {enabled: true, existingSecret: s}}}", "gateway.loopback.tls.existingSecret: the listener at gateway.loopback.address is yours"},
+		{"TLS without loopback", engine + "gateway: {loopback: {tls: {enabled: true}}}", "gateway.loopback.tls: there is no loopback listener"},
+		{"TLS of a sidecar's loopback", engine + "mode: sidecar\ngateway: {loopback: {tls: {enabled: true}}}", "gateway.loopback.tls: the loopback listener is a Unix socket of the pod"},
 
 		{"least above most", shared + "autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 4}", "autoscaling: minReplicas is 5 and maxReplicas 4"},
 		{"nothing measured", shared + "autoscaling: {enabled: true, targetCPUUtilizationPercentage: 0}", "autoscaling: nothing is measured"},

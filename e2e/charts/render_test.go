@@ -311,8 +311,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Each file that the configuration of TLS names is in a volume of the pod, and a CA of
-// the values is what its ConfigMap has.
+// Each file that the configuration of TLS names is in a volume of the pod, and a client
+// CA of the values is what its ConfigMap has.
 func TestTLSFiles(t *testing.T) {
 	for _, dir := range []string{"testdata/full", "testdata/existing-secrets"} {
 		all := objects(t, readFile(t, dir+"/rendered.yaml"))
@@ -321,6 +321,12 @@ func TestTLSFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec").(object)
+		toLoopback, _ := settings["loopback_tls"].(object)
+		for key, path := range toLoopback {
+			if volumeAt(pod, filepath.Dir(path.(string))) == nil {
+				t.Errorf("%s: loopback_tls.%s: no volume has %s", dir, key, path)
+			}
+		}
 		for key, path := range settings["tls"].(object) {
 			if source := volumeAt(pod, filepath.Dir(path.(string))); source == nil {
 				t.Errorf("%s: %s: no volume has %s", dir, key, path)

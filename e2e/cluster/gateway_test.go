@@ -153,18 +153,19 @@ func testRestart(t *testing.T) {
 	t.Logf("%d streams", whole.Load())
 }
 
-// Envoy checks the filter's certificate, and a renewed one comes into use without a
-// restart.
+// TLS both ways: Envoy checks the filter's certificate, and the filter that of the
+// loopback Gateway. A renewed certificate comes into use without a restart.
 func TestTLS(t *testing.T) {
 	installGateway(t)
 	ca := pki.NewCA(t, "filter")
-	apply(t, object("ConfigMap", "filter-ca", "data", map[string][]byte{"ca.crt": ca.PEM}))
+	bundle, _ := json.Marshal(string(ca.PEM))
+	apply(t, `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "filter-ca"}, "data": {"ca.crt": `+string(bundle)+`}}`)
 	renew := func() {
-		pair := ca.Leaf(t, "secure-envoy-harmony-headless.default.svc.cluster.local")
-		apply(t, object("Secret", "filter-tls", "stringData", map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}))
+		apply(t, tlsSecret("filter-tls", ca.Leaf(t, "secure-envoy-harmony-headless.default.svc.cluster.local")))
 	}
 	renew()
-	helm(t, "secure", strings.Replace(gatewayValues, "name: public,", "name: public, filterCA: filter-ca,", 1)+"tls: {enabled: true, existingSecret: filter-tls}\n")
+	apply(t, tlsSecret("loopback-tls", ca.Leaf(t, "secure-envoy-harmony-loopback.envoy-gateway-system.svc.cluster.local")))
+	helm(t, "secure", strings.Replace(gatewayValues, "name: public,", "name: public, filterCA: filter-ca, loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: filter-ca}},", 1)+"tls: {enabled: true, existingSecret: filter-tls}\n")
 	wantAccepted(t, 9)
 	awaitAnswer(t, gatewayURL)
 	wantNotes(t, "secure")
@@ -179,12 +180,11 @@ func TestTLS(t *testing.T) {
 	wantGone(t, "secure")
 }
 
-// object is an object with texts.
-func object(kind, name, field string, texts map[string][]byte) string {
-	values := map[string]string{}
-	for key, text := range texts {
-		values[key] = string(text)
-	}
-	o, _ := json.Marshal(map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]string{"name": name}, field: values})
+// tlsSecret is a Secret with a certificate.
+func tlsSecret(name string, pair pki.Pair) string {
+	o, _ := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": map[string]string{"name": name},
+		"stringData": map[string]string{"tls.crt": string(pair.Cert), "tls.key": string(pair.Key)},
+	})
 	return string(o)
 }

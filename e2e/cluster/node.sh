@@ -15,8 +15,8 @@ if [ -z "${CLUSTER_DIR:-}" ]; then
 	export CLUSTER_DIR
 	status=0
 	unshare --net --mount --uts --pid --fork --kill-child --mount-proc --propagation private "$0" "$@" || status=$?
-	if [ "$status" -ne 0 ]; then
-		echo "The last lines of the cluster's logs:" >&2
+	if [ ! -e "$CLUSTER_DIR/ready" ]; then
+		echo "The cluster did not start. The last lines of its logs:" >&2
 		tail -n 5 "$CLUSTER_DIR"/logs/*.log >&2 || true
 	fi
 	rm -rf "$CLUSTER_DIR"
@@ -163,4 +163,5 @@ start dns "$bin/dns" -conf "$dir/Corefile"
 await "the node" "$kubectl" wait --for condition=Ready node/node --timeout 1s
 mount --bind "$dir/resolv.conf" "$(realpath /etc/resolv.conf)" # Services have names here too
 
+touch "$dir/ready"
 "$@"

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ func (c *Config) Validate() error {
 		c.Tools.check(),
 		c.checkAddresses(),
 		c.checkTLS(),
+		c.checkLoopbackTLS(),
 		c.checkStore(),
 	), unsealed)...)
 }
@@ -320,14 +322,15 @@ func (c *Config) checkAddresses() (errs []error) {
 
 // checkLoopback rejects an address that other hosts can reach: the listener leads to
 // the engines without authentication.
-func checkLoopback(address string) []error {
-	if errs := checkAddress("loopback", address); errs != nil || strings.HasPrefix(address, "unix://") {
-		return errs
+func checkLoopback(loopback string) []error {
+	address, secured := strings.CutPrefix(loopback, schemeTLS)
+	if !secured && strings.HasPrefix(address, "unix://") {
+		return checkAddress("loopback", address)
 	}
 	host, port, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
-	if host == "" || ip != nil && ip.IsUnspecified() || port == "0" || port == "" {
-		return []error{fmt.Errorf("loopback: %q: write one address and a port, such as 127.0.0.1:10001, or unix:///path: the listener must not be open to everybody", address)}
+	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 || err != nil {
+		return []error{fmt.Errorf("loopback: %q: write one address and a port, such as 127.0.0.1:10001 or https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}
 	}
 	return nil
 }

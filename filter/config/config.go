@@ -86,13 +86,15 @@ type Config struct {
 	// was decided, of header.Explanations.
 	ReplyHeaders []string `json:"reply_headers"`
 
-	// Loopback is where Envoy's loopback listener is, host:port or
-	// unix:///path: a listener with the routes to the engines and without the
-	// filter. Model calls go through it. Empty: run makes one; serve has
+	// Loopback is where Envoy's loopback listener is, host:port,
+	// https://host:port or unix:///path: a listener with the routes to the
+	// engines and without the filter. Model calls go through it. Empty: run makes one; serve has
 	// none, so that Envoy sends the client's own request on to the engine. If
 	// an engine disconnects mid-stream, the client's stream is reset then, and
 	// background responses and tools are refused.
 	Loopback string `json:"loopback" reload:"restart"`
+	// LoopbackTLS is that of a Loopback with https.
+	LoopbackTLS LoopbackTLS `json:"loopback_tls"`
 	// StoreURL is where responses, conversations, kept reasoning and dates
 	// are kept: memory:, sqlite:PATH, redis://… or postgres://….
 	StoreURL string `json:"store_url" reload:"restart"`

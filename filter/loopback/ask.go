@@ -18,14 +18,14 @@ var ErrTooLarge = errors.New("the answer is too large")
 // Get sends a GET request with these headers, and returns the answer's status and
 // body, of at most limit bytes, else [ErrTooLarge].
 func (c *Client) Get(ctx context.Context, header http.Header, path string, limit int64) (status int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.host+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
 	if err != nil {
 		return 0, nil, fmt.Errorf("make the request: %w", err)
 	}
 	req.Header, req.Host = header, header.Get("host")
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return 0, nil, fmt.Errorf("send the request: %w", err)
+		return 0, nil, fmt.Errorf("send the request: %w", c.explain(err))
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))

@@ -37,24 +37,25 @@ const (
 // Client makes calls through the listener. It is safe for concurrent use.
 // Connections are HTTP/1.1, so that they spread over Envoy's workers.
 type Client struct {
-	host      string
+	base      string // scheme and host of request URLs
 	transport *http.Transport
 	prefills  map[string]*prefill // by engine; of the disaggregated ones
 	keys      []string            // headers of a call that its replica is chosen by
 	replicas  *replicas
 }
 
-// New makes a client of the listener that the configuration names, host:port or
-// unix:///path. dialects are those of its engines, by name; random returns 64
+// New makes a client of the listener that the configuration names, host:port,
+// https://host:port or unix:///path. dialects are those of its engines, by name; random returns 64
 // random bits.
 func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64) (*Client, error) {
-	network, host, address := "tcp", cfg.Loopback, cfg.Loopback
+	address, secured := cfg.LoopbackAddress()
+	network, base := "tcp", "http://"+address
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
-		network, host, address = "unix", "loopback", path
+		network, base, address = "unix", "http://loopback", path
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
 	c := &Client{
-		host:     host,
+		base:     base,
 		replicas: &replicas{},
 		transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -66,6 +67,13 @@ func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() u
 			IdleConnTimeout:        time.Minute,
 			MaxResponseHeaderBytes: 1 << 20,
 		},
+	}
+	if secured {
+		s, err := newSecured(cfg.LoopbackTLS, dialer)
+		if err != nil {
+			return nil, err
+		}
+		c.base, c.transport.DialTLSContext = "https://"+address, s.dial
 	}
 	return c.With(cfg, dialects, random)
 }
@@ -174,7 +182,7 @@ func (c *Client) make(ctx context.Context, head http.Header, wire *engine.HTTPRe
 
 // exchange sends a request and delivers the answer.
 func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.host+wire.Path, &readOnce{rest: wire.Body})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+wire.Path, &readOnce{rest: wire.Body})
 	if err != nil {
 		return fmt.Errorf("call the engine: %w", err)
 	}
@@ -187,7 +195,7 @@ func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HT
 	}
 	resp, err := c.transport.RoundTrip(req) //nolint:bodyclose // it is closed below; deliver only reads it
 	if err != nil {
-		return fmt.Errorf("call the engine: %w", err)
+		return fmt.Errorf("call the engine: %w", c.explain(err))
 	}
 	defer resp.Body.Close()
 	if !send(run.Event{Status: resp.StatusCode, Header: resp.Header}) {

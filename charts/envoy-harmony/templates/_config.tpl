@@ -16,6 +16,11 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
 {{- end -}}
 {{- end -}}
 
+{{/* What is before that address in the filter's configuration. */}}
+{{- define "envoy-harmony.loopbackScheme" -}}
+{{- if .Values.gateway.loopback.tls.enabled -}}https://{{- end -}}
+{{- end -}}
+
 {{/* The host name of a Service {name, namespace} of the engines: (list $ service). */}}
 {{- define "envoy-harmony.serviceHost" -}}
 {{- $root := first . -}}
@@ -76,7 +81,10 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
 {{- $_ := set $derived "listen" (printf ":%d" (int .Values.service.port)) -}}
 {{- end -}}
 {{- with include "envoy-harmony.loopbackAddress" . -}}
-{{- $_ := set $derived "loopback" . -}}
+{{- $_ := set $derived "loopback" (print (include "envoy-harmony.loopbackScheme" $) .) -}}
+{{- end -}}
+{{- with include "envoy-harmony.loopbackTLSConfig" . | fromYaml -}}
+{{- $_ := set $derived "loopback_tls" . -}}
 {{- end -}}
 {{- with include "envoy-harmony.tlsConfig" . | fromYaml -}}
 {{- $_ := set $derived "tls" . -}}
@@ -91,6 +99,19 @@ cert_file: /etc/envoy-harmony-tls/tls.crt
 key_file: /etc/envoy-harmony-tls/tls.key
 {{- if or .Values.tls.clientCA .Values.tls.clientCAConfigMap }}
 client_ca_file: /etc/envoy-harmony-ca/ca.crt
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The keys loopback_tls.* of the configuration. */}}
+{{- define "envoy-harmony.loopbackTLSConfig" -}}
+{{- with .Values.gateway.loopback.tls -}}
+{{- if .caConfigMap }}
+ca_file: /etc/envoy-harmony-loopback-ca/ca.crt
+{{- end }}
+{{- if .clientSecret }}
+cert_file: /etc/envoy-harmony-loopback-tls/tls.crt
+key_file: /etc/envoy-harmony-loopback-tls/tls.key
 {{- end }}
 {{- end -}}
 {{- end -}}

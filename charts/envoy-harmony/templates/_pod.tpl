@@ -109,6 +109,14 @@ volumeMounts:
 - {name: envoy-harmony-ca, mountPath: /etc/envoy-harmony-ca, readOnly: true}
 {{- end }}
 {{- end }}
+{{- with .Values.gateway.loopback.tls }}
+{{- if .caConfigMap }}
+- {name: envoy-harmony-loopback-ca, mountPath: /etc/envoy-harmony-loopback-ca, readOnly: true}
+{{- end }}
+{{- if .clientSecret }}
+- {name: envoy-harmony-loopback-tls, mountPath: /etc/envoy-harmony-loopback-tls, readOnly: true}
+{{- end }}
+{{- end }}
 {{- if .Values.store.persistence.enabled }}
 - {name: envoy-harmony-store, mountPath: /var/lib/envoy-harmony}
 {{- end }}
@@ -130,6 +138,16 @@ volumeMounts:
 {{- if or .Values.tls.clientCA .Values.tls.clientCAConfigMap }}
 - name: envoy-harmony-ca
   configMap: {name: {{ default (printf "%s-client-ca" (include "envoy-harmony.fullname" .)) .Values.tls.clientCAConfigMap }}}
+{{- end }}
+{{- end }}
+{{- with .Values.gateway.loopback.tls }}
+{{- if .caConfigMap }}
+- name: envoy-harmony-loopback-ca
+  configMap: {name: {{ .caConfigMap }}}
+{{- end }}
+{{- if .clientSecret }}
+- name: envoy-harmony-loopback-tls
+  secret: {secretName: {{ .clientSecret }}}
 {{- end }}
 {{- end }}
 {{- if .Values.store.persistence.enabled }}

@@ -2,7 +2,7 @@
 
 {{- define "envoy-harmony.validate" -}}
 {{- $errors := list -}}
-{{- range list "engines" "config" "store" "secrets" "tls" "scale" "rest" -}}
+{{- range list "engines" "config" "store" "secrets" "tls" "loopbackTLS" "scale" "rest" -}}
 {{- $errors = concat $errors (include (printf "envoy-harmony.%sErrors" .) $ | fromJsonArray) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "envoy-harmony.gateway.errors" . | fromJsonArray) -}}
@@ -49,7 +49,7 @@
 {{- define "envoy-harmony.configErrors" -}}
 {{- $errors := list -}}
 {{- $config := .Values.config -}}
-{{- $own := dict "engines" "engines" "listen" "service.port" "admin" "adminPort" "loopback" "gateway.loopback" "store_url" "store.url or store.existingSecret" "tls" "tls" -}}
+{{- $own := dict "engines" "engines" "listen" "service.port" "admin" "adminPort" "loopback" "gateway.loopback" "loopback_tls" "gateway.loopback.tls" "store_url" "store.url or store.existingSecret" "tls" "tls" -}}
 {{- range $key, $value := $own -}}
 {{- if hasKey $config $key -}}
 {{- $errors = append $errors (printf "config.%s: set %s in its place" $key $value) -}}
@@ -157,6 +157,38 @@
 {{- end -}}
 {{- if and $tls.clientCA $tls.clientCAConfigMap -}}
 {{- $errors = append $errors "tls: has a clientCA and a clientCAConfigMap; leave one out" -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.loopbackTLSErrors" -}}
+{{- $errors := list -}}
+{{- $tls := .Values.gateway.loopback.tls -}}
+{{- $address := include "envoy-harmony.loopbackAddress" . -}}
+{{- if not $tls.enabled -}}
+{{- range list "existingSecret" "caConfigMap" "clientSecret" -}}
+{{- if get $tls . -}}
+{{- $errors = append $errors (printf "gateway.loopback.tls.%s: has no effect without TLS: set gateway.loopback.tls.enabled" .) -}}
+{{- end -}}
+{{- end -}}
+{{- else if hasPrefix "unix://" $address -}}
+{{- $errors = append $errors "gateway.loopback.tls: the loopback listener is a Unix socket of the pod: set gateway.loopback.tls.enabled: false" -}}
+{{- else if not $address -}}
+{{- $errors = append $errors "gateway.loopback.tls: there is no loopback listener: set gateway.loopback.enabled, and with gateway.provider none gateway.loopback.address, or gateway.loopback.tls.enabled: false" -}}
+{{- else if eq .Values.gateway.provider "none" -}}
+{{- if $tls.existingSecret -}}
+{{- $errors = append $errors "gateway.loopback.tls.existingSecret: the listener at gateway.loopback.address is yours, and has its certificate: leave it out" -}}
+{{- end -}}
+{{- else -}}
+{{- if not $tls.existingSecret -}}
+{{- $errors = append $errors (printf "gateway.loopback.tls.existingSecret: name the Secret with the certificate of the loopback Gateway, which must be for the host of %s" $address) -}}
+{{- end -}}
+{{- if not $tls.caConfigMap -}}
+{{- $errors = append $errors "gateway.loopback.tls.caConfigMap: name the ConfigMap with the CA of the loopback Gateway's certificate in ca.crt" -}}
+{{- end -}}
+{{- if $tls.clientSecret -}}
+{{- $errors = append $errors "gateway.loopback.tls.clientSecret: the loopback Gateway asks for no certificate: leave it out, and set networkPolicy.enabled" -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $errors -}}

@@ -239,8 +239,17 @@ spec:
     {{- . | nindent 4 }}
   {{- end }}
   listeners:
+  {{- if $root.Values.gateway.loopback.tls.enabled }}
+  - name: https
+    protocol: HTTPS
+    tls:
+      mode: Terminate
+      certificateRefs:
+      - {group: "", kind: Secret, name: {{ $root.Values.gateway.loopback.tls.existingSecret }}}
+  {{- else }}
   - name: http
     protocol: HTTP
+  {{- end }}
     port: {{ $root.Values.gateway.loopback.port }}
     allowedRoutes: {namespaces: {from: Same}}
 {{- range $root.Values.engines }}
