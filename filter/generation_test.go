@@ -266,7 +266,8 @@ func TestApplyRefused(t *testing.T) {
 	}
 }
 
-// Where Envoy's configuration was made from the service's, engines cannot change.
+// Where Envoy's configuration was made from the service's, engines and the header of
+// tenants, by which Envoy limits rates, cannot change.
 func TestApplyWithOwnEnvoy(t *testing.T) {
 	t.Parallel()
 	cfg := func() *config.Config {
@@ -281,6 +282,11 @@ func TestApplyWithOwnEnvoy(t *testing.T) {
 	next := cfg()
 	next.Engines[0].URLs = []string{"http://a:1"}
 	if err := s.Apply(next); err == nil || !strings.Contains(err.Error(), "engines: cannot be changed") {
+		t.Errorf("error %v", err)
+	}
+	next = cfg()
+	next.TenantHeader = "x-tenant"
+	if err := s.Apply(next); err == nil || !strings.Contains(err.Error(), "tenant_header: cannot be changed") {
 		t.Errorf("error %v", err)
 	}
 	if err := s.Close(t.Context()); err != nil {

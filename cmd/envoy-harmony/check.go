@@ -30,7 +30,7 @@ func checkCommand(_ context.Context, p program, args []string) error {
 	if cfg == nil {
 		return err
 	}
-	if err := errors.Join(err, filter.Check(cfg), checkCertificates(cfg)); err != nil {
+	if err := errors.Join(err, filter.Check(cfg), checkCertificates(cfg), checkOpenTelemetry()); err != nil {
 		return err
 	}
 	log, err := s.newLog(cfg) // which warns
@@ -54,6 +54,15 @@ func checkCertificates(cfg *config.Config) error {
 	silent.SetOutput(io.Discard)
 	_, err := newCertificates(cfg.TLS, silent, prometheus.NewRegistry())
 	return errors.Join(err, loopback)
+}
+
+// checkOpenTelemetry returns an error if the environment asks for what serve does not
+// send.
+func checkOpenTelemetry() error {
+	if _, _, _, err := otelSettings(); err != nil {
+		return fmt.Errorf("OpenTelemetry: %w", err)
+	}
+	return nil
 }
 
 // printEffective prints a configuration, and before it which keys do not have their

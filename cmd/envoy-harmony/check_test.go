@@ -48,6 +48,17 @@ limits: {header_hold: 5s, keep_alive: 7s}
 	}
 }
 
+// The environment of OpenTelemetry, with which serve would not start, is checked too.
+func TestCheckOpenTelemetry(t *testing.T) {
+	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")
+	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:1")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
+	exit, stdout, stderr := check(t, "engines: [{kind: vllm}]", nil)
+	if exit != 1 || stdout != "" || !strings.Contains(stderr, `OTEL_TRACES_EXPORTER is "zipkin"`) || !strings.Contains(stderr, `OTEL_EXPORTER_OTLP_PROTOCOL is "http/json"`) {
+		t.Errorf("exit status %d\n%s\n%s", exit, stdout, stderr)
+	}
+}
+
 // All errors are reported at once, and nothing is printed.
 func TestCheckErrors(t *testing.T) {
 	const text = `

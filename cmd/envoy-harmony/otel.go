@@ -49,22 +49,27 @@ type openTelemetry struct {
 	content bool // spans may have content
 }
 
+// otelSettings returns what the environment asks for: the protocols by which traces
+// and metrics are sent, "" if they are not, and whether spans may have content.
+func otelSettings() (traces, metrics string, content bool, err error) {
+	traces, noTraces := exporterOf("traces")
+	metrics, noMetrics := exporterOf("metrics")
+	if err := errors.Join(noTraces, noMetrics); err != nil || traces == "" && metrics == "" {
+		return "", "", false, err
+	}
+	content, err = contentAllowed(os.Getenv(envContent))
+	return traces, metrics, content, err
+}
+
 // startOpenTelemetry starts what the environment asks for.
 func startOpenTelemetry(ctx context.Context, log *logrus.Logger) (*openTelemetry, error) {
-	o := &openTelemetry{}
-	traces, err := exporterOf("traces")
+	traces, metrics, content, err := otelSettings()
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := exporterOf("metrics")
-	if err != nil {
-		return nil, err
-	}
+	o := &openTelemetry{content: content}
 	if traces == "" && metrics == "" {
 		return o, nil
-	}
-	if o.content, err = contentAllowed(os.Getenv(envContent)); err != nil {
-		return nil, err
 	}
 	otel.SetErrorHandler(&exportErrors{log: log})
 	from, err := resourceOf(ctx)

@@ -220,7 +220,8 @@ func describedValues(text string) (rows []row) {
 func at(values object, key string) any {
 	var node any = values
 	for name := range strings.SplitSeq(key, ".") {
-		node = node.(object)[name]
+		o, _ := node.(object)
+		node = o[name]
 	}
 	return node
 }

@@ -103,6 +103,24 @@ func TestRefused(t *testing.T) {
 		{"short seal key", engine + "sealKeys: {keys: [" + fourBytes + "]}", "at '/sealKeys/keys/0': 'AAAA' does not match pattern"},
 		{"digest", engine + "image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"},
 		{"text for a number", engine + "replicaCount: two", "at '/replicaCount': got string, want integer"},
+
+		{"Istio's long Service", "fullnameOverride: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeee\ngateway: {provider: istio, name: g}\n" + engine, "-loopback-istio, which has more than 63 characters"},
+		{"long label", engine + "nameOverride: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeefffffffff", "nameOverride"},
+		{"no DNS name", engine + "fullnameOverride: Foo_Bar", "fullnameOverride"},
+		{"Gateway without a provider", engine + "gateway: {name: g}", "gateway.name: has no effect without a provider"},
+		{"own Gateway without a provider", engine + "gateway: {create: true}", "gateway.create: has no effect without a provider"},
+		{"gateway's CA without TLS", engine + "gateway: {provider: istio, name: g, filterCA: a}", "gateway.filterCA: has no effect without TLS"},
+		{"low port of the loopback", engine + "gateway: {provider: envoyGateway, name: g, loopback: {port: 80}}", "gateway/loopback/port"},
+		{"no eviction", engine + "podDisruptionBudget: {maxUnavailable: 0}", "podDisruptionBudget: allows no eviction"},
+		{"all have to stay", shared + "podDisruptionBudget: {minAvailable: 100%}", "podDisruptionBudget: allows no eviction"},
+		{"label of the selectors", engine + "commonLabels: {app.kubernetes.io/name: a}", "commonLabels: app.kubernetes.io/name is the chart's own label"},
+		{"pod label of the selectors", engine + "podLabels: {app.kubernetes.io/component: a}", "podLabels: app.kubernetes.io/component is the chart's own label"},
+		{"port used twice", engine + "adminPort: 9002", "adminPort: two listeners of a pod would have the same port"},
+		{"Envoy's port used twice", engine + "mode: sidecar\nsidecar: {envoy: {port: 9003}}", "adminPort: two listeners of a pod would have the same port"},
+		{"clients of a gateway's filter", engine + looped + "networkPolicy: {enabled: true, gatewayFrom: [{podSelector: {}}], clientsFrom: [{podSelector: {}}]}", "networkPolicy.clientsFrom: is for mode sidecar"},
+		{"gateway of a sidecar", engine + "mode: sidecar\nnetworkPolicy: {enabled: true, gatewayFrom: [{podSelector: {}}]}", "networkPolicy: gatewayFrom and loopbackPods are for mode deployment"},
+		{"egress without loopback", engine + looped + "networkPolicy: {enabled: true, gatewayFrom: [{podSelector: {}}], egress: {enabled: true}}", "networkPolicy.loopbackPods: the filter connects to the loopback listener"},
+		{"egress without MCP servers", engine + "config: {tools: {servers: [{label: a, url: 'http://a'}]}}\ngateway: {provider: istio, name: g}\nnetworkPolicy: {enabled: true, egress: {enabled: true}}", "networkPolicy.egress.to: the filter connects to MCP servers"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			text, stderr, err := template(t, write(t, tt.values))

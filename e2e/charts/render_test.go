@@ -279,6 +279,15 @@ func TestPatch(t *testing.T) {
 	}
 }
 
+// In a cluster with IPv6 only, Envoy listens at its address.
+func TestIPv6(t *testing.T) {
+	all := objects(t, render(t, engine+"mode: sidecar\nsidecar: {envoy: {address: '::'}}\n"))
+	bootstrap := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec.initContainers").([]any)[0].(object)
+	if args := bootstrap["args"].([]any); !slices.Contains(args, any("--listen=[::]:10000")) {
+		t.Errorf("arguments %v", args)
+	}
+}
+
 func mountPath(container object, volume string) any {
 	for _, m := range container["volumeMounts"].([]any) {
 		if m.(object)["name"] == volume {
@@ -295,7 +304,7 @@ func TestNotes(t *testing.T) {
 			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",
 		},
-		"mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}}]": {"rollout status", "helm test -n models harmony --logs", "harmony-envoy-harmony-metrics:admin/proxy/metrics"},
+		"mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}}]": {"rollout status", "helm test -n models harmony --logs", "app.kubernetes.io/component=filter", "/pods/POD:9003/proxy/metrics"},
 		string(readFile(t, "testdata/sidecar-patch/values.yaml")):             {"kubectl -n models patch deployment ENVOY", "envoy-harmony envoy-config"},
 	} {
 		out, stderr, err := run(t, tool(t, "helm"), "install", release, chart, "--dry-run=client", "--namespace", "models", "--values", write(t, values))
@@ -307,6 +316,28 @@ func TestNotes(t *testing.T) {
 			if !strings.Contains(notes, text) {
 				t.Errorf("%s: the notes do not have %q:\n%s", values, text, notes)
 			}
+		}
+	}
+}
+
+// The question of helm test is for a host that the route takes.
+func TestQuestionHost(t *testing.T) {
+	const gateway = "engines: [{kind: vllm, service: {name: a, port: 1}}]\ngateway: {provider: envoyGateway, name: public, create: true"
+	for values, want := range map[string]string{
+		gateway + "}": "",
+		gateway + ", hostnames: [api.example.com, b]}":                               "--header=Host=api.example.com",
+		gateway + ", hostnames: ['*.example.com']}":                                  "--header=Host=test.example.com",
+		gateway + ", hostnames: [api.example.com]}\ntest: {url: 'https://a.com/v1'}": "",
+	} {
+		pod := find(t, objects(t, render(t, values)), "Pod", "harmony-envoy-harmony-test")
+		got := ""
+		for _, arg := range at(pod, "spec.containers").([]any)[0].(object)["args"].([]any) {
+			if strings.HasPrefix(arg.(string), "--header=Host") {
+				got = arg.(string)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", values, got, want)
 		}
 	}
 }

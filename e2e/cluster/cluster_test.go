@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,14 +61,14 @@ func apply(t *testing.T, objects string) {
 	}
 }
 
-// helm installs or upgrades the release of the chart.
-func helm(t *testing.T, release, values string) {
+// helm installs or upgrades the release of the chart, with more arguments.
+func helm(t *testing.T, release, values string, more ...string) {
 	t.Helper()
 	file := t.TempDir() + "/values.yaml"
 	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "helm", "upgrade", "--install", release, os.Getenv("CLUSTER_CHART"), "--values", file, "--wait", "--timeout", "2m")
+	run(t, "helm", append([]string{"upgrade", "--install", release, os.Getenv("CLUSTER_CHART"), "--values", file, "--wait", "--timeout", "2m"}, more...)...)
 }
 
 // image are the values that every release of the test has.
@@ -208,7 +209,7 @@ func wantGone(t *testing.T, release string) {
 	const kinds = "deployment,service,configmap,secret,serviceaccount,poddisruptionbudget,networkpolicy,gateway,httproute,envoyextensionpolicy,clienttrafficpolicy,backendtrafficpolicy,envoyproxy"
 	await(t, release+" is gone", func() error {
 		if out, err := try("kubectl", "get", kinds, "--selector", "app.kubernetes.io/instance="+release, "--output", "name"); err != nil || strings.TrimSpace(out) != "" {
-			return fmt.Errorf("%v: %s", err, out)
+			return errors.Join(err, errors.New(out))
 		}
 		return nil
 	})

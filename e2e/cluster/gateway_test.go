@@ -19,7 +19,7 @@ gateway: {provider: envoyGateway, name: public, create: true, serviceType: Clust
 `
 
 // gatewayURL is the API behind the Gateway that the chart makes.
-const gatewayURL = "http://public.envoy-gateway-system.svc.cluster.local/v1"
+const gatewayURL = "http://default-public.envoy-gateway-system.svc.cluster.local/v1"
 
 // From helm install to an answer behind Envoy Gateway, and what an operator does then:
 // the objects are accepted, the commands of the notes work, a changed configuration
@@ -164,7 +164,7 @@ func TestTLS(t *testing.T) {
 		apply(t, tlsSecret("filter-tls", ca.Leaf(t, "secure-envoy-harmony-headless.default.svc.cluster.local")))
 	}
 	renew()
-	apply(t, tlsSecret("loopback-tls", ca.Leaf(t, "secure-envoy-harmony-loopback.envoy-gateway-system.svc.cluster.local")))
+	apply(t, tlsSecret("loopback-tls", ca.Leaf(t, "default-secure-envoy-harmony-loopback.envoy-gateway-system.svc.cluster.local")))
 	helm(t, "secure", strings.Replace(gatewayValues, "name: public,", "name: public, filterCA: filter-ca, loopback: {tls: {enabled: true, existingSecret: loopback-tls, caConfigMap: filter-ca}},", 1)+"tls: {enabled: true, existingSecret: filter-tls}\n")
 	wantAccepted(t, 9)
 	awaitAnswer(t, gatewayURL)

@@ -80,7 +80,7 @@ type Config struct {
 	// TenantHeader is the request header, set by Envoy's authentication,
 	// whose value keeps tenants apart. Empty: there is one tenant. Where it
 	// is configured, a request without it is a 401.
-	TenantHeader string `json:"tenant_header"`
+	TenantHeader string `json:"tenant_header" reload:"envoy"`
 
 	// ReplyHeaders names the response headers by which replies explain what
 	// was decided, of header.Explanations.

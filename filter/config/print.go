@@ -53,6 +53,9 @@ func hideSecrets(raw string, all bool) string {
 	if err != nil {
 		return hidden
 	}
+	if u.Opaque != "" && u.Scheme != "sqlite" { // such as redis:user:password@host
+		return u.Scheme + ":" + hidden
+	}
 	if _, set := u.User.Password(); set {
 		u.User = url.UserPassword(u.User.Username(), "hidden")
 	}

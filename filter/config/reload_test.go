@@ -145,6 +145,11 @@ tools:
 			t.Errorf("there is no %s:\n%s", want, text)
 		}
 	}
+	for raw, want := range map[string]string{"redis:user:s3cret@host": "redis:" + hidden, "sqlite:data.db": "sqlite:data.db", "sqlite:/data.db": "sqlite:/data.db"} {
+		if got := hideSecrets(raw, false); got != want {
+			t.Errorf("%s is shown as %s, want %s", raw, got, want)
+		}
+	}
 	if c.Tools.Servers[1].Env["KEY"] != "s3cret" || c.Responses.SealKeys[0] != key {
 		t.Error("the configuration itself has changed")
 	}

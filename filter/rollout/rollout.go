@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"hash"
 	"math/bits"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -87,47 +88,53 @@ func Read(body []byte) (r Request) {
 		}
 		return true
 	})
+	var system strings.Builder
+	system.WriteString(r.system)
 	for _, list := range messages {
-		r.begin(list)
+		r.begin(&system, list)
 	}
+	r.system = system.String()
 	return r
 }
 
-// begin reads the messages up to the first user's.
-func (r *Request) begin(messages gjson.Result) {
+// begin reads the messages up to the first user's, and adds to system what comes
+// before that.
+func (r *Request) begin(system *strings.Builder, messages gjson.Result) {
 	if !messages.IsArray() {
 		r.user = textOf(messages)
 		return
 	}
+	var user strings.Builder
 	messages.ForEach(func(_, m gjson.Result) bool {
 		switch m.Get("role").String() {
 		case "user":
-			r.user = contentOf(m)
+			addContent(&user, m)
+			r.user = user.String()
 			return false
 		case "system", "developer":
-			r.system += contentOf(m)
+			addContent(system, m)
 		default:
-			r.system += m.Raw
+			system.WriteString(m.Raw)
 		}
 		return true
 	})
 }
 
-// contentOf is the text of a message. Parts that are not text are their JSON.
-func contentOf(m gjson.Result) (text string) {
+// addContent adds the text of a message. Parts that are not text are their JSON.
+func addContent(text *strings.Builder, m gjson.Result) {
 	content := m.Get("content")
 	if !content.IsArray() {
-		return textOf(content)
+		text.WriteString(textOf(content))
+		return
 	}
 	content.ForEach(func(_, part gjson.Result) bool {
 		if t := part.Get("text"); t.Type == gjson.String {
-			text += t.String()
+			text.WriteString(t.String())
 		} else {
-			text += part.Raw
+			text.WriteString(part.Raw)
 		}
 		return true
 	})
-	return text
 }
 
 // textOf is a string, "" for anything else.

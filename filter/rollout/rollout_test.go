@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -158,6 +159,37 @@ func TestRead(t *testing.T) {
 	} {
 		if got := Read([]byte(c.body)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.body, got, c.want)
+		}
+	}
+}
+
+// A body can have very many messages and parts before the first user's text. The
+// time and the memory that reading takes grow with its length, not with its square.
+func TestReadIsLinear(t *testing.T) {
+	few, many := 2_000, 64_000
+	for name, body := range map[string]func(n int) string{
+		"messages": func(n int) string {
+			return `{"messages":[` + strings.Repeat(`{},`, n) + `{"role":"user","content":"x"}]}`
+		},
+		"system messages": func(n int) string {
+			return `{"input":[` + strings.Repeat(`{"role":"system","content":"a"},`, n) + `{"role":"user","content":"x"}]}`
+		},
+		"parts": func(n int) string {
+			return `{"messages":[{"role":"user","content":[` + strings.Repeat(`{},`, n) + `{"text":"x"}]}]}`
+		},
+		"repeated keys": func(n int) string { return `{` + strings.Repeat(`"messages":[{}],`, n) + `"model":"m"}` },
+	} {
+		allocated := func(n int) uint64 {
+			text := []byte(body(n))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			Read(text)
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		small, large := allocated(few), allocated(many)
+		if limit := 4 * uint64(many/few) * small; large > limit {
+			t.Errorf("%s: %d bytes for %d of them, %d bytes for %d", name, small, few, large, many)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (s *requestSpan) beginCall(req *engine.Request, now time.Time) {
 	if s.call.open() {
 		s.endCall(now, nil, "")
 	}
-	ctx, span := s.otel.tracer.Start(s.ctx, operation+" "+req.Model, trace.WithSpanKind(trace.SpanKindClient), at(now))
+	ctx, span := s.otel.tracer.Start(s.ctx, operation+" "+valid(req.Model), trace.WithSpanKind(trace.SpanKindClient), at(now))
 	s.call = callSpan{span: span, ctx: ctx, started: now, prompt: req.Prompt, cached: engine.Unknown}
 	if !span.IsRecording() {
 		return

@@ -152,7 +152,7 @@ func (m *Metrics) ToolDone(j tools.Job, took time.Duration, r tools.Result) {
 func (m *Metrics) toolLabels(j tools.Job, r tools.Result) (server, tool string) {
 	server, tool = "request", "call"
 	if j.Server != nil && j.Server.Trusted {
-		server, tool = j.Server.Label, m.tool(j.Server.Label, j.Tool, r.Answered)
+		server, tool = j.Server.Label, m.tool(j.Server.Label, valid(j.Tool), r.Answered)
 	}
 	if j.Tool == "" {
 		tool = "list"

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -151,6 +152,10 @@ func (w writer) Set(name, value string) { w(name, value) }
 
 // Keys implements [propagation.TextMapCarrier]. It is not called.
 func (writer) Keys() []string { return nil }
+
+// valid is a text of a client, a model or a tool for a span or an attribute, in
+// UTF-8: exporters drop all spans of a batch for one text that is not.
+func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 // at is the timestamp of a span's begin, end or event.
 func at(now time.Time) trace.SpanEventOption { return trace.WithTimestamp(now) }

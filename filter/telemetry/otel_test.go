@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -421,6 +422,33 @@ func TestContentIsBounded(t *testing.T) {
 	}
 	if got := inputMessages(nil); got != "[]" {
 		t.Errorf("no prompt: %s", got)
+	}
+}
+
+// Texts of clients, models and tools that are not UTF-8, or are cut between the bytes
+// of a character, become texts that are: exporters drop a batch with one that is not.
+func TestTextsOfSpansAreUTF8(t *testing.T) {
+	t.Parallel()
+	telemetry, recorder, _ := newTestOTel(t, true)
+	r, start := &Record{Started: testStart}, started()
+	start.RequestID, start.Model = "id\xff", "gpt-oss\xfe"
+	telemetry.Begin(r, start)
+	telemetry.ModelCall(r, &engine.Request{Model: "gpt-oss\xfe", N: 1}, testStart)
+	long := "x" + strings.Repeat("\u00fc", maxContent)
+	docs := &tools.Server{Label: "docs", Trusted: true}
+	_, end := telemetry.OTel.Tools().Begin(t.Context(), tools.Job{Server: docs, Tool: "f\xff", Arguments: long})
+	end(0, tools.Result{Text: long, Answered: true})
+	telemetry.Close(r, &Outcome{API: "chat", Model: "gpt-oss\xfe", Engine: "main", Now: testStart})
+	if n := len(recorder.Spans()); n != 3 {
+		t.Errorf("%d spans", n)
+	}
+	if tree := recorder.Tree(); !utf8.ValidString(tree) || !strings.Contains(tree, "harmony.request_id=id\ufffd") {
+		t.Errorf("spans:\n%q", tree)
+	}
+	for point := range recorder.Metrics(t) {
+		if !utf8.ValidString(point) {
+			t.Errorf("metric %q", point)
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ func (t *Telemetry) Begin(r *Record, s Start) {
 	if t.OTel == nil || r.request != nil {
 		return
 	}
+	s.RequestID, s.Model = valid(s.RequestID), valid(s.Model)
 	kind := trace.SpanKindServer
 	attributes := make([]attribute.KeyValue, 0, 16)
 	attributes = append(attributes, keyRequestID.String(s.RequestID))

@@ -42,7 +42,7 @@ func (t *OTel) beginTool(ctx context.Context, j tools.Job) (within context.Conte
 	name, attributes := "tools/list", []attribute.KeyValue{semconv.McpMethodNameToolsList}
 	if j.Tool != "" {
 		name = string(genaiconv.OperationNameExecuteTool)
-		attributes = []attribute.KeyValue{semconv.McpMethodNameToolsCall, semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(j.Tool)}
+		attributes = []attribute.KeyValue{semconv.McpMethodNameToolsCall, semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(valid(j.Tool))}
 	}
 	if j.Server != nil {
 		attributes = append(attributes, keyServer.String(j.Server.Label))
@@ -84,4 +84,4 @@ func (t *OTel) measureTool(ctx context.Context, j tools.Job, took time.Duration,
 }
 
 // cut is at most maxContent bytes of a text.
-func cut(text string) string { return text[:min(len(text), maxContent)] }
+func cut(text string) string { return valid(text[:min(len(text), maxContent)]) }

@@ -1,4 +1,5 @@
-{{/* The alerts. m are the matchers of every metric, requests the requests for models per second. The
+{{/* The alerts. m are the matchers of every metric, requests the requests for models per second. What
+     compares replicas does so by job, because a namespace may have several releases. The
      runbook of an alert is the heading of its name in docs/operations.md. */}}
 {{- define "envoy-harmony.alerts" -}}
 {{- $value := "{{ $value | humanizePercentage }}" -}}
@@ -41,7 +42,7 @@
 - alert: HarmonyUnevenStreams
   severity: warning
   for: 30m
-  expr: max(harmony_streams_inflight{ {{- .m -}} }) > 20 and min(harmony_streams_inflight{ {{- .m -}} }) < 0.05 * max(harmony_streams_inflight{ {{- .m -}} })
+  expr: max by (namespace, job) (harmony_streams_inflight{ {{- .m -}} }) > 20 and min by (namespace, job) (harmony_streams_inflight{ {{- .m -}} }) < 0.05 * max by (namespace, job) (harmony_streams_inflight{ {{- .m -}} })
   summary: One replica of the filter has nearly all streams.
   description: "The busiest replica has {{ `{{ $value | humanize }}` }} streams, another one nearly none. The gateway uses the filter's Service in place of the headless one."
 - alert: HarmonyConfigRefused
@@ -53,7 +54,7 @@
 - alert: HarmonyConfigsDiffer
   severity: warning
   for: 30m
-  expr: max(harmony_config_hash{ {{- .m -}} }) != min(harmony_config_hash{ {{- .m -}} })
+  expr: max by (namespace, job) (harmony_config_hash{ {{- .m -}} }) != min by (namespace, job) (harmony_config_hash{ {{- .m -}} })
   summary: Replicas of the filter have different configurations.
   description: A rollout is stuck, or one of the replicas has refused the last change.
 - alert: HarmonyCertificateExpires

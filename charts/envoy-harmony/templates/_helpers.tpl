@@ -25,9 +25,17 @@
 {{- include "envoy-harmony.headlessName" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end -}}
 
-{{- define "envoy-harmony.selectorLabels" -}}
+{{/* The labels of the release, which all of its objects have. */}}
+{{- define "envoy-harmony.releaseLabels" -}}
 app.kubernetes.io/name: {{ include "envoy-harmony.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* The labels by which the filter's pods are selected. Istio copies the labels of a Gateway to its
+     pods, so that those of the release would select the loopback Gateway's too. */}}
+{{- define "envoy-harmony.selectorLabels" -}}
+{{ include "envoy-harmony.releaseLabels" . }}
+app.kubernetes.io/component: filter
 {{- end -}}
 
 {{/* The labels of the pod of helm test, which is none of the filter's. */}}
@@ -38,7 +46,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "envoy-harmony.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "envoy-harmony.selectorLabels" . }}
+{{ include "envoy-harmony.releaseLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.commonLabels }}

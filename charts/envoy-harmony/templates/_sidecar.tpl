@@ -14,7 +14,7 @@
   args:
   - envoy-config
   - --config=/etc/envoy-harmony/config.yaml
-  - --listen=0.0.0.0:{{ $envoy.port }}
+  - --listen={{ if contains ":" $envoy.address }}[{{ $envoy.address }}]{{ else }}{{ $envoy.address }}{{ end }}:{{ $envoy.port }}
   - --envoy-admin={{ include "envoy-harmony.envoyAdmin" . }}
   - --balance={{ $envoy.balance }}
   {{- with $envoy.upstream }}
@@ -86,6 +86,10 @@ spec:
       annotations:
         envoy-harmony/restart-checksum: {{ include "envoy-harmony.restartChecksum" . }}
     spec:
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       # Both processes reach each other's sockets by this group.
       securityContext: {fsGroup: {{ .Values.podSecurityContext.fsGroup }}}
       initContainers:

@@ -217,11 +217,30 @@
 {{- if and $budget.enabled (or (kindIs "float64" $budget.minAvailable) (kindIs "int64" $budget.minAvailable)) (ge (int $budget.minAvailable) (int $replicas)) -}}
 {{- $errors = append $errors (printf "podDisruptionBudget.minAvailable: is %d of %d replicas, so no node could be drained: set a smaller number, or maxUnavailable" (int $budget.minAvailable) (int $replicas)) -}}
 {{- end -}}
+{{- if and $budget.enabled (or (eq (toString $budget.minAvailable) "100%") (and (kindIs "invalid" $budget.minAvailable) (has (toString $budget.maxUnavailable) (list "0" "0%")))) -}}
+{{- $errors = append $errors "podDisruptionBudget: allows no eviction, so no node could be drained: set maxUnavailable to 1 or more" -}}
+{{- end -}}
 {{- toJson $errors -}}
 {{- end -}}
 
 {{- define "envoy-harmony.restErrors" -}}
 {{- $errors := list -}}
+{{- range $value, $labels := dict "commonLabels" .Values.commonLabels "podLabels" .Values.podLabels -}}
+{{- range $key, $_ := $labels -}}
+{{- if hasPrefix "app.kubernetes.io/" $key -}}
+{{- $errors = append $errors (printf "%s: %s is the chart's own label, by which Services and policies select pods: leave it out" $value $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $ports := list (int .Values.adminPort) -}}
+{{- if eq .Values.mode "deployment" -}}
+{{- $ports = append $ports (int .Values.service.port) -}}
+{{- else if .Values.sidecar.envoy.enabled -}}
+{{- $ports = append $ports (int .Values.sidecar.envoy.port) | concat (list (include "envoy-harmony.envoyAdmin" . | splitList ":" | last | int)) -}}
+{{- end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}
+{{- $errors = append $errors (printf "adminPort: two listeners of a pod would have the same port (%s): change adminPort, service.port or sidecar.envoy.port" (join ", " $ports)) -}}
+{{- end -}}
 {{- $grace := .Values.terminationGracePeriodSeconds -}}
 {{- $drain := include "envoy-harmony.drainSeconds" . | int -}}
 {{- if and (not (kindIs "invalid" $grace)) (lt (int $grace) $drain) -}}
@@ -249,6 +268,19 @@
 {{- $errors = append $errors "networkPolicy: with sidecar.envoy.enabled: false the pods are not the chart's: protect Envoy's pods by a policy of your own, and set networkPolicy.enabled: false" -}}
 {{- else if and (eq .Values.mode "deployment") (not $policy.gatewayFrom) (not (include "envoy-harmony.gateway.clientPeers" . | trim)) -}}
 {{- $errors = append $errors "networkPolicy.gatewayFrom: name the pods that may connect to the filter, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: envoy-gateway-system}}}]" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "deployment") $policy.clientsFrom -}}
+{{- $errors = append $errors "networkPolicy.clientsFrom: is for mode sidecar; here clients connect to the gateway: leave it out" -}}
+{{- end -}}
+{{- if and (eq .Values.mode "sidecar") (or $policy.gatewayFrom $policy.loopbackPods) -}}
+{{- $errors = append $errors "networkPolicy: gatewayFrom and loopbackPods are for mode deployment; a sidecar has sockets: leave them out, and set clientsFrom" -}}
+{{- end -}}
+{{- if and $policy.egress.enabled (eq .Values.mode "deployment") .Values.gateway.loopback.address (not $policy.loopbackPods) (not $policy.egress.to) -}}
+{{- $errors = append $errors "networkPolicy.loopbackPods: the filter connects to the loopback listener at gateway.loopback.address: name its pods, {namespace, podSelector}, or add it to egress.to" -}}
+{{- end -}}
+{{- $tools := default dict .Values.config.tools -}}
+{{- if and $policy.egress.enabled (or $tools.servers $tools.allowed_hosts) (not $policy.egress.to) -}}
+{{- $errors = append $errors "networkPolicy.egress.to: the filter connects to MCP servers: name them, such as [{ports: [{port: 443}]}]" -}}
 {{- end -}}
 {{- if and $policy.egress.enabled (eq .Values.mode "sidecar") (not $policy.egress.to) -}}
 {{- $errors = append $errors "networkPolicy.egress.to: in mode sidecar Envoy connects to the engines: name them" -}}

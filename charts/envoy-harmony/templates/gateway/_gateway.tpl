@@ -14,11 +14,29 @@
 {{- default (get (dict "envoyGateway" "eg" "istio" "istio" "kgateway" "kgateway" "agentgateway" "agentgateway") .Values.gateway.provider) .Values.gateway.className -}}
 {{- end -}}
 
-{{/* The name of the Service that a provider makes for a Gateway: (list $ gateway). */}}
+{{/* The name of the Service that a provider makes for a Gateway: (list $ gateway). Envoy Gateway has
+     those of all namespaces in one, so that the name has the Gateway's namespace. */}}
 {{- define "envoy-harmony.gateway.serviceName" -}}
 {{- $root := first . -}}
+{{- if eq $root.Values.gateway.provider "envoyGateway" -}}
+{{- $name := printf "%s-%s" $root.Release.Namespace (last .) -}}
+{{- if gt (len $name) 63 -}}
+{{- $name = printf "%s-%s" (trunc 54 $name | trimSuffix "-") (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{- $name -}}
+{{- else if eq $root.Values.gateway.provider "istio" -}}
+{{- last . }}-{{ include "envoy-harmony.gateway.className" $root -}}
+{{- else -}}
 {{- last . -}}
-{{- if eq $root.Values.gateway.provider "istio" }}-{{ include "envoy-harmony.gateway.className" $root }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of an object of the release in a namespace, which may have other releases of the same
+     name: (list $ name namespace). */}}
+{{- define "envoy-harmony.nameIn" -}}
+{{- $root := first . -}}
+{{- index . 1 -}}
+{{- if ne (last .) $root.Release.Namespace }}-{{ $root.Release.Namespace }}{{ end -}}
 {{- end -}}
 
 {{/* The host name of the loopback Gateway's Service. */}}
@@ -31,7 +49,7 @@
      Service of Envoy Gateway has a name with a hash, unless the chart makes the Gateway. */}}
 {{- define "envoy-harmony.gateway.url" -}}
 {{- if and (eq .Values.gateway.provider "envoyGateway") .Values.gateway.create -}}
-http://{{ .Values.gateway.name }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
+http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.envoy-gateway-system.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
 {{- else if not (has .Values.gateway.provider (list "none" "envoyGateway")) -}}
 http://{{ include "envoy-harmony.gateway.serviceName" (list . .Values.gateway.name) }}.{{ include "envoy-harmony.gateway.namespace" . }}.svc.{{ .Values.clusterDomain }}:{{ .Values.gateway.listenerPort }}/v1
 {{- end -}}
@@ -73,7 +91,13 @@ podSelector:
 {{- define "envoy-harmony.gateway.errors" -}}
 {{- $errors := list -}}
 {{- $g := .Values.gateway -}}
-{{- if ne $g.provider "none" -}}
+{{- if eq $g.provider "none" -}}
+{{- range list "name" "create" -}}
+{{- if get $g . -}}
+{{- $errors = append $errors (printf "gateway.%s: has no effect without a provider: set gateway.provider" .) -}}
+{{- end -}}
+{{- end -}}
+{{- else -}}
 {{- if and $g.create $g.namespace (ne $g.namespace .Release.Namespace) -}}
 {{- $errors = append $errors (printf "gateway.namespace: is %s, and a Gateway that the chart makes is in the namespace of the release: leave it out" $g.namespace) -}}
 {{- end -}}
@@ -86,6 +110,13 @@ podSelector:
 {{- end -}}
 {{- if eq (include "envoy-harmony.gateway.upstream" .) "" -}}
 {{- $errors = append $errors "gateway.upstream.name: no engine is an HTTP Service that could take requests for other models: name a Service" -}}
+{{- end -}}
+{{- $service := include "envoy-harmony.gateway.serviceName" (list . (include "envoy-harmony.gateway.loopbackName" .)) -}}
+{{- if and $g.loopback.enabled (gt (len $service) 63) -}}
+{{- $errors = append $errors (printf "fullnameOverride: the Service of the loopback Gateway would be %s, which has more than 63 characters: set a shorter name" $service) -}}
+{{- end -}}
+{{- if and $g.filterCA (not .Values.tls.enabled) -}}
+{{- $errors = append $errors "gateway.filterCA: has no effect without TLS: set tls.enabled" -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not $g.filterCA) -}}
 {{- $errors = append $errors "gateway.filterCA: with tls.enabled the gateway checks the filter's certificate: name the ConfigMap with its CA in ca.crt" -}}
@@ -162,6 +193,16 @@ podSelector:
 {{- $root := first . -}}
 name: {{ last . }}
 namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "envoy-harmony.labels" $root | nindent 2 }}
+{{- end -}}
+
+{{/* The same for an object that has to be in the namespace of the clients' Gateway: (list $ name). */}}
+{{- define "envoy-harmony.gateway.clientsMetadata" -}}
+{{- $root := first . -}}
+{{- $namespace := include "envoy-harmony.gateway.namespace" $root -}}
+name: {{ include "envoy-harmony.nameIn" (list $root (last .) $namespace) }}
+namespace: {{ $namespace }}
 labels:
   {{- include "envoy-harmony.labels" $root | nindent 2 }}
 {{- end -}}
@@ -400,7 +441,7 @@ spec:
 apiVersion: gateway.networking.k8s.io/v1beta1
 kind: ReferenceGrant
 metadata:
-  name: {{ include "envoy-harmony.fullname" $root }}
+  name: {{ include "envoy-harmony.nameIn" (list $root (include "envoy-harmony.fullname" $root) $namespace) }}
   namespace: {{ $namespace }}
   labels:
     {{- include "envoy-harmony.labels" $root | nindent 4 }}
