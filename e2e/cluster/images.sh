@@ -12,20 +12,20 @@ export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
-# image NAME USER FILE... writes an image with the files at their own paths; the first
-# is at /usr/local/bin and is the entry point.
+# image NAME USER PROGRAM FILE... writes an image with the program as its entry point,
+# /usr/local/bin/NAME, and the files at their own paths.
 image() {
-	local name=$1 user=$2 program=$3 container mounted file
+	local name=$1 user=$2 program=$3 container file
 	shift 3
 	rm -rf "$root/files"
-	install -D -m 0755 "$program" "$root/files/usr/local/bin/$(basename "$program")"
+	install -D -m 0755 "$program" "$root/files/usr/local/bin/$name"
 	mkdir -p -m 1777 "$root/files/tmp"
 	for file in "$@"; do
 		install -D -m 0755 "$file" "$root/files$file"
 	done
 	container=$(buildah from scratch)
 	buildah copy -q "$container" "$root/files" / >/dev/null
-	buildah config --user "$user" --env PATH=/usr/local/bin --entrypoint "[\"/usr/local/bin/$(basename "$program")\"]" "$container"
+	buildah config --user "$user" --env PATH=/usr/local/bin --entrypoint "[\"/usr/local/bin/$name\"]" "$container"
 	rm -f "$out/$name.tar"
 	buildah commit -q "$container" "docker-archive:$out/$name.tar:localhost/$name:test" >/dev/null
 	buildah rm "$container" >/dev/null
