@@ -132,6 +132,32 @@ func TestContextOfEngines(t *testing.T) {
 	}
 }
 
+// A request that writes the model's name in another way than the engine's list has
+// the context length of the model too. Without a limit of its own it asks for no more
+// tokens than fit.
+func TestContextUnderAnotherName(t *testing.T) {
+	const listed = "gpt-oss-20b"
+	address, _ := startSimAs(t, &logFile{quiet: true}, "--models", listed, "--context-length", "500")
+	d := start(t, options{simURL: address, config: func(c *config.Config) {
+		c.Engines, c.Models = []config.Engine{{Kind: "sglang", URLs: []string{address}}}, nil
+	}})
+	d.upstream.handle(http.NotFound)
+	c := d.openai()
+	if _, err := c.Models.List(t.Context()); err != nil { // the engine has been asked
+		t.Fatal(err)
+	}
+	for _, model := range []string{"openai/" + listed, "GPT-OSS-20B", "gpt-oss"} {
+		if resp, text := d.chat(t, model, "NOTHINK\nSAY yes", ""); gjson.Get(text, "choices.0.message.content").Str != "yes" {
+			t.Errorf("%s: %s: %s", model, resp.Status, text)
+		}
+		id := "another-" + strings.ReplaceAll(model, "/", "-")
+		resp, text := d.chat(t, model, strings.Repeat("word ", 500), "", "x-request-id", id)
+		if e := readError(t, text); resp.StatusCode != http.StatusBadRequest || !strings.Contains(e.Message, "maximum context length is 500 tokens") || len(d.engineRequests(t, id)) != 0 {
+			t.Errorf("%s: %s: %s", model, resp.Status, text)
+		}
+	}
+}
+
 // Without a loopback listener the model list is the upstream's.
 func TestModelsPassThrough(t *testing.T) {
 	d := start(t, options{direct: true})

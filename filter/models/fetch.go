@@ -77,27 +77,68 @@ type engineList struct {
 	until   time.Time // it is asked again
 	answer  *engineAnswer
 	fails   atomic.Bool
-	lengths atomic.Pointer[map[string]int] // the context lengths of the last list
+	lengths atomic.Pointer[modelLengths] // of the last list
 }
 
-// length is the context length of a model; 0 if the engine has not reported it.
-func (e *engineList) length(model string) int {
-	if lengths := e.lengths.Load(); lengths != nil {
-		return (*lengths)[model]
+// modelLengths are the models of an engine's list in its order, with their context
+// lengths; 0: not reported.
+type modelLengths []modelLength
+
+type modelLength struct {
+	id     string
+	length int
+}
+
+// length is the context length of a model; 0 if it is not known. A model that is not
+// in the list has the length that all Harmony models of the list have, or all models
+// if none is Harmony's by its name.
+func (e *engineList) length(model string, harmony func(id string) bool) int {
+	lengths := e.lengths.Load()
+	if lengths == nil {
+		return 0
 	}
-	return 0
+	for _, m := range *lengths {
+		if m.id == model {
+			return m.length
+		}
+	}
+	if length, found := lengths.common(harmony); found {
+		return length
+	}
+	length, _ := lengths.common(func(string) bool { return true })
+	return length
+}
+
+// common is the context length that all wanted models have, 0 if they differ. found
+// reports whether there is such a model.
+func (l modelLengths) common(wanted func(id string) bool) (length int, found bool) {
+	for _, m := range l {
+		switch {
+		case !wanted(m.id):
+		case found && m.length != length:
+			return 0, true
+		default:
+			length, found = m.length, true
+		}
+	}
+	return length, found
 }
 
 // keepLengths keeps the context lengths of a list. vLLM and SGLang add
 // max_model_len to OpenAI's fields.
 func (e *engineList) keepLengths(data gjson.Result) {
-	lengths := map[string]int{}
-	data.ForEach(func(_, m gjson.Result) bool {
-		if n := m.Get("max_model_len").Int(); n > 0 && n <= math.MaxInt32 {
-			lengths[strings.Clone(m.Get("id").String())] = int(n)
+	var lengths modelLengths
+	for _, m := range data.Array() {
+		id := m.Get("id")
+		if id.Type != gjson.String {
+			continue
 		}
-		return true
-	})
+		n := m.Get("max_model_len").Int()
+		if n < 0 || n > math.MaxInt32 {
+			n = 0
+		}
+		lengths = append(lengths, modelLength{strings.Clone(id.Str), int(n)})
+	}
 	e.lengths.Store(&lengths)
 }
 

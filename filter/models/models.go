@@ -73,13 +73,18 @@ func (d *Directory) With(o Options) *Directory {
 func (d *Directory) Close() { d.fetching.Wait() }
 
 // ContextLength is the context length of a model as configured, else as its engine
-// reports it; 0 if neither is known.
+// reports it; 0 if neither is known. A name that the engine does not list has the
+// length of the engine's Harmony models if they agree: engines that serve one model
+// accept any name for it.
 func (d *Directory) ContextLength(m *config.Model) int {
 	e, known := d.engines[m.Engine] // an endpoint without a model has no engine
 	if m.ContextLength > 0 || !known {
 		return m.ContextLength
 	}
-	return e.length(m.UpstreamModel)
+	return e.length(m.UpstreamModel, func(id string) bool {
+		_, harmony := d.o.Config.Model(id)
+		return harmony
+	})
 }
 
 // Endpoints are the list and its models. Without a loopback listener there are
