@@ -28,6 +28,7 @@ func (c *Config) Validate() error {
 	_, unsealed := c.Responses.Keys()
 	return errors.Join(append(slices.Concat(
 		c.checkModels(),
+		c.checkAliases(),
 		c.checkRollout(),
 		c.checkEngines(),
 		c.checkWords(),

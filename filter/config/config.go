@@ -52,6 +52,9 @@ type Config struct {
 	// Models refines single models. The first entry that matches is taken;
 	// its empty fields fall back to ModelDefaults.
 	Models []Model `json:"models"`
+	// Aliases are other names for Harmony models. The first entry that matches is
+	// taken.
+	Aliases []Alias `json:"aliases"`
 	// Engines are the backends. The first is the default one.
 	Engines []Engine `json:"engines" reload:"envoy"`
 
@@ -360,10 +363,11 @@ func Parse(path string, text []byte) (*Config, error) {
 	return c, nil
 }
 
-// Model returns the settings of the model that a request names, and whether the
-// model is Harmony's. Settings are returned in any case: they are used for another
-// model if the request overrides the detection.
+// Model returns the settings of the model that a request names, which may be an
+// alias, and whether the model is Harmony's. Settings are returned in any case: they
+// are used for another model if the request overrides the detection.
 func (c *Config) Model(name string) (Model, bool) {
+	name = c.unaliased(name)
 	m := c.ModelDefaults
 	for _, entry := range c.Models {
 		if matches(entry.Match, name) {
@@ -377,7 +381,7 @@ func (c *Config) Model(name string) (Model, bool) {
 	if m.UpstreamModel == "" {
 		m.UpstreamModel = name
 	}
-	return m, slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return matches(entry, name) })
+	return m, c.isHarmony(name)
 }
 
 // over fills m's empty fields from d.

@@ -67,6 +67,49 @@ models:
 	}
 }
 
+// An alias has the settings of its model, and the name that the model has at the
+// engine.
+func TestConfigAliases(t *testing.T) {
+	c := testConfig(t, `
+engines: [{kind: sglang}, {name: big, kind: vllm}]
+models: [{match: 120b, engine: big, context_length: 4096}, {match: =gpt-oss-fast, upstream_model: gpt-oss-20b, effort: low}]
+aliases:
+- {name: claude-haiku-4-5, model: gpt-oss-fast}
+- {name: claude-*, model: openai/gpt-oss-120b}
+- {name: Gpt-5*, model: gpt-oss-20b}
+`)
+	for _, tt := range []struct {
+		name, upstream, engine, effort string
+		length                         int
+		harmony                        bool
+	}{
+		{"claude-haiku-4-5", "gpt-oss-20b", "sglang", "low", 0, true},
+		{"Claude-Sonnet-4-5", "openai/gpt-oss-120b", "big", "medium", 4096, true},
+		{"claude-", "openai/gpt-oss-120b", "big", "medium", 4096, true},
+		{"claude", "claude", "sglang", "medium", 0, false},
+		{"gpt-5.1-codex", "gpt-oss-20b", "sglang", "medium", 0, true},
+		{"claude-gpt-oss", "claude-gpt-oss", "sglang", "medium", 0, true}, // Harmony's by its own name
+		{"my-gpt-5", "my-gpt-5", "sglang", "medium", 0, false},
+	} {
+		m, harmony := c.Model(tt.name)
+		if m.UpstreamModel != tt.upstream || m.Engine != tt.engine || m.Effort != tt.effort || m.ContextLength != tt.length || harmony != tt.harmony {
+			t.Errorf("%s: %+v, Harmony's: %t", tt.name, m, harmony)
+		}
+	}
+	if names := c.AliasNames(); !slices.Equal(names, []string{"claude-haiku-4-5"}) {
+		t.Errorf("whole names: %q", names)
+	}
+	for name, want := range map[string]bool{"claude-x": true, "gpt-oss-20b": false, "llama": false} {
+		if c.IsAlias(name) != want {
+			t.Errorf("%s is an alias: %t", name, !want)
+		}
+	}
+	rolled := testConfig(t, "aliases: [{name: claude, model: gpt-oss-120b}]\nrollout: [{match: 120b, percent: 5}]")
+	if rolled.RolloutOf("claude", "") == nil || rolled.RolloutOf("gpt-oss-20b", "") != nil {
+		t.Error("the rollout is not that of the alias's model")
+	}
+}
+
 func TestParse(t *testing.T) {
 	text := "limits: {header_hold: 1500ms, max_tools: 3}\nengines: [{kind: vllm, urls: [\"http://a:1\", \"https://b\"]}]\n"
 	c, err := Parse("config.yaml", []byte(text))
@@ -122,6 +165,13 @@ func TestConfigErrors(t *testing.T) {
 		{"same exact match", "models: [{match: =gpt-oss}, {match: =GPT-oss}]", `models[1].match: "=GPT-oss" is never reached`},
 		{"match of a foreign model", "models: [{match: =llama}]", `models[0].match: "=llama" is never reached: harmony_models has no such model`},
 		{"match of foreign models", "harmony_models: [=gpt-oss-20b]\nmodels: [{match: 120b}]", `models[0].match: "120b" is never reached: harmony_models`},
+		{"alias without a name", "aliases: [{model: gpt-oss-20b}]", "aliases[0].name: write the name that requests have"},
+		{"alias with two patterns", "aliases: [{name: 'a*b*', model: gpt-oss-20b}]", `aliases[0].name: "a*b*": only the last character can be a *`},
+		{"alias without a model", "aliases: [{name: a}]", "aliases[0].model: write the name of the model"},
+		{"alias of a foreign model", "aliases: [{name: a, model: llama}]", `aliases[0].model: harmony_models has no model "llama"`},
+		{"alias of an alias", "aliases: [{name: a, model: gpt-oss-20b}, {name: b, model: a}]", `aliases[1].model: harmony_models has no model "a"`},
+		{"same alias", "aliases: [{name: a, model: gpt-oss-20b}, {name: A, model: gpt-oss-120b}]", `aliases[1].name: "A" is never reached: aliases[0], "a", takes all`},
+		{"wider alias before", "aliases: [{name: a*, model: gpt-oss-20b}, {name: a-b*, model: gpt-oss-120b}]", `aliases[1].name: "a-b*" is never reached`},
 		{"effort", "model_defaults: {effort: huge}", "model_defaults.effort: must be one of low, medium, high"},
 		{"context", `model_defaults: {context_length: -1}`, "model_defaults.context_length: must not be negative"},
 		{"malformed", "on_malformed: ignore", "on_malformed: must be one of repair, fail"},
@@ -194,6 +244,7 @@ func TestConfigReachable(t *testing.T) {
 		"models: [{match: 120b}, {match: 20b-x}]",
 		"harmony_models: [=gpt-oss-120b]\nmodels: [{match: 120b}, {match: =llama, effort: low}]\nallow_override: true",
 		"harmony_models: [=gpt-oss-120b]\nmodels: [{match: =GPT-oss-120b}, {match: oss}]",
+		"aliases: [{name: a, model: gpt-oss-20b}, {name: a*, model: gpt-oss-120b}, {name: '*', model: gpt-oss-120b}]",
 	} {
 		testConfig(t, more)
 	}
@@ -292,6 +343,7 @@ func TestConfigDocumented(t *testing.T) {
 		settableKeys(reflect.TypeFor[Engine](), "engines[]."),
 		settableKeys(reflect.TypeFor[ToolServer](), "tools.servers[]."),
 		settableKeys(reflect.TypeFor[Rollout](), "rollout[]."),
+		settableKeys(reflect.TypeFor[Alias](), "aliases[]."),
 	)
 	for _, key := range keys {
 		if !strings.Contains(string(page), "`"+key+"`") {

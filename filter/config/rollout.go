@@ -17,8 +17,10 @@ type Rollout struct {
 	Percent *int `json:"percent"`
 }
 
-// RolloutOf returns the entry of a Harmony model and a tenant; nil if there is none.
+// RolloutOf returns the entry of a Harmony model, which may be named by an alias, and
+// a tenant; nil if there is none.
 func (c *Config) RolloutOf(model, tenant string) *Rollout {
+	model = c.unaliased(model)
 	for i := range c.Rollout {
 		r := &c.Rollout[i]
 		if (r.Match == "" || matches(r.Match, model)) && (r.Tenant == "" || r.Tenant == tenant) {

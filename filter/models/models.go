@@ -110,6 +110,8 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome 
 		return elsewhere(r.Path)
 	case one != "" && i >= 0:
 		return api.Outcome{Answer: []byte(all.list.models[i].raw)}
+	case one != "" && d.o.Config.IsAlias(one): // by a pattern, which is not listed
+		return api.Outcome{Answer: []byte(d.configured(one))}
 	case one != "": // the upstream may know it all the same
 		return elsewhere(r.Path)
 	case all.incomplete && len(all.list.models) == 0:
@@ -151,10 +153,18 @@ func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest) collected {
 		all.list.replace(answers[i].data, func(id string) bool { return serves(d.o.Config, e.Name, id) })
 	}
 	for _, name := range names(d.o.Config) {
-		m, _ := d.o.Config.Model(name)
-		all.list.put(name, string(appendModel(nil, name, "envoy-harmony", d.ContextLength(&m))), false)
+		all.list.put(name, d.configured(name), false)
+	}
+	for _, name := range d.o.Config.AliasNames() { // requests for them do not reach the upstream
+		all.list.put(name, d.configured(name), true)
 	}
 	return all
+}
+
+// configured is the object of a model that the configuration names.
+func (d *Directory) configured(name string) string {
+	m, _ := d.o.Config.Model(name)
+	return string(appendModel(nil, name, "envoy-harmony", d.ContextLength(&m)))
 }
 
 // serves reports whether requests for a model go to the engine of that name, and

@@ -183,6 +183,9 @@ func TestList(t *testing.T) {
 			c.Models = append(c.Models, config.Model{Match: "=gpt-oss-grpc", Engine: "c", ContextLength: 99}, config.Model{Match: "=foreign", Engine: "c"},
 				config.Model{Match: "big", Engine: "c", UpstreamModel: "org/gpt-oss-big"}, config.Model{Match: "small", Engine: "c", UpstreamModel: "gpt-oss-elsewhere"})
 		}, "gpt-oss-20b mine gpt-oss-grpc org/gpt-oss-big", "data.2", `{"id":"gpt-oss-grpc","object":"model","created":1754352000,"owned_by":"envoy-harmony","max_model_len":99}`},
+		{"aliases", map[string]string{"": `{"data":[{"id":"gpt-5","owned_by":"upstream"}]}`, "a": a}, func(c *config.Config) {
+			c.Aliases = []config.Alias{{Name: "gpt-5", Model: "gpt-oss-20b"}, {Name: "claude-*", Model: "gpt-oss-120b"}}
+		}, "gpt-5 gpt-oss-20b", "data.0", `{"id":"gpt-5","object":"model","created":1754352000,"owned_by":"envoy-harmony","max_model_len":10}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -220,6 +223,23 @@ func TestOneModel(t *testing.T) {
 	}
 	if o := d.get("/v1/models/gpt-oss-120b"); o.Elsewhere == nil {
 		t.Errorf("a model that is in no list: %+v", o)
+	}
+}
+
+// A name that an alias's pattern matches is a model, though it is not in the list.
+func TestOneAlias(t *testing.T) {
+	t.Parallel()
+	d := newTestDirectory(t, &fakeGateway{answers: map[string]string{"a": `{"data":[{"id":"gpt-oss-20b","max_model_len":10}]}`}}, func(c *config.Config) {
+		c.Aliases = []config.Alias{{Name: "gpt-5", Model: "gpt-oss-20b"}, {Name: "claude-*", Model: "gpt-oss-20b"}}
+	})
+	for _, id := range []string{"gpt-5", "claude-sonnet-4-5"} {
+		o := d.get("/v1/models/" + id)
+		if want := `{"id":"` + id + `","object":"model","created":1754352000,"owned_by":"envoy-harmony","max_model_len":10}`; string(o.Answer) != want {
+			t.Errorf("%s, want %s", o.Answer, want)
+		}
+	}
+	if o := d.get("/v1/models/gpt-5-mini"); o.Elsewhere == nil {
+		t.Errorf("a name that is no alias: %+v", o)
 	}
 }
 
