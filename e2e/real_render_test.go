@@ -22,7 +22,6 @@ type rendered struct {
 	name        string
 	fields      string // members of the request
 	differences []difference
-	tokens      string // reason if the same text has other tokens
 }
 
 // difference is a deviation from vLLM's prompt: vLLM's text, this project's text,
@@ -54,7 +53,7 @@ func resultOf(tool, result string) difference {
 const (
 	whyNoTools   = "tools that must not be called are not offered, as OpenAI documents for tool_choice none"
 	whyAnnounced = "Harmony announces the form of the answer; vLLM leaves it to the grammar"
-	whyJoined    = "the texts of a message are one text, encoded at once; vLLM encodes each part for itself"
+	whyJoined    = "parts without white space between them are lines; vLLM writes them without a separator"
 )
 
 func chatRenders() []rendered {
@@ -66,7 +65,7 @@ func chatRenders() []rendered {
 		{name: "developer", fields: `"messages":[{"role":"developer","content":"Be terse."},` + userHi + `]`},
 		{name: "system and developer", fields: `"messages":[{"role":"system","content":"Be terse."},{"role":"developer","content":"Be kind."},` + userHi + `]`},
 		{name: "system in the middle", fields: `"messages":[` + userHi + `,{"role":"system","content":"Be terse."},{"role":"user","content":"Go on."}]`},
-		{name: "parts", fields: `"messages":[{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}]`, tokens: whyJoined},
+		{name: "parts", fields: `"messages":[{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}]`, differences: []difference{{whyJoined, "onetwo", "one\ntwo"}}},
 		{name: "effort low", fields: `"reasoning_effort":"low","messages":[` + userHi + `]`},
 		{name: "effort high", fields: `"reasoning_effort":"high","messages":[` + userHi + `]`},
 		{name: "two turns", fields: `"messages":[` + userHi + `,{"role":"assistant","content":"Hi."},{"role":"user","content":"Go on."}]`},
@@ -125,15 +124,10 @@ func TestRealRender(t *testing.T) {
 					differs++
 					return
 				}
-				diff := cmp.Diff(theirs, ours)
-				if (diff == "") != (r.tokens == "") {
-					t.Errorf("tokens, whose expected difference is %q (-vLLM's +ours):\n%s", r.tokens, diff)
+				if diff := cmp.Diff(theirs, ours); diff != "" {
+					t.Errorf("the same text has other tokens (-vLLM's +ours):\n%s", diff)
 				}
-				if diff == "" {
-					same++
-				} else {
-					differs++
-				}
+				same++
 			})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -42,7 +43,7 @@ type parts struct {
 	dialects map[string]engine.Dialect
 	client   *loopback.Client
 	tools    tools.Options
-	sealer   *responses.Sealer
+	sealer   *seal.Sealer
 }
 
 // newParts makes the parts of a configuration's generation after before. random

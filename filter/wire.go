@@ -22,6 +22,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -236,16 +237,16 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, renderer *harm
 }
 
 // The configuration checks the keys that the Responses API seals with.
-var _ [config.SealKeyBytes]byte = [responses.SealKeyBytes]byte{}
+var _ [config.SealKeyBytes]byte = [seal.KeyBytes]byte{}
 
 // newSealer makes what seals by the configured keys. Without any it seals by the
 // key of the process, which opens in any case what it has sealed before.
-func newSealer(cfg *config.Config, processKey []byte) (*responses.Sealer, error) {
+func newSealer(cfg *config.Config, processKey []byte) (*seal.Sealer, error) {
 	keys, err := cfg.Responses.Keys()
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := responses.NewSealer(append(keys, processKey), rand.Reader)
+	sealer, err := seal.NewSealer(append(keys, processKey), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("responses.seal_keys: %w", err)
 	}
@@ -253,7 +254,7 @@ func newSealer(cfg *config.Config, processKey []byte) (*responses.Sealer, error)
 }
 
 // newResponses makes the Responses API of a generation.
-func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *responses.Sealer) *responses.API {
+func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *seal.Sealer) *responses.API {
 	api := &responses.API{Approvals: st, Compactor: sealer}
 	if cfg.Responses.StoreBytes > 0 {
 		api.Store = st

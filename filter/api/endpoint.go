@@ -17,9 +17,21 @@ type Endpoint struct {
 	Pattern string // path; a segment {…} matches one segment that is not empty, a last one {…...} the rest of the path, which may be empty
 	NoModel bool   // the body names no model: the path alone makes the request ours
 	Public  bool   // the answer is the same for all tenants
+	// Errors writes errors in place of answers as the endpoint's clients read them:
+	// their HTTP status and their JSON. nil: as OpenAI's API does.
+	Errors func(err *apierror.Error, requestID string) (status int, object []byte)
 	// Handle answers a request. It runs on a goroutine of its own, and may use
 	// stores and take long; ctx ends when the client leaves or time is up.
 	Handle func(ctx context.Context, r *HTTPRequest) Outcome
+}
+
+// Error returns the HTTP status and the JSON of an error in place of the answer to a
+// request with an id. The endpoint may be nil: no endpoint serves the request.
+func (e *Endpoint) Error(err *apierror.Error, requestID string) (status int, object []byte) {
+	if e == nil || e.Errors == nil {
+		return err.Status, err.JSON()
+	}
+	return e.Errors(err, requestID)
 }
 
 // HTTPRequest is what an endpoint gets of a request.

@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
 func TestMatch(t *testing.T) {
@@ -40,6 +42,25 @@ func TestMatch(t *testing.T) {
 		}
 		if pattern != c.pattern || e != nil && ids != c.ids {
 			t.Errorf("%s %s: pattern %q with %q, want %q with %q", c.method, c.path, pattern, ids, c.pattern, c.ids)
+		}
+	}
+}
+
+func TestError(t *testing.T) {
+	t.Parallel()
+	err := apierror.Invalid("model", "Name it.")
+	openAI := string(err.JSON())
+	for _, c := range []struct {
+		name     string
+		endpoint *Endpoint
+		want     string
+	}{
+		{"no endpoint", nil, openAI},
+		{"an endpoint without a form of its own", &Endpoint{}, openAI},
+		{"an endpoint with one", &Endpoint{Errors: (*apierror.Error).Anthropic}, `{"type":"error","error":{"type":"invalid_request_error","message":"model: Name it."},"request_id":"id"}`},
+	} {
+		if status, got := c.endpoint.Error(err, "id"); status != 400 || string(got) != c.want {
+			t.Errorf("%s: %d %s", c.name, status, got)
 		}
 	}
 }

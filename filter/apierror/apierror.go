@@ -32,7 +32,14 @@ type Error struct {
 	Param      string        // the request field at fault; "" is sent as null
 	Message    string        // what is wrong and what to change
 	RetryAfter time.Duration // sent as retry-after in whole seconds if greater than 0
+	Overflow   *Overflow     // of a prompt that is too long; nil if its length is not known
 	Cause      error         // for logs only, never sent
+}
+
+// Overflow is by how much a prompt is too long, in tokens.
+type Overflow struct {
+	Tokens int // of the prompt, or a lower bound
+	Max    int // that the model's context has
 }
 
 // Error returns the status, type and message.

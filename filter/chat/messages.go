@@ -103,7 +103,10 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 		if err != nil {
 			return err
 		}
-		text = content + text
+		var joined jsontext.Joined
+		joined.AddPart(content)
+		joined.AddPart(text)
+		text = joined.String()
 	}
 	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
 		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls. Send one of them.")
@@ -187,7 +190,7 @@ func readArguments(v jsontext.Field) (string, *apierror.Error) {
 }
 
 // readContent reads a message's content: a string, or an array of parts, whose
-// texts are joined without a separator.
+// texts are joined by [jsontext.Joined.AddPart].
 func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 	if !v.IsArray() {
 		if v.Type != gjson.String {
@@ -203,7 +206,7 @@ func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 			text.NewLine()
 		}
 		image = isImage
-		text.Add(part)
+		text.AddPart(part)
 		return err
 	})
 	return text.String(), err

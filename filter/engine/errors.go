@@ -186,7 +186,12 @@ func contextLengthExceeded(message string) *apierror.Error {
 	case prompt != "":
 		text += fmt.Sprintf(" However, the messages take %s tokens.", prompt)
 	}
-	return apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s Reduce the length of the messages or of the completion.", text)
+	err := apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s Reduce the length of the messages or of the completion.", text)
+	maximum, _ := strconv.Atoi(limit)
+	if tokens, convErr := strconv.Atoi(cmp.Or(prompt, total)); convErr == nil && maximum > 0 && tokens > maximum {
+		err.Overflow = &apierror.Overflow{Tokens: tokens, Max: maximum}
+	}
+	return err
 }
 
 func number(pattern *regexp.Regexp, s string) string {

@@ -52,7 +52,7 @@ var readErrorCases = []struct {
 	},
 	{
 		"vLLM: too long", 400, errorObject("This model's maximum context length is 4096 tokens. However, your prompt contains 4900 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4900)"),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 4900 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 4900 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 4900, Max: 4096}},
 	},
 	{
 		"vLLM: too long with output", 400, errorObject("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion). Please reduce the length of the messages or completion."),
@@ -68,11 +68,11 @@ var readErrorCases = []struct {
 	},
 	{
 		"vLLM: decoder prompt", 400, errorObject("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that max_model_len is no smaller than the number of text tokens."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 5000, Max: 4096}},
 	},
 	{
 		"SGLang: too long", 400, errorObject("The input (140000 tokens) is longer than the model's context length (131072 tokens)."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131072}},
 	},
 	{
 		"SGLang: too long with output", 400, errorObject("Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of 140000 tokens: 130000 tokens from the input messages and 10000 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."),
@@ -80,11 +80,11 @@ var readErrorCases = []struct {
 	},
 	{
 		"SGLang: scheduler", 400, errorObject("Input length (140000 tokens) exceeds the maximum allowed length (131066 tokens). Use a shorter input or enable --allow-auto-truncate."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131066}},
 	},
 	{
 		"llama.cpp: too long", 400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":4096}}`,
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 9100, Max: 4096}},
 	},
 	{
 		"SGLang: range", 400, errorObject("temperature must be non-negative, got -1.0."),

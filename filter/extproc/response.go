@@ -146,7 +146,8 @@ func (x *exchange) SendError(err *apierror.Error) {
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(nil, false)
 	}
-	m, o := immediateResponse(err.Status, err.JSON(), details(err), err.RetryAfter, headers...), x.outcome()
+	status, object := x.request.endpoint.Error(err, x.request.id)
+	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)
 }

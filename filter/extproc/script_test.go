@@ -40,6 +40,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry/telemetrytest"
@@ -182,7 +183,7 @@ func (w *wiring) responses(t testing.TB, s store.Store) *responses.API {
 		a.Store = s
 	}
 	var err error
-	if a.Compactor, err = responses.NewSealer([][]byte{make([]byte, config.SealKeyBytes)}, rand.Reader); err != nil {
+	if a.Compactor, err = seal.NewSealer([][]byte{make([]byte, config.SealKeyBytes)}, rand.Reader); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -1,41 +1,46 @@
 package jsontext
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Joined is a text of several parts. A lone part is not copied. The zero value
 // is empty.
 type Joined struct {
-	first string // while there is one part
-	text  strings.Builder
+	parts []string // none is empty
 }
 
 // Add appends a part.
 func (j *Joined) Add(part string) {
-	switch {
-	case part == "":
-	case j.text.Len() > 0:
-		j.text.WriteString(part)
-	case j.first == "":
-		j.first = part
-	default:
-		j.text.Grow(len(j.first) + len(part))
-		j.text.WriteString(j.first)
-		j.text.WriteString(part)
-		j.first = ""
+	if part != "" {
+		j.parts = append(j.parts, part)
 	}
+}
+
+// AddPart appends a text part of a message. It begins on a new line if neither the
+// text before it ends with white space nor the part begins with it: clients send
+// separate texts as parts, such as a reminder and the user's words.
+func (j *Joined) AddPart(part string) {
+	if len(j.parts) > 0 && part != "" {
+		last, _ := utf8.DecodeLastRuneInString(j.parts[len(j.parts)-1])
+		next, _ := utf8.DecodeRuneInString(part)
+		if !unicode.IsSpace(last) && !unicode.IsSpace(next) {
+			j.Add("\n")
+		}
+	}
+	j.Add(part)
 }
 
 // NewLine begins another line, unless the text is empty.
 func (j *Joined) NewLine() {
-	if j.first != "" || j.text.Len() > 0 {
+	if len(j.parts) > 0 {
 		j.Add("\n")
 	}
 }
 
 // String is the text.
 func (j *Joined) String() string {
-	if j.text.Len() > 0 {
-		return j.text.String()
-	}
-	return j.first
+	return strings.Join(j.parts, "")
 }

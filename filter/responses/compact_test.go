@@ -13,6 +13,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -21,7 +22,7 @@ func newCompactor(t *testing.T, key byte) *server {
 	t.Helper()
 	s := newServer()
 	var err error
-	if s.Compactor, err = NewSealer([][]byte{bytes.Repeat([]byte{key}, SealKeyBytes)}, zeros{}); err != nil {
+	if s.Compactor, err = seal.NewSealer([][]byte{bytes.Repeat([]byte{key}, seal.KeyBytes)}, zeros{}); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -9,12 +9,13 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // compaction is what the reply needs to know of the compaction that it is.
 type compaction struct {
-	sealer     *Sealer
+	sealer     *seal.Sealer
 	room       int // for users' messages beside it, in bytes
 	standalone bool
 	retained   []byte

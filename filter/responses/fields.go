@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -21,7 +22,7 @@ type fieldReader struct {
 	previous     string // previous_response_id
 	conversation string // the id of the conversation that the response belongs to
 	store        bool
-	sealer       *Sealer // for reasoning.encrypted_content, if the request wants it
+	sealer       *seal.Sealer // for reasoning.encrypted_content, if the request wants it
 	options      options
 	ignored      jsontext.Ignored
 	echo         echo // what the response object repeats

@@ -11,6 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -29,8 +30,8 @@ type Request struct {
 	turn      *turn.Turn // nil until the preflight is complete
 	preflight *preflight // nil: the model can be called at once
 	tools     calledTools
-	maxOutput int     // tokens of all model calls together; 0: the request sets no limit
-	sealer    *Sealer // nil: reasoning has no encrypted_content
+	maxOutput int          // tokens of all model calls together; 0: the request sets no limit
+	sealer    *seal.Sealer // nil: reasoning has no encrypted_content
 
 	storage    storage
 	lock       *lock       // nil: no conversation is locked

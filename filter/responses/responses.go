@@ -22,6 +22,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
@@ -30,12 +31,12 @@ import (
 type API struct {
 	Store     store.Store     // nil: nothing is stored
 	Approvals store.Approvals // of tool calls, also where no responses are stored; nil: an approval is valid any number of times
-	Sealer    *Sealer         // nil: include reasoning.encrypted_content has no effect
+	Sealer    *seal.Sealer    // nil: include reasoning.encrypted_content has no effect
 	Chains    *Chains         // nil: a chain is read and rendered again at each of its turns
 
 	// Compactor seals the summaries of compacted conversations; nil: none is
 	// compacted.
-	Compactor *Sealer
+	Compactor *seal.Sealer
 
 	// UsagePerTurn lists the model calls in every usage, as include
 	// usage.per_turn does. Some clients refuse members that they do not know.

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -280,7 +279,7 @@ func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
 		r.MaxTokens, r.MinTokens = 0, 0
 		return nil
 	case left <= 0:
-		return rc.promptTooLong(strconv.Itoa(len(r.Prompt)))
+		return rc.promptTooLong(len(r.Prompt), "")
 	}
 	if r.MaxTokens <= 0 || r.MaxTokens > left {
 		r.MaxTokens = left

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -25,7 +24,7 @@ func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []ha
 	case err == nil:
 		return prompt, nil
 	case errors.As(err, &long):
-		return nil, r.rc.promptTooLong("at least " + strconv.Itoa(long.AtLeast))
+		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
 	case ctx.Err() != nil:
 		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
 		late.RetryAfter = time.Second
@@ -52,14 +51,16 @@ const codeTooLong = "context_length_exceeded"
 // tooLong reports whether an error says that a prompt is too long.
 func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTooLong }
 
-// promptTooLong returns the error of a prompt with so many tokens: "at least 1000"
-// if it was not rendered to its end. Clients parse the message.
-func (rc *RequestContext) promptTooLong(tokens string) *apierror.Error {
+// promptTooLong returns the error of a prompt with so many tokens; atLeast is "at
+// least " if it was not rendered to its end, else "". Clients parse the message.
+func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
-			"The prompt has %s tokens; those of more than %d are not shown or counted. Shorten it.", tokens, rc.promptLimit())
+			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.promptLimit())
 	}
-	return apierror.New(http.StatusBadRequest, codeTooLong, "messages",
-		"This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
-		rc.contextLength(), tokens)
+	err := apierror.New(http.StatusBadRequest, codeTooLong, "messages",
+		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
+		rc.contextLength(), atLeast, tokens)
+	err.Overflow = &apierror.Overflow{Tokens: tokens, Max: rc.contextLength()}
+	return err
 }

@@ -15,8 +15,8 @@ import (
 // filePlaceholder replaces a file in a tool's output.
 const filePlaceholder = "[A file was here. This model cannot read files.]"
 
-// ReadContent reads a text or a list of parts. The texts of parts follow each
-// other as they are; a placeholder is on a line of its own. images is one of
+// ReadContent reads a text or a list of parts. The texts of parts are joined by
+// [jsontext.Joined.AddPart]; a placeholder is on a line of its own. images is one of
 // turn's settings for images; files says that a placeholder can stand for a file
 // too.
 func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror.Error) {
@@ -34,7 +34,7 @@ func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror
 			text.NewLine()
 		}
 		placeholder = isPlaceholder
-		text.Add(part)
+		text.AddPart(part)
 		return err
 	})
 	return text.String(), err

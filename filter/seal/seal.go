@@ -1,4 +1,7 @@
-package responses
+// Package seal encrypts texts for clients to keep, so that only the same tenant can
+// send them back: a [Sealer] makes the encrypted content of reasoning items, and the
+// signatures of thinking blocks.
+package seal
 
 import (
 	"bytes"
@@ -12,9 +15,8 @@ import (
 	"io"
 )
 
-// Sealer makes reasoning.encrypted_content of chain of thought and opens it
-// again, so that clients which store nothing here keep the reasoning of a tool
-// turn. It is safe for concurrent use if its source of randomness is.
+// Sealer seals texts and opens them again, such as chain of thought, so that clients
+// which store nothing here keep the reasoning of a tool turn. It is safe for concurrent use if its source of randomness is.
 //
 // Sealed text is base64url of a version, a salt and AES-256-GCM's output. Every
 // text has a key of its own, derived from a configured one with HKDF-SHA-256
@@ -26,18 +28,18 @@ type Sealer struct {
 }
 
 const (
-	// SealKeyBytes is how long a key is.
-	SealKeyBytes = 32
+	// KeyBytes is how long a key is.
+	KeyBytes = 32
 
-	sealVersion  = 1
-	sealSalt     = 24
-	sealOverhead = 1 + sealSalt + 16
-	sealInfo     = "envoy-harmony reasoning 1"
+	version   = 1
+	saltBytes = 24
+	overhead  = 1 + saltBytes + 16
+	info      = "envoy-harmony reasoning 1"
 )
 
 var errSealed = errors.New("not sealed with one of the keys for this tenant")
 
-// NewSealer makes a sealer of keys of [SealKeyBytes] random bytes. The first
+// NewSealer makes a sealer of keys of [KeyBytes] random bytes. The first
 // seals; the others still open what they sealed while they were the first.
 // rand is a source of random bytes, such as crypto/rand.Reader.
 func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
@@ -46,8 +48,8 @@ func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
 	}
 	s := &Sealer{rand: rand}
 	for i, key := range keys {
-		if len(key) != SealKeyBytes {
-			return nil, fmt.Errorf("key %d has %d bytes, not %d", i, len(key), SealKeyBytes)
+		if len(key) != KeyBytes {
+			return nil, fmt.Errorf("key %d has %d bytes, not %d", i, len(key), KeyBytes)
 		}
 		s.keys = append(s.keys, bytes.Clone(key))
 	}
@@ -56,8 +58,8 @@ func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
 
 // Seal seals a text of a tenant.
 func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
-	sealed := make([]byte, 1+sealSalt, sealOverhead+len(text))
-	sealed[0] = sealVersion
+	sealed := make([]byte, 1+saltBytes, overhead+len(text))
+	sealed[0] = version
 	if _, err := io.ReadFull(s.rand, sealed[1:]); err != nil {
 		return "", fmt.Errorf("read random bytes: %w", err)
 	}
@@ -72,10 +74,10 @@ func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
 // Open returns the text that was sealed for the tenant.
 func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	if err != nil || len(b) < sealOverhead || b[0] != sealVersion {
+	if err != nil || len(b) < overhead || b[0] != version {
 		return nil, errSealed
 	}
-	salt, b := b[1:1+sealSalt], b[1+sealSalt:]
+	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
 	for _, key := range s.keys {
 		gcm, err := gcmOf(key, salt)
 		if err != nil {
@@ -90,7 +92,7 @@ func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
 
 // gcmOf is the cipher for one text.
 func gcmOf(key, salt []byte) (cipher.AEAD, error) {
-	derived, err := hkdf.Key(sha256.New, key, salt, sealInfo, SealKeyBytes)
+	derived, err := hkdf.Key(sha256.New, key, salt, info, KeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive the key: %w", err)
 	}
