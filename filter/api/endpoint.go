@@ -15,6 +15,7 @@ type Endpoint struct {
 	API     string // label in logs and metrics: chat, responses, models
 	Method  string
 	Pattern string // path; a segment {…} matches one segment that is not empty, a last one {…...} the rest of the path, which may be empty
+	Header  string // a request header, in lower case, without which a request is not the endpoint's; "": none
 	NoModel bool   // the body names no model: the path alone makes the request ours
 	Public  bool   // the answer is the same for all tenants
 	// Errors writes errors in place of answers as the endpoint's clients read them:
@@ -57,10 +58,16 @@ type Outcome struct {
 }
 
 // Match returns the first endpoint of a method and a path without its query, and
-// the ids in the path; nil if there is none.
+// the ids in the path; nil if there is none. Endpoints that need a header are left
+// out.
 func Match(endpoints []Endpoint, method, path string) (e *Endpoint, ids [2]string) {
+	return MatchWith(endpoints, method, path, func(string) bool { return false })
+}
+
+// MatchWith is Match for a request that has the headers for which has returns true.
+func MatchWith(endpoints []Endpoint, method, path string, has func(header string) bool) (e *Endpoint, ids [2]string) {
 	for i := range endpoints {
-		if endpoints[i].Method != method {
+		if endpoints[i].Method != method || endpoints[i].Header != "" && !has(endpoints[i].Header) {
 			continue
 		}
 		if ids, ok := match(endpoints[i].Pattern, path); ok {

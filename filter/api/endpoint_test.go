@@ -46,6 +46,21 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// An endpoint that needs a header is found only with it, and the next one without.
+func TestMatchWith(t *testing.T) {
+	t.Parallel()
+	endpoints := []Endpoint{{API: "with", Method: http.MethodGet, Pattern: "/p", Header: "x-version"}, {API: "without", Method: http.MethodGet, Pattern: "/p"}}
+	for _, sent := range []string{"x-version", "x-other"} {
+		e, _ := MatchWith(endpoints, http.MethodGet, "/p", func(name string) bool { return name == sent })
+		if want := map[bool]string{true: "with", false: "without"}[sent == "x-version"]; e.API != want {
+			t.Errorf("the header %s: %s", sent, e.API)
+		}
+	}
+	if e, _ := Match(endpoints, http.MethodGet, "/p"); e.API != "without" {
+		t.Errorf("no header: %s", e.API)
+	}
+}
+
 func TestError(t *testing.T) {
 	t.Parallel()
 	err := apierror.Invalid("model", "Name it.")

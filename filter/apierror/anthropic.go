@@ -52,7 +52,7 @@ func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	}
 	var b bytes.Buffer
 	w := json.NewEncoder(&b)
-	w.SetEscapeHTML(false) // the text of a prompt that is too long has a >
+	w.SetEscapeHTML(false)                                                                                             // the text of a prompt that is too long has a >
 	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage()}, requestID}); err != nil { // strings always marshal
 		return http.StatusInternalServerError, []byte(`{"type":"error","error":{"type":"api_error","message":"Internal error."}}`)
 	}

@@ -107,7 +107,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 		r.id = s.o.NewID("")
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
-	r.endpoint, r.ids = api.Match(s.o.Endpoints, r.method, r.path)
+	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
 	for _, name := range s.own {
 		if headerOf(h, name) != "" {
 			r.strip = append(r.strip, name)

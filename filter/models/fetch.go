@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,10 +44,10 @@ var errNoList = errors.New("the answer is not a list of models")
 // askUpstream asks the upstream for other models, behind the loopback listener:
 // with the client's own headers, its credentials among them, which the upstream may
 // reject. Other failures are no reason to withhold the models of the engines.
-func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest) upstreamModels {
+func (d *Directory) askUpstream(ctx context.Context, r *api.HTTPRequest, query url.Values) upstreamModels {
 	target := path
-	if len(r.Query) > 0 {
-		target += "?" + r.Query.Encode()
+	if len(query) > 0 {
+		target += "?" + query.Encode()
 	}
 	head := r.Header.Clone()
 	for _, name := range conditional {

@@ -2,9 +2,11 @@ package models
 
 import (
 	"fmt"
+	"net/url"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
@@ -70,6 +72,15 @@ func appendModel(dst []byte, id, owner string, contextLength int) []byte {
 	}
 	return append(dst, '}')
 }
+
+// openAIForm writes models as OpenAI's API does.
+type openAIForm struct{}
+
+func (openAIForm) query(q url.Values) url.Values { return q }
+
+func (openAIForm) one(m model) []byte { return []byte(m.raw) }
+
+func (openAIForm) list(l *list, _ url.Values) ([]byte, *apierror.Error) { return l.append(nil), nil }
 
 // append appends the list, with the other members of the upstream's list.
 func (l *list) append(dst []byte) []byte {

@@ -1,6 +1,6 @@
-// Package models answers OpenAI's list of models, GET /v1/models, from what the
-// engines, the upstream for other models and the configuration say, and keeps the
-// context lengths that the engines report.
+// Package models answers the list of models, GET /v1/models, in OpenAI's and in
+// Anthropic's form, from what the engines, the upstream for other models and the
+// configuration say, and keeps the context lengths that the engines report.
 //
 // Engines are asked through Envoy's loopback listener ([Directory.Refresh]), each
 // at most every ten seconds.
@@ -93,25 +93,45 @@ func (d *Directory) Endpoints() []api.Endpoint {
 	if d.o.Client == nil {
 		return nil
 	}
-	endpoint := func(pattern string) api.Endpoint {
-		return api.Endpoint{API: "models", Method: http.MethodGet, Pattern: pattern, NoModel: true, Public: true, Handle: d.handle}
+	var list []api.Endpoint
+	for _, e := range []api.Endpoint{
+		{Header: anthropicVersion, Errors: (*apierror.Error).Anthropic, Handle: d.handler(anthropicForm{d})}, {Handle: d.handler(openAIForm{})},
+	} {
+		e.API, e.Method, e.NoModel, e.Public = "models", http.MethodGet, true, true
+		whole, one := e, e
+		whole.Pattern, one.Pattern = path, path+"/{id...}"
+		list = append(list, whole, one)
 	}
-	return []api.Endpoint{endpoint(path), endpoint(path + "/{id...}")}
+	return list
 }
 
-func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+// form is how an API writes models.
+type form interface {
+	// query is the query with which the upstream is asked for its list.
+	query(q url.Values) url.Values
+	// one is the answer to a request for one model.
+	one(m model) []byte
+	// list is the answer to a request for the list.
+	list(l *list, q url.Values) ([]byte, *apierror.Error)
+}
+
+func (d *Directory) handler(f form) func(context.Context, *api.HTTPRequest) api.Outcome {
+	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome { return d.handle(ctx, r, f) }
+}
+
+func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.Outcome {
 	one, err := url.PathUnescape(r.IDs[0])
 	if err != nil {
 		return api.Outcome{Err: apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path)}
 	}
-	all := d.collect(ctx, r)
+	all := d.collect(ctx, r, f.query(r.Query))
 	switch i := all.list.index(one); {
 	case all.upstreamAnswers:
 		return elsewhere(r.Path)
 	case one != "" && i >= 0:
-		return api.Outcome{Answer: []byte(all.list.models[i].raw)}
+		return api.Outcome{Answer: f.one(all.list.models[i])}
 	case one != "" && d.o.Config.IsAlias(one): // by a pattern, which is not listed
-		return api.Outcome{Answer: []byte(d.configured(one))}
+		return api.Outcome{Answer: f.one(model{one, d.configured(one)})}
 	case one != "": // the upstream may know it all the same
 		return elsewhere(r.Path)
 	case all.incomplete && len(all.list.models) == 0:
@@ -119,7 +139,8 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome 
 		err.RetryAfter = time.Second
 		return api.Outcome{Err: err}
 	}
-	return api.Outcome{Answer: all.list.append(nil)}
+	answer, rejected := f.list(&all.list, r.Query)
+	return api.Outcome{Answer: answer, Err: rejected}
 }
 
 // elsewhere passes the request on, for the upstream to answer.
@@ -134,12 +155,12 @@ type collected struct {
 	upstreamAnswers bool // the upstream's answer is for the client as it is
 }
 
-// collect asks the engines and the upstream for their models, and adds those of
-// the configuration.
-func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest) collected {
+// collect asks the engines and the upstream, with a query, for their models, and adds
+// those of the configuration.
+func (d *Directory) collect(ctx context.Context, r *api.HTTPRequest, query url.Values) collected {
 	var asked sync.WaitGroup
 	var upstream upstreamModels
-	asked.Go(func() { upstream = d.askUpstream(ctx, r) })
+	asked.Go(func() { upstream = d.askUpstream(ctx, r, query) })
 	answers := make([]engineModels, len(d.o.Config.Engines))
 	for i, e := range d.o.Config.Engines {
 		asked.Go(func() { answers[i] = d.engineModels(ctx, e.Name) })

@@ -127,16 +127,17 @@ func newTestDirectory(t *testing.T, g *fakeGateway, change func(*config.Config))
 func (d *testDirectory) get(target string, fields ...string) api.Outcome {
 	d.t.Helper()
 	path, query, _ := strings.Cut(target, "?")
-	e, ids := api.Match(d.Endpoints(), http.MethodGet, path)
-	if e == nil {
-		d.t.Fatalf("no endpoint %s", path)
-	}
-	r := &api.HTTPRequest{IDs: ids, Path: path, Header: http.Header{}}
+	r := &api.HTTPRequest{Path: path, Header: http.Header{}}
 	r.Query, _ = url.ParseQuery(query)
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, "=")
 		r.Header.Set(name, value)
 	}
+	e, ids := api.MatchWith(d.Endpoints(), http.MethodGet, path, func(name string) bool { return r.Header.Get(name) != "" })
+	if e == nil {
+		d.t.Fatalf("no endpoint %s", path)
+	}
+	r.IDs = ids
 	return e.Handle(d.t.Context(), r)
 }
 
