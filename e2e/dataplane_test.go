@@ -162,6 +162,7 @@ func socketDir(t testing.TB) string {
 func newConfig(t testing.TB, engineURL string, change func(*config.Config)) *config.Config {
 	t.Helper()
 	cfg := config.Defaults()
+	cfg.Responses.RelayUnknown = true // there is an upstream
 	cfg.Engines = []config.Engine{
 		{Kind: "sglang", URLs: []string{engineURL}},
 		{Kind: "vllm", URLs: []string{engineURL}},

@@ -105,6 +105,7 @@ func runTogether(ctx context.Context, s *settings, cfg *config.Config, log *logr
 		c.Listen, c.TLS = "unix://"+filepath.Join(dir, "filter.sock"), config.TLS{} // only this machine reaches the socket
 		c.Loopback = cmp.Or(c.Loopback, "unix://"+filepath.Join(dir, "loopback.sock"))
 		c.Admin = cmp.Or(c.Admin, "127.0.0.1:0")
+		c.Responses.RelayUnknown = c.Responses.RelayUnknown || o.envoy.Upstream != ""
 	}
 	s.adjust(cfg)
 	bootstrap, err := o.bootstrap(cfg)

@@ -243,6 +243,10 @@ type Responses struct {
 	// AllowOverride a request's header x-envoy-harmony-codex: on or off
 	// decides in its place.
 	CodexCompatibility bool `json:"codex_compatibility"`
+	// RelayUnknown passes requests for responses and conversations that are not
+	// stored here on to the upstream for other models, which may have them. Else they
+	// are a 404. Where there is a Rollout, they are passed on in any case.
+	RelayUnknown bool `json:"relay_unknown"`
 	// ToolTimeout is how long such a turn waits for the outputs of its tools.
 	ToolTimeout Duration `json:"tool_timeout"`
 }

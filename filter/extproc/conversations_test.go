@@ -60,15 +60,15 @@ func TestConversation(t *testing.T) {
 			t.Errorf("status %d, %s", status, body)
 		}
 
-		s.next() // gone here, so it may be the upstream's
+		s.next()
 		s.postTo(path+"/items", `{"items":[]}`)
-		s.expect("request headers", `request body {"items":[]} END`)
+		s.expectLike("immediate 404 The conversation")
 	})
 }
 
 func TestConversationsWithoutAStoreAreTheUpstreams(t *testing.T) {
 	t.Parallel()
-	script(t, func(w *wiring) { w.cfg.Responses.StoreBytes = 0 }, func(s *scripted) {
+	script(t, func(w *wiring) { w.cfg.Responses.StoreBytes, w.cfg.Responses.RelayUnknown = 0, true }, func(s *scripted) {
 		s.postTo("/v1/conversations", `{}`)
 		s.expect("request headers", "request body {} END")
 	})

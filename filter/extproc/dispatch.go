@@ -152,7 +152,8 @@ func (x *exchange) takeOutcome(h *handled) {
 		x.request.rollout.decide(o.Elsewhere == nil)
 	}
 	switch {
-	case o.Elsewhere != nil && (x.request.endpoint.NoModel || x.request.rollout.entry != nil):
+	case o.Elsewhere != nil && x.relays():
+		x.elsewhere = o.Elsewhere
 		x.passCollected(!x.request.trailers)
 	case o.Elsewhere != nil:
 		x.SendError(o.Elsewhere)
@@ -165,6 +166,13 @@ func (x *exchange) takeOutcome(h *handled) {
 	default:
 		x.takeRequest(h)
 	}
+}
+
+// relays reports whether a request for something that is not stored here is passed on
+// to the upstream. Lists are: the upstream adds to them.
+func (x *exchange) relays() bool {
+	e, cfg := x.request.endpoint, x.s.o.Config
+	return x.request.rollout.entry != nil || e.NoModel && (e.Public || cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0)
 }
 
 // takeRequest makes the reply to a decoded request.

@@ -75,6 +75,9 @@ type exchange struct {
 	model    config.Model // settings of the model
 	target   run.Target   // engine of the model; Engine is "" until the model is known
 	upstream upstreamPhase
+	// elsewhere is the error for a request that was passed on because what it asks
+	// for is not stored here; nil: it was not. It takes the place of a 404.
+	elsewhere *apierror.Error
 
 	local       bool // the reply is a local one: Envoy sends no request upstream
 	headersSent bool // of the reply

@@ -34,6 +34,7 @@ type clientRequest struct {
 	strip    []string         // headers of the client's that only the filter sets
 
 	bodyless bool // there are headers only
+	onDemand bool // Envoy sends only what is asked for
 	demanded bool // the body comes because it was asked for
 	trailers bool // the body ends with trailers
 	override override
@@ -69,7 +70,8 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 		r.parent = parentOf(x.ctx, headers)
 	}
 	r.bodyless = h.GetEndOfStream()
-	onDemand, err := checkMode(mode)
+	var err *apierror.Error
+	r.onDemand, err = checkMode(mode)
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.SendError(err)
@@ -87,7 +89,7 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	if r.bodyless {
 		x.collected()
-	} else if onDemand {
+	} else if r.onDemand {
 		// Without a loopback listener the upstream's reply may be the engine's.
 		r.demanded = true
 		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil)})
@@ -280,8 +282,11 @@ func (x *exchange) passThrough() {
 	var m mutation
 	m.remove(x.request.strip...)
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
-	if x.request.demanded {
+	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)
+	}
+	if reply.ModeOverride != nil && x.elsewhere != nil {
+		reply.ModeOverride.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
 	}
 	x.to.add(reply)
 }

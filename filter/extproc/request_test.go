@@ -239,32 +239,3 @@ func TestHTTPRequest(t *testing.T) {
 		s.expectLike("immediate 400 The query of the path is malformed.")
 	})
 }
-
-// A request that is for something that is not stored here may be the upstream's.
-func TestElsewhere(t *testing.T) {
-	t.Parallel()
-	endpoint := api.Endpoint{API: "test", Method: http.MethodPost, Pattern: "/test", NoModel: true, Handle: func(context.Context, *api.HTTPRequest) api.Outcome {
-		return api.Outcome{Elsewhere: notHandled()}
-	}}
-	script(t, func(w *wiring) { w.endpoints = []api.Endpoint{endpoint} }, func(s *scripted) {
-		for _, trailers := range []bool{false, true} {
-			s.request(false, ":method=POST", ":path=/test")
-			s.body("{}", !trailers)
-			if trailers {
-				s.trailers()
-				s.expect("request headers", "request body {}", "request trailers")
-			} else {
-				s.expect("request headers", "request body {} END")
-			}
-			s.answer(false, ":status=404")
-			s.answerBody("none", true)
-			s.expect("response headers", "response body none END")
-			s.next()
-		}
-		s.request(true, ":method=POST", ":path=/test")
-		s.expect("request headers")
-		if n := s.inUse(); n != 0 {
-			t.Errorf("%d bytes of the budget are lost", n)
-		}
-	})
-}

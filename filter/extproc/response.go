@@ -22,6 +22,10 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 		x.phase = phaseRelay
 		fallthrough
 	case phaseRelay, phaseAnswered:
+		if x.elsewhere != nil && x.phase == phaseRelay && parseStatus(headerOf(h.GetHeaders(), ":status")) == http.StatusNotFound {
+			x.SendError(x.elsewhere) // it is not there either
+			return
+		}
 		x.to.add(responseHeadersReply(nil))
 		return
 	case phaseEnded:

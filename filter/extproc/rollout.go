@@ -100,10 +100,20 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		stored, err := s.o.Stored(ctx, r.Context.Tenant, response, conversation)
 		if err == nil && !stored {
-			return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "", "", "What the request continues is not stored here.")}
+			return api.Outcome{Elsewhere: notStored(response)}
 		}
 		return handle(ctx, r) // which reports that the store fails
 	}
+}
+
+// notStored is the error for a request that continues a response, else a
+// conversation, that is stored nowhere.
+func notStored(response string) *apierror.Error {
+	if response == "" {
+		return apierror.New(http.StatusNotFound, "", "conversation", "The conversation is not stored (any more). Begin another one.")
+	}
+	return apierror.New(http.StatusBadRequest, "previous_response_not_found", "previous_response_id",
+		"The response that the request continues is not stored (any more). Send the whole conversation as input.")
 }
 
 type handler = func(context.Context, *api.HTTPRequest) api.Outcome

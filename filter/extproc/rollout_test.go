@@ -244,6 +244,8 @@ func TestRolloutOfStoredConversations(t *testing.T) {
 				}
 			}
 		}
+		s.answer(false, ":status=404") // of the last one
+		s.expectLike("immediate 400 The response that the request continues is not stored")
 		s.leave()
 		for side, want := range map[string]float64{"filter": 5, "upstream": 6} {
 			if got := s.counted(t, "harmony_rollout_total", "match= side="+side+" tenant="); got != want {
