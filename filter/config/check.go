@@ -222,7 +222,10 @@ func checkURL(raw string) error {
 	return nil
 }
 
-var headerName = regexp.MustCompile(`^[a-z0-9-]*$`)
+var (
+	headerName  = regexp.MustCompile(`^[a-z0-9-]*$`)
+	sessionName = regexp.MustCompile(`^[a-z0-9_-]+$`)
+)
 
 func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("on_malformed", c.OnMalformed, turn.MalformedRepair, turn.MalformedFail)...)
@@ -255,6 +258,11 @@ func (c *Config) checkWords() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: tenant, prefix, session and selection need a header of their own each", h.key))
 		}
 		names = append(names, h.name)
+	}
+	for i, name := range c.Routing.SessionFrom {
+		if !sessionName.MatchString(name) {
+			errs = append(errs, fmt.Errorf("routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
+		}
 	}
 	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
 		errs = append(errs, fmt.Errorf("routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))

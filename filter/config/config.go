@@ -207,6 +207,9 @@ type Routing struct {
 	// SessionHeader is the header of a key of the session that the request
 	// names, else that of the prefix. Empty: it is not sent.
 	SessionHeader string `json:"session_header" reload:"envoy"`
+	// SessionFrom names the request headers that name a session, in order of
+	// precedence. What the body says precedes them.
+	SessionFrom []string `json:"session_from"`
 	// SelectionTextBytes is how much of the last user's text is in the dynamic
 	// metadata (header.MetadataNamespace), for endpoint pickers that choose by
 	// content. 0: nothing.
@@ -215,6 +218,12 @@ type Routing struct {
 	// percent-encoded. Empty: it is not sent.
 	SelectionHeader string `json:"selection_header" reload:"envoy"`
 }
+
+// sessionHeaders are the headers by which Codex, in its versions, and Claude Code name
+// a session. A sub-agent of Claude Code has the session of its parent, and a header of
+// its own (x-claude-code-agent-id), which is left alone: its requests begin with the
+// same tools and instructions.
+var sessionHeaders = []string{"session-id", "session_id", "conversation_id", "thread-id", "x-claude-code-session-id"}
 
 // maxSelectionText keeps the text, encoded, well within what headers may have.
 const maxSelectionText = 4096
@@ -324,7 +333,7 @@ func Defaults() *Config {
 		ReasoningFields: turn.ReasoningBoth,
 		UnknownTools:    turn.UnknownToClient,
 		ReplyHeaders:    slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
-		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session"},
+		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session", SessionFrom: slices.Clone(sessionHeaders)},
 		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
 			MaxBodyBytes:         32 << 20,

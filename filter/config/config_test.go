@@ -181,6 +181,7 @@ func TestConfigErrors(t *testing.T) {
 		{"tenant", "tenant_header: X Tenant", "tenant_header"},
 		{"prefix header", "routing: {prefix_header: X Prefix}", "routing.prefix_header"},
 		{"one header twice", "routing: {prefix_header: x-a, session_header: x-a}", "a header of their own"},
+		{"session from", "routing: {session_from: [session_id, X-Session]}", `routing.session_from[1]: "X-Session" is no lower-case header name`},
 		{"selection text", "routing: {selection_text_bytes: 5000}", "routing.selection_text_bytes: must be from 0 to 4096"},
 		{"selection header", "routing: {selection_header: x-a}", "set routing.selection_text_bytes"},
 		{"limit", "limits: {max_body_bytes: 0}", "limits.max_body_bytes: must be at least 1"},

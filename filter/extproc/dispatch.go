@@ -152,7 +152,7 @@ func (x *exchange) takeOutcome(h *handled) {
 		x.request.rollout.decide(o.Elsewhere == nil)
 	}
 	switch {
-	case o.Elsewhere != nil && x.relays():
+	case o.Elsewhere != nil && x.s.relays(&x.request):
 		x.elsewhere = o.Elsewhere
 		x.passCollected(!x.request.trailers)
 	case o.Elsewhere != nil:
@@ -170,9 +170,9 @@ func (x *exchange) takeOutcome(h *handled) {
 
 // relays reports whether a request for something that is not stored here is passed on
 // to the upstream. Lists are: the upstream adds to them.
-func (x *exchange) relays() bool {
-	e, cfg := x.request.endpoint, x.s.o.Config
-	return x.request.rollout.entry != nil || e.NoModel && (e.Public || cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0)
+func (s *Server) relays(r *clientRequest) bool {
+	e, cfg := r.endpoint, s.o.Config
+	return r.rollout.entry != nil || e.NoModel && (e.Public || cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0)
 }
 
 // takeRequest makes the reply to a decoded request.

@@ -100,7 +100,7 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
-		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h),
+		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
 		encoding: strings.ToLower(strings.TrimSpace(headerOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
 		share:    &share{budget: &s.budget},
@@ -352,13 +352,10 @@ func forwarded(m *corev3.HeaderMap) http.Header {
 	return kept
 }
 
-// sessionHeaders are the headers by which Codex, in its versions, names a session,
-// in order of precedence.
-var sessionHeaders = []string{"session-id", "session_id", "conversation_id", "thread-id"}
-
-// session is the session that a request's headers name; "" if they name none.
-func session(h *corev3.HeaderMap) string {
-	for _, name := range sessionHeaders {
+// session is the session that a request's headers name, the first of names that it
+// has; "" if it has none.
+func session(h *corev3.HeaderMap, names []string) string {
+	for _, name := range names {
 		if id := headerOf(h, name); id != "" {
 			return id
 		}

@@ -168,10 +168,36 @@ func TestSession(t *testing.T) {
 		{[]string{"thread-id=t", "conversation_id=c"}, "c"},
 		{[]string{"conversation_id=c", "session_id=s"}, "s"},
 		{[]string{"session_id=s", "session-id=n"}, "n"},
+		{[]string{"x-claude-code-agent-id=a", "x-claude-code-session-id=parent"}, "parent"},
+		{[]string{"x-claude-code-agent-id=a"}, ""},
 	} {
-		if got := session(headerMap(tt.headers)); got != tt.want {
+		if got := session(headerMap(tt.headers), config.Defaults().Routing.SessionFrom); got != tt.want {
 			t.Errorf("%v: %q", tt.headers, got)
 		}
+	}
+	if got := session(headerMap([]string{"session-id=s", "x-mine=m"}), []string{"x-mine"}); got != "m" {
+		t.Errorf("as configured: %q", got)
+	}
+}
+
+// A session that Claude Code's header names chooses the replica, also of a sub-agent.
+func TestSessionOfClaudeCode(t *testing.T) {
+	t.Parallel()
+	keys := map[string]string{}
+	for name, fields := range map[string][]string{
+		"agent":     {"x-claude-code-session-id=a"},
+		"sub-agent": {"x-claude-code-session-id=a", "x-claude-code-agent-id=1"},
+		"other":     {"x-claude-code-session-id=b"},
+	} {
+		script(t, nil, func(s *scripted) {
+			s.post(fields...)
+			s.body(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+name+`"}]}`, true)
+			_, after, _ := strings.Cut(s.sent()[0], "x-harmony-session=")
+			keys[name], _, _ = strings.Cut(after, " ")
+		})
+	}
+	if keys["agent"] == "" || keys["agent"] != keys["sub-agent"] || keys["agent"] == keys["other"] {
+		t.Errorf("keys %q", keys)
 	}
 }
 
