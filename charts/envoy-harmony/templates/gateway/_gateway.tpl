@@ -245,6 +245,7 @@ spec:
     - path: {type: Exact, value: /v1/chat/completions}
     - path: {type: Exact, value: /v1/chat/completions/render}
     - path: {type: PathPrefix, value: /v1/responses}
+    - path: {type: PathPrefix, value: /v1/messages}
     - path: {type: PathPrefix, value: /v1/conversations}
     - path: {type: PathPrefix, value: /v1/models}
     # The gateway applies this behind the filter, which reads these headers.

@@ -1,0 +1,272 @@
+package messages
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
+	role := ""
+	err := v.Elements(func(_ int, v jsontext.Field) (err *apierror.Error) {
+		role, err = d.readMessage(v)
+		return err
+	})
+	if err != nil || role != "assistant" || len(d.input.Items) == 0 {
+		return err
+	}
+	// The reply continues a last message of the assistant that ends in text.
+	if last := &d.input.Items[len(d.input.Items)-1]; last.Kind == turn.Unphased {
+		last.Kind = turn.Answer
+		d.input.Continue = true
+	}
+	return nil
+}
+
+// readMessage adds a message to the items of the conversation, and returns its role.
+func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Error) {
+	var content jsontext.Field
+	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "role":
+			role, err = v.Text()
+		case "content":
+			content = v
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	m := message{d: d, at: at}
+	switch role {
+	case "user":
+		m.kind = turn.User
+	case "assistant":
+		m.kind = turn.Unphased
+	case "system":
+		m.kind = turn.Instructions
+	default:
+		if err == nil {
+			err = apierror.Invalid(at.Path+".role", "The role of a message must be user, assistant or system.")
+		}
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case !content.Exists():
+		return "", apierror.Invalid(at.Path+".content", "A message has no content. Send some.")
+	case content.Type == gjson.String:
+		m.text.Add(content.Str)
+	case content.IsArray():
+		err = content.Elements(func(_ int, v jsontext.Field) *apierror.Error { return m.readBlock(v) })
+	default:
+		err = apierror.Invalid(content.Path, "The field %q must be a string or an array of content blocks.", content.Path)
+	}
+	if err == nil {
+		m.end()
+	}
+	return role, err
+}
+
+// message is a message that is being read.
+type message struct {
+	d      *decoder
+	at     jsontext.Field
+	kind   turn.Kind // of its texts
+	text   jsontext.Joined
+	image  bool        // the last block of the text was a placeholder, which is a line of its own
+	items  []turn.Item // read so far, before text
+	texts  []turn.Item // of a user's message: behind the results, which answer calls
+	served []served    // calls of tools that a server ran
+}
+
+// flush ends a text of the message.
+func (m *message) flush() {
+	text := m.text.String()
+	m.text, m.image = jsontext.Joined{}, false
+	if text == "" {
+		return
+	}
+	item := turn.Item{Kind: m.kind, Text: text, Path: m.at.Path}
+	if m.kind == turn.Unphased {
+		m.items = append(m.items, item)
+	} else {
+		m.texts = append(m.texts, item)
+	}
+}
+
+// end adds the message to the conversation.
+func (m *message) end() {
+	m.flush()
+	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
+		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
+	}
+	m.d.input.Items = append(append(m.d.input.Items, m.items...), m.texts...)
+}
+
+// add adds an item that is not a text.
+func (m *message) add(items ...turn.Item) {
+	if m.kind == turn.Unphased { // the order is that of the generation
+		m.flush()
+	}
+	m.items = append(m.items, items...)
+}
+
+// readBlock reads a content block. Blocks of unknown types that have a text are
+// texts; others have no effect.
+func (m *message) readBlock(v jsontext.Field) *apierror.Error {
+	kind := v.Get("type").Str
+	assistant := m.kind == turn.Unphased
+	switch {
+	case kind == "tool_result" && m.kind == turn.User:
+		return m.readResult(v)
+	case kind == "tool_use" && assistant:
+		return m.readCall(v)
+	case kind == "thinking" && assistant, kind == "redacted_thinking" && assistant:
+		return m.readThinking(kind, v)
+	case kind == "tool_result", kind == "tool_use", kind == "thinking", kind == "redacted_thinking":
+		return apierror.Invalid(v.Path+".type", "Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", \"thinking\" and \"redacted_thinking\" into messages of the assistant.")
+	case kind == "tool_addition":
+		m.d.found = append(m.d.found, v.Get("tool.name").Str)
+	case isServed(kind):
+		m.readServed(kind, v)
+	default:
+		text, placeholder, err := m.d.readPart(kind, v, m.d.rc.Model.Images)
+		m.addText(text, placeholder)
+		return err
+	}
+	return nil
+}
+
+// addText adds a text to the one being read. A placeholder is a line of its own.
+func (m *message) addText(text string, placeholder bool) {
+	if placeholder || m.image {
+		m.text.NewLine()
+		m.text.Add(text)
+	} else {
+		m.text.AddPart(text)
+	}
+	if text != "" {
+		m.image = placeholder
+	}
+}
+
+// callPrefix begins the ids of calls as package turn makes them, toolPrefix as
+// clients of Anthropic's API know them.
+const (
+	callPrefix = "call_"
+	toolPrefix = "toolu_"
+)
+
+// readCall reads {"type":"tool_use","id":…,"name":…,"input":…}.
+func (m *message) readCall(at jsontext.Field) *apierror.Error {
+	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "id":
+			call.CallID, err = readCallID(v)
+		case "name":
+			call.Name, err = v.Text()
+		case "input":
+			if v.IsObject() {
+				call.Text = string(jsontext.AppendCompact(nil, v.Raw))
+			} else {
+				call.Text, err = v.Text()
+			}
+		case "type", "cache_control", "caller":
+		default:
+			m.d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case call.CallID == "":
+		return apierror.Invalid(at.Path+".id", "A tool_use block has no id. Send the one of the reply.")
+	case call.Name == "":
+		return apierror.Invalid(at.Path+".name", "A tool_use block has no name. Send the one of the reply.")
+	}
+	m.add(call)
+	return nil
+}
+
+// readCallID reads the id of a call, which is the same with both prefixes.
+func readCallID(v jsontext.Field) (string, *apierror.Error) {
+	id, err := v.Text()
+	if rest, ok := strings.CutPrefix(id, toolPrefix); ok {
+		id = callPrefix + rest
+	}
+	return id, err
+}
+
+// failed stands before the output of a tool that has failed.
+const failed = "The tool call failed.\n"
+
+// readResult reads {"type":"tool_result","tool_use_id":…,"content":…,"is_error":…}.
+func (m *message) readResult(at jsontext.Field) *apierror.Error {
+	result := turn.Item{Kind: turn.Result, Path: at.Path}
+	isError := false
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "tool_use_id":
+			result.CallID, err = readCallID(v)
+		case "content":
+			result.Text, err = m.d.readResultContent(v)
+		case "is_error":
+			isError, err = v.Switch()
+		case "type", "cache_control":
+		default:
+			m.d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case result.CallID == "":
+		return apierror.Invalid(at.Path+".tool_use_id", "A tool_result block has no tool_use_id. Send the id of its call.")
+	}
+	if isError {
+		result.Text = failed + result.Text
+	}
+	m.add(result)
+	return nil
+}
+
+// readResultContent reads the output of a tool: a string, or content blocks. Its
+// pictures are always placeholders: an error would end the session.
+func (d *decoder) readResultContent(v jsontext.Field) (string, *apierror.Error) {
+	if v.Type == gjson.String {
+		return v.Str, nil
+	}
+	if !v.IsArray() {
+		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
+	}
+	m := message{d: d}
+	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		kind := v.Get("type").Str
+		if kind == "tool_reference" {
+			name := v.Get("tool_name").Str
+			d.refer(name)
+			m.addText("Loaded the tool "+name+".", true)
+			return nil
+		}
+		text, placeholder, err := d.readPart(kind, v, turn.ImagesPlaceholder)
+		m.addText(text, placeholder)
+		return err
+	})
+	return m.text.String(), err
+}
+
+// refer notes that the conversation refers to a tool.
+func (d *decoder) refer(name string) {
+	if len(d.found) < d.rc.Limits.Tools && !slices.Contains(d.found, name) {
+		d.found = append(d.found, name)
+	}
+}

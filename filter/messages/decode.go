@@ -1,0 +1,228 @@
+package messages
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Decode decodes the body of a request and prepares its first turn. If it rejects
+// the request, the error is a 400 that names the field at fault. It keeps no part
+// of body. Like [turn.RequestContext.Prepare] it reads from the store and can take
+// seconds, until ctx ends.
+func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+	root, err := jsontext.Parse(body)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
+	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
+		return nil, err
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
+	}
+	t, err := rc.Prepare(ctx, &d.input)
+	if err != nil {
+		return nil, err
+	}
+	return &Request{
+		api: a, turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		maxTokens: d.input.Engine.MaxTokens, corrects: rc.Model.UnknownTools == turn.UnknownToModel && !d.input.Continue,
+	}, nil
+}
+
+// decoder gathers the fields of a request.
+type decoder struct {
+	api     *API
+	rc      *turn.RequestContext
+	input   turn.Input
+	options options
+	ignored jsontext.Ignored
+
+	tools    []harmony.Tool          // offered from the beginning
+	deferred map[string]harmony.Tool // offered once the conversation refers to them
+	found    []string                // tools that the conversation refers to
+	effort   bool                    // the request names an effort
+	off      bool                    // the request switches thinking off
+}
+
+// finish checks what depends on several fields.
+func (d *decoder) finish() *apierror.Error {
+	e := &d.input.Engine
+	switch {
+	case e.Model == "":
+		return apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
+	case len(d.input.Items) == 0:
+		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
+	case d.input.Continue && (d.input.Format != nil || d.input.Choice.Required || len(d.input.Strict) > 0):
+		return apierror.Invalid("messages", "The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, strict tools or an output format. Leave them out, or end with a message of the user.")
+	}
+	if d.off && !d.effort {
+		d.input.Effort = harmony.EffortLow
+	}
+	d.offerTools()
+	e.ID = d.rc.ID("msg_")
+	e.Whole = !d.options.stream
+	return nil
+}
+
+// billing begins a line that a client puts before its system prompt, and that
+// changes with every request. Shown to the model, it would end the prefix that the
+// engine has cached before all that follows.
+const billing = "x-anthropic-billing-header:"
+
+// readSystem reads the system prompt: a string, or text blocks.
+func (d *decoder) readSystem(v jsontext.Field) *apierror.Error {
+	text, err := d.readTexts(v, func(i int, text string) string {
+		if i == 0 && strings.HasPrefix(text, billing) {
+			_, text, _ = strings.Cut(text, "\n")
+		}
+		return text
+	})
+	d.input.Instructions = text
+	return err
+}
+
+// readTexts reads a string, or an array of text blocks. edit returns the text of the
+// i-th one that the model sees; nil: as it is.
+func (d *decoder) readTexts(v jsontext.Field, edit func(i int, text string) string) (string, *apierror.Error) {
+	if edit == nil {
+		edit = func(_ int, text string) string { return text }
+	}
+	if !v.IsArray() {
+		if v.Type != gjson.String {
+			return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of text blocks.", v.Path)
+		}
+		return edit(0, v.Str), nil
+	}
+	var joined jsontext.Joined
+	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		text, err := readText(v)
+		joined.AddPart(edit(i, text))
+		return err
+	})
+	return joined.String(), err
+}
+
+// readText reads the text of a text block.
+func readText(v jsontext.Field) (string, *apierror.Error) {
+	text := v.Get("text")
+	if kind := v.Get("type"); kind.Str != "text" || text.Type != gjson.String {
+		return "", apierror.Invalid(v.Path, "Only blocks of type \"text\" with a string \"text\" are supported in %q.", v.Path)
+	}
+	return text.Str, nil
+}
+
+func (d *decoder) readStopSequences(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		s, err := v.Text()
+		limits := d.rc.Limits
+		switch {
+		case err != nil:
+			return err
+		case s == "":
+			return apierror.Invalid(v.Path, "A stop sequence is empty. Leave it out.")
+		case len(s) > limits.StopBytes:
+			return apierror.Invalid(v.Path, "A stop sequence is longer than %d bytes.", limits.StopBytes)
+		case len(d.input.Stop) == limits.Stops:
+			return apierror.Invalid("stop_sequences", "The request has more than %d stop sequences.", limits.Stops)
+		}
+		d.input.Stop = append(d.input.Stop, s)
+		return nil
+	})
+}
+
+// readThinking reads {"type":…,"budget_tokens":…,"display":…}. The model always
+// thinks; the type says whether the client sees it.
+func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
+	show := false
+	d.options.thinking = shown
+	err := v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "type":
+			switch v.Str {
+			case "enabled", "adaptive", "between_tools":
+				show = true
+			case "disabled":
+				d.off = true
+			default:
+				return apierror.Invalid(v.Path, "The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
+			}
+		case "display":
+			if v.Str == "omitted" {
+				d.options.thinking = omitted
+			}
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+	if !show {
+		d.options.thinking = hidden
+	}
+	if err == nil && !show && !d.off {
+		err = apierror.Invalid(v.Path+".type", "The field \"thinking\" has no type. Send enabled, adaptive, between_tools or disabled.")
+	}
+	return err
+}
+
+// readOutputConfig reads {"effort":…,"format":…}.
+func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "effort":
+			return d.readEffort(v)
+		case "format":
+			return d.readOutputFormat(v)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
+	d.effort = true
+	if v.Str == "max" {
+		d.input.Effort = harmony.EffortHigh
+		return nil
+	}
+	_, err := d.input.SetEffort(v)
+	return err
+}
+
+// readOutputFormat reads {"type":"json_schema","schema":…}.
+func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
+	if v.Get("type").Str != "json_schema" {
+		return apierror.Invalid(v.Path+".type", "The type of an output format must be json_schema.")
+	}
+	schema := jsontext.Field{Result: v.Get("schema"), Path: v.Path + ".schema"}
+	if !schema.IsObject() {
+		return apierror.Invalid(schema.Path, "The schema of an output format must be a JSON Schema object.")
+	}
+	f, err := d.rc.SchemaFormat(schema)
+	return d.input.SetFormat(f, v.Path, err)
+}
+
+// readMetadata reads {"user_id":…}, which names the session: a text, or the text of
+// an object with a session_id.
+func (d *decoder) readMetadata(v jsontext.Field) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		if key != "user_id" {
+			d.ignored.Add(v.Path)
+			return nil
+		}
+		id, err := v.Text()
+		if session := gjson.Get(id, "session_id"); gjson.Valid(id) && session.Type == gjson.String && session.Str != "" {
+			id = session.Str
+		}
+		d.input.Session = strings.Clone(id)
+		return err
+	})
+}

@@ -1,0 +1,72 @@
+package messages
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// The paths of the API.
+const (
+	Path       = "/v1/messages"
+	CountPath  = Path + "/count_tokens" // counts the tokens of the prompt that the model would get
+	RenderPath = Path + "/render"       // shows the prompt that the model would get
+)
+
+// Endpoints returns the endpoints of the API.
+func (a *API) Endpoints() []api.Endpoint {
+	endpoint := func(pattern string, handle func(context.Context, *api.HTTPRequest) api.Outcome) api.Endpoint {
+		return api.Endpoint{API: "messages", Method: http.MethodPost, Pattern: pattern, Errors: (*apierror.Error).Anthropic, Handle: handle}
+	}
+	return []api.Endpoint{endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender)}
+}
+
+func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	request, err := a.Decode(ctx, r.Body, r.Context)
+	if err != nil {
+		return api.Outcome{Err: err}
+	}
+	return api.Outcome{Request: request}
+}
+
+func (a *API) handleCount(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	object, err := a.CountTokens(ctx, r.Body, r.Context)
+	return api.Outcome{Answer: object, Err: err}
+}
+
+func (a *API) handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	object, err := a.Render(ctx, r.Body, r.Context)
+	return api.Outcome{Answer: object, Err: err}
+}
+
+// CountTokens answers a request of [CountPath] with {"input_tokens":…}, the exact
+// length of the prompt. The body is as for [API.Decode]. No model is called, and the
+// prompt may be longer than the model's context.
+func (a *API) CountTokens(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
+	request, err := a.decodeUnbounded(ctx, body, rc)
+	if err != nil {
+		return nil, err
+	}
+	return append(strconv.AppendInt([]byte(`{"input_tokens":`), int64(len(request.turn.Engine.Prompt)), 10), '}'), nil
+}
+
+// Render answers a request of [RenderPath] with what [turn.Turn.AppendRendered]
+// shows. The body is as for [API.Decode]. No model is called, and the prompt may be
+// longer than the model's context.
+func (a *API) Render(ctx context.Context, body []byte, rc *turn.RequestContext) ([]byte, *apierror.Error) {
+	request, err := a.decodeUnbounded(ctx, body, rc)
+	if err != nil {
+		return nil, err
+	}
+	return request.turn.AppendRendered(nil, "message.render", request.model, request.ignored)
+}
+
+func (a *API) decodeUnbounded(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request, *apierror.Error) {
+	unbounded := *rc
+	unbounded.Unbounded = true
+	return a.Decode(ctx, body, &unbounded)
+}

@@ -1,0 +1,42 @@
+package messages
+
+import (
+	"math"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// fields has the top-level fields that the decoder knows. Other fields are ignored.
+// The table in docs/compatibility.md has the same rows.
+var fields = jsontext.With(jsontext.Table[*decoder]{
+	"messages": {Read: (*decoder).readMessages},
+	"system":   {Read: (*decoder).readSystem},
+
+	"max_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetInteger(&d.input.Engine.MaxTokens, 1, math.MaxInt32)
+	}},
+	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
+	"stop_sequences": {Read: (*decoder).readStopSequences},
+	"thinking":       {Read: (*decoder).readThinking},
+	"output_config":  {Read: (*decoder).readOutputConfig},
+	"output_format":  {Read: (*decoder).readOutputFormat},
+	"metadata":       {Read: (*decoder).readMetadata},
+	"cache_control":  {Read: func(*decoder, jsontext.Field) *apierror.Error { return nil }}, // engines cache prefixes by themselves
+
+	"tools":       {Read: (*decoder).readTools},
+	"tool_choice": {Read: (*decoder).readToolChoice},
+
+	"container":          {Ignored: true},
+	"context_management": {Ignored: true},
+	"diagnostics":        {Ignored: true},
+	"fallbacks":          {Ignored: true},
+	"inference_geo":      {Ignored: true},
+	"mcp_servers":        {Ignored: true},
+	"service_tier":       {Ignored: true},
+	"speed":              {Ignored: true},
+	"user_profile_id":    {Ignored: true},
+	"workspace_id":       {Ignored: true},
+}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })

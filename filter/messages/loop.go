@@ -1,0 +1,102 @@
+package messages
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// A reply has one model call, with one exception: if the model calls nothing but
+// tools that the request does not have, and the model's settings say so, it is
+// told and has another turn. The client sees neither the call nor its result.
+
+// turns is the state of a reply that can have more than one turn.
+type turns struct {
+	current *turn.Turn
+	count   int    // turns so far, with the current one
+	unknown int    // calls of unknown tools in the current turn
+	parts   []part // what the model has generated in the current turn
+
+	earlierPrompts int          // tokens of the prompts of the earlier turns
+	earlier        turn.Summary // of the earlier turns
+}
+
+// part is a part of a turn's output so far, or the result of a call.
+type part struct {
+	item turn.Item
+	text []byte
+}
+
+// items returns the parts of the current turn as items of the conversation.
+func (t *turns) items() []turn.Item {
+	items := make([]turn.Item, len(t.parts))
+	for i, p := range t.parts {
+		items[i] = p.item
+		items[i].Text += string(p.text)
+	}
+	return items
+}
+
+// promptTokens returns the number of tokens of the prompts so far.
+func (r *Reply) promptTokens() int {
+	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
+}
+
+// nextTurn begins the turn in which the model corrects its calls, and returns its
+// model call; nil if the reply has no further turn.
+func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
+	t := &r.turns
+	if t.unknown == 0 || r.reader.Calls() != t.unknown || r.reader.Finish() == turn.FinishLength {
+		return nil, nil
+	}
+	room := r.request.maxTokens
+	if room > 0 {
+		if room -= t.earlier.Counts.Output + r.reader.Counts().Output; room <= 0 {
+			t.unknown, r.room = 0, true
+			return nil, nil
+		}
+	}
+	next, err := t.current.Continue(t.items(), room)
+	if err != nil {
+		return nil, err
+	}
+	r.reader.AddTo(&t.earlier)
+	t.earlierPrompts += len(t.current.Engine.Prompt)
+	t.current, t.unknown, t.parts = next, 0, nil
+	t.count++
+	r.reader = next.NewReader(r.event)
+	return next.Engine, nil
+}
+
+// corrects reports whether the model can have another turn after the current one.
+func (r *Reply) corrects() bool {
+	return r.request.corrects && r.mode == api.Loop && r.turns.count < r.request.rc.Limits.Turns
+}
+
+// record adds an event to the parts of the current turn. It reports whether the
+// event belongs to a call of an unknown tool, which the client does not see.
+func (r *Reply) record(e turn.Event) (unseen bool) {
+	if !r.corrects() {
+		return false
+	}
+	unseen = e.Kind == turn.Call && e.Call.Namespace == ""
+	t := &r.turns
+	switch e.Step {
+	case turn.Start:
+		item := turn.Item{Kind: e.Kind}
+		if e.Kind == turn.Call {
+			item.CallID, item.Namespace, item.Name = e.Call.ID, e.Call.Namespace, e.Call.Name
+		}
+		t.parts = append(t.parts, part{item: item})
+	case turn.Delta:
+		last := &t.parts[len(t.parts)-1]
+		last.text = append(last.text, e.Text...)
+	case turn.End:
+		if unseen {
+			t.unknown++
+			t.parts = append(t.parts, part{item: turn.Item{Kind: turn.Result, CallID: e.Call.ID, Text: turn.NoSuchTool(e.Call.Name), Hosted: true}})
+		}
+	}
+	return unseen
+}

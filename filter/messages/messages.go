@@ -1,0 +1,67 @@
+// Package messages implements Anthropic's Messages API, as package api defines it:
+// [API.Decode] turns the body of a POST /v1/messages into a token request, and a
+// [Reply] turns the engine's chunks into server-sent events or one JSON object.
+//
+// The formats are those of the types of Anthropic's SDKs. docs/compatibility.md lists
+// the fields that are rejected, mapped or ignored. A test compares the list with this
+// package.
+package messages
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// API is the Messages API of a service.
+type API struct {
+	Sealer *seal.Sealer // of the signatures of thinking blocks; nil: they are empty
+}
+
+// Request is a decoded request. It is an [api.Request].
+type Request struct {
+	api     *API
+	turn    *turn.Turn
+	rc      *turn.RequestContext
+	id      string
+	model   string // as requested
+	ignored []string
+	options options
+
+	maxTokens int  // as requested, of all model calls together; 0: no limit
+	corrects  bool // the model has another turn to correct calls of unknown tools
+}
+
+// options is the fields of the request that concern the reply.
+type options struct {
+	stream   bool
+	thinking visibility
+}
+
+// visibility is how a reply shows the model's reasoning.
+type visibility uint8
+
+const (
+	hidden  visibility = iota // not at all
+	omitted                   // as thinking blocks with a signature and without text
+	shown                     // as thinking blocks
+)
+
+// ID returns the id of the message.
+func (r *Request) ID() string { return r.id }
+
+// Engine returns the first model call.
+func (r *Request) Engine() *engine.Request { return r.turn.Engine }
+
+// Affinity returns the keys by which the engine's replica is chosen.
+func (r *Request) Affinity() turn.Affinity { return r.turn.Affinity() }
+
+// RoutingInfo returns the description for endpoint pickers and access logs.
+func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
+
+// Stream reports whether the client wants server-sent events.
+func (r *Request) Stream() bool { return r.options.stream }
+
+// Ignored returns the names of the fields that are accepted and have no effect, in
+// the order of the request, such as service_tier or tools.web_search_20250305.
+func (r *Request) Ignored() []string { return r.ignored }

@@ -1,0 +1,190 @@
+package messages
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Reply turns the engine's chunks into the reply to one request. Streams and
+// whole objects are made of the same events: a stream writes each event at once,
+// the object is written at the end, from what the events add up to.
+//
+// It is an [api.Reply], and not safe for concurrent use.
+type Reply struct {
+	request *Request
+	mode    api.Mode
+	phase   phase
+	failure *apierror.Error // that the reply ends with; nil: none
+	fault   error           // for the log
+	reader  *turn.Reader    // of the current turn
+	turns   turns
+	cached  int  // tokens of the prompt; engine.Unknown until the engine reports them
+	begun   bool // a stream's message_start has been written
+	room    bool // the reply's tokens are used up before its next turn
+
+	blocks block  // the content block being written, and how many there are
+	whole  []byte // of a whole object: its content blocks, each followed by a comma
+	dst    []byte // while a method runs
+}
+
+// phase is the step that a reply is in.
+type phase uint8
+
+const (
+	preparing phase = iota // the first model call has not begun
+	calling                // a model call is being made
+	keeping                // jobs write to the store what later requests need
+	ended                  // the reply is complete
+)
+
+// NewReply begins the reply to the request. In [api.SingleCall] mode the model
+// call is being made already, and the first step follows it.
+func (r *Request) NewReply(m api.Mode) api.Reply {
+	reply := &Reply{request: r, mode: m, cached: engine.Unknown, turns: turns{current: r.turn, count: 1}}
+	if m == api.SingleCall {
+		reply.phase = calling
+	}
+	reply.reader = r.turn.NewReader(reply.event)
+	return reply
+}
+
+// Step begins the next step: the first model call, the model calls that correct
+// calls of unknown tools, and then the jobs that write to the store what later
+// requests need. An error fails the reply.
+func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
+	if r.phase >= keeping {
+		return dst, api.Step{}, nil
+	}
+	if r.failure == nil {
+		if r.phase == preparing {
+			r.phase = calling
+			return dst, api.Step{Call: r.request.Engine()}, nil
+		}
+		r.dst = dst
+		r.begin()
+		err := r.reader.Close()
+		r.closeDelta()
+		dst, r.dst = r.dst, nil
+		if err != nil {
+			return dst, api.Step{}, err
+		}
+		if next, err := r.nextTurn(); next != nil || err != nil {
+			return dst, api.Step{Call: next}, err
+		}
+	}
+	r.phase = keeping
+	return dst, api.Step{Jobs: r.keepJobs()}, nil
+}
+
+// keepJobs returns the job that keeps what later requests need of a reply that has
+// ended in tool calls.
+func (r *Reply) keepJobs() []api.Job {
+	if k := r.reader.Kept(); k != nil {
+		return []api.Job{k}
+	}
+	return nil
+}
+
+// JobDone takes the result of a job. An error is a fault: the client gets its
+// reply all the same.
+func (r *Reply) JobDone(dst []byte, _ int, _ any, err error) []byte {
+	r.fault = errors.Join(r.fault, err)
+	return dst
+}
+
+// Fault returns what went wrong without an error for the client, such as that
+// reasoning could not be kept; nil if nothing did.
+func (r *Reply) Fault() error { return errors.Join(r.request.turn.Fault(), r.fault) }
+
+// Push takes a chunk of the engine and appends to dst what the client gets of
+// it: whole server-sent events, or nothing if the client wants one object. An
+// error fails the reply.
+func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) {
+	if r.phase != calling || r.failure != nil {
+		return dst, nil
+	}
+	if err := chunk.Refusal(1); err != nil {
+		return dst, err
+	}
+	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
+		r.cached = chunk.Usage.CachedTokens
+	}
+	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
+		return dst, nil
+	}
+	r.dst = dst
+	r.begin()
+	_, err := r.reader.Push(chunk)
+	r.closeDelta()
+	dst, r.dst = r.dst, nil
+	return dst, err
+}
+
+// Done reports whether nothing that the engine may still send can change the
+// reply, so that the model call can be dropped.
+func (r *Reply) Done() bool {
+	return r.failure != nil || r.reader.Finish() != turn.FinishNone && r.reader.Early()
+}
+
+// End appends the rest of the reply: the last events of a stream, or the whole
+// object. If the reply has failed, a stream ends with an error event, and the
+// error of a whole object is returned.
+func (r *Reply) End(dst []byte) ([]byte, *apierror.Error) {
+	if r.phase == ended {
+		return dst, nil
+	}
+	r.phase = ended
+	stream := r.request.options.stream
+	switch {
+	case r.failure != nil && stream:
+		_, object := r.failure.Anthropic(r.request.rc.RequestID)
+		return append(append(append(dst, "event: error\ndata: "...), object...), "\n\n"...), nil
+	case r.failure != nil:
+		return dst, r.failure
+	}
+	r.dst = dst
+	if stream {
+		r.writeEnd()
+	} else {
+		r.writeObject()
+	}
+	dst, r.dst = r.dst, nil
+	return dst, nil
+}
+
+// Fail makes the reply end with an error; the first one counts.
+func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
+	if r.failure == nil {
+		r.failure = err
+	}
+	return dst
+}
+
+// Cancel ends the reply because the client has left. It returns the jobs that
+// keep what the reply so far leaves for later requests.
+func (r *Reply) Cancel() []api.Job {
+	var jobs []api.Job
+	if r.phase < keeping {
+		jobs = r.keepJobs()
+	}
+	r.phase = ended
+	return jobs
+}
+
+// Summary returns what the reply has come to so far.
+func (r *Reply) Summary() turn.Summary {
+	s := r.turns.earlier
+	s.Repairs = maps.Clone(s.Repairs)
+	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cached, r.reader.Finish()
+	r.reader.AddTo(&s)
+	return s
+}
+
+// NewCheck begins the check of an answer to the model call being made; nil where
+// there is nothing to check.
+func (r *Reply) NewCheck() *turn.Check { return r.turns.current.NewCheck() }

@@ -1,0 +1,58 @@
+package messages
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// readThinking reads a block of the type thinking or redacted_thinking. What was
+// sealed here comes back exactly; a thinking block that was not is what its text
+// says.
+func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
+	member := "signature"
+	if kind == "redacted_thinking" {
+		member = "data"
+	}
+	text := v.Get("thinking").Str
+	if sealed := v.Get(member).Str; sealed != "" {
+		opened, ok := m.d.open(sealed)
+		if ok {
+			text = opened
+		} else {
+			m.d.ignored.Add(v.Path + "." + member)
+		}
+	}
+	if text != "" {
+		m.add(turn.Item{Kind: turn.Reasoning, Text: text, Path: v.Path})
+	}
+	return nil
+}
+
+// open returns the text that was sealed for the tenant, if it was.
+func (d *decoder) open(sealed string) (string, bool) {
+	if d.api.Sealer == nil {
+		return "", false
+	}
+	text, err := d.api.Sealer.Open(d.rc.Tenant, sealed)
+	return string(text), err == nil
+}
+
+// seal returns the signature of a thinking block: its text, sealed for the tenant. An
+// error is a fault; the block has no signature then.
+func (r *Reply) seal(text []byte) string {
+	if r.request.api.Sealer == nil {
+		return ""
+	}
+	sealed, err := r.request.api.Sealer.Seal(r.request.rc.Tenant, text)
+	if err != nil {
+		r.fault = errors.Join(r.fault, err)
+	}
+	return sealed
+}
+
+// shownID is a call's id as clients of Anthropic's API know it.
+func shownID(callID string) string { return toolPrefix + strings.TrimPrefix(callID, callPrefix) }

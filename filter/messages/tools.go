@@ -1,0 +1,158 @@
+package messages
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= d.rc.Limits.Tools {
+			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
+		}
+		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
+			// The client expects the service to know and run the tool.
+			d.ignored.Add("tools." + kind)
+			return nil
+		}
+		return d.readTool(v)
+	})
+}
+
+// readTool reads a tool of the client.
+func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
+	var t harmony.Tool
+	var examples jsontext.Field
+	strict, deferred := false, false
+	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			t.Name, err = v.Text()
+		case "description":
+			t.Description, err = v.Text()
+		case "input_schema":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "A tool's input_schema must be a JSON Schema object.")
+			}
+			t.Parameters = json.RawMessage(v.Raw)
+		case "strict":
+			strict, err = v.Switch()
+		case "defer_loading":
+			deferred, err = v.Switch()
+		case "input_examples":
+			examples = v
+		case "type", "cache_control", "eager_input_streaming":
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case t.Name == "":
+		return apierror.Invalid(v.Path+".name", "A tool has no name. Give every tool one.")
+	}
+	if examples.Exists() {
+		if t.Description, err = withExamples(t.Description, examples); err != nil {
+			return err
+		}
+	}
+	if strict {
+		d.input.Strict[toolName(t.Name)] = true
+	}
+	if !deferred {
+		d.tools = append(d.tools, t)
+		return nil
+	}
+	if d.deferred == nil {
+		d.deferred = map[string]harmony.Tool{}
+	}
+	if _, twice := d.deferred[t.Name]; twice {
+		return apierror.Invalid("tools", "Two tools have the same name. Give every tool a name of its own.")
+	}
+	d.deferred[t.Name] = t
+	return nil
+}
+
+// withExamples returns a description with examples of a tool's input.
+func withExamples(description string, examples jsontext.Field) (string, *apierror.Error) {
+	text := []byte(description)
+	err := examples.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i == 0 {
+			if len(text) > 0 {
+				text = append(text, "\n\n"...)
+			}
+			text = append(text, "Examples of the input:"...)
+		}
+		text = jsontext.AppendCompact(append(text, '\n'), v.Raw)
+		return nil
+	})
+	return string(text), err
+}
+
+// offerTools offers the tools that are not deferred, and behind them the deferred
+// ones that the conversation refers to, in the order in which it does.
+func (d *decoder) offerTools() {
+	offered := d.tools
+	for _, name := range d.found {
+		if t, ok := d.deferred[name]; ok {
+			offered = append(offered, t)
+			delete(d.deferred, name)
+		}
+	}
+	for name := range d.deferred {
+		delete(d.input.Strict, toolName(name))
+	}
+	if len(offered) > 0 {
+		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: offered}}
+	}
+}
+
+func toolName(name string) turn.ToolName {
+	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}
+}
+
+// readToolChoice reads {"type":…,"name":…,"disable_parallel_tool_use":…}.
+func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
+	kind, name := "", ""
+	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type":
+			kind, err = v.Text()
+		case "name":
+			name, err = v.Text()
+		case "disable_parallel_tool_use":
+			var one bool
+			one, err = v.Switch()
+			d.input.OneCall = d.input.OneCall || one
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "auto":
+	case "none":
+		d.input.NoCalls = true
+	case "any":
+		d.input.Choice.Required = true
+	case "tool":
+		if name == "" {
+			return apierror.Invalid(v.Path+".name", "A tool_choice of the type tool has no name. Name the tool.")
+		}
+		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{toolName(name)}}
+		d.input.OneCall = true
+	default:
+		return apierror.Invalid(v.Path+".type", "The type of \"tool_choice\" must be auto, any, tool or none.")
+	}
+	return nil
+}
