@@ -99,7 +99,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"large strict tools", tool(largeTools(3)), "tools", "524288 bytes in total"},
 		{"strict tool", tool(`{"type":"function","function":{"name":"f","strict":true,"parameters":{"not":{}}}}`), "tools", `"not"`},
 		{"unknown tool_choice", ask(`,"tool_choice":"any"`), "tool_choice", "must be"},
-		{"effort", ask(`,"reasoning_effort":"max"`), "reasoning_effort", "one of"},
+		{"effort", ask(`,"reasoning_effort":"most"`), "reasoning_effort", "one of"},
 		{"n", ask(`,"n":17`), "n", "between 1 and 16"},
 		{"n 0", ask(`,"n":0`), "n", "between"},
 		{"half a choice", ask(`,"n":1.5`), "n", "an integer"},

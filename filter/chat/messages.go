@@ -118,9 +118,7 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 	if len(m.calls) > 0 {
 		kind = turn.Preamble
 	}
-	if text != "" {
-		d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, Path: m.at.Path})
-	}
+	d.input.Items = turn.AppendAssistant(d.input.Items, turn.Item{Kind: kind, Text: text, Path: m.at.Path})
 	d.input.Items = append(d.input.Items, m.calls...)
 	return nil
 }

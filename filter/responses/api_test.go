@@ -97,11 +97,9 @@ func TestAnyChunking(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	t.Parallel()
 	testAPI.Malformed(t, weatherTool, map[string]string{
-		"only special tokens": `incomplete`,
-		"end in the header":   `incomplete`,
-		"two reasonings":      `reasoning "a" reasoning "b" content "c" stop`,
-		"two answers":         `content "a" content "b" stop`,
-		"reasoning only":      `reasoning "a" stop`,
+		"two reasonings": `reasoning "a" reasoning "b" content "c" stop`,
+		"two answers":    `content "a" content "b" stop`,
+		"reasoning only": `reasoning "a" stop`,
 	})
 }
 

@@ -88,7 +88,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"structural tag", ask(`,"structured_outputs":{"structural_tag":"{}"}`), "structured_outputs.structural_tag", "not for clients"},
 		{"verbosity", ask(`,"text":{"verbosity":"max"}`), "text.verbosity", "one of"},
 		{"truncation", ask(`,"truncation":"middle"`), "truncation", "must be"},
-		{"effort", ask(`,"reasoning":{"effort":"max"}`), "reasoning.effort", "one of"},
+		{"effort", ask(`,"reasoning":{"effort":"most"}`), "reasoning.effort", "one of"},
 		{"summary", ask(`,"reasoning":{"summary":"none"}`), "reasoning.summary", "one of"},
 		{"temperature", ask(`,"temperature":2.1`), "temperature", "between 0 and 2"},
 		{"max_output_tokens", ask(`,"max_output_tokens":0`), "max_output_tokens", "between"},

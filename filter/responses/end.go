@@ -27,8 +27,11 @@ func (r *Reply) finish() *apierror.Error {
 	switch {
 	case r.steps.stop == maxTokens, r.model.finish() == turn.FinishLength:
 		r.ending.status, r.ending.reason = item.StatusIncomplete, "max_output_tokens"
-	case r.steps.stop == maxTurns, r.output.count == 0:
+	case r.steps.stop == maxTurns:
 		r.ending.status = item.StatusIncomplete
+	case r.output.count == 0:
+		r.output.start(turn.Event{Step: turn.Start, Kind: turn.Answer}) // the text is empty
+		r.endItem(false)
 	}
 	return nil
 }

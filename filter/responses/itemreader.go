@@ -134,7 +134,11 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".content", "A message has no content.")
 	}
 	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
-	r.addTurn(turn.Item{Kind: kind, Text: text, Path: it.At.Path})
+	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
+		r.items = turn.AppendAssistant(r.items, message)
+	} else {
+		r.addTurn(message)
+	}
 	return err
 }
 

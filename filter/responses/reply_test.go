@@ -45,7 +45,13 @@ func TestReply(t *testing.T) {
 		{"cut call", mixedTools, thought + patch + `{"input":"a\nb\`, "length", map[string]string{
 			"status": "incomplete", "output.#.status": `["completed","incomplete"]`, "output.1.type": "custom_tool_call", "output.1.input": "a\nb\\",
 		}},
-		{"nothing", "", "<|return|>", "stop", map[string]string{"status": "incomplete", "incomplete_details": "", "output": "[]"}},
+		{"nothing", "", "<|return|>", "stop", map[string]string{
+			"status": "completed", "incomplete_details": "", "output.#.type": `["message"]`, "output.0.status": "completed", "output.0.content.#.text": `[""]`,
+		}},
+		{"nothing but hidden reasoning", `,"reasoning":{"effort":"none"}`, "<|channel|>analysis<|message|>a<|end|>", "stop", map[string]string{
+			"status": "completed", "output.#.type": `["message"]`, "output.0.content.#.text": `[""]`,
+		}},
+		{"nothing before the length", "", "<|return|>", "length", map[string]string{"status": "incomplete", "output": "[]"}},
 		{"bare text for a custom tool", mixedTools, patch + "*** Begin\n<|call|>", "stop", map[string]string{"status": "completed", "output.0.input": "*** Begin\n"}},
 		{"no text for a custom tool", mixedTools, patch + "<|call|>", "stop", map[string]string{"output.0.type": "custom_tool_call", "output.0.input": ""}},
 		{"no arguments", mixedTools, " to=functions.get_weather<|channel|>commentary json<|message|><|call|>", "stop", map[string]string{"output.0.arguments": "{}"}},

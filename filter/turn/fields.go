@@ -47,7 +47,7 @@ var EngineFields = jsontext.Table[*engine.Request]{
 
 // SetEffort reads a reasoning effort. It reports whether the reply hides the
 // reasoning: with the effort none. The model has low, medium and high; none and
-// minimal become low, xhigh becomes high.
+// minimal become low, xhigh and max become high.
 func (in *Input) SetEffort(v jsontext.Field) (hide bool, err *apierror.Error) {
 	word, err := v.Text()
 	if err != nil {
@@ -58,10 +58,10 @@ func (in *Input) SetEffort(v jsontext.Field) (hide bool, err *apierror.Error) {
 		in.Effort = harmony.EffortLow
 	case "medium":
 		in.Effort = harmony.EffortMedium
-	case "high", "xhigh":
+	case "high", "xhigh", "max":
 		in.Effort = harmony.EffortHigh
 	default:
-		return false, apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high and xhigh.", v.Path)
+		return false, apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
 	}
 	return word == "none", nil
 }

@@ -56,7 +56,7 @@ func TestSetEffort(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]harmony.Effort{
 		"none": harmony.EffortLow, "minimal": harmony.EffortLow, "low": harmony.EffortLow,
-		"medium": harmony.EffortMedium, "high": harmony.EffortHigh, "xhigh": harmony.EffortHigh, "max": "", "": "",
+		"medium": harmony.EffortMedium, "high": harmony.EffortHigh, "xhigh": harmony.EffortHigh, "max": harmony.EffortHigh, "most": "", "": "",
 	} {
 		root, err := jsontext.Parse([]byte(`{"effort":"` + word + `"}`))
 		if err != nil {
