@@ -17,7 +17,7 @@ func (r *toolReader) readParallelCalls(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom, mcp or allowed_tools: " +
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom, mcp, shell, local_shell, apply_patch or allowed_tools: " +
 	"a built-in tool can be demanded only where a server implements it."
 
 // readToolChoice reads a word, {"type":"function","name":…}, the same for
@@ -41,6 +41,12 @@ func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
 		return err
 	case "allowed_tools":
 		return r.readAllowedTools(v)
+	}
+	if name, ok := clientToolName(v); ok {
+		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
+		r.input.OneCall = true
+		r.echo.toolChoice = appendToolType(nil, name.Name)
+		return nil
 	}
 	r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}
 	var ok bool
@@ -98,6 +104,10 @@ func (r *toolReader) readAllowedTool(dst []byte, choice *turn.Choice, v jsontext
 	case "mcp":
 		return r.addHostedChoice(dst, v)
 	}
+	if name, ok := clientToolName(v); ok {
+		choice.Allowed = append(choice.Allowed, name)
+		return appendToolType(dst, name.Name), nil
+	}
 	dst, ok := r.addBuiltinChoice(dst, v)
 	if !ok {
 		return dst, apierror.Invalid(v.Path, "Only tools of the types function, custom and mcp can be allowed, and built-in tools that a server implements here.")
@@ -114,7 +124,7 @@ func (r *toolReader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, boo
 		return dst, false
 	}
 	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: builtins[name], label: builtins[name].namespace})
-	return append(jsontext.AppendString(append(dst, `{"type":`...), kind), '}'), true
+	return appendToolType(dst, kind), true
 }
 
 // addHostedChoice notes {"type":"mcp","server_label":…,"name":…}, where name is
@@ -152,14 +162,18 @@ func appendToolName(dst []byte, kind string, name turn.ToolName) []byte {
 	return append(dst, '}')
 }
 
-// enforceCustom makes the input of custom tools enforced where calls are enforced
-// anyway: the model writes it as a function's one argument.
+// enforceCustom makes the input of custom tools, and the actions of tools that the
+// client runs, enforced where calls are enforced anyway: the model writes them as a
+// function's arguments.
 func (r *toolReader) enforceCustom() {
 	choice := r.input.Choice
 	if !choice.Required && choice.Allowed == nil && r.input.Format == nil && len(r.input.Strict) == 0 {
 		return
 	}
 	for name := range r.custom {
+		r.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+	}
+	for name := range r.actions {
 		r.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
 	}
 }

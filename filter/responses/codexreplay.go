@@ -52,6 +52,10 @@ func (w *eventWriter) replayItem(index int, i store.Item, ownEnd bool) {
 		w.itemWhole(index, ".done", item.Shown(i))
 		return
 	}
+	if it.Kind.HasAction() {
+		w.action(it, item.Shown(i))
+		return
+	}
 	w.itemStart(it)
 	if text != "" {
 		w.openDelta(it)
@@ -76,6 +80,12 @@ func replayed(index int, i store.Item, v gjson.Result) (it *outputItem, text str
 		it.Kind, text = item.Function, v.Get("arguments").Str
 	case "custom_tool_call":
 		it.Kind, text = item.Custom, v.Get("input").Str
+	case "shell_call":
+		it.Kind, it.Action = item.Shell, []byte(v.Get("action").Raw)
+	case "local_shell_call":
+		it.Kind, it.Action = item.LocalShell, []byte(v.Get("action").Raw)
+	case "apply_patch_call":
+		it.Kind, it.Action = item.ApplyPatch, []byte(v.Get("operation").Raw)
 	case "message":
 		it.Kind = item.Answer
 		if v.Get("phase").Str == "commentary" {
@@ -84,7 +94,7 @@ func replayed(index int, i store.Item, v gjson.Result) (it *outputItem, text str
 	default:
 		return nil, ""
 	}
-	if it.Kind == item.Function || it.Kind == item.Custom {
+	if it.Kind == item.Function || it.Kind == item.Custom || it.Kind.HasAction() {
 		it.Call = &turn.CalledTool{ID: v.Get("call_id").Str, Namespace: v.Get("namespace").Str, Name: v.Get("name").Str}
 	}
 	return it, text

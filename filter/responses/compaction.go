@@ -125,7 +125,7 @@ func (r *itemReader) forget(room int) *apierror.Error {
 		}
 	}
 	slices.Reverse(kept)
-	r.items = kept
+	r.items, r.open = kept, nil
 	return nil
 }
 

@@ -175,7 +175,7 @@ func TestConversationRefusals(t *testing.T) {
 		{"POST " + stored.ConversationsPath, `[]`, 400, ""},
 		{"POST " + stored.ConversationsPath, `{"items":"x"}`, 400, "items"},
 		{"POST " + stored.ConversationsPath, `{"items":[` + strings.Repeat(user+",", 20) + user + `]}`, 400, "items"},
-		{"POST " + stored.ConversationsPath, `{"items":[{"type":"unknown"}]}`, 400, "items[0].type"},
+		{"POST " + stored.ConversationsPath, `{"items":[{"content":"x"}]}`, 400, "items[0].type"},
 		{"POST " + stored.ConversationsPath, `{"items":[` + user + `,{"role":"user"}]}`, 400, "items[1].content"},
 		{"POST " + stored.ConversationsPath, `{"items":[{"type":"compaction_trigger"}]}`, 400, "items"},
 		{"POST " + stored.ConversationsPath, `{"items":[{"type":"item_reference","id":"none"}]}`, 404, "items[0].id"},

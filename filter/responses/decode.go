@@ -7,6 +7,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -30,8 +31,8 @@ type decoder struct {
 func (a *API) newDecoder(rc *turn.RequestContext) *decoder {
 	d := &decoder{api: a, rc: rc, id: rc.NewID("resp_")}
 	d.fields = newFieldReader(a, rc, &d.tools)
-	d.tools = toolReader{api: a, rc: rc, input: &d.fields.input, echo: &d.fields.echo, ignored: &d.fields.ignored, custom: map[toolName]bool{}}
-	d.items = itemReader{api: a, rc: rc}
+	d.tools = toolReader{api: a, rc: rc, input: &d.fields.input, echo: &d.fields.echo, ignored: &d.fields.ignored, custom: map[toolName]bool{}, actions: map[toolName]item.Kind{}}
+	d.items = itemReader{api: a, rc: rc, ignored: &d.fields.ignored}
 	return d
 }
 
@@ -116,7 +117,7 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 		options: f.options, ignored: f.ignored, fixed: f.echo.append(nil),
 		turn: t, preflight: preflight, maxOutput: f.echo.maxOutputTokens, sealer: f.sealer,
 		tools: calledTools{
-			hosted: d.tools.hostedSpaces(), custom: d.tools.custom, maxCalls: f.echo.maxToolCalls,
+			hosted: d.tools.hostedSpaces(), custom: d.tools.custom, actions: d.tools.actions, maxCalls: f.echo.maxToolCalls,
 			container: d.tools.containerID(d.items.state.container), pages: d.items.state.pages,
 		},
 		storage:    storage{wanted: d.stores(), previous: f.previous, input: d.history.added, chain: d.remembered()},
@@ -151,6 +152,9 @@ func (d *decoder) finish() *apierror.Error {
 	}
 	f.options.follow = f.options.stream
 	f.options.stream = f.options.stream || f.options.background
+	if err := d.configure(); err != nil {
+		return err
+	}
 	if err := d.finishCompaction(); err != nil {
 		return err
 	}

@@ -28,6 +28,9 @@ type history struct {
 	earlier    []store.Item          // of the conversation
 	references map[string]*reference // the items that the input refers to
 	added      []store.Item          // the input, as it is stored
+	items      int                   // how many of the decoder's items are stored ones
+	waiting    map[string]bool       // the calls among the stored items without an output; nil: not known yet
+	outputs    map[string]bool       // the calls with one; nil: not known yet
 }
 
 // addConversation locks the conversation for the response, unless the response is
@@ -80,6 +83,7 @@ func ofConversation(err *apierror.Error) *apierror.Error {
 // addInput adds the items of the input.
 func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	v := d.fields.items
+	d.history.items = len(d.items.items)
 	switch {
 	case !v.Exists():
 		return nil
@@ -109,6 +113,9 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 // addItem adds an item of the input, for the model and for the store. source is the
 // reference that it is read from; nil if the input has the item itself.
 func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
+	if d.isRepeat(&it) {
+		return nil
+	}
 	if d.stores() && it.Kind != "compaction_trigger" {
 		id := strings.Clone(it.ID)
 		if id == "" {

@@ -31,6 +31,9 @@ type itemReader struct {
 
 	compacting  compacting
 	storedBytes int // of the stored items that the request brings in
+
+	ignored *jsontext.Ignored // takes items without an effect; nil: nobody wants to know
+	open    *openCalls        // nil: not needed yet
 }
 
 // itemType is what becomes of one type of input item. Exactly one of its members
@@ -41,7 +44,7 @@ type itemType struct {
 	another bool // it is a reference, which the item that it names has replaced
 }
 
-// itemTypes are the types of items. Others are refused. The table of
+// itemTypes are the types of items. Of others the model sees the text. The table of
 // docs/compatibility.md has the same rows.
 var itemTypes = map[string]itemType{
 	"message":                 {add: (*itemReader).addMessage},
@@ -63,6 +66,20 @@ var itemTypes = map[string]itemType{
 	"mcp_approval_request":  {add: (*itemReader).addApprovalRequest},
 	"mcp_approval_response": {add: (*itemReader).addVerdict},
 
+	"shell_call":              {add: (*itemReader).addActionCall},
+	"shell_call_output":       {add: (*itemReader).addOutput},
+	"local_shell_call":        {add: (*itemReader).addActionCall},
+	"local_shell_call_output": {add: (*itemReader).addOutput},
+	"apply_patch_call":        {add: (*itemReader).addActionCall},
+	"apply_patch_call_output": {add: (*itemReader).addOutput},
+	"computer_call":           {add: (*itemReader).addActionCall},
+	"computer_call_output":    {add: (*itemReader).addOutput},
+	"agent_message":           {add: (*itemReader).addAgentMessage},
+	"program":                 {add: (*itemReader).addProgram},
+	"program_output":          {add: (*itemReader).addOther},
+	"configuration_update":    {add: (*itemReader).addConfiguration},
+	"context_compaction":      {add: (*itemReader).addContextCompaction},
+
 	"item_reference": {another: true},
 }
 
@@ -78,7 +95,7 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	}
 	switch {
 	case !known:
-		return apierror.Invalid(it.At.Path+".type", "Input items of this type are not supported. Leave the item out, or send what matters of it as a message.")
+		return r.addOther(it)
 	case t.skipped || t.another:
 		return nil
 	}
@@ -106,7 +123,12 @@ func (r *itemReader) addResponse(response *store.Response) *apierror.Error {
 	return nil
 }
 
-func (r *itemReader) addTurn(items ...turn.Item) { r.items = append(r.items, items...) }
+func (r *itemReader) addTurn(items ...turn.Item) {
+	r.items = append(r.items, items...)
+	if r.open != nil {
+		r.open.add(items...)
+	}
+}
 
 func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 	kind := turn.Answer
@@ -200,15 +222,15 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 	return it.CheckCall()
 }
 
-// addOutput adds the output of a tool.
+// addOutput adds the output of a tool. One without a call_id is that of the oldest call
+// without an output, of the tool that it names if it names one.
 func (r *itemReader) addOutput(it item.Item) *apierror.Error {
-	switch {
-	case it.CallID == "":
-		return apierror.Invalid(it.At.Path+".call_id", "A tool's output has no call_id.")
-	case !it.Output.Exists():
-		return apierror.Invalid(it.At.Path+".output", "A tool's output is missing. Send an empty text if there is none.")
+	if it.CallID == "" {
+		if it.CallID = r.openNow().first(it.Name); it.CallID == "" {
+			return apierror.Invalid(it.At.Path+".call_id", "A tool's output has no call_id, and no call before it waits for an output.")
+		}
 	}
-	text, err := item.ReadContent(it.Output, turn.ImagesPlaceholder, true)
+	text, err := it.ReadOutput()
 	r.addTurn(turn.Item{Kind: turn.Result, Text: text, CallID: it.CallID, Path: it.At.Path})
 	return err
 }

@@ -297,6 +297,22 @@ func TestLoopEnds(t *testing.T) {
 	}
 }
 
+// A call of a client's tool ends the response behind the calls that are made here, and
+// the next response continues with its output.
+func TestLoopEndsWithClientTool(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t)
+	const both = `"stream":true,"tools":[{"type":"mcp","server_label":"docs"},{"type":"shell"}]`
+	got := l.play(t, `{"model":"m","input":"hi",`+both+`}`, searchCall("a"), callShell)
+	if kinds(got) != "mcp_list_tools, reasoning completed, mcp_call completed, shell_call completed" {
+		t.Fatalf("the output is %s", kinds(got))
+	}
+	next := l.play(t, `{"model":"m","previous_response_id":"`+got.Get("id").Str+`","input":[{"type":"shell_call_output","output":"b.txt"}],`+both+`}`, doneText)
+	if kinds(next) != "message completed" || !strings.Contains(l.prompts[len(l.prompts)-1], "functions.shell to=assistant<|channel|>commentary<|message|>b.txt<|end|>") {
+		t.Errorf("the next output is %s after\n%s", kinds(next), l.prompts[len(l.prompts)-1])
+	}
+}
+
 // The client sees that a server could not list its tools; the model continues
 // without them, and the next request asks again.
 func TestLoopWithoutServer(t *testing.T) {

@@ -72,6 +72,8 @@ func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 		return item.MCPCall
 	case t.custom[toolName{call.Namespace, call.Name}]:
 		return item.Custom
+	case t.actions[toolName{call.Namespace, call.Name}].HasAction():
+		return t.actions[toolName{call.Namespace, call.Name}]
 	case o.mode == api.Loop && call.Namespace == "":
 		return item.Unknown
 	}
@@ -85,6 +87,8 @@ func (o *output) start(e turn.Event) {
 	o.item = it
 	switch it.Kind {
 	case item.Unknown:
+	case item.Shell, item.LocalShell, item.ApplyPatch:
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
 		it.hosted = o.request.tools.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
 		it.Call = it.hosted.named(e.Call)

@@ -57,10 +57,11 @@ type options struct {
 // calls need.
 type calledTools struct {
 	hosted    map[hostedSpace]*hosted
-	custom    map[toolName]bool // the client's own tools that take text
-	maxCalls  int               // made here; 0: the request sets no limit
-	container string            // the session in which the built-in tools of the conversation run
-	pages     item.Pages        // that an answer can cite
+	custom    map[toolName]bool      // the client's own tools that take text
+	actions   map[toolName]item.Kind // the items that calls of the client's other tools become
+	maxCalls  int                    // made here; 0: the request sets no limit
+	container string                 // the session in which the built-in tools of the conversation run
+	pages     item.Pages             // that an answer can cite
 }
 
 // toolName is a tool by the client's names.

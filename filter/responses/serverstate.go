@@ -21,6 +21,7 @@ type serverState struct {
 	answered  map[string]bool         // the requests for approval that have been answered
 	container string                  // the session of the built-in tools; "": they have none yet
 	pages     item.Pages              // that a browser has shown, in a turn that is not complete
+	config    configuration           // for the responses that follow
 }
 
 // with is the state with that of what follows.
@@ -29,6 +30,7 @@ func (s serverState) with(later serverState) serverState {
 		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered), answered: merged(s.answered, later.answered),
 		container: cmp.Or(later.container, s.container),
 		pages:     s.pages.With(later.pages),
+		config:    s.config.with(later.config),
 	}
 }
 
@@ -46,7 +48,7 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 // bytes is roughly how much memory the state takes.
 func (s serverState) bytes() int64 {
 	const overhead = 64
-	n := int64(len(s.container)) + s.pages.Bytes()
+	n := int64(len(s.container)+len(s.config.effort)+len(s.config.format)+len(s.config.path)) + s.pages.Bytes()
 	for label, list := range s.listed {
 		n += int64(len(label)) + overhead
 		for i := range list {

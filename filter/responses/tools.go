@@ -6,6 +6,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -25,7 +26,8 @@ type toolReader struct {
 	hosted    []*hosted
 	choices   []hostedChoice // of tool_choice, until the servers' tools are known
 	custom    map[toolName]bool
-	container string // that the request names
+	actions   map[toolName]item.Kind // the items that calls of clientTools become
+	container string                 // that the request names
 }
 
 // readTools reads the tools. Functions and custom tools are in the plain namespace,
@@ -57,6 +59,8 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 		return apierror.Invalid(v.Path+".type", "A tool has no type.")
 	case "mcp":
 		return r.readServer(v)
+	case "shell", "local_shell", "apply_patch":
+		return r.readClientTool(kind, v, space)
 	default:
 		return r.readBuiltin(kind, v)
 	}

@@ -103,6 +103,7 @@ func Read(at jsontext.Field) (it Item, err *apierror.Error) {
 	case err == nil:
 		err = apierror.Invalid(at.Path+".type", "An input item has no type.")
 	}
+	it.withCallID()
 	return it, err
 }
 

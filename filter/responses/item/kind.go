@@ -30,6 +30,9 @@ const (
 	Code        // a call of the code interpreter
 	FileSearch  // a call of the file search
 	Image       // a call of the image generation
+	Shell       // a call of the client's shell
+	LocalShell  // such a call of one command
+	ApplyPatch  // a change of a file, which the client makes
 	Unknown     // a call of a tool that does not exist, which clients do not see
 )
 
@@ -55,6 +58,9 @@ var names = [...]Names{
 	Code:        {Prefix: "ci_", Event: "response.code_interpreter_call_code", Text: "code", Step: "response.code_interpreter_call"},
 	FileSearch:  {Prefix: "fs_", Step: "response.file_search_call"},
 	Image:       {Prefix: "ig_", Step: "response.image_generation_call"},
+	Shell:       {Prefix: "sh_", Event: "response.shell_call_command"},
+	LocalShell:  {Prefix: "lsh_"},
+	ApplyPatch:  {Prefix: "apc_"},
 	Unknown:     {},
 }
 
@@ -70,8 +76,12 @@ func (k Kind) OnlyWhole() bool {
 	case MCPApproval, WebSearch, FileSearch, Image, Unknown:
 		return true
 	}
-	return false
+	return k.HasAction()
 }
+
+// HasAction reports whether the item is a call with an action, which the client runs.
+// Such a call has no part that could be run alone.
+func (k Kind) HasAction() bool { return k == Shell || k == LocalShell || k == ApplyPatch }
 
 // CutStatus is the status of an item whose tool was not done when the response
 // ended, or whose text was cut.

@@ -19,6 +19,7 @@ type Output struct {
 	Annotations []json.RawMessage
 	Summary     bool   // the text of reasoning is its summary too
 	Sealed      string // the text of reasoning, sealed; "": it is not asked for
+	Action      []byte // of a call with an action: its JSON
 
 	// Of calls that are made here:
 	Result      *tools.Result // nil until the tool is done
@@ -66,6 +67,8 @@ func (o *Output) Append(dst []byte, status string) []byte {
 		return o.appendReasoning(dst, status, text, begun)
 	case Function, Custom:
 		return o.appendCall(dst, status, text)
+	case Shell, LocalShell, ApplyPatch:
+		return o.appendAction(dst, status)
 	}
 	phase := "final_answer"
 	if o.Kind == Commentary {

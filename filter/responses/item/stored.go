@@ -2,6 +2,7 @@ package item
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -131,10 +132,18 @@ func IDPrefix(kind string) string {
 	case "compaction":
 		return "cmp_"
 	}
-	return "item_"
+	return cmp.Or(otherPrefixes[kind], "item_")
 }
 
-// Role is what an item is to a function or custom tool of the client's.
+// otherPrefixes begin the ids of items of tools that the client runs in other ways
+// than functions.
+var otherPrefixes = map[string]string{
+	"shell_call": "sh_", "shell_call_output": "sho_", "local_shell_call": "lsh_", "local_shell_call_output": "lsho_",
+	"apply_patch_call": "apc_", "apply_patch_call_output": "apco_", "computer_call": "cu_", "computer_call_output": "cuo_",
+	"agent_message": "amsg_",
+}
+
+// Role is what an item is to a tool of the client's.
 type Role uint8
 
 // The roles. Other items have none.
@@ -147,9 +156,9 @@ const (
 // RoleOf is the role of a type of item.
 func RoleOf(kind string) Role {
 	switch kind {
-	case "function_call", "custom_tool_call":
+	case "function_call", "custom_tool_call", "shell_call", "local_shell_call", "apply_patch_call", "computer_call":
 		return ToolCall
-	case "function_call_output", "custom_tool_call_output":
+	case "function_call_output", "custom_tool_call_output", "shell_call_output", "local_shell_call_output", "apply_patch_call_output", "computer_call_output":
 		return ToolOutput
 	}
 	return NoRole

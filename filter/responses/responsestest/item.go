@@ -17,6 +17,8 @@ type streamItem struct {
 	texts []*textEvents
 	tool  *toolEvents // nil: the server runs none for it
 	done  string      // JSON of the item; "" while it is open
+
+	commands []*command // of a shell call
 }
 
 // textEvents is one text of an item, as its events tell it.
@@ -92,6 +94,9 @@ func (o *streamItem) sameText(item gjson.Result) error {
 
 // event checks an event of the open item.
 func (o *streamItem) event(kind string, e gjson.Result) error {
+	if step, ok := strings.CutPrefix(kind, commandEvent); ok {
+		return o.commandStep(step, e)
+	}
 	if e.Get("item_id").Str != o.id {
 		return errors.New("not the item_id of the open item")
 	}

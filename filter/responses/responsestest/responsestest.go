@@ -456,6 +456,9 @@ func (o *streamItem) end(item gjson.Result) error {
 			return err
 		}
 	}
+	if err := o.sameAction(item); err != nil {
+		return err
+	}
 	o.done = item.Raw
 	return o.sameText(item)
 }

@@ -168,6 +168,9 @@ var (
 			"type": must(name), "id": must(name), "status": must(itemStatus),
 			"call_id": must(name), "name": must(name), "namespace": may(name), "input": must(text),
 		}),
+		"shell_call":            shellCall,
+		"local_shell_call":      localShellCall,
+		"apply_patch_call":      applyPatchCall,
 		"compaction":            compactionItem,
 		"mcp_list_tools":        listItem,
 		"mcp_call":              serverCall,
@@ -203,6 +206,7 @@ var (
 	anyTool   = oneOf(map[string]check{
 		"function": functionTool, "custom": customTool, "mcp": serverTool,
 		"web_search": anyObject, "web_search_preview": anyObject, "code_interpreter": anyObject, "file_search": anyObject, "image_generation": anyObject,
+		"shell": anyObject, "local_shell": anyObject, "apply_patch": anyObject,
 		"namespace": object(map[string]member{
 			"type": must(name), "name": must(name), "description": must(text), "tools": must(array(oneOf(plainTool))),
 		}),
@@ -242,6 +246,7 @@ var (
 	builtInChoice  = object(map[string]member{"type": must(name)})
 	oneTool        = map[string]check{
 		"function": toolChoiceName, "custom": toolChoiceName, "mcp": serverChoice,
+		"shell": builtInChoice, "local_shell": builtInChoice, "apply_patch": builtInChoice,
 		"web_search": builtInChoice, "web_search_preview": builtInChoice, "code_interpreter": builtInChoice, "file_search": builtInChoice, "image_generation": builtInChoice,
 	}
 	severalTools = object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(oneOf(oneTool)))})
@@ -304,7 +309,12 @@ var events = func() map[string]check {
 	ofItem := with(map[string]member{"output_index": must(count), "item": must(outputItem)})
 	part := with(map[string]member{"part": must(oneOf(map[string]check{"output_text": outputText, "reasoning_text": reasoningText}))}, item, content)
 	summaryPart := with(map[string]member{"part": must(summaryText)}, item, summary)
+	ofCommand := map[string]member{"output_index": must(count), "command_index": must(count)}
 	all := map[string]check{
+		commandEvent + "added": with(map[string]member{"command": must(text)}, ofCommand),
+		commandEvent + "delta": with(map[string]member{"delta": must(name)}, ofCommand),
+		commandEvent + "done":  with(map[string]member{"command": must(text)}, ofCommand),
+
 		"response.created": whole, "response.queued": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
 		"response.output_item.added": ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,

@@ -1,0 +1,153 @@
+package item
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// appendShellAction appends the action of a shell_call:
+//
+//	{"commands":["ls"],"timeout_ms":1000,"max_output_length":4096}
+//
+// The limits are left out where the model sets none.
+func appendShellAction(dst []byte, text string) []byte {
+	v := arguments(text)
+	dst = appendTexts(append(dst, `{"commands":`...), shellCommands(v, text))
+	dst = appendCount(dst, "timeout_ms", member(v, "timeout_ms"))
+	return append(appendCount(dst, "max_output_length", member(v, "max_output_length")), '}')
+}
+
+// shellCommands are the commands of a call: the list of them, one command, or the
+// words of one command. Other arguments are a command themselves.
+func shellCommands(v gjson.Result, text string) []string {
+	commands := member(v, "commands")
+	command := member(v, "command", "cmd")
+	switch {
+	case v.IsArray():
+		commands = v
+	case v.Type == gjson.String:
+		command = v
+	}
+	switch {
+	case commands.IsArray():
+		list := []string{}
+		for _, c := range commands.Array() {
+			list = append(list, oneCommand(c))
+		}
+		return list
+	case commands.Exists():
+		return []string{oneCommand(commands)}
+	case command.Exists():
+		return []string{oneCommand(command)}
+	case v.Raw == "" || isEmpty(v):
+		return []string{}
+	}
+	return []string{text}
+}
+
+// isEmpty reports whether v is an object without members.
+func isEmpty(v gjson.Result) bool { return v.IsObject() && len(v.Map()) == 0 }
+
+// oneCommand is a command for a shell. A list is a command's words: those that call a
+// shell with a script are the script.
+func oneCommand(v gjson.Result) string {
+	if !v.IsArray() {
+		return plain(v)
+	}
+	words := texts(v)
+	if len(words) == 3 && slices.Contains([]string{"sh", "bash", "zsh"}, path.Base(words[0])) && (words[1] == "-c" || words[1] == "-lc") {
+		return words[2]
+	}
+	for i, w := range words {
+		words[i] = quoted(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a POSIX shell reads it.
+func quoted(word string) string {
+	isSafe := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./:=@%+,", c)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(c rune) bool { return !isSafe(c) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// appendLocalAction appends the action of a local_shell_call:
+//
+//	{"type":"exec","command":["ls","-l"],"env":{},"working_directory":"/tmp","timeout_ms":1000,"user":"me"}
+//
+// The members behind env are left out where the model sets none.
+func appendLocalAction(dst []byte, text string) []byte {
+	v := arguments(text)
+	dst = appendTexts(append(dst, `{"type":"exec","command":`...), localCommand(v, text))
+	dst = append(appendEnv(append(dst, `,"env":{`...), v), '}')
+	return append(appendLocalLimits(dst, v), '}')
+}
+
+// appendLocalLimits appends where, how long and as whom a command runs.
+func appendLocalLimits(dst []byte, v gjson.Result) []byte {
+	dst = appendText(dst, "working_directory", member(v, "working_directory", "workdir", "cwd"))
+	dst = appendCount(dst, "timeout_ms", member(v, "timeout_ms"))
+	return appendText(dst, "user", member(v, "user"))
+}
+
+// localCommand is the words of the command. A script runs in a shell.
+func localCommand(v gjson.Result, text string) []string {
+	command := member(v, "command", "cmd")
+	if v.IsArray() {
+		command = v
+	}
+	if command.IsArray() {
+		return texts(command)
+	}
+	script := ""
+	switch commands := member(v, "commands"); {
+	case command.Exists():
+		script = plain(command)
+	case commands.Exists():
+		script = strings.Join(shellCommands(v, text), "\n")
+	case v.Type == gjson.String:
+		script = v.Str
+	case !isEmpty(v):
+		script = text
+	}
+	if script == "" {
+		return []string{}
+	}
+	return []string{"bash", "-lc", script}
+}
+
+// appendEnv appends the members of the environment.
+func appendEnv(dst []byte, v gjson.Result) []byte {
+	comma := false
+	member(v, "env").ForEach(func(k, v gjson.Result) bool {
+		if k.Type != gjson.String || v.Type == gjson.Null { // env is no object, or has no value
+			return true
+		}
+		if comma {
+			dst = append(dst, ',')
+		}
+		comma = true
+		dst = jsontext.AppendString(append(jsontext.AppendString(dst, k.Str), ':'), plain(v))
+		return true
+	})
+	return dst
+}
+
+// localArguments are the arguments of the function for a local_shell_call.
+func localArguments(action gjson.Result) []byte {
+	dst := appendTexts([]byte(`{"command":`), localCommand(action, action.Raw))
+	dst = appendLocalLimits(dst, action)
+	if env := appendEnv(nil, action); len(env) > 0 {
+		dst = append(append(append(dst, `,"env":{`...), env...), '}')
+	}
+	return append(dst, '}')
+}
