@@ -48,8 +48,8 @@ type parts struct {
 }
 
 // newParts makes the parts of a configuration's generation after before. random
-// returns 64 random bits; sealKey is the process's own.
-func newParts(cfg *config.Config, before *generation, random func() uint64, sealKey []byte) (p parts, err error) {
+// returns 64 random bits.
+func newParts(cfg *config.Config, before *generation, random func() uint64, seals sealing) (p parts, err error) {
 	if err := Check(cfg); err != nil {
 		return p, err
 	}
@@ -64,7 +64,7 @@ func newParts(cfg *config.Config, before *generation, random func() uint64, seal
 	if p.tools, err = cfg.Tools.Options(os.LookupEnv); err != nil {
 		return p, err
 	}
-	p.sealer, err = newSealer(cfg, sealKey)
+	p.sealer, err = seals.newSealer(cfg)
 	return p, err
 }
 
@@ -135,7 +135,7 @@ func (s *Server) Apply(cfg *config.Config) error {
 	if err := before.cfg.CheckReload(cfg, s.o.OwnEnvoy); err != nil {
 		return err
 	}
-	p, err := newParts(cfg, before, s.o.Random, s.sealKey)
+	p, err := newParts(cfg, before, s.o.Random, s.seals)
 	if err != nil {
 		return err
 	}

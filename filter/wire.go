@@ -83,7 +83,7 @@ type Server struct {
 	workers   *run.Workers
 	store     store.Store
 	owner     string // this process, in the store
-	sealKey   []byte // of the process, for compactions while no keys are configured
+	seals     sealing
 
 	apply   sync.Mutex // held while a configuration is applied
 	closed  bool
@@ -98,13 +98,13 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID(""), sealKey: make([]byte, config.SealKeyBytes)}
-	_, _ = rand.Read(s.sealKey) // never fails: see crypto/rand
+	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID("")}
+	s.seals = newSealing(metrics)
 	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
 		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
 	}
 	none := &generation{cfg: cfg}
-	p, err := newParts(cfg, none, o.Random, s.sealKey)
+	p, err := newParts(cfg, none, o.Random, s.seals)
 	if err != nil {
 		return nil, err
 	}
@@ -239,32 +239,42 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, renderer *harm
 // The configuration checks the keys that the Responses API seals with.
 var _ [config.SealKeyBytes]byte = [seal.KeyBytes]byte{}
 
+// sealing is what all sealers of a process have in common.
+type sealing struct {
+	key      []byte // random: it seals while no keys are configured
+	unopened func() // counts the texts that no key opens
+}
+
+func newSealing(m *telemetry.Metrics) sealing {
+	s := sealing{key: make([]byte, config.SealKeyBytes), unopened: m.ContentUnopened}
+	_, _ = rand.Read(s.key) // never fails: see crypto/rand
+	return s
+}
+
 // newSealer makes what seals by the configured keys. Without any it seals by the
 // key of the process, which opens in any case what it has sealed before.
-func newSealer(cfg *config.Config, processKey []byte) (*seal.Sealer, error) {
+func (s sealing) newSealer(cfg *config.Config) (*seal.Sealer, error) {
 	keys, err := cfg.Responses.Keys()
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := seal.NewSealer(append(keys, processKey), rand.Reader)
+	sealer, err := seal.NewSealer(append(keys, s.key), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("responses.seal_keys: %w", err)
 	}
+	sealer.Unopened = s.unopened
 	return sealer, nil
 }
 
 // newResponses makes the Responses API of a generation.
 func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *seal.Sealer) *responses.API {
-	api := &responses.API{Approvals: st, Compactor: sealer}
+	api := &responses.API{Approvals: st, Sealer: sealer, Compactor: sealer}
 	if cfg.Responses.StoreBytes > 0 {
 		api.Store = st
 		api.Chains = g.chains
 	}
 	if g.client != nil {
 		api.Tools, api.Builtins = g.tools, cfg.Tools.Builtins()
-	}
-	if len(cfg.Responses.SealKeys) > 0 {
-		api.Sealer = sealer
 	}
 	api.UsagePerTurn = cfg.Responses.UsagePerTurn
 	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration

@@ -66,6 +66,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	} else {
 		warnOfLoopback(cfg, log)
 	}
+	logSealing(cfg, log)
 	defer svc.followFile(ctx, s, hangup)()
 	log.WithFields(thisBuild().fields()).WithField("admin", svc.admin.address()).WithField("listen", svc.listener.Addr().String()).Info("serving")
 	select {
@@ -103,6 +104,13 @@ func closeConnections(admin string) error {
 		return fmt.Errorf("drain Envoy: %s", resp.Status)
 	}
 	return nil
+}
+
+// logSealing logs what a random seal key means.
+func logSealing(cfg *config.Config, log *logrus.Logger) {
+	if len(cfg.Responses.SealKeys) == 0 {
+		log.Info("responses.seal_keys is not set: encrypted reasoning and compactions are sealed with a random key, which no other replica has, and which is gone after a restart (see docs/responses.md#reasoning-without-a-store)")
+	}
 }
 
 // warnOfLoopback logs which features are off because there is no loopback listener.

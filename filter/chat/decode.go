@@ -2,10 +2,7 @@ package chat
 
 import (
 	"context"
-	"strconv"
 	"strings"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -93,82 +90,10 @@ func (d *decoder) readStreamOptions(v jsontext.Field) *apierror.Error {
 	})
 }
 
-func (d *decoder) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
-	err := v.SetNumber(&d.input.Engine.RepetitionPenalty, 0, 2)
-	if err == nil && *d.input.Engine.RepetitionPenalty == 0 {
-		return apierror.Invalid(v.Path, "The field \"repetition_penalty\" must be greater than 0.")
-	}
-	return err
-}
-
-// maxLogitBias bounds the entries of logit_bias, as OpenAI does.
-const maxLogitBias = 1024
-
-func (d *decoder) readLogitBias(v jsontext.Field) *apierror.Error {
-	bias := map[harmony.Token]float64{}
-	d.input.Engine.LogitBias = bias
-	return v.Entries(func(key string, v jsontext.Field) *apierror.Error {
-		id, convErr := strconv.ParseUint(key, 10, 32)
-		if convErr != nil || id > maxToken {
-			return apierror.Invalid("logit_bias", "The keys of \"logit_bias\" must be token ids from 0 to %d.", maxToken)
-		}
-		if len(bias) == maxLogitBias {
-			return apierror.Invalid("logit_bias", "The field \"logit_bias\" has more than %d entries.", maxLogitBias)
-		}
-		n, err := v.Number(-100, 100)
-		if err != nil {
-			return apierror.Invalid("logit_bias", "The values of \"logit_bias\" must be numbers from -100 to 100.")
-		}
-		bias[harmony.Token(id)] = n
-		return nil
-	})
-}
-
-// maxToken is the largest token id of the vocabulary.
-const maxToken = 201087
-
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {
 	key, err := v.Text()
 	d.input.Session = key
 	return err
-}
-
-func (d *decoder) readStop(v jsontext.Field) *apierror.Error {
-	if v.Type == gjson.String {
-		return d.addStop(v)
-	}
-	if !v.IsArray() {
-		return apierror.Invalid(v.Path, "The field \"stop\" must be a string or an array of strings.")
-	}
-	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error { return d.addStop(v) })
-}
-
-func (d *decoder) addStop(v jsontext.Field) *apierror.Error {
-	s, err := v.Text()
-	limits := d.rc.Limits
-	switch {
-	case err != nil:
-		return err
-	case s == "":
-		return apierror.Invalid(v.Path, "A stop string is empty. Leave it out.")
-	case len(s) > limits.StopBytes:
-		return apierror.Invalid(v.Path, "A stop string is longer than %d bytes.", limits.StopBytes)
-	case len(d.input.Stop) == limits.Stops:
-		return apierror.Invalid("stop", "The request has more than %d stop strings.", limits.Stops)
-	}
-	d.input.Stop = append(d.input.Stop, s)
-	return nil
-}
-
-func (d *decoder) readStopTokens(v jsontext.Field) *apierror.Error {
-	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
-		id, err := v.Integer(0, maxToken)
-		if err == nil && i >= d.rc.Limits.Stops {
-			err = apierror.Invalid("stop_token_ids", "The request has more than %d stop token ids.", d.rc.Limits.Stops)
-		}
-		d.input.Engine.StopTokens = append(d.input.Engine.StopTokens, harmony.Token(id))
-		return err
-	})
 }
 
 func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {

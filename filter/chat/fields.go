@@ -26,17 +26,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"max_completion_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.maxCompletionTokens, 1, math.MaxInt32)
 	}},
-	"min_tokens": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
-		return v.SetInteger(&d.input.Engine.MinTokens, 0, math.MaxInt32)
-	}},
-	"min_p":              {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetNumber(&d.input.Engine.MinP, 0, 1) }},
-	"repetition_penalty": {Read: (*decoder).readRepetitionPenalty},
-	"logit_bias":         {Read: (*decoder).readLogitBias},
-	"prompt_cache_key":   {Read: (*decoder).readCacheKey},
-
-	"stop":                       {Read: (*decoder).readStop},
-	"stop_token_ids":             {Read: (*decoder).readStopTokens},
-	"include_stop_str_in_output": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.KeepStop) }},
+	"prompt_cache_key": {Read: (*decoder).readCacheKey},
 
 	"reasoning_effort":  {Read: (*decoder).readEffort},
 	"include_reasoning": {Read: (*decoder).readIncludeReasoning},
@@ -64,11 +54,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		return v.SetInteger(&d.input.Engine.TopLogprobs, 0, engine.MaxTopLogprobs)
 	}},
 
-	"prompt_logprobs":      {On: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
-	"ignore_eos":           {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out, and set max_tokens."},
 	"echo":                 {On: "echo is not supported. Leave it out, and take the text from the messages of the request."},
-	"use_beam_search":      {On: "Beam search is not supported. Leave use_beam_search out."},
-	"no_stop_trim":         {On: "no_stop_trim is not supported. Use include_stop_str_in_output."},
 	"return_hidden_states": {On: "Hidden states are not supported. Leave return_hidden_states out."},
 
 	"functions":                 {Refused: "functions is not supported. Use tools."},
@@ -76,12 +62,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"audio":                     {Refused: "Audio output is not supported. Leave audio out."},
 	"web_search_options":        {Refused: "Web search is not supported. Leave web_search_options out."},
 	"best_of":                   {Refused: "best_of is not supported. Use n."},
-	"length_penalty":            {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out."},
-	"early_stopping":            {Refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
-	"bad_words":                 {Refused: "bad_words is not supported. Use logit_bias."},
-	"allowed_token_ids":         {Refused: "allowed_token_ids is not supported. Leave it out."},
-	"logits_processors":         {Refused: "logits_processors is not supported. Leave it out."},
-	"custom_logit_processor":    {Refused: "custom_logit_processor is not supported. Leave it out."},
 	"truncate_prompt_tokens":    {Refused: "truncate_prompt_tokens would cut the system message. Leave out old messages instead."},
 	"chat_template":             {Refused: "Harmony conversations have no chat template. Leave chat_template out."},
 	"documents":                 {Refused: "documents is not supported. Put the documents into a message."},
@@ -109,4 +89,4 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 
 	"spaces_between_special_tokens": {Ignored: true},
 	"return_tokens_as_token_ids":    {Ignored: true},
-}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })
+}, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })

@@ -239,7 +239,8 @@ type Responses struct {
 	// 0: nothing.
 	ChainCacheBytes int64 `json:"chain_cache_bytes"`
 	// SealKeys are 32 random bytes each, in base64. The first seals
-	// reasoning.encrypted_content, all of them open it. Empty: there is none.
+	// reasoning.encrypted_content and compactions, all of them open them. Empty:
+	// a random key of the process does both.
 	SealKeys []string `json:"seal_keys"`
 	// UsagePerTurn lists the model calls of a response in its usage, also
 	// where the request does not ask for it.

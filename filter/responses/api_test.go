@@ -71,7 +71,9 @@ var model = apitest.Model{
 		"<|start|>assistant to=mcp__fs.read<|channel|>commentary json<|message|>",
 		"<|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>",
 		"<|start|>assistant to=functions.apply_patch<|channel|>commentary json<|message|>{\"input\":\"",
+		"<|start|>assistant to=functions.tool_search<|channel|>commentary json<|message|>{\"query\":\"",
 		`\ud83d\ude42`, `\`, `"`, `"}`, `{"input":"`, // split escapes
+		"STO", "STOP", "P", "aab", "a", // begin stop strings
 	},
 }
 
@@ -87,7 +89,9 @@ func TestAnyChunking(t *testing.T) {
 			``,
 			mixedTools,
 			mixedTools + `,"reasoning":{"summary":"auto"}`,
+			mixedTools + `,"stop":["STOP","aaab","d🙂"]`,
 			mixedTools + `,"parallel_tool_calls":false`,
+			`,"tools":[{"type":"tool_search","execution":"client"},{"type":"custom","name":"apply_patch"}]`,
 			mixedTools + `,"tool_choice":"none","reasoning":{"effort":"none"}`,
 		},
 	})

@@ -111,7 +111,7 @@ func (r *itemReader) forget(room int) *apierror.Error {
 	var kept []turn.Item
 	for _, it := range slices.Backward(r.items) {
 		switch {
-		case it.Kind == turn.Instructions:
+		case it.Kind == turn.Instructions, it.Kind == turn.Tools:
 			kept = append(kept, it)
 		case it.Kind == turn.User && !it.Summary:
 			size := room - messageBytes
@@ -162,7 +162,8 @@ func (d *decoder) finishCompaction() *apierror.Error {
 	}
 	d.fields.input.OneCall = false
 	d.fields.input.Choice, d.fields.input.Format, d.fields.input.Strict = turn.Choice{}, nil, nil
-	if err := d.items.unfold(); err != nil { // long texts may have to be shortened
+	d.fields.input.Stop, d.fields.input.Engine.StopTokens, d.fields.input.Engine.MinTokens = nil, nil, 0 // they are about an answer
+	if err := d.items.unfold(); err != nil {                                                             // long texts may have to be shortened
 		return err
 	}
 	d.items.addTurn(turn.Item{Kind: turn.User, Text: askForSummary})

@@ -3,6 +3,7 @@ package responses
 import (
 	"cmp"
 	"context"
+	"maps"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -31,7 +32,10 @@ type decoder struct {
 func (a *API) newDecoder(rc *turn.RequestContext) *decoder {
 	d := &decoder{api: a, rc: rc, id: rc.NewID("resp_")}
 	d.fields = newFieldReader(a, rc, &d.tools)
-	d.tools = toolReader{api: a, rc: rc, input: &d.fields.input, echo: &d.fields.echo, ignored: &d.fields.ignored, custom: map[toolName]bool{}, actions: map[toolName]item.Kind{}}
+	d.tools = toolReader{
+		api: a, rc: rc, input: &d.fields.input, echo: &d.fields.echo, ignored: &d.fields.ignored,
+		custom: map[toolName]bool{}, actions: map[toolName]item.Kind{}, named: map[string]bool{},
+	}
 	d.items = itemReader{api: a, rc: rc, ignored: &d.fields.ignored}
 	return d
 }
@@ -119,6 +123,7 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 		tools: calledTools{
 			hosted: d.tools.hostedSpaces(), custom: d.tools.custom, actions: d.tools.actions, maxCalls: f.echo.maxToolCalls,
 			container: d.tools.containerID(d.items.state.container), pages: d.items.state.pages,
+			named: d.tools.named, search: d.tools.search, deferred: d.tools.deferred, loaded: maps.Clone(d.items.state.joined.loaded),
 		},
 		storage:    storage{wanted: d.stores(), previous: f.previous, input: d.history.added, chain: d.remembered()},
 		lock:       d.history.lock,
@@ -143,6 +148,8 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
 	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
+	case f.input.Engine.MaxTokens > 0 && f.input.Engine.MinTokens > f.input.Engine.MaxTokens:
+		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise max_output_tokens.")
 	case f.options.background && !d.stores():
 		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
 	case f.options.messages && f.options.background:
@@ -156,6 +163,9 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	if err := d.finishCompaction(); err != nil {
+		return err
+	}
+	if err := d.joinTools(); err != nil {
 		return err
 	}
 	d.tools.enforceCustom()

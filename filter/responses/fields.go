@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -70,14 +69,8 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"background":              {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.background) }},
 	"top_logprobs":            {On: noLogprobs},
 	"logprobs":                {On: noLogprobs},
-	"ignore_eos":              {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out and set max_output_tokens."},
 	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as input items."},
 	"prompt":                  {Refused: "Prompt templates are not supported. Send instructions and input."},
-	"stop":                    {Refused: "stop is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
-	"stop_token_ids":          {Refused: "stop_token_ids is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
-	"logit_bias":              {Refused: "logit_bias is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
-	"min_p":                   {Refused: "min_p is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
-	"repetition_penalty":      {Refused: "repetition_penalty is not a field of the Responses API. Use POST /v1/chat/completions, or leave it out."},
 	"structured_outputs":      {Read: (*fieldReader).readStructuredOutputs},
 	"messages":                {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
 	"response_format":         {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
@@ -92,6 +85,6 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"request_id":              {Ignored: true},
 	"skip_special_tokens":     {Ignored: true},
 	"context_management":      {Ignored: true},
-}, turn.EngineFields, func(f *fieldReader) *engine.Request { return &f.input.Engine })
+}, turn.SamplingFields, func(f *fieldReader) turn.Sampling { return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits} })
 
 const noLogprobs = "logprobs are not supported with gpt-oss models"

@@ -22,6 +22,7 @@ type hosted struct {
 	server      *tools.Server
 	allowed     *toolFilter // nil: every tool
 	approval    approval
+	deferred    bool // the tools are not offered before a search finds them
 
 	known    bool              // the tools are listed
 	failure  string            // why they could not be listed; "" if nothing failed
@@ -130,12 +131,16 @@ type hostedChoice struct {
 // addHostedTools offers the servers' tools to the model, as far as they are known.
 func (r *toolReader) addHostedTools() *apierror.Error {
 	for _, h := range r.hosted {
-		if h.builtin != nil {
+		switch {
+		case h.builtin != nil:
 			r.offerBuiltin(h)
-		} else if len(h.tools) > 0 {
+		case h.deferred:
+			r.deferHosted(h)
+		case len(h.tools) > 0:
 			r.input.Tools = append(r.input.Tools, h.namespace())
 		}
 	}
+	r.input.Deferred = namespacesOf(r.deferred)
 	for _, c := range r.choices {
 		if err := r.allowHosted(c); err != nil {
 			return err

@@ -20,6 +20,8 @@ type itemReader struct {
 	api *API
 	rc  *turn.RequestContext
 
+	ignored *jsontext.Ignored // takes the items and members without an effect; nil: they are not listed
+
 	before *turn.Prefix                          // replaces the items before items; nil: there are none
 	items  []turn.Item                           // what the model sees
 	whole  func() ([]turn.Item, *apierror.Error) // reads the items that before replaces
@@ -29,11 +31,13 @@ type itemReader struct {
 	approvals map[string]item.Item // the requests for approval, by id
 	verdicts  []verdict            // of the request's own input
 
+	hosted    []*hosted // of additional_tools of the request's own input
+	searching string    // the call id of the last tool search
+
 	compacting  compacting
 	storedBytes int // of the stored items that the request brings in
 
-	ignored *jsontext.Ignored // takes items without an effect; nil: nobody wants to know
-	open    *openCalls        // nil: not needed yet
+	open *openCalls // nil: not needed yet
 }
 
 // itemType is what becomes of one type of input item. Exactly one of its members
@@ -56,6 +60,9 @@ var itemTypes = map[string]itemType{
 	"mcp_call":                {add: (*itemReader).addMCPCall},
 	"compaction":              {add: (*itemReader).addCompaction},
 	"compaction_trigger":      {add: (*itemReader).addTrigger},
+	"additional_tools":        {add: (*itemReader).addAdditionalTools},
+	"tool_search_call":        {add: (*itemReader).addSearchCall},
+	"tool_search_output":      {add: (*itemReader).addSearchOutput},
 
 	"code_interpreter_call": {add: (*itemReader).addContainer},
 	"web_search_call":       {skipped: true},
@@ -167,7 +174,7 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 // addReasoning adds chain of thought: what was sealed here, or the content, or the
 // summary, which is the same text in our own replies.
 func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
-	text, err := r.unseal(it)
+	text, err := r.openReasoning(it)
 	for _, v := range []jsontext.Field{it.Content, it.Summary} {
 		if v.Exists() && text == "" && err == nil {
 			text, err = item.ReadContent(v, turn.ImagesReject, false)
@@ -177,24 +184,6 @@ func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
 		r.addTurn(turn.Item{Kind: turn.Reasoning, Text: text, Path: it.At.Path})
 	}
 	return err
-}
-
-// unseal opens encrypted_content, "" if there is none. Content that is not of this
-// service, or not of this tenant, is refused and never skipped: the client counts
-// on it.
-func (r *itemReader) unseal(it item.Item) (string, *apierror.Error) {
-	if it.Encrypted == "" {
-		return "", nil
-	}
-	foreign := apierror.Invalid(it.At.Path+".encrypted_content", "The encrypted content is not of this service, or its key is gone. Leave it out, and the reasoning item if it has no content.")
-	if r.api.Sealer == nil {
-		return "", foreign
-	}
-	text, err := r.api.Sealer.Open(r.rc.Tenant, it.Encrypted)
-	if err != nil {
-		return "", foreign.With(err)
-	}
-	return string(text), nil
 }
 
 // addCall adds a call of a function.

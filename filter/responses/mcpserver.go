@@ -42,6 +42,7 @@ type mcpServer struct {
 	allowed                                           *toolFilter
 	approval                                          *approval
 	allowedRaw, approvalRaw                           string
+	deferred                                          bool
 }
 
 func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field) (err *apierror.Error) {
@@ -70,6 +71,8 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 	case "require_approval":
 		s.approvalRaw = v.Raw
 		s.approval, err = readApproval(v)
+	case "defer_loading":
+		s.deferred, err = v.Switch()
 	default:
 		r.ignored.Add(v.Path)
 	}
@@ -133,7 +136,7 @@ func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
 // newHosted finds the server: a configured one by its label, or one that the
 // configuration lets requests name.
 func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hosted, *apierror.Error) {
-	h := &hosted{label: s.label, description: s.description, allowed: s.allowed, approval: approval{all: true}}
+	h := &hosted{label: s.label, description: s.description, allowed: s.allowed, approval: approval{all: true}, deferred: s.deferred}
 	switch {
 	case s.label == "":
 		return nil, apierror.Invalid(at.Path+".server_label", "An MCP server has no server_label.")

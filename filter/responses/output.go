@@ -70,6 +70,8 @@ func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 		return item.MCPApproval
 	case h != nil:
 		return item.MCPCall
+	case t.search != nil && call.Namespace == turn.FunctionsNamespace && call.Name == searchTool:
+		return item.ToolSearch
 	case t.custom[toolName{call.Namespace, call.Name}]:
 		return item.Custom
 	case t.actions[toolName{call.Namespace, call.Name}].HasAction():
@@ -89,6 +91,9 @@ func (o *output) start(e turn.Event) {
 	case item.Unknown:
 	case item.Shell, item.LocalShell, item.ApplyPatch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
+	case item.ToolSearch:
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
+		it.Client = o.request.tools.search.client
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
 		it.hosted = o.request.tools.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
 		it.Call = it.hosted.named(e.Call)
@@ -99,6 +104,7 @@ func (o *output) start(e turn.Event) {
 		}
 	default:
 		it.ID = o.request.rc.NewID(it.Kind.Names().Prefix)
+		it.Named = e.Call != nil && e.Call.Namespace == turn.FunctionsNamespace && o.request.tools.named[e.Call.Name]
 		o.place(it)
 		o.events.itemStart(it)
 	}

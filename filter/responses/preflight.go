@@ -71,6 +71,7 @@ func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
 	if err := p.decoder.tools.addHostedTools(); err != nil {
 		return api.Step{}, err
 	}
+	r.request.tools.deferred = p.decoder.tools.deferred
 	if len(p.approved) == 0 {
 		return p.prepareStep(r)
 	}

@@ -62,6 +62,11 @@ type calledTools struct {
 	maxCalls  int                    // made here; 0: the request sets no limit
 	container string                 // the session in which the built-in tools of the conversation run
 	pages     item.Pages             // that an answer can cite
+
+	named    map[string]bool // functions of a namespace that the client calls functions
+	search   *toolSearch     // nil: there is no tool search
+	deferred []deferredTool
+	loaded   map[toolName]bool // tools that a search has found
 }
 
 // toolName is a tool by the client's names.

@@ -47,11 +47,8 @@ func TestEncryptedContent(t *testing.T) {
 	if prompt := s.prompt(t, back(sealed)); !strings.Contains(prompt, "<|channel|>analysis<|message|>a \"thought\"<|end|>") {
 		t.Errorf("the reasoning is lost:\n%s", prompt)
 	}
-	if err := s.fails(t, back(sealed[:len(sealed)-4]+"AAAA")); err.Status != 400 || err.Param != "input[1].encrypted_content" {
-		t.Errorf("tampered content: %v", err)
-	}
 	s.rc.Tenant = "b"
-	if err := s.fails(t, back(sealed)); err.Status != 400 {
+	if err := s.fails(t, back(sealed)); err.Status != 400 || err.Param != "input[1].encrypted_content" || !strings.Contains(err.Message, "another tenant") {
 		t.Errorf("another tenant's content: %v", err)
 	}
 

@@ -22,6 +22,7 @@ type serverState struct {
 	container string                  // the session of the built-in tools; "": they have none yet
 	pages     item.Pages              // that a browser has shown, in a turn that is not complete
 	config    configuration           // for the responses that follow
+	joined    joinedState             // the tools of items
 }
 
 // with is the state with that of what follows.
@@ -31,6 +32,7 @@ func (s serverState) with(later serverState) serverState {
 		container: cmp.Or(later.container, s.container),
 		pages:     s.pages.With(later.pages),
 		config:    s.config.with(later.config),
+		joined:    s.joined.with(later.joined),
 	}
 }
 
@@ -48,7 +50,7 @@ func merged[K comparable, V any](a, b map[K]V) map[K]V {
 // bytes is roughly how much memory the state takes.
 func (s serverState) bytes() int64 {
 	const overhead = 64
-	n := int64(len(s.container)+len(s.config.effort)+len(s.config.format)+len(s.config.path)) + s.pages.Bytes()
+	n := int64(len(s.container)+len(s.config.effort)+len(s.config.format)+len(s.config.path)) + s.pages.Bytes() + s.joined.bytes()
 	for label, list := range s.listed {
 		n += int64(len(label)) + overhead
 		for i := range list {

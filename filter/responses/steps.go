@@ -21,6 +21,7 @@ type steps struct {
 
 	prompted int  // how many of the made items the prompt has
 	unknown  int  // calls of the turn to tools that do not exist
+	searches int  // for tools, that the turn has called and that were run here
 	stop     stop // why no model call follows
 }
 
@@ -123,9 +124,9 @@ func (r *Reply) calledStep() (api.Step, *apierror.Error) {
 	}
 	if r.model.finish() == turn.FinishLength {
 		r.steps.stopFor(maxTokens)
-		r.steps.unknown = 0 // calls that are complete are made all the same
+		r.steps.unknown, r.steps.searches = 0, 0 // calls that are complete are made all the same
 	}
-	if len(r.tools.pending)+r.steps.unknown == 0 {
+	if len(r.tools.pending)+r.steps.unknown+r.steps.searches == 0 {
 		return api.Step{}, nil
 	}
 	return r.runJobs(r.tools.jobs(), (*Reply).continueStep)
@@ -169,7 +170,7 @@ func (r *Reply) continueStep() (api.Step, *apierror.Error) {
 	if err != nil {
 		return api.Step{}, ofInput(err)
 	}
-	r.steps.unknown = 0
+	r.steps.unknown, r.steps.searches = 0, 0
 	r.beginCall(t)
 	return r.callStep()
 }

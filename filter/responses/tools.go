@@ -27,11 +27,18 @@ type toolReader struct {
 	choices   []hostedChoice // of tool_choice, until the servers' tools are known
 	custom    map[toolName]bool
 	actions   map[toolName]item.Kind // the items that calls of clientTools become
+	named     map[string]bool        // functions of a namespace that the client calls functions
 	container string                 // that the request names
+
+	search   *toolSearch    // nil: there is no tool search
+	deferred []deferredTool // that only a search offers
+	found    bool           // the tools are those that a search has found: none is deferred
+	earlier  bool           // they are of an earlier request: servers and built-in tools have no effect
 }
 
 // readTools reads the tools. Functions and custom tools are in the plain namespace,
-// in order; each namespace of the request is one of its own.
+// in order; each namespace of the request is one of its own, except one of the name
+// functions.
 func (r *toolReader) readTools(v jsontext.Field) *apierror.Error {
 	functions := harmony.Namespace{Name: turn.FunctionsNamespace}
 	var spaces []harmony.Namespace
@@ -46,7 +53,7 @@ func (r *toolReader) readTools(v jsontext.Field) *apierror.Error {
 		}
 		return r.readTool(v, &functions)
 	})
-	r.input.Tools = append([]harmony.Namespace{functions}, spaces...)
+	r.input.Tools = r.offerSearch(append([]harmony.Namespace{functions}, spaces...))
 	return err
 }
 
@@ -57,12 +64,12 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 	case "function", "custom":
 	case "":
 		return apierror.Invalid(v.Path+".type", "A tool has no type.")
-	case "mcp":
-		return r.readServer(v)
+	case searchTool:
+		return r.readSearch(v)
 	case "shell", "local_shell", "apply_patch":
 		return r.readClientTool(kind, v, space)
 	default:
-		return r.readBuiltin(kind, v)
+		return r.readServed(kind, v)
 	}
 	t := tool{kind: kind}
 	if err := r.readDefinition(v, &t); err != nil {
@@ -77,8 +84,24 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 		t.Parameters = json.RawMessage(customParameters)
 		r.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
 	}
+	if t.deferred && !r.found {
+		r.deferTool(space, &t.Tool, v.Raw)
+		return nil
+	}
 	space.Tools = append(space.Tools, t.Tool)
 	return nil
+}
+
+// readServed reads a tool that is called here: one of an MCP server, or a built-in
+// one.
+func (r *toolReader) readServed(kind string, v jsontext.Field) *apierror.Error {
+	switch {
+	case r.earlier:
+		return nil
+	case kind == "mcp":
+		return r.readServer(v)
+	}
+	return r.readBuiltin(kind, v)
 }
 
 // tool is a tool as the request defines it.
@@ -91,6 +114,7 @@ type tool struct {
 	enforced   bool   // strict is true
 	format     string // of a custom tool: the raw value
 	grammar    string // of a custom tool: what its description says of it
+	deferred   bool   // it is not offered before a search finds it
 }
 
 func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
@@ -111,6 +135,8 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 		case key == "strict" && t.kind == "function":
 			t.enforced, err = v.Switch()
 			t.strict = v.Raw
+		case key == "defer_loading":
+			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":
 			err = r.readFormat(v, t)
 		default:
@@ -163,7 +189,12 @@ func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, 
 	outer := r.echo.tools
 	r.echo.tools = nil
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
-	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error { return r.readTool(v, &space) })
+	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		if space.Name == turn.FunctionsNamespace {
+			r.named[strings.Clone(v.Get("name").Str)] = true
+		}
+		return r.readTool(v, &space)
+	})
 	inner := r.echo.tools
 	r.echo.tools = outer
 	r.echo.addNamespace(&space, inner)

@@ -25,5 +25,5 @@ func ExampleSealer() {
 	fmt.Println(err)
 	// Output:
 	// a thought <nil>
-	// not sealed with one of the keys for this tenant
+	// sealed for another tenant
 }

@@ -16,13 +16,19 @@ import (
 )
 
 // Sealer seals texts and opens them again, such as chain of thought, so that clients
-// which store nothing here keep the reasoning of a tool turn. It is safe for concurrent use if its source of randomness is.
+// which store nothing here keep the reasoning of a tool turn. It is safe for concurrent
+// use if its source of randomness is.
 //
 // Sealed text is base64url of a version, a salt and AES-256-GCM's output. Every
-// text has a key of its own, derived from a configured one with HKDF-SHA-256
-// and the salt, so that a key can seal any number of texts. The tenant is
-// authenticated with the text: what one has got, no other can send.
+// text has a key of its own, derived from one of the sealer's with HKDF-SHA-256
+// and the salt, so that a key can seal any number of texts. The SHA-256 of the
+// tenant's name is encrypted and authenticated with the text: what one tenant has
+// got, no other can send, and [Sealer.Open] can say so.
 type Sealer struct {
+	// Unopened is called for each text that no key opens; nil: nothing is. It must
+	// be set before the sealer is used.
+	Unopened func()
+
 	keys [][]byte // the first seals, all open
 	rand io.Reader
 }
@@ -31,13 +37,20 @@ const (
 	// KeyBytes is how long a key is.
 	KeyBytes = 32
 
-	version   = 1
+	version   = 2
 	saltBytes = 24
 	overhead  = 1 + saltBytes + 16
-	info      = "envoy-harmony reasoning 1"
+	info      = "envoy-harmony reasoning 2"
 )
 
-var errSealed = errors.New("not sealed with one of the keys for this tenant")
+// The errors of [Sealer.Open].
+var (
+	// ErrUnknown is the error for a text that no key opens: its key is gone, or it
+	// was sealed by another service, or changed.
+	ErrUnknown = errors.New("not sealed with one of the keys")
+	// ErrTenant is the error for a text that was sealed for another tenant.
+	ErrTenant = errors.New("sealed for another tenant")
+)
 
 // NewSealer makes a sealer of keys of [KeyBytes] random bytes. The first
 // seals; the others still open what they sealed while they were the first.
@@ -58,7 +71,7 @@ func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
 
 // Seal seals a text of a tenant.
 func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
-	sealed := make([]byte, 1+saltBytes, overhead+len(text))
+	sealed := make([]byte, 1+saltBytes, overhead+sha256.Size+len(text))
 	sealed[0] = version
 	if _, err := io.ReadFull(s.rand, sealed[1:]); err != nil {
 		return "", fmt.Errorf("read random bytes: %w", err)
@@ -68,14 +81,24 @@ func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
 		return "", err
 	}
 	nonce := make([]byte, gcm.NonceSize()) // the key is this text's only
-	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, text, []byte(tenant))), nil
+	owner := sha256.Sum256([]byte(tenant))
+	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, append(owner[:], text...), nil)), nil
 }
 
-// Open returns the text that was sealed for the tenant.
+// Open returns the text that was sealed for the tenant. Other texts are
+// [ErrUnknown] or [ErrTenant].
 func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
+	text, err := s.open(tenant, sealed)
+	if errors.Is(err, ErrUnknown) && s.Unopened != nil {
+		s.Unopened()
+	}
+	return text, err
+}
+
+func (s *Sealer) open(tenant, sealed string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(b) < overhead || b[0] != version {
-		return nil, errSealed
+		return nil, ErrUnknown
 	}
 	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
 	for _, key := range s.keys {
@@ -83,11 +106,16 @@ func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if text, err := gcm.Open(nil, make([]byte, gcm.NonceSize()), b, []byte(tenant)); err == nil {
-			return text, nil
+		text, err := gcm.Open(nil, make([]byte, gcm.NonceSize()), b, nil)
+		if err != nil {
+			continue
 		}
+		if owner := sha256.Sum256([]byte(tenant)); !bytes.HasPrefix(text, owner[:]) {
+			return nil, ErrTenant
+		}
+		return text[sha256.Size:], nil
 	}
-	return nil, errSealed
+	return nil, ErrUnknown
 }
 
 // gcmOf is the cipher for one text.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -40,12 +41,20 @@ func TestSealer(t *testing.T) {
 		if got, err := sealer.Open("t", s); err != nil || string(got) != text {
 			t.Errorf("Open: %q, %v", got, err)
 		}
-		if _, err := sealer.Open("other", s); err == nil {
-			t.Error("another tenant can open it")
+		if got, err := sealer.Open("other", s); !errors.Is(err, ErrTenant) || got != nil {
+			t.Errorf("another tenant: %q, %v", got, err)
 		}
 	}
-	if _, err := mustSealer(t, "a").Open("t", sealed); err == nil {
-		t.Error("another key opens it")
+	unopened := 0
+	other := mustSealer(t, "a")
+	other.Unopened = func() { unopened++ }
+	for _, tenant := range []string{"t", "other"} {
+		if got, err := other.Open(tenant, sealed); !errors.Is(err, ErrUnknown) || got != nil {
+			t.Errorf("another key opens it: %q, %v", got, err)
+		}
+	}
+	if _, err := other.Open("other", old); !errors.Is(err, ErrTenant) || unopened != 2 {
+		t.Errorf("%v; %d texts could not be opened", err, unopened)
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {
@@ -54,11 +63,11 @@ func TestSealer(t *testing.T) {
 	for i := range raw {
 		bad := bytes.Clone(raw)
 		bad[i] ^= 1
-		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(bad)); err == nil {
-			t.Errorf("byte %d can be changed", i)
+		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(bad)); !errors.Is(err, ErrUnknown) {
+			t.Errorf("byte %d can be changed: %v", i, err)
 		}
-		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(raw[:i])); err == nil {
-			t.Errorf("it can be cut after %d bytes", i)
+		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(raw[:i])); !errors.Is(err, ErrUnknown) {
+			t.Errorf("it can be cut after %d bytes: %v", i, err)
 		}
 	}
 	for _, keys := range [][][]byte{nil, {make([]byte, 16)}, {make([]byte, 32), nil}} {

@@ -16,14 +16,15 @@ import (
 // The next turn's prompt is this one's followed by the items. Where they lack the
 // reasoning that led to this turn's calls, it is inserted. A call is required in
 // a reply's first turn only; the rest of the output's spec applies to all turns.
-// A turn whose [Input] had Continue has no next one. Continue does no I/O.
+// Tools that join by an item must be among [Input].Deferred; those that the prompt
+// has already are rendered again. A turn whose [Input] had Continue has no next one. Continue does no I/O.
 func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	next := *t
 	next.number++
 	next.fault, next.reasoned = nil, nil
 	items, _ = insertReasoning(items, t.reasoned.read) // which returns no error
 	r := rendering{&t.rc, t.rc.promptLimit()}
-	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]), (&Prefix{}).messages(items))
+	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]), (&Prefix{}).messages(opening{}, items))
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// EngineFields is the fields that requests of both APIs have for the engine's
-// request.
+// EngineFields is the fields that go unchanged into the engine's request.
 var EngineFields = jsontext.Table[*engine.Request]{
 	"model": {Read: func(r *engine.Request, v jsontext.Field) (err *apierror.Error) {
 		r.Model, err = v.ShortText() // a stream has it in every event

@@ -2,7 +2,10 @@ package turn
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -10,8 +13,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestEngineFields shows the bounds of the fields.
-func TestEngineFields(t *testing.T) {
+// TestSamplingFields shows the bounds of the fields.
+func TestSamplingFields(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		member              string // of the engine's request
@@ -24,6 +27,8 @@ func TestEngineFields(t *testing.T) {
 		"presence_penalty":  {"PresencePenalty", []string{"-2", "2"}, "-2.1", "2.1", "{}"},
 		"top_k":             {"TopK", []string{"-1", "2147483647"}, "-2", "2147483648", "1.5"},
 		"priority":          {"Priority", []string{"-2147483648", "2147483647"}, "-2147483649", "2147483648", "1.5"},
+		"min_tokens":        {"MinTokens", []string{"0", "2147483647"}, "-1", "2147483648", "1.5"},
+		"min_p":             {"MinP", []string{"0", "1"}, "-0.1", "1.1", `"0"`},
 		"seed":              {"Seed", []string{"-9223372036854775808", "9223372036854775807"}, "-9223372036854775809", "9223372036854775808", "1.5"},
 	} {
 		for _, value := range c.taken {
@@ -42,14 +47,51 @@ func TestEngineFields(t *testing.T) {
 	}
 }
 
+// TestSamplingLists shows the bounds of the fields that have several values.
+func TestSamplingLists(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat(`1,`, DefaultLimits().Stops)
+	texts := strings.Repeat(`"a",`, DefaultLimits().Stops)
+	for _, c := range []struct{ name, value, param, message string }{
+		{"repetition_penalty", `0`, "repetition_penalty", "greater than 0"},
+		{"repetition_penalty", `2.1`, "repetition_penalty", "between 0 and 2"},
+		{"logit_bias", `{"x":1}`, "logit_bias", "token ids"},
+		{"logit_bias", `{"201088":1}`, "logit_bias", "token ids"},
+		{"logit_bias", `{"1":101}`, "logit_bias", "from -100 to 100"},
+		{"stop", `7`, "stop", "a string or an array"},
+		{"stop", `""`, "stop", "empty"},
+		{"stop", `[7]`, "stop[0]", "must be a string"},
+		{"stop", `"` + strings.Repeat("a", 1025) + `"`, "stop", "longer than 1024 bytes"},
+		{"stop", `[` + texts + `"a"]`, "stop", "more than 64"},
+		{"stop_token_ids", `[201088]`, "stop_token_ids[0]", "between"},
+		{"stop_token_ids", `[` + many + `1]`, "stop_token_ids", "more than 64"},
+		{"bad_words", `["a"]`, "bad_words", "logit_bias"},
+		{"ignore_eos", `true`, "ignore_eos", "end tokens"},
+	} {
+		if _, err := readEngineField(t, c.name, c.value); err == nil || err.Param != c.param || !strings.Contains(err.Message, c.message) {
+			t.Errorf("%s %.30s: %v", c.name, c.value, err)
+		}
+	}
+	root, _ := jsontext.Parse([]byte(`{"stop":["a","b"],"stop_token_ids":[5],"logit_bias":{"7":-1},"include_stop_str_in_output":true,"ignore_eos":false}`))
+	var in Input
+	limits := DefaultLimits()
+	if err := SamplingFields.Decode(Sampling{&in, &limits}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
+		t.Fatal(err)
+	}
+	want := Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
+	if diff := cmp.Diff(want, in, cmp.AllowUnexported(Input{}, engine.Request{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func readEngineField(t *testing.T, name, value string) (*engine.Request, *apierror.Error) {
 	root, err := jsontext.Parse([]byte(`{"` + name + `":` + value + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &engine.Request{}
-	err = EngineFields.Decode(r, jsontext.Field{Result: root}, &jsontext.Ignored{})
-	return r, err
+	in, limits := &Input{}, DefaultLimits()
+	err = SamplingFields.Decode(Sampling{in, &limits}, jsontext.Field{Result: root}, &jsontext.Ignored{})
+	return &in.Engine, err
 }
 
 func TestSetEffort(t *testing.T) {

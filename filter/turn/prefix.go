@@ -26,8 +26,9 @@ import (
 // A prefix does not depend on the request's instructions, tools, effort and model.
 // It is immutable and safe for concurrent use.
 type Prefix struct {
-	settled      int    // number of rendered items
-	first        string // the instructions that the conversation begins with, which are not rendered
+	settled      int            // number of rendered items
+	first        opening        // what the conversation begins with, which is not rendered
+	joined       []*JoinedTools // of the settled items, those of first included
 	start        conversationStart
 	lastUserText string          // of the rendered items, for [RoutingInfo]
 	plain        []harmony.Token // of the rendered items, without reasoning
@@ -58,10 +59,13 @@ const (
 
 // Bytes returns the approximate size of the prefix in memory.
 func (p *Prefix) Bytes() int64 {
-	n := prefixOverhead + len(p.first) + len(p.lastUserText) + cap(p.start.sums) + 4*(cap(p.plain)+cap(p.since))
+	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums) + 4*(cap(p.plain)+cap(p.since))
+	for _, j := range p.joined {
+		n += j.bytes()
+	}
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
-			n += itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
+			n += items[i].Tools.bytes() + itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
 		}
 	}
 	return int64(n)
@@ -78,6 +82,9 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	items = slices.Concat(before.pending, items)
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
+	if before.settled == 0 && onlyTools(items[:end]) {
+		end = 0 // the instructions behind them stand in the same message
+	}
 	settled, pending := items[:end], items[end:]
 	open, openPast, apiErr := before.openAfter(settled)
 	if apiErr != nil {
@@ -92,15 +99,22 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		openPast:     openPast,
 		pending:      cloneItems(pending),
 	}
+	settled = slices.Clone(settled)
+	for i := range settled {
+		settled[i].Tools = settled[i].Tools.clone()
+	}
+	next.joined = joinedIn(before.joined, settled)
+	var begin opening
 	if before.settled == 0 {
-		next.first, settled = cutFirst(settled)
-		next.first = strings.Clone(next.first)
+		begin, settled = cutOpening(settled)
+		begin.instructions = strings.Clone(begin.instructions)
+		next.first = begin
 	}
 	settled, err := rc.withKeptReasoning(ctx, settled)
 	if err != nil {
 		return nil, err
 	}
-	if apiErr := rc.extendTokens(ctx, next, before, before.messages(settled)); apiErr != nil {
+	if apiErr := rc.extendTokens(ctx, next, before, before.messages(begin, settled)); apiErr != nil {
 		return nil, apiErr
 	}
 	return next, nil
@@ -172,9 +186,11 @@ func (c callee) form() (channel, contentType string) {
 
 // messages returns the items behind the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
-// renderer leaves out.
-func (p *Prefix) messages(items []Item) []harmony.Message {
+// renderer leaves out. begin is the opening that precedes the items, if the prefix
+// has no items.
+func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
+	var known knownTools
 	callees := map[string]callee{} // by call id
 	answers := min(p.openPast, 1)
 	for i := range p.open {
@@ -188,6 +204,14 @@ func (p *Prefix) messages(items []Item) []harmony.Message {
 		item := &items[i]
 		switch item.Kind {
 		case User:
+		case Tools:
+			if known == nil {
+				known = p.known(begin)
+			}
+			if m, ok := known.message(item.Tools); ok {
+				msgs = append(msgs, m)
+			}
+			continue
 		case Call:
 			callees[item.CallID] = calleeOf(item, answers)
 		case Result:
@@ -205,6 +229,16 @@ func (p *Prefix) messages(items []Item) []harmony.Message {
 		msgs = append(msgs, message(*item, callees[item.CallID]))
 	}
 	return msgs
+}
+
+// known returns the tools that the prefix and an opening have.
+func (p *Prefix) known(begin opening) knownTools {
+	known := knownTools{}
+	known.add(&JoinedTools{Namespaces: begin.tools})
+	for _, j := range p.joined {
+		known.add(j)
+	}
+	return known
 }
 
 // lastAnswer returns the index of the last answer, or -1.
@@ -272,7 +306,7 @@ func decidePhases(items []Item, last Kind) {
 		switch items[i].Kind {
 		case Call:
 			kind = Preamble
-		case User, Result, Instructions:
+		case User, Result, Instructions, Tools:
 			kind = Answer
 		case Unphased:
 			items[i].Kind = kind
@@ -290,7 +324,7 @@ func stepEnd(items []Item) int {
 	}
 	for ; end > 0; end-- {
 		switch items[end-1].Kind {
-		case Instructions, User, Answer, Result:
+		case Instructions, User, Answer, Result, Tools:
 			return end
 		}
 	}
@@ -304,7 +338,7 @@ func cloneItems(items []Item) []Item {
 		clones[i] = Item{
 			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
 			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted,
-			Builtin: item.Builtin,
+			Builtin: item.Builtin, Tools: item.Tools.clone(),
 		}
 	}
 	return clones

@@ -29,7 +29,9 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 	}
 	answer := func(id string) { items = append(items, Item{Kind: Result, CallID: id, Text: text()}) }
 	for range rng.IntN(40) {
-		switch kind := []Kind{Instructions, User, User, Reasoning, Preamble, Answer, Unphased, Unphased, Call, Call, Call, Result, Result}[rng.IntN(13)]; kind {
+		switch kind := []Kind{Instructions, User, User, Reasoning, Preamble, Answer, Unphased, Unphased, Call, Call, Call, Result, Result, Tools}[rng.IntN(14)]; kind {
+		case Tools:
+			items = append(items, Item{Kind: Tools, Tools: someTools(rng)})
 		case Call:
 			calls++
 			id := "call_" + strconv.Itoa(rng.IntN(3)*1000+calls)
@@ -59,6 +61,19 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 		answer(id)
 	}
 	return items
+}
+
+// someTools generates tools of few names, with one of few definitions each.
+func someTools(rng *rand.Rand) *JoinedTools {
+	j := &JoinedTools{}
+	for range rng.IntN(3) {
+		ns := harmony.Namespace{Name: []string{FunctionsNamespace, "mcp", "mcp.two"}[rng.IntN(3)]}
+		for range 1 + rng.IntN(2) {
+			ns.Tools = append(ns.Tools, harmony.Tool{Name: "f" + strconv.Itoa(rng.IntN(3)), Description: "d" + strconv.Itoa(rng.IntN(2))})
+		}
+		j.Namespaces = append(j.Namespaces, ns)
+	}
+	return j
 }
 
 // turnInput generates what can differ between the turns of a conversation.

@@ -29,7 +29,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
 	}
-	tools, err := newToolset(in.Tools, in.Builtins, rc.Limits)
+	tools, err := rc.newRequestToolset(in, before, items)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
-	tools.namespaces, tools.builtins = nil, nil // the reply does not need their schemas
+	tools.rendered()
 	format := spec.Format()
 	if in.Continue && format != nil {
 		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
@@ -151,6 +151,7 @@ type head struct {
 	system       harmony.Message
 	instructions string // of the request, which precede those of the conversation
 	tools        []harmony.Namespace
+	offered      bool // tools are offered
 	formats      []harmony.ResponseFormat
 }
 
@@ -159,6 +160,7 @@ func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
 	var builtins []harmony.Namespace
 	if !in.NoCalls {
 		h.tools, builtins = tools.namespaces, tools.builtins
+		h.offered = true
 	}
 	h.system = rc.system(in, date, builtins)
 	if in.Format != nil && in.Format.Announced != nil {
@@ -167,12 +169,15 @@ func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
 	return h
 }
 
-// messages returns the head as Harmony messages; first is the instructions that
-// the conversation begins with, "" for none. Every text with instructions is a
-// developer message of its own. The tools and the output format are in the first
-// one.
-func (h *head) messages(first string) []harmony.Message {
+// messages returns the head as Harmony messages, with what the conversation begins
+// with. Every text with instructions is a developer message of its own. The tools
+// and the output format are in the first one.
+func (h *head) messages(opening opening) []harmony.Message {
 	developer := &harmony.DeveloperContent{Instructions: h.instructions, Tools: h.tools, ResponseFormats: h.formats}
+	if h.offered {
+		developer.Tools = inModelNames(developer.Tools, opening.tools)
+	}
+	first := opening.instructions
 	if developer.Instructions == "" {
 		developer.Instructions, first = first, ""
 	}
@@ -191,9 +196,9 @@ func (h *head) messages(first string) []harmony.Message {
 func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
-		first, items = cutFirst(items)
+		first, items = cutOpening(items)
 	}
-	msgs := before.messages(items)
+	msgs := before.messages(first, items)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 	var prompt []harmony.Token
 	if before.settled > 0 {
@@ -209,15 +214,6 @@ func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []
 // spareTokens is the capacity of a prompt, beside the prefix that is copied to it,
 // for its head and its last items.
 const spareTokens = 4096
-
-// cutFirst splits the instructions that a conversation may begin with from its
-// items.
-func cutFirst(items []Item) (string, []Item) {
-	if len(items) > 0 && items[0].Kind == Instructions {
-		return items[0].Text, items[1:]
-	}
-	return "", items
-}
 
 // message returns an item in the form that the model was trained on; by is the
 // tool of a call or result.

@@ -139,6 +139,8 @@ func unreasoned(items []Item) []step {
 			}
 			reasoned = true
 		case Preamble:
+		case Tools: // found by a call of the same turn, or of the one before
+			begin, reasoned = i+1, false
 		default:
 			begin, reasoned, hosted = i+1, false, items[i].Hosted
 			if items[i].Kind == Answer && items[i].Text != "" {

@@ -39,7 +39,7 @@ const maxStrictSchemas = 512 << 10
 // has tools of its own, only these count: a call of a built-in tool is not the
 // call that such a client waits for.
 func (s *toolset) narrow(c Choice) Choice {
-	if !c.Required || c.Allowed != nil || len(s.namespaces) == 0 || len(s.builtins) == 0 {
+	if !c.Required || c.Allowed != nil || len(s.namespaces) == 0 && s.joined == nil || len(s.builtins) == 0 {
 		return c
 	}
 	for _, t := range s.byRecipient {
@@ -66,12 +66,12 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 			return nil
 		}
 		allowed[name] = true
-		if in.Strict[name] {
+		if tools.isStrict(in, name) {
 			if size += len(parameters); size > maxStrictSchemas {
 				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
 			}
 		}
-		schema, err := strictSchema(in, name, parameters)
+		schema, err := strictSchema(tools.isStrict(in, name), name, parameters)
 		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})
 		return err
 	})
@@ -92,8 +92,8 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
-func strictSchema(in *Input, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
-	if !in.Strict[name] {
+func strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
+	if !strict {
 		return nil, nil
 	}
 	if len(schema) == 0 {

@@ -35,6 +35,8 @@ type toolset struct {
 	builtins    []harmony.Namespace // of the system message, with the model's names
 	byRecipient map[string]tool     // by the model's namespace.name, or by a built-in namespace
 	byName      map[string][]tool   // by the model's name, without namespace
+	joined      *joinedSet          // tools that join later; nil: none do
+	strict      map[ToolName]bool   // of the tools that join: the arguments must follow their schemas
 }
 
 // newToolset checks the tools of a request and returns their toolset.
@@ -130,13 +132,13 @@ func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) 
 				}
 			}
 			for _, t := range ns.Tools {
-				if err := visit(ns.Name+"."+t.Name, t.Parameters); err != nil {
+				if err := visit(ns.Name+"."+t.Name, s.parameters(ns.Name+"."+t.Name, t.Parameters)); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	return nil
+	return s.eachJoined(visit)
 }
 
 // CheckTool returns why a tool cannot be offered: it has no name, a name of more

@@ -76,8 +76,8 @@ func turnStarts(items []Item) []int {
 }
 
 // without returns the conversation from the item at start on, and the instructions
-// before it.
+// and tools before it.
 func without(items []Item, start int) []Item {
-	kept := slices.DeleteFunc(slices.Clone(items[:start]), func(i Item) bool { return i.Kind != Instructions })
+	kept := slices.DeleteFunc(slices.Clone(items[:start]), func(i Item) bool { return i.Kind != Instructions && i.Kind != Tools })
 	return append(kept, items[start:]...)
 }

@@ -168,25 +168,27 @@ const (
 	Call                         // a tool call
 	Result                       // a tool's output
 	Unphased                     // the assistant's text, a Preamble or an Answer depending on what follows
+	Tools                        // tools that join the conversation, see [JoinedTools]
 )
 
 // String returns the kind's name, for tests and logs.
 func (k Kind) String() string {
-	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased"}[k]
+	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools"}[k]
 }
 
 // Item is an item of a conversation. The items of a turn of the assistant are in
 // the order in which they were generated: reasoning, preamble, calls, results.
 type Item struct {
 	Kind      Kind
-	Text      string // of a call its arguments, of a result its output
-	CallID    string // of calls and results
-	Namespace string // of a call; "" is functions
-	Name      string // of a call, the client's name of the tool; "" if the namespace itself is the tool
-	Builtin   bool   // of a call: the tool belongs to a built-in namespace, see [Input].Builtins
-	Path      string // of the item in the request, for errors
-	Hosted    bool   // of a result: it follows its call directly, also if other calls of the turn follow
-	Summary   bool   // of a user's text: it replaces the conversation before it
+	Text      string       // of a call its arguments, of a result its output
+	CallID    string       // of calls and results
+	Namespace string       // of a call; "" is functions
+	Name      string       // of a call, the client's name of the tool; "" if the namespace itself is the tool
+	Builtin   bool         // of a call: the tool belongs to a built-in namespace, see [Input].Builtins
+	Path      string       // of the item in the request, for errors
+	Hosted    bool         // of a result: it follows its call directly, also if other calls of the turn follow
+	Summary   bool         // of a user's text: it replaces the conversation before it
+	Tools     *JoinedTools // of a Tools item; not nil there
 }
 
 // Input is the input of one turn.
@@ -202,6 +204,7 @@ type Input struct {
 	Continue bool                // the last item, an assistant's reasoning or text, is incomplete: the model continues it
 	Tools    []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
 	Builtins []harmony.Namespace // tools of the system message, such as browser, python and container; a namespace without functions is a tool itself, called with code
+	Deferred []harmony.Namespace // tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls of them are known
 	NoCalls  bool                // tools are not offered, and calls are withheld
 	OneCall  bool                // the turn ends after one call
 	Choice   Choice              // which tools may and must be called

@@ -33,6 +33,8 @@ const (
 	Shell       // a call of the client's shell
 	LocalShell  // such a call of one command
 	ApplyPatch  // a change of a file, which the client makes
+	ToolSearch  // a call of the tool search
+	ToolsFound  // its output, where it was run here
 	Unknown     // a call of a tool that does not exist, which clients do not see
 )
 
@@ -61,6 +63,8 @@ var names = [...]Names{
 	Shell:       {Prefix: "sh_", Event: "response.shell_call_command"},
 	LocalShell:  {Prefix: "lsh_"},
 	ApplyPatch:  {Prefix: "apc_"},
+	ToolSearch:  {Prefix: "tsc_"},
+	ToolsFound:  {Prefix: "tso_"},
 	Unknown:     {},
 }
 
@@ -73,7 +77,7 @@ func (k Kind) Names() *Names { return &names[k] }
 // OnlyWhole reports whether clients see the item only when it is complete.
 func (k Kind) OnlyWhole() bool {
 	switch k {
-	case MCPApproval, WebSearch, FileSearch, Image, Unknown:
+	case MCPApproval, WebSearch, FileSearch, Image, ToolSearch, ToolsFound, Unknown:
 		return true
 	}
 	return k.HasAction()

@@ -29,6 +29,10 @@ type Output struct {
 	Container   string        // where its code runs
 	ShowOutputs bool          // the client wants what the code has printed
 
+	Named  bool   // of a function: the client has it in a namespace of the name functions
+	Client bool   // of a search for tools: the client runs it
+	Found  []byte // by such a search: the tools, as the elements of an array
+
 	// Of a list of tools:
 	Server string
 	Tools  []tools.Tool
@@ -55,7 +59,7 @@ func (o *Output) EndStatus() string {
 func (o *Output) Append(dst []byte, status string) []byte {
 	text := o.Text
 	begun := status == StatusInProgress
-	if begun && o.Kind != MCPApproval {
+	if begun && o.Kind != MCPApproval && o.Kind != ToolSearch {
 		text = nil
 	}
 	switch o.Kind {
@@ -69,6 +73,8 @@ func (o *Output) Append(dst []byte, status string) []byte {
 		return o.appendCall(dst, status, text)
 	case Shell, LocalShell, ApplyPatch:
 		return o.appendAction(dst, status)
+	case ToolSearch, ToolsFound:
+		return o.appendSearch(dst, status)
 	}
 	phase := "final_answer"
 	if o.Kind == Commentary {
@@ -107,7 +113,7 @@ func (o *Output) appendCall(dst []byte, status string, text []byte) []byte {
 	dst = o.appendHead(dst, kind, status)
 	dst = jsontext.AppendString(append(dst, `,"call_id":`...), o.Call.ID)
 	dst = jsontext.AppendString(append(dst, `,"name":`...), o.Call.Name)
-	if ns := o.Call.Namespace; ns != "" && ns != turn.FunctionsNamespace {
+	if ns := o.Call.Namespace; ns != "" && (ns != turn.FunctionsNamespace || o.Named) {
 		dst = jsontext.AppendString(append(dst, `,"namespace":`...), ns)
 	}
 	return append(append(append(dst, member...), text...), `"}`...)

@@ -71,7 +71,7 @@ func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
 	switch o.Kind {
 	case WebSearch:
 		dst = o.appendHead(dst, "web_search_call", status)
-		return append(o.appendSearch(append(dst, `,"action":`...)), '}')
+		return append(o.appendBrowsing(append(dst, `,"action":`...)), '}')
 	case Code:
 		dst = o.appendHead(dst, "code_interpreter_call", status)
 		dst = jsontext.AppendString(append(dst, `,"container_id":`...), o.Container)
@@ -85,8 +85,8 @@ func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
 	return append(o.appendImage(append(dst, `,"result":`...)), '}')
 }
 
-// appendSearch appends what the browser was asked to do.
-func (o *Output) appendSearch(dst []byte) []byte {
+// appendBrowsing appends what the browser was asked to do.
+func (o *Output) appendBrowsing(dst []byte) []byte {
 	member := func(dst []byte, name, value string) []byte {
 		return jsontext.AppendString(append(append(append(dst, `,"`...), name...), `":`...), value)
 	}

@@ -131,6 +131,12 @@ func IDPrefix(kind string) string {
 		return "ctco_"
 	case "compaction":
 		return "cmp_"
+	case "additional_tools":
+		return "at_"
+	case "tool_search_call":
+		return "tsc_"
+	case "tool_search_output":
+		return "tso_"
 	}
 	return cmp.Or(otherPrefixes[kind], "item_")
 }

@@ -179,6 +179,8 @@ var (
 		"code_interpreter_call": codeCall,
 		"file_search_call":      fileSearchCall,
 		"image_generation_call": imageCall,
+		"tool_search_call":      searchCallItem,
+		"tool_search_output":    searchOutputItem,
 	}
 
 	compactionItem = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(name)})
@@ -204,7 +206,7 @@ var (
 	})
 	plainTool = map[string]check{"function": functionTool, "custom": customTool}
 	anyTool   = oneOf(map[string]check{
-		"function": functionTool, "custom": customTool, "mcp": serverTool,
+		"function": functionTool, "custom": customTool, "mcp": serverTool, "tool_search": searchTool,
 		"web_search": anyObject, "web_search_preview": anyObject, "code_interpreter": anyObject, "file_search": anyObject, "image_generation": anyObject,
 		"shell": anyObject, "local_shell": anyObject, "apply_patch": anyObject,
 		"namespace": object(map[string]member{

@@ -1,0 +1,188 @@
+package responses
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// joinedState is what the items of a conversation say about its tools, beside their
+// definitions: those of additional_tools and of the outputs of tool searches.
+type joinedState struct {
+	custom   map[toolName]bool // tools that take text
+	named    map[string]bool   // functions of a namespace that the client calls functions
+	loaded   map[toolName]bool // tools that a search has found
+	search   *toolSearch       // nil: no item has a tool search
+	deferred []deferredTool
+}
+
+// with is the state with that of what follows.
+func (s joinedState) with(later joinedState) joinedState {
+	next := joinedState{
+		custom: merged(s.custom, later.custom), named: merged(s.named, later.named), loaded: merged(s.loaded, later.loaded),
+		search: s.search, deferred: append(s.deferred[:len(s.deferred):len(s.deferred)], later.deferred...),
+	}
+	if later.search != nil {
+		next.search = later.search
+	}
+	return next
+}
+
+// bytes is roughly how much memory the state takes.
+func (s *joinedState) bytes() int64 {
+	const overhead = 64
+	n := int64(0)
+	for _, names := range []map[toolName]bool{s.custom, s.loaded} {
+		for name := range names {
+			n += int64(len(name.namespace)+len(name.name)) + overhead
+		}
+	}
+	for name := range s.named {
+		n += int64(len(name)) + overhead
+	}
+	if s.search != nil {
+		n += int64(len(s.search.description)+len(s.search.parameters)) + overhead
+	}
+	for i := range s.deferred {
+		d := &s.deferred[i]
+		n += int64(len(d.namespace)+len(d.description)+len(d.tool.Name)+len(d.tool.Description)+len(d.tool.Parameters)+len(d.definition)) + 2*overhead
+	}
+	return n
+}
+
+// addAdditionalTools adds tools that are available from an item on.
+func (r *itemReader) addAdditionalTools(it item.Item) *apierror.Error {
+	if it.Role != "" && it.Role != "developer" {
+		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
+	}
+	reader := r.newToolReader()
+	reader.search = nil
+	joined, err := r.readJoined(reader, it)
+	if err != nil {
+		return err
+	}
+	r.state.joined = r.state.joined.with(joinedState{search: reader.search, deferred: reader.deferred})
+	r.hosted = reader.hosted
+	r.addJoined(joined, it.At.Path)
+	return nil
+}
+
+// newToolReader returns a reader for the tools of an item. Servers and built-in tools
+// are those of a request: in items of earlier requests they have no effect.
+func (r *itemReader) newToolReader() *toolReader {
+	ignored := r.ignored
+	if ignored == nil {
+		ignored = &jsontext.Ignored{}
+	}
+	return &toolReader{
+		api: r.api, rc: r.rc, input: &turn.Input{Strict: map[turn.ToolName]bool{}}, echo: &echo{}, ignored: ignored,
+		custom: map[toolName]bool{}, named: map[string]bool{}, hosted: r.hosted, earlier: !r.ownInput,
+	}
+}
+
+// readJoined reads the tools of an item.
+func (r *itemReader) readJoined(reader *toolReader, it item.Item) (*turn.JoinedTools, *apierror.Error) {
+	list := jsontext.Field{Result: it.At.Get("tools"), Path: it.At.Path + ".tools"}
+	if !list.IsArray() {
+		return nil, apierror.Invalid(list.Path, "The field %q must be a list of tools.", list.Path)
+	}
+	if err := reader.readTools(list); err != nil {
+		return nil, err
+	}
+	r.state.joined = r.state.joined.with(joinedState{custom: reader.custom, named: reader.named})
+	joined := &turn.JoinedTools{Strict: reader.input.Strict}
+	for _, space := range reader.input.Tools {
+		if len(space.Tools) > 0 {
+			joined.Namespaces = append(joined.Namespaces, space)
+		}
+	}
+	return joined, nil
+}
+
+// addJoined adds tools, unless there are none.
+func (r *itemReader) addJoined(joined *turn.JoinedTools, path string) {
+	if len(joined.Namespaces) > 0 {
+		r.addTurn(turn.Item{Kind: turn.Tools, Tools: joined, Path: path})
+	}
+}
+
+// addSearchCall adds a call of the tool search. One that this service has run may have
+// no call_id.
+func (r *itemReader) addSearchCall(it item.Item) *apierror.Error {
+	arguments := "{}"
+	if it.Arguments.Exists() {
+		var err *apierror.Error
+		if arguments, err = item.ReadArguments(it.Arguments); err != nil {
+			return err
+		}
+	}
+	if it.CallID == "" {
+		if it.ID == "" {
+			return apierror.Invalid(it.At.Path+".call_id", "A tool search has neither a call_id nor an id.")
+		}
+		it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.ToolSearch.Names().Prefix) // under which its reasoning is kept
+	}
+	r.searching = strings.Clone(it.CallID)
+	r.addTurn(turn.Item{Kind: turn.Call, Text: arguments, CallID: it.CallID, Name: searchTool, Path: it.At.Path})
+	return nil
+}
+
+// addSearchOutput adds the output of a tool search. The tools in it join the prompt
+// there. Without a call_id it belongs to the search before it.
+func (r *itemReader) addSearchOutput(it item.Item) *apierror.Error {
+	own := it.CallID == ""
+	if own {
+		it.CallID = r.searching
+	}
+	if it.CallID == "" {
+		return apierror.Invalid(it.At.Path+".call_id", "The output of a tool search has no call_id, and there is no search before it.")
+	}
+	reader := r.newToolReader()
+	reader.found, reader.earlier = true, true
+	joined, err := r.readJoined(reader, it)
+	if err != nil {
+		return err
+	}
+	r.noteLoaded(joined.Namespaces)
+	r.addTurn(turn.Item{Kind: turn.Result, Text: foundText(joined.Namespaces), CallID: it.CallID, Hosted: own, Path: it.At.Path})
+	r.addJoined(joined, it.At.Path)
+	return nil
+}
+
+// noteLoaded notes tools that a search has found.
+func (r *itemReader) noteLoaded(spaces []harmony.Namespace) {
+	loaded := map[toolName]bool{}
+	for i := range spaces {
+		for _, t := range spaces[i].Tools {
+			loaded[toolName{strings.Clone(spaces[i].Name), strings.Clone(t.Name)}] = true
+		}
+	}
+	r.state.joined.loaded = merged(r.state.joined.loaded, loaded)
+}
+
+// joinTools adds what the conversation says about tools to those of the request.
+func (d *decoder) joinTools() *apierror.Error {
+	joined, tools := &d.items.state.joined, &d.tools
+	maps.Copy(tools.custom, joined.custom)
+	maps.Copy(tools.named, joined.named)
+	for _, h := range d.items.hosted {
+		for _, other := range tools.hosted {
+			if h.label == other.label && h.builtin == other.builtin {
+				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.label))
+			}
+		}
+	}
+	tools.hosted = append(tools.hosted, d.items.hosted...)
+	if tools.search == nil {
+		tools.search = joined.search
+	}
+	tools.deferred = append(tools.deferred, joined.deferred...)
+	tools.loadChosen()
+	d.fields.input.Deferred = namespacesOf(tools.deferred)
+	return nil
+}

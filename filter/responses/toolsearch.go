@@ -1,0 +1,342 @@
+package responses
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// With a tool of the type tool_search, tools that have defer_loading stay out of the
+// prompt. The model sees one function that searches for them. The client runs the
+// search, or this service does. The tools that are found join the prompt behind the
+// search, so that what precedes it stays in the engine's prefix cache.
+
+// searchTool is the name of the function that the model calls.
+const searchTool = "tool_search"
+
+// toolSearch is a request's tool of the type tool_search.
+type toolSearch struct {
+	client      bool   // the client searches
+	description string // of a client's search, as the client wrote it
+	parameters  json.RawMessage
+}
+
+// deferredTool is a tool that the model does not see before it is found.
+type deferredTool struct {
+	namespace   string
+	description string // of the namespace
+	tool        harmony.Tool
+	definition  string // as a reply lists it, JSON
+}
+
+// searchParameters is the schema of a search that is run here.
+const searchParameters = `{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, in a few words."},` +
+	`"limit":{"type":"integer","description":"The most tools to find. 8 if left out."}},"required":["query"]}`
+
+// readSearch reads the tool that searches for tools.
+func (r *toolReader) readSearch(at jsontext.Field) *apierror.Error {
+	if r.search != nil {
+		return apierror.Invalid(at.Path, "The tool %q is twice among the tools.", searchTool)
+	}
+	s := &toolSearch{}
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type":
+		case "execution":
+			if v.Str != "client" && v.Str != "server" {
+				return apierror.Invalid(v.Path, "The execution of a tool search must be client or server.")
+			}
+			s.client = v.Str == "client"
+		case "description":
+			s.description, err = v.Text()
+			s.description = strings.Clone(s.description)
+		case "parameters":
+			if !v.IsObject() {
+				return apierror.Invalid(v.Path, "A tool's parameters must be a JSON Schema object.")
+			}
+			s.parameters = json.RawMessage(strings.Clone(v.Raw))
+		default:
+			r.ignored.Add(v.Path)
+		}
+		return err
+	})
+	r.search = s
+	r.echo.addRaw(at.Raw)
+	return err
+}
+
+// addRaw adds a tool, as it was sent, to those that the response repeats.
+func (e *echo) addRaw(raw string) {
+	if len(e.tools) > 0 {
+		e.tools = append(e.tools, ',')
+	}
+	e.tools = jsontext.AppendCompact(e.tools, raw)
+}
+
+// deferTool notes a tool that is not offered before it is found.
+func (r *toolReader) deferTool(space *harmony.Namespace, t *harmony.Tool, definition string) {
+	r.deferred = append(r.deferred, deferredTool{
+		namespace: strings.Clone(space.Name), description: strings.Clone(space.Description),
+		tool: harmony.Tool{
+			Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: json.RawMessage(strings.Clone(string(t.Parameters))),
+		},
+		definition: string(jsontext.AppendCompact(nil, definition)),
+	})
+}
+
+// offerSearch completes the namespaces of a list of tools: with the search, or with
+// the deferred tools where nothing can search for them. The service can search only
+// where a reply can have several model calls.
+func (r *toolReader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace {
+	servers := r.search != nil && !r.search.client
+	if servers && r.api.Tools == nil {
+		r.ignored.Add("tools." + searchTool)
+		r.search, servers = nil, false
+	}
+	for _, h := range r.hosted {
+		h.deferred = h.deferred && servers // a client cannot search what it does not have
+	}
+	if r.search == nil {
+		if len(r.deferred) > 0 {
+			r.ignored.Add("tools.defer_loading")
+		}
+		spaces = append(spaces, namespacesOf(r.deferred)...)
+		r.deferred = nil
+		return mergeNamespaces(spaces)
+	}
+	return mergeNamespaces(append(spaces, harmony.Namespace{Name: turn.FunctionsNamespace, Tools: []harmony.Tool{r.searchFunction()}}))
+}
+
+// searchFunction is the search as the model sees it.
+func (r *toolReader) searchFunction() harmony.Tool {
+	s := r.search
+	f := harmony.Tool{Name: searchTool, Description: s.description, Parameters: s.parameters}
+	if len(f.Parameters) == 0 || !s.client {
+		f.Parameters = json.RawMessage(searchParameters)
+	}
+	if s.description == "" || !s.client {
+		f.Description = r.describeSearch()
+	}
+	return f
+}
+
+// The bounds of what a search's description says about the tools that can be found,
+// in bytes.
+const (
+	maxSearchable  = 16 << 10
+	maxSearchEntry = 300
+)
+
+// describeSearch names what can be found: namespaces with their descriptions, and
+// functions that have none.
+func (r *toolReader) describeSearch() string {
+	var b strings.Builder
+	b.WriteString("Searches for tools that are not listed yet, and adds those that it finds. Call it before you say that a tool is missing.")
+	head := "\nThere are tools for:"
+	add := func(name, description string) {
+		if b.Len() > maxSearchable {
+			return
+		}
+		description, _, _ = strings.Cut(strings.TrimSpace(description), "\n")
+		b.WriteString(head)
+		head = ""
+		b.WriteString("\n- " + name)
+		if description != "" {
+			b.WriteString(": " + strings.ToValidUTF8(description[:min(len(description), maxSearchEntry)], ""))
+		}
+	}
+	seen := map[string]bool{turn.FunctionsNamespace: true}
+	for _, h := range r.hosted {
+		if h.deferred {
+			seen[h.label] = true
+			add(h.label, h.description)
+		}
+	}
+	for i := range r.deferred {
+		d := &r.deferred[i]
+		if d.namespace == turn.FunctionsNamespace {
+			add(d.tool.Name, d.tool.Description)
+		} else if !seen[d.namespace] {
+			seen[d.namespace] = true
+			add(d.namespace, d.description)
+		}
+	}
+	return b.String()
+}
+
+// namespacesOf returns tools in their namespaces.
+func namespacesOf(deferred []deferredTool) []harmony.Namespace {
+	spaces := make([]harmony.Namespace, 0, len(deferred))
+	for i := range deferred {
+		d := &deferred[i]
+		spaces = append(spaces, harmony.Namespace{Name: d.namespace, Description: d.description, Tools: []harmony.Tool{d.tool}})
+	}
+	return mergeNamespaces(spaces)
+}
+
+// mergeNamespaces puts the tools of a namespace that is there several times into the
+// first. Only namespaces with equal names are merged; names that differ and look the
+// same to the model are an error of the request, which is found later.
+func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
+	merged := make([]harmony.Namespace, 0, len(spaces))
+	at := make(map[string]int, len(spaces))
+	for _, space := range spaces {
+		i, ok := at[space.Name]
+		if !ok {
+			at[space.Name] = len(merged)
+			merged = append(merged, space)
+			continue
+		}
+		merged[i].Tools = append(slices.Clip(merged[i].Tools), space.Tools...)
+		if merged[i].Description == "" {
+			merged[i].Description = space.Description
+		}
+	}
+	return merged
+}
+
+// deferHosted defers the tools of a server that has listed them.
+func (r *toolReader) deferHosted(h *hosted) {
+	space := h.namespace()
+	for i := range space.Tools {
+		t := &space.Tools[i]
+		definition := jsontext.AppendString([]byte(`{"type":"function","name":`), t.Name)
+		definition = jsontext.AppendString(append(definition, `,"description":`...), t.Description)
+		definition = appendRaw(append(definition, `,"parameters":`...), string(t.Parameters), `{"type":"object","properties":{}}`)
+		r.deferTool(&space, t, string(append(definition, `,"strict":false,"defer_loading":true}`...)))
+	}
+}
+
+// loadChosen offers the deferred tools that tool_choice names. Without the search the
+// model could not find them.
+func (r *toolReader) loadChosen() {
+	var chosen []deferredTool
+	for i := range r.deferred {
+		d := &r.deferred[i]
+		if slices.Contains(r.input.Choice.Allowed, turn.ToolName{Namespace: d.namespace, Name: d.tool.Name}) {
+			chosen = append(chosen, *d)
+		}
+	}
+	r.input.Tools = mergeNamespaces(append(r.input.Tools, namespacesOf(chosen)...))
+}
+
+// The number of tools that a search finds.
+const (
+	foundByDefault = 8
+	foundAtMost    = 32
+)
+
+// find returns the deferred tools that fit the arguments of a search best, without
+// those that the model has.
+func (c *calledTools) find(arguments string) []*deferredTool {
+	query := gjson.Get(arguments, "query").String()
+	limit := foundByDefault
+	if v := gjson.Get(arguments, "limit"); v.Type == gjson.Number && v.Num >= 1 {
+		limit = int(min(v.Num, foundAtMost))
+	}
+	var candidates []*deferredTool
+	for i := range c.deferred {
+		if d := &c.deferred[i]; !c.loaded[toolName{d.namespace, d.tool.Name}] {
+			candidates = append(candidates, d)
+		}
+	}
+	texts := make([]searchText, len(candidates))
+	for i, d := range candidates {
+		texts[i] = searchText{name: d.namespace + " " + d.tool.Name, description: d.tool.Description + " " + d.description}
+	}
+	best := rank(texts, query, limit)
+	found := make([]*deferredTool, len(best))
+	for i, k := range best {
+		found[i] = candidates[k]
+	}
+	return found
+}
+
+// load notes tools that the model has from now on.
+func (c *calledTools) load(found []*deferredTool) {
+	for _, d := range found {
+		if c.loaded == nil {
+			c.loaded = map[toolName]bool{}
+		}
+		c.loaded[toolName{d.namespace, d.tool.Name}] = true
+	}
+}
+
+// appendFound appends the tools of a search's output, as elements of an array:
+// functions as they are, others in their namespaces.
+func appendFound(dst []byte, found []*deferredTool) []byte {
+	done := map[string]bool{}
+	begin := len(dst)
+	next := func() {
+		if len(dst) > begin {
+			dst = append(dst, ',')
+		}
+	}
+	for i, d := range found {
+		switch {
+		case d.namespace == turn.FunctionsNamespace:
+			next()
+			dst = append(dst, d.definition...)
+		case !done[d.namespace]:
+			done[d.namespace] = true
+			next()
+			dst = jsontext.AppendString(append(dst, `{"type":"namespace","name":`...), d.namespace)
+			dst = jsontext.AppendString(append(dst, `,"description":`...), d.description)
+			dst = append(dst, `,"tools":[`...)
+			for k, other := range found[i:] {
+				if other.namespace != d.namespace {
+					continue
+				}
+				if k > 0 {
+					dst = append(dst, ',')
+				}
+				dst = append(dst, other.definition...)
+			}
+			dst = append(dst, `]}`...)
+		}
+	}
+	return dst
+}
+
+// search runs a search that the model has called, and adds its output behind it. The
+// next model call has the tools that are found.
+func (r *Reply) search(it *outputItem) {
+	r.output.addWhole(it)
+	tools := &r.request.tools
+	if tools.search.client {
+		r.steps.stopFor(clientActs)
+		return
+	}
+	found := tools.find(item.SearchArguments(it.PlainText()))
+	tools.load(found)
+	out := &outputItem{Output: item.Output{Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: appendFound(nil, found)}}
+	r.output.addWhole(out)
+	r.steps.searches++
+}
+
+// foundText is what the model sees of the outcome of a search.
+func foundText(spaces []harmony.Namespace) string {
+	var names []string
+	for i := range spaces {
+		space := spaces[i].Name
+		if space != turn.FunctionsNamespace {
+			space = turn.ModelName(space)
+		}
+		for _, t := range spaces[i].Tools {
+			names = append(names, space+"."+turn.ModelName(t.Name))
+		}
+	}
+	if len(names) == 0 {
+		return "No tools were found beside those that are listed already."
+	}
+	return strconv.Itoa(len(names)) + " tools were found, and can be called now: " + strings.Join(names, ", ")
+}

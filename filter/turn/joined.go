@@ -1,0 +1,303 @@
+package turn
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// JoinedTools are tools that join a conversation after its beginning, such as those
+// that a tool search has found. They are an [Item] of the kind [Tools].
+//
+// The item is rendered at its place: as a developer message that has only a section
+// with the tools. What precedes it stays as it is, so that the prompt of turn n+1
+// begins with the tokens of turn n. Where the item is the first of a conversation,
+// its tools stand in the conversation's first developer message, with those of
+// [Input].Tools. From there on the tools are tools of the request like those: calls
+// of them have the client's names, [Choice] can name them, and limits and strict
+// schemas apply to all together. A [Prefix] remembers them.
+//
+// A tool that has joined already, with the same definition, is not rendered again.
+// Another definition replaces the first. Tools of one namespace may join in several
+// items, and beside those of Input.Tools.
+//
+// An API whose clients name found tools by reference, behind the output of a search,
+// leaves deferred tools out of Input.Tools and adds such an item, with the tools'
+// definitions, behind the [Result] of the search. An API that searches for tools
+// within a reply puts the tools that can be found into [Input].Deferred, which does not render them, and passes an item with those that
+// are found to [Turn.Continue].
+type JoinedTools struct {
+	Namespaces []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
+	Strict     map[ToolName]bool   // tools whose arguments must follow their schemas
+}
+
+// clone returns a copy that has no memory in common; nil for nil.
+func (j *JoinedTools) clone() *JoinedTools {
+	if j == nil {
+		return nil
+	}
+	c := &JoinedTools{Namespaces: cloneNamespaces(j.Namespaces)}
+	for name, strict := range j.Strict {
+		if c.Strict == nil {
+			c.Strict = map[ToolName]bool{}
+		}
+		c.Strict[ToolName{strings.Clone(name.Namespace), strings.Clone(name.Name), name.Builtin}] = strict
+	}
+	return c
+}
+
+func cloneNamespaces(namespaces []harmony.Namespace) []harmony.Namespace {
+	clones := make([]harmony.Namespace, len(namespaces))
+	for i := range namespaces {
+		ns := &namespaces[i]
+		clones[i] = harmony.Namespace{Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description), Tools: make([]harmony.Tool, len(ns.Tools))}
+		for k, t := range ns.Tools {
+			clones[i].Tools[k] = harmony.Tool{Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: bytes.Clone(t.Parameters)}
+		}
+	}
+	return clones
+}
+
+// bytes returns the approximate size of the tools in memory; 0 for nil.
+func (j *JoinedTools) bytes() int {
+	if j == nil {
+		return 0
+	}
+	n := 0
+	for i := range j.Namespaces {
+		ns := &j.Namespaces[i]
+		n += itemOverhead + len(ns.Name) + len(ns.Description)
+		for k := range ns.Tools {
+			t := &ns.Tools[k]
+			n += itemOverhead + len(t.Name) + len(t.Description) + len(t.Parameters)
+		}
+	}
+	for name := range j.Strict {
+		n += itemOverhead + len(name.Namespace) + len(name.Name)
+	}
+	return n
+}
+
+// opening is what a conversation begins with, which stands in the first developer
+// message: tools, and instructions behind them.
+type opening struct {
+	tools        []harmony.Namespace // with the client's names
+	instructions string
+}
+
+// cutOpening splits the opening from a conversation's items.
+func cutOpening(items []Item) (opening, []Item) {
+	var o opening
+	for len(items) > 0 && items[0].Kind == Tools {
+		o.tools = append(o.tools, items[0].Tools.Namespaces...)
+		items = items[1:]
+	}
+	if len(items) > 0 && items[0].Kind == Instructions {
+		o.instructions, items = items[0].Text, items[1:]
+	}
+	return o, items
+}
+
+// onlyTools reports whether a conversation has nothing but tools so far.
+func onlyTools(items []Item) bool {
+	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools })
+}
+
+// joinedIn returns the tools of items behind those that joined before.
+func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
+	for i := range items {
+		if items[i].Kind == Tools {
+			before = append(slices.Clip(before), items[i].Tools)
+		}
+	}
+	return before
+}
+
+// spaceTool is a tool by the client's names of it and its namespace.
+type spaceTool struct{ namespace, name string }
+
+// knownTools are the definitions of tools that have joined.
+type knownTools map[spaceTool]harmony.Tool
+
+// add adds tools, and returns those that were not known with this definition.
+func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
+	var added []harmony.Namespace
+	for i := range joined.Namespaces {
+		ns := &joined.Namespaces[i]
+		next := harmony.Namespace{Name: ns.Name, Description: ns.Description}
+		for _, t := range ns.Tools {
+			name := spaceTool{ns.Name, t.Name}
+			if old, ok := k[name]; ok && old.Description == t.Description && bytes.Equal(old.Parameters, t.Parameters) {
+				continue
+			}
+			k[name] = t
+			next.Tools = append(next.Tools, t)
+		}
+		if len(next.Tools) > 0 {
+			added = append(added, next)
+		}
+	}
+	return added
+}
+
+// toolsMessage returns the message of tools that join; false if the model has them
+// all.
+func (k knownTools) message(joined *JoinedTools) (harmony.Message, bool) {
+	added := inModelNames(nil, k.add(joined))
+	content := &harmony.DeveloperContent{Tools: added}
+	return harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{content}}, len(added) > 0
+}
+
+// inModelNames appends namespaces with the names that the model sees to others.
+// Namespaces of one name become one. A tool replaces one of the same name.
+func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
+	dst = slices.Clip(dst)
+	for i := range namespaces {
+		ns := &namespaces[i]
+		name := modelNamespace(ns.Name)
+		at := slices.IndexFunc(dst, func(n harmony.Namespace) bool { return n.Name == name })
+		if at < 0 {
+			at, dst = len(dst), append(dst, harmony.Namespace{Name: name, Description: ns.Description})
+		}
+		space := &dst[at]
+		space.Tools = slices.Clip(space.Tools)
+		index := make(map[string]int, len(space.Tools))
+		for k := range space.Tools {
+			index[space.Tools[k].Name] = k
+		}
+		for _, t := range ns.Tools {
+			t.Name = ModelName(t.Name)
+			if k, ok := index[t.Name]; ok {
+				space.Tools = slices.Clone(space.Tools)
+				space.Tools[k] = t
+				continue
+			}
+			index[t.Name] = len(space.Tools)
+			space.Tools = append(space.Tools, t)
+		}
+	}
+	return dst
+}
+
+// newRequestToolset returns the toolset of a request: its own tools, those that join
+// in the conversation, and those that are deferred.
+func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []Item) (*toolset, *apierror.Error) {
+	s, err := newToolset(in.Tools, in.Builtins, rc.Limits)
+	if err != nil {
+		return nil, err
+	}
+	joined := joinedIn(before.joined, items)
+	if len(joined)+len(in.Deferred) == 0 {
+		return s, nil
+	}
+	s.strict = map[ToolName]bool{}
+	s.joined = &joinedSet{at: map[string]int{}}
+	if err := s.join(in.Deferred, rc.Limits); err != nil {
+		return nil, err
+	}
+	for _, j := range joined {
+		if err := s.join(j.Namespaces, rc.Limits); err != nil {
+			return nil, err
+		}
+		maps.Copy(s.strict, j.Strict)
+	}
+	return s, nil
+}
+
+// joinedSet are the tools of a toolset that are not in the request's own namespaces.
+type joinedSet struct {
+	tools []joinedTool
+	at    map[string]int // the index of a tool, by recipient
+}
+
+// joinedTool is one of them. Its parameters replace those of the request's own tool
+// of the same recipient.
+type joinedTool struct {
+	recipient  string
+	parameters json.RawMessage
+	replaces   bool // the request has a tool of its own with this recipient
+}
+
+// join adds the tools of namespaces, or replaces their definitions.
+func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.Error {
+	for i := range namespaces {
+		for _, t := range namespaces[i].Tools {
+			if err := limits.CheckTool(t); err != nil {
+				return err
+			}
+			if err := s.joinTool(tool{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}, t.Parameters); err != nil {
+				return err
+			}
+			if len(s.byRecipient) > limits.Tools {
+				return apierror.Invalid("tools", "The request has more than %d tools, with those that a tool search has found.", limits.Tools)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Error {
+	recipient := recipient(client)
+	known, replaces := s.byRecipient[recipient]
+	if replaces && known != client {
+		return apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
+	}
+	if i, ok := s.joined.at[recipient]; ok {
+		s.joined.tools[i].parameters = parameters
+		return nil
+	}
+	s.joined.at[recipient] = len(s.joined.tools)
+	s.joined.tools = append(s.joined.tools, joinedTool{recipient, parameters, replaces})
+	if replaces {
+		return nil
+	}
+	s.byRecipient[recipient] = client
+	name := ModelName(client.name)
+	// The client's own tools take precedence over built-in ones.
+	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t tool) bool { return t.builtin })
+	s.byName[name] = append(own, client)
+	return nil
+}
+
+// isStrict reports whether the arguments of a tool must follow its schema.
+func (s *toolset) isStrict(in *Input, name ToolName) bool {
+	if strict, joined := s.strict[name]; joined {
+		return strict
+	}
+	return in.Strict[name]
+}
+
+// parameters returns the parameters of one of the request's own tools, or those that
+// have replaced them.
+func (s *toolset) parameters(recipient string, own json.RawMessage) json.RawMessage {
+	if s.joined != nil {
+		if i, ok := s.joined.at[recipient]; ok {
+			return s.joined.tools[i].parameters
+		}
+	}
+	return own
+}
+
+// eachJoined calls visit with every tool that is not one of the request's own.
+func (s *toolset) eachJoined(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
+	if s.joined == nil {
+		return nil
+	}
+	for _, t := range s.joined.tools {
+		if t.replaces {
+			continue
+		}
+		if err := visit(t.recipient, t.parameters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rendered drops the definitions of the tools, which the reply does not need.
+func (s *toolset) rendered() { s.namespaces, s.builtins, s.joined = nil, nil, nil }
