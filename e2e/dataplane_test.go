@@ -343,6 +343,7 @@ type engineRequest struct {
 	Prompt     string            `json:"prompt"`
 	PromptIDs  []harmony.Token   `json:"prompt_ids"`
 	Output     []string          `json:"output"`
+	OutputIDs  [][]harmony.Token `json:"output_ids"`
 	BodyBytes  int64             `json:"body_bytes"`
 	BodySHA256 string            `json:"body_sha256"`
 	State      string            `json:"state"`

@@ -80,7 +80,7 @@ func TestResponsesStored(t *testing.T) {
 				p = asking(model, "go on")
 				p.PreviousResponseID = openai.String(r.ID)
 				_, err = c.Responses.New(t.Context(), p)
-				wantError(t, "continue", err, http.StatusNotFound, "previous_response_not_found", "previous_response_id")
+				wantError(t, "continue", err, http.StatusBadRequest, "previous_response_not_found", "previous_response_id")
 			})
 		}
 	}
@@ -280,7 +280,7 @@ func TestResponsesTenants(t *testing.T) {
 	p := asking(sglangModel, "LAST_ASSISTANT")
 	p.PreviousResponseID = openai.String(r.ID)
 	_, err = b.Responses.New(t.Context(), p)
-	wantError(t, "continue", err, http.StatusNotFound, "previous_response_not_found", "previous_response_id")
+	wantError(t, "continue", err, http.StatusBadRequest, "previous_response_not_found", "previous_response_id")
 	reference := asking(sglangModel, "")
 	reference.Input = inputs(responses.ResponseInputItemParamOfItemReference(r.Output[1].ID), userItem("LAST_ASSISTANT"))
 	_, err = b.Responses.New(t.Context(), reference)

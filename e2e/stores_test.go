@@ -71,7 +71,7 @@ func TestStoresTwoReplicas(t *testing.T) {
 			}
 			p.PreviousResponseID = openai.String(next.ID)
 			_, err = ca.Responses.New(t.Context(), p)
-			wantError(t, "continue a chain that was deleted with the other", err, http.StatusNotFound, "previous_response_not_found", "previous_response_id")
+			wantError(t, "continue a chain that was deleted with the other", err, http.StatusBadRequest, "previous_response_not_found", "previous_response_id")
 		})
 		t.Run("follow and resume", func(t *testing.T) {
 			r := begin(t, ca, sglangModel, "THINK Hm.\nWORDS 50\nSIM delay=10ms")

@@ -141,7 +141,7 @@ test("retrieve, input_items, delete", async () => {
   await assert.rejects(client.responses.cancel(reply.id), OpenAI.BadRequestError);
   await client.responses.delete(reply.id);
   await assert.rejects(client.responses.retrieve(reply.id), OpenAI.NotFoundError);
-  await assert.rejects(ask("five", { previous_response_id: reply.id }), { status: 404, code: "previous_response_not_found" });
+  await assert.rejects(ask("five", { previous_response_id: reply.id }), { status: 400, code: "previous_response_not_found" });
   const unstored = await ask("SAY one", { store: false });
   await assert.rejects(client.responses.retrieve(unstored.id), OpenAI.NotFoundError);
 });
@@ -249,7 +249,7 @@ test("background, streamed and resumed", async () => {
 test("errors", async () => {
   await assert.rejects(ask("hi", { tool_choice: "auto", include: ["nothing"] }), { status: 400, param: "include[0]" });
   await assert.rejects(client.responses.create({ model: `${model}-none`, input: "hi" }), OpenAI.NotFoundError);
-  await assert.rejects(ask("hi", { previous_response_id: "resp_none" }), { status: 404, code: "previous_response_not_found", param: "previous_response_id" });
+  await assert.rejects(ask("hi", { previous_response_id: "resp_none" }), { status: 400, code: "previous_response_not_found", param: "previous_response_id" });
   for (const [status, error] of [[400, OpenAI.BadRequestError], [429, OpenAI.RateLimitError], [503, OpenAI.InternalServerError]])
     for (const stream of [false, true]) await assert.rejects(ask(`hi\nSIM status=${status}`, { stream }), error);
   const broken = await lastOf(await ask("NOTHINK\nWORDS 60\nSIM delay=10ms fault=error@30", { stream: true }));

@@ -124,7 +124,7 @@ def stored():
     raises(openai.BadRequestError, lambda: client.responses.cancel(reply.id))
     client.responses.delete(reply.id)
     raises(openai.NotFoundError, lambda: client.responses.retrieve(reply.id))
-    raises(openai.NotFoundError, lambda: ask("five", previous_response_id=reply.id))
+    raises(openai.BadRequestError, lambda: ask("five", previous_response_id=reply.id))
     reply = ask("SAY one", store=False)
     raises(openai.NotFoundError, lambda: client.responses.retrieve(reply.id))
 

@@ -34,9 +34,10 @@ var anthropicTypes = map[int]string{
 }
 
 // Anthropic returns the error as Anthropic's API writes it:
-// {"type":"error","error":{"type","message"},"request_id"}, and its HTTP status, which
-// is [StatusOverloaded] in place of a 503 that means overload. requestID is the
-// request's; "" is left out. The message names the field at fault.
+// {"type":"error","error":{"type","message","details":{"error_code"}},"request_id"}, and
+// its HTTP status, which is [StatusOverloaded] in place of a 503 that means overload.
+// requestID is the request's; "" is left out, and so are details without a code. The
+// message names the field at fault.
 func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	status = e.Status
 	if status == http.StatusServiceUnavailable && (e.Code == "" || e.Code == codeOverloaded || e.Code == codeShutdown) {
@@ -52,8 +53,8 @@ func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	}
 	var b bytes.Buffer
 	w := json.NewEncoder(&b)
-	w.SetEscapeHTML(false)                                                                                             // the text of a prompt that is too long has a >
-	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage()}, requestID}); err != nil { // strings always marshal
+	w.SetEscapeHTML(false)                                                                                                                   // the text of a prompt that is too long has a >
+	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage(), e.anthropicDetails()}, requestID}); err != nil { // strings always marshal
 		return http.StatusInternalServerError, []byte(`{"type":"error","error":{"type":"api_error","message":"Internal error."}}`)
 	}
 	return status, bytes.TrimSpace(b.Bytes())
@@ -77,6 +78,13 @@ func (e *Error) anthropicMessage() string {
 	return e.Message
 }
 
+func (e *Error) anthropicDetails() *anthropicDetails {
+	if e.Code == "" {
+		return nil
+	}
+	return &anthropicDetails{e.Code}
+}
+
 type anthropicObject struct {
 	Type      string          `json:"type"`
 	Error     anthropicFields `json:"error"`
@@ -86,4 +94,10 @@ type anthropicObject struct {
 type anthropicFields struct {
 	Type    string `json:"type"`
 	Message string `json:"message"`
+
+	Details *anthropicDetails `json:"details,omitempty"`
+}
+
+type anthropicDetails struct {
+	Code string `json:"error_code"`
 }

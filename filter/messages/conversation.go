@@ -1,7 +1,6 @@
 package messages
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -82,6 +81,7 @@ type message struct {
 	image  bool        // the last block of the text was a placeholder, which is a line of its own
 	items  []turn.Item // read so far, before text
 	texts  []turn.Item // of a user's message: behind the results, which answer calls
+	found  []string    // tools that it refers to
 	served []served    // calls of tools that a server ran
 }
 
@@ -105,6 +105,9 @@ func (m *message) end() {
 	m.flush()
 	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
+	}
+	if len(m.found) > 0 {
+		m.items = append(m.items, m.join(m.found))
 	}
 	m.d.input.Items = append(append(m.d.input.Items, m.items...), m.texts...)
 }
@@ -132,7 +135,7 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 	case kind == "tool_result", kind == "tool_use", kind == "thinking", kind == "redacted_thinking":
 		return apierror.Invalid(v.Path+".type", "Blocks of type \"tool_result\" belong into messages of the user, those of type \"tool_use\", \"thinking\" and \"redacted_thinking\" into messages of the assistant.")
 	case kind == "tool_addition":
-		m.d.found = append(m.d.found, v.Get("tool.name").Str)
+		m.refer(v.Get("tool.name").Str)
 	case isServed(kind):
 		m.readServed(kind, v)
 	default:
@@ -217,7 +220,7 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 		case "tool_use_id":
 			result.CallID, err = readCallID(v)
 		case "content":
-			result.Text, err = m.d.readResultContent(v)
+			result.Text, err = m.readResultContent(v)
 		case "is_error":
 			isError, err = v.Switch()
 		case "type", "cache_control":
@@ -241,32 +244,33 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 
 // readResultContent reads the output of a tool: a string, or content blocks. Its
 // pictures are always placeholders: an error would end the session.
-func (d *decoder) readResultContent(v jsontext.Field) (string, *apierror.Error) {
+func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) {
 	if v.Type == gjson.String {
 		return v.Str, nil
 	}
 	if !v.IsArray() {
 		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
 	}
-	m := message{d: d}
+	result := message{d: m.d}
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		kind := v.Get("type").Str
 		if kind == "tool_reference" {
 			name := v.Get("tool_name").Str
-			d.refer(name)
-			m.addText("Loaded the tool "+name+".", true)
+			m.refer(name)
+			result.addText("Loaded the tool "+name+".", true)
 			return nil
 		}
-		text, placeholder, err := d.readPart(kind, v, turn.ImagesPlaceholder)
-		m.addText(text, placeholder)
+		text, placeholder, err := m.d.readPart(kind, v, turn.ImagesPlaceholder)
+		result.addText(text, placeholder)
 		return err
 	})
-	return m.text.String(), err
+	return result.text.String(), err
 }
 
-// refer notes that the conversation refers to a tool.
-func (d *decoder) refer(name string) {
-	if len(d.found) < d.rc.Limits.Tools && !slices.Contains(d.found, name) {
-		d.found = append(d.found, name)
+// refer notes that the message refers to a tool.
+func (m *message) refer(name string) {
+	if m.d.found < m.d.rc.Limits.Items {
+		m.d.found++
+		m.found = append(m.found, name)
 	}
 }

@@ -14,7 +14,8 @@ type block struct {
 	kind  turn.Kind // 0: none is open
 	count int       // of blocks so far
 	delta bool      // a stream's content_block_delta is open: text can be appended to it
-	text  []byte    // of reasoning, to be sealed; of a whole object's call, its arguments
+	text  []byte    // of reasoning, to be sealed; of a call, the arguments that can be passed on
+	input input     // of a call
 }
 
 // event writes an event of the reply. Each part of the reply is a content block.
@@ -28,6 +29,9 @@ func (r *Reply) event(e turn.Event) {
 	case turn.Delta:
 		r.addText(e)
 	case turn.End:
+		if e.Kind == turn.Call && !e.Cut {
+			r.addInput(r.blocks.input.end(r.blocks.text))
+		}
 		r.endBlock()
 	}
 }
@@ -36,6 +40,7 @@ func (r *Reply) startBlock(e turn.Event) {
 	r.closeDelta()
 	b := &r.blocks
 	b.kind, b.text = e.Kind, b.text[:0]
+	b.input.reset()
 	if r.request.options.stream {
 		r.dst = append(r.dst, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
 		r.dst = strconv.AppendInt(r.dst, int64(b.count), 10)
@@ -75,22 +80,35 @@ func appendBlockHead(dst []byte, e turn.Event) []byte {
 
 // addText adds a piece of text to the block.
 func (r *Reply) addText(e turn.Event) {
-	b := &r.blocks
-	if b.kind == turn.Reasoning {
-		b.text = append(b.text, e.Text...)
+	b, text := &r.blocks, e.Text
+	switch {
+	case b.kind == turn.Call:
+		r.addInput(b.input.add(b.text, e.Text))
+		return
+	case b.kind == turn.Reasoning:
+		b.text = append(b.text, text...)
 		if r.request.options.thinking == omitted {
 			return
 		}
 	}
-	switch {
-	case r.request.options.stream:
+	if r.request.options.stream {
 		r.openDelta()
-		r.dst = jsontext.AppendEscaped(r.dst, e.Text)
-	case b.kind == turn.Call:
-		b.text = append(b.text, e.Text...)
-	default:
-		r.whole = jsontext.AppendEscaped(r.whole, e.Text)
+		r.dst = jsontext.AppendEscaped(r.dst, text)
+	} else {
+		r.whole = jsontext.AppendEscaped(r.whole, text)
 	}
+}
+
+// addInput writes arguments of a call: a stream at once, an object at the end of the
+// call.
+func (r *Reply) addInput(text []byte) {
+	b := &r.blocks
+	if r.request.options.stream && len(text) > 0 {
+		r.openDelta()
+		r.dst = jsontext.AppendEscaped(r.dst, text)
+		text = text[:0]
+	}
+	b.text = text
 }
 
 // openDelta ensures that a delta of the block is open: the text of a chunk of the
@@ -153,7 +171,8 @@ func (r *Reply) endBlock() {
 	b.kind = 0
 }
 
-// appendInput appends the input of a call, which is an object.
+// appendInput appends the input of a call: an object, which is empty if the call was
+// cut before its end.
 func appendInput(dst, arguments []byte) []byte {
 	if text := string(arguments); gjson.Valid(text) && gjson.Parse(text).IsObject() {
 		return jsontext.AppendCompact(dst, text)

@@ -31,5 +31,5 @@ func Example() {
 	out, _ = reply.End(out)
 	fmt.Println(string(out))
 	// Output:
-	// {"id":"msg_1","type":"message","role":"assistant","model":"gpt-oss-20b","content":[{"type":"text","text":"Hi!"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":68,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":5,"output_tokens_details":{"thinking_tokens":0}}}
+	// {"id":"msg_1","type":"message","role":"assistant","model":"gpt-oss-20b","content":[{"type":"text","text":"Hi!"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":68,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":6,"output_tokens_details":{"thinking_tokens":0}}}
 }

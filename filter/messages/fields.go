@@ -2,12 +2,15 @@ package messages
 
 import (
 	"math"
+	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
+
+// codeNoThreads is the code on which Anthropic's SDKs send the whole conversation.
+const codeNoThreads = "thread_unsupported_request"
 
 // fields has the top-level fields that the decoder knows. Other fields are ignored.
 // The table in docs/compatibility.md has the same rows.
@@ -26,6 +29,10 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"metadata":       {Read: (*decoder).readMetadata},
 	"cache_control":  {Read: func(*decoder, jsontext.Field) *apierror.Error { return nil }}, // engines cache prefixes by themselves
 
+	"thread": {Read: func(*decoder, jsontext.Field) *apierror.Error {
+		return apierror.New(http.StatusBadRequest, codeNoThreads, "thread", "Message threads are not supported. Leave thread out, and send the whole conversation.")
+	}},
+
 	"tools":       {Read: (*decoder).readTools},
 	"tool_choice": {Read: (*decoder).readToolChoice},
 
@@ -39,4 +46,4 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"speed":              {Ignored: true},
 	"user_profile_id":    {Ignored: true},
 	"workspace_id":       {Ignored: true},
-}, turn.EngineFields, func(d *decoder) *engine.Request { return &d.input.Engine })
+}, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -63,16 +64,17 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 			return err
 		}
 	}
-	if strict {
-		d.input.Strict[toolName(t.Name)] = true
-	}
 	if !deferred {
 		d.tools = append(d.tools, t)
+		if strict {
+			d.input.Strict[toolName(t.Name)] = true
+		}
 		return nil
 	}
 	if d.deferred == nil {
-		d.deferred = map[string]harmony.Tool{}
+		d.deferred, d.strict = map[string]harmony.Tool{}, map[string]bool{}
 	}
+	d.strict[t.Name] = strict
 	if _, twice := d.deferred[t.Name]; twice {
 		return apierror.Invalid("tools", "Two tools have the same name. Give every tool a name of its own.")
 	}
@@ -96,22 +98,45 @@ func withExamples(description string, examples jsontext.Field) (string, *apierro
 	return string(text), err
 }
 
-// offerTools offers the tools that are not deferred, and behind them the deferred
-// ones that the conversation refers to, in the order in which it does.
+// joining are the tools that an item of the conversation refers to, by name.
+type joining struct {
+	tools *turn.JoinedTools // of the item
+	names []string
+}
+
+// join adds an item with the tools of these names, which join the conversation there.
+// They stand where they were found, and not among the others, so that the prompt of
+// the request before is a prefix of this one.
+func (m *message) join(names []string) turn.Item {
+	tools := &turn.JoinedTools{}
+	m.d.joining = append(m.d.joining, joining{tools, names})
+	return turn.Item{Kind: turn.Tools, Tools: tools, Path: m.at.Path}
+}
+
+// offerTools offers the tools that are not deferred, and gives the items that refer
+// to deferred ones their tools.
 func (d *decoder) offerTools() {
-	offered := d.tools
-	for _, name := range d.found {
-		if t, ok := d.deferred[name]; ok {
-			offered = append(offered, t)
-			delete(d.deferred, name)
+	if len(d.tools) > 0 {
+		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
+	}
+	for _, j := range d.joining {
+		var found []harmony.Tool
+		for _, name := range j.names {
+			if t, ok := d.deferred[name]; ok {
+				found = append(found, t)
+				if d.strict[name] && j.tools.Strict == nil {
+					j.tools.Strict = map[turn.ToolName]bool{}
+				}
+				if d.strict[name] {
+					j.tools.Strict[toolName(name)] = true
+				}
+			}
+		}
+		if len(found) > 0 {
+			j.tools.Namespaces = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: found}}
 		}
 	}
-	for name := range d.deferred {
-		delete(d.input.Strict, toolName(name))
-	}
-	if len(offered) > 0 {
-		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: offered}}
-	}
+	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool { return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0 })
 }
 
 func toolName(name string) turn.ToolName {

@@ -18,10 +18,15 @@ import (
 // request continues.
 func chainError(id string, err error) *apierror.Error {
 	if errors.Is(err, store.ErrNotFound) {
-		return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
-			"The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", id)
+		return previousNotFound("The response %q, or one that it continues, is not stored (any more). Send the whole conversation as input.", item.Clip(id))
 	}
 	return stored.Unavailable(err)
+}
+
+// previousNotFound is the answer to a request that continues a response which is not
+// stored. It is a 400, as OpenAI's: only an id in a path is a 404.
+func previousNotFound(format string, args ...any) *apierror.Error {
+	return apierror.New(http.StatusBadRequest, "previous_response_not_found", "previous_response_id", format, args...)
 }
 
 // Stored reports whether a response of a tenant, and a conversation, are stored,
@@ -51,7 +56,7 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 	case previous == "":
 		return nil
 	case d.api.Store == nil:
-		return apierror.Invalid("previous_response_id", "No responses are stored, so none can be continued. Send the whole conversation as input.")
+		return previousNotFound("No responses are stored, so none can be continued. Send the whole conversation as input.")
 	case d.api.Chains == nil, d.items.compacting.standalone: // whose answer has the items themselves
 		_, err := d.items.readChain(ctx, previous)
 		return err

@@ -145,8 +145,7 @@ func turnConflict(id string) *apierror.Error {
 // turnGone is the answer to a request that continues a turn that is not stored any
 // more when the reply ends.
 func turnGone(id string) *apierror.Error {
-	return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
-		"The response %q was deleted, or has aged, while it was continued. Send the whole conversation as input.", item.Clip(id))
+	return previousNotFound("The response %q was deleted, or has aged, while it was continued. Send the whole conversation as input.", item.Clip(id))
 }
 
 // checkWait refuses a turn that has waited too long for its tools.
@@ -159,8 +158,7 @@ func (d *decoder) checkWait() *apierror.Error {
 	if d.rc.Now().Sub(time.Unix(since, 0)) <= d.api.ToolTimeout {
 		return nil
 	}
-	return apierror.New(http.StatusNotFound, "previous_response_not_found", "previous_response_id",
-		"The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.api.ToolTimeout)
+	return previousNotFound("The response %q has waited for its tools' outputs for longer than %s. Send the whole conversation as input.", item.Clip(r.ID), d.api.ToolTimeout)
 }
 
 // repeated is the answer to a request that repeats the turn's newest one; nil if the

@@ -262,7 +262,7 @@ func testCodexRefused(t *testing.T, s *server) {
 		}
 	}
 	s.rc.Tenant = "b"
-	if err := s.codexFails(t, previous(first)+back(first, outputs("x"))); err.Status != http.StatusNotFound {
+	if err := s.codexFails(t, previous(first)+back(first, outputs("x"))); err.Status != http.StatusBadRequest {
 		t.Errorf("another tenant's turn: %v", err)
 	}
 	s.rc.Tenant = "a"
@@ -271,7 +271,7 @@ func testCodexRefused(t *testing.T, s *server) {
 	env := *s.rc.Env
 	env.Now = func() time.Time { return late }
 	s.rc.Env = &env
-	if err := s.codexFails(t, previous(first)+back(first, outputs("x"))); err.Status != http.StatusNotFound || err.Code != "previous_response_not_found" {
+	if err := s.codexFails(t, previous(first)+back(first, outputs("x"))); err.Status != http.StatusBadRequest || err.Code != "previous_response_not_found" {
 		t.Errorf("a turn that has waited too long: %v", err)
 	}
 }
@@ -520,7 +520,7 @@ func TestCodexGone(t *testing.T) {
 	if _, err := r.Push(nil, &engine.Chunk{Tokens: apitest.Tokens(said), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := apitest.End(t, r, nil); err == nil || err.Status != http.StatusNotFound || err.Code != "previous_response_not_found" {
+	if _, err := apitest.End(t, r, nil); err == nil || err.Status != http.StatusBadRequest || err.Code != "previous_response_not_found" {
 		t.Errorf("the end of a turn that is gone: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestRender(t *testing.T) {
 	other := *s.rc
 	other.Tenant = "b"
 	s.rc = &other
-	if _, err := s.render(t, members); err == nil || err.Status != 404 {
+	if _, err := s.render(t, members); err == nil || err.Status != 400 {
 		t.Errorf("another tenant's response: %v", err)
 	}
 }

@@ -109,12 +109,12 @@ func TestChain(t *testing.T) {
 		t.Errorf("a call of the chain without output: %v", err)
 	}
 	for _, id := range []string{"resp_none", strings.Repeat("x", 200)} {
-		if err := s.fails(t, `,"previous_response_id":"`+id+`","input":"two"`); err.Status != 404 || err.Code != "previous_response_not_found" || err.Param != "previous_response_id" {
+		if err := s.fails(t, `,"previous_response_id":"`+id+`","input":"two"`); err.Status != 400 || err.Code != "previous_response_not_found" || err.Param != "previous_response_id" {
 			t.Errorf("an unknown previous response: %v", err)
 		}
 	}
 	s.rc.Tenant = "b"
-	if err := s.fails(t, `,"previous_response_id":"`+first.Get("id").Str+`","input":"two"`); err.Status != 404 {
+	if err := s.fails(t, `,"previous_response_id":"`+first.Get("id").Str+`","input":"two"`); err.Status != 400 {
 		t.Errorf("another tenant's response: %v", err)
 	}
 }

@@ -1,0 +1,112 @@
+// openai-node: the plain SDK with its helpers.
+import OpenAI from "openai";
+import { zodFunction, zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
+import { api, cases, faults, main, model } from "./matrix.mjs";
+
+const client = new OpenAI({ maxRetries: 0 });
+const Weather = z.object({ city: z.string(), celsius: z.number().int().describe(cases.structured.description) });
+const user = (content) => ({ role: "user", content });
+
+const chat = {
+  async text() {
+    const reply = await client.chat.completions.create({ model, messages: [user(cases.text.prompt)] });
+    return { text: reply.choices[0].message.content };
+  },
+  async stream() {
+    const stream = client.chat.completions.stream({ model, messages: [user(cases.stream.prompt)] });
+    let pieces = 0;
+    stream.on("content.delta", () => pieces++);
+    return { text: await stream.finalContent(), pieces };
+  },
+  async tools() {
+    let city;
+    const tool = zodFunction({
+      name: "get_weather",
+      parameters: z.object({ city: z.string() }),
+      function: (args) => {
+        city = args.city;
+        return cases.tools.result;
+      },
+    });
+    const runner = client.chat.completions.runTools({ model, messages: [user(cases.tools.prompt)], tools: [tool] });
+    return { text: await runner.finalContent(), city };
+  },
+  async structured() {
+    const response_format = zodResponseFormat(Weather, "weather");
+    const reply = await client.chat.completions.parse({ model, messages: [user(cases.structured.prompt)], response_format });
+    return { value: reply.choices[0].message.parsed };
+  },
+  async reasoning() {
+    const reply = await client.chat.completions.create({ model, messages: [user(cases.reasoning.prompt)] });
+    return { reasoning: reply.choices[0].message.reasoning, text: reply.choices[0].message.content };
+  },
+  async usage() {
+    const stream = client.chat.completions.stream({ model, messages: [user(cases.usage.prompt)], stream_options: { include_usage: true } });
+    const used = await stream.totalUsage();
+    return { input: used.prompt_tokens, output: used.completion_tokens };
+  },
+  errors: faults(async ({ model, prompt, stream }) => {
+    const reply = await client.chat.completions.create({ model, messages: [user(prompt)], stream });
+    if (stream) for await (const _ of reply);
+  }, (error) => error.constructor.name),
+  async state() {
+    const messages = [user(cases.state.first)];
+    messages.push((await client.chat.completions.create({ model, messages })).choices[0].message);
+    const reply = await client.chat.completions.create({ model, messages: [...messages, user(cases.state.second)] });
+    return { history: reply.choices[0].message.content };
+  },
+};
+
+const responses = {
+  async text() {
+    return { text: (await client.responses.create({ model, input: cases.text.prompt })).output_text };
+  },
+  async stream() {
+    const stream = client.responses.stream({ model, input: cases.stream.prompt });
+    let pieces = 0;
+    stream.on("response.output_text.delta", () => pieces++);
+    return { text: (await stream.finalResponse()).output_text, pieces };
+  },
+  async tools() {
+    const tools = [{ type: "function", name: "get_weather", parameters: z.toJSONSchema(z.object({ city: z.string() })), strict: true }];
+    const input = [user(cases.tools.prompt)];
+    const first = await client.responses.create({ model, input, tools, store: false });
+    const call = first.output.at(-1);
+    input.push(...first.output, { type: "function_call_output", call_id: call.call_id, output: cases.tools.result });
+    const reply = await client.responses.create({ model, input, tools, store: false });
+    return { text: reply.output_text, city: JSON.parse(call.arguments).city };
+  },
+  async structured() {
+    const text = { format: zodTextFormat(Weather, "weather") };
+    return { value: (await client.responses.parse({ model, input: cases.structured.prompt, text })).output_parsed };
+  },
+  async reasoning() {
+    const reply = await client.responses.create({ model, input: cases.reasoning.prompt, reasoning: { summary: "auto" } });
+    return { reasoning: reply.output[0].summary[0].text, text: reply.output_text };
+  },
+  async usage() {
+    const used = (await client.responses.create({ model, input: cases.usage.prompt })).usage;
+    return { input: used.input_tokens, output: used.output_tokens };
+  },
+  // The SDK has no exception for response.failed: the event is its last.
+  errors: faults(async ({ model, prompt, stream }) => {
+    const reply = await client.responses.create({ model, input: prompt, stream });
+    if (!stream) return;
+    let last;
+    for await (const event of reply) last = event;
+    if (last.response.error) throw { name: last.type, message: last.response.error.message };
+  }, (error) => error.name === "response.failed" ? error.name : error.constructor.name),
+  async state() {
+    const first = [user(cases.state.first)];
+    const reply = await client.responses.create({ model, input: first });
+    const sent = await client.responses.create({ model, input: [...first, ...reply.output, user(cases.state.second)], store: false });
+    const chained = await client.responses.create({ model, input: cases.state.second, previous_response_id: reply.id });
+    const conversation = (await client.conversations.create()).id;
+    await client.responses.create({ model, input: first, conversation });
+    const joined = await client.responses.create({ model, input: cases.state.second, conversation });
+    return { history: sent.output_text, previous_response_id: chained.output_text, conversation: joined.output_text };
+  },
+};
+
+await main({ chat, responses }[api]);

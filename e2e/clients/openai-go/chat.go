@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/shared"
+	"github.com/tidwall/gjson"
+)
+
+// chat is the script for Chat Completions.
+type chat struct {
+	client openai.Client
+	cases  matrix
+}
+
+func (c chat) script() script {
+	return script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
+}
+
+func (c chat) request(messages ...openai.ChatCompletionMessageParamUnion) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{Model: c.cases.Model, Messages: messages}
+}
+
+// ask returns the message of a reply.
+func (c chat) ask(ctx context.Context, p openai.ChatCompletionNewParams) (openai.ChatCompletionMessage, error) {
+	reply, err := c.client.Chat.Completions.New(ctx, p)
+	if err != nil {
+		return openai.ChatCompletionMessage{}, err
+	}
+	return reply.Choices[0].Message, nil
+}
+
+func (c chat) text(ctx context.Context) (seen, error) {
+	m, err := c.ask(ctx, c.request(openai.UserMessage(c.cases.Text.Prompt)))
+	return seen{"text": m.Content}, err
+}
+
+func (c chat) stream(ctx context.Context) (seen, error) {
+	stream := c.client.Chat.Completions.NewStreaming(ctx, c.request(openai.UserMessage(c.cases.Stream.Prompt)))
+	var all openai.ChatCompletionAccumulator
+	pieces := 0
+	for stream.Next() {
+		chunk := stream.Current()
+		all.AddChunk(chunk)
+		if len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content != "" {
+			pieces++
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return nil, err
+	}
+	return seen{"text": all.Choices[0].Message.Content, "pieces": pieces}, nil
+}
+
+func (c chat) tools(ctx context.Context) (seen, error) {
+	p := c.request(openai.UserMessage(c.cases.Tools.Prompt))
+	p.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: "get_weather", Parameters: place()})}
+	m, err := c.ask(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	call := m.ToolCalls[0]
+	city, err := cityOf(call.Function.Arguments)
+	if err != nil {
+		return nil, err
+	}
+	p.Messages = append(p.Messages, m.ToParam(), openai.ToolMessage(c.cases.Tools.Result, call.ID))
+	m, err = c.ask(ctx, p)
+	return seen{"city": city, "text": m.Content}, err
+}
+
+func (c chat) structured(ctx context.Context) (seen, error) {
+	p := c.request(openai.UserMessage(c.cases.Structured.Prompt))
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "weather", Schema: c.cases.weather(), Strict: openai.Bool(true)}}
+	m, err := c.ask(ctx, p)
+	return seen{"value": json.RawMessage(m.Content)}, err
+}
+
+func (c chat) reasoning(ctx context.Context) (seen, error) {
+	m, err := c.ask(ctx, c.request(openai.UserMessage(c.cases.Reasoning.Prompt)))
+	return seen{"reasoning": gjson.Get(m.RawJSON(), "reasoning").Str, "text": m.Content}, err
+}
+
+func (c chat) usage(ctx context.Context) (seen, error) {
+	reply, err := c.client.Chat.Completions.New(ctx, c.request(openai.UserMessage(c.cases.Usage.Prompt)))
+	if err != nil {
+		return nil, err
+	}
+	return seen{"input": reply.Usage.PromptTokens, "output": reply.Usage.CompletionTokens}, nil
+}
+
+func (c chat) errors(ctx context.Context) (seen, error) {
+	return c.cases.faults(func(f fault) error {
+		p := c.request(openai.UserMessage(f.Prompt))
+		p.Model = f.Model
+		if !f.Stream {
+			_, err := c.ask(ctx, p)
+			return err
+		}
+		stream := c.client.Chat.Completions.NewStreaming(ctx, p)
+		for stream.Next() {
+		}
+		return stream.Err()
+	}), nil
+}
+
+func (c chat) state(ctx context.Context) (seen, error) {
+	p := c.request(openai.UserMessage(c.cases.State.First))
+	m, err := c.ask(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	p.Messages = append(p.Messages, m.ToParam(), openai.UserMessage(c.cases.State.Second))
+	m, err = c.ask(ctx, p)
+	return seen{"history": m.Content}, err
+}

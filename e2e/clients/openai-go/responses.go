@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/conversations"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
+)
+
+// response is the script for Responses.
+type response struct {
+	client openai.Client
+	cases  matrix
+}
+
+func (c response) script() script {
+	return script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
+}
+
+func (c response) request(text string) responses.ResponseNewParams {
+	return responses.ResponseNewParams{Model: c.cases.Model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}}
+}
+
+// ask returns the text of a response.
+func (c response) ask(ctx context.Context, p responses.ResponseNewParams) (string, error) {
+	r, err := c.client.Responses.New(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	return r.OutputText(), nil
+}
+
+func (c response) text(ctx context.Context) (seen, error) {
+	text, err := c.ask(ctx, c.request(c.cases.Text.Prompt))
+	return seen{"text": text}, err
+}
+
+func (c response) stream(ctx context.Context) (seen, error) {
+	stream := c.client.Responses.NewStreaming(ctx, c.request(c.cases.Stream.Prompt))
+	text, pieces := "", 0
+	for stream.Next() {
+		if e := stream.Current(); e.Type == "response.output_text.delta" {
+			text += e.Delta
+			pieces++
+		}
+	}
+	return seen{"text": text, "pieces": pieces}, stream.Err()
+}
+
+// continued returns the input of a turn with the output of its response and one more
+// item.
+func continued(text string, r *responses.Response, next responses.ResponseInputItemUnionParam) responses.ResponseNewParamsInputUnion {
+	items := []responses.ResponseInputItemUnionParam{responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser)}
+	for _, o := range r.Output {
+		items = append(items, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(o.RawJSON())))
+	}
+	return responses.ResponseNewParamsInputUnion{OfInputItemList: append(items, next)}
+}
+
+func (c response) tools(ctx context.Context) (seen, error) {
+	p := c.request(c.cases.Tools.Prompt)
+	p.Store = openai.Bool(false)
+	p.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("get_weather", place(), true)}
+	r, err := c.client.Responses.New(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	call := r.Output[len(r.Output)-1]
+	city, err := cityOf(call.AsFunctionCall().Arguments)
+	if err != nil {
+		return nil, err
+	}
+	output := responses.ResponseInputItemParamOfFunctionCallOutput(c.cases.Tools.Result)
+	output.OfFunctionCallOutput.CallID = openai.String(call.CallID)
+	p.Input = continued(c.cases.Tools.Prompt, r, output)
+	text, err := c.ask(ctx, p)
+	return seen{"city": city, "text": text}, err
+}
+
+func (c response) structured(ctx context.Context) (seen, error) {
+	p := c.request(c.cases.Structured.Prompt)
+	p.Text.Format = responses.ResponseFormatTextConfigParamOfJSONSchema("weather", c.cases.weather())
+	text, err := c.ask(ctx, p)
+	return seen{"value": json.RawMessage(text)}, err
+}
+
+func (c response) reasoning(ctx context.Context) (seen, error) {
+	p := c.request(c.cases.Reasoning.Prompt)
+	p.Reasoning = shared.ReasoningParam{Summary: shared.ReasoningSummaryAuto}
+	r, err := c.client.Responses.New(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return seen{"reasoning": r.Output[0].AsReasoning().Summary[0].Text, "text": r.OutputText()}, nil
+}
+
+func (c response) usage(ctx context.Context) (seen, error) {
+	r, err := c.client.Responses.New(ctx, c.request(c.cases.Usage.Prompt))
+	if err != nil {
+		return nil, err
+	}
+	return seen{"input": r.Usage.InputTokens, "output": r.Usage.OutputTokens}, nil
+}
+
+func (c response) errors(ctx context.Context) (seen, error) {
+	return c.cases.faults(func(f fault) error {
+		p := c.request(f.Prompt)
+		p.Model = f.Model
+		if !f.Stream {
+			_, err := c.ask(ctx, p)
+			return err
+		}
+		stream := c.client.Responses.NewStreaming(ctx, p)
+		var failed error
+		for stream.Next() {
+			if e := stream.Current(); e.Type == "response.failed" {
+				failed = failedEvent{e.Type, e.Response.Error.Message}
+			}
+		}
+		if err := stream.Err(); err != nil {
+			return err
+		}
+		return failed
+	}), nil
+}
+
+func (c response) state(ctx context.Context) (seen, error) {
+	first, err := c.client.Responses.New(ctx, c.request(c.cases.State.First))
+	if err != nil {
+		return nil, err
+	}
+	sent, chained, joined := c.request(""), c.request(c.cases.State.Second), c.request(c.cases.State.Second)
+	sent.Input = continued(c.cases.State.First, first, responses.ResponseInputItemParamOfMessage(c.cases.State.Second, responses.EasyInputMessageRoleUser))
+	chained.PreviousResponseID = openai.String(first.ID)
+	conversation, err := c.client.Conversations.New(ctx, conversations.ConversationNewParams{})
+	if err != nil {
+		return nil, err
+	}
+	opening := c.request(c.cases.State.First)
+	opening.Conversation.OfString = openai.String(conversation.ID)
+	joined.Conversation.OfString = openai.String(conversation.ID)
+	if _, err := c.ask(ctx, opening); err != nil {
+		return nil, err
+	}
+	all := seen{}
+	for way, p := range map[string]responses.ResponseNewParams{"history": sent, "previous_response_id": chained, "conversation": joined} {
+		if all[way], err = c.ask(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

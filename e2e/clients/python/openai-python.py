@@ -1,0 +1,155 @@
+"""openai-python: the plain SDK."""
+
+import json
+
+import openai
+from pydantic import BaseModel, Field
+
+from matrix import API, CASES, MODEL, capability, fault, main
+
+client = openai.OpenAI(max_retries=0)
+chat, responses = client.chat.completions, client.responses
+
+
+class Weather(BaseModel):
+    city: str
+    celsius: int = Field(description=CASES.structured.description)
+
+
+class Place(BaseModel):
+    city: str
+
+
+def message(text):
+    return {"role": "user", "content": text}
+
+
+if API == "chat":
+    GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")
+
+    @capability
+    def text():
+        reply = chat.create(model=MODEL, messages=[message(CASES.text.prompt)])
+        return {"text": reply.choices[0].message.content}
+
+    @capability
+    def stream():
+        pieces = []
+        with chat.stream(model=MODEL, messages=[message(CASES.stream.prompt)]) as events:
+            for event in events:
+                if event.type == "content.delta":
+                    pieces.append(event.delta)
+            assert events.get_final_completion().choices[0].message.content == "".join(pieces)
+        return {"text": "".join(pieces), "pieces": len(pieces)}
+
+    @capability
+    def tools():
+        messages = [message(CASES.tools.prompt)]
+        first = chat.parse(model=MODEL, messages=messages, tools=[GET_WEATHER]).choices[0].message
+        (call,) = first.tool_calls
+        messages += [first, {"role": "tool", "tool_call_id": call.id, "content": CASES.tools.result}]
+        reply = chat.create(model=MODEL, messages=messages, tools=[GET_WEATHER])
+        return {"city": call.function.parsed_arguments.city, "text": reply.choices[0].message.content}
+
+    @capability
+    def structured():
+        reply = chat.parse(model=MODEL, messages=[message(CASES.structured.prompt)], response_format=Weather)
+        return {"value": reply.choices[0].message.parsed.model_dump()}
+
+    @capability
+    def reasoning():
+        reply = chat.create(model=MODEL, messages=[message(CASES.reasoning.prompt)]).choices[0].message
+        return {"reasoning": reply.reasoning, "text": reply.content}
+
+    @capability
+    def usage():
+        more = {"stream": True, "stream_options": {"include_usage": True}}
+        *_, last = chat.create(model=MODEL, messages=[message(CASES.usage.prompt)], **more)
+        return {"input": last.usage.prompt_tokens, "output": last.usage.completion_tokens}
+
+    @fault
+    def fails(case):
+        reply = chat.create(model=case.model, messages=[message(case.prompt)], stream=case.stream)
+        return list(reply) if case.stream else reply
+
+    @capability
+    def state():
+        messages = [message(CASES.state.first)]
+        messages.append(chat.create(model=MODEL, messages=messages).choices[0].message)
+        reply = chat.create(model=MODEL, messages=[*messages, message(CASES.state.second)])
+        return {"history": reply.choices[0].message.content}
+
+else:
+    GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")["function"] | {"type": "function"}
+
+    @capability
+    def text():
+        return {"text": responses.create(model=MODEL, input=CASES.text.prompt).output_text}
+
+    @capability
+    def stream():
+        pieces = []
+        with responses.stream(model=MODEL, input=CASES.stream.prompt) as events:
+            for event in events:
+                if event.type == "response.output_text.delta":
+                    pieces.append(event.delta)
+            assert events.get_final_response().output_text == "".join(pieces)
+        return {"text": "".join(pieces), "pieces": len(pieces)}
+
+    @capability
+    def tools():
+        items = [message(CASES.tools.prompt)]
+        first = responses.create(model=MODEL, input=items, tools=[GET_WEATHER], store=False)
+        call = first.output[-1]
+        items += first.output
+        items.append({"type": "function_call_output", "call_id": call.call_id, "output": CASES.tools.result})
+        reply = responses.create(model=MODEL, input=items, tools=[GET_WEATHER], store=False)
+        return {"city": json.loads(call.arguments)["city"], "text": reply.output_text}
+
+    @capability
+    def structured():
+        reply = responses.parse(model=MODEL, input=CASES.structured.prompt, text_format=Weather)
+        return {"value": reply.output_parsed.model_dump()}
+
+    @capability
+    def reasoning():
+        reply = responses.create(model=MODEL, input=CASES.reasoning.prompt, reasoning={"summary": "auto"})
+        return {"reasoning": reply.output[0].summary[0].text, "text": reply.output_text}
+
+    @capability
+    def usage():
+        used = responses.create(model=MODEL, input=CASES.usage.prompt).usage
+        return {"input": used.input_tokens, "output": used.output_tokens}
+
+    @fault
+    def fails(case):
+        if not case.stream:
+            return responses.create(model=case.model, input=case.prompt)
+        *_, last = responses.create(model=case.model, input=case.prompt, stream=True)
+        # The SDK has no exception for response.failed: the event is its last.
+        return failed(last)
+
+    def failed(event):
+        class Failed(Exception):
+            pass
+
+        Failed.__name__ = event.type
+        raise Failed(event.response.error.message)
+
+    @capability
+    def state():
+        first = [message(CASES.state.first)]
+        reply = responses.create(model=MODEL, input=first)
+        sent = responses.create(model=MODEL, input=[*first, *reply.output, message(CASES.state.second)], store=False)
+        chained = responses.create(model=MODEL, input=CASES.state.second, previous_response_id=reply.id)
+        conversation = client.conversations.create().id
+        responses.create(model=MODEL, input=first, conversation=conversation)
+        joined = responses.create(model=MODEL, input=CASES.state.second, conversation=conversation)
+        return {
+            "history": sent.output_text,
+            "previous_response_id": chained.output_text,
+            "conversation": joined.output_text,
+        }
+
+
+main()

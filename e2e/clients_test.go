@@ -1,0 +1,226 @@
+//go:build clients
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+)
+
+// clientPatience bounds the run of one client script.
+const clientPatience = 4 * time.Minute
+
+// matrixClient is the manifest of a client, clients/NAME.json. e2e/clients/README.md
+// describes the contract.
+type matrixClient struct {
+	name   string
+	Title  string   `json:"title"`  // name in the table
+	Order  int      `json:"order"`  // position in the table
+	Set    string   `json:"set"`    // what runs the script: go, node, agents or python/SET
+	Script string   `json:"script"` // below clients/
+	APIs   []string `json:"apis"`   // one row for each
+	// Errors are the client's types by fault. Gaps are the reasons of the cells that are
+	// not passed. Keys may begin with "API/", such as "chat/state".
+	Errors map[string]string `json:"errors"`
+	Gaps   map[string]string `json:"gaps"`
+}
+
+// lookup returns the value of a key for an API.
+func lookup(values map[string]string, api, key string) string {
+	if v, ok := values[api+"/"+key]; ok {
+		return v
+	}
+	return values[key]
+}
+
+// readMatrix returns the clients in the order of the table.
+func readMatrix(t *testing.T) []matrixClient {
+	t.Helper()
+	paths, err := filepath.Glob("clients/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []matrixClient
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".json")
+		if strings.HasPrefix(name, "package") {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := matrixClient{name: name}
+		from := json.NewDecoder(bytes.NewReader(text))
+		from.DisallowUnknownFields()
+		if err := from.Decode(&c); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		clients = append(clients, c)
+	}
+	slices.SortFunc(clients, func(a, b matrixClient) int {
+		return max(-1, min(1, 10*(a.Order-b.Order)+strings.Compare(a.name, b.name)))
+	})
+	return clients
+}
+
+// TestClients runs the client scripts of clients/ against the data plane, compares
+// what they see with what the simulated model has written and with the engine's log,
+// and compares the table with docs/clients.md.
+func TestClients(t *testing.T) {
+	d := start(t, options{config: func(c *config.Config) {
+		c.Responses.SealKeys = []string{sealKey}
+		c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
+	}})
+	base := d.checkedURL(t)
+	clients := readMatrix(t)
+	table := &matrixTable{rows: map[string]*matrixRow{}}
+	t.Cleanup(func() { table.compare(t, clients) })
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, api := range c.APIs {
+				t.Run(api, func(t *testing.T) {
+					row := newMatrixRow(c, api)
+					row.run(t, d, base)
+					table.add(row)
+				})
+			}
+		})
+	}
+}
+
+// command returns the command that runs the script.
+func (c matrixClient) command(ctx context.Context) (*exec.Cmd, error) {
+	kind, set, _ := strings.Cut(c.Set, "/")
+	var program []string
+	var needs string
+	switch kind {
+	case "go":
+		program = []string{"go", "run", "-tags", "clients", "./" + c.Script}
+	case "node":
+		program, needs = []string{"node", c.Script}, "clients/node/node_modules/.package-lock.json"
+	case "agents":
+		node, err := filepath.Abs("clients/node_modules/node/bin/node")
+		if err != nil {
+			return nil, err
+		}
+		program, needs = []string{node, c.Script}, node
+	case "python":
+		python, err := filepath.Abs(filepath.Join("../.venv-clients", set, "bin/python"))
+		if err != nil {
+			return nil, err
+		}
+		program, needs = []string{python, c.Script}, python
+	default:
+		return nil, fmt.Errorf("no set %q", c.Set)
+	}
+	if needs != "" {
+		if _, err := os.Stat(needs); err != nil {
+			return nil, errors.New("the client is not installed: run make test-clients")
+		}
+	}
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd.Dir = "clients"
+	return cmd, nil
+}
+
+// run runs the client's script and fills the row.
+func (row *matrixRow) run(t *testing.T, d *dataplane, base string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), clientPatience)
+	defer cancel()
+	cmd, err := row.client.command(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := json.Marshal(row.cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Own requests of a client to other hosts are not part of the test.
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
+	if row.client.Set != "go" {
+		cmd.Env = append(cmd.Env, "HOME="+home)
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	saw := map[string]gjson.Result{}
+	lines := bufio.NewScanner(&stdout)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if line := gjson.ParseBytes(bytes.Clone(lines.Bytes())); line.Get("capability").Exists() {
+			saw[line.Get("capability").Str] = line
+		}
+	}
+	if err = errors.Join(err, lines.Err()); err != nil {
+		t.Errorf("%s: %v", row.title(), err)
+	}
+	requests := d.engineRequests(t, "")
+	for _, capability := range capabilities {
+		row.settle(t, capability, row.judge(capability, saw, requests))
+	}
+	if t.Failed() {
+		t.Logf("output of %s:\n%s\n%s", row.title(), &stdout, &stderr)
+	}
+}
+
+// errNothingSeen is the outcome of a capability that a script does not report.
+var errNothingSeen = errors.New("the script reports nothing")
+
+// settle compares an outcome with the manifest and fills a cell of the table.
+func (row *matrixRow) settle(t *testing.T, capability string, err error) {
+	t.Helper()
+	reason := lookup(row.client.Gaps, row.api, capability)
+	switch {
+	case err == nil && reason != "":
+		t.Errorf("%s: %s is passed, and the manifest has it as a gap: %s", row.title(), capability, reason)
+	case err != nil && reason == "":
+		t.Errorf("%s: %s: %v", row.title(), capability, err)
+	}
+	mark := "✓"
+	switch {
+	case errors.Is(err, errNothingSeen):
+		mark = "–"
+	case err != nil:
+		mark = "✗"
+	case capability == "state":
+		mark = row.ways
+	}
+	row.cells[capability] = mark
+	if reason != "" {
+		t.Logf("%s: %s: %s (%v)", row.title(), capability, reason, err)
+	}
+}
+
+// matrixTable collects rows.
+type matrixTable struct {
+	mu   sync.Mutex
+	rows map[string]*matrixRow // by title
+}
+
+func (m *matrixTable) add(row *matrixRow) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rows[row.title()] = row
+}

@@ -1,0 +1,242 @@
+package messages
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// input makes the text of a call's arguments, as the model writes it piece by piece,
+// the text of a JSON object: clients of Anthropic's API fail on anything else, and a
+// stream cannot take back what it has sent. Text that is an object stays as it is.
+//
+// Line breaks in strings and backslashes that escape nothing are escaped. From the
+// first other fault on, the rest is dropped. A text that is no object at all becomes
+// {"arguments":"the text"}.
+type input struct {
+	state   inputState
+	stack   []byte // of the open objects and arrays: { or [
+	pending []byte // read, and not passed on: closing brackets behind it would not make it valid
+	number  int    // of a number: where in pending it begins
+	word    string // of a literal: what is still to come
+	inKey   bool   // of a string: it is a member's name
+	hex     int    // digits of an escape that are still to come
+}
+
+// inputState is what comes next.
+type inputState uint8
+
+const (
+	inputStart      inputState = iota // the object
+	inputName                         // a member's name
+	inputNameOrEnd                    // the same, or the end of the object
+	inputColon                        // the colon behind a name
+	inputValue                        // a value
+	inputValueOrEnd                   // the same, or the end of the array
+	inputAfter                        // what follows a value
+	inputString                       // more of a string
+	inputEscape                       // what a backslash escapes
+	inputHex                          // more of an escape's digits
+	inputNumber                       // more of a number
+	inputWord                         // more of true, false or null
+	inputDone                         // nothing: the object is complete
+	inputBroken                       // nothing: the rest is dropped
+	inputWrapped                      // more of a text that is no object
+)
+
+// reset begins the input of another call.
+func (in *input) reset() {
+	*in = input{stack: in.stack[:0], pending: in.pending[:0]}
+}
+
+// add reads a piece of the arguments, and appends to dst what can be passed on.
+func (in *input) add(dst, piece []byte) []byte {
+	for i, c := range piece {
+		switch in.state {
+		case inputDone, inputBroken:
+			return dst
+		case inputStart:
+			switch {
+			case isSpace(c):
+				continue
+			case c != '{':
+				in.state = inputWrapped
+				return in.add(append(dst, `{"arguments":"`...), piece[i:])
+			}
+		case inputWrapped:
+			return jsontext.AppendEscaped(dst, piece[i:])
+		}
+		if !in.read(c) {
+			in.state = inputBroken
+			return dst
+		}
+		if in.closable() {
+			dst = append(dst, in.pending...)
+			in.pending = in.pending[:0]
+		}
+	}
+	return dst
+}
+
+// end appends what makes the text that was passed on an object.
+func (in *input) end(dst []byte) []byte {
+	switch in.state {
+	case inputStart:
+		return append(dst, "{}"...)
+	case inputWrapped:
+		return append(dst, `"}`...)
+	case inputString, inputEscape, inputHex:
+		if !in.inKey {
+			dst = append(dst, '"')
+		}
+	case inputNumber:
+		if validNumber(in.pending[in.number:]) {
+			dst = append(dst, in.pending...)
+		}
+	}
+	for i := len(in.stack) - 1; i >= 0; i-- {
+		dst = append(dst, in.stack[i]+2) // } follows { by two, and so does ] [
+	}
+	return dst
+}
+
+// closable reports whether a quotation mark, in a string, and closing brackets make
+// what was read so far valid.
+func (in *input) closable() bool {
+	switch in.state {
+	case inputNameOrEnd, inputValueOrEnd, inputAfter, inputDone:
+		return true
+	case inputString:
+		return !in.inKey
+	}
+	return false
+}
+
+// read takes the next byte, and reports whether it may come here.
+func (in *input) read(c byte) bool {
+	switch in.state {
+	case inputString, inputEscape, inputHex:
+		in.readString(c)
+		return true
+	case inputNumber:
+		if isNumber(c) {
+			in.pending = append(in.pending, c)
+			return true
+		}
+		if !validNumber(in.pending[in.number:]) {
+			return false
+		}
+		in.state = inputAfter
+	case inputWord:
+		if c != in.word[0] {
+			return false
+		}
+		in.pending = append(in.pending, c)
+		if in.word = in.word[1:]; in.word == "" {
+			in.state = inputAfter
+		}
+		return true
+	}
+	in.pending = append(in.pending, c)
+	return isSpace(c) || in.readToken(c)
+}
+
+// readToken takes a byte that begins or is a token.
+func (in *input) readToken(c byte) bool {
+	switch {
+	case c == '"' && (in.state == inputName || in.state == inputNameOrEnd):
+		in.state, in.inKey = inputString, true
+	case c == ':' && in.state == inputColon:
+		in.state = inputValue
+	case c == ',' && in.state == inputAfter:
+		if in.state = inputValue; in.stack[len(in.stack)-1] == '{' {
+			in.state = inputName
+		}
+	case c == '}' && (in.state == inputNameOrEnd || in.state == inputAfter), c == ']' && (in.state == inputValueOrEnd || in.state == inputAfter):
+		last := len(in.stack) - 1
+		if in.stack[last] != c-2 {
+			return false
+		}
+		in.stack = in.stack[:last]
+		if in.state = inputAfter; last == 0 {
+			in.state = inputDone
+		}
+	case in.state == inputStart, in.state == inputValue, in.state == inputValueOrEnd:
+		return in.readValue(c)
+	default:
+		return false
+	}
+	return true
+}
+
+// readValue takes the first byte of a value.
+func (in *input) readValue(c byte) bool {
+	switch c {
+	case '{':
+		in.stack, in.state = append(in.stack, c), inputNameOrEnd
+	case '[':
+		in.stack, in.state = append(in.stack, c), inputValueOrEnd
+	case '"':
+		in.state, in.inKey = inputString, false
+	case 't':
+		in.state, in.word = inputWord, "rue"
+	case 'f':
+		in.state, in.word = inputWord, "alse"
+	case 'n':
+		in.state, in.word = inputWord, "ull"
+	default:
+		in.state, in.number = inputNumber, len(in.pending)-1
+		return isNumber(c)
+	}
+	return true
+}
+
+// readString takes a byte of a string.
+func (in *input) readString(c byte) {
+	switch {
+	case in.state == inputEscape && c == 'u':
+		in.state, in.hex = inputHex, 4
+	case in.state == inputEscape:
+		in.state = inputString
+		switch c {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		default: // the backslash escapes nothing: it is a character
+			in.pending = append(in.pending, '\\')
+		}
+	case in.state == inputHex && isHex(c):
+		if in.hex--; in.hex == 0 {
+			in.state = inputString
+		}
+	case in.state == inputHex:
+		at := len(in.pending) - (4 - in.hex) - 2 // of the backslash
+		in.pending = append(in.pending, 0)
+		copy(in.pending[at+1:], in.pending[at:])
+		in.state = inputString
+		in.readString(c)
+		return
+	case c == '\\':
+		in.state = inputEscape
+	case c == '"':
+		if in.state = inputAfter; in.inKey {
+			in.state = inputColon
+		}
+	}
+	if c < ' ' {
+		in.pending = jsontext.AppendEscaped(in.pending, []byte{c})
+		return
+	}
+	in.pending = append(in.pending, c)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func isNumber(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+// validNumber reports whether a text of the characters of numbers is one.
+func validNumber(text []byte) bool { return gjson.ValidBytes(text) }
