@@ -78,6 +78,10 @@ type Options struct {
 	// paths' bodies and other models' replies do not pass through it. It needs Envoy
 	// 1.40.
 	ModeOverride bool
+	// CORSOrigins are the origins, such as https://app.example.com, from which browsers
+	// may send requests: CORS. A * stands for any part of a name or for any port; "*"
+	// alone for all origins. Empty: browsers are kept out.
+	CORSOrigins []string
 	// TenantHeader is the request header that names the tenant of a request, for the
 	// rate limits below. Authentication sets it.
 	TenantHeader string
@@ -166,7 +170,7 @@ func (e Engine) Replicas() bool {
 var bootstrapText string
 
 var bootstrap = template.Must(template.New("bootstrap").
-	Funcs(template.FuncMap{"quote": quote, "seconds": seconds}).
+	Funcs(template.FuncMap{"quote": quote, "seconds": seconds, "origin": originMatcher}).
 	Parse(bootstrapText))
 
 // Bootstrap returns the Envoy bootstrap (v3, YAML) for o. Equal options return
@@ -197,6 +201,7 @@ type page struct {
 	MetadataNamespace  string
 	UsageNamespace     string
 	LoggedMetadata     []string
+	ExposedHeaders     string // response headers that scripts of other origins can read
 	HashHeader         string // header that selects a replica; "" if none does
 	Listener           endpoint
 	LoopbackAddress    *endpoint
@@ -230,6 +235,7 @@ func (o Options) page() (*page, error) {
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
 		PromptTokensHeader: header.PromptTokens, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
 		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
+		ExposedHeaders: exposedHeaders(),
 	}
 	if p.Admin == "" {
 		p.Admin = "127.0.0.1:0"
@@ -259,7 +265,7 @@ func (o Options) page() (*page, error) {
 		p.LoopbackAddress = &e
 	}
 	p.Filter = cluster{Name: "envoy_harmony", Endpoints: []endpoint{parse("filter", o.ExtProc)}}
-	errs = append(errs, o.checkFilterTLS(p.Filter.Endpoints[0]), o.checkLoopbackTLS(p.LoopbackAddress))
+	errs = append(errs, checkOrigins(o.CORSOrigins), o.checkFilterTLS(p.Filter.Endpoints[0]), o.checkLoopbackTLS(p.LoopbackAddress))
 	if len(o.Engines) == 0 {
 		errs = append(errs, errors.New("there is no engine: configure at least one"))
 	}

@@ -84,6 +84,7 @@ type Parser struct {
 	names   map[string]string
 
 	head     headerText
+	ended    bool // a message has ended
 	probing  bool // the collected tokens may be a header, or text of the open message
 	decoder  Decoder
 	strict   strictDecoder
@@ -110,7 +111,7 @@ func (p *Parser) Reset(role Role) {
 	p.headers, p.slot, p.tokens = [2]Header{}, 0, 0
 	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
 	p.head.reset(false)
-	p.probing, p.unknown = false, 0
+	p.ended, p.probing, p.unknown = false, false, 0
 	p.decoder, p.repairs = Decoder{}, Repairs{}
 	p.strict.finish(nil)
 }
@@ -224,7 +225,7 @@ func (p *Parser) delta(start int) {
 
 // endMessage ends the content of a message.
 func (p *Parser) endMessage(end Token, rest []byte) {
-	p.state = StateExpectStart
+	p.state, p.ended = StateExpectStart, true
 	p.events = append(p.events, Event{Kind: MessageEnd, Header: &p.headers[p.slot], Text: rest, End: end})
 }
 
@@ -263,14 +264,14 @@ const (
 	RepairMissingHeader                        // text instead of a header
 	RepairMissingMessage                       // a header without <|message|>
 	RepairMissingEnd                           // a header within content
-	RepairCutHeader                            // a truncated header, dropped
+	RepairCutHeader                            // a truncated header, or its words between messages, dropped
 	RepairLongHeader                           // a header longer than the limit, treated as text
 	RepairHeaderText                           // words without meaning in a header, dropped
 	RepairUnknownRole                          // an unknown role; assistant is assumed
 	RepairMissingChannel                       // an assistant message without a channel
 	RepairEmptyChannel                         // <|channel|> without a name
 	RepairGluedChannel                         // a channel with other text glued to it
-	RepairUnknownChannel                       // a channel other than analysis, commentary and final
+	RepairUnknownChannel                       // a channel other than analysis, commentary and final, or in another case
 	RepairDuplicateChannel                     // a second channel; the last one is used
 	RepairBadRecipient                         // a recipient with characters that no name has
 	RepairDuplicateRecipient                   // a second recipient; the last one is used

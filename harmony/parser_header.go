@@ -134,13 +134,24 @@ func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool
 	case bytes.HasPrefix(toWord, rest):
 		return !bare || len(rest) < len(b) // in a header there is a space before to=, in an answer there is none
 	case marker == TokenChannel && r.channel == nil:
-		return beginsWord(rest, channelWords)
+		return beginsWord(rest, channelWords) || beginsChannel(rest)
 	case r.recipient != nil:
 		return beginsWord(rest, typeWords)
 	case started && marker == 0 && r.role == nil:
 		return beginsWord(rest, roleWords) || beginsWord(rest, namespaceWords)
 	case marker == TokenChannel && string(r.channel) != ChannelFinal: // a recipient without to=
 		return beginsWord(rest, namespaceWords) || isNamespaced(rest) && nameLength(rest) == len(rest)
+	}
+	return false
+}
+
+// beginsChannel reports whether b is the beginning of a channel's name, whatever its
+// case.
+func beginsChannel(b []byte) bool {
+	for _, w := range channelWords {
+		if len(b) <= len(w) && bytes.EqualFold(w[:len(b)], b) {
+			return true
+		}
 	}
 	return false
 }
@@ -163,7 +174,7 @@ func beginsWord(b []byte, words [][]byte) bool {
 // a header.
 func (r *resolvedHeader) mayBecomeHeader() bool {
 	text := bytes.TrimLeft(r.text, " ")
-	if len(text) == 0 || bytes.HasPrefix(toWord, text) {
+	if len(text) == 0 || bytes.HasPrefix(toWord, text) || beginsChannel(text) {
 		return true
 	}
 	for _, words := range [...][][]byte{roleWords, channelWords, typeWords, namespaceWords} {
@@ -230,22 +241,31 @@ func (r *resolvedHeader) channelSection(b []byte) []byte {
 
 // channelAt splits b after the channel at its start.
 func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
+	n := nameLength(b)
 	for _, w := range channelWords {
-		rest, ok := bytes.CutPrefix(b, w)
+		rest, exact, ok := cutFold(b, w)
 		if !ok {
 			continue
 		}
 		glued := len(rest) > 0 && !isASCIISpace(rest[0])
-		if !r.complete && glued && 'a' <= rest[0] && rest[0] <= 'z' && !beginsField(rest) {
+		if !r.complete && glued && ('a' <= rest[0] && rest[0] <= 'z' || !exact) && !beginsField(rest) {
 			continue // part of a longer word
+		}
+		if glued && len(w) < n && !beginsField(rest) && madeUpChannel(b[len(w):n]) != nil {
+			break
 		}
 		if glued {
 			r.repairs[RepairGluedChannel]++
+		} else if !exact {
+			r.repairs[RepairUnknownChannel]++
 		}
 		return w, rest
 	}
-	if n := nameLength(b); r.complete && n > 0 && !bytes.HasPrefix(b, toWord) {
+	if r.complete && n > 0 && !bytes.HasPrefix(b, toWord) {
 		r.repairs[RepairUnknownChannel]++
+		if channel := madeUpChannel(b[:n]); channel != nil {
+			return channel, b[n:]
+		}
 		return b[:n], b[n:]
 	}
 	return nil, b
@@ -300,8 +320,8 @@ func (r *resolvedHeader) field(b []byte) int {
 	word, _ := cutSpace(b)
 	name := word[:nameLength(word)]
 	switch {
-	case wordAt(word, channelWords, endsWord) != nil && r.channel == nil:
-		r.channel = name
+	case r.channel == nil && channelNamed(name) != nil:
+		r.channel = channelNamed(name)
 	case wordAt(word, roleWords, endsWord) != nil: // a repeated role
 	case r.recipient == nil && isNamespaced(name):
 		r.recipient = name
@@ -311,6 +331,17 @@ func (r *resolvedHeader) field(b []byte) int {
 		r.repairs[RepairHeaderText]++
 	}
 	return len(word)
+}
+
+// channelNamed returns the channel with a name, whatever its case; nil: there is
+// none.
+func channelNamed(name []byte) []byte {
+	for _, w := range channelWords {
+		if bytes.EqualFold(name, w) {
+			return w
+		}
+	}
+	return nil
 }
 
 // recipientAt parses to= and a recipient, with or without space between them.

@@ -45,7 +45,8 @@ func (p *Parser) textToken(t Token) {
 	// The collected tokens may also be text, of the open message or of one
 	// without a header.
 	p.head.resolve(&p.resolved, false)
-	switch text := !p.resolved.mayBecomeHeader(); {
+	between := !p.probing && p.ended && isRemnant(p.head.text, true)
+	switch text := !between && !p.resolved.mayBecomeHeader(); {
 	case p.probing && (text || p.head.size() > maxProbeTokens):
 		p.rejectProbe()
 	case !p.probing && (text || p.head.size() > maxHeaderTokens):
@@ -108,6 +109,8 @@ func (p *Parser) closeTolerant() {
 func (p *Parser) stopHeader(t Token) {
 	p.head.resolve(&p.resolved, false)
 	switch {
+	case p.isRemnant():
+		p.repairs[RepairCutHeader]++
 	case p.resolved.hasText() || p.resolved.isMessage(t):
 		p.startWithText()
 		p.finishMessage(t)
@@ -142,7 +145,9 @@ func (p *Parser) startMarker() {
 		p.probing = true
 	case StateHeader:
 		p.head.resolve(&p.resolved, false)
-		if p.resolved.hasText() {
+		if p.isRemnant() && !p.head.started {
+			p.repairs[RepairCutHeader]++
+		} else if p.resolved.hasText() && !p.isRemnant() {
 			p.startWithText()
 			p.finishMessage(0)
 		} else if p.head.started || !p.head.empty() {

@@ -115,6 +115,17 @@ var tolerantCases = []struct {
 	{"end of text after the end", "<|channel|>final<|message|>x<|return|><|endoftext|>", "assistant final: x", "end_of_text"},
 	{"reserved", "<|channel|>fin<|reserved_200100|>al<|message|>a<|reserved_200000|>b<|startoftext|>c<|return|>", "assistant final: abc", "stray_marker"},
 
+	// Words of headers between messages.
+	{"lone channel", "<|channel|>analysis<|message|>a<|end|>final<|start|>assistant<|channel|>final<|message|>b<|return|>", "assistant analysis: a\nassistant final: b", "cut_header"},
+	{"lone channel in capitals", "<|channel|>final<|message|>a<|end|>Commentary<|end|>", "assistant final: a", "cut_header"},
+	{"lone role", "<|channel|>final<|message|>a<|end|>assistant<|end|>", "assistant final: a", "cut_header"},
+	{"lone role at the end", "<|channel|>final<|message|>a<|end|>assistant", "assistant final: a", "cut_header"},
+	{"lone type", "<|channel|>final<|message|>a<|end|> json\n<|return|>", "assistant final: a", "cut_header"},
+	{"lone words", "<|channel|>final<|message|>a<|end|>assistantcommentary json<|return|>", "assistant final: a", "cut_header"},
+	{"lone channel after a start", "<|channel|>final<|message|>a<|end|><|start|>final<|return|>", "assistant final: a", "cut_header"},
+	{"channel and text between messages", "<|channel|>analysis<|message|>a<|end|>final answer<|return|>", "assistant analysis: a\nassistant final: final answer", "missing_header"},
+	{"words like those of headers", "<|channel|>analysis<|message|>a<|end|>texts<|return|>", "assistant analysis: a\nassistant final: texts", "missing_header"},
+
 	// Headers.
 	{"recipient twice", "<|channel|>commentary to=functions.f to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "duplicate_recipient"},
 	{"recipient in both places", " to=functions.f<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", "duplicate_recipient"},
@@ -130,6 +141,15 @@ var tolerantCases = []struct {
 	{"empty channel", "<|channel|><|message|>x<|return|>", "assistant final: x", "empty_channel"},
 	{"channel marker twice", "<|channel|><|channel|>final<|message|>x<|return|>", "assistant final: x", "empty_channel"},
 	{"unknown channel", "<|channel|>thoughts<|message|>x<|return|>", "assistant thoughts: x", "unknown_channel"},
+	{"channel in capitals", "<|channel|>ANALYSIS<|message|>x<|end|><|start|>assistant<|channel|>Final<|message|>y<|return|>", "assistant analysis: x\nassistant final: y", "unknown_channel"},
+	{"channel in capitals and a recipient", "<|channel|>Commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", "unknown_channel"},
+	{"channel in capitals without its marker", "Analysis<|message|>x<|end|>", "assistant analysis: x", ""},
+	{"channel in capitals and text", "<|channel|>Final Hello there<|return|>", "assistant final: Hello there", "missing_message unknown_channel"},
+	{"longer word in capitals", "<|channel|>Finally it works<|return|>", "assistant final: Finally it works", "missing_header"},
+	{"made-up reasoning", "<|channel|>Deep_Thinking<|message|>x<|end|>", "assistant analysis: x", "unknown_channel"},
+	{"made-up reasoning behind a name", "<|channel|>final_reasoning<|message|>x<|end|>", "assistant analysis: x", "unknown_channel"},
+	{"made-up preamble", "<|channel|>my-comments<|message|>x<|end|>", "assistant commentary: x", "unknown_channel"},
+	{"capitals cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>Comment", "assistant analysis: a", "cut_header"},
 	{"channel with punctuation", "<|channel|>commentary?!<|message|>x<|end|>", "assistant commentary: x", "glued_channel header_text"},
 	{"words in a header", "<|channel|>final answer follows<|message|>x<|end|>", "assistant final: x", "header_text"},
 	{"recipient without channel", " to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "missing_channel"},

@@ -62,6 +62,12 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 	f.StringVar(&o.Admin, "envoy-admin", admin, "`host:port` of Envoy's admin interface")
 	f.StringVar(&o.Upstream, "upstream", "", "`URL` of the service for other models and paths (default: the first engine)")
 	f.StringVar((*string)(&o.Balance), "balance", "", "load balancing `policy` of an engine's replicas: prefix, session or least-request (default prefix)")
+	f.Func("cors-origins", "`origins` from which browsers may send requests, comma-separated: https://app.example.com, http://localhost:* or * (default: none)", func(v string) error {
+		for origin := range strings.SplitSeq(v, ",") {
+			o.CORSOrigins = append(o.CORSOrigins, strings.TrimSpace(origin))
+		}
+		return nil
+	})
 	f.BoolVar(&o.ModeOverride, "mode-override", false, "let the filter ask for the bodies that it needs (Envoy 1.40 or newer)")
 	f.StringVar(&o.RateLimitService, "rate-limit-service", "", "`URL` of a rate limit service that counts each tenant's tokens")
 	f.IntVar(&o.PromptTokensPerMinute, "prompt-tokens-per-minute", 0, "`tokens` that the prompts of a tenant may have in a minute, by this Envoy's count (default: no limit)")

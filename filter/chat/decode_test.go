@@ -97,7 +97,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"mode of allowed tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"none","tools":[]}}`), "tool_choice.allowed_tools.mode", "auto or required"},
 		{"required of no tools", ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}}`), "tool_choice", "no tools"},
 		{"large strict tools", tool(largeTools(3)), "tools", "524288 bytes in total"},
-		{"strict tool", tool(`{"type":"function","function":{"name":"f","strict":true,"parameters":{"not":{}}}}`), "tools", `"not"`},
+		{"strict tool", tool(`{"type":"function","function":{"name":"f","strict":true,"parameters":{"$dynamicRef":"#a","$defs":{"a":{"$dynamicAnchor":"a"}}}}}`), "tools", `"$dynamicRef"`},
 		{"unknown tool_choice", ask(`,"tool_choice":"any"`), "tool_choice", "must be"},
 		{"effort", ask(`,"reasoning_effort":"most"`), "reasoning_effort", "one of"},
 		{"n", ask(`,"n":17`), "n", "between 1 and 16"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 )
@@ -69,18 +70,40 @@ func (b *budget) addSchema(object map[string]any) error {
 	if err := checkCounts(object); err != nil {
 		return err
 	}
+	var unkept error // why the pattern is not in the grammar
 	if pattern, ok := object["pattern"].(string); ok {
-		if _, err := b.pattern(pattern); err != nil && !enforcedFormat(object) {
-			return err
+		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !leftToCheck(pattern, unkept, object["format"] != nil) {
+			return unkept
 		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
-		if _, err := b.pattern(pattern); err != nil {
+		if _, err := b.pattern(pattern); err != nil && !leftToCheck(pattern, err, false) {
 			return err
 		}
 	}
+	if describesStrings(object, unkept != nil) {
+		return nil
+	}
 	return b.lengths(object)
+}
+
+// leftToCheck reports whether a pattern that is not in the grammar is left to the
+// check of the reply: it can be checked, or it is another notation of the format
+// beside it, and compiling it would not take too long.
+func leftToCheck(pattern string, err error, formatted bool) bool {
+	if errors.Is(err, errCost) || errors.Is(err, errTotalCost) || len(pattern) > maxRegexBytes {
+		return false
+	}
+	_, err = regexp.Compile(goSyntax(pattern))
+	return err == nil || formatted
+}
+
+// describesStrings reports whether a grammar has a pattern or a format for the
+// strings of a schema, and therefore no lengths; unkept reports that the pattern is
+// not in the grammar.
+func describesStrings(object map[string]any, unkept bool) bool {
+	return object["pattern"] != nil && !unkept || enforcedFormat(object) && allows(object, "string")
 }
 
 // pattern adds the cost of a pattern and returns it in the syntax of engines.
@@ -96,11 +119,11 @@ func (b *budget) pattern(pattern string) (string, error) {
 func (b *budget) lengths(object map[string]any) error {
 	least, _ := number(object["minLength"])
 	most, _ := number(object["maxLength"])
+	if most > MaxCount {
+		most = 0 // it is not in the grammar
+	}
 	if most <= 1 && least <= 1 {
 		return nil
-	}
-	if most > MaxCount {
-		return fmt.Errorf(`has a "maxLength" beyond %d`, MaxCount)
 	}
 	return b.spend("length "+strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
 }

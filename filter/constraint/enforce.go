@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 )
 
@@ -60,8 +62,13 @@ func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 	if i := slices.IndexFunc(typedKeywords, has); i >= 0 && !has("type") {
 		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, typedKeywords[i])
 	}
-	if has("format") && !enforcedFormat(object) && allowsStrings(object) {
-		return errors.New(`uses a "format" that no grammar enforces`)
+	if err := checkPatterns(object); err != nil {
+		return err
+	}
+	for _, k := range limits {
+		if x, _ := number(object[k]); math.Abs(x) > maxLimit {
+			return fmt.Errorf("has a %q beyond 2^63", k)
+		}
 	}
 	for _, k := range [...]string{"maxLength", "maxItems", "maxProperties"} {
 		if most, _ := number(object[k]); most > MaxCount {
@@ -71,10 +78,20 @@ func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 	return nil
 }
 
-// allowsStrings reports whether the types of a schema allow strings.
-func allowsStrings(object map[string]any) bool {
-	names, _ := typesOf(object)
-	return names == nil || slices.Contains(names, "string")
+// checkPatterns rejects patterns that are not in the grammar and that no format
+// stands for.
+func checkPatterns(object map[string]any) error {
+	patterns := []string{}
+	if pattern, ok := object["pattern"].(string); ok && !enforcedFormat(object) {
+		patterns = append(patterns, pattern)
+	}
+	names, _ := object["patternProperties"].(map[string]any)
+	for _, pattern := range slices.AppendSeq(patterns, maps.Keys(names)) {
+		if _, _, err := engineRegex(pattern, true); err != nil {
+			return fmt.Errorf("has a pattern that %w", err)
+		}
+	}
+	return nil
 }
 
 // checkSole rejects keywords next to one of soleKeywords, with which grammars do not

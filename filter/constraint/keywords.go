@@ -45,8 +45,10 @@ func checkValues(object map[string]any) error {
 		}
 	}
 	for _, k := range limits {
-		if x, ok := number(object[k]); !ok || math.Abs(x) > maxLimit {
-			return fmt.Errorf("has a %q that is no number up to 2^63", k)
+		if x, ok := number(object[k]); !ok {
+			return fmt.Errorf("has a %q that is no number", k)
+		} else if k == "multipleOf" && object[k] != nil && x <= 0 {
+			return fmt.Errorf("has a %q that is not above 0", k)
 		} else if x != math.Trunc(x) && k != "multipleOf" && object["type"] == "integer" {
 			return fmt.Errorf("has a %q of an integer that is no whole number", k)
 		}

@@ -25,11 +25,24 @@ const MaxCount = 4096
 // which may be part of a prompt and must not be logged; [SchemaPath] returns the
 // path.
 //
-// A strict schema is also rejected if grammars ignore a part of it, or if it takes an
-// engine too long to compile; other schemas are enforced as far as possible. A $ref
+// A strict schema is also rejected if it takes an engine too long to compile, or has
+// a pattern that can be neither in a grammar nor checked; other schemas are enforced
+// as far as possible. What grammars ignore of a schema is left to the check of the
+// reply, see [Unenforced]. A $ref
 // may lead back to a schema that contains it, as in a list or a tree, but only
 // through a part for an inner value: otherwise no value follows the schema.
 func CheckSchema(schema json.RawMessage, strict bool) error {
+	return checkSchema(schema, schemaCheck{strict: strict})
+}
+
+// Unenforced returns what grammars do not enforce of a schema that [CheckSchema]
+// accepts as strict: a [Validator] has to check the reply. nil: they enforce all of
+// it. The error is in the form of CheckSchema's.
+func Unenforced(schema json.RawMessage) error {
+	return checkSchema(schema, schemaCheck{strict: true, exact: true})
+}
+
+func checkSchema(schema json.RawMessage, c schemaCheck) error {
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
 	}
@@ -45,7 +58,7 @@ func CheckSchema(schema json.RawMessage, strict bool) error {
 	if names, ok := duplicateNames(gjson.ParseBytes(schema), nil); !ok {
 		return errorAt(names, errDuplicateName)
 	}
-	c := schemaCheck{root: root, strict: strict, refs: map[string]bool{}, seen: map[string]bool{}, targets: map[string]refTarget{}}
+	c.root, c.refs, c.seen, c.targets = root, map[string]bool{}, map[string]bool{}, map[string]refTarget{}
 	if err := c.walk(root, nil, true); err != nil {
 		return err
 	}
@@ -77,6 +90,7 @@ func hasNUL(p []byte) bool {
 type schemaCheck struct {
 	root     any
 	strict   bool
+	exact    bool // what grammars do not enforce is an error
 	cost     budget
 	compared int             // the cost of comparisons so far, up to maxCompared
 	refs     map[string]bool // the references, as they are spelled
@@ -187,8 +201,8 @@ func (c *schemaCheck) keywords(object map[string]any) error {
 	if err := checkSatisfiable(object); err != nil || !c.strict {
 		return err
 	}
-	if err := c.checkEnforceable(object); err != nil {
-		return err
+	if c.exact {
+		return c.checkEnforceable(object)
 	}
 	return c.cost.addSchema(object)
 }

@@ -12,6 +12,7 @@ func TestCheckSchema(t *testing.T) {
 		schema string
 		strict bool
 		want   string // in the error; "": none
+		left   string // in the error of Unenforced; "": none
 	}{
 		"object":             {schema: string(cityOf), strict: true},
 		"anything":           {schema: `true`, strict: true},
@@ -48,11 +49,11 @@ func TestCheckSchema(t *testing.T) {
 		"loose properties":        {schema: manyProperties(1000, "")},
 		"strict lookahead":        {schema: `{"type":"string","pattern":"(?=a)b"}`, strict: true, want: "lookaround"},
 		"strict name":             {schema: `{"type":"object","patternProperties":{"(?!a)":{}}}`, strict: true, want: "lookaround"},
-		"strict Unicode class":    {schema: `{"type":"string","pattern":"^[\\p{L} ]+$"}`, strict: true, want: `\p{L}`},
+		"strict Unicode class":    {schema: `{"type":"string","pattern":"^[\\p{L} ]+$"}`, strict: true, left: `\p{L}`},
 		"strict huge pattern":     {schema: `{"type":"string","pattern":"(a{1000}){1000}"}`, strict: true, want: "repetitions"},
 		"strict nested pattern":   {schema: `{"type":"string","pattern":"^([a-z]{1,30}){1,30}$"}`, strict: true, want: "too long"},
-		"strict length":           {schema: `{"type":"string","maxLength":4097}`, strict: true, want: `"maxLength" beyond`},
-		"strict items":            {schema: `{"type":"array","maxItems":4097}`, strict: true, want: `"maxItems" beyond`},
+		"strict length":           {schema: `{"type":"string","maxLength":4097}`, strict: true, left: `"maxLength" beyond`},
+		"strict items":            {schema: `{"type":"array","maxItems":4097}`, strict: true, left: `"maxItems" beyond`},
 		"minimum length":          {schema: `{"type":"string","minLength":4097}`, want: `"minLength" beyond`},
 		"200 optional":            {schema: manyProperties(200, ""), strict: true},
 		"201 optional":            {schema: manyProperties(201, ""), strict: true, want: "not required"},
@@ -77,7 +78,14 @@ func TestCheckSchema(t *testing.T) {
 		"least above most":        {schema: `{"minItems":3,"maxItems":2}`, want: "above"},
 		"minimum above maximum":   {schema: `{"minimum":3,"maximum":2}`, want: "above"},
 		"minimum in quotes":       {schema: `{"minimum":"x"}`, want: `"minimum"`},
-		"maximum beyond integers": {schema: `{"maximum":1e23}`, want: `"maximum"`},
+		"maximum beyond integers": {schema: `{"type":"number","maximum":1e23}`, strict: true, left: `"maximum" beyond 2^63`},
+		"zod's float64":           {schema: `{"type":"number","minimum":-1.7976931348623157e+308}`, strict: true, left: `"minimum" beyond 2^63`},
+		"multiple of nothing":     {schema: `{"multipleOf":0}`, want: `"multipleOf"`},
+		"length beside a format":  {schema: `{"type":"string","format":"uri","minLength":1,"maxLength":2083}`, strict: true, left: `"format" together with "minLength"`},
+		"zod's emoji":             {schema: `{"type":"string","format":"emoji","pattern":"^(?=[\\s\\S])\\p{Emoji}+$"}`, strict: true, left: "lookaround"},
+		"word boundary":           {schema: `{"type":"string","pattern":"\\bx"}`, strict: true, left: `\b`},
+		"boundary in a name":      {schema: `{"type":"object","patternProperties":{"\\bx":{}}}`, strict: true, left: `\b`},
+		"lookahead and a length":  {schema: `{"type":"string","pattern":"(?=a)b","maxLength":9}`, strict: true, want: "lookaround"},
 		"exclusive, draft 4":      {schema: `{"exclusiveMinimum":true}`, want: `"exclusiveMinimum"`},
 		"half an integer":         {schema: `{"type":"integer","minimum":1.5}`, want: "whole"},
 		"pattern of a number":     {schema: `{"pattern":5}`, want: `"pattern"`},
@@ -88,32 +96,32 @@ func TestCheckSchema(t *testing.T) {
 		"required and not there":  {schema: `{"properties":{"a":{}},"required":["b"],"additionalProperties":false}`, want: `"required"`},
 		"required and undeclared": {schema: `{"type":"object","properties":{"a":{}},"required":["b"]}`, strict: true},
 
-		"beside anyOf":             {schema: `{"type":"object","properties":{"a":{}},"anyOf":[{"required":["a"]}]}`, strict: true, want: `"type" beside "anyOf"`},
-		"beside $ref":              {schema: `{"$ref":"#/$defs/a","minimum":1,"$defs":{"a":{"type":"integer"}}}`, strict: true, want: `"minimum" beside "$ref"`},
-		"beside allOf":             {schema: `{"allOf":[{"type":"object"}],"required":["a"]}`, strict: true, want: `"required" beside "allOf"`},
-		"beside enum":              {schema: `{"enum":["a"],"maxLength":3}`, strict: true, want: `"maxLength" beside "enum"`},
+		"beside anyOf":             {schema: `{"type":"object","properties":{"a":{}},"anyOf":[{"required":["a"]}]}`, strict: true, left: `"type" beside "anyOf"`},
+		"beside $ref":              {schema: `{"$ref":"#/$defs/a","minimum":1,"$defs":{"a":{"type":"integer"}}}`, strict: true, left: `"minimum" beside "$ref"`},
+		"beside allOf":             {schema: `{"allOf":[{"type":"object"}],"required":["a"]}`, strict: true, left: `"required" beside "allOf"`},
+		"beside enum":              {schema: `{"enum":["a"],"maxLength":3}`, strict: true, left: `"maxLength" beside "enum"`},
 		"enum and its type":        {schema: `{"type":["string","null"],"enum":["a",null]}`, strict: true},
-		"enum of another type":     {schema: `{"type":"string","enum":["a",1]}`, strict: true, want: `not of its "type"`},
+		"enum of another type":     {schema: `{"type":"string","enum":["a",1]}`, strict: true, left: `not of its "type"`},
 		"described reference":      {schema: `{"$ref":"#/$defs/a","description":"a","default":1,"$defs":{"a":{"type":"integer"}}}`, strict: true},
 		"one allOf":                {schema: `{"allOf":[{"$ref":"#/$defs/a"}],"title":"a","$defs":{"a":{"type":"integer"}}}`, strict: true},
 		"oneOf of kinds":           {schema: `{"oneOf":[{"type":"string"},{"type":"integer"},{"const":null}]}`, strict: true},
 		"oneOf of tags":            {schema: `{"oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],"discriminator":{"propertyName":"t"},"$defs":{"a":{"type":"object","properties":{"t":{"const":"a","type":"string"}},"required":["t"]},"b":{"type":"object","properties":{"t":{"enum":["b","c"]}},"required":["t"]}}}`, strict: true},
-		"oneOf that overlaps":      {schema: `{"oneOf":[{"type":"integer"},{"type":"number"}]}`, strict: true, want: `"oneOf"`},
-		"oneOf of optional tags":   {schema: `{"oneOf":[{"type":"object","properties":{"t":{"const":1}}},{"type":"object","properties":{"t":{"const":2}},"required":["t"]}]}`, strict: true, want: `"oneOf"`},
-		"oneOf of a tree":          {schema: `{"oneOf":[{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]},{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}]}`, strict: true, want: `"oneOf"`},
-		"length without type":      {schema: `{"minLength":3}`, strict: true, want: `without "type"`},
+		"oneOf that overlaps":      {schema: `{"oneOf":[{"type":"integer"},{"type":"number"}]}`, strict: true, left: `"oneOf"`},
+		"oneOf of optional tags":   {schema: `{"oneOf":[{"type":"object","properties":{"t":{"const":1}}},{"type":"object","properties":{"t":{"const":2}},"required":["t"]}]}`, strict: true, left: `"oneOf"`},
+		"oneOf of a tree":          {schema: `{"oneOf":[{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]},{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}]}`, strict: true, left: `"oneOf"`},
+		"length without type":      {schema: `{"minLength":3}`, strict: true, left: `without "type"`},
 		"format and pattern":       {schema: `{"type":"string","format":"date","pattern":"^2"}`, strict: true},
 		"tuple of older drafts":    {schema: `{"type":"array","items":[{"type":"string"}],"additionalItems":false}`, strict: true},
 		"integer's format":         {schema: `{"type":"integer","format":"int32"}`, strict: true},
 		"pydantic's optional":      {schema: `{"type":"object","properties":{"a":{"anyOf":[{"type":"string","maxLength":100},{"type":"null"}],"default":null,"title":"A"}},"required":["a"],"additionalProperties":false}`, strict: true},
 		"names of many properties": {schema: `{"type":"object","properties":{"a.b":{"type":"string"},"type":{"type":"string"},"enum":{"type":"array","items":{"type":"string"}},"required":{"type":"boolean"}},"required":["type"]}`, strict: true},
 
-		"strict not":         {schema: `{"not":{"type":"string"}}`, strict: true, want: `"not"`},
-		"strict deep":        {schema: `{"type":"array","items":{"type":"number","multipleOf":2}}`, strict: true, want: `"multipleOf"`},
-		"strict in defs":     {schema: `{"$ref":"#/$defs/a","$defs":{"a":{"uniqueItems":true}}}`, strict: true, want: `"uniqueItems"`},
-		"strict allOf":       {schema: `{"allOf":[{},{}]}`, strict: true, want: `"allOf"`},
-		"strict pattern":     {schema: `{"type":"string","pattern":"a","maxLength":3}`, strict: true, want: "together with"},
-		"strict format":      {schema: `{"type":"string","format":"phone"}`, strict: true, want: `"format"`},
+		"strict not":         {schema: `{"not":{"type":"string"}}`, strict: true, left: `"not"`},
+		"strict deep":        {schema: `{"type":"array","items":{"type":"number","multipleOf":2}}`, strict: true, left: `"multipleOf"`},
+		"strict in defs":     {schema: `{"$ref":"#/$defs/a","$defs":{"a":{"uniqueItems":true}}}`, strict: true, left: `"uniqueItems"`},
+		"strict allOf":       {schema: `{"allOf":[{},{}]}`, strict: true, left: `"allOf"`},
+		"strict pattern":     {schema: `{"type":"string","pattern":"a","maxLength":3}`, strict: true, left: "together with"},
+		"strict format":      {schema: `{"type":"string","format":"phone"}`, strict: true},
 		"anyOf is an object": {schema: `{"anyOf":{}}`, want: `"anyOf"`},
 		"properties a list":  {schema: `{"properties":[]}`, want: `"properties"`},
 	} {
@@ -122,6 +130,9 @@ func TestCheckSchema(t *testing.T) {
 			if c.want == "" {
 				if err != nil {
 					t.Fatal(err)
+				}
+				if left := Unenforced(json.RawMessage(c.schema)); c.strict && (left == nil) != (c.left == "") || c.left != "" && !strings.Contains(left.Error(), c.left) {
+					t.Errorf("%v is left to the check, want %q in it", left, c.left)
 				}
 				return
 			}
@@ -210,7 +221,7 @@ func TestSpellingsOfAReferenceAreOne(t *testing.T) {
 func TestSchemaPath(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"properties":{"a":{"items":{"anyOf":[{},{"pattern":5}]}}}}`:         ".properties.a.items.anyOf.1",
-		`{"properties":{"a":{"type":"string","pattern":"\\bx"}}}`:             ".properties.a",
+		`{"properties":{"a":{"type":"string","pattern":"(?=x)"}}}`:            ".properties.a",
 		`{"$defs":{"a":{"enum":[]}}}`:                                         ".$defs.a",
 		`{"items":[{},{"x":1,"x":2}]}`:                                        ".items.1",
 		`{"type":"text"}`:                                                     "",
@@ -226,9 +237,13 @@ func TestSchemaPath(t *testing.T) {
 // which may be part of a prompt.
 func TestSchemaErrorsNameNoProperty(t *testing.T) {
 	for _, schema := range []string{
-		`{"properties":{"secret":{"not":{}}}}`, `{"$ref":"#/$defs/secret"}`, `{"patternProperties":{"secret(?=":{}}}`, `{"properties":{"secret":{"format":"secret"}}}`,
+		`{"properties":{"secret":{"not":{}}}}`, `{"$ref":"#/$defs/secret"}`, `{"patternProperties":{"secret(?=":{}}}`, `{"properties":{"secret":{"format":"secret","minLength":1}}}`,
 	} {
-		if err := CheckSchema(json.RawMessage(schema), true); err == nil || strings.Contains(err.Error(), "secret") {
+		err := CheckSchema(json.RawMessage(schema), true)
+		if err == nil {
+			err = Unenforced(json.RawMessage(schema))
+		}
+		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", schema, err)
 		}
 	}

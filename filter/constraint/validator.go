@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -21,7 +22,8 @@ import (
 // Schema, draft 2020-12 and draft 7, and ignores the keyword format.
 type Validator struct {
 	schema *jsonschema.Resolved
-	ways   int // how often one value of a text is validated, at most
+	ways   int  // how often one value of a text is validated, at most
+	unique bool // it compares the elements of arrays
 }
 
 // draft7 is the URL of draft 7, in the only spelling that the library accepts.
@@ -48,6 +50,7 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 	if err := readPatterns(&s); err != nil {
 		return nil, err
 	}
+	unique := readComparisons(&s)
 	resolved, err := s.Resolve(nil)
 	if err != nil {
 		return nil, errors.New("has a reference or a pattern that cannot be checked")
@@ -56,12 +59,30 @@ func NewValidator(schema json.RawMessage) (*Validator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Validator{resolved, ways}, nil
+	return &Validator{resolved, ways, unique}, nil
 }
 
+// readComparisons reports whether a schema has uniqueItems. It removes multipleOf
+// with a fraction that is not exact in binary, such as 0.01: the library divides
+// floating point numbers, so that it rejects 0.07.
+func readComparisons(s *jsonschema.Schema) (unique bool) {
+	all := parts{}
+	all.add("", s)
+	for _, p := range all {
+		unique = unique || p.schema.UniqueItems
+		if m := p.schema.MultipleOf; m != nil && *m*exactFractions != math.Trunc(*m*exactFractions) {
+			p.schema.MultipleOf = nil
+		}
+	}
+	return unique
+}
+
+// exactFractions is the denominator of the fractions that multipleOf is checked with.
+const exactFractions = 1 << 20
+
 // readPatterns replaces the patterns of a schema by ones in Go's syntax. A pattern
-// that cannot be compiled is removed if the schema has a format that grammars
-// enforce: it is another notation of the format. Patterns with too many states in
+// that cannot be compiled is removed if the schema has a format: it is another
+// notation of the format. Patterns with too many states in
 // total are an error.
 func readPatterns(s *jsonschema.Schema) error {
 	all := parts{}
@@ -75,7 +96,7 @@ func readPatterns(s *jsonschema.Schema) error {
 			}
 		}
 		s.Pattern = goSyntax(s.Pattern)
-		if _, err := regexp.Compile(s.Pattern); err != nil && slices.Contains(formats, s.Format) {
+		if _, err := regexp.Compile(s.Pattern); err != nil && s.Format != "" {
 			s.Pattern = ""
 		}
 		for _, name := range slices.Collect(maps.Keys(s.PatternProperties)) {
@@ -141,8 +162,30 @@ func (v *Validator) Accepts(text []byte) bool {
 }
 
 // Affords reports whether a text does not cost too much to validate: its arrays and
-// objects nest at most 256 levels deep, and its length times the number of ways in
-// which the schema leads to one value is at most 16 MiB.
+// objects nest at most 256 levels deep, its length times the number of ways in which
+// the schema leads to one value is at most 16 MiB, and uniqueItems compares at most
+// 4,096 arrays and objects.
 func (v *Validator) Affords(text []byte) bool {
-	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting
+	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting && (!v.unique || comparisons(gjson.ParseBytes(text)) <= maxCompares/v.ways)
+}
+
+// maxCompares bounds the comparisons of arrays and objects for uniqueItems.
+const maxCompares = 1 << 24
+
+// comparisons returns how often arrays and objects are compared for uniqueItems, at
+// most: the library compares all that have the same hash, and these can be made so.
+// Other values have hashes of their own.
+func comparisons(v gjson.Result) int {
+	n, total := 0, 0
+	isArray := v.IsArray()
+	v.ForEach(func(_, element gjson.Result) bool {
+		if element.IsArray() || element.IsObject() {
+			if isArray {
+				n = min(n+1, maxCompares+1)
+			}
+			total = min(total+comparisons(element), maxCompares+1)
+		}
+		return true
+	})
+	return min(total+n*n, maxCompares+1)
 }

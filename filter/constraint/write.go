@@ -18,15 +18,31 @@ import (
 // out; strict schemas have no such parts. The rest is unchanged and in the same
 // order, which is the order in which the model has to write properties.
 func appendSchema(dst []byte, schema json.RawMessage) []byte {
+	dst, _ = writeSchema(dst, schema)
+	return dst
+}
+
+// MaxCost is the largest result of [Cost]: that of the patterns and lengths that one
+// schema may have.
+const MaxCost = maxSchemaCost
+
+// Cost returns what a schema that [CheckSchema] accepts costs the engine's compiler,
+// by its patterns and lengths. Many tools with a cost take an engine too long.
+func Cost(schema json.RawMessage) int {
+	_, cost := writeSchema(nil, schema)
+	return cost
+}
+
+func writeSchema(dst []byte, schema json.RawMessage) (written []byte, cost int) {
 	d := json.NewDecoder(strings.NewReader(string(schema)))
 	d.UseNumber()
 	var root any
 	if d.Decode(&root) != nil {
-		return jsontext.AppendCompact(dst, string(schema))
+		return jsontext.AppendCompact(dst, string(schema)), 0
 	}
 	w := schemaWriter{dst: dst}
 	w.schema(gjson.ParseBytes(schema), root)
-	return w.dst
+	return w.dst, w.cost.spent
 }
 
 type schemaWriter struct {
@@ -41,10 +57,11 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
 		return
 	}
+	object, added := weaker(object)
 	kept := w.engineKeywords(object)
 	key := w.begin()
 	raw.ForEach(func(k, v gjson.Result) bool {
-		if name := kept(k.Str); name != "" {
+		if name := kept(k.Str); name != "" && object[k.Str] != nil {
 			key(name)
 			w.keyword(k.Str, v, object, raw)
 		}
@@ -53,6 +70,10 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
 		key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)
+	}
+	for _, name := range added {
+		key(name)
+		w.dst = append(w.dst, "true"...)
 	}
 	if onlyCounts(object) && kept("minProperties") != "" {
 		key("additionalProperties")
@@ -98,8 +119,13 @@ func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) stri
 			drop(out, objectKeywords)
 		}
 	}
-	out["maxLength"] = w.cost.lengths(object) != nil
-	for _, k := range []string{"maxItems", "maxProperties"} {
+	switch {
+	case describesStrings(object, out["pattern"]):
+		drop(out, []string{"minLength", "maxLength"})
+	case w.cost.lengths(object) != nil:
+		out["maxLength"] = true
+	}
+	for _, k := range []string{"maxLength", "maxItems", "maxProperties"} {
 		most, _ := number(object[k])
 		out[k] = out[k] || most > MaxCount
 	}

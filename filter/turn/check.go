@@ -15,7 +15,7 @@ const (
 )
 
 // Check verifies the answer to a model call before the client is sent any of it,
-// for engines that cannot enforce the output's spec.
+// for engines that cannot enforce the output's spec, or not all of it.
 type Check struct {
 	readers []*Reader
 	open    int // choices that have not ended
@@ -24,7 +24,7 @@ type Check struct {
 // NewCheck begins a check; nil if any output is valid, or the engine enforces the
 // spec.
 func (t *Turn) NewCheck() *Check {
-	if !t.verifier.alone {
+	if !t.verifier.alone && !t.verifier.held {
 		return nil
 	}
 	c := &Check{readers: make([]*Reader, t.Engine.N), open: t.Engine.N}

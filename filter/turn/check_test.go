@@ -176,3 +176,98 @@ func TestCheckOfALaterCall(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckBeyondAGrammar shows that a reply is held back for its check if its
+// schema has keywords that no grammar enforces, and only then.
+func TestCheckBeyondAGrammar(t *testing.T) {
+	t.Parallel()
+	const unique = `{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
+	f := ToolName{FunctionsNamespace, "f", false}
+	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(unique)}}}}
+	strict := jsonFormat(unique)
+	strict.Strict = true
+	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
+	call := func(text string) string { return "<|channel|>commentary to=functions.f<|message|>" + text + "<|call|>" }
+	for name, c := range map[string]struct {
+		in     Input
+		output string
+		want   Verdict
+	}{
+		"an answer":                 {Input{Format: strict}, answer(`{"n":[1,2]}`), Passed},
+		"an answer, not kept":       {Input{Format: strict}, answer(`{"n":[1,1]}`), Unkept},
+		"arguments":                 {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, call(`{"n":[1,2]}`), Passed},
+		"arguments, not kept":       {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, call(`{"n":[1,1]}`), Unkept},
+		"an answer beside the tool": {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, answer(`hello`), Passed},
+		"not strict":                {Input{Format: jsonFormat(unique)}, answer(`{"n":[1,1]}`), Undecided},
+		"forced, not strict":        {Input{Tools: tools, Choice: Choice{Required: true}}, call(`{"n":[1,1]}`), Undecided},
+	} {
+		rc, _ := newContext()
+		c.in.Items = []Item{userHi}
+		turn := prepare(t, rc, &c.in)
+		if turn.Engine.Constraint == nil {
+			t.Errorf("%s: the engine gets no constraint", name)
+		}
+		chunk := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: engine.FinishStop}
+		check := turn.NewCheck()
+		if got := Undecided; check != nil {
+			if got = check.Push(chunk); got != c.want {
+				t.Errorf("%s: verdict %d, want %d", name, got, c.want)
+			}
+		} else if c.want != Undecided {
+			t.Errorf("%s: the reply is not held back", name)
+		}
+		if _, err := turn.NewReader(func(Event) {}).Push(chunk); (err != nil) != (c.want == Unkept) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestForcedSchemas shows which schemas of tools that are not strict are enforced if
+// a call is required.
+func TestForcedSchemas(t *testing.T) {
+	t.Parallel()
+	tool := func(parameters string) []harmony.Namespace {
+		return []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(parameters)}}}}
+	}
+	const city = `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`
+	for name, c := range map[string]struct {
+		parameters string
+		choice     Choice
+		want       string // the schema; "": any object
+	}{
+		"required":                {city, Choice{Required: true}, city},
+		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, city},
+		"allowed":                 {city, Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, ""},
+		"no object":               {`{"type":"string"}`, Choice{Required: true}, ""},
+		"leads nowhere":           {`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}`, Choice{Required: true}, ""},
+		"beyond grammars in part": {`{"type":"object","properties":{"a":{"type":"string","pattern":"(?=a)"}}}`, Choice{Required: true}, `{"type":"object","properties":{"a":{"type":"string","pattern":"(?=a)"}}}`},
+	} {
+		rc, _ := newContext()
+		in := &Input{Items: []Item{userHi}, Tools: tool(c.parameters), Choice: c.choice}
+		tools, err := newToolset(in.Tools, nil, rc.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := newSpec(in, c.choice, tools)
+		if err != nil || string(spec.Tools[0].Schema) != c.want {
+			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
+		}
+	}
+	// Many tools with lengths take an engine too long together.
+	many := []harmony.Namespace{{Name: FunctionsNamespace}}
+	for i := range 20 {
+		many[0].Tools = append(many[0].Tools, harmony.Tool{Name: "f" + string(rune('a'+i)), Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","maxLength":2000}}}`)})
+	}
+	rc, _ := newContext()
+	tools, _ := newToolset(many, nil, rc.Limits)
+	spec, err := newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
+	kept := 0
+	for _, t := range spec.Tools {
+		if t.Schema != nil {
+			kept++
+		}
+	}
+	if err != nil || kept != constraint.MaxCost/256 {
+		t.Errorf("%d schemas are enforced, error %v", kept, err)
+	}
+}

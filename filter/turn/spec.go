@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -58,6 +60,7 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 		spec.Answer = in.Format.Answer
 	}
 	size := 0
+	var forced forcedSchemas
 	allowed := map[ToolName]bool{}
 	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
 		t := tools.byRecipient[recipient]
@@ -72,6 +75,9 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 			}
 		}
 		schema, err := strictSchema(tools.isStrict(in, name), name, parameters)
+		if choice.Required && !in.Strict[name] && !t.builtin {
+			schema = forced.schema(parameters, maxStrictSchemas-size)
+		}
 		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})
 		return err
 	})
@@ -103,6 +109,25 @@ func strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawM
 		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 	}
 	return bytes.Clone(schema), nil // it may be a part of the request's body
+}
+
+// forcedSchemas are the schemas of tools that are not strict and of which one must
+// be called. They are enforced as far as a grammar can say them, and as long as they
+// do not take an engine too long together.
+type forcedSchemas struct{ size, cost int }
+
+// schema returns the schema of a tool's arguments if it is enforced; nil: they are
+// any JSON object. room is how many bytes all of them may have.
+func (f *forcedSchemas) schema(parameters json.RawMessage, room int) json.RawMessage {
+	if gjson.GetBytes(parameters, "type").Str != "object" || f.size+len(parameters) > room || constraint.CheckSchema(parameters, false) != nil {
+		return nil
+	}
+	cost := constraint.Cost(parameters)
+	if f.cost+cost > constraint.MaxCost {
+		return nil
+	}
+	f.size, f.cost = f.size+len(parameters), f.cost+cost
+	return bytes.Clone(parameters)
 }
 
 // parametersPath returns where the fault in a tool's schema is, as a path below

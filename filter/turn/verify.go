@@ -23,6 +23,7 @@ type verifier struct {
 	schema *constraint.Validator              // of the answer; nil: not verified
 	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
 	alone  bool                               // no grammar of an engine enforces the spec
+	held   bool                               // or not all of it: the reply is checked before the client gets any of it
 }
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
@@ -39,21 +40,34 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if !rc.Checked && !in.Format.Strict {
 			break
 		}
-		if v.schema, err = constraint.NewValidator(a.Schema); err != nil && rc.Checked {
+		if v.schema, err = v.validator(a.Schema); err != nil {
 			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
 	v.strict = map[ToolName]*constraint.Validator{}
 	for _, t := range spec.Tools {
-		if t.Schema == nil {
+		name := tools.byRecipient[t.Recipient].toolName()
+		if !in.Strict[name] || t.Schema == nil {
 			continue
 		}
-		name := tools.byRecipient[t.Recipient].toolName()
-		if v.strict[name], err = constraint.NewValidator(t.Schema); err != nil && rc.Checked {
+		if v.strict[name], err = v.validator(t.Schema); err != nil {
 			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 		}
 	}
 	return v, nil
+}
+
+// validator returns the validator of a strict schema; nil if the schema cannot be
+// verified and an engine enforces all of it. If an engine does not, the reply is
+// held.
+func (v *verifier) validator(schema json.RawMessage) (*constraint.Validator, error) {
+	validator, err := constraint.NewValidator(schema)
+	left := !v.alone && constraint.Unenforced(schema) != nil
+	v.held = v.held || left
+	if err != nil && !left && !v.alone {
+		return nil, nil
+	}
+	return validator, err
 }
 
 // validAnswer reports whether a text has the form of the answer, as far as can be
@@ -79,7 +93,7 @@ func (v *verifier) validArguments(tool ToolName, text []byte) bool {
 // validJSON reports whether a text is of a schema; nil accepts any. A text that
 // costs too much to verify is accepted if an engine enforces the spec.
 func (v *verifier) validJSON(schema *constraint.Validator, text []byte) bool {
-	return schema == nil || !v.alone && !schema.Affords(text) || schema.Accepts(text)
+	return schema == nil || !v.alone && !v.held && !schema.Affords(text) || schema.Accepts(text)
 }
 
 // codeViolation is the error code of output that violates its spec.
@@ -131,6 +145,9 @@ func (r *Reader) verifyEnd() *apierror.Error {
 func (r *Reader) violation() *apierror.Error {
 	r.ending.finish = FinishError
 	r.repaired(repairFailed)
+	if r.turn.verifier.held {
+		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the schema of the request, which has keywords that engines cannot enforce. Try again, or describe in the messages what these keywords demand.")
+	}
 	if r.turn.verifier.alone {
 		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the output format or tool choice of the request, and this model's engine cannot enforce them. Try again, or describe the expected output in the messages.")
 	}

@@ -233,7 +233,11 @@ func (g *grammar) samples() []string {
 	case "const_string":
 		return []string{g.Value}
 	case "json_schema":
-		return []string{smallestInstance(string(g.Schema))}
+		value, err := smallestInstance(string(g.Schema))
+		if err != nil {
+			return nil
+		}
+		return []string{value}
 	case "regex":
 		re, err := syntax.Parse(goRegex(g.Pattern), syntax.Perl)
 		if err != nil {
@@ -358,8 +362,7 @@ func (w *schemaWalk) isOf(v, s gjson.Result, depth int) bool {
 	case v.Type == gjson.String:
 		return matchesPattern(v.Str, s.Get("pattern")) && within(len([]rune(v.Str)), s, "minLength", "maxLength")
 	case v.Type == gjson.Number:
-		least, most := s.Get("minimum"), s.Get("maximum")
-		return (!least.Exists() || v.Num >= least.Num) && (!most.Exists() || v.Num <= most.Num)
+		return numberIsOf(v.Num, s)
 	}
 	return true
 }

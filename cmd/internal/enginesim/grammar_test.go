@@ -44,7 +44,7 @@ func TestObey(t *testing.T) {
 			if failed != nil {
 				t.Fatal(failed)
 			}
-			seq, err := g.choose(planCandidates(userPrompt(c.user)))
+			seq, err := g.choose(planCandidates(readPrompt(userPrompt(c.user))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestObeyBuiltins(t *testing.T) {
 		if failed != nil {
 			t.Fatal(failed)
 		}
-		seq, err := g.choose(planCandidates(conversation(system, c.user, "")))
+		seq, err := g.choose(planCandidates(readPrompt(conversation(system, c.user, ""))))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,13 +25,6 @@ type sequence struct {
 	delays map[int]time.Duration // delay before the id at an index
 }
 
-// planFor returns the output for a prompt. A prompt that is not a Harmony
-// conversation gets filler words without end.
-func planFor(ids []harmony.Token) (sequence, prompt) {
-	p := readPrompt(ids)
-	return p.plan(), p
-}
-
 func (p prompt) plan() sequence {
 	if len(p.messages) == 0 {
 		return sequence{ids: []int32{fillerForever}}
@@ -44,9 +37,8 @@ func (p prompt) plan() sequence {
 
 // planCandidates returns the possible outputs for a prompt, best first: the plan
 // and, with a script of lines, its other forms.
-func planCandidates(ids []harmony.Token) []sequence {
-	first, p := planFor(ids)
-	plans := []sequence{first}
+func planCandidates(p prompt) []sequence {
+	plans := []sequence{p.plan()}
 	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.begun) > 0 {
 		return plans
 	}
@@ -173,7 +165,9 @@ func readScript(p prompt) script {
 		if schema := p.responseSchema(); len(results) > 0 {
 			text = "RESULT: " + results[len(results)-1].body
 		} else if schema != "" {
-			text = smallestInstance(schema)
+			if value, err := smallestInstance(schema); err == nil {
+				text = value
+			}
 		}
 		s.text = &text
 	}

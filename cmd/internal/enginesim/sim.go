@@ -281,7 +281,7 @@ func (s *Sim) serve(w http.ResponseWriter, r *http.Request, a api, body []byte, 
 		return
 	}
 	if g := req.limits.grammar; g != nil && !req.behavior.Ungrammatical {
-		if seq, err = g.choose(planCandidates(req.prompt)); err != nil {
+		if seq, err = g.choose(planCandidates(p)); err != nil {
 			s.reject(w, a, badRequest("", err.Error()), req.stream, rec)
 			return
 		}

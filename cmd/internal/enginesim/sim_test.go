@@ -113,7 +113,7 @@ func withBuiltins(t *testing.T) string {
 
 // TestUserTextStaysText checks that <|return|> in a text is not the token.
 func TestUserTextStaysText(t *testing.T) {
-	seq, _ := planFor(userPrompt("SAY x<|return|>"))
+	seq := planFor(userPrompt("SAY x<|return|>"))
 	ends := 0
 	for _, id := range seq.ids {
 		if id == int32(harmony.TokenReturn) {
@@ -136,12 +136,12 @@ func TestPrefill(t *testing.T) {
 		{"CALL f {\"a\":1}", "<|channel|>commentary to=functions.f <|constrain|>json<|message|>", `{"a":1}<|call|>`},
 	} {
 		ids := append(userPrompt(c.user), encodeHeader(c.begun)...)
-		seq, _ := planFor(ids)
+		seq := planFor(ids)
 		if got := showSigned(seq.ids); got != c.want {
 			t.Errorf("%s, begun %s:\ngot  %s\nwant %s", c.user, c.begun, got, c.want)
 		}
 	}
-	seq, _ := planFor(encodeHeader("<|start|>user<|message|>SAY t<|end|>"))
+	seq := planFor(encodeHeader("<|start|>user<|message|>SAY t<|end|>"))
 	if got := showSigned(seq.ids); !strings.HasPrefix(got, "<|start|>assistant<|channel|>analysis") {
 		t.Errorf("nothing begun: %s", got)
 	}
@@ -498,7 +498,7 @@ func FuzzPlan(f *testing.F) {
 		if len(user)+len(after) > 1<<12 {
 			return
 		}
-		seq, _ := planFor(conversation("", user, after))
+		seq := planFor(conversation("", user, after))
 		c := newChoice(0, seq, limits{maxTokens: 50, stops: eos}, 1)
 		for c.finish == "" {
 			c.step()
@@ -532,3 +532,6 @@ func BenchmarkStream(b *testing.B) {
 		})
 	}
 }
+
+// planFor is the output for a prompt.
+func planFor(ids []harmony.Token) sequence { return readPrompt(ids).plan() }

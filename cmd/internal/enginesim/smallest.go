@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -179,104 +180,22 @@ func (w *schemaWalk) resolve(ref string) gjson.Result {
 	return resolve(w.root, ref)
 }
 
-// smallestInstance returns a minimal value of a JSON Schema, or any value if that
-// takes too long.
-func smallestInstance(schema string) string {
-	w := &schemaWalk{root: gjson.Parse(schema)}
-	return w.instance(w.root, "", 0)
-}
-
-func (w *schemaWalk) instance(s gjson.Result, name string, depth int) string {
-	if !w.step(s, depth) || !s.IsObject() {
-		return quote(stringValue(name))
-	}
-	if ref := s.Get("$ref"); ref.Exists() {
-		return w.instance(w.resolve(ref.String()), name, depth+1)
-	}
-	if enum := s.Get("enum.0"); enum.Exists() {
-		return w.sized(len(enum.Raw), func() string { return python(enum) })
-	}
-	for _, k := range []string{"const", "default"} {
-		if v := s.Get(k); v.Exists() {
-			return w.sized(len(v.Raw), func() string { return python(v) })
-		}
-	}
-	for _, k := range []string{"anyOf.0", "oneOf.0", "allOf.0"} {
-		if v := s.Get(k); v.Exists() {
-			return w.instance(v, name, depth+1)
-		}
-	}
-	typ := s.Get("type")
-	if typ.IsArray() {
-		typ = typ.Get("0")
-	}
-	switch t := typ.String(); {
-	case t == "object", s.Get("properties").Exists():
-		return w.object(s, depth)
-	case t == "array":
-		items := s.Get("items")
-		if !items.Exists() {
-			return "[]"
-		}
-		item := w.instance(items, name, depth+1)
-		n := min(max(int(s.Get("minItems").Int()), 1), 1000)
-		return w.sized(n*len(item), func() string { return "[" + strings.TrimSuffix(strings.Repeat(item+", ", n), ", ") + "]" })
-	case t == "integer", t == "number":
-		if m := s.Get("minimum"); m.Exists() {
-			return m.Raw
-		}
-		return "1"
-	case t == "boolean":
-		return "true"
-	case t == "null":
-		return "null"
-	}
-	text := stringInstance(s, name)
-	return w.sized(len(text), func() string { return quote(text) })
-}
-
-// sized returns the value of add, which has so many bytes, or null if the limit is
-// reached.
-func (w *schemaWalk) sized(size int, add func() string) string {
-	if w.size += size; w.size > maxInstance {
-		return "null"
-	}
-	return add()
-}
-
-func (w *schemaWalk) object(s gjson.Result, depth int) string {
-	required := map[string]bool{}
-	for _, k := range s.Get("required").Array() {
-		required[k.String()] = true
-	}
-	var members []string
-	size := 0
-	s.Get("properties").ForEach(func(k, v gjson.Result) bool {
-		if required[k.String()] {
-			members = append(members, quote(k.String())+": "+w.instance(v, k.String(), depth+1))
-			size += len(members[len(members)-1])
-		}
-		return w.steps <= maxSchemaSteps
-	})
-	return w.sized(size, func() string { return "{" + strings.Join(members, ", ") + "}" })
-}
-
-func stringInstance(s gjson.Result, name string) string {
-	v := stringValue(name)
-	if n := int(min(s.Get("minLength").Int(), 1<<16)); n > len(v) {
-		v += strings.Repeat("x", n-len(v))
-	}
-	if m := s.Get("maxLength"); m.Exists() && m.Int() >= 0 && int(m.Int()) < len(v) {
-		v = v[:m.Int()]
-	}
-	return v
-}
-
 // resolve returns the schema of a reference within root.
 func resolve(root gjson.Result, ref string) gjson.Result {
-	at := root
-	for part := range strings.SplitSeq(strings.TrimLeft(ref, "#/"), "/") {
-		at = at.Get(gjson.Escape(part))
+	at, pointer := root, strings.TrimLeft(ref, "#/")
+	if pointer == "" {
+		return root
+	}
+	for part := range strings.SplitSeq(pointer, "/") {
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		if at.IsObject() {
+			at = at.Map()[part]
+		} else {
+			at = at.Get(gjson.Escape(part))
+		}
 	}
 	return at
 }

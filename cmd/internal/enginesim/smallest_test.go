@@ -32,7 +32,7 @@ func TestMultipliedSchema(t *testing.T) {
 		"itself":     `{"type":"object","required":["a","b"],"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}}}`,
 		"items":      strings.Repeat(`{"type":"array","minItems":1000,"items":`, 20) + `{"type":"string"}` + strings.Repeat(`}`, 20),
 	} {
-		if got := smallestInstance(schema); len(got) > maxInstance || !isJSON(got) {
+		if got, err := smallestInstance(schema); err == nil {
 			t.Errorf("%s: %d bytes", name, len(got))
 		}
 	}

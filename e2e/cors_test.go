@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+)
+
+const page = "https://app.example.com"
+
+// corsDataplane lets in the page, and any port of localhost.
+func corsDataplane(t *testing.T, origins ...string) *dataplane {
+	d := start(t, options{limits: func(o *envoy.Options) { o.CORSOrigins = origins }})
+	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("access-control-allow-origin", "*") // as engines do
+		_, _ = io.WriteString(w, "upstream "+r.Method)
+	})
+	return d
+}
+
+// preflight asks as a browser does before it sends a request.
+func (d *dataplane) preflight(t *testing.T, path, origin string) *http.Response {
+	resp := d.do(t, http.MethodOptions, path, "", http.NoBody, "origin", origin,
+		"access-control-request-method", "POST", "access-control-request-headers", "authorization,content-type,x-stainless-lang,anthropic-version")
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || strings.Contains(string(text), "upstream") {
+		t.Logf("the upstream answers: %s, %v", text, err)
+	}
+	return resp
+}
+
+// Envoy answers the preflight requests of pages that are let in. Replies and errors
+// carry the headers with which a browser hands them to the page.
+func TestCORS(t *testing.T) {
+	d := corsDataplane(t, page, "http://localhost:*")
+	for _, path := range []string{"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models", "/v1/files"} {
+		for _, origin := range []string{page, "http://localhost:5173"} {
+			resp := d.preflight(t, path, origin)
+			for name, want := range map[string]string{
+				"access-control-allow-origin": origin, "access-control-allow-methods": "GET, POST, DELETE", "access-control-allow-headers": "*, authorization", "access-control-max-age": "7200",
+			} {
+				if got := resp.Header.Values(name); len(got) != 1 || got[0] != want || resp.StatusCode != http.StatusOK {
+					t.Errorf("%s from %s: %s: %s %q, want %q", path, origin, resp.Status, name, got, want)
+				}
+			}
+		}
+	}
+	ask := func(body string, headers ...string) (*http.Response, string) {
+		resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), headers...)
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return resp, string(text)
+	}
+	for name, body := range map[string]string{
+		"reply":       `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"NOTHINK\nSAY hi"}]}`,
+		"stream":      `{"model":"gpt-oss-20b","stream":true,"messages":[{"role":"user","content":"NOTHINK\nSAY hi"}]}`,
+		"error":       `{"model":"gpt-oss-20b","messages":"x"}`,
+		"other model": fmt.Sprintf(`{"model":%q}`, otherModel),
+	} {
+		resp, text := ask(body, "origin", page)
+		if got := resp.Header.Values("access-control-allow-origin"); len(got) != 1 || got[0] != page {
+			t.Errorf("%s: %s, allowed origin %q: %s", name, resp.Status, got, text)
+		}
+		exposed := resp.Header.Get("access-control-expose-headers")
+		for _, want := range []string{"x-harmony-ignored", "x-harmony-engine", "x-request-id", "request-id", "retry-after"} {
+			if !strings.Contains(", "+exposed+",", ", "+want+",") {
+				t.Errorf("%s: %s is not in %q", name, want, exposed)
+			}
+		}
+	}
+	d.filter.Stop() // an error of Envoy itself
+	if resp, text := ask(`{}`, "origin", page); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("access-control-allow-origin") != page {
+		t.Errorf("Envoy's own error: %s %v: %s", resp.Status, resp.Header, text)
+	}
+}
+
+// Other pages are not let in, and none is without the setting.
+func TestCORSOfOthers(t *testing.T) {
+	for name, d := range map[string]*dataplane{"others": corsDataplane(t, page), "off": corsDataplane(t)} {
+		d.upstream.handle(http.NotFound)
+		for _, origin := range []string{"https://evil.example", page + ".evil.example", "null"} {
+			if resp := d.preflight(t, "/v1/chat/completions", origin); resp.Header.Get("access-control-allow-origin") != "" || resp.StatusCode == http.StatusOK {
+				t.Errorf("%s: preflight from %s: %s %v", name, origin, resp.Status, resp.Header)
+			}
+			if resp, text := d.chat(t, sglangModel, "NOTHINK\nSAY hi", "", "origin", origin); resp.Header.Get("access-control-allow-origin") != "" {
+				t.Errorf("%s: reply for %s: %v: %s", name, origin, resp.Header, text)
+			}
+		}
+	}
+	every := corsDataplane(t, "*")
+	if resp := every.preflight(t, "/v1/messages", "https://any.example"); resp.Header.Get("access-control-allow-origin") == "" {
+		t.Errorf("every page: %s %v", resp.Status, resp.Header)
+	}
+}

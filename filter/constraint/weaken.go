@@ -1,0 +1,126 @@
+package constraint
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// weaker returns a schema of which every keyword can stand in a grammar, and which
+// accepts what the schema accepts; added are the keywords, with the values true or
+// a type, that it has beside those of the schema's text. Of keywords that cannot
+// stand together it keeps those that say most about the value. The schema itself is
+// not changed.
+func weaker(object map[string]any) (less map[string]any, added []string) {
+	w := weakening{maps.Clone(object), false}
+	w.combinations()
+	w.names()
+	if required, ok := w.object["required"].([]any); ok && len(required) == 0 {
+		delete(w.object, "required") // xgrammar would allow no property
+	}
+	for _, k := range limits {
+		if x, _ := number(object[k]); math.Abs(x) > maxLimit {
+			delete(w.object, k)
+		}
+	}
+	if w.opensObject() {
+		w.object["additionalProperties"] = true
+		delete(w.object, "unevaluatedProperties")
+		added = append(added, "additionalProperties")
+	}
+	if openArray(w.object) {
+		w.object["items"] = true
+		added = append(added, "items")
+	}
+	return w.object, added
+}
+
+type weakening struct {
+	object map[string]any
+	open   bool // other properties than the declared ones may be required
+}
+
+// conditions are the keywords that grammars ignore and that can require properties
+// which are declared there only.
+var conditions = []string{"if", "dependentSchemas", "dependentRequired", "dependencies"}
+
+// structure are the keywords that describe the members of a value.
+var structure = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "items", "prefixItems"}
+
+// combinations leaves out anyOf, oneOf, allOf and $ref beside keywords that say
+// more: grammars would ignore those.
+func (w *weakening) combinations() {
+	has := func(k string) bool { return w.object[k] != nil }
+	w.open = slices.ContainsFunc(conditions, has)
+	if all, _ := w.object["allOf"].([]any); len(all) > 1 {
+		delete(w.object, "allOf")
+		w.open = true
+	}
+	if has("const") || has("enum") {
+		return
+	}
+	own := slices.ContainsFunc(structure, has)
+	if has("type") && slices.ContainsFunc(typedKeywords, has) {
+		own = true
+	}
+	if !own {
+		return
+	}
+	for _, k := range []string{"anyOf", "oneOf", "allOf", "$ref"} {
+		if has(k) {
+			delete(w.object, k)
+			w.open = true
+		}
+	}
+}
+
+// names leaves out the rules for the names of properties beside declared or required
+// properties.
+func (w *weakening) names() {
+	has := func(k string) bool { return w.object[k] != nil }
+	if has("patternProperties") && (has("properties") || has("required")) {
+		delete(w.object, "patternProperties")
+		if w.object["additionalProperties"] == false && len(undeclared(w.object)) > 0 {
+			delete(w.object, "additionalProperties") // they are the patterns'
+		}
+	}
+	if has("propertyNames") && (has("properties") || has("required") || has("patternProperties")) {
+		delete(w.object, "propertyNames")
+	}
+}
+
+// opensObject reports whether a schema allows properties that it does not describe,
+// and xgrammar would allow none of them.
+func (w *weakening) opensObject() bool {
+	has := func(k string) bool { return w.object[k] != nil }
+	names, _ := typesOf(w.object)
+	switch {
+	case names != nil && !slices.Contains(names, "object"), has("additionalProperties"):
+		return false
+	case has("properties"), has("required"):
+		return w.open
+	case has("patternProperties"), has("propertyNames"), has("unevaluatedProperties"), onlyCounts(w.object):
+		return false
+	}
+	return names != nil && (has("maxProperties") || has("not") || slices.ContainsFunc(conditions, has))
+}
+
+// openArray reports whether a schema restricts the elements of an array and does not
+// describe them: for xgrammar there are none then.
+func openArray(object map[string]any) bool {
+	has := func(k string) bool { return object[k] != nil }
+	if names, _ := typesOf(object); !slices.Contains(names, "array") || has("items") || has("additionalItems") || has("unevaluatedItems") {
+		return false
+	}
+	first, _ := object["prefixItems"].([]any)
+	least, _ := number(object["minItems"])
+	most, _ := number(object["maxItems"])
+	restricted := least > 0 || has("maxItems") && most <= MaxCount || has("uniqueItems") || has("contains") || has("minContains") || has("maxContains")
+	return len(first) == 0 && restricted || least > float64(len(first))
+}
+
+// allows reports whether the types of a schema allow a type.
+func allows(object map[string]any, name string) bool {
+	names, _ := typesOf(object)
+	return names == nil || slices.Contains(names, name)
+}
