@@ -300,6 +300,8 @@ var codexScenarios = []struct {
 	{"shell of the first CLI", []string{"0.1,responses"}, "Envoy", codexChains},
 	{"mcp", codexes, "Envoy", codexServer},
 	{"namespace", codexes[:1], "Envoy", codexAgents},
+	{"tool search", codexes[:1], "Envoy", codexSearches},
+	{"agents of version 2", codexes[:1], "Envoy", codexTeams},
 	{"custom tool", []string{"0.63,responses"}, "Envoy", codexPatches},
 	{"picture", codexes, "Envoy", codexImage},
 	{"resume", codexes, "Envoy", codexResumes},

@@ -60,7 +60,7 @@ func TestResponses(t *testing.T) {
 		{
 			name: "summary", text: "THINK Hm.\nSAY yes",
 			change: func(p *responses.ResponseNewParams) { p.Reasoning.Summary = shared.ReasoningSummaryAuto },
-			want:   []item{{Type: "reasoning", Status: "completed", Text: "Hm.", Summary: "Hm."}, final("yes")},
+			want:   []item{{Type: "reasoning", Status: "completed", Summary: "Hm."}, final("yes")},
 		},
 		{
 			name: "preamble and call", text: "THINK A tool.\nCOMMENTARY I look it up.\nCALL get_weather {\"city\":\"Zürich\"}", change: withTools,

@@ -75,6 +75,7 @@ eachWay("answers", async (create) => {
 eachWay("a reasoning summary", async (create) => {
   const reply = await create({ input: "THINK Hm.\nSAY yes", reasoning: { effort: "high", summary: "auto" } });
   assert.equal(reply.output[0].summary[0].text, "Hm.");
+  assert.equal(reply.output[0].content, undefined);
 });
 
 // outputOf returns the output item of a call.

@@ -15,6 +15,7 @@ import (
 // definitions: those of additional_tools and of the outputs of tool searches.
 type joinedState struct {
 	custom   map[toolName]bool // tools that take text
+	actions  map[toolName]item.Kind
 	named    map[string]bool   // functions of a namespace that the client calls functions
 	loaded   map[toolName]bool // tools that a search has found
 	search   *toolSearch       // nil: no item has a tool search
@@ -24,7 +25,7 @@ type joinedState struct {
 // with is the state with that of what follows.
 func (s joinedState) with(later joinedState) joinedState {
 	next := joinedState{
-		custom: merged(s.custom, later.custom), named: merged(s.named, later.named), loaded: merged(s.loaded, later.loaded),
+		custom: merged(s.custom, later.custom), actions: merged(s.actions, later.actions), named: merged(s.named, later.named), loaded: merged(s.loaded, later.loaded),
 		search: s.search, deferred: append(s.deferred[:len(s.deferred):len(s.deferred)], later.deferred...),
 	}
 	if later.search != nil {
@@ -41,6 +42,9 @@ func (s *joinedState) bytes() int64 {
 		for name := range names {
 			n += int64(len(name.namespace)+len(name.name)) + overhead
 		}
+	}
+	for name := range s.actions {
+		n += int64(len(name.namespace)+len(name.name)) + overhead
 	}
 	for name := range s.named {
 		n += int64(len(name)) + overhead
@@ -61,14 +65,15 @@ func (r *itemReader) addAdditionalTools(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
 	}
 	reader := r.newToolReader()
-	reader.search = nil
-	joined, err := r.readJoined(reader, it)
+	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err
 	}
-	r.state.joined = r.state.joined.with(joinedState{search: reader.search, deferred: reader.deferred})
+	state := reader.joinedState()
+	state.search, state.deferred = reader.search, reader.deferred
+	r.state.joined = r.state.joined.with(state)
 	r.hosted = reader.hosted
-	r.addJoined(joined, it.At.Path)
+	r.addTurn(joinedItems(joined, it.At.Path)...)
 	return nil
 }
 
@@ -81,22 +86,21 @@ func (r *itemReader) newToolReader() *toolReader {
 	}
 	return &toolReader{
 		api: r.api, rc: r.rc, input: &turn.Input{Strict: map[turn.ToolName]bool{}}, echo: &echo{}, ignored: ignored,
-		custom: map[toolName]bool{}, named: map[string]bool{}, hosted: r.hosted, earlier: !r.ownInput,
+		custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}, hosted: r.hosted, earlier: !r.ownInput,
 	}
 }
 
 // readJoined reads the tools of an item.
-func (r *itemReader) readJoined(reader *toolReader, it item.Item) (*turn.JoinedTools, *apierror.Error) {
+func (r *toolReader) readJoined(it item.Item) (*turn.JoinedTools, *apierror.Error) {
 	list := jsontext.Field{Result: it.At.Get("tools"), Path: it.At.Path + ".tools"}
 	if !list.IsArray() {
 		return nil, apierror.Invalid(list.Path, "The field %q must be a list of tools.", list.Path)
 	}
-	if err := reader.readTools(list); err != nil {
+	if err := r.readTools(list); err != nil {
 		return nil, err
 	}
-	r.state.joined = r.state.joined.with(joinedState{custom: reader.custom, named: reader.named})
-	joined := &turn.JoinedTools{Strict: reader.input.Strict}
-	for _, space := range reader.input.Tools {
+	joined := &turn.JoinedTools{Strict: r.input.Strict}
+	for _, space := range r.input.Tools {
 		if len(space.Tools) > 0 {
 			joined.Namespaces = append(joined.Namespaces, space)
 		}
@@ -104,11 +108,17 @@ func (r *itemReader) readJoined(reader *toolReader, it item.Item) (*turn.JoinedT
 	return joined, nil
 }
 
-// addJoined adds tools, unless there are none.
-func (r *itemReader) addJoined(joined *turn.JoinedTools, path string) {
-	if len(joined.Namespaces) > 0 {
-		r.addTurn(turn.Item{Kind: turn.Tools, Tools: joined, Path: path})
+// joinedState is what has to be known of the tools beside their definitions.
+func (r *toolReader) joinedState() joinedState {
+	return joinedState{custom: r.custom, actions: r.actions, named: r.named}
+}
+
+// joinedItems is the item of tools, unless there are none.
+func joinedItems(joined *turn.JoinedTools, path string) []turn.Item {
+	if len(joined.Namespaces) == 0 {
+		return nil
 	}
+	return []turn.Item{{Kind: turn.Tools, Tools: joined, Path: path}}
 }
 
 // addSearchCall adds a call of the tool search. One that this service has run may have
@@ -144,31 +154,34 @@ func (r *itemReader) addSearchOutput(it item.Item) *apierror.Error {
 	}
 	reader := r.newToolReader()
 	reader.found, reader.earlier = true, true
-	joined, err := r.readJoined(reader, it)
+	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err
 	}
-	r.noteLoaded(joined.Namespaces)
+	state := reader.joinedState()
+	state.loaded = namesOf(joined.Namespaces)
+	r.state.joined = r.state.joined.with(state)
 	r.addTurn(turn.Item{Kind: turn.Result, Text: foundText(joined.Namespaces), CallID: it.CallID, Hosted: own, Path: it.At.Path})
-	r.addJoined(joined, it.At.Path)
+	r.addTurn(joinedItems(joined, it.At.Path)...)
 	return nil
 }
 
-// noteLoaded notes tools that a search has found.
-func (r *itemReader) noteLoaded(spaces []harmony.Namespace) {
-	loaded := map[toolName]bool{}
+// namesOf returns the names of tools.
+func namesOf(spaces []harmony.Namespace) map[toolName]bool {
+	names := map[toolName]bool{}
 	for i := range spaces {
 		for _, t := range spaces[i].Tools {
-			loaded[toolName{strings.Clone(spaces[i].Name), strings.Clone(t.Name)}] = true
+			names[toolName{strings.Clone(spaces[i].Name), strings.Clone(t.Name)}] = true
 		}
 	}
-	r.state.joined.loaded = merged(r.state.joined.loaded, loaded)
+	return names
 }
 
 // joinTools adds what the conversation says about tools to those of the request.
 func (d *decoder) joinTools() *apierror.Error {
 	joined, tools := &d.items.state.joined, &d.tools
 	maps.Copy(tools.custom, joined.custom)
+	maps.Copy(tools.actions, joined.actions)
 	maps.Copy(tools.named, joined.named)
 	for _, h := range d.items.hosted {
 		for _, other := range tools.hosted {

@@ -45,7 +45,7 @@ func (r *toolReader) readToolChoice(v jsontext.Field) *apierror.Error {
 	if name, ok := clientToolName(v); ok {
 		r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		r.input.OneCall = true
-		r.echo.toolChoice = appendToolType(nil, name.Name)
+		r.echo.toolChoice = appendClientChoice(nil, name)
 		return nil
 	}
 	r.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{}}

@@ -22,26 +22,40 @@ func TestClientItems(t *testing.T) {
 		return "<|start|>assistant to=functions." + tool + "<|channel|>commentary json<|message|>" + arguments + "<|call|><|start|>functions." + tool + result + output + "<|end|>"
 	}
 	for _, c := range []struct{ name, items, want, ignored string }{
-		{"computer", `{"type":"computer_call","id":"cu_1","call_id":"a","status":"completed","pending_safety_checks":[],"action":{"type":"click","x":1, "y":2,"button":"left"}},
+		{
+			"computer", `{"type":"computer_call","id":"cu_1","call_id":"a","status":"completed","pending_safety_checks":[],"action":{"type":"click","x":1, "y":2,"button":"left"}},
 			{"type":"computer_call_output","call_id":"a","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,AA=="}}`,
-			call("computer", `{"action":{"type":"click","x":1,"y":2,"button":"left"}}`, "[An image was here. This model cannot see images.]"), ""},
-		{"several actions", `{"type":"computer_call","id":"cu_1","call_id":"a","actions":[{"type":"wait"}]},{"type":"computer_call_output","call_id":"a","output":"done"}`,
-			call("computer", `{"actions":[{"type":"wait"}]}`, "done"), ""},
-		{"output of a failed patch", `{"type":"apply_patch_call","call_id":"a","operation":{"type":"delete_file","path":"x"}},{"type":"apply_patch_call_output","call_id":"a","status":"failed"}`,
-			call("apply_patch", `{"type":"delete_file","path":"x"}`, "The patch was not applied."), ""},
-		{"local output by the id of the call", `{"type":"local_shell_call","id":"lsh_1","call_id":"a","action":{"type":"exec","command":["ls"],"env":{}}},{"type":"local_shell_call_output","id":"a","output":"x"}`,
-			call("local_shell", `{"command":["ls"]}`, "x"), ""},
+			call("computer", `{"action":{"type":"click","x":1,"y":2,"button":"left"}}`, "[An image was here. This model cannot see images.]"), "",
+		},
+		{
+			"several actions", `{"type":"computer_call","id":"cu_1","call_id":"a","actions":[{"type":"wait"}]},{"type":"computer_call_output","call_id":"a","output":"done"}`,
+			call("computer", `{"actions":[{"type":"wait"}]}`, "done"), "",
+		},
+		{
+			"output of a failed patch", `{"type":"apply_patch_call","call_id":"a","operation":{"type":"delete_file","path":"x"}},{"type":"apply_patch_call_output","call_id":"a","status":"failed"}`,
+			call("apply_patch", `{"type":"delete_file","path":"x"}`, "The patch was not applied."), "",
+		},
+		{
+			"local output by the id of the call", `{"type":"local_shell_call","id":"lsh_1","call_id":"a","action":{"type":"exec","command":["ls"],"env":{}}},{"type":"local_shell_call_output","id":"a","output":"x"}`,
+			call("local_shell", `{"command":["ls"]}`, "x"), "",
+		},
 		{"call without an action", `{"type":"shell_call","call_id":"a"},{"type":"shell_call_output","call_id":"a","output":[]}`, call("shell", `{"commands":[]}`, ""), ""},
 
-		{"agent message", `{"type":"agent_message","id":"amsg_1","author":"/root","recipient":"/root/worker","content":[
+		{
+			"agent message", `{"type":"agent_message","id":"amsg_1","author":"/root","recipient":"/root/worker","content":[
 			{"type":"input_text","text":"Message Type: NEW_TASK\nTask name: /root/worker\nSender: /root\nPayload:\n"},{"type":"encrypted_content","encrypted_content":"Say hello"}]}`,
-			user + "[Message from /root to /root/worker]\nMessage Type: NEW_TASK\nTask name: /root/worker\nSender: /root\nPayload:\nSay hello<|end|>", ""},
-		{"agent message with a picture", `{"type":"agent_message","author":"a","recipient":"b","content":[{"type":"input_text","text":"See"},{"type":"input_image","image_url":"data:image/png;base64,AA=="}]}`,
-			user + "[Message from a to b]\nSee\n[An image was here. This model cannot see images.]<|end|>", ""},
+			user + "[Message from /root to /root/worker]\nMessage Type: NEW_TASK\nTask name: /root/worker\nSender: /root\nPayload:\nSay hello<|end|>", "",
+		},
+		{
+			"agent message with a picture", `{"type":"agent_message","author":"a","recipient":"b","content":[{"type":"input_text","text":"See"},{"type":"input_image","image_url":"data:image/png;base64,AA=="}]}`,
+			user + "[Message from a to b]\nSee\n[An image was here. This model cannot see images.]<|end|>", "",
+		},
 
-		{"program", `{"type":"program","id":"prog_1","call_id":"p","code":"tools.f()","fingerprint":"x"},{"type":"function_call","call_id":"a","name":"f","caller":{"type":"program","caller_id":"p"}},
+		{
+			"program", `{"type":"program","id":"prog_1","call_id":"p","code":"tools.f()","fingerprint":"x"},{"type":"function_call","call_id":"a","name":"f","caller":{"type":"program","caller_id":"p"}},
 			{"type":"function_call_output","call_id":"a","output":"1"},{"type":"program_output","id":"po_1","call_id":"p","result":"2","status":"completed"}`,
-			"<|start|>assistant<|channel|>commentary<|message|>[program]\ntools.f()<|end|>" + call("f", "{}", "1") + user + "[program_output]\n2<|end|>", ""},
+			"<|start|>assistant<|channel|>commentary<|message|>[program]\ntools.f()<|end|>" + call("f", "{}", "1") + user + "[program_output]\n2<|end|>", "",
+		},
 		{"unknown type with text", `{"type":"note","content":[{"type":"input_text","text":"a"},{"type":"thing","text":"b"},"c"],"output":{"x": 1}}`, user + "[note]\na\nb\nc\n{\"x\":1}<|end|>", ""},
 		{"unknown type without text", `{"type":"steering","id":"s","mode":"fast"}`, "", "input.steering"},
 		{"context compaction without a summary", `{"type":"context_compaction","id":"c"}`, "", "input.context_compaction"},

@@ -108,6 +108,15 @@ func clientToolName(v jsontext.Field) (turn.ToolName, bool) {
 	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(kind)}, true
 }
 
+// appendClientChoice appends the tool of tool_choice as the response has it. Clients'
+// types do not know local_shell there, so that it is the function of that name.
+func appendClientChoice(dst []byte, name turn.ToolName) []byte {
+	if name.Name == "local_shell" {
+		return appendToolName(dst, "function", name)
+	}
+	return appendToolType(dst, name.Name)
+}
+
 // appendToolType appends a tool that is chosen by its type alone.
 func appendToolType(dst []byte, kind string) []byte {
 	return append(jsontext.AppendString(append(dst, `{"type":`...), kind), '}')
@@ -123,7 +132,7 @@ func (o *output) addAction(it *outputItem) {
 }
 
 // action writes the events of a call with an action.
-func (w *eventWriter) action(it *outputItem, json []byte) {
+func (w *eventWriter) action(it *outputItem, whole []byte) {
 	if !w.stream {
 		return
 	}
@@ -137,7 +146,7 @@ func (w *eventWriter) action(it *outputItem, json []byte) {
 			w.command(it, i, ".done", "command", c)
 		}
 	}
-	w.itemDone(it, json)
+	w.itemDone(it, whole)
 }
 
 // command writes an event of one command of a shell call. Such events have no item_id.

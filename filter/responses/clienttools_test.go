@@ -48,6 +48,8 @@ func TestClientTools(t *testing.T) {
 		{"one call only", ownTools + `,"parallel_tool_calls":false`, callShell + "<|start|>assistant" + callShell, "stop", map[string]string{"output.#.type": `["shell_call"]`}},
 		{"withheld", ownTools + `,"tool_choice":"none"`, callShell + "<|start|>assistant<|channel|>final<|message|>x<|return|>", "stop", map[string]string{"output.#.type": `["message"]`}},
 		{"chosen", ownTools + `,"tool_choice":{"type":"shell"}`, callShell, "stop", map[string]string{"output.0.type": "shell_call", "tool_choice": `{"type":"shell"}`}},
+		{"the local shell chosen", ownTools + `,"tool_choice":{"type":"local_shell"}`, toLocal + `{"command":[]}<|call|>`, "stop", map[string]string{"output.0.type": "local_shell_call", "tool_choice": `{"type":"function","name":"local_shell"}`}},
+		{"chosen as a function", ownTools + `,"tool_choice":{"type":"function","name":"shell"}`, callShell, "stop", map[string]string{"output.0.type": "shell_call"}},
 		{"allowed", ownTools + `,"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"apply_patch"},{"type":"local_shell"}]}`, toPatch + `{"type":"delete_file","path":"a"}<|call|>`, "stop", map[string]string{
 			"output.0.type": "apply_patch_call", "tool_choice.tools": `[{"type":"apply_patch"},{"type":"local_shell"}]`,
 		}},

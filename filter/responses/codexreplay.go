@@ -71,11 +71,14 @@ func (w *eventWriter) replayItem(index int, i store.Item, ownEnd bool) {
 // replayed is a stored item with text, and its text; nil for other items.
 func replayed(index int, i store.Item, v gjson.Result) (it *outputItem, text string) {
 	it = &outputItem{index: index}
-	it.ID, it.Summary = i.ID, len(v.Get("summary").Array()) > 0
+	it.ID, it.Summary = i.ID, !v.Get("content").Exists() && v.Get("type").Str == "reasoning"
 	text = v.Get("content.0.text").Str
 	switch v.Get("type").Str {
 	case "reasoning":
 		it.Kind = item.Reasoning
+		if it.Summary {
+			text = v.Get("summary.0.text").Str
+		}
 	case "function_call":
 		it.Kind, text = item.Function, v.Get("arguments").Str
 	case "custom_tool_call":

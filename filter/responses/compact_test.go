@@ -104,6 +104,18 @@ func TestCompact(t *testing.T) {
 		t.Errorf("the prompt with what it replaces:\n%s", prompt)
 	}
 
+	other := strings.Replace(item, `"type":"compaction"`, `"type":"context_compaction"`, 1)
+	if prompt := s.prompt(t, `,"input":[`+longHistory+`,`+other+`,{"role":"user","content":"three"}]`); !strings.HasSuffix(prompt, want) {
+		t.Errorf("the prompt with the compaction under its other name:\n%s", prompt)
+	}
+	first := s.create(t, `,"input":[`+longHistory+`]`, said)
+	second := s.create(t, previous(first)+`,"input":"more"`, said)
+	replica, _ := s.replica()
+	third := replica.create(t, previous(second)+`,"input":[`+other+`]`, said)
+	if prompt := s.prompt(t, previous(third)+`,"input":"next"`); !strings.Contains(prompt, "one is done") || strings.Count(prompt, "<|message|>one<|end|>") != 1 {
+		t.Errorf("the prompt of a chain with it:\n%s", prompt)
+	}
+
 	again, prompt := s.summarise(t, `,"input":[`+after+`]`, strings.Replace(wroteSummary, "one is", "all is", 1))
 	if !strings.Contains(prompt, "one is done") || again.Get("output.#").Int() != 5 {
 		t.Errorf("compacted again: %s\n%s", again.Raw, prompt)

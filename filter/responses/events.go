@@ -31,7 +31,12 @@ func (w *eventWriter) beginItem(it *outputItem, kind, step string) {
 func (w *eventWriter) beginText(it *outputItem, step string) {
 	names := it.Kind.Names()
 	name := names.Event
-	if it.Kind == item.Reasoning && w.openReasoning {
+	switch {
+	case it.Summary:
+		w.beginItem(it, "response.reasoning_summary_text", step)
+		w.Dst = append(w.Dst, `,"summary_index":0`...)
+		return
+	case it.Kind == item.Reasoning && w.openReasoning:
 		name = item.OpenReasoningEvent
 	}
 	w.beginItem(it, name, step)
@@ -90,18 +95,20 @@ func (w *eventWriter) itemStep(it *outputItem, step string) {
 	}
 }
 
-// part writes the events of an item's part and of its summary's.
+// part writes the events of an item's part: of its content, or of its summary.
 func (w *eventWriter) part(step string, it *outputItem, text []byte) {
-	if part := it.Kind.Names().Part; part != "" {
-		w.beginItem(it, "response.content_part", step)
-		w.Dst = item.AppendPart(append(w.Dst, `,"content_index":0,"part":`...), part, text, it.Annotations)
-		w.End()
-	}
-	if it.Summary {
+	part := it.Kind.Names().Part
+	switch {
+	case it.Summary:
 		w.beginItem(it, "response.reasoning_summary_part", step)
 		w.Dst = item.AppendPart(append(w.Dst, `,"summary_index":0,"part":`...), "summary_text", text, nil)
-		w.End()
+	case part != "":
+		w.beginItem(it, "response.content_part", step)
+		w.Dst = item.AppendPart(append(w.Dst, `,"content_index":0,"part":`...), part, text, it.Annotations)
+	default:
+		return
 	}
+	w.End()
 }
 
 // openDelta makes sure that text can be added to the event being written. The text
@@ -124,12 +131,6 @@ func (w *eventWriter) closeDelta(it *outputItem) {
 	if w.delta >= 0 {
 		w.Dst = append(w.Dst, '"')
 		w.endText(it)
-		if it.Summary {
-			w.beginSummary(it, ".delta")
-			w.Dst = append(append(w.Dst, `,"delta":"`...), it.Text[w.delta:]...)
-			w.Dst = append(w.Dst, '"')
-			w.End()
-		}
 		w.delta = -1
 	}
 	w.annotate(it)
@@ -150,22 +151,12 @@ func (w *eventWriter) annotate(it *outputItem) {
 	it.found = it.found[:0]
 }
 
-func (w *eventWriter) beginSummary(it *outputItem, step string) {
-	w.beginItem(it, "response.reasoning_summary_text", step)
-	w.Dst = append(w.Dst, `,"summary_index":0`...)
-}
-
 // itemEnd writes the events that complete an item with text.
 func (w *eventWriter) itemEnd(it *outputItem, json []byte) {
 	if !w.stream {
 		return
 	}
 	w.text(it)
-	if it.Summary {
-		w.beginSummary(it, ".done")
-		w.Dst = append(append(append(w.Dst, `,"text":"`...), it.Text...), '"')
-		w.End()
-	}
 	w.part(".done", it, it.Text)
 	w.itemDone(it, json)
 }

@@ -89,11 +89,11 @@ func (o *output) start(e turn.Event) {
 	o.item = it
 	switch it.Kind {
 	case item.Unknown:
-	case item.Shell, item.LocalShell, item.ApplyPatch:
-		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 	case item.ToolSearch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 		it.Client = o.request.tools.search.client
+	case item.Shell, item.LocalShell, item.ApplyPatch:
+		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
 		it.hosted = o.request.tools.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
 		it.Call = it.hosted.named(e.Call)

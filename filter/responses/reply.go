@@ -275,11 +275,11 @@ func (r *Reply) endItem(cut bool) {
 	case it.Kind == item.MCPApproval:
 		r.steps.stopFor(clientActs)
 		r.output.addWhole(it)
+	case it.Kind == item.ToolSearch:
+		r.search(it)
 	case it.Kind.HasAction():
 		r.steps.stopFor(clientActs)
 		r.output.addAction(it)
-	case it.Kind == item.ToolSearch:
-		r.search(it)
 	case it.hosted != nil && !cut:
 		r.tools.call(it)
 	default:

@@ -34,7 +34,7 @@ func TestReply(t *testing.T) {
 		{"no reasoning", `,"reasoning":{"effort":"none","summary":"auto"}`, thought + answer, "stop", map[string]string{
 			"output.#.type": `["message"]`, "reasoning.effort": "none", "usage.output_tokens_details.reasoning_tokens": "1",
 		}},
-		{"summary", `,"reasoning":{"summary":"concise"}`, thought + answer, "stop", map[string]string{"output.0.summary.0.text": "think", "output.0.content.0.text": "think"}},
+		{"summary", `,"reasoning":{"summary":"concise"}`, thought + answer, "stop", map[string]string{"output.0.summary.0.text": "think", "output.0.content": ""}},
 		{"two answers", "", "<|channel|>final<|message|>a<|end|><|start|>assistant" + answer, "stop", map[string]string{"output.#.content.0.text": `["a","yes"]`}},
 		{"cut answer", "", thought + "<|channel|>final<|message|>ye", "length", map[string]string{
 			"status": "incomplete", "incomplete_details.reason": "max_output_tokens", "output.#.status": `["completed","incomplete"]`, "output.1.content.0.text": "ye",

@@ -46,7 +46,7 @@ type options struct {
 	background    bool
 	follow        bool // of a background response: the client wants its events
 	hideReasoning bool
-	summary       bool // reasoning has a summary, which is its text
+	summary       bool // reasoning has a summary, which is its text, and no content
 	openReasoning bool // the events of reasoning text have Open Responses' names
 	usagePerTurn  bool // the usage lists the model calls
 	messages      bool // the response has the Harmony messages

@@ -21,8 +21,8 @@ type serverState struct {
 	answered  map[string]bool         // the requests for approval that have been answered
 	container string                  // the session of the built-in tools; "": they have none yet
 	pages     item.Pages              // that a browser has shown, in a turn that is not complete
-	config    configuration           // for the responses that follow
 	joined    joinedState             // the tools of items
+	config    configuration           // for the responses that follow
 }
 
 // with is the state with that of what follows.
@@ -31,8 +31,8 @@ func (s serverState) with(later serverState) serverState {
 		listed: merged(s.listed, later.listed), numbered: merged(s.numbered, later.numbered), answered: merged(s.answered, later.answered),
 		container: cmp.Or(later.container, s.container),
 		pages:     s.pages.With(later.pages),
-		config:    s.config.with(later.config),
 		joined:    s.joined.with(later.joined),
+		config:    s.config.with(later.config),
 	}
 }
 

@@ -58,11 +58,7 @@ func (o *Output) appendAction(dst []byte, status string) []byte {
 
 // Commands are the commands of a shell call, in their order.
 func (o *Output) Commands() []string {
-	var commands []string
-	for _, c := range gjson.GetBytes(o.Action, "commands").Array() {
-		commands = append(commands, c.Str)
-	}
-	return commands
+	return texts(gjson.GetBytes(o.Action, "commands"))
 }
 
 // arguments are the arguments of a call that the model has written; none if there is no
@@ -100,9 +96,10 @@ func plain(v gjson.Result) string {
 
 // texts are the elements of an array as texts.
 func texts(v gjson.Result) []string {
-	list := []string{}
-	for _, e := range v.Array() {
-		list = append(list, plain(e))
+	elements := v.Array()
+	list := make([]string, len(elements))
+	for i, e := range elements {
+		list[i] = plain(e)
 	}
 	return list
 }

@@ -30,11 +30,11 @@ const (
 	Code        // a call of the code interpreter
 	FileSearch  // a call of the file search
 	Image       // a call of the image generation
+	ToolSearch  // a call of the tool search
+	ToolsFound  // its output, where it was run here
 	Shell       // a call of the client's shell
 	LocalShell  // such a call of one command
 	ApplyPatch  // a change of a file, which the client makes
-	ToolSearch  // a call of the tool search
-	ToolsFound  // its output, where it was run here
 	Unknown     // a call of a tool that does not exist, which clients do not see
 )
 
@@ -60,11 +60,11 @@ var names = [...]Names{
 	Code:        {Prefix: "ci_", Event: "response.code_interpreter_call_code", Text: "code", Step: "response.code_interpreter_call"},
 	FileSearch:  {Prefix: "fs_", Step: "response.file_search_call"},
 	Image:       {Prefix: "ig_", Step: "response.image_generation_call"},
+	ToolSearch:  {Prefix: "tsc_"},
+	ToolsFound:  {Prefix: "tso_"},
 	Shell:       {Prefix: "sh_", Event: "response.shell_call_command"},
 	LocalShell:  {Prefix: "lsh_"},
 	ApplyPatch:  {Prefix: "apc_"},
-	ToolSearch:  {Prefix: "tsc_"},
-	ToolsFound:  {Prefix: "tso_"},
 	Unknown:     {},
 }
 

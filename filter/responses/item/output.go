@@ -17,7 +17,7 @@ type Output struct {
 	Call        *turn.CalledTool // of a call: the tool by the client's names
 	Text        []byte           // as it is between the quotes of JSON
 	Annotations []json.RawMessage
-	Summary     bool   // the text of reasoning is its summary too
+	Summary     bool   // the text of reasoning is its summary, and not its content
 	Sealed      string // the text of reasoning, sealed; "": it is not asked for
 	Action      []byte // of a call with an action: its JSON
 
@@ -71,10 +71,10 @@ func (o *Output) Append(dst []byte, status string) []byte {
 		return o.appendReasoning(dst, status, text, begun)
 	case Function, Custom:
 		return o.appendCall(dst, status, text)
+	case ToolSearch, ToolsFound:
+		return o.appendToolSearch(dst, status)
 	case Shell, LocalShell, ApplyPatch:
 		return o.appendAction(dst, status)
-	case ToolSearch, ToolsFound:
-		return o.appendSearch(dst, status)
 	}
 	phase := "final_answer"
 	if o.Kind == Commentary {
@@ -94,11 +94,14 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 	if o.Summary && !begun {
 		dst = AppendPart(dst, "summary_text", text, nil)
 	}
-	dst = append(dst, `],"content":[`...)
-	if !begun {
-		dst = AppendPart(dst, "reasoning_text", text, nil)
-	}
 	dst = append(dst, ']')
+	if !o.Summary {
+		dst = append(dst, `,"content":[`...)
+		if !begun {
+			dst = AppendPart(dst, "reasoning_text", text, nil)
+		}
+		dst = append(dst, ']')
+	}
 	if o.Sealed != "" && !begun {
 		dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed)
 	}

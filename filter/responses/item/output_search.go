@@ -6,9 +6,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// appendSearch appends the JSON of a search for tools, or of its output. Of a search
+// appendToolSearch appends the JSON of a search for tools, or of its output. Of a search
 // that is run here neither has a call_id.
-func (o *Output) appendSearch(dst []byte, status string) []byte {
+func (o *Output) appendToolSearch(dst []byte, status string) []byte {
 	if o.Kind == ToolsFound {
 		dst = o.appendHead(dst, "tool_search_output", status)
 		dst = append(dst, `,"execution":"server","call_id":null,"tools":[`...)

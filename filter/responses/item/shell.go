@@ -35,9 +35,10 @@ func shellCommands(v gjson.Result, text string) []string {
 	}
 	switch {
 	case commands.IsArray():
-		list := []string{}
-		for _, c := range commands.Array() {
-			list = append(list, oneCommand(c))
+		elements := commands.Array()
+		list := make([]string, len(elements))
+		for i, c := range elements {
+			list[i] = oneCommand(c)
 		}
 		return list
 	case commands.Exists():

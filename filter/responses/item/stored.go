@@ -112,7 +112,10 @@ func WithoutCutCalls(items []store.Item) []store.Item {
 }
 
 // IsCompaction reports whether an item replaces the conversation before it.
-func IsCompaction(i store.Item) bool { return gjson.GetBytes(i.JSON, "type").Str == "compaction" }
+func IsCompaction(i store.Item) bool {
+	kind := gjson.GetBytes(i.JSON, "type").Str
+	return kind == "compaction" || kind == "context_compaction"
+}
 
 // IDPrefix is what the id of an input item begins with.
 func IDPrefix(kind string) string {

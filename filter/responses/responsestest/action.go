@@ -3,6 +3,7 @@ package responsestest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -33,6 +34,13 @@ var (
 		})),
 	})
 )
+
+// with is a set of checks with one more.
+func with(checks map[string]check, kind string, c check) map[string]check {
+	all := maps.Clone(checks)
+	all[kind] = c
+	return all
+}
 
 // textMap is an object whose values are texts.
 func textMap(v gjson.Result) error {

@@ -27,7 +27,6 @@ type textEvents struct {
 	partEvent string // those of its part; "" if it has none
 	member    string // of the done event that has the text
 	part      bool
-	optional  bool // only where it is asked for
 
 	partAdded, done, partDone bool
 	text                      strings.Builder
@@ -42,9 +41,9 @@ func newStreamItem(item gjson.Result) *streamItem {
 	case "message":
 		o.texts = []*textEvents{{event: "response.output_text", partEvent: content, member: "text"}}
 	case "reasoning":
-		o.texts = []*textEvents{
-			{event: reasoningEvent, partEvent: content, member: "text"},
-			{event: "response.reasoning_summary_text", partEvent: summary, member: "text", optional: true},
+		o.texts = []*textEvents{{event: reasoningEvent, partEvent: content, member: "text"}}
+		if !item.Get("content").Exists() { // its text is its summary
+			o.texts = []*textEvents{{event: "response.reasoning_summary_text", partEvent: summary, member: "text"}}
 		}
 	case "function_call":
 		o.texts = []*textEvents{{event: "response.function_call_arguments", member: "arguments"}}
@@ -57,8 +56,6 @@ func newStreamItem(item gjson.Result) *streamItem {
 	}
 	for _, t := range o.texts {
 		t.part = t.partEvent != ""
-		t.done = t.optional // until its part is added
-		t.partDone = t.optional
 	}
 	return o
 }

@@ -151,7 +151,7 @@ func TestAskedFor(t *testing.T) {
 // reasoning text, and not both.
 func TestReasoningNames(t *testing.T) {
 	t.Parallel()
-	good := strings.ReplaceAll(golden(t, "events.sse"), "response.reasoning_text.", "response.reasoning.")
+	good := strings.ReplaceAll(golden(t, "../simple/events.sse"), "response.reasoning_text.", "response.reasoning.")
 	if _, err := Stream([]byte(good)); err != nil {
 		t.Fatal(err)
 	}

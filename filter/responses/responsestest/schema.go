@@ -158,7 +158,7 @@ var (
 		}),
 		"reasoning": object(map[string]member{
 			"type": must(name), "id": must(name), "status": must(itemStatus),
-			"summary": must(array(summaryText)), "content": must(array(reasoningText)), "encrypted_content": may(name),
+			"summary": must(array(summaryText)), "content": may(array(reasoningText)), "encrypted_content": may(name),
 		}),
 		"function_call": object(map[string]member{
 			"type": must(name), "id": must(name), "status": must(itemStatus),
@@ -248,10 +248,11 @@ var (
 	builtInChoice  = object(map[string]member{"type": must(name)})
 	oneTool        = map[string]check{
 		"function": toolChoiceName, "custom": toolChoiceName, "mcp": serverChoice,
-		"shell": builtInChoice, "local_shell": builtInChoice, "apply_patch": builtInChoice,
+		"shell": builtInChoice, "apply_patch": builtInChoice,
 		"web_search": builtInChoice, "web_search_preview": builtInChoice, "code_interpreter": builtInChoice, "file_search": builtInChoice, "image_generation": builtInChoice,
 	}
-	severalTools = object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(oneOf(oneTool)))})
+	allowedTool  = with(oneTool, "local_shell", builtInChoice)
+	severalTools = object(map[string]member{"type": must(name), "mode": must(word("auto", "required")), "tools": must(array(oneOf(allowedTool)))})
 
 	response = object(map[string]member{
 		"id": must(name), "object": must(word("response")), "created_at": must(count), "completed_at": must(nullable(count)),
