@@ -19,6 +19,7 @@ type compaction struct {
 	room       int // for users' messages beside it, in bytes
 	standalone bool
 	retained   []byte
+	inline     *inlineCompaction // nil: the compaction is the whole reply
 }
 
 // summary gathers the text of the model's turn.
@@ -41,22 +42,32 @@ func (s *summary) text() string {
 	return strings.TrimSpace(string(s.preamble))
 }
 
-// endCompaction ends a reply that is a compaction: the model's summary becomes the one
-// item of the output.
-func (r *Reply) endCompaction() *apierror.Error {
-	c, text := r.request.compaction, r.summary.text()
+// seal returns the model's summary as the encrypted_content of a compaction.
+func (c *compaction) seal(r *Reply) (string, *apierror.Error) {
+	text := r.summary.text()
 	switch {
-	case c == nil:
-		return nil
 	case r.model.finish() == turn.FinishLength:
-		return apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is set, or shorten the conversation.", r.model.reader.Counts().Output)
+		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model had no room to complete its summary: it wrote %d tokens. Raise max_output_tokens, if it is set, or shorten the conversation.", r.model.reader.Counts().Output)
 	case text == "":
-		return apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model wrote no summary of the conversation. Try again.")
+		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model wrote no summary of the conversation. Try again.")
 	}
 	plain := append(binary.AppendUvarint(nil, uint64(c.room)), text...)
 	sealed, err := c.sealer.Seal(compactionTenant(r.request.rc.Tenant), plain)
 	if err != nil {
-		return apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
+		return "", apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
+	}
+	return sealed, nil
+}
+
+// endCompaction ends a reply that is a compaction: the model's summary becomes the one
+// item of the output.
+func (r *Reply) endCompaction() *apierror.Error {
+	if r.request.compaction == nil {
+		return nil
+	}
+	sealed, err := r.request.compaction.seal(r)
+	if err != nil {
+		return err
 	}
 	id := r.request.rc.NewID("cmp_")
 	json := jsontext.AppendString([]byte(`{"type":"compaction","id":`), id)

@@ -105,13 +105,18 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	preflight, err := d.newPreflight(ctx)
+	first, err := d.newPreflight(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var t *turn.Turn
-	if preflight == nil {
-		if t, err = d.preparation().prepare(ctx); err != nil {
+	if first == nil {
+		p := d.preparation()
+		t, err = p.prepare(ctx)
+		switch {
+		case p.compacts(t, err):
+			t, first = nil, &preflight{decoder: d, compacts: true}
+		case err != nil:
 			return nil, ofInput(err)
 		}
 	}
@@ -119,7 +124,7 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 	r := &Request{
 		api: d.api, rc: d.rc, id: d.id, model: f.input.Engine.Model, created: d.rc.Now().Unix(),
 		options: f.options, ignored: f.ignored, fixed: f.echo.append(nil),
-		turn: t, preflight: preflight, maxOutput: f.echo.maxOutputTokens, sealer: f.sealer,
+		turn: t, preflight: first, maxOutput: f.echo.maxOutputTokens, sealer: f.sealer,
 		tools: calledTools{
 			hosted: d.tools.hostedSpaces(), custom: d.tools.custom, actions: d.tools.actions, maxCalls: f.echo.maxToolCalls,
 			container: d.tools.containerID(d.items.state.container), pages: d.items.state.pages,
@@ -156,6 +161,10 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("enable_response_messages", "enable_response_messages is not for background responses, because the messages are not stored. Leave one of the two out.")
 	case f.options.messages && f.options.hideReasoning:
 		return apierror.Invalid("enable_response_messages", "enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
+	}
+	if f.options.messages && f.compactAbove > 0 { // whose first model call is the reply's own
+		f.compactAbove = 0
+		f.ignored.Add("context_management")
 	}
 	f.options.follow = f.options.stream
 	f.options.stream = f.options.stream || f.options.background
@@ -194,7 +203,7 @@ func (f *fieldReader) finishEcho() {
 func (d *decoder) preparation() *preparation {
 	in := d.fields.input
 	in.Before, in.Items, in.Whole = d.items.before, d.items.items, d.items.whole
-	return &preparation{rc: d.rc, input: in, summary: d.items.compacting.triggered}
+	return &preparation{rc: d.rc, input: in, summary: d.items.compacting.triggered, compactAbove: d.fields.compactAbove}
 }
 
 // ofInput names this API's field for the conversation in an error of package turn.

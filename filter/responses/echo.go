@@ -26,6 +26,7 @@ type echo struct {
 	metadata         []byte
 	safety           *string
 	cacheKey         *string
+	cacheOptions     []byte // the member of the response object, with a comma before it
 	background       bool
 }
 
@@ -61,6 +62,7 @@ func (e *echo) append(dst []byte) []byte {
 	dst = append(append(dst, `,"top_logprobs":0,"metadata":`...), e.metadata...)
 	dst = appendText(append(dst, `,"safety_identifier":`...), e.safety)
 	dst = appendText(append(dst, `,"prompt_cache_key":`...), e.cacheKey)
+	dst = append(dst, e.cacheOptions...)
 	dst = append(dst, `,"service_tier":"default","background":`...)
 	return strconv.AppendBool(dst, e.background)
 }

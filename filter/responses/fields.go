@@ -25,6 +25,7 @@ type fieldReader struct {
 	options      options
 	ignored      jsontext.Ignored
 	echo         echo // what the response object repeats
+	compactAbove int  // the tokens of a prompt above which the conversation is compacted; 0: never
 }
 
 func newFieldReader(a *API, rc *turn.RequestContext, t *toolReader) fieldReader {
@@ -84,7 +85,8 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"prompt_cache_retention":  {Ignored: true},
 	"request_id":              {Ignored: true},
 	"skip_special_tokens":     {Ignored: true},
-	"context_management":      {Ignored: true},
+	"context_management":      {Read: (*fieldReader).readContextManagement},
+	"prompt_cache_options":    {Read: (*fieldReader).readCacheOptions},
 }, turn.SamplingFields, func(f *fieldReader) turn.Sampling { return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits} })
 
 const noLogprobs = "logprobs are not supported with gpt-oss models"

@@ -19,6 +19,8 @@ type modelCalls struct {
 	messages *messages    // nil: the client does not want them
 	kept     *turn.Keep   // of the last answer, once its job has been returned
 	fault    error
+
+	compacted int // tokens of the summary with which the reply begins
 }
 
 // begin begins a model call. Its answer's events go to emit.
@@ -30,7 +32,7 @@ func (m *modelCalls) begin(t *turn.Turn, emit func(turn.Event)) {
 	m.note(t.Fault())
 	m.reader = t.NewReader(emit)
 	m.usage.begin(len(t.Engine.Prompt))
-	if n := m.usage.toolOutput(len(m.usage.turns) - 1); n < 0 {
+	if n := m.usage.toolOutput(len(m.usage.turns) - 1); n < 0 && (m.compacted == 0 || m.usage.calls() != 2) {
 		m.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", -n))
 	}
 	if m.messages != nil {

@@ -19,6 +19,7 @@ type preflight struct {
 	approved []approvedCall
 	own      []*approvalRecord // of the approved calls
 	first    []*approvalRecord // that are stored for them
+	compacts bool              // the conversation is compacted, and nothing else is to be done
 }
 
 // newPreflight is nil where the model can be called at once.
@@ -55,6 +56,9 @@ func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error
 
 // firstStep lets servers list their tools.
 func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
+	if p.compacts {
+		return p.prepareStep(r)
+	}
 	for _, h := range p.unlisted {
 		it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: r.request.rc.NewID(item.MCPList.Names().Prefix), Server: h.label}, hosted: h}
 		if h.builtin == nil {
@@ -75,7 +79,7 @@ func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
 	if len(p.approved) == 0 {
 		return p.prepareStep(r)
 	}
-	return r.runJobs([]stepJob{p.prepareJob(r, func(*turn.Turn) {})}, p.recordStep)
+	return r.runJobs([]stepJob{p.prepareJob(r, func(*prepared) {})}, p.recordStep)
 }
 
 // recordStep begins the approval records. If the store fails nothing is called.
@@ -147,7 +151,7 @@ func (p *preflight) prepareStep(r *Reply) (api.Step, *apierror.Error) {
 		return api.Step{}, err
 	}
 	p.decoder.items.addTurn(items...)
-	return r.runJobs([]stepJob{p.prepareJob(r, r.beginCall)}, p.lastStep)
+	return r.runJobs([]stepJob{p.prepareJob(r, func(first *prepared) { first.begin(r, p.decoder) })}, p.lastStep)
 }
 
 // lastStep is the first model call.
@@ -157,10 +161,10 @@ func (*preflight) lastStep(r *Reply) (api.Step, *apierror.Error) {
 }
 
 // prepareJob is the job that makes the token request.
-func (p *preflight) prepareJob(r *Reply, done func(*turn.Turn)) stepJob {
+func (p *preflight) prepareJob(r *Reply, done func(*prepared)) stepJob {
 	return stepJob{p.decoder.preparation(), func(result any, err error) {
-		if t, ok := result.(*turn.Turn); ok {
-			done(t)
+		if first, ok := result.(*prepared); ok {
+			done(first)
 			return
 		}
 		r.steps.err = ofInput(jobError(err))

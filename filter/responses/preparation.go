@@ -15,6 +15,8 @@ type preparation struct {
 	rc      *turn.RequestContext
 	input   turn.Input
 	summary bool // the model is asked for a summary of the conversation
+
+	compactAbove int // the tokens of a prompt above which the conversation is compacted first; 0: never
 }
 
 // prepare makes the token request. It reads what the store has of the turn.
@@ -89,9 +91,9 @@ func shorten(text string, size int) string {
 	return text[:begin] + fmt.Sprintf("\n[%d bytes are left out here]\n", end-begin) + text[end:]
 }
 
-// Do implements api.Job. Its result is the *turn.Turn.
+// Do implements api.Job. Its result is a *prepared.
 func (p *preparation) Do(ctx context.Context) (any, error) {
-	t, err := p.prepare(ctx)
+	t, err := p.prepareFirst(ctx)
 	if err != nil {
 		return nil, err
 	}

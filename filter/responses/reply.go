@@ -248,6 +248,7 @@ func (r *Reply) Lost() error { return r.lost }
 func (r *Reply) event(e turn.Event) {
 	if r.request.compaction != nil {
 		r.summary.event(e)
+		r.request.compaction.inline.grown(r, e)
 		return
 	}
 	if e.Kind == turn.Reasoning && r.request.options.hideReasoning {
@@ -276,7 +277,7 @@ func (r *Reply) endItem(cut bool) {
 		r.steps.stopFor(clientActs)
 		r.output.addWhole(it)
 	case it.Kind == item.ToolSearch:
-		r.search(it)
+		r.request.tools.runSearch(r, it)
 	case it.Kind.HasAction():
 		r.steps.stopFor(clientActs)
 		r.output.addAction(it)

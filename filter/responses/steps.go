@@ -122,6 +122,9 @@ func (r *Reply) calledStep() (api.Step, *apierror.Error) {
 	if err := r.closeCall(); err != nil {
 		return api.Step{}, err
 	}
+	if c := r.request.compaction; c != nil && c.inline != nil {
+		return c.inline.endStep(r)
+	}
 	if r.model.finish() == turn.FinishLength {
 		r.steps.stopFor(maxTokens)
 		r.steps.unknown, r.steps.searches = 0, 0 // calls that are complete are made all the same
@@ -148,7 +151,7 @@ func (r *Reply) continueStep() (api.Step, *apierror.Error) {
 	room := 0
 	if most := r.request.maxOutput; most > 0 {
 		r.model.count()
-		if room = most - r.model.usage.total().output; room <= 0 {
+		if room = most - r.model.usage.total().output + r.model.compacted; room <= 0 {
 			r.steps.stopFor(maxTokens)
 		}
 	}

@@ -307,17 +307,16 @@ func appendFound(dst []byte, found []*deferredTool) []byte {
 	return dst
 }
 
-// search runs a search that the model has called, and adds its output behind it. The
+// runSearch runs a search that the model has called, and adds its output behind it. The
 // next model call has the tools that are found.
-func (r *Reply) search(it *outputItem) {
+func (c *calledTools) runSearch(r *Reply, it *outputItem) {
 	r.output.addWhole(it)
-	tools := &r.request.tools
-	if tools.search.client {
+	if c.search.client {
 		r.steps.stopFor(clientActs)
 		return
 	}
-	found := tools.find(item.SearchArguments(it.PlainText()))
-	tools.load(found)
+	found := c.find(item.SearchArguments(it.PlainText()))
+	c.load(found)
 	out := &outputItem{Output: item.Output{Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: appendFound(nil, found)}}
 	r.output.addWhole(out)
 	r.steps.searches++

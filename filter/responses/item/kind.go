@@ -35,6 +35,7 @@ const (
 	Shell       // a call of the client's shell
 	LocalShell  // such a call of one command
 	ApplyPatch  // a change of a file, which the client makes
+	Compaction  // the compaction with which a reply begins
 	Unknown     // a call of a tool that does not exist, which clients do not see
 )
 
@@ -65,6 +66,7 @@ var names = [...]Names{
 	Shell:       {Prefix: "sh_", Event: "response.shell_call_command"},
 	LocalShell:  {Prefix: "lsh_"},
 	ApplyPatch:  {Prefix: "apc_"},
+	Compaction:  {Prefix: "cmp_", Step: "response.compaction"},
 	Unknown:     {},
 }
 
@@ -77,7 +79,7 @@ func (k Kind) Names() *Names { return &names[k] }
 // OnlyWhole reports whether clients see the item only when it is complete.
 func (k Kind) OnlyWhole() bool {
 	switch k {
-	case MCPApproval, WebSearch, FileSearch, Image, ToolSearch, ToolsFound, Unknown:
+	case MCPApproval, WebSearch, FileSearch, Image, ToolSearch, ToolsFound, Compaction, Unknown:
 		return true
 	}
 	return k.HasAction()

@@ -71,6 +71,9 @@ func (o *Output) Append(dst []byte, status string) []byte {
 		return o.appendReasoning(dst, status, text, begun)
 	case Function, Custom:
 		return o.appendCall(dst, status, text)
+	case Compaction:
+		dst = jsontext.AppendString(append(dst, `{"type":"compaction","id":`...), o.ID)
+		return append(jsontext.AppendString(append(dst, `,"encrypted_content":`...), o.Sealed), '}')
 	case ToolSearch, ToolsFound:
 		return o.appendToolSearch(dst, status)
 	case Shell, LocalShell, ApplyPatch:

@@ -171,7 +171,7 @@ var (
 		"shell_call":            shellCall,
 		"local_shell_call":      localShellCall,
 		"apply_patch_call":      applyPatchCall,
-		"compaction":            compactionItem,
+		"compaction":            begunCompaction,
 		"mcp_list_tools":        listItem,
 		"mcp_call":              serverCall,
 		"mcp_approval_request":  approvalRequest,
@@ -183,7 +183,8 @@ var (
 		"tool_search_output":    searchOutputItem,
 	}
 
-	compactionItem = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(name)})
+	compactionItem  = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(name)})
+	begunCompaction = object(map[string]member{"type": must(name), "id": must(name), "encrypted_content": must(text)})
 
 	usage = object(map[string]member{
 		"input_tokens": must(count), "output_tokens": must(count), "total_tokens": must(count),
@@ -280,6 +281,7 @@ var (
 		"max_output_tokens": must(nullable(count)), "max_tool_calls": must(nullable(count)),
 		"store": must(boolean), "background": must(boolean), "service_tier": must(name), "metadata": must(anyObject),
 		"safety_identifier": must(nullable(text)), "prompt_cache_key": must(nullable(text)),
+		"prompt_cache_options": may(object(map[string]member{"mode": must(word("implicit", "explicit")), "ttl": must(word("30m", "12h")), "comparison_response_id": may(name)})),
 	})
 )
 
@@ -319,7 +321,8 @@ var events = func() map[string]check {
 		commandEvent + "done":  with(map[string]member{"command": must(text)}, ofCommand),
 
 		"response.created": whole, "response.queued": whole, "response.in_progress": whole, "response.completed": whole, "response.incomplete": whole, "response.failed": whole,
-		"response.output_item.added": ofItem, "response.output_item.done": ofItem,
+		"response.compaction.compacting": with(nil, item),
+		"response.output_item.added":     ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,
 		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(empty)}, item, content),
 		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(empty)}, item, content),

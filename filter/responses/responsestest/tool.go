@@ -138,6 +138,8 @@ type toolEvents struct {
 	steps []string // that are to come, in their order
 	fails bool     // the last may be that it failed
 	ended string   // the last of them, once it has come
+
+	repeated string // that may come any number of times; "": none may
 }
 
 const (
@@ -149,6 +151,8 @@ const (
 // newToolEvents is nil for items for which the server runs no tool.
 func newToolEvents(kind string) *toolEvents {
 	switch kind {
+	case "compaction":
+		return &toolEvents{event: "response.compaction", repeated: "compacting"}
 	case "mcp_list_tools":
 		return &toolEvents{event: "response.mcp_list_tools", steps: []string{"in_progress", completed}, fails: true}
 	case "mcp_call":
@@ -168,6 +172,8 @@ func newToolEvents(kind string) *toolEvents {
 // step takes the next step.
 func (t *toolEvents) step(step string) error {
 	switch {
+	case t.repeated != "" && step == t.repeated:
+		return nil
 	case len(t.steps) == 0:
 		return fmt.Errorf("%s after the last step", step)
 	case step != t.steps[0] && (step != failed || t.steps[0] != completed || !t.fails):
@@ -183,6 +189,12 @@ func (t *toolEvents) step(step string) error {
 // over checks that the steps tell the same of the item's end as the item.
 func (t *toolEvents) over(item gjson.Result) error {
 	status := item.Get("status").Str
+	if t.repeated != "" {
+		if item.Get("encrypted_content").Str == "" {
+			return fmt.Errorf("%s has no summary", item.Raw)
+		}
+		return nil
+	}
 	if item.Get("type").Str == "mcp_list_tools" {
 		status = completed
 		if item.Get("error").Exists() {
