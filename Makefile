@@ -54,7 +54,7 @@ generate: ## regenerate generated files and example files
 
 .PHONY: clean
 clean: ## remove everything that make has built and downloaded
-	rm -rf bin dist $(BIN) $(VENV) .engines e2e/*/node_modules harmony/bench/.peers harmony/differential/.differential
+	rm -rf bin dist $(BIN) $(VENV) $(CLIENT_VENV) .engines e2e/*/node_modules e2e/clients/node/node_modules harmony/bench/.peers harmony/differential/.differential
 
 # release
 
@@ -95,8 +95,19 @@ $(VENV)/.done: e2e/python/requirements.txt | $(VENV)/bin/python
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# The Python sets of the client matrix, each with pins that conflict with the others'.
+CLIENT_SETS := openai litellm smolagents
+CLIENT_VENV := $(CURDIR)/.venv-clients
+
+$(CLIENT_VENV)/%/.done: e2e/clients/python/%.txt
+	@echo "Installing the Python clients of $(<F) into .venv-clients/$*:"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: -r $<
+	@touch $@
+
 NODE_CLIENT := e2e/node/node_modules/.package-lock.json
 MCP_SERVER  := e2e/mcp/node_modules/.package-lock.json
+NODE_CLIENTS := e2e/clients/node/node_modules/.package-lock.json
 CODEX_CLIS  := e2e/clients/node_modules/.package-lock.json
 
 e2e/%/node_modules/.package-lock.json: e2e/%/package-lock.json
@@ -151,15 +162,21 @@ test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go vet ./...
 	go test -timeout 9m $(PKG)
 
+# The clients of "make test-clients": names of e2e/clients/NAME.json joined with |;
+# empty: all.
+CLIENTS ?= .*
+# The clients that are installed and run in a minute.
+SMOKE_CLIENTS := openai-go|openai-node|openai-python|openai-agents-js|ai-sdk
+
 .PHONY: test-clients
-test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(CODEX_CLIS) ## test with openai-node, an MCP server and the Codex CLIs (npm downloads 1 GB)
-	go vet -tags clients ./e2e
-	go test -tags clients -timeout 10m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex)$$' ./e2e
+test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 2.5 GB); CLIENTS selects
+	go vet -tags clients ./e2e ./e2e/clients/...
+	go test -tags clients -timeout 25m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e
 
 .PHONY: smoke-clients
-smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) ## run test-clients without the Codex CLIs
-	go vet -tags clients ./e2e
-	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$' ./e2e
+smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_VENV)/openai/.done ## run test-clients with the SDKs that are installed fast
+	go vet -tags clients ./e2e ./e2e/clients/...
+	go test -tags clients -timeout 10m -count 1 -run '^(TestNode|TestMCPEverything)$$|^TestClients$$/^($(SMOKE_CLIENTS))$$' ./e2e
 
 .PHONY: test-stores
 test-stores: $(ENVOY) ## test the stores with real Redis and PostgreSQL servers

@@ -12,7 +12,7 @@ import (
 
 // Endpoint is a method and path that the filter serves.
 type Endpoint struct {
-	API     string // label in logs and metrics: chat, responses, models
+	API     string // label in logs and metrics: chat, responses, messages, models
 	Method  string
 	Pattern string // path; a segment {…} matches one segment that is not empty, a last one {…...} the rest of the path, which may be empty
 	Header  string // a request header, in lower case, without which a request is not the endpoint's; "": none
@@ -20,7 +20,8 @@ type Endpoint struct {
 	Public  bool   // the answer is the same for all tenants
 	// Errors writes errors in place of answers as the endpoint's clients read them:
 	// their HTTP status and their JSON. nil: as OpenAI's API does.
-	Errors func(err *apierror.Error, requestID string) (status int, object []byte)
+	Errors   func(err *apierror.Error, requestID string) (status int, object []byte)
+	IDHeader string // header of replies that has the request's id, beside x-request-id; "": none
 	// Handle answers a request. It runs on a goroutine of its own, and may use
 	// stores and take long; ctx ends when the client leaves or time is up.
 	Handle func(ctx context.Context, r *HTTPRequest) Outcome

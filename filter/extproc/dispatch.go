@@ -242,7 +242,7 @@ func (x *exchange) answer(body []byte) {
 	x.release()
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
-	m, o := immediateResponse(http.StatusOK, body, "answer", 0), x.outcome()
+	m, o := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...), x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)
 }

@@ -203,6 +203,15 @@ func immediateResponse(status int, body []byte, details string, retryAfter time.
 	}}}
 }
 
+// idHeader is the header, beside x-request-id, in which the endpoint's clients look for
+// the id of their request; nil: none.
+func (r *clientRequest) idHeader() []engine.Header {
+	if r.endpoint == nil || r.endpoint.IDHeader == "" {
+		return nil
+	}
+	return []engine.Header{{Name: r.endpoint.IDHeader, Value: r.id}}
+}
+
 // details is an error in %RESPONSE_CODE_DETAILS%.
 func details(err *apierror.Error) string {
 	if err.Code != "" {

@@ -118,8 +118,11 @@ func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage
 		OutputTokenDetails: &aidatav3.OutputTokenDetails{ReasoningTokens: count(s.Counts.Reasoning)},
 		ExtractionStatus:   aidatav3.TokenUsage_COMPLETE,
 	}
-	if apiName == "responses" {
+	switch apiName {
+	case "responses":
 		usage.LlmProtocol = aitypev3.LLMProtocol_OPENAI_RESPONSES
+	case "messages":
+		usage.LlmProtocol = aitypev3.LLMProtocol_ANTHROPIC_MESSAGES
 	}
 	if s.Cached != engine.Unknown {
 		usage.InputTokenDetails = &aidatav3.InputTokenDetails{CachedTokens: count(s.Cached)}

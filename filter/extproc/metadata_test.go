@@ -158,6 +158,10 @@ func TestTokenUsage(t *testing.T) {
 			LlmProtocol: aitypev3.LLMProtocol_OPENAI_RESPONSES, Model: "m\ufffd", InputTokens: number(70), OutputTokens: number(0), TotalTokens: number(70),
 			OutputTokenDetails: &aidatav3.OutputTokenDetails{ReasoningTokens: number(0)}, ExtractionStatus: aidatav3.TokenUsage_PARTIAL,
 		}},
+		"a message": {"messages", telemetry.Report{Answered: true, Complete: true, Summary: turn.Summary{Prompt: 70, Cached: engine.Unknown}}, &aidatav3.TokenUsage{
+			LlmProtocol: aitypev3.LLMProtocol_ANTHROPIC_MESSAGES, Model: "m\ufffd", InputTokens: number(70), OutputTokens: number(0), TotalTokens: number(70),
+			OutputTokenDetails: &aidatav3.OutputTokenDetails{ReasoningTokens: number(0)}, ExtractionStatus: aidatav3.TokenUsage_COMPLETE,
+		}},
 		"no answer": {"chat", telemetry.Report{Complete: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

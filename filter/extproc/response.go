@@ -102,6 +102,7 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 // as the beginning of a local reply.
 func (x *exchange) SendHeaders(header []engine.Header) {
 	x.headersSent = true
+	header = append(header, x.request.idHeader()...)
 	if x.local {
 		m := localHeaders(header)
 		x.metadata.begin(m)
@@ -146,9 +147,9 @@ func (x *exchange) SendError(err *apierror.Error) {
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	x.runner.Record.Failed(err)
-	var headers []engine.Header
+	headers := x.request.idHeader()
 	if r := x.runner.Run(); r != nil {
-		headers = r.Explain(nil, false)
+		headers = r.Explain(headers, false)
 	}
 	status, object := x.request.endpoint.Error(err, x.request.id)
 	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()

@@ -37,6 +37,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -171,7 +172,7 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	o.Background = background.New(background.Options{Store: s, Client: o.Client, Env: o.Env, Owner: "me", Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader})
 	a := w.responses(t, s)
 	o.Stored = a.Stored
-	o.Endpoints = slices.Concat(w.endpoints, chat.Endpoints(), a.Endpoints(), o.Models.Endpoints())
+	o.Endpoints = slices.Concat(w.endpoints, chat.Endpoints(), a.Endpoints(), (&messages.API{Sealer: a.Compactor}).Endpoints(), o.Models.Endpoints())
 	return o
 }
 

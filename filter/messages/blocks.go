@@ -37,7 +37,7 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 			return text.Str, true, nil
 		}
 	}
-	d.ignored.Add("messages.content." + kind)
+	d.ignoreKind("messages.content.", kind)
 	return "", false, nil
 }
 
@@ -98,12 +98,6 @@ func textsOf(v gjson.Result) string {
 	return lines.String()
 }
 
-// served is a call of a tool that a server ran within an earlier reply.
-type served struct {
-	id   string
-	call turn.Item
-}
-
 // isServed reports whether a block is about a tool that a server ran: its call or its
 // result.
 func isServed(kind string) bool {
@@ -120,19 +114,21 @@ func (m *message) readServed(kind string, v jsontext.Field) {
 			if input := v.Get("input"); input.IsObject() {
 				call.Text = string(jsontext.AppendCompact(nil, input.Raw))
 			}
-			m.served = append(m.served, served{id, call})
+			if m.served == nil {
+				m.served = map[string]turn.Item{}
+			}
+			m.served[id] = call
 		}
 		return
 	}
 	id := v.Get("tool_use_id").Str
-	for i := range m.served {
-		if s := m.served[i]; s.id == id {
-			m.served = append(m.served[:i], m.served[i+1:]...)
-			m.add(s.call, turn.Item{Kind: turn.Result, CallID: s.call.CallID, Text: servedText(v.Get("content")), Hosted: true, Path: v.Path})
-			return
-		}
+	call, ok := m.served[id]
+	if !ok {
+		m.d.ignoreKind("messages.content.", kind)
+		return
 	}
-	m.d.ignored.Add("messages.content." + kind)
+	delete(m.served, id)
+	m.add(call, turn.Item{Kind: turn.Result, CallID: call.CallID, Text: servedText(v.Get("content")), Hosted: true, Path: v.Path})
 }
 
 // servedMembers are the members of a result that the model sees, in order.

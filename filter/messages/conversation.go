@@ -78,11 +78,11 @@ type message struct {
 	at     jsontext.Field
 	kind   turn.Kind // of its texts
 	text   jsontext.Joined
-	image  bool        // the last block of the text was a placeholder, which is a line of its own
-	items  []turn.Item // read so far, before text
-	texts  []turn.Item // of a user's message: behind the results, which answer calls
-	found  []string    // tools that it refers to
-	served []served    // calls of tools that a server ran
+	image  bool                 // the last block of the text was a placeholder, which is a line of its own
+	items  []turn.Item          // read so far, before text
+	texts  []turn.Item          // of a user's message: behind the results, which answer calls
+	found  []string             // tools that it refers to
+	served map[string]turn.Item // calls of tools that a server ran, by id
 }
 
 // flush ends a text of the message.
@@ -267,10 +267,22 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 	return result.text.String(), err
 }
 
-// refer notes that the message refers to a tool.
+// refer notes that the message refers to a tool, once in a conversation: it joins where
+// it is found first.
 func (m *message) refer(name string) {
-	if m.d.found < m.d.rc.Limits.Items {
-		m.d.found++
+	if !m.d.found[name] && len(m.d.found) < m.d.rc.Limits.Tools {
+		if m.d.found == nil {
+			m.d.found = map[string]bool{}
+		}
+		m.d.found[name] = true
 		m.found = append(m.found, name)
 	}
+}
+
+// maxKind bounds the names of types in the list of ignored fields, in bytes.
+const maxKind = 64
+
+// ignoreKind notes that objects of a type, which the client names, have no effect.
+func (d *decoder) ignoreKind(at, kind string) {
+	d.ignored.Add(at + kind[:min(len(kind), maxKind)])
 }

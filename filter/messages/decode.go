@@ -50,9 +50,9 @@ type decoder struct {
 	deferred map[string]harmony.Tool // offered once the conversation refers to them
 	strict   map[string]bool         // of the deferred ones
 	joining  []joining
-	found    int  // how often the conversation refers to tools
-	effort   bool // the request names an effort
-	off      bool // the request switches thinking off
+	found    map[string]bool // tools that the conversation refers to
+	effort   bool            // the request names an effort
+	off      bool            // the request switches thinking off
 }
 
 // finish checks what depends on several fields.

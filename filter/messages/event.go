@@ -81,11 +81,11 @@ func appendBlockHead(dst []byte, e turn.Event) []byte {
 // addText adds a piece of text to the block.
 func (r *Reply) addText(e turn.Event) {
 	b, text := &r.blocks, e.Text
-	switch {
-	case b.kind == turn.Call:
+	switch b.kind {
+	case turn.Call:
 		r.addInput(b.input.add(b.text, e.Text))
 		return
-	case b.kind == turn.Reasoning:
+	case turn.Reasoning:
 		b.text = append(b.text, text...)
 		if r.request.options.thinking == omitted {
 			return

@@ -65,16 +65,27 @@ func (in *input) add(dst, piece []byte) []byte {
 			}
 		case inputWrapped:
 			return jsontext.AppendEscaped(dst, piece[i:])
+		case inputNumber:
+			if !isNumber(c) && validNumber(in.pending[in.number:]) {
+				in.state = inputAfter
+				dst = in.flush(dst)
+			}
 		}
 		if !in.read(c) {
 			in.state = inputBroken
 			return dst
 		}
 		if in.closable() {
-			dst = append(dst, in.pending...)
-			in.pending = in.pending[:0]
+			dst = in.flush(dst)
 		}
 	}
+	return dst
+}
+
+// flush appends what was read.
+func (in *input) flush(dst []byte) []byte {
+	dst = append(dst, in.pending...)
+	in.pending = in.pending[:0]
 	return dst
 }
 
@@ -119,14 +130,8 @@ func (in *input) read(c byte) bool {
 		in.readString(c)
 		return true
 	case inputNumber:
-		if isNumber(c) {
-			in.pending = append(in.pending, c)
-			return true
-		}
-		if !validNumber(in.pending[in.number:]) {
-			return false
-		}
-		in.state = inputAfter
+		in.pending = append(in.pending, c)
+		return isNumber(c)
 	case inputWord:
 		if c != in.word[0] {
 			return false
@@ -179,11 +184,11 @@ func (in *input) readValue(c byte) bool {
 	case '"':
 		in.state, in.inKey = inputString, false
 	case 't':
-		in.state, in.word = inputWord, "rue"
+		in.state, in.word = inputWord, "true"[1:]
 	case 'f':
-		in.state, in.word = inputWord, "alse"
+		in.state, in.word = inputWord, "false"[1:]
 	case 'n':
-		in.state, in.word = inputWord, "ull"
+		in.state, in.word = inputWord, "null"[1:]
 	default:
 		in.state, in.number = inputNumber, len(in.pending)-1
 		return isNumber(c)
@@ -204,7 +209,8 @@ func (in *input) readString(c byte) {
 			in.pending = append(in.pending, '\\')
 		}
 	case in.state == inputHex && isHex(c):
-		if in.hex--; in.hex == 0 {
+		in.hex--
+		if in.hex == 0 {
 			in.state = inputString
 		}
 	case in.state == inputHex:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -19,10 +20,13 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 	}
 	text := v.Get("thinking").Str
 	if sealed := v.Get(member).Str; sealed != "" {
-		opened, ok := m.d.open(sealed)
-		if ok {
+		opened, err := m.d.open(sealed)
+		switch {
+		case err == nil:
 			text = opened
-		} else {
+		case errors.Is(err, seal.ErrTenant):
+			return apierror.Invalid(v.Path+"."+member, "The thinking was made for another tenant. Leave the block out.").With(err)
+		default:
 			m.d.ignored.Add(v.Path + "." + member)
 		}
 	}
@@ -32,13 +36,13 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 	return nil
 }
 
-// open returns the text that was sealed for the tenant, if it was.
-func (d *decoder) open(sealed string) (string, bool) {
+// open returns the text that was sealed for the tenant.
+func (d *decoder) open(sealed string) (string, error) {
 	if d.api.Sealer == nil {
-		return "", false
+		return "", seal.ErrUnknown
 	}
 	text, err := d.api.Sealer.Open(d.rc.Tenant, sealed)
-	return string(text), err == nil
+	return string(text), err
 }
 
 // seal returns the signature of a thinking block: its text, sealed for the tenant. An

@@ -18,7 +18,7 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 		}
 		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
 			// The client expects the service to know and run the tool.
-			d.ignored.Add("tools." + kind)
+			d.ignoreKind("tools.", kind)
 			return nil
 		}
 		return d.readTool(v)

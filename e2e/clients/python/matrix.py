@@ -57,7 +57,7 @@ def main():
         try:
             line["saw"] = _loop.run(run()) if inspect.iscoroutinefunction(run) else run()
         except Exception as e:
-            traceback.print_exc(limit=-3)
+            traceback.print_exc(limit=-3, chain=False)
             line["error"] = f"{type(e).__name__}: {e}"
         print(json.dumps(line), flush=True)
     _loop.close()

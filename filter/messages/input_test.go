@@ -1,0 +1,82 @@
+package messages
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// pass passes a text through an input in pieces of so many bytes.
+func pass(text string, size int) string {
+	var in input
+	in.reset()
+	var out []byte
+	for rest := text; rest != ""; {
+		n := min(size, len(rest))
+		out = in.add(out, []byte(rest[:n]))
+		rest = rest[n:]
+	}
+	return string(in.end(out))
+}
+
+func TestInput(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"an object", `{"a":[1,-2.5e3,true,false,null,"x",{"b":{}},[]]}`, `{"a":[1,-2.5e3,true,false,null,"x",{"b":{}},[]]}`},
+		{"white space", " {\n \"a\" : 1 ,\t\"b\":[ 1 , 2 ] }\n", "{\n \"a\" : 1 ,\t\"b\":[ 1 , 2 ] }"},
+		{"escapes", `{"a\"b":"\\\n\u00e9\/"}`, `{"a\"b":"\\\n\u00e9\/"}`},
+		{"nothing", ``, `{}`},
+		{"a line break in a string", "{\"a\":\"1\n2\"}", `{"a":"1\n2"}`},
+		{"a backslash that escapes nothing", `{"a":"\d+\'"}`, `{"a":"\\d+\\'"}`},
+		{"half an escape", `{"a":"\u12"}`, `{"a":"\\u12"}`},
+		{"a wrong escape before another", `{"a":"\u1\n"}`, `{"a":"\\u1\n"}`},
+		{"text behind the object", `{"a":1} and more`, `{"a":1}`},
+		{"a second object", `{"a":1}{"b":2}`, `{"a":1}`},
+		{"an open string", `{"a":"b`, `{"a":"b"}`},
+		{"an open escape", `{"a":"b\`, `{"a":"b"}`},
+		{"an open name", `{"a":1,"b`, `{"a":1}`},
+		{"no value", `{"a":1,"b":`, `{"a":1}`},
+		{"an open number", `{"a":[1,2`, `{"a":[1,2]}`},
+		{"half a number", `{"a":[1,2e`, `{"a":[1]}`},
+		{"half a word", `{"a":[1,tr`, `{"a":[1]}`},
+		{"another bracket", `{"a":[1}`, `{"a":[1]}`},
+		{"a comma at the end", `{"a":1,}`, `{"a":1}`},
+		{"a word of another language", `{"a":1,"b":True,"c":2}`, `{"a":1}`},
+		{"a wrong number", `{"a":01}`, `{}`},
+		{"a name without quotes", `{a:1}`, `{}`},
+		{"no object", `ls "-l" \`, `{"arguments":"ls \"-l\" \\"}`},
+		{"an array", `["a"]`, `{"arguments":"[\"a\"]"}`},
+	} {
+		for size := 1; size <= len(c.text)+1; size++ {
+			got := pass(c.text, size)
+			if got != c.want || !json.Valid([]byte(got)) {
+				t.Errorf("%s, in pieces of %d: %s, want %s", c.name, size, got, c.want)
+				break
+			}
+		}
+	}
+}
+
+// TestInputIsObject shows that any text becomes an object, and that an object stays as
+// it is.
+func TestInputIsObject(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"{", "}", "[", "]", ":", ",", `"`, `"a"`, `\`, `\u00`, "1", "-", "e", ".", "true", "nul", " ", "\n", "é", `{"a":`, `"b":[`}
+	for range 20_000 {
+		var b strings.Builder
+		b.WriteString("{")
+		for range rng.IntN(16) {
+			b.WriteString(pieces[rng.IntN(len(pieces))])
+		}
+		text := b.String()
+		got := pass(text, 1+rng.IntN(5))
+		if !json.Valid([]byte(got)) || got[0] != '{' {
+			t.Fatalf("%q becomes %q", text, got)
+		}
+		if json.Valid([]byte(text)) && got != strings.TrimSpace(text) {
+			t.Fatalf("the object %q becomes %q", text, got)
+		}
+	}
+}
