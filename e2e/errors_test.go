@@ -120,7 +120,9 @@ func TestErrorsDuringTheReply(t *testing.T) {
 				if len(events) < 3 || events[len(events)-1] != "data: [DONE]" {
 					t.Fatalf("the stream does not end normally:\n%s", text)
 				}
-				readError(t, strings.TrimPrefix(events[len(events)-2], "data: "))
+				if e := readError(t, strings.TrimPrefix(events[len(events)-2], "data: ")); !strings.Contains(e.Message, "server error") || !strings.Contains(e.Message, "connection") {
+					t.Errorf("clients do not know that they can try again: %q", e.Message)
+				}
 				if !strings.Contains(text, `"content":"w`) {
 					t.Errorf("the text before the fault is lost:\n%s", text)
 				}

@@ -47,14 +47,14 @@ func chatStructuredOutputs() []structuredOutput {
 	format := object{"type": "json_schema", "json_schema": object{"name": "verdict", "schema": okSchema, "strict": true}}
 	const hm = "THINK Hm.\n"
 	return []structuredOutput{
-		{"required", hm + "SAY hello", object{"tools": two, "tool_choice": "required"}, choiceResult{Reasoning: "Hm.", Calls: []call{{"f", `{}`}}, Finish: "tool_calls"}},
+		{"required", hm + "SAY hello", object{"tools": two, "tool_choice": "required"}, choiceResult{Reasoning: "Hm.", Calls: []call{{"f", `{"n": 1}`}}, Finish: "tool_calls"}},
 		{"required, as it is", hm + "COMMENTARY Well.\nCALL g {\"n\":2}", object{"tools": two, "tool_choice": "required"}, choiceResult{Reasoning: "Hm.", Content: "Well.", Calls: []call{{"g", `{"n":2}`}}, Finish: "tool_calls"}},
-		{"named", hm + "SAY hello", object{"tools": two, "tool_choice": named}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{}`}}, Finish: "tool_calls"}},
-		{"named, another wanted", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": named}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{}`}}, Finish: "tool_calls"}},
+		{"named", hm + "SAY hello", object{"tools": two, "tool_choice": named}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{"n": 1}`}}, Finish: "tool_calls"}},
+		{"named, another wanted", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": named}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{"n": 1}`}}, Finish: "tool_calls"}},
 		{"none", hm + "SAY hello", object{"tools": two, "tool_choice": "none"}, choiceResult{Reasoning: "Hm.", Content: "hello", Finish: "stop"}},
 		{"allowed", hm + "CALL g {\"n\":1}", object{"tools": two, "tool_choice": allowed("auto")}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{"n":1}`}}, Finish: "tool_calls"}},
 		{"allowed, no call", hm + "SAY hello", object{"tools": two, "tool_choice": allowed("auto")}, choiceResult{Reasoning: "Hm.", Content: "hello", Finish: "stop"}},
-		{"allowed and required", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": allowed("required")}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{}`}}, Finish: "tool_calls"}},
+		{"allowed and required", hm + "CALL f {\"n\":1}", object{"tools": two, "tool_choice": allowed("required")}, choiceResult{Reasoning: "Hm.", Calls: []call{{"g", `{"n": 1}`}}, Finish: "tool_calls"}},
 		{"strict", hm + "CALL f {\"n\":\"one\"}", object{"tools": []object{chatTool("f", true)}}, choiceResult{Reasoning: "Hm.", Calls: []call{{"f", `{"n": 1}`}}, Finish: "tool_calls"}},
 		{"strict, no call", hm + "SAY hello", object{"tools": []object{chatTool("f", true)}}, choiceResult{Reasoning: "Hm.", Content: "hello", Finish: "stop"}},
 		{"two calls", "@@" + twoCalls + "@@", object{"tools": two, "tool_choice": "required"}, choiceResult{Calls: []call{{"f", `{"n":1}`}, {"g", `{"n":2}`}}, Finish: "tool_calls"}},
@@ -121,8 +121,8 @@ func TestResponsesStructuredOutputs(t *testing.T) {
 		want   []item
 		echo   map[string]string // members of the response
 	}{
-		{"required", hm + "SAY hello", object{"tools": two, "tool_choice": "required"}, []item{thought, calls("f", `{}`)}, map[string]string{"tool_choice": `"required"`}},
-		{"named", hm + "SAY hello", object{"tools": two, "tool_choice": g}, []item{thought, calls("g", `{}`)}, map[string]string{"tool_choice": `{"type":"function","name":"g"}`}},
+		{"required", hm + "SAY hello", object{"tools": two, "tool_choice": "required"}, []item{thought, calls("f", `{"n": 1}`)}, map[string]string{"tool_choice": `"required"`}},
+		{"named", hm + "SAY hello", object{"tools": two, "tool_choice": g}, []item{thought, calls("g", `{"n": 1}`)}, map[string]string{"tool_choice": `{"type":"function","name":"g"}`}},
 		{
 			"custom", hm + "SAY hello",
 			object{"tools": []object{{"type": "custom", "name": "shell"}}, "tool_choice": object{"type": "custom", "name": "shell"}},
@@ -145,12 +145,12 @@ func TestResponsesStructuredOutputs(t *testing.T) {
 		{
 			"allowed and required", hm + "CALL f {\"n\":1}",
 			object{"tools": two, "tool_choice": object{"type": "allowed_tools", "mode": "required", "tools": []object{g}}},
-			[]item{thought, calls("g", `{}`)},
+			[]item{thought, calls("g", `{"n": 1}`)},
 			map[string]string{"tool_choice.mode": `"required"`},
 		},
 		{"strict", hm + "CALL f {\"n\":\"one\"}", object{"tools": []object{responseTool("f", true)}}, []item{thought, calls("f", `{"n": 1}`)}, map[string]string{"tools.0.strict": "true"}},
 		{"two calls", "@@" + twoCalls + "@@", object{"tools": two, "tool_choice": "required"}, []item{calls("f", `{"n":1}`), calls("g", `{"n":2}`)}, nil},
-		{"one call", "@@" + twoCalls + "@@", object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, []item{calls("f", `{}`)}, map[string]string{"parallel_tool_calls": "false"}},
+		{"one call", "@@" + twoCalls + "@@", object{"tools": two, "tool_choice": "required", "parallel_tool_calls": false}, []item{calls("f", `{"n": 1}`)}, map[string]string{"parallel_tool_calls": "false"}},
 		{"json_object", hm + "SAY hello", object{"text": object{"format": object{"type": "json_object"}}}, []item{thought, final(`{}`)}, map[string]string{"text.format": `{"type":"json_object"}`}},
 		{
 			"json_schema", hm + "SAY hello",

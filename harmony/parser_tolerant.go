@@ -145,12 +145,13 @@ func (p *Parser) startMarker() {
 		p.probing = true
 	case StateHeader:
 		p.head.resolve(&p.resolved, false)
-		if p.isRemnant() && !p.head.started {
+		switch remnant := p.isRemnant(); {
+		case remnant && !p.head.started:
 			p.repairs[RepairCutHeader]++
-		} else if p.resolved.hasText() && !p.isRemnant() {
+		case p.resolved.hasText() && !remnant:
 			p.startWithText()
 			p.finishMessage(0)
-		} else if p.head.started || !p.head.empty() {
+		case p.head.started || !p.head.empty():
 			p.repairs[RepairDoubleStart]++
 		}
 		p.state, p.role = StateHeader, ""

@@ -86,6 +86,8 @@ func TestCommandLine(t *testing.T) {
 		{"engine of the simulation", nil, "run --simulate --engine vllm=http://a", 2, "", "--simulate and --engine cannot be combined"},
 		{"workers", nil, "run --simulate --envoy-workers -3", 2, "", "--envoy-workers: must be at least 0, not -3"},
 		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
+		{"CORS", nil, "envoy-config --engine vllm=http://a --cors-origins https://a.example,http://localhost:*", 0, `- {exact: "https://a.example"}`, ""},
+		{"CORS of no origin", nil, "envoy-config --engine vllm=http://a --cors-origins a.example", 1, "", "is no origin"},
 		{"output", nil, "envoy-config --engine vllm=http://a --output /nowhere/envoy.yaml", 1, "", "write the bootstrap: open /nowhere/envoy.yaml"},
 		{"no question", nil, "ask --model m", 2, "", "the question is missing"},
 		{"bad header", nil, "ask --header x Hello", 2, "", "write NAME=VALUE"},

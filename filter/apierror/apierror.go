@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -66,6 +67,20 @@ func (e *Error) With(cause error) *Error {
 	c.Cause = cause
 	return &c
 }
+
+// InStream returns the error as it ends a stream whose reply has begun: an error of the
+// server has the words by which clients decide to send the request again. They have
+// no status to decide by.
+func (e *Error) InStream() *Error {
+	if e.Status < http.StatusInternalServerError || strings.HasSuffix(e.Message, inStream) {
+		return e
+	}
+	c := *e
+	c.Message += inStream
+	return &c
+}
+
+const inStream = " (server error: the connection ended before the reply was complete)"
 
 func typeOf(status int) string {
 	switch {

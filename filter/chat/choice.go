@@ -26,11 +26,12 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	}
 	switch v.Get("type").Str {
 	case "function":
-		name, err := readFunctionName(v)
+		name, err := d.readFunctionName(v)
 		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
 		d.input.OneCall = true
 		return err
 	case "allowed_tools":
+		d.ignored.AddOthers(v, "type", "allowed_tools")
 		return d.readAllowedTools(jsontext.Field{Result: v.Get("allowed_tools"), Path: v.Path + ".allowed_tools"})
 	}
 	return apierror.Invalid(v.Path, badChoice)
@@ -61,13 +62,15 @@ func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
 	if v.Get("type").Str != "function" {
 		return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")
 	}
-	name, err := readFunctionName(v)
+	name, err := d.readFunctionName(v)
 	d.input.Choice.Allowed = append(d.input.Choice.Allowed, name)
 	return err
 }
 
 // readFunctionName reads {"type":"function","function":{"name":…}}.
-func readFunctionName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
+func (d *decoder) readFunctionName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
+	d.ignored.AddOthers(v, "type", "function")
+	d.ignored.AddOthers(jsontext.Field{Result: v.Get("function"), Path: v.Path + ".function"}, "name")
 	name, err := jsontext.Field{Result: v.Get("function.name"), Path: v.Path + ".function.name"}.Text()
 	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}, err
 }

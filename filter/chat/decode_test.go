@@ -249,6 +249,30 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
+// Fields of nested objects that have no effect are listed as those of the request are.
+func TestNestedIgnored(t *testing.T) {
+	t.Parallel()
+	const tools = `,"tools":[{"type":"function","function":{"name":"f"}}]`
+	for _, c := range []struct {
+		name, fields, content string
+		want                  []string
+	}{
+		{"a text part", ``, `[{"type":"text","text":"Hi","cache_control":{"type":"ephemeral"},"annotations":null},{"type":"text","text":"you","cache_control":{}}]`, []string{"messages.content.cache_control"}},
+		{"an image", ``, `[{"type":"image_url","image_url":{"url":"https://x","detail":"high"},"id":"i"}]`, []string{"messages.content.id", "messages.content.image_url.detail"}},
+		{"a text format", `,"response_format":{"type":"text","strict":true}`, `"Hi"`, []string{"response_format.strict"}},
+		{"a JSON format", `,"response_format":{"type":"json_object","schema":{"type":"object"}}`, `"Hi"`, []string{"response_format.schema"}},
+		{"a schema", `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"x":1},"y":1}`, `"Hi"`, []string{"response_format.y", "response_format.json_schema.x"}},
+		{"a choice", tools + `,"tool_choice":{"type":"function","function":{"name":"f","strict":true},"mode":"x"}`, `"Hi"`, []string{"tool_choice.mode", "tool_choice.function.strict"}},
+		{"allowed tools", tools + `,"tool_choice":{"type":"allowed_tools","x":1,"allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"},"z":1}],"y":1}}`, `"Hi"`, []string{"tool_choice.x", "tool_choice.allowed_tools.tools.z", "tool_choice.allowed_tools.y"}},
+		{"a stream", `,"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":true}`, `"Hi"`, []string{"stream_options.include_obfuscation"}},
+	} {
+		body := `{"model":"m","messages":[{"role":"user","content":` + c.content + `}]` + c.fields + `}`
+		if diff := cmp.Diff(c.want, mustDecode(t, body).Ignored()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
 func TestImages(t *testing.T) {
 	t.Parallel()
 	const part = `[{"type":"image_url","image_url":{"url":"https://x"}}]`

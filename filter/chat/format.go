@@ -10,6 +10,12 @@ import (
 // under json_schema where that is the type.
 func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
 	switch v.Get("type").Str {
+	case "text", "json_object":
+		d.ignored.AddOthers(v, "type")
+	case "json_schema":
+		d.ignored.AddOthers(v, "type", "json_schema")
+	}
+	switch v.Get("type").Str {
 	case "text":
 		return nil
 	case "json_object":

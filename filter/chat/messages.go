@@ -89,7 +89,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 	if !m.content.Exists() {
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
-	text, err := readContent(m.content, images)
+	text, err := d.readContent(m.content, images)
 	d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, CallID: m.callID, Path: m.at.Path})
 	return err
 }
@@ -99,7 +99,7 @@ func (d *decoder) addItems(m message) *apierror.Error {
 func (d *decoder) addAssistant(m message) *apierror.Error {
 	text := m.refusal
 	if m.content.Exists() {
-		content, err := readContent(m.content, d.rc.Model.Images)
+		content, err := d.readContent(m.content, d.rc.Model.Images)
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func readArguments(v jsontext.Field) (string, *apierror.Error) {
 
 // readContent reads a message's content: a string, or an array of parts, whose
 // texts are joined by [jsontext.Joined.AddPart].
-func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
+func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 	if !v.IsArray() {
 		if v.Type != gjson.String {
 			return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of parts.", v.Path)
@@ -199,7 +199,7 @@ func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 	var text jsontext.Joined
 	image := false // the last part was an image
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
-		part, isImage, err := readPart(v, images)
+		part, isImage, err := d.readPart(v, images)
 		if isImage || image {
 			text.NewLine()
 		}
@@ -210,7 +210,7 @@ func readContent(v jsontext.Field, images string) (string, *apierror.Error) {
 	return text.String(), err
 }
 
-func readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
+func (d *decoder) readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
 	kind := v.Get("type").Str
 	switch kind {
 	case "text", "input_text", "output_text":
@@ -220,10 +220,13 @@ func readPart(v jsontext.Field, images string) (text string, image bool, err *ap
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
+		d.ignored.AddOthers(v, "type", kind)
+		d.ignored.AddOthers(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, "url")
 		return turn.ImagePlaceholder, true, nil
 	default:
 		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
 	}
+	d.ignored.AddOthers(v, "type", kind)
 	part := v.Get(kind)
 	if part.Type != gjson.String {
 		return "", false, apierror.Invalid(v.Path+"."+kind, "The field %q must be a string.", v.Path+"."+kind)

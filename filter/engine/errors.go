@@ -25,6 +25,7 @@ type failure struct {
 	text       string // the beginning of any other body, such as that of Envoy or a proxy
 	kind       string // the error object's type
 	param      string // the engine's name of the parameter at fault
+	reason     string // what is wrong with it, where the engine says so apart from other text
 	retryAfter time.Duration
 }
 
@@ -86,10 +87,14 @@ func readFailure(body []byte) failure {
 	// FastAPI: {"detail":[{"loc":["body","temperature"],"msg":"…"}]}
 	if first := root.Get("detail.0"); first.IsObject() {
 		loc := first.Get("loc").Array()
+		if len(loc) > 2 && loc[1].Str == "sampling_params" {
+			loc = loc[1:]
+		}
 		if len(loc) > 1 {
 			f.param = loc[1].String()
 		}
 		f.message = first.Get("msg").String()
+		f.reason = f.message
 	}
 	return f
 }
@@ -174,24 +179,35 @@ var (
 	totalNumber  = regexp.MustCompile(`(?i)requested (?:a total of )?(\d+) tokens`)
 )
 
+// contextLengthExceeded is the error of a conversation that is too long, in the words
+// in which the filter itself says it (package turn): clients decide by them. Numbers
+// are those of the engine's message, as far as it has them.
 func contextLengthExceeded(message string) *apierror.Error {
-	limit, prompt, total := number(limitNumber, message), number(promptNumber, message), number(totalNumber, message)
-	text := "The request does not fit the model's context."
-	if limit != "" {
-		text = fmt.Sprintf("This model's maximum context length is %s tokens.", limit)
-	}
+	const end = "(context_length_exceeded: prompt is too long)"
+	limit, prompt := number(limitNumber, message), number(promptNumber, message)
+	total := number(totalNumber, message)
+	tokens, maximum := atoi(cmp.Or(prompt, total)), atoi(limit)
+	text := "Your messages are longer than the model's maximum context length. Please reduce the length of the messages."
 	switch {
-	case prompt != "" && total != "":
-		text += fmt.Sprintf(" However, the request asks for %s tokens, %s of them in the messages.", total, prompt)
-	case prompt != "":
-		text += fmt.Sprintf(" However, the messages take %s tokens.", prompt)
+	case maximum == 0:
+	case tokens > maximum:
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", maximum, tokens)
+	case tokens > 0: // the output does not fit
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages resulted in %d tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion.", maximum, tokens)
+	default:
+		text = fmt.Sprintf("This model's maximum context length is %d tokens. However, your messages and the completion resulted in more. Please reduce the length of the messages or of the completion.", maximum)
 	}
-	err := apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s Reduce the length of the messages or of the completion.", text)
-	maximum, _ := strconv.Atoi(limit)
-	if tokens, convErr := strconv.Atoi(cmp.Or(prompt, total)); convErr == nil && maximum > 0 && tokens > maximum {
+	err := apierror.New(http.StatusBadRequest, "context_length_exceeded", "messages", "%s %s", text, end)
+	if maximum > 0 && tokens > maximum {
 		err.Overflow = &apierror.Overflow{Tokens: tokens, Max: maximum}
 	}
 	return err
+}
+
+// atoi is the value of decimal digits, 0 without any.
+func atoi(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
 }
 
 func number(pattern *regexp.Regexp, s string) string {
@@ -222,6 +238,8 @@ var openAIName = map[string]string{
 	"priority":           "priority",
 	"cache_salt":         "cache_salt",
 	"logit_bias":         "logit_bias",
+	"logprobs":           "top_logprobs",
+	"top_logprobs_num":   "top_logprobs",
 	"stop_token_ids":     "stop_token_ids",
 }
 
@@ -235,7 +253,7 @@ var (
 	pydanticTuple = regexp.MustCompile(`'loc': \('body', (?:'sampling_params', )?'([a-z_]+)'[^)]*\), 'msg': '([^']*)'`)
 	// A message about a range: "top_p must be in (0, 1], got 2.0."
 	ranged = regexp.MustCompile(`^([a-z_]+) must [a-zA-Z0-9 _.,=\[\]()<>-]{1,100}$`)
-	suffix = regexp.MustCompile(` \(parameter=[a-z_]+(, value=[^)]*)?\)$`)
+	suffix = regexp.MustCompile(` \(parameter=([a-z_]+)(, value=[^)]*)?\)$`)
 )
 
 // fault returns the OpenAI name of the parameter at fault and the reason. The
@@ -251,12 +269,18 @@ func (f failure) fault() (param, reason string) {
 		return parameterFault(m[1], message)
 	}
 	field, _, _ := strings.Cut(strings.TrimPrefix(f.param, "body."), ".")
-	return openAIName[field], ""
+	if m := suffix.FindStringSubmatch(f.message); field == "" && m != nil {
+		field = m[1]
+	}
+	return parameterFault(field, f.reason)
 }
+
+// maxReason is the longest reason that is shown, in bytes.
+const maxReason = 300
 
 func parameterFault(field, message string) (param, reason string) {
 	param = openAIName[field]
-	if param == "" || hasTokenIDs[param] {
+	if param == "" || hasTokenIDs[param] || len(message) > maxReason {
 		return param, ""
 	}
 	return param, message

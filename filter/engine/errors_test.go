@@ -52,39 +52,39 @@ var readErrorCases = []struct {
 	},
 	{
 		"vLLM: too long", 400, errorObject("This model's maximum context length is 4096 tokens. However, your prompt contains 4900 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4900)"),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 4900 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 4900, Max: 4096}},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 4900 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 4900, Max: 4096}},
 	},
 	{
 		"vLLM: too long with output", 400, errorObject("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the messages, 1000 in the completion). Please reduce the length of the messages or completion."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the request asks for 5000 tokens, 4000 of them in the messages. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 4000 tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion. (context_length_exceeded: prompt is too long)"},
 	},
 	{
 		"vLLM: max_tokens too large", 400, errorObject("'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 100 input tokens (5000 > 4096 - 100)."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 100 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 100 tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion. (context_length_exceeded: prompt is too long)"},
 	},
 	{
 		"vLLM: max_tokens beyond the context", 400, errorObject("max_tokens=131000 cannot be greater than max_model_len=8192. Please request fewer output tokens. (parameter=max_tokens, value=131000)"),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 8192 tokens. However, your messages and the completion resulted in more. Please reduce the length of the messages or of the completion. (context_length_exceeded: prompt is too long)"},
 	},
 	{
 		"vLLM: decoder prompt", 400, errorObject("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure that max_model_len is no smaller than the number of text tokens."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 5000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 5000, Max: 4096}},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 5000, Max: 4096}},
 	},
 	{
 		"SGLang: too long", 400, errorObject("The input (140000 tokens) is longer than the model's context length (131072 tokens)."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131072}},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, your messages resulted in 140000 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131072}},
 	},
 	{
 		"SGLang: too long with output", 400, errorObject("Requested token count exceeds the model's maximum context length of 131072 tokens. You requested a total of 140000 tokens: 130000 tokens from the input messages and 10000 tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, the request asks for 140000 tokens, 130000 of them in the messages. Reduce the length of the messages or of the completion."},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131072 tokens. However, your messages resulted in 130000 tokens, and the output has no room for as many as the request asks for. Please reduce the length of the messages or of the completion. (context_length_exceeded: prompt is too long)"},
 	},
 	{
 		"SGLang: scheduler", 400, errorObject("Input length (140000 tokens) exceeds the maximum allowed length (131066 tokens). Use a shorter input or enable --allow-auto-truncate."),
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, the messages take 140000 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131066}},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 131066 tokens. However, your messages resulted in 140000 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 140000, Max: 131066}},
 	},
 	{
 		"llama.cpp: too long", 400, `{"error":{"code":400,"message":"request (9100 tokens) exceeds the available context size (4096 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9100,"n_ctx":4096}}`,
-		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, the messages take 9100 tokens. Reduce the length of the messages or of the completion.", Overflow: &apierror.Overflow{Tokens: 9100, Max: 4096}},
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "This model's maximum context length is 4096 tokens. However, your messages resulted in 9100 tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)", Overflow: &apierror.Overflow{Tokens: 9100, Max: 4096}},
 	},
 	{
 		"SGLang: range", 400, errorObject("temperature must be non-negative, got -1.0."),
@@ -108,7 +108,27 @@ var readErrorCases = []struct {
 	},
 	{
 		"FastAPI", 422, `{"detail":[{"type":"float_parsing","loc":["body","temperature"],"msg":"Input should be a valid number","input":"hot"}]}`,
-		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature."},
+		apierror.Error{Status: 400, Param: "temperature", Message: "The engine refused temperature: Input should be a valid number"},
+	},
+	{
+		"FastAPI: sampling parameters of SGLang", 422, `{"detail":[{"loc":["body","sampling_params","top_p"],"msg":"Input should be less than or equal to 1","input":"hot"}]}`,
+		apierror.Error{Status: 400, Param: "top_p", Message: "The engine refused top_p: Input should be less than or equal to 1"},
+	},
+	{
+		"FastAPI: ids", 422, `{"detail":[{"loc":["body","stop_token_ids",0],"msg":"200006 is no id"}]}`,
+		apierror.Error{Status: 400, Param: "stop_token_ids", Message: "The engine refused stop_token_ids."},
+	},
+	{
+		"FastAPI: prompt", 422, `{"detail":[{"loc":["body","prompt"],"msg":"Input should be a valid list","input":"nope"}]}`,
+		apierror.Error{Status: 400, Message: textRefused},
+	},
+	{
+		"vLLM: parameter in the text only", 400, errorObject("Requested sample logprobs of 30, which is greater than max allowed: 20 (parameter=logprobs, value=30)"),
+		apierror.Error{Status: 400, Param: "top_logprobs", Message: "The engine refused top_logprobs."},
+	},
+	{
+		"too long without numbers", 400, errorObject("The request exceeds the model's context length."),
+		apierror.Error{Status: 400, Code: "context_length_exceeded", Param: "messages", Message: "Your messages are longer than the model's maximum context length. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)"},
 	},
 	{"400 without a body", 400, "", apierror.Error{Status: 400, Message: textRefused}},
 	{"401", 401, `{"error":"Unauthorized"}`, apierror.Error{Status: 502, Message: "The engine rejected the filter's credentials. The engine's operator has to configure them."}},

@@ -83,11 +83,11 @@ func (s *Server) next(ctx context.Context, f api.Follower) storedEvents {
 			return storedEvents{sse: sse, end: true}
 		case s.draining():
 			err := apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service is restarting. Follow the response again, from the last event on.")
-			return storedEvents{sse: append(sse, f.Fail(err)...), err: err}
+			return storedEvents{sse: append(sse, f.Fail(err.InStream())...), err: err}
 		case err == nil:
 			return storedEvents{sse: sse}
 		case err.Status < http.StatusInternalServerError || attempt == followAttempts:
-			return storedEvents{sse: f.Fail(err), err: err}
+			return storedEvents{sse: f.Fail(err.InStream()), err: err}
 		}
 		select {
 		case <-time.After(followRetry):

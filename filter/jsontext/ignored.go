@@ -3,6 +3,8 @@ package jsontext
 import (
 	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
 )
 
 // maxIgnored is the most ignored fields that are listed.
@@ -32,4 +34,18 @@ func (l *Ignored) Add(path string) {
 	if len(*l) < maxIgnored && !slices.Contains(*l, name) {
 		*l = append(*l, strings.Clone(name)) // path may be a part of the request body
 	}
+}
+
+// AddOthers adds the members of an object that are not known and not null. Of another
+// value it adds nothing.
+func (l *Ignored) AddOthers(v Field, known ...string) {
+	if !v.IsObject() {
+		return
+	}
+	v.ForEach(func(key, value gjson.Result) bool {
+		if value.Type != gjson.Null && !slices.Contains(known, key.Str) {
+			l.Add(v.child(key.Str))
+		}
+		return true
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
@@ -61,21 +59,12 @@ func (r *toolReader) readBuiltin(kind string, v jsontext.Field) *apierror.Error 
 		}
 	}
 	server.Tenant = r.rc.Tenant
-	if c := v.Get("container"); name == tools.CodeInterpreter && c.Type == gjson.String {
-		var err *apierror.Error
-		if r.container, err = (jsontext.Field{Result: c, Path: v.Path + ".container"}).ShortText(); err != nil {
-			return err
-		}
+	h := &hosted{label: b.namespace, server: server, builtin: b, known: b.known != nil}
+	r.hosted = append(r.hosted, h)
+	if err := r.readBuiltinFields(name, h, v); err != nil || !h.known {
+		return err
 	}
-	r.hosted = append(r.hosted, &hosted{label: b.namespace, server: server, builtin: b, known: b.known != nil})
-	if name == tools.Container {
-		return nil // clients know no such tool in a response
-	}
-	if len(r.echo.tools) > 0 {
-		r.echo.tools = append(r.echo.tools, ',')
-	}
-	r.echo.tools = jsontext.AppendCompact(r.echo.tools, v.Raw)
-	return nil
+	return r.settleFields(h)
 }
 
 // offerBuiltin offers a built-in tool to the model.

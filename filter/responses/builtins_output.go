@@ -21,6 +21,7 @@ func (o *output) beginBuiltin(it *outputItem) tools.Job {
 		code := append(jsontext.AppendString([]byte(`{"`+codeArgument+`":`), job.Arguments), '}')
 		job.Tool, job.Arguments = tools.CodeTool, string(code)
 	}
+	job.Arguments = it.hosted.withFields(job.Tool, job.Arguments)
 	it.Arguments = gjson.Parse(job.Arguments)
 	switch it.Kind {
 	case item.Code:

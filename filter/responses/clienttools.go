@@ -60,10 +60,6 @@ func (r *toolReader) readClientTool(kind string, v jsontext.Field, space *harmon
 	}
 	r.actions[toolName{turn.FunctionsNamespace, kind}] = t.kind
 	space.Tools = append(space.Tools, harmony.Tool{Name: kind, Description: description, Parameters: json.RawMessage(t.parameters)})
-	if len(r.echo.tools) > 0 {
-		r.echo.tools = append(r.echo.tools, ',')
-	}
-	r.echo.tools = jsontext.AppendCompact(r.echo.tools, v.Raw)
 	return nil
 }
 

@@ -209,3 +209,14 @@ func TestCacheOptions(t *testing.T) {
 		t.Error("a response has options that its request has not")
 	}
 }
+
+// TestCompactionKeepsTools shows that the tools of items stay when the conversation
+// before a compaction is left out.
+func TestCompactionKeepsTools(t *testing.T) {
+	t.Parallel()
+	l := newCompactingLoop(t)
+	l.play(t, `{"model":"m","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"function","name":"one"}]},`+worked+`]`+compactAt+`}`, wroteSummary, doneText)
+	if !strings.Contains(l.prompts[1], "type one =") || strings.Contains(l.prompts[1], wordy) {
+		t.Errorf("the prompt behind the compaction is %s", l.prompts[1])
+	}
+}

@@ -169,8 +169,8 @@ func TestEcho(t *testing.T) {
 		"instructions": `"Be \"brief\"."`, "tool_choice": `"none"`, "parallel_tool_calls": `false`, "max_tool_calls": `3`, "max_output_tokens": `50`,
 		"truncation": `"auto"`, "reasoning": `{"effort":"minimal","summary":"detailed"}`, "text": `{"format":{"type":"text"},"verbosity":"high"}`,
 		"temperature": `0`, "top_p": `0.1`, "frequency_penalty": `0.25`, "presence_penalty": `-2`, "metadata": `{"a":"b\u2028"}`,
-		"safety_identifier": `"s"`, "prompt_cache_key": `"k"`, "tools.#": "3", "tools.0.strict": "null", "tools.0.description": "null",
-		"tools.1": `{"type":"custom","name":"apply_patch","description":"Edit files.","format":{"type":"text"}}`, "tools.2.tools.0.strict": "false",
+		"safety_identifier": `"s"`, "prompt_cache_key": `"k"`, "tools.#": "4", "tools.0.strict": "null", "tools.0.description": "null",
+		"tools.1": `{"type":"custom","name":"apply_patch","description":"Edit files."}`, "tools.2.tools.0.strict": "false",
 	} {
 		if got := r.Get(field).Raw; got != want {
 			t.Errorf("%s is %s, want %s", field, got, want)

@@ -22,7 +22,8 @@ type hosted struct {
 	server      *tools.Server
 	allowed     *toolFilter // nil: every tool
 	approval    approval
-	deferred    bool // the tools are not offered before a search finds them
+	fields      []builtinField // of a built-in tool
+	deferred    bool           // the tools are not offered before a search finds them
 
 	known    bool              // the tools are listed
 	failure  string            // why they could not be listed; "" if nothing failed
@@ -131,6 +132,9 @@ type hostedChoice struct {
 // addHostedTools offers the servers' tools to the model, as far as they are known.
 func (r *toolReader) addHostedTools() *apierror.Error {
 	for _, h := range r.hosted {
+		if err := r.settleFields(h); err != nil {
+			return err
+		}
 		switch {
 		case h.builtin != nil:
 			r.offerBuiltin(h)

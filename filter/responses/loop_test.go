@@ -53,7 +53,7 @@ func (l *loop) Do(_ context.Context, j tools.Job) tools.Result {
 		return tools.Result{Error: "The server does not answer."}
 	case j.Tool == "":
 		return tools.Result{Tools: []tools.Tool{
-			{Name: "search", Description: "Searches.", InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}}}`), Annotations: json.RawMessage(`{"readOnlyHint":true}`)},
+			{Name: "search", Description: "Searches.", InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"},"vector_store_ids":{"type":"array"}}}`), Annotations: json.RawMessage(`{"readOnlyHint":true}`)},
 			{Name: "delete-all", Description: "Deletes."},
 		}}
 	case j.Tool == "delete-all":
@@ -258,12 +258,12 @@ func TestLoopEnds(t *testing.T) {
 			2,
 		},
 		"hidden reasoning": {docsTool + `,"reasoning":{"effort":"none"}`, []string{searchCall("a"), doneText}, "mcp_list_tools, mcp_call completed, message completed", nil, 2},
-		"allowed_tools":    {`"tools":[{"type":"mcp","server_label":"docs","allowed_tools":["search"]}]`, []string{doneText}, "mcp_list_tools, message completed", map[string]string{"output.0.tools.#": "2"}, 1},
+		"allowed_tools":    {`"tools":[{"type":"mcp","server_label":"docs","allowed_tools":["search"]}]`, []string{doneText}, "mcp_list_tools, message completed", map[string]string{"output.0.tools.#": "1"}, 1},
 		"allowed_tools that only read": {
 			`"tools":[{"type":"mcp","server_label":"docs","allowed_tools":{"read_only":false}}]`,
 			[]string{doneText},
 			"mcp_list_tools, message completed",
-			map[string]string{"output.0.tools.#": "2"},
+			map[string]string{"output.0.tools.#": "1"},
 			1,
 		},
 	} {

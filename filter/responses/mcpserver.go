@@ -2,7 +2,6 @@ package responses
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -31,7 +30,6 @@ func (r *toolReader) readServer(at jsontext.Field) *apierror.Error {
 		return err
 	}
 	r.hosted = append(r.hosted, h)
-	r.echo.addServer(&read, h)
 	return nil
 }
 
@@ -41,7 +39,6 @@ type mcpServer struct {
 	header                                            http.Header
 	allowed                                           *toolFilter
 	approval                                          *approval
-	allowedRaw, approvalRaw                           string
 	deferred                                          bool
 }
 
@@ -66,10 +63,8 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 			return err
 		})
 	case "allowed_tools":
-		s.allowedRaw = v.Raw
 		s.allowed, err = readToolFilter(v)
 	case "require_approval":
-		s.approvalRaw = v.Raw
 		s.approval, err = readApproval(v)
 	case "defer_loading":
 		s.deferred, err = v.Switch()
@@ -191,28 +186,4 @@ func (r *toolReader) addHeader(at jsontext.Field, s *mcpServer, server *tools.Se
 		return apierror.Invalid(at.Path+".headers", "%s", err)
 	}
 	return nil
-}
-
-// addServer adds a server to the tools that the response repeats, without its
-// secrets, which the path of its address can have too.
-func (e *echo) addServer(s *mcpServer, h *hosted) {
-	dst := e.tools
-	if len(dst) > 0 {
-		dst = append(dst, ',')
-	}
-	dst = jsontext.AppendString(append(dst, `{"type":"mcp","server_label":`...), s.label)
-	if u, err := url.Parse(s.url); err == nil && s.url != "" {
-		dst = jsontext.AppendString(append(dst, `,"server_url":`...), u.Scheme+"://"+u.Host+"/<redacted>")
-	}
-	if s.description != "" {
-		dst = jsontext.AppendString(append(dst, `,"server_description":`...), s.description)
-	}
-	dst = appendRaw(append(dst, `,"allowed_tools":`...), s.allowedRaw, `null`)
-	approval := `"never"`
-	if h.approval.all {
-		approval = `"always"`
-	}
-	dst = appendRaw(append(dst, `,"require_approval":`...), s.approvalRaw, approval)
-	dst = append(dst, `,"headers":null}`...)
-	e.tools = dst
 }

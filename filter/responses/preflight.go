@@ -2,6 +2,7 @@ package responses
 
 import (
 	"context"
+	"sync"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -29,7 +30,7 @@ func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error
 		if h.known {
 			continue
 		}
-		if listed, ok := d.items.state.listed[h.label]; ok && h.builtin == nil {
+		if listed, ok := d.items.state.listed[h.label]; ok && h.builtin == nil && h.covers(listed) {
 			_ = h.offer(listed, d.rc.Limits) // what is left out was logged when the tools were listed
 		} else if !d.fields.input.NoCalls {
 			p.unlisted = append(p.unlisted, h)
@@ -48,10 +49,30 @@ func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error
 	switch {
 	case compacts && len(p.approved) > 0:
 		return nil, apierror.Invalid(p.approved[0].at, "A conversation that is compacted cannot continue with a call. Send the approval in a request of its own.")
-	case len(p.unlisted)+len(p.approved) == 0, d.rc.Unbounded, compacts:
+	case d.rc.Unbounded && !compacts:
+		p.listNow(ctx)
+		return nil, d.tools.addHostedTools()
+	case len(p.unlisted)+len(p.approved) == 0, compacts:
 		return nil, d.tools.addHostedTools()
 	}
 	return p, nil
+}
+
+// listNow lets servers list their tools for a prompt that no model gets. Nothing is
+// stored, and no call is made. A server that cannot list its tools in time offers
+// none, as in a reply.
+func (p *preflight) listNow(ctx context.Context) {
+	var wait sync.WaitGroup
+	results := make([]tools.Result, len(p.unlisted))
+	for i, h := range p.unlisted {
+		wait.Go(func() { results[i] = p.decoder.api.toolServers().Do(ctx, tools.Job{Server: h.server}) })
+	}
+	wait.Wait()
+	for i, h := range p.unlisted {
+		if h.failure = results[i].Error; h.failure == "" {
+			_ = h.imported(results[i].Tools, p.decoder.rc.Limits) // a reply logs what is left out
+		}
+	}
 }
 
 // firstStep lets servers list their tools.
@@ -76,6 +97,7 @@ func (p *preflight) listedStep(r *Reply) (api.Step, *apierror.Error) {
 		return api.Step{}, err
 	}
 	r.request.tools.deferred = p.decoder.tools.deferred
+	r.request.ignored = p.decoder.fields.ignored
 	if len(p.approved) == 0 {
 		return p.prepareStep(r)
 	}

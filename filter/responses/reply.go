@@ -53,7 +53,7 @@ func (r *Request) newReply(m api.Mode) *Reply {
 	reply := &Reply{request: r, mode: m, events: newEventWriter(r.options)}
 	reply.output = output{request: r, events: &reply.events, mode: m, answered: -1, pages: r.tools.pages.With(item.Pages{})}
 	reply.model = modelCalls{usage: r.continued}
-	reply.tools = toolRuns{output: &reply.output, servers: r.api.Tools}
+	reply.tools = toolRuns{output: &reply.output, servers: r.api.toolServers()}
 	reply.object = responseObject{request: r, output: &reply.output, model: &reply.model, stored: r.storage.wanted}
 	if r.options.messages {
 		reply.model.messages = &messages{}

@@ -54,6 +54,16 @@ type API struct {
 	// ToolTimeout is how long a turn waits for the outputs of its tools in Codex
 	// compatibility mode.
 	ToolTimeout time.Duration
+
+	servers toolServers // replaces Tools in tests
+}
+
+// toolServers is what calls tools.
+func (a *API) toolServers() toolServers {
+	if a.servers != nil {
+		return a.servers
+	}
+	return a.Tools
 }
 
 // Path is where responses are made.

@@ -102,6 +102,28 @@ func (h *hosted) offer(listed []tools.Tool, limits turn.Limits) error {
 	return odd
 }
 
+// imported takes the tools that the server has listed for this request: only those
+// that the request allows. The reply lists no others.
+func (h *hosted) imported(listed []tools.Tool, limits turn.Limits) error {
+	if h.allowed != nil {
+		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !h.allowed.fits(&t) })
+	}
+	return h.offer(listed, limits)
+}
+
+// covers reports whether a list has every tool that the request allows by its name.
+func (h *hosted) covers(listed []tools.Tool) bool {
+	if h.allowed == nil {
+		return true
+	}
+	for name := range h.allowed.names {
+		if !slices.ContainsFunc(listed, func(t tools.Tool) bool { return t.Name == name }) {
+			return false
+		}
+	}
+	return true
+}
+
 // toModel is a tool's name as the model sees it.
 func (h *hosted) toModel(name string) string {
 	if seen, ok := h.numbered[name]; ok {

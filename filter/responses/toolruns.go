@@ -149,7 +149,7 @@ func (t *toolRuns) completeList(it *outputItem, status string) {
 		it.hosted.failure = it.Result.Error
 		return
 	}
-	if leftOut := it.hosted.offer(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
+	if leftOut := it.hosted.imported(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
 		t.note(it.hosted.server, leftOut)
 	}
 	it.Tools = it.hosted.listed

@@ -46,12 +46,18 @@ func (r *toolReader) readTools(v jsontext.Field) *apierror.Error {
 		if i >= r.rc.Limits.Tools {
 			return apierror.Invalid("tools", "More than %d tools.", r.rc.Limits.Tools)
 		}
+		var err *apierror.Error
 		if v.Get("type").Str == "namespace" {
-			space, err := r.readNamespace(v)
+			var space harmony.Namespace
+			space, err = r.readNamespace(v)
 			spaces = append(spaces, space)
-			return err
+		} else {
+			err = r.readTool(v, &functions)
 		}
-		return r.readTool(v, &functions)
+		if err == nil {
+			r.echo.repeat(v.Result)
+		}
+		return err
 	})
 	r.input.Tools = r.offerSearch(append([]harmony.Namespace{functions}, spaces...))
 	return err
@@ -75,7 +81,6 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 	if err := r.readDefinition(v, &t); err != nil {
 		return err
 	}
-	r.echo.addTool(&t)
 	if t.enforced {
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
@@ -107,14 +112,10 @@ func (r *toolReader) readServed(kind string, v jsontext.Field) *apierror.Error {
 // tool is a tool as the request defines it.
 type tool struct {
 	harmony.Tool
-	kind       string
-	described  bool // it has a description
-	parameters string
-	strict     string // true, false or ""
-	enforced   bool   // strict is true
-	format     string // of a custom tool: the raw value
-	grammar    string // of a custom tool: what its description says of it
-	deferred   bool   // it is not offered before a search finds it
+	kind     string
+	enforced bool   // strict is true
+	grammar  string // of a custom tool: what its description says of it
+	deferred bool   // it is not offered before a search finds it
 }
 
 func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
@@ -124,17 +125,14 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 		case key == "name":
 			t.Name, err = v.Text()
 		case key == "description":
-			t.described = true
 			t.Description, err = v.Text()
 		case key == "parameters" && t.kind == "function":
 			if !v.IsObject() {
 				return apierror.Invalid(v.Path, "A tool's parameters must be a JSON Schema object.")
 			}
-			t.parameters = v.Raw
 			t.Parameters = json.RawMessage(v.Raw)
 		case key == "strict" && t.kind == "function":
 			t.enforced, err = v.Switch()
-			t.strict = v.Raw
 		case key == "defer_loading":
 			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":
@@ -156,7 +154,6 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if !v.IsObject() {
 		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
 	}
-	t.format = v.Raw
 	if v.Get("type").Str == "text" {
 		return nil
 	}
@@ -186,8 +183,6 @@ func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, 
 	case space.Name == "":
 		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
 	}
-	outer := r.echo.tools
-	r.echo.tools = nil
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
 	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		if space.Name == turn.FunctionsNamespace {
@@ -195,46 +190,7 @@ func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, 
 		}
 		return r.readTool(v, &space)
 	})
-	inner := r.echo.tools
-	r.echo.tools = outer
-	r.echo.addNamespace(&space, inner)
 	return space, err
-}
-
-// addTool adds a tool to those that the response repeats.
-func (e *echo) addTool(t *tool) {
-	dst := append(e.beginTool(t.kind, t.Name), `,"description":`...)
-	if t.described {
-		dst = jsontext.AppendString(dst, t.Description)
-	} else {
-		dst = append(dst, `null`...)
-	}
-	if t.kind == "custom" {
-		dst = appendRaw(append(dst, `,"format":`...), t.format, `{"type":"text"}`)
-	} else {
-		dst = appendRaw(append(dst, `,"parameters":`...), t.parameters, `null`)
-		dst = appendRaw(append(dst, `,"strict":`...), t.strict, `null`)
-	}
-	dst = append(dst, '}')
-	e.tools = dst
-}
-
-// addNamespace adds a namespace with its tools.
-func (e *echo) addNamespace(space *harmony.Namespace, tools []byte) {
-	dst := e.beginTool("namespace", space.Name)
-	dst = jsontext.AppendString(append(dst, `,"description":`...), space.Description)
-	dst = append(append(dst, `,"tools":[`...), tools...)
-	dst = append(dst, `]}`...)
-	e.tools = dst
-}
-
-func (e *echo) beginTool(kind, name string) []byte {
-	dst := e.tools
-	if len(dst) > 0 {
-		dst = append(dst, ',')
-	}
-	dst = append(append(append(dst, `{"type":"`...), kind...), `","name":`...)
-	return jsontext.AppendString(dst, name)
 }
 
 // appendRaw appends a value of the request, or what it is without one.

@@ -70,16 +70,7 @@ func (r *toolReader) readSearch(at jsontext.Field) *apierror.Error {
 		return err
 	})
 	r.search = s
-	r.echo.addRaw(at.Raw)
 	return err
-}
-
-// addRaw adds a tool, as it was sent, to those that the response repeats.
-func (e *echo) addRaw(raw string) {
-	if len(e.tools) > 0 {
-		e.tools = append(e.tools, ',')
-	}
-	e.tools = jsontext.AppendCompact(e.tools, raw)
 }
 
 // deferTool notes a tool that is not offered before it is found.

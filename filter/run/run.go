@@ -216,6 +216,7 @@ func (r *Run) Fail(err *apierror.Error) {
 		r.complete()
 		return
 	}
+	err = err.InStream()
 	r.rec.Failed(err)
 	r.failing = true
 	if !r.o.Queued { // else nobody waits

@@ -29,8 +29,8 @@ import (
 // An API whose clients name found tools by reference, behind the output of a search,
 // leaves deferred tools out of Input.Tools and adds such an item, with the tools'
 // definitions, behind the [Result] of the search. An API that searches for tools
-// within a reply puts the tools that can be found into [Input].Deferred, which does not render them, and passes an item with those that
-// are found to [Turn.Continue].
+// within a reply puts the tools that can be found into [Input].Deferred, which does not
+// render them, and passes an item with those that are found to [Turn.Continue].
 type JoinedTools struct {
 	Namespaces []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
 	Strict     map[ToolName]bool   // tools whose arguments must follow their schemas

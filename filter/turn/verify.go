@@ -64,8 +64,8 @@ func (v *verifier) validator(schema json.RawMessage) (*constraint.Validator, err
 	validator, err := constraint.NewValidator(schema)
 	left := !v.alone && constraint.Unenforced(schema) != nil
 	v.held = v.held || left
-	if err != nil && !left && !v.alone {
-		return nil, nil
+	if !left && !v.alone {
+		err = nil
 	}
 	return validator, err
 }

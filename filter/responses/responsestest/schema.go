@@ -1,6 +1,7 @@
 package responsestest
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -42,6 +43,24 @@ func object(members map[string]member) check {
 			}
 			if err := m.check(value); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+// sent has these members, and others as a client has sent them.
+func sent(members map[string]member) check {
+	return func(v gjson.Result) error {
+		if !v.IsObject() {
+			return fmt.Errorf("%.60s is no object", v.Raw)
+		}
+		given := v.Map()
+		for name, m := range members {
+			if value, ok := given[name]; ok || !m.optional {
+				if err := m.check(value); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
 			}
 		}
 		return nil
@@ -198,21 +217,25 @@ var (
 		})),
 	})
 
-	functionTool = object(map[string]member{
+	// anyTool is a tool as its client has sent it, of whatever type. Clients require
+	// some members of functions.
+	anyTool = func(v gjson.Result) error {
+		switch v.Get("type").Str {
+		case "":
+			return errors.New("a tool has no type")
+		case "function":
+			return functionTool(v)
+		case "mcp":
+			return serverTool(v)
+		case "namespace":
+			return sent(map[string]member{"name": must(name), "tools": must(array(anyNested))})(v)
+		}
+		return anyObject(v)
+	}
+	anyNested    = func(v gjson.Result) error { return sent(map[string]member{"type": must(name)})(v) }
+	functionTool = sent(map[string]member{
 		"type": must(name), "name": must(name), "description": must(nullable(text)),
 		"parameters": must(nullable(anyObject)), "strict": must(nullable(boolean)),
-	})
-	customTool = object(map[string]member{
-		"type": must(name), "name": must(name), "description": must(nullable(text)), "format": must(anyObject),
-	})
-	plainTool = map[string]check{"function": functionTool, "custom": customTool}
-	anyTool   = oneOf(map[string]check{
-		"function": functionTool, "custom": customTool, "mcp": serverTool, "tool_search": searchTool,
-		"web_search": anyObject, "web_search_preview": anyObject, "code_interpreter": anyObject, "file_search": anyObject, "image_generation": anyObject,
-		"shell": anyObject, "local_shell": anyObject, "apply_patch": anyObject,
-		"namespace": object(map[string]member{
-			"type": must(name), "name": must(name), "description": must(text), "tools": must(array(oneOf(plainTool))),
-		}),
 	})
 
 	// openai-harmony's Message.from_dict reads it.

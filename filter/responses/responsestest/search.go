@@ -11,7 +11,4 @@ var (
 		"type": must(name), "id": must(prefixed("tso_")), "status": must(itemStatus),
 		"execution": must(searchExecution), "call_id": must(nullable(name)), "tools": must(array(anyObject)),
 	})
-	searchTool = object(map[string]member{
-		"type": must(name), "execution": may(searchExecution), "description": may(text), "parameters": may(anyObject),
-	})
 )

@@ -82,22 +82,14 @@ var (
 		"result": must(nullable(name)),
 	})
 
-	toolFilter = object(map[string]member{"tool_names": may(array(name)), "read_only": may(boolean)})
-
 	// Of what is secret in it there is nothing.
-	serverTool = object(map[string]member{
-		"type": must(name), "server_label": must(name), "server_url": may(name), "server_description": may(text), "headers": must(null),
-		"allowed_tools": must(nullable(func(v gjson.Result) error {
-			if v.IsArray() {
-				return array(name)(v)
+	serverTool = sent(map[string]member{
+		"type": must(name), "server_label": must(name), "headers": may(absent), "authorization": may(absent),
+		"server_url": may(func(v gjson.Result) error {
+			if !strings.HasSuffix(v.Str, "/<redacted>") {
+				return errors.New("it may have a path")
 			}
-			return toolFilter(v)
-		})),
-		"require_approval": must(func(v gjson.Result) error {
-			if v.IsObject() {
-				return object(map[string]member{"always": may(toolFilter), "never": may(toolFilter)})(v)
-			}
-			return word("always", "never")(v)
+			return nil
 		}),
 	})
 )
@@ -209,3 +201,5 @@ func (t *toolEvents) over(item gjson.Result) error {
 	}
 	return nil
 }
+
+func absent(gjson.Result) error { return errors.New("it is there") }

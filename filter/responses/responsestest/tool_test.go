@@ -198,12 +198,12 @@ func TestToolItems(t *testing.T) {
 			t.Errorf("good: %s", bad)
 		}
 	}
-	secret := `{"type":"mcp","server_label":"s","allowed_tools":{"read_only":true},"require_approval":{"never":{"tool_names":["a"]}},"headers":null}`
+	secret := `{"type":"mcp","server_label":"s","allowed_tools":{"read_only":true},"require_approval":{"never":{"tool_names":["a"]}},"server_url":"https://x/<redacted>"}`
 	if err := anyTool(gjson.Parse(secret)); err != nil {
 		t.Error(err)
 	}
-	for _, more := range []string{`"authorization":"x","headers":null`, `"headers":{"a":"b"}`} {
-		if anyTool(gjson.Parse(strings.Replace(secret, `"headers":null`, more, 1))) == nil {
+	for _, more := range []string{`"authorization":"x"`, `"headers":{"a":"b"}`, `"headers":null`, `"server_url":"https://x/y"`} {
+		if anyTool(gjson.Parse(strings.Replace(secret, `"server_url":"https://x/<redacted>"`, more, 1))) == nil {
 			t.Errorf("a tool may have %s", more)
 		}
 	}
