@@ -96,7 +96,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The Python sets of the client matrix, each with pins that conflict with the others'.
-CLIENT_SETS := openai litellm smolagents
+CLIENT_SETS := openai litellm smolagents anthropic
 CLIENT_VENV := $(CURDIR)/.venv-clients
 
 $(CLIENT_VENV)/%/.done: e2e/clients/python/%.txt
@@ -169,9 +169,9 @@ CLIENTS ?= .*
 SMOKE_CLIENTS := openai-go|openai-node|openai-python|openai-agents-js|ai-sdk
 
 .PHONY: test-clients
-test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 2.5 GB); CLIENTS selects
+test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 4 GB); CLIENTS selects
 	go vet -tags clients ./e2e ./e2e/clients/...
-	go test -tags clients -timeout 25m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e
+	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestClaudeCode|TestCodingAgents)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e
 
 .PHONY: smoke-clients
 smoke-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_VENV)/openai/.done ## run test-clients with the SDKs that are installed fast

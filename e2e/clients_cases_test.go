@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -246,19 +247,19 @@ func (row *matrixRow) judgeStructured(got gjson.Result, requests []engineRequest
 		return errors.New("the engine does not get the schema's description")
 	}
 	value := got.Get("value")
-	return errors.Join(differs("city", value.Get("city").Str, row.cases.Structured.Value.City), differs("celsius", value.Get("celsius").Raw, fmt.Sprint(row.cases.Structured.Value.Celsius)))
+	return errors.Join(differs("city", value.Get("city").Str, row.cases.Structured.Value.City), differs("celsius", value.Get("celsius").Raw, strconv.Itoa(row.cases.Structured.Value.Celsius)))
 }
 
 // judgeUsage: the client's counts are the engine's.
 func (row *matrixRow) judgeUsage(got gjson.Result, requests []engineRequest) error {
 	made := row.of(requests, "usage")
-	if len(made) == 0 {
-		return errors.New("the engine has no request")
+	if len(made) == 0 || len(made[len(made)-1].OutputIDs) == 0 {
+		return errors.New("the engine has no request with an output")
 	}
 	last := made[len(made)-1]
 	return errors.Join(
-		differs("input tokens", got.Get("input").Raw, fmt.Sprint(len(last.PromptIDs))),
-		differs("output tokens", got.Get("output").Raw, fmt.Sprint(len(last.OutputIDs[0]))),
+		differs("input tokens", got.Get("input").Raw, strconv.Itoa(len(last.PromptIDs))),
+		differs("output tokens", got.Get("output").Raw, strconv.Itoa(len(last.OutputIDs[0]))),
 	)
 }
 
@@ -284,8 +285,9 @@ func (row *matrixRow) judgeErrors(got gjson.Result) (err error) {
 
 // judgeState: the model gets the first turn in each way that the client has.
 func (row *matrixRow) judgeState(got gjson.Result) (err error) {
-	var ways []string
-	for way, text := range got.Map() {
+	all := got.Map()
+	ways := make([]string, 0, len(all))
+	for way, text := range all {
 		ways = append(ways, way)
 		err = errors.Join(err, differs(way, text.Str, row.cases.State.Text))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -110,14 +111,14 @@ func (m *matrixTable) errors(clients []matrixClient, known map[string]string) st
 }
 
 // gaps lists the reasons of all manifests.
-func (m *matrixTable) gaps(clients []matrixClient, _ map[string]string) string {
+func (*matrixTable) gaps(clients []matrixClient, _ map[string]string) string {
 	var b strings.Builder
 	b.WriteString("| client | gap | reason |\n|---|---|---|\n")
 	for _, c := range clients {
 		for _, api := range c.APIs {
-			for _, capability := range append(append([]string{}, capabilities...), faults...) {
+			for _, capability := range slices.Concat(capabilities, faults) {
 				key := capability
-				if _, isFault := m.fault(capability); isFault {
+				if slices.Contains(faults, capability) {
 					key = "errors." + capability
 				}
 				if reason := lookup(c.Gaps, api, key); reason != "" {
@@ -127,13 +128,4 @@ func (m *matrixTable) gaps(clients []matrixClient, _ map[string]string) string {
 		}
 	}
 	return b.String()
-}
-
-func (*matrixTable) fault(name string) (int, bool) {
-	for i, f := range faults {
-		if f == name {
-			return i, true
-		}
-	}
-	return 0, false
 }

@@ -32,7 +32,7 @@ func TestNotStoredAnywhere(t *testing.T) {
 func (d *dataplane) checkNotStored(t *testing.T, relay bool) {
 	t.Helper()
 	var relayed atomic.Int32
-	d.upstream.handle(func(w http.ResponseWriter, r *http.Request) {
+	d.upstream.handle(func(w http.ResponseWriter, _ *http.Request) {
 		relayed.Add(1)
 		w.Header().Set("content-type", "text/html")
 		w.WriteHeader(http.StatusNotFound)
@@ -61,7 +61,7 @@ func (d *dataplane) checkNotStored(t *testing.T, relay bool) {
 	}
 	resp := d.do(t, http.MethodGet, "/v1/models/none", "", http.NoBody, "anthropic-version", "2023-06-01", "x-request-id", "abc")
 	text, err := io.ReadAll(resp.Body)
-	if want := `{"type":"error","error":{"type":"not_found_error","message":"/v1/models/none is not answered here."},"request_id":"abc"}`; string(text) != want || resp.StatusCode != http.StatusNotFound || err != nil {
+	if want := `{"type":"error","error":{"type":"not_found_error","message":"There is no model of this name. GET /v1/models lists the models."},"request_id":"abc"}`; string(text) != want || resp.StatusCode != http.StatusNotFound || err != nil {
 		t.Errorf("in Anthropic's form: %s: %s, %v", resp.Status, text, err)
 	}
 }

@@ -114,7 +114,9 @@ func TestOtherPathsOfClaudeCode(t *testing.T) {
 	log := &logFile{quiet: true}
 	for name, o := range map[string]options{
 		"an upstream": {},
-		"none":        {simURL: startSim(t, log), limits: func(o *envoy.Options) { o.Upstream = "" }, config: func(c *config.Config) { c.Engines, c.Models = []config.Engine{{Kind: "vllm-grpc", URLs: c.Engines[0].URLs}}, nil }},
+		"none": {simURL: startSim(t, log), limits: func(o *envoy.Options) { o.Upstream = "" }, config: func(c *config.Config) {
+			c.Engines, c.Models = []config.Engine{{Kind: "vllm-grpc", URLs: c.Engines[0].URLs}}, nil
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := start(t, o)

@@ -13,7 +13,7 @@ import (
 // anyOrigin is the entry of Options.CORSOrigins that stands for all origins.
 const anyOrigin = "*"
 
-var originPattern = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:([0-9]+|\*))?$`)
+var originPattern = regexp.MustCompile(`^https?://[A-Za-z0-9.*-]+(:(\d+|\*))?$`)
 
 // checkOrigins returns an error that names each entry that is no origin.
 func checkOrigins(origins []string) error {

@@ -29,8 +29,9 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	var patterns []*regexp.Regexp
-	for _, m := range regexp.MustCompile(`- (\{safe_regex: .*\})`).FindAllSubmatch(text, -1) {
+	found := regexp.MustCompile(`- (\{safe_regex: .*\})`).FindAllSubmatch(text, -1)
+	patterns := make([]*regexp.Regexp, 0, len(found))
+	for _, m := range found {
 		var matcher struct {
 			Regex struct{ Regex string } `json:"safe_regex"`
 		}

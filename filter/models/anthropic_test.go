@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,7 +85,7 @@ func TestAnthropicPages(t *testing.T) {
 		o := d.get("/v1/models"+c.query, version)
 		got := gjson.ParseBytes(o.Answer)
 		n := len(got.Get("data").Array())
-		if n != c.number || got.Get("first_id").String() != c.first || got.Get("last_id").String() != c.last || got.Get("has_more").Raw != fmt.Sprint(c.more) ||
+		if n != c.number || got.Get("first_id").String() != c.first || got.Get("last_id").String() != c.last || got.Get("has_more").Raw != strconv.FormatBool(c.more) ||
 			n > 0 && (got.Get("data.0.id").Str != c.first || got.Get(fmt.Sprintf("data.%d.id", n-1)).Str != c.last) || got.Get("x").Exists() || !gjson.ValidBytes(o.Answer) {
 			t.Errorf("%q: %s", c.query, o.Answer)
 		}
@@ -106,7 +107,7 @@ func TestFormOfErrors(t *testing.T) {
 	t.Parallel()
 	d := newTestDirectory(t, &fakeGateway{}, nil)
 	for _, e := range d.Endpoints() {
-		_, object := e.Error(elsewhere(e.Pattern).Elsewhere, "r")
+		_, object := e.Error(elsewhere().Elsewhere, "r")
 		if want := e.Header == anthropicVersion; (gjson.GetBytes(object, "type").Str == "error") != want {
 			t.Errorf("%s with %q: %s", e.Pattern, e.Header, object)
 		}

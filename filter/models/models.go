@@ -127,13 +127,13 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 	all := d.collect(ctx, r, f.query(r.Query))
 	switch i := all.list.index(one); {
 	case all.upstreamAnswers:
-		return elsewhere(r.Path)
+		return elsewhere()
 	case one != "" && i >= 0:
 		return api.Outcome{Answer: f.one(all.list.models[i])}
 	case one != "" && d.o.Config.IsAlias(one): // by a pattern, which is not listed
 		return api.Outcome{Answer: f.one(model{one, d.configured(one)})}
 	case one != "": // the upstream may know it all the same
-		return elsewhere(r.Path)
+		return elsewhere()
 	case all.incomplete && len(all.list.models) == 0:
 		err := apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly.")
 		err.RetryAfter = time.Second
@@ -144,8 +144,8 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 }
 
 // elsewhere passes the request on, for the upstream to answer.
-func elsewhere(path string) api.Outcome {
-	return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "model_not_found", "model", "%s is not answered here.", path)}
+func elsewhere() api.Outcome {
+	return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "model_not_found", "model", "There is no model of this name. GET /v1/models lists the models.")}
 }
 
 // collected is the list that was put together.

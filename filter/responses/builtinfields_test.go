@@ -137,8 +137,8 @@ func TestCountsEveryTool(t *testing.T) {
 		"a server and the rest": `{"type":"web_search"},{"type":"mcp","server_label":"docs"},{"type":"function","name":"f"}`,
 	} {
 		body := ask(`,"tools":[` + toolsOf + `]`)
-		real := newBuiltinLoop(t)
-		real.play(t, body, doneText)
+		made := newBuiltinLoop(t)
+		made.play(t, body, doneText)
 		l := newBuiltinLoop(t)
 		l.api.servers = &oneByOne{servers: l}
 		counted, err := l.api.serve("POST", InputTokensPath, []byte(body), l.rc)
@@ -149,12 +149,12 @@ func TestCountsEveryTool(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want := apitest.Tokens(real.prompts[0])
+		want := apitest.Tokens(made.prompts[0])
 		if got := gjson.GetBytes(counted, "input_tokens").Int(); got != int64(len(want)) {
 			t.Errorf("%s: %d tokens are counted, the prompt has %d", name, got, len(want))
 		}
-		if got := gjson.GetBytes(shown, "text").Str; got != real.prompts[0] {
-			t.Errorf("%s: shown as\n%s\nwant\n%s", name, got, real.prompts[0])
+		if got := gjson.GetBytes(shown, "text").Str; got != made.prompts[0] {
+			t.Errorf("%s: shown as\n%s\nwant\n%s", name, got, made.prompts[0])
 		}
 		for _, j := range l.jobs {
 			if j.Tool != "" {

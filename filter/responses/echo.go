@@ -18,6 +18,7 @@ type echo struct {
 	truncation       string
 	effort           string
 	summary          string
+	reasoning        reasoningEcho
 	verbosity        string
 	temperature      *float64
 	topP             *float64
@@ -51,6 +52,7 @@ func (e *echo) append(dst []byte) []byte {
 	} else {
 		dst = jsontext.AppendString(dst, e.summary)
 	}
+	dst = e.reasoning.append(dst)
 	dst = append(append(dst, `},"text":{"format":`...), e.format...)
 	if e.verbosity != "" {
 		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)

@@ -62,6 +62,7 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 
 	"enable_response_messages": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.messages) }},
 
+	"moderation":        {Read: (*fieldReader).readModeration},
 	"store":             {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.store) }},
 	"metadata":          {Read: (*fieldReader).readMetadata},
 	"safety_identifier": {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.safety, v) }},

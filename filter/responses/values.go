@@ -112,8 +112,7 @@ func (f *fieldReader) readReasoning(v jsontext.Field) *apierror.Error {
 			}
 			return apierror.Invalid(v.Path, "The field %q must be one of auto, concise and detailed.", v.Path)
 		}
-		f.ignored.Add(v.Path)
-		return nil
+		return f.readNewReasoning(key, v)
 	})
 }
 

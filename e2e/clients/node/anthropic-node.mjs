@@ -1,4 +1,5 @@
 // @anthropic-ai/sdk: the plain SDK with its helpers.
+import assert from "node:assert/strict";
 import Anthropic from "@anthropic-ai/sdk";
 import { betaZodTool } from "@anthropic-ai/sdk/helpers/beta/zod";
 import { zodOutputFormat } from "@anthropic-ai/sdk/helpers/zod";
@@ -15,6 +16,8 @@ const say = async (prompt, more) => client.messages.create({ ...common, ...more,
 
 await main({
   async text() {
+    const known = await Array.fromAsync(client.models.list());
+    assert(known.some(({ id, type }) => id === model && type === "model"));
     return { text: textOf(await say(cases.text.prompt)) };
   },
   async stream() {
@@ -44,12 +47,15 @@ await main({
   },
   async reasoning() {
     const reply = await say(cases.reasoning.prompt, { thinking });
+    assert(reply.content[0].signature);
     return { reasoning: reply.content[0].thinking, text: textOf(reply) };
   },
   async usage() {
     const stream = client.messages.stream({ ...common, messages: [user(cases.usage.prompt)] });
     const used = (await stream.finalMessage()).usage;
-    return { input: used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens, output: used.output_tokens };
+    const input = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens;
+    assert.equal((await client.messages.countTokens({ model, messages: [user(cases.usage.prompt)] })).input_tokens, input);
+    return { input, output: used.output_tokens };
   },
   errors: faults(async ({ model, prompt, stream }) => {
     const reply = await client.messages.create({ model, max_tokens: 500, messages: [user(prompt)], stream });

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
@@ -41,14 +42,15 @@ func (c response) text(ctx context.Context) (seen, error) {
 
 func (c response) stream(ctx context.Context) (seen, error) {
 	stream := c.client.Responses.NewStreaming(ctx, c.request(c.cases.Stream.Prompt))
-	text, pieces := "", 0
+	var text strings.Builder
+	pieces := 0
 	for stream.Next() {
 		if e := stream.Current(); e.Type == "response.output_text.delta" {
-			text += e.Delta
+			text.WriteString(e.Delta)
 			pieces++
 		}
 	}
-	return seen{"text": text, "pieces": pieces}, stream.Err()
+	return seen{"text": text.String(), "pieces": pieces}, stream.Err()
 }
 
 // continued returns the input of a turn with the output of its response and one more

@@ -28,6 +28,7 @@ def text_of(reply):
 
 @capability
 def text():
+    assert any(known.id == MODEL and known.type == "model" for known in client.models.list())
     return {"text": text_of(messages.create(**COMMON, messages=[user(CASES.text.prompt)]))}
 
 
@@ -64,6 +65,7 @@ def structured():
 @capability
 def reasoning():
     reply = messages.create(**COMMON, thinking=ADAPTIVE, messages=[user(CASES.reasoning.prompt)])
+    assert reply.content[0].signature
     return {"reasoning": reply.content[0].thinking, "text": text_of(reply)}
 
 
@@ -72,7 +74,9 @@ def usage():
     with messages.stream(**COMMON, messages=[user(CASES.usage.prompt)]) as events:
         used = events.get_final_message().usage
     read, written = used.cache_read_input_tokens, used.cache_creation_input_tokens
-    return {"input": used.input_tokens + read + written, "output": used.output_tokens}
+    total = used.input_tokens + read + written
+    assert messages.count_tokens(model=MODEL, messages=[user(CASES.usage.prompt)]).input_tokens == total
+    return {"input": total, "output": used.output_tokens}
 
 
 @fault

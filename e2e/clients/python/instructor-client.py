@@ -25,8 +25,8 @@ class Weather(BaseModel):
 
 def ask(kind, prompt, value, model=MODEL, create=None):
     """Asks for an object. The model calls the function that instructor offers."""
-    if not prompt.startswith("JSON "):
-        prompt += f"\nCALL {kind.__name__} {json.dumps(value)}"
+    name = f"Partial{kind.__name__}" if create else kind.__name__
+    prompt += f"\nCALL {name} {json.dumps(value)}"
     more = {"messages": [{"role": "user", "content": prompt}], "max_retries": 0, "response_model": kind, "model": model}
     return (create or client.chat.completions.create_with_completion)(**more)
 
@@ -43,10 +43,8 @@ class Words(BaseModel):
 @capability
 def stream():
     # A partial object has only the strings that are complete.
-    mode = instructor.Mode.JSON_SCHEMA if API == "chat" else MODE
-    partial = instructor.from_openai(openai.OpenAI(max_retries=0), mode=mode).create_partial
     value = {"words": CASES.stream.text.split(" ")}
-    parts = list(ask(Words, "JSON " + json.dumps(value), value, create=partial))
+    parts = list(ask(Words, "Say.", value, create=client.chat.completions.create_partial))
     return {"text": " ".join(parts[-1].words), "pieces": len({len(part.words or []) for part in parts})}
 
 

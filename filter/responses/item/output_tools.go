@@ -3,6 +3,8 @@ package item
 import (
 	"encoding/base64"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
@@ -82,6 +84,9 @@ func (o *Output) appendBuiltin(dst []byte, status string, text []byte) []byte {
 		return append(o.appendQueries(append(dst, `,"queries":[`...)), `],"results":null}`...)
 	}
 	dst = o.appendHead(dst, "image_generation_call", status)
+	if prompt := o.Arguments.Get("prompt"); prompt.Type == gjson.String { // what the model has made of the request
+		dst = jsontext.AppendString(append(dst, `,"revised_prompt":`...), prompt.Str)
+	}
 	return append(o.appendImage(append(dst, `,"result":`...)), '}')
 }
 

@@ -298,6 +298,7 @@ var (
 		"top_p": must(number), "temperature": must(number), "presence_penalty": must(number), "frequency_penalty": must(number), "top_logprobs": must(count),
 		"reasoning": must(nullable(object(map[string]member{
 			"effort": must(word("none", "minimal", "low", "medium", "high", "xhigh", "max")), "summary": must(nullable(word("auto", "concise", "detailed"))),
+			"context": may(word("current_turn")), "mode": may(word("standard")),
 		}))),
 		"usage":          must(nullable(usage)),
 		"input_messages": may(array(harmonyMessage)), "output_messages": may(array(harmonyMessage)),

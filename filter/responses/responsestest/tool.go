@@ -79,7 +79,7 @@ var (
 
 	imageCall = object(map[string]member{
 		"type": must(name), "id": must(prefixed("ig_")), "status": must(word("in_progress", "generating", "completed", "incomplete", "failed")),
-		"result": must(nullable(name)),
+		"result": must(nullable(name)), "revised_prompt": may(text),
 	})
 
 	// Of what is secret in it there is nothing.

@@ -1,0 +1,64 @@
+package responses
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+)
+
+// reasoningEcho is which of the members context and mode of reasoning the request
+// has. The response says what holds, whatever was asked for.
+type reasoningEcho struct{ context, mode bool }
+
+func (e reasoningEcho) append(dst []byte) []byte {
+	if e.context {
+		dst = append(dst, `,"context":"current_turn"`...)
+	}
+	if e.mode {
+		dst = append(dst, `,"mode":"standard"`...)
+	}
+	return dst
+}
+
+// readNewReasoning reads the members of reasoning beside effort and summary.
+func (f *fieldReader) readNewReasoning(key string, v jsontext.Field) *apierror.Error {
+	switch key {
+	case "context":
+		return f.readReasoningContext(v)
+	case "mode":
+		return f.readReasoningMode(v)
+	}
+	f.ignored.Add(v.Path)
+	return nil
+}
+
+// readReasoningContext reads which turns' reasoning the model sees. Harmony has that
+// of the current turn.
+func (f *fieldReader) readReasoningContext(v jsontext.Field) *apierror.Error {
+	if v.Str != "auto" && v.Str != "current_turn" {
+		f.ignored.Add(v.Path)
+	}
+	f.echo.reasoning.context = true
+	return nil
+}
+
+// readReasoningMode reads how the model reasons. There is one way.
+func (f *fieldReader) readReasoningMode(v jsontext.Field) *apierror.Error {
+	if v.Type != gjson.String || v.Str != "standard" {
+		f.ignored.Add(v.Path)
+	}
+	f.echo.reasoning.mode = true
+	return nil
+}
+
+// readModeration refuses what would have to be blocked. Scores are not made.
+func (f *fieldReader) readModeration(v jsontext.Field) *apierror.Error {
+	for _, side := range []string{"input", "output"} {
+		if v.Get("policy."+side+".mode").Str == "block" {
+			return apierror.Invalid(v.Path+".policy."+side+".mode", "Texts are not moderated here, so none can be blocked. Leave moderation out, or moderate texts before and behind this service.")
+		}
+	}
+	f.ignored.Add(v.Path)
+	return nil
+}
