@@ -61,7 +61,7 @@ func (d *dataplane) checkNotStored(t *testing.T, relay bool) {
 	}
 	resp := d.do(t, http.MethodGet, "/v1/models/none", "", http.NoBody, "anthropic-version", "2023-06-01", "x-request-id", "abc")
 	text, err := io.ReadAll(resp.Body)
-	if want := `{"type":"error","error":{"type":"not_found_error","message":"There is no model of this name. GET /v1/models lists the models."},"request_id":"abc"}`; string(text) != want || resp.StatusCode != http.StatusNotFound || err != nil {
+	if want := `{"type":"error","error":{"type":"not_found_error","message":"There is no model of this name. GET /v1/models lists the models.","details":{"error_code":"model_not_found"}},"request_id":"abc"}`; string(text) != want || resp.StatusCode != http.StatusNotFound || err != nil {
 		t.Errorf("in Anthropic's form: %s: %s, %v", resp.Status, text, err)
 	}
 }

@@ -73,10 +73,10 @@ func TestResponsesStored(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err = c.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
-				wantError(t, "get", err, http.StatusNotFound, "upstream", "")
-				wantError(t, "delete", c.Responses.Delete(t.Context(), r.ID), http.StatusNotFound, "upstream", "")
+				wantError(t, "get", err, http.StatusNotFound, "response_not_found", "response_id")
+				wantError(t, "delete", c.Responses.Delete(t.Context(), r.ID), http.StatusNotFound, "response_not_found", "response_id")
 				_, err = c.Responses.InputItems.List(t.Context(), r.ID, responses.InputItemListParams{})
-				wantError(t, "input items", err, http.StatusNotFound, "upstream", "")
+				wantError(t, "input items", err, http.StatusNotFound, "response_not_found", "response_id")
 				p = asking(model, "go on")
 				p.PreviousResponseID = openai.String(r.ID)
 				_, err = c.Responses.New(t.Context(), p)

@@ -55,7 +55,7 @@ func TestResponses(t *testing.T) {
 		{name: "answer", text: "THINK Let me see.\nSAY Grüße, 世界 👋🏽!", want: []item{reasoning("Let me see."), final("Grüße, 世界 👋🏽!")}},
 		{name: "no reasoning", text: "NOTHINK\nSAY yes", want: []item{final("yes")}},
 		{name: "markers are text", text: "NOTHINK\nSAY a<|end|>b", want: []item{final("a<|end|>b")}},
-		{name: "empty answer", text: "@@<channel>final<message><return>@@", want: []item{}, status: "incomplete"},
+		{name: "empty answer", text: "@@<channel>final<message><return>@@", want: []item{final("")}},
 		{name: "no channel", text: "@@<message>plain text<return>@@", want: []item{final("plain text")}},
 		{
 			name: "summary", text: "THINK Hm.\nSAY yes",
@@ -174,7 +174,7 @@ func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 		{"format", `,"text":{"format":{"type":"xml"}}`, "", 400, "invalid_request_error", "text.format"},
 		{"forced tool without tools", `,"tool_choice":"required"`, "", 400, "invalid_request_error", "tool_choice"},
 		{"logprobs", `,"include":["message.output_text.logprobs"]`, "", 400, "invalid_request_error", "include"},
-		{"unknown previous response", `,"previous_response_id":"resp_none"`, "", 404, "not_found_error", "previous_response_id"},
+		{"unknown previous response", `,"previous_response_id":"resp_none"`, "", 400, "invalid_request_error", "previous_response_id"},
 		{"engine 400", "", "status=400", 400, "invalid_request_error", ""},
 		{"engine 429", "", "status=429 retry-after=7", 429, "rate_limit_error", ""},
 		{"engine 503", "", "status=503 body=html", 503, "server_error", ""},
@@ -298,8 +298,8 @@ func TestResponsesEngineChunking(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v, in\n%s", err, sse)
 				}
-				got := fmt.Sprint(gjson.GetBytes(object, `output.#.{"t":type,"x":content.0.text,"i":input}`))
-				want := `[{"t":"reasoning","x":"Thinking about 👩‍👩‍👧‍👦."},{"t":"message","x":"Now."},{"t":"custom_tool_call","i":"👋 ẞ"}]`
+				got := fmt.Sprint(gjson.GetBytes(object, `output.#.{"t":type,"s":summary.0.text,"x":content.0.text,"i":input}`))
+				want := `[{"t":"reasoning","s":"Thinking about 👩‍👩‍👧‍👦."},{"t":"message","x":"Now."},{"t":"custom_tool_call","i":"👋 ẞ"}]`
 				if diff := gocmp.Diff(want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}

@@ -244,8 +244,7 @@ def encrypted(create):
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "sun"}
     check(create([question, sealed, call, output], **more).output_text, "sunny", "answer")
     sealed["encrypted_content"] = "x" + sealed["encrypted_content"]
-    e = raises(openai.BadRequestError, lambda: create([question, sealed, call, output], **more))
-    check(e.param, "input[1].encrypted_content", "param")
+    check(create([question, sealed, call, output], **more).output_text, "sunny", "answer without the reasoning")
 
 
 def raises(error, call):
