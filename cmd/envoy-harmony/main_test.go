@@ -174,16 +174,24 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// await waits for a line that contains mark and returns the first one.
+// await waits for a line that contains mark and returns the first one. No line comes
+// after the command has ended.
 func (r *running) await(t *testing.T, w *lines, mark string) string {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		ended := false
+		select {
+		case exit := <-r.exit:
+			r.exit <- exit
+			ended = true
+		default:
+		}
 		for line := range strings.SplitSeq(w.String(), "\n") {
 			if strings.Contains(line, mark) {
 				return line
 			}
 		}
-		if time.Now().After(deadline) {
+		if ended || time.Now().After(deadline) {
 			t.Fatalf("no line with %q; standard error:\n%s", mark, r.stderr.String())
 		}
 	}
