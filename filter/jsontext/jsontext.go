@@ -46,7 +46,7 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 
 // Depth returns how deeply the brackets of p nest outside strings. p need not
 // be valid JSON.
-func Depth(p []byte) int {
+func Depth[T ~string | ~[]byte](p T) int {
 	depth, deepest := 0, 0
 	inString := false
 	for i := 0; i < len(p); i++ {

@@ -42,6 +42,9 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		return err
 	})
 	m := message{d: d, at: at}
+	if err == nil {
+		err = d.countBlock()
+	}
 	switch role {
 	case "user":
 		m.kind = turn.User
@@ -70,6 +73,16 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		m.end()
 	}
 	return role, err
+}
+
+// countBlock counts a message or a content block of one, and bounds their number: each
+// can take far more memory than it has bytes.
+func (d *decoder) countBlock() *apierror.Error {
+	d.blocks++
+	if d.blocks > 2*d.rc.Limits.Items {
+		return apierror.Invalid("messages", "The conversation has more than %d messages and content blocks.", 2*d.rc.Limits.Items)
+	}
+	return nil
 }
 
 // message is a message that is being read.
@@ -123,6 +136,9 @@ func (m *message) add(items ...turn.Item) {
 // readBlock reads a content block. Blocks of unknown types that have a text are
 // texts; others have no effect.
 func (m *message) readBlock(v jsontext.Field) *apierror.Error {
+	if err := m.d.countBlock(); err != nil {
+		return err
+	}
 	kind := v.Get("type").Str
 	assistant := m.kind == turn.Unphased
 	switch {

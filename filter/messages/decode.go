@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -51,6 +52,7 @@ type decoder struct {
 	strict   map[string]bool         // of the deferred ones
 	joining  []joining
 	found    map[string]bool // tools that the conversation refers to
+	blocks   int             // messages and content blocks so far
 	effort   bool            // the request names an effort
 	off      bool            // the request switches thinking off
 }
@@ -223,8 +225,8 @@ func (d *decoder) readMetadata(v jsontext.Field) *apierror.Error {
 			return nil
 		}
 		id, err := v.Text()
-		if session := gjson.Get(id, "session_id"); gjson.Valid(id) && session.Type == gjson.String && session.Str != "" {
-			id = session.Str
+		if jsontext.IsObject(id) {
+			id = cmp.Or(gjson.Get(id, "session_id").Str, id)
 		}
 		d.input.Session = strings.Clone(id)
 		return err

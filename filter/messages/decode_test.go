@@ -271,3 +271,10 @@ func TestCompatibilityTable(t *testing.T) {
 	t.Parallel()
 	apitest.Documented(t, "POST /v1/messages", "", apitest.Fields(fields))
 }
+
+// TestNestedTexts shows that JSON in a string nests as deeply as a client likes.
+func TestNestedTexts(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", 20<<20)
+	mustDecode(t, ask(`,"metadata":{"user_id":"`+deep+`"}`))
+}

@@ -3,8 +3,6 @@ package messages
 import (
 	"strconv"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -174,7 +172,7 @@ func (r *Reply) endBlock() {
 // appendInput appends the input of a call: an object, which is empty if the call was
 // cut before its end.
 func appendInput(dst, arguments []byte) []byte {
-	if text := string(arguments); gjson.Valid(text) && gjson.Parse(text).IsObject() {
+	if text := string(arguments); jsontext.IsObject(text) {
 		return jsontext.AppendCompact(dst, text)
 	}
 	return append(dst, "{}"...)

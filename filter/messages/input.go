@@ -1,6 +1,9 @@
 package messages
 
 import (
+	"strconv"
+	"unicode/utf16"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -10,9 +13,10 @@ import (
 // the text of a JSON object: clients of Anthropic's API fail on anything else, and a
 // stream cannot take back what it has sent. Text that is an object stays as it is.
 //
-// Line breaks in strings and backslashes that escape nothing are escaped. From the
-// first other fault on, the rest is dropped. A text that is no object at all becomes
-// {"arguments":"the text"}.
+// Line breaks in strings and backslashes that escape nothing are escaped. A half of a
+// surrogate pair, which some clients cannot read, becomes U+FFFD. From the first other
+// fault on, the rest is dropped, and so is what nests too deeply for the client to send
+// it back. A text that is no object at all becomes {"arguments":"the text"}.
 type input struct {
 	state   inputState
 	stack   []byte // of the open objects and arrays: { or [
@@ -21,7 +25,12 @@ type input struct {
 	word    string // of a literal: what is still to come
 	inKey   bool   // of a string: it is a member's name
 	hex     int    // digits of an escape that are still to come
+	high    int    // of a surrogate pair whose second half is to come: where in pending the first ends; 0: none
 }
+
+// maxInputDepth is how deeply an input nests. Requests nest at most [jsontext.MaxDepth]
+// levels, with the levels around an input.
+const maxInputDepth = jsontext.MaxDepth - 16
 
 // inputState is what comes next.
 type inputState uint8
@@ -118,7 +127,7 @@ func (in *input) closable() bool {
 	case inputNameOrEnd, inputValueOrEnd, inputAfter, inputDone:
 		return true
 	case inputString:
-		return !in.inKey
+		return !in.inKey && in.high == 0
 	}
 	return false
 }
@@ -176,6 +185,9 @@ func (in *input) readToken(c byte) bool {
 
 // readValue takes the first byte of a value.
 func (in *input) readValue(c byte) bool {
+	if (c == '{' || c == '[') && len(in.stack) == maxInputDepth {
+		return false
+	}
 	switch c {
 	case '{':
 		in.stack, in.state = append(in.stack, c), inputNameOrEnd
@@ -198,6 +210,9 @@ func (in *input) readValue(c byte) bool {
 
 // readString takes a byte of a string.
 func (in *input) readString(c byte) {
+	if in.state == inputString && c != '\\' || in.state == inputEscape && c != 'u' || in.state == inputHex && !isHex(c) {
+		in.endPair()
+	}
 	switch {
 	case in.state == inputEscape && c == 'u':
 		in.state, in.hex = inputHex, 4
@@ -212,6 +227,9 @@ func (in *input) readString(c byte) {
 		in.hex--
 		if in.hex == 0 {
 			in.state = inputString
+			in.pending = append(in.pending, c)
+			in.readSurrogate()
+			return
 		}
 	case in.state == inputHex:
 		at := len(in.pending) - (4 - in.hex) - 2 // of the backslash
@@ -232,6 +250,31 @@ func (in *input) readString(c byte) {
 		return
 	}
 	in.pending = append(in.pending, c)
+}
+
+// readSurrogate looks whether the escape that was read last is half of a pair.
+func (in *input) readSurrogate() {
+	end := len(in.pending)
+	n, _ := strconv.ParseUint(string(in.pending[end-4:]), 16, 16) // they are four digits
+	switch {
+	case n >= 0xDC00 && n < 0xE000 && in.high > 0: // the pair is complete
+		in.high = 0
+	case utf16.IsSurrogate(rune(n)):
+		in.endPair()
+		if in.high = end; n >= 0xDC00 {
+			in.endPair()
+		}
+	default:
+		in.endPair()
+	}
+}
+
+// endPair replaces the half of a pair that has no other one.
+func (in *input) endPair() {
+	if in.high > 0 {
+		copy(in.pending[in.high-len(`\ufffd`):], `\ufffd`)
+		in.high = 0
+	}
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }

@@ -20,6 +20,9 @@ func pass(text string, size int) string {
 	return string(in.end(out))
 }
 
+// nested returns arrays that nest so many levels.
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
 func TestInput(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
@@ -31,6 +34,12 @@ func TestInput(t *testing.T) {
 		{"a backslash that escapes nothing", `{"a":"\d+\'"}`, `{"a":"\\d+\\'"}`},
 		{"half an escape", `{"a":"\u12"}`, `{"a":"\\u12"}`},
 		{"a wrong escape before another", `{"a":"\u1\n"}`, `{"a":"\\u1\n"}`},
+		{"a pair of surrogates", `{"a\ud83d\ude42":"\uD83D\uDE42"}`, `{"a\ud83d\ude42":"\uD83D\uDE42"}`},
+		{"a first half alone", `{"a\ud83d":["\ud83d","\ud83d\n","\ud83d\u00e9","\ud83d\ud83d\ude42","\ud83d\u1"]}`, `{"a\ufffd":["\ufffd","\ufffd\n","\ufffd\u00e9","\ufffd\ud83d\ude42","\ufffd\\u1"]}`},
+		{"a second half alone", `{"a":"\ude42\ud83d\ude42\ude42"}`, `{"a":"\ufffd\ud83d\ude42\ufffd"}`},
+		{"an open pair", `{"a":"b\ud83d`, `{"a":"b"}`},
+		{"deep", `{"a":` + nested(maxInputDepth-1) + `}`, `{"a":` + nested(maxInputDepth-1) + `}`},
+		{"too deep", `{"a":` + nested(maxInputDepth) + `}`, `{"a":` + nested(maxInputDepth-1) + `}`},
 		{"text behind the object", `{"a":1} and more`, `{"a":1}`},
 		{"a second object", `{"a":1}{"b":2}`, `{"a":1}`},
 		{"an open string", `{"a":"b`, `{"a":"b"}`},

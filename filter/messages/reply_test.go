@@ -193,3 +193,21 @@ func TestUnknownTools(t *testing.T) {
 		}
 	}
 }
+
+// TestDeepInput shows that a client can send back what it got, however deeply the model
+// nests the input of a call.
+func TestDeepInput(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{"true", "false"} {
+		out := reply(t, mustDecode(t, ask(weatherTool+`,"stream":`+stream)), strings.Replace(called, `"Oslo"`, nested(1000), 1), engine.FinishStop)
+		message := object{}
+		if stream == "true" {
+			message = fold(t, out)
+		} else {
+			message = parseObject(t, out)
+		}
+		call := message.Content[0]
+		mustDecode(t, conversation(userHi+`,{"role":"assistant","content":[{"type":"tool_use","id":"`+call.ID+`","name":"get_weather","input":`+string(call.Input)+`}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"`+call.ID+`","content":"sunny"}]}`, weatherTool))
+	}
+}

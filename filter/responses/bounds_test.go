@@ -255,3 +255,12 @@ func BenchmarkLargeRequest(b *testing.B) {
 		})
 	}
 }
+
+// TestNestedTexts shows that JSON in a string nests as deeply as a client likes.
+func TestNestedTexts(t *testing.T) {
+	s := newLargeServer()
+	_, err := s.decoded(`,"input":[` + message(6) + `,{"type":"mcp_call","id":"mcp_1","server_label":"s","name":"f","status":"incomplete","arguments":"` + strings.Repeat("[", 20<<20) + `"}]`)
+	if err != nil {
+		t.Error(err)
+	}
+}

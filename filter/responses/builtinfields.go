@@ -97,7 +97,7 @@ func (h *hosted) withFields(name, arguments string) string {
 		}
 		dst = append(append(jsontext.AppendString(dst, key), ':'), raw...)
 	}
-	if gjson.Valid(arguments) && gjson.Parse(arguments).IsObject() {
+	if jsontext.IsObject(arguments) {
 		gjson.Parse(arguments).ForEach(func(key, v gjson.Result) bool {
 			for _, f := range fields {
 				if strings.EqualFold(key.Str, f.name) {

@@ -52,8 +52,8 @@ func add(h hash.Hash, text string) {
 	h.Write([]byte(text))
 }
 
-// Request is what the body of a request of Chat Completions or Responses says of
-// its session.
+// Request is what the body of a request says of its session. The system prompt of
+// Messages is no part of it: clients write into it what changes with each request.
 type Request struct {
 	Response     string // previous_response_id
 	Conversation string // id of the conversation
@@ -146,7 +146,7 @@ func textOf(v gjson.Result) string {
 }
 
 // Beginning is the key of the conversation that the body begins with, for requests
-// that name no session. It is the same in both APIs.
+// that name no session. It is the same in Chat Completions and Responses.
 func (r *Request) Beginning(tenant, model string) Key {
 	return newKey("beginning", tenant, model, r.system, r.user)
 }

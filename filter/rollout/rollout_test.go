@@ -152,6 +152,7 @@ func TestRead(t *testing.T) {
 		{`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}}]}]}`, Request{user: `{"type":"image_url","image_url":{"url":"u"}}`}},
 		{`{"messages":[{"role":"tool","content":"r"},{"role":"user","content":null}]}`, Request{system: `{"role":"tool","content":"r"}`}},
 		{`{"messages":[7,"x",null]}`, Request{system: `7"x"null`}},
+		{`{"system":[{"type":"text","text":"changes"}],"metadata":{"user_id":"u"},"messages":[{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}]}`, Request{user: "x"}},
 		{`{"messages":{"role":"user"}}`, Request{}},
 		{`{"messages":[`, Request{}},
 		{`[]`, Request{}},

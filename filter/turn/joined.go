@@ -110,12 +110,13 @@ func onlyTools(items []Item) bool {
 
 // joinedIn returns the tools of items behind those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
+	joined := slices.Clip(before) // which others extend too
 	for i := range items {
 		if items[i].Kind == Tools {
-			before = append(slices.Clip(before), items[i].Tools)
+			joined = append(joined, items[i].Tools)
 		}
 	}
-	return before
+	return joined
 }
 
 // spaceTool is a tool by the client's names of it and its namespace.

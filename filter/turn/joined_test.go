@@ -3,6 +3,7 @@ package turn
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -151,7 +152,7 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	looser.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"type":"object"}`)
 	looser.Tools.Strict = map[ToolName]bool{name: false}
 	in.Items = append(in.Items, looser, userHi)
-	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Schema != nil {
+	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
 		t.Errorf("the later definition does not count: %+v", s.Tools)
 	}
 	prepare(t, rc, &in)
@@ -204,5 +205,21 @@ func TestJoinedToolsTruncated(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestManyJoin shows that items with tools cost what each of them has, and no copy of
+// those before.
+func TestManyJoin(t *testing.T) {
+	items := make([]Item, 10_000)
+	for i := range items {
+		items[i] = found("read")
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	joined := joinedIn([]*JoinedTools{items[0].Tools}, items)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; len(joined) != len(items)+1 || took > 1<<20 {
+		t.Errorf("%d items take %d bytes", len(joined), took)
 	}
 }

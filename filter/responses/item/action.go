@@ -67,7 +67,7 @@ func arguments(text string) gjson.Result {
 	switch {
 	case text == "":
 		return gjson.Result{}
-	case !gjson.Valid(text):
+	case !jsontext.Valid(text):
 		return gjson.Result{Type: gjson.String, Str: text, Raw: text}
 	}
 	return gjson.Parse(text)

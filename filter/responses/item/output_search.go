@@ -1,8 +1,6 @@
 package item
 
 import (
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
@@ -26,8 +24,8 @@ func (o *Output) appendToolSearch(dst []byte, status string) []byte {
 // SearchArguments returns the arguments of a search for tools as a JSON object. What
 // is none is the query.
 func SearchArguments(text string) string {
-	if v := gjson.Parse(text); gjson.Valid(text) && v.IsObject() {
-		return string(jsontext.AppendCompact(nil, v.Raw))
+	if jsontext.IsObject(text) {
+		return string(jsontext.AppendCompact(nil, text))
 	}
 	return string(append(jsontext.AppendString([]byte(`{"query":`), text), '}'))
 }

@@ -102,7 +102,7 @@ func IsCutCall(i store.Item) bool {
 	if v.Get("status").Str != StatusIncomplete {
 		return false
 	}
-	return v.Get("call_id").Exists() || v.Get("type").Str == "mcp_call" && !gjson.Valid(v.Get("arguments").Str)
+	return v.Get("call_id").Exists() || v.Get("type").Str == "mcp_call" && !jsontext.Valid(v.Get("arguments").Str)
 }
 
 // WithoutCutCalls returns the items but calls that the engine has not completed.

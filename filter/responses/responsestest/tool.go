@@ -103,13 +103,6 @@ func both(first, second check) check {
 	}
 }
 
-func null(v gjson.Result) error {
-	if v.Type != gjson.Null {
-		return fmt.Errorf("%.60s is not null", v.Raw)
-	}
-	return nil
-}
-
 func prefixed(prefix string) check {
 	return func(v gjson.Result) error {
 		if v.Type != gjson.String || !strings.HasPrefix(v.Str, prefix) || v.Str == prefix {

@@ -1,0 +1,15 @@
+package jsontext
+
+import "github.com/tidwall/gjson"
+
+// Valid reports whether a text is JSON that nests at most [MaxDepth] levels. It is for
+// texts that are strings of a request or output of a model: [Parse] does not bound their
+// depth, and gjson's check is recursive.
+func Valid(text string) bool {
+	return Depth(text) <= MaxDepth && gjson.Valid(text)
+}
+
+// IsObject reports whether a text is a JSON object that nests at most [MaxDepth] levels.
+func IsObject(text string) bool {
+	return Valid(text) && gjson.Parse(text).IsObject()
+}
