@@ -85,6 +85,7 @@ type Parser struct {
 
 	head     headerText
 	ended    bool // a message has ended
+	said     bool // one that is no reasoning has ended
 	probing  bool // the collected tokens may be a header, or text of the open message
 	decoder  Decoder
 	strict   strictDecoder
@@ -111,7 +112,7 @@ func (p *Parser) Reset(role Role) {
 	p.headers, p.slot, p.tokens = [2]Header{}, 0, 0
 	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
 	p.head.reset(false)
-	p.ended, p.probing, p.unknown = false, false, 0
+	p.ended, p.said, p.probing, p.unknown = false, false, false, 0
 	p.decoder, p.repairs = Decoder{}, Repairs{}
 	p.strict.finish(nil)
 }
@@ -226,6 +227,7 @@ func (p *Parser) delta(start int) {
 // endMessage ends the content of a message.
 func (p *Parser) endMessage(end Token, rest []byte) {
 	p.state, p.ended = StateExpectStart, true
+	p.said = p.said || p.headers[p.slot].Channel != ChannelAnalysis
 	p.events = append(p.events, Event{Kind: MessageEnd, Header: &p.headers[p.slot], Text: rest, End: end})
 }
 

@@ -105,11 +105,12 @@ func (p *Parser) closeTolerant() {
 }
 
 // stopHeader ends a header without <|message|>. It becomes a message if it has
-// text or if the stop token t makes it one.
+// text or if the stop token t makes it one. Words of headers that <|return|> ends are
+// the answer if there is no other.
 func (p *Parser) stopHeader(t Token) {
 	p.head.resolve(&p.resolved, false)
-	switch {
-	case p.isRemnant():
+	switch only := t == TokenReturn && !p.said && !p.head.started; {
+	case !only && p.isRemnant():
 		p.repairs[RepairCutHeader]++
 	case p.resolved.hasText() || p.resolved.isMessage(t):
 		p.startWithText()

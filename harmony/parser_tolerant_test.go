@@ -124,6 +124,9 @@ var tolerantCases = []struct {
 	{"lone words", "<|channel|>final<|message|>a<|end|>assistantcommentary json<|return|>", "assistant final: a", "cut_header"},
 	{"lone channel after a start", "<|channel|>final<|message|>a<|end|><|start|>final<|return|>", "assistant final: a", "cut_header"},
 	{"channel and text between messages", "<|channel|>analysis<|message|>a<|end|>final answer<|return|>", "assistant analysis: a\nassistant final: final answer", "missing_header"},
+	{"lone word that is the answer", "<|channel|>analysis<|message|>a<|end|>json<|return|>", "assistant analysis: a\nassistant final: json", "missing_header"},
+	{"lone channel that is the answer", "<|channel|>analysis<|message|>a<|end|>final<|return|>", "assistant analysis: a\nassistant final: final", "missing_header"},
+	{"lone word behind reasoning that is cut", "<|channel|>analysis<|message|>a<|end|>json", "assistant analysis: a", "cut_header"},
 	{"words like those of headers", "<|channel|>analysis<|message|>a<|end|>texts<|return|>", "assistant analysis: a\nassistant final: texts", "missing_header"},
 
 	// Headers.

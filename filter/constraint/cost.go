@@ -41,8 +41,9 @@ var errTotalCost = errors.New("has patterns and lengths that take an engine too 
 // budget is the cost of the patterns and lengths of a schema so far. A repeated one
 // costs nothing.
 type budget struct {
-	spent int
-	paid  map[string]bool
+	spent  int
+	paid   map[string]bool
+	states int // of the patterns that are left to the check of the reply
 }
 
 // spend adds the cost of a pattern or length.
@@ -72,13 +73,13 @@ func (b *budget) addSchema(object map[string]any) error {
 	}
 	var unkept error // why the pattern is not in the grammar
 	if pattern, ok := object["pattern"].(string); ok {
-		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !leftToCheck(pattern, unkept, object["format"] != nil) {
+		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !b.leftToCheck(pattern, unkept, object["format"] != nil) {
 			return unkept
 		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
-		if _, err := b.pattern(pattern); err != nil && !leftToCheck(pattern, err, false) {
+		if _, err := b.pattern(pattern); err != nil && !b.leftToCheck(pattern, err, false) {
 			return err
 		}
 	}
@@ -90,9 +91,12 @@ func (b *budget) addSchema(object map[string]any) error {
 
 // leftToCheck reports whether a pattern that is not in the grammar is left to the
 // check of the reply: it can be checked, or it is another notation of the format
-// beside it, and compiling it would not take too long.
-func leftToCheck(pattern string, err error, formatted bool) bool {
+// beside it, and compiling it, with those before it, would not take too long.
+func (b *budget) leftToCheck(pattern string, err error, formatted bool) bool {
 	if errors.Is(err, errCost) || errors.Is(err, errTotalCost) || len(pattern) > maxRegexBytes {
+		return false
+	}
+	if b.states += statesOf(goSyntax(pattern)); b.states > maxStates {
 		return false
 	}
 	_, err = regexp.Compile(goSyntax(pattern))

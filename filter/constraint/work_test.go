@@ -167,3 +167,27 @@ func TestValidatorRejectsTooMuch(t *testing.T) {
 		}
 	}
 }
+
+// TestPatternsOfTheCheck has patterns that only the check of the reply can enforce.
+// Compiling them is bounded.
+func TestPatternsOfTheCheck(t *testing.T) {
+	schema := func(count int, pattern string) json.RawMessage {
+		var properties strings.Builder
+		for i := range count {
+			fmt.Fprintf(&properties, `,"%d":{"type":"string","pattern":"%d%s"}`, i, i, pattern)
+		}
+		return json.RawMessage(`{"type":"object","properties":{` + properties.String()[1:] + `},"required":[` + quotedNames(count) + `],"additionalProperties":false}`)
+	}
+	for name, s := range map[string]json.RawMessage{
+		"one with many states":         schema(1, "x^y"+strings.Repeat(`\\pL{1000}`, 800)),
+		"many that have many together": schema(200, `x^y\\pL{50}`),
+	} {
+		var err error
+		if n := allocated(func() { err = CheckSchema(s, true) }); err == nil || n > 64<<20 {
+			t.Errorf("%s: the error is %v, %d bytes are allocated", name, err, n)
+		}
+	}
+	if err := CheckSchema(schema(20, "x^y"), true); err != nil {
+		t.Errorf("a few small ones: %v", err)
+	}
+}

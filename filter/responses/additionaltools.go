@@ -1,7 +1,9 @@
 package responses
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -25,13 +27,58 @@ type joinedState struct {
 // with is the state with that of what follows.
 func (s joinedState) with(later joinedState) joinedState {
 	next := joinedState{
-		custom: merged(s.custom, later.custom), actions: merged(s.actions, later.actions), named: merged(s.named, later.named), loaded: merged(s.loaded, later.loaded),
-		search: s.search, deferred: append(s.deferred[:len(s.deferred):len(s.deferred)], later.deferred...),
+		custom: maps.Clone(s.custom), actions: maps.Clone(s.actions), named: maps.Clone(s.named), loaded: maps.Clone(s.loaded),
+		search: s.search, deferred: s.deferred,
 	}
-	if later.search != nil {
-		next.search = later.search
-	}
+	next.add(later, &deferredIndex{})
 	return next
+}
+
+// add adds the state of what follows. The maps must be the state's own.
+func (s *joinedState) add(later joinedState, index *deferredIndex) {
+	s.custom = addedTo(s.custom, later.custom)
+	s.actions = addedTo(s.actions, later.actions)
+	s.named = addedTo(s.named, later.named)
+	s.loaded = addedTo(s.loaded, later.loaded)
+	s.search = cmp.Or(later.search, s.search)
+	if len(later.deferred) > 0 {
+		s.deferred = index.add(s.deferred, later.deferred)
+	}
+}
+
+// addedTo returns a map with more entries: the map itself, or a new one for nil.
+func addedTo[K comparable, V any](to, more map[K]V) map[K]V {
+	if to == nil && len(more) > 0 {
+		to = make(map[K]V, len(more))
+	}
+	maps.Copy(to, more)
+	return to
+}
+
+// deferredIndex has the indexes of deferred tools in a list. The zero value is that of
+// a list that it has not seen.
+type deferredIndex struct{ at map[toolName]int }
+
+// add returns a list with more tools, which replace those of the same names. The first
+// list that an index gets is copied; later ones must be what it has returned.
+func (x *deferredIndex) add(list, more []deferredTool) []deferredTool {
+	if x.at == nil {
+		x.at = make(map[toolName]int, len(list)+len(more))
+		list = slices.Clone(list)
+		for i := range list {
+			x.at[toolName{list[i].namespace, list[i].tool.Name}] = i
+		}
+	}
+	for i := range more {
+		name := toolName{more[i].namespace, more[i].tool.Name}
+		if k, ok := x.at[name]; ok {
+			list[k] = more[i]
+			continue
+		}
+		x.at[name] = len(list)
+		list = append(list, more[i])
+	}
+	return list
 }
 
 // bytes is roughly how much memory the state takes.
@@ -59,34 +106,55 @@ func (s *joinedState) bytes() int64 {
 	return n
 }
 
-// addAdditionalTools adds tools that are available from an item on.
-func (r *itemReader) addAdditionalTools(it item.Item) *apierror.Error {
+// toolItems reads the items that bring tools: additional_tools, and searches for tools
+// with their outputs.
+type toolItems struct {
+	hosted    []*hosted // of additional_tools of the request's own input
+	searching string    // the call id of the last tool search
+	index     deferredIndex
+}
+
+// addTools adds tools that are available from an item on.
+func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 	if it.Role != "" && it.Role != "developer" {
 		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
 	}
-	reader := r.newToolReader()
+	reader := t.newReader(r)
 	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err
 	}
 	state := reader.joinedState()
 	state.search, state.deferred = reader.search, reader.deferred
-	r.state.joined = r.state.joined.with(state)
-	r.hosted = reader.hosted
+	t.hosted = reader.hosted
+	if err := t.note(r, state); err != nil {
+		return err
+	}
 	r.addTurn(joinedItems(joined, it.At.Path)...)
 	return nil
 }
 
-// newToolReader returns a reader for the tools of an item. Servers and built-in tools
+// note notes the state of an item. What cannot be offered together is refused here,
+// before it is copied and rendered.
+func (t *toolItems) note(r *itemReader, state joinedState) *apierror.Error {
+	joined, most := &r.state.joined, r.rc.Limits.Tools
+	joined.add(state, &t.index)
+	if max(len(joined.custom), len(joined.named), len(joined.loaded), len(joined.deferred), len(t.hosted)) > most {
+		return apierror.Invalid("input", "The conversation has more than %d tools. Leave tools out of additional_tools, or of the outputs of tool searches.", most)
+	}
+	return nil
+}
+
+// newReader returns a reader for the tools of an item. Servers and built-in tools
 // are those of a request: in items of earlier requests they have no effect.
-func (r *itemReader) newToolReader() *toolReader {
+func (t *toolItems) newReader(r *itemReader) *toolReader {
 	ignored := r.ignored
 	if ignored == nil {
 		ignored = &jsontext.Ignored{}
 	}
 	return &toolReader{
 		api: r.api, rc: r.rc, input: &turn.Input{Strict: map[turn.ToolName]bool{}}, echo: &echo{}, ignored: ignored,
-		custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}, hosted: r.hosted, earlier: !r.ownInput,
+		custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}, hosted: t.hosted, others: len(t.hosted), earlier: !r.ownInput,
 	}
 }
 
@@ -121,9 +189,9 @@ func joinedItems(joined *turn.JoinedTools, path string) []turn.Item {
 	return []turn.Item{{Kind: turn.Tools, Tools: joined, Path: path}}
 }
 
-// addSearchCall adds a call of the tool search. One that this service has run may have
+// addSearch adds a call of the tool search. One that this service has run may have
 // no call_id.
-func (r *itemReader) addSearchCall(it item.Item) *apierror.Error {
+func (t *toolItems) addSearch(r *itemReader, it item.Item) *apierror.Error {
 	arguments := "{}"
 	if it.Arguments.Exists() {
 		var err *apierror.Error
@@ -137,30 +205,32 @@ func (r *itemReader) addSearchCall(it item.Item) *apierror.Error {
 		}
 		it.CallID = item.CallPrefix + strings.TrimPrefix(it.ID, item.ToolSearch.Names().Prefix) // under which its reasoning is kept
 	}
-	r.searching = strings.Clone(it.CallID)
+	t.searching = strings.Clone(it.CallID)
 	r.addTurn(turn.Item{Kind: turn.Call, Text: arguments, CallID: it.CallID, Name: searchTool, Path: it.At.Path})
 	return nil
 }
 
-// addSearchOutput adds the output of a tool search. The tools in it join the prompt
+// addFound adds the output of a tool search. The tools in it join the prompt
 // there. Without a call_id it belongs to the search before it.
-func (r *itemReader) addSearchOutput(it item.Item) *apierror.Error {
+func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	own := it.CallID == ""
 	if own {
-		it.CallID = r.searching
+		it.CallID = t.searching
 	}
 	if it.CallID == "" {
 		return apierror.Invalid(it.At.Path+".call_id", "The output of a tool search has no call_id, and there is no search before it.")
 	}
-	reader := r.newToolReader()
-	reader.found, reader.earlier = true, true
+	reader := t.newReader(r)
+	reader.hosted, reader.others, reader.found, reader.earlier = nil, 0, true, true
 	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err
 	}
 	state := reader.joinedState()
 	state.loaded = namesOf(joined.Namespaces)
-	r.state.joined = r.state.joined.with(state)
+	if err := t.note(r, state); err != nil {
+		return err
+	}
 	r.addTurn(turn.Item{Kind: turn.Result, Text: foundText(joined.Namespaces), CallID: it.CallID, Hosted: own, Path: it.At.Path})
 	r.addTurn(joinedItems(joined, it.At.Path)...)
 	return nil
@@ -183,14 +253,14 @@ func (d *decoder) joinTools() *apierror.Error {
 	maps.Copy(tools.custom, joined.custom)
 	maps.Copy(tools.actions, joined.actions)
 	maps.Copy(tools.named, joined.named)
-	for _, h := range d.items.hosted {
+	for _, h := range d.items.tools.hosted {
 		for _, other := range tools.hosted {
 			if h.label == other.label && h.builtin == other.builtin {
 				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.label))
 			}
 		}
 	}
-	tools.hosted = append(tools.hosted, d.items.hosted...)
+	tools.hosted = append(tools.hosted, d.items.tools.hosted...)
 	if tools.search == nil {
 		tools.search = joined.search
 	}

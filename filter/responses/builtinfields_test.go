@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
 
@@ -113,7 +114,7 @@ func TestRepeatedTools(t *testing.T) {
 		`{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"f"},{"type":"x","headers":{"a":"secret"}}]}`:   `{"type":"namespace","name":"n","description":"","tools":[{"type":"function","name":"f","description":null,"parameters":null,"strict":null},{"type":"x"}]}`,
 		`{"type":"x","container":{"network_policy":{"domain_secrets":[{"value":"secret"}],"a":[1]},"server_url":"https://h:1/secret?k=s"}}`: `{"type":"x","container":{"network_policy":{"a":[1]},"server_url":"https://h:1/<redacted>"}}`,
 	} {
-		if got := string(appendTool(nil, gjson.Parse(sent))); got != want {
+		if got := string(item.AppendTool(nil, gjson.Parse(sent), appendFunction)); got != want {
 			t.Errorf("%s is repeated as\n%s, want\n%s", sent, got, want)
 		}
 	}

@@ -67,6 +67,13 @@ func (r *toolReader) readBuiltin(kind string, v jsontext.Field) *apierror.Error 
 	return r.settleFields(h)
 }
 
+// offers reports whether a call of a built-in tool is one that the model has been
+// offered. An item of the conversation can bring other tools in the same namespace,
+// which the server may have and the operator or the request leaves out.
+func (h *hosted) offers(seen string) bool {
+	return h.builtin.known != nil || h.tool(h.fromModel(seen)) != nil
+}
+
 // offerBuiltin offers a built-in tool to the model.
 func (r *toolReader) offerBuiltin(h *hosted) {
 	var space harmony.Namespace

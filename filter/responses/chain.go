@@ -85,6 +85,7 @@ func (d *decoder) beginWith(ctx context.Context, c *chain) {
 	d.history.chain = c
 	d.items.before = c.prefix
 	d.items.state = c.state.with(d.items.state)
+	d.items.tools.index = deferredIndex{} // the list is the chain's
 	api, rc := d.api, d.rc
 	d.items.whole = func() ([]turn.Item, *apierror.Error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*storeTimeout)

@@ -160,14 +160,19 @@ func (d *decoder) finishCompaction() *apierror.Error {
 	if d.api.Compactor == nil {
 		return apierror.Invalid("input", "Compaction is not configured here. Send a summary as a message.")
 	}
-	d.fields.input.OneCall = false
-	d.fields.input.Choice, d.fields.input.Format, d.fields.input.Strict = turn.Choice{}, nil, nil
-	d.fields.input.Stop, d.fields.input.Engine.StopTokens, d.fields.input.Engine.MinTokens = nil, nil, 0 // they are about an answer
-	if err := d.items.unfold(); err != nil {                                                             // long texts may have to be shortened
+	askOnly(&d.fields.input)
+	if err := d.items.unfold(); err != nil { // long texts may have to be shortened
 		return err
 	}
 	d.items.addTurn(turn.Item{Kind: turn.User, Text: askForSummary})
 	return nil
+}
+
+// askOnly leaves out of a turn's input what is about an answer: a summary has another
+// form and another end.
+func askOnly(in *turn.Input) {
+	in.OneCall, in.Choice, in.Format, in.Strict = false, turn.Choice{}, nil, nil
+	in.Stop, in.Engine.StopTokens, in.Engine.MinTokens = nil, nil, 0
 }
 
 // compaction is what the reply needs to know; nil where the conversation is

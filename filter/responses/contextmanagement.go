@@ -82,7 +82,7 @@ func (p *preparation) prepareFirst(ctx context.Context) (*prepared, *apierror.Er
 		return &prepared{turn: t}, err
 	}
 	asks := *p
-	asks.input.OneCall, asks.input.Choice, asks.input.Format, asks.input.Strict = false, turn.Choice{}, nil, nil
+	askOnly(&asks.input)
 	asks.input.Engine.MaxTokens = 0 // which is for the reply
 	if asks.input.Before != nil {
 		whole, err := asks.input.Whole()

@@ -126,6 +126,25 @@ func TestContextManagementOfServers(t *testing.T) {
 	}
 }
 
+// TestSummaryIsNoAnswer shows that where the answer ends, and how long it is at least, is
+// not about the summary.
+func TestSummaryIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	l := newCompactingLoop(t)
+	request, err := l.api.decode([]byte(`{"model":"m","input":[`+worked+`]`+compactAt+`,"stop":["is"],"stop_token_ids":[7],"min_tokens":9}`), l.rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request.newReply(api.Loop)
+	out, err := l.reply(t, r, wroteSummary, "<|channel|>final<|message|>this stops<|return|>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := gjson.ParseBytes(out).Get("output.1.content.0.text").Str; !strings.HasSuffix(l.prompts[1], "one is done<|end|><|start|>assistant") || got != "th" {
+		t.Errorf("the answer is %q, the prompt behind the summary %s", got, l.prompts[1])
+	}
+}
+
 // TestContextTooLong shows that a conversation that is longer than the model's context is
 // compacted where the request allows it, and is an error elsewhere.
 func TestContextTooLong(t *testing.T) {

@@ -196,7 +196,7 @@ func (f *fieldReader) finishEcho() {
 	f.echo.maxOutputTokens = e.MaxTokens
 	f.echo.temperature, f.echo.topP = e.Temperature, e.TopP
 	f.echo.frequencyPenalty, f.echo.presencePenalty = e.FrequencyPenalty, e.PresencePenalty
-	f.echo.effort = cmp.Or(f.echo.effort, string(f.rc.Model.Effort), string(harmony.EffortMedium))
+	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.rc.Model.Effort), string(harmony.EffortMedium))
 }
 
 // preparation is the turn's input, with the conversation as it is now.

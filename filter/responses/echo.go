@@ -16,8 +16,6 @@ type echo struct {
 	maxToolCalls     int
 	maxOutputTokens  int
 	truncation       string
-	effort           string
-	summary          string
 	reasoning        reasoningEcho
 	verbosity        string
 	temperature      *float64
@@ -45,15 +43,8 @@ func (e *echo) append(dst []byte) []byte {
 	dst = appendCount(append(dst, `,"max_tool_calls":`...), e.maxToolCalls)
 	dst = appendCount(append(dst, `,"max_output_tokens":`...), e.maxOutputTokens)
 	dst = jsontext.AppendString(append(dst, `,"truncation":`...), e.truncation)
-	dst = jsontext.AppendString(append(dst, `,"reasoning":{"effort":`...), e.effort)
-	dst = append(dst, `,"summary":`...)
-	if e.summary == "" {
-		dst = append(dst, `null`...)
-	} else {
-		dst = jsontext.AppendString(dst, e.summary)
-	}
-	dst = e.reasoning.append(dst)
-	dst = append(append(dst, `},"text":{"format":`...), e.format...)
+	dst = e.reasoning.append(append(dst, `,"reasoning":`...))
+	dst = append(append(dst, `,"text":{"format":`...), e.format...)
 	if e.verbosity != "" {
 		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)
 	}

@@ -31,9 +31,7 @@ type itemReader struct {
 	approvals map[string]item.Item // the requests for approval, by id
 	verdicts  []verdict            // of the request's own input
 
-	hosted    []*hosted // of additional_tools of the request's own input
-	searching string    // the call id of the last tool search
-
+	tools       toolItems
 	compacting  compacting
 	storedBytes int // of the stored items that the request brings in
 
@@ -60,9 +58,9 @@ var itemTypes = map[string]itemType{
 	"mcp_call":                {add: (*itemReader).addMCPCall},
 	"compaction":              {add: (*itemReader).addCompaction},
 	"compaction_trigger":      {add: (*itemReader).addTrigger},
-	"additional_tools":        {add: (*itemReader).addAdditionalTools},
-	"tool_search_call":        {add: (*itemReader).addSearchCall},
-	"tool_search_output":      {add: (*itemReader).addSearchOutput},
+	"additional_tools":        {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addTools(r, it) }},
+	"tool_search_call":        {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addSearch(r, it) }},
+	"tool_search_output":      {add: func(r *itemReader, it item.Item) *apierror.Error { return r.tools.addFound(r, it) }},
 
 	"code_interpreter_call": {add: (*itemReader).addContainer},
 	"web_search_call":       {skipped: true},

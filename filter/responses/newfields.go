@@ -7,18 +7,28 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
-// reasoningEcho is which of the members context and mode of reasoning the request
-// has. The response says what holds, whatever was asked for.
-type reasoningEcho struct{ context, mode bool }
+// reasoningEcho is what a response object repeats of reasoning. Of the members context
+// and mode it says what holds, whatever was asked for.
+type reasoningEcho struct {
+	effort, summary string // summary may be ""
+	context, mode   bool   // the request has the member
+}
 
 func (e reasoningEcho) append(dst []byte) []byte {
+	dst = jsontext.AppendString(append(dst, `{"effort":`...), e.effort)
+	dst = append(dst, `,"summary":`...)
+	if e.summary == "" {
+		dst = append(dst, `null`...)
+	} else {
+		dst = jsontext.AppendString(dst, e.summary)
+	}
 	if e.context {
 		dst = append(dst, `,"context":"current_turn"`...)
 	}
 	if e.mode {
 		dst = append(dst, `,"mode":"standard"`...)
 	}
-	return dst
+	return append(dst, '}')
 }
 
 // readNewReasoning reads the members of reasoning beside effort and summary.

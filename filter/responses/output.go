@@ -64,6 +64,8 @@ func (o *output) kindOf(e turn.Event) item.Kind {
 func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 	t := &o.request.tools
 	switch h := t.hosted[hostedSpace{call.Namespace, call.Builtin}]; {
+	case h != nil && h.builtin != nil && !h.offers(call.Name):
+		return item.Unknown
 	case h != nil && h.builtin != nil:
 		return h.builtin.item
 	case h != nil && h.needsApproval(h.fromModel(call.Name)):

@@ -40,3 +40,15 @@ func TestStop(t *testing.T) {
 		}
 	}
 }
+
+// TestStopIsTheAnswer shows that a response whose stop string removes the whole answer
+// is completed, with one message without text.
+func TestStopIsTheAnswer(t *testing.T) {
+	t.Parallel()
+	for _, output := range []string{"<|channel|>final<|message|>STOP two", "STOP two"} {
+		got := reply(t, `,"stop":"STOP"`, output, engine.FinishStop)
+		if text := got.Get("output.0.content.0.text"); got.Get("status").Str != "completed" || got.Get("output.#.type").Raw != `["message"]` || !text.Exists() || text.Str != "" {
+			t.Errorf("%s: %s", output, got)
+		}
+	}
+}

@@ -24,6 +24,7 @@ type toolReader struct {
 	ignored *jsontext.Ignored
 
 	hosted    []*hosted
+	others    int            // the first of hosted, which are of earlier items
 	choices   []hostedChoice // of tool_choice, until the servers' tools are known
 	custom    map[toolName]bool
 	actions   map[toolName]item.Kind // the items that calls of clientTools become

@@ -93,7 +93,7 @@ func (r *toolReader) offerSearch(spaces []harmony.Namespace) []harmony.Namespace
 		r.ignored.Add("tools." + searchTool)
 		r.search, servers = nil, false
 	}
-	for _, h := range r.hosted {
+	for _, h := range r.hosted[r.others:] {
 		h.deferred = h.deferred && servers // a client cannot search what it does not have
 	}
 	if r.search == nil {
@@ -184,10 +184,11 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 		i, ok := at[space.Name]
 		if !ok {
 			at[space.Name] = len(merged)
+			space.Tools = slices.Clip(space.Tools) // which is not this function's to write behind
 			merged = append(merged, space)
 			continue
 		}
-		merged[i].Tools = append(slices.Clip(merged[i].Tools), space.Tools...)
+		merged[i].Tools = append(merged[i].Tools, space.Tools...)
 		if merged[i].Description == "" {
 			merged[i].Description = space.Description
 		}

@@ -106,7 +106,7 @@ func (f *fieldReader) readReasoning(v jsontext.Field) *apierror.Error {
 		case "summary", "generate_summary":
 			switch v.Str {
 			case "auto", "concise", "detailed":
-				f.echo.summary = strings.Clone(v.Str)
+				f.echo.reasoning.summary = strings.Clone(v.Str)
 				f.options.summary = true
 				return nil
 			}
@@ -119,7 +119,7 @@ func (f *fieldReader) readReasoning(v jsontext.Field) *apierror.Error {
 func (f *fieldReader) readEffort(v jsontext.Field) *apierror.Error {
 	hide, err := f.input.SetEffort(v)
 	f.options.hideReasoning = hide
-	f.echo.effort = strings.Clone(v.Str)
+	f.echo.reasoning.effort = strings.Clone(v.Str)
 	return err
 }
 

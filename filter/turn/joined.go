@@ -110,7 +110,7 @@ func onlyTools(items []Item) bool {
 
 // joinedIn returns the tools of items behind those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
-	joined := slices.Clip(before) // which others extend too
+	joined := slices.Clip(before) // other prefixes have it too
 	for i := range items {
 		if items[i].Kind == Tools {
 			joined = append(joined, items[i].Tools)

@@ -132,7 +132,7 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	item := found("read")
 	name := ToolName{Namespace: "mcp.docs", Name: "read"}
 	item.Tools.Strict = map[ToolName]bool{name: true}
-	in := Input{Tools: functions("f"), Items: []Item{userHi, item, userHi}, Choice: Choice{Required: true, Allowed: []ToolName{name}}}
+	in := Input{Tools: functions("f"), Items: []Item{userHi, item, userHi}, Choice: Choice{Allowed: []ToolName{name}}}
 	spec := func() constraint.Spec {
 		t.Helper()
 		tools, err := rc.newRequestToolset(&in, &Prefix{}, in.Items)
@@ -152,10 +152,36 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	looser.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"type":"object"}`)
 	looser.Tools.Strict = map[ToolName]bool{name: false}
 	in.Items = append(in.Items, looser, userHi)
-	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
+	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Schema != nil {
 		t.Errorf("the later definition does not count: %+v", s.Tools)
 	}
+	in.Choice.Required = true
+	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
+		t.Errorf("the later definition of a forced tool does not count: %+v", s.Tools)
+	}
 	prepare(t, rc, &in)
+}
+
+// TestJoinedToolsVerified shows that calls of strict tools that join follow their
+// schemas where no engine enforces them, also where a call is required.
+func TestJoinedToolsVerified(t *testing.T) {
+	t.Parallel()
+	item := found("read")
+	item.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"anyOf":[{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"additionalProperties":false}]}`)
+	item.Tools.Strict = map[ToolName]bool{{Namespace: "mcp.docs", Name: "read"}: true}
+	for _, required := range []bool{false, true} {
+		turn := prepare(t, newChecked(), &Input{Items: []Item{userHi, item, userHi}, Choice: Choice{Required: required}})
+		for arguments, want := range map[string]Verdict{`{"id":"a"}`: Passed, `{"id":1}`: Unkept} {
+			check := turn.NewCheck()
+			if check == nil {
+				t.Fatalf("required %t: the reply is not checked", required)
+			}
+			chunk := engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>commentary to=mcp_docs.read <|constrain|>json<|message|>"+arguments+"<|call|>"), Finish: engine.FinishStop}
+			if got := check.Push(&chunk); got != want {
+				t.Errorf("required %t: the verdict on %s is %d, want %d", required, arguments, got, want)
+			}
+		}
+	}
 }
 
 // TestJoinedToolsBounded shows that tools that join are bound by the limits of the

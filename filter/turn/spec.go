@@ -69,13 +69,14 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 			return nil
 		}
 		allowed[name] = true
-		if tools.isStrict(in, name) {
+		strict := tools.isStrict(in, name)
+		if strict {
 			if size += len(parameters); size > maxStrictSchemas {
 				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
 			}
 		}
-		schema, err := strictSchema(tools.isStrict(in, name), name, parameters)
-		if choice.Required && !in.Strict[name] && !t.builtin {
+		schema, err := strictSchema(strict, name, parameters)
+		if choice.Required && !strict && !t.builtin {
 			schema = forced.schema(parameters, maxStrictSchemas-size)
 		}
 		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})

@@ -47,7 +47,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 	v.strict = map[ToolName]*constraint.Validator{}
 	for _, t := range spec.Tools {
 		name := tools.byRecipient[t.Recipient].toolName()
-		if !in.Strict[name] || t.Schema == nil {
+		if !tools.isStrict(in, name) || t.Schema == nil {
 			continue
 		}
 		if v.strict[name], err = v.validator(t.Schema); err != nil {

@@ -30,7 +30,8 @@ func ReadStored(i store.Item, path string) (Item, *apierror.Error) {
 }
 
 // AppendStored appends the item as it is stored and listed: with its type, an id
-// and a status, without nulls, and with a list of parts as a message's content.
+// and a status, without nulls and the secrets of tools, and with a list of parts as a
+// message's content.
 func (it *Item) AppendStored(dst []byte, id string) []byte {
 	dst = slices.Grow(dst, max(len(it.At.Raw), len(it.Content.Raw))+len(id)+storedMembers)
 	if it.ModelView.Exists() {
@@ -48,9 +49,12 @@ func (it *Item) AppendStored(dst []byte, id string) []byte {
 			return true
 		}
 		dst = append(jsontext.AppendString(append(dst, ','), k.Str), ':')
-		if k.Str == "content" && it.Kind == "message" && v.Type == gjson.String {
+		switch {
+		case k.Str == "content" && it.Kind == "message" && v.Type == gjson.String:
 			dst = it.appendTextPart(dst, it.Content.Str)
-		} else {
+		case k.Str == "tools" && (it.Kind == "additional_tools" || it.Kind == "tool_search_output") && v.IsArray():
+			dst = appendStoredTools(dst, v)
+		default:
 			dst = jsontext.AppendCompact(dst, v.Raw)
 		}
 		return true
