@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -82,6 +83,14 @@ func (d *dataplane) engineReplies(t *testing.T, kind string) {
 	}
 }
 
+// includeLogprobs asks for a response with log probabilities.
+func includeLogprobs(model, text string) responses.ResponseNewParams {
+	return responses.ResponseNewParams{
+		Model: model, Include: []responses.ResponseIncludable{responses.ResponseIncludableMessageOutputTextLogprobs},
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("THINK hm\nSAY " + text)},
+	}
+}
+
 // checkLogprobs checks log probabilities, which belong to the tokens of the answer
 // only and join to its text. llama.cpp has none that can be returned.
 func (d *dataplane) checkLogprobs(t *testing.T, kind string) {
@@ -92,6 +101,8 @@ func (d *dataplane) checkLogprobs(t *testing.T, kind string) {
 	c := d.openai()
 	if kind == "llamacpp" {
 		_, err := c.Chat.Completions.New(t.Context(), p)
+		wantErrorWith(t, err, http.StatusBadRequest, "logprobs are not supported")
+		_, err = c.Responses.New(t.Context(), includeLogprobs(modelOf(kind), text))
 		wantErrorWith(t, err, http.StatusBadRequest, "logprobs are not supported")
 		return
 	}

@@ -173,7 +173,7 @@ func TestResponsesErrorsBeforeTheReply(t *testing.T) {
 		{"unknown conversation", `,"conversation":"conv_1"`, "", 404, "not_found_error", "conversation"},
 		{"format", `,"text":{"format":{"type":"xml"}}`, "", 400, "invalid_request_error", "text.format"},
 		{"forced tool without tools", `,"tool_choice":"required"`, "", 400, "invalid_request_error", "tool_choice"},
-		{"logprobs", `,"include":["message.output_text.logprobs"]`, "", 400, "invalid_request_error", "include"},
+		{"logprobs of chat", `,"logprobs":true`, "", 400, "invalid_request_error", "logprobs"},
 		{"unknown previous response", `,"previous_response_id":"resp_none"`, "", 400, "invalid_request_error", "previous_response_id"},
 		{"engine 400", "", "status=400", 400, "invalid_request_error", ""},
 		{"engine 429", "", "status=429 retry-after=7", 429, "rate_limit_error", ""},

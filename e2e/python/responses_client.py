@@ -244,7 +244,35 @@ def encrypted(create):
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "sun"}
     check(create([question, sealed, call, output], **more).output_text, "sunny", "answer")
     sealed["encrypted_content"] = "x" + sealed["encrypted_content"]
-    check(create([question, sealed, call, output], **more).output_text, "sunny", "answer without the reasoning")
+    check(create([question, sealed, call, output], **more).output_text, "sunny", "answer without what cannot be opened")
+
+
+def logprobs():
+    more = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    whole = ask("THINK Hm.\nSAY Hello, naïve 🪬!", **more)
+    check(whole.top_logprobs, 2, "top_logprobs")
+    entries = whole.output[-1].content[0].logprobs
+    joined = bytes(byte for entry in entries for byte in entry.bytes)
+    check(joined.decode(), whole.output_text, "the entries' bytes")
+    for entry in entries:
+        assert entry.logprob <= 0 and len(entry.top_logprobs) <= 2, entry
+        assert all(top.bytes is not None for top in entry.top_logprobs), entry
+    tokens = [entry.token for entry in entries]
+    with client.responses.stream(model=MODEL, input="THINK Hm.\nSAY Hello, naïve 🪬!", **more) as stream:
+        deltas, done = [], []
+        for event in stream:
+            if event.type == "response.output_text.delta":
+                deltas += [entry.token for entry in event.logprobs]
+            if event.type == "response.output_text.done":
+                done += [entry.token for entry in event.logprobs]
+        final = stream.get_final_response()
+    check((deltas, done), (tokens, tokens), "the entries of the events")
+    check(final.output[-1].content[0].logprobs, entries, "the entries of the final response")
+    check(client.responses.retrieve(final.id).output[-1].content[0].logprobs, entries, "the stored entries")
+    queued = ask("THINK Hm.\nSAY Hello, naïve 🪬!", background=True, **more)
+    check(wait_for_end(queued.id).output[-1].content[0].logprobs, entries, "the entries of a background response")
+    check(ask("NOTHINK\nSAY Hi").output[-1].content[0].logprobs, [], "entries without being asked")
+    raises(openai.BadRequestError, lambda: ask("hi", **{**more, "top_logprobs": 21}))
 
 
 def raises(error, call):
@@ -277,6 +305,7 @@ for create in (ask, streamed):
     encrypted(create)
     extensions(create)
 helper_streams()
+logprobs()
 instructions_change()
 stored()
 references()

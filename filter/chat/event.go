@@ -46,12 +46,12 @@ func (r *Reply) text(c *choice, e turn.Event, kind deltaKind, has *bool, whole *
 	*has = true
 	if !r.request.options.stream {
 		*whole = jsontext.AppendEscaped(*whole, text)
-		c.logprobs = appendEntries(c.logprobs, e.Logprobs)
+		c.logprobs = turn.AppendLogprobs(c.logprobs, e.Logprobs)
 		return
 	}
 	r.openDelta(c, kind, nil)
 	r.dst = jsontext.AppendEscaped(r.dst, text)
-	r.logprobs = appendEntries(r.logprobs, e.Logprobs)
+	r.logprobs = turn.AppendLogprobs(r.logprobs, e.Logprobs)
 }
 
 // startCall writes the start of a call.

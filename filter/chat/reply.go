@@ -3,7 +3,6 @@ package chat
 import (
 	"errors"
 	"maps"
-	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -183,9 +182,8 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	c := &r.choices[chunk.Index]
 	r.begin(c)
 	taken, err := c.reader.Push(chunk)
-	if err == nil && len(c.logprobs) > maxLogprobs {
-		err = apierror.New(http.StatusBadRequest, "logprobs_too_large", "logprobs",
-			"The log probabilities of the reply are larger than %d MiB. Ask for a stream, or for less with max_tokens or top_logprobs.", maxLogprobs>>20)
+	if err == nil && len(c.logprobs) > turn.MaxLogprobs {
+		err = turn.LogprobsTooLarge("logprobs", "max_tokens")
 	}
 	if err != nil {
 		r.closeDelta(nil)

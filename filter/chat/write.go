@@ -324,3 +324,10 @@ func (r *Request) bothReasoningFields() bool {
 	f := r.rc.Model.ReasoningFields
 	return f == "" || f == turn.ReasoningBoth
 }
+
+// appendLogprobs appends the member logprobs of a choice; each of the entries is
+// followed by a comma.
+func appendLogprobs(dst, entries []byte) []byte {
+	dst = turn.AppendLogprobsArray(append(dst, `,"logprobs":{"content":`...), entries)
+	return append(dst, `,"refusal":null}`...)
+}

@@ -39,7 +39,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		return nil, apierror.Invalid("min_tokens", "This model's engine does not support min_tokens. Leave it out.")
 	}
 	if r.Logprobs {
-		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out.")
+		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out, or message.output_text.logprobs out of include.")
 	}
 	if r.Constraint != nil {
 		return nil, apierror.Invalid("", "This model's engine does not support grammars. Use a model on another engine.")

@@ -81,7 +81,7 @@ func TestLifeOfAnExchange(t *testing.T) {
 		{"6. the engine fails before its first token", func(w *wiring) { w.cfg.Loopback = "unix:///nowhere" }, func(s *scripted) {
 			s.post()
 			s.body(ask(""), true)
-			s.expectLike("immediate 502 A server error broke the connection to the engine")
+			s.expectLike("immediate 502 The engine was cut off before its reply was complete")
 			if n := s.counted(s.t, "harmony_retries_total", ""); n != 1 {
 				s.t.Errorf("%v retries", n)
 			}

@@ -124,7 +124,7 @@ func TestLogLineOfAFailure(t *testing.T) {
 		"another service answers": {func(s *scripted) {
 			s.answer(false, ":status=200", "content-type=text/html; charset=utf-8")
 			s.answerBody("<html>hello</html>", true)
-		}, map[string]any{"cause": `the answer's content type is "text/html; charset=utf-8"`, "error": "A server error ended the connection to the engine before the answer was complete. Send the request again."}},
+		}, map[string]any{"cause": `the answer's content type is "text/html; charset=utf-8"`, "error": "The engine ended its reply before the answer was complete. Send the request again."}},
 		"its answer cannot be read": {func(s *scripted) {
 			s.answer(false, ":status=200", sse)
 			s.answerBody("data: x\n\n", true)

@@ -91,6 +91,8 @@ func TestAnyChunking(t *testing.T) {
 			mixedTools + `,"reasoning":{"summary":"auto"}`,
 			mixedTools + `,"stop":["STOP","aaab","d🙂"],"metadata":{"stops":"true"}`,
 			mixedTools + `,"parallel_tool_calls":false`,
+			mixedTools + `,"include":["message.output_text.logprobs"],"top_logprobs":2`,
+			mixedTools + `,"include":["message.output_text.logprobs"],"stop":["STOP","aaab","d🙂"],"metadata":{"stops":"true"}`,
 			`,"tools":[{"type":"tool_search","execution":"client"},{"type":"custom","name":"apply_patch"}]`,
 			mixedTools + `,"tool_choice":"none","reasoning":{"effort":"none"}`,
 		},

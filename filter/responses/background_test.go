@@ -163,6 +163,9 @@ func TestBackgroundMakerDies(t *testing.T) {
 	if err != nil || gjson.GetBytes(object, "status").Str != "failed" {
 		t.Errorf("%v in\n%s", err, whole)
 	}
+	if message := gjson.GetBytes(object, "error.message").Str; strings.Count(message, "server error") != 1 || strings.Count(message, "connection") != 1 {
+		t.Errorf("clients do not know that they can try again: %q", message)
+	}
 	got, _ := s.do("GET", path)
 	if gjson.Get(got, "status").Str != "failed" || gjson.Get(got, "output.0.type").Str != "reasoning" {
 		t.Errorf("afterwards: %s", got)

@@ -161,6 +161,7 @@ func (d *decoder) finishCompaction() *apierror.Error {
 		return apierror.Invalid("input", "Compaction is not configured here. Send a summary as a message.")
 	}
 	askOnly(&d.fields.input)
+	d.fields.input.Engine.Logprobs, d.fields.input.Engine.TopLogprobs = false, 0
 	if err := d.items.unfold(); err != nil { // long texts may have to be shortened
 		return err
 	}

@@ -84,6 +84,7 @@ func (p *preparation) prepareFirst(ctx context.Context) (*prepared, *apierror.Er
 	asks := *p
 	askOnly(&asks.input)
 	asks.input.Engine.MaxTokens = 0 // which is for the reply
+	asks.input.Engine.Logprobs, asks.input.Engine.TopLogprobs = false, 0
 	if asks.input.Before != nil {
 		whole, err := asks.input.Whole()
 		if err != nil {

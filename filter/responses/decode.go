@@ -178,6 +178,7 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	d.tools.enforceCustom()
+	f.finishLogprobs()
 	f.finishEcho()
 	f.input.Instructions = f.instructions
 	f.input.Session = f.conversation
@@ -194,8 +195,7 @@ func (f *fieldReader) finishEcho() {
 	e := &f.input.Engine
 	f.echo.background = f.options.background
 	f.echo.maxOutputTokens = e.MaxTokens
-	f.echo.temperature, f.echo.topP = e.Temperature, e.TopP
-	f.echo.frequencyPenalty, f.echo.presencePenalty = e.FrequencyPenalty, e.PresencePenalty
+	f.echo.sampling = samplingEcho{e.Temperature, e.TopP, e.FrequencyPenalty, e.PresencePenalty, e.TopLogprobs}
 	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.rc.Model.Effort), string(harmony.EffortMedium))
 }
 

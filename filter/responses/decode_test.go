@@ -76,8 +76,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"min_tokens", ask(`,"min_tokens":6,"max_output_tokens":5`), "min_tokens", "raise max_output_tokens"},
 		{"stop", ask(`,"stop":[""]`), "stop[0]", "empty"},
 		{"chat's field", ask(`,"max_tokens":5`), "max_tokens", "max_output_tokens"},
-		{"logprobs", ask(`,"top_logprobs":2`), "top_logprobs", "logprobs are not supported with gpt-oss models"},
-		{"included logprobs", ask(`,"include":["message.output_text.logprobs"]`), "include", "logprobs are not supported with gpt-oss models"},
+		{"too many top_logprobs", ask(`,"top_logprobs":21`), "top_logprobs", "20"},
+		{"logprobs of chat", ask(`,"logprobs":true`), "logprobs", "Use include with message.output_text.logprobs"},
 		{"unknown include", ask(`,"include":["everything"]`), "include[0]", "not one of"},
 		{"include of a wrong type", ask(`,"include":"all"`), "include", "an array"},
 		{"format", ask(`,"text":{"format":{"type":"xml"}}`), "text.format", "must be text"},
@@ -186,7 +186,7 @@ func TestIgnored(t *testing.T) {
 		{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"x"}}]}`
 	want := []string{
 		"user", "service_tier", "made_up", "client_metadata", "include.reasoning.encrypted_content", "text.verbosity", "reasoning.context",
-		"tools.web_search", "tools.code_interpreter", "tools.format",
+		"tools.web_search", "tools.code_interpreter", "tools.format", "input.made_up",
 	}
 	if diff := cmp.Diff(want, mustDecode(t, body).Ignored()); diff != "" {
 		t.Error(diff)

@@ -8,25 +8,29 @@ import (
 
 // echo is what a response object repeats of its request.
 type echo struct {
-	instructions     *string
-	tools            []byte // the elements of an array
-	toolChoice       []byte // JSON
-	format           []byte // of the text, JSON
-	parallel         bool
-	maxToolCalls     int
-	maxOutputTokens  int
-	truncation       string
-	reasoning        reasoningEcho
-	verbosity        string
-	temperature      *float64
-	topP             *float64
-	frequencyPenalty *float64
-	presencePenalty  *float64
-	metadata         []byte
-	safety           *string
-	cacheKey         *string
-	cacheOptions     []byte // the member of the response object, with a comma before it
-	background       bool
+	instructions    *string
+	tools           []byte // the elements of an array
+	toolChoice      []byte // JSON
+	format          []byte // of the text, JSON
+	parallel        bool
+	maxToolCalls    int
+	maxOutputTokens int
+	truncation      string
+	reasoning       reasoningEcho
+	verbosity       string
+	sampling        samplingEcho
+	metadata        []byte
+	safety          *string
+	cacheKey        *string
+	cacheOptions    []byte // the member of the response object, with a comma before it
+	background      bool
+}
+
+// samplingEcho is what it repeats of the sampling. nil is the default.
+type samplingEcho struct {
+	temperature, topP                 *float64
+	frequencyPenalty, presencePenalty *float64
+	topLogprobs                       int
 }
 
 // newEcho has the defaults, for a request that has no fields.
@@ -48,11 +52,12 @@ func (e *echo) append(dst []byte) []byte {
 	if e.verbosity != "" {
 		dst = jsontext.AppendString(append(dst, `,"verbosity":`...), e.verbosity)
 	}
-	dst = appendNumber(append(dst, `},"temperature":`...), e.temperature, 1)
-	dst = appendNumber(append(dst, `,"top_p":`...), e.topP, 1)
-	dst = appendNumber(append(dst, `,"frequency_penalty":`...), e.frequencyPenalty, 0)
-	dst = appendNumber(append(dst, `,"presence_penalty":`...), e.presencePenalty, 0)
-	dst = append(append(dst, `,"top_logprobs":0,"metadata":`...), e.metadata...)
+	dst = appendNumber(append(dst, `},"temperature":`...), e.sampling.temperature, 1)
+	dst = appendNumber(append(dst, `,"top_p":`...), e.sampling.topP, 1)
+	dst = appendNumber(append(dst, `,"frequency_penalty":`...), e.sampling.frequencyPenalty, 0)
+	dst = appendNumber(append(dst, `,"presence_penalty":`...), e.sampling.presencePenalty, 0)
+	dst = strconv.AppendInt(append(dst, `,"top_logprobs":`...), int64(e.sampling.topLogprobs), 10)
+	dst = append(append(dst, `,"metadata":`...), e.metadata...)
 	dst = appendText(append(dst, `,"safety_identifier":`...), e.safety)
 	dst = appendText(append(dst, `,"prompt_cache_key":`...), e.cacheKey)
 	dst = append(dst, e.cacheOptions...)

@@ -6,6 +6,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/event"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // eventWriter writes the events of items. For a whole object it writes nothing.
@@ -14,6 +15,7 @@ type eventWriter struct {
 	stream        bool
 	openReasoning bool // the events of reasoning text have Open Responses' names
 	delta         int  // where in the item's text the delta begins that is being written; -1 if none is
+	logprobs      int  // where in the item's log probabilities those of the delta begin
 }
 
 func newEventWriter(o options) eventWriter {
@@ -45,10 +47,10 @@ func (w *eventWriter) beginText(it *outputItem, step string) {
 	}
 }
 
-// endText ends an event that has text.
-func (w *eventWriter) endText(it *outputItem) {
+// endText ends an event that has text, and these log probabilities.
+func (w *eventWriter) endText(it *outputItem, logprobs []byte) {
 	if it.Kind.Names().Part == "output_text" {
-		w.Dst = append(w.Dst, `,"logprobs":[]`...)
+		w.Dst = turn.AppendLogprobsArray(append(w.Dst, `,"logprobs":`...), logprobs)
 	}
 	w.End()
 }
@@ -101,10 +103,10 @@ func (w *eventWriter) part(step string, it *outputItem, text []byte) {
 	switch {
 	case it.Summary:
 		w.beginItem(it, "response.reasoning_summary_part", step)
-		w.Dst = item.AppendPart(append(w.Dst, `,"summary_index":0,"part":`...), "summary_text", text, nil)
+		w.Dst = it.AppendPart(append(w.Dst, `,"summary_index":0,"part":`...), "summary_text", text)
 	case part != "":
 		w.beginItem(it, "response.content_part", step)
-		w.Dst = item.AppendPart(append(w.Dst, `,"content_index":0,"part":`...), part, text, it.Annotations)
+		w.Dst = it.AppendPart(append(w.Dst, `,"content_index":0,"part":`...), part, text)
 	default:
 		return
 	}
@@ -117,7 +119,7 @@ func (w *eventWriter) openDelta(it *outputItem) {
 	if w.delta >= 0 || !w.stream {
 		return
 	}
-	w.delta = len(it.Text)
+	w.delta, w.logprobs = len(it.Text), len(it.Logprobs)
 	w.beginText(it, ".delta")
 	w.Dst = append(w.Dst, `,"delta":"`...)
 }
@@ -130,7 +132,7 @@ func (w *eventWriter) closeDelta(it *outputItem) {
 	}
 	if w.delta >= 0 {
 		w.Dst = append(w.Dst, '"')
-		w.endText(it)
+		w.endText(it, it.Logprobs[w.logprobs:])
 		w.delta = -1
 	}
 	w.annotate(it)
@@ -172,5 +174,5 @@ func (w *eventWriter) text(it *outputItem) {
 	}
 	w.Dst = append(append(append(w.Dst, `,"`...), it.Kind.Names().Text...), `":"`...)
 	w.Dst = append(append(w.Dst, it.Text...), '"')
-	w.endText(it)
+	w.endText(it, it.Logprobs)
 }

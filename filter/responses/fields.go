@@ -69,8 +69,8 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"prompt_cache_key":  {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return setText(&f.echo.cacheKey, v) }},
 
 	"background":              {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.background) }},
-	"top_logprobs":            {On: noLogprobs},
-	"logprobs":                {On: noLogprobs},
+	"top_logprobs":            {Read: (*fieldReader).readTopLogprobs},
+	"logprobs":                {On: "logprobs is a field of POST /v1/chat/completions. Use include with message.output_text.logprobs."},
 	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as input items."},
 	"prompt":                  {Refused: "Prompt templates are not supported. Send instructions and input."},
 	"structured_outputs":      {Read: (*fieldReader).readStructuredOutputs},
@@ -89,5 +89,3 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 	"context_management":      {Read: (*fieldReader).readContextManagement},
 	"prompt_cache_options":    {Read: (*fieldReader).readCacheOptions},
 }, turn.SamplingFields, func(f *fieldReader) turn.Sampling { return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits} })
-
-const noLogprobs = "logprobs are not supported with gpt-oss models"

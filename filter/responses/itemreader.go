@@ -27,6 +27,7 @@ type itemReader struct {
 	whole  func() ([]turn.Item, *apierror.Error) // reads the items that before replaces
 	state  serverState
 
+	searched  int                  // bytes that were searched for unknown members
 	ownInput  bool                 // the items are the request's own input
 	approvals map[string]item.Item // the requests for approval, by id
 	verdicts  []verdict            // of the request's own input
@@ -94,6 +95,7 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 		return err
 	}
 	r.retain(&it)
+	r.ignoreMembers(&it)
 	t, known := itemTypes[it.Kind]
 	if it.ModelView.Exists() {
 		r.addModelView(&it)

@@ -23,6 +23,7 @@ type output struct {
 	count    int         // how many of them clients see
 	answered int         // where in made the last answer is; -1 if there is none
 	pages    item.Pages  // that the browser has shown
+	logprobs collectedLogprobs
 	fault    error
 }
 
@@ -127,14 +128,15 @@ func (o *output) announce(it *outputItem) {
 }
 
 // text adds a piece of text to the item that is being written.
-func (o *output) text(p []byte) {
-	it := o.item
+func (o *output) text(e turn.Event) {
+	it, p := o.item, e.Text
 	if it.Kind == item.Custom {
 		it.plain = it.unwrap.Push(it.plain[:0], p)
 		p = it.plain
 	}
 	o.write(it, p)
 	if it.Kind == item.Answer {
+		it.Logprobs = turn.AppendLogprobs(it.Logprobs, e.Logprobs)
 		o.cite(it, p)
 	}
 }
@@ -173,6 +175,8 @@ func (o *output) endText() *outputItem {
 		o.write(it, it.unwrap.Flush(it.plain[:0]))
 	}
 	o.events.closeDelta(it)
+	o.logprobs.end(it)
+	o.logprobs.bytes += len(it.Logprobs)
 	o.item = nil
 	return it
 }

@@ -109,7 +109,10 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	r.events.Dst = dst
 	r.begin()
 	err := r.model.push(chunk)
-	r.events.closeDelta(r.output.item)
+	r.closeDelta()
+	if err == nil {
+		err = r.checkLogprobs()
+	}
 	dst, r.events.Dst = r.events.Dst, nil
 	return dst, err
 }
@@ -149,7 +152,7 @@ func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
 		r.events.Dst = dst
 		r.begin()
 		if r.events.stream {
-			r.events.closeDelta(r.output.item)
+			r.closeDelta()
 			r.cutItems()
 		}
 		r.phase, r.ending = phaseFinished, ending{status: item.StatusFailed, err: err}
@@ -258,7 +261,7 @@ func (r *Reply) event(e turn.Event) {
 	case turn.Start:
 		r.output.start(e)
 	case turn.Delta:
-		r.output.text(e.Text)
+		r.output.text(e)
 	case turn.End:
 		r.endItem(e.Cut)
 	}

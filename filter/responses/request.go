@@ -44,7 +44,7 @@ type Request struct {
 type options struct {
 	stream        bool // events are made
 	background    bool
-	follow        bool // of a background response: the client wants its events
+	follow        bool // the client gets the events; of a background response they are made in any case
 	hideReasoning bool
 	summary       bool // reasoning has a summary, which is its text, and no content
 	openReasoning bool // the events of reasoning text have Open Responses' names

@@ -141,7 +141,7 @@ func (r *Reply) closeCall() *apierror.Error {
 		return nil
 	}
 	err := r.model.reader.Close()
-	r.events.closeDelta(r.output.item)
+	r.closeDelta()
 	return err
 }
 

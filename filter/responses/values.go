@@ -72,8 +72,8 @@ func (f *fieldReader) readInclude(v jsontext.Field) *apierror.Error {
 			return err
 		}
 		switch {
-		case value == "message.output_text.logprobs":
-			return apierror.Invalid("include", noLogprobs)
+		case value == includeLogprobs:
+			f.input.Engine.Logprobs = true
 		case value == "code_interpreter_call.outputs":
 			f.options.outputs = true
 		case value == "usage.per_turn":

@@ -214,7 +214,7 @@ func (r *Run) callFailed(cause error) {
 	var engineErr *apierror.Error
 	switch {
 	case !errors.As(cause, &engineErr):
-		r.retryOrFail(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "A server error broke the connection to the engine before the reply was complete. Send the request again.").With(cause))
+		r.retryOrFail(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "The engine was cut off before its reply was complete. Send the request again.").With(cause))
 	case engineErr.Status == http.StatusBadGateway, engineErr.Status == http.StatusServiceUnavailable:
 		r.retryOrFail(engineErr)
 	default:

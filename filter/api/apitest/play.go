@@ -113,7 +113,7 @@ func (o Output) loopChunks(alone bool) []engine.Chunk {
 }
 
 // PlayLoop makes a reply, in [api.Loop] mode, from the outputs of its model calls, and
-// returns its bytes and the calls' prompts. doJobs does the jobs of a step; nil: in
+// returns its bytes and the calls' prompts. Log probabilities are those of [Play]. doJobs does the jobs of a step; nil: in
 // their order. It fails the test if there are more or fewer calls than outputs.
 func PlayLoop(t testing.TB, r api.Reply, outputs []Output, doJobs func(out []byte, jobs []api.Job) []byte) (out []byte, prompts []string, err *apierror.Error) {
 	t.Helper()
@@ -131,7 +131,12 @@ func PlayLoop(t testing.TB, r api.Reply, outputs []Output, doJobs func(out []byt
 			if len(outputs) == 0 {
 				t.Fatalf("there is no output for the prompt:\n%s", prompts[len(prompts)-1])
 			}
+			taken := 0
 			for _, c := range outputs[0].loopChunks(len(prompts)%2 == 1) {
+				if step.Call.Logprobs {
+					c.Logprobs = logprobs(c.Tokens, taken)
+					taken += len(c.Tokens)
+				}
 				if out, err = r.Push(out, &c); err != nil {
 					return nil, prompts, err
 				}

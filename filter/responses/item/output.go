@@ -17,6 +17,7 @@ type Output struct {
 	Call        *turn.CalledTool // of a call: the tool by the client's names
 	Text        []byte           // as it is between the quotes of JSON
 	Annotations []json.RawMessage
+	Logprobs    []byte // of an answer: the entries of [turn.AppendLogprobs]
 	Summary     bool   // the text of reasoning is its summary, and not its content
 	Sealed      string // the text of reasoning, sealed; "": it is not asked for
 	Action      []byte // of a call with an action: its JSON
@@ -86,7 +87,7 @@ func (o *Output) Append(dst []byte, status string) []byte {
 	dst = o.appendHead(dst, "message", status)
 	dst = append(append(append(dst, `,"role":"assistant","phase":"`...), phase...), `","content":[`...)
 	if !begun {
-		dst = AppendPart(dst, "output_text", text, o.Annotations)
+		dst = o.AppendPart(dst, "output_text", text)
 	}
 	return append(dst, `]}`...)
 }
@@ -95,13 +96,13 @@ func (o *Output) appendReasoning(dst []byte, status string, text []byte, begun b
 	dst = o.appendHead(dst, "reasoning", status)
 	dst = append(dst, `,"summary":[`...)
 	if o.Summary && !begun {
-		dst = AppendPart(dst, "summary_text", text, nil)
+		dst = o.AppendPart(dst, "summary_text", text)
 	}
 	dst = append(dst, ']')
 	if !o.Summary {
 		dst = append(dst, `,"content":[`...)
 		if !begun {
-			dst = AppendPart(dst, "reasoning_text", text, nil)
+			dst = o.AppendPart(dst, "reasoning_text", text)
 		}
 		dst = append(dst, ']')
 	}
@@ -131,19 +132,20 @@ func (o *Output) appendHead(dst []byte, kind, status string) []byte {
 	return append(append(append(dst, `,"status":"`...), status...), '"')
 }
 
-// AppendPart appends a part of an item's content. Its text is escaped already.
-func AppendPart(dst []byte, kind string, text []byte, annotations []json.RawMessage) []byte {
+// AppendPart appends the part of the item's content or summary, of a type such as
+// output_text. Its text is escaped already.
+func (o *Output) AppendPart(dst []byte, kind string, text []byte) []byte {
 	dst = append(append(append(dst, `{"type":"`...), kind...), `","text":"`...)
 	dst = append(append(dst, text...), '"')
 	if kind == "output_text" {
 		dst = append(dst, `,"annotations":[`...)
-		for i, a := range annotations {
+		for i, a := range o.Annotations {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
 			dst = append(dst, a...)
 		}
-		dst = append(dst, `],"logprobs":[]`...)
+		dst = turn.AppendLogprobsArray(append(dst, `],"logprobs":`...), o.Logprobs)
 	}
 	return append(dst, '}')
 }

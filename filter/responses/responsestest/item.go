@@ -31,6 +31,7 @@ type textEvents struct {
 	partAdded, done, partDone bool
 	text                      strings.Builder
 	annotations               []gjson.Result
+	logprobs                  []string // of the deltas
 }
 
 func newStreamItem(item gjson.Result) *streamItem {
@@ -161,9 +162,15 @@ func (t *textEvents) step(step string, e gjson.Result) error {
 		return nil
 	case step == "delta":
 		t.text.WriteString(e.Get("delta").Str)
+		for _, p := range e.Get("logprobs").Array() {
+			t.logprobs = append(t.logprobs, p.Raw)
+		}
 		return nil
 	}
 	t.done = true
+	if err := t.sameLogprobs(e.Get("logprobs")); err != nil {
+		return err
+	}
 	if got := e.Get(t.member).Str; got != t.text.String() {
 		return fmt.Errorf("the deltas join to %q, not %q", t.text.String(), got)
 	}
@@ -186,7 +193,23 @@ func (t *textEvents) partStep(step string, part gjson.Result) error {
 		return errors.New("the part's text is not that of its deltas")
 	}
 	t.partDone = true
+	if err := t.sameLogprobs(part.Get("logprobs")); err != nil {
+		return err
+	}
 	return sameAnnotations(part, t.annotations)
+}
+
+// sameLogprobs checks that what has the whole text has the log probabilities of its
+// deltas, or none because they are too many.
+func (t *textEvents) sameLogprobs(whole gjson.Result) error {
+	given := whole.Array()
+	if len(given) == 0 {
+		t.logprobs = nil // the part and the item have none either
+	}
+	if !slices.EqualFunc(given, t.logprobs, func(a gjson.Result, b string) bool { return a.Raw == b }) {
+		return fmt.Errorf("%d log probabilities, not the %d that were deltas", len(given), len(t.logprobs))
+	}
+	return nil
 }
 
 // sameAnnotations checks that a part has the annotations that were deltas.

@@ -452,7 +452,13 @@ func (o *streamItem) end(item gjson.Result) error {
 		}
 	}
 	for _, t := range o.texts {
-		if err := sameAnnotations(item.Get("content.0"), t.annotations); t.event == "response.output_text" && err != nil {
+		if t.event != "response.output_text" {
+			continue
+		}
+		if err := sameAnnotations(item.Get("content.0"), t.annotations); err != nil {
+			return err
+		}
+		if err := t.sameLogprobs(item.Get("content.0.logprobs")); err != nil {
 			return err
 		}
 	}

@@ -44,6 +44,8 @@ func TestStream(t *testing.T) {
 		{"output_index", `"item_id":"msg_3","output_index":1,"content_index":0,"delta"`, `"item_id":"msg_3","output_index":0,"content_index":0,"delta"`, "output_index"},
 		{"content_index", `"output_index":1,"content_index":0,"delta"`, `"output_index":1,"content_index":1,"delta"`, "only part"},
 		{"logprobs", `"delta":"I look","logprobs":[]`, `"delta":"I look"`, `"logprobs" is missing`},
+		{"an entry without bytes", `"delta":"I look","logprobs":[]`, `"delta":"I look","logprobs":[{"token":"a","logprob":-0.5,"top_logprobs":[]}]`, `"bytes" is missing`},
+		{"logprobs that were no delta", `"text":"I look at it.","logprobs":[]`, `"text":"I look at it.","logprobs":[{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[]}]`, "log probabilities"},
 		{"phase", `"role":"assistant","phase":"commentary","content":[]`, `"role":"assistant","phase":"final_answer","content":[]`, "phase"},
 		{"call_id", `"status":"in_progress","call_id":"call_4"`, `"status":"in_progress","call_id":"call_5"`, "call_id"},
 		{"done item", `"output_index":2,"item":{"type":"function_call","id":"fc_5","status":"completed"`, `"output_index":2,"item":{"type":"function_call","id":"fc_5","status":"incomplete"`, "not as it was told"},

@@ -3,6 +3,7 @@ package responsestest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -152,12 +153,14 @@ func word(words ...string) check {
 	}
 }
 
-func empty(v gjson.Result) error {
-	if !v.IsArray() || len(v.Array()) > 0 {
-		return fmt.Errorf("%.60s is no empty array", v.Raw)
-	}
-	return nil
-}
+// tokenLogprob is the entry of a token, which the parts of items and the events have
+// in the same form.
+var tokenLogprob = func() check {
+	one := map[string]member{"token": must(text), "logprob": must(number), "bytes": must(array(count))}
+	own := maps.Clone(one)
+	own["top_logprobs"] = must(array(object(one)))
+	return object(own)
+}()
 
 var (
 	itemStatus = word("in_progress", "completed", "incomplete")
@@ -165,7 +168,7 @@ var (
 	urlCitation = object(map[string]member{
 		"type": must(word("url_citation")), "url": must(name), "title": must(text), "start_index": must(count), "end_index": must(count),
 	})
-	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(array(urlCitation)), "logprobs": must(empty)})
+	outputText    = object(map[string]member{"type": must(word("output_text")), "text": must(text), "annotations": must(array(urlCitation)), "logprobs": must(array(tokenLogprob))})
 	reasoningText = object(map[string]member{"type": must(word("reasoning_text")), "text": must(text)})
 	summaryText   = object(map[string]member{"type": must(word("summary_text")), "text": must(text)})
 
@@ -348,8 +351,8 @@ var events = func() map[string]check {
 		"response.compaction.compacting": with(nil, item),
 		"response.output_item.added":     ofItem, "response.output_item.done": ofItem,
 		"response.content_part.added": part, "response.content_part.done": part,
-		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(empty)}, item, content),
-		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(empty)}, item, content),
+		"response.output_text.delta":             with(map[string]member{"delta": must(name), "logprobs": must(array(tokenLogprob))}, item, content),
+		"response.output_text.done":              with(map[string]member{"text": must(text), "logprobs": must(array(tokenLogprob))}, item, content),
 		"response.reasoning_text.delta":          with(map[string]member{"delta": must(name)}, item, content),
 		"response.reasoning_text.done":           with(map[string]member{"text": must(text)}, item, content),
 		"response.reasoning.delta":               with(map[string]member{"delta": must(name)}, item, content),

@@ -72,7 +72,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 func concludedObject(object []byte, status string) ([]byte, error) {
 	object, err := sjson.SetBytes(object, "status", status)
 	if err == nil && status == item.StatusFailed {
-		died := AppendError(nil, apierror.New(http.StatusInternalServerError, "", "", "The process that made the response has died. Send the request again."))
+		died := AppendError(nil, apierror.New(http.StatusInternalServerError, "", "", "The process that made the response has died. Send the request again.").InStream())
 		object, err = sjson.SetRawBytes(object, "error", died)
 	}
 	if err != nil {

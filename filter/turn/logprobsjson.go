@@ -1,32 +1,32 @@
-package chat
+package turn
 
 import (
 	"math"
+	"net/http"
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
-	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// maxLogprobs bounds the log probabilities of a choice of a whole object, in bytes.
-// A stream does not collect them.
-const maxLogprobs = 32 << 20
+// MaxLogprobs is the most log probabilities that are collected for a choice, in bytes
+// of their JSON.
+const MaxLogprobs = 32 << 20
 
-// appendLogprobs appends the member logprobs of a choice; each of the entries is
-// followed by a comma.
-func appendLogprobs(dst, entries []byte) []byte {
-	dst = append(dst, `,"logprobs":{"content":[`...)
-	if len(entries) > 0 {
-		dst = append(dst, entries[:len(entries)-1]...)
-	}
-	return append(dst, `],"refusal":null}`...)
+// LogprobsTooLarge returns the error for log probabilities above [MaxLogprobs] in a
+// reply that is one object. param is the request field that asks for them, limit the
+// one that limits the output.
+func LogprobsTooLarge(param, limit string) *apierror.Error {
+	return apierror.New(http.StatusBadRequest, "logprobs_too_large", param,
+		"The log probabilities of the reply are larger than %d MiB. Ask for a stream, or for less with %s or top_logprobs.", MaxLogprobs>>20, limit)
 }
 
-// appendEntries appends an entry for each token, followed by a comma. Control tokens
-// among the most likely tokens are left out: no client may see them.
-func appendEntries(dst []byte, logprobs []turn.Logprob) []byte {
+// AppendLogprobs appends OpenAI's entry {"token","logprob","bytes","top_logprobs"} for
+// each token, followed by a comma. Control tokens among the most likely tokens are
+// left out: no client may see them.
+func AppendLogprobs(dst []byte, logprobs []Logprob) []byte {
 	for i := range logprobs {
 		p := &logprobs[i]
 		dst = appendTokenLogprob(dst, p.Token, p.Value)
@@ -45,6 +45,15 @@ func appendEntries(dst []byte, logprobs []turn.Logprob) []byte {
 		dst = append(dst, `]},`...)
 	}
 	return dst
+}
+
+// AppendLogprobsArray appends the array of the entries that [AppendLogprobs] made.
+func AppendLogprobsArray(dst, entries []byte) []byte {
+	dst = append(dst, '[')
+	if len(entries) > 0 {
+		dst = append(dst, entries[:len(entries)-1]...)
+	}
+	return append(dst, ']')
 }
 
 // appendTokenLogprob appends the members that all entries have, without the closing
