@@ -13,7 +13,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
-	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -84,7 +83,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	})
 	api := newResponses(cfg, s.store, g, p.sealer)
 	g.extproc = before.extproc.With(extproc.Options{
-		Config: cfg, Dialects: p.dialects, Endpoints: slices.Concat(chat.Endpoints(), api.Endpoints(), (&messages.API{Sealer: p.sealer}).Endpoints(), g.models.Endpoints()),
+		Config: cfg, Dialects: p.dialects, Endpoints: slices.Concat(chat.Endpoints(), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints()),
 		Turns: newTurnEnv(cfg, s.o, s.store, g.renderer), Models: g.models, Client: g.client, Background: g.background, Stored: api.Stored, Env: env, NewID: s.o.NewID,
 	})
 	return g

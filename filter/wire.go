@@ -20,6 +20,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -279,6 +280,15 @@ func newResponses(cfg *config.Config, st store.Store, g *generation, sealer *sea
 	api.UsagePerTurn = cfg.Responses.UsagePerTurn
 	api.ToolTimeout = cfg.Responses.ToolTimeout.Duration
 	api.OpenReasoningEvents = cfg.Responses.ReasoningEvents == config.ReasoningEventsOpen
+	return api
+}
+
+// newMessages is the Messages API of a generation.
+func newMessages(cfg *config.Config, g *generation, sealer *seal.Sealer) *messages.API {
+	api := &messages.API{Sealer: sealer, SessionTimeout: cfg.Tools.IdleTimeout.Duration}
+	if g.client != nil {
+		api.Tools, api.Builtins = g.tools, cfg.Tools.Builtins()
+	}
 	return api
 }
 

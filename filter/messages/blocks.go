@@ -1,8 +1,6 @@
 package messages
 
 import (
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -95,71 +93,5 @@ func textsOf(v gjson.Result) string {
 		}
 		return true
 	})
-	return lines.String()
-}
-
-// isServed reports whether a block is about a tool that a server ran: its call or its
-// result.
-func isServed(kind string) bool {
-	return kind == "server_tool_use" || kind == "mcp_tool_use" || kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
-}
-
-// readServed reads a block about a tool that a server ran. The model sees a call
-// together with its result, or not at all.
-func (m *message) readServed(kind string, v jsontext.Field) {
-	if kind == "server_tool_use" || kind == "mcp_tool_use" {
-		id, name := v.Get("id").Str, v.Get("name").Str
-		if id != "" && name != "" {
-			call := turn.Item{Kind: turn.Call, Text: "{}", CallID: callPrefix + id, Namespace: v.Get("server_name").Str, Name: name, Path: v.Path}
-			if input := v.Get("input"); input.IsObject() {
-				call.Text = string(jsontext.AppendCompact(nil, input.Raw))
-			}
-			if m.served == nil {
-				m.served = map[string]turn.Item{}
-			}
-			m.served[id] = call
-		}
-		return
-	}
-	id := v.Get("tool_use_id").Str
-	call, ok := m.served[id]
-	if !ok {
-		m.d.ignoreKind("messages.content.", kind)
-		return
-	}
-	delete(m.served, id)
-	m.add(call, turn.Item{Kind: turn.Result, CallID: call.CallID, Text: servedText(v.Get("content")), Hosted: true, Path: v.Path})
-}
-
-// servedMembers are the members of a result that the model sees, in order.
-var servedMembers = []string{"title", "url", "text", "stdout", "stderr", "error_code", "error_message"}
-
-// servedText returns what the model sees of the result of a tool that a server ran:
-// the texts of its objects, line by line.
-func servedText(v gjson.Result) string {
-	if v.Type == gjson.String {
-		return v.Str
-	}
-	var lines jsontext.Joined
-	add := func(object gjson.Result) {
-		for _, member := range servedMembers {
-			if text := object.Get(member); text.Type == gjson.String {
-				addLines(&lines, text.Str)
-			}
-		}
-		if inner := object.Get("content"); inner.Type == gjson.String {
-			addLines(&lines, inner.Str)
-		} else if inner.IsObject() {
-			addLines(&lines, readDocument(jsontext.Field{Result: inner}))
-		}
-	}
-	if v.IsArray() {
-		v.ForEach(func(_, object gjson.Result) bool {
-			add(object)
-			return true
-		})
-	} else {
-		add(v)
-	}
 	return lines.String()
 }

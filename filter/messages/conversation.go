@@ -91,11 +91,11 @@ type message struct {
 	at     jsontext.Field
 	kind   turn.Kind // of its texts
 	text   jsontext.Joined
-	image  bool                 // the last block of the text was a placeholder, which is a line of its own
-	items  []turn.Item          // read so far, before text
-	texts  []turn.Item          // of a user's message: behind the results, which answer calls
-	found  []string             // tools that it refers to
-	served map[string]turn.Item // calls of tools that a server ran, by id
+	image  bool           // the last block of the text was a placeholder, which is a line of its own
+	items  []turn.Item    // read so far, before text
+	texts  []turn.Item    // of a user's message: behind the results, which answer calls
+	found  []string       // tools that it refers to
+	served map[string]int // calls of tools that a server ran and that have no result yet: where in items it will be, by their ids
 }
 
 // flush ends a text of the message.
@@ -107,7 +107,7 @@ func (m *message) flush() {
 	}
 	item := turn.Item{Kind: m.kind, Text: text, Path: m.at.Path}
 	if m.kind == turn.Unphased {
-		m.items = append(m.items, item)
+		m.items = turn.AppendAssistant(m.items, item)
 	} else {
 		m.texts = append(m.texts, item)
 	}
@@ -116,6 +116,7 @@ func (m *message) flush() {
 // end adds the message to the conversation.
 func (m *message) end() {
 	m.flush()
+	m.dropOpen()
 	if len(m.items)+len(m.texts) == 0 && m.kind == turn.User {
 		m.texts = append(m.texts, turn.Item{Kind: m.kind, Path: m.at.Path})
 	}
@@ -153,7 +154,7 @@ func (m *message) readBlock(v jsontext.Field) *apierror.Error {
 	case kind == "tool_addition":
 		m.refer(v.Get("tool.name").Str)
 	case isServed(kind):
-		m.readServed(kind, v)
+		return m.readServed(kind, v)
 	default:
 		text, placeholder, err := m.d.readPart(kind, v, m.d.rc.Model.Images)
 		m.addText(text, placeholder)

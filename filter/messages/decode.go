@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -29,14 +30,24 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
-	t, err := rc.Prepare(ctx, &d.input)
+	r := d.request()
+	unlisted := d.unlisted()
+	switch {
+	case len(unlisted) == 0:
+	case rc.Unbounded:
+		hosted.List(ctx, a.runner(), unlisted, rc.Limits)
+	default:
+		r.preflight = &preflight{decoder: d, unlisted: unlisted}
+		return r, nil
+	}
+	if err := d.offerTools(); err != nil {
+		return nil, err
+	}
+	r.turn, err = rc.Prepare(ctx, &d.input)
 	if err != nil {
 		return nil, err
 	}
-	return &Request{
-		api: a, turn: t, rc: rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
-		maxTokens: d.input.Engine.MaxTokens, corrects: rc.Model.UnknownTools == turn.UnknownToModel && !d.input.Continue,
-	}, nil
+	return r, nil
 }
 
 // decoder gathers the fields of a request.
@@ -51,11 +62,35 @@ type decoder struct {
 	deferred map[string]harmony.Tool // offered once the conversation refers to them
 	strict   map[string]bool         // of the deferred ones
 	joining  []joining
+	served   serverTools
+	chosen   string          // the tool that tool_choice names; "": none
 	found    map[string]bool // tools that the conversation refers to
 	blocks   int             // messages and content blocks so far
 	effort   bool            // the request names an effort
 	off      bool            // the request switches thinking off
 }
+
+// request returns the request without its first turn.
+func (d *decoder) request() *Request {
+	r := &Request{
+		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		maxTokens: d.input.Engine.MaxTokens, corrects: (d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0) && !d.input.Continue,
+		continues: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
+	}
+	for _, s := range d.served.servers {
+		if r.hosted == nil {
+			r.hosted = map[hosted.Space]*hosted.Server{}
+		}
+		r.hosted[s.Space()] = s
+		if s.Builtin != nil && r.container == "" {
+			r.container = d.rc.NewID(containerPrefix)
+		}
+	}
+	return r
+}
+
+// containerPrefix begins the ids of containers.
+const containerPrefix = "container_"
 
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
@@ -73,7 +108,9 @@ func (d *decoder) finish() *apierror.Error {
 	if d.off && !d.effort {
 		d.input.Effort = harmony.EffortLow
 	}
-	d.offerTools()
+	if err := d.findServers(); err != nil {
+		return err
+	}
 	e.ID = d.rc.ID("msg_")
 	e.Whole = !d.options.stream
 	return nil

@@ -3,6 +3,7 @@ package messages
 import (
 	"strconv"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -14,11 +15,17 @@ type block struct {
 	delta bool      // a stream's content_block_delta is open: text can be appended to it
 	text  []byte    // of reasoning, to be sealed; of a call, the arguments that can be passed on
 	input input     // of a call
+
+	server *hosted.Server // of a call that the filter makes
 }
 
 // event writes an event of the reply. Each part of the reply is a content block.
 func (r *Reply) event(e turn.Event) {
 	if r.record(e) || e.Kind == turn.Reasoning && r.request.options.thinking == hidden {
+		return
+	}
+	if s := r.request.hostedOf(e); s != nil {
+		r.runs.event(s, e)
 		return
 	}
 	switch e.Step {
@@ -43,7 +50,7 @@ func (r *Reply) startBlock(e turn.Event) {
 		r.dst = append(r.dst, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
 		r.dst = strconv.AppendInt(r.dst, int64(b.count), 10)
 		r.dst = append(r.dst, `,"content_block":`...)
-		r.dst = appendBlockHead(r.dst, e)
+		r.dst = appendBlockHead(r.dst, b.server, e)
 		switch e.Kind {
 		case turn.Reasoning:
 			r.dst = append(r.dst, `"","signature":""}`...)
@@ -54,7 +61,7 @@ func (r *Reply) startBlock(e turn.Event) {
 		}
 		r.dst = append(r.dst, "}\n\n"...)
 	} else {
-		r.whole = appendBlockHead(r.whole, e)
+		r.whole = appendBlockHead(r.whole, b.server, e)
 		if e.Kind != turn.Call {
 			r.whole = append(r.whole, '"')
 		}
@@ -64,16 +71,29 @@ func (r *Reply) startBlock(e turn.Event) {
 
 // appendBlockHead appends a content block up to the value of its last member: its
 // text or input. The text of reasoning is not the last one in an object.
-func appendBlockHead(dst []byte, e turn.Event) []byte {
+func appendBlockHead(dst []byte, s *hosted.Server, e turn.Event) []byte {
 	switch e.Kind {
 	case turn.Reasoning:
 		return append(dst, `{"type":"thinking","thinking":`...)
 	case turn.Call:
-		dst = jsontext.AppendString(append(dst, `{"type":"tool_use","id":`...), shownID(e.Call.ID))
-		dst = jsontext.AppendString(append(dst, `,"name":`...), e.Call.Name)
-		return append(dst, `,"input":`...)
+		return appendCallHead(dst, s, e.Call)
 	}
 	return append(dst, `{"type":"text","text":`...)
+}
+
+// writeBlock writes a content block that is complete.
+func (r *Reply) writeBlock(object []byte) {
+	if r.request.options.stream {
+		r.dst = append(r.dst, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":"...)
+		r.dst = strconv.AppendInt(r.dst, int64(r.blocks.count), 10)
+		r.dst = append(append(r.dst, `,"content_block":`...), object...)
+		r.dst = append(r.dst, "}\n\nevent: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":"...)
+		r.dst = strconv.AppendInt(r.dst, int64(r.blocks.count), 10)
+		r.dst = append(r.dst, "}\n\n"...)
+	} else {
+		r.whole = append(append(r.whole, object...), ',')
+	}
+	r.blocks.count++
 }
 
 // addText adds a piece of text to the block.

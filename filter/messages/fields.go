@@ -35,13 +35,13 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 
 	"tools":       {Read: (*decoder).readTools},
 	"tool_choice": {Read: (*decoder).readToolChoice},
+	"mcp_servers": {Read: (*decoder).readMCPServers},
+	"container":   {Read: (*decoder).readContainer},
 
-	"container":          {Ignored: true},
 	"context_management": {Ignored: true},
 	"diagnostics":        {Ignored: true},
 	"fallbacks":          {Ignored: true},
 	"inference_geo":      {Ignored: true},
-	"mcp_servers":        {Ignored: true},
 	"service_tier":       {Ignored: true},
 	"speed":              {Ignored: true},
 	"user_profile_id":    {Ignored: true},

@@ -7,9 +7,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// A reply has one model call, with one exception: if the model calls nothing but
-// tools that the request does not have, and the model's settings say so, it is
-// told and has another turn. The client sees neither the call nor its result.
+// A reply has several model calls in two cases. If the model calls nothing but tools
+// that the filter runs, it goes on with their results, which the client sees. If it
+// calls tools that the request does not have, and the model's settings say so or the
+// request has tools that the filter runs, it is told, and the client sees neither the
+// call nor its result.
 
 // turns is the state of a reply that can have more than one turn.
 type turns struct {
@@ -18,7 +20,10 @@ type turns struct {
 	unknown int    // calls of unknown tools in the current turn
 	parts   []part // what the model has generated in the current turn
 
+	cut string // the stop_reason of a reply that ends before its next turn; "": none
+
 	earlierPrompts int          // tokens of the prompts of the earlier turns
+	earlierCached  int          // of these, those that the engine had in its cache
 	earlier        turn.Summary // of the earlier turns
 }
 
@@ -43,50 +48,68 @@ func (r *Reply) promptTokens() int {
 	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
 }
 
-// nextTurn begins the turn in which the model corrects its calls, and returns its
-// model call; nil if the reply has no further turn.
+// nextTurn begins the turn in which the model has the results of its calls, and returns
+// its model call; nil if the reply has no further turn.
 func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
 	t := &r.turns
-	if t.unknown == 0 || r.reader.Calls() != t.unknown || r.reader.Finish() == turn.FinishLength {
+	switch answered := t.unknown + r.runs.count; {
+	case answered == 0, r.reader.Calls() != answered, r.reader.Finish() == turn.FinishLength:
+		return nil, nil
+	case !r.repeats():
+		t.cut = "pause_turn"
 		return nil, nil
 	}
 	room := r.request.maxTokens
 	if room > 0 {
 		if room -= t.earlier.Counts.Output + r.reader.Counts().Output; room <= 0 {
-			t.unknown, r.room = 0, true
+			t.cut = "max_tokens"
 			return nil, nil
 		}
 	}
 	next, err := t.current.Continue(t.items(), room)
+	if err != nil && err.Code == "context_length_exceeded" && r.runs.count > 0 { // what the tools have done stays
+		t.cut = "model_context_window_exceeded"
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	r.reader.AddTo(&t.earlier)
 	t.earlierPrompts += len(t.current.Engine.Prompt)
-	t.current, t.unknown, t.parts = next, 0, nil
+	t.earlierCached += max(r.cached, 0)
+	t.unknown, t.parts, r.runs.count, r.cached = 0, nil, 0, engine.Unknown
 	t.count++
-	r.reader = next.NewReader(r.event)
+	r.beginTurn(next)
 	return next.Engine, nil
 }
 
-// corrects reports whether the model can have another turn after the current one.
-func (r *Reply) corrects() bool {
-	return r.request.corrects && r.mode == api.Loop && r.turns.count < r.request.rc.Limits.Turns
+// beginTurn begins a turn: what is pushed from now on is its output.
+func (r *Reply) beginTurn(t *turn.Turn) {
+	r.turns.current = t
+	r.reader = t.NewReader(r.event)
+	if len(r.request.hosted) > 0 && r.repeats() {
+		r.reader.Corrected()
+	}
+}
+
+// repeats reports whether the model can have another turn after the current one.
+func (r *Reply) repeats() bool {
+	return (r.request.corrects || len(r.request.hosted) > 0) && !r.request.continues && r.mode == api.Loop && r.turns.count < r.request.rc.Limits.Turns
 }
 
 // record adds an event to the parts of the current turn. It reports whether the
 // event belongs to a call of an unknown tool, which the client does not see.
 func (r *Reply) record(e turn.Event) (unseen bool) {
-	if !r.corrects() {
+	if !r.repeats() {
 		return false
 	}
-	unseen = e.Kind == turn.Call && e.Call.Namespace == ""
+	unseen = r.request.corrects && e.Kind == turn.Call && e.Call.Namespace == ""
 	t := &r.turns
 	switch e.Step {
 	case turn.Start:
 		item := turn.Item{Kind: e.Kind}
 		if e.Kind == turn.Call {
-			item.CallID, item.Namespace, item.Name = e.Call.ID, e.Call.Namespace, e.Call.Name
+			item.CallID, item.Namespace, item.Name, item.Builtin = e.Call.ID, e.Call.Namespace, e.Call.Name, e.Call.Builtin
 		}
 		t.parts = append(t.parts, part{item: item})
 	case turn.Delta:

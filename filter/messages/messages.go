@@ -8,20 +8,42 @@
 package messages
 
 import (
+	"time"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // API is the Messages API of a service.
 type API struct {
-	Sealer *seal.Sealer // of the signatures of thinking blocks; nil: they are empty
+	Sealer *seal.Sealer // of the signatures of thinking blocks and of search results; nil: they are empty
+
+	// Tools calls the tools of MCP servers; nil: requests can have none.
+	Tools *tools.Client
+	// Builtins are the labels of the configured servers that implement built-in
+	// tools.
+	Builtins map[tools.Builtin]string
+	// SessionTimeout is how long an unused session of a built-in tool lasts.
+	SessionTimeout time.Duration
+
+	servers hosted.Runner // replaces Tools in tests
+}
+
+// runner returns what calls tools.
+func (a *API) runner() hosted.Runner {
+	if a.servers != nil {
+		return a.servers
+	}
+	return a.Tools
 }
 
 // Request is a decoded request. It is an [api.Request].
 type Request struct {
 	api     *API
-	turn    *turn.Turn
+	turn    *turn.Turn // of the first model call; nil until the preflight is complete
 	rc      *turn.RequestContext
 	id      string
 	model   string // as requested
@@ -30,6 +52,12 @@ type Request struct {
 
 	maxTokens int  // as requested, of all model calls together; 0: no limit
 	corrects  bool // the model has another turn to correct calls of unknown tools
+
+	preflight   *preflight // nil: the model can be called at once
+	hosted      map[hosted.Space]*hosted.Server
+	continues   bool   // the reply continues the last message, and has one model call
+	maxSearches int    // 0: any number
+	container   string // the session in which the built-in tools of the conversation run
 }
 
 // options is the fields of the request that concern the reply.
@@ -50,14 +78,31 @@ const (
 // ID returns the id of the message.
 func (r *Request) ID() string { return r.id }
 
-// Engine returns the first model call.
-func (r *Request) Engine() *engine.Request { return r.turn.Engine }
+// Engine returns the first model call; nil where a step of the reply comes before it.
+func (r *Request) Engine() *engine.Request {
+	if r.turn == nil {
+		return nil
+	}
+	return r.turn.Engine
+}
 
-// Affinity returns the keys by which the engine's replica is chosen.
-func (r *Request) Affinity() turn.Affinity { return r.turn.Affinity() }
+// Affinity returns the keys by which the engine's replica is chosen, once there is a
+// model call.
+func (r *Request) Affinity() turn.Affinity {
+	if r.turn == nil {
+		return turn.Affinity{}
+	}
+	return r.turn.Affinity()
+}
 
-// RoutingInfo returns the description for endpoint pickers and access logs.
-func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
+// RoutingInfo returns the description for endpoint pickers and access logs, once there
+// is a model call.
+func (r *Request) RoutingInfo() turn.RoutingInfo {
+	if r.turn == nil {
+		return turn.RoutingInfo{}
+	}
+	return r.turn.RoutingInfo()
+}
 
 // Stream reports whether the client wants server-sent events.
 func (r *Request) Stream() bool { return r.options.stream }

@@ -82,6 +82,15 @@ type objectBlock struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
+
+	Server  string          `json:"server_name"`
+	Call    string          `json:"tool_use_id"`
+	Content json.RawMessage `json:"content"` // of a result
+	IsError *bool           `json:"is_error"`
+}
+
+func (b *objectBlock) takesInput() bool {
+	return b.Type == "tool_use" || b.Type == "server_tool_use" || b.Type == "mcp_tool_use"
 }
 
 func parseObject(t testing.TB, s string) object {
@@ -156,7 +165,7 @@ func (f *folding) event(name string, e gjson.Result) {
 	case "content_block_stop":
 		rule(f.open && int(e.Get("index").Int()) == last)
 		f.open = false
-		if b := &m.Content[last]; b.Type == "tool_use" && gjson.Valid(f.input) && gjson.Parse(f.input).IsObject() {
+		if b := &m.Content[last]; b.takesInput() && gjson.Valid(f.input) && gjson.Parse(f.input).IsObject() {
 			b.Input = jsontext.AppendCompact(nil, f.input)
 		}
 	case "message_delta":
@@ -189,7 +198,7 @@ func (f *folding) delta(b *objectBlock, d gjson.Result, rule func(bool)) {
 	case kind == "signature_delta" && b.Type == "thinking":
 		rule(*b.Signature == "")
 		add(&b.Signature, "signature")
-	case kind == "input_json_delta" && b.Type == "tool_use":
+	case kind == "input_json_delta" && b.takesInput():
 		f.input += d.Get("partial_json").Str
 	default:
 		rule(false)

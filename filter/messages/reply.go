@@ -21,11 +21,12 @@ type Reply struct {
 	phase   phase
 	failure *apierror.Error // that the reply ends with; nil: none
 	fault   error           // for the log
-	reader  *turn.Reader    // of the current turn
+	reader  *turn.Reader    // of the current turn; nil until there is one
 	turns   turns
-	cached  int  // tokens of the prompt; engine.Unknown until the engine reports them
-	begun   bool // a stream's message_start has been written
-	room    bool // the reply's tokens are used up before its next turn
+	runs    runs
+	jobs    []stepJob // of the current step
+	cached  int       // tokens of the current turn's prompt; engine.Unknown until the engine reports them
+	begun   bool      // a stream's message_start has been written
 
 	blocks block  // the content block being written, and how many there are
 	whole  []byte // of a whole object: its content blocks, each followed by a comma
@@ -38,6 +39,7 @@ type phase uint8
 const (
 	preparing phase = iota // the first model call has not begun
 	calling                // a model call is being made
+	running                // tools are being run
 	keeping                // jobs write to the store what later requests need
 	ended                  // the reply is complete
 )
@@ -45,61 +47,114 @@ const (
 // NewReply begins the reply to the request. In [api.SingleCall] mode the model
 // call is being made already, and the first step follows it.
 func (r *Request) NewReply(m api.Mode) api.Reply {
-	reply := &Reply{request: r, mode: m, cached: engine.Unknown, turns: turns{current: r.turn, count: 1}}
+	reply := &Reply{request: r, mode: m, cached: engine.Unknown, turns: turns{count: 1}}
 	if m == api.SingleCall {
 		reply.phase = calling
 	}
-	reply.reader = r.turn.NewReader(reply.event)
+	reply.runs.reply = reply
+	if r.turn != nil {
+		reply.beginTurn(r.turn)
+	}
 	return reply
 }
 
-// Step begins the next step: the first model call, the model calls that correct
-// calls of unknown tools, and then the jobs that write to the store what later
+// Step begins the next step: lists of tools, the first model call, tools and the model
+// calls that follow them, and then the jobs that write to the store what later
 // requests need. An error fails the reply.
 func (r *Reply) Step(dst []byte) ([]byte, api.Step, *apierror.Error) {
 	if r.phase >= keeping {
 		return dst, api.Step{}, nil
 	}
 	if r.failure == nil {
-		if r.phase == preparing {
-			r.phase = calling
-			return dst, api.Step{Call: r.request.Engine()}, nil
-		}
 		r.dst = dst
-		r.begin()
-		err := r.reader.Close()
-		r.closeDelta()
+		step, err := r.nextStep()
 		dst, r.dst = r.dst, nil
-		if err != nil {
-			return dst, api.Step{}, err
-		}
-		if next, err := r.nextTurn(); next != nil || err != nil {
-			return dst, api.Step{Call: next}, err
+		if err != nil || step.Call != nil || len(step.Jobs) > 0 {
+			return dst, step, err
 		}
 	}
 	r.phase = keeping
-	return dst, api.Step{Jobs: r.keepJobs()}, nil
+	return dst, r.runJobs(r.keepJobs()), nil
 }
 
-// keepJobs returns the job that keeps what later requests need of a reply that has
-// ended in tool calls.
-func (r *Reply) keepJobs() []api.Job {
+// nextStep begins the next step of a reply that has not failed; an empty one if its
+// output is complete.
+func (r *Reply) nextStep() (api.Step, *apierror.Error) {
+	switch {
+	case r.phase == preparing && r.request.preflight != nil:
+		return r.request.preflight.step(r)
+	case r.phase == preparing:
+		r.phase = calling
+		return api.Step{Call: r.request.Engine()}, nil
+	case r.phase == calling:
+		r.begin()
+		err := r.reader.Close()
+		r.closeDelta()
+		if err != nil {
+			return api.Step{}, err
+		}
+		if jobs := r.runs.begin(); len(jobs) > 0 {
+			r.phase = running
+			return r.runJobs(append(r.keepJobs(), jobs...)), nil
+		}
+	}
+	next, err := r.nextTurn()
+	if next != nil {
+		r.phase = calling
+	}
+	return api.Step{Call: next}, err
+}
+
+// stepJob is a job of a step, with the function that takes what came of it.
+type stepJob struct {
+	job  api.Job
+	done func(result any, err error)
+}
+
+// runJobs is the step of some jobs.
+func (r *Reply) runJobs(jobs []stepJob) api.Step {
+	r.jobs = jobs
+	step := api.Step{Jobs: make([]api.Job, len(jobs))}
+	for i := range jobs {
+		step.Jobs[i] = jobs[i].job
+	}
+	return step
+}
+
+// keepJobs returns the job that keeps what later requests need of a turn that has ended
+// in tool calls. An error is a fault: the client gets its reply all the same.
+func (r *Reply) keepJobs() []stepJob {
+	if r.reader == nil {
+		return nil
+	}
 	if k := r.reader.Kept(); k != nil {
-		return []api.Job{k}
+		return []stepJob{{k, func(_ any, err error) { r.fault = errors.Join(r.fault, err) }}}
 	}
 	return nil
 }
 
-// JobDone takes the result of a job. An error is a fault: the client gets its
-// reply all the same.
-func (r *Reply) JobDone(dst []byte, _ int, _ any, err error) []byte {
-	r.fault = errors.Join(r.fault, err)
+// JobDone takes the result of a job.
+func (r *Reply) JobDone(dst []byte, i int, result any, err error) []byte {
+	if i >= len(r.jobs) || r.phase == ended {
+		return dst
+	}
+	r.dst = dst
+	r.jobs[i].done(result, err)
+	dst, r.dst = r.dst, nil
 	return dst
 }
 
 // Fault returns what went wrong without an error for the client, such as that
 // reasoning could not be kept; nil if nothing did.
-func (r *Reply) Fault() error { return errors.Join(r.request.turn.Fault(), r.fault) }
+func (r *Reply) Fault() error { return errors.Join(r.turnFault(), r.fault) }
+
+// turnFault returns the fault of the first turn.
+func (r *Reply) turnFault() error {
+	if r.request.turn == nil {
+		return nil
+	}
+	return r.request.turn.Fault()
+}
 
 // Push takes a chunk of the engine and appends to dst what the client gets of
 // it: whole server-sent events, or nothing if the client wants one object. An
@@ -128,7 +183,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 // Done reports whether nothing that the engine may still send can change the
 // reply, so that the model call can be dropped.
 func (r *Reply) Done() bool {
-	return r.failure != nil || r.reader.Finish() != turn.FinishNone && r.reader.Early()
+	return r.failure != nil || r.reader != nil && r.reader.Finish() != turn.FinishNone && r.reader.Early()
 }
 
 // End appends the rest of the reply: the last events of a stream, or the whole
@@ -168,23 +223,35 @@ func (r *Reply) Fail(dst []byte, err *apierror.Error) []byte {
 // Cancel ends the reply because the client has left. It returns the jobs that
 // keep what the reply so far leaves for later requests.
 func (r *Reply) Cancel() []api.Job {
-	var jobs []api.Job
-	if r.phase < keeping {
-		jobs = r.keepJobs()
+	var step api.Step
+	if r.phase == calling {
+		step = r.runJobs(r.keepJobs())
 	}
 	r.phase = ended
-	return jobs
+	return step.Jobs
 }
 
 // Summary returns what the reply has come to so far.
 func (r *Reply) Summary() turn.Summary {
 	s := r.turns.earlier
 	s.Repairs = maps.Clone(s.Repairs)
-	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cached, r.reader.Finish()
+	s.Cached = engine.Unknown
+	if r.reader == nil {
+		return s
+	}
+	s.Prompt, s.Finish = r.promptTokens(), r.reader.Finish()
+	if r.cached != engine.Unknown {
+		s.Cached = r.turns.earlierCached + r.cached
+	}
 	r.reader.AddTo(&s)
 	return s
 }
 
 // NewCheck begins the check of an answer to the model call being made; nil where
 // there is nothing to check.
-func (r *Reply) NewCheck() *turn.Check { return r.turns.current.NewCheck() }
+func (r *Reply) NewCheck() *turn.Check {
+	if r.turns.current == nil {
+		return nil
+	}
+	return r.turns.current.NewCheck()
+}

@@ -17,9 +17,7 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 			return apierror.Invalid("tools", "The request has more than %d tools.", d.rc.Limits.Tools)
 		}
 		if kind := v.Get("type").Str; kind != "" && kind != "custom" {
-			// The client expects the service to know and run the tool.
-			d.ignoreKind("tools.", kind)
-			return nil
+			return d.readServerTool(kind, v)
 		}
 		return d.readTool(v)
 	})
@@ -114,8 +112,8 @@ func (m *message) join(names []string) turn.Item {
 }
 
 // offerTools offers the tools that are not deferred, and gives the items that refer
-// to deferred ones their tools.
-func (d *decoder) offerTools() {
+// to deferred ones their tools. The tools of servers are listed.
+func (d *decoder) offerTools() *apierror.Error {
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}
@@ -137,6 +135,8 @@ func (d *decoder) offerTools() {
 		}
 	}
 	d.input.Items = slices.DeleteFunc(d.input.Items, func(i turn.Item) bool { return i.Kind == turn.Tools && len(i.Tools.Namespaces) == 0 })
+	d.offerServed()
+	return d.choose()
 }
 
 func toolName(name string) turn.ToolName {
@@ -174,7 +174,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		if name == "" {
 			return apierror.Invalid(v.Path+".name", "A tool_choice of the type tool has no name. Name the tool.")
 		}
-		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{toolName(name)}}
+		d.input.Choice.Required, d.chosen = true, strings.Clone(name)
 		d.input.OneCall = true
 	default:
 		return apierror.Invalid(v.Path+".type", "The type of \"tool_choice\" must be auto, any, tool or none.")

@@ -36,7 +36,7 @@ func (r *Reply) writeEnd() {
 	}
 	r.dst = append(r.dst, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{"...)
 	r.dst = r.appendStop(r.dst)
-	r.dst = append(r.dst, `},"usage":`...)
+	r.dst = append(r.appendContainer(r.dst), `},"usage":`...)
 	r.dst = r.appendUsage(r.dst)
 	r.dst = append(r.dst, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"...)
 }
@@ -51,7 +51,7 @@ func (r *Reply) writeObject() {
 	r.dst = append(r.dst, r.whole[:len(r.whole)-1]...)
 	r.dst = append(r.dst, `],`...)
 	r.dst = r.appendStop(r.dst)
-	r.dst = append(r.dst, `,"usage":`...)
+	r.dst = append(r.appendContainer(r.dst), `,"usage":`...)
 	r.dst = append(r.appendUsage(r.dst), '}')
 }
 
@@ -69,8 +69,8 @@ func (r *Reply) appendStop(dst []byte) []byte {
 // was generated.
 func (r *Reply) stop() (reason, sequence string) {
 	switch finish := r.reader.Finish(); {
-	case r.room:
-		return "max_tokens", ""
+	case r.turns.cut != "":
+		return r.turns.cut, ""
 	case finish == turn.FinishLength && r.contextFull():
 		return "model_context_window_exceeded", ""
 	case finish == turn.FinishLength:
@@ -99,13 +99,18 @@ func (r *Reply) appendUsage(dst []byte) []byte {
 	c := r.reader.Counts()
 	counts.Output += c.Output
 	counts.Reasoning += c.Reasoning
-	cached := 0
+	cached := r.turns.earlierCached
 	if r.cached != engine.Unknown {
-		cached = min(r.cached, input)
+		cached += r.cached
 	}
+	cached = min(cached, input)
 	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(input-cached), 10)
 	dst = strconv.AppendInt(append(dst, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), int64(cached), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens":`...), int64(counts.Output), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens_details":{"thinking_tokens":`...), int64(counts.Reasoning), 10)
-	return append(dst, `}}`...)
+	if dst = append(dst, '}'); len(r.request.hosted) > 0 {
+		dst = strconv.AppendInt(append(dst, `,"server_tool_use":{"web_search_requests":`...), int64(r.runs.searches), 10)
+		dst = append(dst, `,"web_fetch_requests":0}`...)
+	}
+	return append(dst, '}')
 }

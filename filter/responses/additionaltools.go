@@ -109,8 +109,8 @@ func (s *joinedState) bytes() int64 {
 // toolItems reads the items that bring tools: additional_tools, and searches for tools
 // with their outputs.
 type toolItems struct {
-	hosted    []*hosted // of additional_tools of the request's own input
-	searching string    // the call id of the last tool search
+	hosted    []*hostedServer // of additional_tools of the request's own input
+	searching string          // the call id of the last tool search
 	index     deferredIndex
 }
 
@@ -255,8 +255,8 @@ func (d *decoder) joinTools() *apierror.Error {
 	maps.Copy(tools.named, joined.named)
 	for _, h := range d.items.tools.hosted {
 		for _, other := range tools.hosted {
-			if h.label == other.label && h.builtin == other.builtin {
-				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.label))
+			if h.Label == other.Label && h.Builtin == other.Builtin {
+				return apierror.Invalid("input", "The tool or server %q is among the tools of the request and in additional_tools. Send it once.", item.Clip(h.Label))
 			}
 		}
 	}

@@ -116,9 +116,9 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 }
 
 // serverOf finds the server of an approved call among the request's tools.
-func (r *toolReader) serverOf(c *approvedCall) (*hosted, *apierror.Error) {
+func (r *toolReader) serverOf(c *approvedCall) (*hostedServer, *apierror.Error) {
 	for _, h := range r.hosted {
-		if h.builtin == nil && h.label == c.label {
+		if h.Builtin == nil && h.Label == c.label {
 			return h, nil
 		}
 	}

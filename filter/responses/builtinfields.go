@@ -27,7 +27,7 @@ type builtinField struct {
 func (f *builtinField) limits() bool { return f.name == "filters" || f.name == "vector_store_ids" }
 
 // readBuiltinFields reads the own fields of a built-in tool.
-func (r *toolReader) readBuiltinFields(name tools.Builtin, h *hosted, at jsontext.Field) *apierror.Error {
+func (r *toolReader) readBuiltinFields(name tools.Builtin, h *hostedServer, at jsontext.Field) *apierror.Error {
 	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
 		case key == "type":
@@ -54,21 +54,21 @@ func has(t *tools.Tool, property string) bool {
 
 // settleFields says what becomes of the fields of a built-in tool, once its server's
 // tools are known. The tools that the model was trained with have none of the fields.
-func (r *toolReader) settleFields(h *hosted) *apierror.Error {
+func (r *toolReader) settleFields(h *hostedServer) *apierror.Error {
 	for i := range h.fields {
 		f := &h.fields[i]
 		var fit []tools.Tool
-		for _, t := range h.tools {
+		for _, t := range h.Tools {
 			if has(&t, f.name) {
 				fit = append(fit, t)
 			}
 		}
 		switch {
-		case !h.known: // nothing is offered
+		case !h.Known: // nothing is offered
 		case f.limits() && len(fit) == 0:
-			return apierror.Invalid(f.path, "The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.label, item.Clip(f.name))
+			return apierror.Invalid(f.path, "The server of the tool %q cannot limit what it sees by %q. Leave the field out, or the tool.", h.Label, item.Clip(f.name))
 		case f.limits():
-			h.tools = fit
+			h.Tools = fit
 		case len(fit) == 0:
 			r.ignored.Add(f.path)
 		}
@@ -79,8 +79,8 @@ func (r *toolReader) settleFields(h *hosted) *apierror.Error {
 // withFields returns the arguments of a call with the fields of the request that the
 // tool's schema has. What the model has written there is left out, however often and
 // in whatever case.
-func (h *hosted) withFields(name, arguments string) string {
-	t := h.tool(name)
+func (h *hostedServer) withFields(name, arguments string) string {
+	t := h.Tool(name)
 	var fields []*builtinField
 	for i := range h.fields {
 		if f := &h.fields[i]; t != nil && has(t, f.name) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 )
@@ -28,10 +29,10 @@ func fileServer(t *testing.T, schema string) *loop {
 // oneByOne lets servers that are not safe for concurrent use be used so.
 type oneByOne struct {
 	mu      sync.Mutex
-	servers toolServers
+	servers hosted.Runner
 }
 
-// Do implements toolServers.
+// Do implements hosted.Runner.
 func (o *oneByOne) Do(ctx context.Context, j tools.Job) tools.Result {
 	o.mu.Lock()
 	defer o.mu.Unlock()

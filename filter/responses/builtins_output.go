@@ -5,7 +5,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -14,13 +13,7 @@ import (
 // beginBuiltin takes a call of a built-in tool that the model has completed, and
 // returns what has to be done for it.
 func (o *output) beginBuiltin(it *outputItem) tools.Job {
-	server := *it.hosted.server
-	server.Session = o.request.tools.container
-	job := tools.Job{Server: &server, Tool: it.Call.Name, Arguments: it.PlainText()}
-	if it.Call.IsCode() {
-		code := append(jsontext.AppendString([]byte(`{"`+codeArgument+`":`), job.Arguments), '}')
-		job.Tool, job.Arguments = tools.CodeTool, string(code)
-	}
+	job := it.hosted.Job(it.Call, it.PlainText(), o.request.tools.container)
 	job.Arguments = it.hosted.withFields(job.Tool, job.Arguments)
 	it.Arguments = gjson.Parse(job.Arguments)
 	switch it.Kind {
@@ -53,7 +46,7 @@ func (o *output) noteBuiltin(it *outputItem) {
 		pages.Add(it.Result.Text, it.Result.Structured)
 		it.Address = cmp.Or(pages.Last, it.Address)
 	}
-	call := turn.Item{Kind: turn.Call, Text: it.PlainText(), CallID: it.Call.ID, Namespace: it.Call.Namespace, Name: it.hosted.toModel(it.Call.Name), Builtin: it.Call.Builtin}
+	call := turn.Item{Kind: turn.Call, Text: it.PlainText(), CallID: it.Call.ID, Namespace: it.Call.Namespace, Name: it.hosted.ToModel(it.Call.Name), Builtin: it.Call.Builtin}
 	o.made[it.slot].items = []turn.Item{call, {Kind: turn.Result, Text: text, CallID: it.Call.ID, Hosted: true}}
 }
 

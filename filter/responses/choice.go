@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -123,7 +124,7 @@ func (r *toolReader) addBuiltinChoice(dst []byte, v jsontext.Field) ([]byte, boo
 	if _, configured := r.api.Builtins[name]; !configured || r.api.Tools == nil {
 		return dst, false
 	}
-	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: builtins[name], label: builtins[name].namespace})
+	r.choices = append(r.choices, hostedChoice{at: v.Path, builtin: name, label: hosted.NamespaceOf(name)})
 	return appendToolType(dst, kind), true
 }
 

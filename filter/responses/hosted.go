@@ -4,128 +4,69 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// hosted is an MCP server of the request, whose tools are called here. The model
-// sees them as a namespace with the server's label, or with a built-in tool's name.
-type hosted struct {
-	label       string
-	builtin     *builtin // nil: a tool of the type mcp
-	description string
-	server      *tools.Server
-	allowed     *toolFilter // nil: every tool
-	approval    approval
-	fields      []builtinField // of a built-in tool
-	deferred    bool           // the tools are not offered before a search finds them
-
-	known    bool              // the tools are listed
-	failure  string            // why they could not be listed; "" if nothing failed
-	listed   []tools.Tool      // those that the operator allows
-	tools    []tools.Tool      // of these, those that the request allows
-	numbered map[string]string // the names of listed tools that have a number for the model, with the number
-}
-
-// toolFilter selects tools of a server: by name, by whether they only read, or by
-// both.
-type toolFilter struct {
-	names    map[string]bool // nil: all
-	readOnly *bool
-}
-
-func (f *toolFilter) fits(t *tools.Tool) bool {
-	if f.names != nil && !f.names[t.Name] {
-		return false
-	}
-	return f.readOnly == nil || *f.readOnly == gjson.GetBytes(t.Annotations, "readOnlyHint").Bool()
+// hostedServer is a server of the request, whose tools are called here.
+type hostedServer struct {
+	hosted.Server
+	approval approval
+	fields   []builtinField // of a built-in tool
+	deferred bool           // the tools are not offered before a search finds them
 }
 
 // approval says which calls the client has to approve.
 type approval struct {
-	all           bool        // but for those that never need it
-	always, never *toolFilter // nil: none
+	all           bool           // but for those that never need it
+	always, never *hosted.Filter // nil: none
 }
 
 func (a *approval) needed(t *tools.Tool) bool {
 	switch {
-	case a.never != nil && a.never.fits(t):
+	case a.never != nil && a.never.Fits(t):
 		return false
-	case a.always != nil && a.always.fits(t):
+	case a.always != nil && a.always.Fits(t):
 		return true
 	}
 	return a.all
 }
 
-// hostedSpace is a namespace of tools that are called here.
-type hostedSpace struct {
-	name    string
-	builtin bool // in the system message
-}
-
-func (r *toolReader) hostedSpaces() map[hostedSpace]*hosted {
+func (r *toolReader) hostedSpaces() map[hosted.Space]*hostedServer {
 	if len(r.hosted) == 0 {
 		return nil
 	}
-	spaces := make(map[hostedSpace]*hosted, len(r.hosted))
+	spaces := make(map[hosted.Space]*hostedServer, len(r.hosted))
 	for _, h := range r.hosted {
-		spaces[hostedSpace{h.label, h.builtin != nil && h.builtin.system}] = h
+		spaces[h.Space()] = h
 	}
 	return spaces
 }
 
+// builtin returns the built-in tool that the server implements; "" for an MCP server.
+func (h *hostedServer) builtin() tools.Builtin {
+	if h.Builtin == nil {
+		return ""
+	}
+	return h.Builtin.Name
+}
+
 // needsApproval reports whether the client has to approve a call.
-func (h *hosted) needsApproval(name string) bool {
-	if h.builtin != nil {
+func (h *hostedServer) needsApproval(name string) bool {
+	if h.Builtin != nil {
 		return false
 	}
-	t := h.tool(name)
+	t := h.Tool(name)
 	return t == nil || h.approval.needed(t)
-}
-
-// tool is the tool of a name, nil if the request has none.
-func (h *hosted) tool(name string) *tools.Tool {
-	for i := range h.tools {
-		if h.tools[i].Name == name {
-			return &h.tools[i]
-		}
-	}
-	return nil
-}
-
-// names are what the model can call. "" is the namespace itself.
-func (h *hosted) names() []string {
-	space := h.namespace()
-	if h.builtin != nil && h.builtin.known != nil {
-		if space = h.builtin.known(); len(space.Tools) == 0 {
-			return []string{""}
-		}
-	}
-	names := make([]string, len(space.Tools))
-	for i, t := range space.Tools {
-		names[i] = t.Name
-	}
-	return names
-}
-
-// namespace is the server's tools as the model sees them.
-func (h *hosted) namespace() harmony.Namespace {
-	space := harmony.Namespace{Name: h.label, Description: h.description, Tools: make([]harmony.Tool, len(h.tools))}
-	for i, t := range h.tools {
-		space.Tools[i] = harmony.Tool{Name: h.toModel(t.Name), Description: t.Description, Parameters: t.InputSchema}
-	}
-	return space
 }
 
 // hostedChoice is what tool_choice says of a server's tools: one of them, or all.
 type hostedChoice struct {
-	at          string   // where it is in the request
-	builtin     *builtin // nil: the tools of an MCP server
+	at          string        // where it is in the request
+	builtin     tools.Builtin // "": the tools of an MCP server
 	label, name string
 }
 
@@ -136,12 +77,12 @@ func (r *toolReader) addHostedTools() *apierror.Error {
 			return err
 		}
 		switch {
-		case h.builtin != nil:
+		case h.Builtin != nil:
 			r.offerBuiltin(h)
 		case h.deferred:
 			r.deferHosted(h)
-		case len(h.tools) > 0:
-			r.input.Tools = append(r.input.Tools, h.namespace())
+		case len(h.Tools) > 0:
+			r.input.Tools = append(r.input.Tools, h.Offered())
 		}
 	}
 	r.input.Deferred = namespacesOf(r.deferred)
@@ -155,18 +96,18 @@ func (r *toolReader) addHostedTools() *apierror.Error {
 }
 
 func (r *toolReader) allowHosted(c hostedChoice) *apierror.Error {
-	i := slices.IndexFunc(r.hosted, func(h *hosted) bool { return h.builtin == c.builtin && h.label == c.label })
+	i := slices.IndexFunc(r.hosted, func(h *hostedServer) bool { return h.builtin() == c.builtin && h.Label == c.label })
 	if i < 0 {
 		return apierror.Invalid(c.at, "The server %q of tool_choice is not one of the tools of the request.", item.Clip(c.label))
 	}
 	before := len(r.input.Choice.Allowed)
-	for _, name := range r.hosted[i].names() {
-		if c.name == "" || r.hosted[i].toModel(c.name) == name {
-			r.input.Choice.Allowed = append(r.input.Choice.Allowed, turn.ToolName{Namespace: c.label, Name: name, Builtin: c.builtin != nil && c.builtin.system})
+	for _, name := range r.hosted[i].Names() {
+		if c.name == "" || r.hosted[i].ToModel(c.name) == name {
+			r.input.Choice.Allowed = append(r.input.Choice.Allowed, turn.ToolName{Namespace: c.label, Name: name, Builtin: r.hosted[i].Space().System})
 		}
 	}
 	if len(r.input.Choice.Allowed) == before {
-		if h := r.hosted[i]; h.failure != "" {
+		if h := r.hosted[i]; h.Failure != "" {
 			return h.unavailable(c.at)
 		}
 		return apierror.New(http.StatusFailedDependency, codeUnavailable, c.at, "tool_choice asks for a tool of the server %q that it does not have, or that the request does not allow.", item.Clip(c.label))
@@ -180,8 +121,8 @@ const codeUnavailable = "tool_unavailable"
 
 // unavailable is the answer where tool_choice demands a call of a server whose
 // tools could not be listed.
-func (h *hosted) unavailable(at string) *apierror.Error {
-	return apierror.New(http.StatusFailedDependency, codeUnavailable, at, "tool_choice asks for a call, but the tools of the server %q could not be listed: %s", item.Clip(h.label), h.failure)
+func (h *hostedServer) unavailable(at string) *apierror.Error {
+	return apierror.New(http.StatusFailedDependency, codeUnavailable, at, "tool_choice asks for a call, but the tools of the server %q could not be listed: %s", item.Clip(h.Label), h.Failure)
 }
 
 // checkRequired refuses a request that demands a call where there is no tool
@@ -196,7 +137,7 @@ func (r *toolReader) checkRequired() *apierror.Error {
 		}
 	}
 	for _, h := range r.hosted {
-		if h.failure != "" {
+		if h.Failure != "" {
 			return h.unavailable("tool_choice")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -286,7 +287,7 @@ func (r *itemReader) addModelView(it *item.Item) {
 		Namespace: v.Get("namespace").Str, Name: v.Get("name").Str, Builtin: v.Get("builtin").Bool(), Path: it.At.Path,
 	}
 	r.state.container = strings.Clone(v.Get("container").Str)
-	if call.Builtin && call.Namespace == builtins[tools.WebSearch].namespace {
+	if call.Builtin && call.Namespace == hosted.NamespaceOf(tools.WebSearch) {
 		r.state.pages.Add(v.Get("output").Str, nil)
 	}
 	r.addTurn(call, turn.Item{Kind: turn.Result, Text: v.Get("output").Str, CallID: call.CallID, Hosted: true, Path: it.At.Path})

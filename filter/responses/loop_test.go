@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -585,14 +586,14 @@ func TestLoopOutOfContext(t *testing.T) {
 func TestLoopIsBounded(t *testing.T) {
 	t.Parallel()
 	call := `<|start|>assistant to=docs.search<|channel|>commentary json<|message|>{"q":"a"}<|end|>`
-	many := strings.TrimPrefix(strings.Repeat(call, maxTurnCalls+3), "<|start|>assistant")
+	many := strings.TrimPrefix(strings.Repeat(call, hosted.MaxTurnCalls+3), "<|start|>assistant")
 	l := newLoop(t)
 	got := l.play(t, `{"model":"m","input":"hi",`+docsTool+`}`, many, doneText)
-	if made := len(l.jobs) - 1; made != maxTurnCalls || strings.Count(kinds(got), "mcp_call failed") != 3 {
+	if made := len(l.jobs) - 1; made != hosted.MaxTurnCalls || strings.Count(kinds(got), "mcp_call failed") != 3 {
 		t.Errorf("%d calls of a turn are made: %s", made, kinds(got))
 	}
 	l = newBuiltinLoop(t)
-	l.results["python"] = tools.Result{Content: []tools.Part{{Type: "image", MIME: "image/png", Data: make([]byte, maxResultBytes+1)}}}
+	l.results["python"] = tools.Result{Content: []tools.Part{{Type: "image", MIME: "image/png", Data: make([]byte, hosted.MaxResultBytes+1)}}}
 	got = l.play(t, `{"model":"m","input":"hi","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`, pythonCall, pythonCall, doneText)
 	if kinds(got) != "code_interpreter_call completed, code_interpreter_call failed, message completed" || len(l.jobs) != 1 {
 		t.Errorf("after too large a result: %s, %d jobs", kinds(got), len(l.jobs))

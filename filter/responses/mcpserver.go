@@ -1,11 +1,13 @@
 package responses
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -37,7 +39,7 @@ func (r *toolReader) readServer(at jsontext.Field) *apierror.Error {
 type mcpServer struct {
 	label, url, connector, description, authorization string
 	header                                            http.Header
-	allowed                                           *toolFilter
+	allowed                                           *hosted.Filter
 	approval                                          *approval
 	deferred                                          bool
 }
@@ -75,29 +77,30 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 }
 
 // readToolFilter reads a list of names, or {"tool_names":…,"read_only":…}.
-func readToolFilter(v jsontext.Field) (*toolFilter, *apierror.Error) {
-	f := &toolFilter{}
+func readToolFilter(v jsontext.Field) (*hosted.Filter, *apierror.Error) {
+	f := &hosted.Filter{}
 	if v.IsArray() {
-		err := f.readNames(v)
+		err := readNames(f, v)
 		return f, err
 	}
 	return f, v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "tool_names":
-			return f.readNames(v)
+			return readNames(f, v)
 		case "read_only":
-			f.readOnly = new(bool)
-			return v.SetSwitch(f.readOnly)
+			f.ReadOnly = new(bool)
+			return v.SetSwitch(f.ReadOnly)
 		}
 		return apierror.Invalid(v.Path, "A filter of tools has only tool_names and read_only.")
 	})
 }
 
-func (f *toolFilter) readNames(v jsontext.Field) *apierror.Error {
-	f.names = map[string]bool{}
+// readNames reads the names of a filter.
+func readNames(f *hosted.Filter, v jsontext.Field) *apierror.Error {
+	f.Names = map[string]bool{}
 	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
 		name, err := v.Text()
-		f.names[strings.Clone(name)] = true
+		f.Names[strings.Clone(name)] = true
 		return err
 	})
 }
@@ -130,14 +133,14 @@ func readApproval(v jsontext.Field) (*approval, *apierror.Error) {
 
 // newHosted finds the server: a configured one by its label, or one that the
 // configuration lets requests name.
-func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hosted, *apierror.Error) {
-	h := &hosted{label: s.label, description: s.description, allowed: s.allowed, approval: approval{all: true}, deferred: s.deferred}
+func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hostedServer, *apierror.Error) {
+	h := &hostedServer{Server: hosted.Server{Label: s.label, Description: s.description, Allowed: s.allowed}, approval: approval{all: true}, deferred: s.deferred}
 	switch {
 	case s.label == "":
 		return nil, apierror.Invalid(at.Path+".server_label", "An MCP server has no server_label.")
 	case s.label == turn.FunctionsNamespace:
 		return nil, apierror.Invalid(at.Path+".server_label", "The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
-	case slices.ContainsFunc(r.hosted, func(o *hosted) bool { return o.builtin == nil && o.label == s.label }):
+	case slices.ContainsFunc(r.hosted, func(o *hostedServer) bool { return o.Builtin == nil && o.Label == s.label }):
 		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
 	case s.connector != "":
 		return nil, apierror.Invalid(at.Path+".connector_id", "Connectors are OpenAI's own. Name the server_url of an MCP server.")
@@ -145,32 +148,19 @@ func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hosted, *apier
 	if s.approval != nil {
 		h.approval = *s.approval
 	}
-	if s.url == "" {
-		return h, r.configured(at, s, h)
-	}
-	if err := r.api.Tools.Allow(s.url); err != nil {
+	var err error
+	switch h.MCP, err = hosted.Find(r.api.Tools, s.label, s.url, r.rc.Tenant); {
+	case errors.Is(err, hosted.ErrNotConfigured):
+		return nil, apierror.Invalid(at.Path+".server_url", "The MCP server %q has no server_url, and no server of this label is configured here. Give its server_url.", item.Clip(s.label))
+	case err != nil:
 		return nil, apierror.Invalid(at.Path+".server_url", "%s", err)
-	}
-	h.server = &tools.Server{Label: h.label, URL: strings.Clone(s.url), Tenant: r.rc.Tenant}
-	return h, r.addHeader(at, s, h.server)
-}
-
-// configured makes h the configured server of its label. A request cannot undo
-// what the operator asks for.
-func (r *toolReader) configured(at jsontext.Field, s *mcpServer, h *hosted) *apierror.Error {
-	server, ok := r.api.Tools.Server(s.label)
-	if !ok {
-		return apierror.Invalid(at.Path+".server_url", "The MCP server %q has no server_url, and no server of this label is configured here. Give its server_url.", item.Clip(s.label))
-	}
-	server.Tenant = r.rc.Tenant
-	h.server = server
-	switch {
-	case server.Approval:
+	case !h.MCP.Trusted: // it is the request's own
+	case h.MCP.Approval: // a request cannot undo what the operator asks for
 		h.approval = approval{all: true}
 	case s.approval == nil:
 		h.approval = approval{}
 	}
-	return r.addHeader(at, s, server)
+	return h, r.addHeader(at, s, h.MCP)
 }
 
 // addHeader adds the request's headers to those of the server. The field

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -37,9 +38,9 @@ type madeItem struct {
 // outputItem is an item while it is being written.
 type outputItem struct {
 	item.Output
-	index  int     // among the items of the output
-	slot   int     // among those of the reply
-	hosted *hosted // whose tool is called, or whose tools are listed
+	index  int           // among the items of the output
+	slot   int           // among those of the reply
+	hosted *hostedServer // whose tool is called, or whose tools are listed
 
 	unwrap    item.Unwrapper  // of a custom call
 	plain     []byte          // of a custom call: the piece of text being added
@@ -64,12 +65,12 @@ func (o *output) kindOf(e turn.Event) item.Kind {
 // the client has to tell the model that a tool does not exist.
 func (o *output) kindOfCall(call *turn.CalledTool) item.Kind {
 	t := &o.request.tools
-	switch h := t.hosted[hostedSpace{call.Namespace, call.Builtin}]; {
-	case h != nil && h.builtin != nil && !h.offers(call.Name):
+	switch h := t.hosted[hosted.SpaceOf(call)]; {
+	case h != nil && h.Builtin != nil && !h.offers(call.Name):
 		return item.Unknown
-	case h != nil && h.builtin != nil:
-		return h.builtin.item
-	case h != nil && h.needsApproval(h.fromModel(call.Name)):
+	case h != nil && h.Builtin != nil:
+		return builtinItems[h.Builtin.Name]
+	case h != nil && h.needsApproval(h.FromModel(call.Name)):
 		return item.MCPApproval
 	case h != nil:
 		return item.MCPCall
@@ -98,8 +99,8 @@ func (o *output) start(e turn.Event) {
 	case item.Shell, item.LocalShell, item.ApplyPatch:
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 	case item.MCPCall, item.MCPApproval, item.WebSearch, item.Code, item.FileSearch, item.Image:
-		it.hosted = o.request.tools.hosted[hostedSpace{e.Call.Namespace, e.Call.Builtin}]
-		it.Call = it.hosted.named(e.Call)
+		it.hosted = o.request.tools.hosted[hosted.SpaceOf(e.Call)]
+		it.Call = it.hosted.Named(e.Call)
 		it.ID = it.Kind.Names().Prefix + strings.TrimPrefix(e.Call.ID, item.CallPrefix)
 		it.Container, it.ShowOutputs = o.request.tools.container, o.request.options.outputs
 		if !it.Kind.OnlyWhole() {

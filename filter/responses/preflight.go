@@ -2,10 +2,10 @@ package responses
 
 import (
 	"context"
-	"sync"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -16,7 +16,7 @@ import (
 // tools, and calls are made that the client has approved.
 type preflight struct {
 	decoder  *decoder
-	unlisted []*hosted
+	unlisted []*hostedServer
 	approved []approvedCall
 	own      []*approvalRecord // of the approved calls
 	first    []*approvalRecord // that are stored for them
@@ -27,11 +27,11 @@ type preflight struct {
 func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error) {
 	p := &preflight{decoder: d}
 	for _, h := range d.tools.hosted {
-		if h.known {
+		if h.Known {
 			continue
 		}
-		if listed, ok := d.items.state.listed[h.label]; ok && h.builtin == nil && h.covers(listed) {
-			_ = h.offer(listed, d.rc.Limits) // what is left out was logged when the tools were listed
+		if listed, ok := d.items.state.listed[h.Label]; ok && h.Builtin == nil && h.Covers(listed) {
+			_ = h.Offer(listed, d.rc.Limits) // what is left out was logged when the tools were listed
 		} else if !d.fields.input.NoCalls {
 			p.unlisted = append(p.unlisted, h)
 		}
@@ -59,20 +59,13 @@ func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error
 }
 
 // listNow lets servers list their tools for a prompt that no model gets. Nothing is
-// stored, and no call is made. A server that cannot list its tools in time offers
-// none, as in a reply.
+// stored, and no call is made.
 func (p *preflight) listNow(ctx context.Context) {
-	var wait sync.WaitGroup
-	results := make([]tools.Result, len(p.unlisted))
+	servers := make([]*hosted.Server, len(p.unlisted))
 	for i, h := range p.unlisted {
-		wait.Go(func() { results[i] = p.decoder.api.toolServers().Do(ctx, tools.Job{Server: h.server}) })
+		servers[i] = &h.Server
 	}
-	wait.Wait()
-	for i, h := range p.unlisted {
-		if h.failure = results[i].Error; h.failure == "" {
-			_ = h.imported(results[i].Tools, p.decoder.rc.Limits) // a reply logs what is left out
-		}
-	}
+	hosted.List(ctx, p.decoder.api.toolServers(), servers, p.decoder.rc.Limits)
 }
 
 // firstStep lets servers list their tools.
@@ -81,11 +74,11 @@ func (p *preflight) firstStep(r *Reply) (api.Step, *apierror.Error) {
 		return p.prepareStep(r)
 	}
 	for _, h := range p.unlisted {
-		it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: r.request.rc.NewID(item.MCPList.Names().Prefix), Server: h.label}, hosted: h}
-		if h.builtin == nil {
+		it := &outputItem{Output: item.Output{Kind: item.MCPList, ID: r.request.rc.NewID(item.MCPList.Names().Prefix), Server: h.Label}, hosted: h}
+		if h.Builtin == nil {
 			r.output.announce(it)
 		}
-		r.tools.pending = append(r.tools.pending, &toolRun{item: it, job: tools.Job{Server: h.server}})
+		r.tools.pending = append(r.tools.pending, &toolRun{item: it, job: tools.Job{Server: h.MCP}})
 	}
 	return r.runJobs(r.tools.jobs(), p.listedStep)
 }
@@ -153,12 +146,12 @@ func (p *preflight) startApproved(r *Reply, i int) {
 	r.output.write(it, []byte(c.arguments))
 	r.events.closeDelta(it)
 	r.events.text(it)
-	t := &toolRun{item: it, job: tools.Job{Server: h.server, Tool: c.name, Arguments: c.arguments}, known: p.own[i].outcome(p.first[i])}
+	t := &toolRun{item: it, job: tools.Job{Server: h.MCP, Tool: c.name, Arguments: c.arguments}, known: p.own[i].outcome(p.first[i])}
 	if t.known == nil {
 		if p.records().store != nil {
 			t.completion = &recordCompletion{records: p.records(), request: c.request, own: *p.own[i]}
 		}
-		if h.tool(c.name) == nil {
+		if h.Tool(c.name) == nil {
 			t.known = &tools.Result{Error: "The server has no such tool, or it may not be called."}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -56,7 +57,7 @@ type options struct {
 // calledTools are the tools of a request that are called here, and what their
 // calls need.
 type calledTools struct {
-	hosted    map[hostedSpace]*hosted
+	hosted    map[hosted.Space]*hostedServer
 	custom    map[toolName]bool      // the client's own tools that take text
 	actions   map[toolName]item.Kind // the items that calls of the client's other tools become
 	maxCalls  int                    // made here; 0: the request sets no limit

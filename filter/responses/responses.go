@@ -21,6 +21,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -55,11 +56,11 @@ type API struct {
 	// compatibility mode.
 	ToolTimeout time.Duration
 
-	servers toolServers // replaces Tools in tests
+	servers hosted.Runner // replaces Tools in tests
 }
 
-// toolServers is what calls tools.
-func (a *API) toolServers() toolServers {
+// toolServers returns what calls tools.
+func (a *API) toolServers() hosted.Runner {
 	if a.servers != nil {
 		return a.servers
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -72,16 +73,16 @@ func (s *serverState) noteList(label string, listed []tools.Tool) {
 		s.listed = map[string][]tools.Tool{}
 	}
 	s.listed[label] = listed
-	for name, seen := range numbered(listed) {
+	for name, seen := range hosted.Numbered(listed) {
 		s.noteName(toolName{label, name}, seen)
 	}
 }
 
 // noteHosted notes the names of the tools that are called here.
-func (s *serverState) noteHosted(spaces map[hostedSpace]*hosted) {
+func (s *serverState) noteHosted(spaces map[hosted.Space]*hostedServer) {
 	for space, h := range spaces {
-		for name, seen := range h.numbered {
-			s.noteName(toolName{space.name, name}, seen)
+		for name, seen := range h.Numbered {
+			s.noteName(toolName{space.Name, name}, seen)
 		}
 	}
 }

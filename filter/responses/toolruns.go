@@ -5,26 +5,19 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
-)
-
-// The bounds of what the tools of one response return, and of the calls of one of
-// its turns, whose results come together. Beyond them no more calls are made.
-const (
-	maxResultBytes = 16 << 20
-	maxTurnCalls   = 64
 )
 
 // toolRuns are the accesses of a reply to tool servers, and what clients see of them.
 type toolRuns struct {
 	output  *output
-	servers toolServers
+	servers hosted.Runner
 	pending []*toolRun // whose outcome clients do not see yet
-	calls   int        // of tools that are called here, made or not
-	made    int        // of these, those that were made
-	failed  int        // accesses that failed
-	bytes   int        // of what tools have returned
+	usage   hosted.Usage
+	made    int // calls that were made
+	failed  int // accesses that failed
 	fault   error
 }
 
@@ -38,14 +31,9 @@ type toolRun struct {
 	result     *tools.Result     // nil until the run is done
 }
 
-// toolServers is what calls tools: a *tools.Client.
-type toolServers interface {
-	Do(ctx context.Context, j tools.Job) tools.Result
-}
-
 // toolJob is the job of a tool run. Its result is a tools.Result.
 type toolJob struct {
-	servers    toolServers
+	servers    hosted.Runner
 	job        tools.Job
 	known      *tools.Result
 	completion *recordCompletion
@@ -101,10 +89,7 @@ func (t *toolRuns) done(run *toolRun, result any, err error) {
 	if r.Error != "" && run.known == nil {
 		t.failed++
 	}
-	t.bytes += len(r.Text)
-	for _, part := range r.Content { // some items have what is no text
-		t.bytes += len(part.Data)
-	}
+	t.usage.Take(&r)
 	if r.Cause != nil {
 		t.note(run.job.Server, r.Cause)
 	}
@@ -129,11 +114,11 @@ func (t *toolRuns) completeItem(it *outputItem, result *tools.Result) {
 	status := it.EndStatus()
 	if it.Kind == item.MCPList {
 		t.completeList(it, status)
-		if it.hosted.builtin != nil { // the client has not asked for the server
+		if it.hosted.Builtin != nil { // the client has not asked for the server
 			return
 		}
 	}
-	if it.hosted.builtin != nil {
+	if it.hosted.Builtin != nil {
 		t.output.noteBuiltin(it)
 	}
 	t.output.add(it, status)
@@ -146,36 +131,30 @@ func (t *toolRuns) completeItem(it *outputItem, result *tools.Result) {
 // completeList takes the tools that a server has listed.
 func (t *toolRuns) completeList(it *outputItem, status string) {
 	if status != item.StatusCompleted {
-		it.hosted.failure = it.Result.Error
+		it.hosted.Failure = it.Result.Error
 		return
 	}
-	if leftOut := it.hosted.imported(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
-		t.note(it.hosted.server, leftOut)
+	if leftOut := it.hosted.Import(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
+		t.note(it.hosted.MCP, leftOut)
 	}
-	it.Tools = it.hosted.listed
+	it.Tools = it.hosted.Listed
 }
 
 // call takes a call that the model has completed.
 func (t *toolRuns) call(it *outputItem) {
-	if it.hosted.builtin != nil {
+	if it.hosted.Builtin != nil {
 		t.start(&toolRun{item: it, job: t.output.beginBuiltin(it)})
 		return
 	}
 	t.output.events.text(it)
-	t.start(&toolRun{item: it, job: tools.Job{Server: it.hosted.server, Tool: it.Call.Name, Arguments: it.PlainText()}})
+	t.start(&toolRun{item: it, job: it.hosted.Job(it.Call, it.PlainText(), "")})
 }
 
 // start adds a run to those of the next step, in which no call is made that breaks a
 // limit.
 func (t *toolRuns) start(run *toolRun) {
-	t.calls++
-	most := t.output.request.tools.maxCalls
-	switch {
-	case run.known != nil:
-	case most > 0 && t.calls > most, t.bytes > maxResultBytes, len(t.pending) >= maxTurnCalls:
-		run.known = &tools.Result{Error: "The limit of tool calls is reached. Answer with what you have."}
-	case run.item.Call.Refused:
-		run.known = &tools.Result{Error: "The request does not allow this tool."}
+	if refused := t.usage.Refuse(run.item.Call, t.output.request.tools.maxCalls, len(t.pending)); run.known == nil {
+		run.known = refused
 	}
 	t.pending = append(t.pending, run)
 }
@@ -187,7 +166,7 @@ func (t *toolRuns) cut() {
 		if it.Kind == item.MCPList {
 			it.Result = &tools.Result{Error: "The response has ended before the tools were listed."}
 		}
-		if it.Kind != item.MCPList || it.hosted.builtin == nil {
+		if it.Kind != item.MCPList || it.hosted.Builtin == nil {
 			t.output.add(it, it.Kind.CutStatus())
 		}
 	}

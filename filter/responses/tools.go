@@ -23,7 +23,7 @@ type toolReader struct {
 	echo    *echo
 	ignored *jsontext.Ignored
 
-	hosted    []*hosted
+	hosted    []*hostedServer
 	others    int            // the first of hosted, which are of earlier items
 	choices   []hostedChoice // of tool_choice, until the servers' tools are known
 	custom    map[toolName]bool

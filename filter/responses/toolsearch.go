@@ -148,8 +148,8 @@ func (r *toolReader) describeSearch() string {
 	seen := map[string]bool{turn.FunctionsNamespace: true}
 	for _, h := range r.hosted {
 		if h.deferred {
-			seen[h.label] = true
-			add(h.label, h.description)
+			seen[h.Label] = true
+			add(h.Label, h.Description)
 		}
 	}
 	for i := range r.deferred {
@@ -197,8 +197,8 @@ func mergeNamespaces(spaces []harmony.Namespace) []harmony.Namespace {
 }
 
 // deferHosted defers the tools of a server that has listed them.
-func (r *toolReader) deferHosted(h *hosted) {
-	space := h.namespace()
+func (r *toolReader) deferHosted(h *hostedServer) {
+	space := h.Offered()
 	for i := range space.Tools {
 		t := &space.Tools[i]
 		definition := jsontext.AppendString([]byte(`{"type":"function","name":`), t.Name)

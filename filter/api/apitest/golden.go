@@ -29,13 +29,13 @@ func (a *API) Golden(t *testing.T) {
 			chunks := Chunks(readOutputs(t, ReadFile(t, filepath.Join(dir, "upstream.tokens"))), Size(3))
 
 			whole := a.MustDecode(t, With(t, body, a.Whole...))
-			compare(t, filepath.Join(dir, "prompt.txt"), Spell(t, whole.Engine().Prompt)+"\n")
+			Compare(t, filepath.Join(dir, "prompt.txt"), Spell(t, whole.Engine().Prompt)+"\n")
 			object := Play(t, whole, a.Mode, chunks)
-			compare(t, filepath.Join(dir, "reply.json"), Indent(t, object))
+			Compare(t, filepath.Join(dir, "reply.json"), Indent(t, object))
 
 			stream := a.MustDecode(t, With(t, body, "stream", true))
 			events := Play(t, stream, a.Mode, chunks)
-			compare(t, filepath.Join(dir, "events.sse"), events)
+			Compare(t, filepath.Join(dir, "events.sse"), events)
 			a.Read(t, stream, events)
 
 			full := a.MustDecode(t, With(t, body, a.Streamed...))
@@ -87,7 +87,8 @@ func readOutputs(t testing.TB, text string) []Output {
 	return outputs
 }
 
-func compare(t *testing.T, file, got string) {
+// Compare compares a text with a golden file, which the flag -update writes.
+func Compare(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {

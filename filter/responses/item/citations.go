@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"net/url"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
-	"github.com/tidwall/gjson"
-
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
@@ -20,54 +17,31 @@ import (
 //
 //	[3] Title (https://example.com/page)
 
-// Page is a page that a text can cite.
-type Page struct{ URL, Title string }
-
 // Pages are the pages that the browser has shown, by cursor. The zero value has
 // none.
 type Pages struct {
-	shown map[int]Page
+	shown map[int]hosted.Page
 	Last  string // the address of the page that was shown last
 }
 
-// The bounds of what is kept.
-const (
-	maxPages        = 1024
-	maxPageHead     = 8 << 10 // bytes of the line that a result begins with
-	maxPageURL      = 4 << 10
-	maxPageTitle    = 512
-	maxCursorDigits = 9
-)
+// maxPages bounds how many pages are kept.
+const maxPages = 1024
 
 // Add takes a result of the browser: its text, and its structured content, if
 // there is any, whose members cursor, url and title take precedence over the
 // text. A result that shows no page of the web, such as a list of search
 // results, adds no page.
 func (p *Pages) Add(text string, structured []byte) {
-	cursor, shown, ok := readPageHead(text)
-	if fields := gjson.ParseBytes(structured); fields.IsObject() {
-		if inner := fields.Get("result"); inner.IsObject() {
-			fields = inner
-		}
-		if v := fields.Get("cursor"); v.Type == gjson.Number {
-			cursor, ok = int(v.Int()), true
-		}
-		if v := fields.Get("url"); v.Type == gjson.String {
-			shown.URL = v.Str
-		}
-		if v := fields.Get("title"); v.Type == gjson.String {
-			shown.Title = v.Str
-		}
-	}
+	cursor, shown, ok := hosted.ReadPage(text, structured)
 	if !ok {
 		return
 	}
 	delete(p.shown, cursor) // another page, or none, is shown there now
-	if shown = shown.cleaned(); shown.URL == "" || len(p.shown) >= maxPages {
+	if shown.URL == "" || len(p.shown) >= maxPages {
 		return
 	}
 	if p.shown == nil {
-		p.shown = map[int]Page{}
+		p.shown = map[int]hosted.Page{}
 	}
 	p.shown[cursor], p.Last = shown, shown.URL
 }
@@ -83,7 +57,7 @@ func (p *Pages) URL(cursor int) string { return p.shown[cursor].URL }
 func (p Pages) With(later Pages) Pages {
 	all := Pages{Last: cmp.Or(later.Last, p.Last)}
 	if len(p.shown)+len(later.shown) > 0 {
-		all.shown = make(map[int]Page, len(p.shown)+len(later.shown))
+		all.shown = make(map[int]hosted.Page, len(p.shown)+len(later.shown))
 		maps.Copy(all.shown, p.shown)
 		maps.Copy(all.shown, later.shown)
 	}
@@ -100,81 +74,11 @@ func (p *Pages) Bytes() int64 {
 	return n
 }
 
-// readPageHead reads the line that a result begins with.
-func readPageHead(text string) (cursor int, shown Page, ok bool) {
-	text = strings.TrimLeft(text[:min(len(text), maxPageHead)], " \t\r\n")
-	digits, head, _ := strings.Cut(strings.TrimPrefix(text, "["), "]")
-	if cursor, ok = readCursor(digits); !ok || text[0] != '[' {
-		return 0, Page{}, false
-	}
-	// A title can have line feeds in it; what is behind the head begins so.
-	if title, _, found := strings.Cut(head, "\n**viewing lines ["); found {
-		head = title
-	} else {
-		head, _, _ = strings.Cut(head, "\n")
-	}
-	shown.Title = strings.TrimSpace(head)
-	inner, closed := strings.CutSuffix(shown.Title, ")")
-	if !closed {
-		return cursor, shown, true
-	}
-	// Titles and addresses can have parentheses themselves.
-	for end := len(inner); ; {
-		i := strings.LastIndexByte(inner[:end], '(')
-		if i < 0 {
-			return cursor, shown, true
-		}
-		if address := inner[i+1:]; isWeb(address) {
-			return cursor, Page{address, inner[:i]}, true
-		}
-		end = i
-	}
-}
-
-// readCursor reads a cursor in decimal digits.
-func readCursor(digits string) (int, bool) {
-	if digits == "" || len(digits) > maxCursorDigits || strings.Trim(digits, "0123456789") != "" {
-		return 0, false
-	}
-	cursor, err := strconv.Atoi(digits)
-	return cursor, err == nil
-}
-
-const sourceScheme = "view-source:"
-
-func isWeb(address string) bool {
-	address = strings.TrimPrefix(address, sourceScheme)
-	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
-}
-
-// cleaned is the page with an address that a client can open, "" if there is no
-// such, and a title of one line. The browser shows what it finds in a page, and
-// a page's source, as pages of their own: these stand for the page itself. It
-// shows addresses without their escapes, and long ones cut.
-func (p Page) cleaned() Page {
-	address := strings.TrimPrefix(p.URL, sourceScheme)
-	title := strings.Join(strings.Fields(p.Title), " ")
-	if found, ok := strings.CutPrefix(title, "Find results for text: `"); ok {
-		address, _, _ = strings.Cut(address, "/find?pattern=")
-		if i := strings.LastIndex(found, "` in `"); i >= 0 {
-			title = strings.TrimSuffix(found[i+len("` in `"):], "`")
-		}
-	}
-	if len(address) > maxPageURL || !isWeb(address) || !utf8.ValidString(address) || strings.HasSuffix(address, "...") {
-		return Page{}
-	}
-	u, err := url.Parse(strings.ReplaceAll(address, " ", "%20"))
-	if err != nil || u.Host == "" {
-		return Page{}
-	}
-	return Page{strings.Clone(u.String()), strings.ToValidUTF8(title[:min(len(title), maxPageTitle)], "")}
-}
-
 // Citation is a place of a text that cites a page. start and end count
 // characters, Unicode code points, of the whole text; end is behind the place.
 type Citation struct {
 	start, end int
-	Page
+	hosted.Page
 }
 
 // JSON is the citation as an annotation of a text.
@@ -256,7 +160,7 @@ func (c *Citations) step(r rune) (complete bool) {
 	case r == '【':
 		c.within, c.start, c.cursor, c.digits = inCursor, c.at, 0, 0
 	case c.within == outside:
-	case '0' <= r && r <= '9' && c.within != behindMark && c.digits < maxCursorDigits:
+	case '0' <= r && r <= '9' && c.within != behindMark && c.digits < hosted.MaxCursorDigits:
 		switch c.within {
 		case inCursor:
 			c.cursor = 10*c.cursor + int(r-'0')

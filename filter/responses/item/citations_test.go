@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 )
 
 func TestPages(t *testing.T) {
@@ -18,17 +20,17 @@ func TestPages(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, structured string
 		cursor           int
-		want             Page // the zero value: none
+		want             hosted.Page // the zero value: none
 	}{
-		"page":                       {text: "[3] A title (https://a.example/b?c=d)" + viewed, cursor: 3, want: Page{"https://a.example/b?c=d", "A title"}},
-		"alone":                      {text: "[0] A (http://a.example)", want: Page{"http://a.example", "A"}},
-		"white space before":         {text: " \n[12]  A  (https://a.example)\r\n", cursor: 12, want: Page{"https://a.example", "A"}},
-		"no title":                   {text: "[1] (https://a.example)" + viewed, cursor: 1, want: Page{"https://a.example", ""}},
-		"parentheses":                {text: "[1] Go (game) (https://a.example/Go_(game))" + viewed, cursor: 1, want: Page{"https://a.example/Go_(game)", "Go (game)"}},
-		"no escapes":                 {text: "[1] A (https://a.example/b (c)/é)" + viewed, cursor: 1, want: Page{"https://a.example/b%20%28c%29/%C3%A9", "A"}},
-		"title of lines":             {text: "[1] A\nB (https://a.example)" + viewed, cursor: 1, want: Page{"https://a.example", "A B"}},
-		"what was found":             {text: "[4] Find results for text: `x (y` in `A title` (https://a.example/b/find?pattern=x%20%28y)" + viewed, cursor: 4, want: Page{"https://a.example/b", "A title"}},
-		"source":                     {text: "[4] A (view-source:https://a.example)" + viewed, cursor: 4, want: Page{"https://a.example", "A"}},
+		"page":                       {text: "[3] A title (https://a.example/b?c=d)" + viewed, cursor: 3, want: hosted.Page{URL: "https://a.example/b?c=d", Title: "A title"}},
+		"alone":                      {text: "[0] A (http://a.example)", want: hosted.Page{URL: "http://a.example", Title: "A"}},
+		"white space before":         {text: " \n[12]  A  (https://a.example)\r\n", cursor: 12, want: hosted.Page{URL: "https://a.example", Title: "A"}},
+		"no title":                   {text: "[1] (https://a.example)" + viewed, cursor: 1, want: hosted.Page{URL: "https://a.example", Title: ""}},
+		"parentheses":                {text: "[1] Go (game) (https://a.example/Go_(game))" + viewed, cursor: 1, want: hosted.Page{URL: "https://a.example/Go_(game)", Title: "Go (game)"}},
+		"no escapes":                 {text: "[1] A (https://a.example/b (c)/é)" + viewed, cursor: 1, want: hosted.Page{URL: "https://a.example/b%20%28c%29/%C3%A9", Title: "A"}},
+		"title of lines":             {text: "[1] A\nB (https://a.example)" + viewed, cursor: 1, want: hosted.Page{URL: "https://a.example", Title: "A B"}},
+		"what was found":             {text: "[4] Find results for text: `x (y` in `A title` (https://a.example/b/find?pattern=x%20%28y)" + viewed, cursor: 4, want: hosted.Page{URL: "https://a.example/b", Title: "A title"}},
+		"source":                     {text: "[4] A (view-source:https://a.example)" + viewed, cursor: 4, want: hosted.Page{URL: "https://a.example", Title: "A"}},
 		"search results":             {text: "[0] who won (2024)" + viewed},
 		"search results, no address": {text: "[0] who won" + viewed},
 		"cut address":                {text: "[0] A (https://a.example/bbb...)" + viewed},
@@ -41,19 +43,19 @@ func TestPages(t *testing.T) {
 		"long cursor":                {text: "[1234567890] A (https://a.example)", cursor: 1234567890},
 		"error":                      {text: "Invalid link id `7`."},
 		"nothing":                    {},
-		"structured":                 {text: "x", structured: `{"cursor":2,"url":"https://a.example","title":"A"}`, cursor: 2, want: Page{"https://a.example", "A"}},
-		"structured without cursor":  {text: "[5] B", structured: `{"url":"https://a.example","title":"A"}`, cursor: 5, want: Page{"https://a.example", "A"}},
-		"structured within result":   {text: "[5] B", structured: `{"result":{"url":"https://a.example"}}`, cursor: 5, want: Page{"https://a.example", "B"}},
-		"structured text":            {text: "[5] B (https://b.example)", structured: `{"result":"[5] B"}`, cursor: 5, want: Page{"https://b.example", "B"}},
-		"structured of other types":  {text: "[5] B (https://b.example)", structured: `{"cursor":"x","url":1,"title":null}`, cursor: 5, want: Page{"https://b.example", "B"}},
-		"structured list":            {text: "[5] B (https://b.example)", structured: `[1]`, cursor: 5, want: Page{"https://b.example", "B"}},
+		"structured":                 {text: "x", structured: `{"cursor":2,"url":"https://a.example","title":"A"}`, cursor: 2, want: hosted.Page{URL: "https://a.example", Title: "A"}},
+		"structured without cursor":  {text: "[5] B", structured: `{"url":"https://a.example","title":"A"}`, cursor: 5, want: hosted.Page{URL: "https://a.example", Title: "A"}},
+		"structured within result":   {text: "[5] B", structured: `{"result":{"url":"https://a.example"}}`, cursor: 5, want: hosted.Page{URL: "https://a.example", Title: "B"}},
+		"structured text":            {text: "[5] B (https://b.example)", structured: `{"result":"[5] B"}`, cursor: 5, want: hosted.Page{URL: "https://b.example", Title: "B"}},
+		"structured of other types":  {text: "[5] B (https://b.example)", structured: `{"cursor":"x","url":1,"title":null}`, cursor: 5, want: hosted.Page{URL: "https://b.example", Title: "B"}},
+		"structured list":            {text: "[5] B (https://b.example)", structured: `[1]`, cursor: 5, want: hosted.Page{URL: "https://b.example", Title: "B"}},
 	} {
 		var p Pages
 		p.Add(c.text, []byte(c.structured))
 		if got := p.shown[c.cursor]; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if c.want == (Page{}) && len(p.shown) > 0 {
+		if c.want == (hosted.Page{}) && len(p.shown) > 0 {
 			t.Errorf("%s: %v", name, p.shown)
 		}
 	}
@@ -68,15 +70,15 @@ func TestPagesBounded(t *testing.T) {
 		return "[" + strconv.Itoa(cursor) + "] " + title + " (" + url + ")\n"
 	}
 	p.Add(head(0, strings.Repeat("é ", 2000), "https://a.example"), nil)
-	if title := p.shown[0].Title; len(title) > maxPageTitle || !utf8.ValidString(title) || len(title) < maxPageTitle-2 {
+	if title := p.shown[0].Title; len(title) > 512 || !utf8.ValidString(title) || len(title) < 512-2 {
 		t.Errorf("a title of %d bytes, %q", len(title), title)
 	}
 	p.Add(head(0, "B", "https://b.example"), nil)
-	if p.shown[0] != (Page{"https://b.example", "B"}) {
+	if p.shown[0] != (hosted.Page{URL: "https://b.example", Title: "B"}) {
 		t.Errorf("%v", p.shown[0])
 	}
 	p.Add(head(0, "who won", "2024"), nil)
-	p.Add(head(1, "C", "https://c.example/"+strings.Repeat("c", maxPageURL)), nil)
+	p.Add(head(1, "C", "https://c.example/"+strings.Repeat("c", 4<<10)), nil)
 	if len(p.shown) != 0 {
 		t.Errorf("%v", p.shown)
 	}
@@ -90,8 +92,8 @@ func TestPagesBounded(t *testing.T) {
 
 func TestCitations(t *testing.T) {
 	t.Parallel()
-	a, b := Page{"https://a.example", "A"}, Page{"https://b.example", "B"}
-	p := &Pages{shown: map[int]Page{3: a, 14: b}}
+	a, b := hosted.Page{URL: "https://a.example", Title: "A"}, hosted.Page{URL: "https://b.example", Title: "B"}
+	p := &Pages{shown: map[int]hosted.Page{3: a, 14: b}}
 	for text, want := range map[string][]Citation{
 		"":                          nil,
 		"no":                        nil,
@@ -120,7 +122,7 @@ func TestCitations(t *testing.T) {
 		"【3†L1\xe3\x80\x91\xe3\x80": {{0, 6, a}},
 	} {
 		c := Citations{Pages: p}
-		if diff := cmp.Diff(want, c.AppendFound(nil, []byte(text)), cmp.AllowUnexported(Citation{}, Page{})); diff != "" {
+		if diff := cmp.Diff(want, c.AppendFound(nil, []byte(text)), cmp.AllowUnexported(Citation{}, hosted.Page{})); diff != "" {
 			t.Errorf("%q: %s", text, diff)
 		}
 	}
@@ -144,7 +146,7 @@ func citationsOf(p *Pages, text string) []Citation {
 // with what is in the whole.
 func sameCitations(t *testing.T, text string, rng *rand.Rand) int {
 	t.Helper()
-	p := &Pages{shown: map[int]Page{0: {"https://0.example", "0"}, 12: {"https://12.example", "12"}}}
+	p := &Pages{shown: map[int]hosted.Page{0: {URL: "https://0.example", Title: "0"}, 12: {URL: "https://12.example", Title: "12"}}}
 	c := Citations{Pages: p}
 	var got []Citation
 	var pieces []string
@@ -155,7 +157,7 @@ func sameCitations(t *testing.T, text string, rng *rand.Rand) int {
 		clear(piece) // the scanner keeps none of it
 		pieces, rest = append(pieces, rest[:n]), rest[n:]
 	}
-	if diff := cmp.Diff(citationsOf(p, text), got, cmp.AllowUnexported(Citation{}, Page{})); diff != "" {
+	if diff := cmp.Diff(citationsOf(p, text), got, cmp.AllowUnexported(Citation{}, hosted.Page{})); diff != "" {
 		t.Errorf("%q: %s", pieces, diff)
 	}
 	return len(got)
@@ -184,7 +186,7 @@ func TestCitationsCut(t *testing.T) {
 
 func TestCitationsAllocateNothing(t *testing.T) {
 	text := []byte("No citation – none 【at all】, été.")
-	p := &Pages{shown: map[int]Page{3: {"https://a.example", "A"}}}
+	p := &Pages{shown: map[int]hosted.Page{3: {URL: "https://a.example", Title: "A"}}}
 	for name, p := range map[string]*Pages{"pages": p, "no pages": {}} {
 		c := Citations{Pages: p}
 		if n := testing.AllocsPerRun(100, func() { c.AppendFound(nil, text) }); n != 0 {
@@ -213,7 +215,7 @@ func FuzzPages(f *testing.F) {
 			if err != nil || !utf8.ValidString(shown.URL) || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 				t.Errorf("%d: address %q, %v", cursor, shown.URL, err)
 			}
-			if len(shown.Title) > maxPageTitle || !utf8.ValidString(shown.Title) || strings.ContainsAny(shown.Title, "\n\r") {
+			if len(shown.Title) > 512 || !utf8.ValidString(shown.Title) || strings.ContainsAny(shown.Title, "\n\r") {
 				t.Errorf("%d: title %q", cursor, shown.Title)
 			}
 		}

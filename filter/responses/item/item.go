@@ -8,8 +8,6 @@
 package item
 
 import (
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -135,8 +133,5 @@ func (it *Item) CheckCall() *apierror.Error {
 
 // Clip shortens an id that a client made up, for errors.
 func Clip(id string) string {
-	if len(id) > jsontext.MaxShortText {
-		return strings.ToValidUTF8(id[:jsontext.MaxShortText], "") + "..."
-	}
-	return id
+	return jsontext.Clip(id)
 }

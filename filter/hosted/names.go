@@ -1,12 +1,11 @@
-package responses
+package hosted
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -27,11 +26,11 @@ func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd er
 		t := &listed[i]
 		offered := harmony.Tool{Name: t.Name, Parameters: t.InputSchema}
 		if err := limits.CheckTool(offered); err != nil {
-			why = append(why, fmt.Sprintf("%q: %s", item.Clip(t.Name), err.Message))
+			why = append(why, fmt.Sprintf("%q: %s", jsontext.Clip(t.Name), err.Message))
 			continue
 		}
 		if err := check.Check(offered); err != nil {
-			why = append(why, fmt.Sprintf("%q: %s.", item.Clip(t.Name), err))
+			why = append(why, fmt.Sprintf("%q: %s.", jsontext.Clip(t.Name), err))
 			continue
 		}
 		if names[t.Name] {
@@ -55,10 +54,10 @@ func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd er
 // valid name.
 const numberedBytes = 200
 
-// numbered returns, for the tools of a server whose names would be the same to the
+// Numbered returns, for the tools of a server whose names would be the same to the
 // model, the names that they have instead. They follow from the list alone, so that
 // a conversation that continues with it has the same names.
-func numbered(listed []tools.Tool) map[string]string {
+func Numbered(listed []tools.Tool) map[string]string {
 	taken := make(map[string]bool, len(listed))
 	var late []string
 	for i := range listed {
@@ -84,57 +83,17 @@ func numbered(listed []tools.Tool) map[string]string {
 	return names
 }
 
-// offer takes the tools that the server has. Tools that cannot be offered are left
-// out; the error, for the operator, names them.
-func (h *hosted) offer(listed []tools.Tool, limits turn.Limits) error {
-	h.known = true
-	if h.server.AllowedTools != nil {
-		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !slices.Contains(h.server.AllowedTools, t.Name) })
-	}
-	var odd error
-	h.listed, odd = fitTools(listed, limits)
-	h.numbered = numbered(h.listed)
-	for i := range h.listed {
-		if t := &h.listed[i]; h.allowed == nil || h.allowed.fits(t) {
-			h.tools = append(h.tools, *t)
-		}
-	}
-	return odd
-}
-
-// imported takes the tools that the server has listed for this request: only those
-// that the request allows. The reply lists no others.
-func (h *hosted) imported(listed []tools.Tool, limits turn.Limits) error {
-	if h.allowed != nil {
-		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !h.allowed.fits(&t) })
-	}
-	return h.offer(listed, limits)
-}
-
-// covers reports whether a list has every tool that the request allows by its name.
-func (h *hosted) covers(listed []tools.Tool) bool {
-	if h.allowed == nil {
-		return true
-	}
-	for name := range h.allowed.names {
-		if !slices.ContainsFunc(listed, func(t tools.Tool) bool { return t.Name == name }) {
-			return false
-		}
-	}
-	return true
-}
-
-// toModel is a tool's name as the model sees it.
-func (h *hosted) toModel(name string) string {
-	if seen, ok := h.numbered[name]; ok {
+// ToModel returns a tool's name as the model sees it.
+func (s *Server) ToModel(name string) string {
+	if seen, ok := s.Numbered[name]; ok {
 		return seen
 	}
 	return name
 }
 
-// fromModel is the server's name of a tool that the model calls.
-func (h *hosted) fromModel(seen string) string {
-	for name, numbered := range h.numbered {
+// FromModel returns the server's name of a tool that the model calls.
+func (s *Server) FromModel(seen string) string {
+	for name, numbered := range s.Numbered {
 		if numbered == seen {
 			return name
 		}
@@ -142,9 +101,9 @@ func (h *hosted) fromModel(seen string) string {
 	return seen
 }
 
-// named is a call of one of the server's tools under the server's name.
-func (h *hosted) named(call *turn.CalledTool) *turn.CalledTool {
-	name := h.fromModel(call.Name)
+// Named returns a call of one of the server's tools under the server's name.
+func (s *Server) Named(call *turn.CalledTool) *turn.CalledTool {
+	name := s.FromModel(call.Name)
 	if name == call.Name {
 		return call
 	}

@@ -1,0 +1,185 @@
+// Package hosted is what the APIs share about hosted tools, which the filter runs at
+// MCP servers: the servers of a request, which of their tools the model is offered and
+// under which names, the jobs that its calls become, and their bounds.
+//
+// An API reads a [Server] for each server and built-in tool of a request. Servers list
+// their tools ([List], or jobs of a reply), [Server.Offered] goes into the prompt, and
+// [Server.Job] makes the job of a call. The package does no I/O itself.
+package hosted
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Server is an MCP server whose tools a request offers. The model sees them as a
+// namespace with the server's label, or with a built-in tool's name.
+type Server struct {
+	Label       string // the namespace
+	Description string
+	Builtin     *Builtin // nil: the client names the server
+	MCP         *tools.Server
+	Allowed     *Filter // the tools that the request allows; nil: every tool
+
+	Known    bool              // the tools are listed, or need no list
+	Failure  string            // why they could not be listed; "" if nothing failed
+	Listed   []tools.Tool      // those that the operator allows
+	Tools    []tools.Tool      // of these, those that the request allows
+	Numbered map[string]string // the names of listed tools that have a number for the model, with the number
+}
+
+// Filter selects tools of a server. A tool must meet all of its conditions.
+type Filter struct {
+	Names    map[string]bool // nil: all
+	Except   map[string]bool // names that are left out
+	ReadOnly *bool           // by the servers' hints; nil: both kinds
+}
+
+// Fits reports whether the filter selects a tool.
+func (f *Filter) Fits(t *tools.Tool) bool {
+	if f.Names != nil && !f.Names[t.Name] || f.Except[t.Name] {
+		return false
+	}
+	return f.ReadOnly == nil || *f.ReadOnly == gjson.GetBytes(t.Annotations, "readOnlyHint").Bool()
+}
+
+// ErrNotConfigured is the error of [Find] for a label that is not configured.
+var ErrNotConfigured = errors.New("no server of this label is configured")
+
+// Find returns the server that a request of a tenant names: without a URL the one that
+// the operator has configured under the label, which is Trusted; else one of the
+// request's own, if the operator allows its host. Other errors than [ErrNotConfigured]
+// are those of [tools.Client.Allow], which are texts for clients.
+func Find(client *tools.Client, label, url, tenant string) (*tools.Server, error) {
+	if url != "" {
+		if err := client.Allow(url); err != nil {
+			return nil, err
+		}
+		return &tools.Server{Label: label, URL: strings.Clone(url), Tenant: tenant}, nil
+	}
+	server, ok := client.Server(label)
+	if !ok {
+		return nil, ErrNotConfigured
+	}
+	server.Tenant = tenant
+	return server, nil
+}
+
+// Tool returns the tool of a name, nil if the request has none.
+func (s *Server) Tool(name string) *tools.Tool {
+	for i := range s.Tools {
+		if s.Tools[i].Name == name {
+			return &s.Tools[i]
+		}
+	}
+	return nil
+}
+
+// Offered returns the tools as the model sees them: those that it was trained with, or
+// those that the server has listed.
+func (s *Server) Offered() harmony.Namespace {
+	if s.Builtin != nil && s.Builtin.Trained != nil {
+		return s.Builtin.Trained()
+	}
+	space := harmony.Namespace{Name: s.Label, Description: s.Description, Tools: make([]harmony.Tool, len(s.Tools))}
+	for i, t := range s.Tools {
+		space.Tools[i] = harmony.Tool{Name: s.ToModel(t.Name), Description: t.Description, Parameters: t.InputSchema}
+	}
+	return space
+}
+
+// Names returns what the model can call. "" is the namespace itself.
+func (s *Server) Names() []string {
+	space := s.Offered()
+	if len(space.Tools) == 0 && s.Builtin != nil && s.Builtin.Trained != nil {
+		return []string{""}
+	}
+	names := make([]string, len(space.Tools))
+	for i, t := range space.Tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Job returns the job of a call that the model has completed, under the server's name
+// of the tool; text is what the model wrote. A built-in tool runs in the session.
+func (s *Server) Job(call *turn.CalledTool, text, session string) tools.Job {
+	job := tools.Job{Server: s.MCP, Tool: call.Name, Arguments: text}
+	if s.Builtin == nil {
+		return job
+	}
+	server := *s.MCP
+	server.Session = session
+	job.Server = &server
+	if call.IsCode() {
+		job.Tool, job.Arguments = tools.CodeTool, CodeArguments(text)
+	}
+	return job
+}
+
+// CodeArguments returns the arguments of [tools.CodeTool] for a code.
+func CodeArguments(code string) string {
+	return string(append(jsontext.AppendString([]byte(`{"code":`), code), '}'))
+}
+
+// Space is a namespace of hosted tools, as a call names it.
+type Space struct {
+	Name   string
+	System bool // in the system message
+}
+
+// SpaceOf returns the namespace of a call.
+func SpaceOf(call *turn.CalledTool) Space { return Space{call.Namespace, call.Builtin} }
+
+// Space returns the server's namespace.
+func (s *Server) Space() Space {
+	return Space{s.Label, s.Builtin != nil && s.Builtin.System}
+}
+
+// Offer takes the tools that the server has. Tools that cannot be offered are left
+// out; the error, for the operator, names them.
+func (s *Server) Offer(listed []tools.Tool, limits turn.Limits) error {
+	s.Known = true
+	if s.MCP.AllowedTools != nil {
+		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !slices.Contains(s.MCP.AllowedTools, t.Name) })
+	}
+	var odd error
+	s.Listed, odd = fitTools(listed, limits)
+	s.Numbered = Numbered(s.Listed)
+	for i := range s.Listed {
+		if t := &s.Listed[i]; s.Allowed == nil || s.Allowed.Fits(t) {
+			s.Tools = append(s.Tools, *t)
+		}
+	}
+	return odd
+}
+
+// Import takes the tools that the server has listed for this request: only those that
+// the request allows are Listed.
+func (s *Server) Import(listed []tools.Tool, limits turn.Limits) error {
+	if s.Allowed != nil {
+		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !s.Allowed.Fits(&t) })
+	}
+	return s.Offer(listed, limits)
+}
+
+// Covers reports whether a list has every tool that the request allows by its name.
+func (s *Server) Covers(listed []tools.Tool) bool {
+	if s.Allowed == nil {
+		return true
+	}
+	for name := range s.Allowed.Names {
+		if !slices.ContainsFunc(listed, func(t tools.Tool) bool { return t.Name == name }) {
+			return false
+		}
+	}
+	return true
+}

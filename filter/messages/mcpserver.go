@@ -1,0 +1,203 @@
+package messages
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// mcpServer is an entry of mcp_servers.
+type mcpServer struct {
+	at               jsontext.Field
+	name, url, token string
+	enabled          bool
+	allowed          *hosted.Filter // nil: every tool
+}
+
+// toolset is a tool of the type mcp_toolset.
+type toolset struct {
+	at      jsontext.Field
+	server  string
+	off     bool            // tools that configs does not have are left out
+	enabled map[string]bool // by the tools' names
+}
+
+// readToolset reads {"type":"mcp_toolset","mcp_server_name":…,"default_config":…,"configs":…}.
+func (d *decoder) readToolset(at jsontext.Field) *apierror.Error {
+	t := toolset{at: at, enabled: map[string]bool{}}
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type", "cache_control":
+		case "mcp_server_name":
+			t.server, err = v.ShortText()
+		case "default_config":
+			enabled := true
+			err = d.readToolConfig(v, &enabled)
+			t.off = !enabled
+		case "configs":
+			err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
+				if len(t.enabled) >= d.rc.Limits.Tools {
+					return apierror.Invalid(v.Path, "The toolset has more than %d configs.", d.rc.Limits.Tools)
+				}
+				enabled := !t.off
+				err := d.readToolConfig(v, &enabled)
+				if v.Get("enabled").Exists() {
+					t.enabled[strings.Clone(name)] = enabled
+				}
+				return err
+			})
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	d.served.toolsets = append(d.served.toolsets, t)
+	return err
+}
+
+// readToolConfig reads {"enabled":…}. All tools are offered from the beginning.
+func (d *decoder) readToolConfig(v jsontext.Field, enabled *bool) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		if key == "enabled" {
+			return v.SetSwitch(enabled)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
+// filter returns the filter of the toolset; nil: every tool is offered.
+func (t *toolset) filter() *hosted.Filter {
+	f := &hosted.Filter{}
+	if t.off {
+		f.Names = map[string]bool{}
+	}
+	for name, enabled := range t.enabled {
+		switch {
+		case enabled && t.off:
+			f.Names[name] = true
+		case !enabled && f.Except == nil:
+			f.Except = map[string]bool{name: true}
+		case !enabled:
+			f.Except[name] = true
+		}
+	}
+	if f.Names == nil && f.Except == nil {
+		return nil
+	}
+	return f
+}
+
+// readMCPServers reads mcp_servers. Without the loopback listener no server is called.
+func (d *decoder) readMCPServers(v jsontext.Field) *apierror.Error {
+	if d.api.Tools == nil {
+		d.ignored.Add(v.Path)
+		return nil
+	}
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= d.rc.Limits.Tools {
+			return apierror.Invalid("mcp_servers", "The request has more than %d MCP servers.", d.rc.Limits.Tools)
+		}
+		return d.readMCPServer(v)
+	})
+}
+
+func (d *decoder) readMCPServer(at jsontext.Field) *apierror.Error {
+	s := mcpServer{at: at, enabled: true}
+	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "type":
+			if v.Str != "url" {
+				err = apierror.Invalid(v.Path, "The type of an MCP server must be url.")
+			}
+		case "name":
+			s.name, err = v.ShortText()
+		case "url":
+			s.url, err = v.Text()
+		case "authorization_token":
+			if v.Type != gjson.Null {
+				s.token, err = v.Text()
+			}
+		case "tool_configuration":
+			if v.Type != gjson.Null {
+				err = d.readToolConfiguration(&s, v)
+			}
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+	d.served.defined = append(d.served.defined, s)
+	return err
+}
+
+// readToolConfiguration reads {"enabled":…,"allowed_tools":[…]}.
+func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierror.Error {
+	return at.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch {
+		case v.Type == gjson.Null:
+		case key == "enabled":
+			return v.SetSwitch(&s.enabled)
+		case key == "allowed_tools":
+			s.allowed = &hosted.Filter{Names: map[string]bool{}}
+			return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+				name, err := v.Text()
+				s.allowed.Names[strings.Clone(name)] = true
+				return err
+			})
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+}
+
+// findServer finds an MCP server: the configured one of its name, or one that the
+// configuration lets requests name.
+func (d *decoder) findServer(s *mcpServer) *apierror.Error {
+	switch s.name {
+	case "":
+		return apierror.Invalid(s.at.Path+".name", "An MCP server has no name. Give every server one.")
+	case turn.FunctionsNamespace:
+		return apierror.Invalid(s.at.Path+".name", "The name %q is the namespace of the request's own tools. Give the MCP server another one.", s.name)
+	}
+	h := &hosted.Server{Label: s.name, Allowed: s.allowed}
+	if i := slices.IndexFunc(d.served.toolsets, func(t toolset) bool { return t.server == s.name }); i >= 0 {
+		if f := d.served.toolsets[i].filter(); f != nil {
+			h.Allowed = f
+		}
+	} else if len(d.served.toolsets) > 0 {
+		return apierror.Invalid(s.at.Path, "No toolset names the MCP server %q. Add one to the tools, or leave the server out.", jsontext.Clip(s.name))
+	}
+	if !s.enabled {
+		return nil
+	}
+	url := s.url
+	if configured, ok := d.api.Tools.Server(s.name); ok && configured.URL == url {
+		url = "" // clients have to send one
+	}
+	var err error
+	switch h.MCP, err = hosted.Find(d.api.Tools, s.name, url, d.rc.Tenant); {
+	case errors.Is(err, hosted.ErrNotConfigured):
+		return apierror.Invalid(s.at.Path+".url", "The MCP server %q has no url, and no server of this name is configured here. Send its url.", jsontext.Clip(s.name))
+	case err != nil:
+		return apierror.Invalid(s.at.Path+".url", "%s", err)
+	case h.MCP.Approval:
+		return apierror.Invalid(s.at.Path+".name", "The operator requires approval for calls of the MCP server %q, and this API has no approvals. Leave the server out.", jsontext.Clip(s.name))
+	}
+	if s.token != "" {
+		if err := h.MCP.AddHeader(http.Header{"Authorization": {"Bearer " + s.token}}); err != nil {
+			return apierror.Invalid(s.at.Path+".authorization_token", "%s", err)
+		}
+	}
+	d.served.servers = append(d.served.servers, h)
+	return nil
+}

@@ -1,0 +1,277 @@
+package messages
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// The prefixes of the ids of calls that the filter makes: of built-in tools, and of
+// MCP servers' tools.
+const (
+	builtinPrefix = "srvtoolu_"
+	mcpPrefix     = "mcptoolu_"
+)
+
+// servedID returns the id of a call that the filter makes, as clients know it.
+func servedID(s *hosted.Server, callID string) string {
+	prefix := mcpPrefix
+	if s.Builtin != nil {
+		prefix = builtinPrefix
+	}
+	return prefix + strings.TrimPrefix(callID, callPrefix)
+}
+
+// servedCallID returns the id of a call by the one that clients know.
+func servedCallID(id string) string {
+	for _, prefix := range []string{builtinPrefix, mcpPrefix} {
+		if rest, ok := strings.CutPrefix(id, prefix); ok {
+			return callPrefix + rest
+		}
+	}
+	return callPrefix + id
+}
+
+// appendCallHead appends the block of a call up to the value of its input. s is the
+// server of its tool; nil: the tool is the client's.
+func appendCallHead(dst []byte, s *hosted.Server, call *turn.CalledTool) []byte {
+	if s == nil {
+		dst = jsontext.AppendString(append(dst, `{"type":"tool_use","id":`...), shownID(call.ID))
+		dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
+		return append(dst, `,"input":`...)
+	}
+	if s.Builtin != nil {
+		dst = jsontext.AppendString(append(dst, `{"type":"server_tool_use","id":`...), servedID(s, call.ID))
+		dst = jsontext.AppendString(append(dst, `,"name":`...), shownName(s))
+		return append(dst, `,"input":`...)
+	}
+	dst = jsontext.AppendString(append(dst, `{"type":"mcp_tool_use","id":`...), servedID(s, call.ID))
+	dst = jsontext.AppendString(append(dst, `,"name":`...), call.Name)
+	dst = jsontext.AppendString(append(dst, `,"server_name":`...), s.Label)
+	return append(dst, `,"input":`...)
+}
+
+// appendResult appends the block of a result.
+func (rs *runs) appendResult(dst []byte, run *run) []byte {
+	s, result := run.server, run.result
+	kind := "mcp_tool_result"
+	if s.Builtin != nil {
+		kind = shownName(s) + "_tool_result"
+	}
+	dst = jsontext.AppendString(append(dst, `{"type":`...), kind)
+	dst = jsontext.AppendString(append(dst, `,"tool_use_id":`...), servedID(s, run.call.ID))
+	switch {
+	case s.Builtin == nil:
+		dst = strconv.AppendBool(append(dst, `,"is_error":`...), result.Error != "")
+		dst = append(dst, `,"content":[`...)
+		if text := modelText(result); text != "" {
+			dst = append(jsontext.AppendString(append(dst, `{"type":"text","text":`...), text), '}')
+		}
+		return append(dst, "]}"...)
+	case s.Builtin.Name == tools.CodeInterpreter && (result.Error == "" || result.Answered):
+		return appendCodeResult(append(dst, `,"content":`...), result)
+	case result.Error != "":
+		return appendFailure(append(dst, `,"content":`...), kind, run)
+	}
+	return rs.appendSearchResult(append(dst, `,"content":`...), run)
+}
+
+// modelText returns what the model sees of a result.
+func modelText(result *tools.Result) string {
+	if result.Error != "" {
+		return result.Error
+	}
+	return result.Text
+}
+
+// appendCodeResult appends the result of code that has run, and the end of its block.
+func appendCodeResult(dst []byte, result *tools.Result) []byte {
+	code := 0
+	if result.Error != "" {
+		code = 1
+	}
+	dst = jsontext.AppendString(append(dst, `{"type":"code_execution_result","stdout":`...), result.Text)
+	dst = jsontext.AppendString(append(dst, `,"stderr":`...), result.Error)
+	dst = strconv.AppendInt(append(dst, `,"return_code":`...), int64(code), 10)
+	return append(dst, `,"content":[]}}`...)
+}
+
+// appendFailure appends the error of a built-in tool that has not run, and the end of
+// its block. The member error_message is not Anthropic's: it has what the model sees.
+func appendFailure(dst []byte, kind string, run *run) []byte {
+	code := "unavailable"
+	if run.code != "" {
+		code = run.code
+	}
+	dst = jsontext.AppendString(append(dst, `{"type":`...), kind+"_error")
+	dst = jsontext.AppendString(append(dst, `,"error_code":`...), code)
+	return append(jsontext.AppendString(append(dst, `,"error_message":`...), run.result.Error), "}}"...)
+}
+
+// sealedPage is what the encrypted_content of a web_search_result has: with it the model
+// sees the call and its result again as they were, without a store.
+type sealedPage struct {
+	Tool    string `json:"tool"`
+	Session string `json:"session"` // of the browser
+	Text    string `json:"text"`
+}
+
+// appendSearchResult appends the page that the browser shows, and the end of its block.
+func (rs *runs) appendSearchResult(dst []byte, run *run) []byte {
+	r := rs.reply
+	_, page, _ := hosted.ReadPage(run.result.Text, run.result.Structured)
+	text, err := json.Marshal(sealedPage{run.call.Name, r.request.container, run.result.Text})
+	r.fault = errors.Join(r.fault, err)
+	dst = jsontext.AppendString(append(dst, `[{"type":"web_search_result","url":`...), page.URL)
+	dst = jsontext.AppendString(append(dst, `,"title":`...), page.Title)
+	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), r.seal(text))
+	return append(dst, `,"page_age":null}]}`...)
+}
+
+// appendContainer appends the container in which the request's code runs, where there
+// is one.
+func (r *Reply) appendContainer(dst []byte) []byte {
+	if r.request.hosted[hosted.Space{Name: hosted.NamespaceOf(tools.CodeInterpreter), System: true}] == nil {
+		return dst
+	}
+	dst = jsontext.AppendString(append(dst, `,"container":{"id":`...), r.request.container)
+	expires := r.request.rc.Now().Add(r.request.api.SessionTimeout).UTC()
+	return append(jsontext.AppendString(append(dst, `,"expires_at":`...), expires.Format(time.RFC3339)), '}')
+}
+
+// isServed reports whether a block is about a tool that a server ran: its call or its
+// result.
+func isServed(kind string) bool {
+	return kind == "server_tool_use" || kind == "mcp_tool_use" || kind != "tool_result" && strings.HasSuffix(kind, "_tool_result")
+}
+
+// readServed reads a block about a tool that a server ran. The model sees a call
+// together with its result, or not at all: the result's item follows the call's, and
+// has no call's id until it is read.
+func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
+	if kind == "server_tool_use" || kind == "mcp_tool_use" {
+		id, name := v.Get("id").Str, v.Get("name").Str
+		if id != "" && name != "" {
+			m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
+			if m.served == nil {
+				m.served = map[string]int{}
+			}
+			m.served[id] = len(m.items) - 1
+		}
+		return nil
+	}
+	id := v.Get("tool_use_id").Str
+	at, ok := m.served[id]
+	if !ok {
+		m.d.ignoreKind("messages.content.", kind)
+		return nil
+	}
+	delete(m.served, id)
+	call, result := &m.items[at-1], &m.items[at]
+	result.CallID, result.Path = call.CallID, v.Path
+	text, page, err := m.d.readSearched(v)
+	if err != nil {
+		return err
+	}
+	if result.Text = text; page != nil {
+		call.Namespace, call.Name, call.Builtin = hosted.NamespaceOf(tools.WebSearch), page.Tool, true
+	}
+	return nil
+}
+
+// servedCall returns the call of a block. Code is called as the model does it.
+func servedCall(id, name string, v jsontext.Field) turn.Item {
+	call := turn.Item{Kind: turn.Call, Text: "{}", CallID: id, Namespace: v.Get("server_name").Str, Name: name, Path: v.Path}
+	input := v.Get("input")
+	if code := input.Get("code"); name == codeName && code.Type == gjson.String {
+		call.Namespace, call.Name, call.Builtin, call.Text = hosted.NamespaceOf(tools.CodeInterpreter), "", true, code.Str
+	} else if input.IsObject() {
+		call.Text = string(jsontext.AppendCompact(nil, input.Raw))
+	}
+	return call
+}
+
+// dropOpen drops the calls of tools that a server ran that have no result.
+func (m *message) dropOpen() {
+	if len(m.served) == 0 {
+		return
+	}
+	kept := m.items[:0]
+	for i, item := range m.items {
+		open := item.Kind == turn.Result && item.CallID == ""
+		if open = open || i+1 < len(m.items) && item.Kind == turn.Call && m.items[i+1].Kind == turn.Result && m.items[i+1].CallID == ""; !open {
+			kept = append(kept, item)
+		}
+	}
+	m.items = kept
+}
+
+// readSearched returns what the model sees of a result. page is the result of the
+// browser that was sealed here; nil: it is another result.
+func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage, err *apierror.Error) {
+	content := v.Get("content")
+	sealed := content.Get("0.encrypted_content")
+	if sealed.Type != gjson.String || sealed.Str == "" {
+		return servedText(content), nil, nil
+	}
+	opened, openErr := d.open(sealed.Str)
+	switch {
+	case openErr == nil && json.Unmarshal([]byte(opened), &page) == nil && page != nil:
+		if !d.served.named {
+			d.served.container = page.Session
+		}
+		return page.Text, page, nil
+	case errors.Is(openErr, seal.ErrTenant):
+		return "", nil, apierror.Invalid(v.Path+".content", "The search result was made for another tenant. Leave the block out.").With(openErr)
+	}
+	d.ignored.Add(v.Path + ".content.0.encrypted_content")
+	return servedText(content), nil, nil
+}
+
+// servedMembers are the members of a result that the model sees, in order.
+var servedMembers = []string{"title", "url", "text", "stdout", "stderr", "error_code"}
+
+// servedText returns what the model sees of the result of a tool that a server ran:
+// the texts of its objects, line by line.
+func servedText(v gjson.Result) string {
+	if v.Type == gjson.String {
+		return v.Str
+	}
+	var lines jsontext.Joined
+	add := func(object gjson.Result) {
+		if message := object.Get("error_message"); message.Type == gjson.String && message.Str != "" {
+			addLines(&lines, message.Str)
+			return
+		}
+		for _, member := range servedMembers {
+			if text := object.Get(member); text.Type == gjson.String {
+				addLines(&lines, text.Str)
+			}
+		}
+		if inner := object.Get("content"); inner.Type == gjson.String {
+			addLines(&lines, inner.Str)
+		} else if inner.IsObject() {
+			addLines(&lines, readDocument(jsontext.Field{Result: inner}))
+		}
+	}
+	if v.IsArray() {
+		v.ForEach(func(_, object gjson.Result) bool {
+			add(object)
+			return true
+		})
+	} else {
+		add(v)
+	}
+	return lines.String()
+}

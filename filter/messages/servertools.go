@@ -1,0 +1,196 @@
+package messages
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// serverTools are the tools of a request that the filter runs.
+type serverTools struct {
+	servers     []*hosted.Server // built-in tools first
+	defined     []mcpServer
+	toolsets    []toolset
+	maxSearches int    // 0: any number
+	container   string // that the request names, or else the one of the conversation
+	named       bool   // the request names it
+}
+
+// The names of the tools as clients of Anthropic's API know them.
+const (
+	searchName = "web_search"
+	codeName   = "code_execution"
+)
+
+// builtinOf returns the built-in tool of a tool's type, which ends with the date of its
+// version; "" if there is none.
+func builtinOf(kind string) tools.Builtin {
+	switch {
+	case strings.HasPrefix(kind, searchName+"_"):
+		return tools.WebSearch
+	case strings.HasPrefix(kind, codeName+"_"):
+		return tools.CodeInterpreter
+	}
+	return ""
+}
+
+// readServerTool reads a tool that Anthropic's service runs. Where the filter cannot run
+// it, it is ignored: most clients can do without.
+func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error {
+	if kind == "mcp_toolset" && d.api.Tools != nil {
+		return d.readToolset(v)
+	}
+	s := hosted.FindBuiltin(d.api.Tools, d.api.Builtins, builtinOf(kind), d.rc.Tenant)
+	if s == nil {
+		d.ignoreKind("tools.", kind)
+		return nil
+	}
+	for _, other := range d.served.servers {
+		if other.Builtin == s.Builtin {
+			return apierror.Invalid(v.Path, "The tool %q is twice among the tools. Send it once.", jsontext.Clip(kind))
+		}
+	}
+	d.served.servers = append(d.served.servers, s)
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "type", "name", "cache_control":
+		case "max_uses":
+			return v.SetInteger(&d.served.maxSearches, 1, math.MaxInt32)
+		case "allowed_domains", "blocked_domains":
+			if v.IsArray() && v.Get("#").Int() > 0 {
+				return apierror.Invalid(v.Path, "The search that runs here cannot be limited by %q. Leave the field out, or the tool.", key)
+			}
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return nil
+	})
+}
+
+// readContainer reads the id of the container in which code runs, or {"id":…}.
+func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
+	id := v
+	if v.IsObject() {
+		id = jsontext.Field{Result: v.Get("id"), Path: v.Path + ".id"}
+	}
+	if id.Exists() && id.Type != gjson.Null {
+		d.served.container, err = id.ShortText()
+		d.served.named = d.served.container != ""
+	}
+	return err
+}
+
+// findServers finds the servers of mcp_servers, with what the toolsets say of them.
+func (d *decoder) findServers() *apierror.Error {
+	served := &d.served
+	for i := range served.toolsets {
+		t := &served.toolsets[i]
+		n := slices.IndexFunc(served.defined, func(s mcpServer) bool { return s.name == t.server })
+		switch {
+		case n < 0:
+			return apierror.Invalid(t.at.Path+".mcp_server_name", "The MCP server %q is not one of mcp_servers. Add it there.", jsontext.Clip(t.server))
+		case slices.ContainsFunc(served.toolsets[:i], func(o toolset) bool { return o.server == t.server }):
+			return apierror.Invalid(t.at.Path+".mcp_server_name", "Two toolsets name the MCP server %q. Send one.", jsontext.Clip(t.server))
+		}
+	}
+	for i := range served.defined {
+		s := &served.defined[i]
+		if slices.ContainsFunc(served.defined[:i], func(o mcpServer) bool { return o.name == s.name }) {
+			return apierror.Invalid(s.at.Path+".name", "Two MCP servers have the name %q. Give every server a name of its own.", jsontext.Clip(s.name))
+		}
+		if err := d.findServer(s); err != nil {
+			return err
+		}
+	}
+	if served.named && !slices.ContainsFunc(served.servers, func(s *hosted.Server) bool { return s.Builtin != nil }) {
+		d.ignored.Add("container")
+	}
+	return nil
+}
+
+// offerServed offers the tools of the servers that are known. Earlier calls of them get
+// the names that the model sees.
+func (d *decoder) offerServed() {
+	for _, s := range d.served.servers {
+		for i := range d.input.Items {
+			if item := &d.input.Items[i]; len(s.Numbered) > 0 && item.Kind == turn.Call && !item.Builtin && item.Namespace == s.Label {
+				item.Name = s.ToModel(item.Name)
+			}
+		}
+		space := s.Offered()
+		switch {
+		case s.Space().System:
+			d.input.Builtins = append(d.input.Builtins, space)
+		case len(space.Tools) > 0:
+			d.input.Tools = append(d.input.Tools, space)
+		}
+	}
+}
+
+// codeUnavailable is the code of an error that says that a tool that has to be called is
+// missing.
+const codeUnavailable = "tool_unavailable"
+
+// choose settles which tools tool_choice demands, once all tools are known.
+func (d *decoder) choose() *apierror.Error {
+	failed := slices.IndexFunc(d.served.servers, func(s *hosted.Server) bool { return s.Failure != "" })
+	if name := d.chosen; name != "" {
+		d.input.Choice.Allowed = d.named(name)
+		_, later := d.deferred[name]
+		own := later || slices.ContainsFunc(d.input.Tools, func(space harmony.Namespace) bool {
+			return space.Name == turn.FunctionsNamespace && slices.ContainsFunc(space.Tools, func(t harmony.Tool) bool { return t.Name == name })
+		})
+		if own || d.input.Choice.Allowed[0].Namespace != turn.FunctionsNamespace {
+			return nil
+		}
+	} else if len(d.input.Builtins)+len(d.input.Tools) > 0 {
+		return nil
+	}
+	if d.input.Choice.Required && failed >= 0 {
+		s := d.served.servers[failed]
+		return apierror.New(http.StatusFailedDependency, codeUnavailable, "tool_choice", "The field \"tool_choice\" asks for a call, but the tools of the MCP server %q could not be listed: %s", jsontext.Clip(s.Label), s.Failure)
+	}
+	return nil
+}
+
+// named returns the tools of a name: the client's, a built-in tool's, or those of MCP
+// servers.
+func (d *decoder) named(name string) []turn.ToolName {
+	own := []turn.ToolName{toolName(name)}
+	if slices.ContainsFunc(d.tools, func(t harmony.Tool) bool { return t.Name == name }) {
+		return own
+	}
+	var found []turn.ToolName
+	for _, s := range d.served.servers {
+		switch {
+		case s.Builtin != nil && shownName(s) == name:
+			for _, tool := range s.Names() {
+				found = append(found, turn.ToolName{Namespace: s.Label, Name: tool, Builtin: s.Space().System})
+			}
+		case s.Builtin == nil && s.Tool(name) != nil:
+			found = append(found, turn.ToolName{Namespace: s.Label, Name: s.ToModel(name)})
+		}
+	}
+	if len(found) == 0 {
+		return own
+	}
+	return found
+}
+
+// shownName returns the name under which clients know a built-in tool.
+func shownName(s *hosted.Server) string {
+	if s.Builtin.Name == tools.CodeInterpreter {
+		return codeName
+	}
+	return searchName
+}
