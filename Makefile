@@ -169,7 +169,7 @@ CLIENTS ?= .*
 SMOKE_CLIENTS := openai-go|openai-node|openai-python|openai-agents-js|ai-sdk
 
 .PHONY: test-clients
-test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 4 GB); CLIENTS selects
+test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 3.2 GB of disk); CLIENTS selects
 	go vet -tags clients ./e2e ./e2e/clients/...
 	go test -tags clients -timeout 35m -count 1 -v -run '^(TestNode|TestMCPEverything|TestCodex|TestClaudeCode|TestCodingAgents)$$|^TestClients$$/^($(CLIENTS))$$' ./e2e
 

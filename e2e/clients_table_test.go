@@ -103,10 +103,14 @@ func (m *matrixTable) capabilities(clients []matrixClient, known map[string]stri
 
 func (m *matrixTable) errors(clients []matrixClient, known map[string]string) string {
 	return m.table(clients, faults, known, func(row *matrixRow, fault string) string {
-		if kind := lookup(row.client.Errors, row.api, fault); kind != "" && row.cells["errors"] != "–" {
+		switch kind := lookup(row.client.Errors, row.api, fault); {
+		case kind == "" || row.cells["errors"] == "–":
+			return "–"
+		case row.client.Agent:
+			return kind
+		default:
 			return "`" + kind + "`"
 		}
-		return "–"
 	})
 }
 

@@ -23,8 +23,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// clientPatience bounds the run of one client script.
-const clientPatience = 4 * time.Minute
+// clientPatience bounds the run of one client script. That of a coding agent starts
+// some 15 processes, each of which takes seconds.
+const clientPatience = 8 * time.Minute
 
 // matrixClient is the manifest of a client, clients/NAME.json. e2e/clients/README.md
 // describes the contract.
@@ -33,6 +34,7 @@ type matrixClient struct {
 	Title  string   `json:"title"`  // name in the table
 	Order  int      `json:"order"`  // position in the table
 	Set    string   `json:"set"`    // what runs the script: go, node, agents or python/SET
+	Agent  bool     `json:"agent"`  // a coding agent
 	Script string   `json:"script"` // below clients/
 	APIs   []string `json:"apis"`   // one row for each
 	// Errors are the client's types by fault. Gaps are the reasons of the cells that are
@@ -156,7 +158,7 @@ func (row *matrixRow) run(t *testing.T, d *dataplane, base string) {
 	}
 	// Own requests of a client to other hosts are not part of the test.
 	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT="+row.client.name, "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
 	if row.client.Set != "go" {
 		cmd.Env = append(cmd.Env, "HOME="+home)
 	}

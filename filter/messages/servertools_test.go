@@ -532,9 +532,9 @@ func TestServerToolsAnyOutput(t *testing.T) {
 	body := ask(`,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2},{"type":"code_execution_20250522","name":"code_execution"}]` + docsServer + shows)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 150 {
-		var outputs []string
-		for range 4 {
-			outputs = append(outputs, apitest.Spell(t, model.Generate(rng)))
+		outputs := make([]string, 4)
+		for i := range outputs {
+			outputs[i] = apitest.Spell(t, model.Generate(rng))
 		}
 		want := map[bool]string{}
 		for _, size := range []int{1, 7, 1000} {

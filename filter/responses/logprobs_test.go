@@ -19,8 +19,9 @@ const withLogprobs = `,"include":["message.output_text.logprobs"]`
 // entriesOf returns the entries of each part of a response's messages: the tokens
 // with their values.
 func entriesOf(response gjson.Result) string {
-	var parts []string
-	for _, item := range response.Get(`output.#(type=="message")#`).Array() {
+	messages := response.Get(`output.#(type=="message")#`).Array()
+	parts := make([]string, 0, len(messages))
+	for _, item := range messages {
 		entries := []string{}
 		for _, e := range item.Get("content.0.logprobs").Array() {
 			entries = append(entries, fmt.Sprintf("%q%v", e.Get("token").Str, e.Get("logprob").Num))

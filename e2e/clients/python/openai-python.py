@@ -3,17 +3,13 @@
 import json
 
 import openai
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from matrix import API, CASES, MODEL, capability, fault, main
+from report import PROMPT, Report, same
 
 client = openai.OpenAI(max_retries=0)
 chat, responses = client.chat.completions, client.responses
-
-
-class Weather(BaseModel):
-    city: str
-    celsius: int = Field(description=CASES.structured.description)
 
 
 class Place(BaseModel):
@@ -24,12 +20,17 @@ def message(text):
     return {"role": "user", "content": text}
 
 
+def parts(prompt, kind):
+    """Returns a message with the lines of a prompt as parts."""
+    return message([{"type": kind, "text": line} for line in prompt.split("\n")])
+
+
 if API == "chat":
     GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")
 
     @capability
     def text():
-        reply = chat.create(model=MODEL, messages=[message(CASES.text.prompt)])
+        reply = chat.create(model=MODEL, messages=[parts(CASES.text.prompt, "text")])
         return {"text": reply.choices[0].message.content}
 
     @capability
@@ -53,8 +54,8 @@ if API == "chat":
 
     @capability
     def structured():
-        reply = chat.parse(model=MODEL, messages=[message(CASES.structured.prompt)], response_format=Weather)
-        return {"value": reply.choices[0].message.parsed.model_dump()}
+        reply = chat.parse(model=MODEL, messages=[message(PROMPT)], response_format=Report)
+        return same(reply.choices[0].message.parsed)
 
     @capability
     def reasoning():
@@ -84,7 +85,7 @@ else:
 
     @capability
     def text():
-        return {"text": responses.create(model=MODEL, input=CASES.text.prompt).output_text}
+        return {"text": responses.create(model=MODEL, input=[parts(CASES.text.prompt, "input_text")]).output_text}
 
     @capability
     def stream():
@@ -108,8 +109,8 @@ else:
 
     @capability
     def structured():
-        reply = responses.parse(model=MODEL, input=CASES.structured.prompt, text_format=Weather)
-        return {"value": reply.output_parsed.model_dump()}
+        reply = responses.parse(model=MODEL, input=PROMPT, text_format=Report)
+        return same(reply.output_parsed)
 
     @capability
     def reasoning():

@@ -1,13 +1,13 @@
 """Pydantic AI."""
 
 import openai
-from pydantic import BaseModel, Field
 from pydantic_ai import Agent, NativeOutput, ThinkingPart
 from pydantic_ai import exceptions
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from matrix import API, CASES, MODEL, capability, fault, main, name_of
+from report import PROMPT, Report, same
 
 provider = OpenAIProvider(openai_client=openai.AsyncOpenAI(max_retries=0))
 
@@ -19,16 +19,9 @@ def agent(name=MODEL, **more):
     return Agent(OpenAIResponsesModel(name, provider=provider, settings=settings), **more)
 
 
-class Weather(BaseModel):
-    """A report."""
-
-    city: str
-    celsius: int = Field(description=CASES.structured.description)
-
-
 @capability
 async def text():
-    return {"text": (await agent().run(CASES.text.prompt)).output}
+    return {"text": (await agent().run(CASES.text.prompt.split("\n"))).output}
 
 
 @capability
@@ -54,11 +47,10 @@ async def tools():
 
 @capability
 async def structured():
-    native = await agent(output_type=NativeOutput(Weather)).run(CASES.structured.prompt)
-    call = CASES.structured.prompt.replace("JSON ", "CALL final_result ")
-    tool = await agent(output_type=Weather).run(call)
+    native = await agent(output_type=NativeOutput(Report)).run(PROMPT)
+    tool = await agent(output_type=Report).run(PROMPT.replace("JSON ", "CALL final_result "))
     assert tool.output == native.output, (tool.output, native.output)
-    return {"value": native.output.model_dump()}
+    return same(native.output)
 
 
 @capability
