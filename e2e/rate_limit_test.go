@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,14 +326,23 @@ func startReference(t *testing.T, binary, limits string) (address string) {
 	return "127.0.0.1:" + grpcPort
 }
 
+// nextPort is the port after the last one that freePort returned. Ports of listeners
+// that other processes open later are below those that the kernel uses for outgoing
+// connections, one of which could take the port before the listener is open.
+var nextPort atomic.Uint32
+
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	nextPort.CompareAndSwap(0, 15_000+uint32(os.Getpid())%10_000)
+	for range 1000 {
+		port := strconv.Itoa(int(nextPort.Add(1)))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	t.Fatal("no port is free")
+	return ""
 }
 
 func awaitPort(t *testing.T, port string) {
