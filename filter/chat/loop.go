@@ -19,6 +19,7 @@ type turns struct {
 	parts   []part // what the model has generated in the current turn
 
 	earlierPrompts int          // tokens of the prompts of the earlier turns
+	earlierCached  int          // of these, those that the engine had in its cache
 	earlier        turn.Summary // of the earlier turns
 }
 
@@ -58,6 +59,8 @@ func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
 	}
 	c.reader.AddTo(&r.turns.earlier)
 	r.turns.earlierPrompts += len(r.turns.current.Engine.Prompt)
+	r.turns.earlierCached += max(r.cached, 0)
+	r.cached = engine.Unknown
 	r.turns.current, r.turns.unknown, r.turns.parts = next, 0, nil
 	r.turns.count++
 	c.reader, c.state = next.NewReader(func(e turn.Event) { r.event(c, e) }), generating

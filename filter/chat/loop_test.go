@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -89,4 +90,39 @@ func outcome(t testing.TB, reply string, stream bool) (content, finish, calls st
 		names.WriteString(choice.Get("delta.tool_calls.0.function.name").Str)
 	}
 	return contents.String(), finishes.String(), names.String()
+}
+
+// TestUsageOfTurns shows that the usage of a reply has the prompts of all its turns, and
+// what the engine had of each of them in its cache.
+func TestUsageOfTurns(t *testing.T) {
+	t.Parallel()
+	rc := apitest.NewContext()
+	rc.Model.UnknownTools, rc.Limits.Turns = turn.UnknownToModel, 3
+	reply := decodeWith(t, rc, ask(weatherTool)).NewReply(api.Loop)
+	prompts := 0
+	for i, text := range []string{
+		` to=functions.nothing<|channel|>commentary json<|message|>{}<|call|>`,
+		`<|channel|>final<|message|>Sunny.<|return|>`,
+	} {
+		_, step, err := reply.Step(nil)
+		if err != nil || step.Call == nil {
+			t.Fatalf("turn %d has no model call: %v", i, err)
+		}
+		prompts += len(step.Call.Prompt)
+		chunk := engine.Chunk{Tokens: apitest.Tokens(text), Finish: engine.FinishStop, Usage: &engine.Usage{CachedTokens: 16 * (i + 1)}}
+		if _, err := reply.Push(nil, &chunk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := reply.Step(nil); err != nil {
+		t.Fatal(err)
+	}
+	object, err := reply.End(nil)
+	usage := gjson.GetBytes(object, "usage")
+	if got := usage.Get("prompt_tokens_details.cached_tokens").Int(); err != nil || got != 48 || usage.Get("prompt_tokens").Int() != int64(prompts) {
+		t.Errorf("%v: %s, want %d tokens, 48 of them cached", err, usage, prompts)
+	}
+	if s := reply.Summary(); s.Prompt != prompts || s.Cached != 48 {
+		t.Errorf("summary %+v", s)
+	}
 }

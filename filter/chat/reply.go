@@ -25,7 +25,7 @@ type Reply struct {
 	fault   error           // for the log
 	choices []choice
 	turns   turns
-	cached  int    // tokens of the prompt; engine.Unknown until the engine reports them
+	cached  int    // tokens of the current turn's prompt; engine.Unknown until the engine reports them
 	version string // the engine's fingerprint
 
 	// Of a stream, while a method runs:
@@ -290,7 +290,7 @@ func (r *Reply) Cancel() []api.Job {
 func (r *Reply) Summary() turn.Summary {
 	s := r.turns.earlier
 	s.Repairs = maps.Clone(s.Repairs)
-	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cached, r.choices[0].reader.Finish()
+	s.Prompt, s.Cached, s.Finish = r.promptTokens(), r.cachedTokens(), r.choices[0].reader.Finish()
 	for i := range r.choices {
 		r.choices[i].reader.AddTo(&s)
 	}

@@ -279,6 +279,15 @@ func (r *Reply) promptTokens() int {
 	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
 }
 
+// cachedTokens returns how many of the prompts' tokens the engine had in its cache;
+// engine.Unknown if it does not report that of the current turn.
+func (r *Reply) cachedTokens() int {
+	if r.cached == engine.Unknown {
+		return engine.Unknown
+	}
+	return r.turns.earlierCached + r.cached
+}
+
 // appendUsage appends the token counts so far. The filter counts the tokens itself.
 // Only the engine knows how many tokens of the prompt were cached; the member is
 // absent if it does not report them.
@@ -292,8 +301,8 @@ func (r *Reply) appendUsage(dst []byte) []byte {
 	dst = strconv.AppendInt(append(dst, `{"prompt_tokens":`...), int64(prompt), 10)
 	dst = strconv.AppendInt(append(dst, `,"completion_tokens":`...), int64(counts.Output), 10)
 	dst = strconv.AppendInt(append(dst, `,"total_tokens":`...), int64(prompt+counts.Output), 10)
-	if r.cached != engine.Unknown {
-		dst = strconv.AppendInt(append(dst, `,"prompt_tokens_details":{"cached_tokens":`...), int64(r.cached), 10)
+	if cached := r.cachedTokens(); cached != engine.Unknown {
+		dst = strconv.AppendInt(append(dst, `,"prompt_tokens_details":{"cached_tokens":`...), int64(cached), 10)
 		dst = append(dst, '}')
 	}
 	dst = strconv.AppendInt(append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...), int64(counts.Reasoning), 10)
