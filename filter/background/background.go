@@ -7,7 +7,8 @@
 //
 // How a response ends, and who ends it:
 //
-//  1. The run completes it: it is stored, and its journal gets its last batch.
+//  1. The run completes it: its events are stored, then the response, then the last
+//     event. From the second on others may write that event too.
 //  2. An engine fails, or a deadline expires: the same, with a failed response.
 //  3. Another replica cancels or deletes it, or this process has lost its lease:
 //     the run is abandoned; how the response ended is stored already.
@@ -267,12 +268,30 @@ func (k *making) begin(ctx context.Context) {
 	header := backgroundHeaders(r.Header, m.o.TenantHeader)
 	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers)
 	k.run = k.runner.Begin(run.Options{
-		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Queued: true,
+		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
 	k.reply = k.run.Reply().(api.BackgroundReply) // the reply to a BackgroundRequest is one
 	k.reply.Start()
 	k.journal.begin(k.reply)
 	k.run.Start()
+}
+
+// executor executes what the run asks for. The end of the response is stored behind
+// the events before it: from then on the store takes only the last event, from
+// whoever is first.
+type executor struct {
+	*run.Runner
+	making *making
+}
+
+// Start implements [run.Executor].
+func (e executor) Start(jobs []api.Job) {
+	if !e.making.reply.Ending() {
+		e.Runner.Start(jobs)
+		return
+	}
+	e.Runner.Start(nil) // ends the model call
+	e.making.journal.drain(func() { e.Runner.Start(jobs) })
 }
 
 // Begin implements [run.Owner].

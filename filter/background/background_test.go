@@ -176,6 +176,52 @@ func TestJobsEndWithTheResponse(t *testing.T) {
 	})
 }
 
+// The end of a response is stored behind its events, because the store takes only the
+// last event from then on. A store that fails delays it by drainTries accesses.
+func TestEndIsStoredBehindTheEvents(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		onAppend func(context.Context) error
+		text     string        // stored before the end of the response is
+		after    time.Duration // since the beginning
+	}{
+		"a slow store":         {func(context.Context) error { time.Sleep(time.Second); return nil }, "1 jobs\njob done: <nil>, <nil>\n1 jobs\n", 2 * time.Second},
+		"a store that fails":   {func(context.Context) error { return errors.New("down") }, "", journalDelay + journalRetry}, // the second access is that of the end
+		"another has ended it": {func(context.Context) error { return store.ErrConflict }, "", journalDelay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &fakeStore{onAppend: c.onAppend}
+				m, _ := newTestMaker(t, s, run.Limits{Total: time.Hour})
+				begun, stored := time.Now(), false
+				work := jobFunc(func(context.Context) (any, error) { time.Sleep(journalDelay + time.Millisecond); return nil, nil })
+				commit := jobFunc(func(context.Context) (any, error) {
+					stored = true
+					if text, _ := s.text(); text != c.text {
+						t.Errorf("stored before the end: %q", text)
+					}
+					if after := time.Since(begun); after < c.after || after > c.after+time.Second { // the fake clock's
+						t.Errorf("after %s", after)
+					}
+					return nil, nil
+				})
+				reply := scriptedReply{steps: []api.Step{{Jobs: []api.Job{work}}, {Jobs: []api.Job{commit}}}, commits: true}
+				r := &Response{Request: &scriptedRequest{reply: reply}, Started: time.Now(), Release: func() {}}
+				if _, err := m.Queue(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				m.Start(r)
+				m.Close(context.Background())
+				m.o.Env.Workers.Wait(context.Background())
+				if !stored {
+					t.Error("the end is not stored")
+				}
+			})
+		})
+	}
+}
+
 // A store that hangs delays the shutdown for as long as the last events may wait for
 // it.
 func TestJournalOfAStoreThatHangs(t *testing.T) {

@@ -22,6 +22,9 @@ const (
 	// journalBacklog is how many bytes may wait for it.
 	journalRetry   = time.Second
 	journalBacklog = 8 << 20
+	// drainTries is how many accesses to a store that fails the end of a response
+	// waits for.
+	drainTries = 3
 	// storeTimeout bounds one access to the store.
 	storeTimeout = 5 * time.Second
 	// endTimeout bounds what does not end by itself when a response ends: the
@@ -57,6 +60,8 @@ type journal struct {
 	sent    *store.Batch // being stored, or to be stored again; nil: none
 	storing bool         // sent is being stored
 	batch   store.Batch  // what comes after it
+	failed  int          // accesses since one that succeeded
+	drained func()       // called once nothing waits; nil: nobody asked
 }
 
 func newJournal(s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers) journal {
@@ -101,8 +106,25 @@ func (j *journal) SendBody(p []byte, end bool) {
 	}
 }
 
+// drain calls then once the events so far are stored, are dropped, or the store has
+// failed drainTries times.
+func (j *journal) drain(then func()) {
+	j.drained = then
+	j.flush()
+	j.callDrained()
+}
+
+func (j *journal) callDrained() {
+	waits := j.sent != nil || len(j.batch.SSE) > 0
+	if then := j.drained; then != nil && (!waits || j.failed >= drainTries) {
+		j.drained = nil
+		then()
+	}
+}
+
 // end stores what is left of a run that has ended.
 func (j *journal) end() {
+	j.drained = nil
 	if j.phase == journalOpen {
 		j.phase = journalEnding
 		j.timers.Set(run.TimerJournal, j.env.Now(), endTimeout)
@@ -151,10 +173,11 @@ func (j *journal) flush() {
 // the response is still this process's.
 func (j *journal) appended(err error) {
 	j.storing = false
+	j.failed++
 	switch {
 	case j.phase == journalClosed:
 	case err == nil, errors.Is(err, store.ErrConflict) && j.fault != nil:
-		j.sent, j.fault = nil, nil
+		j.sent, j.fault, j.failed = nil, nil, 0
 		j.flush()
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		j.close(nil) // it is another's now; the lease will show it
@@ -164,6 +187,7 @@ func (j *journal) appended(err error) {
 		j.fault = fmt.Errorf("store events: %w", err)
 		j.timers.Set(run.TimerJournal, j.env.Now(), journalRetry)
 	}
+	j.callDrained()
 }
 
 // close drops the rest of the stream: those who follow it get its end from the

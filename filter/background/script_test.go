@@ -115,18 +115,19 @@ func (r *scriptedRequest) Queue(context.Context, string, time.Duration) (store.K
 // scriptedReply writes an event for everything that happens to it.
 type scriptedReply struct {
 	api.BackgroundReply
-	steps  []api.Step
-	onFail []api.Step // in place of the steps that are left, once the reply fails
-	events int
-	lost   error
-	panics bool
-	ending bool
+	steps   []api.Step
+	onFail  []api.Step // in place of the steps that are left, once the reply fails
+	events  int
+	lost    error
+	panics  bool
+	ending  bool
+	commits bool // the last step stores the end
 }
 
 func (r *scriptedReply) Start()        { r.events = 2 }
 func (r *scriptedReply) Sequence() int { return r.events }
 func (r *scriptedReply) Lost() error   { return r.lost }
-func (r *scriptedReply) Ending() bool  { return r.ending }
+func (r *scriptedReply) Ending() bool  { return r.ending || r.commits && len(r.steps) == 0 }
 
 func (r *scriptedReply) write(dst []byte, format string, args ...any) []byte {
 	r.events++

@@ -61,7 +61,7 @@ type Options struct {
 	RequestID  string // for x-request-id
 	Header     http.Header
 	Downstream Downstream
-	Executor   Executor
+	Executor   Executor // nil: the runner
 	// Prepared is called when the first model call's request is there: the
 	// body of the client's request is not needed any more. May be nil.
 	Prepared func()
@@ -162,10 +162,10 @@ func (r *Run) startJobs(jobs []api.Job) {
 	r.timers.Clear(TimerFirst)
 	r.timers.Clear(TimerIdle)
 	r.timers.Clear(TimerGrace)
-	r.o.Executor.Start(jobs)
 	if r.headersSent {
 		r.flush(false)
 	}
+	r.o.Executor.Start(jobs)
 	r.holdHeaders()
 }
 

@@ -31,9 +31,12 @@ func NewRunner(ctx context.Context, env *Env, started time.Time) *Runner {
 }
 
 // Begin makes the run. upstream makes its model calls; nil: Envoy makes the only
-// one. The run's Executor is the runner.
+// one.
 func (r *Runner) Begin(o Options, upstream Upstream, now time.Time) *Run {
-	o.Executor, r.header, r.upstream = r, o.Header, upstream
+	if o.Executor == nil {
+		o.Executor = r
+	}
+	r.header, r.upstream = o.Header, upstream
 	r.run = newRun(r.env, o, &r.Record, &r.Timers, now)
 	return r.run
 }
