@@ -34,6 +34,9 @@ type program struct {
 	address string   // of the filter, host:port
 	admin   string   // URL of the filter's admin port
 	log     *logFile
+	process *os.Process
+	ended   chan struct{} // closed when the process has ended
+	exit    int           // its status, once it has ended; -1: a signal has ended it
 }
 
 // serveProgram starts the program with a configuration until the test ends.
@@ -52,9 +55,10 @@ func serveProgram(t testing.TB, log *logFile, config ...string) *program {
 		t.Fatal(err)
 	}
 	type line struct{ Msg, Listen, Admin string }
-	serving, ended := make(chan line, 1), make(chan struct{})
+	serving := make(chan line, 1)
+	p := &program{config: config, log: log, process: cmd.Process, ended: make(chan struct{})}
 	go func() {
-		defer close(ended)
+		defer close(p.ended)
 		defer close(serving)
 		out := log.named("filter")
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
@@ -64,14 +68,16 @@ func serveProgram(t testing.TB, log *logFile, config ...string) *program {
 				serving <- l
 			}
 		}
-		_ = cmd.Wait() // killed at the end of the test
+		_ = cmd.Wait() // killed at the end of the test, if not before
+		p.exit = cmd.ProcessState.ExitCode()
 	}()
-	t.Cleanup(func() { <-ended })
+	t.Cleanup(func() { <-p.ended })
 	l := receive(t, serving, "the filter's start")
 	if l.Listen == "" {
 		t.Fatal("envoy-harmony serve does not start")
 	}
-	return &program{config: config, address: l.Listen, admin: "http://" + l.Admin, log: log}
+	p.address, p.admin = l.Listen, "http://"+l.Admin
+	return p
 }
 
 // bootstrap returns what envoy-config prints for the program, with more flags.

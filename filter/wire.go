@@ -142,9 +142,13 @@ func (s *Server) FollowModels(ctx context.Context) {
 	}
 }
 
-// Drain breaks off streams that can be resumed at another replica: see
-// Server.Drain of package extproc.
+// Drain ends streams that can be resumed at another replica: see Server.Drain of
+// package extproc.
 func (s *Server) Drain() { s.current.Load().extproc.Drain() }
+
+// Abort ends the replies that are being made, with an error: see Server.Abort of
+// package extproc.
+func (s *Server) Abort() { s.current.Load().extproc.Abort() }
 
 // Close waits for the background responses that are being made until ctx ends, then
 // lets them fail, and closes the store once the ends of all replies are stored.

@@ -163,14 +163,21 @@ func (o runOptions) bootstrap(cfg *config.Config) ([]byte, error) {
 }
 
 // drainTogether closes the clients' listener, waits until running requests end, at
-// most for DrainTimeout, and ends the service.
+// most for DrainTimeout, and ends the service. After that time they end with an
+// error.
 func drainTogether(ctx context.Context, proxy *envoy.Process, svc *service) {
 	svc.log.Info("draining")
 	svc.filter.Drain()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.filter.Config().DrainTimeout.Duration)
 	defer cancel()
 	if err := proxy.Drain(ctx); err != nil {
-		svc.log.WithError(err).Warn("requests are still running and are aborted")
+		svc.log.WithError(err).Warn("running requests end with an error")
+		svc.filter.Abort()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), svc.graces.abort)
+		defer cancel()
+		if err := proxy.Drain(grace); err != nil {
+			svc.log.WithError(err).Warn("requests are still running and are reset")
+		}
 	}
 	svc.stopWithin(ctx)
 }

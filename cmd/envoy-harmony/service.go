@@ -41,6 +41,7 @@ type service struct {
 	reloads  *reloads
 	draining atomic.Bool
 	stopped  sync.Once
+	graces   graces
 	ended    chan error // receives the results of the two servers
 }
 
@@ -59,7 +60,7 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
 	}
-	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans, ended: make(chan error, 2)}
+	s := &service{log: log, filter: server, health: newHealth(), reloads: newReloads(registry, cfg), otel: spans, ended: make(chan error, 2), graces: shutdownGraces}
 	if err := s.newGRPC(cfg, registry); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
@@ -130,54 +131,4 @@ func listenAt(ctx context.Context, address string) (net.Listener, error) {
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// drain makes health checks fail, waits for DrainDelay so that load balancers
-// react, and then waits until running requests end, at most for DrainTimeout.
-func (s *service) drain() {
-	cfg := s.filter.Config()
-	s.draining.Store(true)
-	setDraining(s.health)
-	time.Sleep(cfg.DrainDelay.Duration)
-	s.filter.Drain()
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout.Duration)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grpc.GracefulStop()
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.log.Warnf("the drain timeout of %s has passed: running requests are aborted", cfg.DrainTimeout)
-		s.grpc.Stop()
-		<-done
-	}
-	s.stopWithin(ctx)
-}
-
-// stop ends the service at once.
-func (s *service) stop() {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	s.stopWithin(now)
-}
-
-// stopWithin ends all servers. Background responses may run until ctx ends. Only
-// the first call has an effect.
-func (s *service) stopWithin(ctx context.Context) {
-	s.stopped.Do(func() {
-		s.grpc.Stop()
-		if err := s.filter.Close(ctx); err != nil {
-			s.log.WithError(err).Warn("closing the filter failed")
-		}
-		if err := s.otel.close(); err != nil {
-			s.log.WithError(err).Warn("the last spans or metrics could not be sent by OTLP")
-		}
-		s.admin.close()
-		for range cap(s.ended) {
-			<-s.ended //nolint:errcheck // both end because they were closed
-		}
-	})
 }

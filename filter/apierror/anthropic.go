@@ -40,7 +40,7 @@ var anthropicTypes = map[int]string{
 // message names the field at fault.
 func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	status = e.Status
-	if status == http.StatusServiceUnavailable && (e.Code == "" || e.Code == codeOverloaded || e.Code == codeShutdown) {
+	if status == http.StatusServiceUnavailable && (e.Code == "" || e.Code == codeOverloaded || e.Code == CodeShutdown) {
 		status = StatusOverloaded
 	}
 	kind, ok := anthropicTypes[status]
@@ -63,7 +63,8 @@ func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 // The codes of the 503s that mean overload. A 503 of an engine has no code.
 const (
 	codeOverloaded = "overloaded"
-	codeShutdown   = "shutdown"
+	// CodeShutdown is the code of an error because the process ends.
+	CodeShutdown = "shutdown"
 )
 
 // anthropicMessage is the message in Anthropic's form: clients decide by the words of

@@ -332,7 +332,7 @@ func (k *making) Canceled(cause error) (goesOn bool) {
 		return false
 	}
 	if !k.reply.Ending() {
-		k.run.Fail(apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service was shut down before the response was complete. Send the request again."))
+		k.run.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "The service was shut down before the response was complete. Send the request again."))
 	}
 	if !k.run.Ended() {
 		k.runner.Timers.Set(run.TimerTotal, k.maker.o.Env.Now(), endTimeout)

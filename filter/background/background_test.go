@@ -90,7 +90,7 @@ func TestHowResponsesEnd(t *testing.T) {
 			soon, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			m.Close(soon)
-		}, "1 jobs\nfailed: shutdown\n1 jobs\njob done: x, <nil>\nend\n", "failed"},
+		}, "1 jobs\nfailed: shutdown\n1 jobs\njob done: x, <nil>\nend\n", "drain"},
 		"4. shutdown while the end is stored": {scriptedReply{steps: job(20*time.Second, nil), ending: true}, func(m *Maker, _ *fakeStore) {
 			soon, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
@@ -100,7 +100,7 @@ func TestHowResponsesEnd(t *testing.T) {
 			soon, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			m.Close(soon)
-		}, "1 jobs\nfailed: shutdown\n1 jobs\nfailed: shutdown\nend\n", "failed"},
+		}, "1 jobs\nfailed: shutdown\n1 jobs\nfailed: shutdown\nend\n", "drain"},
 		"4. shutdown while the last events are stored": {scriptedReply{steps: job(time.Minute, nil)}, func(m *Maker, s *fakeStore) {
 			time.Sleep(time.Second) // the first events are stored
 			s.mu.Lock()
@@ -248,7 +248,7 @@ func TestJournalOfAStoreThatHangs(t *testing.T) {
 				if took := time.Since(begun); took > time.Second+endTimeout { // the fake clock's
 					t.Errorf("the shutdown took %s", took)
 				}
-				if e := logged.LastEntry(); e == nil || e.Data["outcome"] != "failed" || e.Data["code"] != "shutdown" || e.Data["fault"] == nil {
+				if e := logged.LastEntry(); e == nil || e.Data["outcome"] != "drain" || e.Data["code"] != "shutdown" || e.Data["fault"] == nil {
 					t.Errorf("logged %v", e)
 				}
 				m.o.Env.Workers.Wait(context.Background())

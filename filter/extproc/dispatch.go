@@ -43,6 +43,9 @@ type handled struct {
 // the store and may take long, and meanwhile the exchange hears Envoy.
 func (x *exchange) handle(body []byte) {
 	r, err := x.httpRequest(body)
+	if x.s.drain.over() {
+		err = shutDown()
+	}
 	if err != nil {
 		x.SendError(err)
 		return

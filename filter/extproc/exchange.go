@@ -28,8 +28,9 @@ import (
 //  6. The engine disconnects or fails: the run repeats the call, or the reply ends
 //     with an error, as in 1.
 //  7. A deadline expires: an error in place of the reply or at its end, as in 1.
-//  8. The process drains: followed streams break off with an error, as in 1. All
-//     others go on until the gRPC server stops, which ends their contexts as in 2.
+//  8. The process drains: followed streams end with an error, as in 1. When the
+//     time of the drain is over, so do all others. Those that hang, or whose client
+//     does not read, end when the gRPC server stops, as in 2.
 //  9. A panic: the run is abandoned, the stream ends with an internal error, and
 //     Envoy resets the client's stream.
 //
@@ -88,6 +89,7 @@ type exchange struct {
 
 // incoming is an event of an exchange beside those of its run. One field is set.
 type incoming struct {
+	abort   bool // the time of the drain is over
 	message *extprocv3.ProcessingRequest
 	err     error // of receiving a message
 	handled *handled
@@ -121,6 +123,9 @@ var errStreamEnded = errors.New("the ext_proc stream has ended")
 // Handle implements [run.Owner].
 func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 	switch {
+	case e.abort:
+		abort(x)
+		return telemetry.MessageTick, nil
 	case e.err != nil:
 		x.ended = endOf(e.err)
 		return telemetry.MessageTick, errStreamEnded
@@ -147,6 +152,8 @@ func (x *exchange) Expire(name run.Timer) {
 		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
 	case name == run.TimerHandle:
 		x.SendError(notHandled())
+	case x.phase == phaseRun && name == run.TimerTotal && x.s.drain.over():
+		x.runner.Run().Fail(shutDown())
 	case x.phase == phaseRun:
 		x.runner.Expire(name)
 	case name == run.TimerKeepAlive:
@@ -235,6 +242,9 @@ func (x *exchange) close(now time.Time) {
 	if (x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay) && record.Err() == nil {
 		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
 		return
+	}
+	if record.Err() == nil && !o.Complete && x.s.drain.over() {
+		record.Failed(shutDown())
 	}
 	x.s.beginSpan(x) // of a request that did not come so far as to be handled
 	x.s.o.Env.Telemetry.Close(record, &o)

@@ -111,14 +111,37 @@ func TestLifeOfAnExchange(t *testing.T) {
 			s.Drain()
 			s.wait(time.Second)
 			s.expect(localStream, "local body failed END")
-		}, true, codes.OK, "failed"},
+		}, true, codes.OK, "drain"},
 		{"8. the process drains: another exchange", nil, func(s *scripted) {
 			streams(s)
 			s.Drain()
 			s.wait(time.Second)
 			s.expect()
-			s.leave() // as the gRPC server does when it stops
-		}, false, codes.OK, "canceled"},
+			s.Abort()
+			s.wait(0)
+			if got := s.expectLike(`response body data: {"error":`); !strings.HasSuffix(got[0], doneEvent+" END") {
+				s.t.Errorf("no end: %s", got[0])
+			}
+		}, true, codes.OK, "drain"},
+		{"8. the process drains: another exchange, which ends in time", nil, func(s *scripted) {
+			streams(s)
+			s.Drain()
+			s.answerBody(event("stop", tokens("<|return|>")...)+usageEvent+doneEvent, true)
+			if got := s.expectLike("response body data: {"); !strings.HasSuffix(got[0], doneEvent+" END") {
+				s.t.Errorf("no end: %s", got[0])
+			}
+			s.Abort()
+			s.wait(0)
+			s.expect()
+		}, true, codes.OK, "ok"},
+		{"8. the process drains: an exchange that hangs", endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: stuckFollower{}} }), func(s *scripted) {
+			s.postTest()
+			s.Abort()
+			s.wait(time.Minute)
+			s.expectLike(localStream, "local body : keep-alive", "local body : keep-alive", "local body : keep-alive", "local body : keep-alive")
+			s.leave()         // as the gRPC server does when it stops
+			s.wait(time.Hour) // until the follower ends
+		}, false, codes.OK, "drain"},
 		{"9. a panic", endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: &panickingRequest{}} }), func(s *scripted) {
 			s.postTest()
 			s.expect()

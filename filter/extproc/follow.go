@@ -61,7 +61,7 @@ func (x *exchange) resetKeepAlive() {
 }
 
 // follow delivers the events of a stored stream until its end, the end of ctx, or
-// the drain of the process: then the stream breaks off with an error, to be resumed
+// the drain of the process: then the stream ends with an error, to be resumed
 // at another replica.
 func (s *Server) follow(ctx context.Context, f api.Follower, deliver func(storedEvents) bool) {
 	for {
@@ -76,13 +76,15 @@ func (s *Server) follow(ctx context.Context, f api.Follower, deliver func(stored
 func (s *Server) next(ctx context.Context, f api.Follower) storedEvents {
 	for attempt := 1; ; attempt++ {
 		within, cancel := context.WithTimeout(ctx, nextTimeout)
+		heed := context.AfterFunc(s.drain.aborted, cancel)
 		sse, end, err := f.Next(within)
+		heed()
 		cancel()
 		switch {
 		case err == nil && end:
 			return storedEvents{sse: sse, end: true}
-		case s.draining():
-			err := apierror.New(http.StatusServiceUnavailable, "shutdown", "", "The service is restarting. Follow the response again, from the last event on.")
+		case s.drain.hasBegun():
+			err := apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "The service is restarting. Follow the response again, from the last event on.")
 			return storedEvents{sse: append(sse, f.Fail(err.InStream())...), err: err}
 		case err == nil:
 			return storedEvents{sse: sse}
@@ -91,7 +93,7 @@ func (s *Server) next(ctx context.Context, f api.Follower) storedEvents {
 		}
 		select {
 		case <-time.After(followRetry):
-		case <-s.drain:
+		case <-s.drain.began:
 		case <-ctx.Done():
 			return storedEvents{err: err}
 		}

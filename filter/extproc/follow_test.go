@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +51,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &Server{drain: make(chan struct{}), drainOnce: &sync.Once{}}
+				s := &Server{drain: newDrain()}
 				if c.drain {
 					s.Drain()
 					s.Drain()
@@ -93,7 +92,7 @@ func TestFollowedStream(t *testing.T) {
 			t.Errorf("%v streams are served", n)
 		}
 		s.leave()
-		if l := s.lines(t); len(l) != 1 || l[0].Get("code").Str != "shutdown" || l[0].Get("outcome").Str != "failed" {
+		if l := s.lines(t); len(l) != 1 || l[0].Get("code").Str != "shutdown" || l[0].Get("outcome").Str != "drain" {
 			t.Errorf("logged %s", s.testServer.log)
 		}
 	})

@@ -18,7 +18,8 @@ const hangTime = 30 * time.Second
 type hangingStore struct {
 	store.Store
 	hangs atomic.Bool
-	deaf  bool // the end of their context does not end the accesses
+	deaf  bool          // the end of their context does not end the accesses
+	takes time.Duration // how long an access takes that succeeds in the end; 0: none does
 }
 
 var errHung = errors.New("the store did not answer")
@@ -29,6 +30,10 @@ func (s *hangingStore) access(ctx context.Context) error {
 	}
 	if s.deaf {
 		ctx = context.Background()
+	}
+	if s.takes > 0 {
+		time.Sleep(s.takes)
+		return nil
 	}
 	select {
 	case <-time.After(hangTime):

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -51,13 +50,12 @@ type Server struct {
 	own    []string // request headers that are read here and go no further
 	budget budget
 
-	drain     chan struct{} // closed by Drain
-	drainOnce *sync.Once
+	drain *drain
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{budget: budget{used: &atomic.Int64{}}, drain: make(chan struct{}), drainOnce: &sync.Once{}}
+	s := &Server{budget: budget{used: &atomic.Int64{}}, drain: newDrain()}
 	return s.With(o)
 }
 
@@ -68,26 +66,13 @@ func (s *Server) With(o Options) *Server {
 	if s == nil {
 		return New(o)
 	}
-	s = &Server{o: o, own: header.Own(), budget: budget{o.Config.Limits.MaxInflightBytes, s.budget.used}, drain: s.drain, drainOnce: s.drainOnce}
+	s = &Server{o: o, own: header.Own(), budget: budget{o.Config.Limits.MaxInflightBytes, s.budget.used}, drain: s.drain}
 	for _, name := range []string{o.Config.Routing.PrefixHeader, o.Config.Routing.SessionHeader, o.Config.Routing.SelectionHeader} {
 		if name != "" && !slices.Contains(s.own, name) {
 			s.own = append(s.own, name)
 		}
 	}
 	return s
-}
-
-// Drain breaks off the streams that are followed: they wait for others, and can be
-// resumed at another replica. All other exchanges go on.
-func (s *Server) Drain() { s.drainOnce.Do(func() { close(s.drain) }) }
-
-func (s *Server) draining() bool {
-	select {
-	case <-s.drain:
-		return true
-	default:
-		return false
-	}
 }
 
 // Process runs one exchange. It implements Envoy's ExternalProcessor service.
@@ -99,6 +84,7 @@ func (s *Server) draining() bool {
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err error) {
 	x := newExchange(stream.Context(), s, s.o.Env.Now())
 	defer s.o.Env.Telemetry.Metrics.StreamBegins()()
+	defer s.drain.add(x)()
 	ok := x.runner.Protect(&x.request.id, func() { err = s.serve(stream, x) })
 	if !ok {
 		x.abandon()

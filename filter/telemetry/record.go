@@ -19,6 +19,7 @@ const (
 	outcomeOK       = "ok"
 	outcomeRejected = "rejected" // an error in place of a reply, because of the request
 	outcomeFailed   = "failed"   // an error in place of a reply or in it, not because of the request
+	outcomeDrain    = "drain"    // the process was shut down before the reply was complete
 	outcomeCanceled = "canceled" // the client left or canceled; without a loopback listener also: the engine disconnected after the reply had begun
 )
 
@@ -165,7 +166,7 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 		t.logContent(r.content, o)
 	}
 	level := logrus.InfoLevel
-	if label == outcomeFailed || o.Fault != nil {
+	if label == outcomeFailed || label == outcomeDrain || o.Fault != nil {
 		level = logrus.WarnLevel
 	}
 	t.Log.WithFields(fields).Log(level, "request")
@@ -175,6 +176,8 @@ func (r *Record) outcome(o *Outcome) string {
 	switch {
 	case r.err != nil && r.err.Status < 500:
 		return outcomeRejected
+	case r.err != nil && r.err.Code == apierror.CodeShutdown:
+		return outcomeDrain
 	case r.err != nil:
 		return outcomeFailed
 	case o.Complete:

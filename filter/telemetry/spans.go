@@ -113,7 +113,7 @@ func (s *requestSpan) end(r *Record, o *Outcome, label string) {
 	}
 	if s.span.IsRecording() {
 		s.span.SetAttributes(s.attributes(r, o, label, failure)...)
-		if label == outcomeFailed { // a rejected request is not an error of the server
+		if label == outcomeFailed || label == outcomeDrain { // a rejected request is not an error of the server
 			s.span.SetStatus(codes.Error, failure)
 		}
 	}

@@ -103,6 +103,7 @@ func TestOutcome(t *testing.T) {
 		{nil, false, "canceled", logrus.InfoLevel},
 		{apierror.Invalid("x", "No."), true, "rejected", logrus.InfoLevel},
 		{apierror.New(504, "", "", "Late."), true, "failed", logrus.WarnLevel},
+		{apierror.New(503, apierror.CodeShutdown, "", "It ends."), true, "drain", logrus.WarnLevel},
 		{apierror.New(502, "", "", "Broken."), false, "failed", logrus.WarnLevel},
 	} {
 		telemetry, logged, registry := newTestTelemetry(t, false)

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// graces bound what a shutdown waits for beside running requests, so that nothing
+// that hangs keeps the process alive. docs/operations.md has their sum.
+type graces struct {
+	abort time.Duration // for the errors of running requests to reach their clients
+	stop  time.Duration // for streams that were reset
+	close time.Duration // for background responses that fail to be stored
+}
+
+var shutdownGraces = graces{5 * time.Second, 5 * time.Second, 30 * time.Second}
+
+// drain makes health checks fail, waits for DrainDelay so that load balancers
+// react, and then waits until running requests end, at most for DrainTimeout. After
+// that they end with an error.
+func (s *service) drain() {
+	cfg := s.filter.Config()
+	s.draining.Store(true)
+	setDraining(s.health)
+	time.Sleep(cfg.DrainDelay.Duration)
+	s.filter.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout.Duration)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.log.Warnf("the drain timeout of %s has passed: running requests end with an error", cfg.DrainTimeout)
+		s.filter.Abort()
+		within(s.graces.abort, done)
+	}
+	s.stopWithin(ctx)
+}
+
+// within waits for done, and reports whether that was closed in time.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stop ends the service at once.
+func (s *service) stop() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.stopWithin(now)
+}
+
+// stopWithin ends all servers. Background responses may run until ctx ends. Only
+// the first call has an effect.
+func (s *service) stopWithin(ctx context.Context) {
+	s.stopped.Do(func() {
+		served := s.stopStreams()
+		s.closeFilter(ctx)
+		if err := s.otel.close(); err != nil {
+			s.log.WithError(err).Warn("the last spans or metrics could not be sent by OTLP")
+		}
+		s.admin.close()
+		if !served {
+			return
+		}
+		for range cap(s.ended) {
+			<-s.ended //nolint:errcheck // both end because they were closed
+		}
+	})
+}
+
+// stopStreams resets the streams that are left. It reports whether all have ended:
+// the process does not wait for those that hang.
+func (s *service) stopStreams() bool {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.grpc.Stop()
+	}()
+	if within(s.graces.stop, stopped) {
+		return true
+	}
+	s.log.Errorf("requests hang: the process does not wait for them. Please report this, with the log lines of the requests before")
+	return false
+}
+
+// closeFilter closes the filter. Background responses may run until ctx ends.
+func (s *service) closeFilter(ctx context.Context) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if err := s.filter.Close(ctx); err != nil {
+			s.log.WithError(err).Warn("closing the filter failed")
+		}
+	}()
+	select {
+	case <-closed:
+		return
+	case <-ctx.Done():
+	}
+	if !within(s.graces.close, closed) {
+		s.log.Errorf("background responses could not be stored within %s: the process does not wait for them", s.graces.close)
+	}
+}
