@@ -225,6 +225,16 @@ test-image: ## build the image twice, check what is in it and run it (skipped wh
 test-dist: $(BIN)/cyclonedx-gomod ## make a release in two folders, compare and check them
 	cd tools/release && go vet . && go test -count 1 -timeout 30m -skip '^TestImage' .
 
+# The attacks of "make attack", a regular expression of "area/name"; empty: all.
+# ATTACK_HEAVY=1 adds those that take long or much memory.
+ATTACK       ?=
+ATTACK_HEAVY ?=
+
+.PHONY: attack
+attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and print a table (under 5 minutes; Linux); ATTACK selects
+	@mkdir -p bin && go vet -tags attack ./e2e && go test -c -tags attack -o bin/attack.test ./e2e
+	@cd e2e && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../bin/attack.test -test.run '^TestAttack$$' -test.timeout 20m
+
 .PHONY: race
 race: $(ENVOY) venv ## run all tests with the race detector
 	go test -race -timeout 25m $(PKG)

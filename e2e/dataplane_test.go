@@ -25,6 +25,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter"
@@ -80,9 +82,13 @@ func TestMain(m *testing.M) {
 	sessions := goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read")
 	goleak.VerifyTestMain(m, sessions, goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(dir)
+		atEnd()
 		os.Exit(code)
 	}))
 }
+
+// atEnd is called when all tests have ended.
+var atEnd = func() {}
 
 // options configure a data plane.
 type options struct {
@@ -227,6 +233,7 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 	}
 	d.filter = grpc.NewServer(grpc.WaitForHandlers(true))
 	server.Register(d.filter)
+	healthv1.RegisterHealthServer(d.filter, healthy())
 	ended := make(chan error, 1)
 	go func() { ended <- d.filter.Serve(listener) }()
 	t.Cleanup(func() {
@@ -243,6 +250,14 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 	return "unix://" + socket
 }
 
+// healthy answers the health checks of Envoy as the commands of the filter do.
+func healthy() *health.Server {
+	h := health.NewServer()
+	h.SetServingStatus("liveness", healthv1.HealthCheckResponse_SERVING)
+	h.SetServingStatus("readiness", healthv1.HealthCheckResponse_SERVING)
+	return h
+}
+
 func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, upstream string, o options, log *logFile) (url, admin string) {
 	t.Helper()
 	engines := make([]envoy.Engine, len(cfg.Engines))
@@ -251,7 +266,7 @@ func startEnvoy(t testing.TB, binary string, cfg *config.Config, filterAddress, 
 		engines[i] = envoy.Engine{Name: e.Name, URLs: e.URLs, GRPC: engine.IsGRPC(e.Kind), OneCall: engine.ClosesConnections(e.Kind), HealthPath: e.HealthPath, Prefill: e.PrefillURLs(), PinPrefill: bootstrapRoom, EndpointPicker: e.EndpointPicker}
 	}
 	settings := envoy.Options{
-		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, TenantHeader: cfg.TenantHeader, ModeOverride: o.modeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.quiet,
+		Listen: "127.0.0.1:0", ExtProc: filterAddress, Loopback: cfg.Loopback, PrefixHeader: cfg.Routing.PrefixHeader, SessionHeader: cfg.Routing.SessionHeader, SelectionHeader: cfg.Routing.SelectionHeader, Engines: engines, Upstream: upstream, TenantHeader: cfg.TenantHeader, OpenPaths: cfg.Routing.OpenPaths, ModeOverride: o.modeOverride || os.Getenv("E2E_MODE_OVERRIDE") != "", AccessLog: !log.quiet,
 	}
 	if o.limits != nil {
 		o.limits(&settings)

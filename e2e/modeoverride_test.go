@@ -42,7 +42,8 @@ func needEnvoy(t testing.TB, minor int) {
 // filtersAllPaths edits a bootstrap: the filter gets requests of all paths, as it
 // does where routes cannot disable it.
 func filtersAllPaths(bootstrap string) string {
-	return strings.Replace(bootstrap, "                    disabled: true\n", "                    overrides: {}\n", 1)
+	const filter = "          - name: envoy.filters.http.ext_proc\n"
+	return strings.Replace(bootstrap, filter+"            disabled: true\n", filter, 1)
 }
 
 // messagesOf returns how many messages of a kind the filter got.

@@ -60,10 +60,14 @@ type Options struct {
 	Balance Balance
 	// Engines are the engines that serve Harmony models, at least one.
 	Engines []Engine
-	// Upstream is the URL of the service for all other requests. Empty: the first
-	// engine that is not a gRPC service gets them. If there is none, they are answered
-	// with 404.
+	// Upstream is the URL of the service for requests for other models, and for the
+	// open paths. Empty: the first engine that is not a gRPC service gets them. If
+	// there is none, they are answered with 404.
 	Upstream string
+	// OpenPaths are paths of Upstream that clients may use beside those that are open by
+	// default: a path, or one with /* for it and all below. With /v1/completions among
+	// them, requests for Harmony models reach it too.
+	OpenPaths []string
 	// StreamIdleTimeout ends a stream without traffic in either direction. It must be
 	// longer than the filter's own deadlines, which produce better errors. Default: 1
 	// hour.
@@ -194,6 +198,8 @@ type page struct {
 	PrefillHeader      string
 	UpstreamHeader     string
 	PromptTokensHeader string
+	PacingMetadata     string   // by which the filter sees that the pacing route exists
+	PacingRoute        string   // value of EngineHeader that selects it
 	LimitsTokens       bool     // RateLimitService or PromptTokensPerMinute is set
 	Internal           []string // request headers that no client may set
 	Pins               bool     // some prefill calls name their endpoint
@@ -208,6 +214,9 @@ type page struct {
 	AdminAddress       endpoint
 	Filter             cluster
 	Clusters           []cluster // engines, and the upstream if it is not an engine
+	Filtered           []string  // matches of the routes on which the filter is enabled
+	ReadsOnly          string    // part of a match that excludes changes
+	Open               []string  // matches of the upstream's other routes
 	Default            string    // cluster of requests that are not for an engine; "" if there is none
 }
 
@@ -233,7 +242,7 @@ type endpoint struct {
 func (o Options) page() (*page, error) {
 	p := &page{
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
-		PromptTokensHeader: header.PromptTokens, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
+		PromptTokensHeader: header.PromptTokens, PacingMetadata: header.Pacing, PacingRoute: header.PacingRoute, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
 		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
 		ExposedHeaders: exposedHeaders(),
 	}
@@ -246,6 +255,8 @@ func (o Options) page() (*page, error) {
 	if p.RetryBufferBytes == 0 {
 		p.RetryBufferBytes = 8 << 20
 	}
+	p.Filtered, p.Open = o.routes()
+	p.ReadsOnly = readsOnly
 	var errs []error
 	parse := func(what, address string) endpoint {
 		e, err := parseAddress(address)

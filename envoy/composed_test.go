@@ -49,8 +49,7 @@ var composed = map[string]composedExample{
               - remove: x-tenant
 `},
 			{`          http_filters:
-          - name: envoy.filters.http.ext_proc
-`, `          http_filters:
+          # Off but on routes that enable it`, `          http_filters:
           # Before the filter: a request without a valid token is a 401.
           - name: envoy.filters.http.jwt_authn
             typed_config:
@@ -69,8 +68,7 @@ var composed = map[string]composedExample{
               rules:
               - match: {prefix: /}
                 requires: {provider_name: clients}
-          - name: envoy.filters.http.ext_proc
-`},
+          # Off but on routes that enable it`},
 		},
 	},
 	"tls/envoy.yaml": {

@@ -109,7 +109,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.store, err = openStore(cfg, o.Now, metrics.StoreFailed, s.telemetry.OTel); err != nil {
+	if s.store, err = s.openStore(cfg, metrics); err != nil {
 		return nil, err
 	}
 	s.current.Store(s.newGeneration(cfg, &p, none))
@@ -196,20 +196,31 @@ func Check(cfg *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// openStore opens the store that the configuration names. failed counts accesses
-// that it does not answer; otel traces accesses.
-func openStore(cfg *config.Config, now func() time.Time, failed func(operation string), otel *telemetry.OTel) (store.Store, error) {
+// openStore opens the store that the configuration names. Accesses are counted and
+// traced; a store that can hang is guarded.
+func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	s, err := store.Open(ctx, cfg.StoreURL, store.Options{
+	opened, err := store.Open(ctx, cfg.StoreURL, store.Options{
 		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: cfg.Responses.StoreBytes,
 		TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: cfg.Limits.KeptReasoningBytes,
-		Now: now,
+		Now: s.o.Now,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)
 	}
-	return telemetry.ObserveStore(s, failed, store.System(cfg.StoreURL), otel), nil
+	system := store.System(cfg.StoreURL)
+	if system != "" {
+		opened = store.Guard(opened, store.GuardOptions{Now: s.o.Now, Changed: func(hangs bool) {
+			metrics.StoreHangs(hangs)
+			if hangs {
+				s.o.Log.Warnf("the store (%s) does not answer: requests go on without it until it does", system)
+			} else {
+				s.o.Log.Infof("the store (%s) answers again", system)
+			}
+		}})
+	}
+	return telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel), nil
 }
 
 // newRunEnv is what all runs of a generation share.

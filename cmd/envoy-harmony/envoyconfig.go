@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,6 +27,7 @@ func envoyConfigCommand(_ context.Context, p program, args []string) error {
 	s := newSettings(p, "envoy-config", envoyConfigUsage)
 	var o envoy.Options
 	envoyFlags(s.flags, &o, "127.0.0.1:9901")
+	s.openPaths()
 	var filter filterFlags
 	filter.add(s.flags)
 	var loopback loopbackFlags
@@ -72,6 +74,15 @@ func envoyFlags(f *flag.FlagSet, o *envoy.Options, admin string) {
 	f.StringVar(&o.RateLimitService, "rate-limit-service", "", "`URL` of a rate limit service that counts each tenant's tokens")
 	f.IntVar(&o.PromptTokensPerMinute, "prompt-tokens-per-minute", 0, "`tokens` that the prompts of a tenant may have in a minute, by this Envoy's count (default: no limit)")
 	f.BoolVar(&o.AccessLog, "access-log", false, "write Envoy's access log to standard error")
+}
+
+// openPaths adds the flag for paths of the upstream.
+func (s *settings) openPaths() {
+	s.flags.Func("open-paths", "`paths` of the upstream that clients may use beside the default ones, comma-separated: /v1/batches, /v1/assistants/* or /* for all; sets routing.open_paths", func(v string) error {
+		list, err := json.Marshal(strings.Split(strings.ReplaceAll(v, " ", ""), ","))
+		s.set = append(s.set, "routing.open_paths="+string(list))
+		return err
+	})
 }
 
 // filterFlags are the flags for Envoy's connections to the filter.
@@ -140,6 +151,7 @@ func (f *loopbackFlags) apply(o *envoy.Options, cfg *config.Config) error {
 func forConfig(o envoy.Options, cfg *config.Config) envoy.Options {
 	o.Engines = envoyEngines(cfg)
 	o.TenantHeader = cfg.TenantHeader
+	o.OpenPaths = cfg.Routing.OpenPaths
 	o.ExtProc = cfg.Listen
 	o.Loopback, _ = cfg.LoopbackAddress()
 	o.PrefixHeader, o.SessionHeader, o.SelectionHeader = cfg.Routing.PrefixHeader, cfg.Routing.SessionHeader, cfg.Routing.SelectionHeader

@@ -44,6 +44,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "run", runUsage)
 	var o runOptions
 	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
+	s.openPaths()
 	s.flags.IntVar(&o.workers, "envoy-workers", 0, "Envoy's worker `threads` (default: one per CPU)")
 	s.flags.BoolVar(&o.simulate, "simulate", false, "start a simulated engine, whose replies are written in the last user message")
 	s.alias("admin", "admin", "`host:port` of the filter's /metrics, /healthz and /readyz")

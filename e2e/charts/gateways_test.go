@@ -176,7 +176,7 @@ func gatewayVariants(f gatewayFile) map[string]string {
 - {name: large, kind: sglang, service: {name: sglang, namespace: models, port: 30000}%s}
 - {name: small, kind: vllm, service: {name: vllm, port: 8000}%s}
 %s
-config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection_header: x-text}, limits: {total_timeout: 2h}}
+config: {routing: {prefix_header: x-prefix, selection_text_bytes: 100, selection_header: x-text, open_paths: [/v1/batches, /v1/files/*, /*]}, limits: {total_timeout: 2h}}
 ` + f.ownGateway(", upstream: {name: other-models, namespace: other, port: 80}")
 	sglang, vllm, grpc := ", prefill: [{service: {name: prefill-0, namespace: models, port: 30000}}, {service: {name: prefill-1, namespace: models, port: 30000}}]", ", prefill: [{service: {name: vllm-prefill, port: 8000}}]", "- {name: grpc, kind: vllm-grpc, service: {name: vllm-grpc, port: 50051}}"
 	switch f.name {

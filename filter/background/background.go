@@ -277,8 +277,8 @@ func (k *making) begin(ctx context.Context) {
 }
 
 // executor executes what the run asks for. The end of the response is stored behind
-// the events before it: from then on the store takes only the last event, from
-// whoever is first.
+// the events before it: from then on the store takes only the last event, from the
+// first process that sends it.
 type executor struct {
 	*run.Runner
 	making *making

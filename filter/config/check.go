@@ -38,6 +38,7 @@ func (c *Config) Validate() error {
 		c.checkTLS(),
 		c.checkLoopbackTLS(),
 		c.checkStore(),
+		c.Routing.checkOpenPaths(),
 	), unsealed)...)
 }
 

@@ -198,8 +198,8 @@ func (e Engine) PrefillURLs() []string {
 	return urls
 }
 
-// Routing is what Envoy gets to choose an engine's replica by. The headers are
-// removed from clients' requests.
+// Routing is what Envoy gets to choose an engine's replica by, and which paths of the
+// upstream are open. The headers are removed from clients' requests.
 type Routing struct {
 	// PrefixHeader is the header of a key that stays the same while a
 	// conversation grows. Empty: it is not sent.
@@ -217,6 +217,10 @@ type Routing struct {
 	// SelectionHeader is the header of a model call that carries that text,
 	// percent-encoded. Empty: it is not sent.
 	SelectionHeader string `json:"selection_header" reload:"envoy"`
+	// OpenPaths are paths of the upstream that clients may use beside those that are
+	// open by default: a path, or /v1/files/* for it and all below. With
+	// /v1/completions among them, requests for Harmony models pass too.
+	OpenPaths []string `json:"open_paths" reload:"envoy"`
 }
 
 // sessionHeaders are the headers by which Codex, in its versions, and Claude Code name

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -284,24 +283,4 @@ func parameterFault(field, message string) (param, reason string) {
 		return param, ""
 	}
 	return param, message
-}
-
-var (
-	digits = regexp.MustCompile(`\d+`)
-	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"|\x60[^\x60]*\x60`)
-)
-
-// cause returns the error for the log: the text of the engine or of Envoy,
-// without numbers and quotations, which may be token ids, prompts and
-// addresses.
-func (f failure) cause() error {
-	line, _, _ := strings.Cut(cmp.Or(f.message, f.text), "\n")
-	line = quoted.ReplaceAllString(line[:min(len(line), 400)], `"…"`)
-	line = digits.ReplaceAllString(line[:min(len(line), 300)], "#")
-	kind := digits.ReplaceAllString(f.kind[:min(len(f.kind), 60)], "#")
-	cause := strings.TrimSpace(fmt.Sprintf("engine status %d %s", f.status, kind))
-	if line != "" {
-		cause += ": " + strings.ToValidUTF8(line, "")
-	}
-	return errors.New(cause)
 }

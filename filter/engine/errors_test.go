@@ -190,7 +190,7 @@ func TestReadRateLimitOfTokens(t *testing.T) {
 }
 
 // TestErrorCause checks the text for the operator's log: the status and the
-// reason.
+// reason, without words that may be of a prompt.
 func TestErrorCause(t *testing.T) {
 	for _, c := range []struct{ body, want string }{
 		{"", "engine status 503"},
@@ -200,7 +200,15 @@ func TestErrorCause(t *testing.T) {
 			"engine status 503: upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: delayed connect error: Connection refused",
 		},
 		{"<html>\n<title>nginx</title>", "engine status 503: <html>"},
-		{`{"error":{"message":"busy with 17 of 'x'","type":"t"}}`, `engine status 503 t: busy with # of "…"`},
+		{
+			"upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: TLS_error:|268435581:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:TLS_error_end",
+			"engine status 503: upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: TLS_error…SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED:TLS_error…",
+		},
+		{`{"error":{"message":"The request queue is full with 17 of 'x'","type":"ServerError"}}`, "engine status 503 ServerError: The request queue is full…"},
+		{`{"error":{"message":"my diagnosis is gout, not grammarian","type":"my diagnosis"}}`, "engine status 503: …"},
+		{`{"error":{"message":"cannot tokenize my diagnosis is gout: out of memory","type":"Service Unavailable"}}`, "engine status 503 Service Unavailable: …out of memory"},
+		{"forgotten gout, top_p", "engine status 503: …top_p"},
+		{"reset reason: gout", "engine status 503: reset reason…"},
 	} {
 		err := readError(503, func(string) string { return "" }, []byte(c.body))
 		if err.Cause.Error() != c.want {

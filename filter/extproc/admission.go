@@ -3,73 +3,224 @@ package extproc
 import (
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// budget counts the bytes that all requests hold: their bodies, and the stored
-// items that they bring in.
+const (
+	// smallBytes is what a request may hold to count as small. A part of the budget
+	// is for small requests only: one eighth.
+	smallBytes = 64 << 10
+	smallPart  = 8
+	// leastRate is how fast a body has to arrive, in bytes a second, and slack is how
+	// far it may fall behind, before it counts as stalled.
+	leastRate = 64 << 10
+	slack     = 5 * time.Second
+)
+
+// budget bounds the bytes that all requests hold: their bodies, and the stored items
+// that they bring in. Three rules keep requests from shutting each other out:
+//
+//   - A part of it is for small requests only.
+//   - A party, such as a tenant, can take half of it.
+//   - Where there is no room, bodies that are still arriving make it: stalled ones for
+//     every other request, the largest ones for smaller ones. That of a party counts
+//     as large as everything that the party holds.
 type budget struct {
 	limit int64
-	used  *atomic.Int64
+	small int64 // of limit, for small requests only
+	party int64 // that one party can take
+	now   func() time.Time
+	held  *holdings
+}
+
+// newBudget is the budget of a configuration. What is held counts on in it.
+func newBudget(l *config.Limits, now func() time.Time, held *holdings) budget {
+	one := min(l.MaxInflightBytes, l.MaxBodyBytes+int64(l.MaxConversationBytes)) // every request that is allowed fits
+	return budget{
+		limit: l.MaxInflightBytes,
+		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
+		party: max(l.MaxInflightBytes/2, one),
+		now:   now, held: held,
+	}
+}
+
+// holdings is what the requests of all configurations hold.
+type holdings struct {
+	mu       sync.Mutex
+	bytes    int64
+	parties  map[string]int64
+	arriving map[*share]struct{} // requests whose bodies are still arriving
+}
+
+func newHoldings() *holdings {
+	return &holdings{parties: map[string]int64{}, arriving: map[*share]struct{}{}}
 }
 
 // share is what one request has taken of the budget. It is safe for concurrent use:
-// endpoints and jobs take of it beside the exchange.
+// endpoints and jobs take of it beside the exchange. The lock of the holdings guards
+// it.
 type share struct {
 	budget *budget
-
-	mu     sync.Mutex
+	party  string                // whose it is; "": of a party of its own
+	drop   func(*apierror.Error) // gives up the request, whose body makes room
 	bytes  int64
-	closed bool
+	whole  bool            // the body is complete
+	behind time.Time       // when the body counts as stalled, unless more arrives
+	closed *apierror.Error // why nothing more can be taken; nil: it can
 }
 
-// take takes n bytes, and reports whether there is room.
-func (s *share) take(n int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
+// open returns the share of a request whose body begins to arrive.
+func (b *budget) open(party string, drop func(*apierror.Error)) *share {
+	return &share{budget: b, party: party, drop: drop, behind: b.now().Add(slack)}
+}
+
+// take takes n bytes, for which other requests may be given up. The error is for the
+// client.
+func (s *share) take(n int64) *apierror.Error {
+	dropped, err := s.takeLocked(n)
+	for _, d := range dropped {
+		d.drop(d.closed)
 	}
-	if s.budget.used.Add(n) > s.budget.limit {
-		s.budget.used.Add(-n)
-		return false
+	return err
+}
+
+// arrive is take for a piece of the body.
+func (s *share) arrive(n int64) *apierror.Error {
+	h, now := s.budget.held, s.budget.now()
+	h.mu.Lock()
+	if now.After(s.behind) {
+		s.behind = now
 	}
+	s.behind = s.behind.Add(time.Duration(n) * time.Second / leastRate)
+	if most := now.Add(slack); s.behind.After(most) {
+		s.behind = most
+	}
+	if s.closed == nil && !s.whole {
+		h.arriving[s] = struct{}{}
+	}
+	h.mu.Unlock()
+	return s.take(n)
+}
+
+func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
+	b, h := s.budget, s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	limit := b.limit
+	if s.bytes+n > smallBytes {
+		limit -= b.small
+	}
+	switch {
+	case s.closed != nil:
+		return nil, s.closed
+	case s.party != "" && h.parties[s.party]+n > b.party:
+		return nil, tooMuch()
+	}
+	now := b.now()
+	for h.bytes+n > limit {
+		victim, err := h.victim(s, n, now)
+		if victim == nil {
+			return dropped, overloaded()
+		}
+		h.add(victim, -victim.bytes)
+		victim.closed = err
+		delete(h.arriving, victim)
+		dropped = append(dropped, victim)
+	}
+	h.add(s, n)
+	return dropped, nil
+}
+
+// victim returns the request that makes room for n bytes more of s, with the error
+// that its client gets; nil: there is none.
+func (h *holdings) victim(s *share, n int64, now time.Time) (*share, *apierror.Error) {
+	var stalled, largest *share
+	for c := range h.arriving {
+		if c == s || c.bytes == 0 {
+			continue
+		}
+		if now.After(c.behind) && (stalled == nil || c.bytes > stalled.bytes) {
+			stalled = c
+		}
+		if largest == nil || h.weight(c) > h.weight(largest) || h.weight(c) == h.weight(largest) && c.bytes > largest.bytes {
+			largest = c
+		}
+	}
+	switch {
+	case stalled != nil:
+		return stalled, tooSlow()
+	case largest == nil:
+	case largest.party != "" && largest.party == s.party:
+		if largest.bytes > s.bytes+n {
+			return largest, overloaded()
+		}
+	case h.weight(largest) > h.weight(s)+n:
+		return largest, overloaded()
+	}
+	return nil, nil
+}
+
+// weight is what the party of a share holds.
+func (h *holdings) weight(s *share) int64 {
+	if s.party == "" {
+		return s.bytes
+	}
+	return h.parties[s.party]
+}
+
+// add adds n bytes to a share.
+func (h *holdings) add(s *share, n int64) {
 	s.bytes += n
-	return true
+	h.bytes += n
+	if s.party == "" {
+		return
+	}
+	if h.parties[s.party] += n; h.parties[s.party] == 0 {
+		delete(h.parties, s.party)
+	}
 }
 
-// reserve is take with the error that the client gets.
-func (s *share) reserve(n int) *apierror.Error {
-	if !s.take(int64(n)) {
-		return overloaded()
-	}
-	return nil
+// complete notes that the body has arrived: the request makes room no more. The
+// error is that of one that has already done so.
+func (s *share) complete() *apierror.Error {
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.whole = true
+	delete(h.arriving, s)
+	return s.closed
 }
 
 // release returns what was taken. More can be taken after it.
 func (s *share) release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.budget.used.Add(-s.bytes)
-	s.bytes = 0
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(s, -s.bytes)
+	delete(h.arriving, s)
 }
 
 // close returns what was taken, for good.
 func (s *share) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.release()
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(s, -s.bytes)
+	delete(h.arriving, s)
+	if s.closed == nil {
+		s.closed = overloaded()
+	}
 }
 
 // move returns a share with what was taken, and leaves an empty one.
 func (s *share) move() *share {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	moved := &share{budget: s.budget, bytes: s.bytes}
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	moved := &share{budget: s.budget, party: s.party, bytes: s.bytes, whole: true}
 	s.bytes = 0
 	return moved
 }
@@ -78,4 +229,16 @@ func overloaded() *apierror.Error {
 	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")
 	err.RetryAfter = time.Second
 	return err
+}
+
+// tooMuch is the error of a party that has taken all it can.
+func tooMuch() *apierror.Error {
+	err := apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Too many large requests of yours are being received at once. Try again shortly.")
+	err.RetryAfter = time.Second
+	return err
+}
+
+// tooSlow is the error of a request whose body has stalled and made room for others.
+func tooSlow() *apierror.Error {
+	return apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body arrived too slowly while others needed the room. Send the request again.")
 }

@@ -111,10 +111,7 @@ func TestStoredItemsAreInTheBudget(t *testing.T) {
 		turn := `{"model":"gpt-oss-20b","conversation":"` + gjson.Get(made, "id").String() + `","input":"more"}`
 
 		s.next()
-		other := &share{budget: &s.budget}
-		if !other.take(3000) {
-			t.Fatal("the budget is not empty")
-		}
+		other := s.occupy(t, 3000)
 		s.postTo("/v1/responses", turn)
 		s.expectLike("immediate 503 retry-after=1 Too many requests")
 		other.close()

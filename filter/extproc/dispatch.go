@@ -54,7 +54,7 @@ func (x *exchange) handle(body []byte) {
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
 	h := &handled{share: x.request.share}
-	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.reserve(bytes) }
+	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.take(int64(bytes)) }
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
 		Parent: x.runner.Record.Parent(),
@@ -201,6 +201,8 @@ func (x *exchange) takeRequest(h *handled) {
 		}
 	case x.s.o.Client == nil:
 		x.beginDirect(request)
+	case request.Stream() && x.paces() && !x.request.bodyless:
+		x.beginPaced(request)
 	default:
 		x.beginLocal(request)
 	}
@@ -252,12 +254,23 @@ func (x *exchange) answer(body []byte) {
 
 // sendOn turns the client's request into the model call: Envoy sends it on.
 func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
+	set := []engine.Header{
+		{Name: ":path", Value: wire.Path}, {Name: "content-type", Value: "application/json"}, {Name: "content-length", Value: strconv.Itoa(len(wire.Body))},
+		{Name: header.Engine, Value: x.target.Engine},
+	}
+	x.sendHead(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
+	x.to.requestBody(wire.Body, !x.request.trailers)
+	if x.request.trailers {
+		x.to.add(requestTrailersReply())
+	}
+}
+
+// sendHead sends the client's request on to an upstream that it is not for: with the
+// headers set, where an empty value removes one, and of the filter's own headers with
+// those of keep only.
+func (x *exchange) sendHead(set []engine.Header, keep ...string) {
 	var m mutation
-	m.set(":path", wire.Path)
-	m.set("content-type", "application/json")
-	m.set("content-length", strconv.Itoa(len(wire.Body)))
-	m.set(header.Engine, x.target.Engine)
-	for _, h := range slices.Concat(wire.Header, keys) {
+	for _, h := range set {
 		if h.Value == "" { // in place of what a client sent
 			m.remove(h.Name)
 			continue
@@ -266,14 +279,10 @@ func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
 	}
 	m.remove(engineControlHeaders...)
 	m.remove("accept-encoding", "content-encoding")
-	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return name == header.Engine || name == header.PromptTokens })...)
+	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return slices.Contains(keep, name) })...)
 	head := requestHeadersReply(&m, true)
 	x.metadata.begin(head)
 	x.to.add(head)
-	x.to.requestBody(wire.Body, !x.request.trailers)
-	if x.request.trailers {
-		x.to.add(requestTrailersReply())
-	}
 }
 
 // requestContext is the circumstances of an exchange's turn.

@@ -81,6 +81,7 @@ type exchange struct {
 	elsewhere *apierror.Error
 
 	local       bool // the reply is a local one: Envoy sends no request upstream
+	pace        pacer
 	headersSent bool // of the reply
 	metadata    metadata
 	kind        telemetry.Kind
@@ -94,6 +95,7 @@ type incoming struct {
 	err     error // of receiving a message
 	handled *handled
 	stored  *storedEvents
+	dropped *apierror.Error // the body makes room for other requests
 }
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
@@ -109,6 +111,11 @@ func (x *exchange) send(e incoming) bool {
 	case <-x.ctx.Done():
 		return false
 	}
+}
+
+// drop gives up the collecting of the body, with an error for the client.
+func (x *exchange) drop(err *apierror.Error) {
+	x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
 }
 
 // Begin implements [run.Owner].
@@ -135,6 +142,11 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 	case e.stored != nil:
 		x.takeStored(e.stored)
 		return telemetry.MessageStream, nil
+	case e.dropped != nil:
+		if x.phase == phaseCollect { // else it has been answered
+			x.notCollected(false, e.dropped)
+		}
+		return telemetry.MessageTick, nil
 	}
 	return kindOf(e.message), x.receive(e.message)
 }
@@ -175,7 +187,7 @@ func (x *exchange) receive(m *extprocv3.ProcessingRequest) error {
 	}
 	switch r := m.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
-		x.requestHeaders(r.RequestHeaders, m.GetProtocolConfig())
+		x.requestHeaders(m)
 	case *extprocv3.ProcessingRequest_RequestBody:
 		x.requestBody(r.RequestBody)
 	case *extprocv3.ProcessingRequest_RequestTrailers:

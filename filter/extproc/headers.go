@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"cmp"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -21,6 +22,18 @@ func headerOf(m *corev3.HeaderMap, name string) string {
 	return ""
 }
 
+// headersOf returns all values of a header by its lower-case name, as HTTP joins
+// them: with commas.
+func headersOf(m *corev3.HeaderMap, name string) string {
+	var values []string
+	for _, h := range m.GetHeaders() {
+		if strings.EqualFold(h.GetKey(), name) {
+			values = append(values, cmp.Or(string(h.GetRawValue()), h.GetValue()))
+		}
+	}
+	return strings.Join(values, ",")
+}
+
 // mutation collects changes to a header map.
 type mutation struct{ m extprocv3.HeaderMutation }
 
@@ -33,17 +46,4 @@ func (m *mutation) set(name, value string) {
 
 func (m *mutation) remove(names ...string) {
 	m.m.RemoveHeaders = append(m.m.RemoveHeaders, names...)
-}
-
-// mediaType is the content type without parameters, in lower case.
-func mediaType(contentType string) string {
-	mt, _, _ := strings.Cut(contentType, ";")
-	return strings.ToLower(strings.TrimSpace(mt))
-}
-
-// isJSON reports whether a request's content type can be that of a JSON body. An
-// absent one can.
-func isJSON(contentType string) bool {
-	mt := mediaType(contentType)
-	return mt == "" || mt == "application/json" || strings.HasSuffix(mt, "+json")
 }

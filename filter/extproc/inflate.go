@@ -17,7 +17,7 @@ const maxWindow = 8 << 20
 
 // inflate decodes a request body by its content-encoding, up to limit bytes, all of
 // which it takes of the budget.
-func inflate(encoding string, body []byte, limit int64, take func(n int64) bool) ([]byte, *apierror.Error) {
+func inflate(encoding string, body []byte, limit int64, take func(n int64) *apierror.Error) ([]byte, *apierror.Error) {
 	var r io.Reader
 	var err error
 	switch encoding {
@@ -39,8 +39,8 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) bool)
 	if err == nil {
 		out, err = io.ReadAll(reserving{io.LimitReader(r, limit+1), take})
 	}
-	if errors.Is(err, errOverloaded) {
-		return nil, overloaded()
+	if refused := new(apierror.Error); errors.As(err, &refused) {
+		return nil, refused
 	}
 	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
 		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
@@ -51,18 +51,16 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) bool)
 	return out, nil
 }
 
-var errOverloaded = errors.New("no room in the budget")
-
 // reserving is a reader that takes what it reads of the budget.
 type reserving struct {
 	r    io.Reader
-	take func(n int64) bool
+	take func(n int64) *apierror.Error
 }
 
 func (c reserving) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	if !c.take(int64(n)) {
-		return 0, errOverloaded
+	if refused := c.take(int64(n)); refused != nil {
+		return 0, refused
 	}
 	return n, err
 }

@@ -76,10 +76,7 @@ func TestMessagesErrors(t *testing.T) {
 		{"a large body", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, post(messagesQuestion), 413, "request_too_large", ""},
 		{"a slow body", nil, func(s *scripted) { begun(s); s.wait(time.Minute) }, 408, "invalid_request_error", ""},
 		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 31 }, func(s *scripted) {
-			other := &share{budget: &s.budget}
-			if !other.take(31) {
-				t.Error("no room for another request")
-			}
+			other := s.occupy(s.t, 31)
 			defer other.close()
 			begun(s)
 		}, 529, "overloaded_error", "1"},

@@ -21,12 +21,16 @@ type modelScan struct {
 	found bool   // a "model" was seen
 	twice bool   // and another one
 	other bool   // its value is not a string
+	zero  bool   // there is a zero byte, as in UTF-16
 	model string // its value
+
+	relayed bool // what is passed on of the body is scanned too
 }
 
 // feed takes the next piece. The piece may be cut anywhere.
 func (s *modelScan) feed(p []byte) {
 	for _, c := range p {
+		s.zero = s.zero || c == 0
 		if s.inText {
 			s.inside(c)
 			continue

@@ -62,16 +62,18 @@ const (
 	overrideOff
 )
 
-func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.ProtocolConfiguration) {
+func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
+	h := m.GetRequestHeaders()
 	headers := h.GetHeaders()
 	x.request = x.s.readRequest(headers)
 	r := &x.request
+	r.share = x.s.budget.open(x.s.party(r.tenant, m), x.drop)
 	if r.endpoint != nil && x.s.o.Env.Telemetry.OTel != nil {
 		r.parent = parentOf(x.ctx, headers)
 	}
 	r.bodyless = h.GetEndOfStream()
 	var err *apierror.Error
-	r.onDemand, err = checkMode(mode)
+	r.onDemand, err = checkMode(m.GetProtocolConfig())
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.SendError(err)
@@ -81,18 +83,31 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders, mode *extprocv3.Prot
 		x.SendError(apierror.New(http.StatusUpgradeRequired, "", "", "%s is served over plain HTTP. Send a POST without Upgrade.", r.path))
 		return
 	}
-	if r.endpoint == nil || !isJSON(headerOf(headers, "content-type")) || r.override == overrideOff {
+	if r.endpoint == nil && x.s.respelled(r) {
+		x.SendError(apierror.New(http.StatusNotFound, "", "", "The path is another spelling of a path of this API. Write it without encoded characters, double slashes, dots and a slash at the end."))
+		return
+	}
+	if r.endpoint == nil || r.override == overrideOff {
 		x.passThrough()
 		return
 	}
+	if err := r.checkBodyType(headersOf(headers, "content-type")); err != nil {
+		x.SendError(err)
+		return
+	}
 	x.phase = phaseCollect
+	if r.endpoint.NoModel && x.s.tenantMissing(r) {
+		x.SendError(x.s.noTenant())
+		return
+	}
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	if r.bodyless {
 		x.collected()
 	} else if r.onDemand {
-		// Without a loopback listener the upstream's reply may be the engine's.
+		// Without a loopback listener the upstream's reply may be the engine's. With
+		// pacing it is what the filter has sent.
 		r.demanded = true
-		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil)})
+		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || x.paces())})
 	}
 }
 
@@ -101,11 +116,10 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
 		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
-		encoding: strings.ToLower(strings.TrimSpace(headerOf(h, "content-encoding"))),
+		encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
-		share:    &share{budget: &s.budget},
 	}
-	if r.id == "" {
+	if r.id = cutID(r.id); r.id == "" {
 		r.id = s.o.NewID("")
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
@@ -117,6 +131,9 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	}
 	if s.o.Client != nil && r.endpoint != nil {
 		r.forward = forwarded(h)
+		if id := r.forward.Get("x-request-id"); id != "" {
+			r.forward.Set("x-request-id", cutID(id))
+		}
 	}
 	if !cfg.AllowOverride {
 		return r
@@ -176,7 +193,7 @@ func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.E
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
 	switch x.phase {
 	case phaseRelay:
-		x.to.requestBody(b.GetBody(), b.GetEndOfStream())
+		relay(x, b.GetBody(), b.GetEndOfStream())
 	case phaseCollect:
 		x.collect(b.GetBody(), b.GetEndOfStream())
 	}
@@ -198,17 +215,30 @@ func (x *exchange) collect(p []byte, end bool) {
 	r.body = append(r.body, p...)
 	if r.encoding == "" {
 		r.scan.feed(p)
+		if err := r.scan.ambiguous(); err != nil {
+			if x.s.tenantMissing(r) {
+				err = x.s.noTenant()
+			}
+			x.SendError(err)
+			return
+		}
 		if x.foreign() {
 			x.passCollected(end)
 			return
 		}
+		if x.target.Engine != "" && !r.rollout.undecided && x.s.tenantMissing(r) {
+			x.SendError(x.s.noTenant()) // its body is not waited for
+			return
+		}
 	}
-	switch {
-	case int64(len(r.body)) > limit:
+	if int64(len(r.body)) > limit {
 		x.notCollected(end, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 			"The request body is larger than %d bytes. Send less history or smaller attachments.", limit))
-	case !r.share.take(int64(len(p))):
-		x.notCollected(end, overloaded())
+		return
+	}
+	switch err := r.share.arrive(int64(len(p))); {
+	case err != nil:
+		x.notCollected(end, err)
 	case end:
 		x.collected()
 	}
@@ -235,6 +265,10 @@ func (x *exchange) foreign() bool {
 func (x *exchange) collected() {
 	r := &x.request
 	x.runner.Timers.Clear(run.TimerBody)
+	if err := r.share.complete(); err != nil {
+		x.notCollected(!r.trailers, err)
+		return
+	}
 	body, err := inflate(r.encoding, r.body, x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
 	if err != nil {
 		x.SendError(err)
@@ -242,6 +276,13 @@ func (x *exchange) collected() {
 	}
 	if r.encoding != "" {
 		r.scan.feed(body)
+		if err := r.scan.ambiguous(); err != nil {
+			if x.s.tenantMissing(r) {
+				err = x.s.noTenant()
+			}
+			x.SendError(err)
+			return
+		}
 		if x.foreign() {
 			x.passCollected(!r.trailers)
 			return
@@ -262,12 +303,10 @@ func (x *exchange) collected() {
 func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
 	known := target.Engine != ""
 	switch {
-	case r.scan.twice:
-		return apierror.Invalid("model", `The request has two fields "model". Send one.`)
+	case s.tenantMissing(r):
+		return s.noTenant()
 	case !known && !r.endpoint.NoModel:
 		return nil // the endpoint says what is wrong: no object, no model, not a string
-	case s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public:
-		return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", s.o.Config.TenantHeader)
 	case target.Dialect == nil && !r.endpoint.NoModel:
 		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
 	}
@@ -296,6 +335,7 @@ func (x *exchange) passThrough() {
 func (x *exchange) passCollected(end bool) {
 	body := x.request.body
 	x.release()
+	x.request.scan.relayed = x.request.encoding == ""
 	x.passThrough()
 	if x.request.bodyless {
 		return

@@ -89,10 +89,7 @@ func TestRejections(t *testing.T) {
 		}, "immediate 503 retry-after=1 Too many requests"},
 		{"not gzip", nil, func(s *scripted) { s.post("content-encoding=gzip"); s.body("{}", true) }, "immediate 400 The request body is not valid gzip"},
 		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 31 }, func(s *scripted) {
-			other := &share{budget: &s.budget}
-			if !other.take(20) {
-				t.Error("no room for another request")
-			}
+			other := s.occupy(s.t, 20)
 			defer other.close()
 			s.post()
 			s.body("12345678901234567", false)
@@ -104,6 +101,8 @@ func TestRejections(t *testing.T) {
 		{"model is a number", nil, postBody(`{"model":5,"messages":[{"role":"user","content":"Hi"}]}`), "immediate 400 "},
 		{"model twice", nil, postBody(`{"model":"gpt-oss","model":"llama","messages":[]}`), `immediate 400 The request has two fields "model".`},
 		{"tenant", func(c *config.Config) { c.TenantHeader = "x-tenant" }, postBody(ask("")), "immediate 401 The request does not say whose it is: the header x-tenant is missing"},
+		{"tenant, before the model", func(c *config.Config) { c.TenantHeader = "x-tenant" }, postBody("{nonsense"), "immediate 401 "},
+		{"tenant, before the end of the body", func(c *config.Config) { c.TenantHeader = "x-tenant" }, func(s *scripted) { s.post(); s.body(`{"model":"gpt-oss",`, false) }, "immediate 401 "},
 		{"encoding", nil, func(s *scripted) { s.post("content-encoding=br"); s.body("x", true) }, "immediate 415 "},
 		{"slow body", nil, func(s *scripted) { s.post(); s.body("{", false); s.wait(time.Minute) }, "immediate 408 The request body did not arrive within 1m0s"},
 	} {
@@ -263,5 +262,53 @@ func TestHTTPRequest(t *testing.T) {
 		s.next()
 		s.request(true, ":method=POST", ":path=/test/a/items/b?%zz", "x-tenant=acme")
 		s.expectLike("immediate 400 The query of the path is malformed.")
+	})
+}
+
+// Every endpoint asks for the tenant before anything else.
+func TestTenantIsAskedFirst(t *testing.T) {
+	t.Parallel()
+	script(t, func(w *wiring) { w.cfg.TenantHeader = "x-tenant" }, func(s *scripted) {
+		for _, e := range s.o.Endpoints {
+			if e.Public || e.Header != "" {
+				continue
+			}
+			for _, body := range []string{"", "{nonsense", "{}", `{"model":5}`, `{"model":"gpt-oss","model":"x"}`} {
+				path := strings.NewReplacer("{id}", "x", "{item}", "y").Replace(e.Pattern)
+				s.request(false, ":method="+e.Method, ":path="+path)
+				s.body(body, true)
+				got := s.sent()
+				if len(got) != 1 || !strings.HasPrefix(got[0], "immediate 401 The request does not say whose it is") {
+					t.Errorf("%s %s %s: %q", e.Method, path, body, got)
+				}
+				s.next()
+			}
+		}
+	})
+}
+
+// A request's id is cut: in the reply, in the log and at the engine.
+func TestLongRequestID(t *testing.T) {
+	t.Parallel()
+	script(t, nil, func(s *scripted) {
+		long := strings.Repeat("i", 50_000)
+		s.request(false, ":method=POST", ":path=/v1/chat/completions", "x-request-id="+long)
+		s.body(ask(`,"stream":true`), true)
+		s.toEngine()
+		s.answer(false, ":status=200", sse)
+		s.answerBody(event("stop", tokens("<|channel|>final<|message|>Hello")...), true)
+		if got := s.sent()[0]; !strings.Contains(got, "x-request-id="+long[:maxIDBytes]+" ") {
+			t.Errorf("sent %.1000s", got)
+		}
+		if id := s.logLine().Get("request_id").Str; id != long[:maxIDBytes] {
+			t.Errorf("%d bytes are logged", len(id))
+		}
+		s.begin()
+		s.get("GET", "/"+long)
+		s.leave()
+		lines := s.lines(t)
+		if path := lines[len(lines)-1].Get("path").Str; len(path) == 0 || len(path) > 2*maxIDBytes {
+			t.Errorf("%d bytes of the path are logged", len(path))
+		}
 	})
 }

@@ -34,7 +34,11 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
 	headers := h.GetHeaders()
 	status := parseStatus(headerOf(headers, ":status"))
-	if x.phase != phaseRun || x.local {
+	if x.phase == phaseRun && x.pace.connected(status) {
+		x.runner.Run().Start()
+		return
+	}
+	if x.phase != phaseRun || x.local || x.pace.on() {
 		x.localReply(status)
 		return
 	}
@@ -78,7 +82,9 @@ func (x *exchange) responseBody(b *extprocv3.HttpBody) {
 	case phaseRelay, phaseAnswered:
 		x.to.responseBody(b.GetBody(), b.GetEndOfStream())
 	case phaseRun:
-		if !x.local {
+		if x.pace.on() {
+			x.marksCame(len(b.GetBody()), b.GetEndOfStream())
+		} else if !x.local {
 			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
 		}
 	}
@@ -90,7 +96,7 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 		x.to.add(responseTrailersReply())
 	case phaseRun:
 		x.upstream = upstreamTrailers
-		if !x.local {
+		if !x.local && !x.pace.on() {
 			x.runner.Run().EngineTrailers(func(name string) string { return headerOf(trailers, name) })
 		}
 	}
@@ -132,11 +138,14 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.to.add(responseTrailersReply(trailerNames...))
 	default:
 		x.to.responseBody(p, end)
+		x.pace.sent += len(p)
 	}
 	if end {
 		o := x.outcome()
 		x.metadata.end(x.to.last(), &x.runner.Record, &o)
+		return
 	}
+	x.mark()
 }
 
 // SendError answers in place of whatever was to come. It is only used while no

@@ -553,7 +553,25 @@ func (s *testServer) lines(t *testing.T) []gjson.Result {
 }
 
 // inUse is how many bytes of the budget are taken.
-func (s *testServer) inUse() int64 { return s.budget.used.Load() }
+func (s *testServer) inUse() int64 {
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}
+
+// occupy takes n bytes of the budget for another request, whose body is complete.
+func (s *testServer) occupy(t *testing.T, n int64) *share {
+	t.Helper()
+	other := s.budget.open("", nil)
+	if err := other.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.take(n); err != nil {
+		t.Fatal("no room for another request")
+	}
+	return other
+}
 
 // counted is the value of a counter with these labels, name=value in the order of
 // their names.

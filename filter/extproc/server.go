@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
@@ -55,7 +54,7 @@ type Server struct {
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{budget: budget{used: &atomic.Int64{}}, drain: newDrain()}
+	s := &Server{budget: budget{held: newHoldings()}, drain: newDrain()}
 	return s.With(o)
 }
 
@@ -66,7 +65,7 @@ func (s *Server) With(o Options) *Server {
 	if s == nil {
 		return New(o)
 	}
-	s = &Server{o: o, own: header.Own(), budget: budget{o.Config.Limits.MaxInflightBytes, s.budget.used}, drain: s.drain}
+	s = &Server{o: o, own: header.Own(), budget: newBudget(&o.Config.Limits, o.Env.Now, s.budget.held), drain: s.drain}
 	for _, name := range []string{o.Config.Routing.PrefixHeader, o.Config.Routing.SessionHeader, o.Config.Routing.SelectionHeader} {
 		if name != "" && !slices.Contains(s.own, name) {
 			s.own = append(s.own, name)

@@ -61,6 +61,14 @@ const TokenUsageNamespace = "envoy.ai.token_usage"
 // prefill endpoints.
 const PrefillSuffix = "-prefill"
 
+// Pacing is a metadata key of the ext_proc stream, not a header of the request. Envoy's
+// configuration sets it where Envoy has a route that matches [PacingRoute].
+const Pacing = "x-harmony-pacing"
+
+// PacingRoute is the value of [Engine] by which a request is sent to the service that
+// returns the bytes of its body. No engine can have this name.
+const PacingRoute = "-pacing"
+
 // Internal returns the request headers that no client may set: Envoy's own
 // configuration removes them as well.
 func Internal() []string { return []string{Engine, Prefill, Upstream, PromptTokens, Destination} }

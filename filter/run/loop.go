@@ -40,7 +40,7 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 	for !o.Done() {
 		r.arm(alarm)
 		var calls <-chan Event
-		if r.upstream != nil {
+		if r.upstream != nil && !r.held {
 			calls = r.upstream.Events()
 		}
 		kind := telemetry.MessageTick

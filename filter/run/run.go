@@ -303,6 +303,21 @@ func (r *Run) expired(name Timer) {
 	}
 }
 
+// postpone sets a timer of the engine anew, and reports whether the timer is one.
+func (r *Run) postpone(name Timer) bool {
+	switch name {
+	case TimerFirst:
+		r.timers.Set(name, r.now, r.env.Limits.FirstToken)
+	case TimerIdle:
+		r.timers.Set(name, r.now, r.env.Limits.Idle)
+	case TimerGrace:
+		r.timers.Set(name, r.now, closingGrace)
+	default:
+		return false
+	}
+	return true
+}
+
 func timeoutError(format string, limit time.Duration) *apierror.Error {
 	return apierror.New(http.StatusGatewayTimeout, "engine_timeout", "", format, limit)
 }

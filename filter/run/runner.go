@@ -23,6 +23,7 @@ type Runner struct {
 	header   http.Header // of the model calls
 	upstream Upstream    // nil: no model calls are made here
 	run      *Run        // nil until Begin
+	held     bool        // events of the model call wait
 }
 
 // NewRunner makes a runner whose jobs end with ctx.
@@ -71,11 +72,17 @@ func (r *Runner) cancelCall() {
 	}
 }
 
+// Hold lets events of the model call wait while held is true: the client has not
+// taken yet what was sent. The engine is held back in turn, and its deadlines are
+// suspended. All other events are taken.
+func (r *Runner) Hold(held bool) { r.held = held }
+
 // Expire does what the run's timer asks for.
 func (r *Runner) Expire(name Timer) {
-	if r.run != nil {
-		r.run.expired(name)
+	if r.run == nil || r.held && r.run.postpone(name) {
+		return
 	}
+	r.run.expired(name)
 }
 
 // Protect does a part of the work for a request. A panic in it fails the request,

@@ -116,6 +116,7 @@ func postgresDialect() dialect {
 			"{share}", "FOR SHARE OF r",
 			"{skip locked}", "FOR UPDATE SKIP LOCKED",
 		),
-		lock: "SELECT pg_advisory_xact_lock(" + strconv.Itoa(postgresLock) + ")",
+		lock:    "SELECT pg_advisory_xact_lock(" + strconv.Itoa(postgresLock) + ")",
+		singles: true,
 	}
 }

@@ -56,6 +56,9 @@ type dialect struct {
 	// lock is a statement that prevents other processes from changing the
 	// schema until the transaction ends.
 	lock string
+	// singles says that a response can be written with one statement, and a text
+	// be read and written with one; see postgres_single.go.
+	singles bool
 }
 
 // start starts the background goroutines.

@@ -95,6 +95,9 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 	if lockOwner == "" {
 		condition = sqlUnlocked
 	}
+	if s.singles {
+		return s.wrap("add items", s.addSingle(ctx, key, lockOwner, condition, rows))
+	}
 	return s.wrap("add items", s.transact(ctx, func(tx *sql.Tx) error {
 		var after int64
 		err := s.row(ctx, tx, `UPDATE harmony_conversations SET lock_owner = $2, items = items + $3, expires = {now} + $4

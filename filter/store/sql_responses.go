@@ -19,6 +19,11 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
 		SQL: s, tenant: tenant, r: r,
 		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),
 	}
+	if s.singles {
+		if err := w.single(ctx); !errors.Is(err, errExists) {
+			return s.wrap("put a response", err)
+		}
+	}
 	return s.wrap("put a response", s.transact(ctx, func(tx *sql.Tx) error {
 		put := w.overwrite
 		if r.Version == 1 {
@@ -277,6 +282,13 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 // Delete implements [Responses].
 func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
 	key := sqlKey(tenant, id)
+	if s.singles {
+		found, err := s.exec(ctx, s.write, singleDelete, key)
+		if err == nil && found == 0 {
+			err = ErrNotFound
+		}
+		return s.wrap("delete a response", err)
+	}
 	return s.wrap("delete a response", s.transact(ctx, func(tx *sql.Tx) error {
 		found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
 			WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now}`, key)

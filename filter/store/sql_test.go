@@ -149,8 +149,13 @@ func TestSQLitePurge(t *testing.T) {
 }
 
 // crashVariable is set in the environment of test processes that write to a
-// store until they are killed. Its value is the store's URL.
-const crashVariable = "STORE_TEST_CRASH"
+// store until they are killed. Its value is the store's URL. crashPrefix has the
+// beginning of the ids, which differs for each process: a server may still end the
+// write of a process that was killed.
+const (
+	crashVariable = "STORE_TEST_CRASH"
+	crashPrefix   = "STORE_TEST_CRASH_PREFIX"
+)
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(crashVariable); url != "" {
@@ -170,7 +175,7 @@ func writeForever(url string) error {
 	}
 	previous := ""
 	for i := 0; ; i++ {
-		r := response(strconv.Itoa(i), previous)
+		r := response(os.Getenv(crashPrefix)+strconv.Itoa(i), previous)
 		r.Output = append(r.Output, store.Item{ID: "large_" + r.ID, JSON: bytes.Repeat([]byte{'x'}, 100_000)})
 		for r.Version = 1; r.Version <= 2; r.Version++ {
 			if err := s.Put(ctx, "a", r); err != nil {
@@ -189,8 +194,9 @@ func testKill(t *testing.T, url string) {
 	s := openURL(t, url, testOptions)
 	const kills = 5
 	for kill := range kills {
+		prefix := strconv.Itoa(kill) + "_"
 		command := exec.Command(os.Args[0])
-		command.Env = append(os.Environ(), crashVariable+"="+url)
+		command.Env = append(os.Environ(), crashVariable+"="+url, crashPrefix+"="+prefix)
 		out, err := command.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +219,7 @@ func testKill(t *testing.T, url string) {
 		for {
 			// A response whose number was printed must exist. The next one may
 			// exist.
-			id := strconv.Itoa(last)
+			id := prefix + strconv.Itoa(last)
 			chain, err := s.Chain(t.Context(), "a", id)
 			if errors.Is(err, store.ErrNotFound) {
 				if last <= printed {
@@ -235,7 +241,7 @@ func testKill(t *testing.T, url string) {
 			t.Errorf("only %d responses are written", last)
 		}
 		for i := range last {
-			if err := s.Delete(t.Context(), "a", strconv.Itoa(i)); err != nil {
+			if err := s.Delete(t.Context(), "a", prefix+strconv.Itoa(i)); err != nil {
 				t.Error(err)
 			}
 		}

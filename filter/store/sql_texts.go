@@ -69,6 +69,14 @@ func (s *SQL) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (s
 func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, name, text string) (string, error) {
 	key := sqlKey(tenant, name)
 	var kept []byte
+	if s.singles {
+		due := (ttl - ttl/ageParts).Milliseconds()
+		err := s.row(ctx, s.write, singleText, []any{key, []byte(text), ttl.Milliseconds(), due}, &kept)
+		if err != nil {
+			return "", s.wrap("get a text", err)
+		}
+		return string(kept), nil
+	}
 	var left int64
 	err := s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {

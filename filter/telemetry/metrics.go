@@ -58,6 +58,7 @@ type Metrics struct {
 	toolSeconds  *prometheus.HistogramVec // server, tool
 	toolSessions prometheus.Gauge
 	storeErrors  *prometheus.CounterVec // operation
+	storeHangs   prometheus.Gauge
 	unopened     prometheus.Counter
 	rollout      *prometheus.CounterVec // match, tenant, side
 
@@ -101,6 +102,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
 
 		storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
+		storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
 		unopened:    prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_unopened_content_total", Help: "Sealed texts that clients sent back and that no key of this process opens."}),
 		rollout:     counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
 
@@ -109,7 +111,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.unopened, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -183,6 +185,14 @@ func (m *Metrics) ContentUnopened() { m.unopened.Inc() }
 
 // StoreFailed counts an access to the store that failed.
 func (m *Metrics) StoreFailed(operation string) { m.storeErrors.WithLabelValues(operation).Inc() }
+
+// StoreHangs sets whether accesses to the store are not made because it hangs.
+func (m *Metrics) StoreHangs(hangs bool) {
+	m.storeHangs.Set(0)
+	if hangs {
+		m.storeHangs.Set(1)
+	}
+}
 
 // The sides of a rollout.
 const (

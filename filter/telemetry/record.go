@@ -144,7 +144,7 @@ func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Ti
 	if r.Rollout != "" {
 		fields["rollout"] = r.Rollout
 	}
-	t.Log.WithFields(fields).Debug("passed through")
+	t.Log.WithFields(bounded(fields)).Debug("passed through")
 }
 
 // Close writes the log line of a record, ends its span and counts it.
@@ -169,7 +169,7 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if label == outcomeFailed || label == outcomeDrain || o.Fault != nil {
 		level = logrus.WarnLevel
 	}
-	t.Log.WithFields(fields).Log(level, "request")
+	t.Log.WithFields(bounded(fields)).Log(level, "request")
 }
 
 func (r *Record) outcome(o *Outcome) string {

@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -134,6 +133,11 @@ func (c *Client) join(server *Server) (*session, failure) {
 	}
 	key := server.key()
 	s := c.sessions[key]
+	if s == nil || s.users == 0 {
+		if f := c.admitLocked(server); f.text != "" {
+			return nil, f
+		}
+	}
 	if s == nil {
 		if f := c.makeRoomLocked(server); f.text != "" {
 			return nil, f
@@ -200,48 +204,6 @@ func (c *Client) drop(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removeLocked(s)
-}
-
-// makeRoomLocked makes room in the pool for a session with a server.
-func (c *Client) makeRoomLocked(server *Server) failure {
-	processes := 0
-	for _, s := range c.sessions {
-		if s.server.isProcess() {
-			processes++
-		}
-	}
-	switch {
-	case server.isProcess() && processes >= c.o.MaxProcesses && !c.evictLocked((*Server).isProcess):
-		return failure{text: "Too many processes of MCP servers are in use (tools.max_processes). Try again later."}
-	case len(c.sessions) >= c.o.MaxSessions && !c.evictLocked(func(*Server) bool { return true }):
-		return failure{text: "Too many sessions with MCP servers are in use (tools.max_sessions). Try again later."}
-	}
-	return failure{}
-}
-
-// evictLocked retires one unused session of an eligible server. It takes the least
-// recently used session of the tenant with the most sessions. It returns false if
-// all are in use.
-func (c *Client) evictLocked(eligible func(*Server) bool) bool {
-	sessionsOf := map[string]int{}
-	for _, s := range c.sessions {
-		if eligible(s.server) {
-			sessionsOf[s.server.Tenant]++
-		}
-	}
-	var first *session
-	for _, s := range c.sessions {
-		if s.users > 0 || !eligible(s.server) {
-			continue
-		}
-		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant], first.used.Compare(s.used)) > 0 {
-			first = s
-		}
-	}
-	if first != nil {
-		c.removeLocked(first)
-	}
-	return first != nil
 }
 
 func (c *Client) removeLocked(s *session) {

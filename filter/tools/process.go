@@ -166,7 +166,7 @@ func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
 			return
 		}
 		if n < maxLogLines && c.o.Log.IsLevelEnabled(logrus.DebugLevel) {
-			log.Debug("stderr of the MCP server: " + clip(server.redact(string(line))))
+			log.Debug("stderr of the MCP server: " + server.redact(string(line)))
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			last = append(last[:0], line...)

@@ -28,9 +28,9 @@ func isObject(raw []byte) bool {
 	return len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
 }
 
-// parseTools parses one page of a tool list and redacts secrets. It reads the raw
-// answer, because a model sees a schema's members in the server's order.
-func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []string) ([]Tool, error) {
+// parseTools parses one page of a tool list. It reads the raw answer, because a model
+// sees a schema's members in the server's order.
+func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response) ([]Tool, error) {
 	var raw json.RawMessage
 	if answer != nil {
 		raw = answer.Result
@@ -54,16 +54,27 @@ func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response, secrets []s
 	}
 	tools := make([]Tool, 0, len(list.Tools))
 	for _, t := range list.Tools {
-		tool := Tool{Name: t.Name, Title: hide(t.Title, secrets), Description: hide(t.Description, secrets)}
+		tool := Tool{Name: t.Name, Title: t.Title, Description: t.Description}
 		if isObject(t.InputSchema) {
-			tool.InputSchema = hideJSON(t.InputSchema, secrets)
+			tool.InputSchema = t.InputSchema
 		}
 		if isObject(t.Annotations) {
-			tool.Annotations = hideJSON(t.Annotations, secrets)
+			tool.Annotations = t.Annotations
 		}
 		tools = append(tools, tool)
 	}
 	return tools, nil
+}
+
+// bytes returns how much of a tool counts for the bound on a list.
+func (t *Tool) bytes() int {
+	return len(t.Name) + len(t.Title) + len(t.Description) + len(t.InputSchema) + len(t.Annotations)
+}
+
+// hide redacts secrets in the texts of the tool.
+func (t *Tool) hide(secrets *mask) {
+	t.Title, t.Description = secrets.hide(t.Title), secrets.hide(t.Description)
+	t.InputSchema, t.Annotations = secrets.hideJSON(t.InputSchema), secrets.hideJSON(t.Annotations)
 }
 
 // result parses the raw result of a tool call. A content part of an unknown form
@@ -84,33 +95,39 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 	if answered.Type == "input_required" {
 		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for user input, which is not supported.", t.tool)}, nil
 	}
-	secrets := t.server.secrets(minSecretBytesInResults)
+	secrets := t.server.mask(minSecretBytesInResults)
 	if answered.IsError {
-		secrets = t.server.secrets(minSecretBytes, t.server.pathAndQuery()...)
+		secrets = t.server.mask(minSecretBytes, t.server.pathAndQuery()...)
 	}
 	r := Result{Answered: true}
 	if string(answered.Structured) != "null" {
-		r.Structured = hideJSON(answered.Structured, secrets)
+		r.Structured = secrets.hideJSON(answered.Structured)
 	}
 	content := contentList{}
 	texts := make([]string, 0, len(answered.Content))
 	for _, raw := range answered.Content {
 		part, text := parsePart(raw)
-		content.add(part.hide(secrets))
-		texts = append(texts, hide(text, secrets))
+		content.add(part, secrets)
+		texts = append(texts, text)
 	}
-	text := strings.Join(texts, "\n")
+	limit := t.client.o.MaxResultBytes
+	whole := strings.Join(texts, "\n")
+	text, longer := secrets.hideBeginning(whole, limit)
 	if len(answered.Content) == 0 {
-		text = string(r.Structured)
+		whole = string(r.Structured)
+		text = whole
+	}
+	if longer || len(text) > limit {
+		text = truncate(text, limit, len(whole))
 	}
 	content.setOn(&r)
 	switch {
 	case !answered.IsError:
-		r.Text = truncate(text, t.client.o.MaxResultBytes)
+		r.Text = text
 	case text == "":
 		r.Error = "The tool failed without an error message."
 	default:
-		r.Error = truncate(text, t.client.o.MaxResultBytes)
+		r.Error = text
 	}
 	return r, nil
 }
@@ -122,14 +139,21 @@ type contentList struct {
 	dropped int // number of parts that did not fit
 }
 
-func (c *contentList) add(p Part) {
-	size := partBytes + len(p.Text) + len(p.MIME) + len(p.URI) + len(p.Name) + len(p.Data)
-	if c.size+size > maxContentBytes {
-		c.dropped++
+// add adds a part, whose secrets are redacted if it fits.
+func (c *contentList) add(p Part, secrets *mask) {
+	if c.size+p.size() <= maxContentBytes {
+		p = p.hide(secrets)
+	}
+	if size := p.size(); c.size+size <= maxContentBytes {
+		c.size += size
+		c.parts = append(c.parts, p)
 		return
 	}
-	c.size += size
-	c.parts = append(c.parts, p)
+	c.dropped++
+}
+
+func (p *Part) size() int {
+	return partBytes + len(p.Text) + len(p.MIME) + len(p.URI) + len(p.Name) + len(p.Data)
 }
 
 // setOn stores the parts in r, and removes the structured result if it does not fit
@@ -146,9 +170,9 @@ func (c *contentList) setOn(r *Result) {
 
 // hide returns the part with secrets redacted in its texts. Binary data is
 // unchanged.
-func (p Part) hide(secrets []string) Part {
+func (p Part) hide(secrets *mask) Part {
 	for _, text := range []*string{&p.Text, &p.MIME, &p.URI, &p.Name} {
-		*text = hide(*text, secrets)
+		*text = secrets.hide(*text)
 	}
 	return p
 }
@@ -202,14 +226,12 @@ func placeholder(kind, uri, mime string, size int) string {
 	return strings.ToValidUTF8(fmt.Sprintf("[%s, %d bytes]", strings.Join(words, " "), size), "\uFFFD")
 }
 
-// truncate limits a text to a number of bytes and appends a note about it.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	note := fmt.Sprintf("\n[The result is truncated: it has %d bytes, of which at most %d are shown.]", len(text), limit)
-	end := max(limit-len(note), 0)
-	for end > 0 && !utf8.RuneStart(text[end]) {
+// truncate limits a text to a number of bytes and appends a note about it. size is
+// what the whole text has.
+func truncate(text string, limit, size int) string {
+	note := fmt.Sprintf("\n[The result is truncated: it has %d bytes, of which at most %d are shown.]", size, limit)
+	end := min(len(text), max(limit-len(note), 0))
+	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end] + note

@@ -2,10 +2,8 @@ package tools
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,37 +18,53 @@ const (
 	// minSecretBytesInResults is the same for tool lists and results. It is higher so
 	// that settings such as "true" stay in the server's content.
 	minSecretBytesInResults = 8
-	hidden                  = "[hidden]"
+	// maxSecretWords bounds the words that are secrets by themselves: of the headers,
+	// and of the URL's query.
+	maxSecretWords = 64
+	hidden         = "[hidden]"
 )
 
-// redact replaces the server's secrets in a text: values of headers and environment
-// variables, the path and query of the URL, and those in more.
+// redact limits a text to maxQuoteBytes, and replaces the server's secrets in it:
+// values of headers and environment variables, the path and query of the URL, and
+// those in more.
 func (s *Server) redact(text string, more ...string) string {
-	return hide(text, s.secrets(minSecretBytes, append(s.pathAndQuery(), more...)...))
+	text, longer := s.mask(minSecretBytes, append(s.pathAndQuery(), more...)...).hideBeginning(text, maxQuoteBytes)
+	if longer {
+		text += "…"
+	}
+	return clip(text)
 }
 
-// secrets returns all spellings of the secrets that have at least so many bytes:
-// values of headers and environment variables, and those in more. Longer ones come
-// first, because a secret may contain another.
-func (s *Server) secrets(least int, more ...string) (spellings []string) {
-	secrets := more
+// mask returns a mask of all spellings of the secrets that have at least so many
+// bytes: values of headers and environment variables, and those in more. Of the words
+// of the headers, such as a token behind Bearer, the maxSecretWords longest ones are
+// secrets by themselves.
+func (s *Server) mask(least int, more ...string) *mask {
+	secrets, words := more, []string(nil)
 	for _, values := range s.Header {
 		for _, value := range values {
 			secrets = append(secrets, value)
-			secrets = append(secrets, strings.Fields(value)...) // the value without its scheme, such as Bearer
+			words = append(words, strings.Fields(value)...)
 		}
 	}
 	for _, value := range s.Env {
 		secrets = append(secrets, value)
 	}
-	for _, secret := range secrets {
+	var spellings []string
+	for _, secret := range append(secrets, longest(words, maxSecretWords)...) {
 		if len(secret) < least || strings.EqualFold(secret, "bearer") || strings.EqualFold(secret, "basic") {
 			continue
 		}
 		spellings = append(spellings, secret, url.QueryEscape(secret), strings.Trim(strconv.Quote(secret), `"`))
 	}
-	slices.SortFunc(spellings, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	return slices.Compact(spellings)
+	return newMask(spellings)
+}
+
+// longest returns the n longest words.
+func longest(words []string, n int) []string {
+	slices.SortFunc(words, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
+	words = slices.Compact(words)
+	return words[:min(len(words), n)]
 }
 
 // pathAndQuery returns the path and the query of the server's URL, which can be
@@ -61,50 +75,22 @@ func (s *Server) pathAndQuery() (parts []string) {
 		return nil
 	}
 	parts = []string{strings.TrimPrefix(u.RequestURI(), "/")}
+	var words []string
 	for _, values := range u.Query() {
-		parts = append(parts, values...)
+		words = append(words, values...)
 	}
-	return parts
-}
-
-// hide replaces each of the secrets in a text.
-func hide(text string, secrets []string) string {
-	for _, secret := range secrets {
-		text = strings.ReplaceAll(text, secret, hidden)
-	}
-	return text
-}
-
-var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-
-// hideJSON replaces secrets in the strings of a JSON value.
-func hideJSON(raw json.RawMessage, secrets []string) json.RawMessage {
-	if len(secrets) == 0 {
-		return raw
-	}
-	return jsonString.ReplaceAllFunc(raw, func(quoted []byte) []byte {
-		var text string
-		if json.Unmarshal(quoted, &text) != nil {
-			return quoted
-		}
-		redacted := hide(text, secrets)
-		if redacted == text {
-			return quoted
-		}
-		quoted, _ = json.Marshal(redacted) // marshaling a string cannot fail
-		return quoted
-	})
+	return append(parts, longest(words, maxSecretWords)...)
 }
 
 // redactError returns an error for the log: its text, bounded and without secrets.
 func (s *Server) redactError(err error, more ...string) error {
-	return errors.New(clip(s.redact(err.Error(), more...)))
+	return errors.New(s.redact(err.Error(), more...))
 }
 
 // quote returns a server's text for clients and models, bounded and without
 // secrets.
 func (s *session) quote(text string) string {
-	if text = clip(s.server.redact(text, s.id())); text == "" {
+	if text = s.server.redact(text, s.id()); text == "" {
 		return "(no message)"
 	}
 	return text

@@ -257,18 +257,25 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 	var r Result
 	var size int
 	cursor := ""
+	secrets := t.server.mask(minSecretBytesInResults)
 	for range maxPages {
 		tools, next, f := t.page(ctx, s, cursor)
 		if f.text != "" {
 			return Result{}, f
 		}
-		for _, tool := range tools {
-			size += len(tool.Name) + len(tool.Title) + len(tool.Description) + len(tool.InputSchema) + len(tool.Annotations)
+		for i := range tools {
+			size += tools[i].bytes()
 		}
-		r.Tools = append(r.Tools, tools...)
-		if len(r.Tools) > t.client.o.MaxListed || size > maxListedBytes {
+		if len(r.Tools)+len(tools) > t.client.o.MaxListed || size > maxListedBytes {
 			break
 		}
+		for i := range tools {
+			if ctx.Err() != nil {
+				return Result{}, t.contextFailure(ctx)
+			}
+			tools[i].hide(secrets)
+		}
+		r.Tools = append(r.Tools, tools...)
 		if cursor = next; cursor == "" {
 			return r, failure{}
 		}
@@ -286,7 +293,7 @@ func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, str
 		c.awaitCancel(ctx)
 		return nil, "", s.explain(ctx, err, c.snapshot())
 	}
-	tools, err := parseTools(page, c.snapshot().answer, t.server.secrets(minSecretBytesInResults))
+	tools, err := parseTools(page, c.snapshot().answer)
 	if err != nil {
 		return nil, "", s.explain(ctx, err, c.snapshot())
 	}

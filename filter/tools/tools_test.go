@@ -223,17 +223,51 @@ func TestMaxSessionsOfTenants(t *testing.T) {
 	use("large", "f", 7)
 
 	var group sync.WaitGroup
-	for i, session := range []string{"f", "g", "h"} { // all sessions that large can have are in use
+	for i, session := range []string{"f", "g"} { // half of all places
 		group.Go(func() { wantText(t, do(t, c, server("large", session), "block", "{}"), "done") })
 		receive(t, f.started, "the start of the call")
 		use("small", "a", 7+int32(i))
 	}
-	use("third", "a", 10) // evicts the idle session of small
-	use("small", "a", 11)
+	if r := do(t, c, server("large", "h"), "echo", "{}"); !strings.Contains(r.Error, "Too many of your sessions") {
+		t.Errorf("error %q, text %q", r.Error, r.Text)
+	}
+	group.Go(func() { wantText(t, do(t, c, server("small", "a"), "block", "{}"), "done") })
+	receive(t, f.started, "the start of the call")
+	use("third", "a", 9) // evicts an idle session of large
+	use("third", "b", 10)
 	close(f.release)
 	group.Wait()
-	if n := f.calls.Load(); n != 17 {
+	if n := f.calls.Load(); n != 16 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// Calls of servers that requests have brought cannot take the places of configured
+// servers, nor of other tenants.
+func TestSessionsOfRequestsServers(t *testing.T) {
+	for _, tenants := range [][2]string{{"", ""}, {"a", "a"}, {"a", "b"}} {
+		t.Run(strings.Join(tenants[:], " and "), func(t *testing.T) {
+			f := newFixture()
+			url := serve(t, f.streamable())
+			c := newClient(t, tools.Options{MaxSessions: 3, AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
+			own := func(n int) *tools.Server {
+				return &tools.Server{Label: "own", URL: url, Tenant: tenants[0], Header: http.Header{"X-Session": {strconv.Itoa(n)}}}
+			}
+			var group sync.WaitGroup
+			for i := range 2 {
+				group.Go(func() { wantText(t, do(t, c, own(i), "block", "{}"), "done") })
+				receive(t, f.started, "the start of the call")
+			}
+			if r := do(t, c, own(3), "echo", "{}"); !strings.Contains(r.Error, "Too many of your sessions") {
+				t.Errorf("error %q, text %q", r.Error, r.Text)
+			}
+			configured := trusted(url)
+			configured.Tenant = tenants[1]
+			wantText(t, do(t, c, configured, "echo", "{}"), "{}")
+			close(f.release)
+			group.Wait()
+			wantText(t, do(t, c, own(3), "echo", "{}"), "{}")
+		})
 	}
 }
 

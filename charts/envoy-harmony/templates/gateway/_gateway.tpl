@@ -257,6 +257,33 @@ spec:
     - {{ include "envoy-harmony.gateway.backendRef" (list . (include "envoy-harmony.gateway.upstream" . | fromYaml)) }}
     # No limit: the filter has deadlines for the first token, the next and the last.
     timeouts: {request: 0s}
+{{- $routing := default dict .Values.config.routing -}}
+{{- with $routing.open_paths }}
+---
+# Other paths of that Service, which bypass the filter: routing.open_paths.
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  {{- include "envoy-harmony.gateway.metadata" (list $ (printf "%s-open" (include "envoy-harmony.fullname" $))) | nindent 2 }}
+spec:
+  parentRefs:
+  - {group: gateway.networking.k8s.io, kind: Gateway, name: {{ $.Values.gateway.name }}, namespace: {{ include "envoy-harmony.gateway.namespace" $ }}}
+  {{- with $g.hostnames }}
+  hostnames: {{ toJson . }}
+  {{- end }}
+  rules:
+  - matches:
+    {{- range . }}
+    - path: {type: {{ ternary "PathPrefix" "Exact" (hasSuffix "/*" .) }}, value: {{ default "/" (trimSuffix "/*" .) }}}
+    {{- end }}
+    # They select engine and replica.
+    filters:
+    - type: RequestHeaderModifier
+      requestHeaderModifier: {remove: {{ include "envoy-harmony.gateway.internalHeaders" $ }}}
+    backendRefs:
+    - {{ include "envoy-harmony.gateway.backendRef" (list $ (include "envoy-harmony.gateway.upstream" $ | fromYaml)) }}
+    timeouts: {request: 0s}
+{{- end }}
 {{- end -}}
 
 {{/* The loopback Gateway with a route for each engine: (list $ infrastructure annotations). The last

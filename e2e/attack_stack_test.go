@@ -1,0 +1,173 @@
+//go:build attack
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// stack is what is attacked: Envoy, the filter and the simulated engine, each a
+// process.
+type stack struct {
+	*dataplane
+	program *program
+	flags   []string // of the filter
+}
+
+// stackConfig is the configuration of a stack: keys of the configuration file with
+// their values, and the engines.
+type stackConfig struct {
+	keys     map[string]any
+	engines  []string // flags; empty: the simulated engine
+	envoy    []string // flags of envoy-config
+	edit     func([]byte) []byte
+	behavior string // of the simulated engine
+}
+
+func (c *stackConfig) set(key string, value any) { c.keys[key] = value }
+
+// startStack starts a stack with tenants until the test ends.
+func startStack(t *testing.T, change func(*testing.T, *stackConfig)) *stack {
+	t.Helper()
+	log := &logFile{}
+	c := &stackConfig{keys: map[string]any{"tenant_header": "x-tenant"}}
+	if change != nil {
+		change(t, c)
+	}
+	simFlags := []string{"--records", "40"}
+	if c.behavior != "" {
+		simFlags = append(simFlags, "--behavior", c.behavior)
+	}
+	sim, _ := startSimAs(t, log, simFlags...)
+	flags := []string{"--config", c.write(t), "--set", "loopback=unix://" + filepath.Join(socketDir(t), "loopback")}
+	if len(c.engines) == 0 {
+		c.engines = []string{"vllm=" + sim}
+	}
+	for _, e := range c.engines {
+		flags = append(flags, "--engine", strings.ReplaceAll(e, "SIM", sim))
+	}
+	s := &stack{flags: flags}
+	s.program = serveProgram(t, log, flags...)
+	bootstrap := s.program.bootstrap(t, c.envoy...)
+	if c.edit != nil {
+		bootstrap = c.edit(bootstrap)
+	}
+	s.dataplane = s.program.envoy(t, bootstrap)
+	s.sim = sim
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs are in %s", keepLog(log))
+		}
+	})
+	return s
+}
+
+// write writes the configuration file. A key is a path with dots.
+func (c *stackConfig) write(t *testing.T) string {
+	t.Helper()
+	tree := map[string]any{}
+	for key, value := range c.keys {
+		section, name, nested := strings.Cut(key, ".")
+		if !nested {
+			tree[key] = value
+			continue
+		}
+		if tree[section] == nil {
+			tree[section] = map[string]any{}
+		}
+		tree[section].(map[string]any)[name] = value //nolint:forcetypeassert // made above
+	}
+	text, err := yaml.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// keepLog writes a log to a file that stays.
+func keepLog(log *logFile) string {
+	f, err := os.CreateTemp("", "attack-*.log")
+	if err != nil {
+		return err.Error()
+	}
+	_, _ = f.WriteString(log.String())
+	_ = f.Close()
+	return f.Name()
+}
+
+// dead returns which process of the stack has ended; "" if none has.
+func (s *stack) dead() string {
+	if s.memory("VmRSS") == 0 {
+		return "the filter"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+"/ready", http.NoBody)
+	if err != nil {
+		return err.Error()
+	}
+	req.Close = true
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return "Envoy"
+	}
+	_ = resp.Body.Close()
+	return ""
+}
+
+// memory returns a figure of the filter's memory in bytes: VmRSS, or VmHWM, its peak
+// since the last [stack.resetPeak]. 0: the process has ended.
+func (s *stack) memory(name string) int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.program.process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == name+":" {
+			kib, _ := strconv.ParseInt(fields[1], 10, 64)
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// resetPeak resets the peak of the filter's memory (Linux).
+func (s *stack) resetPeak() {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.program.process.Pid), []byte("5"), 0o600) // without it the peak is that of the process
+}
+
+// cpu returns the CPU time of the filter.
+func (s *stack) cpu() (sum time.Duration) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.program.process.Pid))
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		ns, _, _ := strings.Cut(string(text), " ")
+		n, _ := strconv.ParseInt(ns, 10, 64)
+		sum += time.Duration(n)
+	}
+	return sum
+}
+
+// quote returns a text as JSON.
+func quote(text string) string {
+	b, _ := json.Marshal(text) // always marshals
+	return string(b)
+}

@@ -1,0 +1,112 @@
+package extproc
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// What keeps a request of the filter's own paths from being read in another way by
+// the upstream than by the filter.
+
+// jsonCharsets are the charset parameters of JSON that the filter reads as the
+// upstream does: their structure is ASCII.
+var jsonCharsets = []string{"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"}
+
+// isJSON reports whether a request's content type can be that of a JSON body. An
+// absent one can.
+func isJSON(contentType string) bool {
+	if strings.TrimSpace(contentType) == "" {
+		return true
+	}
+	mt, parameters, err := mime.ParseMediaType(contentType)
+	if err != nil || !slices.Contains(jsonCharsets, strings.ToLower(parameters["charset"])) {
+		return false
+	}
+	return mt == "application/json" || strings.HasSuffix(mt, "+json")
+}
+
+// checkBodyType rejects a body that is not sent as JSON: an upstream that reads it
+// anyway would answer past the filter.
+func (r *clientRequest) checkBodyType(contentType string) *apierror.Error {
+	if r.bodyless || r.method != http.MethodPost || isJSON(contentType) {
+		return nil
+	}
+	return apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
+		"The content type of the request is not that of JSON. Send JSON in UTF-8, with the header content-type: application/json.")
+}
+
+// respelled reports whether a request's path is another spelling of a path of an API
+// that models answer, which an upstream could read as that path. Envoy has other
+// spellings only if it does not normalize paths.
+func (s *Server) respelled(r *clientRequest) bool {
+	plain, err := url.PathUnescape(r.path)
+	if err != nil {
+		return false // no upstream reads it
+	}
+	plain = path.Clean(strings.ReplaceAll(plain, `\`, "/"))
+	if plain == r.path {
+		return false
+	}
+	e, _ := api.Match(s.o.Endpoints, r.method, plain)
+	return e != nil && !e.NoModel
+}
+
+// errTwoModels rejects a body of which the filter and the upstream could read
+// different models.
+func errTwoModels() *apierror.Error {
+	return apierror.Invalid("model", `The request has two fields "model". Send one.`)
+}
+
+// errNotText rejects a body in UTF-16 or UTF-32, of which the filter could read
+// another model than the upstream.
+func errNotText() *apierror.Error {
+	return apierror.Invalid("", "The request body has a zero byte, which JSON in UTF-8 does not. Send JSON in UTF-8.")
+}
+
+// ambiguous is the error for a body of which another reader could find another model
+// than the scan; nil if there is none so far.
+func (s *modelScan) ambiguous() *apierror.Error {
+	switch {
+	case s.zero:
+		return errNotText()
+	case s.twice:
+		return errTwoModels()
+	}
+	return nil
+}
+
+// relay passes on a piece of a body. Where the body has named another model, the
+// piece is scanned before: the upstream does not get the end of a body that names a
+// second one.
+func relay(x *exchange, p []byte, end bool) {
+	r := &x.request
+	if r.scan.relayed {
+		r.scan.feed(p)
+		if err := r.scan.ambiguous(); err != nil {
+			refuseRelayed(x, err)
+			return
+		}
+	}
+	x.to.requestBody(p, end)
+}
+
+// refuseRelayed ends a request of which the upstream has a part. Envoy resets the
+// request to the upstream, and the client's if the reply has begun.
+func refuseRelayed(x *exchange, err *apierror.Error) {
+	x.request.scan.relayed = false
+	if x.upstream == upstreamSilent {
+		x.SendError(err)
+		return
+	}
+	x.phase = phaseAnswered
+	x.runner.Record.Failed(err)
+	status, object := x.request.endpoint.Error(err, x.request.id)
+	x.to.add(immediateResponse(status, object, details(err), 0))
+}

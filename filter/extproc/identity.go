@@ -1,0 +1,46 @@
+package extproc
+
+import (
+	"net/http"
+	"net/netip"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// maxIDBytes is the longest request id: in the log, in replies and at engines.
+const maxIDBytes = 256
+
+// cutID returns a request id without what is beyond maxIDBytes.
+func cutID(id string) string { return id[:min(len(id), maxIDBytes)] }
+
+// tenantMissing reports whether a request has to say whose it is, and does not.
+func (s *Server) tenantMissing(r *clientRequest) bool {
+	return s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public
+}
+
+func (s *Server) noTenant() *apierror.Error {
+	return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", s.o.Config.TenantHeader)
+}
+
+// attributes is the name under which Envoy sends a filter's request_attributes.
+const attributes = "envoy.filters.http.ext_proc"
+
+// party returns whose the bytes of a request are: the tenant's, or, without tenants,
+// those of the client's address, if Envoy sends it; else "". Networks of IPv6 count
+// as one address.
+func (s *Server) party(tenant string, m *extprocv3.ProcessingRequest) string {
+	if s.o.Config.TenantHeader != "" {
+		return tenant
+	}
+	address := m.GetAttributes()[attributes].GetFields()["source.address"].GetStringValue()
+	if ip, err := netip.ParseAddrPort(address); err == nil {
+		client := ip.Addr().Unmap()
+		if network, err := client.Prefix(64); err == nil && client.Is6() {
+			return network.String()
+		}
+		return client.String()
+	}
+	return address
+}

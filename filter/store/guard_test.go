@@ -1,0 +1,269 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
+)
+
+// TestGuard runs the tests of all stores with one that is guarded.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	storetest.Test(t, func(t testing.TB, o store.Options) store.Store {
+		s := store.Guard(store.NewMemory(o), store.GuardOptions{})
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	})
+}
+
+// sickStore is a store whose accesses to texts take a while, or fail.
+type sickStore struct {
+	store.Store
+	delay atomic.Int64 // time that an access takes
+	fails atomic.Bool
+	made  atomic.Int64 // accesses so far
+	panic atomic.Bool
+}
+
+func (s *sickStore) access(ctx context.Context) error {
+	s.made.Add(1)
+	if s.panic.Load() {
+		panic("a bug")
+	}
+	select {
+	case <-time.After(time.Duration(s.delay.Load())):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.fails.Load() {
+		return errors.New("the server says no")
+	}
+	return nil
+}
+
+func (s *sickStore) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
+	if err := s.access(ctx); err != nil {
+		return nil, err
+	}
+	return s.Store.Texts(ctx, tenant, names)
+}
+
+func (s *sickStore) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	if err := s.access(ctx); err != nil {
+		return err
+	}
+	return s.Store.PutTexts(ctx, tenant, texts)
+}
+
+// guardTest is a guarded store that is sick, in a bubble with a clock of its own.
+type guardTest struct {
+	*testing.T
+	*sickStore
+	guarded store.Store
+	hangs   []bool // the changes so far
+}
+
+// testGuard runs a test in a bubble.
+func testGuard(t *testing.T, test func(g *guardTest)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := &guardTest{T: t, sickStore: &sickStore{Store: store.NewMemory(testOptions)}}
+		g.guarded = store.Guard(g.sickStore, store.GuardOptions{Changed: func(hangs bool) { g.hangs = append(g.hangs, hangs) }})
+		test(g)
+		if err := g.guarded.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// read makes an access within a second, and returns how long it took.
+func (g *guardTest) read() (took time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(g.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err = g.guarded.Texts(ctx, "a", []string{"x"})
+	return time.Since(began), err
+}
+
+// hang makes the store hang, and the guard notice it.
+func (g *guardTest) hang() {
+	g.Helper()
+	g.delay.Store(int64(time.Hour))
+	for range 5 {
+		if took, err := g.read(); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			g.Errorf("an access to a store that hangs: %v after %v", err, took)
+		}
+	}
+}
+
+func TestGuardHangs(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.hang()
+		made := g.made.Load()
+		for range 100 {
+			if took, err := g.read(); took != 0 || !errors.Is(err, store.ErrHangs) {
+				g.Fatalf("an access after those that hung: %v after %v", err, took)
+			}
+		}
+		if made := g.made.Load() - made; made != 0 {
+			g.Errorf("%d accesses are made", made)
+		}
+		time.Sleep(30 * time.Second)
+		if _, err := g.read(); !errors.Is(err, store.ErrHangs) {
+			g.Errorf("while probes hang: %v", err)
+		}
+		g.delay.Store(0)
+		time.Sleep(7 * time.Second) // a probe that hangs may still have to end
+		if took, err := g.read(); took != 0 || err != nil {
+			g.Errorf("after the store has recovered: %v after %v", err, took)
+		}
+		if len(g.hangs) != 2 || !g.hangs[0] || g.hangs[1] {
+			g.Errorf("changes %v", g.hangs)
+		}
+	})
+}
+
+func TestGuardSlow(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.delay.Store(int64(1200 * time.Millisecond))
+		for range 20 {
+			if took, err := g.read(); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+				g.Fatalf("an access to a slow store: %v after %v", err, took)
+			}
+			time.Sleep(time.Second)
+		}
+		if _, err := g.guarded.Texts(g.Context(), "a", nil); err != nil {
+			g.Errorf("an access that waits: %v", err)
+		}
+		if len(g.hangs) != 0 {
+			g.Errorf("changes %v", g.hangs)
+		}
+	})
+}
+
+func TestGuardFails(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.fails.Store(true)
+		for range 100 {
+			if _, err := g.read(); err == nil || errors.Is(err, store.ErrHangs) {
+				g.Fatalf("an access to a store that fails at once: %v", err)
+			}
+		}
+	})
+}
+
+// A store that hung and now fails at once is asked again: nobody waits for it.
+func TestGuardFailsAfterHanging(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.hang()
+		g.delay.Store(0)
+		g.fails.Store(true)
+		time.Sleep(7 * time.Second)
+		if _, err := g.read(); err == nil || errors.Is(err, store.ErrHangs) {
+			g.Errorf("%v", err)
+		}
+	})
+}
+
+func TestGuardPatient(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		r := &store.Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Hour}
+		if err := g.guarded.Put(g.Context(), "a", r); err != nil {
+			g.Fatal(err)
+		}
+		g.hang()
+		within, cancel := context.WithTimeout(g.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := g.guarded.Append(within, "a", "r", "me", store.Batch{}); !errors.Is(err, store.ErrHangs) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			g.Errorf("Append: %v after %v", err, time.Since(began))
+		}
+		for name, access := range map[string]func() error{
+			"Put": func() error {
+				return g.guarded.Put(g.Context(), "a", &store.Response{ID: "r", Version: 2, Live: true, Owner: "me", Lease: time.Hour})
+			},
+			"Renew":  func() error { _, err := g.guarded.Renew(g.Context(), "me", nil, time.Hour); return err },
+			"Events": func() error { _, err := g.guarded.Events(g.Context(), "a", "r", -1, time.Second); return err },
+		} {
+			ended := make(chan error, 1)
+			go func() { ended <- access() }()
+			time.Sleep(10 * time.Second)
+			select {
+			case err := <-ended:
+				g.Errorf("%s of a store that hangs: %v", name, err)
+			default:
+			}
+			g.delay.Store(0)
+			time.Sleep(7 * time.Second)
+			if err := <-ended; err != nil {
+				g.Errorf("%s: %v", name, err)
+			}
+			g.hang()
+		}
+		for name, access := range map[string]func() error{
+			"Put of a new response":   func() error { return g.guarded.Put(g.Context(), "a", &store.Response{ID: "new", Version: 1}) },
+			"Events without waiting":  func() error { _, err := g.guarded.Events(g.Context(), "a", "r", -1, 0); return err },
+			"Lock":                    func() error { return g.guarded.Lock(g.Context(), "a", "c", "r", time.Hour) },
+			"reading of conversation": func() error { _, err := g.guarded.Conversation(g.Context(), "a", "c"); return err },
+		} {
+			if err := access(); !errors.Is(err, store.ErrHangs) {
+				g.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Accesses whose callers were canceled show nothing about the store, and end.
+func TestGuardCanceled(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.delay.Store(int64(time.Hour))
+		for range 10 {
+			ctx, cancel := context.WithCancel(g.Context())
+			time.AfterFunc(time.Second, cancel)
+			if _, err := g.guarded.Texts(ctx, "a", nil); !errors.Is(err, context.Canceled) {
+				g.Errorf("%v", err)
+			}
+		}
+		if len(g.hangs) != 0 {
+			g.Errorf("changes %v", g.hangs)
+		}
+	})
+}
+
+func TestGuardPanic(t *testing.T) {
+	t.Parallel()
+	testGuard(t, func(g *guardTest) {
+		g.panic.Store(true)
+		if _, err := g.read(); err == nil {
+			g.Error("no error")
+		}
+	})
+}
+
+// Accesses after Close are errors.
+func TestGuardClosed(t *testing.T) {
+	t.Parallel()
+	g := store.Guard(store.NewMemory(testOptions), store.GuardOptions{})
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Get(t.Context(), "a", "r"); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("%v", err)
+	}
+}

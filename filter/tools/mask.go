@@ -1,0 +1,228 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// mask replaces secrets in texts. It looks for all of them in one pass, by the
+// automaton of Aho and Corasick: a text costs at most two moves a byte, however many
+// secrets there are. nil replaces nothing.
+type mask struct {
+	nodes   []node // of the trie of the secrets; the first is its root
+	first   [256]int32
+	longest int // bytes of the longest secret
+}
+
+// node stands for a beginning of secrets.
+type node struct {
+	child, next int32 // the first child, and the next child of the parent; 0: none
+	fail        int32 // the longest end of this beginning that is a beginning too
+	match       int32 // bytes of the longest secret that ends here; 0: none
+	c           byte  // that leads here
+}
+
+// newMask returns a mask of secrets; nil without any.
+func newMask(secrets []string) *mask {
+	if len(secrets) == 0 {
+		return nil
+	}
+	m := &mask{nodes: make([]node, 1)}
+	for _, secret := range secrets {
+		m.insert(secret)
+	}
+	queue := make([]int32, 1, len(m.nodes))
+	for len(queue) > 0 {
+		parent := queue[0]
+		queue = queue[1:]
+		for n := m.nodes[parent].child; n != 0; n = m.nodes[n].next {
+			queue = append(queue, n)
+			if parent == 0 {
+				continue
+			}
+			fail, _ := m.move(m.nodes[parent].fail, m.nodes[n].c)
+			m.nodes[n].fail = fail
+			m.nodes[n].match = max(m.nodes[n].match, m.nodes[fail].match)
+		}
+	}
+	return m
+}
+
+func (m *mask) insert(secret string) {
+	at := int32(0)
+	for i := range len(secret) {
+		c := secret[i]
+		n := m.child(at, c)
+		if n == 0 {
+			n = int32(len(m.nodes)) //nolint:gosec // secrets are bounded
+			m.nodes = append(m.nodes, node{c: c, next: m.nodes[at].child})
+			m.nodes[at].child = n
+			if at == 0 {
+				m.first[c] = n
+			}
+		}
+		at = n
+	}
+	m.nodes[at].match = int32(len(secret)) //nolint:gosec // secrets are bounded
+	m.longest = max(m.longest, len(secret))
+}
+
+func (m *mask) child(at int32, c byte) int32 {
+	if at == 0 {
+		return m.first[c]
+	}
+	n := m.nodes[at].child
+	for n != 0 && m.nodes[n].c != c {
+		n = m.nodes[n].next
+	}
+	return n
+}
+
+// move returns the node after another byte, and how many moves that took.
+func (m *mask) move(at int32, c byte) (to int32, moves int) {
+	for {
+		moves++
+		if to = m.child(at, c); to != 0 || at == 0 {
+			return to, moves
+		}
+		at = m.nodes[at].fail
+	}
+}
+
+// span is a part of a text.
+type span struct{ from, to int }
+
+// find returns the parts of a text that are secrets, overlapping ones as one, and how
+// many moves that took.
+func find[T string | []byte](m *mask, text T) (found []span, moves int) {
+	at := int32(0)
+	for i := range len(text) {
+		var n int
+		at, n = m.move(at, text[i])
+		moves += n
+		length := int(m.nodes[at].match)
+		if length == 0 {
+			continue
+		}
+		s := span{i + 1 - length, i + 1}
+		for len(found) > 0 && found[len(found)-1].to > s.from {
+			s.from = min(s.from, found[len(found)-1].from)
+			found = found[:len(found)-1]
+		}
+		found = append(found, s)
+	}
+	return found, moves
+}
+
+// hide replaces each of the secrets in a text.
+func (m *mask) hide(text string) string {
+	if m == nil {
+		return text
+	}
+	found, _ := find(m, text)
+	if len(found) == 0 {
+		return text
+	}
+	return replace(text, found)
+}
+
+func replace(text string, found []span) string {
+	var b strings.Builder
+	end := 0
+	for _, s := range found {
+		b.WriteString(text[end:s.from])
+		b.WriteString(hidden)
+		end = s.to
+	}
+	b.WriteString(text[end:])
+	return b.String()
+}
+
+// hideBeginning is hide for the first limit bytes of a text, and reports whether it
+// has more. It looks only as far behind them as the secrets reach that begin in them.
+func (m *mask) hideBeginning(text string, limit int) (beginning string, more bool) {
+	if len(text) <= limit {
+		return m.hide(text), false
+	}
+	end := limit
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	if m == nil {
+		return text[:end], true
+	}
+	found, _ := find(m, text[:min(len(text), limit+m.longest)])
+	for len(found) > 0 && found[len(found)-1].from >= end {
+		found = found[:len(found)-1]
+	}
+	if n := len(found); n > 0 {
+		end = max(end, found[n-1].to)
+	}
+	return replace(text[:end], found), true
+}
+
+// hideJSON replaces secrets in the strings of a JSON value.
+func (m *mask) hideJSON(raw json.RawMessage) json.RawMessage {
+	if m == nil {
+		return raw
+	}
+	var out []byte
+	end := 0 // of what has been written
+	for i := 0; i < len(raw); {
+		start := bytes.IndexByte(raw[i:], '"')
+		if start < 0 {
+			break
+		}
+		start += i
+		stop, escaped := endOfString(raw, start)
+		if stop < 0 {
+			break
+		}
+		i = stop
+		if redacted, ok := m.hideString(raw[start:stop], escaped); ok {
+			out = append(append(out, raw[end:start]...), redacted...)
+			end = stop
+		}
+	}
+	if out == nil {
+		return raw
+	}
+	return append(out, raw[end:]...)
+}
+
+// endOfString returns the end of the JSON string that begins at start, -1 if it has
+// none, and whether it has escapes.
+func endOfString(raw []byte, start int) (stop int, escaped bool) {
+	for i := start + 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			escaped = true
+			i++
+		case '"':
+			return i + 1, escaped
+		}
+	}
+	return -1, escaped
+}
+
+// hideString replaces secrets in a JSON string with its quotes, and reports whether
+// there are any.
+func (m *mask) hideString(quoted []byte, escaped bool) (redacted []byte, ok bool) {
+	if !escaped {
+		if found, _ := find(m, quoted[1:len(quoted)-1]); len(found) == 0 {
+			return nil, false
+		}
+	}
+	var text string
+	if json.Unmarshal(quoted, &text) != nil {
+		return nil, false
+	}
+	changed := m.hide(text)
+	if changed == text {
+		return nil, false
+	}
+	redacted, _ = json.Marshal(changed) // marshaling a string cannot fail
+	return redacted, true
+}

@@ -1,0 +1,90 @@
+package tools
+
+import "cmp"
+
+// A session that has a job is in use, and keeps its place. So a tenant gets another
+// one only while it has fewer in use than there are free places: it gets half of all
+// at most, and there is a place for the next tenant, whatever the others do. Servers
+// of requests have a count of their own beside the configured ones, because a client
+// can name as many as it likes.
+
+// places are the sessions of one kind, or all.
+type places struct {
+	most int
+	of   func(*Server) bool
+	key  string // of the configuration
+	what string
+}
+
+func (c *Client) places(server *Server) []places {
+	all := []places{{c.o.MaxSessions, func(*Server) bool { return true }, "tools.max_sessions", "sessions with MCP servers"}}
+	if server.isProcess() {
+		return append(all, places{c.o.MaxProcesses, (*Server).isProcess, "tools.max_processes", "processes of MCP servers"})
+	}
+	return all
+}
+
+// admitLocked returns a failure if a server must not get a session in use more,
+// because those that may use it have their part of the places.
+func (c *Client) admitLocked(server *Server) failure {
+	if server.Trusted && server.Tenant == "" {
+		return failure{} // there are no other tenants
+	}
+	for _, p := range c.places(server) {
+		used, own := 0, 0
+		for _, s := range c.sessions {
+			if s.users == 0 || !p.of(s.server) {
+				continue
+			}
+			used++
+			if s.server.Tenant == server.Tenant && s.server.Trusted == server.Trusted {
+				own++
+			}
+		}
+		if free := p.most - used; own >= free && free > 0 {
+			return failure{text: "Too many of your " + p.what + " are in use at once (" + p.key + "). Try again later."}
+		}
+	}
+	return failure{}
+}
+
+// makeRoomLocked makes room in the pool for a session with a server.
+func (c *Client) makeRoomLocked(server *Server) failure {
+	for _, p := range c.places(server) {
+		open := 0
+		for _, s := range c.sessions {
+			if p.of(s.server) {
+				open++
+			}
+		}
+		if open >= p.most && !c.evictLocked(p.of) {
+			return failure{text: "Too many " + p.what + " are in use (" + p.key + "). Try again later."}
+		}
+	}
+	return failure{}
+}
+
+// evictLocked retires one unused session of an eligible server. It takes the least
+// recently used session of the tenant with the most sessions. It returns false if
+// all are in use.
+func (c *Client) evictLocked(eligible func(*Server) bool) bool {
+	sessionsOf := map[string]int{}
+	for _, s := range c.sessions {
+		if eligible(s.server) {
+			sessionsOf[s.server.Tenant]++
+		}
+	}
+	var first *session
+	for _, s := range c.sessions {
+		if s.users > 0 || !eligible(s.server) {
+			continue
+		}
+		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant], first.used.Compare(s.used)) > 0 {
+			first = s
+		}
+	}
+	if first != nil {
+		c.removeLocked(first)
+	}
+	return first != nil
+}
