@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -63,7 +64,7 @@ func (a *attempt) measure(attack func()) {
 // awaitIdle waits until the filter does no work.
 func (a *attempt) awaitIdle() {
 	a.Helper()
-	const window = 60 * time.Millisecond
+	const window = 40 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; {
 		before := a.stack.cpu()
 		time.Sleep(window)
@@ -228,8 +229,7 @@ func statusIs(status int, list string) bool {
 // byte.
 const closedText = "closed"
 
-// raw writes bytes to a new connection, and returns what comes back until the
-// connection is closed or 1 s is silent after the first bytes.
+// raw writes bytes to a new connection, and returns the first response.
 func (a *attempt) raw(parts ...string) string {
 	a.Helper()
 	conn := a.dial()
@@ -241,16 +241,13 @@ func (a *attempt) raw(parts ...string) string {
 			}
 		}
 	}()
-	var got strings.Builder
-	buf := make([]byte, 16<<10)
 	_ = conn.SetReadDeadline(time.Now().Add(2 * patience))
-	for {
-		n, err := conn.Read(buf)
-		got.Write(buf[:n])
-		if err != nil {
-			break
-		}
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	var got strings.Builder
+	method, _, _ := strings.Cut(parts[0], " ")
+	resp, err := http.ReadResponse(bufio.NewReader(io.TeeReader(conn, &got)), &http.Request{Method: method})
+	if err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body) // got has what there is
+		_ = resp.Body.Close()
 	}
 	if got.Len() == 0 {
 		return closedText

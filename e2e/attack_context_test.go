@@ -16,7 +16,7 @@ func contextArea() area {
 	// storedItem stores a response and returns the id of its message.
 	storedItem := func(a *attempt, bytes int) string {
 		a.Helper()
-		r := a.post("/v1/conversations", `{"items":[{"type":"message","role":"user","content":`+quote(words(bytes))+`}]}`)
+		r := a.post("/v1/conversations", `{"items":[{"type":"message","role":"user","content":`+jsonText(words(bytes))+`}]}`)
 		list := a.send(http.MethodGet, "/v1/conversations/"+gjson.Get(r.text, "id").Str+"/items", http.NoBody)
 		id := gjson.Get(list.text, "data.0.id").Str
 		if id == "" {
@@ -33,7 +33,7 @@ func contextArea() area {
 	big := func(a *attempt) string {
 		id := ""
 		for i := range 3 {
-			item := `{"type":"message","role":"user","content":` + quote(words(30<<20)) + `}`
+			item := `{"type":"message","role":"user","content":` + jsonText(words(30<<20)) + `}`
 			if i == 0 {
 				r := a.post("/v1/conversations", `{"items":[`+item+`]}`)
 				id = gjson.Get(r.text, "id").Str
@@ -51,10 +51,10 @@ func contextArea() area {
 		{name: "19,900 references to an item of 480 KB", want: "4xx", run: references(480_000, 19_900)},
 		{name: "500 references to an item of 60 KB", want: "4xx", run: references(60_000, 500)},
 		{name: "a conversation with three items of 30 MB", want: "4xx", run: func(a *attempt) {
-			a.check(a.post(responsesPath, responsesBody(simple, `,"conversation":`+quote(big(a)))))
+			a.check(a.post(responsesPath, responsesBody(simple, `,"conversation":`+jsonText(big(a)))))
 		}},
 		{name: "such a conversation, three times at once", want: "4xx 503", heavy: true, grow: 2 << 30, run: func(a *attempt) {
-			body := responsesBody(simple, `,"conversation":`+quote(big(a)))
+			body := responsesBody(simple, `,"conversation":`+jsonText(big(a)))
 			a.check(a.atOnce(3, func() answerOf { return a.post(responsesPath, body) }))
 		}},
 		{name: "21,000 items for one conversation", want: "4xx", run: func(a *attempt) {
@@ -71,7 +71,7 @@ func contextArea() area {
 		{name: "a chain of 40 turns of 40 KB", want: "400", run: func(a *attempt) {
 			previous, last := "", answerOf{}
 			for range 40 {
-				last = a.post(responsesPath, responsesBody(quote(words(40_000)+"\nNOTHINK\nSAY hi"), previous))
+				last = a.post(responsesPath, responsesBody(jsonText(words(40_000)+"\nNOTHINK\nSAY hi"), previous))
 				if last.status != http.StatusOK {
 					break
 				}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tidwall/gjson"
 )
 
 // garbage is what an engine answers: a status, headers and a body.
@@ -193,10 +195,20 @@ func (a *attempt) awaitMetric(name string) {
 // envoyMemory returns the bytes that Envoy's allocator has given out.
 func (a *attempt) envoyMemory() int64 {
 	a.Helper()
-	return int64(sampleOf(a.T, a.admin+"/stats/prometheus?filter=server.memory_allocated", "envoy_server_memory_allocated{}"))
+	req, err := http.NewRequestWithContext(a.Context(), http.MethodGet, a.admin+"/memory", http.NoBody)
+	if err != nil {
+		a.Fatal(err)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		a.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return gjson.GetBytes(text, "allocated").Int()
 }
 
-// envoySettles waits until Envoy's memory has not grown for two seconds, and returns
+// envoySettles waits until Envoy's memory has not grown for five seconds, and returns
 // the largest value.
 func (a *attempt) envoySettles() (most int64) {
 	a.Helper()
@@ -222,17 +234,22 @@ func budgetArea() area {
 	const budget = 128 << 20
 	return area{name: "budget", attacks: []attack{
 		{name: "uploads that stall and fill the budget", want: "small requests get in", run: func(a *attempt) {
-			const each = 33_000_000
-			part := strings.Repeat(" ", each-100)
-			for range budget/each + 1 {
-				conn := a.dial()
-				defer conn.Close()
-				go func() {
-					_, _ = fmt.Fprintf(conn, "%s%s", head(chatPath, fmt.Sprint("content-length: ", each)), part)
-				}()
+			// The last ones fill what the large ones leave.
+			held := 0
+			for _, upload := range []struct{ count, size int }{{5, 33_000_000}, {5, 1_000_000}, {10, 200_000}, {20, 20_000}, {40, 1000}, {40, 150}, {40, 30}} {
+				part := strings.Repeat(" ", upload.size-10)
+				for range upload.count {
+					conn := a.dial()
+					defer conn.Close()
+					go func() {
+						_, _ = fmt.Fprintf(conn, "%s%s", head(chatPath, fmt.Sprint("content-length: ", upload.size)), part)
+					}()
+				}
+				held += upload.count
+				time.Sleep(time.Second)
 			}
-			time.Sleep(8 * time.Second) // the bystander sends requests, which have to be answered
-			a.see("%d uploads held", budget/each+1)
+			time.Sleep(5 * time.Second) // the bystander sends requests, which have to be answered
+			a.see("%d uploads held", held)
 		}},
 		{name: "200 connections with 1 MB each that stall", want: "small requests get in", run: func(a *attempt) {
 			part := strings.Repeat(" ", 900_000)

@@ -78,12 +78,12 @@ func cardinalityArea() area {
 			return a.as(fmt.Sprint("tenant-", i), http.MethodPost, chatPath, chatBody(simple, ""))
 		}),
 		many("tools that the model makes up", 150, func(a *attempt, i int) answerOf {
-			return a.post(responsesPath, responsesBody(quote(fmt.Sprintf("NOTHINK\nCALL made.up%d {}\nSAY done", i)), ""))
+			return a.post(responsesPath, responsesBody(jsonText(fmt.Sprintf("NOTHINK\nCALL made.up%d {}\nSAY done", i)), ""))
 		}),
 		many("labels of servers", 150, func(a *attempt, i int) answerOf {
 			return a.post(responsesPath, responsesBody(simple, fmt.Sprintf(`,"tools":[{"type":"mcp","server_label":"l%d"}]`, i)))
 		}),
-		many("methods", 200, func(a *attempt, i int) answerOf {
+		many("methods", 20, func(a *attempt, i int) answerOf {
 			return a.send(fmt.Sprintf("M%d", i+10), chatPath, http.NoBody)
 		}),
 	}}
@@ -246,7 +246,7 @@ func faultArea() area {
 		}},
 		{name: "the engine cuts its lines anywhere", want: "the whole answer", run: func(a *attempt) {
 			for _, cut := range []string{"1", "random:3", "random:50"} {
-				r := a.post(chatPath, chatBody(quote("NOTHINK\nSAY naïve 🙂 漢字\nSIM cut="+cut), ""))
+				r := a.post(chatPath, chatBody(jsonText("NOTHINK\nSAY naïve 🙂 漢字\nSIM cut="+cut), ""))
 				a.see("%q", gjson.Get(r.text, "choices.0.message.content").Str)
 				if a.seen != `"naïve 🙂 漢字"` {
 					a.Errorf("cut=%s: %s", cut, r.text)

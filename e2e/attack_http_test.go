@@ -74,7 +74,7 @@ func httpArea() area {
 			a.Errorf("%d bytes of a request id are in a log line", 6*longest)
 		}
 	}})
-	for _, h := range []string{"x-harmony-engine", "x-harmony-prefix", "x-harmony-session", "x-harmony-request", "x-harmony-upstream", "x-harmony-call", "x-envoy-harmony", "x-harmony-handled", "x-harmony-retries", "x-gateway-destination-endpoint"} {
+	for _, h := range []string{"x-harmony-engine", "x-harmony-prefix", "x-harmony-session", "x-harmony-prefill", "x-harmony-upstream", "x-harmony-prompt-tokens", "x-envoy-harmony", "x-envoy-harmony-codex", "x-gateway-destination-endpoint"} {
 		all = append(all, attack{name: "the client's own " + h, want: "as without it", run: func(a *attempt) {
 			r := a.post(chatPath, body, h, "off\u00a0evil-value")
 			plain := a.post(chatPath, body)
@@ -83,7 +83,7 @@ func httpArea() area {
 				a.Errorf("%s, without the header %s", r.brief(), plain.brief())
 			}
 			for _, record := range a.engineRequests(a.T, r.id()) {
-				if strings.Contains(record.Header[h], "evil-value") && h != "x-envoy-harmony" && h != "x-gateway-destination-endpoint" {
+				if strings.Contains(record.Header[h], "evil-value") && strings.HasPrefix(h, "x-harmony-") {
 					a.Errorf("the engine gets %s: %s", h, record.Header[h])
 				}
 			}

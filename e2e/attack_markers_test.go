@@ -40,8 +40,8 @@ func markerArea() area {
 	all = append(all, attack{name: "stored items", want: "4xx, or tokens of the twin", run: func(a *attempt) {
 		var twins [2]string
 		for i, text := range []string{marker, harmless} {
-			items := `{"items":[{"type":"message","role":"user","content":` + quote(text) + `},{"type":"message","role":"assistant","content":[{"type":"output_text","text":` + quote(text) + `}]},` +
-				`{"type":"function_call","call_id":"c","name":"f","arguments":` + quote(text) + `},{"type":"function_call_output","call_id":"c","output":` + quote(text) + `}]}`
+			items := `{"items":[{"type":"message","role":"user","content":` + jsonText(text) + `},{"type":"message","role":"assistant","content":[{"type":"output_text","text":` + jsonText(text) + `}]},` +
+				`{"type":"function_call","call_id":"c","name":"f","arguments":` + jsonText(text) + `},{"type":"function_call_output","call_id":"c","output":` + jsonText(text) + `}]}`
 			stored := a.post("/v1/conversations", items)
 			r := a.post(responsesPath, responsesBody(simple, `,"conversation":`+gjson.Get(stored.text, "id").Raw))
 			if r.status != http.StatusOK {
@@ -66,7 +66,7 @@ func markerArea() area {
 func (a *attempt) twins(f markerField) {
 	a.Helper()
 	send := func(text string) answerOf {
-		quoted := quote(text)
+		quoted := jsonText(text)
 		return a.post(f.path, strings.ReplaceAll(f.body, "PLACE", quoted[1:len(quoted)-1]))
 	}
 	evil, calm := send(marker), send(harmless)
@@ -100,7 +100,7 @@ func (a *attempt) twinServers(place, script string) {
 	a.Helper()
 	var ids [2]string
 	for i, label := range []string{"evil-" + place, "calm-" + place} {
-		r := a.post(responsesPath, responsesBody(quote(strings.ReplaceAll(script, "LABEL", label)), `,"tools":[{"type":"mcp","server_label":`+quote(label)+`}]`))
+		r := a.post(responsesPath, responsesBody(jsonText(strings.ReplaceAll(script, "LABEL", label)), `,"tools":[{"type":"mcp","server_label":`+jsonText(label)+`}]`))
 		if r.status != http.StatusOK {
 			a.Fatalf("%s: %s", label, r.brief())
 		}
@@ -113,14 +113,14 @@ func (a *attempt) twinServers(place, script string) {
 func markerServer(t *testing.T, place, text string) *fixedServer {
 	at := func(name, otherwise string) string {
 		if name == place {
-			return quote(text)
+			return jsonText(text)
 		}
-		return quote(otherwise)
+		return jsonText(otherwise)
 	}
 	tool := `{"name":"tool","title":` + at("list-title", "t") + `,"description":` + at("list-description", "d") + `,"inputSchema":{"type":"object","properties":{"p":{"type":"string","description":` + at("list-schema", "s") + `},` + at("list-property", "q") + `:{"type":"string"}}}}`
 	return newFixedServer(t, `[`+tool+`,{"name":`+at("list-name", "other")+`,"inputSchema":{"type":"object"}}]`, func(string, *http.Request) string {
 		if place == "result-structured" {
-			return `{"content":[],"structuredContent":{"a":` + quote(text) + `}}`
+			return `{"content":[],"structuredContent":{"a":` + jsonText(text) + `}}`
 		}
 		return toolResult(text, place == "result-error")
 	})
@@ -179,7 +179,6 @@ func chatFields() []markerField {
 		"safety_identifier":         with(`"safety_identifier":"PLACE"`),
 		"prompt_cache_key":          with(`"prompt_cache_key":"PLACE"`),
 		"chat_template_kwargs":      with(`"chat_template_kwargs":{"model_identity":"PLACE","reasoning_effort":"low"}`),
-		"function_call, old":        message(`{"role":"user","content":"x"},{"role":"assistant","function_call":{"name":"f","arguments":"PLACE"}},{"role":"function","name":"f","content":"PLACE"}`),
 		"a picture's URL":           message(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,PLACE"}}]}`),
 		"tool_choice":               chatBody(simple, `,"tools":[{"type":"function","function":{"name":"plain"}},{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"PLACE"}}`),
 		"unknown member":            with(`"x_unknown":"PLACE"`),
@@ -229,7 +228,6 @@ func responsesFields() []markerField {
 		"metadata":                     with(`"metadata":{"PLACEk":"PLACE"}`),
 		"user":                         with(`"user":"PLACE"`),
 		"prompt_cache_key":             with(`"prompt_cache_key":"PLACE"`),
-		"file name":                    item(`{"role":"user","content":[{"type":"input_file","filename":"PLACE","file_data":"data:text/plain;base64,eA=="},{"type":"input_text","text":"x"}]}`),
 	} {
 		all = append(all, markerField{"Responses, " + name, responsesPath, body})
 	}

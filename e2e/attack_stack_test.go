@@ -166,8 +166,8 @@ func (s *stack) cpu() (sum time.Duration) {
 	return sum
 }
 
-// quote returns a text as JSON.
-func quote(text string) string {
+// jsonText returns a text as JSON.
+func jsonText(text string) string {
 	b, _ := json.Marshal(text) // always marshals
 	return string(b)
 }

@@ -22,7 +22,7 @@ import (
 
 // ownServer is the tool of a request for a server of its own.
 func ownServer(address, more string) string {
-	return `,"tools":[{"type":"mcp","server_label":"own","require_approval":"never","server_url":` + quote(address) + more + `}]`
+	return `,"tools":[{"type":"mcp","server_label":"own","require_approval":"never","server_url":` + jsonText(address) + more + `}]`
 }
 
 // sinks are listeners at addresses that requests must not reach. They count
@@ -61,6 +61,24 @@ func newSinks(t *testing.T) *sinks {
 	listen("127.0.0.2:" + s.port4)
 	s.port6 = listen("[::1]:0")
 	return s
+}
+
+// serveAt serves at an address until the test ends.
+func serveAt(t *testing.T, address string, h http.Handler) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(h)
+	_ = server.Listener.Close()
+	server.Listener = l
+	server.Start()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
 }
 
 // addressArea has servers of requests at addresses that are not allowed, and
@@ -103,21 +121,17 @@ func addressArea() area {
 	}
 	return area{name: "addresses", attacks: all, config: func(t *testing.T, c *stackConfig) {
 		s = newSinks(t)
-		redirecting = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		redirecting = serveAt(t, "127.0.0.3:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var status int
 			_, _ = fmt.Sscan(r.URL.Query().Get("status"), &status)
 			w.Header().Set("Location", r.URL.Query().Get("to"))
 			w.WriteHeader(status)
 		}))
-		t.Cleanup(func() {
-			redirecting.CloseClientConnections()
-			redirecting.Close()
-		})
 		// The hosts are allowed, so the address has to be checked at the connection. The
 		// only address that is allowed is not that of a sink.
 		port := func(host string) string { return "http://" + host + ":" + s.port4 }
 		c.set("tools.allowed_hosts", []string{"http://localhost:" + s.port4, "localhost:" + s.port4, "allowed.test", "*.wild.test", port("127.0.0.2"), port("0.0.0.0"), "http://[::1]:" + s.port6, redirecting.URL})
-		c.set("tools.allowed_networks", []string{"127.0.0.1/32"})
+		c.set("tools.allowed_networks", []string{"127.0.0.3/32"})
 		if s.port6 == "" {
 			s.port6 = "1"
 		}
@@ -181,7 +195,7 @@ func toolHeaderArea() area {
 	var all []attack
 	for _, h := range headers {
 		name := fmt.Sprintf("%.30q: %.20q", h.name, h.value)
-		member := `,"headers":{` + quote(h.name) + `:` + quote(h.value) + `}`
+		member := `,"headers":{` + jsonText(h.name) + `:` + jsonText(h.value) + `}`
 		all = append(all, attack{name: "to an own server, " + name, want: "200 4xx", run: func(a *attempt) {
 			check(a, own, a.post(responsesPath, responsesBody(simple, ownServer(own.URL, member))))
 		}}, attack{name: "to a configured server, " + name, want: "400", run: func(a *attempt) {
@@ -190,7 +204,7 @@ func toolHeaderArea() area {
 	}
 	for _, h := range []string{"Authorization", "authorization", "AUTHORIZATION", "X-Operator", "x-operator", "Cookie", "X-Forwarded-User", "X-Tenant"} {
 		all = append(all, attack{name: "the operator's value is not replaced, " + h, want: "200 400", run: func(a *attempt) {
-			r := a.post(responsesPath, responsesBody(simple, `,"tools":[{"type":"mcp","server_label":"configured","headers":{`+quote(h)+`:"mine"}}]`))
+			r := a.post(responsesPath, responsesBody(simple, `,"tools":[{"type":"mcp","server_label":"configured","headers":{`+jsonText(h)+`:"mine"}}]`))
 			got, _ := configured.take()
 			a.check(r)
 			for _, header := range got {
@@ -255,7 +269,7 @@ func hostileToolArea() area {
 	var all []attack
 	request := func(name, script, more string) attack {
 		return attack{name: name, want: "200 4xx 502", run: func(a *attempt) {
-			a.check(a.post(responsesPath, responsesBody(quote(script), ownServer(servers[name], more))))
+			a.check(a.post(responsesPath, responsesBody(jsonText(script), ownServer(servers[name], more))))
 		}}
 	}
 	for _, name := range sortedKeys(lists) {
@@ -264,10 +278,10 @@ func hostileToolArea() area {
 	for _, name := range sortedKeys(results) {
 		all = append(all, request(name, "NOTHINK\nCALL own.tool {}", ""))
 	}
-	secrets := `,"headers":{"X-Words":` + quote(words(1500)) + `}`
+	secrets := `,"headers":{"X-Words":` + jsonText(words(1400)) + `}`
 	for _, name := range []string{"a listing of 400,000 strings", "a result of 7 MB", "a result of 400,000 parts"} {
 		a := request(name, "NOTHINK\nCALL own.tool {}", secrets)
-		a.name += ", and a header of 1,500 words"
+		a.name += ", and a header of 1,400 words"
 		all = append(all, a)
 	}
 	return area{name: "hostiletools", attacks: all, config: func(t *testing.T, c *stackConfig) {
@@ -293,11 +307,11 @@ func sessionArea() area {
 		var busy sync.WaitGroup
 		for i := range 6 {
 			busy.Go(func() {
-				a.post(responsesPath, responsesBody(quote("NOTHINK\nCALL own.tool {}"), ownServer(slow.URL, fmt.Sprintf(`,"headers":{"X-N":"%d"}`, i))))
+				a.post(responsesPath, responsesBody(jsonText("NOTHINK\nCALL own.tool {}"), ownServer(slow.URL, fmt.Sprintf(`,"headers":{"X-N":"%d"}`, i))))
 			})
 		}
 		time.Sleep(time.Second) // the sessions are open, or were refused
-		r := a.as("victim", http.MethodPost, responsesPath, responsesBody(quote("NOTHINK\nCALL configured.tool {}"), `,"tools":[{"type":"mcp","server_label":"configured"}]`))
+		r := a.as("victim", http.MethodPost, responsesPath, responsesBody(jsonText("NOTHINK\nCALL configured.tool {}"), `,"tools":[{"type":"mcp","server_label":"configured"}]`))
 		close(release)
 		busy.Wait()
 		call := gjson.Get(r.text, "output.#(type==mcp_call)")
@@ -369,8 +383,8 @@ func secretArea() area {
 	post := func(path, body string) func(*attempt) answerOf {
 		return func(a *attempt) answerOf { return a.post(path, body, headers...) }
 	}
-	script := quote("THINK " + thought + "\nSAY " + prompt)
-	call := quote("THINK " + thought + "\nCALL LABEL.tool {\"a\":\"" + prompt + "\"}")
+	script := jsonText("THINK " + thought + "\nSAY " + prompt)
+	call := jsonText("THINK " + thought + "\nCALL LABEL.tool {\"a\":\"" + prompt + "\"}")
 	all := []attack{
 		look("chat", post(chatPath, chatBody(script, ""))),
 		look("chat, streamed", post(chatPath, chatBody(script, `,"stream":true`))),
@@ -383,9 +397,9 @@ func secretArea() area {
 		look("a configured server that is down", post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "down", 1), `,"tools":[{"type":"mcp","server_label":"down"}]`))),
 		look("an error in the prompt's JSON", post(chatPath, `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+prompt+`","x":}]}`)),
 		look("an error of a member", post(chatPath, chatBody(script, `,"temperature":"`+prompt+`"`))),
-		look("an engine's error with words of the prompt", post(chatPath, chatBody(quote(prompt+" "+prompt+"\nSIM status=400 body=detail"), ""))),
-		look("an engine that breaks off", post(chatPath, chatBody(quote("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=cut@8"), ""))),
-		look("an engine's garbage", post(chatPath, chatBody(quote("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=garbage@8"), ""))),
+		look("an engine's error with words of the prompt", post(chatPath, chatBody(jsonText(prompt+" "+prompt+"\nSIM status=400 body=detail"), ""))),
+		look("an engine that breaks off", post(chatPath, chatBody(jsonText("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=cut@8"), ""))),
+		look("an engine's garbage", post(chatPath, chatBody(jsonText("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=garbage@8"), ""))),
 		look("a picture", post(chatPath, chatBody(`[{"type":"image_url","image_url":{"url":"data:image/png;base64,`+image+`"}},{"type":"text","text":"x"}]`, ""))),
 		look("a server URL with a key", post(responsesPath, responsesBody(script, ownServer("http://user:"+ownToken+"@localhost:1/?k="+ownToken, "")))),
 		look("the metrics", func(a *attempt) answerOf {

@@ -375,6 +375,18 @@ const (
 // A token request's own id contains it.
 func (d *dataplane) engineRequests(t *testing.T, id string) []engineRequest {
 	t.Helper()
+	var found []engineRequest
+	for _, r := range d.allEngineRequests(t) {
+		if strings.Contains(r.RequestID+"-", id+"-") || r.Header["x-request-id"] == id {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// allEngineRequests returns the requests that the engine remembers.
+func (d *dataplane) allEngineRequests(t *testing.T) []engineRequest {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.sim+"/sim/requests", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -384,16 +396,11 @@ func (d *dataplane) engineRequests(t *testing.T, id string) []engineRequest {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var all, found []engineRequest
+	var all []engineRequest
 	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range all {
-		if strings.Contains(r.RequestID+"-", id+"-") || r.Header["x-request-id"] == id {
-			found = append(found, r)
-		}
-	}
-	return found
+	return all
 }
 
 // awaitEngine waits until the engine has a request with an id in a state.

@@ -41,7 +41,7 @@ var faultAPIs = []faultAPI{
 		}
 		return gjson.GetBytes(object, "error.message").Str, slices.Contains([]string{"completed", "failed"}, gjson.GetBytes(object, "status").Str)
 	}},
-	{"messages", "/v1/messages", `"max_tokens":100000,"messages":[{"role":"user","content":%s}]`, `"text_delta"`, func(events []string) (string, bool) {
+	{"messages", "/v1/messages", `"max_tokens":100000,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[{"role":"user","content":%s}]`, `"text_delta"`, func(events []string) (string, bool) {
 		if len(events) == 0 {
 			return "", false
 		}

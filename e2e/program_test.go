@@ -42,11 +42,17 @@ type program struct {
 // serveProgram starts the program with a configuration until the test ends.
 func serveProgram(t testing.TB, log *logFile, config ...string) *program {
 	t.Helper()
+	return serveProgramAt(t, "127.0.0.1:0", log, config...)
+}
+
+// serveProgramAt is serveProgram at an address, host:port.
+func serveProgramAt(t testing.TB, listen string, log *logFile, config ...string) *program {
+	t.Helper()
 	binary, err := buildProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-level", "debug"}, config...)...)
+	cmd := exec.CommandContext(t.Context(), binary, append([]string{"serve", "--listen", listen, "--admin", "127.0.0.1:0", "--log-level", "debug"}, config...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests all stores, Redis and PostgreSQL with real servers. STORE_TEST_REDIS,
-# STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use. Other
+# STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use, and
+# STORE_TEST_POSTGRES_RESTART a command that restarts the last one. Other
 # servers are started for the tests, on free ports, with their data in a temporary
 # folder. If servers are missing and the user is root, their Debian packages are
 # installed.
@@ -128,6 +129,12 @@ if [ -z "$own_postgres" ]; then
 	postgres=$bin
 	as_postgres "$bin/pg_ctl" start -s -w -D "$dir/postgres" -l "$dir/postgres/log" \
 		-o "-c listen_addresses=127.0.0.1 -p $postgres_port -k $dir/postgres -c fsync=off -c max_connections=200"
+	cat >"$dir/restart" <<-EOF
+		cd "$dir"
+		$(if [ "$(id -u)" -eq 0 ]; then echo "runuser -u '$(id -nu postgres 2>/dev/null || echo nobody)' --"; fi) \
+			"$bin/pg_ctl" restart -s -w -m fast -D "$dir/postgres" -l "$dir/postgres/log"
+	EOF
+	export STORE_TEST_POSTGRES_RESTART="sh $dir/restart"
 	export STORE_TEST_POSTGRES="postgres://postgres@127.0.0.1:$postgres_port/postgres?sslmode=disable"
 fi
 

@@ -234,7 +234,8 @@ const maxSelectionText = 4096
 
 // Responses is about the Responses API.
 type Responses struct {
-	// StoreBytes bounds the stored responses, per process. 0: none are stored.
+	// StoreBytes bounds the stored responses in memory, per process, and in a
+	// SQLite file. 0: none are stored.
 	StoreBytes int64 `json:"store_bytes" reload:"restart"`
 	// StoreTTL is how long a response is stored after its last use.
 	StoreTTL Duration `json:"store_ttl" reload:"restart"`

@@ -62,7 +62,8 @@ func (b *breaker) ended(v verdict, now time.Time) {
 	case v == verdictAnswered:
 		*b = breaker{}
 	case v == verdictHung && b.state == breakerClosed:
-		if b.hangs++; b.hangs >= breakerHangs {
+		b.hangs++
+		if b.hangs >= breakerHangs {
 			b.state, b.probeAt = breakerOpen, now.Add(breakerPause)
 		}
 	}

@@ -39,6 +39,7 @@ type SQL struct {
 	responseTTL, textTTL time.Duration
 
 	journals notifier[string] // by the key of the response
+	room     *sqliteRoom      // nil: the server has its own bounds
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 }
@@ -209,7 +210,7 @@ func (s *SQL) purge(ctx context.Context) {
 		case <-ticker.C:
 			// Queries ignore expired rows, so errors are harmless. The next
 			// tick tries again.
-			_ = s.purgeAll(ctx)
+			_ = errors.Join(s.purgeAll(ctx), s.room.tidy(ctx))
 		}
 	}
 }
@@ -224,8 +225,11 @@ func (s *SQL) purgeAll(ctx context.Context) error {
 			(SELECT key FROM harmony_texts WHERE expires < {now} LIMIT $1 {skip locked})`,
 	} {
 		for deleted := int64(purgeBatch); deleted == purgeBatch; {
-			var err error
-			if deleted, err = s.exec(ctx, s.write, statement, purgeBatch); err != nil {
+			err := s.room.deleting(ctx, func() (err error) {
+				deleted, err = s.exec(ctx, s.write, statement, purgeBatch)
+				return err
+			})
+			if err != nil {
 				return s.wrap("delete expired rows", err)
 			}
 		}

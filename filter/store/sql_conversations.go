@@ -18,9 +18,10 @@ const (
 
 // PutConversation implements [Conversations].
 func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversation) error {
-	if len(c.Metadata) > maxSQLValue {
+	if len(c.Metadata) > maxSQLValue || s.room.neverFits(len(c.Metadata)) {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
 	key := sqlKey(tenant, c.ID)
 	return s.wrap("put a conversation", s.transact(ctx, func(tx *sql.Tx) error {
 		// The id may belong to an expired conversation that has not been purged
@@ -73,7 +74,11 @@ func (s *SQL) Conversation(ctx context.Context, tenant, id string) (*Conversatio
 
 // DeleteConversation implements [Conversations].
 func (s *SQL) DeleteConversation(ctx context.Context, tenant, id string) error {
-	found, err := s.exec(ctx, s.write, `DELETE FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, sqlKey(tenant, id))
+	var found int64
+	err := s.room.deleting(ctx, func() (err error) {
+		found, err = s.exec(ctx, s.write, `DELETE FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, sqlKey(tenant, id))
+		return err
+	})
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}
@@ -88,9 +93,10 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 		size += len(item.ID) + len(item.JSON)
 		rows[i] = [][]byte{sqlKey(tenant, item.ID), []byte(item.ID), item.JSON}
 	}
-	if size > maxSQLValue {
+	if size > maxSQLValue || s.room.neverFits(size) {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
 	key, condition := sqlKey(tenant, id), sqlLockOwner
 	if lockOwner == "" {
 		condition = sqlUnlocked
@@ -209,8 +215,12 @@ func (s *SQL) ConversationItem(ctx context.Context, tenant, id, item string) (It
 
 // DeleteItem implements [Conversations].
 func (s *SQL) DeleteItem(ctx context.Context, tenant, id, item string) error {
-	found, err := s.exec(ctx, s.write, `DELETE FROM harmony_conversation_items WHERE conversation = $1 AND item = $2
-		AND EXISTS (SELECT 1 FROM harmony_conversations WHERE key = $1 AND expires >= {now})`, sqlKey(tenant, id), sqlKey(tenant, item))
+	var found int64
+	err := s.room.deleting(ctx, func() (err error) {
+		found, err = s.exec(ctx, s.write, `DELETE FROM harmony_conversation_items WHERE conversation = $1 AND item = $2
+			AND EXISTS (SELECT 1 FROM harmony_conversations WHERE key = $1 AND expires >= {now})`, sqlKey(tenant, id), sqlKey(tenant, item))
+		return err
+	})
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}

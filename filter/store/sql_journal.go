@@ -11,6 +11,7 @@ func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) err
 	if len(b.SSE) > maxSQLValue {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
 	key := sqlKey(tenant, id)
 	added, err := s.exec(ctx, s.write, `INSERT INTO harmony_events (response, first, last, ends, sse)
 		SELECT r.key, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS INTEGER), CAST($5 AS {blob})

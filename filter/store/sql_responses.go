@@ -12,9 +12,10 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
 	if r.Version < 1 {
 		return ErrConflict
 	}
-	if bodySize(r) > maxSQLValue {
+	if bodySize(r) > maxSQLValue || s.room.neverFits(bodySize(r)) {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
 	w := sqlWrite{
 		SQL: s, tenant: tenant, r: r,
 		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),
@@ -289,16 +290,18 @@ func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
 		}
 		return s.wrap("delete a response", err)
 	}
-	return s.wrap("delete a response", s.transact(ctx, func(tx *sql.Tx) error {
-		found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
-			WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now}`, key)
-		if err == nil && found > 0 {
-			found, err = s.exec(ctx, tx, `DELETE FROM harmony_responses WHERE key = $1`, key)
-		}
-		if err == nil && found == 0 {
-			err = ErrNotFound
-		}
-		return err
+	return s.wrap("delete a response", s.room.deleting(ctx, func() error {
+		return s.transact(ctx, func(tx *sql.Tx) error {
+			found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
+				WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now}`, key)
+			if err == nil && found > 0 {
+				found, err = s.exec(ctx, tx, `DELETE FROM harmony_responses WHERE key = $1`, key)
+			}
+			if err == nil && found == 0 {
+				err = ErrNotFound
+			}
+			return err
+		})
 	}))
 }
 

@@ -51,6 +51,7 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 	if size > maxSQLValue {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
 	rows := make([][][]byte, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), nil})
@@ -80,6 +81,7 @@ func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration,
 	var left int64
 	err := s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {
+		defer s.room.grown(ctx)
 		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires) VALUES ($1, $2, {now} + $3)
 			ON CONFLICT (key) DO UPDATE SET expires = excluded.expires,
 				text = CASE WHEN harmony_texts.expires >= {now} THEN harmony_texts.text ELSE excluded.text END

@@ -19,7 +19,8 @@ const sqliteReaders = 4
 
 // OpenSQLite opens a store in a file and creates the file if it does not exist.
 // Only the file's owner may read it. Processes on the same machine may share
-// it.
+// it. Its data is bounded by o.ResponseBytes and o.TextBytes together: what has not
+// been used for the longest time is deleted.
 func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if err := checkSQLitePath(path); err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 		o.Now = time.Now
 	}
 	s := &SQL{dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
-	if s.write, err = openSQLite(path, 1, "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)"); err != nil {
+	if s.write, err = openSQLite(path, 1, "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)"); err != nil {
 		return nil, err
 	}
 	if s.read, err = openSQLite(path, sqliteReaders, "query_only(1)"); err != nil {
@@ -44,6 +45,9 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, s.read.Close(), s.write.Close())
 	}
+	s.room = newSQLiteRoom(s, path, o)
+	s.room.fill()
+	s.room.grown(ctx)
 	s.start()
 	return s, nil
 }

@@ -225,7 +225,7 @@ type Approvals interface {
 type Options struct {
 	ResponseTTL   time.Duration    // TTL of chains, conversations and approval records
 	TextTTL       time.Duration    // TTL of texts
-	ResponseBytes int64            // memory only: most bytes of responses, events and conversations
-	TextBytes     int64            // memory only: most bytes of texts
+	ResponseBytes int64            // memory and SQLite only: most bytes of responses, events and conversations
+	TextBytes     int64            // memory and SQLite only: most bytes of texts
 	Now           func() time.Time // memory and SQLite only; nil: time.Now. Shared stores use their server's clock.
 }

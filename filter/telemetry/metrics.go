@@ -57,13 +57,18 @@ type Metrics struct {
 	toolCalls    *prometheus.CounterVec   // server, tool, outcome
 	toolSeconds  *prometheus.HistogramVec // server, tool
 	toolSessions prometheus.Gauge
-	storeErrors  *prometheus.CounterVec // operation
-	storeHangs   prometheus.Gauge
 	unopened     prometheus.Counter
 	rollout      *prometheus.CounterVec // match, tenant, side
 
+	storeMetrics
 	perKind [messageKinds]prometheus.Observer
 	labelValues
+}
+
+// storeMetrics is what is counted of the store.
+type storeMetrics struct {
+	storeErrors *prometheus.CounterVec // operation
+	storeHangs  prometheus.Gauge
 }
 
 // labelValues are the values of labels so far, as far as they come from requests.
@@ -101,11 +106,13 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		toolSeconds:  histogram("harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool"),
 		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
 
-		storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
-		storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
-		unopened:    prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_unopened_content_total", Help: "Sealed texts that clients sent back and that no key of this process opens."}),
-		rollout:     counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
+		unopened: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_unopened_content_total", Help: "Sealed texts that clients sent back and that no key of this process opens."}),
+		rollout:  counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
 
+		storeMetrics: storeMetrics{
+			storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
+			storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
+		},
 		labelValues: labelValues{models: map[string]bool{}, tools: map[string]bool{}},
 	}
 	for kind, name := range messageNames {

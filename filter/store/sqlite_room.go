@@ -1,0 +1,213 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	// sqliteReserve is the size of the file that is deleted to make room for
+	// deletions on a full disk.
+	sqliteReserve = 16 << 20
+	// sqliteBase is the size of a file without data, roughly.
+	sqliteBase = 1 << 20
+	// incrementalVacuum gives free pages back to the file system, at most so many
+	// at once.
+	incrementalVacuum = `PRAGMA incremental_vacuum(2000)`
+	// evictTime bounds the eviction after one write.
+	evictTime = 5 * time.Second
+)
+
+// sqliteRoom bounds the file of a SQLite store: it deletes the data that has not
+// been used for the longest time. It also lets the store delete on a full disk. The
+// write-ahead log, where a deletion is written too, needs room for that: a reserve
+// beside the file is deleted for the moment.
+type sqliteRoom struct {
+	*SQL
+	reserve   string // path
+	limit     int64  // bytes of the file in use
+	textLimit int64  // of them, bytes of texts
+
+	mu sync.Mutex // held by what evicts, and by what uses the reserve
+}
+
+func newSQLiteRoom(s *SQL, path string, o Options) *sqliteRoom {
+	return &sqliteRoom{SQL: s, reserve: path + "-reserve", limit: o.ResponseBytes + o.TextBytes + sqliteBase, textLimit: o.TextBytes}
+}
+
+// neverFits reports whether data of this size is larger than the whole store may
+// be. r may be nil.
+func (r *sqliteRoom) neverFits(bytes int) bool {
+	return r != nil && int64(bytes) > r.limit-r.textLimit-sqliteBase
+}
+
+// grown evicts after a write, if the file has too much data. An error is harmless:
+// the next write evicts too. r may be nil.
+func (r *sqliteRoom) grown(ctx context.Context) {
+	if r == nil || !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), evictTime)
+	defer cancel()
+	if used, err := r.used(ctx); err == nil && used > r.limit {
+		_ = r.evict(ctx, used)
+	}
+}
+
+// used returns the bytes of the file that are in use.
+func (r *sqliteRoom) used(ctx context.Context) (bytes int64, err error) {
+	err = r.row(ctx, r.write, `SELECT (p.page_count - f.freelist_count) * s.page_size
+		FROM pragma_page_count() p, pragma_freelist_count() f, pragma_page_size() s`, nil, &bytes)
+	return bytes, err
+}
+
+// evict deletes the oldest texts while there are too many of them, then the oldest
+// chains and conversations, until a hundredth of the limit is free.
+func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
+	var texts int64
+	if err := r.row(ctx, r.read, `SELECT coalesce(sum(length(text) + $1), 0) FROM harmony_texts`, []any{entryOverhead}, &texts); err != nil {
+		return err
+	}
+	free := r.limit / 100
+	for used > r.limit-free {
+		oldest := evictTexts
+		if texts <= r.textLimit {
+			var err error
+			if oldest, err = r.oldest(ctx); err != nil {
+				return err
+			}
+		}
+		deleted := false
+		err := r.withReserve(ctx, func() error {
+			return r.rows(ctx, r.write, oldest, []any{entryOverhead}, func(scan func(...any) error) error {
+				var bytes int64
+				err := scan(&bytes)
+				deleted = true
+				texts -= bytes
+				return err
+			})
+		})
+		if err != nil || !deleted {
+			return err
+		}
+		if used, err = r.used(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Statements that delete the oldest data and return the bytes of texts. $1 is what
+// a text takes beside itself.
+const (
+	evictTexts = `DELETE FROM harmony_texts WHERE key IN (SELECT key FROM harmony_texts ORDER BY expires LIMIT 100)
+		RETURNING length(text) + $1`
+	evictChain = `DELETE FROM harmony_chains WHERE id = (SELECT id FROM harmony_chains ORDER BY expires LIMIT 1)
+		RETURNING 0 * $1`
+	evictConversation = `DELETE FROM harmony_conversations
+		WHERE key = (SELECT key FROM harmony_conversations ORDER BY expires LIMIT 1) RETURNING 0 * $1`
+)
+
+// oldest returns the statement that deletes the chain or the conversation that has
+// not been used for the longest time.
+func (r *sqliteRoom) oldest(ctx context.Context) (statement string, err error) {
+	var chain bool
+	err = r.row(ctx, r.read, `SELECT coalesce((SELECT min(expires) FROM harmony_chains) <= (SELECT min(expires) FROM harmony_conversations),
+		(SELECT count(*) FROM (SELECT 1 FROM harmony_conversations LIMIT 1)) = 0)`, nil, &chain)
+	if chain {
+		return evictChain, err
+	}
+	return evictConversation, err
+}
+
+// deleting runs a deletion, again with the reserve if the disk is full. r may be nil.
+func (r *sqliteRoom) deleting(ctx context.Context, deletion func() error) error {
+	if r == nil {
+		return deletion()
+	}
+	err := deletion()
+	if !isFull(err) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.withReserve(ctx, deletion)
+}
+
+// withReserve runs a deletion, again with the reserve if the disk is full. r.mu is
+// held.
+func (r *sqliteRoom) withReserve(ctx context.Context, deletion func() error) error {
+	err := deletion()
+	if !isFull(err) {
+		return err
+	}
+	if os.Remove(r.reserve) != nil {
+		return err
+	}
+	defer r.fill()
+	if err := deletion(); err != nil {
+		return err
+	}
+	// Now the log can begin anew in the room that it has.
+	_, _ = r.exec(ctx, r.write, `PRAGMA wal_checkpoint(PASSIVE)`)
+	return nil
+}
+
+// tidy gives free pages back to the file system, and restores the reserve. It is
+// called from time to time. r may be nil.
+func (r *sqliteRoom) tidy(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.fill()
+	var pages, free int64
+	err := r.row(ctx, r.write, `SELECT p.page_count, f.freelist_count FROM pragma_page_count() p, pragma_freelist_count() f`, nil, &pages, &free)
+	if err == nil && free > pages/4 { // some are kept, so that the file does not shrink and grow all the time
+		_, err = r.exec(ctx, r.write, incrementalVacuum)
+	}
+	return err
+}
+
+// fill writes the reserve as far as it is missing and there is room. An error is
+// harmless: what could be written is a reserve too.
+func (r *sqliteRoom) fill() {
+	f, err := os.OpenFile(r.reserve, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return
+	}
+	block := make([]byte, 64<<10)
+	_, _ = rand.Read(block) // so that no file system compresses it
+	for size := info.Size(); size < sqliteReserve; size += int64(len(block)) {
+		if _, err := f.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// isFull reports whether an error of SQLite shows that the disk is full.
+func isFull(err error) bool {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) {
+		return false
+	}
+	switch failed.Code() {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE:
+		return true
+	}
+	return false
+}
