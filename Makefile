@@ -236,13 +236,39 @@ attack: $(ENVOY) ## attack a running Envoy, filter and simulated engine, and pri
 	@cd e2e && ATTACK='$(ATTACK)' ATTACK_HEAVY='$(ATTACK_HEAVY)' ../bin/attack.test -test.run '^TestAttack$$' -test.timeout 20m
 
 .PHONY: race
-race: $(ENVOY) venv ## run all tests with the race detector
-	go test -race -timeout 25m $(PKG)
+race: $(ENVOY) venv ## run all tests with the race detector, those of the stores with real servers too (nightly)
+	@status=0; \
+	go test -race -timeout 90m $(PKG) || status=$$?; \
+	e2e/stores/run.sh -race || status=$$?; \
+	exit $$status
+
+# How long "make soak" loads the stack, and the URL of the store; empty: SQLite.
+SOAKTIME      ?= 30m
+STORE         ?=
+
+.PHONY: soak
+soak: $(ENVOY) ## load a real stack for SOAKTIME (30m) and check that nothing grows and no stream lacks its end
+	@go vet -tags soak ./e2e
+	SOAKTIME=$(SOAKTIME) SOAKSTORE='$(STORE)' go test -tags soak -count 1 -timeout 12h -run '^TestSoak' -v ./e2e
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## run golangci-lint
+lint: $(BIN)/golangci-lint vuln ## run golangci-lint, and look dependencies up in Go's vulnerability database
 	$(BIN)/golangci-lint run ./...
 	cd tools/release && $(BIN)/golangci-lint run ./...
+
+$(BIN)/govulncheck: tools/vuln/go.mod tools/vuln/go.sum
+	@mkdir -p $(BIN)
+	cd tools/vuln && GOBIN=$(BIN) go install tool
+
+# govulncheck exits with 3 if it has found a vulnerability, and with 1 if it cannot work.
+.PHONY: vuln
+vuln: $(BIN)/govulncheck ## look dependencies up in Go's vulnerability database, if it can be reached
+	@mkdir -p bin; status=0; $< ./cmd/... >bin/vuln.txt 2>&1 || status=$$?; \
+	if [ $$status -ne 0 ] && grep -q 'fetching vulnerabilities' bin/vuln.txt; then \
+		echo "make vuln: NOT CHECKED: Go's vulnerability database cannot be reached (GOVULNDB names another one)"; \
+	else \
+		cat bin/vuln.txt; exit $$status; \
+	fi
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## format the Go files

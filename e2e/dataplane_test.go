@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		engineSim = filepath.Join(dir, "engine-sim")
 		var out []byte
-		if out, err = exec.Command("go", "build", "-o", engineSim, "../cmd/engine-sim").CombinedOutput(); err != nil {
+		if out, err = exec.Command("go", buildArgs(engineSim, "../cmd/engine-sim")...).CombinedOutput(); err != nil {
 			err = fmt.Errorf("build the simulated engine: %w\n%s", err, out)
 		}
 	}

@@ -20,12 +20,17 @@ import (
 // buildProgram builds envoy-harmony once, and returns the path of the binary.
 var buildProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(engineSim), "envoy-harmony")
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/envoy-harmony").CombinedOutput()
+	out, err := exec.Command("go", buildArgs(path, "../cmd/envoy-harmony")...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("build envoy-harmony: %w\n%s", err, out)
 	}
 	return path, err
 })
+
+// buildArgs are arguments of go that build a program of the tests.
+func buildArgs(path, pkg string) []string {
+	return append(append([]string{"build"}, raceFlags...), "-o", path, pkg)
+}
 
 // program is "envoy-harmony serve" as a process of its own, for tests of what is
 // not in package filter: TLS, the ports.

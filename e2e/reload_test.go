@@ -98,7 +98,7 @@ func startProgram(t *testing.T, file string, g *gate) (d *dataplane, metrics str
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	program := filepath.Join(dir, "envoy-harmony")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/envoy-harmony").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", buildArgs(program, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	log := &logFile{}

@@ -123,7 +123,7 @@ func TestStoresTwoReplicas(t *testing.T) {
 // failed, also to a client that follows the stream.
 func TestStoresReplicaIsKilled(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "envoy-harmony")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/envoy-harmony").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", buildArgs(binary, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	sharedStores(t, func(t *testing.T, url string) {

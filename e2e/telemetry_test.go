@@ -232,7 +232,7 @@ type traced struct {
 func startTraced(t *testing.T, environ []string, change func(string) string, docs string) *traced {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "envoy-harmony")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/envoy-harmony").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", buildArgs(binary, "../cmd/envoy-harmony")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	proxy, err := envoy.Find(os.Getenv)

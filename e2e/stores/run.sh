@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests all stores, Redis and PostgreSQL with real servers. STORE_TEST_REDIS,
+# Tests all stores, Redis and PostgreSQL with real servers. Flags are those of go test,
+# such as -race. STORE_TEST_REDIS,
 # STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use, and
 # STORE_TEST_POSTGRES_RESTART a command that restarts the last one. Other
 # servers are started for the tests, on free ports, with their data in a temporary
@@ -140,8 +141,8 @@ fi
 
 up=yes
 status=0
-say "go test ./filter/store/..."
-go test -count 1 -timeout 5m ./filter/store/... || status=$?
-say "go test ./e2e -run Stores"
-go test -count 1 -timeout 5m ./e2e -run Stores || status=$?
+say "go test $* ./filter/store/..."
+go test -count 1 -timeout 10m "$@" ./filter/store/... || status=$?
+say "go test $* ./e2e -run Stores"
+go test -count 1 -timeout 10m "$@" ./e2e -run Stores || status=$?
 exit "$status"

@@ -15,6 +15,7 @@ type Follower struct {
 	store store.Store
 	key   store.Key
 	after int // number of the last event that was returned
+	late  int // reads without an event since the response has ended
 }
 
 // NewFollower follows a response from its first event.
@@ -24,6 +25,11 @@ func NewFollower(s store.Store, key store.Key) *Follower {
 
 // followWait is how long one read of the journal waits for events.
 const followWait = time.Second
+
+// lateReads is how many reads wait for the last events of a response that has ended.
+// Its process stores the response before them, and may take as long as one access to
+// the store may last.
+const lateReads = 6
 
 // Next waits a while for events behind those that it has returned; end reports
 // that there are no more. A stream whose process has died ends with the event
@@ -44,8 +50,18 @@ func (f *Follower) Next(ctx context.Context) (sse []byte, end bool, apiErr *apie
 	case r.Live:
 		return nil, false, nil
 	}
-	// It has ended, but the journal may not say so: its process died in between.
-	err = endJournal(ctx, f.store, f.key.Tenant, r)
+	// It has ended, but the journal may not say so: its process still stores the last
+	// events, or died in between.
+	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID)
+	if err != nil {
+		return nil, false, Unavailable(err)
+	}
+	if n := len(batches); n == 0 || !batches[n-1].End {
+		if f.late++; f.late < lateReads {
+			return nil, false, nil
+		}
+		err = endJournal(ctx, f.store, f.key.Tenant, r)
+	}
 	if err == nil {
 		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
 	}

@@ -3,6 +3,8 @@ package stored
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -27,6 +29,58 @@ func TestTake(t *testing.T) {
 		if diff := cmp.Diff(c.want, strings.ReplaceAll(string(sse), "\n", "")); diff != "" || !end || f.after != c.last {
 			t.Errorf("after %d: end %t, last %d\n%s", c.after, end, f.after, diff)
 		}
+	}
+}
+
+// TestFollowWaitsForTheLastEvents shows that a follower takes the last events from the
+// process that made the response, which stores them after the response. Only if they do
+// not come it ends the stream itself.
+func TestFollowWaitsForTheLastEvents(t *testing.T) {
+	t.Parallel()
+	for name, written := range map[string]bool{"the process stores them late": true, "the process has died": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, TextBytes: 1 << 20, TextTTL: time.Hour, Now: time.Now})
+				r := &store.Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Minute, Object: []byte(`{"id":"r","status":"in_progress"}`)}
+				must(t, m.Put(t.Context(), "t", r))
+				must(t, m.Append(t.Context(), "t", "r", "me", store.Batch{First: 0, Last: 0, SSE: []byte("delta\n\n")}))
+				f := NewFollower(m, store.Key{Tenant: "t", ID: "r"})
+				wantNext(t, f, "delta\n\n", false)
+				ended := *r
+				ended.Version, ended.Live, ended.Owner, ended.Object = 2, false, "", []byte(`{"id":"r","status":"completed"}`)
+				must(t, m.Put(t.Context(), "t", &ended))
+				late := lateReads - 1
+				if written {
+					late = 3
+				}
+				for range late {
+					wantNext(t, f, "", false)
+				}
+				want := "event: response.completed\ndata: {\"type\":\"response.completed\",\"sequence_number\":1,"
+				if written {
+					want = "done\n\ncompleted\n\n"
+					must(t, m.Append(t.Context(), "t", "r", "me", store.Batch{First: 1, Last: 2, SSE: []byte(want), End: true}))
+				}
+				wantNext(t, f, want, true)
+			})
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantNext checks how the next events begin.
+func wantNext(t *testing.T, f *Follower, want string, wantEnd bool) {
+	t.Helper()
+	sse, end, err := f.Next(t.Context())
+	if err != nil || end != wantEnd || !strings.HasPrefix(string(sse), want) || want == "" && len(sse) > 0 {
+		t.Fatalf("%q, end %t, %v; want %q, end %t", sse, end, err, want, wantEnd)
 	}
 }
 
