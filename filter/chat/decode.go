@@ -46,6 +46,7 @@ type decoder struct {
 	maxTokens, maxCompletionTokens int
 	streamOptions                  bool
 	noGenerationPrompt             bool
+	parts                          int // content parts read so far
 }
 
 // finish checks what depends on several fields.

@@ -12,13 +12,22 @@ import (
 )
 
 func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
-	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= 2*d.rc.Limits.Items || len(d.input.Items) > d.rc.Limits.Items {
+			return d.tooManyItems()
+		}
 		m, err := d.readMessage(v)
 		if err != nil {
 			return err
 		}
 		return d.addItems(m)
 	})
+}
+
+// tooManyItems is the error of a conversation with more items than the limit, which is
+// found before they are read: each can take far more memory than it has bytes.
+func (d *decoder) tooManyItems() *apierror.Error {
+	return apierror.Invalid("messages", "The conversation has more than %d messages, calls and results.", d.rc.Limits.Items)
 }
 
 // message is an element of messages.
@@ -124,7 +133,10 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 }
 
 func (d *decoder) readCalls(v jsontext.Field) (calls []turn.Item, err *apierror.Error) {
-	err = v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	err = v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= d.rc.Limits.Items {
+			return d.tooManyItems()
+		}
 		call, err := d.readCall(v)
 		calls = append(calls, call)
 		return err
@@ -199,6 +211,10 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 	var text jsontext.Joined
 	image := false // the last part was an image
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		d.parts++
+		if d.parts > 2*d.rc.Limits.Items {
+			return apierror.Invalid("messages", "The conversation has more than %d content parts.", 2*d.rc.Limits.Items)
+		}
 		part, isImage, err := d.readPart(v, images)
 		if isImage || image {
 			text.NewLine()

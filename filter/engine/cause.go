@@ -116,5 +116,6 @@ func word(text string, start, end int) bool {
 		c := text[i] | 0x20
 		return 'a' <= c && c <= 'z' || text[i] >= 0x80
 	}
-	return !(letter(start) && letter(start-1)) && !(letter(end-1) && letter(end))
+	within := letter(start) && letter(start-1) || letter(end-1) && letter(end)
+	return !within
 }

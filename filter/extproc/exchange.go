@@ -113,9 +113,12 @@ func (x *exchange) send(e incoming) bool {
 	}
 }
 
-// drop gives up the collecting of the body, with an error for the client.
-func (x *exchange) drop(err *apierror.Error) {
-	x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
+// dropping returns what gives up the collecting of an exchange's body, with an error
+// for the client.
+func dropping(x *exchange) func(*apierror.Error) {
+	return func(err *apierror.Error) {
+		x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
+	}
 }
 
 // Begin implements [run.Owner].

@@ -67,7 +67,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	headers := h.GetHeaders()
 	x.request = x.s.readRequest(headers)
 	r := &x.request
-	r.share = x.s.budget.open(x.s.party(r.tenant, m), x.drop)
+	r.share = x.s.budget.open(x.s.party(r.tenant, m), dropping(x))
 	if r.endpoint != nil && x.s.o.Env.Telemetry.OTel != nil {
 		r.parent = parentOf(x.ctx, headers)
 	}

@@ -83,8 +83,16 @@ func (f Field) Fields(read func(key string, v Field) *apierror.Error) *apierror.
 // FieldsOf is [Field.Fields] for an object of the API with many fields, where
 // the error about a duplicate should name the field. known reports whether a
 // key is one of the API's own names; only those are named in errors.
+//
+// An object of the API with more than maxFields fields is an error: each costs more
+// than its bytes.
 func (f Field) FieldsOf(known func(key string) bool, read func(key string, v Field) *apierror.Error) *apierror.Error {
+	n := 0
 	return f.members(known, func(key string, v gjson.Result) *apierror.Error {
+		n++
+		if n > maxFields {
+			return f.tooManyFields()
+		}
 		return read(key, Field{v, f.child(key)})
 	})
 }
@@ -117,6 +125,16 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 		return err == nil
 	})
 	return err
+}
+
+// maxFields is the most fields of an object of the API. No API has nearly as many.
+const maxFields = 4096
+
+func (f Field) tooManyFields() *apierror.Error {
+	if f.Path == "" {
+		return apierror.Invalid("", "The request has more than %d fields.", maxFields)
+	}
+	return apierror.Invalid(f.Path, "The field %q has more than %d fields.", clip(f.Path), maxFields)
 }
 
 // duplicate returns the error for a field that occurs more than once in f.

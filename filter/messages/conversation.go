@@ -270,6 +270,9 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 	}
 	result := message{d: m.d}
 	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+		if err := m.d.countBlock(); err != nil {
+			return err
+		}
 		kind := v.Get("type").Str
 		if kind == "tool_reference" {
 			name := v.Get("tool_name").Str

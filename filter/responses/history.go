@@ -94,7 +94,10 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	if err := d.findReferences(ctx, v); err != nil {
 		return err
 	}
-	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if most := d.rc.Limits.Items; i >= 2*most || len(d.items.items) > most {
+			return apierror.Invalid("input", "The conversation has more than %d messages, calls and results.", most)
+		}
 		it, err := item.Read(v)
 		var source *reference
 		if err == nil && it.Kind == "item_reference" {

@@ -185,7 +185,10 @@ func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, 
 		return space, apierror.Invalid(at.Path+".name", "A namespace has no name.")
 	}
 	tools := jsontext.Field{Result: at.Get("tools"), Path: at.Path + ".tools"}
-	err = tools.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	err = tools.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= r.rc.Limits.Tools {
+			return apierror.Invalid(tools.Path, "The namespace has more than %d tools.", r.rc.Limits.Tools)
+		}
 		if space.Name == turn.FunctionsNamespace {
 			r.named[strings.Clone(v.Get("name").Str)] = true
 		}

@@ -150,8 +150,7 @@ const (
 
 func (f *fieldReader) readMetadata(v jsontext.Field) *apierror.Error {
 	n := 0
-	f.echo.metadata = jsontext.AppendCompact(nil, v.Raw)
-	return v.Entries(func(key string, v jsontext.Field) *apierror.Error {
+	err := v.Entries(func(key string, v jsontext.Field) *apierror.Error {
 		value, err := v.Text()
 		n++
 		switch {
@@ -166,4 +165,8 @@ func (f *fieldReader) readMetadata(v jsontext.Field) *apierror.Error {
 		}
 		return nil
 	})
+	if err == nil {
+		f.echo.metadata = jsontext.AppendCompact(nil, v.Raw)
+	}
+	return err
 }

@@ -74,12 +74,11 @@ func (s *Server) pathAndQuery() (parts []string) {
 	if err != nil || u.Host == "" {
 		return nil
 	}
-	parts = []string{strings.TrimPrefix(u.RequestURI(), "/")}
 	var words []string
 	for _, values := range u.Query() {
 		words = append(words, values...)
 	}
-	return append(parts, longest(words, maxSecretWords)...)
+	return append(longest(words, maxSecretWords), strings.TrimPrefix(u.RequestURI(), "/"))
 }
 
 // redactError returns an error for the log: its text, bounded and without secrets.

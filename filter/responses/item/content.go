@@ -15,6 +15,10 @@ import (
 // filePlaceholder replaces a file in a tool's output.
 const filePlaceholder = "[A file was here. This model cannot read files.]"
 
+// maxParts bounds the content parts of one item: a placeholder can have more bytes than
+// the part that it stands for.
+const maxParts = 40_000
+
 // ReadContent reads a text or a list of parts. The texts of parts are joined by
 // [jsontext.Joined.AddPart]; a placeholder is on a line of its own. images is one of
 // turn's settings for images; files says that a placeholder can stand for a file
@@ -28,7 +32,10 @@ func ReadContent(v jsontext.Field, images string, files bool) (string, *apierror
 	}
 	var text jsontext.Joined
 	placeholder := false // the last part was one
-	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	err := v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i >= maxParts {
+			return apierror.Invalid(v.Path, "A message has more than %d content parts.", maxParts)
+		}
 		part, isPlaceholder, err := readPart(v, images, files)
 		if isPlaceholder || placeholder {
 			text.NewLine()

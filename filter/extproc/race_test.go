@@ -1,0 +1,5 @@
+//go:build race
+
+package extproc
+
+func init() { raceDetector = true }
