@@ -15,6 +15,8 @@ PKG           ?= ./...
 RUN           ?=
 # Fuzzing time per target of "make fuzz".
 FUZZTIME      ?= 30s
+# Time per target of "make fuzz-cost".
+COSTTIME      ?= 30s
 # Runs of each benchmark of "make bench-raw"; rounds of bench and bench-peers.
 COUNT         ?= 6
 ROUNDS        ?= 5
@@ -282,6 +284,12 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
 		done; \
 	done
+
+.PHONY: fuzz-cost
+fuzz-cost: ## search for requests that cost too much memory or work, COSTTIME (30s) for each API
+	@mkdir -p bin/cost/counters
+	go build -cover -covermode=atomic -coverpkg=./filter/...,./harmony,./e2e/cost,github.com/tidwall/gjson -o bin/cost/search ./e2e/cost
+	@GOCOVERDIR=bin/cost/counters bin/cost/search -time $(COSTTIME) -out bin/cost/found
 
 .PHONY: bench
 bench: ## run the benchmarks that have limits and print a table (some minutes)

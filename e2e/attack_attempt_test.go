@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -209,16 +210,16 @@ func (r answerOf) brief() string {
 	if at := strings.Index(r.text, `"message":"`); r.status >= 400 && at >= 0 {
 		return fmt.Sprintf("%d %.60s", r.status, r.text[at+len(`"message":"`):])
 	}
-	return fmt.Sprint(r.status)
+	return strconv.Itoa(r.status)
 }
 
 // statusIs reports whether a status is in a list such as "200 4xx closed".
 func statusIs(status int, list string) bool {
 	for _, want := range strings.Fields(strings.ReplaceAll(list, ",", " ")) {
 		switch {
-		case want == "closed" && status == 0, want == fmt.Sprint(status):
+		case want == "closed" && status == 0, want == strconv.Itoa(status):
 			return true
-		case strings.HasSuffix(want, "xx") && status > 0 && want[0] == fmt.Sprint(status)[0]:
+		case strings.HasSuffix(want, "xx") && status > 0 && want[0] == strconv.Itoa(status)[0]:
 			return true
 		}
 	}

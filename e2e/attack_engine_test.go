@@ -91,7 +91,7 @@ func engineGarbage() []garbage {
 // client has another engine.
 func engineArea() area {
 	var now atomic.Pointer[garbage]
-	var all []attack
+	all := make([]attack, 0, 2*len(engineGarbage()))
 	for _, g := range engineGarbage() {
 		for _, more := range []string{"", `,"stream":true`} {
 			name := g.name

@@ -5,10 +5,10 @@ package e2e
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -178,7 +178,9 @@ func http2Area() area {
 		}),
 		survives("continuations without end", nil, func(send func([]byte) bool) {
 			send(frame(nil, frameHeaders, 0, 1, chatFields2()))
-			storm(send, func(id uint32) []byte { return frame(nil, frameContinue, 0, 1, fields("x-a", fmt.Sprint(id))) })
+			storm(send, func(id uint32) []byte {
+				return frame(nil, frameContinue, 0, 1, fields("x-a", strconv.FormatUint(uint64(id), 10)))
+			})
 		}),
 		survives("a window beyond its limit", nil, func(send func([]byte) bool) {
 			send(frame(nil, frameHeaders, endHeaders, 1, chatFields2()))

@@ -75,20 +75,32 @@ func jsonArea() area {
 	})...)
 	for _, n := range []struct{ name, value, want string }{
 		{"a number of 10 MB", strings.Repeat("9", 10*million), "400"},
-		{"1e999999", "1e999999", "400"}, {"NaN", "NaN", "400"}, {"-0", "-0", "2xx"}, {"a number with leading zeros", "0001", "2xx 400"},
-		{"a string as number", `"1"`, "400"}, {"an array as number", `[1]`, "400"},
+		{"1e999999", "1e999999", "400"},
+		{"NaN", "NaN", "400"},
+		{"-0", "-0", "2xx"},
+		{"a number with leading zeros", "0001", "2xx 400"},
+		{"a string as number", `"1"`, "400"},
+		{"an array as number", `[1]`, "400"},
 	} {
 		add(posting("temperature: "+n.name, n.want, chatPath, func() string { return chatBody(simple, `,"temperature":`+n.value) }))
 	}
 	for _, n := range []struct{ name, body, want string }{
-		{"an empty body", "", "4xx"}, {"null", "null", "4xx"}, {"an array", "[]", "4xx"}, {"a string", `"gpt-oss-20b"`, "4xx"},
-		{"a number", "17", "4xx"}, {"two objects", chatBody(simple, "") + chatBody(simple, ""), "400"},
-		{"a byte order mark", "\ufeff" + chatBody(simple, ""), "2xx 4xx"}, {"a comma at the end", chatBody(simple, ","), "400"},
-		{"a comment", chatBody(simple, "/* x */"), "400"}, {"an object that does not end", chatBody(simple, "")[:60], "400"},
+		{"an empty body", "", "4xx"},
+		{"null", "null", "4xx"},
+		{"an array", "[]", "4xx"},
+		{"a string", `"gpt-oss-20b"`, "4xx"},
+		{"a number", "17", "4xx"},
+		{"two objects", chatBody(simple, "") + chatBody(simple, ""), "400"},
+		{"a byte order mark", "\ufeff" + chatBody(simple, ""), "2xx 4xx"},
+		{"a comma at the end", chatBody(simple, ","), "400"},
+		{"a comment", chatBody(simple, "/* x */"), "400"},
+		{"an object that does not end", chatBody(simple, "")[:60], "400"},
 		{"duplicate keys", chatBody(simple, `,"temperature":1,"temperature":2`), "2xx 400"},
 		{"duplicate keys in a message", `{"model":"gpt-oss-20b","messages":[{"role":"user","role":"system","content":"a","content":"b"}]}`, "2xx 400"},
-		{"the model is an object", `{"model":{"gpt-oss-20b":1},"messages":[]}`, "4xx"}, {"the model is escaped", strings.Replace(chatBody(simple, ""), "gpt-oss", `\u0067pt-oss`, 1), "2xx 400"},
-		{"no messages", `{"model":"gpt-oss-20b","messages":[]}`, "400"}, {"messages are null", `{"model":"gpt-oss-20b","messages":null}`, "400"},
+		{"the model is an object", `{"model":{"gpt-oss-20b":1},"messages":[]}`, "4xx"},
+		{"the model is escaped", strings.Replace(chatBody(simple, ""), "gpt-oss", `\u0067pt-oss`, 1), "2xx 400"},
+		{"no messages", `{"model":"gpt-oss-20b","messages":[]}`, "400"},
+		{"messages are null", `{"model":"gpt-oss-20b","messages":null}`, "400"},
 	} {
 		add(posting("the body is "+n.name, n.want, chatPath, fixed(n.body)))
 	}
@@ -131,8 +143,18 @@ func tokenizerArea() area {
 	}
 	var all []attack
 	for _, k := range []struct{ name, piece string }{
-		{"one letter", "a"}, {"spaces", " "}, {"line feeds", `\n`}, {"digits", "7"}, {"punctuation", "!"}, {"apostrophes", "'s"},
-		{"emoji", "🙂"}, {"combining marks", "\u0301"}, {"CJK", "漢"}, {"control tokens", "<|start|>"}, {"escaped letters", `\u0061`}, {"tabs and letters", `\ta`},
+		{"one letter", "a"},
+		{"spaces", " "},
+		{"line feeds", `\n`},
+		{"digits", "7"},
+		{"punctuation", "!"},
+		{"apostrophes", "'s"},
+		{"emoji", "🙂"},
+		{"combining marks", "\u0301"},
+		{"CJK", "漢"},
+		{"control tokens", "<|start|>"},
+		{"escaped letters", `\u0061`},
+		{"tabs and letters", `\ta`},
 	} {
 		all = append(all, posting("30 MB of "+k.name, "400 413", chatPath, func() string { return chatBody(fill(k.piece)(), "") }))
 	}

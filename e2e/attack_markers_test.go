@@ -23,7 +23,7 @@ type markerField struct{ name, path, body string }
 // markerArea spells control tokens in every field. The prompt must have the same
 // control tokens as that of a twin without them.
 func markerArea() area {
-	var all []attack
+	all := make([]attack, 0, 128)
 	for _, f := range slices.Concat(chatFields(), responsesFields(), messagesFields()) {
 		all = append(all, attack{name: f.name, want: "4xx, or tokens of the twin", run: func(a *attempt) { a.twins(f) }})
 	}
@@ -52,7 +52,7 @@ func markerArea() area {
 		a.compare(twins[0], twins[1])
 	}})
 	return area{name: "markers", attacks: all, config: func(t *testing.T, c *stackConfig) {
-		var servers []any
+		servers := make([]any, 0, 16)
 		for _, twin := range []struct{ label, text string }{{"evil", marker}, {"calm", harmless}} {
 			for _, place := range []string{"list-description", "list-title", "list-schema", "list-property", "list-name", "result-text", "result-error", "result-structured"} {
 				servers = append(servers, map[string]any{"label": twin.label + "-" + place, "url": markerServer(t, place, twin.text).URL})
@@ -139,7 +139,7 @@ func chatFields() []markerField {
 	format := func(name, description, schema string) string {
 		return with(`"response_format":{"type":"json_schema","json_schema":{"name":"` + name + `","description":"` + description + `","schema":` + schema + `}}`)
 	}
-	var all []markerField
+	all := make([]markerField, 0, 64)
 	for name, body := range map[string]string{
 		"content of a user":         message(`{"role":"user","content":"PLACE"}`),
 		"part of a user":            message(`{"role":"user","content":[{"type":"text","text":"PLACE"},{"type":"text","text":"PLACE"}]}`),
@@ -196,7 +196,7 @@ func responsesFields() []markerField {
 	item := func(i string) string { return responsesBody(`[`+i+`,{"role":"user","content":`+simple+`}]`, "") }
 	call := func(c string) string { return item(`{"role":"user","content":"x"},` + c) }
 	tool := func(f string) string { return with(`"tools":[` + f + `]`) }
-	var all []markerField
+	all := make([]markerField, 0, 64)
 	for name, body := range map[string]string{
 		"instructions":                 with(`"instructions":"PLACE"`),
 		"message of a user":            item(`{"role":"user","content":"PLACE"}`),
@@ -244,7 +244,7 @@ func messagesFields() []markerField {
 	result := func(use, result string) string {
 		return `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[` + use + `]},{"role":"user","content":[` + result + `,{"type":"text","text":` + simple + `}]}]}`
 	}
-	var all []markerField
+	all := make([]markerField, 0, 64)
 	for name, body := range map[string]string{
 		"system":                    with(`"system":"PLACE"`),
 		"part of system":            with(`"system":[{"type":"text","text":"PLACE"}]`),

@@ -50,7 +50,8 @@ func startStack(t *testing.T, change func(*testing.T, *stackConfig)) *stack {
 		simFlags = append(simFlags, "--behavior", c.behavior)
 	}
 	sim, _ := startSimAs(t, log, simFlags...)
-	flags := []string{"--config", c.write(t), "--set", "loopback=unix://" + filepath.Join(socketDir(t), "loopback")}
+	flags := make([]string, 0, 8)
+	flags = append(flags, "--config", c.write(t), "--set", "loopback=unix://"+filepath.Join(socketDir(t), "loopback"))
 	if len(c.engines) == 0 {
 		c.engines = []string{"vllm=" + sim}
 	}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -78,7 +79,7 @@ func (t *attackTable) add(area string, a *attempt) {
 	if a.seen == "" {
 		a.seen = "not finished"
 	}
-	t.row(color, area, a.attack.name, a.attack.want, a.seen, fmt.Sprintf("%.2f", a.cpu.Seconds()), fmt.Sprint(a.growth>>20), result)
+	t.row(color, area, a.attack.name, a.attack.want, a.seen, fmt.Sprintf("%.2f", a.cpu.Seconds()), strconv.FormatInt(a.growth>>20, 10), result)
 }
 
 // row prints cells, the last one with a color.

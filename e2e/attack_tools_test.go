@@ -4,16 +4,12 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,120 +19,6 @@ import (
 // ownServer is the tool of a request for a server of its own.
 func ownServer(address, more string) string {
 	return `,"tools":[{"type":"mcp","server_label":"own","require_approval":"never","server_url":` + jsonText(address) + more + `}]`
-}
-
-// sinks are listeners at addresses that requests must not reach. They count
-// connections.
-type sinks struct {
-	connections atomic.Int64
-	port4       string // 127.0.0.1 and 127.0.0.2 on this port
-	port6       string // of ::1; "" without IPv6
-}
-
-func newSinks(t *testing.T) *sinks {
-	t.Helper()
-	s := &sinks{}
-	listen := func(address string) string {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return ""
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				s.connections.Add(1)
-				_ = conn.Close()
-			}
-		}()
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		return port
-	}
-	if s.port4 = listen("127.0.0.1:0"); s.port4 == "" {
-		t.Fatal("no port of 127.0.0.1 is free")
-	}
-	listen("127.0.0.2:" + s.port4)
-	s.port6 = listen("[::1]:0")
-	return s
-}
-
-// serveAt serves at an address until the test ends.
-func serveAt(t *testing.T, address string, h http.Handler) *httptest.Server {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(h)
-	_ = server.Listener.Close()
-	server.Listener = l
-	server.Start()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return server
-}
-
-// addressArea has servers of requests at addresses that are not allowed, and
-// redirects to them.
-func addressArea() area {
-	var s *sinks
-	var redirecting *httptest.Server
-	forbidden := func(name string, tool func() string) attack {
-		return attack{name: name, want: "no connection", run: func(a *attempt) {
-			before := s.connections.Load()
-			r := a.post(responsesPath, responsesBody(simple, tool()))
-			a.see("%s, %d connections", r.brief(), s.connections.Load()-before)
-			if n := s.connections.Load() - before; n != 0 {
-				a.Errorf("%d connections to an address that is not allowed", n)
-			}
-			if strings.Contains(r.text, `"mcp_list_tools"`) && len(gjson.Get(r.text, "output.#(type==mcp_list_tools).tools").Array()) > 0 {
-				a.Errorf("the tools of the server are listed: %s", r.text)
-			}
-		}}
-	}
-	var all []attack
-	for _, format := range []string{
-		"http://127.0.0.1:PORT/", "https://127.0.0.1:PORT/", "http://localhost:PORT/", "https://localhost:PORT/", "http://LOCALHOST:PORT/", "http://localhost.:PORT/", "http://127.1:PORT/", "http://127.0.1:PORT/", "http://2130706433:PORT/", "http://0x7f000001:PORT/",
-		"http://0x7f.0.0.1:PORT/", "http://0177.0.0.1:PORT/", "http://017700000001:PORT/", "http://127.0.0.2:PORT/", "http://0.0.0.0:PORT/", "http://0:PORT/", "http://[::]:PORT/", "http://[::1]:PORT6/", "https://[::1]:PORT6/", "http://[::ffff:127.0.0.1]:PORT/",
-		"http://[::ffff:7f00:1]:PORT/", "http://[::127.0.0.1]:PORT/", "http://[64:ff9b::127.0.0.1]:PORT/", "http://[64:ff9b::7f00:1]:PORT/", "http://[2002:7f00:1::]:PORT/", "http://[::1%25lo]:PORT6/", "http://[::1%lo]:PORT6/", "http://allowed.test@127.0.0.1:PORT/", "http://allowed.test:x@127.0.0.1:PORT/", "http://127.0.0.1:PORT#@allowed.test/",
-		"http://127.0.0.1:PORT?@allowed.test/", `http://127.0.0.1:PORT\@allowed.test/`, `http://allowed.test\@127.0.0.1:PORT/`, "http://allowed.test%00@127.0.0.1:PORT/", "http://allowed.test%2f@127.0.0.1:PORT/", "http://127.0.0.1%09:PORT/", " http://127.0.0.1:PORT/", "HTTP://127.0.0.1:PORT/", "http:127.0.0.1:PORT/", "//127.0.0.1:PORT/",
-		"http:///127.0.0.1:PORT/", "http://①②⑦.⓪.⓪.①:PORT/", "http://127。0。0。1:PORT/", "http://x.wild.test@127.0.0.1:PORT/", "http://wild.test.127.0.0.1:PORT/", "http://127.0.0.1:PORT/.wild.test", "gopher://127.0.0.1:PORT/", "file:///etc/passwd", "unix:///run/x", "http://169.254.169.254/latest/meta-data/",
-	} {
-		all = append(all, forbidden(format, func() string {
-			return ownServer(strings.NewReplacer("PORT6", s.port6, "PORT", s.port4).Replace(format), "")
-		}))
-	}
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		for _, format := range []string{"http://127.0.0.2:PORT/", "http://localhost:PORT/", "http://[::1]:PORT6/", "//127.0.0.2:PORT/", "http://127.0.0.1@127.0.0.2:PORT/", "http://0x7f000002:PORT/", "http://127.0.0.1:PORT/"} {
-			all = append(all, forbidden(fmt.Sprintf("redirect %d to %s", status, format), func() string {
-				to := strings.NewReplacer("PORT6", s.port6, "PORT", s.port4).Replace(format)
-				return ownServer(fmt.Sprintf("%s/?status=%d&to=%s", redirecting.URL, status, url.QueryEscape(to)), "")
-			}))
-		}
-	}
-	return area{name: "addresses", attacks: all, config: func(t *testing.T, c *stackConfig) {
-		s = newSinks(t)
-		redirecting = serveAt(t, "127.0.0.3:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var status int
-			_, _ = fmt.Sscan(r.URL.Query().Get("status"), &status)
-			w.Header().Set("Location", r.URL.Query().Get("to"))
-			w.WriteHeader(status)
-		}))
-		// The hosts are allowed, so the address has to be checked at the connection. The
-		// only address that is allowed is not that of a sink.
-		port := func(host string) string { return "http://" + host + ":" + s.port4 }
-		c.set("tools.allowed_hosts", []string{"http://localhost:" + s.port4, "localhost:" + s.port4, "allowed.test", "*.wild.test", port("127.0.0.2"), port("0.0.0.0"), "http://[::1]:" + s.port6, redirecting.URL})
-		c.set("tools.allowed_networks", []string{"127.0.0.3/32"})
-		if s.port6 == "" {
-			s.port6 = "1"
-		}
-		c.set("tools.list_timeout", "2s")
-	}}
 }
 
 // recordingServer is an MCP server that keeps the headers of its requests.
@@ -176,9 +58,33 @@ func (s *recordingServer) take() (headers []http.Header, hosts []string) {
 func toolHeaderArea() area {
 	var own, configured *recordingServer
 	headers := []struct{ name, value string }{
-		{"Host", "evil.test"}, {"Content-Length", "7"}, {"Transfer-Encoding", "chunked"}, {"Connection", "close"}, {"Upgrade", "websocket"}, {"Te", "trailers"}, {"Trailer", "x"}, {"Keep-Alive", "1"}, {"Proxy-Authorization", "x"}, {"Proxy-Connection", "x"},
-		{"Mcp-Session-Id", "stolen"}, {"Mcp-Protocol-Version", "1"}, {"Last-Event-Id", "1"}, {"Content-Type", "text/plain"}, {"Accept", "text/plain"}, {"Accept-Encoding", "gzip"}, {"X-A", "a\r\nX-Smuggled: yes"}, {"X-A\r\nX-Smuggled", "yes"}, {"X-A: b\nX-Smuggled", "yes"}, {"X A", "b"},
-		{"", "b"}, {":authority", "evil.test"}, {"X-A", "a\x00b"}, {"X-A", strings.Repeat("a", 200_000)}, {strings.Repeat("X", 10_000), "a"}, {"Content-Encoding", "gzip"}, {"Expect", "100-continue"},
+		{"Host", "evil.test"},
+		{"Content-Length", "7"},
+		{"Transfer-Encoding", "chunked"},
+		{"Connection", "close"},
+		{"Upgrade", "websocket"},
+		{"Te", "trailers"},
+		{"Trailer", "x"},
+		{"Keep-Alive", "1"},
+		{"Proxy-Authorization", "x"},
+		{"Proxy-Connection", "x"},
+		{"Mcp-Session-Id", "stolen"},
+		{"Mcp-Protocol-Version", "1"},
+		{"Last-Event-Id", "1"},
+		{"Content-Type", "text/plain"},
+		{"Accept", "text/plain"},
+		{"Accept-Encoding", "gzip"},
+		{"X-A", "a\r\nX-Smuggled: yes"},
+		{"X-A\r\nX-Smuggled", "yes"},
+		{"X-A: b\nX-Smuggled", "yes"},
+		{"X A", "b"},
+		{"", "b"},
+		{":authority", "evil.test"},
+		{"X-A", "a\x00b"},
+		{"X-A", strings.Repeat("a", 200_000)},
+		{strings.Repeat("X", 10_000), "a"},
+		{"Content-Encoding", "gzip"},
+		{"Expect", "100-continue"},
 	}
 	check := func(a *attempt, s *recordingServer, r answerOf) {
 		a.Helper()
@@ -192,7 +98,7 @@ func toolHeaderArea() area {
 			}
 		}
 	}
-	var all []attack
+	all := make([]attack, 0, 64)
 	for _, h := range headers {
 		name := fmt.Sprintf("%.30q: %.20q", h.name, h.value)
 		member := `,"headers":{` + jsonText(h.name) + `:` + jsonText(h.value) + `}`
@@ -227,7 +133,7 @@ func toolHeaderArea() area {
 
 // hostileToolArea has MCP servers that answer with much, or with what costs much.
 func hostileToolArea() area {
-	var servers = map[string]string{}
+	servers := map[string]string{}
 	tool := func(schema string) string { return `[{"name":"tool","inputSchema":` + schema + `}]` }
 	long := strings.Repeat
 	lists := map[string]func() string{
@@ -266,7 +172,7 @@ func hostileToolArea() area {
 		}
 		return b.String()
 	}
-	var all []attack
+	all := make([]attack, 0, 64)
 	request := func(name, script, more string) attack {
 		return attack{name: name, want: "200 4xx 502", run: func(a *attempt) {
 			a.check(a.post(responsesPath, responsesBody(jsonText(script), ownServer(servers[name], more))))
@@ -333,96 +239,6 @@ func sessionArea() area {
 		c.set("tools.allowed_hosts", []string{slow.URL})
 		c.set("tools.allowed_networks", []string{"127.0.0.1/32"})
 		c.set("tools.servers", []any{map[string]any{"label": "configured", "url": configured.URL}})
-	}}
-}
-
-// secretArea looks for markers of secrets in logs, replies and metrics.
-func secretArea() area {
-	const (
-		operatorHeader = "marker-operator-header-1"
-		urlKey         = "marker-url-key-2"
-		ownToken       = "marker-own-token-3"
-		ownHeader      = "marker-own-header-4"
-		clientKey      = "marker-client-key-5"
-		cookie         = "marker-cookie-6"
-		prompt         = "marker-prompt-7"
-		thought        = "marker-thought-8"
-		sealKey        = "bWFya2VyLXNlYWwta2V5LTkgMzIgYnl0ZXMgbG9uZyE="
-		apiKey         = "marker-api-key-10"
-		toolOutput     = "marker-tool-output-11"
-		image          = "bWFya2VyLWltYWdlLTEy"
-	)
-	never := []string{operatorHeader, urlKey, sealKey, clientKey, cookie, apiKey, ownToken, ownHeader}
-	inLogs := append([]string{prompt, thought, toolOutput, image}, never...)
-	var echo *fixedServer
-	look := func(name string, send func(a *attempt) answerOf) attack {
-		return attack{name: name, want: "no marker", run: func(a *attempt) {
-			before := len(a.log.String())
-			r := send(a)
-			time.Sleep(100 * time.Millisecond) // the last line of the log
-			a.see("%d", r.status)
-			logs := a.log.String()[before:]
-			for _, line := range strings.Split(logs, "\n") {
-				if strings.HasPrefix(line, "engine") {
-					continue // not ours
-				}
-				for _, m := range inLogs {
-					if strings.Contains(line, m) {
-						a.Errorf("the log has %s: %.400s", m, line)
-					}
-				}
-			}
-			for _, m := range never {
-				if strings.Contains(r.text, m) || strings.Contains(fmt.Sprint(r.header), m) {
-					a.Errorf("the reply has %s: %.400s", m, r.text)
-				}
-			}
-		}}
-	}
-	headers := []string{"Authorization", "Bearer " + clientKey, "Cookie", "a=" + cookie, "X-Api-Key", apiKey}
-	post := func(path, body string) func(*attempt) answerOf {
-		return func(a *attempt) answerOf { return a.post(path, body, headers...) }
-	}
-	script := jsonText("THINK " + thought + "\nSAY " + prompt)
-	call := jsonText("THINK " + thought + "\nCALL LABEL.tool {\"a\":\"" + prompt + "\"}")
-	all := []attack{
-		look("chat", post(chatPath, chatBody(script, ""))),
-		look("chat, streamed", post(chatPath, chatBody(script, `,"stream":true`))),
-		look("Responses", post(responsesPath, responsesBody(script, `,"include":["reasoning.encrypted_content"]`))),
-		look("Messages", post(messagesPath, messagesBody(script, ""))),
-		look("a configured server that repeats headers", post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "echo", 1), `,"tools":[{"type":"mcp","server_label":"echo"}]`))),
-		look("an own server that repeats headers", func(a *attempt) answerOf {
-			return a.post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "own", 1), ownServer(echo.URL, `,"authorization":"`+ownToken+`","headers":{"X-Own":"`+ownHeader+`"}`)), headers...)
-		}),
-		look("a configured server that is down", post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "down", 1), `,"tools":[{"type":"mcp","server_label":"down"}]`))),
-		look("an error in the prompt's JSON", post(chatPath, `{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+prompt+`","x":}]}`)),
-		look("an error of a member", post(chatPath, chatBody(script, `,"temperature":"`+prompt+`"`))),
-		look("an engine's error with words of the prompt", post(chatPath, chatBody(jsonText(prompt+" "+prompt+"\nSIM status=400 body=detail"), ""))),
-		look("an engine that breaks off", post(chatPath, chatBody(jsonText("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=cut@8"), ""))),
-		look("an engine's garbage", post(chatPath, chatBody(jsonText("THINK "+thought+"\nSAY "+prompt+"\nSIM fault=garbage@8"), ""))),
-		look("a picture", post(chatPath, chatBody(`[{"type":"image_url","image_url":{"url":"data:image/png;base64,`+image+`"}},{"type":"text","text":"x"}]`, ""))),
-		look("a server URL with a key", post(responsesPath, responsesBody(script, ownServer("http://user:"+ownToken+"@localhost:1/?k="+ownToken, "")))),
-		look("the metrics", func(a *attempt) answerOf {
-			resp, err := http.Get(a.program.admin + "/metrics") //nolint:noctx // the filter's own port
-			if err != nil {
-				a.Fatal(err)
-			}
-			defer resp.Body.Close()
-			text, _ := io.ReadAll(resp.Body)
-			return answerOf{resp.StatusCode, string(text), resp.Header}
-		}),
-	}
-	return area{name: "secrets", attacks: all, config: func(t *testing.T, c *stackConfig) {
-		echo = newFixedServer(t, `[{"name":"tool",`+anyObject+`}]`, func(_ string, r *http.Request) string {
-			return toolResult(fmt.Sprint(toolOutput, r.Header, r.URL), false)
-		})
-		c.set("responses.seal_keys", []string{sealKey})
-		c.set("tools.allowed_hosts", []string{echo.URL})
-		c.set("tools.allowed_networks", []string{"127.0.0.1/32"})
-		c.set("tools.servers", []any{
-			map[string]any{"label": "echo", "url": echo.URL + "?key=" + urlKey, "headers": map[string]string{"X-Operator": operatorHeader}},
-			map[string]any{"label": "down", "url": "http://127.0.0.1:1/?key=" + urlKey, "headers": map[string]string{"X-Operator": operatorHeader}},
-		})
 	}}
 }
 

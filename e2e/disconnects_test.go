@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// disconnects is how many clients leave. It is a tenth of what was tried by hand.
-const disconnects = 1000
+// disconnects is how many clients leave.
+const disconnects = 500
 
 // Clients that leave at any moment of a request leave nothing behind: goroutines,
 // descriptors, streams and requests at the engine are as before, and the next

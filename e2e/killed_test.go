@@ -22,7 +22,7 @@ func TestFilterIsKilled(t *testing.T) {
 	p := serveProgram(t, log, config...)
 	d := p.envoy(t, p.bootstrap(t))
 	d.sim = sim
-	var streams []*faultStream
+	streams := make([]*faultStream, 0, len(faultAPIs))
 	var clients sync.WaitGroup
 	for _, a := range faultAPIs {
 		streams = append(streams, d.stream(t, a, vllmModel, hangsAt))

@@ -124,7 +124,7 @@ type unread struct {
 
 func (u *unread) Read(p []byte) (int, error) {
 	if u.body == nil {
-		resp, err := http.ReadResponse(bufio.NewReader(u.connection), nil) //nolint:bodyclose // closed with the connection
+		resp, err := http.ReadResponse(bufio.NewReader(u.connection), nil)
 		if err != nil {
 			return 0, err
 		}

@@ -88,6 +88,8 @@ func TestCommandLine(t *testing.T) {
 		{"port of the store", nil, "serve --engine vllm --set store_url=redis://localhost:99999", 1, "", "store_url: redis: URL: the port 99999 is not a number"},
 		{"CORS", nil, "envoy-config --engine vllm=http://a --cors-origins https://a.example,http://localhost:*", 0, `- {exact: "https://a.example"}`, ""},
 		{"CORS of no origin", nil, "envoy-config --engine vllm=http://a --cors-origins a.example", 1, "", "is no origin"},
+		{"open paths", nil, "envoy-config --engine vllm=http://a --open-paths /v1/batches/*,/tokenize", 0, `path_separated_prefix: "/v1/batches"`, ""},
+		{"wrong open path", nil, "envoy-config --engine vllm=http://a --open-paths v1/batches", 1, "", `routing.open_paths[0]: "v1/batches" is not a path`},
 		{"output", nil, "envoy-config --engine vllm=http://a --output /nowhere/envoy.yaml", 1, "", "write the bootstrap: open /nowhere/envoy.yaml"},
 		{"no question", nil, "ask --model m", 2, "", "the question is missing"},
 		{"bad header", nil, "ask --header x Hello", 2, "", "write NAME=VALUE"},
@@ -269,6 +271,35 @@ func TestRun(t *testing.T) {
 	}
 	if want := "ready " + base + "\n"; r.stdout.String() != want {
 		t.Errorf("standard output %q, want %q", r.stdout.String(), want)
+	}
+}
+
+// When the time of the drain is over, run ends a stream with an error event.
+func TestRunDrains(t *testing.T) {
+	r := start(t, "run", "--simulate", "--listen", "127.0.0.1:0", "--envoy-workers", "1", "--set", "drain_timeout=100ms")
+	base := strings.TrimPrefix(r.await(t, &r.stdout, "ready "), "ready ")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/chat/completions",
+		strings.NewReader(`{"model":"gpt-oss-20b","stream":true,"messages":[{"role":"user","content":"NOTHINK\nWORDS 9\nSIM fault=hang@5"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r.cancel()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(text), `"code":"shutdown"`) || !strings.HasSuffix(string(text), "data: [DONE]\n\n") {
+		t.Errorf("%v, in\n%s", err, text)
+	}
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
+	}
+	if line := r.await(t, &r.stderr, `"msg":"request"`); !strings.Contains(line, `"outcome":"drain"`) {
+		t.Errorf("logged %s", line)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 	close(release)
 	<-drained
 	for range cap(s.ended) {
-		<-s.ended
+		<-s.ended //nolint:errcheck // both end because they were closed
 	}
 	said := false
 	for _, e := range logged.AllEntries() {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
@@ -201,19 +203,22 @@ func (x *exchange) takeRequest(h *handled) {
 		}
 	case x.s.o.Client == nil:
 		x.beginDirect(request)
-	case request.Stream() && x.paces() && !x.request.bodyless:
-		x.beginPaced(request)
 	default:
 		x.beginLocal(request)
 	}
 }
 
 // beginLocal makes the reply by a run whose model calls go through the loopback
-// listener.
+// listener. If Envoy can hold back the reply to the pace of its client, the run starts
+// when the reply's headers can be sent.
 func (x *exchange) beginLocal(request api.Request) {
-	x.local = true
+	x.local = !request.Stream() || !paces(x.ctx) || x.request.bodyless
 	r := x.beginRun(request, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
-	r.Start()
+	if x.local {
+		r.Start()
+	} else {
+		x.pace.begin(&x.to, &x.metadata)
+	}
 }
 
 // beginDirect makes the reply from the engine's answer to the client's own request,
@@ -255,20 +260,24 @@ func (x *exchange) answer(body []byte) {
 // sendOn turns the client's request into the model call: Envoy sends it on.
 func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
 	set := []engine.Header{
-		{Name: ":path", Value: wire.Path}, {Name: "content-type", Value: "application/json"}, {Name: "content-length", Value: strconv.Itoa(len(wire.Body))},
+		{Name: ":path", Value: wire.Path},
+		{Name: "content-type", Value: "application/json"},
+		{Name: "content-length", Value: strconv.Itoa(len(wire.Body))},
 		{Name: header.Engine, Value: x.target.Engine},
 	}
-	x.sendHead(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
+	head := sentOn(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
+	x.metadata.begin(head)
+	x.to.add(head)
 	x.to.requestBody(wire.Body, !x.request.trailers)
 	if x.request.trailers {
 		x.to.add(requestTrailersReply())
 	}
 }
 
-// sendHead sends the client's request on to an upstream that it is not for: with the
-// headers set, where an empty value removes one, and of the filter's own headers with
-// those of keep only.
-func (x *exchange) sendHead(set []engine.Header, keep ...string) {
+// sentOn is the header reply for a client's request that is sent on to another upstream
+// than the client asks for: with the headers set, where an empty value removes one, and
+// of the filter's own headers with those of keep only.
+func sentOn(set []engine.Header, keep ...string) *extprocv3.ProcessingResponse {
 	var m mutation
 	for _, h := range set {
 		if h.Value == "" { // in place of what a client sent
@@ -280,9 +289,7 @@ func (x *exchange) sendHead(set []engine.Header, keep ...string) {
 	m.remove(engineControlHeaders...)
 	m.remove("accept-encoding", "content-encoding")
 	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return slices.Contains(keep, name) })...)
-	head := requestHeadersReply(&m, true)
-	x.metadata.begin(head)
-	x.to.add(head)
+	return requestHeadersReply(&m, true)
 }
 
 // requestContext is the circumstances of an exchange's turn.

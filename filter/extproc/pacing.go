@@ -1,9 +1,11 @@
 package extproc
 
 import (
+	"context"
+	"net/http"
+
 	grpcmetadata "google.golang.org/grpc/metadata"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
@@ -51,49 +53,48 @@ func (p *pacer) on() bool { return p.phase != paceOff }
 // connected takes the status of the service's reply, and reports whether the reply to
 // the client can begin.
 func (p *pacer) connected(status int) bool {
-	if p.phase != paceSent || status != 200 {
+	if p.phase != paceSent || status != http.StatusOK {
 		return false
 	}
 	p.phase = paceOpen
 	return true
 }
 
-// paces reports whether Envoy has the route for marks.
-func (x *exchange) paces() bool {
-	return len(grpcmetadata.ValueFromIncomingContext(x.ctx, header.Pacing)) > 0
-}
+// behind reports whether the client has not read enough for more to be sent.
+func (p *pacer) behind() bool { return p.phase == paceOpen && p.marked && p.sent >= paceAhead }
 
-// beginPaced makes the reply by a run whose model calls go through the loopback
-// listener, and that is held back while the client does not read. The run starts when
-// the reply's headers can be sent.
-func (x *exchange) beginPaced(request api.Request) {
-	x.pace.phase = paceSent
-	x.beginRun(request, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
-	x.sendHead([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}, {Name: "content-length"}}, header.Engine)
-	x.sendMark() // Envoy sends the headers with the first bytes of the body
-}
-
-// marksCame takes marks that came back.
-func (x *exchange) marksCame(n int, end bool) {
-	if n > 0 {
-		x.pace.marked = false
+// came takes marks that came back; end says that none will follow.
+func (p *pacer) came(marks int, end bool) {
+	if marks > 0 {
+		p.marked = false
 	}
 	if end {
-		x.pace.phase = paceWithout
+		p.phase = paceWithout
 	}
-	x.mark()
 }
 
-// mark sends the next mark if it is due, and lets the model call wait or go on.
-func (x *exchange) mark() {
-	p := &x.pace
+// next sends the next mark if it is due.
+func (p *pacer) next(to *sender) {
 	if p.phase == paceOpen && !p.marked && p.sent >= markEvery {
-		x.sendMark()
+		p.mark(to)
 	}
-	x.runner.Hold(p.phase == paceOpen && p.marked && p.sent >= paceAhead)
 }
 
-func (x *exchange) sendMark() {
-	x.pace.marked, x.pace.sent = true, 0
-	x.to.requestBody([]byte{'.'}, false)
+func (p *pacer) mark(to *sender) {
+	p.marked, p.sent = true, 0
+	to.requestBody([]byte{'.'}, false)
+}
+
+// begin sends the client's request on to the service for marks.
+func (p *pacer) begin(to *sender, m *metadata) {
+	p.phase = paceSent
+	head := sentOn([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}, {Name: "content-length"}}, header.Engine)
+	m.begin(head)
+	to.add(head)
+	p.mark(to) // Envoy sends the headers with the first bytes of the body
+}
+
+// paces reports whether Envoy has the route for marks. ctx is that of its stream.
+func paces(ctx context.Context) bool {
+	return len(grpcmetadata.ValueFromIncomingContext(ctx, header.Pacing)) > 0
 }

@@ -107,7 +107,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 		// Without a loopback listener the upstream's reply may be the engine's. With
 		// pacing it is what the filter has sent.
 		r.demanded = true
-		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || x.paces())})
+		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || paces(x.ctx))})
 	}
 }
 

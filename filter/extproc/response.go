@@ -83,7 +83,9 @@ func (x *exchange) responseBody(b *extprocv3.HttpBody) {
 		x.to.responseBody(b.GetBody(), b.GetEndOfStream())
 	case phaseRun:
 		if x.pace.on() {
-			x.marksCame(len(b.GetBody()), b.GetEndOfStream())
+			x.pace.came(len(b.GetBody()), b.GetEndOfStream())
+			x.pace.next(&x.to)
+			x.runner.Hold(x.pace.behind())
 		} else if !x.local {
 			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
 		}
@@ -145,7 +147,8 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.metadata.end(x.to.last(), &x.runner.Record, &o)
 		return
 	}
-	x.mark()
+	x.pace.next(&x.to)
+	x.runner.Hold(x.pace.behind())
 }
 
 // SendError answers in place of whatever was to come. It is only used while no

@@ -27,6 +27,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/tidwall/gjson"
 	"google.golang.org/grpc"
+	grpcmetadata "google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
@@ -99,6 +100,7 @@ type wiring struct {
 	endpoints []api.Endpoint // before those of the APIs
 	tools     *tools.Client
 	spans     *telemetrytest.Recorder // nil: without OpenTelemetry
+	paced     bool                    // Envoy has the pacing route
 }
 
 // newServer wires a server as package filter does. A nil change: the defaults, with
@@ -245,6 +247,9 @@ type fakeEnvoy struct {
 // begin opens another stream. The one before goes on.
 func (s *scripted) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
+	if s.wire.paced {
+		ctx = grpcmetadata.NewIncomingContext(ctx, grpcmetadata.Pairs(header.Pacing, "on"))
+	}
 	e := &fakeEnvoy{ctx: ctx, in: make(chan *extprocv3.ProcessingRequest), ended: make(chan struct{})}
 	e.leave = func() {
 		cancel()

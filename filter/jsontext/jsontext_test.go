@@ -134,6 +134,31 @@ func TestInteger(t *testing.T) {
 	}
 }
 
+// TestHalfSurrogates has escapes that follow half of a surrogate pair.
+func TestHalfSurrogates(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`"\ud800\u0041"`:       "\uFFFDA",
+		`"\udc00\u0041"`:       "\uFFFDA",
+		`"\ud800\ud83d\ude42"`: "\uFFFD🙂",
+		`"\ud83d\ude42\ufffd"`: "🙂\uFFFD",
+		`"\ud800\n"`:           "\uFFFD\n",
+	} {
+		root, _ := Parse([]byte(`{"a":` + raw + `,` + raw + `:1}`))
+		if got, err := (Field{root.Get("a"), "a"}).Text(); err != nil || got != want {
+			t.Errorf("%s is read as %q, want %q: %v", raw, got, want, err)
+		}
+		var keys []string
+		_ = Field{Result: root}.Fields(func(key string, _ Field) *apierror.Error {
+			keys = append(keys, key)
+			return nil
+		})
+		if len(keys) != 2 || keys[1] != want {
+			t.Errorf("the members are %q, want %q", keys, want)
+		}
+	}
+}
+
 func FuzzAppendEscaped(f *testing.F) {
 	f.Add("plain")
 	f.Add("\"\\\n\r\t\x00\x1f\u007f\u0085\u2028\u2029 naïve 🙂\xff\xf0\x9f")

@@ -46,7 +46,7 @@ func (u *scriptedUpstream) Cancel() {
 	}
 }
 
-// testOwner is an owner of a run whose own events end it.
+// testOwner is an owner of a run whose own events end it, or end its being held.
 type testOwner struct {
 	runner *Runner
 	log    []string
@@ -56,6 +56,9 @@ func (o *testOwner) Begin(time.Time) {}
 
 func (o *testOwner) Handle(err error) (telemetry.MessageKind, error) {
 	o.log = append(o.log, "own event")
+	if err == nil {
+		o.runner.Hold(false)
+	}
 	return telemetry.MessageStream, err
 }
 
@@ -179,4 +182,45 @@ func TestServeACanceledRun(t *testing.T) {
 			t.Error("the rest is not stored")
 		}
 	})
+}
+
+// While the runner is held, events of the model call wait, and deadlines of the engine
+// do not expire. The reply's own deadline does.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		held  time.Duration
+		text  string
+		error string
+	}{
+		"for longer than the engine may be silent": {30 * time.Minute, "data: 1 tokens\n\ndata: [DONE]\n\n", ""},
+		"for longer than the reply may take":       {2 * time.Hour, "", "The reply was not complete within 1h0m0s. Send the request again, or ask for less."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1}}}}, answer("x"))
+				s.runner.Hold(true)
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					released := time.NewTimer(c.held)
+					defer released.Stop()
+					select {
+					case <-released.C:
+						s.own <- nil
+					case <-ctx.Done():
+					}
+				}()
+				s.loop(ctx)
+				cancel()
+				var message string
+				if s.downstream.err != nil {
+					message = s.downstream.err.Message
+				}
+				if text := s.downstream.text.String(); text != c.text || message != c.error || s.result != nil {
+					t.Errorf("sent %q, error %q, %v", text, message, s.result)
+				}
+			})
+		})
+	}
 }

@@ -78,16 +78,17 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 	}
 	free := r.limit / 100
 	for used > r.limit-free {
-		oldest := evictTexts
+		oldest, args := evictTexts, []any{entryOverhead, used - (r.limit - free)}
 		if texts <= r.textLimit {
 			var err error
+			args = nil
 			if oldest, err = r.oldest(ctx); err != nil {
 				return err
 			}
 		}
 		deleted := false
 		err := r.withReserve(ctx, func() error {
-			return r.rows(ctx, r.write, oldest, []any{entryOverhead}, func(scan func(...any) error) error {
+			return r.rows(ctx, r.write, oldest, args, func(scan func(...any) error) error {
 				var bytes int64
 				err := scan(&bytes)
 				deleted = true
@@ -106,14 +107,20 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 }
 
 // Statements that delete the oldest data and return the bytes of texts. $1 is what
-// a text takes beside itself.
+// a text takes beside itself, and $2 how many bytes have to be freed: no more texts
+// are deleted than that takes, a hundred at most.
 const (
-	evictTexts = `DELETE FROM harmony_texts WHERE key IN (SELECT key FROM harmony_texts ORDER BY expires LIMIT 100)
-		RETURNING length(text) + $1`
+	evictTexts = `DELETE FROM harmony_texts WHERE key IN (
+			SELECT key FROM (
+				SELECT key, sum(size) OVER (ORDER BY expires ROWS UNBOUNDED PRECEDING) - size AS before FROM (
+					SELECT key, length(text) + $1 AS size, expires FROM harmony_texts ORDER BY expires LIMIT 100
+				)
+			) WHERE before < $2
+		) RETURNING length(text) + $1`
 	evictChain = `DELETE FROM harmony_chains WHERE id = (SELECT id FROM harmony_chains ORDER BY expires LIMIT 1)
-		RETURNING 0 * $1`
+		RETURNING 0`
 	evictConversation = `DELETE FROM harmony_conversations
-		WHERE key = (SELECT key FROM harmony_conversations ORDER BY expires LIMIT 1) RETURNING 0 * $1`
+		WHERE key = (SELECT key FROM harmony_conversations ORDER BY expires LIMIT 1) RETURNING 0`
 )
 
 // oldest returns the statement that deletes the chain or the conversation that has

@@ -25,7 +25,7 @@ func TestSQLiteBound(t *testing.T) {
 	t.Parallel()
 	c := &fakeClock{time.Unix(1_800_000_000, 0)}
 	o := testOptions
-	o.Now, o.ResponseTTL = c.now, 24*time.Hour
+	o.Now, o.ResponseTTL, o.ResponseBytes, o.TextBytes = c.now, 24*time.Hour, 256<<10, 256<<10
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := openURL(t, "sqlite:"+path, o).(*store.SQL)
 	ctx := t.Context()
@@ -43,7 +43,7 @@ func TestSQLiteBound(t *testing.T) {
 			t.Fatalf("%s: %d bytes are used, the file has %d, the limit is %d, %v", when, used, info.Size(), limit, err)
 		}
 	}
-	const n = 500
+	const n = 250
 	if _, err := s.BeginApproval(ctx, "a", "approval", "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestSQLiteBound(t *testing.T) {
 		}
 	}
 	bounded("after responses")
-	for id, want := range map[string]error{"0": nil, "1": store.ErrNotFound, "300": store.ErrNotFound, strconv.Itoa(n - 1): nil} {
+	for id, want := range map[string]error{"0": nil, "1": store.ErrNotFound, "50": store.ErrNotFound, strconv.Itoa(n - 1): nil} {
 		if _, err := s.Get(ctx, "a", id); !errors.Is(err, want) {
 			t.Errorf("response %s: %v, want %v", id, err, want)
 		}

@@ -1,0 +1,100 @@
+// Command cost searches for requests that cost the filter too much memory or work.
+// "make fuzz-cost" runs it.
+//
+// It decodes JSON bodies, mutates those that cost most of what a request of their size
+// may cost, and begins anew: an evolutionary search with a fixed seed. A subtree is
+// repeated, nested or copied, a member is given twice, a text grows, schemas get chains
+// of references and unions of equal variants. Costs are counted, never timed: bytes
+// that are allocated, bytes that the decoded request holds, and basic blocks that run.
+// The latter need a program with counters:
+//
+//	go run -cover -covermode=atomic -coverpkg=./filter/...,./harmony ./e2e/cost -time 1m
+//
+// The command fails if a request costs more than its allowance, and prints the request.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"time"
+)
+
+// The names of the goals.
+const (
+	GoalAllocated = "allocated"
+	GoalKept      = "kept"
+	GoalSteps     = "steps"
+)
+
+// Goals returns what is searched for, with what a request may cost.
+func Goals() []Goal {
+	return []Goal{
+		{GoalAllocated, Allowance{16 << 20, 64}, func(c *Cost) int64 { return c.Allocated }},
+		{GoalKept, Allowance{1 << 20, 4}, func(c *Cost) int64 { return c.Kept }},
+		{GoalSteps, Allowance{16 << 20, 512}, func(c *Cost) int64 { return c.Steps }},
+	}
+}
+
+func main() {
+	each := flag.Duration("time", 10*time.Second, "time for each target")
+	seed := flag.Uint64("seed", 1, "seed of the mutations")
+	limit := flag.Int("bytes", 16<<10, "bytes that a body may have")
+	only := flag.String("targets", "", "regular expression of the targets; empty: all")
+	out := flag.String("out", "", "folder for the dearest request of each target and goal; empty: they are not written")
+	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	targets, closeAll := Targets()
+	defer closeAll()
+	failed := false
+	for i := range targets {
+		t := &targets[i]
+		if !pattern.MatchString(t.Name) {
+			continue
+		}
+		found, err := Search(t, &Options{Seed: *seed, Time: *each, MaxBytes: *limit, Hang: time.Minute, Goals: Goals()})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		failed = report(os.Stdout, t, found) || failed
+		if err := write(*out, t, found); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	if failed {
+		os.Exit(1) //nolint:gocritic // the deferred call only closes a listener
+	}
+}
+
+// write writes the dearest requests of a target to files of a folder.
+func write(folder string, t *Target, all []Found) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, f := range all {
+		if err := os.WriteFile(filepath.Join(folder, t.Name+"-"+f.Goal.Name+".json"), f.Body, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hang ends the program: nothing can stop a decoder that does not end.
+func hang(target string, body []byte, after time.Duration) {
+	debug.SetTraceback("all")
+	fmt.Fprintf(os.Stderr, "%s: a body of %s bytes takes more than %s:\n%s\n", target, strconv.Itoa(len(body)), after, body)
+	os.Exit(1)
+}

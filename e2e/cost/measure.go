@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"runtime/coverage"
+)
+
+// Cost is what one request has cost. The figures do not depend on the speed of the
+// machine or on its load.
+type Cost struct {
+	Body      int   // bytes that the client has sent
+	Counted   int   // Body, and the bytes that the decoder has taken of the budget
+	Allocated int64 // bytes allocated, whether freed or not
+	Kept      int64 // bytes that the outcome holds
+	Steps     int64 // basic blocks that ran; 0 if the program is not built with counters
+}
+
+// Allowance is what a request may cost: Fixed, and PerByte for each counted byte.
+type Allowance struct {
+	Fixed, PerByte float64
+}
+
+// of returns the share of the allowance that a figure uses up. More than 1 is too much.
+func (a Allowance) of(figure int64, counted int) float64 {
+	return float64(figure) / (a.Fixed + a.PerByte*float64(counted))
+}
+
+// Goal is a figure that the search drives up.
+type Goal struct {
+	Name    string
+	Allowed Allowance
+	Figure  func(c *Cost) int64
+}
+
+// Share is the share of the goal's allowance that a request uses up.
+func (g *Goal) Share(c *Cost) float64 { return g.Allowed.of(g.Figure(c), c.Counted) }
+
+// decoding decodes a body. It returns how many bytes are counted besides the body,
+// and what the request holds from now on.
+type decoding func(body []byte) (reserved int, outcome any)
+
+// measure decodes a body. With kept, the outcome is weighed too, which takes two
+// collections of garbage.
+func measure(decode decoding, body []byte, kept bool) Cost {
+	var before, after runtime.MemStats
+	if kept {
+		runtime.GC()
+	}
+	counting := coverage.ClearCounters() == nil
+	runtime.ReadMemStats(&before)
+	reserved, outcome := decode(body)
+	runtime.ReadMemStats(&after)
+	c := Cost{Body: len(body), Counted: len(body) + reserved, Allocated: int64(after.TotalAlloc - before.TotalAlloc)}
+	if counting {
+		c.Steps, _ = steps() // without counters there are none
+	}
+	if kept {
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		c.Kept = int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	}
+	runtime.KeepAlive(outcome)
+	runtime.KeepAlive(body)
+	return c
+}
+
+var errCounters = errors.New("the format of the counters is not known")
+
+// steps returns the sum of the counters of basic blocks since they were cleared. It
+// reads the file format of Go's coverage counters, as
+// https://go.dev/src/internal/coverage/defs.go describes it.
+func steps() (int64, error) {
+	var b bytes.Buffer
+	if err := coverage.WriteCounters(&b); err != nil {
+		return 0, err
+	}
+	p := b.Bytes()
+	const fileHeader, segmentHeader = 32, 16
+	if len(p) < fileHeader+segmentHeader || string(p[:4]) != "\x00cwm" {
+		return 0, errCounters
+	}
+	const flavorAt, uleb128 = 24, 2
+	if p[flavorAt] != uleb128 {
+		return 0, errCounters
+	}
+	p = p[fileHeader:]
+	functions := binary.LittleEndian.Uint64(p)
+	texts := int(binary.LittleEndian.Uint32(p[8:]) + binary.LittleEndian.Uint32(p[12:]))
+	begin := segmentHeader + texts
+	begin = (begin + 3) &^ 3 // what precedes the counters is padded to a multiple of 4
+	if begin > len(p) {
+		return 0, errCounters
+	}
+	return sumCounters(p[begin:], functions)
+}
+
+// sumCounters sums the counters of functions. Each function is the number of its
+// counters, its package, itself, and the counters.
+func sumCounters(p []byte, functions uint64) (sum int64, err error) {
+	next := func() uint64 {
+		v, n := binary.Uvarint(p)
+		if n <= 0 {
+			err = errCounters
+			return 0
+		}
+		p = p[n:]
+		return v
+	}
+	for range functions {
+		counters := next()
+		next()
+		next()
+		for range counters {
+			sum += int64(next())
+			if err != nil {
+				return 0, err
+			}
+		}
+	}
+	return sum, err
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+)
+
+// node is a JSON value. Unlike a map, an object keeps the order of its members, and may
+// have one twice.
+type node struct {
+	kind byte     // '{', '[', '"' or 0: a number, true, false or null
+	raw  string   // of a string: its content without escapes; of kind 0: its JSON
+	keys []string // of an object
+	list []*node  // of an object or an array
+}
+
+// parse parses one JSON value.
+func parse(text string) (*node, error) {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.UseNumber()
+	n, err := parseValue(d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("text after the value")
+	}
+	return n, nil
+}
+
+func parseValue(d *json.Decoder) (*node, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		return parseList(d, byte(v))
+	case string:
+		return &node{kind: '"', raw: v}, nil
+	case json.Number:
+		return &node{raw: v.String()}, nil
+	case bool:
+		return &node{raw: strconv.FormatBool(v)}, nil
+	}
+	return &node{raw: "null"}, nil
+}
+
+func parseList(d *json.Decoder, kind byte) (*node, error) {
+	n := &node{kind: kind}
+	for d.More() {
+		if kind == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			n.keys = append(n.keys, key.(string))
+		}
+		v, err := parseValue(d)
+		if err != nil {
+			return nil, err
+		}
+		n.list = append(n.list, v)
+	}
+	_, err := d.Token()
+	return n, err
+}
+
+// append appends the JSON of n, but no more than about limit bytes: what is longer is
+// not worth to be written to its end.
+func (n *node) append(dst []byte, limit int) []byte {
+	if len(dst) > limit {
+		return dst
+	}
+	switch n.kind {
+	case '{', '[':
+		dst = append(dst, n.kind)
+		for i, v := range n.list {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if n.kind == '{' {
+				dst = append(appendText(dst, n.keys[i]), ':')
+			}
+			dst = v.append(dst, limit)
+		}
+		return append(dst, n.kind+2) // the closing bracket in ASCII
+	case '"':
+		return appendText(dst, n.raw)
+	}
+	return append(dst, n.raw...)
+}
+
+func appendText(dst []byte, s string) []byte {
+	text, _ := json.Marshal(s) // of a string there is no error
+	return append(dst, text...)
+}
+
+// clone returns a deep copy.
+func (n *node) clone() *node {
+	c := &node{kind: n.kind, raw: n.raw, keys: append([]string(nil), n.keys...)}
+	for _, v := range n.list {
+		c.list = append(c.list, v.clone())
+	}
+	return c
+}
+
+// place is where a value stands in a tree.
+type place struct {
+	parent *node // nil: the value is the root
+	index  int
+	schema *node // the outermost object around the value that is a JSON Schema; nil: it is in none
+}
+
+// value returns the value at the place.
+func (p place) value() *node { return p.parent.list[p.index] }
+
+// schemaKeys are the members of requests and of listings that hold JSON Schemas.
+var schemaKeys = map[string]bool{"parameters": true, "schema": true, "input_schema": true, "inputSchema": true, "json": true}
+
+// places lists the places of all values below n, at most 20,000.
+func places(n *node) []place {
+	var all []place
+	var walk func(n, schema *node)
+	walk = func(n, schema *node) {
+		for i, v := range n.list {
+			if len(all) == 20_000 {
+				return
+			}
+			within := schema
+			if n.kind == '{' && within == nil && schemaKeys[n.keys[i]] && v.kind == '{' {
+				within = v
+			}
+			all = append(all, place{n, i, within})
+			walk(v, within)
+		}
+	}
+	walk(n, nil)
+	return all
+}
+
+// member returns the value of a member, which is added as an empty object if it is
+// missing.
+func (n *node) member(key string) *node {
+	for i, k := range n.keys {
+		if k == key && n.list[i].kind == '{' {
+			return n.list[i]
+		}
+	}
+	v := &node{kind: '{'}
+	n.add(key, v)
+	return v
+}
+
+func (n *node) add(key string, v *node) {
+	n.keys = append(n.keys, key)
+	n.list = append(n.list, v)
+}

@@ -1,0 +1,88 @@
+package extproc
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+// sequenceTexts are the bodies of the messages of FuzzSequence.
+var sequenceTexts = []string{
+	"", "{", ask(""), ask(`,"stream":true`), ask("")[:30], ask("")[30:],
+	`{"model":"another","messages":[]}`, `{"model":"gpt-oss","input":"x"}`,
+	engineReply(tokens(soundOutputs[0]), "stop", nil), engineReply(tokens(soundOutputs[1]), "stop", nil), usageEvent, doneEvent, "data: {", "\xff\x00",
+}
+
+// sequenceMessage is the message that a byte stands for.
+func sequenceMessage(b byte) *extprocv3.ProcessingRequest {
+	text, end := sequenceTexts[int(b>>3)%len(sequenceTexts)], b>>3 >= 16
+	paths := []string{"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models", "/v1/conversations", "/else"}
+	switch b & 7 {
+	case 0:
+		return requestHeaders(duplex, duplex, end, ":method=POST", ":path="+paths[int(b>>3)%len(paths)], "content-type=application/json", "x-request-id=abc")
+	case 1, 2:
+		return requestBody(text, end)
+	case 3:
+		return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}}
+	case 4:
+		status := []string{":status=200", ":status=503", ":status=404", ":status=x"}[int(b>>3)%4]
+		return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{status, sse}), EndOfStream: end}}}
+	case 5, 6:
+		return responseBody(text, end)
+	}
+	if end {
+		return &extprocv3.ProcessingRequest{}
+	}
+	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{}}}
+}
+
+// FuzzSequence sends arbitrary sequences of messages, also those that Envoy never
+// sends. The exchange does not panic, ends its stream with the client's, gives back
+// what it has taken of the budget, and what it began with an engine has an end.
+func FuzzSequence(f *testing.F) {
+	const post, whole, answer = 0, 1 | (16+2)<<3, 4
+	for _, seed := range [][]byte{
+		{post, whole, answer, 5 | 8<<3, 5 | (16+9)<<3},
+		{post, 1 | 4<<3, 2 | (16+5)<<3, answer, 5 | (16+12)<<3},
+		{answer, whole, post},
+		{post, post},
+		{whole, whole},
+		{post, 3, 7, 7 | 16<<3},
+		{7 | 16<<3},
+		{post, whole, whole, answer, answer},
+		{post, whole, 5 | (16+8)<<3},
+		{16 << 3},
+		{3 << 3},
+		{5 << 3, 1 | 2<<3, 3, answer, 5 | 13<<3, 7},
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, sequence []byte) {
+		script(t, nil, func(s *scripted) {
+			for _, b := range sequence[:min(len(sequence), 24)] {
+				select {
+				case s.in <- sequenceMessage(b):
+				case <-s.ended:
+				}
+				synctest.Wait()
+			}
+			s.wait(2 * s.o.Config.Limits.TotalTimeout.Duration)
+			sent := s.sent()
+			if s.result() == errGoesOn { // else Envoy has ended the stream for a message out of order
+				checkReply(t, sent)
+			}
+			s.leave()
+			synctest.Wait()
+			if n := s.inUse(); n != 0 {
+				t.Fatalf("%d bytes of the budget are lost", n)
+			}
+			for _, l := range s.lines(t) {
+				if strings.HasPrefix(l.Get("msg").String(), "panic") {
+					t.Fatalf("a panic: %s", l.Raw)
+				}
+			}
+		})
+	})
+}
