@@ -278,12 +278,16 @@ fmt: $(BIN)/golangci-lint ## format the Go files
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)
-	@for pkg in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "== $$pkg $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; \
-		done; \
-	done
+	@tools/fuzz/run.sh $(FUZZTIME)
+
+# The decoders of what clients, engines and tools send, for CI.
+QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequence FuzzInflate \
+	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzParser FuzzSchema FuzzCheckSchema
+
+.PHONY: fuzz-quick
+fuzz-quick: ## run the fuzz targets of untrusted input for 20s each, and a short fuzz-cost (5 minutes)
+	@tools/fuzz/run.sh 20s $(QUICK_TARGETS)
+	@$(MAKE) --no-print-directory fuzz-cost COSTTIME=5s
 
 .PHONY: fuzz-cost
 fuzz-cost: ## search for requests that cost too much memory or work, COSTTIME (30s) for each API

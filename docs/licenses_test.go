@@ -74,7 +74,7 @@ func TestLicenses(t *testing.T) {
 	var table strings.Builder
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
 		files, _ := filepath.Glob(filepath.Join(modules[path], "LICENSE*"))
-		text := ""
+		var text strings.Builder
 		for _, file := range files {
 			if base := filepath.Base(file); base != "LICENSE" && base != "LICENSE.txt" && base != "LICENSE.md" {
 				continue
@@ -83,9 +83,9 @@ func TestLicenses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text += string(content)
+			text.Write(content)
 		}
-		names := licensesOf(text)
+		names := licensesOf(text.String())
 		if names == "" {
 			t.Errorf("%s: its licence is missing, or none of the permissive ones that this test knows: see %s", path, modules[path])
 		}

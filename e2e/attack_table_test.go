@@ -114,5 +114,8 @@ func (t *attackTable) summary() {
 	if t.failed > 0 {
 		verdict = fmt.Sprintf("%d not as expected", t.failed)
 	}
+	if t.done < t.total {
+		verdict += fmt.Sprintf(", %d did not run", t.total-t.done)
+	}
 	fmt.Fprintf(t.file, "%s: %d attacks in %s, %s\n", time.Now().UTC().Format(time.DateOnly), t.done, time.Since(t.begun).Round(time.Second), verdict)
 }

@@ -37,7 +37,7 @@ import (
 
 // patience bounds waiting for events that must happen. No test measures time, so it
 // is long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // receive returns the next value of a channel, or the zero value once it is closed.
 func receive[T any](t testing.TB, ch <-chan T, what string) T {

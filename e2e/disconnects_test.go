@@ -13,7 +13,7 @@ import (
 )
 
 // disconnects is how many clients leave.
-const disconnects = 500
+const disconnects = 200
 
 // Clients that leave at any moment of a request leave nothing behind: goroutines,
 // descriptors, streams and requests at the engine are as before, and the next
@@ -93,7 +93,7 @@ func (d *dataplane) disconnect(random *rand.Rand) error {
 	_, _ = io.WriteString(conn, text)
 	if strings.Contains(body, `"stream":true`) {
 		lines := bufio.NewReader(conn)
-		for range random.IntN(20) {
+		for range random.IntN(14) { // some of them are headers
 			_, _ = lines.ReadString('\n')
 		}
 	}

@@ -125,6 +125,9 @@ func TestNothingPassesTheFilter(t *testing.T) {
 					if tt.contentType != "" {
 						request += "content-type: " + tt.contentType + "\r\n"
 					}
+					if tt.status != http.StatusUnauthorized {
+						request += tenant + ": a\r\n"
+					}
 					status, text := d.sendRaw(t, request+"\r\n"+tt.body)
 					if status != tt.status {
 						t.Errorf("status %d: %s", status, text)

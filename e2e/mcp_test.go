@@ -472,7 +472,7 @@ func TestMCPTotalTimeout(t *testing.T) {
 	server := newToolServer(t)
 	d := start(t, options{config: func(c *config.Config) {
 		server.serve(c)
-		c.Limits.TotalTimeout.Duration = 5 * time.Second // long enough for the session, the listing and the model's call
+		c.Limits.TotalTimeout.Duration = 10 * time.Second // long enough for the session, the listing and the model's call
 	}})
 	body := func() map[string]any {
 		return map[string]any{"input": "NOTHINK\nCALL docs.hang {}", "tools": list(docsTool)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -223,7 +224,7 @@ func (w soakWorker) soon() time.Duration {
 // leaves disconnects at any time: in the body, before the reply, in it, and also without
 // reading any of it.
 func (w soakWorker) leaves() {
-	q := w.request(w.anyAPI(), "NOTHINK\nWORDS 100000\nSIM delay=1ms first="+fmt.Sprint(w.IntN(200))+"ms", "", w.IntN(4) > 0)
+	q := w.request(w.anyAPI(), "NOTHINK\nWORDS 100000\nSIM delay=1ms first="+strconv.Itoa(w.IntN(200))+"ms", "", w.IntN(4) > 0)
 	q.leaves = w.soon()
 	switch w.IntN(4) {
 	case 0:

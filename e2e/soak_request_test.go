@@ -196,10 +196,7 @@ func (q soakRequest) read(body []byte) (text, outcome string, err error) {
 	case q.api == "responses":
 		return responseObject(body)
 	case q.api == "messages":
-		for _, part := range gjson.GetBytes(body, "content.#(type==text)#.text").Array() {
-			text += part.Str
-		}
-		return text, outcomeOK, nil
+		return joined(gjson.GetBytes(body, "content.#(type==text)#.text")), outcomeOK, nil
 	}
 	return gjson.GetBytes(body, "choices.0.message.content").Str, outcomeOK, nil
 }
@@ -211,12 +208,19 @@ func wantErrorObject(body []byte) error {
 	return nil
 }
 
+// joined returns the texts of an array, one after the other.
+func joined(texts gjson.Result) string {
+	var all strings.Builder
+	for _, text := range texts.Array() {
+		all.WriteString(text.Str)
+	}
+	return all.String()
+}
+
 // responseObject returns the text of a response and its outcome, "" while it runs.
 func responseObject(body []byte) (text, outcome string, err error) {
 	r := gjson.ParseBytes(body)
-	for _, item := range r.Get(`output.#(type=="message")#.content.0.text`).Array() {
-		text += item.Str
-	}
+	text = joined(r.Get(`output.#(type=="message")#.content.0.text`))
 	switch status := r.Get("status").Str; status {
 	case "completed", "incomplete":
 		return text, outcomeOK, nil
@@ -258,6 +262,7 @@ func chatStream(body []byte) (text, outcome string, err error) {
 
 // messageStream returns the text of a stream of Messages, and whether it failed.
 func messageStream(body []byte) (text, outcome string, err error) {
+	var said strings.Builder
 	last := ""
 	for line := range strings.Lines(string(body)) {
 		data, ok := strings.CutPrefix(line, "data: ")
@@ -266,8 +271,9 @@ func messageStream(body []byte) (text, outcome string, err error) {
 		}
 		e := gjson.Parse(data)
 		last = e.Get("type").Str
-		text += e.Get("delta.text").Str
+		said.WriteString(e.Get("delta.text").Str)
 	}
+	text = said.String()
 	switch {
 	case !bytes.HasSuffix(body, []byte("\n\n")):
 	case last == "error":

@@ -201,7 +201,7 @@ func (s *soak) print(when string, f soakFigures) {
 	for _, n := range s.account.left {
 		left += n
 	}
-	fmt.Printf("%s %-22s %d ok, %d rejected, %d failed, %d canceled, %d left, %d wrong; filter %.0f MiB, %.0f goroutines, %.0f descriptors, %.0f streams; Envoy %.1f MiB\n", //nolint:forbidigo // progress
+	fmt.Printf("%s %-22s %d ok, %d rejected, %d failed, %d canceled, %d left, %d wrong; filter %.0f MiB, %.0f goroutines, %.0f descriptors, %.0f streams; Envoy %.1f MiB\n",
 		time.Now().UTC().Format("15:04:05"), when, s.done[outcomeOK], s.done[outcomeRejected], s.done[outcomeFailed], s.done[outcomeCanceled], left, s.faults,
 		f.rss/mebibyte, f.goroutines, f.descriptors, f.inflight, f.envoy/mebibyte)
 }
@@ -322,5 +322,5 @@ func (s *soak) verdict(before, after soakFigures, room int) {
 	if log := s.d.log.String(); strings.Contains(log, "panic") {
 		s.t.Error("the log has a panic")
 	}
-	fmt.Printf("clients count  %v, left %v\nfilter counts  %v\n", s.account.replies, s.account.left, s.counted()) //nolint:forbidigo // the result
+	fmt.Printf("clients count  %v, left %v\nfilter counts  %v\n", s.account.replies, s.account.left, s.counted())
 }

@@ -143,8 +143,7 @@ func TestSoakFindsWhatIsNotCounted(t *testing.T) {
 		"a failure was counted as ok":     {map[soakReply]int{{"chat", outcomeOK}: 11, {"chat", outcomeFailed}: 1, {"chat", outcomeCanceled}: 3}, "chat, failed: the clients count 2, the filter 1"},
 		"more than there were":            {map[soakReply]int{{"chat", outcomeOK}: 10, {"chat", outcomeFailed}: 2, {"chat", outcomeCanceled}: 4}, "chat: the filter counts 4 requests besides"},
 		"a reply that began is uncounted": {map[soakReply]int{{"chat", outcomeOK}: 10, {"chat", outcomeFailed}: 2}, "chat: the filter counts 0 requests besides"},
-		"another API": {map[soakReply]int{{"chat", outcomeOK}: 10, {"chat", outcomeFailed}: 2, {"chat", outcomeCanceled}: 3, {"messages", outcomeOK}: 1},
-			"messages: the filter counts 1 requests besides"},
+		"another API":                     {map[soakReply]int{{"chat", outcomeOK}: 10, {"chat", outcomeFailed}: 2, {"chat", outcomeCanceled}: 3, {"messages", outcomeOK}: 1}, "messages: the filter counts 1 requests besides"},
 	} {
 		got := strings.Join(a.differences(tt.counted), "\n")
 		if (got == "") != (tt.want == "") || !strings.HasPrefix(got, tt.want) {

@@ -230,7 +230,7 @@ func TestStoresSQLiteLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // a test's
 	locked, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -387,7 +387,7 @@ func TestStoresPostgresReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer admin.Close()
+	defer admin.Close() //nolint:errcheck // a test's
 	name := "faults_" + strconv.FormatInt(time.Now().UnixNano(), 10)
 	run := func(statement string) {
 		t.Helper()

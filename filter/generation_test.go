@@ -147,7 +147,7 @@ func (s *stream) Send(m *extprocv3.ProcessingResponse) error {
 // ask sends a request to the service, and returns what the client gets.
 func ask(t *testing.T, s *Server, path, body string, headers map[string]string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	const duplex = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
 	fields := map[string]string{":method": http.MethodPost, ":path": path, "content-type": "application/json"}
@@ -203,7 +203,7 @@ func newReloading(t *testing.T) (s *Server, e *fakeEngine, configure func(change
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)

@@ -15,6 +15,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
+// patience bounds waiting for events that must happen, also on a loaded machine.
+const patience = 5 * time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newTestServer makes the service of the defaults with a change.
@@ -83,7 +86,7 @@ func TestNewAndClose(t *testing.T) {
 				t.Errorf("the engines' models: %v", err)
 			}
 			s.Drain()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			if err := s.Close(ctx); err != nil {
 				t.Error(err)

@@ -23,7 +23,8 @@ func (m *mutator) mutate(root *node) {
 		at := all[m.r.IntN(len(all))]
 		changes := []func(at place, all []place){m.repeat, m.repeat, m.nest, m.twice, m.copy, m.graft, m.text, m.remove, m.remove, m.number}
 		if at.schema != nil {
-			changes = append(changes, m.variants, m.share, m.share, m.share, m.level, m.level, m.level, m.constants)
+			schemas := []func(at place, all []place){m.variants, m.share, m.level, m.constants}
+			changes = append(slices.Concat(changes, schemas, schemas), m.share, m.level)
 		}
 		changes[m.r.IntN(len(changes))](at, all)
 	}
@@ -134,15 +135,18 @@ var unions = []string{"anyOf", "anyOf", "oneOf", "allOf"}
 
 // variants makes a value the variants of a union, all of them equal.
 func (m *mutator) variants(at place, _ []place) {
-	at.parent.list[at.index] = m.union(at.value(), 2+m.r.IntN(8))
+	at.parent.list[at.index] = union(m.keyword(), at.value(), 2+m.r.IntN(8))
 }
 
-func (m *mutator) union(v *node, variants int) *node {
+func (m *mutator) keyword() string { return unions[m.r.IntN(len(unions))] }
+
+// union returns a union of equal variants.
+func union(keyword string, v *node, variants int) *node {
 	all := &node{kind: '['}
 	for range variants {
 		all.list = append(all.list, v.clone())
 	}
-	return &node{kind: '{', keys: []string{unions[m.r.IntN(len(unions))]}, list: []*node{all}}
+	return &node{kind: '{', keys: []string{keyword}, list: []*node{all}}
 }
 
 // share makes a value a definition of its schema, and refers to it from its place:
@@ -160,7 +164,7 @@ func (m *mutator) share(at place, _ []place) {
 	definitions.add(name, at.value())
 	v := reference(name)
 	if m.r.IntN(3) > 0 {
-		v = m.union(v, 2+m.r.IntN(8))
+		v = union(m.keyword(), v, 2+m.r.IntN(8))
 	}
 	at.parent.list[at.index] = v
 }
@@ -173,11 +177,11 @@ func (m *mutator) level(at place, _ []place) {
 	if len(definitions.keys) == 0 {
 		return
 	}
-	i, variants := m.r.IntN(len(definitions.keys)), 2+m.r.IntN(8)
+	i, keyword, variants := m.r.IntN(len(definitions.keys)), m.keyword(), 2+m.r.IntN(8)
 	for range 1 + m.r.IntN(8) {
 		name := "d" + strconv.Itoa(len(definitions.keys))
 		definitions.add(name, definitions.list[i])
-		definitions.list[i] = m.union(reference(name), variants)
+		definitions.list[i] = union(keyword, reference(name), variants)
 		i = len(definitions.keys) - 1
 	}
 }

@@ -49,7 +49,7 @@ const population = 24
 // at its bounds, or with the first request beyond an allowance. The result has one
 // element for each goal. With the same options but Time, it is the same each time.
 func Search(t *Target, o *Options) ([]Found, error) {
-	s := &search{target: t, o: o, m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))}, best: make([][]candidate, len(o.Goals))}
+	s := &search{target: t, o: o, m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))}, best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals))}
 	for _, text := range t.Seeds {
 		tree, err := parse(text)
 		if err != nil {
@@ -76,7 +76,8 @@ type search struct {
 	target *Target
 	o      *Options
 	m      mutator
-	best   [][]candidate // of each goal, the dearest first
+	best   [][]candidate // of each goal, those with the most cost a byte, the dearest first
+	top    []candidate   // of each goal, the one with the greatest share; its body is nil if there is none
 	rounds int
 }
 
@@ -104,12 +105,17 @@ func (s *search) take(root *node, goal int) {
 	}
 	c := candidate{root, body, s.measure(body, false)}
 	// More than it has allocated it cannot hold.
-	if g := &s.o.Goals[goal]; g.Name == GoalKept && g.Allowed.of(c.cost.Allocated, c.cost.Counted) > s.least(goal) {
+	if g := &s.o.Goals[goal]; g.Name == GoalKept && perByte(c.cost.Allocated, &c.cost) > s.least(goal) {
 		c.cost = s.measure(body, true)
 	}
 	for i := range s.o.Goals {
-		if s.o.Goals[i].Share(&c.cost) > 0 {
-			s.keep(i, c)
+		g := &s.o.Goals[i]
+		if g.Figure(&c.cost) <= 0 {
+			continue
+		}
+		s.keep(i, c)
+		if s.top[i].body == nil || g.Share(&c.cost) > g.Share(&s.top[i].cost) {
+			s.top[i] = c
 		}
 	}
 }
@@ -122,24 +128,29 @@ func (s *search) measure(body []byte, kept bool) Cost {
 	return measure(decode, body, kept)
 }
 
-// least is the share of the worst candidate that a goal keeps.
+// perByte is a figure for each byte, by which candidates are chosen. Bodies below 2 KiB
+// count as if they had more, because each request has a cost of its own.
+func perByte(figure int64, c *Cost) float64 { return float64(figure) / float64(2<<10+c.Counted) }
+
+// least is what the worst candidate that a goal keeps costs a byte.
 func (s *search) least(goal int) float64 {
 	all := s.best[goal]
 	if len(all) < population {
 		return 0
 	}
-	return s.o.Goals[goal].Share(&all[len(all)-1].cost)
+	c := &all[len(all)-1].cost
+	return perByte(s.o.Goals[goal].Figure(c), c)
 }
 
 func (s *search) keep(goal int, c candidate) {
 	g := &s.o.Goals[goal]
-	share := g.Share(&c.cost)
+	dear := perByte(g.Figure(&c.cost), &c.cost)
 	all := s.best[goal]
-	at, same := slices.BinarySearchFunc(all, share, func(c candidate, share float64) int {
-		switch other := g.Share(&c.cost); {
-		case other > share:
+	at, same := slices.BinarySearchFunc(all, dear, func(c candidate, dear float64) int {
+		switch other := perByte(g.Figure(&c.cost), &c.cost); {
+		case other > dear:
 			return -1
-		case other < share:
+		case other < dear:
 			return 1
 		}
 		return 0
@@ -151,26 +162,25 @@ func (s *search) keep(goal int, c candidate) {
 }
 
 // beyond reports whether a request costs more than is allowed, also when it is measured
-// again: other goroutines may have allocated meanwhile.
+// again: other goroutines may have allocated meanwhile, or a cache was filled.
 func (s *search) beyond() bool {
-	for i := range s.best {
-		for len(s.best[i]) > 0 && s.o.Goals[i].Share(&s.best[i][0].cost) > 1 {
-			c := &s.best[i][0]
-			c.cost = s.measure(c.body, true)
-			if s.o.Goals[i].Share(&c.cost) > 1 {
-				return true
-			}
-			s.best[i] = slices.Delete(s.best[i], 0, 1)
+	for i := range s.top {
+		g := &s.o.Goals[i]
+		if s.top[i].body == nil || g.Share(&s.top[i].cost) <= 1 {
+			continue
+		}
+		s.top[i].cost = s.measure(s.top[i].body, g.Name == GoalKept)
+		if g.Share(&s.top[i].cost) > 1 {
+			return true
 		}
 	}
 	return false
 }
 
 func (s *search) found() []Found {
-	all := make([]Found, 0, len(s.best))
-	for i, best := range s.best {
-		if len(best) > 0 {
-			c := best[0]
+	all := make([]Found, 0, len(s.top))
+	for i := range s.top {
+		if c := &s.top[i]; c.body != nil {
 			all = append(all, Found{&s.o.Goals[i], s.o.Goals[i].Share(&c.cost), c.cost, c.body, s.rounds})
 		}
 	}

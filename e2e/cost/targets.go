@@ -85,16 +85,16 @@ func messagesEndpoints(store.Store) []api.Endpoint {
 }
 
 // responsesEndpoints is the Responses API with a store that has a response, a
-// conversation and an item of 4 KiB, to which requests refer.
+// conversation and items of 16 KiB, to which requests refer.
 func responsesEndpoints(s store.Store) []api.Endpoint {
 	ctx := context.Background()
 	item := func(id string, bytes int) store.Item {
 		return store.Item{ID: id, JSON: []byte(`{"type":"message","id":"` + id + `","status":"completed","role":"user","content":[{"type":"input_text","text":"` + strings.Repeat("qzx jv ", bytes/7) + `"}]}`)}
 	}
 	for _, err := range []error{
-		s.Put(ctx, tenant, &store.Response{ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`), Input: []store.Item{item("msg_1", 4<<10)}}),
+		s.Put(ctx, tenant, &store.Response{ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`), Input: []store.Item{item("msg_1", 16<<10)}}),
 		s.PutConversation(ctx, tenant, &store.Conversation{ID: "conv_1", Metadata: []byte(`{}`)}),
-		s.AddItems(ctx, tenant, "conv_1", "", []store.Item{item("msg_2", 4<<10), item("msg_3", 100)}),
+		s.AddItems(ctx, tenant, "conv_1", "", []store.Item{item("msg_2", 16<<10), item("msg_3", 100)}),
 	} {
 		if err != nil {
 			panic(err)
@@ -126,8 +126,10 @@ func listedTools() (t Target, closeServer func()) {
 			defer client.Close()
 			listing = body
 			rc := &turn.RequestContext{Env: env, Model: &turn.Model{}, RequestID: "1", Tenant: tenant}
-			return 0, endpoint.Handle(context.Background(), &api.HTTPRequest{Path: responses.RenderPath, Query: url.Values{}, Context: rc,
-				Body: []byte(`{"model":"m","input":"x","store":false,"tools":[{"type":"mcp","server_label":"a","require_approval":"never"}]}`)})
+			return 0, endpoint.Handle(context.Background(), &api.HTTPRequest{
+				Path: responses.RenderPath, Query: url.Values{}, Context: rc,
+				Body: []byte(`{"model":"m","input":"x","store":false,"tools":[{"type":"mcp","server_label":"a","require_approval":"never"}]}`),
+			})
 		}
 	}}
 	return t, server.Close

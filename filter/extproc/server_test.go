@@ -46,7 +46,7 @@ func connect(t *testing.T, s *testServer) *connection {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	stopped := false
 	c := &connection{t: t, leave: cancel}
 	c.stop = func() {

@@ -9,7 +9,6 @@
 package jsontext
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,7 +113,7 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 	var err *apierror.Error
 	var seen names
 	f.ForEach(func(k, v gjson.Result) bool {
-		key := text(k)
+		key := k.String()
 		if seen.add(key) {
 			err = f.duplicate(known != nil && known(key), key)
 			return false
@@ -170,21 +169,7 @@ func (f Field) Text() (string, *apierror.Error) {
 	if f.Type != gjson.String {
 		return "", f.mismatch("a string")
 	}
-	return text(f.Result), nil
-}
-
-// text returns the string v. The library drops an escape that follows half of a
-// surrogate pair: of "\ud800\u0041" it keeps no A. encoding/json reads such strings,
-// which are rare.
-func text(v gjson.Result) string {
-	if !strings.Contains(v.Str, "\uFFFD") || !strings.Contains(v.Raw, `\u`) {
-		return v.Str
-	}
-	var s string
-	if json.Unmarshal([]byte(v.Raw), &s) != nil {
-		return v.Str // the value is not of a checked text
-	}
-	return s
+	return f.Str, nil
 }
 
 // MaxShortText is the most bytes that [Field.ShortText] accepts.

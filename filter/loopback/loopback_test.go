@@ -118,7 +118,7 @@ func TestCancel(t *testing.T) {
 	c.Cancel()
 	select {
 	case <-gone:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the call goes on")
 	}
 	if c.Events() != nil {

@@ -182,6 +182,9 @@ func (r *Run) EngineTrailers(field func(string) string) {
 // engineEnded takes the end of the engine's answer.
 func (r *Run) engineEnded() {
 	c := &r.call
+	if c.header == nil { // the answer ends before its headers, which Envoy never does
+		c.status, c.header = http.StatusBadGateway, func(string) string { return "" }
+	}
 	if c.decoder == nil {
 		r.rejected(r.o.Target.Dialect.ReadError(c.status, c.header, c.errorBody))
 		return

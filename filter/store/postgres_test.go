@@ -86,7 +86,7 @@ func TestPostgresConnectionsDrop(t *testing.T) {
 	schema, _, _ = strings.Cut(schema, "&")
 	postgresExec(t, os.Getenv("STORE_TEST_POSTGRES"), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", schema)
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err = s.Get(t.Context(), "a", "1"); err == nil {
 			return
 		}

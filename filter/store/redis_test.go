@@ -58,7 +58,7 @@ func openRedisTest(t testing.TB, rawURL string, o Options) *Redis {
 }
 
 // patience is how long tests wait for something to happen.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // receive returns the next value of a channel, or the zero value if it is
 // closed.

@@ -42,7 +42,7 @@ func TestProcessDies(t *testing.T) {
 
 // A process that does not read its input delays neither the job nor Close.
 func TestProcessStopsReading(t *testing.T) {
-	c := tools.New(tools.Options{CallTimeout: 200 * time.Millisecond})
+	c := tools.New(tools.Options{ListTimeout: patience, CallTimeout: 200 * time.Millisecond})
 	if r := do(t, c, process("stopsReading", nil), "x", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`); !strings.Contains(r.Error, "did not answer within 200ms") {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}

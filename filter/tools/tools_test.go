@@ -558,7 +558,7 @@ func TestSilentServer(t *testing.T) {
 // Close cancels running jobs.
 func TestClose(t *testing.T) {
 	f := newFixture()
-	c := tools.New(tools.Options{})
+	c := tools.New(tools.Options{ListTimeout: patience, CallTimeout: patience})
 	s := trusted(serve(t, f.streamable()))
 	result := make(chan tools.Result, 1)
 	go func() { result <- do(t, c, s, "wait", "{}") }()

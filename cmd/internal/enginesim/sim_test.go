@@ -358,7 +358,7 @@ func TestClientLeaves(t *testing.T) {
 			s := New(Options{})
 			_, leave := open(t, serve(t, s), kind, user)
 			leave()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			rec, err := s.Await(ctx, func(r Record) bool { return r.State != StateRunning })
 			cancel()
 			if err != nil || rec.State != StateCancelled {

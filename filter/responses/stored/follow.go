@@ -57,7 +57,8 @@ func (f *Follower) Next(ctx context.Context) (sse []byte, end bool, apiErr *apie
 		return nil, false, Unavailable(err)
 	}
 	if n := len(batches); n == 0 || !batches[n-1].End {
-		if f.late++; f.late < lateReads {
+		f.late++
+		if f.late < lateReads {
 			return nil, false, nil
 		}
 		err = endJournal(ctx, f.store, f.key.Tenant, r)
