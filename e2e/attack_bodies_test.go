@@ -107,7 +107,7 @@ func bodyArea() area {
 		raw("trailers", "200 400", func() []string {
 			return []string{chunkedHead, strings.TrimSuffix(chunked(body, 50), "\r\n") + "x-tenant: victim\r\nx-harmony-engine: x\r\n\r\n"}
 		}),
-		raw("a chunk size of 2^63", "400 closed", func() []string { return []string{chunkedHead, "8000000000000000\r\n"} }),
+		raw("a chunk size of 2^64", "400 closed", func() []string { return []string{chunkedHead, "10000000000000000\r\n"} }),
 		raw("a chunk size that is none", "400 closed", func() []string { return []string{chunkedHead, "xyz\r\n"} }),
 		raw("a negative length", "400 closed", func() []string { return []string{head(chatPath, "content-length: -1"), body} }),
 		raw("21 requests at once", "200", func() []string {

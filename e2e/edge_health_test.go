@@ -197,7 +197,7 @@ func (l *load) end() (done int64, failed []string) {
 // Filters that are restarted one after the other, behind the Envoy of envoy-config,
 // lose no request.
 func TestRollingRestart(t *testing.T) {
-	d, filters := restartable(t, 2, "--set", "drain_delay=3s")
+	d, filters := restartable(t, 2)
 	l := d.startLoad(t)
 	l.more(t)
 	for _, r := range filters {

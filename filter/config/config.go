@@ -362,6 +362,7 @@ func Defaults() *Config {
 		Log:            Log{Level: "info", Format: LogFormatJSON},
 		Listen:         "127.0.0.1:9002",
 		ReloadInterval: Duration{5 * time.Second},
+		DrainDelay:     Duration{3 * time.Second},
 		DrainTimeout:   Duration{30 * time.Second},
 	}
 }

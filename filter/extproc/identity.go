@@ -3,7 +3,9 @@ package extproc
 import (
 	"net/http"
 	"net/netip"
+	"strings"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -21,7 +23,23 @@ func (s *Server) tenantMissing(r *clientRequest) bool {
 }
 
 func (s *Server) noTenant() *apierror.Error {
-	return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing.", s.o.Config.TenantHeader)
+	return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing, or is there more than once.", s.o.Config.TenantHeader)
+}
+
+// tenantOf returns the tenant that the header names. Of two headers one may be the
+// client's, where Envoy's authentication adds its own without removing others: then
+// there is no tenant.
+func tenantOf(h *corev3.HeaderMap, header string) string {
+	n := 0
+	for _, field := range h.GetHeaders() {
+		if strings.EqualFold(field.GetKey(), header) {
+			n++
+		}
+	}
+	if n > 1 {
+		return ""
+	}
+	return headerOf(h, header)
 }
 
 // attributes is the name under which Envoy sends a filter's request_attributes.

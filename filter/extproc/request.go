@@ -118,7 +118,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
-		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: headerOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
+		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: tenantOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
 		encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
 	}

@@ -101,6 +101,10 @@ func TestRejections(t *testing.T) {
 		{"model is a number", nil, postBody(`{"model":5,"messages":[{"role":"user","content":"Hi"}]}`), "immediate 400 "},
 		{"model twice", nil, postBody(`{"model":"gpt-oss","model":"llama","messages":[]}`), `immediate 400 The request has two fields "model".`},
 		{"tenant", func(c *config.Config) { c.TenantHeader = "x-tenant" }, postBody(ask("")), "immediate 401 The request does not say whose it is: the header x-tenant is missing"},
+		{"two tenants", func(c *config.Config) { c.TenantHeader = "x-tenant" }, func(s *scripted) {
+			s.post("x-tenant=victim", "x-tenant=a")
+			s.body(ask(""), true)
+		}, "immediate 401 The request does not say whose it is"},
 		{"tenant, before the model", func(c *config.Config) { c.TenantHeader = "x-tenant" }, postBody("{nonsense"), "immediate 401 "},
 		{"tenant, before the end of the body", func(c *config.Config) { c.TenantHeader = "x-tenant" }, func(s *scripted) { s.post(); s.body(`{"model":"gpt-oss",`, false) }, "immediate 401 "},
 		{"encoding", nil, func(s *scripted) { s.post("content-encoding=br"); s.body("x", true) }, "immediate 415 "},

@@ -95,7 +95,7 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 	if answered.Type == "input_required" {
 		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for user input, which is not supported.", t.tool)}, nil
 	}
-	secrets := t.server.mask(minSecretBytesInResults)
+	secrets := t.server.mask(minSecretBytesInResults, t.server.queryValues()...)
 	if answered.IsError {
 		secrets = t.server.mask(minSecretBytes, t.server.pathAndQuery()...)
 	}

@@ -492,6 +492,10 @@ func TestSecretsInResults(t *testing.T) {
 			t.Errorf("trusted %v: a secret is revealed: %s", trusted, output)
 		}
 	}
+	query := tools.Server{Label: "a", URL: address + "?key=" + url.QueryEscape(bearer), Trusted: true}
+	if r := do(t, c, &query, "x", "{}"); strings.Contains(fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured), "token") {
+		t.Errorf("a secret of the URL is revealed: %+v", r)
+	}
 	listing := `{"tools":[{"name":"a","title":"` + bearer + `","description":"you sent ` + bearer + `","inputSchema":{"type":"object","description":"sk-top\/secret\u003ctoken\u003e"},"annotations":{"title":"` + bearer + `"}}]}`
 	address = serve(t, scripted(map[string]string{"tools/list": listing}))
 	c = newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})

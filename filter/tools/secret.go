@@ -74,11 +74,21 @@ func (s *Server) pathAndQuery() (parts []string) {
 	if err != nil || u.Host == "" {
 		return nil
 	}
+	return append(s.queryValues(), strings.TrimPrefix(u.RequestURI(), "/"))
+}
+
+// queryValues returns the values of the query of the server's URL, such as keys. A
+// tool list and a result may have the path, which is part of ordinary links.
+func (s *Server) queryValues() []string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil
+	}
 	var words []string
 	for _, values := range u.Query() {
 		words = append(words, values...)
 	}
-	return append(longest(words, maxSecretWords), strings.TrimPrefix(u.RequestURI(), "/"))
+	return longest(words, maxSecretWords)
 }
 
 // redactError returns an error for the log: its text, bounded and without secrets.

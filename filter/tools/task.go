@@ -257,7 +257,7 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 	var r Result
 	var size int
 	cursor := ""
-	secrets := t.server.mask(minSecretBytesInResults)
+	secrets := t.server.mask(minSecretBytesInResults, t.server.queryValues()...)
 	for range maxPages {
 		tools, next, f := t.page(ctx, s, cursor)
 		if f.text != "" {
