@@ -198,4 +198,5 @@ func (j *journal) close(fault error) {
 	if fault != nil {
 		j.fault = fault
 	}
+	j.callDrained()
 }

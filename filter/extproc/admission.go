@@ -113,18 +113,21 @@ func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 	if s.bytes+n > smallBytes {
 		limit -= b.small
 	}
-	switch {
-	case s.closed != nil:
+	if s.closed != nil {
 		return nil, s.closed
-	case s.party != "" && h.parties[s.party]+n > b.party:
-		return nil, tooMuch()
 	}
 	now := b.now()
-	for h.bytes+n > limit {
-		victim, err := h.victim(s, n, now)
+	var places []place // of the victims
+	for full, party := h.bytes+n > limit, h.over(s, n); full || party; full, party = h.bytes+n > limit, h.over(s, n) {
+		victim, err := h.victim(s, n, now, party)
 		if victim == nil {
-			return dropped, overloaded()
+			h.restore(places)
+			if party {
+				return nil, tooMuch()
+			}
+			return nil, overloaded()
 		}
+		places = append(places, place{victim, victim.bytes})
 		h.add(victim, -victim.bytes)
 		victim.closed = err
 		delete(h.arriving, victim)
@@ -134,12 +137,33 @@ func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 	return dropped, nil
 }
 
+// place is what a victim has held.
+type place struct {
+	victim *share
+	bytes  int64
+}
+
+// restore gives victims what they held: they would not make enough room.
+func (h *holdings) restore(places []place) {
+	for _, p := range places {
+		p.victim.closed = nil
+		h.arriving[p.victim] = struct{}{}
+		h.add(p.victim, p.bytes)
+	}
+}
+
+// over reports whether the party of a share would hold more than it may.
+func (h *holdings) over(s *share, n int64) bool {
+	return s.party != "" && h.parties[s.party]+n > s.budget.party
+}
+
 // victim returns the request that makes room for n bytes more of s, with the error
-// that its client gets; nil: there is none.
-func (h *holdings) victim(s *share, n int64, now time.Time) (*share, *apierror.Error) {
+// that its client gets; nil: there is none. own says that it has to be one of the same
+// party.
+func (h *holdings) victim(s *share, n int64, now time.Time, own bool) (*share, *apierror.Error) {
 	var stalled, largest *share
 	for c := range h.arriving {
-		if c == s || c.bytes == 0 {
+		if c == s || c.bytes == 0 || own && c.party != s.party {
 			continue
 		}
 		if now.After(c.behind) && (stalled == nil || c.bytes > stalled.bytes) {

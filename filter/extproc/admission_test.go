@@ -82,6 +82,29 @@ func TestBudget(t *testing.T) {
 			}
 			b.made("larger: overloaded")
 		},
+		"nothing is given up for a request that has no room all the same": func(b *testBudget) {
+			for _, party := range []string{"a", "b", "c"} {
+				if err := b.upload("whole", party, 32*mib).complete(); err != nil {
+					b.t.Error(err)
+				}
+			}
+			stalled := b.upload("stalled", "d", 7*mib)
+			b.at = b.at.Add(time.Hour)
+			b.refused(b.upload("inflated", "e", 0), 31*mib, "overloaded")
+			b.made()
+			if err := stalled.arrive(1); err != nil {
+				b.t.Error(err)
+			}
+		},
+		"a stalled body makes room for others of its party": func(b *testBudget) {
+			b.upload("stalled", "a", b.party/2+mib)
+			b.upload("too", "a", b.party/2-mib)
+			b.at = b.at.Add(time.Hour)
+			if err := b.upload("small", "a", 0).arrive(1024); err != nil {
+				b.t.Error(err)
+			}
+			b.made("stalled: request_timeout")
+		},
 		"a large body does not make larger ones": func(b *testBudget) {
 			b.upload("small", "", 10*mib)
 			b.upload("smaller", "", 2*mib)

@@ -22,9 +22,12 @@ const (
 	// how many chains are deleted at once.
 	purgeInterval = time.Minute
 	purgeBatch    = 100
-	// ageParts bounds the writes caused by reads: a read restarts a TTL only if
-	// more than 1/ageParts of it has passed.
+	// ageParts and leastAge bound the writes caused by reads: a read restarts a TTL
+	// only if more than 1/ageParts of it, or leastAge, has passed. SQLite evicts what
+	// expires first, which is what has not been used for the longest time but for
+	// leastAge.
 	ageParts = 20
+	leastAge = time.Minute
 )
 
 // SQL is a [Store] in the tables of a relational database; see sql_schema.go
@@ -197,7 +200,9 @@ func orNotFound(err error) error {
 
 // due reports whether a TTL with this many milliseconds left should be
 // restarted.
-func due(left int64, ttl time.Duration) bool { return left < (ttl - ttl/ageParts).Milliseconds() }
+func due(left int64, ttl time.Duration) bool {
+	return left < (ttl - min(ttl/ageParts, leastAge)).Milliseconds()
+}
 
 // purge deletes expired rows periodically until ctx ends.
 func (s *SQL) purge(ctx context.Context) {

@@ -71,7 +71,7 @@ func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration,
 	key := sqlKey(tenant, name)
 	var kept []byte
 	if s.singles {
-		due := (ttl - ttl/ageParts).Milliseconds()
+		due := (ttl - min(ttl/ageParts, leastAge)).Milliseconds()
 		err := s.row(ctx, s.write, singleText, []any{key, []byte(text), ttl.Milliseconds(), due}, &kept)
 		if err != nil {
 			return "", s.wrap("get a text", err)

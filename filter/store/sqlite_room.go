@@ -70,7 +70,8 @@ func (r *sqliteRoom) used(ctx context.Context) (bytes int64, err error) {
 }
 
 // evict deletes the oldest texts while there are too many of them, then the oldest
-// chains and conversations, until a hundredth of the limit is free.
+// chains and conversations, until a hundredth of the limit is free. Responses that are
+// being made and conversations that are locked stay.
 func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 	var texts int64
 	if err := r.row(ctx, r.read, `SELECT coalesce(sum(length(text) + $1), 0) FROM harmony_texts`, []any{entryOverhead}, &texts); err != nil {
@@ -78,32 +79,45 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 	}
 	free := r.limit / 100
 	for used > r.limit-free {
-		oldest, args := evictTexts, []any{entryOverhead, used - (r.limit - free)}
+		evicts, args := []string{evictTexts}, []any{entryOverhead, used - (r.limit - free)}
 		if texts <= r.textLimit {
 			var err error
 			args = nil
-			if oldest, err = r.oldest(ctx); err != nil {
+			if evicts, err = r.oldest(ctx); err != nil {
 				return err
 			}
 		}
 		deleted := false
-		err := r.withReserve(ctx, func() error {
-			return r.rows(ctx, r.write, oldest, args, func(scan func(...any) error) error {
-				var bytes int64
-				err := scan(&bytes)
-				deleted = true
-				texts -= bytes
+		for _, statement := range evicts {
+			n, bytes, err := r.deleteRows(ctx, statement, args)
+			if err != nil {
 				return err
-			})
-		})
-		if err != nil || !deleted {
-			return err
+			}
+			texts -= bytes
+			if deleted = n > 0; deleted {
+				break
+			}
 		}
-		if used, err = r.used(ctx); err != nil {
+		var err error
+		if used, err = r.used(ctx); err != nil || !deleted {
 			return err
 		}
 	}
 	return nil
+}
+
+// deleteRows runs a statement that deletes rows and returns their bytes.
+func (r *sqliteRoom) deleteRows(ctx context.Context, statement string, args []any) (n int, bytes int64, err error) {
+	err = r.withReserve(ctx, func() error {
+		return r.rows(ctx, r.write, statement, args, func(scan func(...any) error) error {
+			var size int64
+			err := scan(&size)
+			n++
+			bytes += size
+			return err
+		})
+	})
+	return n, bytes, err
 }
 
 // Statements that delete the oldest data and return the bytes of texts. $1 is what
@@ -117,22 +131,26 @@ const (
 				)
 			) WHERE before < $2
 		) RETURNING length(text) + $1`
-	evictChain = `DELETE FROM harmony_chains WHERE id = (SELECT id FROM harmony_chains ORDER BY expires LIMIT 1)
-		RETURNING 0`
-	evictConversation = `DELETE FROM harmony_conversations
-		WHERE key = (SELECT key FROM harmony_conversations ORDER BY expires LIMIT 1) RETURNING 0`
+	evictChain = `DELETE FROM harmony_chains WHERE id = (
+			SELECT c.id FROM harmony_chains c WHERE NOT EXISTS (
+				SELECT 1 FROM harmony_responses r JOIN harmony_leases l ON l.response = r.key WHERE r.chain = c.id AND l.until >= {now}
+			) ORDER BY c.expires LIMIT 1
+		) RETURNING 0`
+	evictConversation = `DELETE FROM harmony_conversations WHERE key = (
+			SELECT key FROM harmony_conversations WHERE lock_owner = x'' OR locked_until < {now} ORDER BY expires LIMIT 1
+		) RETURNING 0`
 )
 
-// oldest returns the statement that deletes the chain or the conversation that has
-// not been used for the longest time.
-func (r *sqliteRoom) oldest(ctx context.Context) (statement string, err error) {
+// oldest returns the statements that delete a chain and a conversation, first that of
+// what has not been used for the longest time.
+func (r *sqliteRoom) oldest(ctx context.Context) (statements []string, err error) {
 	var chain bool
 	err = r.row(ctx, r.read, `SELECT coalesce((SELECT min(expires) FROM harmony_chains) <= (SELECT min(expires) FROM harmony_conversations),
 		(SELECT count(*) FROM (SELECT 1 FROM harmony_conversations LIMIT 1)) = 0)`, nil, &chain)
 	if chain {
-		return evictChain, err
+		return []string{evictChain, evictConversation}, err
 	}
-	return evictConversation, err
+	return []string{evictConversation, evictChain}, err
 }
 
 // deleting runs a deletion, again with the reserve if the disk is full. r may be nil.

@@ -180,3 +180,34 @@ func TestSQLiteReadOnly(t *testing.T) {
 		t.Errorf("Put once it is writable again: %v", err)
 	}
 }
+
+// What is in use stays, also if other tenants write: responses that are being made, and
+// conversations that are locked.
+func TestSQLiteEvictsNothingInUse(t *testing.T) {
+	t.Parallel()
+	o := testOptions
+	o.ResponseTTL, o.ResponseBytes, o.TextBytes = 24*time.Hour, 256<<10, 256<<10
+	s := openURL(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"), o)
+	ctx := t.Context()
+	live := response("live", "")
+	live.Live, live.Owner, live.Lease = true, "me", time.Hour
+	for _, err := range []error{s.Put(ctx, "victim", live), s.PutConversation(ctx, "victim", &store.Conversation{ID: "locked"}), s.Lock(ctx, "victim", "locked", "live", time.Hour)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 250 {
+		if err := s.Put(ctx, "other", sized(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Head(ctx, "other", "1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("nothing is evicted: %v", err)
+	}
+	if _, err := s.Head(ctx, "victim", "live"); err != nil {
+		t.Errorf("the live response: %v", err)
+	}
+	if _, err := s.Conversation(ctx, "victim", "locked"); err != nil {
+		t.Errorf("the locked conversation: %v", err)
+	}
+}

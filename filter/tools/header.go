@@ -76,6 +76,7 @@ func (s *Server) AddHeader(h http.Header) error {
 		}
 		if _, own := header[name]; !own || !s.Trusted {
 			header[name] = h[name]
+			s.Added = append(s.Added, name)
 		}
 	}
 	s.Header = header

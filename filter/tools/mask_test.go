@@ -153,3 +153,23 @@ func BenchmarkHideListing(b *testing.B) {
 		})
 	}
 }
+
+// However many words the headers of a request have, those of the configuration are
+// hidden.
+func TestMaskOfConfiguredWords(t *testing.T) {
+	t.Parallel()
+	words := make([]string, 64)
+	for i := range words {
+		words[i] = fmt.Sprintf("%064d", i)
+	}
+	s := &Server{URL: "https://example.com/mcp", Trusted: true, RequestHeaders: []string{"Authorization"}, Header: http.Header{"X-Key": {"Token the-operators-key"}}}
+	if err := s.AddHeader(http.Header{"Authorization": {strings.Join(words, " ")}}); err != nil {
+		t.Fatal(err)
+	}
+	const text = "the key the-operators-key is over its quota"
+	for _, got := range []string{s.mask(minSecretBytesInResults).hide(text), s.redact(text)} {
+		if got != "the key [hidden] is over its quota" {
+			t.Error(got)
+		}
+	}
+}

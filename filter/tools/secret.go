@@ -18,8 +18,8 @@ const (
 	// minSecretBytesInResults is the same for tool lists and results. It is higher so
 	// that settings such as "true" stay in the server's content.
 	minSecretBytesInResults = 8
-	// maxSecretWords bounds the words that are secrets by themselves: of the headers,
-	// and of the URL's query.
+	// maxSecretWords bounds the words that are secrets by themselves: of the headers of
+	// requests, and of the URL's query.
 	maxSecretWords = 64
 	hidden         = "[hidden]"
 )
@@ -36,15 +36,19 @@ func (s *Server) redact(text string, more ...string) string {
 }
 
 // mask returns a mask of all spellings of the secrets that have at least so many
-// bytes: values of headers and environment variables, and those in more. Of the words
-// of the headers, such as a token behind Bearer, the maxSecretWords longest ones are
-// secrets by themselves.
+// bytes: values of headers and environment variables, and those in more. The words of
+// the headers, such as a token behind Bearer, are secrets by themselves: all of those
+// of the configuration, and the maxSecretWords longest ones of those of the request.
 func (s *Server) mask(least int, more ...string) *mask {
 	secrets, words := more, []string(nil)
-	for _, values := range s.Header {
+	for name, values := range s.Header {
 		for _, value := range values {
 			secrets = append(secrets, value)
-			words = append(words, strings.Fields(value)...)
+			if s.Trusted && !slices.Contains(s.Added, name) {
+				secrets = append(secrets, strings.Fields(value)...)
+			} else {
+				words = append(words, strings.Fields(value)...)
+			}
 		}
 	}
 	for _, value := range s.Env {

@@ -54,7 +54,9 @@ type Server struct {
 	// Header is sent with every HTTP request. Values are secret: logs, errors and
 	// String do not contain them.
 	Header http.Header `json:"-"`
-	Tenant string      // tenants never share sessions
+	// Added are the names of those that came from the request: see AddHeader.
+	Added  []string
+	Tenant string // tenants never share sessions
 	// Session separates sessions of one tenant, for example by conversation. With ""
 	// the tenant's requests share one.
 	Session string
@@ -100,7 +102,7 @@ func (s *Server) clone() *Server {
 	c.Expects = slices.Clone(s.Expects)
 	c.AllowedTools = slices.Clone(s.AllowedTools)
 	c.Env = maps.Clone(s.Env)
-	c.Header = s.Header.Clone()
+	c.Header, c.Added = s.Header.Clone(), slices.Clone(s.Added)
 	return &c
 }
 
