@@ -327,6 +327,9 @@ func (k *making) Done() bool { return k.run.Ended() && k.journal.closed() }
 // Canceled implements [run.Owner].
 func (k *making) Canceled(cause error) (goesOn bool) {
 	if !errors.Is(cause, errShutdown) {
+		if k.reply.Ending() || k.run.Ended() {
+			return true // its own end is what has ended the lease, or the store rejects it
+		}
 		k.lost = true
 		k.run.Abandon()
 		return false

@@ -85,6 +85,23 @@ func TestHowResponsesEnd(t *testing.T) {
 			defer s.mu.Unlock()
 			s.lost = true
 		}, "1 jobs\n", "canceled"},
+		"3. lost while the end is stored": {scriptedReply{steps: job(time.Minute, nil), ending: true}, func(_ *Maker, s *fakeStore) {
+			time.Sleep(time.Second)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.lost = true
+		}, "1 jobs\njob done: x, <nil>\nend\n", "ok"},
+		"3. lost while the last events are stored": {scriptedReply{steps: job(time.Second, nil)}, func(_ *Maker, s *fakeStore) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.onAppend = func(context.Context) error {
+				time.Sleep(4 * time.Second)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.lost = true
+				return nil
+			}
+		}, "1 jobs\njob done: x, <nil>\nend\n", "ok"},
 		"4. shutdown, complete in time": {scriptedReply{steps: job(time.Minute, nil)}, func(m *Maker, _ *fakeStore) { m.Close(context.Background()) }, "1 jobs\njob done: x, <nil>\nend\n", "ok"},
 		"4. shutdown": {scriptedReply{steps: job(time.Minute, nil), onFail: job(time.Second, nil)}, func(m *Maker, _ *fakeStore) {
 			soon, cancel := context.WithTimeout(context.Background(), 10*time.Second)
