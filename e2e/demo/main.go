@@ -120,7 +120,7 @@ func play(ctx context.Context, command string, s *screen) (err error) {
 
 // start runs the command and returns the base URL that it prints.
 func start(ctx context.Context, command string) (base string, stop func() error, err error) {
-	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--log-level", "error")
+	cmd := exec.CommandContext(ctx, command, "run", "--simulate", "--listen", "127.0.0.1:0", "--open-paths", "/sim/requests", "--log-level", "error")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	var log bytes.Buffer
@@ -253,7 +253,7 @@ func (d *demo) respond(ctx context.Context, id, text string) error {
 }
 
 // engineSide shows the tokens of a request as recorded by the simulated engine. The
-// records are read through Envoy, too.
+// records are read through Envoy, too: their path is opened.
 func (d *demo) engineSide(ctx context.Context, id string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(d.base, "/v1")+"/sim/requests", http.NoBody)
 	if err != nil {
