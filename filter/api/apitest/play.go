@@ -17,6 +17,16 @@ import (
 // [Logprobs]. An error fails the test.
 func Play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chunk) string {
 	t.Helper()
+	reply, err := play(t, request, mode, chunks)
+	if err != nil {
+		t.Fatalf("Push: %v", err)
+	}
+	return reply
+}
+
+// play is Play that returns the error of a chunk.
+func play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chunk) (string, *apierror.Error) {
+	t.Helper()
 	r := request.NewReply(mode)
 	var out []byte
 	if mode == api.Loop {
@@ -38,7 +48,7 @@ func Play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 		}
 		next, err := r.Push(out, &c)
 		if err != nil {
-			t.Fatalf("Push: %v", err)
+			return "", err
 		}
 		out = next
 	}
@@ -49,7 +59,7 @@ func Play(t testing.TB, request api.Request, mode api.Mode, chunks []engine.Chun
 	if out, err = r.End(out); err != nil {
 		t.Fatalf("End: %v", err)
 	}
-	return string(out)
+	return string(out), nil
 }
 
 // compareStream compares what a client has of a whole reply with what it has of the
