@@ -138,6 +138,9 @@ func TestStoresReplicaIsKilled(t *testing.T) {
 				id = found
 			}
 		}
+		if id == "" {
+			t.Fatalf("status %d, and no event with the response", resp.StatusCode)
+		}
 		foreground := killed.do(t, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(`{"model":"gpt-oss-20b","input":"WORDS 1000000\nSIM delay=5ms","stream":true}`))
 		first, err := bufio.NewReader(foreground.Body).ReadString('}')
 		if err != nil {
@@ -190,15 +193,6 @@ func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill fun
 		}
 	}
 	t.Cleanup(kill)
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	d = &dataplane{sim: sim, client: &http.Client{Transport: transport}}
-	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, options{}, log)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logs of the filter that was killed:\n%s", log)
-		}
-	})
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		conn, err := net.Dial("unix", strings.TrimPrefix(socket, "unix://"))
 		if err == nil {
@@ -209,5 +203,15 @@ func startServe(t *testing.T, binary, sim, store string) (d *dataplane, kill fun
 			t.Fatalf("the filter does not start: %v", err)
 		}
 	}
+	// An Envoy that is started before the filter finds it unhealthy at first.
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	d = &dataplane{sim: sim, client: &http.Client{Transport: transport}}
+	d.url, d.admin = startEnvoy(t, proxy, cfg, socket, sim, options{}, log)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs of the filter that was killed:\n%s", log)
+		}
+	})
 	return d, kill
 }
