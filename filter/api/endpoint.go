@@ -78,6 +78,12 @@ func MatchWith(endpoints []Endpoint, method, path string, has func(header string
 	return nil, ids
 }
 
+// Matches reports whether the endpoint has a path, whatever the method and the headers.
+func (e *Endpoint) Matches(path string) bool {
+	_, ok := match(e.Pattern, path)
+	return ok
+}
+
 // match returns the segments of a path that stand where the pattern has {…}.
 func match(pattern, path string) (ids [2]string, ok bool) {
 	n := 0

@@ -33,6 +33,7 @@ type Error struct {
 	Param      string        // the request field at fault; "" is sent as null
 	Message    string        // what is wrong and what to change
 	RetryAfter time.Duration // sent as retry-after in whole seconds if greater than 0
+	Allow      []string      // methods of the path, of a 405; sent as allow
 	Overflow   *Overflow     // of a prompt that is too long; nil if its length is not known
 	Cause      error         // for logs only, never sent
 }

@@ -30,6 +30,9 @@ func TestOpenPathsAreChecked(t *testing.T) {
 	for entry, good := range map[string]bool{
 		"/v1/batches": true, "/v1/files/*": true, "/*": true,
 		"": false, "v1/files": false, "/v1/fi*": false, "/v1/*/content": false, "/v1/../x": false, "/v1/%66iles": false, "/v1/a?b": false, "/v1/files/": false, "/v1//x": false,
+		"/a/.": false, "/a/..": false, "/a/./*": false, "/./a": false, "/...": true,
+		"/v1/completions": true, "/v1/*": true, "/v1/chat/*": true, "/v1/responsesx": true,
+		"/v1/responses": false, "/v1/responses/*": false, "/v1/responses/x": false, "/v1/chat/completions/x/*": false, "/v1/messages/batches": false, "/v1/models/*": false,
 	} {
 		c := Defaults()
 		c.Engines = []Engine{{Kind: "vllm", URLs: []string{"http://127.0.0.1:1"}}}

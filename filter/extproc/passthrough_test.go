@@ -14,7 +14,8 @@ func TestOthersPassThrough(t *testing.T) {
 		fields []string
 	}{
 		{"path", []string{":method=POST", ":path=/v1/embeddings", "content-type=application/json"}},
-		{"method", []string{":method=PUT", ":path=/v1/chat/completions", "content-type=application/json"}},
+		{"method", []string{":method=PUT", ":path=/v1/embeddings", "content-type=application/json"}},
+		{"a browser's question", []string{":method=OPTIONS", ":path=/v1/chat/completions", "content-type=application/json"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

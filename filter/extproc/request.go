@@ -90,6 +90,13 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 		x.SendError(apierror.New(http.StatusNotFound, "", "", "The path is another spelling of a path of this API. Write it without encoded characters, double slashes, dots and a slash at the end."))
 		return
 	}
+	if r.endpoint == nil && r.override != overrideOff {
+		if family, err := x.s.closed(r); err != nil {
+			r.endpoint = family
+			x.SendError(err)
+			return
+		}
+	}
 	if r.endpoint == nil || r.override == overrideOff {
 		x.passThrough()
 		return

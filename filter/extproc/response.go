@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"net/http"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -162,6 +163,9 @@ func (x *exchange) SendError(err *apierror.Error) {
 	headers := x.request.idHeader()
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(headers, false)
+	}
+	if len(err.Allow) > 0 {
+		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}
 	status, object := x.request.endpoint.Error(err, x.request.id)
 	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
