@@ -199,6 +199,7 @@ type page struct {
 	UpstreamHeader     string
 	PromptTokensHeader string
 	PacingMetadata     string   // by which the filter sees that the pacing route exists
+	FilledHeader       string   // of a request that Envoy has given a body
 	PacingRoute        string   // value of EngineHeader that selects it
 	LimitsTokens       bool     // RateLimitService or PromptTokensPerMinute is set
 	Internal           []string // request headers that no client may set
@@ -242,7 +243,7 @@ type endpoint struct {
 func (o Options) page() (*page, error) {
 	p := &page{
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
-		PromptTokensHeader: header.PromptTokens, PacingMetadata: header.Pacing, PacingRoute: header.PacingRoute, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
+		PromptTokensHeader: header.PromptTokens, PacingMetadata: header.Pacing, FilledHeader: header.Filled, PacingRoute: header.PacingRoute, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
 		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
 		ExposedHeaders: exposedHeaders(),
 	}

@@ -147,8 +147,9 @@ type BackgroundReply interface {
 // goroutine.
 type Follower interface {
 	// Next waits a while for events behind those that it has returned, and
-	// may return none; end reports that there are no more.
-	Next(ctx context.Context) (sse []byte, end bool, err *apierror.Error)
+	// may return none; end reports that there are no more. reserve takes the bytes
+	// of what it returns from the budget; its error is returned.
+	Next(ctx context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error)
 	// Fail is the event with which the stream is broken off.
 	Fail(err *apierror.Error) []byte
 }

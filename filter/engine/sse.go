@@ -7,6 +7,10 @@ import "bytes"
 // 131,072 tokens, either of the prompt or of the output with its text.
 const maxLine = 8 << 20
 
+// maxSkipped is how many bytes an engine may send without a data line: comments that
+// keep the connection alive are short and rare.
+const maxSkipped = 1 << 20
+
 // keepLine is the largest buffer that is reused for the next incomplete line.
 // Longer lines are rare, such as the first of a reply, which may contain a
 // prompt.
@@ -19,13 +23,17 @@ const keepLine = 16 << 10
 type eventLines struct {
 	pending []byte // the beginning of an incomplete line
 	tooLong bool   // a line was longer than maxLine
+	skipped int    // bytes of other lines since the last data line
 }
+
+// idle reports whether more than maxSkipped bytes came without a data line.
+func (e *eventLines) idle() bool { return e.skipped > maxSkipped }
 
 // next returns the value of the next complete data line and the rest of p. If p
 // completes no such line, ok is false and the end of p has been buffered. data
-// is valid until the next call.
+// is valid until the next call. Nothing is read once the engine is too long idle.
 func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
-	for len(p) > 0 && !e.tooLong {
+	for len(p) > 0 && !e.tooLong && !e.idle() {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
 			e.buffer(p)
@@ -39,8 +47,10 @@ func (e *eventLines) next(p []byte) (data, rest []byte, ok bool) {
 			e.release()
 		}
 		if data, ok := dataOf(line); ok && !e.tooLong {
+			e.skipped = 0
 			return data, p, true
 		}
+		e.skipped += len(line) + 1
 	}
 	return nil, nil, false
 }

@@ -28,6 +28,9 @@ func (s *stream) Feed(p []byte, chunks []Chunk) ([]Chunk, *apierror.Error) {
 			if s.lines.tooLong {
 				return chunks, s.fail(unreadable("a line is too long"))
 			}
+			if s.lines.idle() {
+				return chunks, s.fail(unreadable("more than 1 MiB came without an event"))
+			}
 			break
 		}
 		p = rest

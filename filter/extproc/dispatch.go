@@ -247,9 +247,18 @@ func (x *exchange) beginRun(request api.Request, mode api.Mode, upstream run.Ups
 	}, upstream, x.now)
 }
 
-// answer answers with a JSON body.
+// answer answers with a JSON body. A large one is held to the pace of its client, where
+// Envoy can do that, and counts in the budget meanwhile.
 func (x *exchange) answer(body []byte) {
 	x.release()
+	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
+		if err := x.request.share.take(int64(len(body))); err != nil {
+			x.SendError(err)
+			return
+		}
+		x.replyFrom(&wholeAnswer{body: body})
+		return
+	}
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	m, o := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...), x.outcome()

@@ -86,6 +86,10 @@ func abort(x *exchange) {
 		x.notCollected(false, shutDown())
 	case phaseHandle:
 		x.SendError(shutDown())
+	case phaseFollow:
+		if !x.headersSent { // else it ends by itself
+			x.SendError(shutDown())
+		}
 	case phaseRun:
 		r := x.runner.Run()
 		if e, ok := r.Reply().(interface{ Ending() bool }); !ok || !e.Ending() {

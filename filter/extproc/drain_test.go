@@ -15,7 +15,7 @@ import (
 // stuckFollower is a stream of a store that does not heed the end of a context.
 type stuckFollower struct{}
 
-func (stuckFollower) Next(context.Context) (sse []byte, end bool, err *apierror.Error) {
+func (stuckFollower) Next(context.Context, func(int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
 	time.Sleep(time.Hour)
 	return nil, true, nil
 }

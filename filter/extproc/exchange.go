@@ -82,7 +82,8 @@ type exchange struct {
 
 	local       bool // the reply is a local one: Envoy sends no request upstream
 	pace        pacer
-	headersSent bool // of the reply
+	followed    *followed // nil: no stored stream is followed
+	headersSent bool      // of the reply
 	metadata    metadata
 	kind        telemetry.Kind
 	ended       error // with which the stream from Envoy has ended
@@ -172,8 +173,7 @@ func (x *exchange) Expire(name run.Timer) {
 	case x.phase == phaseRun:
 		x.runner.Expire(name)
 	case name == run.TimerKeepAlive:
-		x.SendBody([]byte(run.KeepAliveComment), false)
-		x.resetKeepAlive()
+		x.keepAlive()
 	}
 }
 

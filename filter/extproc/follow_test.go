@@ -10,13 +10,14 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
 // scriptedFollower returns one thing after the other, and nothing after that: it
 // waits a second each time.
 type scriptedFollower []storedEvents
 
-func (f *scriptedFollower) Next(ctx context.Context) (sse []byte, end bool, err *apierror.Error) {
+func (f *scriptedFollower) Next(ctx context.Context, reserve func(int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
 	if len(*f) == 0 {
 		select {
 		case <-time.After(time.Second):
@@ -25,6 +26,9 @@ func (f *scriptedFollower) Next(ctx context.Context) (sse []byte, end bool, err 
 		return nil, false, nil
 	}
 	e := (*f)[0]
+	if err := reserve(len(e.sse)); err != nil {
+		return nil, false, err
+	}
 	*f = (*f)[1:]
 	return e.sse, e.end, e.err
 }
@@ -58,7 +62,11 @@ func TestFollow(t *testing.T) {
 				}
 				var text strings.Builder
 				code := ""
-				s.follow(t.Context(), &c.stream, func(e storedEvents) bool {
+				b := newBudget(&config.Limits{MaxInflightBytes: 1 << 20}, time.Now, newHoldings())
+				f := newFollowed(&c.stream, b.open("", nil))
+				s.follow(t.Context(), f, func(e storedEvents) bool {
+					f.waits = true
+					f.goOn()
 					text.Write(e.sse)
 					if e.err != nil {
 						code = e.err.Code

@@ -21,7 +21,10 @@ import (
 // marks, of one byte, as the body of the request. A mark that comes back says that the
 // client has read what was sent before it, but for what Envoy's buffer may hold.
 // Without it no more than paceAhead is sent: events of the model call wait, and the
-// connection to the engine fills up.
+// connection to the engine fills up. A stored stream is not read on.
+//
+// Envoy takes no body for a request that came without one, as a GET does. So Envoy's
+// routes for GETs of what is stored give them one; see [header.Filled].
 
 const (
 	// markEvery is how many bytes of a reply are sent before the next mark.
@@ -35,10 +38,11 @@ const (
 type pacePhase uint8
 
 const (
-	paceOff     pacePhase = iota // the reply is not paced
-	paceSent                     // no answer yet
-	paceOpen                     // marks come back
-	paceWithout                  // the service has ended its reply: no marks any more
+	paceOff      pacePhase = iota // the reply is not paced
+	paceSent                      // no answer yet
+	paceAnswered                  // the service has answered, but no mark has come back
+	paceOpen                      // marks come back
+	paceWithout                   // the service has ended its reply: no marks any more
 )
 
 // pacer says how far the client has read a reply.
@@ -50,27 +54,34 @@ type pacer struct {
 
 func (p *pacer) on() bool { return p.phase != paceOff }
 
-// connected takes the status of the service's reply, and reports whether the reply to
-// the client can begin.
-func (p *pacer) connected(status int) bool {
+// answered takes the status of the service's reply, and reports whether marks can come
+// back.
+func (p *pacer) answered(status int) bool {
 	if p.phase != paceSent || status != http.StatusOK {
 		return false
 	}
-	p.phase = paceOpen
+	p.phase = paceAnswered
 	return true
 }
 
 // behind reports whether the client has not read enough for more to be sent.
 func (p *pacer) behind() bool { return p.phase == paceOpen && p.marked && p.sent >= paceAhead }
 
-// came takes marks that came back; end says that none will follow.
-func (p *pacer) came(marks int, end bool) {
+// came takes marks that came back; end says that none will follow. It reports whether
+// the reply to the client can begin: before the first piece of the service's body,
+// Envoy takes no body in its place.
+func (p *pacer) came(marks int, end bool) (begins bool) {
+	begins = p.phase == paceAnswered
+	if begins {
+		p.phase = paceOpen
+	}
 	if marks > 0 {
 		p.marked = false
 	}
 	if end {
 		p.phase = paceWithout
 	}
+	return begins
 }
 
 // next sends the next mark if it is due.

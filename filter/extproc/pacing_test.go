@@ -26,6 +26,8 @@ func TestPacedReply(t *testing.T) {
 			s.body(ask(`,"stream":true`), true)
 			s.expectLike(pacedHead, "request body .")
 			s.answer(false, ":status=200")
+			s.expect() // Envoy takes no body before the service's has begun
+			s.answerBody(".", false)
 			s.expectLike("immediate 502")
 		})
 	})

@@ -33,10 +33,9 @@ type clientRequest struct {
 	forward  http.Header      // what goes along with model calls through the loopback listener; nil without one
 	strip    []string         // headers of the client's that only the filter sets
 
-	bodyless bool // there are headers only
+	bodyShape
 	onDemand bool // Envoy sends only what is asked for
 	demanded bool // the body comes because it was asked for
-	trailers bool // the body ends with trailers
 	override override
 	codex    bool // Codex compatibility mode is on
 	rollout  rolledOut
@@ -44,6 +43,13 @@ type clientRequest struct {
 	body  []byte
 	share *share // of the budget: the body, and what is read of the store
 	scan  modelScan
+}
+
+// bodyShape is in which form a request's body comes.
+type bodyShape struct {
+	bodyless bool // there are headers only
+	filled   bool // the client has sent headers only, and Envoy has added a body
+	trailers bool // the body ends with trailers
 }
 
 // requestLine is the first line of a request.
@@ -134,6 +140,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
 	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
+	r.filled = headerOf(h, header.Filled) != ""
 	for _, name := range s.own {
 		if headerOf(h, name) != "" {
 			r.strip = append(r.strip, name)
@@ -201,11 +208,15 @@ func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.E
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
+	body := b.GetBody()
+	if x.request.filled {
+		body = nil
+	}
 	switch x.phase {
 	case phaseRelay:
-		relay(x, b.GetBody(), b.GetEndOfStream())
+		relay(x, body, b.GetEndOfStream())
 	case phaseCollect:
-		x.collect(b.GetBody(), b.GetEndOfStream())
+		x.collect(body, b.GetEndOfStream())
 	}
 }
 
@@ -330,6 +341,9 @@ func (x *exchange) passThrough() {
 	x.runner.Timers.ClearAll()
 	var m mutation
 	m.remove(x.request.strip...)
+	if x.request.filled {
+		m.set("content-length", "0")
+	}
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
 	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)

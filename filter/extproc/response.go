@@ -35,8 +35,7 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
 	headers := h.GetHeaders()
 	status := parseStatus(headerOf(headers, ":status"))
-	if x.phase == phaseRun && x.pace.connected(status) {
-		x.runner.Run().Start()
+	if x.pace.answered(status) {
 		return
 	}
 	if x.phase != phaseRun || x.local || x.pace.on() {
@@ -82,11 +81,9 @@ func (x *exchange) responseBody(b *extprocv3.HttpBody) {
 	switch x.phase {
 	case phaseRelay, phaseAnswered:
 		x.to.responseBody(b.GetBody(), b.GetEndOfStream())
-	case phaseRun:
+	case phaseRun, phaseFollow:
 		if x.pace.on() {
-			x.pace.came(len(b.GetBody()), b.GetEndOfStream())
-			x.pace.next(&x.to)
-			x.runner.Hold(x.pace.behind())
+			x.takeMarks(len(b.GetBody()), b.GetEndOfStream())
 		} else if !x.local {
 			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
 		}
@@ -97,7 +94,7 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 	switch x.phase {
 	case phaseRelay, phaseAnswered:
 		x.to.add(responseTrailersReply())
-	case phaseRun:
+	case phaseRun, phaseFollow:
 		x.upstream = upstreamTrailers
 		if !x.local && !x.pace.on() {
 			x.runner.Run().EngineTrailers(func(name string) string { return headerOf(trailers, name) })
@@ -148,8 +145,31 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.metadata.end(x.to.last(), &x.runner.Record, &o)
 		return
 	}
+	x.keepPace()
+}
+
+// takeMarks takes marks of a paced reply that came back. With the first one, the reply
+// begins.
+func (x *exchange) takeMarks(n int, end bool) {
+	switch begins := x.pace.came(n, end); {
+	case !begins:
+		x.keepPace()
+	case x.phase == phaseFollow:
+		x.beginFollow()
+	default:
+		x.runner.Run().Start()
+	}
+}
+
+// keepPace sends a mark if one is due, and lets what makes the reply wait while the
+// client is behind.
+func (x *exchange) keepPace() {
 	x.pace.next(&x.to)
-	x.runner.Hold(x.pace.behind())
+	behind := x.pace.behind()
+	x.runner.Hold(behind)
+	if x.followed != nil && !behind {
+		x.followed.goOn()
+	}
 }
 
 // SendError answers in place of whatever was to come. It is only used while no

@@ -22,6 +22,9 @@ const (
 	// PromptTokens is the tokens of the prompt of a model call, and in a reply those
 	// of all its model calls.
 	PromptTokens = "x-harmony-prompt-tokens"
+	// Filled says that the client has sent no body, and that Envoy has given the request
+	// one: Envoy can only pace the reply to a request that has a body.
+	Filled = "x-harmony-filled"
 	// Destination is the replica that an endpoint picker chose.
 	Destination = "x-gateway-destination-endpoint"
 )
@@ -71,7 +74,9 @@ const PacingRoute = "-pacing"
 
 // Internal returns the request headers that no client may set: Envoy's own
 // configuration removes them as well.
-func Internal() []string { return []string{Engine, Prefill, Upstream, PromptTokens, Destination} }
+func Internal() []string {
+	return []string{Engine, Prefill, Upstream, PromptTokens, Filled, Destination}
+}
 
 // Explanations returns the response headers by which a reply explains what was
 // decided, of which the configuration says which are sent. In a reply [Engine] is

@@ -13,6 +13,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -43,12 +44,15 @@ func (s *server) keep(t *testing.T, request *Request, first int, reply *Reply, s
 	return s.Store.Append(context.Background(), s.rc.Tenant, request.ID(), "me", store.Batch{First: first, Last: reply.Sequence() - 1, SSE: sse, End: end})
 }
 
+// unbounded is a budget without a bound.
+func unbounded(int) *apierror.Error { return nil }
+
 // readAll follows a response to its end.
 func readAll(t *testing.T, f api.Follower) string {
 	t.Helper()
 	var all strings.Builder
 	for range 100 {
-		sse, end, err := f.Next(context.Background())
+		sse, end, err := f.Next(context.Background(), unbounded)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func replayOf(t testing.TB, o api.Outcome) string {
 	if o.Stream == nil {
 		t.Fatalf("the request has not been answered before: %+v", o)
 	}
-	sse, end, err := o.Stream.Next(context.Background())
+	sse, end, err := o.Stream.Next(context.Background(), unbounded)
 	if err != nil || !end {
 		t.Fatalf("the stream has more to come, or %v", err)
 	}

@@ -34,14 +34,13 @@ const lateReads = 6
 // Next waits a while for events behind those that it has returned; end reports
 // that there are no more. A stream whose process has died ends with the event
 // that says so.
-func (f *Follower) Next(ctx context.Context) (sse []byte, end bool, apiErr *apierror.Error) {
+func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, apiErr *apierror.Error) {
 	batches, err := f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, followWait)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
 	if len(batches) > 0 {
-		sse, end = f.take(batches)
-		return sse, end, nil
+		return f.take(batches, reserve)
 	}
 	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID)
 	switch {
@@ -74,8 +73,7 @@ func (f *Follower) Next(ctx context.Context) (sse []byte, end bool, apiErr *apie
 		w.Close()
 		return w.Dst, true, nil
 	}
-	sse, end = f.take(batches)
-	return sse, end, nil
+	return f.take(batches, reserve)
 }
 
 // Fail is the event with which the stream breaks off.
@@ -86,8 +84,16 @@ func (f *Follower) Fail(err *apierror.Error) []byte {
 	return w.Dst
 }
 
-// take returns the events of batches that are new.
-func (f *Follower) take(batches []store.Batch) (sse []byte, end bool) {
+// take returns the events of batches that are new, unless reserve refuses them.
+func (f *Follower) take(batches []store.Batch, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+	size := 0
+	for _, b := range batches {
+		size += len(b.SSE)
+	}
+	if err := reserve(size); err != nil {
+		return nil, false, err
+	}
+	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE
 		for range f.after + 1 - b.First {
@@ -97,7 +103,7 @@ func (f *Follower) take(batches []store.Batch) (sse []byte, end bool) {
 		sse = append(sse, events...)
 		end = end || b.End
 	}
-	return sse, end
+	return sse, end, nil
 }
 
 // afterEvent is what follows the first of some events.
@@ -114,7 +120,10 @@ func afterEvent(sse []byte) []byte {
 type Replay struct{ SSE []byte }
 
 // Next returns the whole stream.
-func (r *Replay) Next(context.Context) (sse []byte, end bool, err *apierror.Error) {
+func (r *Replay) Next(_ context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+	if err := reserve(len(r.SSE)); err != nil {
+		return nil, false, err
+	}
 	return r.SSE, true, nil
 }
 

@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
 
@@ -25,7 +27,15 @@ func TestTake(t *testing.T) {
 		{-1, "abcde", 4}, {0, "bcde", 4}, {1, "cde", 4}, {2, "de", 4}, {3, "e", 4}, {4, "", 4}, {7, "", 7},
 	} {
 		f := &Follower{after: c.after}
-		sse, end := f.take([]store.Batch{{First: 0, Last: 1, SSE: events("ab")}, {First: 2, Last: 4, SSE: events("cde"), End: true}})
+		batches := []store.Batch{{First: 0, Last: 1, SSE: events("ab")}, {First: 2, Last: 4, SSE: events("cde"), End: true}}
+		full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "")
+		if _, _, err := f.take(batches, func(int) *apierror.Error { return full }); err != full || f.after != c.after {
+			t.Errorf("after %d: %v, last %d where the budget is full", c.after, err, f.after)
+		}
+		sse, end, err := f.take(batches, func(int) *apierror.Error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
 		if diff := cmp.Diff(c.want, strings.ReplaceAll(string(sse), "\n", "")); diff != "" || !end || f.after != c.last {
 			t.Errorf("after %d: end %t, last %d\n%s", c.after, end, f.after, diff)
 		}
@@ -78,7 +88,7 @@ func must(t *testing.T, err error) {
 // wantNext checks how the next events begin.
 func wantNext(t *testing.T, f *Follower, want string, wantEnd bool) {
 	t.Helper()
-	sse, end, err := f.Next(t.Context())
+	sse, end, err := f.Next(t.Context(), func(int) *apierror.Error { return nil })
 	if err != nil || end != wantEnd || !strings.HasPrefix(string(sse), want) || want == "" && len(sse) > 0 {
 		t.Fatalf("%q, end %t, %v; want %q, end %t", sse, end, err, want, wantEnd)
 	}
