@@ -48,13 +48,29 @@ func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
 	return nil
 }
 
-// addApprovalRequest notes what a verdict may be about.
+// addApprovalRequest notes what a verdict may be about. The client may send again what
+// is stored, or is in its input twice, but must not change it: what is called is what
+// was asked for.
 func (r *itemReader) addApprovalRequest(it item.Item) *apierror.Error {
 	if r.approvals == nil {
 		r.approvals = map[string]item.Item{}
 	}
+	if earlier, known := r.approvals[it.ID]; known && it.ID != "" && !sameCall(earlier, it) {
+		return changedApproval(it)
+	}
 	r.approvals[it.ID] = it
 	return nil
+}
+
+// sameCall reports whether two requests for approval are about the same call.
+func sameCall(a, b item.Item) bool {
+	one, err := item.ReadArguments(a.Arguments)
+	other, otherErr := item.ReadArguments(b.Arguments)
+	return err == nil && otherErr == nil && a.Server == b.Server && a.Name == b.Name && one == other
+}
+
+func changedApproval(it item.Item) *apierror.Error {
+	return apierror.Invalid(it.At.Path, "The mcp_approval_request %q is not the one that was made under this id: its server_label, name or arguments have changed. Send it as it was in the response.", item.Clip(it.ID))
 }
 
 // approvedCall is a call about which the request has a verdict.
@@ -87,28 +103,33 @@ func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.E
 	return calls, nil
 }
 
-// findApprovalRequests reads the stored requests for approval that are not in the
-// input.
+// findApprovalRequests reads the stored requests for approval. Those that are in the
+// input have to be as they are stored.
 func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
-	var missing []string
-	for _, v := range d.items.verdicts {
-		if _, known := d.items.approvals[v.request]; !known {
-			missing = append(missing, v.request)
-		}
-	}
-	if len(missing) == 0 || d.api.Store == nil {
+	if len(d.items.verdicts) == 0 || d.api.Store == nil {
 		return nil
 	}
-	found, err := d.items.fetch(ctx, "input", missing)
+	ids := make([]string, len(d.items.verdicts))
+	for i, v := range d.items.verdicts {
+		ids[i] = v.request
+	}
+	found, err := d.items.fetch(ctx, "input", ids)
 	if err != nil {
 		return err
 	}
 	for _, i := range found {
-		it, err := item.ReadStored(i, "input")
+		stored, err := item.ReadStored(i, "input")
 		if err != nil {
 			return err
 		}
-		if err := d.items.addApprovalRequest(it); err != nil {
+		sent, isSent := d.items.approvals[stored.ID]
+		switch {
+		case !isSent:
+			err = d.items.addApprovalRequest(stored)
+		case stored.Kind != sent.Kind || !sameCall(stored, sent):
+			err = changedApproval(sent)
+		}
+		if err != nil {
 			return err
 		}
 	}

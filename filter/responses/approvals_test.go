@@ -146,12 +146,63 @@ func TestApprovalWithoutOutcome(t *testing.T) {
 			t.Errorf("the prompt is\n%s", prompt)
 		}
 	}
-	got := l.play(t, `{"model":"m","input":[`+asked(request, `{\"q\":\"two\"}`)+`,`+yes(request)+`],`+approvedTool+`}`, doneText)
-	if failure := got.Get("output.#(type==mcp_call).error.content.0.text").Str; !strings.Contains(failure, "for another call") {
-		t.Errorf("another call under the same approval: %s", got.Get("output"))
-	}
 	if n := l.calls(); n != 0 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+// What is called is what was asked for: a request for approval that the client changes
+// is refused, whether it is stored, or in the input twice.
+func TestChangedApproval(t *testing.T) {
+	t.Parallel()
+	const changed = `{\"q\":\"two\"}`
+	for name, c := range map[string]struct {
+		input func(request string) string
+		param string
+	}{
+		"other arguments than stored": {func(request string) string { return asked(request, changed) }, "input[1]"},
+		"another tool than stored": {func(request string) string {
+			return strings.Replace(asked(request, oneArgument), `"name":"search"`, `"name":"delete-all"`, 1)
+		}, "input[1]"},
+		"another server than stored": {func(request string) string {
+			return strings.Replace(asked(request, oneArgument), `"server_label":"docs"`, `"server_label":"other"`, 1)
+		}, "input[1]"},
+		"twice in the input": {func(request string) string {
+			return asked("mcpr_own", oneArgument) + `,` + asked("mcpr_own", changed) + `,` + asked(request, oneArgument)
+		}, "input[3]"},
+	} {
+		for _, stored := range []string{"", `"store":false,`} {
+			t.Run(name+stored, func(t *testing.T) {
+				t.Parallel()
+				l := newLoop(t)
+				_, request := l.question(t)
+				_, err := l.try(t, `{"model":"m",`+stored+`"input":[`+c.input(request)+`,`+yes(request)+`],`+approvedTool+`}`)
+				if err == nil || err.Status != 400 || err.Param != c.param || !strings.Contains(err.Message, "not the one that was made") {
+					t.Errorf("%v", err)
+				}
+				if n := l.calls(); n != 0 {
+					t.Errorf("%d calls", n)
+				}
+			})
+		}
+	}
+}
+
+// A client that changes what it continues is refused too, and its next, honest request
+// is answered: no approval was begun.
+func TestChangedApprovalOfAChain(t *testing.T) {
+	t.Parallel()
+	l := newLoop(t)
+	response, request := l.question(t)
+	body := func(arguments string) string {
+		return `{"model":"m","previous_response_id":"` + response + `","input":[` + asked(request, arguments) + `,` + yes(request) + `],` + approvedTool + `}`
+	}
+	if _, err := l.try(t, body(`{\"q\":\"two\"}`)); err == nil || err.Status != 400 || err.Param != "input[1]" {
+		t.Errorf("changed: %v", err)
+	}
+	got := l.play(t, body(oneArgument), doneText)
+	if got.Get("output.#(type==mcp_call).output").Str != "found one" || l.calls() != 1 {
+		t.Errorf("unchanged: %d calls, %s", l.calls(), got.Get("output"))
 	}
 }
 

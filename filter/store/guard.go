@@ -39,7 +39,9 @@ type GuardOptions struct {
 //
 // A call returns at the deadline of its context, even if s does not. The access
 // itself goes on for five seconds in all, so that a slow store is not mistaken for
-// one that hangs. Callers must not change the arguments of such an access.
+// one that hangs. Callers must not change the arguments of such an access. If such an
+// access takes effect after its caller has been told that it failed, the guard undoes
+// it; see guard_late.go.
 func Guard(s Store, o GuardOptions) Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -65,7 +67,10 @@ type guard struct {
 	mu      sync.Mutex
 	closed  bool
 	breaker breaker
-	answers chan struct{} // closed when the store answers again; nil: it does
+	answers chan struct{}          // closed when the store answers again; nil: it does
+	late    map[string]*lateWrites // by resource
+
+	uncertain map[string]bool // writes that may have taken effect, though they failed
 }
 
 // Close implements [Store]. It cancels the accesses whose callers have left.
@@ -146,8 +151,19 @@ func (g *guard) probe(answers <-chan struct{}) {
 		err := g.store.PutTexts(ctx, "", map[string]string{probeName: "1"})
 		cancel()
 		now := g.o.Now()
-		g.update(func(b *breaker) { b.probed(judge(err, now.Sub(began)), now) })
+		v := g.judge(err, now.Sub(began))
+		g.update(func(b *breaker) { b.probed(v, now) })
 	}
+}
+
+// judge returns what an access shows about the store. A store that is busy with writes,
+// for which others wait, does not hang.
+func (g *guard) judge(err error, took time.Duration) verdict {
+	v := judge(err, took)
+	if s, ok := g.store.(interface{ Busy() bool }); ok && v == verdictHung && s.Busy() {
+		return verdictFailed
+	}
+	return v
 }
 
 // result is what an access returned.
@@ -156,8 +172,17 @@ type result[T any] struct {
 	err   error
 }
 
-// guarded makes an access to g's store.
-func guarded[T any](ctx context.Context, g *guard, patient bool, access func(ctx context.Context) (T, error)) (value T, err error) {
+// guarded makes an access to g's store that changes nothing, or that may be made
+// twice.
+func guarded[T any](ctx context.Context, g *guard, patient bool, access func(ctx context.Context) (T, error)) (T, error) {
+	return guardedWrite(ctx, g, patient, write[T]{}, access)
+}
+
+// guardedWrite makes an access to g's store.
+func guardedWrite[T any](ctx context.Context, g *guard, patient bool, w write[T], access func(ctx context.Context) (T, error)) (value T, err error) {
+	if err := g.waitLate(ctx, w.key); err != nil {
+		return value, err
+	}
 	if err := g.begin(ctx, patient); err != nil {
 		return value, err
 	}
@@ -166,11 +191,13 @@ func guarded[T any](ctx context.Context, g *guard, patient bool, access func(ctx
 	judged := func(err error) {
 		once.Do(func() {
 			now := g.o.Now()
-			g.update(func(b *breaker) { b.ended(judge(err, now.Sub(began)), now) })
+			v := g.judge(err, now.Sub(began))
+			g.update(func(b *breaker) { b.ended(v, now) })
 		})
 	}
 	own, release := g.outlive(ctx)
 	done := make(chan result[T], 1)
+	late := &lateWrite{guard: g, key: w.key}
 	go func() {
 		defer g.running.Done()
 		defer release()
@@ -179,11 +206,13 @@ func guarded[T any](ctx context.Context, g *guard, patient bool, access func(ctx
 			if p := recover(); p != nil {
 				r.err = fmt.Errorf("access to the store: panic: %v", p)
 			}
+			defer settle(late, w, &r)
 			if judge(r.err, 0) == verdictAnswered {
 				g.update(func(b *breaker) { b.ended(verdictAnswered, g.o.Now()) }) // late answers count too
 			} else {
 				judged(r.err)
 			}
+			late.end(w.undone(r))
 			done <- r
 		}()
 		r.value, r.err = access(own)
@@ -193,7 +222,7 @@ func guarded[T any](ctx context.Context, g *guard, patient bool, access func(ctx
 		return r.value, r.err
 	case <-ctx.Done():
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // so is the access
+	if errors.Is(ctx.Err(), context.Canceled) || !late.leave() { // a canceled access ends too
 		r := <-done
 		return r.value, r.err
 	}

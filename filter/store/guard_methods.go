@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -10,12 +11,26 @@ type none = struct{}
 
 // guardedError makes an access that returns only an error.
 func guardedError(ctx context.Context, g *guard, patient bool, access func(ctx context.Context) error) error {
-	_, err := guarded(ctx, g, patient, func(ctx context.Context) (none, error) { return none{}, access(ctx) })
+	return guardedWriteError(ctx, g, patient, write[none]{}, access)
+}
+
+// guardedWriteError makes an access that returns only an error and changes a resource.
+func guardedWriteError(ctx context.Context, g *guard, patient bool, w write[none], access func(ctx context.Context) error) error {
+	_, err := guardedWrite(ctx, g, patient, w, func(ctx context.Context) (none, error) { return none{}, access(ctx) })
 	return err
 }
 
+// Put deletes a new response that is stored late. A later version needs no undoing: it
+// is put again, see again.
 func (g *guard) Put(ctx context.Context, tenant string, r *Response) error {
-	return guardedError(ctx, g, r.Version > 1, func(ctx context.Context) error { return g.store.Put(ctx, tenant, r) })
+	key := resource("response", tenant, r.ID)
+	w := write[none]{key: key}
+	if r.Version == 1 {
+		w.undo = func(ctx context.Context, _ none) error { return g.store.Delete(ctx, tenant, r.ID) }
+	}
+	return g.again(ctx, resource("put", tenant, r.ID), r.Version > 1, w,
+		func(ctx context.Context) error { return g.store.Put(ctx, tenant, r) },
+		func(ctx context.Context) bool { return g.hasResponse(ctx, tenant, r) })
 }
 
 func (g *guard) Get(ctx context.Context, tenant, id string) (*Response, error) {
@@ -35,7 +50,7 @@ func (g *guard) Items(ctx context.Context, tenant string, ids []string) (map[str
 }
 
 func (g *guard) Delete(ctx context.Context, tenant, id string) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.Delete(ctx, tenant, id) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("response", tenant, id)}, func(ctx context.Context) error { return g.store.Delete(ctx, tenant, id) })
 }
 
 func (g *guard) Renew(ctx context.Context, owner string, live []Key, lease time.Duration) (lost []Key, err error) {
@@ -43,7 +58,10 @@ func (g *guard) Renew(ctx context.Context, owner string, live []Key, lease time.
 }
 
 func (g *guard) Append(ctx context.Context, tenant, id, owner string, b Batch) error {
-	return guardedError(ctx, g, true, func(ctx context.Context) error { return g.store.Append(ctx, tenant, id, owner, b) })
+	key := resource("journal", tenant, id)
+	return g.again(ctx, key, true, write[none]{key: key},
+		func(ctx context.Context) error { return g.store.Append(ctx, tenant, id, owner, b) },
+		func(ctx context.Context) bool { return g.hasBatch(ctx, tenant, id, b) })
 }
 
 func (g *guard) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
@@ -51,11 +69,14 @@ func (g *guard) Events(ctx context.Context, tenant, id string, after int, wait t
 }
 
 func (g *guard) PutConversation(ctx context.Context, tenant string, c *Conversation) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.PutConversation(ctx, tenant, c) })
+	undo := func(ctx context.Context, _ none) error { return g.store.DeleteConversation(ctx, tenant, c.ID) }
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, c.ID), undo: undo},
+		func(ctx context.Context) error { return g.store.PutConversation(ctx, tenant, c) })
 }
 
 func (g *guard) PutMetadata(ctx context.Context, tenant, id string, metadata []byte) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.PutMetadata(ctx, tenant, id, metadata) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, id)},
+		func(ctx context.Context) error { return g.store.PutMetadata(ctx, tenant, id, metadata) })
 }
 
 func (g *guard) Conversation(ctx context.Context, tenant, id string) (*Conversation, error) {
@@ -63,11 +84,21 @@ func (g *guard) Conversation(ctx context.Context, tenant, id string) (*Conversat
 }
 
 func (g *guard) DeleteConversation(ctx context.Context, tenant, id string) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.DeleteConversation(ctx, tenant, id) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, id)},
+		func(ctx context.Context) error { return g.store.DeleteConversation(ctx, tenant, id) })
 }
 
+// AddItems deletes items that are added late.
 func (g *guard) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.AddItems(ctx, tenant, id, lockOwner, items) })
+	undo := func(ctx context.Context, _ none) error {
+		errs := make([]error, 0, len(items))
+		for _, item := range items {
+			errs = append(errs, g.store.DeleteItem(ctx, tenant, id, item.ID))
+		}
+		return errors.Join(errs...)
+	}
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, id), undo: undo},
+		func(ctx context.Context) error { return g.store.AddItems(ctx, tenant, id, lockOwner, items) })
 }
 
 func (g *guard) ConversationItems(ctx context.Context, tenant, id string, p Page) ([]Item, error) {
@@ -83,15 +114,23 @@ func (g *guard) ConversationItem(ctx context.Context, tenant, id, item string) (
 }
 
 func (g *guard) DeleteItem(ctx context.Context, tenant, id, item string) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.DeleteItem(ctx, tenant, id, item) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, id)},
+		func(ctx context.Context) error { return g.store.DeleteItem(ctx, tenant, id, item) })
 }
 
+// Lock releases a lock that is taken late, or may have been taken when the store failed.
 func (g *guard) Lock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.Lock(ctx, tenant, id, lockOwner, lease) })
+	w := write[none]{key: resource("conversation", tenant, id), always: true}
+	if lease > 0 {
+		w.undo = func(ctx context.Context, _ none) error { return g.store.Lock(ctx, tenant, id, lockOwner, 0) }
+	}
+	return guardedWriteError(ctx, g, false, w, func(ctx context.Context) error { return g.store.Lock(ctx, tenant, id, lockOwner, lease) })
 }
 
+// RenewLock only extends a lock: a later release waits for it.
 func (g *guard) RenewLock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.RenewLock(ctx, tenant, id, lockOwner, lease) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("conversation", tenant, id)},
+		func(ctx context.Context) error { return g.store.RenewLock(ctx, tenant, id, lockOwner, lease) })
 }
 
 func (g *guard) Texts(ctx context.Context, tenant string, names []string) (map[string]string, error) {
@@ -106,10 +145,20 @@ func (g *guard) PutTextIfAbsent(ctx context.Context, tenant, name, text string) 
 	return guarded(ctx, g, false, func(ctx context.Context) (string, error) { return g.store.PutTextIfAbsent(ctx, tenant, name, text) })
 }
 
+// BeginApproval withdraws an approval that is begun late, or may have been begun when
+// the store failed.
 func (g *guard) BeginApproval(ctx context.Context, tenant, name, text string) (string, error) {
-	return guarded(ctx, g, false, func(ctx context.Context) (string, error) { return g.store.BeginApproval(ctx, tenant, name, text) })
+	undo := func(ctx context.Context, _ string) error { return g.store.WithdrawApproval(ctx, tenant, name, text) }
+	return guardedWrite(ctx, g, false, write[string]{key: resource("approval", tenant, name), undo: undo, always: true},
+		func(ctx context.Context) (string, error) { return g.store.BeginApproval(ctx, tenant, name, text) })
 }
 
 func (g *guard) CompleteApproval(ctx context.Context, tenant, name, text string) error {
-	return guardedError(ctx, g, false, func(ctx context.Context) error { return g.store.CompleteApproval(ctx, tenant, name, text) })
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("approval", tenant, name)},
+		func(ctx context.Context) error { return g.store.CompleteApproval(ctx, tenant, name, text) })
+}
+
+func (g *guard) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	return guardedWriteError(ctx, g, false, write[none]{key: resource("approval", tenant, name)},
+		func(ctx context.Context) error { return g.store.WithdrawApproval(ctx, tenant, name, text) })
 }

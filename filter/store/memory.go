@@ -116,3 +116,14 @@ func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) 
 	putText(m.approvals, k, text)
 	return nil
 }
+
+// WithdrawApproval implements [Approvals].
+func (m *Memory) WithdrawApproval(_ context.Context, tenant, name, text string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := key{tenant, name}
+	if e := m.approvals.get(k); e != nil && e.value == text {
+		m.approvals.delete(k)
+	}
+	return nil
+}

@@ -13,7 +13,11 @@ var (
 	//go:embed redis/text_if_absent.lua
 	luaTextIfAbsent string
 
+	//go:embed redis/text_withdraw.lua
+	luaTextWithdraw string
+
 	textIfAbsentScript = newRedisScript("put text if absent", luaTenant, luaTextIfAbsent)
+	textWithdrawScript = newRedisScript("withdraw an approval", luaTenant, luaTextWithdraw)
 )
 
 func (s *Redis) textKey(tenant, name string) string { return s.base(tenant) + "text:" + name }
@@ -81,4 +85,10 @@ func (s *Redis) CompleteApproval(ctx context.Context, tenant, name, text string)
 		return fmt.Errorf("redis: complete an approval: %w", err)
 	}
 	return nil
+}
+
+// WithdrawApproval implements [Approvals].
+func (s *Redis) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	_, err := s.run(ctx, textWithdrawScript, tenant, s.responseTTL, redisApproval+name, text)
+	return err
 }

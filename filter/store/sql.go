@@ -43,6 +43,7 @@ type SQL struct {
 
 	journals notifier[string] // by the key of the response
 	room     *sqliteRoom      // nil: the server has its own bounds
+	queue    *writeQueue      // nil: there are several writers
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 }

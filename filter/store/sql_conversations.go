@@ -86,7 +86,7 @@ func (s *SQL) DeleteConversation(ctx context.Context, tenant, id string) error {
 }
 
 // AddItems implements [Conversations].
-func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error {
+func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) (err error) {
 	size := 0
 	rows := make([][][]byte, len(items))
 	for i, item := range items {
@@ -97,6 +97,8 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+	leave := s.queue.enter(size)
+	defer func() { leave(err) }()
 	key, condition := sqlKey(tenant, id), sqlLockOwner
 	if lockOwner == "" {
 		condition = sqlUnlocked

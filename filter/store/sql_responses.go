@@ -8,7 +8,7 @@ import (
 )
 
 // Put implements [Responses].
-func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
+func (s *SQL) Put(ctx context.Context, tenant string, r *Response) (err error) {
 	if r.Version < 1 {
 		return ErrConflict
 	}
@@ -16,6 +16,8 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) error {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+	leave := s.queue.enter(bodySize(r))
+	defer func() { leave(err) }()
 	w := sqlWrite{
 		SQL: s, tenant: tenant, r: r,
 		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),

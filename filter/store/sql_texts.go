@@ -42,7 +42,7 @@ func (s *SQL) PutTexts(ctx context.Context, tenant string, texts map[string]stri
 	return s.wrap("put texts", s.putTexts(ctx, tenant, s.textTTL, texts))
 }
 
-func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, texts map[string]string) error {
+func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, texts map[string]string) (err error) {
 	byKey, size := make(map[string]string, len(texts)), 0
 	for name, text := range texts {
 		byKey[string(sqlKey(tenant, name))] = text
@@ -52,11 +52,13 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+	leave := s.queue.enter(size)
+	defer func() { leave(err) }()
 	rows := make([][][]byte, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), nil})
 	}
-	_, err := s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires)
+	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires)
 		SELECT a, b, {now} + CAST($2 AS BIGINT) FROM {rows} WHERE true ORDER BY n
 		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), ttl.Milliseconds())
 	return err
@@ -105,4 +107,12 @@ func (s *SQL) BeginApproval(ctx context.Context, tenant, name, text string) (str
 // CompleteApproval implements [Approvals].
 func (s *SQL) CompleteApproval(ctx context.Context, tenant, name, text string) error {
 	return s.wrap("complete an approval", s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlApproval + name: text}))
+}
+
+// WithdrawApproval implements [Approvals].
+func (s *SQL) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	return s.wrap("withdraw an approval", s.room.deleting(ctx, func() error {
+		_, err := s.exec(ctx, s.write, `DELETE FROM harmony_texts WHERE key = $1 AND text = $2`, sqlKey(tenant, sqlApproval+name), []byte(text))
+		return err
+	}))
 }

@@ -35,7 +35,7 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &SQL{dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
+	s := &SQL{dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL, queue: &writeQueue{now: o.Now}}
 	if s.write, err = openSQLite(path, 1, "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)"); err != nil {
 		return nil, err
 	}

@@ -219,6 +219,9 @@ type Approvals interface {
 	BeginApproval(ctx context.Context, tenant, name, text string) (string, error)
 	// CompleteApproval replaces the text of a name by the result.
 	CompleteApproval(ctx context.Context, tenant, name, text string) error
+	// WithdrawApproval deletes the text of a name if it is still this one. So an
+	// action that its first caller has not started can be started by another.
+	WithdrawApproval(ctx context.Context, tenant, name, text string) error
 }
 
 // Options are the limits of a store.

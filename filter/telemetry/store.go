@@ -217,3 +217,8 @@ func (s *observedStore) CompleteApproval(ctx context.Context, tenant, name, text
 	a := s.begin(ctx, "approval")
 	return a.done(s.Store.CompleteApproval(a.ctx, tenant, name, text))
 }
+
+func (s *observedStore) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
+	a := s.begin(ctx, "approval")
+	return a.done(s.Store.WithdrawApproval(a.ctx, tenant, name, text))
+}

@@ -78,6 +78,13 @@ func testApprovals(t *testing.T, open Open) {
 	s.must(s.CompleteApproval(s.ctx, "a", "y", "5"))
 	s.wantEqual("BeginApproval after CompleteApproval alone", s.beginApproval("a", "y", "6"), "5")
 
+	s.wantEqual("a BeginApproval that is withdrawn", s.beginApproval("a", "z", "6"), "6")
+	s.must(s.WithdrawApproval(s.ctx, "a", "z", "other"))
+	s.wantEqual("BeginApproval after a WithdrawApproval of another's", s.beginApproval("a", "z", "7"), "6")
+	s.must(s.WithdrawApproval(s.ctx, "b", "z", "6"))
+	s.must(s.WithdrawApproval(s.ctx, "a", "z", "6"))
+	s.wantEqual("BeginApproval after WithdrawApproval", s.beginApproval("a", "z", "8"), "8")
+
 	// Texts and approval records of the same name are independent.
 	s.wantEqual("Texts with the name of an approval", s.texts("a", "x"), map[string]string{})
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "7"}))
