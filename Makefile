@@ -285,7 +285,7 @@ QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequen
 	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzParser FuzzSchema FuzzCheckSchema
 
 .PHONY: fuzz-quick
-fuzz-quick: ## run the fuzz targets of untrusted input for 20s each, and a short fuzz-cost (5 minutes)
+fuzz-quick: ## run the fuzz targets of untrusted input for 20s each, and a short fuzz-cost (5 to 7 minutes)
 	@tools/fuzz/run.sh 20s $(QUICK_TARGETS)
 	@$(MAKE) --no-print-directory fuzz-cost COSTTIME=5s
 

@@ -536,6 +536,17 @@ func fuzzDecoder(f *testing.F, kind string) {
 		if diff := cmp.Diff(r.decode(t, kind, body), got); diff != "" {
 			t.Errorf("whole and cut differ (-whole +cut):\n%s", diff)
 		}
+		sizes := []byte{byte(cut), byte(cut >> 8), byte(cut>>4) & 15, 1} // pieces of no byte as well
+		if diff := cmp.Diff(got, r.decode(t, kind, cutAt(body, sizes)...)); diff != "" {
+			t.Errorf("pieces of one size and of different sizes differ (-one +different):\n%s", diff)
+		}
+		tokens := 0
+		for _, ids := range got.Tokens {
+			tokens += len(ids)
+		}
+		if tokens > len(body) { // an id takes at least a byte
+			t.Errorf("%d tokens of %d bytes", tokens, len(body))
+		}
 	})
 }
 

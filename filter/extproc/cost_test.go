@@ -119,11 +119,7 @@ func TestDecodingIsBounded(t *testing.T) {
 				text = o.Err.Message
 			}
 			t.Logf("%.1f bytes for each of %d: %.80s", float64(allocated)/float64(counted), counted, text)
-			most := 4
-			if name == "responses: additional tools" {
-				most = 7 // 20,000 items, each read by a reader of its own, which is dropped
-			}
-			if allocated > most*counted {
+			if allocated > 4*counted {
 				t.Errorf("%d bytes are allocated for %d", allocated, counted)
 			}
 		})

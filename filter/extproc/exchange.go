@@ -183,6 +183,14 @@ var (
 	errResponseHeaders = errors.New("a response body came without its headers: set processing_mode.response_header_mode to SEND")
 )
 
+// What no Envoy sends. The state of the exchange has no meaning behind such a message, so
+// the stream ends.
+var (
+	errRequestHeadersAgain  = errors.New("request headers came twice in one ext_proc stream")
+	errRequestHeadersLate   = errors.New("request headers came behind response headers in one ext_proc stream")
+	errResponseHeadersAgain = errors.New("response headers came twice in one ext_proc stream")
+)
+
 // receive takes the next message of Envoy. An error ends the stream with it.
 func (x *exchange) receive(m *extprocv3.ProcessingRequest) error {
 	if err := x.checkOrder(m); err != nil {
@@ -205,12 +213,28 @@ func (x *exchange) receive(m *extprocv3.ProcessingRequest) error {
 	return nil
 }
 
-// checkOrder returns an error if headers that the filter needs have not been sent
-// to it.
+// checkOrder returns an error if headers that the filter needs have not been sent to
+// it, or come where they cannot. Response headers may be the first message: Envoy's own
+// reply, made before the request came here.
 func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
+	requested := x.request.share != nil
 	switch m.GetRequest().(type) {
-	case *extprocv3.ProcessingRequest_RequestHeaders, *extprocv3.ProcessingRequest_ResponseHeaders:
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		if requested {
+			return errRequestHeadersAgain
+		} else if x.upstream != upstreamSilent {
+			return errRequestHeadersLate
+		}
 		return nil
+	case *extprocv3.ProcessingRequest_ResponseHeaders:
+		if x.upstream != upstreamSilent {
+			return errResponseHeadersAgain
+		}
+		return nil
+	case *extprocv3.ProcessingRequest_RequestBody, *extprocv3.ProcessingRequest_RequestTrailers:
+		if !requested {
+			return errRequestHeaders
+		}
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
 		if x.upstream == upstreamSilent && (x.phase == phaseCollect || x.phase == phaseHandle || x.phase == phaseRun) {
 			return errResponseHeaders

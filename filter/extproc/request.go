@@ -71,9 +71,6 @@ const (
 func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	h := m.GetRequestHeaders()
 	headers := h.GetHeaders()
-	if x.request.share != nil { // headers came before: Envoy never sends them twice
-		x.request.share.close()
-	}
 	x.request = x.s.readRequest(headers)
 	r := &x.request
 	r.share = x.s.budget.open(x.s.party(r.tenant, m), dropping(x))

@@ -112,6 +112,7 @@ type toolItems struct {
 	hosted    []*hostedServer // of additional_tools of the request's own input
 	searching string          // the call id of the last tool search
 	index     deferredIndex
+	reader    *toolReader // of the tools of an item; nil: none has any yet
 }
 
 // addTools adds tools that are available from an item on.
@@ -119,7 +120,7 @@ func (t *toolItems) addTools(r *itemReader, it item.Item) *apierror.Error {
 	if it.Role != "" && it.Role != "developer" {
 		return apierror.Invalid(it.At.Path+".role", "The role of additional_tools must be developer.")
 	}
-	reader := t.newReader(r)
+	reader := t.newReader(r, t.hosted)
 	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err
@@ -145,17 +146,28 @@ func (t *toolItems) note(r *itemReader, state joinedState) *apierror.Error {
 	return nil
 }
 
-// newReader returns a reader for the tools of an item. Servers and built-in tools
-// are those of a request: in items of earlier requests they have no effect.
-func (t *toolItems) newReader(r *itemReader) *toolReader {
+// newReader returns a reader for the tools of an item, with the hosted tools of earlier
+// items. Servers and built-in tools are those of a request: in items of earlier requests
+// they have no effect. The reader is the same for every item, because a request may have
+// thousands: what it has read must be copied, or taken out, before the next.
+func (t *toolItems) newReader(r *itemReader, earlierHosted []*hostedServer) *toolReader {
 	ignored := r.ignored
 	if ignored == nil {
 		ignored = &jsontext.Ignored{}
 	}
-	return &toolReader{
-		api: r.api, rc: r.rc, input: &turn.Input{Strict: map[turn.ToolName]bool{}}, echo: &echo{}, ignored: ignored,
-		custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}, hosted: t.hosted, others: len(t.hosted), earlier: !r.ownInput,
+	if t.reader == nil {
+		t.reader = &toolReader{input: &turn.Input{}, custom: map[toolName]bool{}, named: map[string]bool{}, actions: map[toolName]item.Kind{}}
 	}
+	last := t.reader
+	clear(last.custom)
+	clear(last.named)
+	clear(last.actions)
+	*last.input = turn.Input{}
+	*last = toolReader{
+		api: r.api, rc: r.rc, input: last.input, ignored: ignored,
+		custom: last.custom, named: last.named, actions: last.actions, hosted: earlierHosted, others: len(earlierHosted), earlier: !r.ownInput,
+	}
+	return last
 }
 
 // readJoined reads the tools of an item.
@@ -176,7 +188,8 @@ func (r *toolReader) readJoined(it item.Item) (*turn.JoinedTools, *apierror.Erro
 	return joined, nil
 }
 
-// joinedState is what has to be known of the tools beside their definitions.
+// joinedState is what has to be known of the tools beside their definitions. Its maps
+// are the reader's.
 func (r *toolReader) joinedState() joinedState {
 	return joinedState{custom: r.custom, actions: r.actions, named: r.named}
 }
@@ -220,8 +233,8 @@ func (t *toolItems) addFound(r *itemReader, it item.Item) *apierror.Error {
 	if it.CallID == "" {
 		return apierror.Invalid(it.At.Path+".call_id", "The output of a tool search has no call_id, and there is no search before it.")
 	}
-	reader := t.newReader(r)
-	reader.hosted, reader.others, reader.found, reader.earlier = nil, 0, true, true
+	reader := t.newReader(r, nil)
+	reader.found, reader.earlier = true, true
 	joined, err := reader.readJoined(it)
 	if err != nil {
 		return err

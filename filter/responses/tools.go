@@ -20,7 +20,7 @@ type toolReader struct {
 	api     *API
 	rc      *turn.RequestContext
 	input   *turn.Input
-	echo    *echo
+	echo    *echo // nil: the response repeats nothing of the tools
 	ignored *jsontext.Ignored
 
 	hosted    []*hostedServer
@@ -55,7 +55,7 @@ func (r *toolReader) readTools(v jsontext.Field) *apierror.Error {
 		} else {
 			err = r.readTool(v, &functions)
 		}
-		if err == nil {
+		if err == nil && r.echo != nil {
 			r.echo.repeat(v.Result)
 		}
 		return err
@@ -83,6 +83,9 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 		return err
 	}
 	if t.enforced {
+		if r.input.Strict == nil {
+			r.input.Strict = map[turn.ToolName]bool{}
+		}
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
 	if t.kind == "custom" {

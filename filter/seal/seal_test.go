@@ -3,6 +3,7 @@ package seal
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -99,6 +100,31 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if got, err := sealer.Open("t", s); err == nil && (s != sealed || string(got) != "text") {
 			t.Errorf("%q is opened: %q", s, got)
+		}
+	})
+}
+
+// FuzzSeal shows that what is sealed is opened for the same tenant only, and has a bound.
+func FuzzSeal(f *testing.F) {
+	f.Add("t", "u", []byte("text"))
+	f.Add("", "\x00", []byte{})
+	sealer, err := NewSealer([][]byte{make([]byte, KeyBytes)}, rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, tenant, other string, text []byte) {
+		sealed, err := sealer.Seal(tenant, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := sealer.Open(tenant, sealed); err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%q is opened as %q, %v", text, got, err)
+		}
+		if _, err := sealer.Open(other, sealed); tenant != other && !errors.Is(err, ErrTenant) {
+			t.Errorf("%q can open what was sealed for %q: %v", other, tenant, err)
+		}
+		if n := base64.RawURLEncoding.EncodedLen(overhead + sha256.Size + len(text)); len(sealed) != n {
+			t.Errorf("%d bytes are sealed in %d, not in %d", len(text), len(sealed), n)
 		}
 	})
 }

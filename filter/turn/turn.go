@@ -115,8 +115,8 @@ type RequestContext struct {
 	RequestID string // Envoy's x-request-id; "": an id is generated
 	Session   string // the session that a header names; "": none does
 	Unbounded bool   // the prompt may be longer than the model's context, because no model gets it
-	// Reserve takes room for so many bytes that are read of the store, until the
-	// request ends. nil: there is room for all.
+	// Reserve takes room for so many bytes that are read of the store, or that the
+	// verifying of schemas takes, until the request ends. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
 	Checked bool // the model's engine accepts no constraint: a [Check] verifies its output
 }

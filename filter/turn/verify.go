@@ -40,6 +40,9 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if !rc.Checked && !in.Format.Strict {
 			break
 		}
+		if err := rc.reserveValidator(a.Schema); err != nil {
+			return v, err
+		}
 		if v.schema, err = v.validator(a.Schema); err != nil {
 			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
@@ -50,11 +53,27 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if !tools.isStrict(in, name) || t.Schema == nil {
 			continue
 		}
+		if err := rc.reserveValidator(t.Schema); err != nil {
+			return v, err
+		}
 		if v.strict[name], err = v.validator(t.Schema); err != nil {
 			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 		}
 	}
 	return v, nil
+}
+
+// validatorBytes is about what a validator takes for each object of a schema, in bytes:
+// much more than the object's text may have.
+const validatorBytes = 1 << 10
+
+// reserveValidator takes room for the validator of a schema, which is kept until the
+// reply has ended.
+func (rc *RequestContext) reserveValidator(schema json.RawMessage) *apierror.Error {
+	if rc.Reserve == nil {
+		return nil
+	}
+	return rc.Reserve(bytes.Count(schema, []byte("{")) * validatorBytes)
 }
 
 // validator returns the validator of a strict schema; nil if the schema cannot be

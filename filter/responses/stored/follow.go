@@ -96,7 +96,7 @@ func (f *Follower) take(batches []store.Batch, reserve func(bytes int) *apierror
 	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE
-		for range f.after + 1 - b.First {
+		for number := b.First; number <= f.after && len(events) > 0; number++ { // no record may cost more than it has
 			events = afterEvent(events)
 		}
 		f.after = max(f.after, b.Last)
