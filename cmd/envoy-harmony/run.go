@@ -224,7 +224,7 @@ func probed(o envoy.Options, cfg *config.Config) logrus.Fields {
 	return nil
 }
 
-// waitUntilUsable probes the whole path until it works. A GET of the chat path
+// waitUntilUsable probes the whole path until it works. OPTIONS of the chat path
 // passes through Envoy and the filter to the engine. Any answer of the engine is a
 // success. If one of the three does not run, the status is 5xx.
 func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, log *logrus.Entry) error {
@@ -252,11 +252,11 @@ func waitUntilUsable(ctx context.Context, proxy *envoy.Process, address string, 
 	}
 }
 
-// probe returns the status of a GET.
+// probe returns the status of OPTIONS.
 func probe(ctx context.Context, url string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
