@@ -148,6 +148,38 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
+var (
+	metricRow  = regexp.MustCompile("(?m)^\\| `(harmony_[a-z0-9_]+)` \\|")
+	quotedName = regexp.MustCompile("`(harmony_[a-z0-9_]+)`")
+)
+
+// TestEveryFaultHasAnAlert requires that each metric of the documentation is in an alert, or in the
+// documentation's list of those that need none.
+func TestEveryFaultHasAnAlert(t *testing.T) {
+	page := string(readFile(t, "../../docs/operations.md"))
+	_, text, found := strings.Cut(page, "\nThese metrics need no alert")
+	text, _, _ = strings.Cut(text, "\n\n")
+	var without []string
+	for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
+		without = append(without, m[1])
+	}
+	used := ""
+	rules, _ := alerts(t)
+	for _, r := range rules {
+		used += r.Expr + "\n"
+	}
+	rows := metricRow.FindAllStringSubmatch(page, -1)
+	if !found || len(rows) < 20 {
+		t.Fatalf("docs/operations.md has %d metrics, and the list of those without an alert: %v", len(rows), found)
+	}
+	for _, row := range rows {
+		alerted := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(used)
+		if alerted == slices.Contains(without, row[1]) {
+			t.Errorf("%s: in an alert: %v; docs/operations.md must list it as one that needs none: %v", row[1], alerted, !alerted)
+		}
+	}
+}
+
 // queries are the expressions of alerts and panels, by their names.
 func queries(t *testing.T) map[string]string {
 	t.Helper()

@@ -85,12 +85,12 @@ func (s *modelScan) ambiguous() *apierror.Error {
 // relay passes on a piece of a body. Where the body has named another model, the
 // piece is scanned before: the upstream does not get the end of a body that names a
 // second one.
-func relay(x *exchange, p []byte, end bool) {
+func (x *exchange) relay(p []byte, end bool) {
 	r := &x.request
 	if r.scan.relayed {
 		r.scan.feed(p)
 		if err := r.scan.ambiguous(); err != nil {
-			refuseRelayed(x, err)
+			x.refuseRelayed(err)
 			return
 		}
 	}
@@ -99,7 +99,7 @@ func relay(x *exchange, p []byte, end bool) {
 
 // refuseRelayed ends a request of which the upstream has a part. Envoy resets the
 // request to the upstream, and the client's if the reply has begun.
-func refuseRelayed(x *exchange, err *apierror.Error) {
+func (x *exchange) refuseRelayed(err *apierror.Error) {
 	x.request.scan.relayed = false
 	if x.upstream == upstreamSilent {
 		x.SendError(err)

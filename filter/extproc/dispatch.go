@@ -165,7 +165,8 @@ func (x *exchange) takeOutcome(h *handled) {
 	case o.Err != nil:
 		x.SendError(o.Err)
 	case o.Stream != nil:
-		x.follow(o.Stream)
+		x.request.release()
+		x.replyFrom(o.Stream)
 	case o.Request == nil:
 		x.answer(o.Answer)
 	default:
@@ -197,7 +198,8 @@ func (x *exchange) takeRequest(h *handled) {
 		x.kind = telemetry.Queued
 		x.metadata.request = func() metadataFields { return h.metadata }
 		if b := request.(api.BackgroundRequest); b.Follows() {
-			x.follow(b.Follow())
+			x.request.release()
+			x.replyFrom(b.Follow())
 		} else {
 			x.answer(h.answer)
 		}
@@ -232,25 +234,31 @@ func (x *exchange) beginDirect(request api.Request) {
 	}
 	r := x.beginRun(request, api.SingleCall, nil)
 	r.Await(request.Engine())
-	x.sendOn(wire, slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(), []engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))}}))
+	head := modelCall(x.target.Engine, wire, slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(), []engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))}}))
+	x.metadata.begin(head)
+	x.to.add(head)
+	x.to.requestBody(wire.Body, !x.request.trailers)
+	if x.request.trailers {
+		x.to.add(requestTrailersReply())
+	}
 }
 
 // beginRun makes the run of a request. One that has no model call yet needs the
 // body of the client's request until it has.
 func (x *exchange) beginRun(request api.Request, mode api.Mode, upstream run.Upstream) *run.Run {
 	if request.Engine() != nil {
-		x.release()
+		x.request.release()
 	}
 	x.phase = phaseRun
 	return x.runner.Begin(run.Options{
-		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.release,
+		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.request.release,
 	}, upstream, x.now)
 }
 
 // answer answers with a JSON body. A large one is held to the pace of its client, where
 // Envoy can do that, and counts in the budget meanwhile.
 func (x *exchange) answer(body []byte) {
-	x.release()
+	x.request.release()
 	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
 		if err := x.request.share.take(int64(len(body))); err != nil {
 			x.SendError(err)
@@ -266,21 +274,16 @@ func (x *exchange) answer(body []byte) {
 	x.to.add(m)
 }
 
-// sendOn turns the client's request into the model call: Envoy sends it on.
-func (x *exchange) sendOn(wire *engine.HTTPRequest, keys []engine.Header) {
+// modelCall is the header reply that turns the client's request into the model call:
+// Envoy sends it on to the engine.
+func modelCall(name string, wire *engine.HTTPRequest, keys []engine.Header) *extprocv3.ProcessingResponse {
 	set := []engine.Header{
 		{Name: ":path", Value: wire.Path},
 		{Name: "content-type", Value: "application/json"},
 		{Name: "content-length", Value: strconv.Itoa(len(wire.Body))},
-		{Name: header.Engine, Value: x.target.Engine},
+		{Name: header.Engine, Value: name},
 	}
-	head := sentOn(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
-	x.metadata.begin(head)
-	x.to.add(head)
-	x.to.requestBody(wire.Body, !x.request.trailers)
-	if x.request.trailers {
-		x.to.add(requestTrailersReply())
-	}
+	return sentOn(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
 }
 
 // sentOn is the header reply for a client's request that is sent on to another upstream

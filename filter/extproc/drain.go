@@ -80,7 +80,7 @@ func (s *Server) Abort() {
 
 // abort ends the reply of an exchange with an error. One that is complete and is
 // being stored gets some time for that.
-func abort(x *exchange) {
+func (x *exchange) abort() {
 	switch x.phase {
 	case phaseCollect:
 		x.notCollected(false, shutDown())

@@ -62,12 +62,11 @@ const (
 
 // exchange is one HTTP request and its reply: a state machine that takes Envoy's
 // messages, expired timers and the events of what it has begun, and leaves its
-// messages to Envoy in to. It is used by one goroutine.
+// messages to Envoy in to. It is used by one goroutine; others send to its inbox.
 type exchange struct {
+	inbox
 	s      *Server
-	ctx    context.Context //nolint:containedctx // the stream's, of the same life
 	runner *run.Runner
-	in     chan incoming
 	now    time.Time
 	to     sender // messages to Envoy
 
@@ -82,8 +81,8 @@ type exchange struct {
 
 	local       bool // the reply is a local one: Envoy sends no request upstream
 	pace        pacer
-	followed    *followed // nil: no stored stream is followed
-	headersSent bool      // of the reply
+	stored      *storedReply // nil: the reply is not a stored stream
+	headersSent bool         // of the reply
 	metadata    metadata
 	kind        telemetry.Kind
 	ended       error // with which the stream from Envoy has ended
@@ -101,24 +100,22 @@ type incoming struct {
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
 	// Without a buffer, an event that is sent is one that is taken.
-	return &exchange{s: s, ctx: ctx, now: now, in: make(chan incoming), runner: run.NewRunner(ctx, s.o.Env, now)}
+	return &exchange{inbox: inbox{ctx, make(chan incoming)}, s: s, now: now, runner: run.NewRunner(ctx, s.o.Env, now)}
+}
+
+// inbox is the way of other goroutines to an exchange.
+type inbox struct {
+	ctx context.Context //nolint:containedctx // that of the stream from Envoy, of the same life
+	in  chan incoming
 }
 
 // send delivers an event to the exchange, and reports whether it takes it.
-func (x *exchange) send(e incoming) bool {
+func (i inbox) send(e incoming) bool {
 	select {
-	case x.in <- e:
+	case i.in <- e:
 		return true
-	case <-x.ctx.Done():
+	case <-i.ctx.Done():
 		return false
-	}
-}
-
-// dropping returns what gives up the collecting of an exchange's body, with an error
-// for the client.
-func dropping(x *exchange) func(*apierror.Error) {
-	return func(err *apierror.Error) {
-		x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
 	}
 }
 
@@ -135,7 +132,7 @@ var errStreamEnded = errors.New("the ext_proc stream has ended")
 func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 	switch {
 	case e.abort:
-		abort(x)
+		x.abort()
 		return telemetry.MessageTick, nil
 	case e.err != nil:
 		x.ended = endOf(e.err)
@@ -144,7 +141,9 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 		x.takeOutcome(e.handled)
 		return telemetry.MessageJob, nil
 	case e.stored != nil:
-		x.takeStored(e.stored)
+		if x.phase == phaseFollow { // else the reply has ended
+			x.stored.take(e.stored)
+		}
 		return telemetry.MessageStream, nil
 	case e.dropped != nil:
 		if x.phase == phaseCollect { // else it has been answered
@@ -173,7 +172,7 @@ func (x *exchange) Expire(name run.Timer) {
 	case x.phase == phaseRun:
 		x.runner.Expire(name)
 	case name == run.TimerKeepAlive:
-		x.keepAlive()
+		x.stored.keepAlive()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
 const (
@@ -52,84 +51,6 @@ func (f *followed) goOn() {
 	default: // it has continued by itself, because the process drains
 	}
 }
-
-// follow answers with a stored stream.
-func (x *exchange) follow(f api.Follower) {
-	x.release()
-	x.replyFrom(f)
-}
-
-// replyFrom answers with what a follower returns. Where Envoy can hold back the reply to
-// the pace of its client, it begins when the reply's headers can be sent.
-func (x *exchange) replyFrom(f api.Follower) {
-	x.phase = phaseFollow
-	x.followed = newFollowed(f, x.request.share)
-	x.runner.Timers.ClearAll()
-	if x.local = !paces(x.ctx) || x.request.bodyless; x.local {
-		x.beginFollow()
-		return
-	}
-	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
-	x.pace.begin(&x.to, &x.metadata)
-}
-
-// beginFollow sends the headers and lets the stream be read.
-func (x *exchange) beginFollow() {
-	x.runner.Timers.ClearAll()
-	x.resetKeepAlive()
-	f := x.followed
-	_, f.cut = f.stream.(*wholeAnswer)
-	x.SendHeaders(run.ReplyHeaders(!f.cut, x.request.id))
-	go x.s.follow(x.ctx, f, func(e storedEvents) bool { return x.send(incoming{stored: &e}) })
-}
-
-// takeStored takes the next events of the stream that the client follows.
-func (x *exchange) takeStored(e *storedEvents) {
-	if x.phase != phaseFollow {
-		return
-	}
-	if e.err != nil {
-		x.runner.Record.Failed(e.err)
-	}
-	x.followed.waits, x.followed.cut = true, e.more
-	over := e.end || e.err != nil
-	if len(e.sse) == 0 && !over {
-		x.keepPace()
-		return
-	}
-	x.resetKeepAlive()
-	if over {
-		x.runner.Timers.ClearAll()
-	}
-	x.SendBody(e.sse, over)
-}
-
-func (x *exchange) resetKeepAlive() {
-	x.runner.Timers.Set(run.TimerKeepAlive, x.now, x.s.o.Config.Limits.KeepAlive.Duration)
-}
-
-// keepAlive sends a comment, unless the client has not read what was sent before.
-func (x *exchange) keepAlive() {
-	if !x.followed.cut && !x.pace.behind() {
-		x.SendBody([]byte(run.KeepAliveComment), false)
-	}
-	x.resetKeepAlive()
-}
-
-// largeAnswer is the size of a JSON object, in bytes, beyond which it is paced.
-const largeAnswer = 1 << 20
-
-// wholeAnswer is a JSON object that is sent as a stored stream is. It is an
-// api.Follower. The budget has its bytes already.
-type wholeAnswer struct{ body []byte }
-
-// Next returns the whole object.
-func (a *wholeAnswer) Next(context.Context, func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
-	return a.body, true, nil
-}
-
-// Fail returns nothing: an object has no error in its middle.
-func (a *wholeAnswer) Fail(*apierror.Error) []byte { return nil }
 
 // follow delivers the events of a stored stream, in pieces of at most maxPiece bytes,
 // until its end, the end of ctx, or the drain of the process: then the stream ends with

@@ -17,12 +17,12 @@ const maxIDBytes = 256
 // cutID returns a request id without what is beyond maxIDBytes.
 func cutID(id string) string { return id[:min(len(id), maxIDBytes)] }
 
-// tenantMissing reports whether a request has to say whose it is, and does not.
-func (s *Server) tenantMissing(r *clientRequest) bool {
-	return s.o.Config.TenantHeader != "" && r.tenant == "" && !r.endpoint.Public
-}
-
-func (s *Server) noTenant() *apierror.Error {
+// checkTenant returns the error for a request that has to say whose it is and does not,
+// else nil. Without an endpoint it has to.
+func (s *Server) checkTenant(r *clientRequest) *apierror.Error {
+	if s.o.Config.TenantHeader == "" || r.tenant != "" || r.endpoint != nil && r.endpoint.Public {
+		return nil
+	}
 	return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing, or is there more than once.", s.o.Config.TenantHeader)
 }
 

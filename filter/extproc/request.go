@@ -73,7 +73,9 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	headers := h.GetHeaders()
 	x.request = x.s.readRequest(headers)
 	r := &x.request
-	r.share = x.s.budget.open(x.s.party(r.tenant, m), dropping(x))
+	r.share = x.s.budget.open(x.s.party(r.tenant, m), func(err *apierror.Error) {
+		x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
+	})
 	if r.endpoint != nil && x.s.o.Env.Telemetry.OTel != nil {
 		r.parent = parentOf(x.ctx, headers)
 	}
@@ -109,9 +111,11 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 		return
 	}
 	x.phase = phaseCollect
-	if r.endpoint.NoModel && x.s.tenantMissing(r) {
-		x.SendError(x.s.noTenant())
-		return
+	if r.endpoint.NoModel {
+		if err := x.s.checkTenant(r); err != nil {
+			x.SendError(err)
+			return
+		}
 	}
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	if r.bodyless {
@@ -211,7 +215,7 @@ func (x *exchange) requestBody(b *extprocv3.HttpBody) {
 	}
 	switch x.phase {
 	case phaseRelay:
-		relay(x, body, b.GetEndOfStream())
+		x.relay(body, b.GetEndOfStream())
 	case phaseCollect:
 		x.collect(body, b.GetEndOfStream())
 	}
@@ -234,19 +238,18 @@ func (x *exchange) collect(p []byte, end bool) {
 	if r.encoding == "" {
 		r.scan.feed(p)
 		if err := r.scan.ambiguous(); err != nil {
-			if x.s.tenantMissing(r) {
-				err = x.s.noTenant()
-			}
-			x.SendError(err)
+			x.SendError(cmp.Or(x.s.checkTenant(r), err))
 			return
 		}
 		if x.foreign() {
 			x.passCollected(end)
 			return
 		}
-		if x.target.Engine != "" && !r.rollout.undecided && x.s.tenantMissing(r) {
-			x.SendError(x.s.noTenant()) // its body is not waited for
-			return
+		if x.target.Engine != "" && !r.rollout.undecided {
+			if err := x.s.checkTenant(r); err != nil {
+				x.SendError(err) // its body is not waited for
+				return
+			}
 		}
 	}
 	if int64(len(r.body)) > limit {
@@ -295,10 +298,7 @@ func (x *exchange) collected() {
 	if r.encoding != "" {
 		r.scan.feed(body)
 		if err := r.scan.ambiguous(); err != nil {
-			if x.s.tenantMissing(r) {
-				err = x.s.noTenant()
-			}
-			x.SendError(err)
+			x.SendError(cmp.Or(x.s.checkTenant(r), err))
 			return
 		}
 		if x.foreign() {
@@ -319,11 +319,11 @@ func (x *exchange) collected() {
 
 // check rejects what no endpoint can answer.
 func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
-	known := target.Engine != ""
+	if err := s.checkTenant(r); err != nil {
+		return err
+	}
 	switch {
-	case s.tenantMissing(r):
-		return s.noTenant()
-	case !known && !r.endpoint.NoModel:
+	case target.Engine == "" && !r.endpoint.NoModel:
 		return nil // the endpoint says what is wrong: no object, no model, not a string
 	case target.Dialect == nil && !r.endpoint.NoModel:
 		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
@@ -355,7 +355,7 @@ func (x *exchange) passThrough() {
 // end says that the body is complete without trailers.
 func (x *exchange) passCollected(end bool) {
 	body := x.request.body
-	x.release()
+	x.request.release()
 	x.request.scan.relayed = x.request.encoding == ""
 	x.passThrough()
 	if x.request.bodyless {
@@ -368,11 +368,11 @@ func (x *exchange) passCollected(end bool) {
 }
 
 // release drops the collected body.
-func (x *exchange) release() {
-	if x.request.share != nil {
-		x.request.share.release()
+func (r *clientRequest) release() {
+	if r.share != nil {
+		r.share.release()
 	}
-	x.request.body = nil
+	r.body = nil
 }
 
 // droppedHeaders are the headers of a client's request that are not forwarded with

@@ -155,7 +155,7 @@ func (x *exchange) takeMarks(n int, end bool) {
 	case !begins:
 		x.keepPace()
 	case x.phase == phaseFollow:
-		x.beginFollow()
+		x.stored.begin()
 	default:
 		x.runner.Run().Start()
 	}
@@ -167,15 +167,15 @@ func (x *exchange) keepPace() {
 	x.pace.next(&x.to)
 	behind := x.pace.behind()
 	x.runner.Hold(behind)
-	if x.followed != nil && !behind {
-		x.followed.goOn()
+	if x.stored != nil && !behind {
+		x.stored.goOn()
 	}
 }
 
 // SendError answers in place of whatever was to come. It is only used while no
 // reply headers have been sent.
 func (x *exchange) SendError(err *apierror.Error) {
-	x.release()
+	x.request.release()
 	x.runner.Stop()
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()

@@ -27,12 +27,30 @@
   expr: sum by (operation) (rate(harmony_store_errors_total{ {{- .m -}} }[5m])) > 0
   summary: The store fails.
   description: "{{ `{{ $labels.operation }}` }} fails {{ `{{ $value | humanize }}` }} times a second. What is not stored cannot be continued, and background responses are refused."
+- alert: HarmonyStoreHangs
+  severity: critical
+  for: 5m
+  expr: sum(max_over_time(harmony_store_hangs{ {{- .m -}} }[3m])) > 0
+  summary: The store does not answer.
+  description: "{{ `{{ $value | humanize }}` }} replicas of the filter have made no accesses to the store in the last minutes, because it hangs. Chat goes on without it; requests that need it are a 503."
 - alert: HarmonyRetries
   severity: warning
   for: 15m
   expr: sum(rate(harmony_retries_total{ {{- .m -}} }[10m])) / {{ .requests }} > {{ .rule.retryRatio }}
   summary: Model calls are retried.
   description: "{{ $value }} of the requests needed a model call at another replica. A replica of an engine fails before its first token."
+- alert: HarmonyToolsFail
+  severity: warning
+  for: 15m
+  expr: sum by (server) (rate(harmony_tool_calls_total{ {{- .m }},server!="request",outcome="failed"}[10m])) / sum by (server) (rate(harmony_tool_calls_total{ {{- .m }},server!="request"}[10m])) > {{ .rule.toolFailureRatio }}
+  summary: A tool server of the configuration fails.
+  description: "{{ $value }} of the calls of {{ `{{ $labels.server }}` }} fail. Models get an error in place of its results, and answer without them."
+- alert: HarmonySealedContentLost
+  severity: warning
+  for: 15m
+  expr: sum(rate(harmony_unopened_content_total{ {{- .m -}} }[10m])) / {{ .requests }} > {{ .rule.unopenedRatio }}
+  summary: Encrypted content that clients send back cannot be opened.
+  description: "There are {{ `{{ $value | printf \"%.2f\" }}` }} such texts for each request. The replicas have different keys or none, or a key that is still in use was removed."
 - alert: HarmonyNoStreams
   severity: critical
   for: 10m
@@ -63,4 +81,16 @@
   expr: min(harmony_tls_certificate_not_after_seconds{ {{- .m -}} }) - time() < {{ mul .rule.certificateDays 86400 }}
   summary: The certificate of the filter expires.
   description: "It is valid for {{ `{{ $value | humanizeDuration }}` }}. After that the gateway cannot connect to the filter, and requests for gpt-oss models fail."
+- alert: HarmonyCertificateRefused
+  severity: warning
+  for: 5m
+  expr: sum by (pod) (increase(harmony_tls_reloads_total{ {{- .m }},outcome="failed"}[30m])) > 0
+  summary: Changed TLS files cannot be used.
+  description: "The filter in {{ `{{ $labels.pod }}` }} goes on with the files before. Its log says what is wrong with the new ones."
+- alert: HarmonyHandshakesFail
+  severity: warning
+  for: 10m
+  expr: sum by (pod) (rate(harmony_tls_handshake_errors_total{ {{- .m -}} }[10m])) > 0.1
+  summary: TLS connections to the filter fail.
+  description: "{{ `{{ $value | humanize }}` }} connections a second to {{ `{{ $labels.pod }}` }} fail in their handshake. A gateway that does not trust the filter's certificate, or has no certificate that the filter accepts, gets no reply for gpt-oss models."
 {{- end -}}

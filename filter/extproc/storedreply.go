@@ -1,0 +1,86 @@
+package extproc
+
+import (
+	"context"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+)
+
+// storedReply is the reply of an exchange that sends a stored stream, or a large JSON
+// object in the same way. All its methods run on the exchange's goroutine.
+type storedReply struct {
+	*followed
+	x *exchange
+}
+
+// replyFrom answers with what a follower returns. Where Envoy can hold back the reply to
+// the pace of its client, it begins when the reply's headers can be sent.
+func (x *exchange) replyFrom(f api.Follower) {
+	x.phase = phaseFollow
+	x.stored = &storedReply{followed: newFollowed(f, x.request.share), x: x}
+	x.runner.Timers.ClearAll()
+	if x.local = !paces(x.ctx) || x.request.bodyless; x.local {
+		x.stored.begin()
+		return
+	}
+	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
+	x.pace.begin(&x.to, &x.metadata)
+}
+
+// begin sends the headers and lets the stream be read.
+func (r *storedReply) begin() {
+	x := r.x
+	x.runner.Timers.ClearAll()
+	r.resetKeepAlive()
+	_, r.cut = r.stream.(*wholeAnswer)
+	x.SendHeaders(run.ReplyHeaders(!r.cut, x.request.id))
+	go x.s.follow(x.ctx, r.followed, func(e storedEvents) bool { return x.send(incoming{stored: &e}) })
+}
+
+// take takes the next events of the stream.
+func (r *storedReply) take(e *storedEvents) {
+	x := r.x
+	if e.err != nil {
+		x.runner.Record.Failed(e.err)
+	}
+	r.waits, r.cut = true, e.more
+	over := e.end || e.err != nil
+	if len(e.sse) == 0 && !over {
+		x.keepPace()
+		return
+	}
+	r.resetKeepAlive()
+	if over {
+		x.runner.Timers.ClearAll()
+	}
+	x.SendBody(e.sse, over)
+}
+
+func (r *storedReply) resetKeepAlive() {
+	r.x.runner.Timers.Set(run.TimerKeepAlive, r.x.now, r.x.s.o.Config.Limits.KeepAlive.Duration)
+}
+
+// keepAlive sends a comment, unless the client has not read what was sent before.
+func (r *storedReply) keepAlive() {
+	if !r.cut && !r.x.pace.behind() {
+		r.x.SendBody([]byte(run.KeepAliveComment), false)
+	}
+	r.resetKeepAlive()
+}
+
+// largeAnswer is the size of a JSON object, in bytes, beyond which it is paced.
+const largeAnswer = 1 << 20
+
+// wholeAnswer is a JSON object that is sent as a stored stream is. It is an
+// api.Follower. The budget has its bytes already.
+type wholeAnswer struct{ body []byte }
+
+// Next returns the whole object.
+func (a *wholeAnswer) Next(context.Context, func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
+	return a.body, true, nil
+}
+
+// Fail returns nothing: an object has no error in its middle.
+func (a *wholeAnswer) Fail(*apierror.Error) []byte { return nil }
