@@ -11,8 +11,8 @@ func (s *SQL) Purge(ctx context.Context) error { return s.purgeAll(ctx) }
 // Tables returns the database, for tests that inspect the tables.
 func (s *SQL) Tables() *sql.DB { return s.write }
 
-// SQLSchemaVersion returns the version of the tables of this program.
-func SQLSchemaVersion() int { return len(sqlSchema) }
+// SchemaVersion returns the version of the tables of this program.
+func (s *SQL) SchemaVersion() int { return len(s.schema) }
 
 // Tidy gives free pages back to the file system, and restores the reserve.
 func (s *SQL) Tidy(ctx context.Context) error { return s.room.tidy(ctx) }

@@ -113,9 +113,11 @@ func postgresDialect() dialect {
 			// With LIMIT the planner does not read a whole small table for each
 			// response of a chain.
 			"{previous}", "JOIN LATERAL (SELECT * FROM harmony_responses WHERE key = r.previous_key LIMIT 1)",
+			"{, tenant}", "", "{, c}", "",
 			"{share}", "FOR SHARE OF r",
 			"{skip locked}", "FOR UPDATE SKIP LOCKED",
 		),
+		schema:  sqlSchema,
 		lock:    "SELECT pg_advisory_xact_lock(" + strconv.Itoa(postgresLock) + ")",
 		singles: true,
 	}

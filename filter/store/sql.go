@@ -58,6 +58,7 @@ type dialect struct {
 	name   string        // for error messages
 	now    func() string // returns an SQL expression
 	phrase *strings.Replacer
+	schema [][]string // see sqlSchema
 	// lock is a statement that prevents other processes from changing the
 	// schema until the transaction ends.
 	lock string

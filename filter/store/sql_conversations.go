@@ -17,11 +17,13 @@ const (
 )
 
 // PutConversation implements [Conversations].
-func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversation) error {
+func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversation) (err error) {
 	if len(c.Metadata) > maxSQLValue || s.room.neverFits(len(c.Metadata)) {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+	leave := s.queue.enter(len(c.Metadata))
+	defer func() { leave(err) }()
 	key := sqlKey(tenant, c.ID)
 	return s.wrap("put a conversation", s.transact(ctx, func(tx *sql.Tx) error {
 		// The id may belong to an expired conversation that has not been purged
@@ -40,10 +42,13 @@ func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversatio
 }
 
 // PutMetadata implements [Conversations].
-func (s *SQL) PutMetadata(ctx context.Context, tenant, id string, metadata []byte) error {
-	if len(metadata) > maxSQLValue {
+func (s *SQL) PutMetadata(ctx context.Context, tenant, id string, metadata []byte) (err error) {
+	if len(metadata) > maxSQLValue || s.room.neverFits(len(metadata)) {
 		return ErrTooLarge
 	}
+	defer s.room.grown(ctx)
+	leave := s.queue.enter(len(metadata))
+	defer func() { leave(err) }()
 	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET metadata = $2, expires = {now} + $3 WHERE key = $1 AND expires >= {now}`,
 		sqlKey(tenant, id), notNull(metadata), s.responseTTL.Milliseconds())
 	if err == nil && found == 0 {

@@ -7,11 +7,13 @@ import (
 
 // Append implements [Journal]. The response's row is locked, because another
 // process may end the response at the same time.
-func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) error {
+func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) (err error) {
 	if len(b.SSE) > maxSQLValue {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+	leave := s.queue.enter(len(b.SSE))
+	defer func() { leave(err) }()
 	key := sqlKey(tenant, id)
 	added, err := s.exec(ctx, s.write, `INSERT INTO harmony_events (response, first, last, ends, sse)
 		SELECT r.key, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS INTEGER), CAST($5 AS {blob})

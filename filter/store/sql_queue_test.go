@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,4 +85,61 @@ func TestGuardBusy(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestSQLQueueBytes makes each kind of write that may be large and checks that the queue
+// counts its bytes meanwhile.
+func TestSQLQueueBytes(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := OpenSQLite(ctx, filepath.Join(t.TempDir(), "store.db"), Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	counted := func() int64 {
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		return s.queue.bytes
+	}
+	// Every statement contains the time.
+	var most int64
+	now := s.now
+	s.now = func() string {
+		most = max(most, counted())
+		return now()
+	}
+	if err := s.PutConversation(ctx, "a", &Conversation{ID: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte{'x'}, 10_000)
+	for name, write := range map[string]func() error{
+		"a response":         func() error { return s.Put(ctx, "a", &Response{ID: "r", Version: 1, Object: large}) },
+		"items":              func() error { return s.AddItems(ctx, "a", "c", "", []Item{{ID: "i", JSON: large}}) },
+		"texts":              func() error { return s.PutTexts(ctx, "a", map[string]string{"x": string(large)}) },
+		"a batch of events":  func() error { return s.Append(ctx, "a", "live", "me", Batch{SSE: large}) },
+		"a text if absent":   func() error { _, err := s.PutTextIfAbsent(ctx, "a", "y", string(large)); return err },
+		"an approval record": func() error { return s.CompleteApproval(ctx, "a", "z", string(large)) },
+		"metadata":           func() error { return s.PutMetadata(ctx, "a", "c", large) },
+	} {
+		if name == "a batch of events" {
+			if err := s.Put(ctx, "a", &Response{ID: "live", Version: 1, Live: true, Owner: "me", Lease: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		most = 0
+		if err := write(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if most < int64(len(large)) {
+			t.Errorf("%s: the queue has counted %d bytes, want %d", name, most, len(large))
+		}
+		if left := counted(); left != 0 {
+			t.Errorf("%s: the queue counts %d bytes after the write", name, left)
+		}
+	}
 }

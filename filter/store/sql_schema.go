@@ -7,7 +7,8 @@ import (
 )
 
 // sqlSchema contains the statements that create the tables. Element n upgrades
-// a database from version n to version n+1. Released elements must not change.
+// a database from version n to version n+1. Released elements must not change. SQLite
+// has one more, see sqliteSchema.
 //
 // Keys are results of sqlKey. The names they are made from are stored beside
 // them for people who inspect the tables. Times are Unix times in milliseconds.
@@ -93,7 +94,7 @@ var sqlSchema = [][]string{{
 // may call it at the same time.
 func (s *SQL) migrate(ctx context.Context) error {
 	version, err := s.schemaVersion(ctx, s.write)
-	if err != nil || version < len(sqlSchema) { // an error means that the table does not exist
+	if err != nil || version < len(s.schema) { // an error means that the table does not exist
 		err = s.transact(ctx, func(tx *sql.Tx) error {
 			if err := s.lockSchema(ctx, tx); err != nil {
 				return err
@@ -104,8 +105,8 @@ func (s *SQL) migrate(ctx context.Context) error {
 			return s.upgrade(ctx, tx, version)
 		})
 	}
-	if err == nil && version > len(sqlSchema) {
-		err = fmt.Errorf("the tables have version %d, but this program supports only version %d. Use the version of the program that created them, or a newer one", version, len(sqlSchema))
+	if err == nil && version > len(s.schema) {
+		err = fmt.Errorf("the tables have version %d, but this program supports only version %d. Use the version of the program that created them, or a newer one", version, len(s.schema))
 	}
 	return s.wrap("create the tables", err)
 }
@@ -128,8 +129,8 @@ func (s *SQL) schemaVersion(ctx context.Context, q querier) (version int, err er
 }
 
 func (s *SQL) upgrade(ctx context.Context, tx *sql.Tx, from int) error {
-	for v := from; v < len(sqlSchema); v++ {
-		for _, statement := range sqlSchema[v] {
+	for v := from; v < len(s.schema); v++ {
+		for _, statement := range s.schema[v] {
 			if _, err := s.exec(ctx, tx, statement); err != nil {
 				return err
 			}

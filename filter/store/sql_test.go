@@ -84,7 +84,7 @@ func TestSQLiteFile(t *testing.T) {
 	if chain, err := s.Chain(t.Context(), "a", "2"); err != nil || len(chain) != 2 {
 		t.Errorf("Chain after the file was opened again: %d responses, %v", len(chain), err)
 	}
-	newer := store.SQLSchemaVersion() + 1
+	newer := s.(*store.SQL).SchemaVersion() + 1
 	if _, err := s.(*store.SQL).Tables().Exec(`INSERT INTO harmony_schema (version) VALUES ($1)`, newer); err != nil {
 		t.Fatal(err)
 	}

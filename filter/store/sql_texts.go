@@ -56,10 +56,10 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 	defer func() { leave(err) }()
 	rows := make([][][]byte, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), nil})
+		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), []byte(tenant)})
 	}
-	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires)
-		SELECT a, b, {now} + CAST($2 AS BIGINT) FROM {rows} WHERE true ORDER BY n
+	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires{, tenant})
+		SELECT a, b, {now} + CAST($2 AS BIGINT){, c} FROM {rows} WHERE true ORDER BY n
 		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), ttl.Milliseconds())
 	return err
 }
@@ -69,7 +69,7 @@ func (s *SQL) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (s
 	return s.putIfAbsent(ctx, tenant, s.textTTL, name, text)
 }
 
-func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, name, text string) (string, error) {
+func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, name, text string) (_ string, err error) {
 	key := sqlKey(tenant, name)
 	var kept []byte
 	if s.singles {
@@ -81,13 +81,15 @@ func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration,
 		return string(kept), nil
 	}
 	var left int64
-	err := s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
+	err = s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
 	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {
 		defer s.room.grown(ctx)
-		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires) VALUES ($1, $2, {now} + $3)
+		leave := s.queue.enter(len(text))
+		defer func() { leave(err) }()
+		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires, tenant) VALUES ($1, $2, {now} + $3, $4)
 			ON CONFLICT (key) DO UPDATE SET expires = excluded.expires,
 				text = CASE WHEN harmony_texts.expires >= {now} THEN harmony_texts.text ELSE excluded.text END
-			RETURNING text`, []any{key, []byte(text), ttl.Milliseconds()}, &kept)
+			RETURNING text`, []any{key, []byte(text), ttl.Milliseconds(), []byte(tenant)}, &kept)
 	}
 	if err != nil {
 		return "", s.wrap("get a text", err)

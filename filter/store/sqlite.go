@@ -20,7 +20,7 @@ const sqliteReaders = 4
 // OpenSQLite opens a store in a file and creates the file if it does not exist.
 // Only the file's owner may read it. Processes on the same machine may share
 // it. Its data is bounded by o.ResponseBytes and o.TextBytes together: what has not
-// been used for the longest time is deleted.
+// been used for the longest time is deleted, of the tenant that uses the most bytes.
 func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if err := checkSQLitePath(path); err != nil {
 		return nil, err
@@ -42,10 +42,10 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if s.read, err = openSQLite(path, sqliteReaders, "query_only(1)"); err != nil {
 		return nil, errors.Join(err, s.write.Close())
 	}
-	if err := s.migrate(ctx); err != nil {
+	s.room = newSQLiteRoom(s, path, o)
+	if err := s.room.deleting(ctx, func() error { return s.migrate(ctx) }); err != nil {
 		return nil, errors.Join(err, s.read.Close(), s.write.Close())
 	}
-	s.room = newSQLiteRoom(s, path, o)
 	s.room.fill()
 	s.room.grown(ctx)
 	s.start()
@@ -83,9 +83,11 @@ func sqliteDialect(now func() time.Time) dialect {
 			"{keys}", "(SELECT unhex(value) AS key FROM json_each($1))",
 			"{rows}", "(SELECT key AS n, unhex(value ->> 0) AS a, unhex(value ->> 1) AS b, unhex(value ->> 2) AS c FROM json_each($1))",
 			"{previous}", "JOIN harmony_responses",
+			"{, tenant}", ", tenant", "{, c}", ", c",
 			"{share}", "",
 			"{skip locked}", "",
 		),
-		lock: "SELECT 1", // transactions that write are serialized already
+		schema: sqliteSchema,
+		lock:   "SELECT 1", // transactions that write are serialized already
 	}
 }

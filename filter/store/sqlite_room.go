@@ -70,40 +70,63 @@ func (r *sqliteRoom) used(ctx context.Context) (bytes int64, err error) {
 }
 
 // evict deletes the oldest texts while there are too many of them, then the oldest
-// chains and conversations, until a hundredth of the limit is free. Responses that are
-// being made and conversations that are locked stay.
+// chains and conversations, until a hundredth of the limit is free. Each time it takes
+// from the tenant that uses the most bytes, so that a tenant that writes much displaces
+// its own data. Responses that are being made and conversations that are locked stay; a
+// tenant that has nothing else is passed over.
 func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 	var texts int64
-	if err := r.row(ctx, r.read, `SELECT coalesce(sum(length(text) + $1), 0) FROM harmony_texts`, []any{entryOverhead}, &texts); err != nil {
+	if err := r.row(ctx, r.read, `SELECT coalesce(sum(texts), 0) FROM harmony_totals`, nil, &texts); err != nil {
 		return err
 	}
-	free := r.limit / 100
+	free, passed := r.limit/100, 0
 	for used > r.limit-free {
-		evicts, args := []string{evictTexts}, []any{entryOverhead, used - (r.limit - free)}
-		if texts <= r.textLimit {
-			var err error
-			args = nil
-			if evicts, err = r.oldest(ctx); err != nil {
-				return err
-			}
-		}
-		deleted := false
-		for _, statement := range evicts {
-			n, bytes, err := r.deleteRows(ctx, statement, args)
-			if err != nil {
+		if texts > r.textLimit {
+			n, bytes, err := r.deleteRows(ctx, evictTexts, []any{entryOverhead, used - (r.limit - free)})
+			if err != nil || n == 0 {
 				return err
 			}
 			texts -= bytes
-			if deleted = n > 0; deleted {
-				break
+		} else {
+			deleted, err := r.evictGroup(ctx, passed)
+			if err != nil {
+				return err
+			}
+			if !deleted {
+				if more, err := r.hasTenant(ctx, passed+1); err != nil || !more {
+					return err
+				}
+				passed++
 			}
 		}
 		var err error
-		if used, err = r.used(ctx); err != nil || !deleted {
+		if used, err = r.used(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hasTenant reports whether there is a tenant with chains or conversations after this
+// many others.
+func (r *sqliteRoom) hasTenant(ctx context.Context, others int) (has bool, err error) {
+	err = r.row(ctx, r.read, `SELECT EXISTS (SELECT 1 FROM harmony_totals WHERE bytes > 0 ORDER BY bytes LIMIT 1 OFFSET $1)`, []any{others}, &has)
+	return has, err
+}
+
+// evictGroup deletes the oldest chain or conversation of the tenant that uses the most
+// bytes but for this many others.
+func (r *sqliteRoom) evictGroup(ctx context.Context, others int) (deleted bool, err error) {
+	statements, err := r.oldest(ctx, others)
+	for _, statement := range statements {
+		if err != nil || deleted {
+			break
+		}
+		var n int
+		n, _, err = r.deleteRows(ctx, statement, []any{others})
+		deleted = n > 0
+	}
+	return deleted, err
 }
 
 // deleteRows runs a statement that deletes rows and returns their bytes.
@@ -120,33 +143,40 @@ func (r *sqliteRoom) deleteRows(ctx context.Context, statement string, args []an
 	return n, bytes, err
 }
 
-// Statements that delete the oldest data and return the bytes of texts. $1 is what
-// a text takes beside itself, and $2 how many bytes have to be freed: no more texts
-// are deleted than that takes, a hundred at most.
+// Statements that delete the oldest data of a tenant and return the bytes of texts. Of
+// evictTexts, $1 is what a text takes beside itself, and $2 how many bytes have to be
+// freed: no more texts are deleted than that takes, a hundred at most, and of the tenant
+// with the most texts. Of the others, $1 is how many tenants with more bytes are passed
+// over.
 const (
 	evictTexts = `DELETE FROM harmony_texts WHERE key IN (
 			SELECT key FROM (
 				SELECT key, sum(size) OVER (ORDER BY expires ROWS UNBOUNDED PRECEDING) - size AS before FROM (
-					SELECT key, length(text) + $1 AS size, expires FROM harmony_texts ORDER BY expires LIMIT 100
+					SELECT key, length(text) + $1 AS size, expires FROM harmony_texts
+					WHERE tenant = (SELECT tenant FROM harmony_totals ORDER BY texts DESC LIMIT 1) ORDER BY expires LIMIT 100
 				)
 			) WHERE before < $2
 		) RETURNING length(text) + $1`
-	evictChain = `DELETE FROM harmony_chains WHERE id = (
-			SELECT c.id FROM harmony_chains c WHERE NOT EXISTS (
+	largestTenant = `(SELECT tenant FROM harmony_totals WHERE bytes > 0 ORDER BY bytes DESC, tenant LIMIT 1 OFFSET $1)`
+	evictChain    = `DELETE FROM harmony_chains WHERE id = (
+			SELECT c.id FROM harmony_chains c WHERE c.tenant = ` + largestTenant + ` AND NOT EXISTS (
 				SELECT 1 FROM harmony_responses r JOIN harmony_leases l ON l.response = r.key WHERE r.chain = c.id AND l.until >= {now}
 			) ORDER BY c.expires LIMIT 1
 		) RETURNING 0`
 	evictConversation = `DELETE FROM harmony_conversations WHERE key = (
-			SELECT key FROM harmony_conversations WHERE lock_owner = x'' OR locked_until < {now} ORDER BY expires LIMIT 1
+			SELECT key FROM harmony_conversations WHERE tenant = ` + largestTenant + `
+				AND (lock_owner = x'' OR locked_until < {now}) ORDER BY expires LIMIT 1
 		) RETURNING 0`
 )
 
-// oldest returns the statements that delete a chain and a conversation, first that of
-// what has not been used for the longest time.
-func (r *sqliteRoom) oldest(ctx context.Context) (statements []string, err error) {
+// oldest returns the statements that delete a chain and a conversation of the tenant
+// that evictGroup means, first that of what has not been used for the longest time.
+func (r *sqliteRoom) oldest(ctx context.Context, others int) (statements []string, err error) {
 	var chain bool
-	err = r.row(ctx, r.read, `SELECT coalesce((SELECT min(expires) FROM harmony_chains) <= (SELECT min(expires) FROM harmony_conversations),
-		(SELECT count(*) FROM (SELECT 1 FROM harmony_conversations LIMIT 1)) = 0)`, nil, &chain)
+	err = r.row(ctx, r.read, `WITH most AS (SELECT `+largestTenant+` AS tenant)
+		SELECT coalesce((SELECT min(expires) FROM harmony_chains WHERE tenant = most.tenant)
+				<= (SELECT min(expires) FROM harmony_conversations WHERE tenant = most.tenant),
+			NOT EXISTS (SELECT 1 FROM harmony_conversations WHERE tenant = most.tenant)) FROM most`, []any{others}, &chain)
 	if chain {
 		return []string{evictChain, evictConversation}, err
 	}

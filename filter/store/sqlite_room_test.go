@@ -211,3 +211,92 @@ func TestSQLiteEvictsNothingInUse(t *testing.T) {
 		t.Errorf("the locked conversation: %v", err)
 	}
 }
+
+// fairStores are the stores that bound their data. Each test has one of its own.
+var fairStores = map[string]func(testing.TB) string{
+	"sqlite": func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
+}
+
+// A tenant that writes much displaces its own data, not what others stored long before.
+func TestEvictionIsFair(t *testing.T) {
+	t.Parallel()
+	large := bytes.Repeat([]byte{'x'}, 10_000)
+	for name, c := range map[string]struct {
+		write func(s store.Store, t *testing.T, tenant, id string) error
+		get   func(s store.Store, t *testing.T, tenant, id string) error
+	}{
+		"responses": {
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				return s.Put(t.Context(), tenant, sized(id))
+			},
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				_, err := s.Get(t.Context(), tenant, id)
+				return err
+			},
+		},
+		"events": {
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				r := live(id, 1)
+				r.Lease = time.Second
+				return errors.Join(s.Put(t.Context(), tenant, r), s.Append(t.Context(), tenant, id, "me", store.Batch{SSE: large}))
+			},
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				_, err := s.Get(t.Context(), tenant, id)
+				return err
+			},
+		},
+		"conversations": {
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				return errors.Join(s.PutConversation(t.Context(), tenant, &store.Conversation{ID: id, Metadata: []byte("{}")}),
+					s.AddItems(t.Context(), tenant, id, "", []store.Item{{ID: "i" + id, JSON: large}}))
+			},
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				_, err := s.ConversationItem(t.Context(), tenant, id, "i"+id)
+				return err
+			},
+		},
+		"texts": {
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				return s.PutTexts(t.Context(), tenant, map[string]string{id: string(large)})
+			},
+			func(s store.Store, t *testing.T, tenant, id string) error {
+				found, err := s.Texts(t.Context(), tenant, []string{id})
+				if err == nil && found[id] == "" {
+					err = store.ErrNotFound
+				}
+				return err
+			},
+		},
+	} {
+		for kind, url := range fairStores {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				clock := &fakeClock{time.Unix(1_800_000_000, 0)}
+				o := testOptions
+				o.Now, o.ResponseTTL, o.TextTTL, o.ResponseBytes, o.TextBytes = clock.now, 24*time.Hour, 24*time.Hour, 256<<10, 256<<10
+				s := openURL(t, url(t), o)
+				write := func(tenant string, n int) {
+					t.Helper()
+					for i := range n {
+						clock.advance(2 * time.Second)
+						if err := c.write(s, t, tenant, strconv.Itoa(i)); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				write("small", 5)
+				write("large", 250)
+				for i := range 5 {
+					if err := c.get(s, t, "small", strconv.Itoa(i)); err != nil {
+						t.Errorf("%d of the tenant that wrote little: %v", i, err)
+					}
+				}
+				for id, want := range map[string]error{"0": store.ErrNotFound, "249": nil} {
+					if err := c.get(s, t, "large", id); !errors.Is(err, want) {
+						t.Errorf("%s of the tenant that wrote much: %v, want %v", id, err, want)
+					}
+				}
+			})
+		}
+	}
+}
