@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,6 +207,12 @@ func TestResolvedAddress(t *testing.T) {
 // resolver answers every DNS query with one address.
 func resolver(t *testing.T, address netip.Addr) *net.Resolver {
 	t.Helper()
+	return resolverOf(t, func() netip.Addr { return address })
+}
+
+// resolverOf answers a DNS query for an IPv4 address with what current returns then.
+func resolverOf(t *testing.T, current func() netip.Addr) *net.Resolver {
+	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -219,18 +226,37 @@ func resolver(t *testing.T, address netip.Addr) *net.Resolver {
 			if err != nil {
 				return
 			}
-			_, _ = server.WriteTo(answer(b[:n], address), from)
+			_, _ = server.WriteTo(answer(b[:n], current), from)
 		}
 	}()
-	t.Cleanup(func() { _ = server.Close(); <-done })
+	var open sync.WaitGroup // a query that has no answer goes on for seconds
+	t.Cleanup(func() { open.Wait(); _ = server.Close(); <-done })
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
+		conn, err := (&net.Dialer{}).DialContext(ctx, "udp", server.LocalAddr().String())
+		if err != nil {
+			return nil, err
+		}
+		open.Add(1)
+		return &query{UDPConn: conn.(*net.UDPConn), done: open.Done}, nil //nolint:forcetypeassert // of a UDP address
 	}}
+}
+
+// query is a connection to a DNS server. done is called when it is closed. It is a
+// [net.PacketConn], by which the resolver sees that it is not a stream.
+type query struct {
+	*net.UDPConn
+	done func()
+	once sync.Once
+}
+
+func (q *query) Close() error {
+	q.once.Do(q.done)
+	return q.UDPConn.Close()
 }
 
 // answer returns the reply to a DNS query: an A record, or no record for another
 // type.
-func answer(query []byte, address netip.Addr) []byte {
+func answer(query []byte, current func() netip.Addr) []byte {
 	end := 12 + slices.Index(query[12:], 0) + 5 // the name, the type and the class
 	reply := append([]byte(nil), query[:end]...)
 	reply[2], reply[3] = 0x81, 0x80
@@ -238,7 +264,7 @@ func answer(query []byte, address netip.Addr) []byte {
 	if binary.BigEndian.Uint16(query[end-4:]) == 1 {
 		records = 1
 		reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
-		reply = append(reply, address.AsSlice()...)
+		reply = append(reply, current().AsSlice()...)
 	}
 	binary.BigEndian.PutUint16(reply[6:], records)
 	binary.BigEndian.PutUint16(reply[8:], 0)
