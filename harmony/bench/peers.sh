@@ -14,7 +14,7 @@ command -v cargo >/dev/null || { echo "peers.sh: the Rust peers need cargo" >&2;
 mkdir -p "$dir/vocabulary" "$dir/texts"
 [ -x "$dir/venv/bin/python" ] || python3 -m venv "$dir/venv"
 pip="$dir/venv/bin/python -m pip --quiet --disable-pip-version-check"
-$pip install openai-harmony==0.0.8 tiktoken==0.14.0 setuptools
+$pip install --no-deps -r "$here/../differential/requirements.txt"
 
 # The texts, from two packages.
 [ -f "$dir/texts/Django-5.2.tar.gz" ] || $pip download --no-deps --no-binary :all: -d "$dir/texts" Django==5.2
@@ -31,6 +31,6 @@ done
 export TIKTOKEN_ENCODINGS_BASE="$dir/vocabulary" TIKTOKEN_CACHE_DIR="$dir/vocabulary"
 
 "$dir/venv/bin/python" "$here/conversations.py" "$dir/corpus" "$dir/conversations"
-cargo build --quiet --release --manifest-path "$here/rust/Cargo.toml" --target-dir "$dir/rust"
+cargo build --quiet --locked --release --manifest-path "$here/rust/Cargo.toml" --target-dir "$dir/rust"
 (cd "$here" && go build -o "$dir/ours" ./ours && go build -o "$dir/tiktokengo" ./tiktokengo)
 exec "$dir/venv/bin/python" "$here/compare.py" "$dir" "${1:-5}"

@@ -16,7 +16,7 @@ mkdir -p "$dir/vocabulary"
 if [ ! -x "$dir/venv/bin/python" ]; then
 	python3 -m venv "$dir/venv"
 fi
-"$dir/venv/bin/pip" install --quiet openai-harmony==0.0.8 tiktoken
+"$dir/venv/bin/pip" install --quiet --no-deps -r "$here/requirements.txt"
 
 # The references would download the vocabulary, so use the copy in the loader module.
 loader=$(cd "$root" && go list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)
