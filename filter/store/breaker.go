@@ -69,9 +69,11 @@ func (b *breaker) ended(v verdict, now time.Time) {
 	}
 }
 
-// probe reports whether a probe is to be made now; probed takes its verdict.
+// probe reports whether a probe is to be made now; probed takes its verdict. A clock that
+// was set back does not delay it.
 func (b *breaker) probe(now time.Time) bool {
-	if b.state != breakerOpen || now.Before(b.probeAt) {
+	left := b.probeAt.Sub(now)
+	if b.state != breakerOpen || left > 0 && left <= breakerPause {
 		return false
 	}
 	b.state = breakerHalfOpen

@@ -54,6 +54,45 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// TestBreakerClockJumps sets a clock without a monotonic reading while the breaker is open.
+func TestBreakerClockJumps(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		by   time.Duration
+		want bool // a probe is made
+	}{
+		"not set":                  {0, false},
+		"forward within the pause": {breakerPause / 2, false},
+		"forward past the pause":   {day, true},
+		"back by a moment":         {-time.Millisecond, true},
+		"back by a day":            {-day, true},
+	} {
+		var b breaker
+		now := time.Unix(1_800_000_000, 0)
+		for range breakerHangs {
+			b.ended(verdictHung, now)
+		}
+		if b.state != breakerOpen {
+			t.Fatalf("%s: state %d", name, b.state)
+		}
+		now = now.Add(c.by)
+		if got := b.probe(now); got != c.want {
+			t.Errorf("%s: a probe is made: %v, want %v", name, got, c.want)
+		}
+		if !c.want {
+			continue
+		}
+		b.probed(verdictHung, now)
+		if b.probe(now.Add(breakerPause / 2)) {
+			t.Errorf("%s: the next probe is too early", name)
+		}
+		if !b.probe(now.Add(breakerPause)) {
+			t.Errorf("%s: no next probe", name)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

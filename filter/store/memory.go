@@ -12,7 +12,7 @@ const maxApprovalBytes = 64 << 20
 
 // Memory is a [Store] in the memory of the process with limits on bytes and
 // age. The least recently used chains, conversations, texts and approval
-// records are dropped first.
+// records are dropped first, of the tenant that has the most bytes of them.
 type Memory struct {
 	mu        sync.Mutex
 	now       func() time.Time
@@ -29,7 +29,12 @@ type Memory struct {
 var _ Store = (*Memory)(nil)
 
 // group is a unit of expiry: a chain or a conversation.
-type group interface{ drop(m *Memory) }
+type group interface {
+	tenant() string
+	// inUse reports whether a response is being made in it.
+	inUse(now time.Time) bool
+	drop(m *Memory)
+}
 
 // NewMemory returns an empty store. With a limit of 0 bytes it keeps no data of
 // that kind; approval records have their own limit.
@@ -39,13 +44,14 @@ func NewMemory(o Options) *Memory {
 	}
 	m := &Memory{
 		now:           o.Now,
-		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now),
-		approvals:     newLRU[key, string](maxApprovalBytes, o.ResponseTTL, o.Now),
-		groups:        newLRU[group, struct{}](o.ResponseBytes, o.ResponseTTL, o.Now),
+		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now, keyTenant),
+		approvals:     newLRU[key, string](maxApprovalBytes, o.ResponseTTL, o.Now, keyTenant),
+		groups:        newLRU[group, struct{}](o.ResponseBytes, o.ResponseTTL, o.Now, group.tenant),
 		responses:     map[key]*response{},
 		itemResponses: map[key][]*response{},
 		conversations: map[key]*conversation{},
 	}
+	m.groups.inUse = func(g group) bool { return g.inUse(m.now()) }
 	m.groups.removed = func(e *entry[group, struct{}]) { e.key.drop(m) }
 	return m
 }
@@ -77,43 +83,57 @@ func (m *Memory) PutTexts(_ context.Context, tenant string, texts map[string]str
 	return nil
 }
 
-func putText(texts *lru[key, string], k key, text string) {
-	texts.put(k, text, textBytes(k, text))
+// putText reports whether it stored the text.
+func putText(texts *lru[key, string], k key, text string) bool {
+	return texts.put(k, text, textBytes(k, text))
 }
+
+func keyTenant(k key) string { return k.tenant }
 
 func textBytes(k key, text string) int64 { return k.bytes() + int64(len(text)) + entryOverhead }
 
 // PutTextIfAbsent implements [Texts].
 func (m *Memory) PutTextIfAbsent(_ context.Context, tenant, name, text string) (string, error) {
-	return m.putIfAbsent(m.texts, key{tenant, name}, text), nil
+	kept, _ := m.putIfAbsent(m.texts, key{tenant, name}, text)
+	return kept, nil
 }
 
-func (m *Memory) putIfAbsent(texts *lru[key, string], k key, text string) string {
+// putIfAbsent returns the stored text, and whether there is one.
+func (m *Memory) putIfAbsent(texts *lru[key, string], k key, text string) (kept string, stored bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := texts.get(k); e != nil {
 		texts.renew(e)
-		return e.value
+		return e.value, true
 	}
-	putText(texts, k, text)
-	return text
+	return text, putText(texts, k, text)
 }
 
-// BeginApproval implements [Approvals].
+// BeginApproval implements [Approvals]. If there is no room for the record, it returns
+// [ErrTooLarge].
 func (m *Memory) BeginApproval(_ context.Context, tenant, name, text string) (string, error) {
-	return m.putIfAbsent(m.approvals, key{tenant, name}, text), nil
+	kept, stored := m.putIfAbsent(m.approvals, key{tenant, name}, text)
+	if !stored {
+		return "", ErrTooLarge
+	}
+	return kept, nil
 }
 
-// CompleteApproval implements [Approvals]. If the text exceeds the limit of all
-// approval records, the stored text does not change.
+// CompleteApproval implements [Approvals]. If there is no room for the text, the stored
+// text does not change.
 func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := key{tenant, name}
-	if textBytes(k, text) > m.approvals.limit {
+	e := m.approvals.get(k)
+	if e == nil && putText(m.approvals, k, text) {
+		return nil
+	}
+	if e == nil || !m.approvals.grow(e, int64(len(text)-len(e.value))) {
 		return ErrTooLarge
 	}
-	putText(m.approvals, k, text)
+	e.value = text
+	m.approvals.renew(e)
 	return nil
 }
 

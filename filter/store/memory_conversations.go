@@ -16,6 +16,10 @@ type conversation struct {
 	lockedUntil time.Time
 }
 
+func (c *conversation) tenant() string { return c.key.tenant }
+
+func (c *conversation) inUse(now time.Time) bool { return c.lockedByOther("", now) }
+
 // drop removes an expired or deleted conversation.
 func (c *conversation) drop(m *Memory) { delete(m.conversations, c.key) }
 

@@ -9,6 +9,7 @@ import (
 
 // chain is a set of responses that continue one another.
 type chain struct {
+	of      string // tenant
 	epoch   int64
 	members map[*response]bool
 }
@@ -71,7 +72,7 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 func (m *Memory) add(r *response) error {
 	previous, e := m.find(key{r.key.tenant, r.Previous})
 	if previous == nil {
-		r.chain = &chain{epoch: newEpoch(), members: map[*response]bool{}}
+		r.chain = &chain{of: r.key.tenant, epoch: newEpoch(), members: map[*response]bool{}}
 		if !m.groups.put(r.chain, struct{}{}, r.bytes) {
 			return ErrTooLarge
 		}
@@ -109,6 +110,17 @@ func (m *Memory) unlink(r *response) {
 			m.itemResponses[k] = left
 		}
 	}
+}
+
+func (c *chain) tenant() string { return c.of }
+
+func (c *chain) inUse(now time.Time) bool {
+	for r := range c.members {
+		if r.Live && !now.After(r.leasedUntil) {
+			return true
+		}
+	}
+	return false
 }
 
 // drop removes the responses of an expired or deleted chain.

@@ -53,7 +53,11 @@ func (q *writeQueue) busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	allowed := time.Duration(float64(q.bytes) / writeRate * float64(time.Second))
-	return q.writes > 0 && q.now().Sub(q.progress) < allowed
+	took := q.now().Sub(q.progress)
+	if took < 0 { // the clock was set back
+		took, q.progress = 0, q.now()
+	}
+	return q.writes > 0 && took < allowed
 }
 
 // Busy reports whether writes wait for others that have not taken longer than their size

@@ -40,6 +40,12 @@ func TestWriteQueue(t *testing.T) {
 	now = now.Add(time.Second)
 	busy("a small write that hangs", false)
 	small(nil)
+	last := q.enter(10 * writeRate)
+	now = now.Add(-24 * time.Hour)
+	busy("after the clock was set back", true)
+	now = now.Add(10 * time.Second)
+	busy("after the time for the write, by the clock that was set back", false)
+	last(nil)
 }
 
 // busyStore is a store whose texts wait for other writes.

@@ -145,8 +145,8 @@ func (r *sqliteRoom) deleteRows(ctx context.Context, statement string, args []an
 
 // Statements that delete the oldest data of a tenant and return the bytes of texts. Of
 // evictTexts, $1 is what a text takes beside itself, and $2 how many bytes have to be
-// freed: no more texts are deleted than that takes, a hundred at most, and of the tenant
-// with the most texts. Of the others, $1 is how many tenants with more bytes are passed
+// freed: no more texts are deleted than that takes, a hundred at most, of the tenant with
+// the most texts and until another has more. Of the others, $1 is how many tenants with more bytes are passed
 // over.
 const (
 	evictTexts = `DELETE FROM harmony_texts WHERE key IN (
@@ -155,7 +155,8 @@ const (
 					SELECT key, length(text) + $1 AS size, expires FROM harmony_texts
 					WHERE tenant = (SELECT tenant FROM harmony_totals ORDER BY texts DESC LIMIT 1) ORDER BY expires LIMIT 100
 				)
-			) WHERE before < $2
+			) WHERE before < min($2, 1 + (SELECT max(texts) - min(texts) FROM (
+				SELECT texts FROM harmony_totals UNION ALL SELECT 0 ORDER BY texts DESC LIMIT 2)))
 		) RETURNING length(text) + $1`
 	largestTenant = `(SELECT tenant FROM harmony_totals WHERE bytes > 0 ORDER BY bytes DESC, tenant LIMIT 1 OFFSET $1)`
 	evictChain    = `DELETE FROM harmony_chains WHERE id = (

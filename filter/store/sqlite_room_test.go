@@ -183,14 +183,25 @@ func TestSQLiteReadOnly(t *testing.T) {
 
 // What is in use stays, also if other tenants write: responses that are being made, and
 // conversations that are locked.
-func TestSQLiteEvictsNothingInUse(t *testing.T) {
+func TestEvictsNothingInUse(t *testing.T) {
 	t.Parallel()
+	for kind, url := range fairStores {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			evictsNothingInUse(t, url(t))
+		})
+	}
+}
+
+func evictsNothingInUse(t *testing.T, url string) {
+	t.Helper()
 	o := testOptions
 	o.ResponseTTL, o.ResponseBytes, o.TextBytes = 24*time.Hour, 256<<10, 256<<10
-	s := openURL(t, "sqlite:"+filepath.Join(t.TempDir(), "store.db"), o)
+	s := openURL(t, url, o)
 	ctx := t.Context()
 	live := response("live", "")
 	live.Live, live.Owner, live.Lease = true, "me", time.Hour
+	live.Object = bytes.Repeat([]byte{'x'}, 150<<10) // more than the others may have in a memory store
 	for _, err := range []error{s.Put(ctx, "victim", live), s.PutConversation(ctx, "victim", &store.Conversation{ID: "locked"}), s.Lock(ctx, "victim", "locked", "live", time.Hour)} {
 		if err != nil {
 			t.Fatal(err)
@@ -214,6 +225,7 @@ func TestSQLiteEvictsNothingInUse(t *testing.T) {
 
 // fairStores are the stores that bound their data. Each test has one of its own.
 var fairStores = map[string]func(testing.TB) string{
+	"memory": func(testing.TB) string { return "memory:" },
 	"sqlite": func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "store.db") },
 }
 
