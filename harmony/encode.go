@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"math/bits"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -80,21 +81,13 @@ func validUTF8(text string) string {
 
 // encoder contains the buffers of one encoding.
 type encoder struct {
+	memo     [1 << memoBits]memoEntry
+	longMemo [1 << longMemoBits]longMemoEntry
 	merger
-	memo   [memoSize]memoEntry
 	tokens []Token // used by CountTokens
 }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
-
-const memoBits, memoSize = 12, 1 << memoBits
-
-// memoEntry contains the tokens of a piece of at most 16 bytes.
-type memoEntry struct {
-	a, b   uint64 // the piece; 0 means that the entry is unused
-	size   uint32
-	tokens [5]Token
-}
 
 // appendText appends the tokens of s, which is valid UTF-8, unless the bounds
 // end it early.
@@ -108,56 +101,112 @@ func (e *encoder) appendText(dst []Token, s string) []Token {
 
 // appendPieces appends the tokens of the pieces of s that start from s[i] to
 // s[stop], exclusive. It returns the end of the last one.
+//
+// Most pieces are ASCII words of at most 7 bytes that are tokens. The loop finds
+// their end and their token with operations on one load of the text and one load
+// of the vocabulary.
 func (e *encoder) appendPieces(dst []Token, s string, i, stop int) (tokens []Token, next int) {
 	for i < stop {
+		if i+maxMedium > len(s) {
+			dst, i = e.appendNext(dst, s, i, pieceEnd(s, i))
+			continue
+		}
+		w := le64(s, i)
+		k := asciiPrefix[byte(w)] & 1 * 8
+		class := asciiLetter[byte(w>>k)]
 		end := 0
-		if i+maxMedium <= len(s) {
-			end = asciiEnd(s, i)
-			if n := end - i; uint(n-1) < maxShort {
-				// Most pieces end here: they are the first slot.
-				key := first(le64(s, i), n)
-				at := home(key*hashFactor, shortSlots, shortAt, shortSize)
-				if le64(vocabulary, at) == key && s[end-1] != 0 {
-					dst = append(dst, entry(le32(vocabulary, at+8)).token())
+		if class != 0 {
+			rest := (^lowerBytes(w) & highBits) >> k >> 8
+			if rest == 0 {
+				dst, i = e.appendNext(dst, s, i, longWordEnd(s, i))
+				continue
+			}
+			n := uint(bits.TrailingZeros64(rest))&^7 + uint(k) + 8 // in bits
+			at := asciiStop[byte(w>>(n&63))]
+			if at == stopHere || at == stopUpper && (class != classUpper || n != uint(k)+8) {
+				end = i + int(n/8)
+				if v := quick(w & (1<<(n&63) - 1) * hashFactor); v < 1<<quickBits {
+					dst = append(dst, Token(v))
 					i = end
 					continue
 				}
+			}
+		} else if end = asciiOtherEnd(s, i); uint(end-i-1) < 8 && s[i] != 0 && s[end-1] != 0 {
+			n := uint(end-i) * 8
+			if v := quick(w & (^uint64(0) >> ((64 - n) & 63)) * hashFactor); v < 1<<quickBits {
+				dst = append(dst, Token(v))
+				i = end
+				continue
 			}
 		}
 		if end == 0 {
 			end = pieceEnd(s, i)
 		}
-		if v := find(s, i, end); v != 0 {
-			dst = append(dst, v.token())
-		} else {
-			dst = e.appendPiece(dst, s, i, end)
-		}
-		i = end
+		dst, i = e.appendNext(dst, s, i, end)
 	}
 	return dst, i
 }
 
-// appendPiece appends the tokens of the piece s[i:end], which is not a token.
-func (e *encoder) appendPiece(dst []Token, s string, i, end int) []Token {
-	if end-i > maxMedium {
-		return e.appendMerged(dst, s, i, end)
-	}
+// appendNext appends the tokens of the piece s[i:end]. It returns end.
+func (e *encoder) appendNext(dst []Token, s string, i, end int) (tokens []Token, next int) {
 	n := end - i
-	a, b := load(s, i), uint64(0)
-	if n > maxShort {
-		b = first(load(s, i+8), n-8)
+	if s[end-1] == 0 {
+		return e.appendUnseen(dst, s, i, end), end // packed, it would equal a shorter piece
+	}
+	if n > maxMedium {
+		return e.appendLong(dst, s, i, end), end
+	}
+	var a, b uint64
+	if i+maxMedium <= len(s) {
+		a, b = le64(s, i), le64(s, i+8)
 	} else {
-		a = first(a, n)
+		a, b = load(s, i), load(s, i+8)
+	}
+	if n > maxShort {
+		b = first(b, n-8)
+	} else {
+		a, b = first(a, n), 0
 	}
 	m := &e.memo[hash16(a, b)>>(64-memoBits)]
-	if m.a == a && m.b == b && m.size > 0 && s[end-1] != 0 {
-		return append(dst, m.tokens[:m.size]...)
+	if m.a == a && m.b == b {
+		return appendPacked(dst, m.tokens[0], m.tokens[1:]), end
 	}
 	size := len(dst)
-	dst = e.appendMerged(dst, s, i, end)
-	if tokens := dst[size:]; len(tokens) <= len(m.tokens) && s[end-1] != 0 {
-		m.a, m.b, m.size = a, b, uint32(len(tokens))
-		copy(m.tokens[:], tokens)
+	dst = e.appendUnseen(dst, s, i, end)
+	if pack(m.tokens[:], dst[size:]) {
+		m.a, m.b = a, b
+	}
+	return dst, end
+}
+
+// appendLong appends the tokens of the piece s[i:end], which has more than 16
+// bytes and does not end in NUL.
+func (e *encoder) appendLong(dst []Token, s string, i, end int) []Token {
+	if end-i > maxMemo || i+maxMemo > len(s) {
+		return e.appendUnseen(dst, s, i, end)
+	}
+	key := [4]uint64{le64(s, i), le64(s, i+8), le64(s, i+16), 0}
+	if n := end - i; n > 24 {
+		key[3] = first(le64(s, i+24), n-24)
+	} else {
+		key[2] = first(key[2], n-16)
+	}
+	m := &e.longMemo[hash16(hash16(key[0], key[1])^key[2], key[3])>>(64-longMemoBits)]
+	if m.key == key {
+		return appendPacked(dst, m.tokens[0], m.tokens[1:])
+	}
+	size := len(dst)
+	dst = e.appendUnseen(dst, s, i, end)
+	if pack(m.tokens[:], dst[size:]) {
+		m.key = key
 	}
 	return dst
+}
+
+// appendUnseen appends the tokens of the piece s[i:end].
+func (e *encoder) appendUnseen(dst []Token, s string, i, end int) []Token {
+	if v := look(s, i, end); v != 0 {
+		return append(dst, v.token())
+	}
+	return e.appendMerged(dst, s, i, end)
 }

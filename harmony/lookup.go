@@ -71,6 +71,13 @@ func find(s string, i, end int) entry {
 	return 0
 }
 
+// quick returns the token of at most 8 bytes with this hash of its key, or a
+// number that is no id. The first and the last byte must not be NUL. It does not
+// find a token whose slot has a more frequent one.
+func quick(hash uint64) uint64 {
+	return le64(vocabulary, quickAt+int(hash>>(64-quickBits))<<3) ^ hash<<quickBits
+}
+
 // look is find for texts that are mostly not tokens. It first checks a filter
 // that fits into the processor's cache.
 func look(s string, i, end int) entry {

@@ -111,21 +111,21 @@ func specialAt(s string) (token Token, size int, ok bool) {
 	return 0, 0, false
 }
 
-// le16, le32 and le64 read little-endian numbers. Each compiles to one load
-// instruction.
+// le16, le32 and le64 read little-endian numbers. Each compiles to one check of
+// the bounds and one load; with indices of s itself each byte has a check.
 
 func le16(s string, i int) uint16 {
-	_ = s[i+1]
-	return uint16(s[i]) | uint16(s[i+1])<<8
+	s = s[i : i+2]
+	return uint16(s[0]) | uint16(s[1])<<8
 }
 
 func le32(s string, i int) uint32 {
-	_ = s[i+3]
-	return uint32(s[i]) | uint32(s[i+1])<<8 | uint32(s[i+2])<<16 | uint32(s[i+3])<<24
+	s = s[i : i+4]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
 func le64(s string, i int) uint64 {
-	_ = s[i+7]
-	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+	s = s[i : i+8]
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }

@@ -38,6 +38,7 @@ def commands(top):
     return {
         "envoy-harmony": [str(top / "ours"), "encode"],
         "bpe-openai": [rust, "bpe-openai"],
+        "fastokens": [*python, "fastokens", "encode"],
         "tiktoken-rs": [rust, "tiktoken-rs"],
         "tiktoken": [*python, "tiktoken", "encode"],
         "openai-harmony": [*python, "openai-harmony", "encode"],
@@ -48,7 +49,7 @@ def commands(top):
 def measure(command, files):
     """The output lines of one process and its peak memory in MB."""
     with tempfile.TemporaryFile("w+") as out:
-        child = subprocess.Popen([*command, *map(str, files)], stdout=out, env=os.environ | {"GOMAXPROCS": "1"})
+        child = subprocess.Popen([*command, *map(str, files)], stdout=out, env=os.environ | {"GOMAXPROCS": "1", "RAYON_NUM_THREADS": "1"})
         _, status, usage = os.wait4(child.pid, 0)
         if status:
             sys.exit(f"{command[0]} failed")

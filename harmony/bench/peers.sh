@@ -14,7 +14,7 @@ command -v cargo >/dev/null || { echo "peers.sh: the Rust peers need cargo" >&2;
 mkdir -p "$dir/vocabulary" "$dir/texts"
 [ -x "$dir/venv/bin/python" ] || python3 -m venv "$dir/venv"
 pip="$dir/venv/bin/python -m pip --quiet --disable-pip-version-check"
-$pip install --no-deps -r "$here/../differential/requirements.txt"
+$pip install --no-deps -r "$here/../differential/requirements.txt" fastokens==0.3.5
 
 # The texts, from two packages.
 [ -f "$dir/texts/Django-5.2.tar.gz" ] || $pip download --no-deps --no-binary :all: -d "$dir/texts" Django==5.2

@@ -27,6 +27,7 @@ const (
 	longSlots   = 4_500   // for the 2,965 prefixes of longer tokens
 	prefixBits  = 16      // log2 of the number of length masks
 	filterBits  = 15      // log2 of the number of words of the filter
+	quickBits   = 18      // log2 of the number of slots of the quick table; also the bits of an id
 )
 
 // build returns the table. text contains the bytes of each token, indexed by
@@ -39,6 +40,8 @@ func build(text []string) *table {
 	t.constant("longSlots", longSlots, "the number of slots at longAt")
 	t.constant("prefixBits", prefixBits, "log2 of the masks at prefixAt")
 	t.constant("filterBits", filterBits, "log2 of the words at filterAt")
+	t.constant("quickBits", quickBits, "log2 of the number of slots at quickAt")
+	t.section("quickAt", "uint64 slots {low bits of the hash, 18 bits of id} of tokens of up to 8 bytes, one per home slot", quickTable(text))
 	t.section("shortAt", "slots {8 bytes of text, uint32 value} of tokens of up to 8 bytes", shortTable(text, values))
 	t.section("mediumAt", "slots {16 bytes of text, uint32 value} of tokens of 9 to 16 bytes", mediumTable(text, values))
 	slots, list := longTable(text, values)
@@ -109,6 +112,24 @@ func shortTable(text []string, values []uint32) []byte {
 		}
 	}
 	return t.data
+}
+
+// quickTable returns a table in which each slot contains the most frequent token
+// whose home it is. The hash is a bijection of the 8 bytes. Its high bits are the
+// position of the slot and the others are in the slot, so equal bits mean equal
+// bytes.
+func quickTable(text []string) []byte {
+	t := make([]byte, 8<<quickBits)
+	for id, s := range text {
+		if len(s) > 8 || s[0] == 0 || s[len(s)-1] == 0 {
+			continue
+		}
+		h := pack(s) * hashFactor
+		if slot := t[8*(h>>(64-quickBits)):][:8]; binary.LittleEndian.Uint64(slot) == 0 {
+			binary.LittleEndian.PutUint64(slot, h<<quickBits|uint64(id))
+		}
+	}
+	return t
 }
 
 func mediumTable(text []string, values []uint32) []byte {

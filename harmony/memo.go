@@ -1,0 +1,64 @@
+package harmony
+
+// An encoder remembers the tokens of the pieces that it has encoded, so that a
+// word which occurs again costs a comparison. A piece has one entry where it can
+// be. The last one that was encoded has it.
+
+const (
+	memoBits     = 13 // log2 of the entries for pieces of up to 16 bytes
+	longMemoBits = 11 // log2 of the entries for longer ones
+	maxMemo      = 32 // most bytes of a piece that is remembered
+)
+
+// memoEntry contains the tokens of a piece of at most 16 bytes. Entries have 32
+// bytes, so that none of them is in two cache lines.
+type memoEntry struct {
+	a, b   uint64    // the piece; both are 0 if the entry is unused
+	tokens [2]uint64 // packed
+}
+
+// longMemoEntry contains the tokens of a piece of 17 to 32 bytes.
+type longMemoEntry struct {
+	key    [4]uint64
+	tokens [4]uint64 // packed
+}
+
+const (
+	idBits     = 18 // of a token
+	idMask     = 1<<idBits - 1
+	perWord    = 3          // packed tokens of a word
+	countShift = 3 * idBits // of the number of tokens, in the first word
+)
+
+// pack writes tokens into words. It reports whether they fit. If not, it writes
+// nothing.
+func pack(words []uint64, tokens []Token) bool {
+	if len(tokens) > perWord*len(words) {
+		return false
+	}
+	clear(words)
+	for i, t := range tokens {
+		words[i/perWord] |= uint64(t) << (i % perWord * idBits)
+	}
+	words[0] |= uint64(len(tokens)) << countShift
+	return true
+}
+
+// appendPacked appends the tokens of packed words, of which there is at least
+// one.
+func appendPacked(dst []Token, w uint64, rest []uint64) []Token {
+	n := w >> countShift
+	dst = append(dst, Token(w&idMask))
+	if n == 1 {
+		return dst
+	}
+	dst = append(dst, Token(w>>idBits&idMask))
+	if n == 2 {
+		return dst
+	}
+	dst = append(dst, Token(w>>(2*idBits)&idMask))
+	for j := range int(n) - perWord {
+		dst = append(dst, Token(rest[j/perWord]>>(j%perWord*idBits)&idMask))
+	}
+	return dst
+}

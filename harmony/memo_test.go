@@ -1,0 +1,127 @@
+package harmony
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// plainEncode encodes without the fast paths: pieces by pieceEnd, merged by
+// rank.
+func plainEncode(text string) (tokens []Token) {
+	for i := 0; i < len(text); {
+		end := pieceEnd(text, i)
+		tokens = append(tokens, mergeByRank(text[i:end])...)
+		i = end
+	}
+	return tokens
+}
+
+// TestEncodeMemo encodes texts with an encoder that has not seen them and with
+// one that has seen them and others.
+func TestEncodeMemo(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	used := new(encoder)
+	for range 60 {
+		for _, text := range []string{
+			words(r, 300), code(r, 300), jsonWords(r, 300), scripts(r, 300), odd(r, 100), odd(r, 20) + "\x00\x00", memoPieces(r),
+		} {
+			text = strings.ToValidUTF8(text, "")
+			want := plainEncode(text)
+			if got := new(encoder).appendText(nil, text); !slices.Equal(got, want) {
+				t.Fatalf("%q: a new encoder returns %v, want %v", text, got, want)
+			}
+			for range 2 {
+				if got := used.appendText(nil, text); !slices.Equal(got, want) {
+					t.Fatalf("%q: a used encoder returns %v, want %v", text, got, want)
+				}
+			}
+		}
+	}
+}
+
+// memoPieces returns pieces around the sizes at which another memo or none is
+// responsible, some of which differ only in bytes at their end, or in NULs.
+func memoPieces(r *rand.Rand) string {
+	var b strings.Builder
+	for range 30 {
+		n := []int{7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33}[r.IntN(12)]
+		unit := []string{"q", "xz", "-", "#!", "\u05e9", "\u4e2d\u6587", "\x00", "\x01"}[r.IntN(8)]
+		piece := strings.Repeat(unit, n/len(unit))
+		b.WriteString(piece[:max(0, len(piece)-r.IntN(2)*len(unit))])
+		b.WriteString([]string{" ", "\n", "1", "\x00", ".", ""}[r.IntN(6)])
+	}
+	return b.String()
+}
+
+// TestEncodeShortPieces encodes all short texts of some alphabets, alone and
+// before more text, so that the loop for ASCII sees each form of a piece.
+func TestEncodeShortPieces(t *testing.T) {
+	alphabet := []string{"a", "B", " ", "\n", "\r", "\t", "'", "s", "1", ".", "/", "\x00", "\u00e9", "\u0301"}
+	e := new(encoder)
+	var check func(text string, depth int)
+	check = func(text string, depth int) {
+		for _, long := range []string{text, text + strings.Repeat("zq", 20), text + strings.Repeat("Q", 40)} {
+			if got, want := e.appendText(nil, long), plainEncode(long); !slices.Equal(got, want) {
+				t.Fatalf("%q: got %v, want %v", long, got, want)
+			}
+		}
+		if depth > 0 {
+			for _, c := range alphabet {
+				check(text+c, depth-1)
+			}
+		}
+	}
+	check("", 3)
+}
+
+// TestQuick looks up every token, and texts that are none, in the table of the
+// loop for ASCII.
+func TestQuick(t *testing.T) {
+	found, all := 0, 0
+	for id := range Token(ordinaryTokens) {
+		text, _ := tokenText(id)
+		if len(text) > maxShort || text[0] == 0 || text[len(text)-1] == 0 {
+			continue
+		}
+		all++
+		switch v := quick(load(text, 0) * hashFactor); {
+		case v == uint64(id):
+			found++
+		case v < 1<<quickBits:
+			t.Errorf("%q is token %d, quick returns %d", text, id, v)
+		}
+	}
+	if found < all*3/4 {
+		t.Errorf("quick finds %d of %d tokens, want three quarters", found, all)
+	}
+	r := rand.New(rand.NewPCG(13, 14))
+	for range 300_000 {
+		text := draw(r, 1+r.IntN(8), func() rune { return 1 + r.Int32N(0x7F) })
+		text = text[:min(len(text), maxShort)]
+		if v := quick(load(text, 0) * hashFactor); v < 1<<quickBits && find(text, 0, len(text)).token() != Token(v) {
+			t.Fatalf("quick returns %d for %q, which is not this token", v, text)
+		}
+	}
+}
+
+func TestPack(t *testing.T) {
+	ids := []Token{0, 1, lastSpecial, 1<<18 - 1, 199997, 5}
+	r := rand.New(rand.NewPCG(15, 16))
+	for size := 1; size <= 13; size++ {
+		var words [4]uint64
+		tokens := make([]Token, size)
+		for i := range tokens {
+			tokens[i] = ids[r.IntN(len(ids))]
+		}
+		if ok := pack(words[:], tokens); ok != (size <= 12) {
+			t.Fatalf("pack of %d tokens = %t", size, ok)
+		} else if !ok {
+			continue
+		}
+		if got := appendPacked(nil, words[0], words[1:]); !slices.Equal(got, tokens) {
+			t.Errorf("%v is unpacked as %v", tokens, got)
+		}
+	}
+}
