@@ -20,6 +20,7 @@ COSTTIME      ?= 30s
 # Runs of each benchmark of "make bench-raw"; rounds of bench and bench-peers.
 COUNT         ?= 6
 ROUNDS        ?= 5
+UPDATE        ?=
 
 BIN  := $(CURDIR)/.bin
 VENV := $(CURDIR)/.venv
@@ -56,7 +57,7 @@ generate: ## regenerate generated files and example files
 
 .PHONY: clean
 clean: ## remove everything that make has built and downloaded
-	rm -rf bin dist $(BIN) $(VENV) $(CLIENT_VENV) .engines e2e/*/node_modules e2e/clients/node/node_modules harmony/bench/.peers harmony/differential/.differential
+	rm -rf bin dist $(BIN) $(VENV) $(CLIENT_VENV) .venv-peers .engines e2e/*/node_modules e2e/clients/node/node_modules harmony/bench/.peers harmony/differential/.differential
 
 # release
 
@@ -245,6 +246,20 @@ race: $(ENVOY) venv ## run all tests with the race detector, those of the stores
 	e2e/stores/run.sh -race || status=$$?; \
 	exit $$status
 
+# Flags of "make load", such as LOAD='-scenarios paced|knee -streams 400'; LOAD=-quick
+# takes under a minute, LOAD=-help lists them.
+LOAD          ?=
+
+.PHONY: load
+load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy and the filter, under load (6 minutes; Linux); LOAD selects
+	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
+	@bin/load $(LOAD)
+
+.PHONY: load-peers
+load-peers: $(ENVOY) ## run load with smg from PyPI beside the filter, in turns (150 MB of disk); LOAD selects
+	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
+	@e2e/load/peers.sh $(LOAD)
+
 # How long "make soak" loads the stack, and the URL of the store; empty: SQLite.
 SOAKTIME      ?= 30m
 STORE         ?=
@@ -297,8 +312,8 @@ fuzz-cost: ## search for requests that cost too much memory or work, COSTTIME (3
 	@GOCOVERDIR=bin/cost/counters bin/cost/search -time $(COSTTIME) -out bin/cost/found
 
 .PHONY: bench
-bench: ## run the benchmarks that have limits and print a table (some minutes)
-	@go run ./harmony/bench/table -rounds $(ROUNDS)
+bench: ## run the benchmarks that have limits, print a table, and compare with the recorded ratios (some minutes); UPDATE=-update records
+	@go run ./harmony/bench/table -rounds $(ROUNDS) $(UPDATE)
 
 .PHONY: bench-raw
 bench-raw: ## run all Go benchmarks COUNT times (6)

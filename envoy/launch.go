@@ -201,6 +201,9 @@ func (p *Process) withTail(err error) error {
 	return fmt.Errorf("%w; the end of its log:\n%s", err, tail)
 }
 
+// PID returns the id of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // AdminAddress returns the address of the admin interface, host:port.
 func (p *Process) AdminAddress() string { return p.admin }
 

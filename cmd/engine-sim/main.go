@@ -89,6 +89,7 @@ func serve(ctx context.Context, address string, engine http.Handler) error {
 		return fmt.Errorf("listening: %w", err)
 	}
 	server := &http.Server{Handler: engine, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 1 << 20} // gRPC servers of engines have no limit
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true) // gRPC
 	failed := make(chan error, 1)

@@ -3,6 +3,7 @@ package enginesim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,10 @@ import (
 //
 //	tokens-per-event=4          ids per event; random:8 for 1 to 8
 //	delay=5ms                   before each token
+//	rate=50                     tokens a second, by a schedule: token i, from 0, is due i/rate
+//	                            after the first one, however late the ones before were
+//	start=1790000000000000      with rate: when the first token is due, in microseconds of the
+//	                            Unix epoch; otherwise when the response begins
 //	first=200ms                 before the first token, or before the error
 //	cut=7                       bytes of the body per write; random:100 for 1 to 100
 //	seed=1                      of all random numbers
@@ -42,6 +47,8 @@ import (
 type Behavior struct {
 	TokensPerEvent Count
 	Delay          time.Duration
+	Rate           float64
+	Start          time.Time // zero: when the response begins
 	First          time.Duration
 	Meet           time.Duration // 0: 30 s
 	Cut            Count
@@ -85,6 +92,10 @@ func (b *Behavior) set(key, value string) (err error) {
 		b.Cut, err = parseCount(value)
 	case "delay":
 		b.Delay, err = time.ParseDuration(value)
+	case "rate":
+		b.Rate, err = parseRate(value)
+	case "start":
+		b.Start, err = parseMicroseconds(value)
 	case "first":
 		b.First, err = time.ParseDuration(value)
 	case "meet":
@@ -126,6 +137,21 @@ func parseCount(value string) (Count, error) {
 		err = errors.New("must be at least 1")
 	}
 	return Count{n, random}, err
+}
+
+// parseRate parses a rate in tokens per second.
+func parseRate(value string) (float64, error) {
+	rate, err := strconv.ParseFloat(value, 64)
+	if err == nil && (math.IsNaN(rate) || rate < 1e-3 || rate > 1e6) {
+		err = errors.New("must be from 0.001 to 1000000")
+	}
+	return rate, err
+}
+
+// parseMicroseconds parses a time in microseconds of the Unix epoch.
+func parseMicroseconds(value string) (time.Time, error) {
+	us, err := strconv.ParseInt(value, 10, 64)
+	return time.UnixMicro(us), err
 }
 
 func parseFault(value string) (kind string, at int, err error) {

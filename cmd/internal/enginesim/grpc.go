@@ -66,12 +66,6 @@ type replyFields struct {
 	ids, prompt, completion, cached, index, finish, matched, logprobs protowire.Number
 }
 
-// infoFields are the field numbers of GetModelInfoResponse.
-type infoFields struct {
-	id      []protowire.Number
-	context protowire.Number
-}
-
 var grpcAPIs = []grpcAPI{vllmGRPC, sglangGRPC, trtllmGRPC}
 
 var vllmGRPC = grpcAPI{
@@ -96,7 +90,7 @@ var vllmGRPC = grpcAPI{
 	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 7},
 	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 8, matched: 10},
 	readLogprobs:   params.readLogprobs, appendLogprobs: appendVLLMColumns,
-	info:        infoFields{id: []protowire.Number{1, 6}, context: 3},
+	info:        infoFields{id: []protowire.Number{1, 6}, generation: 2, context: 3, vocabulary: 4, kind: 8, architectures: 9, stops: 10},
 	countsDelta: true, repeats: true,
 }
 
@@ -124,7 +118,7 @@ var sglangGRPC = grpcAPI{
 	chunkFields:    replyFields{ids: 1, prompt: 2, completion: 3, cached: 4, logprobs: 5, index: 8},
 	completeFields: replyFields{ids: 1, finish: 2, prompt: 3, completion: 4, cached: 5, logprobs: 6, index: 11, matched: 8},
 	readLogprobs:   params.readSGLangLogprobs, appendLogprobs: appendSGLangColumns,
-	info:    infoFields{id: []protowire.Number{1, 6}, context: 7},
+	info:    infoFields{id: []protowire.Number{1, 6}, generation: 3, context: 7, vocabulary: 8, kind: 10, stops: 11, architectures: 15},
 	repeats: true,
 }
 
@@ -154,20 +148,6 @@ var trtllmGRPC = grpcAPI{
 	completeFields: replyFields{ids: 1, index: 2, finish: 3, prompt: 5, completion: 6, cached: 7, logprobs: 8, matched: 13},
 	readLogprobs:   params.readLogprobs, appendLogprobs: appendRows,
 	info: infoFields{id: []protowire.Number{1}, context: 3},
-}
-
-// modelInfo answers GetModelInfo.
-func (a grpcAPI) modelInfo(s *Sim) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		var b []byte
-		for _, number := range a.info.id {
-			b = protowire.AppendString(protowire.AppendTag(b, number, protowire.BytesType), s.options.Models[0])
-		}
-		b = protowire.AppendVarint(protowire.AppendTag(b, a.info.context, protowire.VarintType), uint64(s.options.ContextLength)) //nolint:gosec // a length
-		w.Header().Set("content-type", "application/grpc")
-		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)) //nolint:gosec // a short message; the client may have disconnected
-		setGRPCStatus(w.Header(), http.TrailerPrefix, 0, "")
-	}
 }
 
 // parse decodes a framed request to JSON members.

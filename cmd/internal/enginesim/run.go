@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // run is a response that is being generated.
@@ -15,6 +16,7 @@ type run struct {
 	req       *modelRequest
 	choices   []*choice
 	reply     reply
+	begun     time.Time        // when the schedule of a rate starts
 	awaitPeer func() *apiError // waits for the other request of a disaggregated pair; nil: none
 }
 
@@ -144,8 +146,25 @@ func (r *run) send(c *choice, from int) error {
 func (r *run) tokens(c *choice, n int) {
 	for i := 0; i < n && c.finish == "" && r.ctx.Err() == nil; i++ {
 		sleep(r.ctx.Done(), max(r.req.behavior.Delay, c.pause()))
+		r.awaitDue(len(c.output))
 		c.step()
 	}
+}
+
+// awaitDue waits until token i of a choice is due, if the behavior has a rate. The
+// schedule is absolute, so a late token does not delay those after it.
+func (r *run) awaitDue(i int) {
+	b := r.req.behavior
+	if b.Rate == 0 {
+		return
+	}
+	if r.begun.IsZero() {
+		r.begun = b.Start
+		if b.Start.IsZero() {
+			r.begun = time.Now()
+		}
+	}
+	sleep(r.ctx.Done(), time.Until(r.begun.Add(time.Duration(float64(i)/b.Rate*float64(time.Second)))))
 }
 
 // endCancelled ends a response whose client has disconnected or aborted it.

@@ -45,7 +45,8 @@
 // timing and faults. With Options.Role it is the prefill or the decode engine of a
 // disaggregated SGLang or vLLM; its bootstrap server is on its own port. gRPC requires
 // a server with unencrypted HTTP/2. Further paths of engines are /health, /v1/models,
-// /get_model_info (gRPC: GetModelInfo) and /abort_request. /v1/embeddings,
+// /get_model_info and /abort_request; gRPC
+// has GetModelInfo, HealthCheck and GetServerInfo. /v1/embeddings,
 // /v1/chat/completions and /sim/echo are for requests that the filter passes through.
 package enginesim
 
@@ -132,7 +133,9 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /completion", s.handle(llamacppAPI{}))
 	for _, a := range grpcAPIs {
 		s.mux.HandleFunc("POST "+a.path, s.handle(a))
-		s.mux.HandleFunc("POST "+strings.TrimSuffix(a.path, "Generate")+"GetModelInfo", a.modelInfo(s))
+		for call, answer := range a.calls(s) {
+			s.mux.HandleFunc("POST "+strings.TrimSuffix(a.path, "Generate")+call, answer)
+		}
 	}
 	s.mux.HandleFunc("POST /abort_request", s.abort)
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -149,7 +152,10 @@ func (s *Sim) routes() {
 	s.mux.HandleFunc("POST /sim/echo", s.recorded(s.echo))
 	s.mux.HandleFunc("POST /v1/embeddings", s.recorded(s.embeddings))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.recorded(s.otherModelChat))
-	s.mux.HandleFunc("/", s.recorded(func(w http.ResponseWriter, _ *http.Request, _ *Record) {
+	s.mux.HandleFunc("/", s.recorded(func(w http.ResponseWriter, r *http.Request, _ *Record) {
+		if unknownGRPC(w, r) {
+			return
+		}
 		writeJSON(w, http.StatusNotFound, []byte(`{"detail":"Not Found"}`))
 	}))
 }

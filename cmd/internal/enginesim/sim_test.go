@@ -471,18 +471,18 @@ func TestForeign(t *testing.T) {
 }
 
 func TestBehavior(t *testing.T) {
-	got, err := Behavior{}.With("tokens-per-event=random:4 cut=7 delay=5ms first=1s seed=9 output-ids=cumulative crlf=true status=503 retry-after=2 body=envoy fault=error@5")
+	got, err := Behavior{}.With("tokens-per-event=random:4 cut=7 delay=5ms rate=50 start=1000001 first=1s seed=9 output-ids=cumulative crlf=true status=503 retry-after=2 body=envoy fault=error@5")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Behavior{
-		TokensPerEvent: Count{4, true}, Cut: Count{N: 7}, Delay: 5 * time.Millisecond, First: time.Second, Seed: 9, Cumulative: true,
+		TokensPerEvent: Count{4, true}, Cut: Count{N: 7}, Delay: 5 * time.Millisecond, Rate: 50, Start: time.UnixMicro(1000001), First: time.Second, Seed: 9, Cumulative: true,
 		CRLF: true, Status: 503, RetryAfter: 2, Body: "envoy", Fault: "error", FaultAt: 5,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, bad := range []string{"x", "x=1", "delay=5", "tokens-per-event=0", "status=42", "fault=no@3", "fault=error@x", "output-ids=all", "body=x", "fault=abortx"} {
+	for _, bad := range []string{"x", "x=1", "delay=5", "rate=0", "rate=x", "rate=NaN", "start=now", "tokens-per-event=0", "status=42", "fault=no@3", "fault=error@x", "output-ids=all", "body=x", "fault=abortx"} {
 		if _, err := (Behavior{}).With(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}

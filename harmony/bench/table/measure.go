@@ -120,6 +120,9 @@ func (s suite) build(root, dir string) error {
 // it is CPU time, even on a machine with other load.
 func (s suite) run(root, dir, benchtime string, to figures) error {
 	for _, name := range s.benchmarks {
+		if err := measureYardstick(to); err != nil {
+			return err
+		}
 		cmd := exec.Command(s.binary(dir), "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
 		cmd.Dir, cmd.Stderr = filepath.Join(root, s.pkg), os.Stderr
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")

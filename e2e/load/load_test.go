@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// TestLoad runs all scenarios with tiny numbers: every stream and token is counted, and
+// nothing fails.
+func TestLoad(t *testing.T) {
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../../cmd/envoy-harmony", "../../cmd/engine-sim").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o := Options{
+		Streams: 3, Rate: 20, Held: 2, BurstStreams: 2, BurstWords: 7, Rounds: 1, MaxPrompt: 1000, KneeFrom: 2, KneeTo: 2, RequestRate: 20,
+		Lead: 100 * time.Millisecond, Window: 500 * time.Millisecond, KneeWindow: 500 * time.Millisecond,
+	}
+	l := &Loader{Options: o, Client: NewClient(), Log: t.Logf}
+	defer l.Client.Close()
+	stack := StackOptions{Binaries: bin, Workers: 1, Engine: "vllm"}
+	l.Fresh = startTargets(stack)
+	if err := l.Run(t.Context(), regexp.MustCompile("")); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.Report.Failed(); n != 0 {
+		t.Errorf("%d streams failed: %+v", n, l.Report.Rows)
+	}
+	// Paced tokens are counted as they arrive in the window, which depends on the clock.
+	wanted := map[string]int{"2 open streams": 2, "burst, 2 x 7": 28, "20 requests/s": 10, "prompt of 1k": 24, "turn of 1k": 5}
+	for scenario, want := range wanted {
+		for _, target := range []string{"filter", "Envoy alone"} {
+			i := slices.IndexFunc(l.Report.Rows, func(r Row) bool { return r.Scenario == scenario && r.Target == target })
+			if i < 0 || l.Report.Rows[i].Units != want {
+				t.Errorf("%s, %s: want %d units: %+v", scenario, target, want, l.Report.Rows)
+			}
+		}
+	}
+	var table, added strings.Builder
+	if err := l.Report.Table(&table); err != nil || strings.Count(table.String(), "\n") != len(l.Report.Rows)+3 {
+		t.Errorf("%v:\n%s", err, &table)
+	}
+	if err := l.Report.Added(&added); err != nil || strings.Count(added.String(), "\n") != len(l.Report.Rows)/2 { // a line for each scenario but the one of memory, and the head
+		t.Errorf("%v:\n%s", err, &added)
+	}
+}
+
+// TestReader checks that tokens are counted however the bytes are cut, and what is an
+// error.
+func TestReader(t *testing.T) {
+	const stream = "data: {\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}\n\n: comment\n\n" +
+		"data: {\"delta\":{\"content\":\" one\"}}\n\ndata: {\"delta\":{\"content\":\" two three\"}}\n\ndata: {\"usage\":{}}\n\ndata: [DONE]\n\n"
+	for cut := 1; cut <= len(stream); cut++ {
+		tokens := 0
+		r := reader{key: []byte(`"content":"`), arrived: func(_ time.Time, n int) { tokens += n }}
+		for piece := range slices.Chunk([]byte(stream), cut) {
+			if err := r.read(time.Now(), piece); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tokens != 3 || !r.done {
+			t.Errorf("pieces of %d bytes: %d tokens, done %v", cut, tokens, r.done)
+		}
+	}
+	r := reader{key: []byte(`"content":"`)}
+	if r.read(time.Now(), []byte("data: {\"error\":{\"message\":\"x\"}}\n")) == nil {
+		t.Error("an error event is not an error")
+	}
+}
+
+// TestPacedCollect checks what counts: words due in the window, late ones that did not
+// come, and streams that failed.
+func TestPacedCollect(t *testing.T) {
+	begin := time.Now().Add(-time.Minute)
+	due := func(word int) time.Time { return begin.Add(time.Duration(word) * time.Second) }
+	stream := func(err error, arrivals ...int) *pacedStream {
+		s := &pacedStream{due: due, from: due(1), to: due(4), words: 5, err: err}
+		for _, second := range arrivals {
+			s.arrived(due(second).Add(10*time.Millisecond), 1)
+		}
+		return s
+	}
+	var sample Sample
+	Paced{}.collect(&sample, []*pacedStream{
+		stream(nil, 0, 1, 2, 3, 4),
+		stream(fmt.Errorf("read: %w", errLate), 0, 1),
+		stream(nil, 0, 1), // without an error all words must have come
+		stream(errors.New("cut"), 0),
+	})
+	if sample.Failed != 2 || sample.Units != 5 || len(sample.Latency) != 7 {
+		t.Errorf("%d failed, %d words in the window, latencies %v", sample.Failed, sample.Units, sample.Latency)
+	}
+	if p50, p99 := Quantile(sample.Latency, 0.5), Quantile(sample.Latency, 0.99); p50 != 10*time.Millisecond || p99 < 50*time.Second {
+		t.Errorf("quantiles %v and %v", p50, p99)
+	}
+}
+
+// TestProse checks that a text has the tokens that it should have.
+func TestProse(t *testing.T) {
+	if n := harmony.CountTokens(prose(rand.New(rand.NewPCG(1, 2)), 1000)); n != 1000 {
+		t.Errorf("%d tokens", n)
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+)
+
+// Paced is a load of streams that each get a token at a fixed rate.
+type Paced struct {
+	Streams int
+	Rate    float64 // tokens a second of a stream
+	Lead    time.Duration
+	Window  time.Duration // what is measured, after Lead
+}
+
+const (
+	// connectEvery is the time between two requests of a paced load. All streams are
+	// open before the first token is due.
+	connectEvery = 2 * time.Millisecond
+	connectSlack = 500 * time.Millisecond
+	// drainTime is how long streams may take to end after the window.
+	drainTime = 5 * time.Second
+)
+
+// pacedStream is one stream of a paced load.
+type pacedStream struct {
+	due      func(word int) time.Time
+	from, to time.Time // the window
+	words    int
+	next     int // the next word
+	inWindow int // words that arrived in the window
+	latency  []time.Duration
+	err      error
+}
+
+// arrived notes words.
+func (s *pacedStream) arrived(at time.Time, n int) {
+	if !at.Before(s.from) && at.Before(s.to) {
+		s.inWindow += n
+	}
+	for ; n > 0; n-- {
+		s.note(at)
+	}
+}
+
+// note notes the next word, if it was due in the window.
+func (s *pacedStream) note(at time.Time) {
+	if due := s.due(s.next); !due.Before(s.from) && due.Before(s.to) {
+		s.latency = append(s.latency, at.Sub(due))
+	}
+	s.next++
+}
+
+// Run loads a target. The streams' tokens are spread evenly over the time between two
+// tokens. A token that has not arrived when the load ends counts with that time.
+func (p Paced) Run(parent context.Context, c *Client, t *Target) (*Sample, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	between := time.Duration(float64(time.Second) / p.Rate)
+	start := time.Now().Add(connectSlack + time.Duration(p.Streams)*connectEvery).Truncate(time.Microsecond)
+	from, to := start.Add(p.Lead), start.Add(p.Lead+p.Window)
+	streams := make([]*pacedStream, p.Streams)
+	var all sync.WaitGroup
+	for i := range streams {
+		begin := start.Add(between * time.Duration(i) / time.Duration(p.Streams)).Truncate(time.Microsecond)
+		s := &pacedStream{
+			from: from, to: to, words: int(math.Ceil((p.Lead+p.Window+between).Seconds()*p.Rate)) + 1,
+			due: func(word int) time.Time {
+				return begin.Add(time.Duration(float64(word+headTokens) / p.Rate * float64(time.Second)))
+			},
+		}
+		streams[i] = s
+		body := t.Body([]string{script(s.words, paced(p.Rate, begin)...)})
+		all.Go(func() { s.err = c.Stream(ctx, t, body, s.arrived) })
+		if err := pause(ctx, connectEvery); err != nil {
+			return nil, err
+		}
+	}
+	sample, err := window(ctx, t, from, to)
+	if err != nil {
+		cancel(err)
+		all.Wait()
+		return nil, err
+	}
+	late := time.AfterFunc(drainTime, func() { cancel(errLate) })
+	all.Wait()
+	late.Stop()
+	p.collect(sample, streams)
+	return sample, parent.Err()
+}
+
+// errLate means that the load was ended while streams lacked tokens.
+var errLate = errors.New("the stream did not end in time")
+
+// window measures a target's processes, and this one, between two times.
+func window(ctx context.Context, t *Target, from, to time.Time) (*Sample, error) {
+	all := append([]Process{{"client", os.Getpid()}}, t.Procs...)
+	if err := pause(ctx, time.Until(from)); err != nil {
+		return nil, err
+	}
+	before, err := Measure(all)
+	if err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, time.Until(to)); err != nil {
+		return nil, err
+	}
+	after, err := Measure(all)
+	return &Sample{Usage: after.Since(before), Time: to.Sub(from)}, err
+}
+
+// collect adds what the streams noted.
+func (p Paced) collect(sample *Sample, streams []*pacedStream) {
+	end := time.Now()
+	for _, s := range streams {
+		switch {
+		case errors.Is(s.err, errLate) || errors.Is(s.err, context.Canceled):
+			for s.next < s.words {
+				s.note(end)
+			}
+		case s.err != nil:
+			sample.fail(s.err)
+		case s.next != s.words:
+			sample.fail(fmt.Errorf("a stream has %d tokens, not %d", s.next, s.words))
+		}
+		sample.Units += s.inWindow
+		sample.Latency = append(sample.Latency, s.latency...)
+	}
+}

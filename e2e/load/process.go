@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Process is a process of this machine whose use of it is measured (Linux).
+type Process struct {
+	Name string
+	PID  int
+}
+
+// CPU returns the CPU time of all threads.
+func (p Process) CPU() (sum time.Duration, err error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.PID))
+	if err == nil && len(tasks) == 0 {
+		err = fmt.Errorf("%s has ended, or this is not Linux: there is no /proc/%d/task", p.Name, p.PID)
+	}
+	for _, task := range tasks {
+		text, failed := os.ReadFile(task)
+		if failed != nil {
+			continue // the thread has ended
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, failed := strconv.ParseInt(first, 10, 64)
+		if failed != nil {
+			return 0, fmt.Errorf("%s: %w", task, failed)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, err
+}
+
+// Memory returns the resident memory in bytes.
+func (p Process) Memory() (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID))
+	if err != nil {
+		return 0, fmt.Errorf("%s has ended: %w", p.Name, err)
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/statm has no figures", p.PID)
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
+// Usage is what processes have used, by their names.
+type Usage struct {
+	CPU    map[string]time.Duration
+	Memory map[string]int64 // resident bytes
+}
+
+// Measure reads what processes have used so far.
+func Measure(all []Process) (Usage, error) {
+	u := Usage{CPU: map[string]time.Duration{}, Memory: map[string]int64{}}
+	for _, p := range all {
+		cpu, err := p.CPU()
+		if err != nil {
+			return u, err
+		}
+		u.CPU[p.Name] = cpu
+		if u.Memory[p.Name], err = p.Memory(); err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+// Since returns u with the CPU time of before subtracted.
+func (u Usage) Since(before Usage) Usage {
+	cpu := make(map[string]time.Duration, len(u.CPU))
+	for name, t := range u.CPU {
+		cpu[name] = t - before.CPU[name]
+	}
+	u.CPU = cpu
+	return u
+}

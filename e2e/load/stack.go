@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/envoy"
+)
+
+// StackOptions say which processes a stack has.
+type StackOptions struct {
+	Binaries string   // the folder of envoy-harmony and engine-sim
+	Workers  int      // Envoy's worker threads; 0: one per CPU
+	Engine   string   // the kind of engine
+	Set      []string // keys of the filter's configuration, KEY=VALUE
+	Engines  []string // more flags of engine-sim
+}
+
+// Stack is Envoy, the filter and the simulated engine, each a process of its own.
+type Stack struct {
+	Dir    string
+	Engine Process
+	SimURL string // of the engine
+	URL    string // of Envoy
+	filter Process
+	envoy  Process
+	stop   []func()
+}
+
+// startTime is how long the processes may take to start.
+const startTime = 30 * time.Second
+
+// Start starts a stack and waits until it answers.
+func Start(ctx context.Context, o StackOptions) (*Stack, error) {
+	s, err := newStack()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, o); err != nil {
+		return nil, s.failed("filter", err)
+	}
+	return s, nil
+}
+
+// newStack returns a stack without processes.
+func newStack() (*Stack, error) {
+	dir, err := os.MkdirTemp("", "load-")
+	if err != nil {
+		return nil, err
+	}
+	return &Stack{Dir: dir, stop: []func(){func() { _ = os.RemoveAll(dir) }}}, nil
+}
+
+// failed stops a stack that could not start, and adds the log of a process to the error.
+func (s *Stack) failed(name string, err error) error {
+	text, _ := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+	s.Stop()
+	return fmt.Errorf("%w; the log of %s:\n%s", err, name, text)
+}
+
+// Stop ends the processes.
+func (s *Stack) Stop() {
+	for i := len(s.stop) - 1; i >= 0; i-- {
+		s.stop[i]()
+	}
+	s.stop = nil
+}
+
+// Targets returns the filter, and Envoy alone, which passes the engine's stream
+// through.
+func (s *Stack) Targets() (filtered, through *Target) {
+	processes := []Process{s.filter, s.envoy, s.Engine}
+	filtered = &Target{Name: "filter", URL: s.URL + "/v1/chat/completions", Body: chatBody, Key: `"content":"`, Procs: processes}
+	through = &Target{Name: aloneName, URL: s.URL + "/v1/completions", Body: rawBody, Key: `"text":"`, Procs: processes}
+	return filtered, through
+}
+
+func (s *Stack) start(ctx context.Context, o StackOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if err := s.startEngine(ctx, o); err != nil {
+		return err
+	}
+	harmony := filepath.Join(o.Binaries, "envoy-harmony")
+	socket := filepath.Join(s.Dir, "filter.sock")
+	config := []string{
+		"--engine", o.Engine + "=" + s.SimURL,
+		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
+		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
+	}
+	for _, set := range o.Set {
+		config = append(config, "--set", set)
+	}
+	var err error
+	serve := append([]string{"serve", "--listen", "unix://" + socket, "--admin", "127.0.0.1:0"}, config...)
+	if s.filter, err = s.run("filter", harmony, serve...); err != nil {
+		return err
+	}
+	for os.Chmod(socket, 0o600) != nil {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the filter does not listen: %w", err)
+		}
+	}
+	flags := append([]string{"envoy-config", "--listen", "127.0.0.1:0", "--envoy-admin", "127.0.0.1:0", "--filter", "unix://" + socket}, config...)
+	bootstrap, err := exec.CommandContext(ctx, harmony, flags...).Output()
+	if err != nil {
+		return fmt.Errorf("envoy-config: %w", err)
+	}
+	return s.startEnvoy(ctx, bootstrap, o)
+}
+
+func (s *Stack) startEngine(ctx context.Context, o StackOptions) error {
+	log := filepath.Join(s.Dir, "engine.log")
+	flags := append([]string{"--listen", "127.0.0.1:0", "--records", "-1", "--context-length", "1000000"}, o.Engines...)
+	var err error
+	if s.Engine, err = s.run("engine", filepath.Join(o.Binaries, "engine-sim"), flags...); err != nil {
+		return err
+	}
+	for {
+		if text, err := os.ReadFile(log); err == nil {
+			if line, _, whole := strings.Cut(string(text), "\n"); whole {
+				_, s.SimURL, _ = strings.Cut(line, "listening on ")
+				return nil
+			}
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the simulated engine does not start: %w", err)
+		}
+	}
+}
+
+func (s *Stack) startEnvoy(ctx context.Context, bootstrap []byte, o StackOptions) error {
+	binary, err := envoy.Find(os.Getenv)
+	if err != nil {
+		return err
+	}
+	proxy, err := envoy.Launch(ctx, envoy.LaunchOptions{Binary: binary, Bootstrap: bootstrap, Concurrency: o.Workers})
+	if err != nil {
+		return err
+	}
+	s.stop = append(s.stop, func() { proxy.Stop(context.Background()) })
+	s.envoy = Process{"Envoy", proxy.PID()}
+	address, err := proxy.ListenAddress(ctx)
+	if err != nil {
+		return err
+	}
+	s.URL = "http://" + address
+	filtered, through := s.Targets()
+	if strings.HasSuffix(o.Engine, "-grpc") { // which Envoy does not let clients reach
+		return awaitTarget(ctx, filtered)
+	}
+	return errors.Join(awaitTarget(ctx, filtered), awaitTarget(ctx, through))
+}
+
+// run starts a process that writes to a log file of the stack's folder.
+func (s *Stack) run(name, binary string, args ...string) (Process, error) {
+	log, err := os.Create(filepath.Join(s.Dir, name+".log"))
+	if err != nil {
+		return Process{}, err
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return Process{}, fmt.Errorf("start %s (make builds it): %w", binary, err)
+	}
+	s.stop = append(s.stop, func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		kill := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait()
+		kill.Stop()
+	})
+	return Process{name, cmd.Process.Pid}, nil
+}
+
+// awaitTarget waits until a target answers.
+func awaitTarget(ctx context.Context, t *Target) error {
+	c := NewClient()
+	defer c.Close()
+	for {
+		err := c.Stream(ctx, t, t.Body([]string{script(1)}), func(time.Time, int) {})
+		if err == nil {
+			return nil
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("%s does not answer: %w", t.Name, err)
+		}
+	}
+}
+
+// pause waits, or returns the reason why ctx has ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// machine describes the machine and what else it does.
+func machine() string {
+	cpu := "an unknown CPU"
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if name, value, _ := strings.Cut(lines.Text(), ":"); strings.TrimSpace(name) == "model name" {
+				cpu = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(load), " ")
+	return cpu + ", " + strconv.Itoa(cpus()) + " CPUs, load average before the run " + average
+}
