@@ -11,7 +11,7 @@ import (
 func TestManyStrictTools(t *testing.T) {
 	schema := `{"type":"object","properties":{"a":{"anyOf":[{"const":0}` + strings.Repeat(`,{"const":4}`, 450) + `]}},"required":["a"],"additionalProperties":false}`
 	tools := func(before, between, after string) string {
-		var list []string
+		list := make([]string, 0, 16)
 		for n := range 16 {
 			list = append(list, before+strconv.Itoa(n)+between+schema+after)
 		}

@@ -52,6 +52,22 @@ func TestPathsBelowTheFilterAreClosed(t *testing.T) {
 	}
 }
 
+// The clients of Messages get Anthropic's form.
+func TestClosedPathsHaveTheFormOfTheirAPI(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ method, path, kind string }{
+		{"POST", "/v1/messages/batches", "not_found_error"},
+		{"GET", "/v1/messages", "invalid_request_error"},
+	} {
+		script(t, nil, func(s *scripted) {
+			s.request(true, ":method="+c.method, ":path="+c.path)
+			if _, body := s.answered(); !strings.HasPrefix(body, `{"type":"error","error":{"type":"`+c.kind+`"`) {
+				t.Errorf("%s %s: %s", c.method, c.path, body)
+			}
+		})
+	}
+}
+
 // A 405 lists the methods of the path.
 func TestMethodsAreListed(t *testing.T) {
 	t.Parallel()
