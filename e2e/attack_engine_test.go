@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -157,13 +159,15 @@ func clientArea() area {
 	unread := func(name, body string, clients int) attack {
 		return attack{name: name, want: "bounded memory of Envoy", run: func(a *attempt) {
 			before := a.envoyMemory()
-			for range clients {
-				conn := a.dial()
-				defer conn.Close()
-				_, _ = io.WriteString(conn, request(body))
+			conns := make([]net.Conn, clients)
+			for i := range conns {
+				conns[i] = a.dial()
+				defer conns[i].Close()
+				_, _ = io.WriteString(conns[i], request(body))
 			}
 			grown := a.envoySettles() - before
 			a.see("Envoy has grown by %.1f MB a client", float64(grown)/float64(clients)/(1<<20))
+			a.unreadStreams(conns)
 			// Without bound it is the whole reply: more than 10 MB each.
 			if bound := int64(clients) * 4 << 20; grown > bound {
 				a.Errorf("Envoy has grown by %d MB for %d clients that do not read", grown>>20, clients)
@@ -175,9 +179,33 @@ func clientArea() area {
 		leave("300 clients leave in the body", 300, head(chatPath, "content-length: 100000")+"{", 2*time.Millisecond),
 		leave("300 clients leave in a stream", 300, request(body), 10*time.Millisecond),
 		leave("100 clients leave before the first token", 100, request(chatBody(`"SAY late\nSIM first=1h"`, "")), 10*time.Millisecond),
+		resetAttack(),
 		unread("20 clients do not read 20,000 words", chatBody(`"NOTHINK\nWORDS 20000"`, `,"stream":true`), 20),
 		unread("5 clients do not read log probabilities", chatBody(`"NOTHINK\nWORDS 4000"`, `,"stream":true,"logprobs":true,"top_logprobs":20`), 5),
 	}}
+}
+
+// unreadStreams checks that the replies of connections that were not read have begun
+// and have not ended: a reply that was refused, or that is over, holds no memory either.
+func (a *attempt) unreadStreams(conns []net.Conn) {
+	a.Helper()
+	if n := int(a.program.metric(a.T, "harmony_streams_inflight")); n < len(conns) {
+		a.Errorf("%d of %d streams have not ended", n, len(conns))
+	}
+	for i, conn := range conns {
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			a.Errorf("client %d: %v", i, err)
+			continue
+		}
+		first := make([]byte, 4<<10)
+		_, err = io.ReadFull(resp.Body, first)
+		if resp.StatusCode != http.StatusOK || err != nil || !strings.HasPrefix(string(first), "data: ") || !strings.Contains(string(first), `"content":"`) {
+			a.Errorf("client %d: %s, %v, %.300q", i, resp.Status, err, first)
+		}
+		_ = resp.Body.Close()
+	}
 }
 
 // awaitMetric waits until a gauge of the filter is 0 but for the bystander.

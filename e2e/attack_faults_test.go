@@ -153,7 +153,7 @@ func faultArea() area {
 			}
 		}
 	}
-	stream := func(a *attempt) (first chan struct{}, rest chan string) {
+	stream := func(a *attempt, words string) (first chan struct{}, rest chan string) {
 		first, rest = make(chan struct{}), make(chan string, 1)
 		go func() {
 			req, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.url+chatPath, strings.NewReader(words))
@@ -191,7 +191,7 @@ func faultArea() area {
 	}
 	return area{name: "faults", config: func(_ *testing.T, c *stackConfig) { c.set("drain_timeout", "3s") }, attacks: []attack{
 		{name: "the filter is killed in a stream", want: "the stream does not look whole", alone: true, fresh: true, run: func(a *attempt) {
-			first, rest := stream(a)
+			first, rest := stream(a, words)
 			receive(a.T, first, "the first token")
 			signal(a, syscall.SIGKILL)
 			text := receive(a.T, rest, "the stream's end")
@@ -205,13 +205,24 @@ func faultArea() area {
 			}
 		}},
 		{name: "the filter drains in a stream", want: "an error event", alone: true, fresh: true, run: func(a *attempt) {
-			first, rest := stream(a)
+			first, rest := stream(a, chatBody(`"NOTHINK\nWORDS 100000 10"`, `,"stream":true`))
 			receive(a.T, first, "the first token")
 			signal(a, syscall.SIGTERM)
 			text := receive(a.T, rest, "the stream's end")
 			a.see("…%.60q", text[max(0, len(text)-60):])
-			if !strings.Contains(text, `"error"`) && !strings.Contains(text, "[DONE]") {
-				a.Errorf("the stream ends without an error: …%s", text[max(0, len(text)-300):])
+			if !strings.Contains(text, `"error"`) || !strings.HasSuffix(text, "<nil>") {
+				a.Errorf("the stream ends without an error event: …%s", text[max(0, len(text)-300):])
+			}
+			ended(a, patience)
+		}},
+		{name: "the filter drains in a short stream", want: "[DONE]", alone: true, fresh: true, run: func(a *attempt) {
+			first, rest := stream(a, chatBody(`"NOTHINK\nWORDS 50 10"`, `,"stream":true`))
+			receive(a.T, first, "the first token")
+			signal(a, syscall.SIGTERM)
+			text := receive(a.T, rest, "the stream's end")
+			a.see("…%.60q", text[max(0, len(text)-60):])
+			if strings.Contains(text, `"error"`) || !strings.Contains(text, "[DONE]") {
+				a.Errorf("the stream is cut: …%s", text[max(0, len(text)-300):])
 			}
 			ended(a, patience)
 		}},
@@ -226,7 +237,7 @@ func faultArea() area {
 			a.check(a.post(chatPath, chatBody(simple, "")))
 		}},
 		{name: "the filter hangs and continues in a stream", want: "[DONE]", alone: true, fresh: true, run: func(a *attempt) {
-			first, rest := stream(a)
+			first, rest := stream(a, words)
 			receive(a.T, first, "the first token")
 			signal(a, syscall.SIGSTOP)
 			time.Sleep(2 * time.Second)

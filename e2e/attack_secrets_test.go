@@ -26,8 +26,10 @@ func secretArea() area {
 		apiKey         = "marker-api-key-10"
 		toolOutput     = "marker-tool-output-11"
 		image          = "bWFya2VyLWltYWdlLTEy"
+		environment    = "marker-environment-13"
+		storePassword  = "marker-store-password-14"
 	)
-	never := []string{operatorHeader, urlKey, sealKey, clientKey, cookie, apiKey, ownToken, ownHeader}
+	never := []string{operatorHeader, urlKey, sealKey, clientKey, cookie, apiKey, ownToken, ownHeader, environment, storePassword}
 	inLogs := append([]string{prompt, thought, toolOutput, image}, never...)
 	var echo *fixedServer
 	look := func(name string, send func(a *attempt) answerOf) attack {
@@ -66,6 +68,11 @@ func secretArea() area {
 		look("Responses", post(responsesPath, responsesBody(script, `,"include":["reasoning.encrypted_content"]`))),
 		look("Messages", post(messagesPath, messagesBody(script, ""))),
 		look("a configured server that repeats headers", post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "echo", 1), `,"tools":[{"type":"mcp","server_label":"echo"}]`))),
+		look("a program that repeats its environment", post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "program", 1), `,"tools":[{"type":"mcp","server_label":"program"}]`))),
+		look("a response that is not stored, since the store is down", post(responsesPath, responsesBody(script, ""))),
+		look("a response of a store that is down", func(a *attempt) answerOf {
+			return a.send(http.MethodGet, responsesPath+"/resp_1", http.NoBody, headers...)
+		}),
 		look("an own server that repeats headers", func(a *attempt) answerOf {
 			return a.post(responsesPath, responsesBody(strings.Replace(call, "LABEL", "own", 1), ownServer(echo.URL, `,"authorization":"`+ownToken+`","headers":{"X-Own":"`+ownHeader+`"}`)), headers...)
 		}),
@@ -91,11 +98,14 @@ func secretArea() area {
 		echo = newFixedServer(t, `[{"name":"tool",`+anyObject+`}]`, func(_ string, r *http.Request) string {
 			return toolResult(fmt.Sprint(toolOutput, r.Header, r.URL), false)
 		})
+		c.set("log.level", "trace")
+		c.set("store_url", "redis://user:"+storePassword+"@127.0.0.1:1/0")
 		c.set("responses.seal_keys", []string{sealKey})
 		c.set("tools.allowed_hosts", []string{echo.URL})
 		c.set("tools.allowed_networks", []string{"127.0.0.1/32"})
 		c.set("tools.servers", []any{
 			map[string]any{"label": "echo", "url": echo.URL + "?key=" + urlKey, "headers": map[string]string{"X-Operator": operatorHeader}},
+			map[string]any{"label": "program", "command": []string{"/bin/sh", "-c", "env; env >&2; cat"}, "env": map[string]string{"KEY": environment}},
 			map[string]any{"label": "down", "url": "http://127.0.0.1:1/?key=" + urlKey, "headers": map[string]string{"X-Operator": operatorHeader}},
 		})
 	}}

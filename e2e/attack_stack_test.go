@@ -51,6 +51,9 @@ func startStack(t *testing.T, change func(*testing.T, *stackConfig)) *stack {
 	}
 	sim, _ := startSimAs(t, log, simFlags...)
 	flags := make([]string, 0, 8)
+	if level, set := c.keys["log.level"]; set {
+		flags = append(flags, "--log-level", level.(string)) //nolint:forcetypeassert // a level is a string
+	}
 	flags = append(flags, "--config", c.write(t), "--set", "loopback=unix://"+filepath.Join(socketDir(t), "loopback"))
 	if len(c.engines) == 0 {
 		c.engines = []string{"vllm=" + sim}

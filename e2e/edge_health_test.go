@@ -198,6 +198,15 @@ func (l *load) end() (done int64, failed []string) {
 // lose no request.
 func TestRollingRestart(t *testing.T) {
 	d, filters := restartable(t, 2)
+	if done, failed := d.rollingRestart(t, filters); len(failed) > 0 {
+		t.Errorf("%d of %d requests failed, the first with: %s", len(failed), done, failed[0])
+	}
+}
+
+// rollingRestart restarts filters one after the other under load, and returns how many
+// requests were made and the errors of those that failed.
+func (d *dataplane) rollingRestart(t *testing.T, filters []*replica) (done int64, failed []string) {
+	t.Helper()
 	l := d.startLoad(t)
 	l.more(t)
 	for _, r := range filters {
@@ -207,9 +216,7 @@ func TestRollingRestart(t *testing.T) {
 		d.awaitHealth(t, r, true)
 		l.more(t)
 	}
-	if done, failed := l.end(); len(failed) > 0 {
-		t.Errorf("%d of %d requests failed, the first with: %s", len(failed), done, failed[0])
-	}
+	return l.end()
 }
 
 // A filter that hangs does not hold its requests for ever, and gets no new ones.
