@@ -164,7 +164,7 @@ demo: $(ENVOY) ## run a conversation through Envoy and the filter with a simulat
 .PHONY: test
 test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 	go vet ./...
-	go test -timeout 9m $(PKG)
+	go test -timeout 15m $(PKG)
 
 # The clients of "make test-clients": names of e2e/clients/NAME.json joined with |;
 # empty: all.
