@@ -25,6 +25,7 @@ func replicaArea() area {
 				a.Errorf("%s, the first with: %s", a.seen, failed[0])
 			}
 		}},
+		{name: "one of two filters is killed", want: "the other one serves", alone: true, run: replicaKilled},
 	}}
 }
 
