@@ -54,6 +54,7 @@ func engineGarbage() []garbage {
 		{"a line of 400 MB", 200, stream, func(w io.Writer) { says("data: ")(w); flood("x", 400)(w) }},
 		{"400 MB of empty lines", 200, stream, flood("\n", 400)},
 		{"100 MB of comments", 200, stream, flood(": x\n\n", 100)},
+		{"8 MB of other fields", 200, stream, flood("event: ping\nid: 1\nretry: 1\n\n", 8)},
 		{"200 MB of error text", 500, []string{"Content-Type", "application/json"}, func(w io.Writer) { says(`{"error":"`)(w); flood("e", 200)(w) }},
 		{"JSON that is deep", 200, stream, func(w io.Writer) { says("data: ")(w); flood("[", 20)(w); says("\n\n")(w) }},
 		{"a negative id", 200, stream, says(event("[-1]"))},
@@ -89,6 +90,10 @@ func engineGarbage() []garbage {
 	}
 }
 
+// withoutEvents are answers with status 200 in which no event comes. They are errors,
+// also of a stream, which has not begun.
+var withoutEvents = map[string]bool{"nothing": true, "only [DONE]": true, "HTML": true, "a line of 400 MB": true, "400 MB of empty lines": true, "100 MB of comments": true, "8 MB of other fields": true}
+
 // engineArea has an engine that answers with garbage, streamed and not. The other
 // client has another engine.
 func engineArea() area {
@@ -105,6 +110,8 @@ func engineArea() area {
 				r := a.post(chatPath, chatBody(simple, more))
 				a.see("%s", r.brief())
 				switch {
+				case withoutEvents[g.name] && (r.status != http.StatusBadGateway || !strings.Contains(r.text, `"error"`)):
+					a.Errorf("no event has come, and the reply is %s: %.200s", r.brief(), r.text)
 				case strings.Contains(r.text, "evil") || r.header.Get("Set-Cookie") != "":
 					a.Errorf("the reply has headers or text of the engine: %v %.200s", r.header, r.text)
 				case r.status == 0:
@@ -174,15 +181,16 @@ func clientArea() area {
 			}
 		}}
 	}
-	return area{name: "clients", attacks: []attack{
+	return area{name: "clients", attacks: append(unreadStored(), []attack{
 		leave("300 clients leave in the headers", 300, head(chatPath, "content-length: 1000")[:90], 0),
 		leave("300 clients leave in the body", 300, head(chatPath, "content-length: 100000")+"{", 2*time.Millisecond),
 		leave("300 clients leave in a stream", 300, request(body), 10*time.Millisecond),
 		leave("100 clients leave before the first token", 100, request(chatBody(`"SAY late\nSIM first=1h"`, "")), 10*time.Millisecond),
 		resetAttack(),
+		closeAttack(),
 		unread("20 clients do not read 20,000 words", chatBody(`"NOTHINK\nWORDS 20000"`, `,"stream":true`), 20),
 		unread("5 clients do not read log probabilities", chatBody(`"NOTHINK\nWORDS 4000"`, `,"stream":true,"logprobs":true,"top_logprobs":20`), 5),
-	}}
+	}...)}
 }
 
 // unreadStreams checks that the replies of connections that were not read have begun

@@ -141,5 +141,5 @@ func bypassArea() area {
 	}
 	add("a body without a model", chatPath, jsonType, `{"messages":[]}`)
 	add("a response that is nobody's", responsesPath, jsonType, `{"previous_response_id":"resp_1","input":"x"}`)
-	return area{name: "bypass", attacks: all}
+	return area{name: "bypass", attacks: append(all, belowAttacks()...)}
 }

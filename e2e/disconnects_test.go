@@ -85,7 +85,7 @@ func (d *dataplane) disconnect(random *rand.Rand) error {
 	}
 	a := faultAPIs[random.IntN(len(faultAPIs))]
 	body := a.body(vllmModel, "NOTHINK\nWORDS 100000 5", random.IntN(4) > 0)
-	text := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.path, len(body), body)
+	text := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Tenant: attacker\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", a.path, len(body), body)
 	if random.IntN(3) == 0 {
 		_, _ = io.WriteString(conn, text[:random.IntN(len(text))]) // Envoy may have closed it
 		return nil
