@@ -186,8 +186,7 @@ func clientArea() area {
 		leave("300 clients leave in the body", 300, head(chatPath, "content-length: 100000")+"{", 2*time.Millisecond),
 		leave("300 clients leave in a stream", 300, request(body), 10*time.Millisecond),
 		leave("100 clients leave before the first token", 100, request(chatBody(`"SAY late\nSIM first=1h"`, "")), 10*time.Millisecond),
-		resetAttack(),
-		closeAttack(),
+		resetAttack(), stalledResetAttack(), closeAttack(),
 		unread("20 clients do not read 20,000 words", chatBody(`"NOTHINK\nWORDS 20000"`, `,"stream":true`), 20),
 		unread("5 clients do not read log probabilities", chatBody(`"NOTHINK\nWORDS 4000"`, `,"stream":true,"logprobs":true,"top_logprobs":20`), 5),
 	}...)}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -42,6 +43,67 @@ func resetAttack() attack {
 	}}
 }
 
+// stalledResetAttack resets requests while the filter does not read for a moment, as a
+// filter without CPU time does not. The streams of other clients share its connection.
+func stalledResetAttack() attack {
+	return attack{name: "4000 requests are reset while the filter stalls", want: "[DONE] of another stream", alone: true, fresh: true, run: func(a *attempt) {
+		if err := a.innocent(a.client); err != nil {
+			a.Fatal(err)
+		}
+		begun, ended := make(chan bool, 1), make(chan error, 1)
+		go func() { ended <- a.longStream(begun) }()
+		receive(a.T, begun, "the first token")
+		broken := a.envoyCounts("cluster.envoy_harmony.upstream_cx_destroy")
+		signal := func(s syscall.Signal) {
+			if err := a.program.process.Signal(s); err != nil {
+				a.Fatal(err)
+			}
+		}
+		signal(syscall.SIGSTOP)
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				if err := a.resetMany(rand.New(rand.NewPCG(16, uint64(i))), resetsEach, 0); err != nil {
+					a.Errorf("a connection did not last for %d resets: %v", resetsEach, err)
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(time.Second) // until Envoy has taken all of them
+		signal(syscall.SIGCONT)
+		err := receive(a.T, ended, "the end of the other stream")
+		broken = a.envoyCounts("cluster.envoy_harmony.upstream_cx_destroy") - broken
+		a.see("%v, %d connections to the filter broke", err, broken)
+		if err != nil || broken > 0 {
+			a.Errorf("%s, %d floods of control frames, %d of frames", a.seen, a.envoyCounts("cluster.envoy_harmony.http2.outbound_control_flood"), a.envoyCounts("cluster.envoy_harmony.http2.outbound_flood"))
+		}
+	}}
+}
+
+// longStream reads a stream of some seconds to its end.
+func (a *attempt) longStream(begun chan<- bool) error {
+	req, err := http.NewRequestWithContext(a.Context(), http.MethodPost, a.url+chatPath, strings.NewReader(chatBody(`"NOTHINK\nWORDS 400 20"`, `,"stream":true`)))
+	if err != nil {
+		return err
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "X-Tenant": {"bystander"}}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	first := make([]byte, 100)
+	if _, err := io.ReadFull(resp.Body, first); err != nil {
+		return err
+	}
+	begun <- true
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && !strings.Contains(string(text), "[DONE]") {
+		err = fmt.Errorf("no end: %.300s", text[max(0, len(text)-300):])
+	}
+	return err
+}
+
 // reset resets requests on connections, ten at once.
 func (a *attempt) reset(connections int) {
 	a.Helper()
@@ -51,7 +113,7 @@ func (a *attempt) reset(connections int) {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := a.resetMany(rand.New(rand.NewPCG(15, uint64(i))), resetsEach); err != nil {
+			if err := a.resetMany(rand.New(rand.NewPCG(15, uint64(i))), resetsEach, 8*time.Millisecond); err != nil {
 				a.Errorf("a connection did not last for %d resets: %v", resetsEach, err)
 			}
 		})
@@ -60,8 +122,8 @@ func (a *attempt) reset(connections int) {
 }
 
 // resetMany begins requests on one connection, some of them with a part of the body,
-// and resets each. An error is one of the connection.
-func (a *attempt) resetMany(random *rand.Rand, n int) error {
+// and resets each after at most a while. An error is one of the connection.
+func (a *attempt) resetMany(random *rand.Rand, n int, while time.Duration) error {
 	conn := a.dial()
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }() // until it is closed
@@ -79,7 +141,7 @@ func (a *attempt) resetMany(random *rand.Rand, n int) error {
 		if _, err := conn.Write(frame(b, frameData, flags, stream, body)); err != nil {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
-		time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond) // so that each is reset at another moment
+		time.Sleep(time.Duration(random.Int64N(int64(while) + 1))) // so that each is reset at another moment
 		if _, err := conn.Write(frame(nil, frameReset, 0, stream, []byte{0, 0, 0, 8})); err != nil {
 			return fmt.Errorf("reset %d: %w", i, err)
 		}
