@@ -3,6 +3,7 @@ package extproc
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -256,14 +257,40 @@ func checkReply(t *testing.T, sent []string) {
 		}
 		return
 	}
-	for e := range strings.SplitSeq(strings.TrimSuffix(body.String(), "\n\n"), "\n\n") {
+	checkStream(t, body.String())
+}
+
+// lastEvents are the events that end a stream: chat's [DONE], and the types of
+// Responses and of Messages.
+var lastEvents = []string{"[DONE]", "response.completed", "response.incomplete", "response.failed", "message_stop", "error"}
+
+// checkStream checks that a body is the events of one API, the last of which ends
+// the stream.
+func checkStream(t *testing.T, body string) {
+	t.Helper()
+	whole, ended := strings.CutSuffix(body, "\n\n")
+	last := ""
+	for e := range strings.SplitSeq(whole, "\n\n") {
+		if strings.HasPrefix(e, ":") {
+			continue
+		}
+		name := ""
+		if rest, named := strings.CutPrefix(e, "event: "); named {
+			name, e, _ = strings.Cut(rest, "\n")
+		}
 		data, isData := strings.CutPrefix(e, "data: ")
-		wellFormed := strings.HasPrefix(e, ":") || isData && (data == "[DONE]" || json.Valid([]byte(data)))
-		if !wellFormed {
+		if !isData || data != "[DONE]" && !json.Valid([]byte(data)) {
 			t.Fatalf("no event: %q", e)
 		}
+		last = data
+		if name != "" {
+			if typ := gjson.Get(data, "type").String(); typ != name {
+				t.Fatalf("the event %q has the type %q: %q", name, typ, data)
+			}
+			last = name
+		}
 	}
-	if !strings.HasSuffix(body.String(), "data: [DONE]\n\n") {
-		t.Fatalf("the stream has no end: %q", body.String())
+	if !ended || !slices.Contains(lastEvents, last) {
+		t.Fatalf("the stream has no end: %q", body)
 	}
 }

@@ -14,6 +14,7 @@ var sequenceTexts = []string{
 	"", "{", ask(""), ask(`,"stream":true`), ask("")[:30], ask("")[30:],
 	`{"model":"another","messages":[]}`, `{"model":"gpt-oss","input":"x"}`,
 	engineReply(tokens(soundOutputs[0]), "stop", nil), engineReply(tokens(soundOutputs[1]), "stop", nil), usageEvent, doneEvent, "data: {", "\xff\x00",
+	`{"model":"gpt-oss","input":"x","stream":true}`, `{"model":"gpt-oss","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"x"}]}`,
 }
 
 // sequenceMessage is the message that a byte stands for.
@@ -44,8 +45,9 @@ func sequenceMessage(b byte) *extprocv3.ProcessingRequest {
 // taken of the budget. What it began has an end, or the stream ends with an error.
 func FuzzSequence(f *testing.F) {
 	// end is added to the index of a text: the body ends with it.
-	const end = 14
+	const end = 16
 	const post, whole, answer = 0, 1 | (end+2)<<3, 4
+	const toResponses, toMessages = 1 << 3, 2 << 3
 	for _, seed := range [][]byte{
 		{post, whole, answer, 5 | 8<<3, 5 | (end+9)<<3},
 		{post, 1 | 4<<3, 2 | (end+5)<<3, answer, 5 | (end+12)<<3},
@@ -59,6 +61,12 @@ func FuzzSequence(f *testing.F) {
 		{answer, post, whole},
 		{post, whole, post, whole},
 		{post, whole, 5 | (end+8)<<3},
+		{toResponses, 1 | (end+14)<<3, answer, 5 | 8<<3, 5 | (end+9)<<3},
+		{toResponses, 1 | (end+14)<<3, answer, 5 | (end+12)<<3},
+		{toResponses, 1 | (end+14)<<3},
+		{toMessages, 1 | (end+15)<<3, answer, 5 | 8<<3, 5 | (end+9)<<3},
+		{toMessages, 1 | (end+15)<<3, answer, 5 | (end+12)<<3},
+		{toMessages, 1 | (end+15)<<3},
 		{16 << 3},
 		{3 << 3},
 		{5 << 3, 1 | 2<<3, 3, answer, 5 | 13<<3, 7},
