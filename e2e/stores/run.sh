@@ -4,7 +4,8 @@
 # STORE_TEST_REDIS_CLUSTER and STORE_TEST_POSTGRES can be URLs of servers to use, and
 # STORE_TEST_POSTGRES_RESTART a command that restarts the last one. Other
 # servers are started for the tests, on free ports, with their data in a temporary
-# folder. If servers are missing and the user is root, their Debian packages are
+# folder. As root, a small file system is mounted for a tablespace that a test fills.
+# If servers are missing and the user is root, their Debian packages are
 # installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -44,7 +45,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 dir=$(mktemp -d)
-redis_pids=() postgres='' up=''
+redis_pids=() postgres='' up='' mounted=''
 stop() {
 	status=$?
 	trap - EXIT
@@ -57,7 +58,10 @@ stop() {
 	if [ -z "$up" ]; then
 		tail -n 20 "$dir"/*.log "$dir/postgres/log" 2>/dev/null || true
 	fi
-	rm -rf "$dir"
+	if [ -n "$mounted" ]; then
+		umount "$mounted" || umount -l "$mounted" || true
+	fi
+	rm -rf --one-file-system "$dir"
 	exit "$status"
 }
 trap stop EXIT
@@ -137,6 +141,20 @@ if [ -z "$own_postgres" ]; then
 	EOF
 	export STORE_TEST_POSTGRES_RESTART="sh $dir/restart"
 	export STORE_TEST_POSTGRES="postgres://postgres@127.0.0.1:$postgres_port/postgres?sslmode=disable"
+
+	# A small disk with a tablespace, which a test fills.
+	mkdir "$dir/small"
+	if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=32m,mode=755 none "$dir/small" 2>"$dir/mount.log"; then
+		mounted=$dir/small
+		mkdir "$dir/small/data"
+		chown "$(id -nu postgres 2>/dev/null || echo nobody)" "$dir/small/data"
+		as_postgres "$bin/psql" -q -X -h 127.0.0.1 -p "$postgres_port" -U postgres postgres \
+			-c "CREATE TABLESPACE small LOCATION '$dir/small/data'"
+		export STORE_TEST_POSTGRES_SMALL=$dir/small
+	fi
+fi
+if [ -z "${STORE_TEST_POSTGRES_SMALL:-}" ]; then
+	say "PostgreSQL on a full disk is not tested: that needs root, a mount, and a PostgreSQL that this script starts."
 fi
 
 up=yes
