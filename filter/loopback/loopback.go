@@ -182,7 +182,7 @@ func (c *Client) make(ctx context.Context, head http.Header, wire *engine.HTTPRe
 
 // exchange sends a request and delivers the answer.
 func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+wire.Path, &readOnce{rest: wire.Body})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+wire.Path, bodyOf(wire.Body))
 	if err != nil {
 		return fmt.Errorf("call the engine: %w", err)
 	}
@@ -233,25 +233,4 @@ func deliver(resp *http.Response, send func(run.Event) bool, answered func()) er
 			return fmt.Errorf("read the engine's reply: %w", err)
 		}
 	}
-}
-
-// readOnce is a request body whose memory is released as it is read: the transport
-// keeps the request for as long as the answer lasts. It cannot be read again, so
-// the transport never repeats a call by itself.
-type readOnce struct{ rest []byte }
-
-func (r *readOnce) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.rest)
-	if r.rest = r.rest[n:]; len(r.rest) == 0 {
-		r.rest = nil
-	}
-	return n, nil
-}
-
-func (r *readOnce) Close() error {
-	r.rest = nil
-	return nil
 }
