@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
 // settings are the flags of every command that has a configuration. Flags override
@@ -239,7 +240,7 @@ func newLog(p program, c *config.Config) (*logrus.Logger, error) {
 	log.SetOutput(p.stderr)
 	log.SetLevel(level)
 	if c.Log.Format == config.LogFormatJSON {
-		log.SetFormatter(&logrus.JSONFormatter{})
+		log.SetFormatter(telemetry.JSONLines{})
 	} else {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true})
 	}

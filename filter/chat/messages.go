@@ -112,10 +112,13 @@ func (d *decoder) addAssistant(m message) *apierror.Error {
 		if err != nil {
 			return err
 		}
-		var joined jsontext.Joined
-		joined.AddPart(content)
-		joined.AddPart(text)
-		text = joined.String()
+		if text != "" {
+			var joined jsontext.Joined
+			joined.AddPart(content)
+			joined.AddPart(text)
+			content = joined.String()
+		}
+		text = content
 	}
 	if text == "" && m.reasoning == "" && len(m.calls) == 0 && !m.content.Exists() {
 		return apierror.Invalid(m.at.Path, "An assistant message has neither content nor tool calls. Send one of them.")

@@ -152,10 +152,13 @@ func (r *Reply) endEvent(tokens []harmony.Token) {
 	r.endChunk()
 }
 
+// headBytes is the capacity of an event's head.
+const headBytes = 256
+
 // beginChunk begins a chat.completion.chunk.
 func (r *Reply) beginChunk() {
 	if r.head == nil {
-		r.head = r.appendHead(append(r.head, `data: `...), "chat.completion.chunk")
+		r.head = r.appendHead(append(make([]byte, 0, headBytes), `data: `...), "chat.completion.chunk")
 	}
 	r.dst = append(r.dst, r.head...)
 }

@@ -1,11 +1,12 @@
 package engine
 
 import (
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -52,11 +53,7 @@ func (o *object) text(k, v string) {
 		return
 	}
 	o.name(k)
-	quoted, err := json.Marshal(v)
-	if err != nil { // strings always marshal
-		quoted = []byte(`""`)
-	}
-	o.b = append(o.b, quoted...)
+	o.b = gjson.AppendJSONString(o.b, v)
 }
 
 func (o *object) ids(k string, ids []harmony.Token) {

@@ -17,9 +17,12 @@ type progress struct {
 	done     bool            // the rest of the reply is ignored
 }
 
+// idsAtOnce is the capacity for the tokens of one call of Feed.
+const idsAtOnce = 16
+
 func newProgress(r *Request) progress {
 	n := max(r.N, 1)
-	return progress{logprobs: newLogprobs(r), finished: make([]bool, n), open: n}
+	return progress{logprobs: newLogprobs(r), finished: make([]bool, n), open: n, ids: make([]harmony.Token, 0, idsAtOnce)}
 }
 
 // reset reuses the buffers of the last call of Feed.

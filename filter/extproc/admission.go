@@ -235,7 +235,7 @@ func (s *share) close() {
 	h.add(s, -s.bytes)
 	delete(h.arriving, s)
 	if s.closed == nil {
-		s.closed = overloaded()
+		s.closed = closedShare
 	}
 }
 
@@ -248,6 +248,9 @@ func (s *share) move() *share {
 	s.bytes = 0
 	return moved
 }
+
+// closedShare is why nothing can be taken for a request that has ended.
+var closedShare = overloaded()
 
 func overloaded() *apierror.Error {
 	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")

@@ -2,10 +2,12 @@ package extproc
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/sirupsen/logrus"
 	"github.com/tidwall/gjson"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -13,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry/telemetrytest"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // feed hands messages to an exchange, without a stream. What the exchange sends is
@@ -130,4 +133,53 @@ func benchmarkRequest(b *testing.B, change func(*wiring)) {
 		x.close(x.now)
 	}
 	b.ReportMetric(float64(gjson.Get(wire, "prompt.#").Int()), "tokens")
+}
+
+// shortRequest is a short chat request with its reply of three tokens, as Envoy sends
+// them.
+func shortRequest() []*extprocv3.ProcessingRequest {
+	messages := chatRequest(`{"model":"gpt-oss-20b","stream":true,"messages":[{"role":"user","content":"Which is the longest river?"}]}`)
+	return append(messages,
+		&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}},
+		responseBody(event("", tokens("<|channel|>final<|message|>The Nile")...), false),
+		responseBody(event("stop", harmony.TokenReturn)+usageEvent+doneEvent, true))
+}
+
+// exchangeOf returns a function that does a whole exchange of these messages, with its
+// log line.
+func exchangeOf(tb testing.TB, change func(*wiring), messages ...*extprocv3.ProcessingRequest) func() {
+	tb.Helper()
+	s := newServer(tb, change)
+	s.o.Env.Telemetry.Log.SetLevel(logrus.InfoLevel)
+	s.o.Env.Telemetry.Log.SetOutput(io.Discard)
+	return func() {
+		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		feed(tb, x, messages...)
+		if x.phase != phaseEnded {
+			tb.Fatal("the reply has no end")
+		}
+		x.close(x.now)
+	}
+}
+
+// BenchmarkShortRequest is what the filter itself does for a short request, from its
+// headers to the log line.
+func BenchmarkShortRequest(b *testing.B) {
+	exchange := exchangeOf(b, nil, shortRequest()...)
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange()
+	}
+}
+
+// A short request allocates this much at most, with its reply and its log line. What it
+// takes is divided among many: each new allocation has to be worth it.
+func TestShortRequestAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates itself")
+	}
+	const most = 150
+	if n := testing.AllocsPerRun(200, exchangeOf(t, nil, shortRequest()...)); n > most {
+		t.Errorf("%v allocations, more than %d", n, most)
+	}
 }

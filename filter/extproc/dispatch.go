@@ -283,24 +283,34 @@ func modelCall(name string, wire *engine.HTTPRequest, keys []engine.Header) *ext
 		{Name: "content-length", Value: strconv.Itoa(len(wire.Body))},
 		{Name: header.Engine, Value: name},
 	}
-	return sentOn(slices.Concat(set, wire.Header, keys), header.Engine, header.PromptTokens)
+	return sentOn(slices.Concat(set, wire.Header, keys), removedForCall)
 }
 
-// sentOn is the header reply for a client's request that is sent on to another upstream
-// than the client asks for: with the headers set, where an empty value removes one, and
-// of the filter's own headers with those of keep only.
-func sentOn(set []engine.Header, keep ...string) *extprocv3.ProcessingResponse {
+// The headers that are removed from a client's request that is sent on to another
+// upstream than the client asks for: of the filter's own ones all but those that the
+// filter sets.
+var (
+	removedForCall   = removedBut(header.Engine, header.PromptTokens)
+	removedForPacing = append([]string{"content-length"}, removedBut(header.Engine)...)
+)
+
+func removedBut(keep ...string) []string {
+	own := slices.DeleteFunc(header.Own(), func(name string) bool { return slices.Contains(keep, name) })
+	return slices.Concat(engineControlHeaders, []string{"accept-encoding", "content-encoding"}, own)
+}
+
+// sentOn is the header reply for a client's request that is sent on to another upstream:
+// with the headers set, where an empty value removes what the client sent, and without
+// those removed. It takes set over.
+func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse {
 	var m mutation
+	m.m.RemoveHeaders = slices.Clip(removed)
 	for _, h := range set {
-		if h.Value == "" { // in place of what a client sent
+		if h.Value == "" {
 			m.remove(h.Name)
-			continue
 		}
-		m.set(h.Name, h.Value)
 	}
-	m.remove(engineControlHeaders...)
-	m.remove("accept-encoding", "content-encoding")
-	m.remove(slices.DeleteFunc(header.Own(), func(name string) bool { return slices.Contains(keep, name) })...)
+	m.set(slices.DeleteFunc(set, func(h engine.Header) bool { return h.Value == "" })...)
 	return requestHeadersReply(&m, true)
 }
 

@@ -100,7 +100,7 @@ type incoming struct {
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
 	// Without a buffer, an event that is sent is one that is taken.
-	return &exchange{inbox: inbox{ctx, make(chan incoming)}, s: s, now: now, runner: run.NewRunner(ctx, s.o.Env, now)}
+	return &exchange{inbox: inbox{ctx, make(chan incoming)}, s: s, now: now, runner: run.NewRunner(ctx, s.o.Env, now), to: newSender()}
 }
 
 // inbox is the way of other goroutines to an exchange.

@@ -25,16 +25,30 @@ var trailerNames = []string{"grpc-status", "grpc-message", "grpc-status-details-
 // reply that is made of it.
 var engineReplyNames = []string{"content-length", "grpc-encoding", "grpc-accept-encoding"}
 
-func headersReply(m *mutation, clearRoute bool) *extprocv3.HeadersResponse {
-	common := &extprocv3.CommonResponse{ClearRouteCache: clearRoute}
+// headersMessage is a reply to headers with all its parts in one allocation.
+type headersMessage struct {
+	message  extprocv3.ProcessingResponse
+	request  extprocv3.ProcessingResponse_RequestHeaders
+	response extprocv3.ProcessingResponse_ResponseHeaders
+	headers  extprocv3.HeadersResponse
+	common   extprocv3.CommonResponse
+}
+
+func newHeadersMessage(m *mutation) *headersMessage {
+	h := &headersMessage{}
+	h.request.RequestHeaders, h.response.ResponseHeaders = &h.headers, &h.headers
+	h.headers.Response = &h.common
 	if m != nil && len(m.m.SetHeaders)+len(m.m.RemoveHeaders) > 0 {
-		common.HeaderMutation = &m.m
+		h.common.HeaderMutation = &m.m
 	}
-	return &extprocv3.HeadersResponse{Response: common}
+	return h
 }
 
 func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: headersReply(m, clearRoute)}}
+	h := newHeadersMessage(m)
+	h.common.ClearRouteCache = clearRoute
+	h.message.Response = &h.request
+	return &h.message
 }
 
 // demandedMode is the mode in which a request's body comes, where bodies come on
@@ -57,7 +71,9 @@ func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
 }
 
 func responseHeadersReply(m *mutation) *extprocv3.ProcessingResponse {
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: headersReply(m, false)}}
+	h := newHeadersMessage(m)
+	h.message.Response = &h.response
+	return &h.message
 }
 
 func requestTrailersReply() *extprocv3.ProcessingResponse {
@@ -112,7 +128,7 @@ type bodyMessages struct {
 func (b *bodyMessages) reuse() {
 	for _, m := range b.all[:b.used] {
 		m.piece.Body = nil
-		m.message.DynamicMetadata, m.message.TypedDynamicMetadata = nil, nil
+		m.message.ProtoReflect().SetUnknown(nil) // metadata
 	}
 	b.used = 0
 }
@@ -132,6 +148,9 @@ type sender struct {
 	out    []*extprocv3.ProcessingResponse
 	bodies bodyMessages
 }
+
+// newSender returns a sender with room for the messages of most events.
+func newSender() sender { return sender{out: make([]*extprocv3.ProcessingResponse, 0, 4)} }
 
 // reset begins the handling of the next event: the messages have been sent.
 func (s *sender) reset() {
@@ -188,13 +207,11 @@ func localHeaders(header []engine.Header) *extprocv3.ProcessingResponse {
 // recognises the filter's replies.
 func immediateResponse(status int, body []byte, details string, retryAfter time.Duration, headers ...engine.Header) *extprocv3.ProcessingResponse {
 	var m mutation
-	m.set("content-type", "application/json")
+	m.set(engine.Header{Name: "content-type", Value: "application/json"})
 	if s := retryAfter.Seconds(); s > 0 {
-		m.set("retry-after", strconv.Itoa(int(s+0.999)))
+		m.set(engine.Header{Name: "retry-after", Value: strconv.Itoa(int(s + 0.999))})
 	}
-	for _, h := range headers {
-		m.set(h.Name, h.Value)
-	}
+	m.set(headers...)
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extprocv3.ImmediateResponse{
 		Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)}, //nolint:gosec // an HTTP status
 		Headers: &m.m,

@@ -7,13 +7,10 @@ import (
 	aidatav3 "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	aitypev3 "github.com/envoyproxy/go-control-plane/envoy/type/ai/v3"
-	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -24,45 +21,31 @@ import (
 // twice: with the first message about what becomes of a request, and with the last
 // message of its reply. It merges the fields. docs/routing.md lists them.
 
-// metadataFields are fields of the namespace header.MetadataNamespace.
-type metadataFields map[string]*structpb.Value
-
-func (f metadataFields) number(name string, n int) { f[name] = structpb.NewNumberValue(float64(n)) }
-
-func (f metadataFields) text(name, s string) {
-	f[name] = structpb.NewStringValue(strings.ToValidUTF8(s, "\ufffd"))
-}
-
 // names are the fields of every request.
-func (f metadataFields) names(apiName, model, engineName string) {
+func (f *metadataFields) names(apiName, model, engineName string) {
 	f.text("api", apiName)
 	f.text("model", model)
 	f.text("engine", engineName)
 }
 
-// addTo adds the fields to a message.
-func (f metadataFields) addTo(m *extprocv3.ProcessingResponse) {
-	m.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
-		header.MetadataNamespace: structpb.NewStructValue(&structpb.Struct{Fields: f}),
-	}}
-}
+// spareMetadata is the capacity of fields, in bytes: all of a reply but long names.
+const spareMetadata = 512
 
 // requestMetadata are the fields of a request. One without a model call yet has
 // only the names.
 func requestMetadata(apiName string, r api.Request, t *run.Target) metadataFields {
-	fields := metadataFields{}
+	fields := make(metadataFields, 0, spareMetadata)
 	fields.names(apiName, t.Model, t.Engine)
-	fields["stream"] = structpb.NewBoolValue(r.Stream())
+	fields.flag("stream", r.Stream())
 	if request := r.Engine(); request != nil {
 		info := r.RoutingInfo()
-		for name, n := range map[string]int{
-			"choices": request.N, "prompt_tokens": len(request.Prompt), "max_tokens": request.MaxTokens,
-			"items": info.Items, "tools": info.Tools,
-		} {
-			fields.number(name, n)
-		}
+		fields.number("choices", request.N)
+		fields.number("prompt_tokens", len(request.Prompt))
+		fields.number("max_tokens", request.MaxTokens)
+		fields.number("items", info.Items)
+		fields.number("tools", info.Tools)
 		if info.LastUserText != "" {
-			fields["text"] = structpb.NewStringValue(info.LastUserText)
+			fields.text("text", info.LastUserText)
 		}
 	}
 	return fields
@@ -70,7 +53,7 @@ func requestMetadata(apiName string, r api.Request, t *run.Target) metadataField
 
 // reply are the fields of a reply at its end. What no engine has begun to
 // answer has used no tokens, and has no numbers of them.
-func (f metadataFields) reply(r *telemetry.Report) {
+func (f *metadataFields) reply(r *telemetry.Report) {
 	f.text("outcome", r.Outcome)
 	f.number("status", r.Status)
 	f.number("retries", r.Retries)
@@ -102,22 +85,31 @@ func repairs(s *turn.Summary) (n int) {
 	return n
 }
 
+// usageMessage is the usage of a reply with all its parts in one allocation.
+type usageMessage struct {
+	usage                aidatav3.TokenUsage
+	inputDetail          aidatav3.InputTokenDetails
+	outputDetail         aidatav3.OutputTokenDetails
+	input, output, total wrapperspb.UInt64Value
+	cached, reasoning    wrapperspb.UInt64Value
+}
+
 // tokenUsage is the usage of a reply in the message that Envoy 1.40's own
 // extraction has; nil if no engine has begun to answer.
 func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage {
 	if !r.Answered {
 		return nil
 	}
-	s := &r.Summary
-	usage := &aidatav3.TokenUsage{
-		LlmProtocol:        aitypev3.LLMProtocol_OPENAI_CHAT_COMPLETIONS,
-		Model:              strings.ToValidUTF8(model, "\ufffd"),
-		InputTokens:        count(s.Prompt),
-		OutputTokens:       count(s.Counts.Output),
-		TotalTokens:        count(s.Prompt + s.Counts.Output),
-		OutputTokenDetails: &aidatav3.OutputTokenDetails{ReasoningTokens: count(s.Counts.Reasoning)},
-		ExtractionStatus:   aidatav3.TokenUsage_COMPLETE,
-	}
+	s, m := &r.Summary, &usageMessage{}
+	m.outputDetail.ReasoningTokens = count(&m.reasoning, s.Counts.Reasoning)
+	usage := &m.usage
+	usage.LlmProtocol = aitypev3.LLMProtocol_OPENAI_CHAT_COMPLETIONS
+	usage.Model = strings.ToValidUTF8(model, "\ufffd")
+	usage.InputTokens = count(&m.input, s.Prompt)
+	usage.OutputTokens = count(&m.output, s.Counts.Output)
+	usage.TotalTokens = count(&m.total, s.Prompt+s.Counts.Output)
+	usage.OutputTokenDetails = &m.outputDetail
+	usage.ExtractionStatus = aidatav3.TokenUsage_COMPLETE
 	switch apiName {
 	case "responses":
 		usage.LlmProtocol = aitypev3.LLMProtocol_OPENAI_RESPONSES
@@ -125,7 +117,8 @@ func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage
 		usage.LlmProtocol = aitypev3.LLMProtocol_ANTHROPIC_MESSAGES
 	}
 	if s.Cached != engine.Unknown {
-		usage.InputTokenDetails = &aidatav3.InputTokenDetails{CachedTokens: count(s.Cached)}
+		m.inputDetail.CachedTokens = count(&m.cached, s.Cached)
+		usage.InputTokenDetails = &m.inputDetail
 	}
 	if !r.Complete {
 		usage.ExtractionStatus = aidatav3.TokenUsage_PARTIAL
@@ -133,8 +126,9 @@ func tokenUsage(apiName, model string, r *telemetry.Report) *aidatav3.TokenUsage
 	return usage
 }
 
-func count(n int) *wrapperspb.UInt64Value {
-	return wrapperspb.UInt64(uint64(max(n, 0))) //nolint:gosec // not negative
+func count(to *wrapperspb.UInt64Value, n int) *wrapperspb.UInt64Value {
+	to.Value = uint64(max(n, 0)) //nolint:gosec // not negative
+	return to
 }
 
 // metadata is what Envoy has to learn of an exchange.
@@ -146,7 +140,7 @@ type metadata struct {
 // it.
 func (d *metadata) begin(m *extprocv3.ProcessingResponse) {
 	if d.request != nil {
-		d.request().addTo(m)
+		d.request().addTo(m, nil)
 		d.request = nil
 	}
 }
@@ -157,17 +151,14 @@ func (d *metadata) end(m *extprocv3.ProcessingResponse, record *telemetry.Record
 	if o.Engine == "" { // no model is asked
 		return
 	}
-	fields, report := metadataFields{}, record.Report(o)
+	report := record.Report(o)
+	fields := make(metadataFields, 0, spareMetadata)
 	if d.request != nil {
 		fields = d.request()
 		d.request = nil
+	} else {
+		fields.names(o.API, o.Model, o.Engine)
 	}
-	fields.names(o.API, o.Model, o.Engine)
 	fields.reply(&report)
-	fields.addTo(m)
-	if usage := tokenUsage(o.API, o.Model, &report); usage != nil {
-		if typed, err := anypb.New(usage); err == nil {
-			m.TypedDynamicMetadata = map[string]*anypb.Any{header.TokenUsageNamespace: typed}
-		}
-	}
+	fields.addTo(m, tokenUsage(o.API, o.Model, &report))
 }

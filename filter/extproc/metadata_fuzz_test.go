@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -32,7 +33,8 @@ func FuzzMetadata(f *testing.F) {
 		}
 		fields.reply(&report)
 		var m extprocv3.ProcessingResponse
-		fields.addTo(&m)
+		usage := tokenUsage("messages", model, &report)
+		fields.addTo(&m, usage)
 		wire, err := proto.Marshal(&m)
 		if err != nil {
 			t.Fatal(err)
@@ -42,15 +44,21 @@ func FuzzMetadata(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := read.GetDynamicMetadata().GetFields()[header.MetadataNamespace].GetStructValue().GetFields()
-		if len(got) != len(fields) || got["model"].GetStringValue() != strings.ToValidUTF8(model, "\ufffd") || got["status"].GetNumberValue() != float64(n) {
-			t.Errorf("Envoy reads %v of %v", got, fields)
+		want := 12
+		for _, known := range []bool{first > 0, cached != engine.Unknown, finish != ""} {
+			if known {
+				want++
+			}
 		}
-		usage := tokenUsage("messages", model, &report)
-		if wire, err = proto.Marshal(usage); err != nil {
-			t.Fatal(err)
+		if len(got) != want || got["model"].GetStringValue() != strings.ToValidUTF8(model, "\ufffd") || got["status"].GetNumberValue() != float64(n) {
+			t.Errorf("Envoy reads %v, and not %d fields", got, want)
+		}
+		if unknown := read.ProtoReflect().GetUnknown(); len(unknown) > 0 {
+			t.Errorf("Envoy does not know %q", unknown)
 		}
 		var counted aidatav3.TokenUsage
-		if err := proto.Unmarshal(wire, &counted); err != nil || !utf8.ValidString(counted.GetModel()) || !proto.Equal(usage, &counted) {
+		err = read.GetTypedDynamicMetadata()[header.TokenUsageNamespace].UnmarshalTo(&counted)
+		if err != nil || !utf8.ValidString(counted.GetModel()) || !proto.Equal(usage, &counted) {
 			t.Errorf("Envoy reads %v of %v, %v", &counted, usage, err)
 		}
 	})

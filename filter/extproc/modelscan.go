@@ -1,6 +1,9 @@
 package extproc
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // maxModelName bounds the bytes kept of a model's name and of a key.
 const maxModelName = 512
@@ -91,7 +94,7 @@ func (s *modelScan) endText() {
 	switch {
 	case s.key:
 		s.key = false
-		if !s.over && unquote(s.text) == "model" {
+		if !s.over && isModel(s.text) {
 			s.value = true
 			s.twice = s.found
 			s.found = true
@@ -103,6 +106,11 @@ func (s *modelScan) endText() {
 		}
 		s.done = true
 	}
+}
+
+// isModel reports whether the inside of a JSON string is the key "model".
+func isModel(b []byte) bool {
+	return string(b) == "model" || slices.Contains(b, '\\') && unquote(b) == "model"
 }
 
 // unquote decodes the inside of a JSON string. Anything else is returned as it is.

@@ -99,7 +99,7 @@ func (p *pacer) mark(to *sender) {
 // begin sends the client's request on to the service for marks.
 func (p *pacer) begin(to *sender, m *metadata) {
 	p.phase = paceSent
-	head := sentOn([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}, {Name: "content-length"}}, header.Engine)
+	head := sentOn([]engine.Header{{Name: header.Engine, Value: header.PacingRoute}}, removedForPacing)
 	m.begin(head)
 	to.add(head)
 	p.mark(to) // Envoy sends the headers with the first bytes of the body

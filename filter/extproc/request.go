@@ -15,6 +15,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
@@ -339,7 +340,7 @@ func (x *exchange) passThrough() {
 	var m mutation
 	m.remove(x.request.strip...)
 	if x.request.filled {
-		m.set("content-length", "0")
+		m.set(engine.Header{Name: "content-length", Value: "0"})
 	}
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
 	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
@@ -427,13 +428,19 @@ func session(h *corev3.HeaderMap, names []string) string {
 // httpRequest is the request as its endpoint gets it.
 func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) {
 	r := &x.request
-	query, err := url.ParseQuery(r.query)
-	if err != nil && r.endpoint.NoModel {
-		return nil, apierror.Invalid("", "The query of the path is malformed.")
+	var query url.Values
+	if r.query != "" {
+		var err error
+		if query, err = url.ParseQuery(r.query); err != nil && r.endpoint.NoModel {
+			return nil, apierror.Invalid("", "The query of the path is malformed.")
+		}
 	}
-	head := r.forward.Clone()
-	for _, name := range r.strip {
-		head.Del(name)
+	head := r.forward
+	if len(r.strip) > 0 {
+		head = head.Clone()
+		for _, name := range r.strip {
+			head.Del(name)
+		}
 	}
 	return &api.HTTPRequest{IDs: r.ids, Path: r.path, Query: query, Header: head, Body: body, Context: x.s.requestContext(x), Codex: r.codex}, nil
 }

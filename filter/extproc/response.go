@@ -116,10 +116,8 @@ func (x *exchange) SendHeaders(header []engine.Header) {
 		return
 	}
 	var m mutation
-	for _, h := range header {
-		m.set(h.Name, h.Value)
-	}
-	m.remove(engineReplyNames...)
+	m.set(header...)
+	m.m.RemoveHeaders = engineReplyNames
 	x.to.add(responseHeadersReply(&m))
 }
 

@@ -127,7 +127,7 @@ func newServer(t testing.TB, change func(*wiring)) *testServer {
 	}
 	log := logrus.New()
 	log.SetOutput(s.log)
-	log.SetFormatter(&logrus.JSONFormatter{})
+	log.SetFormatter(telemetry.JSONLines{})
 	log.SetLevel(logrus.DebugLevel)
 	tel := telemetry.New(log, metrics, w.cfg.Log.Content)
 	if w.spans != nil {
@@ -291,12 +291,18 @@ func (e *fakeEnvoy) end() error {
 	return io.EOF
 }
 
-func (e *fakeEnvoy) Send(m *extprocv3.ProcessingResponse) error {
+func (e *fakeEnvoy) Send(sent *extprocv3.ProcessingResponse) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	m := &extprocv3.ProcessingResponse{} // as Envoy reads it
+	if wire, err := proto.Marshal(sent); err != nil {
+		return err
+	} else if err := proto.Unmarshal(wire, m); err != nil {
+		return err
+	}
 	e.log = append(e.log, line(m))
 	if i := m.GetImmediateResponse(); i != nil {
-		e.immediate = proto.Clone(i).(*extprocv3.ImmediateResponse)
+		e.immediate = i
 	}
 	e.messages++
 	return e.takeMetadata(m)

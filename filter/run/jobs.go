@@ -64,14 +64,19 @@ func (w *Workers) do(ctx context.Context, job api.Job) (result any, err error) {
 type jobs struct {
 	workers *Workers
 	ctx     context.Context //nolint:containedctx // of the run, of the same life
-	stop    context.CancelFunc
+	stopped bool
 	done    chan JobDone       // of the jobs started last
 	drop    context.CancelFunc // ends these; nil: there were none
 }
 
-func newJobs(ctx context.Context, workers *Workers) *jobs {
-	ctx, stop := context.WithCancel(ctx)
-	return &jobs{workers: workers, ctx: ctx, stop: stop}
+func newJobs(ctx context.Context, workers *Workers) jobs { return jobs{workers: workers, ctx: ctx} }
+
+// stop ends the jobs, and those that are still to be started.
+func (j *jobs) stop() {
+	j.stopped = true
+	if j.drop != nil {
+		j.drop()
+	}
 }
 
 // start executes jobs side by side. Jobs started before end, and their results are
@@ -85,6 +90,9 @@ func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 	done := make(chan JobDone)
 	ctx, drop := context.WithCancel(rec.Context(j.ctx))
 	j.done, j.drop = done, drop
+	if j.stopped {
+		drop()
+	}
 	places := make(chan struct{}, maxParallelJobs)
 	for i, job := range list {
 		waits := i >= maxParallelJobs

@@ -19,6 +19,9 @@ const (
 	failTimeout = 10 * time.Second
 )
 
+// firstBytes is the capacity for the first events of a reply.
+const firstBytes = 1 << 10
+
 // KeepAliveComment is a comment of server-sent events, which clients ignore.
 const KeepAliveComment = ": keep-alive\n\n"
 
@@ -105,6 +108,7 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 		o.Prepared = func() {}
 	}
 	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
+	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
 	r.unlock = env.Locks.Keep(o.Request)
 	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)

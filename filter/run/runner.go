@@ -19,7 +19,7 @@ type Runner struct {
 	Record telemetry.Record
 
 	env      *Env
-	jobs     *jobs
+	jobs     jobs
 	header   http.Header // of the model calls
 	upstream Upstream    // nil: no model calls are made here
 	run      *Run        // nil until Begin

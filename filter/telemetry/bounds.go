@@ -19,7 +19,7 @@ var sentences = map[string]bool{"error": true, "cause": true, "fault": true}
 // bounded cuts the texts of a line.
 func bounded(fields logrus.Fields) logrus.Fields {
 	for name, value := range fields {
-		if text, ok := value.(string); ok {
+		if text, ok := value.(string); ok && len(text) > maxLoggedID {
 			fields[name] = limited(text, sentences[name])
 		}
 	}

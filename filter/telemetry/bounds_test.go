@@ -12,7 +12,7 @@ import (
 
 // What clients choose neither makes a line long nor breaks it, in both formats.
 func TestLineOfHostileTexts(t *testing.T) {
-	for name, format := range map[string]logrus.Formatter{"json": &logrus.JSONFormatter{}, "text": &logrus.TextFormatter{FullTimestamp: true}} {
+	for name, format := range map[string]logrus.Formatter{"json": JSONLines{}, "text": &logrus.TextFormatter{FullTimestamp: true}} {
 		t.Run(name, func(t *testing.T) {
 			telemetry, _, _ := newTestTelemetry(t, false)
 			var out bytes.Buffer

@@ -140,11 +140,14 @@ func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Ti
 		r.request.span.SetAttributes(keyOutcome.String("passed_through"))
 		r.request.span.End(at(now))
 	}
+	if !t.Log.IsLevelEnabled(logrus.DebugLevel) {
+		return
+	}
 	fields := logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}
 	if r.Rollout != "" {
 		fields["rollout"] = r.Rollout
 	}
-	t.Log.WithFields(bounded(fields)).Debug("passed through")
+	t.log(logrus.DebugLevel, "passed through", fields)
 }
 
 // Close writes the log line of a record, ends its span and counts it.
@@ -153,13 +156,8 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if r.request != nil {
 		r.request.end(r, o, label)
 	}
-	fields := r.fields(o)
-	fields["outcome"] = label
 	if o.Kind != Queued {
 		t.count(r, o, label)
-	}
-	if o.Fault != nil {
-		fields["fault"] = o.Fault.Error()
 	}
 	t.advise(o)
 	if r.content != nil {
@@ -169,7 +167,20 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if label == outcomeFailed || label == outcomeDrain || o.Fault != nil {
 		level = logrus.WarnLevel
 	}
-	t.Log.WithFields(bounded(fields)).Log(level, "request")
+	if !t.Log.IsLevelEnabled(level) {
+		return
+	}
+	fields := r.fields(o)
+	fields["outcome"] = label
+	if o.Fault != nil {
+		fields["fault"] = o.Fault.Error()
+	}
+	t.log(level, "request", fields)
+}
+
+// log writes a line with these fields, which are not copied.
+func (t *Telemetry) log(level logrus.Level, message string, fields logrus.Fields) {
+	(&logrus.Entry{Logger: t.Log, Data: bounded(fields)}).Log(level, message)
 }
 
 func (r *Record) outcome(o *Outcome) string {
@@ -188,9 +199,8 @@ func (r *Record) outcome(o *Outcome) string {
 
 // fields are those of the log line. docs/operations.md lists them.
 func (r *Record) fields(o *Outcome) logrus.Fields {
-	fields := logrus.Fields{
-		"request_id": o.RequestID, "harmony": true, "model": o.Model, "seconds": o.Now.Sub(r.Started).Seconds(),
-	}
+	fields := make(logrus.Fields, 32)
+	fields["request_id"], fields["harmony"], fields["model"], fields["seconds"] = o.RequestID, true, o.Model, o.Now.Sub(r.Started).Seconds()
 	add := func(name string, value any, known bool) {
 		if known {
 			fields[name] = value
@@ -228,8 +238,8 @@ func causeOf(err *apierror.Error) string {
 
 func addSummary(fields logrus.Fields, s turn.Summary) {
 	fields["output_tokens"] = s.Counts.Output
-	for channel, n := range channels(s.Counts) {
-		fields[channel+"_tokens"] = n
+	for _, c := range channels(s.Counts) {
+		fields[c.field] = c.tokens
 	}
 	if s.Cached != engine.Unknown {
 		fields["cached_tokens"] = s.Cached
@@ -240,9 +250,19 @@ func addSummary(fields logrus.Fields, s turn.Summary) {
 	}
 }
 
-// channels names the counts of tokens for logs and metrics.
-func channels(c turn.Counts) map[string]int {
-	return map[string]int{"analysis": c.Reasoning, "call": c.Call, "text": c.Text, "other": c.Output - c.Reasoning - c.Call - c.Text}
+// channelTokens is the tokens of a channel, by the names of metrics and of log lines.
+type channelTokens struct {
+	name, field string
+	tokens      int
+}
+
+func channels(c turn.Counts) [4]channelTokens {
+	return [...]channelTokens{
+		{"analysis", "analysis_tokens", c.Reasoning},
+		{"call", "call_tokens", c.Call},
+		{"text", "text_tokens", c.Text},
+		{"other", "other_tokens", c.Output - c.Reasoning - c.Call - c.Text},
+	}
 }
 
 func (t *Telemetry) count(r *Record, o *Outcome, label string) {
@@ -270,8 +290,8 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	if o.Summary.ModelCalls > 0 {
 		m.calls.WithLabelValues(o.API).Observe(float64(o.Summary.ModelCalls))
 	}
-	for channel, n := range channels(o.Summary.Counts) {
-		m.tokens.WithLabelValues(model, channel).Add(float64(n))
+	for _, c := range channels(o.Summary.Counts) {
+		m.tokens.WithLabelValues(model, c.name).Add(float64(c.tokens))
 	}
 }
 

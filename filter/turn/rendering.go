@@ -19,10 +19,11 @@ type rendering struct {
 // append appends the tokens of msgs to a prompt. It stops when ctx ends.
 func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []harmony.Message) ([]harmony.Token, *apierror.Error) {
 	prompt, err := r.rc.Renderer.AppendLimited(ctx, prompt, msgs, r.limit)
+	if err == nil {
+		return prompt, nil
+	}
 	var long *harmony.LimitError
 	switch {
-	case err == nil:
-		return prompt, nil
 	case errors.As(err, &long):
 		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
 	case ctx.Err() != nil:
