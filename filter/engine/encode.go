@@ -59,12 +59,7 @@ func (o *object) text(k, v string) {
 func (o *object) ids(k string, ids []harmony.Token) {
 	o.name(k)
 	o.b = append(o.b, '[')
-	for i, id := range ids {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
-		o.b = strconv.AppendUint(o.b, uint64(id), 10)
-	}
+	o.b = appendIDList(o.b, ids)
 	o.b = append(o.b, ']')
 }
 
@@ -235,8 +230,7 @@ func validate(r *Request) *apierror.Error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// newBody returns an object with enough capacity for r's prompt: an id and its
-// comma take at most seven bytes.
+// newBody returns an object with enough capacity for r's prompt.
 func newBody(r *Request) object {
-	return newObject(make([]byte, 0, 7*len(r.Prompt)+1024))
+	return newObject(make([]byte, 0, idBytes*len(r.Prompt)+1024))
 }

@@ -21,7 +21,9 @@ const keepLine = 16 << 10
 // event as one data line, so the blank lines between events are not needed;
 // comments and other fields are skipped.
 type eventLines struct {
-	pending []byte // the beginning of an incomplete line
+	pending []byte // the beginning of an incomplete line, without what was dropped
+	dropped int    // bytes of it that were dropped
+	within  bool   // it ends within the ids of a prompt, which are dropped
 	tooLong bool   // a line was longer than maxLine
 	skipped int    // bytes of other lines since the last data line
 }
@@ -63,16 +65,75 @@ func (e *eventLines) flush() (data []byte, ok bool) {
 }
 
 func (e *eventLines) buffer(p []byte) {
-	if len(e.pending)+len(p) > maxLine {
+	if len(e.pending)+e.dropped+len(p) > maxLine {
 		e.tooLong, e.pending = true, nil
 		return
 	}
+	if e.within {
+		p = e.drop(p)
+	}
 	e.pending = append(e.pending, p...)
+	if len(p) > leastDropped {
+		e.cutPromptIDs(len(e.pending) - len(p))
+	}
+}
+
+// promptIDs is what precedes the ids of the prompt in an event. It cannot be in a string,
+// where a quote is escaped.
+const promptIDs = `"prompt_token_ids":[`
+
+// leastDropped is how long a piece of a line has to be for the ids of a prompt to be
+// looked for in it.
+const leastDropped = 1 << 10
+
+// cutPromptIDs removes the ids of a prompt at the end of the incomplete line, if its
+// piece from index from on contains their beginning and not their end. The same ids were
+// sent to the engine, which repeats them in the first event of each choice: there can be a
+// megabyte of them.
+func (e *eventLines) cutPromptIDs(from int) {
+	from = max(0, from-len(promptIDs))
+	for {
+		begin := bytes.Index(e.pending[from:], []byte(promptIDs))
+		if begin < 0 {
+			return
+		}
+		from += begin + len(promptIDs)
+		if flatEnd(e.pending[from:]) < 0 {
+			e.dropped += len(e.pending) - from
+			e.pending, e.within = e.pending[:from], true
+			return
+		}
+	}
+}
+
+// drop returns what follows in p of the line behind the prompt's ids.
+func (e *eventLines) drop(p []byte) []byte {
+	end := flatEnd(p)
+	if end < 0 {
+		end = len(p)
+	} else {
+		e.within = false
+	}
+	e.dropped += end
+	return p[end:]
+}
+
+// flatEnd returns the index of the first byte of p that does not belong to the elements of
+// an array of numbers, -1 if there is none.
+func flatEnd(p []byte) int {
+	end := -1
+	for _, c := range []byte(`]"[{}`) {
+		if i := bytes.IndexByte(p, c); i >= 0 {
+			end, p = i, p[:i]
+		}
+	}
+	return end
 }
 
 // release empties the buffer. Its bytes stay valid until the next call of
 // buffer.
 func (e *eventLines) release() {
+	e.dropped, e.within = 0, false
 	if cap(e.pending) > keepLine {
 		e.pending = nil
 		return

@@ -266,7 +266,7 @@ func (s *Server) beginSpan(x *exchange) {
 // writes its record.
 func (x *exchange) close(now time.Time) {
 	x.now = now
-	x.request.body = nil
+	x.request.body = collectedBody{}
 	if x.request.share != nil {
 		x.request.share.close()
 	}

@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 )
@@ -32,35 +33,66 @@ type modelScan struct {
 
 // feed takes the next piece. The piece may be cut anywhere.
 func (s *modelScan) feed(p []byte) {
-	for _, c := range p {
-		s.zero = s.zero || c == 0
+	s.zero = s.zero || bytes.IndexByte(p, 0) >= 0
+	for i := 0; i < len(p); {
 		if s.inText {
-			s.inside(c)
+			i += s.inside(p[i:])
 			continue
 		}
-		s.outside(c)
+		s.outside(p[i])
+		i++
 	}
 }
 
-func (s *modelScan) inside(c byte) {
-	switch {
-	case s.escape:
-		s.escape = false
-	case c == '\\':
-		s.escape = true
-	case c == '"':
-		s.inText = false
-		s.endText()
-		return
+// inside takes bytes of a string, up to its closing quote or the end of p, and returns
+// how many it took. It looks for quotes only: most of a body is strings, and a quote is
+// escaped if an odd number of backslashes precedes it.
+func (s *modelScan) inside(p []byte) int {
+	from := 0 // behind the escaped byte that p begins with
+	if s.escape {
+		s.escape, from = false, 1
 	}
+	for {
+		quote := bytes.IndexByte(p[from:], '"')
+		end := from + quote
+		if quote < 0 {
+			end = len(p)
+		}
+		escape := backslashes(p[from:end])%2 == 1
+		switch {
+		case quote < 0:
+			s.escape = escape
+			s.keep(p)
+			return len(p)
+		case !escape:
+			s.keep(p[:end])
+			s.inText = false
+			s.endText()
+			return end + 1
+		}
+		from = end + 1
+	}
+}
+
+// backslashes returns the number of backslashes at the end of p.
+func backslashes(p []byte) int {
+	n := 0
+	for n < len(p) && p[len(p)-1-n] == '\\' {
+		n++
+	}
+	return n
+}
+
+// keep adds to the text if it is needed.
+func (s *modelScan) keep(p []byte) {
 	if s.depth != 1 || !s.key && !s.value {
 		return
 	}
-	if len(s.text) >= maxModelName {
-		s.over = true
-		return
+	room := maxModelName - len(s.text)
+	if len(p) > room {
+		p, s.over = p[:room], true
 	}
-	s.text = append(s.text, c)
+	s.text = append(s.text, p...)
 }
 
 func (s *modelScan) outside(c byte) {

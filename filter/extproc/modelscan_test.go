@@ -2,6 +2,8 @@ package extproc
 
 import (
 	"encoding/json"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -43,6 +45,56 @@ func TestModelScan(t *testing.T) {
 			check("whole", scanOf(c.body))
 			check("bytes", scanOf(strings.Split(c.body, "")...))
 		})
+	}
+}
+
+// slowScan is the scan byte by byte.
+type slowScan struct{ modelScan }
+
+func (s *slowScan) feed(p []byte) {
+	for _, c := range p {
+		s.zero = s.zero || c == 0
+		if !s.inText {
+			s.outside(c)
+			continue
+		}
+		switch {
+		case s.escape:
+			s.escape = false
+		case c == '\\':
+			s.escape = true
+		case c == '"':
+			s.inText = false
+			s.endText()
+			continue
+		}
+		s.keep([]byte{c})
+	}
+}
+
+// A scan has the same state after every piece as one that looks at each byte.
+func TestModelScanInPieces(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	parts := []string{`{`, `}`, `[`, `]`, `"`, `"`, `"`, `\`, `\`, `\\`, `\"`, `:`, `,`, `"model"`, `"m\u006fdel":`, "a", " word", "\x00", "é", "1", strings.Repeat("x", maxModelName-1)}
+	for range 20000 {
+		var fast modelScan
+		var slow slowScan
+		for range 12 {
+			var piece strings.Builder
+			for range random.IntN(6) {
+				piece.WriteString(parts[random.IntN(len(parts))])
+			}
+			fast.feed([]byte(piece.String()))
+			slow.feed([]byte(piece.String()))
+			if string(fast.text) != string(slow.text) {
+				t.Fatalf("text %.40q, want %.40q", fast.text, slow.text)
+			}
+			a, b := fast, slow.modelScan
+			a.text, b.text = nil, nil
+			if !reflect.DeepEqual(a, b) {
+				t.Fatalf("%+v, want %+v", a, b)
+			}
+		}
 	}
 }
 

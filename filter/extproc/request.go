@@ -41,7 +41,7 @@ type clientRequest struct {
 	codex    bool // Codex compatibility mode is on
 	rollout  rolledOut
 
-	body  []byte
+	body  collectedBody
 	share *share // of the budget: the body, and what is read of the store
 	scan  modelScan
 }
@@ -235,7 +235,7 @@ func (x *exchange) requestTrailers() {
 // collect keeps a piece of a body that may be the filter's.
 func (x *exchange) collect(p []byte, end bool) {
 	r, limit := &x.request, x.s.o.Config.Limits.MaxBodyBytes
-	r.body = append(r.body, p...)
+	r.body.add(p)
 	if r.encoding == "" {
 		r.scan.feed(p)
 		if err := r.scan.ambiguous(); err != nil {
@@ -253,7 +253,7 @@ func (x *exchange) collect(p []byte, end bool) {
 			}
 		}
 	}
-	if int64(len(r.body)) > limit {
+	if int64(r.body.size) > limit {
 		x.notCollected(end, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
 			"The request body is larger than %d bytes. Send less history or smaller attachments.", limit))
 		return
@@ -291,7 +291,7 @@ func (x *exchange) collected() {
 		x.notCollected(!r.trailers, err)
 		return
 	}
-	body, err := inflate(r.encoding, r.body, x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
+	body, err := inflate(r.encoding, r.body.bytes(), x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
 	if err != nil {
 		x.SendError(err)
 		return
@@ -355,7 +355,7 @@ func (x *exchange) passThrough() {
 // passCollected passes on a request as it came, as far as its body was collected;
 // end says that the body is complete without trailers.
 func (x *exchange) passCollected(end bool) {
-	body := x.request.body
+	body := x.request.body.bytes()
 	x.request.release()
 	x.request.scan.relayed = x.request.encoding == ""
 	x.passThrough()
@@ -373,7 +373,7 @@ func (r *clientRequest) release() {
 	if r.share != nil {
 		r.share.release()
 	}
-	r.body = nil
+	r.body = collectedBody{}
 }
 
 // droppedHeaders are the headers of a client's request that are not forwarded with

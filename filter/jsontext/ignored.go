@@ -42,9 +42,9 @@ func (l *Ignored) AddOthers(v Field, known ...string) {
 	if !v.IsObject() {
 		return
 	}
-	v.ForEach(func(key, value gjson.Result) bool {
-		if value.Type != gjson.Null && !slices.Contains(known, key.Str) {
-			l.Add(v.child(key.Str))
+	each(v.Result, func(key string, value gjson.Result) bool {
+		if value.Type != gjson.Null && !slices.Contains(known, key) {
+			l.Add(v.child(key))
 		}
 		return true
 	})

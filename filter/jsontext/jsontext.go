@@ -31,10 +31,10 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 	if !utf8.Valid(body) {
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid UTF-8.")
 	}
-	if Depth(body) > MaxDepth {
-		return gjson.Result{}, apierror.Invalid("", "The request body nests more than %d levels deep.", MaxDepth)
-	}
-	if !gjson.ValidBytes(body) {
+	if !valid(body) {
+		if Depth(body) > MaxDepth {
+			return gjson.Result{}, apierror.Invalid("", "The request body nests more than %d levels deep.", MaxDepth)
+		}
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid JSON.")
 	}
 	root := gjson.Parse(unsafe.String(unsafe.SliceData(body), len(body))) // a copy would double what a request takes
@@ -112,8 +112,7 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 	}
 	var err *apierror.Error
 	var seen names
-	f.ForEach(func(k, v gjson.Result) bool {
-		key := k.String()
+	each(f.Result, func(key string, v gjson.Result) bool {
 		if seen.add(key) {
 			err = f.duplicate(known != nil && known(key), key)
 			return false
@@ -156,7 +155,7 @@ func (f Field) Elements(read func(i int, v Field) *apierror.Error) *apierror.Err
 	}
 	var err *apierror.Error
 	i := 0
-	f.ForEach(func(_, v gjson.Result) bool {
+	each(f.Result, func(_ string, v gjson.Result) bool {
 		err = read(i, Field{v, f.Path + "[" + strconv.Itoa(i) + "]"})
 		i++
 		return err == nil

@@ -1,12 +1,16 @@
 package jsontext
 
-import "github.com/tidwall/gjson"
+import (
+	"unsafe"
+
+	"github.com/tidwall/gjson"
+)
 
 // Valid reports whether a text is JSON that nests at most [MaxDepth] levels. It is for
 // texts that are strings of a request or output of a model: [Parse] does not bound their
-// depth, and gjson's check is recursive.
+// depth.
 func Valid(text string) bool {
-	return Depth(text) <= MaxDepth && gjson.Valid(text)
+	return valid(unsafe.Slice(unsafe.StringData(text), len(text)))
 }
 
 // IsObject reports whether a text is a JSON object that nests at most [MaxDepth] levels.

@@ -200,10 +200,7 @@ func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []
 	}
 	msgs := before.messages(first, items)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
-	var prompt []harmony.Token
-	if before.settled > 0 {
-		prompt = make([]harmony.Token, 0, len(earlier)+len(since)+spareTokens)
-	}
+	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
 	prompt, err := r.append(ctx, prompt, h.messages(first))
 	if err != nil {
 		return nil, err
@@ -211,9 +208,36 @@ func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []
 	return r.append(ctx, append(append(prompt, earlier...), since...), msgs)
 }
 
-// spareTokens is the capacity of a prompt, beside the prefix that is copied to it,
-// for its head and its last items.
-const spareTokens = 4096
+const (
+	// spareTokens is the capacity of a prompt, beside the prefix that is copied to it,
+	// for its head and its last items.
+	spareTokens = 4096
+	// leastText is how many bytes of text a token has at least, of most texts. The
+	// others have a prompt that is moved when it grows.
+	leastText = 4
+	// headerTokens is how many tokens a message has beside its text, of most messages.
+	headerTokens = 8
+	// shortHead is the capacity for a head without tools.
+	shortHead = 128
+)
+
+// room returns the capacity for msgs in a prompt. To move a long prompt while it grows
+// would copy it several times.
+func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
+	if before.settled > 0 {
+		return spareTokens
+	}
+	tokens := 0
+	for i := range msgs {
+		tokens += headerTokens
+		for _, c := range msgs[i].Content {
+			if text, ok := c.(harmony.Text); ok {
+				tokens += len(text) / leastText
+			}
+		}
+	}
+	return min(tokens, max(r.limit, 0)) + shortHead
+}
 
 // message returns an item in the form that the model was trained on; by is the
 // tool of a call or result.

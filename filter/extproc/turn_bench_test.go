@@ -1,0 +1,81 @@
+package extproc
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+)
+
+// agentBody is a request with the history of an agent: messages messages of about words
+// words each, with lines and quotes as in code.
+func agentBody(messages, words int) string {
+	random := rand.New(rand.NewPCG(7, 7))
+	vocabulary := strings.Fields("the of and to in request response gateway filter listener return func error package string value cluster route header token prompt if else for range import map struct")
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	all := make([]message, messages, messages+1)
+	for i := range all {
+		var text strings.Builder
+		for n := range words {
+			text.WriteString(vocabulary[random.IntN(len(vocabulary))])
+			switch {
+			case n%12 == 11:
+				text.WriteString("\n")
+			case n%29 == 28:
+				text.WriteString(` "x" `)
+			default:
+				text.WriteString(" ")
+			}
+		}
+		text.WriteString(strconv.Itoa(i))
+		all[i] = message{[]string{"user", "assistant"}[i%2], text.String()}
+	}
+	all = append(all, message{"user", "Go on."})
+	body, err := json.Marshal(map[string]any{"model": "gpt-oss-20b", "stream": true, "messages": all})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return string(body)
+}
+
+// inPieces is a request whose body comes in pieces of size bytes.
+func inPieces(body string, size int) []*extprocv3.ProcessingRequest {
+	messages := chatRequest("")[:1]
+	for len(body) > size {
+		messages = append(messages, requestBody(body[:size], false))
+		body = body[size:]
+	}
+	return append(messages, requestBody(body, true))
+}
+
+// BenchmarkAgentTurn is what the filter adds to a turn of an agent: 200,000 tokens that
+// were rendered before, in pieces as Envoy sends them. gRPC and the loopback are not in
+// it.
+func BenchmarkAgentTurn(b *testing.B) {
+	s := newServer(b, func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 })
+	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
+	body := agentBody(400, 440)
+	tokens := 0
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		messages := inPieces(body, 16<<10)
+		b.StartTimer()
+		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		feed(b, x, messages...)
+		if x.phase != phaseRun {
+			b.Fatal("the request was not sent on")
+		}
+		tokens = strings.Count(string(x.to.out[1].GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetBody()), ",")
+		x.close(x.now)
+	}
+	b.ReportMetric(float64(tokens), "tokens-in-a-piece")
+}
