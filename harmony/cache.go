@@ -1,11 +1,9 @@
 package harmony
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -43,14 +41,21 @@ type messageKey struct {
 	text string
 }
 
+// matches reports whether the key, in one string, is kept. A head determines
+// whether a text follows it, so different keys are different strings.
+func (k messageKey) matches(kept string) bool {
+	n := len(k.head)
+	return len(kept) == n+len(k.text) && kept[:n] == string(k.head) && kept[n:] == k.text
+}
+
 // cacheEntry is an entry of the cache. It is immutable.
 type cacheEntry struct {
-	messageKey
+	key    string // head and text
 	tokens []Token
 }
 
 func (e *cacheEntry) bytes() int {
-	return cap(e.head) + len(e.text) + 4*cap(e.tokens) + entryOverhead
+	return len(e.key) + 4*cap(e.tokens) + entryOverhead
 }
 
 func newMessageCache(limit int) *messageCache {
@@ -70,7 +75,7 @@ func (c *messageCache) hash(k messageKey) uint64 {
 // are none.
 func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]Token, bool) {
 	e := c.shards[hash%cacheShards].get(hash)
-	if e == nil || e.text != k.text || !bytes.Equal(e.head, k.head) {
+	if e == nil || !k.matches(e.key) {
 		return dst, false
 	}
 	return append(dst, e.tokens...), true
@@ -89,7 +94,7 @@ func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) {
 	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
 		return
 	}
-	shard.put(hash, &cacheEntry{messageKey{bytes.Clone(k.head), strings.Clone(k.text)}, slices.Clone(tokens)})
+	shard.put(hash, &cacheEntry{string(k.head) + k.text, slices.Clone(tokens)})
 }
 
 func (s *cacheShard) get(hash uint64) *cacheEntry {

@@ -1,6 +1,9 @@
 package harmony
 
-import "iter"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // Mode says how a [Parser] handles output that openai-harmony does not accept.
 type Mode uint8
@@ -73,12 +76,12 @@ type Parser struct {
 	role    Role // of the next message, if known before its header
 	state   State
 	headers [2]Header // of the current message and the previous one
-	slot    int       // index of the current one
+	header  *Header   // the current one, in headers
 	tokens  int       // content tokens of the current message
 	events  []Event
 	single  [1]Event // the Delta returned for plain content
 	text    []byte   // text of the events
-	last    []byte   // the last delta
+	last    int      // where the last delta starts in text
 	words   [][]byte
 	scratch []byte
 	names   map[string]string
@@ -98,7 +101,7 @@ type Parser struct {
 // that the prompt started ([Renderer.AppendCompletion]), or "" if the
 // completion begins with <|start|>.
 func NewParser(mode Mode, role Role) *Parser {
-	p := &Parser{mode: mode, names: make(map[string]string)}
+	p := &Parser{mode: mode, names: make(map[string]string), text: make([]byte, 0, maxTokenSize)}
 	p.Reset(role)
 	return p
 }
@@ -109,8 +112,8 @@ func (p *Parser) Reset(role Role) {
 	if role != "" {
 		p.state = StateHeader
 	}
-	p.headers, p.slot, p.tokens = [2]Header{}, 0, 0
-	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
+	p.headers, p.header, p.tokens = [2]Header{}, &p.headers[0], 0
+	p.clearEvents()
 	p.head.reset(false)
 	p.ended, p.said, p.probing, p.unknown = false, false, false, 0
 	p.decoder, p.repairs = Decoder{}, Repairs{}
@@ -121,10 +124,36 @@ func (p *Parser) Reset(role Role) {
 // strict modes return errors. After an error the parser expects <|start|>, like
 // the reference. The text of an error quotes the model's output.
 func (p *Parser) Push(t Token) ([]Event, error) {
-	if p.state == StateContent && t < ordinaryTokens && p.mode == Tolerant && !p.probing {
-		return p.pushContent(t), nil
+	if p.state != StateContent || t >= ordinaryTokens || p.probing {
+		return p.pushOther(t)
 	}
-	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
+	// A token of content is the most frequent case. Most are short and consist of
+	// complete characters.
+	p.tokens++
+	offsets := le64(vocabulary, offsetsAt+4*int(t)) // of this token and of the next one
+	at, n := textAt+int(uint32(offsets)), int(offsets>>32)-int(uint32(offsets))
+	if n > wholeCopy || at > len(vocabulary)-wholeCopy || !p.atBoundary() {
+		return p.joinContent(t), nil
+	}
+	a, b := le64(vocabulary, at), le64(vocabulary, at+8)
+	all := a << ((64 - 8*uint(n)) & 63)
+	if n > 8 {
+		all = a | b<<((128-8*uint(n))&63)
+	}
+	if all&highBits != 0 && !utf8.ValidString(vocabulary[at:at+n]) {
+		return p.joinContent(t), nil
+	}
+	text := p.text[:wholeCopy]
+	binary.LittleEndian.PutUint64(text, a)
+	binary.LittleEndian.PutUint64(text[8:], b)
+	p.text, p.last = p.text[:n], 0
+	p.single[0].Text = p.text
+	return p.single[:], nil
+}
+
+// pushOther parses a token that is not plain content.
+func (p *Parser) pushOther(t Token) ([]Event, error) {
+	p.clearEvents()
 	if p.mode != Tolerant {
 		err := p.pushReference(t)
 		return p.events, err
@@ -133,23 +162,38 @@ func (p *Parser) Push(t Token) ([]Event, error) {
 	return p.events, nil
 }
 
-// pushContent parses a token of plain content in tolerant mode, which is the
-// most frequent case.
-func (p *Parser) pushContent(t Token) []Event {
-	p.tokens++
-	p.text, _ = p.decoder.Append(p.text[:0], t)
-	if len(p.text) == 0 {
-		p.last = nil
+func (p *Parser) clearEvents() {
+	p.events, p.text, p.last = p.events[:0], p.text[:0], 0
+}
+
+// wholeCopy is the number of bytes that Push copies for a token of content that
+// has at most as many. A copy of exactly the token's bytes takes longer.
+const wholeCopy = 16
+
+// atBoundary reports whether no byte of the message's tokens so far waits for
+// the next one, so that a token with complete characters is its own delta.
+func (p *Parser) atBoundary() bool {
+	return p.decoder.size == 0 && len(p.strict.kept) == 0 && !p.strict.unknown
+}
+
+// joinContent parses a token of content that Push does not parse by itself: long
+// ones, parts of characters, and those that follow a part of a character.
+func (p *Parser) joinContent(t Token) []Event {
+	if p.mode == Tolerant {
+		p.text, _ = p.decoder.Append(p.text[:0], t)
+	} else {
+		p.text, _ = p.strict.append(p.text[:0], t)
+	}
+	if p.last = 0; len(p.text) == 0 {
 		return nil
 	}
-	p.last = p.text
 	p.single[0].Text = p.text
 	return p.single[:]
 }
 
 // Close must be called at the end of the tokens. It ends an open message.
 func (p *Parser) Close() ([]Event, error) {
-	p.events, p.text, p.last = p.events[:0], p.text[:0], nil
+	p.clearEvents()
 	if p.mode != Tolerant {
 		err := p.closeReference()
 		return p.events, err
@@ -165,7 +209,7 @@ func (p *Parser) State() State { return p.state }
 // role of the next message if that is known.
 func (p *Parser) Role() Role {
 	if p.state == StateContent {
-		return p.headers[p.slot].Role
+		return p.header.Role
 	}
 	return p.role
 }
@@ -186,14 +230,19 @@ var noHeader Header
 
 func (p *Parser) current() *Header {
 	if p.state == StateContent {
-		return &p.headers[p.slot]
+		return p.header
 	}
 	return &noHeader
 }
 
 // LastDelta returns the text of the last delta of the last call, or nil. It is
 // valid until the next call.
-func (p *Parser) LastDelta() []byte { return p.last }
+func (p *Parser) LastDelta() []byte {
+	if len(p.text) == p.last {
+		return nil
+	}
+	return p.text[p.last:]
+}
 
 // ContentTokens returns the number of content tokens of the current message so
 // far, or between messages those of the previous one. Headers and special
@@ -209,26 +258,30 @@ func (p *Parser) Repairs() Repairs {
 
 // startMessage starts the content of a message.
 func (p *Parser) startMessage(h Header) {
-	p.slot = 1 - p.slot
-	p.headers[p.slot] = h
+	if p.header == &p.headers[0] {
+		p.header = &p.headers[1]
+	} else {
+		p.header = &p.headers[0]
+	}
+	*p.header = h
 	p.state, p.role, p.tokens = StateContent, "", 0
-	p.single[0] = Event{Kind: Delta, Header: &p.headers[p.slot]}
-	p.events = append(p.events, Event{Kind: MessageStart, Header: &p.headers[p.slot]})
+	p.single[0] = Event{Kind: Delta, Header: p.header}
+	p.events = append(p.events, Event{Kind: MessageStart, Header: p.header})
 }
 
 // delta adds an event for the text from start on, unless it is empty.
 func (p *Parser) delta(start int) {
 	if len(p.text) > start {
-		p.last = p.text[start:]
-		p.events = append(p.events, Event{Kind: Delta, Header: &p.headers[p.slot], Text: p.last})
+		p.last = start
+		p.events = append(p.events, Event{Kind: Delta, Header: p.header, Text: p.text[start:]})
 	}
 }
 
 // endMessage ends the content of a message.
 func (p *Parser) endMessage(end Token, rest []byte) {
 	p.state, p.ended = StateExpectStart, true
-	p.said = p.said || p.headers[p.slot].Channel != ChannelAnalysis
-	p.events = append(p.events, Event{Kind: MessageEnd, Header: &p.headers[p.slot], Text: rest, End: end})
+	p.said = p.said || p.header.Channel != ChannelAnalysis
+	p.events = append(p.events, Event{Kind: MessageEnd, Header: p.header, Text: rest, End: end})
 }
 
 // maxNames and maxNameSize limit the strings that a parser keeps in order not
@@ -252,73 +305,6 @@ func (p *Parser) name(b []byte) string {
 	}
 	p.names[s] = s
 	return s
-}
-
-// RepairKind is the kind of a repair of tolerant mode.
-type RepairKind uint8
-
-// The kinds of repair. Their String is used as a metric label.
-const (
-	RepairMissingStart       RepairKind = iota // a header without <|start|>
-	RepairDoubleStart                          // <|start|> in a header
-	RepairStrayStop                            // a stop token between messages, dropped
-	RepairStrayMarker                          // a marker that starts no header, dropped
-	RepairMissingHeader                        // text instead of a header
-	RepairMissingMessage                       // a header without <|message|>
-	RepairMissingEnd                           // a header within content
-	RepairCutHeader                            // a truncated header, or its words between messages, dropped
-	RepairLongHeader                           // a header longer than the limit, treated as text
-	RepairHeaderText                           // words without meaning in a header, dropped
-	RepairUnknownRole                          // an unknown role; assistant is assumed
-	RepairMissingChannel                       // an assistant message without a channel
-	RepairEmptyChannel                         // <|channel|> without a name
-	RepairGluedChannel                         // a channel with other text glued to it
-	RepairUnknownChannel                       // a channel other than analysis, commentary and final, or in another case
-	RepairDuplicateChannel                     // a second channel; the last one is used
-	RepairBadRecipient                         // a recipient with characters that no name has
-	RepairDuplicateRecipient                   // a second recipient; the last one is used
-	RepairEndOfText                            // <|endoftext|> as the end of a message
-	RepairUnknownID                            // an id outside the vocabulary
-	RepairInvalidUTF8                          // invalid UTF-8
-	repairKinds
-)
-
-var repairNames = [repairKinds]string{
-	"missing_start", "double_start", "stray_stop", "stray_marker", "missing_header", "missing_message",
-	"missing_end", "cut_header", "long_header", "header_text", "unknown_role", "missing_channel",
-	"empty_channel", "glued_channel", "unknown_channel", "duplicate_channel", "bad_recipient",
-	"duplicate_recipient", "end_of_text", "unknown_id", "invalid_utf8",
-}
-
-// String returns the name of the kind, such as missing_start.
-func (k RepairKind) String() string {
-	if k < repairKinds {
-		return repairNames[k]
-	}
-	return "unknown"
-}
-
-// Repairs contains the number of repairs by kind.
-type Repairs [repairKinds]int
-
-// All yields the kinds that occurred with their number.
-func (r *Repairs) All() iter.Seq2[RepairKind, int] {
-	return func(yield func(RepairKind, int) bool) {
-		for k, n := range r {
-			if n > 0 && !yield(RepairKind(k), n) {
-				return
-			}
-		}
-	}
-}
-
-// Total returns the number of all repairs.
-func (r *Repairs) Total() int {
-	total := 0
-	for _, n := range r {
-		total += n
-	}
-	return total
 }
 
 // Parse parses all tokens of a completion and returns the messages, each with

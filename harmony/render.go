@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -93,9 +92,19 @@ func (r *Renderer) AppendLimited(ctx context.Context, dst []Token, msgs []Messag
 	return r.appendConversation(dst, msgs, &bounds{ctx: ctx, limit: limit, unchecked: checkBytes})
 }
 
+// rendering is the work on one conversation.
+type rendering struct {
+	*Renderer
+	functions bool // the conversation declares functions
+	bounds    *bounds
+	key       *[]byte // memory of cache keys
+	headers   headers
+}
+
 func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([]Token, error) {
+	work := rendering{Renderer: r, functions: hasFunctionTools(msgs), bounds: b, key: r.scratch.Get().(*[]byte)}
+	defer r.scratch.Put(work.key)
 	out := dst
-	functions := hasFunctionTools(msgs)
 	dropBefore := r.dropAnalysisBefore(msgs)
 	for i := range msgs {
 		if i < dropBefore && msgs[i].Channel == ChannelAnalysis {
@@ -105,7 +114,7 @@ func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([
 			return dst, b.err
 		}
 		var err error
-		if out, err = r.appendMessage(out, &msgs[i], functions, b); err != nil {
+		if out, err = work.appendMessage(out, &msgs[i]); err != nil {
 			return dst, fmt.Errorf("message %d: %w", i, err)
 		}
 	}
@@ -186,24 +195,22 @@ func hasFunctionTools(msgs []Message) bool {
 }
 
 // appendMessage appends one message, from the cache if possible.
-func (r *Renderer) appendMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
+func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 	if err := m.validate(); err != nil {
 		return dst, err
 	}
 	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.accepts(m.instructionBytes()) {
-		return r.encodeMessage(dst, m, functions, b)
+		return r.encodeMessage(dst, m)
 	}
-	buf := r.scratch.Get().(*[]byte)
-	defer r.scratch.Put(buf)
-	key := newMessageKey((*buf)[:0], m, functions)
-	*buf = key.head
+	key := newMessageKey((*r.key)[:0], m, r.functions)
+	*r.key = key.head
 	hash := r.cache.hash(key)
 	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
-		b.spend(4*(len(out)-len(dst)), len(out)) // the next call of spend reports the error
+		r.bounds.spend(4*(len(out)-len(dst)), len(out)) // the next call of spend reports the error
 		return out, nil
 	}
 	start := len(dst)
-	out, err := r.encodeMessage(dst, m, functions, b)
+	out, err := r.encodeMessage(dst, m)
 	if err != nil {
 		return dst, err
 	}
@@ -271,32 +278,12 @@ func (role Role) known() bool {
 	return false
 }
 
-// encodeMessage renders and encodes one message. Like the reference it encodes
-// every string of the header separately, because token boundaries depend on it.
-func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool, b *bounds) ([]Token, error) {
-	dst = append(dst, TokenStart)
-	if m.Role == RoleTool {
-		dst = AppendEncode(dst, m.Name)
-	} else {
-		dst = AppendEncode(dst, string(m.Role))
-		if m.Name != "" {
-			dst = AppendEncode(dst, ":"+m.Name)
-		}
-	}
-	if m.Recipient != "" && m.Recipient != "all" {
-		dst = AppendEncode(dst, " to="+m.Recipient)
-	}
-	if m.Channel != "" {
-		dst = append(dst, TokenChannel)
-		dst = AppendEncode(dst, m.Channel)
-	}
-	if m.ContentType != "" {
-		dst = appendContentType(dst, m.ContentType)
-	}
-	dst = append(dst, TokenMessage)
+// encodeMessage renders and encodes one message.
+func (r *rendering) encodeMessage(dst []Token, m *Message) ([]Token, error) {
+	dst = r.headers.append(dst, m)
 	for _, c := range m.Content {
 		var err error
-		if dst, err = r.encodeContent(dst, c, functions, b); err != nil {
+		if dst, err = r.encodeContent(dst, c); err != nil {
 			return dst, err
 		}
 	}
@@ -306,37 +293,24 @@ func (r *Renderer) encodeMessage(dst []Token, m *Message, functions bool, b *bou
 	return append(dst, TokenEnd), nil
 }
 
-// constrainMarker is the only special token that a field of a message may
-// contain, at the start of a content type.
-const constrainMarker = "<|constrain|>"
-
-func appendContentType(dst []Token, contentType string) []Token {
-	rest, constrained := strings.CutPrefix(contentType, constrainMarker)
-	if !constrained {
-		return AppendEncode(dst, " "+contentType)
-	}
-	dst = append(AppendEncode(dst, " "), TokenConstrain)
-	return AppendEncode(dst, rest)
-}
-
-func (r *Renderer) encodeContent(dst []Token, c Content, functions bool, b *bounds) ([]Token, error) {
+func (r *rendering) encodeContent(dst []Token, c Content) ([]Token, error) {
 	if text, ok := c.(Text); ok {
-		return appendBounded(dst, string(text), b)
+		return appendBounded(dst, string(text), r.bounds)
 	}
-	if dev, ok := c.(*DeveloperContent); ok && !b.admits(len(dev.Instructions), len(dst)) {
-		return dst, b.err
+	if dev, ok := c.(*DeveloperContent); ok && !r.bounds.admits(len(dev.Instructions), len(dst)) {
+		return dst, r.bounds.err
 	}
 	buf := r.scratch.Get().(*[]byte)
 	defer r.scratch.Put(buf)
 	var err error
 	switch c := c.(type) {
 	case *SystemContent:
-		*buf, err = c.appendText((*buf)[:0], functions, r.referenceSchema)
+		*buf, err = c.appendText((*buf)[:0], r.functions, r.referenceSchema)
 	case *DeveloperContent:
 		*buf, err = c.appendText((*buf)[:0], r.referenceSchema)
 	}
 	if err != nil {
 		return dst, err
 	}
-	return appendBounded(dst, string(*buf), b)
+	return appendBounded(dst, string(*buf), r.bounds)
 }
