@@ -65,6 +65,7 @@ func (x *exchange) handle(body []byte) {
 	s := x.s
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {
+		stackToHandle(false)
 		defer cancel()
 		s.protect(x.request.id, h, func() {
 			h.outcome = handle(ctx, r)

@@ -56,8 +56,8 @@ func (f *metadataFields) number(name string, n int) {
 
 func (f *metadataFields) text(name, s string) {
 	s = strings.ToValidUTF8(s, "\ufffd")
-	b := appendLength(appendEntry(*f, structFields, name, sizeOf(len(s))), valueText, len(s))
-	*f = append(b, s...)
+	b := appendEntry(*f, structFields, name, sizeOf(len(s)))
+	*f = append(appendLength(b, valueText, len(s)), s...)
 }
 
 func (f *metadataFields) flag(name string, on bool) {

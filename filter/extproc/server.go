@@ -81,6 +81,7 @@ func (s *Server) With(o Options) *Server {
 // error resets the client's stream; Envoy would continue without the filter after a
 // clean end, so none is returned before Envoy ends the stream.
 func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) (err error) {
+	stackToServe(false)
 	x := newExchange(stream.Context(), s, s.o.Env.Now())
 	defer s.o.Env.Telemetry.Metrics.StreamBegins()()
 	defer s.drain.add(x)()
@@ -136,6 +137,7 @@ func (c connected) Flush() error {
 
 // receive reads the stream until it ends.
 func receive(stream extprocv3.ExternalProcessor_ProcessServer, x *exchange) {
+	stackToServe(false)
 	for {
 		m, err := stream.Recv()
 		if !x.send(incoming{message: m, err: err}) || err != nil {

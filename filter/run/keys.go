@@ -20,7 +20,7 @@ type Keys struct {
 // client sent.
 func (k Keys) Headers(r api.Request) []engine.Header {
 	keys := r.Affinity()
-	headers := make([]engine.Header, 0, 3)
+	var headers []engine.Header
 	for _, h := range []engine.Header{{Name: k.Prefix, Value: keys.Prefix}, {Name: k.Session, Value: keys.Session}} {
 		if h.Name != "" {
 			headers = append(headers, h)
