@@ -5,14 +5,16 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"weak"
 )
 
 // cacheShards is the number of parts of a cache, which have a lock each.
 const cacheShards = 16
 
 // entryOverhead is the memory of an entry in addition to its key and tokens:
-// the struct, its map slot and unused capacity, in bytes.
-const entryOverhead = 160
+// the struct, its map slot, weak pointers and unused capacity, in bytes.
+const entryOverhead = 240
 
 // messageCache caches the tokens of messages, by content, within a memory
 // limit. Keys are compared in full, so that a hash collision cannot return
@@ -21,6 +23,10 @@ const entryOverhead = 160
 // Each shard has two generations. New and used entries are put into the young
 // one. When that is full, it becomes the old one, and the previous old one is
 // dropped. This approximates least-recently-used without ordering every access.
+//
+// An entry refers to the one that followed it in the last conversation. So the
+// messages of a conversation that is rendered again are found one by the other:
+// they are compared, but not hashed, and no lock is taken.
 type messageCache struct {
 	seed   maphash.Seed
 	shards [cacheShards]cacheShard
@@ -30,7 +36,8 @@ type cacheShard struct {
 	mu         sync.Mutex
 	young, old map[uint64]*cacheEntry
 	youngBytes int
-	limit      int // of one generation, in bytes
+	limit      int           // of one generation, in bytes
+	generation atomic.Uint64 // number of the young one
 }
 
 // messageKey contains everything that the tokens of a message depend on. A text
@@ -48,10 +55,26 @@ func (k messageKey) matches(kept string) bool {
 	return len(kept) == n+len(k.text) && kept[:n] == string(k.head) && kept[n:] == k.text
 }
 
-// cacheEntry is an entry of the cache. It is immutable.
+// cacheEntry is an entry of the cache. Key and tokens are immutable.
 type cacheEntry struct {
-	key    string // head and text
-	tokens []Token
+	key        string // head and text
+	tokens     []Token
+	hash       uint64
+	generation atomic.Uint64 // in which it was put last
+	// next is the entry of the message that followed. It does not keep an entry
+	// in memory that the cache has dropped.
+	next atomic.Pointer[weak.Pointer[cacheEntry]]
+}
+
+// follow notes that next follows e. Both may be nil.
+func (e *cacheEntry) follow(next *cacheEntry) {
+	if e == nil || next == nil {
+		return
+	}
+	if p := e.next.Load(); p == nil || p.Value() != next {
+		p := weak.Make(next)
+		e.next.Store(&p)
+	}
 }
 
 func (e *cacheEntry) bytes() int {
@@ -71,14 +94,29 @@ func (c *messageCache) hash(k messageKey) uint64 {
 	return maphash.Bytes(c.seed, k.head)*0x9E3779B97F4A7C15 + maphash.String(c.seed, k.text)
 }
 
-// appendTokens appends the cached tokens for a key. It returns false if there
-// are none.
-func (c *messageCache) appendTokens(dst []Token, hash uint64, k messageKey) ([]Token, bool) {
-	e := c.shards[hash%cacheShards].get(hash)
-	if e == nil || !k.matches(e.key) {
-		return dst, false
+// after returns the entry that followed last, if it has the key k and need not
+// be moved to the young generation. Otherwise, and if last is nil, it returns nil.
+func (c *messageCache) after(last *cacheEntry, k messageKey) *cacheEntry {
+	if last == nil {
+		return nil
 	}
-	return append(dst, e.tokens...), true
+	p := last.next.Load()
+	if p == nil {
+		return nil
+	}
+	e := p.Value()
+	if e == nil || e.generation.Load() != c.shards[e.hash%cacheShards].generation.Load() || !k.matches(e.key) {
+		return nil
+	}
+	return e
+}
+
+// find returns the entry with the key k, or nil.
+func (c *messageCache) find(hash uint64, k messageKey) *cacheEntry {
+	if e := c.shards[hash%cacheShards].get(hash); e != nil && k.matches(e.key) {
+		return e
+	}
+	return nil
 }
 
 // accepts reports whether an entry with this many bytes of text may fit into a
@@ -87,14 +125,16 @@ func (c *messageCache) accepts(size int) bool {
 	return size+entryOverhead <= c.shards[0].limit
 }
 
-// add caches a copy of the tokens, unless the entry is larger than a
-// generation.
-func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) {
+// add caches a copy of the tokens and returns the entry; nil if it would be
+// larger than a generation.
+func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) *cacheEntry {
 	shard := &c.shards[hash%cacheShards]
 	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
-		return
+		return nil
 	}
-	shard.put(hash, &cacheEntry{string(k.head) + k.text, slices.Clone(tokens)})
+	e := &cacheEntry{key: string(k.head) + k.text, tokens: slices.Clone(tokens), hash: hash}
+	shard.put(hash, e)
+	return e
 }
 
 func (s *cacheShard) get(hash uint64) *cacheEntry {
@@ -124,7 +164,9 @@ func (s *cacheShard) insert(hash uint64, e *cacheEntry) {
 	}
 	if s.youngBytes+e.bytes() > s.limit {
 		s.old, s.young, s.youngBytes = s.young, make(map[uint64]*cacheEntry), 0
+		s.generation.Add(1)
 	}
+	e.generation.Store(s.generation.Load())
 	s.young[hash] = e
 	s.youngBytes += e.bytes()
 }

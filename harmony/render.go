@@ -99,6 +99,7 @@ type rendering struct {
 	bounds    *bounds
 	key       *[]byte // memory of cache keys
 	headers   headers
+	last      *cacheEntry // of the message before; nil if there is none
 }
 
 func (r *Renderer) appendConversation(dst []Token, msgs []Message, b *bounds) ([]Token, error) {
@@ -200,22 +201,31 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 		return dst, err
 	}
 	if r.cache == nil || m.Role == RoleDeveloper && !r.cache.accepts(m.instructionBytes()) {
+		r.last = nil
 		return r.encodeMessage(dst, m)
 	}
 	key := newMessageKey((*r.key)[:0], m, r.functions)
 	*r.key = key.head
-	hash := r.cache.hash(key)
-	if out, ok := r.cache.appendTokens(dst, hash, key); ok {
-		r.bounds.spend(4*(len(out)-len(dst)), len(out)) // the next call of spend reports the error
-		return out, nil
+	e := r.cache.after(r.last, key)
+	hash := uint64(0)
+	if e == nil {
+		hash = r.cache.hash(key)
+		e = r.cache.find(hash, key)
 	}
-	start := len(dst)
-	out, err := r.encodeMessage(dst, m)
-	if err != nil {
-		return dst, err
+	if e == nil {
+		start := len(dst)
+		out, err := r.encodeMessage(dst, m)
+		if err != nil {
+			return dst, err
+		}
+		dst, e = out, r.cache.add(hash, key, out[start:])
+	} else {
+		dst = append(dst, e.tokens...)
+		r.bounds.spend(4*len(e.tokens), len(dst)) // the next call of spend reports the error
 	}
-	r.cache.add(hash, key, out[start:])
-	return out, nil
+	r.last.follow(e)
+	r.last = e
+	return dst, nil
 }
 
 // instructionBytes returns the length of the message's instructions, which are

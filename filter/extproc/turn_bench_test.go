@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"github.com/tidwall/gjson"
 )
 
 // agentBody is a request with the history of an agent: messages messages of about words
@@ -62,8 +63,7 @@ func BenchmarkAgentTurn(b *testing.B) {
 	s := newServer(b, func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 })
 	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
 	body := agentBody(400, 440)
-	tokens := 0
-	b.SetBytes(int64(len(body)))
+	var wire []*extprocv3.ProcessingResponse
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
@@ -74,8 +74,31 @@ func BenchmarkAgentTurn(b *testing.B) {
 		if x.phase != phaseRun {
 			b.Fatal("the request was not sent on")
 		}
-		tokens = strings.Count(string(x.to.out[1].GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetBody()), ",")
+		wire = x.to.out
 		x.close(x.now)
 	}
-	b.ReportMetric(float64(tokens), "tokens-in-a-piece")
+	var sent strings.Builder
+	for _, m := range wire {
+		sent.Write(m.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse().GetBody())
+	}
+	b.ReportMetric(float64(gjson.Get(sent.String(), "prompt.#").Int()), "tokens")
+}
+
+// BenchmarkNewPrompt is what the filter adds to a request with a text of 128,000 tokens
+// that is new.
+func BenchmarkNewPrompt(b *testing.B) {
+	s := newServer(b, func(w *wiring) { w.cfg.ModelDefaults.ContextLength = 1 << 20 })
+	s.o.Env.Telemetry.Log.SetLevel(0) // nothing is logged
+	text := strings.Repeat("the request of response and gateway filter return error package string value ", 128000/13)
+	for n := 0; b.Loop(); n++ {
+		b.StopTimer()
+		messages := inPieces(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+strconv.Itoa(n)+text+`"}]}`, 1<<20)
+		b.StartTimer()
+		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		feed(b, x, messages...)
+		if x.phase != phaseRun {
+			b.Fatal("the request was not sent on")
+		}
+		x.close(x.now)
+	}
 }

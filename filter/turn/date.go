@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unsafe"
 )
 
 // date returns the conversation's date: the day, in UTC, on which its start was
@@ -63,7 +64,7 @@ func newConversationStart(in *Input, before *Prefix, items []Item) conversationS
 func (s conversationStart) with(items []Item) conversationStart {
 	for i := 0; i < len(items) && !s.user; i++ {
 		if kind := items[i].Kind; kind == Instructions || kind == User {
-			sum := sha256.Sum256([]byte(items[i].Text))
+			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(items[i].Text), len(items[i].Text))) // not copied: it can be long
 			s.sums = append(append(slices.Clip(s.sums), byte(kind)), sum[:]...)
 			s.user = kind == User
 		}

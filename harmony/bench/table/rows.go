@@ -19,7 +19,7 @@ var suites = []suite{
 	{"filter/engine", []string{"DecodeOneToken"}},
 	{"filter/chat", []string{"Stream"}},
 	{"filter/responses", []string{"Stream"}},
-	{"filter/extproc", []string{"Token", "Request"}},
+	{"filter/extproc", []string{"Token", "Request", "AgentTurn"}},
 }
 
 // worst is the prefix of the names of the benchmarks with input that is hard to
@@ -58,6 +58,7 @@ var service = []upTo{
 	{"responses: a token to its event, answer", "filter/responses.Stream/answer", "ns/op", 1, "ns", 0, ""},
 	{"filter: a request of 41 messages seen before", "filter/extproc.Request", "ns/op", 1e-3, "µs", 0, ""},
 	{"its allocations", "filter/extproc.Request", "allocs/op", 1, "", 0, ""},
+	{"filter: a turn of 200,000 tokens seen before, without gRPC", "filter/extproc.AgentTurn", "ns/op", 1e-6, "ms", 0, ""},
 }
 
 func (u upTo) row(f figures) (row, error) {
