@@ -144,6 +144,31 @@ func TestFailingReplica(t *testing.T) {
 	}
 }
 
+// Envoy itself retries a call with the longest prompt: it keeps the call's body.
+func TestLongPromptIsRetried(t *testing.T) {
+	log := &logFile{quiet: true}
+	healthy, failing := newFlakyEngine(t, log), newFlakyEngine(t, log)
+	d := start(t, options{quiet: true, config: func(c *config.Config) {
+		c.Models, c.Engines = nil, []config.Engine{{Kind: "vllm", URLs: []string{healthy.URL, failing.URL}}}
+	}})
+	failing.setFailure(func(w http.ResponseWriter, _ int32) {
+		http.Error(w, "no room", http.StatusServiceUnavailable)
+	})
+	long := strings.Repeat("text ", 125_000)
+	for n := 0; failing.calls.Load() == 0; n++ {
+		status, text, err := d.tryChat(fmt.Sprintf("Conversation %d.\n%s\nNOTHINK\nSAY on", n, long), "")
+		if err != nil || status != http.StatusOK || !strings.Contains(text, `"finish_reason":"stop"`) {
+			t.Fatalf("conversation %d: status %d: %.200s, %v", n, status, text, err)
+		}
+	}
+	if n := d.stat(t, "cluster.engine_vllm.upstream_rq_retry_success"); n == 0 {
+		t.Error("Envoy has not retried the call")
+	}
+	if n := d.stat(t, "cluster.engine_vllm.retry_or_shadow_abandoned"); n != 0 {
+		t.Errorf("Envoy has given %d retries up", n)
+	}
+}
+
 // A replica that disconnects after the headers is ejected, although each of its
 // responses starts with 200.
 func TestDisconnectingReplicaIsEjected(t *testing.T) {

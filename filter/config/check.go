@@ -307,6 +307,8 @@ func (c *Config) checkBounds() []error {
 		atLeast("tools.idle_timeout", t.IdleTimeout.Duration, time.Millisecond),
 		atLeast("max_connection_age", c.MaxConnectionAge.Duration, 0),
 		atLeast("reload_interval", c.ReloadInterval.Duration, 0),
+		atLeast("loopback_coalescing", c.LoopbackCoalescing.Duration, 0),
+		c.checkCoalescing(),
 		atLeast("drain_delay", c.DrainDelay.Duration, 0),
 		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
 	)
@@ -317,6 +319,16 @@ func atLeast[T int | int64 | time.Duration](key string, value, least T) []error 
 		return nil
 	}
 	return []error{fmt.Errorf("%s: must be at least %v, not %v", key, least, value)}
+}
+
+// maxCoalescing is the greatest loopback_coalescing.
+const maxCoalescing = 20 * time.Millisecond
+
+func (c *Config) checkCoalescing() []error {
+	if c.LoopbackCoalescing.Duration <= maxCoalescing {
+		return nil
+	}
+	return []error{fmt.Errorf("loopback_coalescing: must be at most %v, not %v", maxCoalescing, c.LoopbackCoalescing)}
 }
 
 func (c *Config) checkAddresses() (errs []error) {

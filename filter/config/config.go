@@ -96,6 +96,9 @@ type Config struct {
 	// an engine disconnects mid-stream, the client's stream is reset then, and
 	// background responses and tools are refused.
 	Loopback string `json:"loopback" reload:"restart"`
+	// LoopbackCoalescing is the time between two reads of a busy connection to
+	// Loopback, 0: it is read whenever bytes arrive.
+	LoopbackCoalescing Duration `json:"loopback_coalescing" reload:"restart"`
 	// LoopbackTLS is that of a Loopback with https.
 	LoopbackTLS LoopbackTLS `json:"loopback_tls"`
 	// StoreURL is where responses, conversations, kept reasoning and dates
@@ -333,14 +336,15 @@ func Defaults() *Config {
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,
 			Effort:          string(harmony.EffortMedium),
 		},
-		OnMalformed:     turn.MalformedRepair,
-		Images:          turn.ImagesPlaceholder,
-		Date:            turn.DateUTC,
-		ReasoningFields: turn.ReasoningBoth,
-		UnknownTools:    turn.UnknownToClient,
-		ReplyHeaders:    slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
-		Routing:         Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session", SessionFrom: slices.Clone(sessionHeaders)},
-		Responses:       Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
+		OnMalformed:        turn.MalformedRepair,
+		Images:             turn.ImagesPlaceholder,
+		Date:               turn.DateUTC,
+		ReasoningFields:    turn.ReasoningBoth,
+		UnknownTools:       turn.UnknownToClient,
+		ReplyHeaders:       slices.DeleteFunc(header.Explanations(), func(name string) bool { return name == header.Upstream }),
+		Routing:            Routing{PrefixHeader: "x-harmony-prefix", SessionHeader: "x-harmony-session", SessionFrom: slices.Clone(sessionHeaders)},
+		LoopbackCoalescing: Duration{2 * time.Millisecond},
+		Responses:          Responses{StoreBytes: 256 << 20, StoreTTL: Duration{24 * time.Hour}, ChainCacheBytes: 64 << 20, ReasoningEvents: ReasoningEventsOpenAI, ToolTimeout: Duration{5 * time.Minute}},
 		Limits: Limits{
 			MaxBodyBytes:         32 << 20,
 			MaxConversationBytes: turn.DefaultLimits().Bytes,

@@ -210,6 +210,8 @@ func TestConfigErrors(t *testing.T) {
 		{"age of connections", "max_connection_age: -1s", "max_connection_age: must be at least 0s"},
 		{"admin", "admin: here", "admin: \"here\": write host:port"},
 		{"delay", "drain_delay: -1s", "drain_delay: must be at least 0s"},
+		{"coalescing", "loopback_coalescing: 21ms", "loopback_coalescing: must be at most 20ms, not 21ms"},
+		{"negative coalescing", "loopback_coalescing: -1ms", "loopback_coalescing: must be at least 0s"},
 		{"rollout without share", "rollout: [{match: gpt-oss}]", "rollout[0].percent: write the share"},
 		{"rollout above all", "rollout: [{percent: 101}]", "rollout[0].percent: must be from 0 to 100, not 101"},
 		{"rollout below nothing", "rollout: [{percent: -1}]", "rollout[0].percent: must be from 0 to 100, not -1"},

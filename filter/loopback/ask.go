@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/loopback/h2"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
@@ -18,24 +18,35 @@ var ErrTooLarge = errors.New("the answer is too large")
 // Get sends a GET request with these headers, and returns the answer's status and
 // body, of at most limit bytes, else [ErrTooLarge].
 func (c *Client) Get(ctx context.Context, header http.Header, path string, limit int64) (status int, body []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
-	if err != nil {
-		return 0, nil, fmt.Errorf("make the request: %w", err)
+	bell := make(chan struct{}, 1)
+	st := c.pool.Prepare(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	})
+	defer st.Close()
+	c.pool.Do(ctx, st, &h2.Request{Method: http.MethodGet, Scheme: c.scheme, Authority: c.authority(header), Path: path, Header: header})
+	for {
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return 0, nil, fmt.Errorf("send the request: %w", ctx.Err())
+		}
+		for p, ok := st.Next(); ok; p, ok = st.Next() {
+			switch {
+			case p.Err != nil:
+				return 0, nil, fmt.Errorf("send the request: %w", c.explain(p.Err))
+			case p.End:
+				return status, body, nil
+			case p.Header != nil:
+				status = p.Status
+			}
+			if body = append(body, p.Body...); int64(len(body)) > limit {
+				return status, nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+			}
+		}
 	}
-	req.Header, req.Host = header, header.Get("host")
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return 0, nil, fmt.Errorf("send the request: %w", c.explain(err))
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
-	switch {
-	case err != nil:
-		return 0, nil, fmt.Errorf("read the answer: %w", err)
-	case int64(len(body)) > limit:
-		return resp.StatusCode, nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
-	}
-	return resp.StatusCode, body, nil
 }
 
 // Answer is the whole answer to a request of [Client.Ask].

@@ -12,9 +12,9 @@ package loopback
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -23,25 +23,26 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/loopback/h2"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
+// Connections that take calls, one for each CPU: so Envoy's workers share them.
 const (
-	// maxIdle is how many connections to the listener are kept for the next
-	// calls.
-	maxIdle = 1024
-	// pieceBytes is how much of an engine's answer is read at a time.
-	pieceBytes = 8 << 10
+	minConnections = 2
+	maxConnections = 16
 )
 
 // Client makes calls through the listener. It is safe for concurrent use.
-// Connections are HTTP/1.1, so that they spread over Envoy's workers.
+// They share a few HTTP/2 connections.
 type Client struct {
-	base      string // scheme and host of request URLs
-	transport *http.Transport
-	prefills  map[string]*prefill // by engine; of the disaggregated ones
-	keys      []string            // headers of a call that its replica is chosen by
-	replicas  *replicas
+	scheme   string
+	host     string // of requests that have none
+	secured  bool
+	pool     *h2.Pool
+	prefills map[string]*prefill // by engine; of the disaggregated ones
+	keys     []string            // headers of a call that its replica is chosen by
+	replicas *replicas
 }
 
 // New makes a client of the listener that the configuration names, host:port,
@@ -49,32 +50,25 @@ type Client struct {
 // random bits.
 func New(cfg *config.Config, dialects map[string]engine.Dialect, random func() uint64) (*Client, error) {
 	address, secured := cfg.LoopbackAddress()
-	network, base := "tcp", "http://"+address
+	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
-		network, base, address = "unix", "http://loopback", path
+		network, address = "unix", path
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	c := &Client{
-		base:     base,
-		replicas: &replicas{},
-		transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, network, address)
-			},
-			DisableCompression:     true,
-			MaxIdleConns:           maxIdle,
-			MaxIdleConnsPerHost:    maxIdle,
-			IdleConnTimeout:        time.Minute,
-			MaxResponseHeaderBytes: 1 << 20,
-		},
+	c := &Client{scheme: "http", host: address, replicas: &replicas{}}
+	dial := func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, network, address) }
+	if network == "unix" {
+		c.host = "loopback"
 	}
 	if secured {
 		s, err := newSecured(cfg.LoopbackTLS, dialer)
 		if err != nil {
 			return nil, err
 		}
-		c.base, c.transport.DialTLSContext = "https://"+address, s.dial
+		c.scheme, c.secured = "https", true
+		dial = func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, network, address) }
 	}
+	c.pool = h2.NewPool(min(max(runtime.GOMAXPROCS(0), minConnections), maxConnections), cfg.LoopbackCoalescing.Duration, dial)
 	return c.With(cfg, dialects, random)
 }
 
@@ -94,7 +88,7 @@ func (c *Client) With(cfg *config.Config, dialects map[string]engine.Dialect, ra
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.pool.Close() }
 
 // Disaggregated reports whether prefill and decode of an engine are two calls.
 func (c *Client) Disaggregated(engineName string) bool { return c.prefills[engineName] != nil }
@@ -131,9 +125,28 @@ func (c *Calls) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	}
 	head := c.headerFor(c.target.Engine, retry)
 	head.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt)))
-	ctx, send := c.begin()
-	go c.client.make(ctx, head, wire, send)
+	c.start(head, wire)
 	return nil
+}
+
+// start begins a call of one request.
+func (c *Calls) start(head http.Header, wire *engine.HTTPRequest) {
+	c.Cancel()
+	events := make(chan run.Event, 1)
+	a := &answer{client: c.client, engine: head.Get(header.Engine)}
+	bell := run.Event{Source: a}
+	a.stream = c.client.pool.Prepare(func() {
+		select {
+		case events <- bell:
+		default:
+		}
+	})
+	c.client.pool.Do(c.ctx, a.stream, c.client.request(head, wire))
+	unhook := context.AfterFunc(c.ctx, a.stream.Close)
+	c.events, c.stop = events, func() {
+		unhook()
+		a.stream.Close()
+	}
 }
 
 // Events implements [run.Upstream].
@@ -180,57 +193,93 @@ func (c *Client) make(ctx context.Context, head http.Header, wire *engine.HTTPRe
 	}
 }
 
-// exchange sends a request and delivers the answer.
-func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+wire.Path, bodyOf(wire.Body))
-	if err != nil {
-		return fmt.Errorf("call the engine: %w", err)
-	}
-	req.ContentLength = int64(len(wire.Body))
-	req.Header = head
-	req.Host = head.Get("host")
-	req.Header.Set("content-type", "application/json")
+// request is a model call's request.
+func (c *Client) request(head http.Header, wire *engine.HTTPRequest) *h2.Request {
+	head.Set("content-type", "application/json")
 	for _, h := range wire.Header {
-		req.Header.Set(h.Name, h.Value)
+		head.Set(h.Name, h.Value)
 	}
-	resp, err := c.transport.RoundTrip(req) //nolint:bodyclose // it is closed below; deliver only reads it
-	if err != nil {
-		return fmt.Errorf("call the engine: %w", c.explain(err))
-	}
-	defer resp.Body.Close()
-	if !send(run.Event{Status: resp.StatusCode, Header: resp.Header}) {
-		return nil
-	}
-	answered := func() { c.replicas.answered(head.Get(header.Engine), resp.Header.Get(header.Upstream)) }
-	if resp.StatusCode != http.StatusOK {
-		answered = func() {}
-	}
-	return deliver(resp, send, answered)
+	return &h2.Request{Method: http.MethodPost, Scheme: c.scheme, Authority: c.authority(head), Path: wire.Path, Header: head, Body: wire.Body}
 }
 
-// deliver reads an answer's body to its end. answered is called at its first
-// bytes.
-func deliver(resp *http.Response, send func(run.Event) bool, answered func()) error {
-	// One buffer is read into while the other is with the receiver.
-	var buffers [2][]byte
-	for i, first := 0, true; ; i = 1 - i {
-		if buffers[i] == nil {
-			buffers[i] = make([]byte, pieceBytes)
+// authorityBytes are those of a host and port (RFC 3986), without user information,
+// which HTTP/2 does not allow.
+const authorityBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~!$&'()*+,;=:[]%"
+
+// authority is the host of a request with these headers: that of the client's
+// request, or the listener's where HTTP/2 cannot carry it.
+func (c *Client) authority(head http.Header) string {
+	host := head.Get("host")
+	if host == "" || strings.Trim(host, authorityBytes) != "" {
+		return c.host
+	}
+	return host
+}
+
+// exchange sends a request and delivers the answer.
+func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) error {
+	bell := make(chan struct{}, 1)
+	a := &answer{client: c, engine: head.Get(header.Engine)}
+	a.stream = c.pool.Prepare(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
 		}
-		n, err := resp.Body.Read(buffers[i])
-		if n > 0 && first {
-			first = false
-			answered()
+	})
+	c.pool.Do(ctx, a.stream, c.request(head, wire))
+	defer a.stream.Close()
+	for {
+		select {
+		case <-bell:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		if n > 0 && !send(run.Event{Body: buffers[i][:n]}) {
-			return nil
-		}
-		if err == io.EOF {
-			send(run.Event{End: true, Trailer: resp.Trailer})
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the engine's reply: %w", err)
+		for {
+			e, ok := a.Next()
+			if !ok {
+				break
+			}
+			if e.Err != nil {
+				return e.Err
+			}
+			if !send(e) || e.End {
+				return nil
+			}
 		}
 	}
+}
+
+// answer is the answer to a model call.
+type answer struct {
+	client   *Client
+	stream   *h2.Stream
+	engine   string
+	upstream string // of a good answer, until its first bytes
+	begun    bool
+}
+
+// Next implements [run.Source].
+func (a *answer) Next() (e run.Event, ok bool) {
+	p, ok := a.stream.Next()
+	switch {
+	case !ok:
+	case p.Err != nil && !a.begun:
+		e.Err = fmt.Errorf("call the engine: %w", a.client.explain(p.Err))
+	case p.Err != nil:
+		e.Err = fmt.Errorf("read the engine's reply: %w", p.Err)
+	case p.Header != nil:
+		a.begun = true
+		e.Status, e.Header = p.Status, p.Header
+		if p.Status == http.StatusOK {
+			a.upstream = p.Header.Get(header.Upstream)
+		}
+	case p.End:
+		e.End, e.Trailer = true, p.Trailer
+	default:
+		if e.Body = p.Body; a.upstream != "" {
+			a.client.replicas.answered(a.engine, a.upstream)
+			a.upstream = ""
+		}
+	}
+	return e, ok
 }

@@ -27,7 +27,7 @@ func TestCall(t *testing.T) {
 		r.Header.Set("sent", string(sent))
 		got <- r
 		w.WriteHeader(http.StatusTeapot)
-		for _, piece := range []string{"one ", "two ", strings.Repeat("x", 3*pieceBytes)} {
+		for _, piece := range []string{"one ", "two ", strings.Repeat("x", 24<<10)} {
 			_, _ = io.WriteString(w, piece)
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -38,7 +38,7 @@ func TestCall(t *testing.T) {
 	c.send(&engine.HTTPRequest{Path: "/generate", Header: []engine.Header{{Name: "x-own", Value: "1"}}, Body: []byte("{}")})
 	defer c.Cancel()
 	status, body, _, err := answerOf(t, c.Events())
-	if status != http.StatusTeapot || err != nil || body != "one two "+strings.Repeat("x", 3*pieceBytes) {
+	if status != http.StatusTeapot || err != nil || body != "one two "+strings.Repeat("x", 24<<10) {
 		t.Errorf("status %d, %d bytes, %v", status, len(body), err)
 	}
 	r := <-got
@@ -111,7 +111,7 @@ func TestCancel(t *testing.T) {
 	})
 	c := client.Dial(context.Background(), http.Header{}, run.Target{})
 	c.send(&engine.HTTPRequest{Path: "/"})
-	if e := <-c.Events(); e.Status != http.StatusOK {
+	if e, _ := (<-c.Events()).Source.Next(); e.Status != http.StatusOK {
 		t.Fatalf("%+v", e)
 	}
 	c.Cancel()
@@ -133,7 +133,8 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }), ReadHeaderTimeout: time.Minute, Protocols: new(http.Protocols)}
+	server.Protocols.SetUnencryptedHTTP2(true)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	client := newTestClient(t, config.Defaults(), "unix://"+path)
@@ -158,6 +159,10 @@ func TestGetAndAsk(t *testing.T) {
 	}
 	if status, _, err := client.Get(t.Context(), http.Header{}, "/models", 10); status != http.StatusAccepted || !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too large: status %d, %v", status, err)
+	}
+	foreign, err := client.Ask(t.Context(), http.Header{"Host": {"x@y"}}, &engine.HTTPRequest{Path: "/info"}, 100)
+	if err != nil || foreign.Field("x-host") == "" || foreign.Field("x-host") == "x@y" {
+		t.Errorf("a host with user information: %+v, %v", foreign, err)
 	}
 	a, err := client.Ask(t.Context(), http.Header{"Host": {"api.example"}}, &engine.HTTPRequest{Path: "/info"}, 100)
 	if err != nil || a.Status != http.StatusAccepted || string(a.Body) != "POST /info" || a.Field("grpc-status") != "5" || a.Field("x-host") != "api.example" || a.Header("grpc-status") != "" {

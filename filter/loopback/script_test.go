@@ -39,15 +39,17 @@ func newTestClient(t *testing.T, cfg *config.Config, address string) *Client {
 // listener.
 func newTestGateway(t *testing.T, cfg *config.Config, h http.HandlerFunc) *Client {
 	t.Helper()
-	server := httptest.NewServer(h)
+	server := httptest.NewUnstartedServer(h)
+	server.Config.Protocols = new(http.Protocols)
+	server.Config.Protocols.SetUnencryptedHTTP2(true)
+	server.Start()
 	t.Cleanup(server.Close)
 	return newTestClient(t, cfg, strings.TrimPrefix(server.URL, "http://"))
 }
 
 // send begins the call of a request as a dialect wrote it.
 func (c *Calls) send(wire *engine.HTTPRequest) {
-	ctx, send := c.begin()
-	go c.client.make(ctx, c.headerFor(c.target.Engine, run.Retry{}), wire, send)
+	c.start(c.headerFor(c.target.Engine, run.Retry{}), wire)
 }
 
 // call begins a call of no content.
@@ -65,6 +67,12 @@ func answerOf(t *testing.T, events <-chan run.Event) (status int, body string, p
 	for {
 		select {
 		case e := <-events:
+			if e.Source != nil {
+				var ok bool
+				if e, ok = e.Source.Next(); !ok {
+					continue
+				}
+			}
 			if e.Header != nil {
 				status, prompt = e.Status, e.Prompt
 			}

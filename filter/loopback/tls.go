@@ -42,6 +42,8 @@ func (s *secured) dial(ctx context.Context, network, address string) (net.Conn, 
 	} else {
 		s.last.Store(made)
 	}
+	made = made.Clone()
+	made.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{NetDialer: s.dialer, Config: made}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, errors.Join(err, unusable)
@@ -51,7 +53,7 @@ func (s *secured) dial(ctx context.Context, network, address string) (net.Conn, 
 
 // explain adds to the error of a request by TLS what to change.
 func (c *Client) explain(err error) error {
-	if c.transport.DialTLSContext == nil {
+	if !c.secured {
 		return err
 	}
 	var (

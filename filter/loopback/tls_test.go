@@ -27,7 +27,7 @@ func newTLSGateway(t *testing.T, pair pki.Pair, clients *pki.CA) string {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 1 {
+		if r.ProtoMajor != 2 {
 			t.Errorf("the protocol is %s", r.Proto)
 		}
 		w.Header().Set("connection", "close") // the next call is a new handshake

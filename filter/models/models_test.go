@@ -94,7 +94,10 @@ func newTestDirectory(t *testing.T, g *fakeGateway, change func(*config.Config))
 	cfg.Engines = []config.Engine{{Name: "a", Kind: "vllm"}, {Name: "b", Kind: "sglang"}, {Name: "c", Kind: "vllm-grpc"}}
 	cfg.Models = []config.Model{{Match: "120b", Engine: "b"}}
 	if g != nil {
-		server := httptest.NewServer(g)
+		server := httptest.NewUnstartedServer(g)
+		server.Config.Protocols = new(http.Protocols)
+		server.Config.Protocols.SetUnencryptedHTTP2(true)
+		server.Start()
 		t.Cleanup(server.Close)
 		cfg.Loopback = strings.TrimPrefix(server.URL, "http://")
 	}

@@ -17,9 +17,18 @@ type Event struct {
 	Trailer http.Header // of the end
 	Err     error
 
+	// Source has the event, if it is not nil: it may have come since.
+	Source Source
+
 	// Of a disaggregated engine:
 	Prefilling bool          // the prompt is being computed; there is no answer yet
 	Prompt     *engine.Usage // of the first event: counts in place of the answer's own
+}
+
+// Source is where an event is that was announced.
+type Source interface {
+	// Next returns the event; ok is false if there is none any more.
+	Next() (e Event, ok bool)
 }
 
 // Retry is how a repeated model call finds another replica. The zero value is

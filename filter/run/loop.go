@@ -51,6 +51,12 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 			begun = r.begin(o)
 			kind, err = o.Handle(e)
 		case e := <-calls:
+			if e.Source != nil {
+				var ok bool
+				if e, ok = e.Source.Next(); !ok {
+					continue
+				}
+			}
 			begun = r.begin(o)
 			kind = telemetry.MessageEngine
 			r.run.EngineEvent(e)

@@ -123,7 +123,7 @@ podSelector:
 {{- end -}}
 {{- range .Values.engines -}}
 {{- if and (hasSuffix "-grpc" .kind) (eq $g.provider "kgateway") -}}
-{{- $errors = append $errors (printf "engines: %s is a gRPC engine, and kgateway drops the trailers of its answers on the loopback: use an HTTP kind" (default .kind .name)) -}}
+{{- $errors = append $errors (printf "engines: %s is a gRPC engine, which has not been tested behind kgateway: use an HTTP kind" (default .kind .name)) -}}
 {{- end -}}
 {{- if and .inferencePool (has $g.provider (list "envoyGateway" "kgateway")) -}}
 {{- $errors = append $errors (printf "engines: %s has an inferencePool, which %s does not know: see docs/gateways/inference-pool.md" (default .kind .name) $g.provider) -}}
