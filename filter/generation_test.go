@@ -47,7 +47,8 @@ func listenLoopback(t *testing.T) (e *fakeEngine, address string) {
 		t.Fatal(err)
 	}
 	e = &fakeEngine{release: make(chan struct{}), waiting: make(chan string, 10)}
-	e.server = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute}
+	e.server = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute, Protocols: new(http.Protocols)}
+	e.server.Protocols.SetUnencryptedHTTP2(true)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
