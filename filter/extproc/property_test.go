@@ -226,8 +226,8 @@ func FuzzExchange(f *testing.F) {
 }
 
 // checkReply checks that what Envoy got is a whole reply: a JSON object, or a stream
-// with its end. An immediate response is one by itself, and so is what passes
-// through, as far as it has come.
+// with its end, which is END or trailers. An immediate response is one by itself, and
+// so is what passes through, as far as it has come.
 func checkReply(t *testing.T, sent []string) {
 	t.Helper()
 	var body strings.Builder
@@ -238,6 +238,7 @@ func checkReply(t *testing.T, sent []string) {
 		}
 		engine = engine || strings.HasPrefix(l, "request headers :path=")
 		l, complete = strings.CutSuffix(l, " END")
+		complete = complete || strings.HasPrefix(l, "response trailers")
 		if text, ok := strings.CutPrefix(l, "response body "); ok {
 			body.WriteString(text)
 		}

@@ -64,6 +64,8 @@ func FuzzSequence(f *testing.F) {
 		{toResponses, 1 | (end+14)<<3, answer, 5 | 8<<3, 5 | (end+9)<<3},
 		{toResponses, 1 | (end+14)<<3, answer, 5 | (end+12)<<3},
 		{toResponses, 1 | (end+14)<<3},
+		{toResponses, 1 | (end+14)<<3, answer, 5 | 8<<3, 7},
+		{toResponses, 1 | (end+14)<<3, answer, 5 | 9<<3, 5 | 11<<3, 7},
 		{toMessages, 1 | (end+15)<<3, answer, 5 | 8<<3, 5 | (end+9)<<3},
 		{toMessages, 1 | (end+15)<<3, answer, 5 | (end+12)<<3},
 		{toMessages, 1 | (end+15)<<3},
