@@ -21,6 +21,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // disaggregatedConfig has one engine of a kind, with two prefill endpoints.
@@ -95,6 +96,52 @@ func (s scriptedAnswer) write(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	case s.hangs:
 		<-r.Context().Done()
+	}
+}
+
+// What an event has of the answer stays as it is until the next event is received, while
+// more of the answer arrives.
+func TestDisaggregatedBodies(t *testing.T) {
+	t.Parallel()
+	const pieces = 20
+	sent := make(chan struct{})
+	c := newTestGateway(t, disaggregatedConfig("sglang"), func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(header.Engine) != "main" { // the prefill request, which is not answered
+			<-r.Context().Done()
+			return
+		}
+		for i := range pieces {
+			_, _ = io.WriteString(w, strings.Repeat(string(rune('a'+i)), 100))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond) // pieces that are read one by one, else they are one
+		}
+		close(sent)
+	})
+	dialect, _ := engine.ByKind("sglang")
+	calls := c.Dial(t.Context(), http.Header{}, run.Target{Engine: "main", Dialect: dialect})
+	defer calls.Cancel()
+	if err := calls.Call(&engine.Request{Prompt: []harmony.Token{1}, N: 1, MaxTokens: 1}, run.Retry{}); err != nil {
+		t.Fatal(err)
+	}
+	var body string
+	for e := range calls.Events() {
+		switch {
+		case e.Err != nil:
+			t.Fatal(e.Err)
+		case e.End:
+			want := ""
+			for i := range pieces {
+				want += strings.Repeat(string(rune('a'+i)), 100)
+			}
+			if body != want {
+				t.Errorf("the body is %q", body)
+			}
+			return
+		case e.Body != nil && body == "":
+			<-sent
+			time.Sleep(50 * time.Millisecond) // for the rest to arrive
+		}
+		body += string(e.Body)
 	}
 }
 

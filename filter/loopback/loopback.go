@@ -161,13 +161,20 @@ func (c *Calls) Cancel() {
 }
 
 // begin ends the call being made and returns what the next one needs: its context,
-// and send, which delivers an event and reports whether the call goes on.
+// and send, which delivers an event and reports whether the call goes on. One goroutine
+// sends events with a body. It reads on while the receiver has the last one, so bodies
+// are copied, to two places in turns.
 func (c *Calls) begin() (ctx context.Context, send func(run.Event) bool) {
 	c.Cancel()
 	ctx, c.stop = context.WithCancel(c.ctx)
 	events := make(chan run.Event)
 	c.events = events
+	var last, other []byte
 	return ctx, func(e run.Event) bool {
+		if e.Body != nil {
+			last, other = append(other[:0], e.Body...), last
+			e.Body = last
+		}
 		select {
 		case events <- e:
 			return true
