@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -241,9 +243,7 @@ func TestFilterHangs(t *testing.T) {
 	}()
 	receive(t, begun, "the stream's begin")
 	hung := filters[0].cmd.Process
-	if err := hung.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	hang(t, hung)
 	t.Cleanup(func() { _ = hung.Signal(syscall.SIGCONT) })
 	ask := func(when string) {
 		t.Helper()
@@ -279,13 +279,31 @@ func TestFilterHangs(t *testing.T) {
 	}
 }
 
+// hang stops a process, and waits until each of its threads has stopped, where /proc shows
+// that.
+func hang(t *testing.T, p *os.Process) {
+	t.Helper()
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for runs := true; runs; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid))
+		if err != nil || t.Context().Err() != nil {
+			t.Fatal(err, t.Context().Err())
+		}
+		runs = slices.ContainsFunc(threads, func(name string) bool {
+			text, err := os.ReadFile(name)
+			_, state, _ := strings.Cut(string(text), ") ")
+			return err == nil && !strings.HasPrefix(state, "T")
+		})
+	}
+}
+
 // While one of two filters hangs, requests go to the other.
 func TestOneOfTwoFiltersHangs(t *testing.T) {
 	d, filters := restartable(t, 2)
 	hung := filters[0].cmd.Process
-	if err := hung.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	hang(t, hung)
 	t.Cleanup(func() { _ = hung.Signal(syscall.SIGCONT) })
 	d.awaitHealth(t, filters[0], false)
 	for range 20 {
