@@ -256,7 +256,7 @@ load: $(ENVOY) ## measure what tokens, streams and requests cost through Envoy a
 	@bin/load $(LOAD)
 
 .PHONY: load-peers
-load-peers: $(ENVOY) ## run load with smg from PyPI beside the filter, in turns (150 MB of disk); LOAD selects
+load-peers: $(ENVOY) ## run load with smg from PyPI beside the filter, in turns (150 MB of disk), and with vLLM where it is installed; LOAD selects
 	@mkdir -p bin && go build -o bin/ ./cmd/envoy-harmony ./cmd/engine-sim ./e2e/load
 	@e2e/load/peers.sh $(LOAD)
 

@@ -110,3 +110,13 @@ func TestProse(t *testing.T) {
 		t.Errorf("%d tokens", n)
 	}
 }
+
+// TestSayWords checks that the script for a real engine has as many words as tokens, and
+// that the client counts them.
+func TestSayWords(t *testing.T) {
+	const n = 50
+	_, said, _ := strings.Cut(sayWords(n), "SAY First")
+	if tokens := harmony.CountTokens(said); tokens != n || strings.Count(said, " ") != n {
+		t.Errorf("%d tokens: %q", tokens, said)
+	}
+}

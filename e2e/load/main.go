@@ -86,8 +86,7 @@ func run(ctx context.Context, args []string) error {
 	scenarios := f.String("scenarios", "", "`regular expression` of the scenarios' names; empty: all")
 	quick := f.Bool("quick", false, "a short run of all scenarios but the knee, under a minute")
 	var peers Peers
-	f.StringVar(&peers.SMG, "smg", "", "smg's `binary`: compare with it")
-	f.StringVar(&peers.Vocabulary, "vocabulary", "", "`folder` of o200k_base.tiktoken for smg")
+	peers.add(f)
 	jsonFile := f.String("json", "", "`file` for the figures as JSON")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -109,7 +108,10 @@ func run(ctx context.Context, args []string) error {
 	if peers.SMG != "" {
 		l.Fresh = peers.start(stack)
 	}
-	if err := l.Run(ctx, wanted); err != nil {
+	if err = l.Run(ctx, wanted); err == nil {
+		err = l.runVLLM(ctx, peers, stack, wanted)
+	}
+	if err != nil {
 		return err
 	}
 	if *jsonFile != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"net"
 	"os"
 )
@@ -12,6 +13,14 @@ import (
 type Peers struct {
 	SMG        string // the binary of smg, of the package from PyPI; empty: none
 	Vocabulary string // the folder of o200k_base.tiktoken, which smg would download
+	VLLM       string // the script that serves vLLM, e2e/engines/run.sh; empty: none
+}
+
+// add defines the flags.
+func (p *Peers) add(f *flag.FlagSet) {
+	f.StringVar(&p.SMG, "smg", "", "smg's `binary`: compare with it")
+	f.StringVar(&p.VLLM, "vllm", "", "`script` that serves vLLM: compare with its frontend")
+	f.StringVar(&p.Vocabulary, "vocabulary", "", "`folder` of o200k_base.tiktoken for smg")
 }
 
 // start starts the stack, ours with the same engine API as smg, and smg, and returns
@@ -87,7 +96,7 @@ func (p Peers) runSMG(ctx context.Context, s *Stack, o StackOptions) error {
 
 // smg returns the target of a stack of smg.
 func (s *Stack) smg() *Target {
-	return &Target{Name: "smg", URL: s.URL + "/v1/chat/completions", Body: chatBody, Key: `"content":"`, Procs: []Process{s.filter, s.Engine}}
+	return &Target{Name: "smg", URL: s.URL + chatPath, Body: chatBody, Key: contentKey, Procs: []Process{s.filter, s.Engine}}
 }
 
 // freePort returns a port that nothing used just now.

@@ -17,12 +17,12 @@ mkdir -p "$venv/vocabulary"
 loader=$(cd "$root/harmony/bench" && go mod download github.com/pkoukk/tiktoken-go-loader && go list -m -f '{{.Dir}}' github.com/pkoukk/tiktoken-go-loader)
 install -m 0644 "$loader/assets/o200k_base.tiktoken" "$venv/vocabulary/"
 
-# vLLM's own frontend: its engine answers what a random model says, so it needs a
-# client of its own.
-if [ -d "$root/.engines" ]; then
-	echo "vLLM's frontend: skipped: this comparison cannot drive a real engine yet"
+# vLLM's own frontend, before its engine on the CPU.
+vllm=()
+if [ -e "$root/.engines/models/.done" ]; then
+	vllm=(-vllm "$root/e2e/engines/run.sh")
 else
-	echo "vLLM's frontend: skipped: .engines is missing (make test-engines installs it, 3.5 GB)"
+	echo "vLLM's frontend: skipped: .engines is missing (e2e/engines/run.sh install: 3.5 GB)"
 fi
 
-exec "$root/bin/load" -smg "$venv/bin/smg" -vocabulary "$venv/vocabulary" "$@"
+exec "$root/bin/load" -smg "$venv/bin/smg" -vocabulary "$venv/vocabulary" "${vllm[@]}" "$@"

@@ -80,7 +80,7 @@ func measured(t *Target, work func() error) (*Sample, error) {
 
 // burst starts streams at once whose tokens come as fast as they can.
 func burst(ctx context.Context, c *Client, t *Target, streams, words int) (*Sample, error) {
-	body := t.Body([]string{script(words)})
+	body := t.Body([]string{t.words(words)})
 	got := make([]int, streams)
 	failed := make([]error, streams)
 	sample, err := measured(t, func() error {

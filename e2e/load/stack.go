@@ -79,7 +79,7 @@ func (s *Stack) Stop() {
 // through.
 func (s *Stack) Targets() (filtered, through *Target) {
 	processes := []Process{s.filter, s.envoy, s.Engine}
-	filtered = &Target{Name: "filter", URL: s.URL + "/v1/chat/completions", Body: chatBody, Key: `"content":"`, Procs: processes}
+	filtered = &Target{Name: "filter", URL: s.URL + chatPath, Body: chatBody, Key: contentKey, Procs: processes}
 	through = &Target{Name: aloneName, URL: s.URL + "/v1/completions", Body: rawBody, Key: `"text":"`, Procs: processes}
 	return filtered, through
 }
@@ -90,9 +90,21 @@ func (s *Stack) start(ctx context.Context, o StackOptions) error {
 	if err := s.startEngine(ctx, o); err != nil {
 		return err
 	}
+	if err := s.startFilter(ctx, o); err != nil {
+		return err
+	}
+	filtered, through := s.Targets()
+	if strings.HasSuffix(o.Engine, "-grpc") { // which Envoy does not let clients reach
+		return awaitTarget(ctx, filtered)
+	}
+	return errors.Join(awaitTarget(ctx, filtered), awaitTarget(ctx, through))
+}
+
+// startFilter starts the filter and Envoy for the engine.
+func (s *Stack) startFilter(ctx context.Context, o StackOptions) error {
 	harmony := filepath.Join(o.Binaries, "envoy-harmony")
 	socket := filepath.Join(s.Dir, "filter.sock")
-	config := []string{
+	config := []string{ //nolint:prealloc // it is short
 		"--engine", o.Engine + "=" + s.SimURL,
 		"--set", "loopback=unix://" + filepath.Join(s.Dir, "loopback.sock"),
 		"--set", `routing.open_paths=["/v1/completions"]`, // Envoy alone
@@ -154,11 +166,7 @@ func (s *Stack) startEnvoy(ctx context.Context, bootstrap []byte, o StackOptions
 		return err
 	}
 	s.URL = "http://" + address
-	filtered, through := s.Targets()
-	if strings.HasSuffix(o.Engine, "-grpc") { // which Envoy does not let clients reach
-		return awaitTarget(ctx, filtered)
-	}
-	return errors.Join(awaitTarget(ctx, filtered), awaitTarget(ctx, through))
+	return nil
 }
 
 // run starts a process that writes to a log file of the stack's folder.
@@ -187,7 +195,7 @@ func awaitTarget(ctx context.Context, t *Target) error {
 	c := NewClient()
 	defer c.Close()
 	for {
-		err := c.Stream(ctx, t, t.Body([]string{script(1)}), func(time.Time, int) {})
+		err := c.Stream(ctx, t, t.Body([]string{t.words(1)}), func(time.Time, int) {})
 		if err == nil {
 			return nil
 		}

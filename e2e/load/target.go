@@ -14,11 +14,14 @@ import (
 
 // Target is a server that is loaded.
 type Target struct {
-	Name  string
-	URL   string
-	Body  func(messages []string) []byte // a streamed request with messages of user and assistant in turns
-	Key   string                         // the JSON key before the text in its events, with the quote that opens it
-	Procs []Process                      // its processes
+	Name string
+	URL  string
+	Body func(messages []string) []byte // a streamed request with messages of user and assistant in turns
+	Key  string                         // the JSON key before the text in its events, with the quote that opens it
+	// Script is a user message that the engine answers by so many words. nil: the
+	// simulated engine's.
+	Script func(words int) string
+	Procs  []Process // its processes
 }
 
 // model is the first of those that the simulated engine serves.
@@ -27,8 +30,30 @@ const model = "openai/gpt-oss-20b"
 // aloneName is the target that passes the engine's stream through.
 const aloneName = "Envoy alone"
 
-// chatBody is a request of Chat Completions.
-func chatBody(messages []string) []byte {
+// chatPath is the path of Chat Completions, and contentKey the key of the text in its
+// events.
+const (
+	chatPath   = "/v1/chat/completions"
+	contentKey = `"content":"`
+)
+
+// words returns the user message that has the target answer by so many words.
+func (t *Target) words(n int) string {
+	if t.Script != nil {
+		return t.Script(n)
+	}
+	return script(n)
+}
+
+// chatBody is a request of Chat Completions to the simulated engine's model.
+func chatBody(messages []string) []byte { return chatBodyOf(model)(messages) }
+
+// chatBodyOf returns what makes a request of Chat Completions to a model.
+func chatBodyOf(model string) func(messages []string) []byte {
+	return func(messages []string) []byte { return chatJSON(model, messages) }
+}
+
+func chatJSON(model string, messages []string) []byte {
 	type message struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`

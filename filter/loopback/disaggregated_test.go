@@ -129,11 +129,11 @@ func TestDisaggregatedBodies(t *testing.T) {
 		case e.Err != nil:
 			t.Fatal(e.Err)
 		case e.End:
-			want := ""
+			var want strings.Builder
 			for i := range pieces {
-				want += strings.Repeat(string(rune('a'+i)), 100)
+				want.WriteString(strings.Repeat(string(rune('a'+i)), 100))
 			}
-			if body != want {
+			if body != want.String() {
 				t.Errorf("the body is %q", body)
 			}
 			return

@@ -172,7 +172,8 @@ func (c *Calls) begin() (ctx context.Context, send func(run.Event) bool) {
 	var last, other []byte
 	return ctx, func(e run.Event) bool {
 		if e.Body != nil {
-			last, other = append(other[:0], e.Body...), last
+			last, other = other, last
+			last = append(last[:0], e.Body...)
 			e.Body = last
 		}
 		select {
