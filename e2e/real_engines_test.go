@@ -177,6 +177,9 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("no limit", func(t *testing.T) { d.realNoLimit(t, model, e) })
 	t.Run("reported limit", func(t *testing.T) { d.realReportedLimit(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.realCached(t, model) })
+	if e.kind != "vllm-grpc" { // which has no cache_salt
+		t.Run("cache diagnosis", func(t *testing.T) { d.diagnosisIsExact(t, model, 128) })
+	}
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
@@ -33,8 +34,9 @@ type generation struct {
 	background *background.Maker
 	tools      *tools.Client
 	renderer   *harmony.Renderer
-	chains     *responses.Chains // nil: none are remembered
-	replaced   chan struct{}     // closed when the next one has begun
+	chains     *responses.Chains  // nil: none are remembered
+	prompts    *diagnosis.Prompts // nil: none are compared
+	replaced   chan struct{}      // closed when the next one has begun
 }
 
 // parts are the parts of a generation whose making can fail. Making them changes
@@ -85,7 +87,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	g.extproc = before.extproc.With(extproc.Options{
 		Config: cfg, Dialects: p.dialects,
 		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints()),
-		Turns:     newTurnEnv(cfg, s.o, s.store, g.renderer), Models: g.models, Client: g.client, Background: g.background, Stored: api.Stored, Env: env, NewID: s.o.NewID,
+		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Stored: api.Stored, Env: env, NewID: s.o.NewID,
 	})
 	return g
 }
@@ -93,10 +95,16 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 // keepCaches takes over the caches of the generation before, if what is in them and
 // their size do not depend on what has changed.
 func (g *generation) keepCaches(before *generation) {
-	g.renderer, g.chains = before.renderer, before.chains
+	g.renderer, g.chains, g.prompts = before.renderer, before.chains, before.prompts
 	was, is := before.cfg, g.cfg
 	if g.renderer == nil || was.Limits.CacheBytes != is.Limits.CacheBytes {
 		g.renderer = harmony.NewRenderer(harmony.WithCacheBytes(is.Limits.CacheBytes))
+	}
+	switch {
+	case is.Limits.DiagnosisBytes == 0:
+		g.prompts = nil
+	case g.prompts == nil || was.Limits.DiagnosisBytes != is.Limits.DiagnosisBytes:
+		g.prompts = diagnosis.NewPrompts(is.Limits.DiagnosisBytes)
 	}
 	switch same := was.Responses.ChainCacheBytes == is.Responses.ChainCacheBytes && was.Images == is.Images && was.Routing.SelectionTextBytes == is.Routing.SelectionTextBytes; {
 	case is.Responses.ChainCacheBytes == 0:

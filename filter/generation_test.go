@@ -243,6 +243,36 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// The prompts that are compared outlive a configuration, unless their memory gets another
+// size.
+func TestPromptsOutliveAConfiguration(t *testing.T) {
+	t.Parallel()
+	s, _, configure := newReloading(t)
+	first := s.current.Load().prompts
+	for _, c := range []struct {
+		name       string
+		change     func(c *config.Config)
+		none, kept bool
+	}{
+		{"another effort", func(c *config.Config) { c.ModelDefaults.Effort = "high" }, false, true},
+		{"another size", func(c *config.Config) { c.Limits.DiagnosisBytes /= 2 }, false, false},
+		{"none", func(c *config.Config) { c.Limits.DiagnosisBytes = 0 }, true, false},
+		{"again", func(*config.Config) {}, false, false},
+	} {
+		before := s.current.Load().prompts
+		if err := s.Apply(configure(c.change)); err != nil {
+			t.Fatal(err)
+		}
+		g := s.current.Load()
+		if (g.prompts == nil) != c.none || c.kept != (g.prompts == before) {
+			t.Errorf("%s: %p after %p", c.name, g.prompts, before)
+		}
+	}
+	if first == nil {
+		t.Error("nothing is compared by default")
+	}
+}
+
 // What cannot be applied changes nothing.
 func TestApplyRefused(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 const (
@@ -238,13 +237,14 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 }
 
 // newTurnEnv is what the turns of all requests of a generation share.
-func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, renderer *harmony.Renderer) *turn.Env {
+func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation) *turn.Env {
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
 	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes)) // there is never room for more
 	return &turn.Env{
-		Renderer: renderer,
+		Renderer: g.renderer,
+		Prompts:  g.prompts,
 		Now:      o.Now,
 		NewID:    o.NewID,
 		Memory:   texts,

@@ -73,6 +73,7 @@ func (d *decoder) finish() *apierror.Error {
 	}
 	d.options.logprobs = e.Logprobs
 	e.ID = d.rc.ID("chatcmpl-")
+	d.input.Replies.Own = e.ID
 	e.Whole = !d.options.stream
 	return nil
 }

@@ -99,6 +99,9 @@ func (d *decoder) addItems(m message) *apierror.Error {
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
 	}
 	text, err := d.readContent(m.content, images)
+	if kind == turn.Instructions && len(d.input.Items) == 0 {
+		text = turn.WithoutBilling(text)
+	}
 	d.input.Items = append(d.input.Items, turn.Item{Kind: kind, Text: text, CallID: m.callID, Path: m.at.Path})
 	return err
 }

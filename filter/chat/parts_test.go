@@ -22,6 +22,28 @@ func TestTextParts(t *testing.T) {
 	}
 }
 
+// TestBillingLine shows that the line which Claude Code begins its system prompt with is
+// dropped where that is converted to a chat, and nowhere else.
+func TestBillingLine(t *testing.T) {
+	t.Parallel()
+	const line = "x-anthropic-billing-header: cc_version=1; cch=ab;"
+	for _, c := range []struct{ name, messages, want string }{
+		{"the first line", `{"role":"system","content":"` + line + `\nBe terse."}`, "# Instructions\n\nBe terse.<|end|>"},
+		{"the first part", `{"role":"system","content":[{"type":"text","text":"` + line + `"},{"type":"text","text":"Be terse."}]}`, "# Instructions\n\nBe terse.<|end|>"},
+		{"nothing else", `{"role":"developer","content":"` + line + `"}`, "every message.<|end|><|start|>user"},
+		{"a second message", `{"role":"system","content":"Be terse."},{"role":"system","content":"` + line + `"}`, line + "<|end|>"},
+		{"a user's text", `{"role":"user","content":"` + line + `"}`, "<|start|>user<|message|>" + line + "<|end|>"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			prompt := apitest.Spell(t, mustDecode(t, `{"model":"m","messages":[`+c.messages+`,{"role":"user","content":"Hi"}]}`).Engine().Prompt)
+			if !strings.Contains(prompt, c.want) {
+				t.Errorf("the prompt has no %q:\n%s", c.want, prompt)
+			}
+		})
+	}
+}
+
 // TestThinkBlock shows that reasoning in an assistant's text is reasoning.
 func TestThinkBlock(t *testing.T) {
 	t.Parallel()

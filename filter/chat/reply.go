@@ -171,6 +171,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		r.cached = chunk.Usage.CachedTokens
+		r.choices[0].reader.Cached(chunk.Usage)
 	}
 	if chunk.Fingerprint != "" && chunk.Fingerprint != r.version {
 		r.version, r.head = chunk.Fingerprint, nil

@@ -283,6 +283,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("limits.max_tools", l.MaxTools, 0),
 		atLeast("limits.max_background", l.MaxBackground, 0),
 		atLeast("limits.cache_bytes", l.CacheBytes, 0),
+		atLeast("limits.diagnosis_bytes", l.DiagnosisBytes, 0),
 		atLeast("limits.kept_reasoning_bytes", l.KeptReasoningBytes, 0),
 		atLeast("limits.kept_reasoning_ttl", l.KeptReasoningTTL.Duration, time.Millisecond),
 		atLeast("limits.body_timeout", l.BodyTimeout.Duration, time.Millisecond),

@@ -70,6 +70,9 @@ type Config struct {
 	// Date is the conversation's date in the system message: utc, none or a
 	// fixed YYYY-MM-DD.
 	Date string `json:"date"`
+	// CanonicalSchemas sorts the members of the schemas of a request's tools, so
+	// that the prompts of a client that shuffles them begin with the same tokens.
+	CanonicalSchemas bool `json:"canonical_schemas"`
 	// UnknownTools says what happens to calls of a chat to tools that the
 	// request does not have: client hands them to the client, model returns an
 	// error to the model, which has another turn.
@@ -307,6 +310,9 @@ type Limits struct {
 	// CacheBytes bounds the cache of rendered prompt pieces, per process. 0:
 	// no cache.
 	CacheBytes int `json:"cache_bytes"`
+	// DiagnosisBytes bounds what is remembered of sessions' prompts, per process,
+	// to find out why a prompt is not in the engine's cache. 0: nothing.
+	DiagnosisBytes int64 `json:"diagnosis_bytes"`
 	// KeptReasoningBytes bounds the reasoning of unfinished tool turns that
 	// is kept for clients that do not send it back, per process. 0: none.
 	KeptReasoningBytes int64 `json:"kept_reasoning_bytes" reload:"restart"`
@@ -358,6 +364,7 @@ func Defaults() *Config {
 			KeepAlive:            Duration{15 * time.Second},
 			MaxBackground:        1000,
 			CacheBytes:           64 << 20,
+			DiagnosisBytes:       32 << 20,
 			KeptReasoningBytes:   64 << 20,
 			KeptReasoningTTL:     Duration{time.Hour},
 		},

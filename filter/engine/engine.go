@@ -77,7 +77,8 @@ const Unknown = -1
 // Usage contains the counts that only the engine knows. A count is Unknown if
 // the engine did not report it.
 type Usage struct {
-	CachedTokens int // tokens of the prompt that were in the engine's prefix cache
+	CachedTokens int    // tokens of the prompt that were in the engine's prefix cache
+	Replica      string // IP:port of the replica that has answered, which decoders do not set; "": unknown
 }
 
 // Chunk is a piece of the output of one choice.

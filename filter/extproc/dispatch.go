@@ -332,6 +332,7 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 			ContextLength:   s.o.Models.ContextLength(m),
 			Images:          cfg.Images,
 			Date:            cfg.Date,
+			Canonical:       cfg.CanonicalSchemas,
 			OnMalformed:     cfg.OnMalformed,
 			ReasoningFields: cfg.ReasoningFields,
 			UnknownTools:    cfg.UnknownTools,

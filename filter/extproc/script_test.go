@@ -35,6 +35,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
@@ -170,6 +171,9 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	limits := turn.DefaultLimits()
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
 	o.Turns = &turn.Env{Renderer: harmony.NewRenderer(), Now: time.Now, NewID: o.NewID, Memory: s, Limits: limits}
+	if cfg.Limits.DiagnosisBytes > 0 {
+		o.Turns.Prompts = diagnosis.NewPrompts(cfg.Limits.DiagnosisBytes)
+	}
 	o.Models = models.New(models.Options{Config: cfg, Dialects: o.Dialects, Client: o.Client, Log: tel.Log, Now: time.Now})
 	o.Background = background.New(background.Options{Store: s, Client: o.Client, Env: o.Env, Owner: "me", Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader})
 	a := w.responses(t, s)

@@ -73,7 +73,7 @@ type decoder struct {
 // request returns the request without its first turn.
 func (d *decoder) request() *Request {
 	r := &Request{
-		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options,
+		api: d.api, rc: d.rc, id: d.input.Engine.ID, model: d.input.Engine.Model, ignored: d.ignored, options: d.options, compared: d.input.Replies.Compared,
 		maxTokens: d.input.Engine.MaxTokens, corrects: (d.rc.Model.UnknownTools == turn.UnknownToModel || len(d.served.servers) > 0) && !d.input.Continue,
 		continues: d.input.Continue, maxSearches: d.served.maxSearches, container: d.served.container,
 	}
@@ -112,20 +112,16 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	e.ID = d.rc.ID("msg_")
+	d.input.Replies.Own = e.ID
 	e.Whole = !d.options.stream
 	return nil
 }
 
-// billing begins a line that a client puts before its system prompt, and that
-// changes with every request. Shown to the model, it would end the prefix that the
-// engine has cached before all that follows.
-const billing = "x-anthropic-billing-header:"
-
 // readSystem reads the system prompt: a string, or text blocks.
 func (d *decoder) readSystem(v jsontext.Field) *apierror.Error {
 	text, err := d.readTexts(v, func(i int, text string) string {
-		if i == 0 && strings.HasPrefix(text, billing) {
-			_, text, _ = strings.Cut(text, "\n")
+		if i == 0 {
+			text = turn.WithoutBilling(text)
 		}
 		return text
 	})

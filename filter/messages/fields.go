@@ -27,6 +27,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"output_config":  {Read: (*decoder).readOutputConfig},
 	"output_format":  {Read: (*decoder).readOutputFormat},
 	"metadata":       {Read: (*decoder).readMetadata},
+	"diagnostics":    {Read: (*decoder).readDiagnostics},
 	"cache_control":  {Read: func(*decoder, jsontext.Field) *apierror.Error { return nil }}, // engines cache prefixes by themselves
 
 	"thread": {Read: func(*decoder, jsontext.Field) *apierror.Error {
@@ -39,7 +40,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"container":   {Read: (*decoder).readContainer},
 
 	"context_management": {Ignored: true},
-	"diagnostics":        {Ignored: true},
 	"fallbacks":          {Ignored: true},
 	"inference_geo":      {Ignored: true},
 	"service_tier":       {Ignored: true},

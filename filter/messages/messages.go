@@ -50,6 +50,8 @@ type Request struct {
 	ignored []string
 	options options
 
+	compared string // the message whose prompt this one is compared with; "": none
+
 	maxTokens int  // as requested, of all model calls together; 0: no limit
 	corrects  bool // the model has another turn to correct calls of unknown tools
 
@@ -62,8 +64,9 @@ type Request struct {
 
 // options is the fields of the request that concern the reply.
 type options struct {
-	stream   bool
-	thinking visibility
+	stream      bool
+	thinking    visibility
+	diagnostics bool // the message says how its prompt continues the one before
 }
 
 // visibility is how a reply shows the model's reasoning.

@@ -168,6 +168,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		r.cached = chunk.Usage.CachedTokens
+		r.reader.Cached(chunk.Usage)
 	}
 	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
 		return dst, nil

@@ -17,7 +17,7 @@ func (r *Reply) begin() {
 	r.dst = append(r.dst, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":"...)
 	r.dst = r.appendHead(r.dst)
 	r.dst = append(r.dst, `],"stop_reason":null,"stop_sequence":null,"usage":`...)
-	r.dst = r.appendUsage(r.dst)
+	r.dst = r.appendDiagnostics(r.appendUsage(r.dst))
 	r.dst = append(r.dst, "}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n"...)
 }
 
@@ -52,7 +52,7 @@ func (r *Reply) writeObject() {
 	r.dst = append(r.dst, `],`...)
 	r.dst = r.appendStop(r.dst)
 	r.dst = append(r.appendContainer(r.dst), `,"usage":`...)
-	r.dst = append(r.appendUsage(r.dst), '}')
+	r.dst = append(r.appendDiagnostics(r.appendUsage(r.dst)), '}')
 }
 
 // appendStop appends why the reply ended.

@@ -84,6 +84,7 @@ func (p *preparation) prepareFirst(ctx context.Context) (*prepared, *apierror.Er
 	asks := *p
 	askOnly(&asks.input)
 	asks.input.Engine.MaxTokens = 0 // which is for the reply
+	asks.input.Replies = turn.Replies{}
 	asks.input.Engine.Logprobs, asks.input.Engine.TopLogprobs = false, 0
 	if asks.input.Before != nil {
 		whole, err := asks.input.Whole()
@@ -180,8 +181,9 @@ func (a *afterCompaction) Do(ctx context.Context) (any, error) {
 	return t, nil
 }
 
-// readCacheOptions reads how prompts are to be cached. The engine decides that by itself;
-// the response repeats the options.
+// readCacheOptions reads how prompts are to be cached, which the engine decides by
+// itself, and the response whose prompt this one is compared with. The response repeats
+// the options.
 func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 	mode, ttl, compared := "implicit", "30m", ""
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
@@ -198,7 +200,9 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 			ttl = strings.Clone(v.Str)
 		case "comparison_response_id":
 			compared, err = v.ShortText()
-			f.ignored.Add(v.Path)
+			if f.rc.Prompts == nil {
+				f.ignored.Add(v.Path)
+			}
 		default:
 			f.ignored.Add(v.Path)
 		}
@@ -210,6 +214,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 		dst = jsontext.AppendString(append(dst, `,"comparison_response_id":`...), compared)
 	}
 	dst = append(dst, '}')
-	f.echo.cacheOptions = dst
+	f.echo.cacheOptions, f.input.Replies.Compared = dst, strings.Clone(compared)
+	f.options.compared = compared != "" && f.rc.Prompts != nil
 	return err
 }

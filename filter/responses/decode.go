@@ -203,6 +203,7 @@ func (f *fieldReader) finishEcho() {
 func (d *decoder) preparation() *preparation {
 	in := d.fields.input
 	in.Before, in.Items, in.Whole = d.items.before, d.items.items, d.items.whole
+	in.Replies = d.replies()
 	return &preparation{rc: d.rc, input: in, summary: d.items.compacting.triggered, compactAbove: d.fields.compactAbove}
 }
 

@@ -20,7 +20,8 @@ type modelCalls struct {
 	kept     *turn.Keep   // of the last answer, once its job has been returned
 	fault    error
 
-	compacted int // tokens of the summary with which the reply begins
+	diagnosis *turn.Diagnosis // of the first prompt of the conversation; nil: there is none
+	compacted int             // tokens of the summary with which the reply begins
 }
 
 // begin begins a model call. Its answer's events go to emit.
@@ -30,6 +31,9 @@ func (m *modelCalls) begin(t *turn.Turn, emit func(turn.Event)) {
 		m.reader.AddTo(&m.past)
 	}
 	m.note(t.Fault())
+	if d := t.Diagnosis(); d != nil {
+		m.diagnosis = d
+	}
 	m.reader = t.NewReader(emit)
 	m.usage.begin(len(t.Engine.Prompt))
 	if n := m.usage.toolOutput(len(m.usage.turns) - 1); n < 0 && (m.compacted == 0 || m.usage.calls() != 2) {

@@ -134,6 +134,9 @@ func (o *responseObject) appendMembers(dst []byte, end *ending) []byte {
 	} else {
 		o.model.count()
 		dst = o.model.usage.append(dst, q.options.usagePerTurn)
+		if q.options.compared {
+			dst = appendCacheDiagnostics(dst, o.model.diagnosis)
+		}
 	}
 	return append(append(dst, ','), q.fixed...)
 }

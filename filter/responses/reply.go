@@ -102,6 +102,7 @@ func (r *Reply) Push(dst []byte, chunk *engine.Chunk) ([]byte, *apierror.Error) 
 	}
 	if chunk.Usage != nil && chunk.Usage.CachedTokens != engine.Unknown {
 		r.model.usage.last().cached = chunk.Usage.CachedTokens
+		r.model.reader.Cached(chunk.Usage)
 	}
 	if len(chunk.Tokens) == 0 && chunk.Finish == engine.FinishNone {
 		return dst, nil

@@ -52,6 +52,7 @@ type options struct {
 	usagePerTurn  bool // the usage lists the model calls
 	messages      bool // the response has the Harmony messages
 	outputs       bool // code interpreter calls have what the code has printed
+	compared      bool // the response says how its prompt continues that of another response
 }
 
 // calledTools are the tools of a request that are called here, and what their

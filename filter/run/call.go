@@ -293,8 +293,12 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 
 func (r *Run) pushChunk(c *engine.Chunk) (over bool) {
 	r.call.phase = callUsed
-	if r.call.prompt != nil && c.Usage != nil {
+	switch {
+	case c.Usage == nil:
+	case r.call.prompt != nil:
 		c.Usage = r.call.prompt
+	default:
+		c.Usage.Replica = r.call.replica
 	}
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()

@@ -338,13 +338,34 @@ func TestPromptUsage(t *testing.T) {
 	usage := `data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}}` + "\n\ndata: [DONE]\n\n"
 	for want, prompt := range map[int]*engine.Usage{8: nil, 3: {CachedTokens: 3}, 0: {CachedTokens: engine.Unknown}} {
 		r := startChat(t, "")
+		r.reply = &usageReply{Reply: r.reply}
 		events := answer("<|channel|>final<|message|>hi<|return|>")
-		events[0].Prompt = prompt
+		events[0].Prompt, events[0].Header = prompt, http.Header{"X-Harmony-Upstream": {"10.0.0.1:8000"}}
 		r.feed(events[0], events[1], bytesOf(usage), events[2])
 		if got := gjson.Get(r.downstream.text.String(), "usage.prompt_tokens_details.cached_tokens").Int(); int(got) != want {
 			t.Errorf("cached %d, want %d: %s", got, want, &r.downstream.text)
 		}
+		replica := "10.0.0.1:8000"
+		if prompt != nil { // whose replica is another one
+			replica = ""
+		}
+		if got := r.reply.(*usageReply).usage; got.Replica != replica {
+			t.Errorf("the replica is %q, want %q", got.Replica, replica)
+		}
 	}
+}
+
+// usageReply keeps what it gets of the usage.
+type usageReply struct {
+	api.Reply
+	usage engine.Usage
+}
+
+func (r *usageReply) Push(dst []byte, c *engine.Chunk) ([]byte, *apierror.Error) {
+	if c.Usage != nil {
+		r.usage = *c.Usage
+	}
+	return r.Reply.Push(dst, c)
 }
 
 // A stream's headers do not wait for a long prompt.

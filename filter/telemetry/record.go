@@ -248,6 +248,26 @@ func addSummary(fields logrus.Fields, s turn.Summary) {
 	if len(s.Repairs) > 0 {
 		fields["repairs"] = s.Repairs
 	}
+	if s.Diagnosis != nil {
+		addDiagnosis(fields, s.Diagnosis)
+	}
+}
+
+// addDiagnosis adds where and why a prompt does not continue those of its session, and
+// why the engine did not have it in its cache.
+func addDiagnosis(fields logrus.Fields, d *turn.Diagnosis) {
+	f, missed := d.Session, d.Missed().String()
+	broken := f.Cause.String()
+	if broken != "" {
+		fields["prefix_broken"], fields["prefix_lost_tokens"] = broken, f.Lost
+		fields["prefix_token"], fields["prefix_message"], fields["prefix_role"] = f.Token, f.Message, f.Role.String()
+	}
+	if missed != "" {
+		fields["prefix_missed"] = missed
+	}
+	if broken != "" || missed != "" {
+		fields["prefix_shared_tokens"] = f.Shared
+	}
 }
 
 // channelTokens is the tokens of a channel, by the names of metrics and of log lines.
@@ -280,6 +300,13 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	}
 	if !o.Answered {
 		return
+	}
+	if d := o.Summary.Diagnosis; d != nil {
+		for _, cause := range []string{d.Session.Cause.String(), d.Missed().String()} {
+			if cause != "" {
+				m.prefixBroken.WithLabelValues(cause).Inc()
+			}
+		}
 	}
 	for kind := range o.Summary.Repairs {
 		m.parsing.WithLabelValues(kind).Inc()

@@ -28,10 +28,12 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+	same := next.completionStart
 	next.completionStart = len(prompt)
 	if prompt, err = t.rc.complete(prompt); err != nil {
 		return nil, err
 	}
+	next.diagnosed.next(same, prompt)
 	request := *t.Engine
 	request.ID = t.id + "-t" + strconv.Itoa(next.number+1)
 	request.Prompt, request.MaxTokens = prompt, room

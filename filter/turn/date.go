@@ -43,6 +43,9 @@ func (rc *RequestContext) date(ctx context.Context, in *Input, start conversatio
 // the same words, so that one of them is always in use.
 const maxDateAge = 48 * time.Hour
 
+// sumBytes is the length of the hash of a text.
+const sumBytes = sha256.Size
+
 // conversationStart identifies a conversation by its start: the instructions up to
 // the first user's text, and that text.
 type conversationStart struct {

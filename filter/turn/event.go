@@ -73,4 +73,5 @@ type Summary struct {
 	// ModelCalls is how many model calls the reply has had.
 	ModelCalls int
 	Repairs    map[string]int // repairs of malformed output by kind; nil if there were none
+	Diagnosis  *Diagnosis     // of the first turn's prompt; nil: there is none
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -34,6 +35,7 @@ type Prefix struct {
 	plain        []harmony.Token // of the rendered items, without reasoning
 	answered     int             // length of plain up to the last answer
 	since        []harmony.Token // of the rendered items after the last answer, with reasoning
+	summary      diagnosis.Sum   // of the last summary among the rendered items; 0: there is none
 	open         []Item          // the calls among the rendered items that have no output
 	openPast     int             // number of these that precede the last answer
 	pending      []Item          // the items that are not rendered
@@ -94,6 +96,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		settled:      before.settled + len(settled),
 		first:        before.first,
 		start:        before.start.with(settled),
+		summary:      before.summary,
 		lastUserText: rc.lastUserText(before.lastUserText, settled),
 		open:         cloneItems(open),
 		openPast:     openPast,
@@ -102,6 +105,9 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Tools = settled[i].Tools.clone()
+		if settled[i].Summary {
+			next.summary = diagnosis.Text(settled[i].Text)
+		}
 	}
 	next.joined = joinedIn(before.joined, settled)
 	var begin opening

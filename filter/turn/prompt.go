@@ -25,6 +25,9 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if before == nil {
 		before = &Prefix{}
 	}
+	if rc.Model.Canonical {
+		in = rc.Limits.canonical(in)
+	}
 	items := before.followed(in.Items)
 	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
@@ -52,6 +55,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 	tools.rendered()
+	t.compareDiagnosed(prompt, in.Replies.Compared)
 	format := spec.Format()
 	if in.Continue && format != nil {
 		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
@@ -78,6 +82,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	t.affinity = rc.affinity(in, start)
 	date, dateFault := rc.date(read, in, start)
 	head := rc.head(in, date, t.tools)
+	t.diagnose(in, head, before, items, start)
 	var last Item // the message that the reply continues
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
@@ -91,6 +96,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	prompt, err := r.prompt(ctx, head, before, reasoned)
 	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
 		prompt, err = rc.truncated(ctx, in, head, reasoned)
+		t.truncated = true
 	}
 	if err != nil {
 		return nil, err

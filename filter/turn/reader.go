@@ -91,6 +91,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 // malformed and the model's setting is [MalformedFail], or that it violates the
 // output's spec.
 func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
+	r.turn.keepPrompt()
 	taken := 0
 	for ; taken < len(c.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(c.Logprobs) {
@@ -142,6 +143,7 @@ func (r *Reader) AddTo(s *Summary) {
 	s.Counts.Call += r.counts.Call
 	s.Counts.Text += r.counts.Text
 	s.Calls += len(r.calls)
+	s.Diagnosis = r.turn.diagnosed.found
 	for kind, n := range r.repairs {
 		s.addRepairs(kind, n)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -23,6 +24,7 @@ type Env struct {
 	Now      func() time.Time
 	NewID    func(prefix string) string // prefix and at least 128 random bits, of [A-Za-z0-9_-]
 	Memory   Memory                     // nil: nothing is kept between requests
+	Prompts  *diagnosis.Prompts         // what prompts are compared with; nil: none is
 	Limits   Limits
 }
 
@@ -101,6 +103,7 @@ type Model struct {
 	Date            string         // "" or "utc": the day the conversation began; "none": no date; else the date itself
 	OnMalformed     string         // malformed output: "" or "repair": it is repaired; "fail": it is an error
 	UnknownTools    string         // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
+	Canonical       bool           // the members of the tools' schemas are sorted
 	ReasoningFields string         // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
 }
 
@@ -215,6 +218,7 @@ type Input struct {
 	KeepStop bool                // the stop string stays in the text
 	Session  string              // the session that the body names, which precedes [RequestContext].Session; "": it names none
 	Truncate bool                // drop the oldest turns if the conversation is longer than the context
+	Replies  Replies             // the reply, and the one that it is compared with
 
 	// Engine holds the sampling parameters of the request. Its ID is the result of
 	// [RequestContext.ID], to which Prepare appends - and 8 random hex digits.
@@ -248,6 +252,9 @@ type Turn struct {
 	id              string // of the engine request of the reply's first turn
 	completionStart int    // where in the prompt the model's own message begins
 	reasoned        *Keep  // what the turn's choice keeps; nil while it goes on
+	truncated       bool   // the oldest turns of the conversation are left out
+
+	diagnosed diagnosed // how the prompt is compared with earlier ones
 }
 
 // Fault returns why texts of earlier requests could not be read, for the log; nil

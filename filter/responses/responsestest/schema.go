@@ -308,9 +308,19 @@ var (
 		"max_output_tokens": must(nullable(count)), "max_tool_calls": must(nullable(count)),
 		"store": must(boolean), "background": must(boolean), "service_tier": must(name), "metadata": must(anyObject),
 		"safety_identifier": must(nullable(text)), "prompt_cache_key": must(nullable(text)),
+		"prompt_cache_diagnostics": may(oneOf(map[string]check{
+			"cache_miss": object(map[string]member{
+				"type": must(name), "cache_missed_tokens": must(count), "comparison_reusable_tokens": may(count),
+				"reason": must(word("model_changed", "prompt_cache_key_changed", "tools_changed", "text_format_changed", "reasoning_effort_changed",
+					"verbosity_changed", "context_compacted", "input_changed", "service_tier_changed")),
+			}),
+			"cache_hit": onlyType, "comparison_response_not_found": onlyType, "unavailable": onlyType,
+		})),
 		"prompt_cache_options": may(object(map[string]member{"mode": must(word("implicit", "explicit")), "ttl": must(word("30m", "12h")), "comparison_response_id": may(name)})),
 	})
 )
+
+var onlyType = object(map[string]member{"type": must(name)})
 
 func toolChoice(v gjson.Result) error {
 	switch {

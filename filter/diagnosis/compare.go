@@ -1,0 +1,110 @@
+package diagnosis
+
+import "sort"
+
+// Compare says how a prompt differs from an earlier one.
+func Compare(earlier, now *Print) Finding {
+	f := Finding{Known: true}
+	switch {
+	case earlier.head.Model != now.head.Model:
+		f.Cause = Model
+	case earlier.head.Salt != now.head.Salt:
+		f.Cause = Salt
+	}
+	shortest := min(earlier.tokens, now.tokens)
+	if f.Cause != None { // the engine shares nothing
+		f.Lost, f.Role = shortest, RoleSystem
+		return f
+	}
+	blocks := sharedBlocks(earlier.blocks, now.blocks)
+	f.Shared = blocks * BlockTokens
+	if blocks == shortest/BlockTokens {
+		return f
+	}
+	f.Lost = shortest - f.Shared
+	f.Message = firstDifferent(earlier.parts, now.parts)
+	at := f.Message
+	if at < len(now.parts) {
+		f.Token, f.Role = max(f.Shared, int(now.parts[at].start)), now.parts[at].role
+	}
+	f.Cause = cause(earlier, now, at)
+	return f
+}
+
+// sharedBlocks returns how many blocks two prompts begin with in common. The sum of a
+// block is of all before it too.
+func sharedBlocks(a, b []uint64) int {
+	return sort.Search(min(len(a), len(b)), func(i int) bool { return a[i] != b[i] })
+}
+
+// firstDifferent returns the index of the first message that differs. The sum of a
+// message is of all before it too.
+func firstDifferent(a, b []part) int {
+	return sort.Search(min(len(a), len(b)), func(i int) bool { return a[i].sum != b[i].sum })
+}
+
+// cause returns why two prompts differ, whose first difference is in a message.
+func cause(earlier, now *Print, message int) Cause {
+	was, is := earlier.head, now.head
+	if message == 0 {
+		switch {
+		case was.Date != is.Date:
+			return Date
+		case was.Effort != is.Effort:
+			return Effort
+		case was.Builtins != is.Builtins, (was.Tools == 0) != (is.Tools == 0): // the message says where calls of tools go
+			return Tools
+		}
+		return System
+	}
+	if before, after := earlier.part(message), now.part(message); before.role == RoleDeveloper || after.role == RoleDeveloper {
+		if !earlier.conversed(message) || !now.conversed(message) {
+			return beginningCause(was, is)
+		}
+	}
+	switch {
+	case was.Summary != is.Summary:
+		return Compacted
+	case is.Truncated:
+		return Truncated
+	case earlier.part(message).channel != analysis || now.part(message).channel == analysis:
+		return History
+	case now.has(message, func(p part) bool { return p.channel == final }):
+		return Reasoning
+	}
+	return ReasoningLost
+}
+
+// beginningCause returns what of the developer messages before the first user's text
+// has changed, in the order in which it stands there.
+func beginningCause(was, is Head) Cause {
+	switch {
+	case was.Instructions != is.Instructions:
+		return Instructions
+	case was.Tools != is.Tools && was.AnyOrder == is.AnyOrder:
+		return ToolsReordered
+	case was.Tools != is.Tools:
+		return Tools
+	case was.Format != is.Format:
+		return Format
+	}
+	return Instructions
+}
+
+// part returns the i-th message; none if there are fewer.
+func (p *Print) part(i int) part {
+	if i < len(p.parts) {
+		return p.parts[i]
+	}
+	return part{}
+}
+
+// conversed reports whether a user's text precedes the i-th message.
+func (p *Print) conversed(i int) bool {
+	for _, part := range p.parts[:min(i, len(p.parts))] {
+		if part.role == RoleUser {
+			return true
+		}
+	}
+	return false
+}

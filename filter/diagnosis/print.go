@@ -1,0 +1,214 @@
+package diagnosis
+
+import (
+	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// BlockTokens is the number of tokens of a block. Engines cache blocks of as many
+// tokens, or of a multiple.
+const BlockTokens = 16
+
+// Head is what the beginning of a prompt is made of, as hashes.
+type Head struct {
+	Model string // the model's name at the engine
+	Salt  Sum    // of the request's cache_salt
+
+	First        Sum  // of the first user's text, by which prompts of one conversation are recognized
+	Date         Sum  // in the system message
+	Effort       Sum  // in the system message
+	Builtins     Sum  // of the tools in the system message
+	Instructions Sum  // before the first user's text, in the same message as the tools
+	Tools        Sum  // in their order
+	AnyOrder     Sum  // of the same tools, whatever their order and that of their schemas' members
+	Format       Sum  // of the output format that the model is told
+	Summary      Sum  // of the summary that stands in the place of messages; 0: there is none
+	Truncated    bool // the oldest turns were dropped
+}
+
+// AddTools adds the tools of a list of namespaces to the sums of all tools.
+func (h *Head) AddTools(namespaces []harmony.Namespace) {
+	for i := range namespaces {
+		n := &namespaces[i]
+		h.Tools = h.Tools.With(n.Name).With(n.Description)
+		h.AnyOrder += Text(n.Name).With(n.Description)
+		for j := range n.Tools {
+			t := &n.Tools[j]
+			named := Text(n.Name).With(t.Name).With(t.Description)
+			h.Tools = Sum(mix(uint64(h.Tools)^k1, uint64(named)^k2)) ^ Text(t.Parameters)
+			h.AnyOrder += Sum(mix(uint64(named)^k1, uint64(Pieces(t.Parameters))^k2))
+		}
+	}
+}
+
+// Print is what is remembered of a prompt. It is immutable.
+type Print struct {
+	head   Head
+	tokens int
+	blocks []uint64 // the sum of each whole block and of all before it
+	parts  []part   // the messages; the last one may be incomplete
+	few    [fewParts]part
+}
+
+// part is a message of a prompt.
+type part struct {
+	sum     uint64 // of its tokens and of all before it
+	start   uint32 // index of its first token
+	role    Role
+	channel channel
+}
+
+// channel is the channel of a message, as far as it matters here.
+type channel uint8
+
+const (
+	otherChannel channel = iota
+	analysis
+	final
+)
+
+// NewPrint returns the print of a prompt. It keeps no part of it.
+func NewPrint(head Head, prompt []harmony.Token) *Print {
+	return (&Print{head: head}).Extend(0, prompt)
+}
+
+// Extend returns the print of another prompt with the same head. Both have the first
+// same tokens in common, which are not read again.
+func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
+	next := &Print{head: p.head, tokens: len(prompt), blocks: make([]uint64, len(prompt)/BlockTokens)}
+	same = min(same, p.tokens, len(prompt))
+	var sum uint64
+	n := same / BlockTokens
+	copy(next.blocks, p.blocks[:n])
+	if n > 0 {
+		sum = next.blocks[n-1]
+	}
+	for ; n < len(next.blocks); n++ {
+		sum = blockSum(sum, (*[BlockTokens]harmony.Token)(prompt[n*BlockTokens:]))
+		next.blocks[n] = sum
+	}
+	next.parts = p.partsBefore(same)
+	from := 0
+	if last := len(next.parts) - 1; last >= 0 { // it may go on
+		from = int(next.parts[last].start)
+		next.parts = next.parts[:last]
+	}
+	next.addParts(prompt, from)
+	return next
+}
+
+// upTo returns the sum of all tokens of the prompt before the end.
+func (p *Print) upTo(prompt []harmony.Token, end int) uint64 {
+	var sum uint64
+	blocks := end / BlockTokens
+	if blocks > 0 {
+		sum = p.blocks[blocks-1]
+	}
+	return restSum(sum, prompt[blocks*BlockTokens:end])
+}
+
+// partsBefore returns the messages that begin before a token.
+func (p *Print) partsBefore(token int) []part {
+	n := len(p.parts)
+	for n > 0 && int(p.parts[n-1].start) >= token {
+		n--
+	}
+	return p.parts[:n]
+}
+
+// The capacity for the messages of a prompt: a few, and as many as there are of a usual
+// length.
+const (
+	fewParts     = 6
+	usualMessage = 512
+)
+
+// addParts adds the messages of a prompt that begin at from or behind it.
+func (p *Print) addParts(prompt []harmony.Token, from int) {
+	room := p.few[:0]
+	if n := len(p.parts) + (len(prompt)-from)/usualMessage; n >= fewParts {
+		room = make([]part, 0, n+fewParts)
+	}
+	p.parts = append(room, p.parts...)
+	for from < len(prompt) {
+		next := len(prompt)
+		if n := slices.Index(prompt[from+1:], harmony.TokenStart); n >= 0 {
+			next = from + 1 + n
+		}
+		part := newPart(prompt[from:next], from)
+		part.sum = p.upTo(prompt, next)
+		p.parts = append(p.parts, part)
+		from = next
+	}
+}
+
+// The tokens of the words of headers that matter here. Each word has one.
+const (
+	systemToken    harmony.Token = 17360
+	developerToken harmony.Token = 77944
+	userToken      harmony.Token = 1428
+	assistantToken harmony.Token = 173781
+	analysisToken  harmony.Token = 35644
+	finalToken     harmony.Token = 17196
+)
+
+// maxHeader is how many tokens of a message are searched for its channel: names of tools
+// can be long.
+const maxHeader = 256
+
+func newPart(message []harmony.Token, start int) part {
+	p := part{start: uint32(start), role: RoleTool}
+	if len(message) < 2 {
+		p.role = NoRole
+		return p
+	}
+	switch message[1] {
+	case systemToken:
+		p.role = RoleSystem
+	case developerToken:
+		p.role = RoleDeveloper
+	case userToken:
+		p.role = RoleUser
+	case assistantToken:
+		p.role = RoleAssistant
+	}
+	for i, token := range message[:min(len(message), maxHeader)] {
+		if token == harmony.TokenMessage {
+			break
+		}
+		if token == harmony.TokenChannel && i+1 < len(message) {
+			switch message[i+1] {
+			case analysisToken:
+				p.channel = analysis
+			case finalToken:
+				p.channel = final
+			}
+			break
+		}
+	}
+	return p
+}
+
+// has reports whether the messages from the i-th on include one for which is returns
+// true.
+func (p *Print) has(i int, is func(part) bool) bool {
+	return i < len(p.parts) && slices.ContainsFunc(p.parts[i:], is)
+}
+
+// first returns the print of the first tokens of the prompt.
+func (p *Print) first(tokens int) *Print {
+	if tokens >= p.tokens {
+		return p
+	}
+	return &Print{head: p.head, tokens: tokens, blocks: p.blocks[:tokens/BlockTokens], parts: p.partsBefore(tokens)}
+}
+
+// Tokens returns the number of tokens of the prompt.
+func (p *Print) Tokens() int { return p.tokens }
+
+// Bytes returns the approximate size of the print in memory.
+func (p *Print) Bytes() int64 {
+	const overhead, partBytes = 352, 16
+	return int64(overhead + len(p.head.Model) + 8*cap(p.blocks) + partBytes*cap(p.parts))
+}

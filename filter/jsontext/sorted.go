@@ -1,0 +1,49 @@
+package jsontext
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tidwall/gjson"
+)
+
+// AppendSorted appends a JSON value without the white space between its tokens, and with
+// the members of its objects sorted by name. Members of one name stay in their order, and
+// so do the elements of arrays. raw must be valid JSON in UTF-8, and no deeper than the
+// caller allows.
+func AppendSorted(dst []byte, raw string) []byte { return appendSorted(dst, gjson.Parse(raw)) }
+
+func appendSorted(dst []byte, v gjson.Result) []byte {
+	switch {
+	case v.IsObject():
+		type member struct{ name, value gjson.Result }
+		var members []member
+		v.ForEach(func(name, value gjson.Result) bool {
+			members = append(members, member{name, value})
+			return true
+		})
+		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name.Str, b.name.Str) })
+		dst = append(dst, '{')
+		for i, m := range members {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(AppendCompact(dst, m.name.Raw), ':')
+			dst = appendSorted(dst, m.value)
+		}
+		return append(dst, '}')
+	case v.IsArray():
+		dst = append(dst, '[')
+		first := true
+		v.ForEach(func(_, value gjson.Result) bool {
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = appendSorted(dst, value)
+			return true
+		})
+		return append(dst, ']')
+	}
+	return AppendCompact(dst, v.Raw)
+}

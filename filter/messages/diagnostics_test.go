@@ -1,0 +1,66 @@
+package messages
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// TestMissReasons requires that the causes without a name in the API are unavailable, and
+// all others have one of its names.
+func TestMissReasons(t *testing.T) {
+	t.Parallel()
+	unnamed := []string{"", "cache_salt", "system", "date", "effort", "format", "reasoning", "reasoning_lost", "not_cached", "other_replica"}
+	for c := diagnosis.None; c <= diagnosis.OtherReplica; c++ {
+		reason, named := missReasons[c]
+		known := reason == "model_changed" || reason == "system_changed" || reason == "tools_changed" || reason == "messages_changed"
+		if want := !strings.Contains(","+strings.Join(unnamed, ",")+",", ","+c.String()+","); named != want || named != known {
+			t.Errorf("%q has the reason %q", c, reason)
+		}
+	}
+}
+
+// TestReadDiagnostics has what clients may ask for.
+func TestReadDiagnostics(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, fields, diagnostics, ignored, param string }{
+		{"none", ``, ``, "", ""},
+		{"null", `,"diagnostics":null`, ``, "", ""},
+		{"empty", `,"diagnostics":{}`, `null`, "", ""},
+		{"the first turn", `,"diagnostics":{"previous_message_id":null}`, `null`, "", ""},
+		{"an unknown message", `,"diagnostics":{"previous_message_id":"msg_x"}`, `{"cache_miss_reason":{"type":"previous_message_not_found"}}`, "", ""},
+		{"an unknown member", `,"diagnostics":{"verbose":true}`, `null`, "diagnostics.verbose", ""},
+		{"no object", `,"diagnostics":true`, ``, "", "diagnostics"},
+		{"no id", `,"diagnostics":{"previous_message_id":5}`, ``, "", "diagnostics.previous_message_id"},
+		{"a long id", `,"diagnostics":{"previous_message_id":"` + strings.Repeat("x", 300) + `"}`, ``, "", "diagnostics.previous_message_id"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			rc := &turn.RequestContext{Model: &turn.Model{}, Env: &turn.Env{
+				Renderer: harmony.NewRenderer(), Now: time.Now, NewID: func(prefix string) string { return prefix + "0" },
+				Limits: turn.DefaultLimits(), Prompts: diagnosis.NewPrompts(1 << 20),
+			}}
+			request, err := (&API{}).Decode(t.Context(), []byte(`{"model":"gpt-oss-20b","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]`+c.fields+`}`), rc)
+			if c.param != "" || err != nil {
+				if err == nil || err.Param != c.param {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if got := strings.Join(request.Ignored(), ","); got != c.ignored {
+				t.Errorf("ignored: %s", got)
+			}
+			reply := request.NewReply(0).(*Reply)
+			object := gjson.ParseBytes(append(reply.appendDiagnostics([]byte(`{"a":1`)), '}'))
+			if got := object.Get("diagnostics").Raw; got != c.diagnostics {
+				t.Errorf("%s, want %s", got, c.diagnostics)
+			}
+		})
+	}
+}

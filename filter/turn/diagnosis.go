@@ -1,0 +1,148 @@
+package turn
+
+import (
+	"cmp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Replies names the reply that a turn belongs to, and the one that its prompt is
+// compared with.
+type Replies struct {
+	Own      string // the id of the reply; "": its prompt is neither compared nor remembered
+	Compared string // the id of an earlier reply; "": none is named
+}
+
+// Diagnosis says how the prompt of a reply's first turn continues what the engine has
+// been sent before, and whether the engine still had it in its cache.
+type Diagnosis struct {
+	Session diagnosis.Finding // compared with the last prompts of its session
+	Reply   diagnosis.Finding // compared with the prompt of the reply that the request names
+	Cached  int               // tokens that the engine had in its cache; engine.Unknown if it has not reported them
+	Replica string            // that has answered; "": unknown
+}
+
+// Missed returns why the engine had less in its cache than it had been sent before:
+// None if it had not.
+func (d *Diagnosis) Missed() diagnosis.Cause { return d.Session.Missed(d.Cached, d.Replica) }
+
+// diagnosed is a turn's prompt as it is compared and remembered. The zero value is
+// neither.
+type diagnosed struct {
+	found   *Diagnosis // of the reply's first turn; nil: prompts are not compared
+	first   Diagnosis  // in that turn, what found points to
+	session diagnosis.Session
+	reply   string
+	head    diagnosis.Head
+	print   *diagnosis.Print
+	later   bool // the turn is not the first of its reply
+	kept    bool // the prompt is remembered
+}
+
+// diagnose takes the sums of what the turn's prompt begins with.
+func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start conversationStart) {
+	rc, d := &t.rc, &t.diagnosed
+	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
+		return
+	}
+	d.first.Cached = engine.Unknown
+	d.found, d.reply = &d.first, in.Replies.Own
+	d.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
+	first := start.firstText()
+	if cmp.Or(in.Session, rc.Session) == "" {
+		d.session.Key = string(first)
+	}
+	opening := before.first
+	if before.settled == 0 {
+		opening, _ = cutOpening(items)
+	}
+	h.addSums(&d.head, opening)
+	d.head.Model, d.head.Salt = cmp.Or(rc.Model.Upstream, in.Engine.Model), diagnosis.Text(in.Engine.CacheSalt)
+	d.head.First, d.head.Summary = diagnosis.Text(first), before.summary
+	for i := range items {
+		if items[i].Summary {
+			d.head.Summary = diagnosis.Text(items[i].Text)
+		}
+	}
+}
+
+// addSums sets the sums of a head, with what the conversation begins with.
+func (h *head) addSums(sums *diagnosis.Head, opening opening) {
+	system := h.system.Content[0].(*harmony.SystemContent)
+	sums.AddTools(system.Tools)
+	*sums = diagnosis.Head{Builtins: sums.Tools}
+	sums.Date, sums.Effort = diagnosis.Text(system.StartDate), diagnosis.Text(string(system.Effort))
+	sums.Instructions = diagnosis.Text(cmp.Or(h.instructions, opening.instructions))
+	if h.instructions != "" && opening.instructions != "" {
+		sums.Instructions = sums.Instructions.With(opening.instructions)
+	}
+	sums.AddTools(h.tools)
+	if h.offered {
+		sums.AddTools(opening.tools)
+	}
+	for i := range h.formats {
+		sums.Format = sums.Format.With(h.formats[i].Name).With(string(h.formats[i].Schema))
+	}
+}
+
+// firstText identifies the first user's text of a conversation; nothing if it has none.
+func (s conversationStart) firstText() []byte {
+	if !s.user {
+		return nil
+	}
+	return s.sums[len(s.sums)-sumBytes:]
+}
+
+// compareDiagnosed compares the prompt with those of its session, and with that of the reply
+// that the request names.
+func (t *Turn) compareDiagnosed(prompt []harmony.Token, reply string) {
+	d, prompts := &t.diagnosed, t.rc.Prompts
+	if d.found == nil {
+		return
+	}
+	d.head.Truncated = t.truncated
+	d.print = diagnosis.NewPrint(d.head, prompt)
+	d.found.Session = prompts.Find(d.session, d.print)
+	if reply != "" {
+		d.found.Reply = prompts.FindReply(d.session, reply, d.print)
+	}
+}
+
+// next is for the reply's next turn, whose prompt begins with the same tokens.
+func (d *diagnosed) next(same int, prompt []harmony.Token) {
+	if d.found != nil {
+		d.print, d.later, d.kept = d.print.Extend(same, prompt), true, false
+	}
+}
+
+// Diagnosis returns what comparing the prompt of the reply's first turn has found; nil
+// if it is not compared.
+func (t *Turn) Diagnosis() *Diagnosis {
+	if t == nil {
+		return nil
+	}
+	return t.diagnosed.found
+}
+
+// keepPrompt remembers the prompt, once: an engine has begun to answer it.
+func (t *Turn) keepPrompt() {
+	if d := &t.diagnosed; d.found != nil && !d.kept {
+		d.kept = true
+		t.rc.Prompts.Keep(d.session, d.reply, d.print)
+	}
+}
+
+// Cached notes what the engine reports of the prompt.
+func (r *Reader) Cached(u *engine.Usage) {
+	d := &r.turn.diagnosed
+	if d.found == nil {
+		return
+	}
+	r.turn.keepPrompt()
+	r.turn.rc.Prompts.Answered(d.session, d.print, u.Replica)
+	if !d.later {
+		d.found.Cached, d.found.Replica = u.CachedTokens, u.Replica
+	}
+}

@@ -1,0 +1,39 @@
+package turn
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Billing begins a line that a client, Claude Code, puts before its system prompt, and
+// that changes with every request. Shown to the model, it would end the prefix that the
+// engine has cached before all that follows.
+const Billing = "x-anthropic-billing-header:"
+
+// WithoutBilling returns the first instructions of a conversation without such a line.
+func WithoutBilling(instructions string) string {
+	if strings.HasPrefix(instructions, Billing) {
+		_, instructions, _ = strings.Cut(instructions, "\n")
+	}
+	return instructions
+}
+
+// canonical returns an input with the members of its tools' schemas sorted. Schemas that
+// are refused later stay as they are.
+func (l *Limits) canonical(in *Input) *Input {
+	sorted := *in
+	sorted.Tools = slices.Clone(in.Tools)
+	for i := range sorted.Tools {
+		ns := &sorted.Tools[i]
+		ns.Tools = slices.Clone(ns.Tools)
+		for k := range ns.Tools {
+			if t := &ns.Tools[k]; len(t.Parameters) > 0 && l.CheckTool(harmony.Tool{Name: "t", Parameters: t.Parameters}) == nil {
+				t.Parameters = jsontext.AppendSorted(make([]byte, 0, len(t.Parameters)), string(t.Parameters))
+			}
+		}
+	}
+	return &sorted
+}
