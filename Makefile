@@ -246,6 +246,20 @@ race: $(ENVOY) venv ## run all tests with the race detector, those of the stores
 	e2e/stores/run.sh -race || status=$$?; \
 	exit $$status
 
+# A folder for pictures of the inspector's page; empty: none are taken.
+SCREENSHOTS   ?=
+
+.PHONY: test-inspector
+test-inspector: $(ENVOY) ## test the inspector's page in a headless Chromium (Debian: chromium); SCREENSHOTS takes pictures
+	@go vet -tags browser ./e2e
+	go test -tags browser -count 1 -timeout 10m -run '^TestInspector' ./e2e -args -screenshots='$(if $(SCREENSHOTS),$(abspath $(SCREENSHOTS)))'
+
+.PHONY: replay
+replay: $(ENVOY) ## record all exchanges of the end-to-end tests, and replay them (10 minutes)
+	@rm -rf bin/records && mkdir -p bin/records && go build -o bin/ ./cmd/envoy-harmony
+	E2E_RECORDS=$(CURDIR)/bin/records go test -count 1 -timeout 30m ./e2e
+	ENVOY_HARMONY_RESPONSES_SEAL_KEYS='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' bin/envoy-harmony replay bin/records
+
 # Flags of "make load", such as LOAD='-scenarios paced|knee -streams 400'; LOAD=-quick
 # takes under a minute, LOAD=-help lists them.
 LOAD          ?=

@@ -112,6 +112,7 @@ type dataplane struct {
 	upstream *upstream
 	client   *http.Client
 	filter   *grpc.Server
+	service  *filter.Server
 	direct   bool // without loopback listener
 	log      *logFile
 }
@@ -180,6 +181,13 @@ func newConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 	if change != nil {
 		change(cfg)
 	}
+	if folder := os.Getenv("E2E_RECORDS"); folder != "" { // for envoy-harmony replay
+		cfg.Record.Percent, cfg.Record.Content, cfg.Record.MaxRecordBytes = 100, true, 256<<20
+		cfg.Record.Folder = filepath.Join(folder, strings.ReplaceAll(t.Name(), "/", "_"))
+		if len(cfg.Responses.SealKeys) == 0 {
+			cfg.Responses.SealKeys = []string{sealKey}
+		}
+	}
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -231,6 +239,7 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.service = server
 	d.filter = grpc.NewServer(grpc.WaitForHandlers(true))
 	server.Register(d.filter)
 	healthv1.RegisterHealthServer(d.filter, healthy())

@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
@@ -36,6 +37,7 @@ type generation struct {
 	renderer   *harmony.Renderer
 	chains     *responses.Chains  // nil: none are remembered
 	prompts    *diagnosis.Prompts // nil: none are compared
+	recorder   *record.Recorder   // nil: nothing is recorded
 	replaced   chan struct{}      // closed when the next one has begun
 }
 
@@ -77,8 +79,10 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	p.tools.Log, p.tools.Now = s.o.Log, s.o.Now
 	p.tools.Metrics = tools.Metrics{Done: metrics.ToolDone, Sessions: metrics.ToolSessions}
 	p.tools.Trace = s.telemetry.OTel.Tools()
+	p.tools.Around = record.Tools
 	g.tools = before.tools.With(p.tools)
-	env := newRunEnv(cfg, s.o, s.telemetry.WithContent(cfg.Log.Content), s.workers)
+	g.recorder = s.records.recorder(cfg, before.recorder, s.o)
+	env := newRunEnv(cfg, s.o, s.telemetry.With(cfg.Log.Content, g.recorder), s.workers)
 	g.models = before.models.With(models.Options{Config: cfg, Dialects: p.dialects, Client: g.client, Log: s.o.Log, Now: s.o.Now})
 	g.background = before.background.With(background.Options{
 		Store: s.store, Client: g.client, Env: env, Owner: s.owner, Max: cfg.Limits.MaxBackground, TenantHeader: cfg.TenantHeader,
@@ -88,6 +92,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 		Config: cfg, Dialects: p.dialects,
 		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints()),
 		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Stored: api.Stored, Env: env, NewID: s.o.NewID,
+		Recording: recordedConfig(cfg, s.o.Version),
 	})
 	return g
 }

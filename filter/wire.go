@@ -21,6 +21,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -44,6 +45,7 @@ type Options struct {
 	Now     func() time.Time           // default: time.Now
 	NewID   func(prefix string) string // default: prefix and 128 random bits in hex
 	Random  func() uint64              // default: 64 random bits
+	Version string                     // of the program, for records
 	// OwnEnvoy says that Envoy's configuration was made from the same
 	// configuration, so that keys that both depend on cannot change.
 	OwnEnvoy bool
@@ -84,6 +86,7 @@ type Server struct {
 	store     store.Store
 	owner     string // this process, in the store
 	seals     sealing
+	records   *records
 
 	apply   sync.Mutex // held while a configuration is applied
 	closed  bool
@@ -110,6 +113,9 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	if s.store, err = s.openStore(cfg, metrics); err != nil {
 		return nil, err
+	}
+	if s.records, err = openRecords(cfg, s.o); err != nil {
+		return nil, errors.Join(err, s.store.Close())
 	}
 	s.current.Store(s.newGeneration(cfg, &p, none))
 	return s, nil
@@ -167,6 +173,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	g.tools.Close()
 	g.models.Close()
+	s.records.close()
 	return s.store.Close()
 }
 
@@ -219,7 +226,7 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 			}
 		}})
 	}
-	return telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel), nil
+	return record.Store(telemetry.ObserveStore(opened, metrics.StoreFailed, system, s.telemetry.OTel)), nil
 }
 
 // newRunEnv is what all runs of a generation share.
@@ -242,14 +249,17 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
 	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes)) // there is never room for more
-	return &turn.Env{
+	env := &turn.Env{
 		Renderer: g.renderer,
-		Prompts:  g.prompts,
 		Now:      o.Now,
 		NewID:    o.NewID,
 		Memory:   texts,
 		Limits:   limits,
 	}
+	if g.prompts != nil {
+		env.Prompts = g.prompts
+	}
+	return env
 }
 
 // The configuration checks the keys that the Responses API seals with.

@@ -23,8 +23,8 @@ type admin struct {
 // listenAdmin listens at an address. GET /metrics returns Prometheus metrics, with
 // exemplars for scrapers that accept OpenMetrics,
 // /healthz reports that the process runs, and /readyz whether it accepts new
-// requests. gRPC health checks are those of h.
-func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server, ready func() bool) (*admin, error) {
+// requests. gRPC health checks are those of h. inspector serves /inspector/; nil: nothing does.
+func listenAdmin(ctx context.Context, address string, metrics prometheus.Gatherer, h *health.Server, inspector http.Handler, ready func() bool) (*admin, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -40,6 +40,10 @@ func listenAdmin(ctx context.Context, address string, metrics prometheus.Gathere
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
+	if inspector != nil {
+		mux.Handle("GET /inspector/", inspector)
+		mux.Handle("GET /inspector", http.RedirectHandler("/inspector/", http.StatusMovedPermanently))
+	}
 	server := &http.Server{Handler: withHealth(mux, h), ReadHeaderTimeout: 10 * time.Second, Protocols: &http.Protocols{}}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)

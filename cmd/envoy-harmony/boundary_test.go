@@ -35,7 +35,7 @@ func TestSocketIsNotForOthers(t *testing.T) {
 // The admin port answers questions and changes nothing: there are no other paths, such
 // as a profiler, and no other methods.
 func TestAdminPortOnlyReads(t *testing.T) {
-	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), health.NewServer(), func() bool { return true })
+	a, err := listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), health.NewServer(), nil, func() bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}

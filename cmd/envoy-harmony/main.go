@@ -59,6 +59,8 @@ func commands() []command {
 		{"check", "check the configuration of serve, and print what is in effect", checkCommand},
 		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
 		{"ask", "ask a model one question, to see that everything works", askCommand},
+		{"inspect", "show recorded exchanges", inspectCommand},
+		{"replay", "make recorded exchanges again, and compare", replayCommand},
 		{"tokens", "encode and decode Harmony tokens", tokensCommand},
 		{"version", "print the version and what it was built from", versionCommand},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/inspect"
 )
 
 // maxMessage is the largest gRPC message accepted from Envoy, in bytes. Envoy sends
@@ -55,7 +57,7 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 		return nil, fmt.Errorf("start OpenTelemetry: %w", err)
 	}
 	server, err := filter.New(cfg, filter.Options{
-		Log: log, Metrics: registry, OwnEnvoy: ownEnvoy, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
+		Log: log, Metrics: registry, OwnEnvoy: ownEnvoy, Version: thisBuild().version, Tracers: spans.tracers(), Meters: spans.meters(), Content: spans.content,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the filter: %w", err), spans.close())
@@ -67,12 +69,20 @@ func startService(ctx context.Context, cfg *config.Config, log *logrus.Logger, o
 	if s.listener, err = listenAt(ctx, cfg.Listen); err != nil {
 		return nil, errors.Join(err, server.Close(ctx), spans.close())
 	}
-	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, func() bool { return !s.draining.Load() }); err != nil {
+	if s.admin, err = listenAdmin(ctx, cfg.Admin, registry, s.health, inspectorOf(cfg, server), func() bool { return !s.draining.Load() }); err != nil {
 		return nil, errors.Join(err, s.listener.Close(), server.Close(ctx), spans.close())
 	}
 	go func() { s.ended <- s.grpc.Serve(s.listener) }()
 	go func() { s.ended <- s.admin.serve() }()
 	return s, nil
+}
+
+// inspectorOf serves the records of a server, where the configuration says so; else nil.
+func inspectorOf(cfg *config.Config, s *filter.Server) http.Handler {
+	if !cfg.Inspector.Enabled {
+		return nil
+	}
+	return inspect.Handler(s, cfg.Inspector.Token)
 }
 
 // newGRPC makes the gRPC server of the ext_proc port.

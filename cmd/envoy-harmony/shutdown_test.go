@@ -34,7 +34,7 @@ func TestShutdownDoesNotWaitForWhatHangs(t *testing.T) {
 	if s.otel, err = startOpenTelemetry(t.Context(), log); err != nil {
 		t.Fatal(err)
 	}
-	if s.admin, err = listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), s.health, func() bool { return true }); err != nil {
+	if s.admin, err = listenAdmin(t.Context(), "127.0.0.1:0", prometheus.NewRegistry(), s.health, nil, func() bool { return true }); err != nil {
 		t.Fatal(err)
 	}
 	begun, release := make(chan struct{}), make(chan struct{})

@@ -28,6 +28,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
@@ -89,6 +90,7 @@ type Response struct {
 	Target    run.Target
 	Header    http.Header      // of the client's request
 	Parent    telemetry.Parent // the span of that request
+	Tape      *record.Tape     // that goes on with the making; nil: there is none
 	Started   time.Time
 	Request   api.BackgroundRequest
 	// Release is called when the response has ended. It returns what the
@@ -226,7 +228,10 @@ type making struct {
 
 func newMaking(ctx context.Context, m *Maker, r *Response) *making {
 	// Jobs do not end with ctx: a response that has to fail is stored.
-	return &making{maker: m, response: r, runner: run.NewRunner(context.WithoutCancel(ctx), m.o.Env, r.Started)}
+	k := &making{maker: m, response: r, runner: run.NewRunner(context.WithoutCancel(ctx), m.o.Env, r.Started)}
+	k.runner.Record.Tape = r.Tape
+	r.Tape.Set(func(rec *record.Record) { rec.Target.Background = true })
+	return k
 }
 
 // make makes the response. It ends when the response has ended, or ctx.

@@ -234,6 +234,7 @@ func (c *Config) checkWords() (errs []error) {
 	errs = append(errs, oneOf("unknown_tools", c.UnknownTools, turn.UnknownToClient, turn.UnknownToModel)...)
 	errs = append(errs, oneOf("reasoning_fields", c.ReasoningFields, turn.ReasoningBoth, turn.ReasoningShort, turn.ReasoningContent)...)
 	errs = append(errs, oneOf("responses.reasoning_events", c.Responses.ReasoningEvents, ReasoningEventsOpenAI, ReasoningEventsOpen)...)
+	errs = append(errs, c.Record.check()...)
 	errs = append(errs, oneOf("log.format", c.Log.Format, LogFormatJSON, LogFormatText)...)
 	if _, err := logrus.ParseLevel(c.Log.Level); err != nil {
 		errs = append(errs, fmt.Errorf("log.level: must be error, warning, info, debug or trace, not %q", c.Log.Level))

@@ -113,6 +113,8 @@ type Config struct {
 	Tools     Tools     `json:"tools"`
 	Limits    Limits    `json:"limits"`
 	Log       Log       `json:"log"`
+	Record    Record    `json:"record"`
+	Inspector Inspector `json:"inspector"`
 
 	// Listen is where serve takes ext_proc streams: host:port or
 	// unix:///path.
@@ -330,6 +332,42 @@ type Log struct {
 	Content bool `json:"content"`
 }
 
+// Record says which exchanges are recorded, to be looked at and replayed. None are,
+// unless Percent or Header is set.
+type Record struct {
+	// Percent is the share of the exchanges that are recorded.
+	Percent int `json:"percent"`
+	// Header is a request header with which a client decides for its request: on or
+	// off. Empty: there is none.
+	Header string `json:"header"`
+	// Tenants, Models and Outcomes are the only ones that are recorded. Empty: all.
+	Tenants  []string `json:"tenants"`
+	Models   []string `json:"models"`
+	Outcomes []string `json:"outcomes"`
+	// Content keeps texts and tokens in records. Else their lengths are kept.
+	Content bool `json:"content"`
+	// MaxRecordBytes bounds what one record has; it is cut beyond it.
+	MaxRecordBytes int `json:"max_record_bytes"`
+	// MemoryBytes bounds the records that are kept in memory.
+	MemoryBytes int64 `json:"memory_bytes" reload:"restart"`
+	// Folder is where records are kept as files. Empty: they are not.
+	Folder string `json:"folder" reload:"restart"`
+	// FolderBytes and FolderAge bound the files. An age of 0 is none.
+	FolderBytes int64    `json:"folder_bytes" reload:"restart"`
+	FolderAge   Duration `json:"folder_age" reload:"restart"`
+}
+
+// Inspector is the page on the admin port that shows the records in memory.
+type Inspector struct {
+	// Enabled serves it, under /inspector/.
+	Enabled bool `json:"enabled" reload:"restart"`
+	// Token is the bearer token that its data needs. Empty: none is needed.
+	Token string `json:"token" reload:"restart"`
+}
+
+// On reports whether any exchange may be recorded.
+func (r *Record) On() bool { return r.Percent > 0 || r.Header != "" }
+
 // Duration is a [time.Duration] that YAML writes as text, such as 2s or 1m30s.
 type Duration struct{ time.Duration }
 
@@ -371,6 +409,7 @@ func Defaults() *Config {
 		Tools:          defaultTools(),
 		StoreURL:       "memory:",
 		Log:            Log{Level: "info", Format: LogFormatJSON},
+		Record:         Record{MaxRecordBytes: 8 << 20, MemoryBytes: 64 << 20, FolderBytes: 1 << 30, FolderAge: Duration{7 * 24 * time.Hour}},
 		Listen:         "127.0.0.1:9002",
 		ReloadInterval: Duration{5 * time.Second},
 		DrainDelay:     Duration{3 * time.Second},

@@ -16,11 +16,15 @@ import (
 const hidden = "[hidden]"
 
 // YAML returns the configuration as a file has it, with secrets hidden: what is
-// secret in store_url, seal keys, and the headers and environments of tool servers.
+// secret in store_url, seal keys, the inspector's token, and the headers and environments
+// of tool servers.
 // Of a seal key there is the beginning of a hash, by which replicas can be compared.
 func (c *Config) YAML() ([]byte, error) {
 	shown := *c
 	shown.StoreURL = hideSecrets(c.StoreURL, false)
+	if c.Inspector.Token != "" {
+		shown.Inspector.Token = hidden
+	}
 	shown.Responses.SealKeys = slices.Clone(c.Responses.SealKeys)
 	for i, key := range c.Responses.SealKeys {
 		sum := sha256.Sum256([]byte(key))

@@ -244,9 +244,9 @@ func TestMissed(t *testing.T) {
 	}{
 		{"all is cached", Finding{Known: true, Shared: 1024}, 1024, "a", None},
 		{"half is cached", Finding{Known: true, Shared: 1024}, 512, "a", None},
-		{"little is cached", Finding{Known: true, Shared: 1024, replica: "a"}, 511, "a", NotCached},
-		{"another replica", Finding{Known: true, Shared: 1024, replica: "a"}, 0, "b", OtherReplica},
-		{"an unknown replica", Finding{Known: true, Shared: 1024, replica: "a"}, 0, "", NotCached},
+		{"little is cached", Finding{Known: true, Shared: 1024, Replica: "a"}, 511, "a", NotCached},
+		{"another replica", Finding{Known: true, Shared: 1024, Replica: "a"}, 0, "b", OtherReplica},
+		{"an unknown replica", Finding{Known: true, Shared: 1024, Replica: "a"}, 0, "", NotCached},
 		{"no replica before", Finding{Known: true, Shared: 1024}, 0, "b", NotCached},
 		{"the engine reports nothing", Finding{Known: true, Shared: 1024}, -1, "b", None},
 		{"few tokens", Finding{Known: true, Shared: 511}, 0, "b", None},

@@ -74,7 +74,7 @@ type Finding struct {
 
 	// Elsewhere says that the earlier prompt belongs to another session.
 	Elsewhere bool
-	replica   string // that has answered the earlier prompt; "": unknown
+	Replica   string // that has answered the earlier prompt; "": unknown
 }
 
 // leastMissed is how many tokens the engine must have been sent before, so that their
@@ -89,7 +89,7 @@ func (f Finding) Missed(cached int, replica string) Cause {
 	switch {
 	case !f.Known || cached < 0 || f.Shared < leastMissed || cached >= f.Shared/2:
 		return None
-	case replica != "" && f.replica != "" && replica != f.replica:
+	case replica != "" && f.Replica != "" && replica != f.Replica:
 		return OtherReplica
 	}
 	return NotCached

@@ -83,7 +83,7 @@ func (m *Prompts) Find(name Session, now *Print) Finding {
 		return Finding{}
 	}
 	f := Compare(best.print, now)
-	f.replica = best.replica
+	f.Replica = best.replica
 	return f
 }
 
@@ -158,7 +158,7 @@ func (m *Prompts) FindReply(name Session, id string, now *Print) Finding {
 	}
 	m.mu.Unlock()
 	f := Compare(earlier, now)
-	f.replica, f.Elsewhere = replica, other
+	f.Replica, f.Elsewhere = replica, other
 	return f
 }
 

@@ -53,13 +53,14 @@ func (x *exchange) handle(body []byte) {
 		return
 	}
 	x.phase = phaseHandle
+	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
 	h := &handled{share: x.request.share}
 	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.take(int64(bytes)) }
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
-		Parent: x.runner.Record.Parent(),
+		Parent: x.runner.Record.Parent(), Tape: x.runner.Record.Tape,
 	}
 	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
 	s := x.s
@@ -260,6 +261,9 @@ func (x *exchange) beginRun(request api.Request, mode api.Mode, upstream run.Ups
 // Envoy can do that, and counts in the budget meanwhile.
 func (x *exchange) answer(body []byte) {
 	x.request.release()
+	if x.kind != telemetry.Queued { // the answer is not the reply of a response in the background
+		x.runner.Record.Tape.Sent(body)
+	}
 	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
 		if err := x.request.share.take(int64(len(body))); err != nil {
 			x.SendError(err)

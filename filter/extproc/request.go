@@ -38,7 +38,8 @@ type clientRequest struct {
 	onDemand bool // Envoy sends only what is asked for
 	demanded bool // the body comes because it was asked for
 	override override
-	codex    bool // Codex compatibility mode is on
+	codex    bool   // Codex compatibility mode is on
+	asked    string // by the header that asks for a record
 	rollout  rolledOut
 
 	body  collectedBody
@@ -136,6 +137,9 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: tenantOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
 		encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
+	}
+	if name := s.o.Env.Telemetry.Recorder.Header(); name != "" {
+		r.asked = headerOf(h, name)
 	}
 	if r.id = cutID(r.id); r.id == "" {
 		r.id = s.o.NewID("")

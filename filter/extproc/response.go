@@ -181,6 +181,8 @@ func (x *exchange) SendError(err *apierror.Error) {
 	headers := x.request.idHeader()
 	if r := x.runner.Run(); r != nil {
 		headers = r.Explain(headers, false)
+	} else {
+		x.runner.Record.Tape.Refused(err)
 	}
 	if len(err.Allow) > 0 {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/rollout"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
@@ -98,7 +99,7 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 		return handle
 	}
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
-		stored, err := s.o.Stored(ctx, r.Context.Tenant, response, conversation)
+		stored, err := s.o.Stored(record.With(ctx, nil), r.Context.Tenant, response, conversation)
 		if err == nil && !stored {
 			return api.Outcome{Elsewhere: notStored(response)}
 		}

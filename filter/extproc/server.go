@@ -20,6 +20,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -39,6 +40,8 @@ type Options struct {
 	Stored func(ctx context.Context, tenant, response, conversation string) (bool, error)
 	Env    *run.Env
 	NewID  func(prefix string) string
+	// Recording is what records have of the configuration.
+	Recording func(r *record.Record)
 }
 
 // Server is the ext_proc service. It is safe for concurrent use.
@@ -66,7 +69,7 @@ func (s *Server) With(o Options) *Server {
 		return New(o)
 	}
 	s = &Server{o: o, own: header.Own(), budget: newBudget(&o.Config.Limits, o.Env.Now, s.budget.held), drain: s.drain}
-	for _, name := range []string{o.Config.Routing.PrefixHeader, o.Config.Routing.SessionHeader, o.Config.Routing.SelectionHeader} {
+	for _, name := range []string{o.Config.Routing.PrefixHeader, o.Config.Routing.SessionHeader, o.Config.Routing.SelectionHeader, o.Env.Telemetry.Recorder.Header()} {
 		if name != "" && !slices.Contains(s.own, name) {
 			s.own = append(s.own, name)
 		}

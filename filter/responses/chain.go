@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
@@ -57,7 +58,7 @@ func (d *decoder) addChain(ctx context.Context) *apierror.Error {
 		return nil
 	case d.api.Store == nil:
 		return previousNotFound("No responses are stored, so none can be continued. Send the whole conversation as input.")
-	case d.api.Chains == nil, d.items.compacting.standalone: // whose answer has the items themselves
+	case d.api.Chains == nil, record.From(ctx) != nil, d.items.compacting.standalone: // whose answer has the items themselves
 		_, err := d.items.readChain(ctx, previous)
 		return err
 	}
@@ -214,6 +215,7 @@ var errCompacted = errors.New("the response has a compaction")
 // remember remembers the chain of a response that has been stored; before is that
 // of the response that it continues.
 func (a *API) remember(ctx context.Context, rc *turn.RequestContext, before *chain, r *store.Response) {
+	ctx = record.With(ctx, nil) // what is remembered is not the exchange's
 	next := &chain{tenant: rc.Tenant, id: r.ID, own: ownItems(r), head: store.Head{Version: r.Version}}
 	switch {
 	case a.Chains == nil || r.Live:

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 )
 
 const (
@@ -62,9 +63,10 @@ func (r *Run) beginCall(req *engine.Request) {
 
 func (r *Run) sendCall(req *engine.Request, retry Retry) {
 	if err := r.o.Executor.Call(req, retry); err != nil {
-		r.Fail(err)
+		r.fail(err)
 		return
 	}
+	r.rec.Tape.Call(req, retry.Number)
 	r.await(req, retry)
 	if r.headersSent {
 		r.flush(false)
@@ -88,8 +90,10 @@ func (r *Run) EngineEvent(e Event) {
 	}
 	switch {
 	case e.Err != nil:
+		r.rec.Tape.Broken(record.AtConnection, e.Err)
 		r.callFailed(e.Err)
 	case e.Prefilling:
+		r.rec.Tape.Happened(record.KindPrefill)
 		r.holdHeaders()
 	case e.Header != nil:
 		r.call.prompt = e.Prompt
@@ -107,6 +111,7 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 		return
 	}
 	r.call.header, r.call.replica = field, field(header.Upstream)
+	r.rec.Tape.Answer(status, field, r.call.prompt)
 	r.rec.Replica(r.call.replica)
 	if r.avoidExcluded() {
 		return
@@ -119,13 +124,14 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 		return
 	}
 	if enc := field("content-encoding"); enc != "" && enc != "identity" {
-		r.Fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "The engine's reply is compressed (%s) although the request did not accept that. Switch compression off between Envoy and the engine.", enc))
+		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "The engine's reply is compressed (%s) although the request did not accept that. Switch compression off between Envoy and the engine.", enc))
 		return
 	}
 	r.answered = true
 	r.call.phase, r.call.decoder = callAnswered, r.o.Target.Dialect.NewDecoder(r.call.request)
 	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
 		if err := t.Trailers(field); err != nil { // the answer is nothing but trailers
+			r.rec.Tape.Broken(record.AtHeaders, err)
 			r.rejected(err)
 			return
 		}
@@ -152,11 +158,13 @@ func (r *Run) EngineBytes(p []byte, end bool) {
 	}
 	chunks, err := c.decoder.Feed(p, r.chunks[:0])
 	r.chunks = chunks
+	r.rec.Tape.Chunks(chunks)
 	if r.push(chunks) {
 		return
 	}
 	switch {
 	case err != nil:
+		r.rec.Tape.Broken(record.AtBody, err)
 		r.callFailed(r.withContentType(err))
 	case end:
 		r.engineEnded()
@@ -172,6 +180,7 @@ func (r *Run) EngineTrailers(field func(string) string) {
 	}
 	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
 		if err := t.Trailers(field); err != nil {
+			r.rec.Tape.Broken(record.AtTrailers, err)
 			r.callFailed(err)
 			return
 		}
@@ -186,18 +195,23 @@ func (r *Run) engineEnded() {
 		c.status, c.header = http.StatusBadGateway, func(string) string { return "" }
 	}
 	if c.decoder == nil {
-		r.rejected(r.o.Target.Dialect.ReadError(c.status, c.header, c.errorBody))
+		err := r.o.Target.Dialect.ReadError(c.status, c.header, c.errorBody)
+		r.rec.Tape.Broken(record.AtStatus, err)
+		r.rejected(err)
 		return
 	}
 	chunks, err := c.decoder.End(r.chunks[:0])
 	r.chunks = chunks
+	r.rec.Tape.Chunks(chunks)
 	if r.push(chunks) {
 		return
 	}
 	if err != nil {
+		r.rec.Tape.Broken(record.AtEnd, err)
 		r.retryOrFail(r.withContentType(err))
 		return
 	}
+	r.rec.Tape.Happened(record.KindEnd)
 	r.advance()
 }
 
@@ -221,7 +235,7 @@ func (r *Run) callFailed(cause error) {
 	case engineErr.Status == http.StatusBadGateway, engineErr.Status == http.StatusServiceUnavailable:
 		r.retryOrFail(engineErr)
 	default:
-		r.Fail(engineErr)
+		r.fail(engineErr)
 	}
 }
 
@@ -230,7 +244,7 @@ func (r *Run) callFailed(cause error) {
 // disconnected; it does not try other pairs of a disaggregated engine.
 func (r *Run) rejected(err *apierror.Error) {
 	if err.Status == http.StatusServiceUnavailable && r.call.header(header.Attempts) != "1" && !r.o.Target.Disaggregated {
-		r.Fail(err)
+		r.fail(err)
 		return
 	}
 	r.callFailed(err)
@@ -240,7 +254,7 @@ func (r *Run) rejected(err *apierror.Error) {
 // the reply fails.
 func (r *Run) retryOrFail(err *apierror.Error) {
 	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed {
-		r.Fail(err)
+		r.fail(err)
 		return
 	}
 	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica}, err.Code)
@@ -304,7 +318,7 @@ func (r *Run) pushChunk(c *engine.Chunk) (over bool) {
 	r.resetIdle()
 	var err *apierror.Error
 	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
-		r.Fail(err)
+		r.fail(err)
 		return true
 	}
 	if r.reply.Done() {

@@ -10,6 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
@@ -124,7 +125,7 @@ func place(ctx context.Context, places chan<- struct{}) bool {
 
 // detach executes jobs whose results nobody takes; errors are logged.
 func (j *jobs) detach(rec *telemetry.Record, list []api.Job) {
-	ctx := context.WithoutCancel(rec.Context(j.ctx))
+	ctx := record.With(context.WithoutCancel(rec.Context(j.ctx)), nil) // the exchange's record ends before them
 	for _, job := range list {
 		j.workers.Go(func() {
 			if _, err := j.workers.do(ctx, job); err != nil {

@@ -103,7 +103,7 @@ type clocked interface {
 func (r *Runner) begin(o clocked) time.Time {
 	now := r.env.Now()
 	if r.run != nil {
-		r.run.begin(now)
+		r.run.At(now)
 	}
 	o.Begin(now)
 	return now

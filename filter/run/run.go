@@ -7,6 +7,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 )
 
@@ -116,13 +117,17 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 }
 
 // Start begins the reply's first step.
-func (r *Run) Start() { r.advance() }
+func (r *Run) Start() {
+	r.rec.Tape.Happened(record.KindStart)
+	r.advance()
+}
 
 // Await waits for the answer to the one model call of a reply in the mode
 // SingleCall, which Envoy makes.
 func (r *Run) Await(req *engine.Request) {
 	r.call.id = req.ID
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
+	r.rec.Tape.Call(req, 0)
 	r.await(req, Retry{})
 }
 
@@ -132,9 +137,9 @@ func (r *Run) Ended() bool { return r.phase == phaseEnded }
 // Reply is the reply being made.
 func (r *Run) Reply() api.Reply { return r.reply }
 
-// begin begins the handling of the next event: what the one before sent
+// At begins the handling of the next event, at a time: what the one before sent
 // downstream is not needed any more.
-func (r *Run) begin(now time.Time) {
+func (r *Run) At(now time.Time) {
 	r.now = now
 	r.pending.reuse()
 }
@@ -147,7 +152,7 @@ func (r *Run) advance() {
 	r.pending.buf, step, err = r.reply.Step(r.pending.buf)
 	switch {
 	case err != nil && !r.failing:
-		r.Fail(err)
+		r.fail(err)
 	case err != nil:
 		r.complete()
 	case step.Call != nil:
@@ -178,6 +183,7 @@ func (r *Run) JobDone(d JobDone) {
 	if r.phase != phaseJobs {
 		return
 	}
+	r.rec.Tape.Job(d.Index)
 	r.pending.buf = r.reply.JobDone(r.pending.buf, d.Index, d.Result, d.Err)
 	r.jobs--
 	if r.jobs == 0 {
@@ -196,16 +202,23 @@ func (r *Run) complete() {
 	r.pending.buf, err = r.reply.End(r.pending.buf)
 	if err != nil && !r.headersSent {
 		r.end()
+		r.rec.Tape.Refused(err)
 		r.o.Downstream.SendError(err)
 		return
 	}
 	r.flush(true)
 }
 
-// Fail ends the reply with an error: in place of the reply while its headers are
+// Fail ends the reply with an error for a reason outside of it.
+func (r *Run) Fail(err *apierror.Error) {
+	r.rec.Tape.Failed(err)
+	r.fail(err)
+}
+
+// fail ends the reply with an error: in place of the reply while its headers are
 // withheld, else as its last event. A second error while the reply is failing, such
 // as a deadline, ends it at once, with the first one.
-func (r *Run) Fail(err *apierror.Error) {
+func (r *Run) fail(err *apierror.Error) {
 	if r.phase == phaseEnded {
 		return
 	}
@@ -213,6 +226,7 @@ func (r *Run) Fail(err *apierror.Error) {
 	switch {
 	case !r.headersSent:
 		r.end()
+		r.rec.Tape.Refused(err)
 		r.o.Downstream.SendError(err)
 		return
 	case r.failing:
@@ -245,6 +259,7 @@ func (r *Run) Abandon() {
 
 // Cancel ends the run because its client has left.
 func (r *Run) Cancel() {
+	r.rec.Tape.Happened(record.KindCancel)
 	if r.phase != phaseEnded {
 		if jobs := r.reply.Cancel(); len(jobs) > 0 {
 			r.o.Executor.Detach(jobs)
@@ -262,8 +277,11 @@ func (r *Run) flush(end bool) {
 	r.sendHeaders(end)
 	if end {
 		r.end()
-		r.o.Downstream.SendBody(r.pending.take(), true)
+		p := r.pending.take()
+		r.rec.Tape.Sent(p)
+		r.o.Downstream.SendBody(p, true)
 	} else if p := r.pending.take(); len(p) > 0 {
+		r.rec.Tape.Sent(p)
 		r.o.Downstream.SendBody(p, false)
 		r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
 	}
@@ -284,19 +302,22 @@ func (r *Run) sendHeaders(end bool) {
 	r.headersSent = true
 	r.timers.Clear(TimerHold)
 	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
-	r.o.Downstream.SendHeaders(r.Explain(ReplyHeaders(r.o.Request.Stream(), r.o.RequestID), end))
+	headers := r.Explain(ReplyHeaders(r.o.Request.Stream(), r.o.RequestID), end)
+	r.rec.Tape.Headers(headers)
+	r.o.Downstream.SendHeaders(headers)
 }
 
 // expired does what one of the run's timers asks for.
 func (r *Run) expired(name Timer) {
+	r.rec.Tape.Timer(name.String())
 	limits := &r.env.Limits
 	switch name {
 	case TimerFirst:
-		r.Fail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
+		r.fail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
 	case TimerIdle:
-		r.Fail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
+		r.fail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
 	case TimerTotal:
-		r.Fail(timeoutError("The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
+		r.fail(timeoutError("The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
 	case TimerGrace:
 		r.advance()
 	case TimerHold:

@@ -133,14 +133,14 @@ func (r *testRun) retries() int { return len(r.executor.calls) - 1 }
 // feed hands events of the model call to the run, one after the other.
 func (r *testRun) feed(events ...Event) {
 	for _, e := range events {
-		r.begin(r.now)
+		r.At(r.now)
 		r.EngineEvent(e)
 	}
 }
 
 // wait moves the clock on, and lets a timer expire.
 func (r *testRun) wait(d time.Duration, name Timer) {
-	r.begin(r.now.Add(d))
+	r.At(r.now.Add(d))
 	r.timers.Clear(name)
 	r.expired(name)
 }

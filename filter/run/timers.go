@@ -1,6 +1,9 @@
 package run
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Timer names a deadline. In full-duplex mode Envoy bounds nothing, so all
 // deadlines are the filter's.
@@ -19,6 +22,19 @@ const (
 	TimerJournal                // events of a background response are stored
 	timerCount
 )
+
+// String returns the timer's name, for records.
+func (t Timer) String() string {
+	return timerNames[t]
+}
+
+var timerNames = [timerCount]string{"body", "handle", "first", "idle", "total", "hold", "keep-alive", "grace", "journal"}
+
+// TimerOf returns the timer with a name; ok is false if there is none.
+func TimerOf(name string) (t Timer, ok bool) {
+	i := slices.Index(timerNames[:], name)
+	return Timer(i), i >= 0
+}
 
 // Timers holds deadlines; zero is off.
 type Timers [timerCount]time.Time

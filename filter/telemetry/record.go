@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -27,8 +29,9 @@ const (
 // logged and counted by. It is used by one goroutine.
 type Record struct {
 	Started  time.Time
-	Response string // id of the reply; "": there is none
-	Rollout  string // side of the rollout that the request is part of; "": it is part of none
+	Response string       // id of the reply; "": there is none
+	Tape     *record.Tape // nil: the exchange is not recorded
+	Rollout  string       // side of the rollout that the request is part of; "": it is part of none
 
 	promptTokens int // of all model calls
 	modelCalls   int
@@ -99,8 +102,10 @@ type Telemetry struct {
 	Log     *logrus.Logger
 	Metrics *Metrics
 	OTel    *OTel // nil: no spans and no metrics for OpenTelemetry are made
-	content bool
-	advised *sync.Map // engine name: its advice has been logged
+	// Recorder gets the tapes of exchanges that have ended.
+	Recorder *record.Recorder
+	content  bool
+	advised  *sync.Map // engine name: its advice has been logged
 }
 
 // New makes telemetry that logs to log. content allows prompts and replies in
@@ -109,11 +114,11 @@ func New(log *logrus.Logger, metrics *Metrics, content bool) *Telemetry {
 	return &Telemetry{Log: log, Metrics: metrics, content: content, advised: &sync.Map{}}
 }
 
-// WithContent returns the same telemetry, in which content allows prompts and
-// replies in debug logs.
-func (t *Telemetry) WithContent(content bool) *Telemetry {
+// With returns the same telemetry, in which content allows prompts and replies in debug
+// logs, and recorder gets the tapes of exchanges.
+func (t *Telemetry) With(content bool, recorder *record.Recorder) *Telemetry {
 	next := *t
-	next.content = content
+	next.content, next.Recorder = content, recorder
 	return &next
 }
 
@@ -135,6 +140,7 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request, now time.Time) {
 
 // PassedThrough counts a request that was not the filter's.
 func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
+	t.Recorder.Drop(r.Tape)
 	t.Metrics.passedThrough.Inc()
 	if r.request != nil { // an endpoint has looked for what is not stored here
 		r.request.span.SetAttributes(keyOutcome.String("passed_through"))
@@ -158,6 +164,9 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	}
 	if o.Kind != Queued {
 		t.count(r, o, label)
+		if r.Tape != nil {
+			t.Recorder.End(r.Tape, r.result(o, label))
+		}
 	}
 	t.advise(o)
 	if r.content != nil {
@@ -181,6 +190,23 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 // log writes a line with these fields, which are not copied.
 func (t *Telemetry) log(level logrus.Level, message string, fields logrus.Fields) {
 	(&logrus.Entry{Logger: t.Log, Data: bounded(fields)}).Log(level, message)
+}
+
+// result is how an exchange has ended, for its record.
+func (r *Record) result(o *Outcome, label string) record.Result {
+	s := &o.Summary
+	result := record.Result{Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens, Calls: r.modelCalls, Retries: r.retries}
+	if r.err != nil {
+		result.Status, result.Code, result.Error = r.err.Status, r.err.Code, r.err.Message
+	}
+	if !o.Answered {
+		return result
+	}
+	result.Output, result.Reasoning, result.Repairs, result.Finish = s.Counts.Output, s.Counts.Reasoning, s.Repairs, string(s.Finish)
+	if s.Cached != engine.Unknown {
+		result.Cached = &s.Cached
+	}
+	return result
 }
 
 func (r *Record) outcome(o *Outcome) string {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 )
 
 // operation is gen_ai.operation.name of requests and model calls.
@@ -85,6 +86,9 @@ func (s *Start) model() []attribute.KeyValue {
 // Context returns ctx with the span of the record, if it has one: spans that begin
 // with it belong to that span.
 func (r *Record) Context(ctx context.Context) context.Context {
+	if r.Tape != nil {
+		ctx = record.With(ctx, r.Tape)
+	}
 	if r.request == nil {
 		return ctx
 	}

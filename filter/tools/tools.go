@@ -205,10 +205,13 @@ type Options struct {
 	MaxInflightBytes int64
 	Log              *logrus.Logger   // default: logrus's standard logger
 	Now              func() time.Time // default: time.Now
-	Metrics          Metrics
-	Trace            Trace
-	Resolver         *net.Resolver // default: the system's
-	TLS              *tls.Config   // default: the system's certificates
+	// Around stands around each job: it calls do for the job's result, or has one. nil:
+	// every job is run.
+	Around   func(ctx context.Context, j Job, do func(ctx context.Context) Result) Result
+	Metrics  Metrics
+	Trace    Trace
+	Resolver *net.Resolver // default: the system's
+	TLS      *tls.Config   // default: the system's certificates
 }
 
 // Metrics are callbacks that observe a Client. Each may be nil. They must not
@@ -259,6 +262,9 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Around == nil {
+		o.Around = func(ctx context.Context, _ Job, do func(ctx context.Context) Result) Result { return do(ctx) }
+	}
 	if o.Metrics.Done == nil {
 		o.Metrics.Done = func(Job, time.Duration, Result) {}
 	}
@@ -301,7 +307,7 @@ func (c *Client) Server(label string) (*Server, bool) {
 func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
 	ctx, end := c.o.Trace.Begin(ctx, j)
-	result := c.do(ctx, j)
+	result := c.o.Around(ctx, j, func(ctx context.Context) Result { return c.do(ctx, j) })
 	took := c.o.Now().Sub(start)
 	end(took, result)
 	c.o.Metrics.Done(j, took, result)

@@ -24,7 +24,7 @@ type Env struct {
 	Now      func() time.Time
 	NewID    func(prefix string) string // prefix and at least 128 random bits, of [A-Za-z0-9_-]
 	Memory   Memory                     // nil: nothing is kept between requests
-	Prompts  *diagnosis.Prompts         // what prompts are compared with; nil: none is
+	Prompts  Prompts                    // what prompts are compared with; nil: none is
 	Limits   Limits
 }
 
@@ -41,6 +41,18 @@ type Memory interface {
 	// PutTextIfAbsent keeps text under name unless there is one, and returns the
 	// text that is kept.
 	PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error)
+}
+
+// Prompts remembers the last prompts of sessions. A diagnosis.Prompts is one.
+type Prompts interface {
+	// Find compares a prompt with those of its session.
+	Find(name diagnosis.Session, now *diagnosis.Print) diagnosis.Finding
+	// FindReply compares a prompt with the one that a reply was made for.
+	FindReply(name diagnosis.Session, id string, now *diagnosis.Print) diagnosis.Finding
+	// Keep remembers a prompt that an engine has begun to answer. id is the reply's.
+	Keep(name diagnosis.Session, id string, now *diagnosis.Print)
+	// Answered notes which replica has answered a prompt.
+	Answered(name diagnosis.Session, now *diagnosis.Print, replica string)
 }
 
 // Limits bounds one request.
@@ -94,17 +106,17 @@ const (
 // Model holds the settings of the model that a request is for. The zero value is
 // gpt-oss as OpenAI released it.
 type Model struct {
-	Upstream        string         // its name at the engine; "": the client's
-	Identity        string         // first line of the system message; "": [DefaultIdentity]
-	KnowledgeCutoff string         // "": [DefaultKnowledgeCutoff]
-	Effort          harmony.Effort // of requests without one; "": medium
-	ContextLength   int            // tokens of prompt and output together; 0: [DefaultContextLength]
-	Images          string         // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
-	Date            string         // "" or "utc": the day the conversation began; "none": no date; else the date itself
-	OnMalformed     string         // malformed output: "" or "repair": it is repaired; "fail": it is an error
-	UnknownTools    string         // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
-	Canonical       bool           // the members of the tools' schemas are sorted
-	ReasoningFields string         // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
+	Upstream        string         `json:"upstream,omitempty"`          // its name at the engine; "": the client's
+	Identity        string         `json:"identity,omitempty"`          // first line of the system message; "": [DefaultIdentity]
+	KnowledgeCutoff string         `json:"knowledge_cutoff,omitempty"`  // "": [DefaultKnowledgeCutoff]
+	Effort          harmony.Effort `json:"reasoning_effort,omitempty"`  // of requests without one; "": medium
+	ContextLength   int            `json:"context_length,omitempty"`    // tokens of prompt and output together; 0: [DefaultContextLength]
+	Images          string         `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
+	Date            string         `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
+	OnMalformed     string         `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
+	UnknownTools    string         `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
+	Canonical       bool           `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
+	ReasoningFields string         `json:"reasoning_fields,omitempty"`  // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
 }
 
 // ImagePlaceholder replaces an image in a text, on a line of its own.

@@ -1,0 +1,35 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// outcomes are the values of the label outcome of harmony_requests_total.
+var outcomes = []string{"ok", "rejected", "failed", "drain", "canceled"}
+
+// minRecordBytes is the least that max_record_bytes can be: a short exchange.
+const minRecordBytes = 16 << 10
+
+func (r *Record) check() (errs []error) {
+	if r.Percent < 0 || r.Percent > 100 {
+		errs = append(errs, fmt.Errorf("record.percent: must be from 0 to 100, not %d", r.Percent))
+	}
+	if r.Header != strings.ToLower(r.Header) || strings.ContainsAny(r.Header, " :") {
+		errs = append(errs, fmt.Errorf("record.header: %q is not the name of a header in lower case", r.Header))
+	}
+	for _, o := range r.Outcomes {
+		if !slices.Contains(outcomes, o) {
+			errs = append(errs, fmt.Errorf("record.outcomes: must be of %s, not %q", strings.Join(outcomes, ", "), o))
+		}
+	}
+	if r.MaxRecordBytes < minRecordBytes {
+		errs = append(errs, fmt.Errorf("record.max_record_bytes: must be at least %d", minRecordBytes))
+	}
+	if r.MemoryBytes < 0 || r.FolderBytes <= 0 || r.FolderAge.Duration < 0 {
+		errs = append(errs, errors.New("record: memory_bytes and folder_age must not be negative, and folder_bytes must be positive"))
+	}
+	return errs
+}

@@ -1,0 +1,71 @@
+package extproc
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+)
+
+// beginRecord begins the record of an exchange that is recorded, when all of its
+// request is there. The ids and times that its turns get are taken down from now on.
+func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
+	if x.request.endpoint.Public { // the list of models: there is nothing to replay
+		return
+	}
+	tape := s.o.Env.Telemetry.Recorder.Begin(x.request.tenant, x.target.Model, x.request.asked, func() record.Record { return s.newRecord(x, r) })
+	if tape == nil {
+		return
+	}
+	x.runner.Record.Tape = tape
+	env := *r.Context.Env
+	newID, now := env.NewID, env.Now
+	env.NewID = func(prefix string) string { return tape.ID(newID(prefix)) }
+	env.Now = func() time.Time { return tape.Clock(now()) }
+	env.Prompts = tape.Prompts(env.Prompts)
+	r.Context.Env = &env
+}
+
+// newRecord is what is known of an exchange before its endpoint handles it.
+func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
+	q, t := &x.request, &x.target
+	path := q.path
+	if q.query != "" {
+		path += "?" + q.query
+	}
+	rec := record.Record{
+		ID: q.id, Tenant: q.tenant, Started: x.runner.Record.Started,
+		Request: record.Request{Method: q.method, Path: path, Header: recordedHeader(r.Header), Body: record.NewText(slices.Clone(r.Body))},
+		Target: record.Target{
+			API: q.endpoint.API, Model: t.Model, Engine: t.Engine, Disaggregated: t.Disaggregated, Direct: s.o.Client == nil,
+		},
+		Settings: record.Settings{Model: *r.Context.Model, Session: r.Context.Session, Checked: r.Context.Checked, Codex: r.Codex},
+	}
+	if t.Dialect != nil {
+		rec.Target.Kind = t.Dialect.Kind()
+	}
+	s.o.Recording(&rec)
+	return rec
+}
+
+// secretHeaders are request headers that no record has. Others whose names contain one
+// of secretWords are left out too.
+var (
+	secretHeaders = []string{"authorization", "proxy-authorization", "cookie", "set-cookie"}
+	secretWords   = []string{"key", "token", "secret", "auth", "password", "credential", "session", "signature"}
+)
+
+func recordedHeader(h http.Header) map[string]string {
+	c := make(map[string]string, len(h))
+	for name, values := range h {
+		name = strings.ToLower(name)
+		if slices.Contains(secretHeaders, name) || slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) }) {
+			continue
+		}
+		c[name] = strings.Join(values, ", ")
+	}
+	return c
+}

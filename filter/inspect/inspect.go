@@ -1,0 +1,90 @@
+// Package inspect makes of a record what people look at: the conversation as the model
+// got it, its output token by token, the steps of the exchange on a line of time, and
+// where two prompts differ. It is pure: the inspector's page and the command both show
+// what [Of] returns.
+package inspect
+
+import (
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// View is what is shown of a record.
+type View struct {
+	Calls   []Call `json:"calls"`
+	Steps   []Step `json:"steps"`
+	Reply   string `json:"reply"`             // the bytes that the client got, as text
+	Refused string `json:"refused,omitempty"` // the error in place of the reply
+}
+
+// Call is a model call.
+type Call struct {
+	ID      string    `json:"id"`
+	Retry   int       `json:"retry,omitempty"`
+	Options string    `json:"options,omitempty"`
+	Tokens  int       `json:"tokens"`           // of the prompt
+	Cached  *int      `json:"cached,omitempty"` // of these, from the engine's cache; nil: it does not say
+	Shared  int       `json:"shared"`           // of these, those of the call before
+	Prompt  []Message `json:"prompt"`
+	Output  []Message `json:"output"` // of all choices, one after the other
+	Ended   string    `json:"ended"`  // why the output ended, or broke
+	Status  int       `json:"status,omitempty"`
+	Replica string    `json:"replica,omitempty"`
+}
+
+// Message is a message of a prompt or an output.
+type Message struct {
+	Choice    int     `json:"choice,omitempty"`
+	Role      string  `json:"role,omitempty"`
+	Channel   string  `json:"channel,omitempty"`
+	Recipient string  `json:"recipient,omitempty"`
+	Type      string  `json:"type,omitempty"` // content type
+	Start     int     `json:"start"`          // index of its first token
+	Pieces    []Piece `json:"pieces"`
+}
+
+// Piece is a token.
+type Piece struct {
+	ID   harmony.Token `json:"id"`
+	Text string        `json:"text"`
+	Kind PieceKind     `json:"kind,omitempty"`
+	// Of outputs:
+	At      int64    `json:"at,omitempty"` // when it arrived, µs since the exchange began
+	Logprob *float64 `json:"logprob,omitempty"`
+}
+
+// PieceKind says what a token is in its message.
+type PieceKind string
+
+// The kinds of tokens.
+const (
+	Content PieceKind = ""
+	Header  PieceKind = "header"
+	Special PieceKind = "special" // a control token
+)
+
+// Step is a part of the time of an exchange, in µs since it began.
+type Step struct {
+	Name string `json:"name"` // decode, queue, generate, tool, store, end
+	Of   string `json:"of,omitempty"`
+	From int64  `json:"from"`
+	To   int64  `json:"to"`
+}
+
+// Of returns the view of a record.
+func Of(r *record.Record) *View {
+	w := &watcher{view: &View{Calls: []Call{}, Steps: []Step{}}, r: r}
+	for i := range r.Events {
+		w.take(&r.Events[i])
+	}
+	w.endCall("")
+	if r.Result.Micros > w.last {
+		w.step("end", "", w.last, r.Result.Micros)
+	}
+	return w.view
+}
+
+// Duration is µs as a duration.
+func Duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }

@@ -1,0 +1,146 @@
+package inspect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// watcher takes the events of a record in their order.
+type watcher struct {
+	view   *View
+	r      *record.Record
+	prompt []harmony.Token
+	called int64 // when the last call was made
+	first  int64 // when its first tokens came; 0: none yet
+	open   bool  // the call has not ended
+	output map[int]*output
+	last   int64
+	reply  strings.Builder
+}
+
+// output is what a choice has said so far.
+type output struct {
+	tokens []harmony.Token
+	pieces []Piece
+}
+
+func (w *watcher) take(e *record.Event) {
+	switch e.Kind {
+	case record.KindCall:
+		w.call(e)
+	case record.KindAnswer:
+		if c := w.current(); c != nil {
+			c.Status, c.Replica = e.Answer.Status, e.Answer.Replica
+		}
+	case record.KindTokens:
+		w.tokens(e)
+	case record.KindEnd:
+		w.endCall("end")
+	case record.KindBroken:
+		why := "broken: " + e.Text.String()
+		if e.Error != nil && e.Error.Message != "" {
+			why += ": " + e.Error.Message
+		}
+		w.endCall(why)
+	case record.KindTool:
+		w.step("tool", strings.TrimSuffix(e.Tool.Server+"."+e.Tool.Tool, "."), e.At-e.Tool.Micros, e.At)
+	case record.KindStore:
+		w.step("store", e.Store.Operation, e.At-e.Store.Micros, e.At)
+	case record.KindSent:
+		w.reply.Write(e.Text.Bytes())
+		w.view.Reply = w.reply.String()
+	case record.KindRefused:
+		w.view.Refused = e.Error.Message
+	case record.KindCancel:
+		w.endCall("the client has left")
+	}
+	w.last = max(w.last, e.At)
+}
+
+func (w *watcher) current() *Call {
+	if !w.open || len(w.view.Calls) == 0 {
+		return nil
+	}
+	return &w.view.Calls[len(w.view.Calls)-1]
+}
+
+func (w *watcher) step(name, of string, from, to int64) {
+	w.view.Steps = append(w.view.Steps, Step{Name: name, Of: of, From: max(from, 0), To: max(to, from, 0)})
+}
+
+func (w *watcher) call(e *record.Event) {
+	w.endCall("repeated")
+	if len(w.view.Calls) == 0 {
+		w.step("decode", "", 0, e.At)
+	}
+	c := e.Call
+	w.prompt = append(slices.Clone(w.prompt[:min(c.Shared, len(w.prompt))]), c.Prompt...)
+	w.called, w.first, w.open, w.output = e.At, 0, true, map[int]*output{}
+	w.view.Calls = append(w.view.Calls, Call{
+		ID: c.ID, Retry: c.Retry, Options: string(c.Options), Tokens: c.Count, Shared: c.Shared, Prompt: Messages(w.prompt, ""), Output: []Message{},
+	})
+}
+
+func (w *watcher) tokens(e *record.Event) {
+	c, t := w.current(), e.Tokens
+	if c == nil {
+		return
+	}
+	if w.first == 0 && len(t.IDs)+t.Count > 0 {
+		w.first = e.At
+		w.step("queue", c.ID, w.called, e.At)
+	}
+	o := w.output[t.Choice]
+	if o == nil {
+		o = &output{}
+		w.output[t.Choice] = o
+	}
+	for i, id := range t.IDs {
+		p := Piece{ID: id, At: e.At}
+		if i < len(t.Logprobs) {
+			p.Logprob = &t.Logprobs[i].Value
+		}
+		o.tokens, o.pieces = append(o.tokens, id), append(o.pieces, p)
+	}
+	if t.Usage && t.Cached >= 0 {
+		c.Cached = &t.Cached
+	}
+	if t.Finish != "" {
+		c.Ended = t.Finish
+	}
+}
+
+// endCall ends the last call. Its own reason to end takes precedence.
+func (w *watcher) endCall(why string) {
+	c := w.current()
+	if c == nil {
+		return
+	}
+	w.open = false
+	if c.Ended == "" || strings.HasPrefix(why, "broken") {
+		c.Ended = why
+	}
+	if w.first > 0 {
+		w.step("generate", c.ID, w.first, w.last)
+	} else {
+		w.step("queue", c.ID, w.called, w.last)
+	}
+	for choice := range len(w.output) + 1 {
+		o := w.output[choice]
+		if o == nil {
+			continue
+		}
+		messages := Messages(o.tokens, harmony.RoleAssistant)
+		for i := range messages {
+			messages[i].Choice = choice
+			for j := range messages[i].Pieces {
+				said := &o.pieces[messages[i].Start+j]
+				messages[i].Pieces[j].At, messages[i].Pieces[j].Logprob = said.At, said.Logprob
+			}
+		}
+		c.Output = append(c.Output, messages...)
+	}
+}

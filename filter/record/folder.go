@@ -1,0 +1,171 @@
+package record
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Folder is a [Sink] of files, one for each record: JSON, compressed. The oldest files
+// make room for new ones. Records wait in a short queue for the disk: if it is full, they
+// are dropped.
+type Folder struct {
+	o      FolderOptions
+	queue  chan *Record
+	ended  chan struct{}
+	files  []fs.FileInfo // the oldest first
+	bytes  int64         // of them
+	failed bool          // the last file could not be written; it has been logged
+	Counts Counts
+}
+
+// FolderOptions are the bounds of a [Folder].
+type FolderOptions struct {
+	Path   string
+	Bytes  int64         // of all files
+	Age    time.Duration // after which a file is deleted; 0: never
+	Log    *logrus.Logger
+	Now    func() time.Time
+	Create func(path string) (io.WriteCloser, error) // default: os.OpenFile, for the process's user alone
+}
+
+// queued is how many records wait for the disk.
+const queued = 64
+
+// suffix ends the names of a folder's files.
+const suffix = ".record.json.gz"
+
+// OpenFolder makes the folder, if there is none, and a sink that writes to it until
+// [Folder.Close].
+func OpenFolder(o FolderOptions) (*Folder, error) {
+	if o.Create == nil {
+		o.Create = func(path string) (io.WriteCloser, error) {
+			return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		}
+	}
+	if err := os.MkdirAll(o.Path, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of records: %w", err)
+	}
+	f := &Folder{o: o, queue: make(chan *Record, queued), ended: make(chan struct{})}
+	go f.write()
+	return f, nil
+}
+
+// Keep implements [Sink].
+func (f *Folder) Keep(r *Record) {
+	select {
+	case f.queue <- r:
+	default:
+		f.Counts.Dropped.Add(1)
+	}
+}
+
+// Close writes the records that wait, and ends the sink. Keep must not be called any
+// more.
+func (f *Folder) Close() {
+	close(f.queue)
+	<-f.ended
+}
+
+// write writes the records of the queue until it is closed.
+func (f *Folder) write() {
+	defer close(f.ended)
+	f.list()
+	f.prune()
+	for r := range f.queue {
+		if err := f.keep(r); err != nil {
+			f.Counts.Dropped.Add(1)
+			if !f.failed {
+				f.o.Log.WithError(err).Warn("records of exchanges are lost until the folder can be written to again")
+			}
+			f.failed = true
+			continue
+		}
+		f.failed = false
+		f.Counts.Kept.Add(1)
+	}
+}
+
+// keep writes a record under a name of its own, which it gets when it is complete.
+func (f *Folder) keep(r *Record) (err error) {
+	name := r.Started.UTC().Format("20060102T150405.000000") + "-" + fileName(r.ID) + suffix
+	path := filepath.Join(f.o.Path, name)
+	file, err := f.o.Create(path + ".part")
+	if err != nil {
+		return fmt.Errorf("make the file of a record: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path + ".part") // nothing else is to be done with it
+		}
+	}()
+	err = errors.Join(Write(file, r), file.Close())
+	if err != nil {
+		return fmt.Errorf("write a record: %w", err)
+	}
+	if err := os.Rename(path+".part", path); err != nil {
+		return fmt.Errorf("name a record: %w", err)
+	}
+	if info, err := os.Stat(path); err == nil {
+		f.files, f.bytes = append(f.files, info), f.bytes+info.Size()
+	}
+	f.prune()
+	return nil
+}
+
+// Write writes a record as a file has it.
+func Write(w io.Writer, r *Record) error {
+	z := gzip.NewWriter(w)
+	if err := json.NewEncoder(z).Encode(r); err != nil {
+		return fmt.Errorf("write a record: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return fmt.Errorf("write a record: %w", err)
+	}
+	return nil
+}
+
+// fileName is an id as part of a file's name.
+func fileName(id string) string {
+	safe := func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}
+	return strings.Map(safe, id[:min(len(id), 80)])
+}
+
+// list finds the files that are there already.
+func (f *Folder) list() {
+	entries, err := os.ReadDir(f.o.Path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries { // by name, which begins with the time
+		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) {
+			f.files, f.bytes = append(f.files, info), f.bytes+info.Size()
+		}
+	}
+}
+
+// prune deletes the files that are too old, and the oldest ones until the rest have room.
+func (f *Folder) prune() {
+	for len(f.files) > 0 {
+		oldest := f.files[0]
+		if f.bytes <= f.o.Bytes && (f.o.Age <= 0 || f.o.Now().Sub(oldest.ModTime()) <= f.o.Age) {
+			return
+		}
+		_ = os.Remove(filepath.Join(f.o.Path, oldest.Name())) // what somebody else has deleted is gone too
+		f.files, f.bytes = f.files[1:], f.bytes-oldest.Size()
+	}
+}

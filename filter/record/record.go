@@ -1,0 +1,199 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// Format is the version of the file format. A reader refuses records of a later one.
+const Format = 1
+
+// Record is one exchange: a client's request and the reply to it, or the making of a
+// response in the background.
+type Record struct {
+	Format  int    `json:"format"`
+	Version string `json:"version"` // of the program
+	// ID is the request's id, which replies and log lines have too.
+	ID       string    `json:"id"`
+	Tenant   string    `json:"tenant,omitempty"`
+	Started  time.Time `json:"started"`
+	Redacted bool      `json:"redacted,omitempty"` // texts are gone, their lengths are there
+	Cut      bool      `json:"cut,omitempty"`      // the record became too long: later events are missing
+
+	Request  Request  `json:"request"`
+	Target   Target   `json:"target"`
+	Settings Settings `json:"settings"`
+	Config   string   `json:"config,omitempty"` // the effective configuration: YAML, secrets hidden
+	Events   []Event  `json:"events"`
+	Result   Result   `json:"result"`
+}
+
+// Request is the client's request.
+type Request struct {
+	Method string            `json:"method"`
+	Path   string            `json:"path"` // with the query
+	Header map[string]string `json:"header,omitempty"`
+	Body   Text              `json:"body,omitzero"`
+}
+
+// Settings are those that a request's turns were made with, beside the configuration.
+type Settings struct {
+	Model   turn.Model `json:"model"`
+	Session string     `json:"session,omitempty"` // that a header named
+	Checked bool       `json:"checked,omitempty"` // the engine accepts no constraint, so that its output was verified
+	Codex   bool       `json:"codex,omitempty"`   // Codex compatibility mode was on
+}
+
+// Target says who answers.
+type Target struct {
+	API           string `json:"api"`
+	Model         string `json:"model,omitempty"`         // the client's name
+	Upstream      string `json:"upstream,omitempty"`      // name at the engine
+	Engine        string `json:"engine,omitempty"`        // name in the configuration
+	Kind          string `json:"kind,omitempty"`          // the engine's dialect
+	Disaggregated bool   `json:"disaggregated,omitempty"` // prefill and decode are two calls
+	Direct        bool   `json:"direct,omitempty"`        // Envoy made the one model call
+	Replica       string `json:"replica,omitempty"`       // that answered last
+	Background    bool   `json:"background,omitempty"`    // nobody waited
+}
+
+// Result is how the exchange has ended.
+type Result struct {
+	Outcome   string         `json:"outcome"` // as in harmony_requests_total
+	Status    int            `json:"status"`
+	Code      string         `json:"code,omitempty"`  // of the error
+	Error     string         `json:"error,omitempty"` // the error's text for the client
+	Response  string         `json:"response,omitempty"`
+	Micros    int64          `json:"us"` // from Started to the end
+	Prompt    int            `json:"prompt_tokens,omitempty"`
+	Cached    *int           `json:"cached_tokens,omitempty"` // nil: the engine does not say
+	Output    int            `json:"output_tokens,omitempty"`
+	Reasoning int            `json:"reasoning_tokens,omitempty"`
+	Calls     int            `json:"model_calls,omitempty"`
+	Retries   int            `json:"retries,omitempty"`
+	Repairs   map[string]int `json:"repairs,omitempty"`
+	Finish    string         `json:"finish,omitempty"`
+}
+
+// The kinds of events. Those of the first group come in from outside, those of the
+// second go out.
+const (
+	KindID      = "id"      // an id was made: Text
+	KindClock   = "clock"   // the clock was read: Clock
+	KindAnswer  = "answer"  // the engine's answer begins: Answer
+	KindTokens  = "tokens"  // the engine's output: Tokens
+	KindEnd     = "end"     // the engine's answer ends
+	KindBroken  = "broken"  // the engine's answer ends with an error: Text is one of the At constants, Error
+	KindFailed  = "failed"  // an error ended the reply from outside: Error
+	KindPrefill = "prefill" // the prompt is being computed elsewhere
+	KindStart   = "start"   // the reply can begin: a paced one waits for its client
+	KindJob     = "job"     // a job of the step is done: Job
+	KindTimer   = "timer"   // a timer has expired: Text
+	KindStore   = "store"   // the store was asked: Store
+	KindTool    = "tool"    // a tool was run: Tool
+	KindCancel  = "cancel"  // the client has left
+	KindFound   = "found"   // a prompt was compared with those before: Found
+
+	KindCall    = "call"    // a model call: Call
+	KindHeaders = "headers" // the reply's headers: Header
+	KindSent    = "sent"    // bytes of the reply: Text
+	KindRefused = "refused" // an error in place of the reply: Error
+)
+
+// Where an engine's answer broke.
+const (
+	AtConnection = "connection"
+	AtStatus     = "status" // its status is not 200
+	AtHeaders    = "headers"
+	AtBody       = "body"
+	AtTrailers   = "trailers"
+	AtEnd        = "end" // it ended too early
+)
+
+// Event is something that happened. The fields that its kind names are set.
+type Event struct {
+	At   int64  `json:"at"` // µs since Record.Started
+	Kind string `json:"kind"`
+
+	Text   Text               `json:"text,omitzero"`
+	Clock  time.Time          `json:"clock,omitzero"`
+	Header map[string]string  `json:"header,omitempty"`
+	Job    int                `json:"job,omitempty"`
+	Call   *Call              `json:"call,omitempty"`
+	Answer *Answer            `json:"answer,omitempty"`
+	Tokens *Tokens            `json:"tokens,omitempty"`
+	Store  *Access            `json:"store,omitempty"`
+	Tool   *ToolRun           `json:"tool,omitempty"`
+	Found  *diagnosis.Finding `json:"found,omitempty"`
+	Error  *Error             `json:"error,omitempty"`
+}
+
+// Call is a model call.
+type Call struct {
+	ID      string          `json:"id"`
+	Retry   int             `json:"retry,omitempty"`
+	Shared  int             `json:"shared,omitempty"` // tokens that the prompt shares with the exchange's call before, which are left out of Prompt
+	Prompt  []harmony.Token `json:"prompt"`
+	Count   int             `json:"count"`             // tokens of the whole prompt
+	Options json.RawMessage `json:"options,omitempty"` // the request without its prompt
+}
+
+// Answer is the beginning of an engine's answer.
+type Answer struct {
+	Status   int    `json:"status"`
+	Replica  string `json:"replica,omitempty"`
+	Type     string `json:"content_type,omitempty"`
+	Encoding string `json:"encoding,omitempty"`
+	Attempts string `json:"attempts,omitempty"` // of Envoy
+	Cached   *int   `json:"cached,omitempty"`   // tokens that another call found in its cache, of a disaggregated engine
+}
+
+// Tokens is a piece of an engine's output.
+type Tokens struct {
+	Choice      int              `json:"choice,omitempty"`
+	IDs         []harmony.Token  `json:"ids,omitempty"`
+	Logprobs    []engine.Logprob `json:"logprobs,omitempty"` // one for each of IDs
+	Finish      string           `json:"finish,omitempty"`
+	Usage       bool             `json:"usage,omitempty"`  // the engine reports its usage
+	Cached      int              `json:"cached,omitempty"` // with Usage: -1 if it does not report that
+	Fingerprint string           `json:"fingerprint,omitempty"`
+	Count       int              `json:"count,omitempty"` // of IDs, where those are gone
+}
+
+// Access is an access to the store.
+type Access struct {
+	Operation string          `json:"operation"`
+	Key       Text            `json:"key,omitzero"` // what was asked for
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Micros    int64           `json:"us"` // how long it took
+}
+
+// ToolRun is a call of a tool, or the listing of a server's tools.
+type ToolRun struct {
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool,omitempty"` // "": the tools were listed
+	Arguments Text            `json:"arguments,omitzero"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     string          `json:"error,omitempty"`
+	Micros    int64           `json:"us"`
+}
+
+// Error is an error as the exchange had it.
+type Error struct {
+	Status     int                `json:"status"`
+	Type       string             `json:"type,omitempty"`
+	Code       string             `json:"code,omitempty"`
+	Param      string             `json:"param,omitempty"`
+	Message    string             `json:"message,omitempty"`
+	RetryAfter time.Duration      `json:"retry_after,omitempty"`
+	Overflow   *apierror.Overflow `json:"overflow,omitempty"`
+	// Plain is set where the error is none of an API, but a broken connection.
+	Plain string `json:"plain,omitempty"`
+}

@@ -1,0 +1,238 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+)
+
+// exchange is the outside of a run that is replayed: the client, the engine and what
+// executes jobs.
+type exchange struct {
+	script        *script
+	runner        *run.Runner
+	run           *run.Run
+	ctx           context.Context //nolint:containedctx // of the replay, of the same life
+	dialect       engine.Dialect
+	disaggregated bool
+	jobs          []api.Job // of the step; nil: done
+	next          error     // with which the answer that is being read breaks, at its headers or its end
+}
+
+// feed gives the run what came in.
+func (x *exchange) feed(r *record.Record, i int) {
+	e := &r.Events[i]
+	x.run.At(at(r, e))
+	switch e.Kind {
+	case record.KindAnswer:
+		x.answer(r, i)
+	case record.KindTokens, record.KindEnd, record.KindBroken, record.KindPrefill:
+		x.engine(e)
+	case record.KindStart:
+		x.run.Start()
+	case record.KindJob:
+		x.job(e.Job)
+	case record.KindTimer:
+		if timer, ok := run.TimerOf(e.Text.String()); ok {
+			x.runner.Expire(timer)
+		}
+	case record.KindFailed:
+		var err *apierror.Error
+		if errors.As(e.Error.Err(), &err) {
+			x.run.Fail(err)
+		}
+	case record.KindCancel:
+		x.run.Cancel()
+	}
+}
+
+// answer begins the engine's answer.
+func (x *exchange) answer(r *record.Record, i int) {
+	a := r.Events[i].Answer
+	fields := map[string]string{header.Upstream: a.Replica, "content-type": a.Type, "content-encoding": a.Encoding, header.Attempts: a.Attempts}
+	x.next = nil
+	if i+1 < len(r.Events) && r.Events[i+1].Kind == record.KindBroken && r.Events[i+1].Text.String() == record.AtHeaders {
+		x.next = r.Events[i+1].Error.Err()
+	}
+	if a.Cached == nil {
+		x.run.EngineHeaders(a.Status, func(name string) string { return fields[name] }, false)
+		return
+	}
+	head := http.Header{}
+	for name, value := range fields {
+		if value != "" {
+			head.Set(name, value)
+		}
+	}
+	x.run.EngineEvent(run.Event{Status: a.Status, Header: head, Prompt: &engine.Usage{CachedTokens: *a.Cached}})
+}
+
+// engine continues the engine's answer.
+func (x *exchange) engine(e *record.Event) {
+	switch where := e.Text.String(); {
+	case e.Kind == record.KindPrefill:
+		x.run.EngineEvent(run.Event{Prefilling: true})
+	case e.Kind == record.KindTokens:
+		x.run.EngineBytes(encoded(e), false)
+	case e.Kind == record.KindEnd:
+		x.next = nil
+		x.run.EngineBytes(nil, true)
+	case where == record.AtConnection:
+		x.run.EngineEvent(run.Event{Err: e.Error.Err()})
+	case where == record.AtStatus:
+		x.run.EngineBytes(encoded(e), true)
+	case where == record.AtBody:
+		x.run.EngineBytes(encoded(e), false)
+	case where == record.AtTrailers:
+		x.next = e.Error.Err()
+		x.run.EngineTrailers(func(string) string { return "" })
+	case where == record.AtEnd:
+		x.next = e.Error.Err()
+		x.run.EngineBytes(nil, true)
+	}
+}
+
+// job does a job of the step, with what the store and the tools returned.
+func (x *exchange) job(i int) {
+	if i >= len(x.jobs) || x.jobs[i] == nil {
+		x.script.differ("jobs", "a job was done that is not made any more", "", "")
+		return
+	}
+	job := x.jobs[i]
+	x.jobs[i] = nil
+	result, err := job.Do(x.ctx)
+	x.run.JobDone(run.JobDone{Index: i, Result: result, Err: err})
+}
+
+// Call implements [run.Executor].
+func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
+	if x.disaggregated {
+		if d, ok := x.dialect.(engine.Disaggregator); ok {
+			if _, err := d.PrefillRequest(r, &engine.Bootstrap{}); err != nil {
+				return err
+			}
+		}
+	} else if _, err := x.dialect.Encode(r); err != nil {
+		return err
+	}
+	x.script.called(r, retry.Number)
+	return nil
+}
+
+// Start implements [run.Executor].
+func (x *exchange) Start(jobs []api.Job) {
+	x.drop()
+	x.jobs = jobs
+}
+
+// drop does the jobs of the step whose results came too late for the reply, as far as they
+// had come.
+func (x *exchange) drop() {
+	x.script.late = true
+	for _, job := range x.jobs {
+		if job != nil {
+			_, _ = job.Do(x.ctx)
+		}
+	}
+	x.jobs, x.script.late = nil, false
+}
+
+// Detach implements [run.Executor]. Records end before such jobs.
+func (x *exchange) Detach([]api.Job) {}
+
+// SendHeaders implements [run.Downstream].
+func (x *exchange) SendHeaders([]engine.Header) {}
+
+// SendBody implements [run.Downstream].
+func (x *exchange) SendBody(p []byte, _ bool) {
+	x.script.made.reply = append(x.script.made.reply, p...)
+}
+
+// SendError implements [run.Downstream].
+func (x *exchange) SendError(err *apierror.Error) { x.script.made.refused = err }
+
+// scripted is a dialect whose answers are events of a record, each as JSON.
+type scripted struct {
+	engine.Dialect
+
+	x *exchange
+}
+
+// encoded is an event as the answer of a scripted engine.
+func encoded(e *record.Event) []byte {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil // it was JSON before
+	}
+	return text
+}
+
+// NewDecoder implements [engine.Dialect].
+func (s scripted) NewDecoder(*engine.Request) engine.Decoder { return &decoder{x: s.x} }
+
+// ReadError implements [engine.Dialect].
+func (s scripted) ReadError(_ int, _ func(string) string, body []byte) *apierror.Error {
+	return errorOf(body)
+}
+
+// errorOf is the error of an event as JSON.
+func errorOf(body []byte) *apierror.Error {
+	var e record.Event
+	if err := json.Unmarshal(body, &e); err == nil && e.Error != nil {
+		return apiError(e.Error.Err())
+	}
+	return apierror.New(http.StatusBadGateway, "", "", "the record has no error here")
+}
+
+func apiError(err error) *apierror.Error {
+	var e *apierror.Error
+	if !errors.As(err, &e) {
+		return apierror.New(http.StatusBadGateway, "", "", "%s", err)
+	}
+	return e
+}
+
+// decoder reads events of a record.
+type decoder struct{ x *exchange }
+
+// Feed implements [engine.Decoder].
+func (d *decoder) Feed(p []byte, chunks []engine.Chunk) ([]engine.Chunk, *apierror.Error) {
+	if len(p) == 0 {
+		return chunks, nil
+	}
+	var e record.Event
+	if err := json.Unmarshal(p, &e); err != nil || e.Tokens == nil {
+		return chunks, errorOf(p)
+	}
+	t := e.Tokens
+	c := engine.Chunk{Index: t.Choice, Tokens: t.IDs, Logprobs: t.Logprobs, Finish: engine.Finish(t.Finish), Fingerprint: t.Fingerprint}
+	if t.Usage {
+		c.Usage = &engine.Usage{CachedTokens: t.Cached}
+	}
+	return append(chunks, c), nil
+}
+
+// End implements [engine.Decoder].
+func (d *decoder) End(chunks []engine.Chunk) ([]engine.Chunk, *apierror.Error) {
+	return chunks, d.broken()
+}
+
+// Trailers implements [engine.TrailerReader].
+func (d *decoder) Trailers(func(string) string) *apierror.Error { return d.broken() }
+
+// broken is the error with which the answer ends here.
+func (d *decoder) broken() *apierror.Error {
+	err := d.x.next
+	if d.x.next = nil; err == nil {
+		return nil
+	}
+	return apiError(err)
+}

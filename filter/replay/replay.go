@@ -1,0 +1,159 @@
+// Package replay makes recorded exchanges again, offline: the recorded request goes
+// through the same endpoints, renderer, parser and encoders, and everything that came
+// from outside comes from the record. Would this version give the same prompts, and the
+// same replies?
+//
+// [Player.Play] replays one record and returns the differences. There are none if the
+// version, and the configuration that matters, are the same.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
+	"github.com/envoy-harmony/envoy-harmony/filter/run"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// Player replays records with the endpoints of a configuration. Their stores and tools
+// must be those of [record.Store] and [record.Tools], and there must be no memory between
+// requests. It is safe for concurrent use.
+type Player struct {
+	Endpoints []api.Endpoint
+	Turns     *turn.Env
+	Run       *run.Env
+}
+
+// Played is what became of a replay.
+type Played struct {
+	// Skipped is why the record cannot be replayed; "": it was.
+	Skipped     string
+	Differences []Difference
+}
+
+// Play replays a record.
+func (p *Player) Play(ctx context.Context, r *record.Record) Played {
+	if why := skippedRecord(r); why != "" {
+		return Played{Skipped: why}
+	}
+	s := newScript(r)
+	if why := p.play(record.With(ctx, s), r, s); why != "" {
+		return Played{Skipped: why}
+	}
+	return Played{Differences: s.compare()}
+}
+
+// skippedRecord returns why a record cannot be replayed.
+func skippedRecord(r *record.Record) string {
+	switch {
+	case r.Format != record.Format:
+		return fmt.Sprintf("the format is %d, this version reads %d", r.Format, record.Format)
+	case r.Redacted:
+		return "the record is redacted"
+	case r.Cut:
+		return "the record was cut: record.max_record_bytes is too small"
+	}
+	return ""
+}
+
+func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped string) {
+	path, rawQuery, _ := strings.Cut(r.Request.Path, "?")
+	header := http.Header{}
+	for name, value := range r.Request.Header {
+		header.Set(name, value)
+	}
+	endpoint, ids := api.MatchWith(p.Endpoints, r.Request.Method, path, func(name string) bool { return header.Get(name) != "" })
+	if endpoint == nil {
+		return "this version does not serve " + r.Request.Method + " " + path
+	}
+	query, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		query = nil
+	}
+	env := *p.Turns
+	env.NewID, env.Now = s.id, s.clock
+	if env.Prompts != nil {
+		env.Prompts = s
+	}
+	outcome := endpoint.Handle(ctx, &api.HTTPRequest{
+		IDs: ids, Path: path, Query: query, Header: header, Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
+		Context: &turn.RequestContext{
+			Env: &env, Tenant: r.Tenant, RequestID: r.ID, Session: r.Settings.Session, Checked: r.Settings.Checked, Model: &r.Settings.Model,
+			Reserve: func(int) *apierror.Error { return nil },
+		},
+	})
+	switch {
+	case outcome.Stream != nil:
+		return "the client followed a stored stream, which other exchanges have made"
+	case outcome.Elsewhere != nil:
+		s.made.refused = outcome.Elsewhere
+	case outcome.Err != nil:
+		s.made.refused = outcome.Err
+	case outcome.Request == nil:
+		s.made.reply = outcome.Answer
+	default:
+		return p.reply(ctx, r, s, outcome.Request)
+	}
+	return ""
+}
+
+// reply makes the reply to a decoded request.
+func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request api.Request) (skipped string) {
+	dialect, ok := engine.ByKind(r.Target.Kind)
+	if !ok {
+		return fmt.Sprintf("this version has no engines of the kind %q", r.Target.Kind)
+	}
+	mode := api.Loop
+	if r.Target.Direct {
+		mode = api.SingleCall
+		if _, err := dialect.Encode(request.Engine()); err != nil {
+			s.made.refused = err
+			return ""
+		}
+	}
+	if b, ok := request.(api.BackgroundRequest); ok && b.Background() && r.Target.Direct {
+		return "a response in the background was refused: there was no loopback listener"
+	}
+	queued := false
+	if b, ok := request.(api.BackgroundRequest); ok && r.Target.Background {
+		owner, lease := s.maker()
+		if _, _, err := b.Queue(ctx, owner, lease); err != nil {
+			s.made.refused = err
+			return ""
+		}
+		queued = true
+	}
+	runner := run.NewRunner(ctx, p.Run, r.Started)
+	x := &exchange{script: s, dialect: dialect, disaggregated: r.Target.Disaggregated, ctx: ctx}
+	target := run.Target{Engine: r.Target.Engine, Model: r.Target.Model, Dialect: scripted{Dialect: dialect, x: x}, Disaggregated: r.Target.Disaggregated}
+	x.runner = runner
+	x.run = runner.Begin(run.Options{
+		Request: request, Mode: mode, Target: target, RequestID: r.ID, Header: http.Header{}, Downstream: x, Executor: x, Queued: queued,
+	}, nil, r.Started)
+	if b, ok := x.run.Reply().(api.BackgroundReply); ok && queued {
+		b.Start()
+	}
+	if mode == api.SingleCall {
+		s.called(request.Engine(), 0)
+		x.run.Await(request.Engine())
+	}
+	for i := range r.Events {
+		x.feed(r, i)
+	}
+	x.drop()
+	x.run.Abandon()
+	return ""
+}
+
+// at is the time of an event.
+func at(r *record.Record, e *record.Event) time.Time {
+	return r.Started.Add(time.Duration(e.At) * time.Microsecond)
+}
