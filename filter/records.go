@@ -12,17 +12,19 @@ import (
 type records struct {
 	ring   *record.Ring
 	folder *record.Folder // nil: there is none
+	count  func(outcome string)
 }
 
 // openRecords opens what the configuration names.
-func openRecords(cfg *config.Config, o Options) (*records, error) {
-	r := &records{ring: record.NewRing(cfg.Record.MemoryBytes)}
+func openRecords(cfg *config.Config, o Options, count func(outcome string)) (*records, error) {
+	r := &records{ring: record.NewRing(cfg.Record.MemoryBytes), count: count}
 	if cfg.Record.Folder == "" {
 		return r, nil
 	}
 	var err error
 	r.folder, err = record.OpenFolder(record.FolderOptions{
 		Path: cfg.Record.Folder, Bytes: cfg.Record.FolderBytes, Age: cfg.Record.FolderAge.Duration, Log: o.Log, Now: o.Now,
+		Lost: func() { count(record.Dropped) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("record.folder: %w", err)
@@ -42,7 +44,7 @@ func (r *records) recorder(cfg *config.Config, before *record.Recorder, o Option
 	}
 	return before.With(record.Options{
 		Percent: c.Percent, Tenants: c.Tenants, Models: c.Models, Outcomes: c.Outcomes, Header: c.Header, Content: c.Content,
-		RecordBytes: c.MaxRecordBytes, LiveBytes: cfg.Record.MemoryBytes, Sinks: sinks, Draw: rand.IntN, Now: o.Now,
+		RecordBytes: c.MaxRecordBytes, LiveBytes: cfg.Record.MemoryBytes, Sinks: sinks, Draw: rand.IntN, Now: o.Now, Count: r.count,
 	})
 }
 

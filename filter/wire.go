@@ -114,7 +114,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if s.store, err = s.openStore(cfg, metrics); err != nil {
 		return nil, err
 	}
-	if s.records, err = openRecords(cfg, s.o); err != nil {
+	if s.records, err = openRecords(cfg, s.o, metrics.Recorded); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	s.current.Store(s.newGeneration(cfg, &p, none))

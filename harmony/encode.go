@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"context"
 	"math/bits"
 	"strings"
 	"sync"
@@ -19,6 +20,18 @@ import (
 func AppendEncode(dst []Token, text string) []Token {
 	dst, _ = appendBounded(dst, text, nil)
 	return dst
+}
+
+// AppendEncodeLimited is [AppendEncode] with a limit. It returns dst unchanged and a
+// [*LimitError] if there would be more than limit tokens, including those of dst, or
+// the context's error if ctx ends first. It checks both every few tens of kilobytes of
+// text.
+func AppendEncodeLimited(ctx context.Context, dst []Token, text string, limit int) ([]Token, error) {
+	out, err := appendBounded(dst, text, &bounds{ctx: ctx, limit: limit})
+	if err == nil && len(out) > limit {
+		return dst, &LimitError{len(out)}
+	}
+	return out, err
 }
 
 // appendBounded is AppendEncode with bounds. If they end the encoding, it

@@ -144,3 +144,24 @@ func TestLimitContext(t *testing.T) {
 		t.Error("an incomplete message was cached")
 	}
 }
+
+// A text that fits has the tokens that it has without a limit. One token more than the
+// limit is an error, also where the bounds are not looked at before the end.
+func TestEncodeLimitedText(t *testing.T) {
+	texts := limitTexts(3 * checkBytes)
+	texts["short"] = "a short text"
+	for name, text := range texts {
+		want := AppendEncode([]Token{1}, text)
+		got, err := AppendEncodeLimited(context.Background(), []Token{1}, text, len(want))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %d tokens and %v, want %d tokens", name, len(got), err, len(want))
+		}
+		var over *LimitError
+		if got, err = AppendEncodeLimited(context.Background(), []Token{1}, text, len(want)-1); !errors.As(err, &over) || len(got) != 1 {
+			t.Errorf("%s: %d tokens and %v beyond the limit", name, len(got), err)
+		}
+	}
+	if got, err := AppendEncodeLimited(counted(1), nil, texts["words"], 1<<20); !errors.Is(err, context.Canceled) || len(got) != 0 {
+		t.Errorf("%d tokens and %v after the end of the context", len(got), err)
+	}
+}

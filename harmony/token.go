@@ -4,6 +4,9 @@ package harmony
 // parsing also accepts 201088, the last reserved token of the reference.
 type Token = uint32
 
+// LastToken is the greatest token that [AppendDecode] decodes.
+const LastToken = lastSpecial
+
 // The special tokens of the Harmony format.
 const (
 	TokenStartOfText Token = 199998 // <|startoftext|>

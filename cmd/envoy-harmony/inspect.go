@@ -97,6 +97,9 @@ func (v *recordWriter) write(r *record.Record) {
 	for i := range view.Calls {
 		v.call(i, &view.Calls[i])
 	}
+	if view.Prefix != "" {
+		v.print(styleNote, "prefix broken: %s\n", view.Prefix)
+	}
 	if view.Refused != "" || r.Result.Error != "" {
 		v.print(styleNote, "error: %s\n", cmp.Or(view.Refused, r.Result.Error))
 	}

@@ -58,6 +58,7 @@ func commands() []command {
 		{"serve", "start the filter for an Envoy that you run", serveCommand},
 		{"check", "check the configuration of serve, and print what is in effect", checkCommand},
 		{"envoy-config", "print an Envoy bootstrap for serve", envoyConfigCommand},
+		{"render", "serve what turns requests into tokens and tokens into replies", renderCommand},
 		{"ask", "ask a model one question, to see that everything works", askCommand},
 		{"inspect", "show recorded exchanges", inspectCommand},
 		{"replay", "make recorded exchanges again, and compare", replayCommand},

@@ -61,42 +61,15 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		flags.Usage()
 		return errUsage
 	}
-	files, err := record.Files(flags.Args())
-	if err != nil {
+	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{}, causes: map[string]int{}}
+	if err := r.readConfig(*file); err != nil {
 		return err
 	}
-	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{}, causes: map[string]int{}}
-	if *file != "" {
-		text, err := os.ReadFile(*file)
-		if err != nil {
-			return fmt.Errorf("read the configuration: %w", err)
-		}
-		if r.config, err = config.Parse(*file, text); err != nil {
-			return fmt.Errorf("read the configuration: %w", err)
-		}
+	for _, e := range engines {
+		e.Model, e.Greedy = *model, *greedy
+		r.asked = append(r.asked, &asked{engine: e})
 	}
-	each := r.play
-	if len(engines) > 0 {
-		for _, e := range engines {
-			e.Model, e.Greedy = *model, *greedy
-			r.asked = append(r.asked, &asked{engine: e})
-		}
-		each = r.ask
-	}
-	for _, name := range files {
-		if err := record.ReadFile(name, func(rec *record.Record) { each(name, rec) }); err != nil {
-			fmt.Fprintln(p.stderr, err)
-			r.unread++
-		}
-	}
-	if len(engines) > 0 {
-		return r.compared(p.stdout)
-	}
-	r.summary(p.stdout)
-	if r.different > 0 || r.unread > 0 {
-		return fmt.Errorf("%d of %d records differ, %d files cannot be read", r.different, r.same+r.different, r.unread)
-	}
-	return nil
+	return r.replay(flags.Args())
 }
 
 // replayer replays records, and counts what became of them.
@@ -111,6 +84,47 @@ type replayer struct {
 	asked                   []*asked // with -engine
 	same, different, unread int
 	skipped, causes         map[string]int
+}
+
+// readConfig reads the configuration that takes the place of that in the records.
+func (r *replayer) readConfig(file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	if r.config, err = config.Parse(file, text); err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	return nil
+}
+
+// replay replays the records of files and folders, and writes what came of it.
+func (r *replayer) replay(paths []string) error {
+	files, err := record.Files(paths)
+	if err != nil {
+		return err
+	}
+	each := r.play
+	if len(r.asked) > 0 {
+		each = r.ask
+	}
+	for _, name := range files {
+		if err := record.ReadFile(name, func(rec *record.Record) { each(name, rec) }); err != nil {
+			fmt.Fprintln(r.program.stderr, err)
+			r.unread++
+		}
+	}
+	if len(r.asked) > 0 {
+		return r.compared(r.program.stdout)
+	}
+	r.summary(r.program.stdout)
+	if r.different > 0 || r.unread > 0 {
+		return fmt.Errorf("%d of %d records differ, %d files cannot be read", r.different, r.same+r.different, r.unread)
+	}
+	return nil
 }
 
 func (r *replayer) play(file string, rec *record.Record) {

@@ -27,6 +27,8 @@ type settings struct {
 	set     []string // KEY=VALUE
 	engines []config.Engine
 	adjust  func(*config.Config) // what the command adds to the configuration; may be nil
+	// engineless says that the command calls no engine, so that none has to be named.
+	engineless bool
 
 	// What the last reading of the configuration has found.
 	content [sha256.Size]byte // hash of the file
@@ -149,6 +151,9 @@ func (s *settings) read() (*config.Config, error) {
 		c.Engines = slices.Clone(s.engines)
 	}
 	s.origin("a flag", &before, c)
+	if s.engineless && len(c.Engines) == 0 {
+		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
+	}
 	if err := c.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("configuration: %w", err))
 	}

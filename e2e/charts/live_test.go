@@ -214,7 +214,7 @@ func TestQueriesLive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Prometheus and Envoy")
 	}
-	config := write(t, fmt.Sprintf("tools: {servers: [{label: tools, url: %q}]}\n", tools(t)))
+	config := write(t, fmt.Sprintf("tools: {servers: [{label: tools, url: %q}]}\nrecord: {percent: 100}\n", tools(t)))
 	filter := launch(t, program(t), "run", "--simulate", "--config", config, "--listen", "127.0.0.1:0", "--envoy-workers", "1")
 	base := filter.await(t, func(line string) string {
 		url, ok := strings.CutPrefix(line, "ready ")

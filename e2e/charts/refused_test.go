@@ -55,6 +55,23 @@ func TestRefused(t *testing.T) {
 		{"tool's secret without value", engine + "toolSecrets: [{env: A}]", "toolSecrets[0]: A has no value"},
 		{"key of the test twice", engine + "test: {existingSecret: k, headers: {Authorization: a}}", "test: has headers.authorization and an existingSecret"},
 
+		{"config.record.folder", engine + "config: {record: {folder: /a}}", "config.record.folder: set records.enabled in its place"},
+		{"claim without records", engine + "records: {existingClaim: c}", "records.existingClaim: has no effect without a folder"},
+		{"bytes of no folder", engine + "config: {record: {folder_bytes: 1}}", "config.record.folder_bytes: has no effect without a folder"},
+		{"age of no folder", engine + "config: {record: {folder_age: 1h}}", "config.record.folder_age: has no effect without a folder"},
+		{"files above the limit", engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 1073741824}}", "config.record.folder_bytes: 1073741824 does not fit in records.sizeLimit 1Gi"},
+		{"blocks above the limit", engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 532676609}}", "config.record.folder_bytes: 532676609 does not fit in records.sizeLimit 1Gi"},
+		{"records above the limit", engine + "records: {enabled: true, sizeLimit: 10Mi}", "config.record.folder_bytes: 4194304 does not fit in records.sizeLimit 10Mi"},
+		{"claim of replicas", shared + "replicaCount: 2\nrecords: {enabled: true, existingClaim: c}", "records.existingClaim: is for one replica"},
+		{"claim of sidecars", patched + "records: {enabled: true, existingClaim: c}", "records.existingClaim: is for one replica"},
+		{"config.inspector.enabled", engine + "config: {inspector: {enabled: true}}", "config.inspector.enabled: set inspector.enabled in its place"},
+		{"config.inspector.token", engine + "config: {inspector: {token: a}}", "config.inspector.token: would stand in a ConfigMap; set inspector.existingSecret"},
+		{"inspector without token", engine + "inspector: {enabled: true}", "inspector.existingSecret: name a Secret with a token"},
+		{"token without inspector", engine + "inspector: {existingSecret: s}", "inspector.existingSecret: has no effect without the page"},
+
+		{"peers of no render service", engine + "render: {enabled: true, from: [{podSelector: {}}]}", "render.from: has no effect without the service and its policy"},
+		{"no replicas of the render service", engine + "render: {enabled: true, replicas: 0}", "at '/render/replicas': minimum: got 0, want 1"},
+
 		{"CA without TLS", engine + "tls: {clientCA: a}", "tls.clientCA: has no effect without TLS: set tls.enabled"},
 		{"CA's ConfigMap without TLS", engine + "tls: {clientCAConfigMap: a}", "tls.clientCAConfigMap: has no effect without TLS"},
 		{"certificate without TLS", engine + "tls: {existingSecret: a}", "tls.existingSecret: has no effect without TLS"},
@@ -100,6 +117,8 @@ func TestRefused(t *testing.T) {
 		{"port of an engine", "engines: [{kind: vllm, service: {name: a, port: 70000}}]", "at '/engines/0/service/port': maximum: got 70,000, want 65,535"},
 		{"engine's service without port", "engines: [{kind: vllm, service: {name: a}}]", "at '/engines/0/service': missing property 'port'"},
 		{"URL of the store", engine + "store: {url: 'mysql://a'}", "at '/store/url': 'mysql://a' does not match pattern"},
+		{"size without unit", engine + "records: {enabled: true, sizeLimit: '1000'}", "at '/records/sizeLimit': '1000' does not match pattern"},
+		{"token in the values", engine + "inspector: {token: a}", "at '/inspector': additional properties 'token' not allowed"},
 		{"short seal key", engine + "sealKeys: {keys: [" + fourBytes + "]}", "at '/sealKeys/keys/0': 'AAAA' does not match pattern"},
 		{"digest", engine + "image: {digest: latest}", "at '/image/digest': 'latest' does not match pattern"},
 		{"text for a number", engine + "replicaCount: two", "at '/replicaCount': got string, want integer"},
@@ -142,6 +161,9 @@ func TestNotRefused(t *testing.T) {
 		"least in per cent":        shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 50%}",
 		"longer grace period":      engine + "terminationGracePeriodSeconds: 170",
 		"one sidecar in memory":    engine + "mode: sidecar",
+		"files that just fit":      engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 532676608}}",
+		"a claim of any size":      engine + "records: {enabled: true, existingClaim: c, sizeLimit: 1Mi}\nconfig: {record: {folder_bytes: 1099511627776}}",
+		"a folder of each replica": shared + "replicaCount: 2\nrecords: {enabled: true}",
 	} {
 		if _, stderr, err := template(t, write(t, values)); err != nil {
 			t.Errorf("%s: %v: %s", name, err, stderr)

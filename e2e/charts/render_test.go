@@ -235,6 +235,9 @@ func TestRestartChecksum(t *testing.T) {
 		{"engine", vllm, sglang, false},
 		{"limit", vllm, vllm + "config: {limits: {max_tools: 3}}", false},
 		{"port", vllm, vllm + "service: {port: 9102}", true},
+		{"share of records", vllm, vllm + "config: {record: {percent: 1}}", false},
+		{"folder of records", vllm, vllm + "records: {enabled: true}", true},
+		{"page of records", vllm, vllm + "inspector: {enabled: true, existingSecret: s}", true},
 		{"secret of the chart", vllm, vllm + "store: {url: 'redis://a'}", true},
 		{"engine of Envoy", "mode: sidecar\n" + vllm, "mode: sidecar\n" + sglang, true},
 		{"effort beside Envoy", "mode: sidecar\n" + vllm, "mode: sidecar\n" + vllm + "config: {model_defaults: {effort: low}}", false},
@@ -304,8 +307,13 @@ func TestNotes(t *testing.T) {
 			"rollout status deployment/harmony-envoy-harmony", "ask --url http://YOUR-GATEWAY/v1", "grep harmony_requests_total",
 			"There is no loopback listener",
 		},
-		"mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}}]": {"rollout status", "helm test -n models harmony --logs", "app.kubernetes.io/component=filter", "/pods/POD:9003/proxy/metrics"},
-		string(readFile(t, "testdata/sidecar-patch/values.yaml")):             {"kubectl -n models patch deployment ENVOY", "envoy-harmony envoy-config"},
+		engine + "inspector: {enabled: true, existingSecret: page}": {
+			"Its token is in the Secret page.", "kubectl -n models port-forward deployment/harmony-envoy-harmony 9003", "http://127.0.0.1:9003/inspector/",
+			"Nothing is recorded: set config.record.percent or config.record.header.",
+		},
+		engine + "records: {enabled: true}\nconfig: {record: {header: x-record, content: true}}": {"Records have the texts of prompts, replies and tools"},
+		"mode: sidecar\nengines: [{kind: vllm, service: {name: a, port: 1}}]":                    {"rollout status", "helm test -n models harmony --logs", "app.kubernetes.io/component=filter", "/pods/POD:9003/proxy/metrics"},
+		string(readFile(t, "testdata/sidecar-patch/values.yaml")):                                {"kubectl -n models patch deployment ENVOY", "envoy-harmony envoy-config"},
 	} {
 		out, stderr, err := run(t, tool(t, "helm"), "install", release, chart, "--dry-run=client", "--namespace", "models", "--values", write(t, values))
 		if err != nil {

@@ -2,7 +2,8 @@
 # Tests the dialects with real engines on the CPU: vLLM over HTTP and gRPC, and
 # llama.cpp's server, with tiny gpt-oss models of random weights.
 #
-#     run.sh                  installs the engines, and starts and tests each of them
+#     run.sh                  installs the engines, starts and tests each of them, and
+#                             replays what the filter recorded of that
 #     run.sh install          only installs them
 #     run.sh serve ENGINE     runs vllm, vllm-grpc or llamacpp in the foreground, on PORT
 #
@@ -14,6 +15,7 @@ cd "$(dirname "$0")/../.."
 dir=$PWD/.engines python=$PWD/.engines/venv/bin/python here=e2e/engines
 port=${PORT:-18100}
 context=8192 model=gpt-oss-tiny # as in real_engines_test.go
+seal_keys='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' # of newConfig in e2e
 export VLLM_SYSTEM_START_DATE=2026-11-21
 
 bold='' plain=''
@@ -169,9 +171,13 @@ serve)
 	status=0
 	say "Compiling the grammars of client requests with xgrammar:"
 	go test -tags engines -count 1 -timeout 20m -v -run '^TestXgrammar' ./filter/constraint || status=$?
+	rm -rf "$dir/records"
+	export E2E_RECORDS=$dir/records
 	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM)$' || status=$?
 	with_engine vllm-grpc ENGINE_TEST_VLLM_GRPC '^TestReal(VLLMGRPC|RandomVLLMGRPC)$' || status=$?
 	with_engine llamacpp ENGINE_TEST_LLAMACPP '^TestRealLlamaCPP$' || status=$?
+	say "Replaying the exchanges with the engines:"
+	ENVOY_HARMONY_RESPONSES_SEAL_KEYS=$seal_keys go run ./cmd/envoy-harmony replay "$dir/records" || status=$?
 	exit "$status"
 	;;
 *) fail "unknown command $1: see the first lines of $here/run.sh" ;;

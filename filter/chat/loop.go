@@ -58,7 +58,7 @@ func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
 		return nil, err
 	}
 	c.reader.AddTo(&r.turns.earlier)
-	r.turns.earlierPrompts += len(r.turns.current.Engine.Prompt)
+	r.turns.earlierPrompts += r.turns.current.PromptTokens()
 	r.turns.earlierCached += max(r.cached, 0)
 	r.cached = engine.Unknown
 	r.turns.current, r.turns.unknown, r.turns.parts = next, 0, nil

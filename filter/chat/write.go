@@ -279,7 +279,7 @@ func (r *Reply) appendHead(dst []byte, object string) []byte {
 
 // promptTokens returns the number of tokens of the prompts so far.
 func (r *Reply) promptTokens() int {
-	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
+	return r.turns.earlierPrompts + r.turns.current.PromptTokens()
 }
 
 // cachedTokens returns how many of the prompts' tokens the engine had in its cache;

@@ -98,6 +98,14 @@ func traced(w *wiring) {
 	w.spans = &telemetrytest.Recorder{Tracers: sdktrace.NewTracerProvider(), Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))}
 }
 
+// recorded has exchanges recorded in memory, with their contents.
+func recorded(w *wiring) {
+	w.cfg.Record.Percent, w.cfg.Record.Content, w.cfg.Record.MaxRecordBytes = 100, true, 64<<20
+}
+
+// BenchmarkTokenRecorded is BenchmarkToken of an exchange that is recorded.
+func BenchmarkTokenRecorded(b *testing.B) { benchmarkToken(b, recorded) }
+
 // A token allocates nothing, apart from what the loop itself takes.
 func TestTokenDoesNotAllocate(t *testing.T) {
 	for name, change := range map[string]func(*wiring){"without": nil, "with": traced} {
@@ -164,8 +172,14 @@ func exchangeOf(tb testing.TB, change func(*wiring), messages ...*extprocv3.Proc
 
 // BenchmarkShortRequest is what the filter itself does for a short request, from its
 // headers to the log line.
-func BenchmarkShortRequest(b *testing.B) {
-	exchange := exchangeOf(b, nil, shortRequest()...)
+func BenchmarkShortRequest(b *testing.B) { benchmarkShortRequest(b, nil) }
+
+// BenchmarkShortRequestRecorded is the same with a record.
+func BenchmarkShortRequestRecorded(b *testing.B) { benchmarkShortRequest(b, recorded) }
+
+func benchmarkShortRequest(b *testing.B, change func(*wiring)) {
+	b.Helper()
+	exchange := exchangeOf(b, change, shortRequest()...)
 	b.ReportAllocs()
 	for b.Loop() {
 		exchange()

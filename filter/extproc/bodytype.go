@@ -1,11 +1,9 @@
 package extproc
 
 import (
-	"mime"
 	"net/http"
 	"net/url"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
@@ -15,27 +13,10 @@ import (
 // What keeps a request of the filter's own paths from being read in another way by
 // the upstream than by the filter.
 
-// jsonCharsets are the charset parameters of JSON that the filter reads as the
-// upstream does: their structure is ASCII.
-var jsonCharsets = []string{"", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1"}
-
-// isJSON reports whether a request's content type can be that of a JSON body. An
-// absent one can.
-func isJSON(contentType string) bool {
-	if strings.TrimSpace(contentType) == "" {
-		return true
-	}
-	mt, parameters, err := mime.ParseMediaType(contentType)
-	if err != nil || !slices.Contains(jsonCharsets, strings.ToLower(parameters["charset"])) {
-		return false
-	}
-	return mt == "application/json" || strings.HasSuffix(mt, "+json")
-}
-
 // checkBodyType rejects a body that is not sent as JSON: an upstream that reads it
 // anyway would answer past the filter.
 func (r *clientRequest) checkBodyType(contentType string) *apierror.Error {
-	if r.bodyless || r.method != http.MethodPost || isJSON(contentType) {
+	if r.bodyless || r.method != http.MethodPost || api.IsJSON(contentType) {
 		return nil
 	}
 	return apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",

@@ -17,7 +17,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
-	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 const (
@@ -321,25 +320,13 @@ func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse
 
 // requestContext is the circumstances of an exchange's turn.
 func (s *Server) requestContext(x *exchange) *turn.RequestContext {
-	m, cfg := &x.model, s.o.Config
+	m := &x.model
 	return &turn.RequestContext{
 		Env:       s.o.Turns,
 		Tenant:    x.request.tenant,
 		RequestID: x.request.id,
 		Session:   x.request.session,
 		Checked:   x.target.Dialect != nil && !x.target.Dialect.Constrains(),
-		Model: &turn.Model{
-			Upstream:        m.UpstreamModel,
-			Identity:        m.Identity,
-			KnowledgeCutoff: m.KnowledgeCutoff,
-			Effort:          harmony.Effort(m.Effort),
-			ContextLength:   s.o.Models.ContextLength(m),
-			Images:          cfg.Images,
-			Date:            cfg.Date,
-			Canonical:       cfg.CanonicalSchemas,
-			OnMalformed:     cfg.OnMalformed,
-			ReasoningFields: cfg.ReasoningFields,
-			UnknownTools:    cfg.UnknownTools,
-		},
+		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m)),
 	}
 }

@@ -1,9 +1,6 @@
 package extproc
 
 import (
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
@@ -32,13 +29,9 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 // newRecord is what is known of an exchange before its endpoint handles it.
 func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 	q, t := &x.request, &x.target
-	path := q.path
-	if q.query != "" {
-		path += "?" + q.query
-	}
 	rec := record.Record{
 		ID: q.id, Tenant: q.tenant, Started: x.runner.Record.Started,
-		Request: record.Request{Method: q.method, Path: path, Header: recordedHeader(r.Header), Body: record.NewText(slices.Clone(r.Body))},
+		Request: record.Request{Method: q.method, Path: record.Path(q.path, q.query), Header: record.Header(r.Header), Body: record.Body(r.Body)},
 		Target: record.Target{
 			API: q.endpoint.API, Model: t.Model, Engine: t.Engine, Disaggregated: t.Disaggregated, Direct: s.o.Client == nil,
 		},
@@ -49,23 +42,4 @@ func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 	}
 	s.o.Recording(&rec)
 	return rec
-}
-
-// secretHeaders are request headers that no record has. Others whose names contain one
-// of secretWords are left out too.
-var (
-	secretHeaders = []string{"authorization", "proxy-authorization", "cookie", "set-cookie"}
-	secretWords   = []string{"key", "token", "secret", "auth", "password", "credential", "session", "signature"}
-)
-
-func recordedHeader(h http.Header) map[string]string {
-	c := make(map[string]string, len(h))
-	for name, values := range h {
-		name = strings.ToLower(name)
-		if slices.Contains(secretHeaders, name) || slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) }) {
-			continue
-		}
-		c[name] = strings.Join(values, ", ")
-	}
-	return c
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/models"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -136,6 +137,12 @@ func newServer(t testing.TB, change func(*wiring)) *testServer {
 			t.Fatal(err)
 		}
 	}
+	if w.cfg.Record.On() {
+		tel = tel.With(w.cfg.Log.Content, record.New(record.Options{
+			Percent: w.cfg.Record.Percent, Content: w.cfg.Record.Content, RecordBytes: w.cfg.Record.MaxRecordBytes, LiveBytes: w.cfg.Record.MemoryBytes,
+			Sinks: []record.Sink{record.NewRing(w.cfg.Record.MemoryBytes)}, Draw: func(int) int { return 0 }, Now: time.Now,
+		}))
+	}
 	s.Server = New(w.options(t, s.store, tel))
 	return s
 }
@@ -151,7 +158,7 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	l := cfg.Limits
 	var ids atomic.Int64
 	o := Options{
-		Config: cfg, Dialects: map[string]engine.Dialect{},
+		Config: cfg, Dialects: map[string]engine.Dialect{}, Recording: func(*record.Record) {},
 		NewID: func(prefix string) string { return prefix + "id" + strconv.FormatInt(ids.Add(1), 10) },
 		Env: &run.Env{
 			Telemetry: tel, Now: time.Now, Locks: &run.Locks{Workers: workers}, Workers: workers, Explain: cfg.ReplyHeaders,

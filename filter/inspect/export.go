@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ func Curl(r *record.Record, base string) string {
 	if strings.Contains(r.Request.Body.String(), `"stream"`) {
 		words = append(words, "-N")
 	}
-	if r.Request.Method != "POST" && r.Request.Method != "GET" {
+	if r.Request.Method != http.MethodPost && r.Request.Method != http.MethodGet {
 		words = append(words, "-X", r.Request.Method)
 	}
 	words = append(words, quoted(strings.TrimSuffix(base, "/")+r.Request.Path))

@@ -17,6 +17,7 @@ type View struct {
 	Steps   []Step `json:"steps"`
 	Reply   string `json:"reply"`             // the bytes that the client got, as text
 	Refused string `json:"refused,omitempty"` // the error in place of the reply
+	Prefix  string `json:"prefix,omitempty"`  // why the prompt does not continue that of its session; "": it does, or there is none
 }
 
 // Call is a model call.

@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -54,10 +56,20 @@ func (w *watcher) take(e *record.Event) {
 		w.view.Reply = w.reply.String()
 	case record.KindRefused:
 		w.view.Refused = e.Error.Message
+	case record.KindFound:
+		w.found(e.Found)
 	case record.KindCancel:
 		w.endCall("the client has left")
 	}
 	w.last = max(w.last, e.At)
+}
+
+// found takes what comparing the prompt with those of its session has found.
+func (w *watcher) found(f *diagnosis.Finding) {
+	if f == nil || f.Cause == diagnosis.None {
+		return
+	}
+	w.view.Prefix = fmt.Sprintf("%s: from token %d on, in message %d (%s); %d tokens are shared, %d lost", f.Cause, f.Token, f.Message, f.Role, f.Shared, f.Lost)
 }
 
 func (w *watcher) current() *Call {

@@ -45,7 +45,7 @@ func (t *turns) items() []turn.Item {
 
 // promptTokens returns the number of tokens of the prompts so far.
 func (r *Reply) promptTokens() int {
-	return r.turns.earlierPrompts + len(r.turns.current.Engine.Prompt)
+	return r.turns.earlierPrompts + r.turns.current.PromptTokens()
 }
 
 // nextTurn begins the turn in which the model has the results of its calls, and returns
@@ -75,7 +75,7 @@ func (r *Reply) nextTurn() (*engine.Request, *apierror.Error) {
 		return nil, err
 	}
 	r.reader.AddTo(&t.earlier)
-	t.earlierPrompts += len(t.current.Engine.Prompt)
+	t.earlierPrompts += t.current.PromptTokens()
 	t.earlierCached += max(r.cached, 0)
 	t.unknown, t.parts, r.runs.count, r.cached = 0, nil, 0, engine.Unknown
 	t.count++

@@ -7,6 +7,6 @@
 // goes out: package replay feeds the same inputs to the same code and compares.
 //
 // A [Record] is what a tape has come to. Its JSON is the file format, which
-// docs/inspector.md describes. A [Recorder] decides which exchanges are recorded, and
+// docs/records.md describes. A [Recorder] decides which exchanges are recorded, and
 // keeps their records in a ring in memory and in a folder.
 package record

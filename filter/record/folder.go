@@ -25,7 +25,6 @@ type Folder struct {
 	files  []fs.FileInfo // the oldest first
 	bytes  int64         // of them
 	failed bool          // the last file could not be written; it has been logged
-	Counts Counts
 }
 
 // FolderOptions are the bounds of a [Folder].
@@ -35,14 +34,18 @@ type FolderOptions struct {
 	Age    time.Duration // after which a file is deleted; 0: never
 	Log    *logrus.Logger
 	Now    func() time.Time
+	Lost   func()                                    // counts a record that is dropped; nil: nothing does
 	Create func(path string) (io.WriteCloser, error) // default: os.OpenFile, for the process's user alone
 }
 
 // queued is how many records wait for the disk.
 const queued = 64
 
-// suffix ends the names of a folder's files.
-const suffix = ".record.json.gz"
+// suffix ends the names of a folder's files; part follows while they are not complete.
+const (
+	suffix = ".record.json.gz"
+	part   = ".part"
+)
 
 // OpenFolder makes the folder, if there is none, and a sink that writes to it until
 // [Folder.Close].
@@ -65,7 +68,13 @@ func (f *Folder) Keep(r *Record) {
 	select {
 	case f.queue <- r:
 	default:
-		f.Counts.Dropped.Add(1)
+		f.lost()
+	}
+}
+
+func (f *Folder) lost() {
+	if f.o.Lost != nil {
+		f.o.Lost()
 	}
 }
 
@@ -83,7 +92,7 @@ func (f *Folder) write() {
 	f.prune()
 	for r := range f.queue {
 		if err := f.keep(r); err != nil {
-			f.Counts.Dropped.Add(1)
+			f.lost()
 			if !f.failed {
 				f.o.Log.WithError(err).Warn("records of exchanges are lost until the folder can be written to again")
 			}
@@ -91,7 +100,6 @@ func (f *Folder) write() {
 			continue
 		}
 		f.failed = false
-		f.Counts.Kept.Add(1)
 	}
 }
 
@@ -99,20 +107,20 @@ func (f *Folder) write() {
 func (f *Folder) keep(r *Record) (err error) {
 	name := r.Started.UTC().Format("20060102T150405.000000") + "-" + fileName(r.ID) + suffix
 	path := filepath.Join(f.o.Path, name)
-	file, err := f.o.Create(path + ".part")
+	file, err := f.o.Create(path + part)
 	if err != nil {
 		return fmt.Errorf("make the file of a record: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path + ".part") // nothing else is to be done with it
+			_ = os.Remove(path + part) // nothing else is to be done with it
 		}
 	}()
 	err = errors.Join(Write(file, r), file.Close())
 	if err != nil {
 		return fmt.Errorf("write a record: %w", err)
 	}
-	if err := os.Rename(path+".part", path); err != nil {
+	if err := os.Rename(path+part, path); err != nil {
 		return fmt.Errorf("name a record: %w", err)
 	}
 	if info, err := os.Stat(path); err == nil {
@@ -152,6 +160,9 @@ func (f *Folder) list() {
 		return
 	}
 	for _, e := range entries { // by name, which begins with the time
+		if strings.HasSuffix(e.Name(), suffix+part) {
+			_ = os.Remove(filepath.Join(f.o.Path, e.Name())) // a process before has ended while it wrote the file
+		}
 		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) {
 			f.files, f.bytes = append(f.files, info), f.bytes+info.Size()
 		}

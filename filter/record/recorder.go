@@ -3,7 +3,6 @@ package record
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +22,7 @@ type Options struct {
 	Sinks       []Sink          // where records go
 	Draw        func(n int) int // a random number from 0 to below n
 	Now         func() time.Time
+	Count       func(outcome string) // counts records by Kept and Cut; nil: nothing does
 }
 
 // Sink keeps records. Keep must not block: a sink that is slow or full drops records.
@@ -104,6 +104,14 @@ func (s *Recorder) End(t *Tape, result Result) {
 	for _, sink := range s.o.Sinks {
 		sink.Keep(&r)
 	}
+	if s.o.Count == nil {
+		return
+	}
+	if r.Cut {
+		s.o.Count(Cut)
+	} else {
+		s.o.Count(Kept)
+	}
 }
 
 // Drop ends the record of an exchange that was not the filter's.
@@ -141,5 +149,9 @@ func (t *Tape) sofar() Record {
 	return r
 }
 
-// Counts are the records that a sink has kept and dropped.
-type Counts struct{ Kept, Dropped atomic.Int64 }
+// The outcomes of records, as they are counted.
+const (
+	Kept    = "kept"    // whole
+	Cut     = "cut"     // without the events beyond a bound
+	Dropped = "dropped" // the folder has lost the record
+)

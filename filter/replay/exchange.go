@@ -24,13 +24,22 @@ type exchange struct {
 	dialect       engine.Dialect
 	disaggregated bool
 	jobs          []api.Job // of the step; nil: done
+	sound         int       // before this event no piece of an answer breaks off
 	next          error     // with which the answer that is being read breaks, at its headers or its end
 }
 
-// feed gives the run what came in.
-func (x *exchange) feed(r *record.Record, i int) {
+// feed gives the run what came in at the i-th event. It returns how many events that was.
+func (x *exchange) feed(r *record.Record, i int) int {
 	e := &r.Events[i]
 	x.run.At(at(r, e))
+	if i >= x.sound {
+		n, piece := damaged(r.Events[i:])
+		if piece != nil {
+			x.run.EngineBytes(encoded(piece...), false)
+			return n
+		}
+		x.sound = i + n
+	}
 	switch e.Kind {
 	case record.KindAnswer:
 		x.answer(r, i)
@@ -52,6 +61,24 @@ func (x *exchange) feed(r *record.Record, i int) {
 	case record.KindCancel:
 		x.run.Cancel()
 	}
+	return 1
+}
+
+// damaged returns what was in a piece of the engine's answer that broke off, and how many
+// events that was; nil: none of the first n events begins such a piece. What is good of the
+// piece has sent nothing yet.
+func damaged(events []record.Event) (n int, piece []record.Event) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == record.KindTokens:
+			piece = append(piece, *e)
+		case e.Kind == record.KindBroken && e.Text.String() == record.AtBody:
+			return i + 1, append(piece, *e)
+		case e.Kind != record.KindID && e.Kind != record.KindClock: // which the reply has asked for
+			return i + 1, nil
+		}
+	}
+	return len(events), nil
 }
 
 // answer begins the engine's answer.
@@ -81,16 +108,14 @@ func (x *exchange) engine(e *record.Event) {
 	case e.Kind == record.KindPrefill:
 		x.run.EngineEvent(run.Event{Prefilling: true})
 	case e.Kind == record.KindTokens:
-		x.run.EngineBytes(encoded(e), false)
+		x.run.EngineBytes(encoded(*e), false)
 	case e.Kind == record.KindEnd:
 		x.next = nil
 		x.run.EngineBytes(nil, true)
 	case where == record.AtConnection:
 		x.run.EngineEvent(run.Event{Err: e.Error.Err()})
 	case where == record.AtStatus:
-		x.run.EngineBytes(encoded(e), true)
-	case where == record.AtBody:
-		x.run.EngineBytes(encoded(e), false)
+		x.run.EngineBytes(encoded(*e), true)
 	case where == record.AtTrailers:
 		x.next = e.Error.Err()
 		x.run.EngineTrailers(func(string) string { return "" })
@@ -166,9 +191,9 @@ type scripted struct {
 	x *exchange
 }
 
-// encoded is an event as the answer of a scripted engine.
-func encoded(e *record.Event) []byte {
-	text, err := json.Marshal(e)
+// encoded is events as an answer of a scripted engine.
+func encoded(events ...record.Event) []byte {
+	text, err := json.Marshal(events)
 	if err != nil {
 		return nil // it was JSON before
 	}
@@ -183,11 +208,11 @@ func (s scripted) ReadError(_ int, _ func(string) string, body []byte) *apierror
 	return errorOf(body)
 }
 
-// errorOf is the error of an event as JSON.
+// errorOf is the error of events as JSON.
 func errorOf(body []byte) *apierror.Error {
-	var e record.Event
-	if err := json.Unmarshal(body, &e); err == nil && e.Error != nil {
-		return apiError(e.Error.Err())
+	var events []record.Event
+	if err := json.Unmarshal(body, &events); err == nil && len(events) > 0 && events[0].Error != nil {
+		return apiError(events[0].Error.Err())
 	}
 	return apierror.New(http.StatusBadGateway, "", "", "the record has no error here")
 }
@@ -208,16 +233,22 @@ func (d *decoder) Feed(p []byte, chunks []engine.Chunk) ([]engine.Chunk, *apierr
 	if len(p) == 0 {
 		return chunks, nil
 	}
-	var e record.Event
-	if err := json.Unmarshal(p, &e); err != nil || e.Tokens == nil {
+	var events []record.Event
+	if err := json.Unmarshal(p, &events); err != nil {
 		return chunks, errorOf(p)
 	}
-	t := e.Tokens
-	c := engine.Chunk{Index: t.Choice, Tokens: t.IDs, Logprobs: t.Logprobs, Finish: engine.Finish(t.Finish), Fingerprint: t.Fingerprint}
-	if t.Usage {
-		c.Usage = &engine.Usage{CachedTokens: t.Cached}
+	for i := range events {
+		t := events[i].Tokens
+		if t == nil {
+			return chunks, errorOf(encoded(events[i]))
+		}
+		c := engine.Chunk{Index: t.Choice, Tokens: t.IDs, Logprobs: t.Logprobs, Finish: engine.Finish(t.Finish), Fingerprint: t.Fingerprint}
+		if t.Usage {
+			c.Usage = &engine.Usage{CachedTokens: t.Cached}
+		}
+		chunks = append(chunks, c)
 	}
-	return append(chunks, c), nil
+	return chunks, nil
 }
 
 // End implements [engine.Decoder].

@@ -145,8 +145,8 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		s.called(request.Engine(), 0)
 		x.run.Await(request.Engine())
 	}
-	for i := range r.Events {
-		x.feed(r, i)
+	for i := 0; i < len(r.Events); {
+		i += x.feed(r, i)
 	}
 	x.drop()
 	x.run.Abandon()

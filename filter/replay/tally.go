@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,13 +51,13 @@ func (o *Output) Say() Said {
 
 // Tally compares what an engine says with what was recorded, over many calls.
 type Tally struct {
-	Asked, Failed                int
-	SameReasoning                int // calls whose reasoning is the same text
+	Asked, Failed                 int
+	SameReasoning                 int // calls whose reasoning is the same text
 	SameFinal, SameCalls, SameAll int
-	Finish                       map[string]int // calls by finish reason
-	Was, Is                      map[string]int // tokens by channel
-	first, whole                 []time.Duration
-	wasFirst, wasWhole           []time.Duration
+	Finish                        map[string]int // calls by finish reason
+	Was, Is                       map[string]int // tokens by channel
+	first, whole                  []time.Duration
+	wasFirst, wasWhole            []time.Duration
 }
 
 // Add adds the answer to a call.
@@ -137,8 +138,8 @@ func Table(tallies []*Tally) []Row {
 	}
 	answered := func(t *Tally) int { return t.Asked - t.Failed }
 	rows := []Row{
-		row("calls", "", func(t *Tally) string { return fmt.Sprint(t.Asked) }),
-		row("refused or broken", "", func(t *Tally) string { return fmt.Sprint(t.Failed) }),
+		row("calls", "", func(t *Tally) string { return strconv.Itoa(t.Asked) }),
+		row("refused or broken", "", func(t *Tally) string { return strconv.Itoa(t.Failed) }),
 		row("the same in all channels", "", func(t *Tally) string { return percent(t.SameAll, answered(t)) }),
 		row("the same reasoning", "", func(t *Tally) string { return percent(t.SameReasoning, answered(t)) }),
 		row("the same answer", "", func(t *Tally) string { return percent(t.SameFinal, answered(t)) }),

@@ -35,7 +35,7 @@ func (m *modelCalls) begin(t *turn.Turn, emit func(turn.Event)) {
 		m.diagnosis = d
 	}
 	m.reader = t.NewReader(emit)
-	m.usage.begin(len(t.Engine.Prompt))
+	m.usage.begin(t.PromptTokens())
 	if n := m.usage.toolOutput(len(m.usage.turns) - 1); n < 0 && (m.compacted == 0 || m.usage.calls() != 2) {
 		m.note(fmt.Errorf("the prompt of a model call is %d tokens shorter than that of the one before with its output: its tool_output_tokens are 0", -n))
 	}

@@ -71,8 +71,9 @@ type promptMetrics struct {
 	prefixBroken *prometheus.CounterVec // cause
 }
 
-// storeMetrics is what is counted of the store.
+// storeMetrics is what is counted of the store, and of records.
 type storeMetrics struct {
+	records     *prometheus.CounterVec // outcome
 	storeErrors *prometheus.CounterVec // operation
 	storeHangs  prometheus.Gauge
 }
@@ -119,6 +120,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			prefixBroken: counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
 		},
 		storeMetrics: storeMetrics{
+			records:     counter("harmony_records_total", "Records of exchanges, by what became of them: kept whole, kept without what was beyond a bound (cut), or lost to a folder that is full or slow (dropped).", "outcome"),
 			storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
 			storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
 		},
@@ -127,13 +129,16 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
+
+// Recorded counts a record by what became of it.
+func (m *Metrics) Recorded(outcome string) { m.records.WithLabelValues(outcome).Inc() }
 
 // Message observes the time that one message took.
 func (m *Metrics) Message(kind MessageKind, took time.Duration) {

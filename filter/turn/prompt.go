@@ -299,7 +299,7 @@ func (r rendering) continued(ctx context.Context, prompt []harmony.Token, item I
 
 // budget limits the output of a request to what the context leaves.
 func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
-	left := rc.contextLength() - len(r.Prompt)
+	left := rc.ContextLength() - len(r.Prompt)
 	switch {
 	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.promptLimit():
 		r.MaxTokens, r.MinTokens = 0, 0

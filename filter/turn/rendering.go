@@ -61,7 +61,7 @@ func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Er
 	}
 	err := apierror.New(http.StatusBadRequest, codeTooLong, "messages",
 		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
-		rc.contextLength(), atLeast, tokens)
-	err.Overflow = &apierror.Overflow{Tokens: tokens, Max: rc.contextLength()}
+		rc.ContextLength(), atLeast, tokens)
+	err.Overflow = &apierror.Overflow{Tokens: tokens, Max: rc.ContextLength()}
 	return err
 }

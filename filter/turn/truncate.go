@@ -13,7 +13,7 @@ import (
 // context is for the reply: max_tokens of the request, or else an eighth of the
 // context.
 func (rc *RequestContext) room(in *Input) int {
-	length := rc.contextLength()
+	length := rc.ContextLength()
 	reply := in.Engine.MaxTokens
 	if reply <= 0 || reply >= length {
 		reply = length / 8

@@ -134,6 +134,9 @@ type RequestContext struct {
 	// verifying of schemas takes, until the request ends. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
 	Checked bool // the model's engine accepts no constraint: a [Check] verifies its output
+	// PromptTokens is how many tokens the prompt of a turn had whose output is there
+	// already, if its engine had another prompt; 0: as many as the turn's own.
+	PromptTokens int
 }
 
 // ID returns prefix ("chatcmpl-", "resp_") and the request's id. A request id of
@@ -151,19 +154,20 @@ func (rc *RequestContext) ID(prefix string) string {
 	return prefix + rc.RequestID
 }
 
-// maxRendered bounds the prompts that no model gets, in tokens: several times
+// MaxRendered bounds the prompts that no model gets, in tokens: several times
 // what any model takes.
-const maxRendered = 1 << 20
+const MaxRendered = 1 << 20
 
 // promptLimit is how many tokens a prompt may have.
 func (rc *RequestContext) promptLimit() int {
 	if rc.Unbounded {
-		return max(maxRendered, rc.contextLength())
+		return max(MaxRendered, rc.ContextLength())
 	}
-	return rc.contextLength()
+	return rc.ContextLength()
 }
 
-func (rc *RequestContext) contextLength() int {
+// ContextLength returns how many tokens prompt and output may have together.
+func (rc *RequestContext) ContextLength() int {
 	if rc.Model.ContextLength > 0 {
 		return rc.Model.ContextLength
 	}
@@ -267,6 +271,14 @@ type Turn struct {
 	truncated       bool   // the oldest turns of the conversation are left out
 
 	diagnosed diagnosed // how the prompt is compared with earlier ones
+}
+
+// PromptTokens returns how many tokens the prompt has, for the usage of a reply.
+func (t *Turn) PromptTokens() int {
+	if n := t.rc.PromptTokens; n > 0 {
+		return n
+	}
+	return len(t.Engine.Prompt)
 }
 
 // Fault returns why texts of earlier requests could not be read, for the log; nil

@@ -75,6 +75,12 @@
   expr: max by (namespace, job) (harmony_config_hash{ {{- .m -}} }) != min by (namespace, job) (harmony_config_hash{ {{- .m -}} })
   summary: Replicas of the filter have different configurations.
   description: A rollout is stuck, or one of the replicas has refused the last change.
+- alert: HarmonyRecordsLost
+  severity: warning
+  for: 15m
+  expr: sum by (pod) (rate(harmony_records_total{ {{- .m }},outcome="dropped"}[10m])) > 0
+  summary: Records of exchanges are lost.
+  description: "{{ `{{ $labels.pod }}` }} loses {{ `{{ $value | humanize }}` }} records a second. The folder of records is full or slow. Requests are not affected."
 - alert: HarmonyCertificateExpires
   severity: critical
   for: 15m

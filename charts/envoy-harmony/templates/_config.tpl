@@ -89,7 +89,27 @@ unix://{{ include "envoy-harmony.socketDir" . }}/loopback.sock
 {{- with include "envoy-harmony.tlsConfig" . | fromYaml -}}
 {{- $_ := set $derived "tls" . -}}
 {{- end -}}
+{{- with include "envoy-harmony.recordConfig" . | fromYaml -}}
+{{- $_ := set $derived "record" . -}}
+{{- end -}}
+{{- if .Values.inspector.enabled -}}
+{{- $_ := set $derived "inspector" (dict "enabled" true) -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $derived (deepCopy .Values.config)) -}}
+{{- end -}}
+
+{{/* The folder of records. */}}
+{{- define "envoy-harmony.recordFolder" -}}/var/lib/envoy-harmony-records{{- end -}}
+
+{{/* The keys record.* of the configuration. Pods whose emptyDir is full are evicted: files may fill
+     less than half of it, because each takes whole blocks of the disk. */}}
+{{- define "envoy-harmony.recordConfig" -}}
+{{- if .Values.records.enabled -}}
+folder: {{ include "envoy-harmony.recordFolder" . }}
+{{- if not .Values.records.existingClaim }}
+folder_bytes: {{ div (mul (include "envoy-harmony.bytes" .Values.records.sizeLimit | int64) 2) 5 }}
+{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* The keys tls.* of the configuration. */}}

@@ -87,6 +87,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- ceil $seconds | int64 -}}
 {{- end -}}
 
+{{/* A quantity of Kubernetes, such as 2Gi, in bytes. */}}
+{{- define "envoy-harmony.bytes" -}}
+{{- $units := dict "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mul (regexFind "^[0-9]+" . | int64) (get $units (regexFind "[A-Za-z]+$" .) | int64) -}}
+{{- end -}}
+
 {{/* Whether there are, or may be, several replicas: "true" or "". */}}
 {{- define "envoy-harmony.severalReplicas" -}}
 {{- if or .Values.autoscaling.enabled (gt (int .Values.replicaCount) 1) (eq (include "envoy-harmony.patched" .) "true") -}}true{{- end -}}

@@ -24,6 +24,15 @@
   valueFrom: {secretKeyRef: {name: {{ index . 1 | quote }}, key: {{ index . 2 | quote }}}}
 {{- end -}}
 
+{{/* The variable of the seal keys. */}}
+{{- define "envoy-harmony.sealEnv" -}}
+{{- if .Values.sealKeys.existingSecret }}
+{{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_RESPONSES_SEAL_KEYS" .Values.sealKeys.existingSecret .Values.sealKeys.existingSecretKey) }}
+{{- else if .Values.sealKeys.keys }}
+{{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_RESPONSES_SEAL_KEYS" (include "envoy-harmony.fullname" .) "seal-keys") }}
+{{- end }}
+{{- end -}}
+
 {{- define "envoy-harmony.env" -}}
 {{- $own := include "envoy-harmony.fullname" . -}}
 {{- $data := include "envoy-harmony.secretData" . | fromYaml -}}
@@ -32,10 +41,9 @@
 {{- else if hasKey $data "store-url" }}
 {{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_STORE_URL" $own "store-url") }}
 {{- end }}
-{{- if .Values.sealKeys.existingSecret }}
-{{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_RESPONSES_SEAL_KEYS" .Values.sealKeys.existingSecret .Values.sealKeys.existingSecretKey) }}
-{{- else if hasKey $data "seal-keys" }}
-{{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_RESPONSES_SEAL_KEYS" $own "seal-keys") }}
+{{- include "envoy-harmony.sealEnv" . }}
+{{- if .Values.inspector.enabled }}
+{{ include "envoy-harmony.secretEnv" (list "ENVOY_HARMONY_INSPECTOR_TOKEN" .Values.inspector.existingSecret .Values.inspector.existingSecretKey) }}
 {{- end }}
 {{- range .Values.toolSecrets }}
 {{ include "envoy-harmony.secretEnv" (list .env (default $own .existingSecret) (default .env .key)) }}
@@ -120,6 +128,9 @@ volumeMounts:
 {{- if .Values.store.persistence.enabled }}
 - {name: envoy-harmony-store, mountPath: /var/lib/envoy-harmony}
 {{- end }}
+{{- if .Values.records.enabled }}
+- {name: envoy-harmony-records, mountPath: {{ include "envoy-harmony.recordFolder" . }}}
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -153,6 +164,14 @@ volumeMounts:
 {{- if .Values.store.persistence.enabled }}
 - name: envoy-harmony-store
   persistentVolumeClaim: {claimName: {{ default (printf "%s-store" (include "envoy-harmony.fullname" .)) .Values.store.persistence.existingClaim }}}
+{{- end }}
+{{- if .Values.records.enabled }}
+- name: envoy-harmony-records
+{{- if .Values.records.existingClaim }}
+  persistentVolumeClaim: {claimName: {{ .Values.records.existingClaim }}}
+{{- else }}
+  emptyDir: {sizeLimit: {{ .Values.records.sizeLimit }}}
+{{- end }}
 {{- end }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}

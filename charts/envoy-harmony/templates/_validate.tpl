@@ -2,7 +2,7 @@
 
 {{- define "envoy-harmony.validate" -}}
 {{- $errors := list -}}
-{{- range list "engines" "config" "store" "secrets" "tls" "loopbackTLS" "scale" "rest" -}}
+{{- range list "engines" "config" "store" "secrets" "tls" "loopbackTLS" "records" "scale" "rest" -}}
 {{- $errors = concat $errors (include (printf "envoy-harmony.%sErrors" .) $ | fromJsonArray) -}}
 {{- end -}}
 {{- $errors = concat $errors (include "envoy-harmony.gateway.errors" . | fromJsonArray) -}}
@@ -57,6 +57,15 @@
 {{- end -}}
 {{- if hasKey (default dict $config.responses) "seal_keys" -}}
 {{- $errors = append $errors "config.responses.seal_keys: would stand in a ConfigMap; set sealKeys.keys or sealKeys.existingSecret" -}}
+{{- end -}}
+{{- if hasKey (default dict $config.record) "folder" -}}
+{{- $errors = append $errors "config.record.folder: set records.enabled in its place" -}}
+{{- end -}}
+{{- if hasKey (default dict $config.inspector) "enabled" -}}
+{{- $errors = append $errors "config.inspector.enabled: set inspector.enabled in its place" -}}
+{{- end -}}
+{{- if hasKey (default dict $config.inspector) "token" -}}
+{{- $errors = append $errors "config.inspector.token: would stand in a ConfigMap; set inspector.existingSecret" -}}
 {{- end -}}
 {{- if not (include "envoy-harmony.loopbackAddress" .) -}}
 {{- $fix := "there is none: set gateway.loopback.enabled, and with gateway.provider none gateway.loopback.address" -}}
@@ -127,6 +136,45 @@
 {{- if and $.Values.test.existingSecret (eq (lower $name) "authorization") -}}
 {{- $errors = append $errors "test: has headers.authorization and an existingSecret; leave one out" -}}
 {{- end -}}
+{{- end -}}
+{{- toJson $errors -}}
+{{- end -}}
+
+{{- define "envoy-harmony.recordsErrors" -}}
+{{- $errors := list -}}
+{{- $records := .Values.records -}}
+{{- $record := get (include "envoy-harmony.config" . | fromYaml) "record" | default dict -}}
+{{- if not $records.enabled -}}
+{{- if $records.existingClaim -}}
+{{- $errors = append $errors "records.existingClaim: has no effect without a folder: set records.enabled" -}}
+{{- end -}}
+{{- range list "folder_bytes" "folder_age" -}}
+{{- if hasKey $record . -}}
+{{- $errors = append $errors (printf "config.record.%s: has no effect without a folder: set records.enabled" .) -}}
+{{- end -}}
+{{- end -}}
+{{- else if $records.existingClaim -}}
+{{- if include "envoy-harmony.severalReplicas" . -}}
+{{- $errors = append $errors "records.existingClaim: is for one replica, because each counts only its own files: leave it out, and each pod has a folder of its own" -}}
+{{- end -}}
+{{- else -}}
+{{- $limit := include "envoy-harmony.bytes" $records.sizeLimit | int64 -}}
+{{- $files := int64 $record.folder_bytes -}}
+{{- $one := int64 (default 8388608 $record.max_record_bytes) -}}
+{{- $need := add (mul 2 $files) $one -}}
+{{- if gt $need $limit -}}
+{{- $errors = append $errors (printf "config.record.folder_bytes: %d does not fit in records.sizeLimit %s: files take up to twice their bytes on the disk, with a record that is being written (config.record.max_record_bytes) %d bytes: set a smaller number, or a larger records.sizeLimit" $files $records.sizeLimit $need) -}}
+{{- end -}}
+{{- end -}}
+{{- $inspector := .Values.inspector -}}
+{{- if and $inspector.enabled (not $inspector.existingSecret) -}}
+{{- $errors = append $errors "inspector.existingSecret: name a Secret with a token: every pod of the cluster may reach the admin port, and the page shows records of all tenants" -}}
+{{- end -}}
+{{- if and $inspector.existingSecret (not $inspector.enabled) -}}
+{{- $errors = append $errors "inspector.existingSecret: has no effect without the page: set inspector.enabled" -}}
+{{- end -}}
+{{- if and .Values.render.from (not (and .Values.render.enabled .Values.networkPolicy.enabled)) -}}
+{{- $errors = append $errors "render.from: has no effect without the service and its policy: set render.enabled and networkPolicy.enabled" -}}
 {{- end -}}
 {{- toJson $errors -}}
 {{- end -}}

@@ -126,7 +126,7 @@ function summary(x) {
     ["model", [x.target.model, x.target.engine, x.target.kind].filter(Boolean).join(" · ")], ["tenant", x.tenant], ["session", x.session],
     ["tokens", (r.prompt_tokens || 0) + " prompt" + (r.cached_tokens !== undefined ? ", " + r.cached_tokens + " cached" : "") + ", " + (r.output_tokens || 0) + " output, " + (r.reasoning_tokens || 0) + " of these reasoning"],
     ["calls", (r.model_calls || 0) + (r.retries ? ", " + r.retries + " retries" : "")],
-    ["repairs", Object.entries(r.repairs || {}).map(([kind, n]) => kind + " " + n).join(", ")], ["record", x.redacted ? "redacted: record.content is false" : ""],
+    ["repairs", Object.entries(r.repairs || {}).map(([kind, n]) => kind + " " + n).join(", ")], ["prefix", x.view.prefix], ["record", x.redacted ? "redacted: record.content is false" : ""],
   ];
   return el("dl", {}, ...rows.filter(([, v]) => v).flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, String(v))]));
 }

@@ -244,6 +244,9 @@ spec:
   - matches:
     - path: {type: Exact, value: /v1/chat/completions}
     - path: {type: Exact, value: /v1/chat/completions/render}
+    - path: {type: Exact, value: /v1/chat/completions/derender}
+    - path: {type: Exact, value: /tokenize}
+    - path: {type: Exact, value: /detokenize}
     - path: {type: PathPrefix, value: /v1/responses}
     - path: {type: PathPrefix, value: /v1/messages}
     - path: {type: PathPrefix, value: /v1/conversations}

@@ -1,0 +1,20 @@
+package render
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+)
+
+// TestCompatibilityTables compares docs/compatibility.md with the decoders.
+func TestCompatibilityTables(t *testing.T) {
+	t.Parallel()
+	derender := maps.Clone(apitest.Fields(derenderFields))
+	for _, k := range kinds {
+		derender[k.request] = "mapped"
+	}
+	apitest.Documented(t, "Render", "Derender", derender)
+	apitest.Documented(t, "Render", "Tokenize", apitest.Fields(tokenizeFields))
+	apitest.Documented(t, "Render", "Detokenize", apitest.Fields(detokenizeFields))
+}

@@ -1,0 +1,215 @@
+package render
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// tokenizer answers what is asked about texts and tokens.
+type tokenizer struct {
+	chat       api.Endpoint // decodes the requests with messages
+	needsModel bool
+}
+
+// tokenizing is a request of [TokenizePath], as it is decoded.
+type tokenizing struct {
+	model     string
+	prompt    jsontext.Field
+	messages  jsontext.Field
+	strings   bool // of the tokens are wanted
+	bare      bool // the prompt ends before the message that the model writes
+	continues bool // the last message
+}
+
+// tokenizeFields has the fields of a request of [TokenizePath]. With messages it has
+// those of Chat Completions too. The table in docs/compatibility.md has the same rows.
+var tokenizeFields = jsontext.Table[*tokenizing]{
+	"model": {Read: func(t *tokenizing, v jsontext.Field) (err *apierror.Error) {
+		t.model, err = v.ShortText()
+		return err
+	}},
+	"prompt":   {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { t.prompt = v; return nil }},
+	"messages": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { t.messages = v; return nil }},
+	"add_generation_prompt": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error {
+		add, err := v.Switch()
+		t.bare = !add
+		return err
+	}},
+	"continue_final_message": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.continues) }},
+	"return_token_strs":      {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.strings) }},
+	"add_special_tokens":     {Ignored: true},
+}
+
+// tokenize answers a request of [TokenizePath]. A prompt is a user's text: what spells
+// a control token in it is text.
+func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcome {
+	root, err := jsontext.Parse(r.Body)
+	if err != nil {
+		return api.Outcome{Err: err}
+	}
+	var t tokenizing
+	var others jsontext.Ignored
+	body := jsontext.Field{Result: root}
+	if err := tokenizeFields.Decode(&t, body, &others); err != nil {
+		return api.Outcome{Err: err}
+	}
+	var tokens []harmony.Token
+	switch {
+	case t.model == "" && k.needsModel:
+		err = apierror.Invalid("model", "The field \"model\" is missing. Name the model.")
+	case t.prompt.Exists() && t.messages.Exists():
+		err = apierror.Invalid("messages", "\"prompt\" and \"messages\" are two things to tokenize. Send one of them.")
+	case t.messages.Exists():
+		tokens, err = k.ofMessages(ctx, r, &t, body)
+	default:
+		tokens, err = ofPrompt(ctx, t.prompt)
+	}
+	if err != nil {
+		return api.Outcome{Err: err}
+	}
+	return api.Outcome{Answer: appendTokenized(nil, tokens, r.Context.ContextLength(), t.strings)}
+}
+
+// ofPrompt encodes a text.
+func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *apierror.Error) {
+	if !prompt.Exists() {
+		return nil, apierror.Invalid("prompt", "There is nothing to tokenize. Send a text as prompt, or messages.")
+	}
+	text, err := prompt.Text()
+	if err != nil {
+		return nil, err
+	}
+	tokens, failure := harmony.AppendEncodeLimited(ctx, nil, text, turn.MaxRendered)
+	var long *harmony.LimitError
+	switch {
+	case errors.As(failure, &long):
+		return nil, apierror.Invalid("prompt", "The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
+	case failure != nil:
+		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The text could not be tokenized in time. Try again, or shorten it.").With(failure)
+		late.RetryAfter = time.Second
+		return nil, late
+	}
+	return tokens, nil
+}
+
+// ofMessages renders a chat's prompt.
+func (k *tokenizer) ofMessages(ctx context.Context, r *api.HTTPRequest, t *tokenizing, body jsontext.Field) ([]harmony.Token, *apierror.Error) {
+	chat := jsontext.AppendString([]byte(`{"model":`), cmp.Or(t.model, "gpt-oss")) // which is not in the prompt
+	err := body.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "model", "prompt", "return_token_strs", "add_special_tokens", "stream", "stream_options":
+			return nil
+		case "add_generation_prompt":
+			if !t.continues {
+				return nil
+			}
+		}
+		chat = jsontext.AppendString(append(chat, ','), key)
+		chat = append(append(chat, ':'), v.Raw...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.Context.Reserve != nil {
+		if err := r.Context.Reserve(len(chat)); err != nil {
+			return nil, err
+		}
+	}
+	rc := *r.Context
+	env := *rc.Env
+	env.Memory = nil
+	rc.Env, rc.Unbounded = &env, true
+	outcome := k.chat.Handle(ctx, &api.HTTPRequest{Path: k.chat.Pattern, Body: append(chat, '}'), Context: &rc})
+	if outcome.Err != nil {
+		return nil, outcome.Err
+	}
+	tokens := outcome.Request.Engine().Prompt
+	if t.bare && !t.continues {
+		for i, token := range slices.Backward(tokens) {
+			if token == harmony.TokenStart {
+				return tokens[:i], nil
+			}
+		}
+	}
+	return tokens, nil
+}
+
+// appendTokenized appends the answer: {"count","max_model_len","tokens","token_strs"}.
+func appendTokenized(dst []byte, tokens []harmony.Token, length int, texts bool) []byte {
+	dst = strconv.AppendInt(append(dst, `{"count":`...), int64(len(tokens)), 10)
+	dst = strconv.AppendInt(append(dst, `,"max_model_len":`...), int64(length), 10)
+	dst = appendNumbers(append(dst, `,"tokens":`...), tokens)
+	if dst = append(dst, `,"token_strs":`...); !texts {
+		return append(dst, "null}"...)
+	}
+	dst = append(dst, '[')
+	var spelled []byte
+	for i, token := range tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		spelled = appendTokenString(spelled[:0], token)
+		dst = append(jsontext.AppendEscaped(append(dst, '"'), spelled), '"')
+	}
+	return append(dst, "]}"...)
+}
+
+// detokenizing is a request of [DetokenizePath], as it is decoded.
+type detokenizing struct {
+	model  string
+	tokens []harmony.Token
+	given  bool
+}
+
+// detokenizeFields has the fields of a request of [DetokenizePath]. The table in
+// docs/compatibility.md has the same rows.
+var detokenizeFields = jsontext.Table[*detokenizing]{
+	"model": {Read: func(d *detokenizing, v jsontext.Field) (err *apierror.Error) {
+		d.model, err = v.ShortText()
+		return err
+	}},
+	"tokens": {Read: func(d *detokenizing, v jsontext.Field) (err *apierror.Error) {
+		d.given = true
+		d.tokens, err = readTokens(v, nil, turn.MaxRendered)
+		return err
+	}},
+}
+
+// detokenize answers a request of [DetokenizePath]: {"prompt"}. Control tokens are
+// spelled, and bytes that are no character are U+FFFD.
+func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcome {
+	root, err := jsontext.Parse(r.Body)
+	if err != nil {
+		return api.Outcome{Err: err}
+	}
+	var d detokenizing
+	var others jsontext.Ignored
+	if err := detokenizeFields.Decode(&d, jsontext.Field{Result: root}, &others); err != nil {
+		return api.Outcome{Err: err}
+	}
+	switch {
+	case d.model == "" && k.needsModel:
+		return api.Outcome{Err: apierror.Invalid("model", "The field \"model\" is missing. Name the model.")}
+	case !d.given:
+		return api.Outcome{Err: apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids.")}
+	}
+	var text []byte
+	var decoder harmony.Decoder
+	for _, token := range d.tokens {
+		text, _ = decoder.Append(text, token) // readTokens has checked the ids
+	}
+	text = decoder.Flush(text)
+	return api.Outcome{Answer: append(jsontext.AppendEscaped([]byte(`{"prompt":"`), text), `"}`...)}
+}
