@@ -66,6 +66,39 @@ func Read(r io.Reader, each func(r *Record)) error {
 		case rec.Format > Format:
 			return fmt.Errorf("its format is %d; this version reads up to %d: use a newer one", rec.Format, Format)
 		}
+		for i := range rec.Events {
+			if err := rec.Events[i].check(); err != nil {
+				return fmt.Errorf("it is damaged: event %d, %q: %w", i, rec.Events[i].Kind, err)
+			}
+		}
 		each(&rec)
 	}
+}
+
+// check checks that an event has what its kind names: files come from elsewhere.
+func (e *Event) check() error {
+	missing := false
+	switch e.Kind {
+	case KindCall:
+		missing = e.Call == nil
+	case KindAnswer:
+		missing = e.Answer == nil
+	case KindTokens:
+		missing = e.Tokens == nil
+	case KindStore:
+		missing = e.Store == nil
+	case KindTool:
+		missing = e.Tool == nil
+	case KindFound:
+		missing = e.Found == nil
+	case KindBroken, KindFailed, KindRefused:
+		missing = e.Error == nil
+	}
+	switch {
+	case missing:
+		return errors.New("what its kind names is missing")
+	case e.Call != nil && (e.Call.Shared < 0 || e.Call.Count < 0), e.Tokens != nil && (e.Tokens.Choice < 0 || e.Tokens.Count < 0), e.Job < 0:
+		return errors.New("a number in it is negative")
+	}
+	return nil
 }

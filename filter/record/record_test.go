@@ -102,6 +102,8 @@ func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`{"format":2}`: "use a newer one", `{"a":1}`: `"format" is missing`, `[1]`: "it is no record", "\x1f\x8b\x00": "not complete", `{"format":1`: "it is no record",
+		`{"format":1,"events":[{"kind":"answer"}]}`: "damaged", `{"format":1,"events":[{"kind":"refused"}]}`: "damaged",
+		`{"format":1,"events":[{"kind":"call","call":{"shared":-1}}]}`: "negative", `{"format":1,"events":[{"kind":"job","job":-1}]}`: "negative",
 	} {
 		if err := Read(strings.NewReader(text), func(*Record) {}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
