@@ -275,21 +275,44 @@ func (s *script) compareReply() {
 	}
 	was, is := "", ""
 	if s.wanted != nil {
-		was = s.wanted.Err().Error()
+		was = errorText(s.wanted.Err())
 	}
 	if s.made.refused != nil {
-		is = s.made.refused.Error()
+		is = errorText(s.made.refused)
 	}
 	if was != is {
 		s.differ("error", "in place of the reply", was, is)
 	}
 }
 
-// sealed are texts that are encrypted with random bytes.
-var sealed = regexp.MustCompile(`(\\*"(?:encrypted_content|signature|data)\\*":\\*")[A-Za-z0-9_\-+/=.]{40,}`)
+// errorText is all of an error that a client gets.
+func errorText(err error) string {
+	var e *apierror.Error
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%s (code %q, param %q, retry after %s)", e.Error(), e.Code, e.Param, e.RetryAfter)
+	if e.Overflow != nil {
+		text += fmt.Sprintf(" (%d of %d tokens)", e.Overflow.Tokens, e.Overflow.Max)
+	}
+	return text
+}
 
-// unsealed is p without what encryption makes random.
-func unsealed(p []byte) []byte { return sealed.ReplaceAll(p, []byte("${1}…")) }
+// sealed are texts that are encrypted with random bytes, as package seal has them: base64url
+// that begins with the version, of a salt, a sum and the text. Other texts have these names
+// too, and are compared.
+var sealed = regexp.MustCompile(`(\\*"(?:encrypted_content|signature|data)\\*":\\*")(A[g-v][A-Za-z0-9_\-]{96,})`)
+
+// unsealed is p without what encryption makes random. The length of what is sealed stays.
+func unsealed(p []byte) []byte {
+	var out []byte
+	at := 0
+	for _, m := range sealed.FindAllSubmatchIndex(p, -1) {
+		out = append(append(out, p[at:m[4]]...), fmt.Sprintf("…%d…", m[5]-m[4])...)
+		at = m[1]
+	}
+	return append(out, p[at:]...)
+}
 
 func equal(a, b []byte) bool { return bytes.Equal(unsealed(a), unsealed(b)) }
 
