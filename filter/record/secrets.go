@@ -19,7 +19,7 @@ const hidden = "[hidden]"
 // of secretWords are left out too.
 var (
 	secretHeaders = []string{"authorization", "proxy-authorization", "cookie", "set-cookie"}
-	secretWords   = []string{"key", "token", "secret", "auth", "password", "credential", "session", "signature"}
+	secretWords   = []string{"key", "token", "secret", "auth", "password", "credential", "session", "signature", "jwt", "assertion", "cert", "cookie"}
 )
 
 // isSecret reports whether the name of a header or of a parameter is that of a secret.

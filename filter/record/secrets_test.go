@@ -34,7 +34,7 @@ func TestBody(t *testing.T) {
 
 func TestHeaderAndPath(t *testing.T) {
 	t.Parallel()
-	got := Header(http.Header{"Authorization": {"s"}, "X-Api-Key": {"s"}, "Cookie": {"s"}, "X-Session-Id": {"s"}, "Accept": {"a", "b"}})
+	got := Header(http.Header{"Authorization": {"s"}, "X-Api-Key": {"s"}, "Cookie": {"s"}, "X-Session-Id": {"s"}, "X-Goog-Iap-Jwt-Assertion": {"s"}, "Cf-Access-Jwt-Assertion": {"s"}, "X-Jwt-Payload": {"s"}, "X-Forwarded-Client-Cert": {"s"}, "X-Original-Cookie": {"s"}, "Accept": {"a", "b"}})
 	if diff := cmp.Diff(map[string]string{"accept": "a, b"}, got); diff != "" {
 		t.Error(diff)
 	}
