@@ -55,7 +55,7 @@ func play(t *Tape) {
 	_, _ = t.Access("get_texts", json.RawMessage(`["tenant",["`+secret+`"]]`), func() (json.RawMessage, error) {
 		return json.RawMessage(`{"` + secret + `":"` + secret + `","id":"` + secret + `"}`), nil
 	})
-	t.Tool(tools.Job{Server: &tools.Server{Label: "docs"}, Tool: "find", Arguments: `{"q":"` + secret + `"}`}, func() tools.Result {
+	t.Tool(tools.Job{Server: &tools.Server{Label: secret}, Tool: secret, Arguments: `{"q":"` + secret + `"}`}, func() tools.Result {
 		return tools.Result{Text: secret, Content: []tools.Part{{Type: "text", Text: secret}}, Error: secret, Tools: []tools.Tool{{Name: "find", InputSchema: json.RawMessage(`{"` + secret + `":1}`)}}}
 	})
 	t.Happened(KindCancel)

@@ -47,6 +47,10 @@ func redactEvent(e *Event) Event {
 	}
 	if e.Tool != nil {
 		t := *e.Tool
+		t.Server = lengthOf(t.Server) // the request names servers
+		if t.Tool != "" {
+			t.Tool = lengthOf(t.Tool) // and servers and models name tools
+		}
 		t.Arguments, t.Result = t.Arguments.Redacted(), redactJSON(t.Result)
 		if t.Error != "" {
 			t.Error = redacted
