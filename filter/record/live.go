@@ -9,7 +9,7 @@ import (
 
 // live are the tapes of exchanges that go on.
 type live struct {
-	bytes atomic.Int64 // that their events take
+	bytes atomic.Int64 // of memory that their requests and events take
 	limit atomic.Int64 // of bytes
 
 	mu      sync.Mutex

@@ -59,12 +59,20 @@ func (s *Recorder) Header() string {
 }
 
 // Begin begins the record of an exchange, if it is recorded; else it returns nil. asked is
-// the value of the request's [Recorder.Header]. r is made only for what is recorded.
+// the value of the request's [Recorder.Header]. r is made only for what is recorded. There is
+// no record either if the request alone has no room beside the exchanges that go on.
 func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 	if s == nil || !s.wants(tenant, model, asked) {
 		return nil
 	}
 	t := NewTape(r(), s.o.RecordBytes, s.o.Now)
+	t.taken = t.record.Request.size()
+	if !s.live.take(t.taken) {
+		if s.o.Count != nil {
+			s.o.Count(Dropped)
+		}
+		return nil
+	}
 	t.live = s.live
 	s.live.add(t)
 	return t
@@ -153,5 +161,5 @@ func (t *Tape) sofar() Record {
 const (
 	Kept    = "kept"    // whole
 	Cut     = "cut"     // without the events beyond a bound
-	Dropped = "dropped" // the folder has lost the record
+	Dropped = "dropped" // the folder has lost the record, or there was no memory for its request
 )

@@ -55,14 +55,19 @@ const recordBytes = 2 << 10
 
 // size is about how many bytes of memory a record takes.
 func (r *Record) size() int64 {
-	n := int64(recordBytes + len(r.Config) + len(r.Request.Body.bytes) + len(r.Request.Path))
-	for name, value := range r.Request.Header {
-		n += int64(len(name) + len(value))
-	}
+	n := int64(recordBytes+len(r.Config)) + r.Request.size()
 	for i := range r.Events {
 		n += r.Events[i].size()
 	}
 	return n
+}
+
+func (r *Request) size() int64 {
+	n := len(r.Body.bytes) + len(r.Path)
+	for name, value := range r.Header {
+		n += len(name) + len(value)
+	}
+	return int64(n)
 }
 
 // memoryOfEvent is the size of an Event beside what it points to.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // kept is a sink that keeps all.
@@ -91,6 +94,32 @@ func TestLiveBytes(t *testing.T) {
 	}
 	if n := recorder.live.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are lost", n)
+	}
+}
+
+// What the records of exchanges that go on take is what it takes in memory, with the bodies
+// of their requests and each of many small events.
+func TestLiveMemory(t *testing.T) {
+	t.Parallel()
+	const limit = 100 << 10
+	begin := func(body int) (*Recorder, *Tape) {
+		recorder := New(Options{Percent: 100, Content: true, Now: clock(), RecordBytes: 1 << 30, LiveBytes: limit, Draw: func(int) int { return 0 }})
+		return recorder, recorder.Begin("", "", "", func() Record { return Record{Started: started, Request: Request{Body: NewText(make([]byte, body))}} })
+	}
+	recorder, tape := begin(0)
+	for range 10_000 {
+		tape.Chunks([]engine.Chunk{{Tokens: []harmony.Token{1}}})
+		tape.Sent([]byte("x"))
+	}
+	if live := recorder.Live(0); live[0].size() > recordBytes+limit || !live[0].Cut {
+		t.Errorf("the events of a record take %d bytes of %d", live[0].size(), limit)
+	}
+	recorder.End(tape, Result{})
+	if n := recorder.live.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are lost", n)
+	}
+	if recorder, tape := begin(limit + 1); tape != nil || len(recorder.Live(0)) > 0 || recorder.live.bytes.Load() != 0 {
+		t.Error("the body of a request for which there is no room is held")
 	}
 }
 

@@ -26,7 +26,7 @@ type Tape struct {
 	mu     sync.Mutex
 	record Record
 	room   int             // bytes that events may still take
-	taken  int64           // bytes that events take
+	taken  int64           // bytes of memory that the request and the events take
 	prompt []harmony.Token // of the last model call
 	ended  bool
 }
@@ -62,12 +62,12 @@ func (t *Tape) addLocked(bytes int, e Event) {
 	switch bytes += eventBytes; {
 	case t.ended, t.record.Cut:
 		return
-	case bytes > t.room, !t.live.take(int64(bytes)):
+	case bytes > t.room, !t.live.take(e.size()):
 		t.record.Cut = true
 		return
 	}
 	t.room -= bytes
-	t.taken += int64(bytes)
+	t.taken += e.size()
 	e.At = t.now().Sub(t.record.Started).Microseconds()
 	t.record.Events = append(t.record.Events, e)
 }

@@ -120,7 +120,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			prefixBroken: counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
 		},
 		storeMetrics: storeMetrics{
-			records:     counter("harmony_records_total", "Records of exchanges, by what became of them: kept whole, kept without what was beyond a bound (cut), or lost to a folder that is full or slow (dropped).", "outcome"),
+			records:     counter("harmony_records_total", "Records of exchanges, by what became of them: kept whole, kept without what was beyond a bound (cut), or lost to a folder that is full or slow, or for want of memory (dropped).", "outcome"),
 			storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
 			storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
 		},
