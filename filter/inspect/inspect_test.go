@@ -105,7 +105,9 @@ func TestHandler(t *testing.T) {
 	get := func(path string) (status int, body string, header http.Header) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.Host = "127.0.0.1:9003"
+		h.ServeHTTP(w, r)
 		return w.Code, w.Body.String(), w.Header()
 	}
 	for path, want := range map[string]string{
@@ -174,6 +176,35 @@ func TestToken(t *testing.T) {
 		h.ServeHTTP(w, r)
 		if w.Code != c.want || w.Code == 401 && strings.Contains(w.Body.String(), "gpt-oss") {
 			t.Errorf("%s with %q: %d", c.path, c.sent, w.Code)
+		}
+	}
+}
+
+// Without a token, no page of another site reads records by a name of its own that leads to
+// the admin port.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		token, host string
+		want        int
+	}{
+		{"", "127.0.0.1:9003", 200},
+		{"", "[::1]:9003", 200},
+		{"", "10.1.2.3", 200},
+		{"", "localhost:9003", 200},
+		{"", "attacker.example:9003", 403},
+		{"", "127.0.0.1.attacker.example", 403},
+		{"", "", 403},
+		{"opensesame", "inspector.example", 200},
+	} {
+		h := Handler(records{ended: []*record.Record{taped("a", "gpt-oss", "ok")}}, c.token)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/inspector/records/a", nil)
+		r.Host = c.host
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != c.want || w.Code == 403 && strings.Contains(w.Body.String(), "gpt-oss") {
+			t.Errorf("host %q, token %q: %d", c.host, c.token, w.Code)
 		}
 	}
 }

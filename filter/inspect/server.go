@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"io/fs"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -32,7 +33,8 @@ var files embed.FS
 const maxListed = 500
 
 // Handler serves the inspector under /inspector/: a page, and the JSON that it shows. If
-// token is not "", the JSON needs it as a bearer token; the page itself has no data.
+// token is not "", the JSON needs it as a bearer token; the page itself has no data. Without
+// one, requests must name an IP address or localhost as their host.
 func Handler(s Source, token string) http.Handler {
 	page, _ := fs.Sub(files, "page") // the name is a valid one
 	mux := http.NewServeMux()
@@ -52,8 +54,22 @@ func Handler(s Source, token string) http.Handler {
 			http.Error(w, "Send the token of inspector.token as a bearer token.", http.StatusUnauthorized)
 			return
 		}
+		if token == "" && !direct(r.Host) {
+			http.Error(w, "Without a token, the inspector is opened by an IP address or as localhost. Set inspector.token to open it by another name.", http.StatusForbidden)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// direct reports whether a request's host is an address or localhost. Any other name can be
+// that of a site whose owner lets it lead here, so that its pages read what is served.
+func direct(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host) != nil
 }
 
 // Line is an exchange in a list.
