@@ -25,7 +25,8 @@ of files, as record.folder has them. The configuration is that of each record, w
 the environment overrides it: ENVOY_HARMONY_RESPONSES_SEAL_KEYS lets sealed reasoning be
 read.
 
-The exit status is 1 if anything differs.
+The exit status is 1 if anything differs, if a file or the configuration of a record cannot
+be read, and if there is nothing to compare.
 
 With -engine, engines are asked again with the same prompts, and what they say is
 compared with what was recorded: by channel, in tokens and in time. The filter and Envoy
@@ -83,6 +84,7 @@ type replayer struct {
 
 	asked                   []*asked // with -engine
 	same, different, unread int
+	refused                 int // records whose configuration this version does not take
 	skipped, causes         map[string]int
 }
 
@@ -121,8 +123,11 @@ func (r *replayer) replay(paths []string) error {
 		return r.compared(r.program.stdout)
 	}
 	r.summary(r.program.stdout)
-	if r.different > 0 || r.unread > 0 {
-		return fmt.Errorf("%d of %d records differ, %d files cannot be read", r.different, r.same+r.different, r.unread)
+	switch {
+	case r.different > 0 || r.unread > 0 || r.refused > 0:
+		return fmt.Errorf("%d of %d records differ, %d files and %d configurations cannot be read", r.different, r.same+r.different, r.unread, r.refused)
+	case r.same == 0:
+		return errors.New("no record was replayed, so nothing is known: name files or folders with whole records that are not redacted (record.content: true)")
 	}
 	return nil
 }
@@ -131,6 +136,7 @@ func (r *replayer) play(file string, rec *record.Record) {
 	player, err := r.player(rec)
 	if err != nil {
 		r.skipped["its configuration: "+err.Error()]++
+		r.refused++
 		return
 	}
 	switch played := player.Play(r.ctx, rec); {
