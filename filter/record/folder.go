@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -21,6 +22,8 @@ import (
 type Folder struct {
 	o      FolderOptions
 	queue  chan *Record
+	mu     sync.RWMutex // held while the queue is closed, or a record put into it
+	closed bool
 	ended  chan struct{}
 	files  []fs.FileInfo // the oldest first
 	bytes  int64         // of them
@@ -65,6 +68,12 @@ func OpenFolder(o FolderOptions) (*Folder, error) {
 
 // Keep implements [Sink].
 func (f *Folder) Keep(r *Record) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closed {
+		f.lost()
+		return
+	}
 	select {
 	case f.queue <- r:
 	default:
@@ -78,10 +87,15 @@ func (f *Folder) lost() {
 	}
 }
 
-// Close writes the records that wait, and ends the sink. Keep must not be called any
-// more.
+// Close writes the records that wait, and ends the sink: records that come later are
+// dropped. Shutdown waits only so long for exchanges, so they can come.
 func (f *Folder) Close() {
-	close(f.queue)
+	f.mu.Lock()
+	if !f.closed {
+		f.closed = true
+		close(f.queue)
+	}
+	f.mu.Unlock()
 	<-f.ended
 }
 

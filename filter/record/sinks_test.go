@@ -250,6 +250,19 @@ func (s slow) Write(p []byte) (int, error) {
 }
 func (s slow) Close() error { return nil }
 
+// A record that ends after the folder, such as of a response that the store has held up, is
+// lost, and nothing else is.
+func TestFolderClosed(t *testing.T) {
+	lost := 0
+	f, _ := openTest(t, func(o *FolderOptions) { o.Lost = func() { lost++ } })
+	f.Close()
+	f.Keep(namedRecord("late", 1))
+	f.Close()
+	if lost != 1 {
+		t.Errorf("%d records are lost", lost)
+	}
+}
+
 // A disk that hangs does not hold exchanges back.
 func TestFolderHangs(t *testing.T) {
 	t.Parallel()
