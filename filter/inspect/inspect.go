@@ -28,9 +28,9 @@ type Call struct {
 	Tokens  int       `json:"tokens"`           // of the prompt
 	Cached  *int      `json:"cached,omitempty"` // of these, from the engine's cache; nil: it does not say
 	Shared  int       `json:"shared"`           // of these, those of the call before
-	Prompt  []Message `json:"prompt"`
-	Output  []Message `json:"output"` // of all choices, one after the other
-	Ended   string    `json:"ended"`  // why the output ended, or broke
+	Prompt  []Message `json:"prompt"`           // of long exchanges what the call before did not have
+	Output  []Message `json:"output"`           // of all choices, one after the other
+	Ended   string    `json:"ended"`            // why the output ended, or broke
 	Status  int       `json:"status,omitempty"`
 	Replica string    `json:"replica,omitempty"`
 }

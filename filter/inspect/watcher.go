@@ -20,6 +20,7 @@ type watcher struct {
 	open   bool  // the call has not ended
 	output map[int]*output
 	last   int64
+	shown  int // tokens of prompts in the view
 	reply  strings.Builder
 }
 
@@ -92,8 +93,29 @@ func (w *watcher) call(e *record.Event) {
 	w.prompt = append(slices.Clone(w.prompt[:min(c.Shared, len(w.prompt))]), c.Prompt...)
 	w.called, w.first, w.open, w.output = e.At, 0, true, map[int]*output{}
 	w.view.Calls = append(w.view.Calls, Call{
-		ID: c.ID, Retry: c.Retry, Options: string(c.Options), Tokens: c.Count, Shared: c.Shared, Prompt: Messages(w.prompt, ""), Output: []Message{},
+		ID: c.ID, Retry: c.Retry, Options: string(c.Options), Tokens: c.Count, Shared: c.Shared, Prompt: w.promptMessages(c.Shared), Output: []Message{},
 	})
+}
+
+// maxShown is of how many tokens the prompts of an exchange are shown whole.
+const maxShown = 1 << 19
+
+// promptMessages returns the messages of the prompt. Behind maxShown they are those that the
+// call before did not have: a long exchange has many calls, each with the prompt so far.
+func (w *watcher) promptMessages(shared int) []Message {
+	from := 0
+	if w.shown+len(w.prompt) > maxShown && len(w.view.Calls) > 0 {
+		for from = min(shared, len(w.prompt)-1); from > 0 && w.prompt[from] != harmony.TokenStart; {
+			from--
+		}
+	}
+	from = max(from, 0)
+	messages := Messages(w.prompt[from:], "")
+	for i := range messages {
+		messages[i].Start += from
+	}
+	w.shown += len(w.prompt) - from
+	return messages
 }
 
 func (w *watcher) tokens(e *record.Event) {
