@@ -14,9 +14,9 @@ import (
 func TestOfManyCalls(t *testing.T) {
 	t.Parallel()
 	message := append([]harmony.Token{harmony.TokenStart, 1428, harmony.TokenMessage}, make([]harmony.Token, 20_000)...)
-	var prompt []harmony.Token
-	tape := record.NewTape(record.Record{Started: started}, 1<<30, time.Now)
 	const calls = 40
+	prompt := make([]harmony.Token, 0, calls*len(message))
+	tape := record.NewTape(record.Record{Started: started}, 1<<30, time.Now)
 	for range calls {
 		prompt = append(prompt, message...)
 		tape.Call(&engine.Request{Prompt: prompt, N: 1}, 0)
