@@ -178,9 +178,16 @@ func playScripts(t *testing.T, e realEngine) {
 	t.Run("reported limit", func(t *testing.T) { d.realReportedLimit(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.realCached(t, model) })
 	if e.kind != "vllm-grpc" { // which has no cache_salt
-		t.Run("cache diagnosis", func(t *testing.T) { d.diagnosisIsExact(t, model, 128) })
+		t.Run("cache diagnosis", func(t *testing.T) { d.diagnosisIsExact(t, model, 0) })
 	}
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
+}
+
+// TestRealDiagnosis compares the tokens that prompts share with what vLLM has of them in its
+// cache, where it keeps the blocks of all layers alike.
+func TestRealDiagnosis(t *testing.T) {
+	e := engineAt(t, "ENGINE_TEST_VLLM_FLAT", "vllm", metric("vllm:num_requests_running"))
+	startReal(t, e).diagnosisIsExact(t, modelOf(e.kind), 128)
 }
 
 const greeting = "Grüße, 世界 👋🏽!"

@@ -113,6 +113,7 @@ func TestReplayFindsChanges(t *testing.T) {
 	find("call", func(r *record.Record) { event(r, record.KindCall).Call.Options = []byte(`{"temperature":2}`) })
 	find("reply", func(r *record.Record) { event(r, record.KindTokens).Tokens.IDs[4]++ })
 	find("reply", func(r *record.Record) { event(r, record.KindSent).Text = record.NewText([]byte("other")) })
+	find("reply", func(r *record.Record) { event(r, record.KindHeaders).Header["content-type"] = "text/plain" })
 	find("store", func(r *record.Record) { event(r, record.KindStore).Store.Operation = "put_other" })
 	find("ids", func(r *record.Record) { event(r, record.KindID).Text = record.NewText([]byte("other_1")) })
 	find("redacted", func(r *record.Record) { *r = record.Redact(r) })

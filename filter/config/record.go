@@ -10,7 +10,8 @@ import (
 // outcomes are the values of the label outcome of harmony_requests_total.
 var outcomes = []string{"ok", "rejected", "failed", "drain", "canceled"}
 
-// minRecordBytes is the least that max_record_bytes can be: a short exchange.
+// minRecordBytes is the least that max_record_bytes and memory_bytes can be: a short
+// exchange.
 const minRecordBytes = 16 << 10
 
 func (r *Record) check() (errs []error) {
@@ -28,8 +29,11 @@ func (r *Record) check() (errs []error) {
 	if r.MaxRecordBytes < minRecordBytes {
 		errs = append(errs, fmt.Errorf("record.max_record_bytes: must be at least %d", minRecordBytes))
 	}
-	if r.MemoryBytes < 0 || r.FolderBytes <= 0 || r.FolderAge.Duration < 0 {
-		errs = append(errs, errors.New("record: memory_bytes and folder_age must not be negative, and folder_bytes must be positive"))
+	if r.MemoryBytes < minRecordBytes {
+		errs = append(errs, fmt.Errorf("record.memory_bytes: must be at least %d: exchanges that go on are recorded in memory", minRecordBytes))
+	}
+	if r.FolderBytes <= 0 || r.FolderAge.Duration < 0 {
+		errs = append(errs, errors.New("record: folder_age must not be negative, and folder_bytes must be positive"))
 	}
 	return errs
 }

@@ -41,6 +41,9 @@ type FolderOptions struct {
 	Create func(path string) (io.WriteCloser, error) // default: os.OpenFile, for the process's user alone
 }
 
+// pruned is the time between two looks for files that are too old.
+const pruned = time.Minute
+
 // queued is how many records wait for the disk.
 const queued = 64
 
@@ -104,17 +107,31 @@ func (f *Folder) write() {
 	defer close(f.ended)
 	f.list()
 	f.prune()
-	for r := range f.queue {
-		if err := f.keep(r); err != nil {
-			f.lost()
-			if !f.failed {
-				f.o.Log.WithError(err).Warn("records of exchanges are lost until the folder can be written to again")
+	old := time.NewTicker(pruned)
+	defer old.Stop()
+	for {
+		select {
+		case r, more := <-f.queue:
+			if !more {
+				return
 			}
-			f.failed = true
-			continue
+			f.writeOne(r)
+		case <-old.C:
+			f.prune()
 		}
-		f.failed = false
 	}
+}
+
+// writeOne writes a record. That none can be written is logged once.
+func (f *Folder) writeOne(r *Record) {
+	err := f.keep(r)
+	if err != nil {
+		f.lost()
+		if !f.failed {
+			f.o.Log.WithError(err).Warn("records of exchanges are lost until the folder can be written to again")
+		}
+	}
+	f.failed = err != nil
 }
 
 // keep writes a record under a name of its own, which it gets when it is complete.

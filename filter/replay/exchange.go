@@ -174,7 +174,13 @@ func (x *exchange) drop() {
 func (x *exchange) Detach([]api.Job) {}
 
 // SendHeaders implements [run.Downstream].
-func (x *exchange) SendHeaders([]engine.Header) {}
+func (x *exchange) SendHeaders(headers []engine.Header) {
+	sent := make(map[string]string, len(headers))
+	for _, h := range headers {
+		sent[h.Name] = h.Value
+	}
+	x.script.made.header = sent
+}
 
 // SendBody implements [run.Downstream].
 func (x *exchange) SendBody(p []byte, _ bool) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,12 +50,14 @@ type script struct {
 	tools  []*record.ToolRun
 	found  []diagnosis.Finding
 	calls  []call
+	header map[string]string // of the reply; nil: none was sent
 	reply  []byte
 	wanted *record.Error
 	late   bool // what is made is of a job that was not completed
 
 	made struct {
 		calls   []call
+		header  map[string]string
 		reply   []byte
 		refused *apierror.Error
 		ids     int
@@ -86,6 +89,8 @@ func newScript(r *record.Record) *script {
 			s.calls = append(s.calls, s.recorded(e.Call))
 		case record.KindFound:
 			s.found = append(s.found, *e.Found)
+		case record.KindHeaders:
+			s.header = r.Events[i].Header
 		case record.KindSent:
 			s.reply = append(s.reply, e.Text.Bytes()...)
 		case record.KindRefused:
@@ -270,6 +275,11 @@ func (s *script) compareCalls() {
 }
 
 func (s *script) compareReply() {
+	for _, name := range slices.Sorted(maps.Keys(joined(s.header, s.made.header))) {
+		if was, is := s.header[name], s.made.header[name]; was != is {
+			s.differ("reply", "the header "+name, was, is)
+		}
+	}
 	if n, differ := firstDifference(s.reply, s.made.reply); differ {
 		s.differ("reply", fmt.Sprintf("byte %d", n), excerpt(unsealed(s.reply), n), excerpt(unsealed(s.made.reply), n))
 	}
@@ -283,6 +293,16 @@ func (s *script) compareReply() {
 	if was != is {
 		s.differ("error", "in place of the reply", was, is)
 	}
+}
+
+// joined has the keys of two maps.
+func joined(a, b map[string]string) map[string]string {
+	c := maps.Clone(a)
+	if c == nil {
+		return b
+	}
+	maps.Copy(c, b)
+	return c
 }
 
 // errorText is all of an error that a client gets.
