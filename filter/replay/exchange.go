@@ -24,7 +24,6 @@ type exchange struct {
 	dialect       engine.Dialect
 	disaggregated bool
 	jobs          []api.Job // of the step; nil: done
-	sound         int       // before this event no piece of an answer breaks off
 	next          error     // with which the answer that is being read breaks, at its headers or its end
 }
 
@@ -32,18 +31,14 @@ type exchange struct {
 func (x *exchange) feed(r *record.Record, i int) int {
 	e := &r.Events[i]
 	x.run.At(at(r, e))
-	if i >= x.sound {
-		n, piece := damaged(r.Events[i:])
-		if piece != nil {
-			x.run.EngineBytes(encoded(piece...), false)
-			return n
-		}
-		x.sound = i + n
+	if n, piece := pieceOf(r.Events[i:]); n > 0 {
+		x.run.EngineBytes(encoded(piece...), false)
+		return n
 	}
 	switch e.Kind {
 	case record.KindAnswer:
 		x.answer(r, i)
-	case record.KindTokens, record.KindEnd, record.KindBroken, record.KindPrefill:
+	case record.KindEnd, record.KindBroken, record.KindPrefill:
 		x.engine(e)
 	case record.KindStart:
 		x.run.Start()
@@ -64,21 +59,22 @@ func (x *exchange) feed(r *record.Record, i int) int {
 	return 1
 }
 
-// damaged returns what was in a piece of the engine's answer that broke off, and how many
-// events that was; nil: none of the first n events begins such a piece. What is good of the
-// piece has sent nothing yet.
-func damaged(events []record.Event) (n int, piece []record.Event) {
+// pieceOf returns what came as one piece of the engine's answer, and how many events that
+// was; 0: they do not begin with one. Nothing was sent before its last event, so it makes no
+// difference whether it came at once.
+func pieceOf(events []record.Event) (n int, piece []record.Event) {
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == record.KindTokens:
 			piece = append(piece, *e)
+			n = i + 1
 		case e.Kind == record.KindBroken && e.Text.String() == record.AtBody:
 			return i + 1, append(piece, *e)
-		case e.Kind != record.KindID && e.Kind != record.KindClock: // which the reply has asked for
-			return i + 1, nil
+		case n == 0 || e.Kind != record.KindID && e.Kind != record.KindClock: // which the reply has asked for
+			return n, piece
 		}
 	}
-	return len(events), nil
+	return n, piece
 }
 
 // answer begins the engine's answer.
@@ -107,8 +103,6 @@ func (x *exchange) engine(e *record.Event) {
 	switch where := e.Text.String(); {
 	case e.Kind == record.KindPrefill:
 		x.run.EngineEvent(run.Event{Prefilling: true})
-	case e.Kind == record.KindTokens:
-		x.run.EngineBytes(encoded(*e), false)
 	case e.Kind == record.KindEnd:
 		x.next = nil
 		x.run.EngineBytes(nil, true)
