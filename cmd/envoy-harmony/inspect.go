@@ -42,14 +42,8 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 		fmt.Fprint(p.stderr, inspectUsage)
 		flags.PrintDefaults()
 	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	if err := parseRecords(flags, args); err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case flags.NArg() == 0:
-		flags.Usage()
-		return errUsage
 	}
 	files, err := record.Files(flags.Args())
 	if err != nil {
@@ -74,6 +68,20 @@ func inspectCommand(_ context.Context, p program, args []string) error {
 		}
 	}
 	return v.out.Flush()
+}
+
+// parseRecords parses the flags of a command whose arguments are files of records.
+func parseRecords(flags *flag.FlagSet, args []string) error {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return errUsage
+	case flags.NArg() == 0:
+		flags.Usage()
+		return errUsage
+	}
+	return nil
 }
 
 // recordWriter writes records for people.

@@ -21,9 +21,9 @@ const replayUsage = `Usage: envoy-harmony replay [flags] RECORDS...
 
 Makes recorded exchanges again, without engines, stores and tools, and compares: would
 this version write the same prompts, and the same replies? RECORDS are files, or folders
-of files, as record.folder has them. The configuration is that of each record, without its secrets;
-the environment overrides it: ENVOY_HARMONY_RESPONSES_SEAL_KEYS lets sealed reasoning be
-read.
+of files, as record.folder has them. The configuration is that of each record, without its
+secrets; the environment overrides it: ENVOY_HARMONY_RESPONSES_SEAL_KEYS lets sealed
+reasoning be read.
 
 The exit status is 1 if anything differs, if a file or the configuration of a record cannot
 be read, and if there is nothing to compare.
@@ -53,14 +53,8 @@ func replayCommand(ctx context.Context, p program, args []string) error {
 		fmt.Fprint(p.stderr, replayUsage)
 		flags.PrintDefaults()
 	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
+	if err := parseRecords(flags, args); err != nil {
 		return err
-	case err != nil:
-		return errUsage
-	case flags.NArg() == 0:
-		flags.Usage()
-		return errUsage
 	}
 	r := replayer{ctx: ctx, program: p, show: *show, players: map[string]*replay.Player{}, skipped: map[string]int{}, causes: map[string]int{}}
 	if err := r.readConfig(*file); err != nil {

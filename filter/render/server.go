@@ -113,8 +113,11 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 	var body []byte
 	limited := http.MaxBytesReader(nil, r.Body, s.o.MaxBodyBytes)
 	grow := func(n int) *apierror.Error {
+		if err := reserve(n); err != nil {
+			return err
+		}
 		body = slices.Grow(body, n)
-		return reserve(n)
+		return nil
 	}
 	if err := grow(int(max(r.ContentLength+1, firstRead))); err != nil { // with room to see the end
 		return nil, err
