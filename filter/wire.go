@@ -234,7 +234,7 @@ func newRunEnv(cfg *config.Config, o Options, t *telemetry.Telemetry, workers *r
 	l := cfg.Limits
 	return &run.Env{
 		Telemetry: t,
-		Limits:    run.Limits{FirstToken: l.FirstTokenTimeout.Duration, Idle: l.IdleTimeout.Duration, Total: l.TotalTimeout.Duration, HeaderHold: l.HeaderHold.Duration, KeepAlive: l.KeepAlive.Duration},
+		Limits:    run.Limits{FirstToken: l.FirstTokenTimeout.Duration, Idle: l.IdleTimeout.Duration, Total: l.TotalTimeout.Duration, HeaderHold: l.HeaderHold.Duration, KeepAlive: l.KeepAlive.Duration, Continuations: l.MaxContinuations},
 		Keys:      run.Keys{Prefix: cfg.Routing.PrefixHeader, Session: cfg.Routing.SessionHeader, Selection: cfg.Routing.SelectionHeader},
 		Now:       o.Now,
 		Locks:     &run.Locks{Workers: workers},

@@ -81,9 +81,8 @@ type Reply interface {
 	// Fault is what went wrong without an error for the client, for the log;
 	// nil if nothing did.
 	Fault() error
-	// NewCheck begins the check of an answer to the model call being made;
-	// nil where there is nothing to check.
-	NewCheck() *turn.Check
+	// Turn is the turn of the model call being made; nil where there is none.
+	Turn() *turn.Turn
 }
 
 // Step is what has to be done before a reply can go on: one model call, or jobs

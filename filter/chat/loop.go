@@ -112,6 +112,5 @@ func (r *Reply) record(e turn.Event) (hidden bool) {
 	return unknown
 }
 
-// NewCheck begins the check of an answer to the model call being made; nil where
-// there is nothing to check.
-func (r *Reply) NewCheck() *turn.Check { return r.turns.current.NewCheck() }
+// Turn is the turn of the model call being made.
+func (r *Reply) Turn() *turn.Turn { return r.turns.current }

@@ -282,6 +282,7 @@ func (c *Config) checkBounds() []error {
 		atLeast("limits.max_conversation_bytes", l.MaxConversationBytes, 1),
 		atLeast("limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes),
 		atLeast("limits.max_tools", l.MaxTools, 0),
+		atLeast("limits.max_continuations", l.MaxContinuations, 0),
 		atLeast("limits.max_background", l.MaxBackground, 0),
 		atLeast("limits.cache_bytes", l.CacheBytes, 0),
 		atLeast("limits.diagnosis_bytes", l.DiagnosisBytes, 0),

@@ -306,6 +306,10 @@ type Limits struct {
 	// KeepAlive is the time of silence after which a stream gets an SSE
 	// comment. 0: never.
 	KeepAlive Duration `json:"keep_alive"`
+	// MaxContinuations is how many lost model calls of a reply other calls may
+	// continue behind their output. 0: a call that is lost after its first token
+	// fails the reply.
+	MaxContinuations int `json:"max_continuations"`
 	// MaxBackground is how many background responses the process makes at
 	// one time, 503 with retry-after beyond it.
 	MaxBackground int `json:"max_background"`
@@ -400,6 +404,7 @@ func Defaults() *Config {
 			TotalTimeout:         Duration{time.Hour},
 			HeaderHold:           Duration{2 * time.Second},
 			KeepAlive:            Duration{15 * time.Second},
+			MaxContinuations:     2,
 			MaxBackground:        1000,
 			CacheBytes:           64 << 20,
 			DiagnosisBytes:       32 << 20,

@@ -57,6 +57,9 @@ func (f *metadataFields) reply(r *telemetry.Report) {
 	f.text("outcome", r.Outcome)
 	f.number("status", r.Status)
 	f.number("retries", r.Retries)
+	if r.Continuations > 0 {
+		f.number("continuations", r.Continuations)
+	}
 	f.number("tool_calls", r.ToolCalls)
 	if r.FirstToken > 0 {
 		f.number("time_to_first_token_ms", int(r.FirstToken.Milliseconds()))

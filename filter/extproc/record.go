@@ -35,7 +35,7 @@ func (s *Server) newRecord(x *exchange, r *api.HTTPRequest) record.Record {
 		Target: record.Target{
 			API: q.endpoint.API, Model: t.Model, Engine: t.Engine, Disaggregated: t.Disaggregated, Direct: s.o.Client == nil,
 		},
-		Settings: record.Settings{Model: *r.Context.Model, Session: r.Context.Session, Checked: r.Context.Checked, Codex: r.Codex},
+		Settings: record.Settings{Model: *r.Context.Model, Session: r.Context.Session, Checked: r.Context.Checked, Codex: r.Codex, Continuations: s.o.Env.Limits.Continuations},
 	}
 	if t.Dialect != nil {
 		rec.Target.Kind = t.Dialect.Kind()

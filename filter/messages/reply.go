@@ -248,11 +248,5 @@ func (r *Reply) Summary() turn.Summary {
 	return s
 }
 
-// NewCheck begins the check of an answer to the model call being made; nil where
-// there is nothing to check.
-func (r *Reply) NewCheck() *turn.Check {
-	if r.turns.current == nil {
-		return nil
-	}
-	return r.turns.current.NewCheck()
-}
+// Turn is the turn of the model call being made; nil before the first one.
+func (r *Reply) Turn() *turn.Turn { return r.turns.current }

@@ -48,6 +48,8 @@ type Settings struct {
 	Session string     `json:"session,omitempty"` // that a header named
 	Checked bool       `json:"checked,omitempty"` // the engine accepts no constraint, so that its output was verified
 	Codex   bool       `json:"codex,omitempty"`   // Codex compatibility mode was on
+	// Continuations is how many lost model calls others might continue.
+	Continuations int `json:"continuations,omitempty"`
 }
 
 // Target says who answers.
@@ -65,20 +67,21 @@ type Target struct {
 
 // Result is how the exchange has ended.
 type Result struct {
-	Outcome   string         `json:"outcome"` // as in harmony_requests_total
-	Status    int            `json:"status"`
-	Code      string         `json:"code,omitempty"`  // of the error
-	Error     string         `json:"error,omitempty"` // the error's text for the client
-	Response  string         `json:"response,omitempty"`
-	Micros    int64          `json:"us"` // from Started to the end
-	Prompt    int            `json:"prompt_tokens,omitempty"`
-	Cached    *int           `json:"cached_tokens,omitempty"` // nil: the engine does not say
-	Output    int            `json:"output_tokens,omitempty"`
-	Reasoning int            `json:"reasoning_tokens,omitempty"`
-	Calls     int            `json:"model_calls,omitempty"`
-	Retries   int            `json:"retries,omitempty"`
-	Repairs   map[string]int `json:"repairs,omitempty"`
-	Finish    string         `json:"finish,omitempty"`
+	Outcome       string         `json:"outcome"` // as in harmony_requests_total
+	Status        int            `json:"status"`
+	Code          string         `json:"code,omitempty"`  // of the error
+	Error         string         `json:"error,omitempty"` // the error's text for the client
+	Response      string         `json:"response,omitempty"`
+	Micros        int64          `json:"us"` // from Started to the end
+	Prompt        int            `json:"prompt_tokens,omitempty"`
+	Cached        *int           `json:"cached_tokens,omitempty"` // nil: the engine does not say
+	Output        int            `json:"output_tokens,omitempty"`
+	Reasoning     int            `json:"reasoning_tokens,omitempty"`
+	Calls         int            `json:"model_calls,omitempty"`
+	Retries       int            `json:"retries,omitempty"`
+	Continuations int            `json:"continuations,omitempty"` // lost model calls that others continued
+	Repairs       map[string]int `json:"repairs,omitempty"`
+	Finish        string         `json:"finish,omitempty"`
 }
 
 // The kinds of events. Those of the first group come in from outside, those of the

@@ -131,7 +131,9 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		}
 		queued = true
 	}
-	runner := run.NewRunner(ctx, p.Run, r.Started)
+	env := *p.Run
+	env.Limits.Continuations = r.Settings.Continuations
+	runner := run.NewRunner(ctx, &env, r.Started)
 	x := &exchange{script: s, dialect: dialect, disaggregated: r.Target.Disaggregated, ctx: ctx}
 	target := run.Target{Engine: r.Target.Engine, Model: r.Target.Model, Dialect: scripted{Dialect: dialect, x: x}, Disaggregated: r.Target.Disaggregated}
 	x.runner = runner

@@ -228,9 +228,8 @@ func (r *Reply) Summary() turn.Summary { return r.model.summary() }
 // tool servers, calls and lists, failed.
 func (r *Reply) ToolCalls() (made, failed int) { return r.tools.made, r.tools.failed }
 
-// NewCheck begins the check of an answer to the model call being made; nil where the
-// engine enforces what the request demands.
-func (r *Reply) NewCheck() *turn.Check { return r.request.turn.NewCheck() }
+// Turn is the turn of the model call being made; nil before the first one.
+func (r *Reply) Turn() *turn.Turn { return r.request.turn }
 
 // Start says that the first events of a background response are stored already.
 func (r *Reply) Start() {

@@ -57,6 +57,9 @@ func (r *Run) beginCall(req *engine.Request) {
 		r.o.Prepared()
 	}
 	r.call = modelCall{id: req.ID}
+	if r.continuable() {
+		r.cont.begin(req)
+	}
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
@@ -76,8 +79,11 @@ func (r *Run) sendCall(req *engine.Request, retry Retry) {
 // await waits for the engine's answer to a call.
 func (r *Run) await(req *engine.Request, retry Retry) {
 	r.phase = phaseCall
-	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N}
-	r.call.verifier = newVerifier(r.reply.NewCheck())
+	verifier := r.call.verifier // goes on with a call that continues the one before
+	if !r.cont.continues() {
+		verifier = newVerifier(r.reply.Turn().NewCheck())
+	}
+	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N, verifier: verifier}
 	r.timers.Clear(TimerIdle)
 	r.timers.Clear(TimerGrace)
 	r.timers.Set(TimerFirst, r.now, r.env.Limits.FirstToken)
@@ -212,7 +218,7 @@ func (r *Run) engineEnded() {
 		return
 	}
 	r.rec.Tape.Happened(record.KindEnd)
-	r.advance()
+	r.callComplete()
 }
 
 // withContentType adds the content type to an error about an answer that cannot be
@@ -244,17 +250,17 @@ func (r *Run) callFailed(cause error) {
 // disconnected; it does not try other pairs of a disaggregated engine.
 func (r *Run) rejected(err *apierror.Error) {
 	if err.Status == http.StatusServiceUnavailable && r.call.header(header.Attempts) != "1" && !r.o.Target.Disaggregated {
-		r.fail(err)
+		r.continueOrFail(err)
 		return
 	}
 	r.callFailed(err)
 }
 
-// retryOrFail repeats the call if none of its output is part of the reply; else
-// the reply fails.
+// retryOrFail repeats the call if none of its output is part of the reply. Else
+// another call continues it, or the reply fails.
 func (r *Run) retryOrFail(err *apierror.Error) {
-	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed {
-		r.fail(err)
+	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.cont.grown() {
+		r.continueOrFail(err)
 		return
 	}
 	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica}, err.Code)
@@ -264,6 +270,7 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 // with.
 func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
+	r.cont.restart()
 	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
 	r.env.Telemetry.Retried(r.rec, reason, r.now)
 	r.resend(req, retry)
@@ -291,6 +298,7 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
+	r.cont.take(chunks)
 	if r.call.verifier != nil {
 		var repeated bool
 		if chunks, repeated = r.verify(chunks); repeated {
@@ -298,14 +306,26 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 		}
 	}
 	for i := range chunks {
-		if r.pushChunk(&chunks[i]) {
+		if c := &chunks[i]; c.Finish == engine.FinishAbort {
+			return r.aborted(c)
+		} else if r.pushToReply(c) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *Run) pushChunk(c *engine.Chunk) (over bool) {
+// aborted takes the chunk with which the engine breaks off a choice.
+func (r *Run) aborted(c *engine.Chunk) (over bool) {
+	err := c.Refusal(c.Index + 1)
+	c.Finish = engine.FinishNone
+	if len(c.Tokens) == 0 || !r.pushToReply(c) {
+		r.callFailed(err)
+	}
+	return true
+}
+
+func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	r.call.phase = callUsed
 	switch {
 	case c.Usage == nil:
@@ -314,6 +334,7 @@ func (r *Run) pushChunk(c *engine.Chunk) (over bool) {
 	default:
 		c.Usage.Replica = r.call.replica
 	}
+	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()
 	var err *apierror.Error

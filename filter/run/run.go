@@ -44,6 +44,8 @@ type Limits struct {
 	Total      time.Duration // from the request's headers to the end of the reply
 	HeaderHold time.Duration // how long a stream's headers wait for the first event
 	KeepAlive  time.Duration // silence before an SSE comment is sent
+
+	Continuations int // most lost model calls of a reply that other calls continue
 }
 
 // Executor does what a run needs done outside the state machine.
@@ -84,6 +86,8 @@ const (
 )
 
 // Run makes a reply: a state machine that is used by one goroutine.
+//
+// It is large because each event that a reply can meet has a method.
 type Run struct {
 	o      Options
 	env    *Env
@@ -94,6 +98,7 @@ type Run struct {
 	phase       phase
 	reply       api.Reply
 	call        modelCall
+	cont        continuation
 	chunks      []engine.Chunk // reused
 	jobs        int            // that are not done, in phaseJobs
 	headersSent bool
@@ -313,13 +318,13 @@ func (r *Run) expired(name Timer) {
 	limits := &r.env.Limits
 	switch name {
 	case TimerFirst:
-		r.fail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
+		r.continueOrFail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
 	case TimerIdle:
-		r.fail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
+		r.continueOrFail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
 	case TimerTotal:
 		r.fail(timeoutError("The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
 	case TimerGrace:
-		r.advance()
+		r.callComplete()
 	case TimerHold:
 		r.flush(false)
 	case TimerKeepAlive:

@@ -216,6 +216,6 @@ func (r *scriptedReply) Done() bool            { return false }
 func (r *scriptedReply) Cancel() []api.Job     { return r.onCancel }
 func (r *scriptedReply) Summary() turn.Summary { return turn.Summary{} }
 func (r *scriptedReply) Fault() error          { return nil }
-func (r *scriptedReply) NewCheck() *turn.Check { return nil }
+func (r *scriptedReply) Turn() *turn.Turn      { return nil }
 
 type jobFunc = apitest.JobFunc

@@ -37,7 +37,12 @@ func (r *Run) verify(chunks []engine.Chunk) (verified []engine.Chunk, repeated b
 	}
 	switch {
 	case verdict == turn.Unkept && r.o.Mode == api.Loop && !r.call.repeated:
-		r.repeat(withOtherSeed(r.call.request), Retry{}, "unkept_format")
+		first := r.call.request
+		if r.cont.request != nil {
+			first = r.cont.request
+		}
+		r.cont.current = allChoices
+		r.repeat(withOtherSeed(first), Retry{}, "unkept_format")
 		return nil, true
 	case verdict != turn.Undecided:
 		r.call.verifier = nil

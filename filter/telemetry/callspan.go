@@ -206,3 +206,13 @@ func (t *Telemetry) Retried(r *Record, reason string, now time.Time) {
 		c.span.AddEvent("retry", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))
 	}
 }
+
+// Continued counts a lost model call that another call continues. reason is the code of
+// the error that the call has ended with.
+func (t *Telemetry) Continued(r *Record, reason string, now time.Time) {
+	r.continuations++
+	t.Metrics.continuations.WithLabelValues(reason).Inc()
+	if r.request != nil && r.request.call.open() {
+		r.request.call.span.AddEvent("continue", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))
+	}
+}

@@ -45,6 +45,7 @@ type Metrics struct {
 	requests      *prometheus.CounterVec // api, model, outcome
 	passedThrough prometheus.Counter
 	retries       prometheus.Counter
+	continuations *prometheus.CounterVec   // reason
 	parsing       *prometheus.CounterVec   // kind
 	tokens        *prometheus.CounterVec   // model, channel
 	first         *prometheus.HistogramVec // api, model
@@ -99,6 +100,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		requests:      counter("harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome"),
 		passedThrough: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_passthrough_total", Help: "Requests that were not the filter's and passed through."}),
 		retries:       prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_retries_total", Help: "Model calls repeated because the engine failed before its first token, or because the output was not of the form that was asked for and the engine takes no grammar."}),
+		continuations: counter("harmony_continuations_total", "Model calls that another call continued behind their output, by why they did not go on.", "reason"),
 		parsing:       counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
 		tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		first:         histogram("harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.", seconds, "api", "model"),
@@ -129,7 +131,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

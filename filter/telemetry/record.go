@@ -33,13 +33,14 @@ type Record struct {
 	Tape     *record.Tape // nil: the exchange is not recorded
 	Rollout  string       // side of the rollout that the request is part of; "": it is part of none
 
-	promptTokens int // of all model calls
-	modelCalls   int
-	retries      int           // model calls that were repeated
-	firstToken   time.Duration // from Started; 0: none yet
-	err          *apierror.Error
-	content      *content     // nil: it must not be logged
-	request      *requestSpan // nil: there is no OpenTelemetry, or it has not begun
+	promptTokens  int // of all model calls
+	modelCalls    int
+	retries       int           // model calls that were repeated
+	continuations int           // model calls that were lost, and that others continued
+	firstToken    time.Duration // from Started; 0: none yet
+	err           *apierror.Error
+	content       *content     // nil: it must not be logged
+	request       *requestSpan // nil: there is no OpenTelemetry, or it has not begun
 }
 
 // content is prompt and output, for operators who ask to see them.
@@ -195,7 +196,7 @@ func (t *Telemetry) log(level logrus.Level, message string, fields logrus.Fields
 // result is how an exchange has ended, for its record.
 func (r *Record) result(o *Outcome, label string) record.Result {
 	s := &o.Summary
-	result := record.Result{Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens, Calls: r.modelCalls, Retries: r.retries}
+	result := record.Result{Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens, Calls: r.modelCalls, Retries: r.retries, Continuations: r.continuations}
 	if r.err != nil {
 		result.Status, result.Code, result.Error = r.err.Status, r.err.Code, r.err.Message
 	}
@@ -242,6 +243,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	add("prompt_tokens", r.promptTokens, r.promptTokens > 0)
 	add("model_calls", r.modelCalls, r.modelCalls > 0)
 	add("retries", r.retries, r.retries > 0)
+	add("continuations", r.continuations, r.continuations > 0)
 	add("tool_calls", o.ToolCalls, o.ToolCalls > 0)
 	add("tool_errors", o.ToolFails, o.ToolFails > 0)
 	if r.err != nil {

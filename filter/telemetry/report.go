@@ -9,21 +9,22 @@ import (
 
 // Report is what is known of a reply at its end, for Envoy.
 type Report struct {
-	Outcome    string // a value of the label outcome
-	Status     int    // 200, or that of the error that the client got
-	Answered   bool   // an engine has begun to answer; else the next three are not known
-	Summary    turn.Summary
-	FirstToken time.Duration // from the request's headers to the engine's first tokens; 0: there were none
-	Complete   bool          // nothing of the reply is missing
-	Retries    int           // model calls that were repeated
-	ToolCalls  int           // made by the filter
+	Outcome       string // a value of the label outcome
+	Status        int    // 200, or that of the error that the client got
+	Answered      bool   // an engine has begun to answer; else the next three are not known
+	Summary       turn.Summary
+	FirstToken    time.Duration // from the request's headers to the engine's first tokens; 0: there were none
+	Complete      bool          // nothing of the reply is missing
+	Retries       int           // model calls that were repeated
+	Continuations int           // model calls that were lost, and that others continued
+	ToolCalls     int           // made by the filter
 }
 
 // Report is what the record and its outcome have to report.
 func (r *Record) Report(o *Outcome) Report {
 	report := Report{
 		Outcome: r.outcome(o), Status: http.StatusOK, Answered: o.Answered, Summary: o.Summary, FirstToken: r.firstToken,
-		Complete: o.Complete && r.err == nil, Retries: r.retries, ToolCalls: o.ToolCalls,
+		Complete: o.Complete && r.err == nil, Retries: r.retries, Continuations: r.continuations, ToolCalls: o.ToolCalls,
 	}
 	if r.err != nil {
 		report.Status = r.err.Status

@@ -38,6 +38,9 @@ func (p prompt) plan() sequence {
 // planCandidates returns the possible outputs for a prompt, best first: the plan
 // and, with a script of lines, its other forms.
 func planCandidates(p prompt) []sequence {
+	if continued := p.continuations(); len(continued) > 0 {
+		return continued
+	}
 	plans := []sequence{p.plan()}
 	if _, exact := exactScript(p); exact || len(p.messages) == 0 || len(p.begun) > 0 {
 		return plans
@@ -51,6 +54,51 @@ func planCandidates(p prompt) []sequence {
 	return plans
 }
 
+// continuations returns what is left of the plans that begin with the reply in the
+// prompt: another engine has begun it.
+func (p prompt) continuations() []sequence {
+	if len(p.reply) == 0 || p.settled == 0 {
+		return nil
+	}
+	first := p
+	first.messages, first.begun, first.reply = p.messages[:p.settled], nil, nil
+	var rests []sequence
+	for _, plan := range planCandidates(first) {
+		if rest, ok := plan.behind(p.reply); ok {
+			rests = append(rests, rest)
+		}
+	}
+	return rests
+}
+
+// behind returns what is left of a sequence behind its beginning. ok is false if it
+// has another beginning.
+func (s sequence) behind(begin []harmony.Token) (rest sequence, ok bool) {
+	n := len(begin)
+	for i, id := range begin {
+		if i == len(s.ids) {
+			return rest, false
+		}
+		if s.ids[i] == fillerForever {
+			n = i
+			break
+		}
+		if s.ids[i] != fillerWord && s.ids[i] != int32(id) {
+			return rest, false
+		}
+	}
+	rest.ids = s.ids[n:]
+	for i, delay := range s.delays {
+		if i >= n {
+			if rest.delays == nil {
+				rest.delays = map[int]time.Duration{}
+			}
+			rest.delays[i-n] = delay
+		}
+	}
+	return rest, true
+}
+
 // exactScript returns the token script between @@ marks in the newest user message
 // that has one. The number of tool results selects one of several scripts.
 func exactScript(p prompt) ([]int32, bool) {
@@ -61,6 +109,9 @@ func exactScript(p prompt) ([]int32, bool) {
 		if parts := strings.Split(m.body, "@@"); len(parts) >= 3 {
 			scripts := parts[1 : len(parts)-1]
 			turn := len(p.results(i))
+			if len(p.begun) > 0 {
+				turn++ // what follows a reply that does not begin with the script
+			}
 			return scriptIDs(scripts[min(turn, len(scripts)-1)]), true
 		}
 	}

@@ -51,12 +51,19 @@ type prompt struct {
 	begun    []harmony.Token // tokens after the open <|start|>assistant
 	open     bool            // the prompt ends with an open <|start|>
 	repeated bool            // the prompt was seen before
+	reply    []harmony.Token // the model's reply so far: what follows the last message that is not the assistant's
+	settled  int             // messages before the reply
 }
 
 // readPrompt parses tokens, not text: a user's text "<|end|>" is not a special
 // token.
-func readPrompt(ids []harmony.Token) prompt {
-	var p prompt
+func readPrompt(ids []harmony.Token) (p prompt) {
+	replyAt := len(ids)
+	defer func() {
+		if replyAt < len(ids) && ids[replyAt] == harmony.TokenStart {
+			p.reply = withoutRole(ids[replyAt+1:])
+		}
+	}()
 	for i := 0; i < len(ids); {
 		if ids[i] != harmony.TokenStart {
 			i++
@@ -76,6 +83,9 @@ func readPrompt(ids []harmony.Token) prompt {
 		i = end
 		if ids[end] != harmony.TokenStart {
 			i++
+		}
+		if p.messages[len(p.messages)-1].role != "assistant" {
+			replyAt, p.settled = i, len(p.messages)
 		}
 	}
 	return p

@@ -1,0 +1,172 @@
+package constraint
+
+import "github.com/envoy-harmony/envoy-harmony/harmony"
+
+// After returns the output that f allows behind output, the beginning of a reply that f
+// allows. ok is false if that cannot be stated: output ends inside a value of a schema, or
+// inside a text of a regular expression or of a grammar, or f does not allow it.
+func After(f Format, output []harmony.Token) (rest Format, ok bool) {
+	var text []byte
+	for _, token := range output {
+		if token >= harmony.TokenStartOfText {
+			f, ok = derive(f, symbol{control: token})
+			if f == nil || !ok {
+				return nil, false
+			}
+			continue
+		}
+		if inFree(f) {
+			continue
+		}
+		var err error
+		if text, err = harmony.AppendDecode(text[:0], []harmony.Token{token}); err != nil {
+			return nil, false
+		}
+		for _, b := range text {
+			if f, ok = derive(f, symbol{text: b}); f == nil || !ok {
+				return nil, false
+			}
+		}
+	}
+	if s, isSequence := f.(Sequence); isSequence && len(s) == 0 {
+		return nil, false // nothing may follow
+	}
+	return f, f != nil
+}
+
+// inFree reports whether f begins with any text, which only a control token ends.
+func inFree(f Format) bool {
+	s, ok := f.(Sequence)
+	if !ok || len(s) < 2 {
+		_, ok = f.(Free)
+		return ok
+	}
+	_, free := s[0].(Free)
+	_, ends := s[1].(Control)
+	return free && ends
+}
+
+// symbol is a control token, or a byte of text if control is 0.
+type symbol struct {
+	control harmony.Token
+	text    byte
+}
+
+// derive returns what f allows behind a first symbol: its derivative, as Brzozowski
+// defined that for regular expressions. nil means that f does not allow the symbol; ok
+// is false if the rest cannot be stated.
+func derive(f Format, s symbol) (rest Format, ok bool) {
+	switch f := f.(type) {
+	case Text:
+		if s.control == 0 && f != "" && f[0] == s.text {
+			return f[1:], true
+		}
+		return nil, true
+	case Control:
+		if s.control == harmony.Token(f) {
+			return Sequence{}, true
+		}
+		return nil, true
+	case Free:
+		if s.control == 0 {
+			return f, true
+		}
+		return nil, true
+	case Sequence:
+		return deriveSequence(f, s)
+	case Choice:
+		return deriveChoice(f, s)
+	case Optional:
+		return derive(f.Format, s)
+	case Many:
+		rest, ok = derive(f.Format, s)
+		return join(rest, Sequence{f}), ok
+	}
+	return nil, s.control != 0 // a value, an expression or a grammar
+}
+
+func deriveSequence(f Sequence, s symbol) (Format, bool) {
+	var rests Choice
+	for i, element := range f {
+		rest, ok := derive(element, s)
+		if !ok {
+			return nil, false
+		}
+		if rest != nil {
+			rests = append(rests, join(rest, f[i+1:]))
+		}
+		if !canBeEmpty(element) {
+			break
+		}
+	}
+	return oneOf(rests), true
+}
+
+func deriveChoice(f Choice, s symbol) (Format, bool) {
+	var rests Choice
+	for _, element := range f {
+		rest, ok := derive(element, s)
+		if !ok {
+			return nil, false
+		}
+		if rest != nil {
+			rests = append(rests, rest)
+		}
+	}
+	return oneOf(rests), true
+}
+
+// oneOf returns the choice of some formats; nil for none.
+func oneOf(formats Choice) Format {
+	switch len(formats) {
+	case 0:
+		return nil
+	case 1:
+		return formats[0]
+	}
+	return formats
+}
+
+// join returns a format followed by others; nil stays nil.
+func join(first Format, others Sequence) Format {
+	if first == nil {
+		return nil
+	}
+	if t, ok := first.(Text); ok && t == "" {
+		first = Sequence{}
+	}
+	s, ok := first.(Sequence)
+	if !ok {
+		s = Sequence{first}
+	}
+	all := append(append(make(Sequence, 0, len(s)+len(others)), s...), others...)
+	if len(all) == 1 {
+		return all[0]
+	}
+	return all
+}
+
+// canBeEmpty reports whether a format allows the empty output. Of values, expressions
+// and grammars only control tokens would have to know, and none follows these.
+func canBeEmpty(f Format) bool {
+	switch f := f.(type) {
+	case Text:
+		return f == ""
+	case Free, Optional, Many:
+		return true
+	case Sequence:
+		for _, element := range f {
+			if !canBeEmpty(element) {
+				return false
+			}
+		}
+		return true
+	case Choice:
+		for _, element := range f {
+			if canBeEmpty(element) {
+				return true
+			}
+		}
+	}
+	return false
+}

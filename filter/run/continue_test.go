@@ -1,0 +1,227 @@
+package run
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// startContinued begins the run of a chat request whose lost calls are continued.
+func startContinued(t *testing.T, fields string, limit int) *testRun {
+	t.Helper()
+	r := newTestRun(t, chatRequest(t, fields, false), api.Loop, "vllm")
+	r.env.Limits.Continuations = limit
+	r.Start()
+	return r
+}
+
+// from is the beginning of a replica's answer.
+func from(replica string) Event {
+	return Event{Status: 200, Header: http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}}
+}
+
+// merged is a streamed reply without the cuts between its deltas.
+func merged(reply string) string {
+	var all, ends strings.Builder
+	last := ""
+	for line := range strings.Lines(reply) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if !ok {
+			continue
+		}
+		delta := gjson.Get(data, "choices.0.delta")
+		for _, path := range []string{"reasoning", "content", "tool_calls.0.function.name", "tool_calls.0.function.arguments"} {
+			text := delta.Get(path).Str
+			if text == "" {
+				continue
+			}
+			if path != last {
+				all.WriteString("\n" + path + ": ")
+				last = path
+			}
+			all.WriteString(text)
+		}
+		for _, path := range []string{"choices.0.finish_reason", "usage.completion_tokens", "usage.prompt_tokens", "usage.completion_tokens_details.reasoning_tokens", "error.code"} {
+			if v := gjson.Get(data, path); v.Exists() && v.Type != gjson.Null {
+				ends.WriteString(" " + v.Raw)
+			}
+		}
+	}
+	return all.String() + "\n" + ends.String()
+}
+
+const continuedOutput = "<|channel|>analysis<|message|>Let me think about é and 你好.<|end|><|start|>assistant" +
+	"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"a\":\"b c\"}<|call|>"
+
+const continuedTools = `,"stream":true,"stream_options":{"include_usage":true},"max_tokens":200,"min_tokens":5,"seed":7,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
+
+// A call that is lost behind any token is continued at another replica with the prompt
+// and the output so far; the client gets the stream that it would have got.
+func TestContinuedAtEveryToken(t *testing.T) {
+	t.Parallel()
+	all := tokens(continuedOutput)
+	whole := startContinued(t, continuedTools, 2)
+	whole.feed(from("a"), bytesOf(event("stop", all...)), Event{End: true})
+	want := merged(whole.downstream.text.String())
+	if !strings.Contains(want, `"tool_calls"`) {
+		t.Fatal(want)
+	}
+	prompt := whole.executor.calls[0].Prompt
+	for n := 1; n < len(all); n++ {
+		for name, lost := range map[string]func(r *testRun){
+			"broken":  func(r *testRun) { r.feed(Event{Err: errBroken}) },
+			"ended":   func(r *testRun) { r.feed(Event{End: true}) },
+			"silent":  func(r *testRun) { r.wait(2*time.Minute, TimerIdle) },
+			"aborted": func(r *testRun) { r.feed(bytesOf(event("abort"))) },
+		} {
+			r := startContinued(t, continuedTools, 2)
+			r.feed(from("a"), bytesOf(event("", all[:n]...)))
+			lost(r)
+			if len(r.executor.calls) != 2 {
+				t.Fatalf("%s behind %d tokens: %d calls: %s", name, n, len(r.executor.calls), &r.downstream.text)
+			}
+			first, next := r.executor.calls[0], r.executor.calls[1]
+			if !slices.Equal(next.Prompt, slices.Concat(prompt, all[:n])) || next.MaxTokens != 200-n || next.MinTokens != max(0, 5-n) || *next.Seed != 8 || next.ID == first.ID {
+				t.Fatalf("%s behind %d tokens: %d prompt tokens, %d and %d tokens, seed %d, id %s", name, n, len(next.Prompt), next.MaxTokens, next.MinTokens, *next.Seed, next.ID)
+			}
+			if retry := r.executor.attempts[1]; retry.Excluded != "a" {
+				t.Fatalf("%s: the retry is %v", name, retry)
+			}
+			r.feed(from("b"), bytesOf(event("stop", all[n:]...)), Event{End: true})
+			if got := merged(r.downstream.text.String()); got != want || !r.Ended() {
+				t.Fatalf("%s behind %d tokens:\n%s\nwant\n%s", name, n, got, want)
+			}
+		}
+	}
+}
+
+// A lost call is not continued where the client could get something wrong.
+func TestNotContinued(t *testing.T) {
+	t.Parallel()
+	const strict = `,"stream":true,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}`
+	const thought = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+	for name, c := range map[string]struct {
+		fields, output string
+		limit, calls   int
+	}{
+		"continued":                  {`,"stream":true`, "<|channel|>final<|message|>a", 2, 2},
+		"off":                        {`,"stream":true`, "<|channel|>final<|message|>a", 0, 1},
+		"before the grammar's part":  {strict, thought + "<|channel|>final<|message|>", 2, 2},
+		"in the grammar's part":      {strict, thought + `<|channel|>final<|message|>{"a":`, 2, 1},
+		"behind a call":              {continuedTools, "<|channel|>commentary to=functions.f<|message|>{}<|end|><|start|>assistant", 2, 1},
+		"in a call":                  {continuedTools, "<|channel|>commentary to=functions.f<|message|>{", 2, 2},
+		"many choices":               {`,"stream":true,"n":2`, "<|channel|>final<|message|>a", 2, 2},
+		"many choices, none of them": {`,"stream":true,"n":2`, "", 2, 2}, // a retry
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startContinued(t, c.fields, c.limit)
+			r.feed(ok())
+			if c.output != "" {
+				r.feed(bytesOf(event("", tokens(c.output)...)))
+			}
+			r.feed(Event{Err: errBroken})
+			if len(r.executor.calls) != c.calls || r.Ended() != (c.calls == 1) {
+				t.Errorf("%d calls, ended %t: %s", len(r.executor.calls), r.Ended(), &r.downstream.text)
+			}
+			if text := r.downstream.text.String(); c.calls == 1 && !strings.Contains(text, "engine_disconnected") {
+				t.Errorf("no error in %s", text)
+			}
+		})
+	}
+}
+
+// A reply is continued as often as allowed. A continuing call without output is retried
+// as a first one is.
+func TestContinuedAsOftenAsAllowed(t *testing.T) {
+	t.Parallel()
+	r := startContinued(t, `,"stream":true`, 2)
+	broken := Event{Err: errBroken}
+	piece := func(text string) Event { return bytesOf(event("", tokens(text)...)) }
+	r.feed(from("a"), piece("<|channel|>final<|message|>one"), broken)
+	r.feed(from("b"), broken) // retried
+	r.feed(from("c"), piece(" two"), broken)
+	r.feed(from("d"), piece(" three"), broken)
+	if len(r.executor.calls) != 4 || !r.Ended() {
+		t.Fatalf("%d calls, ended %t", len(r.executor.calls), r.Ended())
+	}
+	got := merged(r.downstream.text.String())
+	if !strings.Contains(got, "content: one two three\n") || !strings.Contains(got, "engine_disconnected") {
+		t.Error(got)
+	}
+	ids := map[string]bool{}
+	for _, c := range r.executor.calls {
+		ids[c.ID] = true
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d ids", len(ids))
+	}
+}
+
+// A call that is lost behind its last token is complete.
+func TestLostAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ fields, output, finish string }{
+		"answer":     {`,"stream":true`, "<|channel|>final<|message|>hi<|return|>", `"stop"`},
+		"call":       {continuedTools, "<|channel|>commentary to=functions.f<|message|>{}<|call|>", `"tool_calls"`},
+		"length":     {`,"stream":true,"max_tokens":4`, "<|channel|>final<|message|>hi", `"length"`},
+		"stop token": {`,"stream":true,"stop_token_ids":[3575]`, "<|channel|>final<|message|>hi", `"stop"`},
+	} {
+		output := tokens(c.output)
+		if name == "stop token" {
+			output = append(output, 3575)
+		}
+		r := startContinued(t, c.fields, 2)
+		r.feed(ok(), bytesOf(event("", output...)), Event{Err: errBroken})
+		if got := merged(r.downstream.text.String()); len(r.executor.calls) != 1 || !r.Ended() || !strings.Contains(got, c.finish) || strings.Contains(got, "engine_disconnected") {
+			t.Errorf("%s: %d calls, ended %t: %s", name, len(r.executor.calls), r.Ended(), got)
+		}
+	}
+}
+
+// The choices that are not complete are continued one after the other.
+func TestChoicesAreContinued(t *testing.T) {
+	t.Parallel()
+	r := startContinued(t, `,"n":3`, 2)
+	choice := func(i int, finish, text string) Event {
+		e := strings.Replace(event(finish, tokens(text)...), `"index":0`, fmt.Sprintf(`"index":%d`, i), 1)
+		return bytesOf(e)
+	}
+	r.feed(ok(), choice(0, "", "<|channel|>final<|message|>a"), choice(1, "stop", "<|channel|>final<|message|>b<|return|>"), Event{Err: errBroken})
+	r.feed(ok(), choice(0, "stop", "0<|return|>"), Event{End: true})
+	r.feed(ok(), choice(0, "stop", "<|channel|>final<|message|>c<|return|>"), Event{End: true})
+	text := r.downstream.text.String()
+	for i, want := range []string{"a0", "b", "c"} {
+		if got := gjson.Get(text, fmt.Sprintf("choices.%d.message.content", i)).Str; got != want {
+			t.Errorf("choice %d is %q, want %q", i, got, want)
+		}
+	}
+	if len(r.executor.calls) != 3 || r.executor.calls[1].N != 1 || !r.Ended() {
+		t.Errorf("%d calls, ended %t: %s", len(r.executor.calls), r.Ended(), text)
+	}
+}
+
+// The counts of cached tokens are those of the prompt, without output.
+func TestContinuedCounts(t *testing.T) {
+	t.Parallel()
+	r := startContinued(t, "", 2)
+	prompt := len(r.executor.calls[0].Prompt)
+	r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>a")...)), Event{Err: errBroken})
+	usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\n", prompt+4, prompt+3)
+	r.feed(ok(), bytesOf(event("stop", append(tokens("b"), harmony.TokenReturn)...)), bytesOf(usage), Event{End: true})
+	text := r.downstream.text.String()
+	for path, want := range map[string]int{"usage.prompt_tokens": prompt, "usage.completion_tokens": 6, "usage.prompt_tokens_details.cached_tokens": prompt} {
+		if got := gjson.Get(text, path).Int(); got != int64(want) {
+			t.Errorf("%s is %d, want %d: %s", path, got, want, text)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package turn
+
+import "github.com/envoy-harmony/envoy-harmony/harmony"
+
+// HasCall reports whether a choice's output so far has a complete tool call, which a
+// client may have begun to execute.
+func HasCall(output []harmony.Token) bool {
+	parser := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
+	calling := false
+	for _, token := range output {
+		events, err := parser.Push(token)
+		if err != nil {
+			return true // the tolerant parser accepts everything
+		}
+		for i := range events {
+			switch e := &events[i]; e.Kind {
+			case harmony.MessageStart:
+				calling = e.Header.Recipient != ""
+			case harmony.MessageEnd:
+				if calling {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
