@@ -61,12 +61,12 @@ func saidText(stream string) string {
 		if !ok {
 			continue
 		}
-		switch kind := gjson.Get(data, "type").Str; {
-		case kind == "response.output_text.delta":
+		switch gjson.Get(data, "type").Str {
+		case "response.output_text.delta":
 			text.WriteString(gjson.Get(data, "delta").Str)
-		case kind == "content_block_delta":
+		case "content_block_delta":
 			text.WriteString(gjson.Get(data, "delta.text").Str)
-		case kind == "":
+		case "":
 			text.WriteString(gjson.Get(data, "choices.0.delta.content").Str)
 		}
 	}

@@ -61,7 +61,7 @@ func NewRenderService(cfg *config.Config, o Options, observe func(path string, s
 			if !ok && name != "" {
 				return nil
 			}
-			return cfg.TurnModel(&m, m.ContextLength)
+			return cfg.TurnModel(&m, m.ContextLength, "")
 		},
 		MaxBodyBytes: cfg.Limits.MaxBodyBytes, MaxInflightBytes: cfg.Limits.MaxInflightBytes,
 		Timeout: renderTimeout, Observe: observe,

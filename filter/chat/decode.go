@@ -104,6 +104,20 @@ func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
 	return err
 }
 
+// readReasoning reads {"effort":…,"max_tokens":…}, as OpenRouter has it and Responses.
+func (d *decoder) readReasoning(v jsontext.Field) *apierror.Error {
+	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
+		switch key {
+		case "effort":
+			return d.readEffort(v)
+		case "max_tokens":
+			return d.input.SetBudget(v)
+		}
+		d.ignored.Add(v.Path)
+		return nil
+	})
+}
+
 func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {
 	show, err := v.Switch()
 	d.options.hideReasoning = d.options.hideReasoning || !show

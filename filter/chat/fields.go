@@ -29,6 +29,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"prompt_cache_key": {Read: (*decoder).readCacheKey},
 
 	"reasoning_effort":  {Read: (*decoder).readEffort},
+	"reasoning":         {Read: (*decoder).readReasoning},
 	"include_reasoning": {Read: (*decoder).readIncludeReasoning},
 
 	"tools":               {Read: (*decoder).readTools},

@@ -67,6 +67,9 @@ func (c *Config) checkModels() (errs []error) {
 		errs = append(errs, c.checkMatch(i, path+".match")...)
 		errs = append(errs, m.check(path)...)
 	}
+	for i, b := range c.ReasoningBudgets {
+		errs = append(errs, atLeast(fmt.Sprintf("reasoning_budgets[%d].tokens", i), b.Tokens, 1)...)
+	}
 	return errs
 }
 
@@ -106,7 +109,15 @@ func (m Model) check(path string) (errs []error) {
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
 	}
-	return errs
+	r := &m.Reasoning
+	return slices.Concat(errs,
+		atLeast(path+".reasoning.budget", r.Budget, 0),
+		atLeast(path+".reasoning.budget_low", r.BudgetLow, 0),
+		atLeast(path+".reasoning.budget_medium", r.BudgetMedium, 0),
+		atLeast(path+".reasoning.budget_high", r.BudgetHigh, 0),
+		atLeast(path+".reasoning.reserve_final_tokens", r.ReserveFinalTokens, 0),
+		atLeast(path+".reasoning.max_repeats", r.MaxRepeats, 0),
+	)
 }
 
 // engineName fits a header value and an Envoy cluster's name alike.

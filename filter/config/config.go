@@ -52,6 +52,9 @@ type Config struct {
 	// Models refines single models. The first entry that matches is taken;
 	// its empty fields fall back to ModelDefaults.
 	Models []Model `json:"models"`
+	// ReasoningBudgets bound the reasoning of tenants, beside the Reasoning of models.
+	// The first entry that matches a request is taken.
+	ReasoningBudgets []ReasoningBudget `json:"reasoning_budgets"`
 	// Aliases are other names for Harmony models. The first entry that matches is
 	// taken.
 	Aliases []Alias `json:"aliases"`
@@ -157,6 +160,35 @@ type Model struct {
 	// ContextLength is how many tokens prompt and output may have together.
 	// 0: what the engine reports, if there is a Loopback, else 131072.
 	ContextLength int `json:"context_length"`
+	// Reasoning bounds the model's reasoning.
+	Reasoning Reasoning `json:"reasoning"`
+}
+
+// Reasoning bounds a model's reasoning. A field that is 0 sets no bound. It needs the
+// Loopback.
+type Reasoning struct {
+	// Budget is the most tokens of reasoning of a model call. Then the model has to
+	// answer or to call a tool.
+	Budget int `json:"budget"`
+	// BudgetLow, BudgetMedium and BudgetHigh are the same for one reasoning effort.
+	BudgetLow    int `json:"budget_low"`
+	BudgetMedium int `json:"budget_medium"`
+	BudgetHigh   int `json:"budget_high"`
+	// ReserveFinalTokens is how many tokens of the output's limit reasoning leaves to
+	// the answer.
+	ReserveFinalTokens int `json:"reserve_final_tokens"`
+	// MaxRepeats is how often the same sequence of tokens may come in a row.
+	MaxRepeats int `json:"max_repeats"`
+}
+
+// ReasoningBudget bounds the reasoning of a tenant's or a model's requests.
+type ReasoningBudget struct {
+	// Match selects models as an entry of HarmonyModels does. Empty: all.
+	Match string `json:"match"`
+	// Tenant is the tenant. Empty: all.
+	Tenant string `json:"tenant"`
+	// Tokens is the most tokens of reasoning of a model call.
+	Tokens int `json:"tokens"`
 }
 
 // Engine is a backend that serves Harmony models from token ids.
@@ -475,8 +507,21 @@ func (m Model) over(d Model) Model {
 			*f.field = f.fallback
 		}
 	}
-	if m.ContextLength == 0 {
-		m.ContextLength = d.ContextLength
+	for _, f := range []struct {
+		field    *int
+		fallback int
+	}{
+		{&m.ContextLength, d.ContextLength},
+		{&m.Reasoning.Budget, d.Reasoning.Budget},
+		{&m.Reasoning.BudgetLow, d.Reasoning.BudgetLow},
+		{&m.Reasoning.BudgetMedium, d.Reasoning.BudgetMedium},
+		{&m.Reasoning.BudgetHigh, d.Reasoning.BudgetHigh},
+		{&m.Reasoning.ReserveFinalTokens, d.Reasoning.ReserveFinalTokens},
+		{&m.Reasoning.MaxRepeats, d.Reasoning.MaxRepeats},
+	} {
+		if *f.field == 0 {
+			*f.field = f.fallback
+		}
 	}
 	return m
 }

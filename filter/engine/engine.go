@@ -88,6 +88,7 @@ type Chunk struct {
 	Logprobs    []Logprob       // one per token if the request asks for them, else nil; valid as long as Tokens
 	Finish      Finish
 	Usage       *Usage // of the whole request, in the chunk where the engine reports it; valid as long as Tokens
+	Inserted    bool   // the tokens end the model's reasoning; the model has not generated them
 	Fingerprint string // the engine's weight version or build, if it reports one
 }
 

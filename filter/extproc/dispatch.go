@@ -327,6 +327,6 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 		RequestID: x.request.id,
 		Session:   x.request.session,
 		Checked:   x.target.Dialect != nil && !x.target.Dialect.Constrains(),
-		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m)),
+		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), x.request.tenant),
 	}
 }

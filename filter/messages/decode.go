@@ -194,6 +194,8 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 			default:
 				return apierror.Invalid(v.Path, "The type of \"thinking\" must be enabled, adaptive, between_tools or disabled.")
 			}
+		case "budget_tokens":
+			return d.input.SetBudget(v)
 		case "display":
 			if v.Str == "omitted" {
 				d.options.thinking = omitted

@@ -212,12 +212,12 @@ func TestMaxTokens(t *testing.T) {
 
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	body := `{"model":"m","service_tier":"auto","made_up":1,"cache_control":{"type":"ephemeral"},"metadata":{"user_id":"u","other":1},"thinking":{"type":"enabled","budget_tokens":2000},
+	body := `{"model":"m","service_tier":"auto","made_up":1,"cache_control":{"type":"ephemeral"},"metadata":{"user_id":"u","other":1},"thinking":{"type":"enabled","budget_tokens":2000,"made_up":1},
 		"output_config":{"effort":"low","task_budget":{}},"mcp_servers":[],
 		"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}},{"type":"container_upload","file_id":"f"}],"id":"m1"}],
 		"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":8},{"type":"code_execution_20250825","name":"code_execution"},{"type":"mcp_toolset","mcp_server_name":"s"},{"name":"f","input_schema":{},"allowed_callers":["direct"]},{"type":"` + strings.Repeat("long", 100) + `"}]}`
 	want := []string{
-		"service_tier", "made_up", "metadata.other", "thinking.budget_tokens", "output_config.task_budget", "mcp_servers", "messages.id", "messages.content.container_upload",
+		"service_tier", "made_up", "metadata.other", "thinking.made_up", "output_config.task_budget", "mcp_servers", "messages.id", "messages.content.container_upload",
 		"tools.web_search_20250305", "tools.code_execution_20250825", "tools.mcp_toolset", "tools.allowed_callers",
 		"tools." + strings.Repeat("long", 16),
 	}

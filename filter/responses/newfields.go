@@ -38,6 +38,8 @@ func (f *fieldReader) readNewReasoning(key string, v jsontext.Field) *apierror.E
 		return f.readReasoningContext(v)
 	case "mode":
 		return f.readReasoningMode(v)
+	case "max_tokens":
+		return f.input.SetBudget(v)
 	}
 	f.ignored.Add(v.Path)
 	return nil

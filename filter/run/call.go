@@ -57,8 +57,8 @@ func (r *Run) beginCall(req *engine.Request) {
 		r.o.Prepared()
 	}
 	r.call = modelCall{id: req.ID}
-	if r.continuable() {
-		r.cont.begin(req)
+	if r.o.Mode == api.Loop {
+		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0)
 	}
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
@@ -298,7 +298,19 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
-	r.cont.take(chunks)
+	if r.deliver(r.cont.take(chunks)) {
+		return true
+	}
+	if r.cont.interrupted() {
+		r.continueNext(Retry{})
+		return true
+	}
+	return false
+}
+
+// deliver hands chunks to the reply, once they are verified. It reports whether the model
+// call is over.
+func (r *Run) deliver(chunks []engine.Chunk) (over bool) {
 	if r.call.verifier != nil {
 		var repeated bool
 		if chunks, repeated = r.verify(chunks); repeated {

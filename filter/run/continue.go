@@ -2,8 +2,8 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
-	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -18,6 +18,7 @@ const shortOutput = 64
 // that are not complete follow one after the other.
 type continuation struct {
 	request   *engine.Request // of the step's first call; nil: its choices are not continued
+	turn      *turn.Turn
 	choices   []output
 	current   int             // the choice that the call being made continues; allChoices
 	begun     int             // tokens of that choice before the call being made
@@ -25,6 +26,7 @@ type continuation struct {
 	lost      int             // calls of the reply that were lost and continued
 	cause     *apierror.Error // by which the output ended; nil: it has not
 	counted   bool            // the step's counts of cached tokens are known
+	guarded   bool            // the choices have guards
 	one       [1]output
 	beginning [shortOutput]harmony.Token
 }
@@ -35,41 +37,100 @@ const allChoices = -1
 // output is the output of a choice so far.
 type output struct {
 	tokens []harmony.Token
-	done   bool // its end has come
+	done   bool              // its end has come
+	guard  *turn.Guard       // nil: the model is not interrupted
+	why    turn.Interruption // the model was interrupted behind the tokens
 }
 
-// begin keeps the output of a step's first call.
-func (k *continuation) begin(req *engine.Request) {
+// begin keeps the output of a step's first call. kept says that it is kept also if no
+// guard needs it.
+func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
+	guard := t.NewGuard()
+	k.request, k.turn, k.guarded = nil, t, guard != nil
+	if guard == nil && !kept {
+		return
+	}
 	k.request, k.current, k.begun, k.calls, k.counted = req, allChoices, 0, 0, false
 	if req.N == 1 {
-		k.one[0] = output{tokens: k.beginning[:0]}
+		k.one[0] = output{tokens: k.beginning[:0], guard: guard}
 		k.choices = k.one[:]
 		return
 	}
 	k.choices = make([]output, req.N)
+	for i := range k.choices {
+		if k.choices[i].guard = guard; guard != nil {
+			guard = t.NewGuard()
+		}
+	}
 }
 
-// take keeps the output of chunks, and gives them the indexes of their choices.
-func (k *continuation) take(chunks []engine.Chunk) {
-	if k.request == nil {
-		return
+// restart drops the output of a first call that is repeated.
+func (k *continuation) restart() {
+	if k.request != nil && k.current == allChoices {
+		k.begin(k.request, k.turn, true)
 	}
+}
+
+// take keeps the output of chunks, and gives them the indexes of their choices. It
+// returns the chunks without what came after the model was interrupted.
+func (k *continuation) take(chunks []engine.Chunk) []engine.Chunk {
+	if k.request == nil {
+		return chunks
+	}
+	kept := chunks[:0]
 	for i := range chunks {
 		c := &chunks[i]
 		if k.current != allChoices {
 			if c.Index != 0 {
-				c.Index = -1 // the call has one choice
-				continue
+				c.Index = len(k.choices) // the call has one choice
+			} else {
+				c.Index = k.current
 			}
-			c.Index = k.current
 		}
-		if c.Index < 0 || c.Index >= len(k.choices) {
+		if c.Index >= 0 && c.Index < len(k.choices) && !k.choices[c.Index].take(c) {
 			continue
 		}
-		o := &k.choices[c.Index]
-		o.tokens = append(o.tokens, c.Tokens...)
-		o.done = o.done || c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort
+		kept = append(kept, *c)
 	}
+	return kept
+}
+
+// take keeps the output of a chunk. It reports whether the chunk has something for the
+// reply.
+func (o *output) take(c *engine.Chunk) bool {
+	if o.guard != nil {
+		if o.why == turn.NotInterrupted {
+			var n int
+			if n, o.why = o.guard.Push(c.Tokens); o.why != turn.NotInterrupted {
+				c.Tokens, c.Logprobs, c.Finish = c.Tokens[:n], c.Logprobs[:min(n, len(c.Logprobs))], engine.FinishNone
+			}
+		} else {
+			c.Tokens, c.Logprobs, c.Finish = nil, nil, engine.FinishNone
+		}
+	}
+	o.tokens = append(o.tokens, c.Tokens...)
+	o.done = o.done || c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort
+	return len(c.Tokens) > 0 || c.Finish != engine.FinishNone || c.Usage != nil || c.Fingerprint != ""
+}
+
+// interrupted reports whether the model call is to be ended, because the model was
+// interrupted in all choices that are not complete.
+func (k *continuation) interrupted() bool {
+	if !k.guarded || k.request == nil {
+		return false
+	}
+	found := false
+	for i := range k.choices {
+		o := &k.choices[i]
+		if k.current != allChoices && i != k.current {
+			continue
+		}
+		if !o.done && o.why == turn.NotInterrupted {
+			return false
+		}
+		found = found || o.why != turn.NotInterrupted
+	}
+	return found
 }
 
 // continues reports whether the call being made continues a choice.
@@ -78,13 +139,6 @@ func (k *continuation) continues() bool { return k.request != nil && k.current !
 // grown reports whether the call being made continues a choice, and has had output.
 func (k *continuation) grown() bool {
 	return k.continues() && len(k.choices[k.current].tokens) > k.begun
-}
-
-// restart drops the output of a first call that is repeated.
-func (k *continuation) restart() {
-	if k.request != nil && k.current == allChoices {
-		k.begin(k.request)
-	}
 }
 
 // count corrects the counts of a call that continues a choice. Its prompt includes
@@ -104,11 +158,8 @@ func (k *continuation) count(c *engine.Chunk) {
 
 // next returns the first choice that is not complete; ok is false if there is none.
 func (k *continuation) next() (i int, ok bool) {
-	if k.request == nil {
-		return 0, false
-	}
 	for i := range k.choices {
-		if !k.choices[i].done {
+		if k.request != nil && !k.choices[i].done {
 			return i, true
 		}
 	}
@@ -138,6 +189,34 @@ func (k *continuation) ended(o *output) bool {
 	return len(o.tokens) > 0 && k.request.Stops(o.tokens[len(o.tokens)-1])
 }
 
+// following returns the request that continues a choice. If there is none, the choice has
+// its end: finish says which.
+func (k *continuation) following(o *output) (req *engine.Request, finish engine.Finish) {
+	if k.ended(o) {
+		return nil, engine.FinishStop
+	}
+	if req = k.request.Continued(o.tokens); req == nil {
+		return nil, engine.FinishLength
+	}
+	k.calls++
+	req.ID = fmt.Sprintf("%s-c%d", k.request.ID, k.calls)
+	return req, engine.FinishNone
+}
+
+// ending returns the tokens by which the interrupted reasoning of a choice is ended; none
+// if the choice ends there.
+func (k *continuation) ending(o *output) []harmony.Token {
+	if !o.guard.Reasoning() {
+		return nil
+	}
+	for _, tokens := range o.guard.Endings() {
+		if k.request.Continued(slices.Concat(o.tokens, tokens)) != nil {
+			return tokens
+		}
+	}
+	return nil
+}
+
 // continueOrFail continues the choices of a lost call with calls of another replica, if
 // that is possible and allowed. Else it fails the reply: with the error by which the
 // output ended, and not with that of a call that was to continue it and had none.
@@ -163,44 +242,55 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 // step is complete.
 func (r *Run) continueNext(retry Retry) {
 	k := &r.cont
-	for {
-		i, ok := k.next()
-		if !ok {
-			r.advance()
+	for i, ok := k.next(); ok; i, ok = k.next() {
+		o := &k.choices[i]
+		if o.why != turn.NotInterrupted && r.endReasoning(i, o) {
 			return
 		}
-		o := &k.choices[i]
-		req := k.request.Continued(o.tokens)
-		if req != nil && !k.ended(o) {
+		if o.done {
+			continue
+		}
+		req, finish := k.following(o)
+		if req != nil {
 			k.current, k.begun = i, len(o.tokens)
-			k.calls++
-			req.ID = fmt.Sprintf("%s-c%d", k.request.ID, k.calls)
 			r.call.id, r.call.repeated = req.ID, false
 			r.timers.Clear(TimerHold)
 			r.sendCall(req, retry)
 			return
 		}
-		finish := engine.FinishStop
-		if !k.ended(o) {
-			finish = engine.FinishLength
-		}
-		o.done = true
-		if r.pushToReply(&engine.Chunk{Index: i, Finish: finish}) {
+		if r.endChoice(i, finish) {
 			return
 		}
-	}
-}
-
-// callComplete takes the end of a model call whose output is complete.
-func (r *Run) callComplete() {
-	if r.cont.continues() {
-		r.continueNext(Retry{})
-		return
 	}
 	r.advance()
 }
 
-// continuable reports whether the outputs of model calls are kept.
-func (r *Run) continuable() bool {
-	return r.o.Mode == api.Loop && r.env.Limits.Continuations > 0
+// endReasoning ends the reasoning of a choice in which the model was interrupted, or the
+// choice if nothing else is possible. It reports whether the model call is over.
+func (r *Run) endReasoning(i int, o *output) (over bool) {
+	r.env.Telemetry.Interrupted(r.rec, string(o.why), r.now)
+	tokens := r.cont.ending(o)
+	o.why = turn.NotInterrupted
+	if tokens == nil {
+		return r.endChoice(i, engine.FinishLength)
+	}
+	o.tokens = append(o.tokens, tokens...)
+	o.guard.Ended(tokens)
+	return r.deliver([]engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}})
+}
+
+// endChoice ends a choice in place of the engine. It reports whether the model call is
+// over.
+func (r *Run) endChoice(i int, finish engine.Finish) (over bool) {
+	r.cont.choices[i].done = true
+	return r.deliver([]engine.Chunk{{Index: i, Finish: finish}})
+}
+
+// callComplete takes the end of a model call whose output is complete.
+func (r *Run) callComplete() {
+	if r.cont.continues() || r.cont.interrupted() {
+		r.continueNext(Retry{})
+		return
+	}
+	r.advance()
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
@@ -29,6 +30,9 @@ func (r *Run) Explain(headers []engine.Header, complete bool) []engine.Header {
 	ignored := r.o.Request.Ignored()
 	if r.call.request != nil { // else jobs come before the first call
 		ignored = slices.Concat(ignored, r.o.Target.Dialect.Ignores(r.call.request))
+	}
+	if r.o.Mode == api.SingleCall && r.reply.Turn().NewGuard() != nil {
+		ignored = slices.Concat(ignored, []string{"reasoning budget"})
 	}
 	retries, prompt := r.rec.Retries(), r.rec.PromptTokens()
 	add(header.Ignored, strings.Join(ignored, ", "), len(ignored) > 0)

@@ -113,13 +113,18 @@ func startChat(t *testing.T, fields string) *testRun {
 // grammar.
 func chatRequest(t *testing.T, fields string, checked bool) *chat.Request {
 	t.Helper()
+	return decodeChat(t, fields, checked, &turn.Model{})
+}
+
+func decodeChat(t *testing.T, fields string, checked bool, model *turn.Model) *chat.Request {
+	t.Helper()
 	body := fmt.Sprintf(`{"model":"openai/gpt-oss-20b","messages":[{"role":"user","content":"Hi"}]%s}`, fields)
 	request, err := chat.Decode(t.Context(), []byte(body), &turn.RequestContext{
 		Env: &turn.Env{
 			Renderer: harmony.NewRenderer(), Now: func() time.Time { return testStart },
 			NewID: func(prefix string) string { return prefix + "id" }, Limits: turn.DefaultLimits(),
 		},
-		Model: &turn.Model{}, RequestID: "abc", Checked: checked,
+		Model: model, RequestID: "abc", Checked: checked,
 	})
 	if err != nil {
 		t.Fatal(err)

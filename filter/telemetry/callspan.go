@@ -207,10 +207,21 @@ func (t *Telemetry) Retried(r *Record, reason string, now time.Time) {
 	}
 }
 
+// Interrupted counts a model call that the filter ended, and that another call continues:
+// reason is why.
+func (t *Telemetry) Interrupted(r *Record, reason string, now time.Time) {
+	r.interrupted = reason
+	t.continued(r, reason, now)
+}
+
 // Continued counts a lost model call that another call continues. reason is the code of
 // the error that the call has ended with.
 func (t *Telemetry) Continued(r *Record, reason string, now time.Time) {
 	r.continuations++
+	t.continued(r, reason, now)
+}
+
+func (t *Telemetry) continued(r *Record, reason string, now time.Time) {
 	t.Metrics.continuations.WithLabelValues(reason).Inc()
 	if r.request != nil && r.request.call.open() {
 		r.request.call.span.AddEvent("continue", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))

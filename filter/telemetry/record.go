@@ -37,6 +37,7 @@ type Record struct {
 	modelCalls    int
 	retries       int           // model calls that were repeated
 	continuations int           // model calls that were lost, and that others continued
+	interrupted   string        // why the model was interrupted; "": it was not
 	firstToken    time.Duration // from Started; 0: none yet
 	err           *apierror.Error
 	content       *content     // nil: it must not be logged
@@ -243,6 +244,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	add("prompt_tokens", r.promptTokens, r.promptTokens > 0)
 	add("model_calls", r.modelCalls, r.modelCalls > 0)
 	add("retries", r.retries, r.retries > 0)
+	add("interrupted", r.interrupted, r.interrupted != "")
 	add("continuations", r.continuations, r.continuations > 0)
 	add("tool_calls", o.ToolCalls, o.ToolCalls > 0)
 	add("tool_errors", o.ToolFails, o.ToolFails > 0)

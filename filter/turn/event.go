@@ -23,7 +23,7 @@ type Event struct {
 	// the request asks for them. They are valid as long as Text. Repaired text has
 	// none.
 	Logprobs []Logprob
-	Cut      bool // of an End: the engine ended the choice within the part because of its length
+	Cut      bool // of an End: the engine ended the choice within the part because of its length, or the reasoning was interrupted
 }
 
 // CalledTool is a call of the model, with the client's names.

@@ -13,6 +13,7 @@ type part struct {
 	state    partState
 	call     *CalledTool // of a call that is not withheld
 	withheld bool        // it is a call that is not emitted
+	cut      bool        // it is reasoning that is ended for the model
 	counted  int         // content tokens that are in the Reader's counts
 }
 
@@ -198,7 +199,7 @@ func (r *Reader) endPart() {
 		r.verifyPart()
 	}
 	if r.part.state != partUnseen {
-		r.emit(Event{Step: End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated})
+		r.emit(Event{Step: End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated || r.part.cut})
 	}
 	r.logprobs.clear()
 	r.part = part{}

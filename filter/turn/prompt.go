@@ -63,6 +63,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if t.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
 		return nil, err
 	}
+	t.guarding = rc.guarding(in)
 	t.id = t.Engine.ID
 	if format != nil {
 		if t.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {

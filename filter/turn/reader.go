@@ -93,6 +93,7 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 	r.turn.keepPrompt()
 	taken := 0
+	r.part.cut = c.Inserted
 	for ; taken < len(c.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(c.Logprobs) {
 			r.logprobs.next = &c.Logprobs[taken]

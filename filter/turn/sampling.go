@@ -27,9 +27,10 @@ var SamplingFields = jsontext.With(jsontext.Table[Sampling]{
 	"min_tokens": {Read: func(s Sampling, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&s.Input.Engine.MinTokens, 0, math.MaxInt32)
 	}},
-	"min_p":              {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) }},
-	"repetition_penalty": {Read: Sampling.readRepetitionPenalty},
-	"logit_bias":         {Read: Sampling.readLogitBias},
+	"thinking_token_budget": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetBudget(v) }},
+	"min_p":                 {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) }},
+	"repetition_penalty":    {Read: Sampling.readRepetitionPenalty},
+	"logit_bias":            {Read: Sampling.readLogitBias},
 
 	"stop":                       {Read: Sampling.readStop},
 	"stop_token_ids":             {Read: Sampling.readStopTokens},

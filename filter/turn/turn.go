@@ -106,17 +106,18 @@ const (
 // Model holds the settings of the model that a request is for. The zero value is
 // gpt-oss as OpenAI released it.
 type Model struct {
-	Upstream        string         `json:"upstream,omitempty"`          // its name at the engine; "": the client's
-	Identity        string         `json:"identity,omitempty"`          // first line of the system message; "": [DefaultIdentity]
-	KnowledgeCutoff string         `json:"knowledge_cutoff,omitempty"`  // "": [DefaultKnowledgeCutoff]
-	Effort          harmony.Effort `json:"reasoning_effort,omitempty"`  // of requests without one; "": medium
-	ContextLength   int            `json:"context_length,omitempty"`    // tokens of prompt and output together; 0: [DefaultContextLength]
-	Images          string         `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
-	Date            string         `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
-	OnMalformed     string         `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
-	UnknownTools    string         `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
-	Canonical       bool           `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
-	ReasoningFields string         `json:"reasoning_fields,omitempty"`  // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
+	Upstream        string          `json:"upstream,omitempty"`          // its name at the engine; "": the client's
+	Identity        string          `json:"identity,omitempty"`          // first line of the system message; "": [DefaultIdentity]
+	KnowledgeCutoff string          `json:"knowledge_cutoff,omitempty"`  // "": [DefaultKnowledgeCutoff]
+	Effort          harmony.Effort  `json:"reasoning_effort,omitempty"`  // of requests without one; "": medium
+	ContextLength   int             `json:"context_length,omitempty"`    // tokens of prompt and output together; 0: [DefaultContextLength]
+	Images          string          `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
+	Date            string          `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
+	OnMalformed     string          `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
+	UnknownTools    string          `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
+	Canonical       bool            `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
+	Reasoning       ReasoningLimits `json:"reasoning,omitzero"`
+	ReasoningFields string          `json:"reasoning_fields,omitempty"` // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
 }
 
 // ImagePlaceholder replaces an image in a text, on a line of its own.
@@ -211,6 +212,8 @@ type Item struct {
 }
 
 // Input is the input of one turn.
+//
+// It is large because it has what all APIs can say about one.
 type Input struct {
 	// Instructions precede the items; "": there are none.
 	Instructions string
@@ -230,6 +233,7 @@ type Input struct {
 	Strict   map[ToolName]bool   // tools whose arguments must follow their schemas
 	Format   *Format             // of the answer; nil: any text
 	Effort   harmony.Effort      // "": the model's default
+	Budget   *int                // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
 	Stop     []string            // the answer ends where its text first contains one of these
 	KeepStop bool                // the stop string stays in the text
 	Session  string              // the session that the body names, which precedes [RequestContext].Session; "": it names none
@@ -261,6 +265,7 @@ type Turn struct {
 	stops    []stopPattern
 	keepStop bool
 	verifier verifier
+	guarding Guarding
 	later    *laterSpec      // of the following turns; nil: they have the same spec
 	prefix   []harmony.Token // the header of the message that the reply continues, for the parser
 

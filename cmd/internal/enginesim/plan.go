@@ -80,6 +80,9 @@ func (s sequence) behind(begin []harmony.Token) (rest sequence, ok bool) {
 			return rest, false
 		}
 		if s.ids[i] == fillerForever {
+			if slices.ContainsFunc(begin[i:], func(id harmony.Token) bool { return id >= harmony.TokenStartOfText }) {
+				return rest, false // somebody else has ended it
+			}
 			n = i
 			break
 		}

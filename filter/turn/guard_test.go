@@ -1,0 +1,119 @@
+package turn
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Guard {
+	t.Helper()
+	rc, _ := newContext()
+	model := *rc.Model
+	model.Reasoning = limits
+	rc.Model = &model
+	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}}
+	if change != nil {
+		change(in)
+	}
+	return prepare(t, rc, in).NewGuard()
+}
+
+// The model is interrupted behind the last token that it may have, whatever the pieces in
+// which its output comes.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	const reasons = "<|channel|>analysis<|message|>"
+	budget := func(n int) func(*Input) { return func(in *Input) { in.Budget = &n } }
+	long := reasons + strings.Repeat(" word", 100)
+	for name, c := range map[string]struct {
+		limits ReasoningLimits
+		change func(*Input)
+		output string
+		kept   string // of the output
+		why    Interruption
+	}{
+		"within":           {ReasoningLimits{}, budget(3), reasons + "a b c<|end|><|start|>assistant<|channel|>final<|message|>many words of an answer<|return|>", "", NotInterrupted},
+		"beyond":           {ReasoningLimits{}, budget(3), reasons + "a b c d", reasons + "a b c", BudgetUsed},
+		"none at all":      {ReasoningLimits{}, budget(0), reasons + "a b", reasons, BudgetUsed},
+		"of the model":     {ReasoningLimits{Budget: 2}, budget(3), reasons + "a b c d", reasons + "a b", BudgetUsed},
+		"no limit":         {ReasoningLimits{Budget: 2}, budget(Unlimited), reasons + "a b c d", reasons + "a b", BudgetUsed},
+		"of the effort":    {ReasoningLimits{Budget: 9, ByEffort: map[harmony.Effort]int{harmony.EffortMedium: 1, harmony.EffortHigh: 3}}, nil, reasons + "a b c d", reasons + "a", BudgetUsed},
+		"of all reasoning": {ReasoningLimits{}, budget(3), reasons + "a b<|end|><|start|>assistant" + reasons + "c d", reasons + "a b<|end|><|start|>assistant" + reasons + "c", BudgetUsed},
+		"whole characters": {ReasoningLimits{}, budget(2), reasons + "a🦙🦙 b", reasons + "a🦙", BudgetUsed},
+		"not of a call":    {ReasoningLimits{}, budget(1), "<|channel|>analysis to=python code<|message|>print(1, 2, 3)<|call|>", "", NotInterrupted},
+		"not of an answer": {ReasoningLimits{}, budget(1), "<|channel|>final<|message|>a b c d<|return|>", "", NotInterrupted},
+		"reserve":          {ReasoningLimits{ReserveFinal: 10}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), ReserveReached},
+		"half at most":     {ReasoningLimits{ReserveFinal: 1000}, func(in *Input) { in.Engine.MaxTokens = 20 }, long, reasons + strings.Repeat(" word", 7), ReserveReached},
+		"repetition":       {ReasoningLimits{MaxRepeats: 20}, nil, reasons + strings.Repeat(" once more", 60), reasons + strings.Repeat(" once more", 31) + " once more", Repetition},
+		"few repetitions":  {ReasoningLimits{MaxRepeats: 60}, nil, long[:len(reasons)+5*50] + "<|end|>", "", NotInterrupted},
+		"of messages":      {ReasoningLimits{MaxRepeats: 3}, nil, strings.Repeat("<|channel|>analysis<|message|>I have to look at that.<|end|><|start|>assistant", 9), "*", Repetition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := harmony.AppendEncodeSpecial(nil, c.output)
+			random := rand.New(rand.NewPCG(1, uint64(len(name))))
+			for range 20 {
+				g := newGuard(t, c.limits, c.change)
+				if g == nil {
+					t.Fatal("there is no guard")
+				}
+				kept, why := 0, NotInterrupted
+				for kept < len(all) && why == NotInterrupted {
+					var n int
+					n, why = g.Push(all[kept : kept+1+random.IntN(len(all)-kept)])
+					kept += n
+				}
+				want := len(harmony.AppendEncodeSpecial(nil, c.kept))
+				switch c.kept {
+				case "":
+					want = len(all)
+				case "*":
+					want = kept
+				}
+				if why != c.why || kept != want && why != Repetition {
+					t.Fatalf("%q behind %d tokens, want %q behind %d: %q", why, kept, c.why, want, spell(t, all[:kept]))
+				}
+			}
+		})
+	}
+}
+
+// Without a limit there is no guard.
+func TestNoGuard(t *testing.T) {
+	t.Parallel()
+	unlimited := Unlimited
+	if newGuard(t, ReasoningLimits{}, nil) != nil || newGuard(t, ReasoningLimits{}, func(in *Input) { in.Budget = &unlimited }) != nil {
+		t.Error("there is a guard")
+	}
+}
+
+// A repetition is found once it has come more often than allowed, and never in a text
+// without one.
+func TestLoopDetector(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 4))
+	for period := 1; period <= maxPeriod; period++ {
+		d := loopDetector{repeats: 4}
+		for range 300 {
+			if d.push(harmony.Token(random.IntN(100_000))) {
+				t.Fatal("a random text is a repetition")
+			}
+		}
+		sequence := make([]harmony.Token, period)
+		for i := range sequence {
+			sequence[i] = harmony.Token(random.IntN(100_000))
+		}
+		n := 0
+		for !d.push(sequence[n%period]) {
+			if n++; n > 5*maxPeriod+leastRepeats {
+				t.Fatalf("a sequence of %d tokens is not found", period)
+			}
+		}
+		if n+1 < max(4*period, leastRepeats) || n+1 > max(4*period, leastRepeats)+1 {
+			t.Errorf("a sequence of %d tokens is found behind %d", period, n+1)
+		}
+	}
+}
