@@ -180,6 +180,8 @@ func playScripts(t *testing.T, e realEngine) {
 	if e.kind != "vllm-grpc" { // which has no cache_salt
 		t.Run("cache diagnosis", func(t *testing.T) { d.diagnosisIsExact(t, model, 0) })
 	}
+	t.Run("reasoning budget", func(t *testing.T) { d.realBudget(t, model) })
+	t.Run("endless reasoning", func(t *testing.T) { d.endlessReasoning(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
 
@@ -527,6 +529,7 @@ func TestRealLlamaCPP(t *testing.T) {
 	t.Run("rejected", func(t *testing.T) { d.llamaRejected(t, model) })
 	t.Run("too long", func(t *testing.T) { d.realTooLong(t, model) })
 	t.Run("cached tokens", func(t *testing.T) { d.llamaCached(t, model) })
+	t.Run("endless reasoning", func(t *testing.T) { d.endlessReasoning(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
 

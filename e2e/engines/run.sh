@@ -177,7 +177,7 @@ serve)
 	go test -tags engines -count 1 -timeout 20m -v -run '^TestXgrammar' ./filter/constraint || status=$?
 	rm -rf "$dir/records"
 	export E2E_RECORDS=$dir/records
-	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM)$' || status=$?
+	with_engine vllm ENGINE_TEST_VLLM '^TestReal(VLLM|Render|RandomVLLM|Kill)$' || status=$?
 	with_engine vllm-flat ENGINE_TEST_VLLM_FLAT '^TestRealDiagnosis$' || status=$?
 	with_engine vllm-grpc ENGINE_TEST_VLLM_GRPC '^TestReal(VLLMGRPC|RandomVLLMGRPC)$' || status=$?
 	with_engine llamacpp ENGINE_TEST_LLAMACPP '^TestRealLlamaCPP$' || status=$?

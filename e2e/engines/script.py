@@ -49,18 +49,19 @@ class Message:
 
 
 def read(prompt):
-    """Returns the messages of a prompt, and the tokens of an open last message."""
-    messages, open_message = [], []
+    """Returns the messages of a prompt, and the tokens of the reply that it has begun:
+    the assistant's messages behind those of others, and an open last message."""
+    messages, begun = [], []
     for _, group in itertools.groupby(pieces(prompt), key=lambda piece: piece[0]):
         tokens = [token for _, token in group]
         if tokens.count(MESSAGE) and tokens[-1] in (END, *STOPS):
             at = tokens.index(MESSAGE)
             header = decode(tokens[1:at])
             messages.append(Message(header.split("<|")[0].split(" ")[0], decode(tokens[at + 1 : -1])))
-            open_message = []
+            begun = begun + tokens if messages[-1].role == "assistant" else []
         else:
-            open_message = tokens
-    return messages, open_message
+            begun = begun + tokens
+    return messages, begun
 
 
 def pieces(prompt):
@@ -137,7 +138,11 @@ def ways(script, results, begun):
         if text is None:
             text = "RESULT: " + results[-1] if results else "Hello."
         whole = [assistant + lead + harmony(*header, MESSAGE, text, CONTROL["return"]) for header in headers]
-    return [way[len(begun) :] for way in whole if way[: len(begun)] == begun]
+    rest = [way[len(begun) :] for way in whole if way[: len(begun)] == begun]
+    final = harmony(END, START, "assistant", channel, "final", MESSAGE)
+    if not rest and begun[-len(final) :] == final:  # the analysis was ended for the model
+        rest = [way[way.index(MESSAGE, len(assistant + lead)) + 1 :] for way in whole[:1]]
+    return rest
 
 
 class Play:

@@ -77,7 +77,7 @@ func (k *continuation) take(chunks []engine.Chunk) []engine.Chunk {
 	if k.request == nil {
 		return chunks
 	}
-	kept := chunks[:0]
+	kept := 0
 	for i := range chunks {
 		c := &chunks[i]
 		if k.current != allChoices {
@@ -90,9 +90,12 @@ func (k *continuation) take(chunks []engine.Chunk) []engine.Chunk {
 		if c.Index >= 0 && c.Index < len(k.choices) && !k.choices[c.Index].take(c) {
 			continue
 		}
-		kept = append(kept, *c)
+		if kept != i {
+			chunks[kept] = *c
+		}
+		kept++
 	}
-	return kept
+	return chunks[:kept]
 }
 
 // take keeps the output of a chunk. It reports whether the chunk has something for the
