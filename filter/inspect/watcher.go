@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -84,8 +85,15 @@ func (w *watcher) step(name, of string, from, to int64) {
 	w.view.Steps = append(w.view.Steps, Step{Name: name, Of: of, From: max(from, 0), To: max(to, from, 0)})
 }
 
+// continues matches the ids of calls that continue the output of the call before.
+var continues = regexp.MustCompile(`-c[0-9]+$`)
+
 func (w *watcher) call(e *record.Event) {
-	w.endCall("repeated")
+	if continues.MatchString(e.Call.ID) {
+		w.endCall("continued")
+	} else {
+		w.endCall("repeated")
+	}
 	if len(w.view.Calls) == 0 {
 		w.step("decode", "", 0, e.At)
 	}
