@@ -40,7 +40,7 @@ func (d *dataplane) realBudget(t *testing.T, model string) {
 // Weights at random that have begun to reason go on without an end. With a budget every
 // one of their replies has an answer.
 func (d *dataplane) endlessReasoning(t *testing.T, model string) {
-	const requests = 30
+	const requests = 10
 	answers := map[bool]int{}
 	for _, budget := range []int{-1, 15} {
 		for i := range requests {

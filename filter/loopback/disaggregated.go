@@ -66,8 +66,8 @@ func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random 
 }
 
 // choose returns the endpoint of a key: always the same one while the endpoints
-// are the same (rendezvous hashing). For a retry it is the second best.
-func (p *prefill) choose(key string, retry bool) *prefillEndpoint {
+// are the same (rendezvous hashing). other asks for the second best.
+func (p *prefill) choose(key string, other bool) *prefillEndpoint {
 	if key == "" {
 		key = strconv.FormatUint(p.random(), 10)
 	}
@@ -82,7 +82,7 @@ func (p *prefill) choose(key string, retry bool) *prefillEndpoint {
 			next, second = e, weight
 		}
 	}
-	if retry && next != nil {
+	if other && next != nil {
 		return next
 	}
 	return best
@@ -107,7 +107,7 @@ func newDisaggregated(c *Calls, p *prefill, r *engine.Request, retry run.Retry) 
 	d.prefillHeader.Set(header.PromptTokens, strconv.Itoa(len(r.Prompt))) // once for both requests
 	var at *engine.Bootstrap
 	if p.dialect.UsesBootstrapRoom() {
-		e := p.choose(c.header.Get(p.keyHeader), retry.Number > 0)
+		e := p.choose(c.header.Get(p.keyHeader), retry.Number > 0 && !retry.SamePrefill)
 		at = &engine.Bootstrap{Host: e.host, Port: e.bootstrapPort, Room: int32(p.random() >> 33)} //nolint:gosec // 31 bits
 		d.prefillHeader.Set(header.Prefill, e.address)
 	}

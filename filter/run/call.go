@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -263,7 +264,7 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 		r.continueOrFail(err)
 		return
 	}
-	r.repeat(*r.call.request, Retry{Number: 1, Excluded: r.call.replica}, err.Code)
+	r.repeat(*r.call.request, Retry{Number: 1, Excluded: cmp.Or(r.call.replica, r.call.retry.Excluded)}, err.Code)
 }
 
 // repeat makes a call once more. reason is the code of the error that it has ended

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -238,7 +239,7 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 	}
 	k.lost++
 	r.env.Telemetry.Continued(r.rec, err.Code, r.now)
-	r.continueNext(Retry{Number: 1, Excluded: r.call.replica})
+	r.continueNext(Retry{Number: 1, Excluded: cmp.Or(r.call.replica, r.call.retry.Excluded), SamePrefill: true})
 }
 
 // continueNext continues the first choice that is not complete. If there is none, the

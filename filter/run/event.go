@@ -36,6 +36,9 @@ type Source interface {
 type Retry struct {
 	Number   int    // of the retry, from 1
 	Excluded string // the replica that failed; "": unknown
+	// SamePrefill says that of a disaggregated engine the prefill endpoint stays: the
+	// other part has failed.
+	SamePrefill bool
 }
 
 // Target is the engine and the model of a model call.

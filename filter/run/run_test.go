@@ -90,14 +90,14 @@ func TestRetryAvoidsAReplica(t *testing.T) {
 		fails    bool
 	}{
 		"none is needed":      {slices.Concat([]Event{from("a")}, rest), []Retry{{}}, false},
-		"another one answers": {slices.Concat([]Event{from("a"), broken, from("b")}, rest), []Retry{{}, {1, "a"}}, false},
-		"the third finds one": {slices.Concat([]Event{from("a"), broken, from("a"), rejected, from("b")}, rest), []Retry{{}, {1, "a"}, {2, "a"}, {3, "a"}}, false},
-		"there is no other":   {slices.Concat([]Event{from("a"), broken, from("a"), from("a"), from("a")}, rest), []Retry{{}, {1, "a"}, {2, "a"}, {3, "a"}}, false},
-		"no other, broken":    {[]Event{from("a"), broken, from("a"), from("a"), from("a"), broken}, []Retry{{}, {1, "a"}, {2, "a"}, {3, "a"}}, true},
-		"another one breaks":  {[]Event{from("a"), broken, from("b"), broken}, []Retry{{}, {1, "a"}}, true},
-		"the retry breaks":    {[]Event{from("a"), broken, broken}, []Retry{{}, {1, "a"}}, true},
-		"it is not known":     {slices.Concat([]Event{broken, from("a")}, rest), []Retry{{}, {1, ""}}, false},
-		"no replica is named": {slices.Concat([]Event{ok(), broken, ok()}, rest), []Retry{{}, {1, ""}}, false},
+		"another one answers": {slices.Concat([]Event{from("a"), broken, from("b")}, rest), []Retry{{}, {Number: 1, Excluded: "a"}}, false},
+		"the third finds one": {slices.Concat([]Event{from("a"), broken, from("a"), rejected, from("b")}, rest), []Retry{{}, {Number: 1, Excluded: "a"}, {Number: 2, Excluded: "a"}, {Number: 3, Excluded: "a"}}, false},
+		"there is no other":   {slices.Concat([]Event{from("a"), broken, from("a"), from("a"), from("a")}, rest), []Retry{{}, {Number: 1, Excluded: "a"}, {Number: 2, Excluded: "a"}, {Number: 3, Excluded: "a"}}, false},
+		"no other, broken":    {[]Event{from("a"), broken, from("a"), from("a"), from("a"), broken}, []Retry{{}, {Number: 1, Excluded: "a"}, {Number: 2, Excluded: "a"}, {Number: 3, Excluded: "a"}}, true},
+		"another one breaks":  {[]Event{from("a"), broken, from("b"), broken}, []Retry{{}, {Number: 1, Excluded: "a"}}, true},
+		"the retry breaks":    {[]Event{from("a"), broken, broken}, []Retry{{}, {Number: 1, Excluded: "a"}}, true},
+		"it is not known":     {slices.Concat([]Event{broken, from("a")}, rest), []Retry{{}, {Number: 1, Excluded: ""}}, false},
+		"no replica is named": {slices.Concat([]Event{ok(), broken, ok()}, rest), []Retry{{}, {Number: 1, Excluded: ""}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
