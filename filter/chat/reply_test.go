@@ -180,7 +180,7 @@ func TestSummary(t *testing.T) {
 	want := turn.Summary{
 		Prompt: len(request.Engine().Prompt), Cached: engine.Unknown, Finish: turn.FinishCalls, Calls: 1,
 		Counts:  turn.Counts{Output: output, Reasoning: 2, Call: 1, Text: 1},
-		Repairs: map[string]int{"recipient": 1, "stray_stop": 1},
+		Repairs: map[string]int{"recipient": 1, "stray_stop": 1, "raw_text": 1},
 	}
 	if diff := cmp.Diff(want, r.Summary()); diff != "" {
 		t.Error(diff)

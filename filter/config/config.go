@@ -160,6 +160,9 @@ type Model struct {
 	// ContextLength is how many tokens prompt and output may have together.
 	// 0: what the engine reports, if there is a Loopback, else 131072.
 	ContextLength int `json:"context_length"`
+	// ToolArguments says what happens to arguments of calls that are no JSON object:
+	// repair, where there is only one way, or pass.
+	ToolArguments string `json:"tool_arguments"`
 	// Reasoning bounds the model's reasoning.
 	Reasoning Reasoning `json:"reasoning"`
 }
@@ -415,6 +418,7 @@ func Defaults() *Config {
 			Identity:        turn.DefaultIdentity,
 			KnowledgeCutoff: turn.DefaultKnowledgeCutoff,
 			Effort:          string(harmony.EffortMedium),
+			ToolArguments:   turn.ArgumentsRepair,
 		},
 		OnMalformed:        turn.MalformedRepair,
 		Images:             turn.ImagesPlaceholder,
@@ -502,6 +506,7 @@ func (m Model) over(d Model) Model {
 		{&m.Identity, d.Identity},
 		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
 		{&m.Effort, d.Effort},
+		{&m.ToolArguments, d.ToolArguments},
 	} {
 		if *f.field == "" {
 			*f.field = f.fallback

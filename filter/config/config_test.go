@@ -40,7 +40,7 @@ models:
 	want := func(m Model) Model {
 		return m.over(Model{
 			Engine: "sglang", Effort: "low", Identity: turn.DefaultIdentity,
-			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0,
+			KnowledgeCutoff: turn.DefaultKnowledgeCutoff, ContextLength: 0, ToolArguments: turn.ArgumentsRepair,
 		})
 	}
 	for _, tt := range []struct {

@@ -21,6 +21,7 @@ func (c *Config) TurnModel(m *Model, contextLength int, tenant string) *turn.Mod
 		OnMalformed:     c.OnMalformed,
 		ReasoningFields: c.ReasoningFields,
 		UnknownTools:    c.UnknownTools,
+		ToolArguments:   m.ToolArguments,
 		Reasoning:       c.reasoningLimits(m, tenant),
 	}
 }

@@ -165,8 +165,17 @@ func appendToolName(dst []byte, kind string, name turn.ToolName) []byte {
 
 // enforceCustom makes the input of custom tools, and the actions of tools that the
 // client runs, enforced where calls are enforced anyway: the model writes them as a
-// function's arguments.
+// function's arguments. Where they are not, other text than JSON is understood too.
 func (r *toolReader) enforceCustom() {
+	if len(r.custom)+len(r.actions) > 0 {
+		r.input.AsIs = make(map[turn.ToolName]bool, len(r.custom)+len(r.actions))
+	}
+	for name := range r.custom {
+		r.input.AsIs[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+	}
+	for name := range r.actions {
+		r.input.AsIs[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+	}
 	choice := r.input.Choice
 	if !choice.Required && choice.Allowed == nil && r.input.Format == nil && len(r.input.Strict) == 0 {
 		return

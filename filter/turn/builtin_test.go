@@ -116,7 +116,7 @@ func TestReadBuiltins(t *testing.T) {
 		{"the client's own", both, " to=functions.python_<|channel|>commentary json<|message|>{}<|end|><|start|>assistant to=functions.search<|channel|>commentary json<|message|>{}<|call|>", []string{"call 0 call_1 functions.python: {}.", "call 1 call_2 functions.search: {}."}, nil},
 		{"not the client's own", both, "<|channel|>analysis to=python code<|message|>1<|end|><|start|>assistant<|channel|>analysis to=browser.search code<|message|>{}<|call|>", []string{"call 0 call_1 python., code: 1.", "call 1 call_2 browser.search, built in: {}."}, nil},
 		{"withheld", Input{Builtins: builtins(), NoCalls: true}, "<|channel|>analysis to=python code<|message|>1<|end|><|start|>assistant<|channel|>final<|message|>a<|return|>", []string{"answer: a."}, map[string]int{repairWithheld: 1}},
-		{"not offered", Input{Tools: functions("python")}, "<|channel|>analysis to=python code<|message|>1<|call|>", []string{"call 0 call_1 functions.python: 1."}, map[string]int{repairRecipient: 1}},
+		{"not offered", Input{Tools: functions("python")}, "<|channel|>analysis to=python code<|message|>1<|call|>", []string{"call 0 call_1 functions.python: 1."}, map[string]int{repairRecipient: 1, repairInvalid: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

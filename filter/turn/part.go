@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -11,10 +12,11 @@ import (
 type part struct {
 	kind     Kind // 0 between messages
 	state    partState
-	call     *CalledTool // of a call that is not withheld
-	withheld bool        // it is a call that is not emitted
-	cut      bool        // it is reasoning that is ended for the model
-	counted  int         // content tokens that are in the Reader's counts
+	call     *CalledTool         // of a call that is not withheld
+	withheld bool                // it is a call that is not emitted
+	repairer *arguments.Repairer // of a call's arguments; nil: they are passed on as they are
+	cut      bool                // it is reasoning that is ended for the model
+	counted  int                 // content tokens that are in the Reader's counts
 }
 
 // partState is how much of a part has been emitted.
@@ -84,6 +86,9 @@ func (r *Reader) beginPart(h *harmony.Header) {
 	if allowed := r.turn.verifier.allowed; allowed != nil {
 		call.Refused = !slices.Contains(allowed, r.part.toolName())
 	}
+	if r.turn.tools.repairs(r.turn.rc.Model, call) {
+		r.part.repairer = arguments.New(r.turn.tools.texts[r.part.toolName()])
+	}
 	r.calls = append(r.calls, call)
 	r.start()
 }
@@ -149,6 +154,9 @@ func (r *Reader) text(p []byte) {
 		if r.part.kind == Reasoning && r.keeps && (!r.toolless() || r.corrected) {
 			r.reasoning.add(p, r.part.state == partUnseen)
 		}
+		if r.part.repairer != nil {
+			p = r.part.repairer.Push(p)
+		}
 		r.delta(p)
 	}
 }
@@ -188,6 +196,9 @@ func (r *Reader) endPart() {
 	if r.part.kind == Answer && !r.ending.stopped {
 		r.delta(r.stops.flush())
 	}
+	if r.part.repairer != nil {
+		r.endArguments(r.part.repairer)
+	}
 	if r.part.kind == Call && !r.part.withheld && !r.ending.truncated {
 		if r.part.state != partFilled && !r.part.call.IsCode() {
 			r.repaired(repairArguments)
@@ -203,4 +214,22 @@ func (r *Reader) endPart() {
 	}
 	r.logprobs.clear()
 	r.part = part{}
+}
+
+// endArguments emits what is held back of a call's arguments.
+func (r *Reader) endArguments(a *arguments.Repairer) {
+	if r.ending.truncated {
+		r.delta(a.Flush())
+		return
+	}
+	rest, made, valid := a.End()
+	r.delta(rest)
+	for kind, found := range made {
+		if found {
+			r.repaired(arguments.Kind(kind).String()) //nolint:gosec // a few kinds
+		}
+	}
+	if !valid && r.part.state == partFilled {
+		r.repaired(repairInvalid)
+	}
 }

@@ -11,11 +11,12 @@ import (
 
 // The repairs that the Reader makes, beside those of the parser.
 const (
-	repairRecipient = "recipient"       // a call's recipient is not spelled as the tool's name
-	repairUnknown   = "unknown_tool"    // a call of a tool that the request does not have
-	repairWithheld  = "withheld_call"   // a call although no tool was offered
-	repairArguments = "empty_arguments" // a call without arguments got {}
-	repairFailed    = "failed"          // no repair was made: the reply ended with an error
+	repairRecipient = "recipient"         // a call's recipient is not spelled as the tool's name
+	repairUnknown   = "unknown_tool"      // a call of a tool that the request does not have
+	repairWithheld  = "withheld_call"     // a call although no tool was offered
+	repairArguments = "empty_arguments"   // a call without arguments got {}
+	repairInvalid   = "invalid_arguments" // none was possible: a call's arguments are no JSON object
+	repairFailed    = "failed"            // no repair was made: the reply ended with an error
 )
 
 // Reader turns the tokens of one choice into events.

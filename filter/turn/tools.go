@@ -1,9 +1,12 @@
 package turn
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
@@ -36,6 +39,8 @@ type toolset struct {
 	byRecipient map[string]tool     // by the model's namespace.name, or by a built-in namespace
 	byName      map[string][]tool   // by the model's name, without namespace
 	joined      *joinedSet          // tools that join later; nil: none do
+	texts       map[ToolName]string // the only parameter of tools that take one, a string
+	asIs        map[ToolName]bool   // see [Input].AsIs
 	strict      map[ToolName]bool   // of the tools that join: the arguments must follow their schemas
 }
 
@@ -67,6 +72,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 				return nil, apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
 			}
 			s.byRecipient[recipient] = client
+			s.addText(client, t.Parameters)
 			name := recipient[len(seen.Name)+1:] // t.Name may be a part of the request's body
 			s.byName[name] = append(s.byName[name], client)
 			seen.Tools = append(seen.Tools, t)
@@ -75,6 +81,35 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 	}
 	err := s.addBuiltins(builtins, limits)
 	return s, err
+}
+
+// repairs reports whether the arguments of a call are repaired.
+func (s *toolset) repairs(m *Model, c *CalledTool) bool {
+	return m.ToolArguments != ArgumentsPass && !c.IsCode() && c.Namespace != "" && !s.asIs[ToolName{c.Namespace, c.Name, c.Builtin}]
+}
+
+// maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
+const maxTextSchema = 4 << 10
+
+// addText notes the parameter of a tool that takes one, if it is a string.
+func (s *toolset) addText(t tool, parameters json.RawMessage) {
+	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
+		return
+	}
+	only, n := "", 0
+	gjson.GetBytes(parameters, "properties").ForEach(func(name, schema gjson.Result) bool {
+		if n++; schema.Get("type").Str == "string" && !schema.Get("enum").Exists() {
+			only = name.Str
+		}
+		return n < 2
+	})
+	if only == "" || n != 1 {
+		return
+	}
+	if s.texts == nil {
+		s.texts = map[ToolName]string{}
+	}
+	s.texts[t.toolName()] = strings.Clone(only)
 }
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of

@@ -101,6 +101,9 @@ const (
 
 	UnknownToClient = "client"
 	UnknownToModel  = "model"
+
+	ArgumentsRepair = "repair"
+	ArgumentsPass   = "pass"
 )
 
 // Model holds the settings of the model that a request is for. The zero value is
@@ -114,6 +117,7 @@ type Model struct {
 	Images          string          `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
 	Date            string          `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
 	OnMalformed     string          `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
+	ToolArguments   string          `json:"tool_arguments,omitempty"`    // arguments that are no JSON object: "" or "repair": they are repaired where there is only one way; "pass": they are passed on as they are
 	UnknownTools    string          `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
 	Canonical       bool            `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
 	Reasoning       ReasoningLimits `json:"reasoning,omitzero"`
@@ -230,6 +234,7 @@ type Input struct {
 	NoCalls  bool                // tools are not offered, and calls are withheld
 	OneCall  bool                // the turn ends after one call
 	Choice   Choice              // which tools may and must be called
+	AsIs     map[ToolName]bool   // tools whose arguments are not repaired: they need not be JSON
 	Strict   map[ToolName]bool   // tools whose arguments must follow their schemas
 	Format   *Format             // of the answer; nil: any text
 	Effort   harmony.Effort      // "": the model's default

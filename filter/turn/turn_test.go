@@ -217,7 +217,7 @@ func TestCounts(t *testing.T) {
 	_, r := play(t, turn, output, engine.FinishStop)
 	var got Summary
 	r.AddTo(&got)
-	want := Summary{Counts: Counts{Output: len(harmony.AppendEncodeSpecial(nil, output)), Reasoning: 3, Text: 2, Call: 1}, Calls: 1, Repairs: map[string]int{"recipient": 1}}
+	want := Summary{Counts: Counts{Output: len(harmony.AppendEncodeSpecial(nil, output)), Reasoning: 3, Text: 2, Call: 1}, Calls: 1, Repairs: map[string]int{"recipient": 1, "invalid_arguments": 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

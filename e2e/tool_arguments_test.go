@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// callingAPIs are requests of each API with a tool that takes a command, and where a
+// reply has the arguments of its call.
+var callingAPIs = map[string]struct{ fields, whole, delta string }{
+	"/v1/chat/completions": {
+		`"tools":[{"type":"function","function":{"name":"run","parameters":{"type":"object","properties":{"command":{"type":"string"}}}}}],"messages":[{"role":"user","content":%q}]`,
+		"choices.0.message.tool_calls.0.function.arguments", "choices.0.delta.tool_calls.0.function.arguments",
+	},
+	"/v1/responses": {
+		`"tools":[{"type":"function","name":"run","parameters":{"type":"object","properties":{"command":{"type":"string"}}}}],"input":%q`,
+		"output.0.arguments", "delta",
+	},
+	"/v1/messages": {
+		`"max_tokens":1000,"tools":[{"name":"run","input_schema":{"type":"object","properties":{"command":{"type":"string"}}}}],"messages":[{"role":"user","content":%q}]`,
+		"content.0.input", "delta.partial_json",
+	},
+}
+
+// streamedArguments joins the arguments of a call in a stream.
+func streamedArguments(stream, delta string) string {
+	var text strings.Builder
+	for line := range strings.Lines(stream) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if kind := gjson.Get(data, "type").Str; ok && (delta != "delta" || kind == "response.function_call_arguments.delta") {
+			text.WriteString(gjson.Get(data, delta).Str)
+		}
+	}
+	return text.String()
+}
+
+// Faulty arguments are repaired in every API, streamed and not; with pass they are passed
+// on as they are.
+func TestToolArguments(t *testing.T) {
+	faults := map[string]string{
+		`{"command":"ls"}`:                 `{"command":"ls"}`,
+		`{'command': 'it is', 'x': True,}`: `{"command": "it is", "x": true}`,
+		`ls -l "a b"`:                      `{"command":"ls -l \"a b\""}`,
+		"{\"command\":\"a\nb \\d\"}":       `{"command":"a\nb \\d"}`,
+		"```json\n{\"command\":1}\n```":    `{"command":1}`,
+	}
+	repairing := start(t, options{})
+	passing := start(t, options{config: func(c *config.Config) { c.ModelDefaults.ToolArguments = turn.ArgumentsPass }})
+	for path, api := range callingAPIs {
+		for fault, want := range faults {
+			script := "@@<channel>commentary to=functions.run<message>" + fault + "<call>@@"
+			object := repairing.askText(t, path, fmt.Sprintf(`"model":%q,`, sglangModel)+api.fields, script)
+			if got := gjson.Get(object, api.whole).String(); got != want && (path != "/v1/messages" || got != gjson.Get(want, "@ugly").Raw) {
+				t.Errorf("%s, %s: %s, want %s", path, fault, got, want)
+			}
+			stream := repairing.askText(t, path, fmt.Sprintf(`"model":%q,"stream":true,`, sglangModel)+api.fields, script)
+			if got := streamedArguments(stream, api.delta); got != want {
+				t.Errorf("%s, %s, streamed: %s, want %s", path, fault, got, want)
+			}
+			if path == "/v1/messages" {
+				continue // its objects have no other text than JSON
+			}
+			object = passing.askText(t, path, fmt.Sprintf(`"model":%q,`, sglangModel)+api.fields, script)
+			if got := gjson.Get(object, api.whole).String(); got != fault {
+				t.Errorf("%s, %s: passed on as %s", path, fault, got)
+			}
+		}
+	}
+}
