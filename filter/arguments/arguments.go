@@ -311,7 +311,8 @@ func (r *Repairer) stringByte(c byte) bool {
 			return false
 		}
 		r.out = append(r.out, c)
-		if r.unicode--; r.unicode == 0 {
+		r.unicode--
+		if r.unicode == 0 {
 			r.state = inString
 		}
 	case quoted:

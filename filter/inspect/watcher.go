@@ -86,7 +86,7 @@ func (w *watcher) step(name, of string, from, to int64) {
 }
 
 // continues matches the ids of calls that continue the output of the call before.
-var continues = regexp.MustCompile(`-c[0-9]+$`)
+var continues = regexp.MustCompile(`-c\d+$`)
 
 func (w *watcher) call(e *record.Event) {
 	if continues.MatchString(e.Call.ID) {

@@ -15,6 +15,13 @@ import (
 // function that takes one text.
 const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
 
+// patternParameters are the customParameters of a tool whose whole text matches a regular
+// expression.
+func patternParameters(pattern string) json.RawMessage {
+	schema := jsontext.AppendString([]byte(`{"type":"object","properties":{"input":{"type":"string","pattern":`), "^(?:"+pattern+")$")
+	return append(schema, `}},"required":["input"],"additionalProperties":false}`...)
+}
+
 // toolReader reads the tools of a request and tool_choice.
 type toolReader struct {
 	api     *API
@@ -90,7 +97,9 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 	}
 	if t.kind == "custom" {
 		t.Description += t.grammar
-		t.Parameters = json.RawMessage(customParameters)
+		if t.Parameters == nil {
+			t.Parameters = json.RawMessage(customParameters)
+		}
 		r.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
 	}
 	if t.deferred && !r.found {
@@ -152,8 +161,8 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 	return err
 }
 
-// readFormat reads the form of a custom tool's text. A grammar is shown to the
-// model but cannot be enforced.
+// readFormat reads the form of a custom tool's text, which is shown to the model. A
+// regular expression is enforced, if engines can do that; a grammar is not.
 func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if !v.IsObject() {
 		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
@@ -161,10 +170,15 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if v.Get("type").Str == "text" {
 		return nil
 	}
-	r.ignored.Add(v.Path)
-	if definition := v.Get("definition").Str; definition != "" {
-		t.grammar = "\n\nThe input follows this " + v.Get("syntax").Str + " grammar:\n" + definition
+	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
+	if definition != "" {
+		t.grammar = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
 	}
+	if schema := patternParameters(definition); syntax == "regex" && definition != "" && turn.CanEnforce(schema, definition) {
+		t.Parameters, t.enforced = schema, true
+		return nil
+	}
+	r.ignored.Add(v.Path)
 	return nil
 }
 

@@ -160,3 +160,10 @@ func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolse
 	}
 	return l, err
 }
+
+// CanEnforce reports whether the arguments of a tool with a schema, in which a text matches
+// a regular expression, can be enforced as those of strict tools are, and no matching text
+// is lost.
+func CanEnforce(schema json.RawMessage, pattern string) bool {
+	return constraint.IsPlain(pattern) && constraint.CheckSchema(schema, true) == nil
+}

@@ -98,7 +98,8 @@ func (s *toolset) addText(t tool, parameters json.RawMessage) {
 	}
 	only, n := "", 0
 	gjson.GetBytes(parameters, "properties").ForEach(func(name, schema gjson.Result) bool {
-		if n++; schema.Get("type").Str == "string" && !schema.Get("enum").Exists() {
+		n++
+		if schema.Get("type").Str == "string" && !schema.Get("enum").Exists() {
 			only = name.Str
 		}
 		return n < 2
