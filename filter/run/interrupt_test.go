@@ -72,7 +72,6 @@ func TestReasoningBudget(t *testing.T) {
 		strict = `,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}`
 		tool   = `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
 	)
-	first := playedReply{"hi<|end|><|start|>assistant", ""} // replaced
 	answer := playedReply{final, "Well.<|return|>"}
 	for name, c := range map[string]struct {
 		fields  string
@@ -97,8 +96,7 @@ func TestReasoningBudget(t *testing.T) {
 			var before string
 			for seed := range uint64(20) {
 				r := startContinued(t, `,"stream":true,"stream_options":{"include_usage":true}`+c.fields, 0)
-				first.behind = spelled(t, r.executor.calls[0].Prompt)
-				first.output = c.output
+				first := playedReply{spelled(t, r.executor.calls[0].Prompt), c.output}
 				calls := r.play(t, rand.New(rand.NewPCG(1, seed)), append([]playedReply{first}, c.replies...)...)
 				got := merged(r.downstream.text.String())
 				for _, want := range c.want {
