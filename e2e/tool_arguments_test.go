@@ -47,7 +47,7 @@ func TestToolArguments(t *testing.T) {
 		`{"command":"ls"}`:                 `{"command":"ls"}`,
 		`{'command': 'it is', 'x': True,}`: `{"command": "it is", "x": true}`,
 		`ls -l "a b"`:                      `{"command":"ls -l \"a b\""}`,
-		"{\"command\":\"a\nb \\d\"}":       `{"command":"a\nb \\d"}`,
+		"{\"command\":\"a\nb\"}":           `{"command":"a\nb"}`,
 		"```json\n{\"command\":1}\n```":    `{"command":1}`,
 	}
 	repairing := start(t, options{})

@@ -19,7 +19,7 @@ const (
 	PythonWord                // True, False and None became true, false and null
 	SingleQuotes              // {'a':1} got double quotes
 	Control                   // a line break or another control character in a string was escaped
-	Escape                    // "\d" became "\\d", and "\'" "'"
+	Escape                    // "\'" became "'"
 	RawText                   // a bare text became the only string of a tool that takes one
 	Fence                     // a code fence around the object was removed
 	Nested                    // an object in a JSON string was taken out of it
@@ -40,6 +40,7 @@ type Repairer struct {
 	text    string // the only parameter, a string; "": the tool has others
 	state   state
 	keyed   bool   // of a string: it is a member's name
+	single  bool   // of a string: it is in single quotes
 	unicode int    // hexadecimal digits of an escape that are missing
 	nesting []byte // the open brackets
 	held    []byte // what is not passed on yet
@@ -303,8 +304,7 @@ func (r *Repairer) wordByte(c byte) bool {
 func (r *Repairer) stringByte(c byte) bool {
 	switch r.state {
 	case escape:
-		r.escaped(c)
-		return c >= ' '
+		return r.escaped(c)
 	case digits:
 		if !isHex(c) {
 			r.stop()
@@ -314,6 +314,9 @@ func (r *Repairer) stringByte(c byte) bool {
 		r.unicode--
 		if r.unicode == 0 {
 			r.state = inString
+			if r.single {
+				r.state = quoted
+			}
 		}
 	case quoted:
 		switch {
@@ -330,50 +333,55 @@ func (r *Repairer) stringByte(c byte) bool {
 			r.out = append(r.out, c)
 		}
 	case quotedSlash:
-		r.quotedEscape(c)
+		return r.quotedEscape(c)
 	case quotedEnd:
 		return r.quotedEndByte(c)
 	}
 	return true
 }
 
-// escaped takes the character behind \ in a string.
-func (r *Repairer) escaped(c byte) {
-	r.state = inString
+// escaped takes the character behind \ in a string. Of an escape that JSON does not have
+// nobody knows whether the backslash is meant.
+func (r *Repairer) escaped(c byte) bool {
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		r.out = append(r.out, '\\', c)
+		r.state = inString
 	case 'u':
 		r.out = append(r.out, '\\', c)
 		r.state, r.unicode = digits, 4
 	case '\'':
 		r.repairs[Escape] = true
 		r.out = append(r.out, c)
-	default: // the backslash is meant, as in a path or a regular expression
-		r.repairs[Escape] = true
-		r.out = append(r.out, '\\', '\\')
-		if c >= ' ' {
-			r.out = append(r.out, c)
-		}
+		r.state = inString
+	default:
+		r.stop()
+		return false
 	}
+	return true
 }
 
-// quotedEscape takes the character behind \ in a string in single quotes.
-func (r *Repairer) quotedEscape(c byte) {
+// quotedEscape takes the character behind \ in a string in single quotes, which has
+// Python's escapes.
+func (r *Repairer) quotedEscape(c byte) bool {
 	r.state = quoted
 	switch c {
-	case '"', '\\', 'n', 'r', 't':
+	case '"', '\\', 'b', 'f', 'n', 'r', 't':
 		r.out = append(r.out, '\\', c)
 	case '\'':
 		r.out = append(r.out, c)
+	case 'u':
+		r.out = append(r.out, '\\', c)
+		r.state, r.unicode = digits, 4
+	case 'x':
+		r.out = append(r.out, `\u00`...)
+		r.state, r.unicode = digits, 2
 	default:
-		r.out = append(r.out, '\\', '\\')
-		if c < ' ' {
-			r.control(c)
-		} else {
-			r.out = append(r.out, c)
-		}
+		r.state = quotedSlash
+		r.stop()
+		return false
 	}
+	return true
 }
 
 // quotedEndByte takes a byte behind a single quote. It ends the string if what follows
@@ -408,8 +416,8 @@ func (r *Repairer) quotedEndByte(c byte) bool {
 
 // quote begins a string.
 func (r *Repairer) quote(c byte, keyed bool) {
-	r.keyed, r.state = keyed, inString
-	if c == '\'' {
+	r.keyed, r.state, r.single = keyed, inString, c == '\''
+	if r.single {
 		r.repairs[SingleQuotes] = true
 		r.state = quoted
 	}

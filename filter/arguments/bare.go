@@ -15,11 +15,11 @@ func (r *Repairer) endBare() {
 		return
 	}
 	var inner string
-	isString := json.Unmarshal(text, &inner) == nil
-	if isString && r.repairAs([]byte(inner), Nested) {
+	isString := bytes.HasPrefix(bytes.TrimSpace(text), []byte{'"'}) && json.Unmarshal(text, &inner) == nil
+	if isString && r.fits(inner) && r.repairAs([]byte(inner), Nested) {
 		return
 	}
-	if r.text == "" || !utf8.Valid(text) || len(bytes.TrimSpace(text)) == 0 {
+	if r.text == "" || !isString && json.Valid(text) || !utf8.Valid(text) || len(bytes.TrimSpace(text)) == 0 {
 		r.out = append(r.out, text...)
 		r.state = broken
 		return
@@ -35,6 +35,16 @@ func (r *Repairer) endBare() {
 	}
 	r.out = append(r.out, object...)
 	r.repairs[RawText], r.state = true, done
+}
+
+// fits reports whether an object in a string can be the arguments themselves: of a tool
+// whose only parameter is a text it has to have that one.
+func (r *Repairer) fits(inner string) bool {
+	if r.text == "" {
+		return true
+	}
+	var object map[string]json.RawMessage
+	return json.Unmarshal([]byte(inner), &object) == nil && object[r.text] != nil
 }
 
 // repairAs passes on a part of the text in place of all of it, if that is an object or

@@ -192,7 +192,7 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 	if err != nil {
 		return nil, err
 	}
-	s.asIs = in.AsIs
+	s.asIs, s.enforced = in.AsIs, in.Strict
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
 		return s, nil

@@ -41,6 +41,7 @@ type toolset struct {
 	joined      *joinedSet          // tools that join later; nil: none do
 	texts       map[ToolName]string // the only parameter of tools that take one, a string
 	asIs        map[ToolName]bool   // see [Input].AsIs
+	enforced    map[ToolName]bool   // see [Input].Strict
 	strict      map[ToolName]bool   // of the tools that join: the arguments must follow their schemas
 }
 
@@ -85,7 +86,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 
 // repairs reports whether the arguments of a call are repaired.
 func (s *toolset) repairs(m *Model, c *CalledTool) bool {
-	return m.ToolArguments != ArgumentsPass && !c.IsCode() && c.Namespace != "" && !s.asIs[ToolName{c.Namespace, c.Name, c.Builtin}]
+	name := ToolName{c.Namespace, c.Name, c.Builtin}
+	return m.ToolArguments != ArgumentsPass && !c.IsCode() && c.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
 }
 
 // maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
