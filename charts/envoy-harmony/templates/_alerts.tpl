@@ -36,9 +36,9 @@
 - alert: HarmonyRetries
   severity: warning
   for: 15m
-  expr: sum(rate(harmony_retries_total{ {{- .m -}} }[10m])) / {{ .requests }} > {{ .rule.retryRatio }}
-  summary: Model calls are retried.
-  description: "{{ $value }} of the requests needed a model call at another replica. A replica of an engine fails before its first token."
+  expr: (sum(rate(harmony_retries_total{ {{- .m -}} }[10m])) + (sum(rate(harmony_continuations_total{ {{- .m }},reason=~"engine_.*"}[10m])) or vector(0))) / {{ .requests }} > {{ .rule.retryRatio }}
+  summary: Model calls are retried or continued.
+  description: "{{ $value }} of the requests needed a model call at another replica. A replica of an engine fails, before its first token or in the middle of replies."
 - alert: HarmonyToolsFail
   severity: warning
   for: 15m
