@@ -29,7 +29,7 @@ import (
 var loggedMetadata = []string{
 	"api", "model", "engine", "stream", "choices", "prompt_tokens", "max_tokens", "items", "tools",
 	"outcome", "status", "finish", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "total_tokens",
-	"repairs", "retries", "tool_calls", "time_to_first_token_ms",
+	"repairs", "retries", "continuations", "tool_calls", "time_to_first_token_ms", "cost",
 }
 
 // Options are the settings of a bootstrap.

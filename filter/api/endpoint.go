@@ -4,9 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -20,8 +23,11 @@ type Endpoint struct {
 	Public  bool   // the answer is the same for all tenants
 	// Errors writes errors in place of answers as the endpoint's clients read them:
 	// their HTTP status and their JSON. nil: as OpenAI's API does.
-	Errors   func(err *apierror.Error, requestID string) (status int, object []byte)
-	IDHeader string // header of replies that has the request's id, beside x-request-id; "": none
+	Errors func(err *apierror.Error, requestID string) (status int, object []byte)
+	// LimitHeaders writes what is left of a token budget, at a time, as the endpoint's
+	// clients read it. nil: as OpenAI's API does.
+	LimitHeaders func(l *apierror.TokenLimit, now time.Time) []engine.Header
+	IDHeader     string // header of replies that has the request's id, beside x-request-id; "": none
 	// Handle answers a request. It runs on a goroutine of its own, and may use
 	// stores and take long; ctx ends when the client leaves or time is up.
 	Handle func(ctx context.Context, r *HTTPRequest) Outcome
@@ -34,6 +40,25 @@ func (e *Endpoint) Error(err *apierror.Error, requestID string) (status int, obj
 		return err.Status, err.JSON()
 	}
 	return e.Errors(err, requestID)
+}
+
+// Limits returns the headers that say what is left of a token budget at a time. The
+// endpoint may be nil.
+func (e *Endpoint) Limits(l *apierror.TokenLimit, now time.Time) []engine.Header {
+	var headers []engine.Header
+	if e == nil || e.LimitHeaders == nil {
+		headers = []engine.Header{
+			{Name: "x-ratelimit-limit-tokens", Value: strconv.FormatInt(l.Limit, 10)},
+			{Name: "x-ratelimit-remaining-tokens", Value: strconv.FormatInt(l.Remaining, 10)},
+			{Name: "x-ratelimit-reset-tokens", Value: l.Reset.Round(time.Millisecond).String()},
+		}
+	} else {
+		headers = e.LimitHeaders(l, now)
+	}
+	if l.Never { // the SDKs of both would send the request again
+		headers = append(headers, engine.Header{Name: "x-should-retry", Value: "false"})
+	}
+	return headers
 }
 
 // HTTPRequest is what an endpoint gets of a request.

@@ -35,6 +35,7 @@ type Error struct {
 	RetryAfter time.Duration // sent as retry-after in whole seconds if greater than 0
 	Allow      []string      // methods of the path, of a 405; sent as allow
 	Overflow   *Overflow     // of a prompt that is too long; nil if its length is not known
+	Limit      *TokenLimit   // the token budget that has no room; nil: the error is another
 	Cause      error         // for logs only, never sent
 }
 
@@ -42,6 +43,15 @@ type Error struct {
 type Overflow struct {
 	Tokens int // of the prompt, or a lower bound
 	Max    int // that the model's context has
+}
+
+// TokenLimit is what is left of a token budget.
+type TokenLimit struct {
+	Budget    string        // its name
+	Limit     int64         // tokens of a window
+	Remaining int64         // of these
+	Reset     time.Duration // until the next window begins
+	Never     bool          // the request is larger than Limit
 }
 
 // Error returns the status, type and message.

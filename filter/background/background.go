@@ -27,6 +27,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/loopback"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -93,6 +94,7 @@ type Response struct {
 	Tape      *record.Tape     // that goes on with the making; nil: there is none
 	Started   time.Time
 	Request   api.BackgroundRequest
+	Account   *budget.Account // what the response takes of token budgets; nil: none bounds it
 	// Release is called when the response has ended. It returns what the
 	// request has taken of the budget of bodies.
 	Release func()
@@ -273,7 +275,7 @@ func (k *making) begin(ctx context.Context) {
 	header := backgroundHeaders(r.Header, m.o.TenantHeader)
 	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers)
 	k.run = k.runner.Begin(run.Options{
-		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true,
+		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true, Account: r.Account,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
 	k.reply = k.run.Reply().(api.BackgroundReply) // the reply to a BackgroundRequest is one
 	k.reply.Start()

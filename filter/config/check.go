@@ -30,6 +30,7 @@ func (c *Config) Validate() error {
 		c.checkModels(),
 		c.checkAliases(),
 		c.checkRollout(),
+		c.checkTokenBudgets(),
 		c.checkEngines(),
 		c.checkWords(),
 		c.checkBounds(),
@@ -112,8 +113,9 @@ func (m Model) check(path string) (errs []error) {
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
 	}
+	_, prices := m.Prices.parse(path + ".prices")
 	r := &m.Reasoning
-	return slices.Concat(errs,
+	return slices.Concat(errs, prices,
 		atLeast(path+".reasoning.budget", r.Budget, 0),
 		atLeast(path+".reasoning.budget_low", r.BudgetLow, 0),
 		atLeast(path+".reasoning.budget_medium", r.BudgetMedium, 0),

@@ -55,6 +55,9 @@ type Config struct {
 	// ReasoningBudgets bound the reasoning of tenants, beside the Reasoning of models.
 	// The first entry that matches a request is taken.
 	ReasoningBudgets []ReasoningBudget `json:"reasoning_budgets"`
+	// TokenBudgets bound the tokens that tenants, keys and models use. Each name's first
+	// entry that matches a request is taken.
+	TokenBudgets []TokenBudget `json:"token_budgets"`
 	// Aliases are other names for Harmony models. The first entry that matches is
 	// taken.
 	Aliases []Alias `json:"aliases"`
@@ -165,6 +168,16 @@ type Model struct {
 	ToolArguments string `json:"tool_arguments"`
 	// Reasoning bounds the model's reasoning.
 	Reasoning Reasoning `json:"reasoning"`
+	// Prices are what the model's tokens cost.
+	Prices Prices `json:"prices"`
+}
+
+// Prices are what a million tokens of a model cost, in any currency, as decimal numbers
+// such as 0.15. Empty: nothing.
+type Prices struct {
+	Input       string `json:"input"`        // prompt tokens that are not in the engine's cache
+	CachedInput string `json:"cached_input"` // those that are. Empty: as Input
+	Output      string `json:"output"`       // output tokens, with those of reasoning
 }
 
 // Reasoning bounds a model's reasoning. A field that is 0 sets no bound. It needs the
@@ -507,6 +520,9 @@ func (m Model) over(d Model) Model {
 		{&m.KnowledgeCutoff, d.KnowledgeCutoff},
 		{&m.Effort, d.Effort},
 		{&m.ToolArguments, d.ToolArguments},
+		{&m.Prices.Input, d.Prices.Input},
+		{&m.Prices.CachedInput, d.Prices.CachedInput},
+		{&m.Prices.Output, d.Prices.Output},
 	} {
 		if *f.field == "" {
 			*f.field = f.fallback

@@ -20,7 +20,7 @@ const (
 	slack     = 5 * time.Second
 )
 
-// budget bounds the bytes that all requests hold: their bodies, and the stored items
+// byteBudget bounds the bytes that all requests hold: their bodies, and the stored items
 // that they bring in. Three rules keep requests from shutting each other out:
 //
 //   - A part of it is for small requests only.
@@ -28,7 +28,7 @@ const (
 //   - Where there is no room, bodies that are still arriving make it: stalled ones for
 //     every other request, the largest ones for smaller ones. That of a party counts
 //     as large as everything that the party holds.
-type budget struct {
+type byteBudget struct {
 	limit int64
 	small int64 // of limit, for small requests only
 	party int64 // that one party can take
@@ -37,9 +37,9 @@ type budget struct {
 }
 
 // newBudget is the budget of a configuration. What is held counts on in it.
-func newBudget(l *config.Limits, now func() time.Time, held *holdings) budget {
+func newBudget(l *config.Limits, now func() time.Time, held *holdings) byteBudget {
 	one := min(l.MaxInflightBytes, l.MaxBodyBytes+int64(l.MaxConversationBytes)) // every request that is allowed fits
-	return budget{
+	return byteBudget{
 		limit: l.MaxInflightBytes,
 		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
 		party: max(l.MaxInflightBytes/2, one),
@@ -63,7 +63,7 @@ func newHoldings() *holdings {
 // endpoints and jobs take of it beside the exchange. The lock of the holdings guards
 // it.
 type share struct {
-	budget *budget
+	budget *byteBudget
 	party  string                // whose it is; "": of a party of its own
 	drop   func(*apierror.Error) // gives up the request, whose body makes room
 	bytes  int64
@@ -73,7 +73,7 @@ type share struct {
 }
 
 // open returns the share of a request whose body begins to arrive.
-func (b *budget) open(party string, drop func(*apierror.Error)) *share {
+func (b *byteBudget) open(party string, drop func(*apierror.Error)) *share {
 	return &share{budget: b, party: party, drop: drop, behind: b.now().Add(slack)}
 }
 

@@ -16,7 +16,7 @@ import (
 // test moves.
 type testBudget struct {
 	t *testing.T
-	budget
+	byteBudget
 	at      time.Time
 	dropped []string // names of requests, in the order in which they made room
 }
@@ -26,7 +26,7 @@ func newTestBudget(t *testing.T) *testBudget {
 	b := &testBudget{t: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	l := config.Defaults().Limits
 	l.MaxInflightBytes = 128 << 20
-	b.budget = newBudget(&l, func() time.Time { return b.at }, newHoldings())
+	b.byteBudget = newBudget(&l, func() time.Time { return b.at }, newHoldings())
 	return b
 }
 

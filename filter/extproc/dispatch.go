@@ -12,6 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
@@ -32,7 +33,8 @@ const (
 // handled is what an endpoint has made of a request.
 type handled struct {
 	outcome api.Outcome
-	share   *share // of the request, or of the response in the background
+	share   *share          // of the request, or of the response in the background
+	account *budget.Account // what the reply takes of token budgets; nil: none bounds it
 	// queued says that the response is made in the background. Then the request
 	// is its maker's; answer is what the client gets, metadata what Envoy gets.
 	queued   bool
@@ -55,7 +57,7 @@ func (x *exchange) handle(body []byte) {
 	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
-	h := &handled{share: x.request.share}
+	h := &handled{share: x.request.share, account: x.s.account(x.request.party, &x.target)}
 	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.take(int64(bytes)) }
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
@@ -69,6 +71,7 @@ func (x *exchange) handle(body []byte) {
 		defer cancel()
 		s.protect(x.request.id, h, func() {
 			h.outcome = handle(ctx, r)
+			s.reserve(ctx, h)
 			s.queueIfBackground(ctx, h, &queue)
 		})
 		if !x.send(incoming{handled: h}) {
@@ -82,6 +85,9 @@ func (s *Server) protect(requestID string, h *handled, work func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.logPanic(requestID, p)
+			if !h.queued {
+				s.settle(h.account)
+			}
 			h.outcome = api.Outcome{Err: apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")}
 		}
 	}()
@@ -96,7 +102,7 @@ func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *backgroun
 		return
 	}
 	if err := s.queue(ctx, h, r, b); err != nil {
-		s.unlock(h.outcome.Request)
+		s.drop(h)
 		h.outcome = api.Outcome{Err: err}
 	}
 }
@@ -107,7 +113,7 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 			return err
 		}
 	}
-	r.Request = b
+	r.Request, r.Account = b, h.account
 	answer, err := s.o.Background.Queue(ctx, r)
 	if err != nil {
 		return err
@@ -123,6 +129,7 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 func (s *Server) drop(h *handled) {
 	if h.outcome.Request != nil && !h.queued {
 		s.unlock(h.outcome.Request)
+		s.settle(h.account)
 	}
 }
 
@@ -186,7 +193,7 @@ func (s *Server) relays(r *clientRequest) bool {
 func (x *exchange) takeRequest(h *handled) {
 	request := h.outcome.Request
 	if x.target.Engine == "" {
-		x.s.unlock(request)
+		x.s.drop(h)
 		x.SendError(apierror.Invalid("model", "The field \"model\" is missing. Name the model."))
 		return
 	}
@@ -205,18 +212,19 @@ func (x *exchange) takeRequest(h *handled) {
 			x.answer(h.answer)
 		}
 	case x.s.o.Client == nil:
-		x.beginDirect(request)
+		x.beginDirect(h)
 	default:
-		x.beginLocal(request)
+		x.beginLocal(h)
 	}
 }
 
 // beginLocal makes the reply by a run whose model calls go through the loopback
 // listener. If Envoy can hold back the reply to the pace of its client, the run starts
 // when the reply's headers can be sent.
-func (x *exchange) beginLocal(request api.Request) {
+func (x *exchange) beginLocal(h *handled) {
+	request := h.outcome.Request
 	x.local = !request.Stream() || !paces(x.ctx) || x.request.bodyless
-	r := x.beginRun(request, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
+	r := x.beginRun(h, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
 	if x.local {
 		r.Start()
 	} else {
@@ -226,14 +234,15 @@ func (x *exchange) beginLocal(request api.Request) {
 
 // beginDirect makes the reply from the engine's answer to the client's own request,
 // which Envoy sends on to the engine.
-func (x *exchange) beginDirect(request api.Request) {
+func (x *exchange) beginDirect(h *handled) {
+	request := h.outcome.Request
 	wire, err := x.target.Dialect.Encode(request.Engine())
 	if err != nil {
-		x.s.unlock(request)
+		x.s.drop(h)
 		x.SendError(err)
 		return
 	}
-	r := x.beginRun(request, api.SingleCall, nil)
+	r := x.beginRun(h, api.SingleCall, nil)
 	r.Await(request.Engine())
 	head := modelCall(x.target.Engine, wire, slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(), []engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))}}))
 	x.metadata.begin(head)
@@ -246,14 +255,19 @@ func (x *exchange) beginDirect(request api.Request) {
 
 // beginRun makes the run of a request. One that has no model call yet needs the
 // body of the client's request until it has.
-func (x *exchange) beginRun(request api.Request, mode api.Mode, upstream run.Upstream) *run.Run {
+func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *run.Run {
+	request := h.outcome.Request
 	if request.Engine() != nil {
 		x.request.release()
 	}
 	x.phase = phaseRun
-	return x.runner.Begin(run.Options{
+	o := run.Options{
 		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.request.release,
-	}, upstream, x.now)
+	}
+	if h.account != nil {
+		o.Account, o.Limits = h.account, x.request.endpoint.Limits
+	}
+	return x.runner.Begin(o, upstream, x.now)
 }
 
 // answer answers with a JSON body. A large one is held to the pace of its client, where

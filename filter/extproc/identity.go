@@ -1,6 +1,9 @@
 package extproc
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -41,6 +44,20 @@ func tenantOf(h *corev3.HeaderMap, header string) string {
 	}
 	return headerOf(h, header)
 }
+
+// keyOf returns a digest of the credentials of a request, by which token budgets know its
+// client; "" if there are none.
+func keyOf(h *corev3.HeaderMap) string {
+	credentials := cmp.Or(headerOf(h, "authorization"), headerOf(h, "x-api-key"))
+	if credentials == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(credentials))
+	return hex.EncodeToString(sum[:keyBytes])
+}
+
+// keyBytes is the length of the digest: different credentials have different ones.
+const keyBytes = 16
 
 // attributes is the name under which Envoy sends a filter's request_attributes.
 const attributes = "envoy.filters.http.ext_proc"

@@ -79,6 +79,9 @@ func (f *metadataFields) reply(r *telemetry.Report) {
 		f.text("finish", string(s.Finish))
 	}
 	f.number("repairs", repairs(s))
+	if r.Priced {
+		f.fraction("cost", r.Cost)
+	}
 }
 
 func repairs(s *turn.Summary) (n int) {

@@ -49,9 +49,11 @@ func appendEntry(b []byte, field protowire.Number, key string, size int) []byte 
 	return appendLength(b, entryValue, size)
 }
 
-func (f *metadataFields) number(name string, n int) {
+func (f *metadataFields) number(name string, n int) { f.fraction(name, float64(n)) }
+
+func (f *metadataFields) fraction(name string, n float64) {
 	b := protowire.AppendTag(appendEntry(*f, structFields, name, 1+8), valueNumber, protowire.Fixed64Type)
-	*f = protowire.AppendFixed64(b, math.Float64bits(float64(n)))
+	*f = protowire.AppendFixed64(b, math.Float64bits(n))
 }
 
 func (f *metadataFields) text(name, s string) {

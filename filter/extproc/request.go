@@ -27,7 +27,7 @@ type clientRequest struct {
 	endpoint *api.Endpoint // nil: the path is not the filter's
 	ids      [2]string     // in the path
 	id       string        // x-request-id: of the reply and of the engine's request, without the API's prefix
-	tenant   string
+	party
 	session  string           // that the headers name
 	encoding string           // content-encoding of the body
 	parent   telemetry.Parent // span that the request's belongs to
@@ -45,6 +45,12 @@ type clientRequest struct {
 	body  collectedBody
 	share *share // of the budget: the body, and what is read of the store
 	scan  modelScan
+}
+
+// party is whose request it is.
+type party struct {
+	tenant string
+	key    string // digest of the client's credentials, where a token budget needs it
 }
 
 // bodyShape is in which form a request's body comes.
@@ -134,12 +140,15 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
-		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), tenant: tenantOf(h, cfg.TenantHeader), session: session(h, cfg.Routing.SessionFrom),
+		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), party: party{tenant: tenantOf(h, cfg.TenantHeader)}, session: session(h, cfg.Routing.SessionFrom),
 		encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding"))),
 		codex:    cfg.Responses.CodexCompatibility,
 	}
 	if name := s.o.Env.Telemetry.Recorder.Header(); name != "" {
 		r.asked = headerOf(h, name)
+	}
+	if s.o.Budgets.NeedsKey() {
+		r.key = keyOf(h)
 	}
 	if r.id = cutID(r.id); r.id == "" {
 		r.id = s.o.NewID("")
@@ -283,7 +292,7 @@ func (x *exchange) foreign() bool {
 		return true
 	}
 	x.model = m
-	x.target = run.Target{Engine: m.Engine, Model: m.UpstreamModel, Dialect: x.s.o.Dialects[m.Engine], Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine)}
+	x.target = run.Target{Engine: m.Engine, Model: m.UpstreamModel, Dialect: x.s.o.Dialects[m.Engine], Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine), Prices: m.BudgetPrices()}
 	return r.rollOut(x.s.o.Config)
 }
 

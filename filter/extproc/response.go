@@ -184,6 +184,9 @@ func (x *exchange) SendError(err *apierror.Error) {
 	} else {
 		x.runner.Record.Tape.Refused(err)
 	}
+	if err.Limit != nil {
+		headers = append(headers, x.request.endpoint.Limits(err.Limit, x.now)...)
+	}
 	if len(err.Allow) > 0 {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/background"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
@@ -26,7 +27,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// Options are what a [Server] is made of. All fields but Client are set.
+// Options are what a [Server] is made of. All fields but Client and Budgets are set.
 type Options struct {
 	Config     *config.Config
 	Dialects   map[string]engine.Dialect // by engine name
@@ -35,6 +36,7 @@ type Options struct {
 	Models     *models.Directory
 	Client     *loopback.Client // nil: Envoy sends the client's own request on to the engine
 	Background *background.Maker
+	Budgets    *budget.Set // nil: there are no token budgets
 	// Stored reports whether a response of a tenant, and a conversation, are
 	// stored here, each if it is not "".
 	Stored func(ctx context.Context, tenant, response, conversation string) (bool, error)
@@ -50,14 +52,14 @@ type Server struct {
 
 	o      Options
 	own    []string // request headers that are read here and go no further
-	budget budget
+	budget byteBudget
 
 	drain *drain
 }
 
 // New makes the service.
 func New(o Options) *Server {
-	s := &Server{budget: budget{held: newHoldings()}, drain: newDrain()}
+	s := &Server{budget: byteBudget{held: newHoldings()}, drain: newDrain()}
 	return s.With(o)
 }
 

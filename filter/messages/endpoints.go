@@ -20,7 +20,7 @@ const (
 // Endpoints returns the endpoints of the API.
 func (a *API) Endpoints() []api.Endpoint {
 	endpoint := func(pattern string, handle func(context.Context, *api.HTTPRequest) api.Outcome) api.Endpoint {
-		return api.Endpoint{API: "messages", Method: http.MethodPost, Pattern: pattern, Errors: (*apierror.Error).Anthropic, IDHeader: "request-id", Handle: handle}
+		return api.Endpoint{API: "messages", Method: http.MethodPost, Pattern: pattern, Errors: (*apierror.Error).Anthropic, LimitHeaders: limitHeaders, IDHeader: "request-id", Handle: handle}
 	}
 	return []api.Endpoint{endpoint(Path, a.handleMessage), endpoint(CountPath, a.handleCount), endpoint(RenderPath, a.handleRender)}
 }

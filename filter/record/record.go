@@ -87,21 +87,22 @@ type Result struct {
 // The kinds of events. Those of the first group come in from outside, those of the
 // second go out.
 const (
-	KindID      = "id"      // an id was made: Text
-	KindClock   = "clock"   // the clock was read: Clock
-	KindAnswer  = "answer"  // the engine's answer begins: Answer
-	KindTokens  = "tokens"  // the engine's output: Tokens
-	KindEnd     = "end"     // the engine's answer ends
-	KindBroken  = "broken"  // the engine's answer ends with an error: Text is one of the At constants, Error
-	KindFailed  = "failed"  // an error ended the reply from outside: Error
-	KindPrefill = "prefill" // the prompt is being computed elsewhere
-	KindStart   = "start"   // the reply can begin: a paced one waits for its client
-	KindJob     = "job"     // a job of the step is done: Job
-	KindTimer   = "timer"   // a timer has expired: Text
-	KindStore   = "store"   // the store was asked: Store
-	KindTool    = "tool"    // a tool was run: Tool
-	KindCancel  = "cancel"  // the client has left
-	KindFound   = "found"   // a prompt was compared with those before: Found
+	KindID        = "id"        // an id was made: Text
+	KindClock     = "clock"     // the clock was read: Clock
+	KindAnswer    = "answer"    // the engine's answer begins: Answer
+	KindTokens    = "tokens"    // the engine's output: Tokens
+	KindEnd       = "end"       // the engine's answer ends
+	KindBroken    = "broken"    // the engine's answer ends with an error: Text is one of the At constants, Error
+	KindFailed    = "failed"    // an error ended the reply from outside: Error
+	KindPrefill   = "prefill"   // the prompt is being computed elsewhere
+	KindStart     = "start"     // the reply can begin: a paced one waits for its client
+	KindJob       = "job"       // a job of the step is done: Job
+	KindTimer     = "timer"     // a timer has expired: Text
+	KindStore     = "store"     // the store was asked: Store
+	KindTool      = "tool"      // a tool was run: Tool
+	KindCancel    = "cancel"    // the client has left
+	KindExhausted = "exhausted" // a token budget is used up
+	KindFound     = "found"     // a prompt was compared with those before: Found
 
 	KindCall    = "call"    // a model call: Call
 	KindHeaders = "headers" // the reply's headers: Header

@@ -53,6 +53,8 @@ func (x *exchange) feed(r *record.Record, i int) int {
 		if errors.As(e.Error.Err(), &err) {
 			x.run.Fail(err)
 		}
+	case record.KindExhausted:
+		x.run.Exhausted()
 	case record.KindCancel:
 		x.run.Cancel()
 	}
@@ -163,6 +165,9 @@ func (x *exchange) drop() {
 	}
 	x.jobs, x.script.late = nil, false
 }
+
+// Beside implements [run.Executor]. There are no token budgets.
+func (x *exchange) Beside(api.Job) {}
 
 // Detach implements [run.Executor]. Records end before such jobs.
 func (x *exchange) Detach([]api.Job) {}

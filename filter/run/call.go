@@ -51,16 +51,23 @@ type modelCall struct {
 	errorBody []byte
 }
 
-// beginCall makes a model call.
+// beginCall makes a model call, once what it can use is reserved.
 func (r *Run) beginCall(req *engine.Request) {
+	if !r.reserves(req) {
+		r.makeCall(req)
+	}
+}
+
+func (r *Run) makeCall(req *engine.Request) {
 	if r.call.request == nil {
 		setHeaders(r.o.Header, r.env.Keys.Headers(r.o.Request))
 		r.o.Prepared()
 	}
 	r.call = modelCall{id: req.ID}
 	if r.o.Mode == api.Loop {
-		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0)
+		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
 	}
+	r.beginSpending()
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
@@ -349,6 +356,7 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	}
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
+	r.spent(len(c.Tokens))
 	r.resetIdle()
 	var err *apierror.Error
 	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {

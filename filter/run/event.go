@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
@@ -47,6 +48,7 @@ type Target struct {
 	Model         string // name at the engine
 	Dialect       engine.Dialect
 	Disaggregated bool // prefill and decode are two calls
+	Prices        budget.Prices
 }
 
 // Downstream gets the reply of a run: headers once and then bytes, or an error in

@@ -129,7 +129,7 @@ func (j *jobs) detach(rec *telemetry.Record, list []api.Job) {
 	for _, job := range list {
 		j.workers.Go(func() {
 			if _, err := j.workers.do(ctx, job); err != nil {
-				j.workers.Log.WithError(err).Warn("The end of a canceled reply could not be stored")
+				j.workers.Log.WithError(err).Warn("What is left to do after a reply has failed")
 			}
 		})
 	}

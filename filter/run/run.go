@@ -1,11 +1,13 @@
 package run
 
 import (
+	"math"
 	"net/http"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
@@ -55,6 +57,9 @@ type Executor interface {
 	// Start ends the model call being made and executes jobs side by side. Each
 	// result is an event of the run.
 	Start(jobs []api.Job)
+	// Beside executes a job beside the model call being made. Its result is an event of
+	// the run.
+	Beside(job api.Job)
 	// Detach executes jobs whose results nobody takes.
 	Detach(jobs []api.Job)
 }
@@ -73,16 +78,21 @@ type Options struct {
 	Prepared func()
 	// Queued says that the beginning of the reply is stored already.
 	Queued bool
+	// Account is what the reply takes of token budgets. nil: none bounds it.
+	Account *budget.Account
+	// Limits returns the headers that say what is left of one. nil: there are none.
+	Limits func(l *apierror.TokenLimit, now time.Time) []engine.Header
 }
 
 // phase is what a run waits for.
 type phase uint8
 
 const (
-	phaseNew   phase = iota
-	phaseCall        // the model call being made
-	phaseJobs        // jobs of a step
-	phaseEnded       // nothing: the reply has its end, or nobody wants it
+	phaseNew     phase = iota
+	phaseReserve       // the reservation of a model call
+	phaseCall          // the model call being made
+	phaseJobs          // jobs of a step
+	phaseEnded         // nothing: the reply has its end, or nobody wants it
 )
 
 // Run makes a reply: a state machine that is used by one goroutine.
@@ -99,6 +109,7 @@ type Run struct {
 	reply       api.Reply
 	call        modelCall
 	cont        continuation
+	spend       spending
 	chunks      []engine.Chunk // reused
 	jobs        int            // that are not done, in phaseJobs
 	headersSent bool
@@ -116,6 +127,7 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
+	r.spend.account, r.spend.low = o.Account, math.MaxInt
 	r.unlock = env.Locks.Keep(o.Request)
 	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)
 	return r
@@ -183,9 +195,16 @@ func (r *Run) startJobs(jobs []api.Job) {
 	r.holdHeaders()
 }
 
-// JobDone takes the result of one of the step's jobs.
+// JobDone takes the result of one of the step's jobs, or of a job of a token budget.
 func (r *Run) JobDone(d JobDone) {
-	if r.phase != phaseJobs {
+	switch r.phase {
+	case phaseReserve:
+		r.reserved(d)
+		return
+	case phaseCall:
+		r.grown(d)
+		return
+	case phaseNew, phaseEnded:
 		return
 	}
 	r.rec.Tape.Job(d.Index)
@@ -250,6 +269,7 @@ func (r *Run) fail(err *apierror.Error) {
 }
 
 func (r *Run) end() {
+	r.settle()
 	r.phase = phaseEnded
 	r.unlock()
 	r.timers.ClearAll()
@@ -258,6 +278,7 @@ func (r *Run) end() {
 // Abandon ends the run without a word: something else has ended its reply, or it
 // cannot be trusted any more.
 func (r *Run) Abandon() {
+	r.settleBroken()
 	r.phase = phaseEnded
 	r.unlock()
 }
@@ -269,6 +290,7 @@ func (r *Run) Cancel() {
 		if jobs := r.reply.Cancel(); len(jobs) > 0 {
 			r.o.Executor.Detach(jobs)
 		}
+		r.settle()
 	}
 	r.Abandon()
 }
@@ -309,7 +331,7 @@ func (r *Run) sendHeaders(end bool) {
 	r.timers.Set(TimerKeepAlive, r.now, r.env.Limits.KeepAlive)
 	headers := r.Explain(ReplyHeaders(r.o.Request.Stream(), r.o.RequestID), end)
 	r.rec.Tape.Headers(headers)
-	r.o.Downstream.SendHeaders(headers)
+	r.o.Downstream.SendHeaders(r.limits(headers))
 }
 
 // expired does what one of the run's timers asks for.

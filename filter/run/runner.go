@@ -57,6 +57,9 @@ func (r *Runner) Start(list []api.Job) {
 	r.jobs.start(&r.Record, list)
 }
 
+// Beside implements [Executor].
+func (r *Runner) Beside(job api.Job) { r.jobs.start(&r.Record, []api.Job{job}) }
+
 // Detach implements [Executor].
 func (r *Runner) Detach(list []api.Job) { r.jobs.detach(&r.Record, list) }
 
@@ -113,6 +116,9 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 	}
 	reply := r.run.reply
 	o.Answered, o.Summary, o.Fault = r.run.answered, reply.Summary(), reply.Fault()
+	if prices := &r.run.o.Target.Prices; o.Answered && prices.Known() {
+		o.Priced, o.Cost = true, prices.Cost(r.run.usedSoFar())
+	}
 	if t, ok := reply.(toolCounter); ok {
 		o.ToolCalls, o.ToolFails = t.ToolCalls()
 	}

@@ -48,6 +48,7 @@ type recordingExecutor struct {
 	calls    []*engine.Request
 	attempts []Retry // of the calls
 	jobs     []api.Job
+	beside   []api.Job
 	detached []api.Job
 }
 
@@ -56,6 +57,7 @@ func (e *recordingExecutor) Call(req *engine.Request, retry Retry) *apierror.Err
 	return nil
 }
 func (e *recordingExecutor) Start(list []api.Job)  { e.jobs = append(e.jobs, list...) }
+func (e *recordingExecutor) Beside(job api.Job)    { e.beside = append(e.beside, job) }
 func (e *recordingExecutor) Detach(list []api.Job) { e.detached = append(e.detached, list...) }
 
 // testRun is a run with everything around it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,6 +71,7 @@ type guard struct {
 	answers chan struct{}          // closed when the store answers again; nil: it does
 	late    map[string]*lateWrites // by resource
 
+	charges   atomic.Uint64   // that were made so far
 	uncertain map[string]bool // writes that may have taken effect, though they failed
 }
 

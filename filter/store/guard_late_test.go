@@ -58,6 +58,14 @@ func (s *lateStore) BeginApproval(_ context.Context, tenant, name, text string) 
 	return first, err
 }
 
+func (s *lateStore) Charge(_ context.Context, charges []store.Charge) (charged store.Charged, err error) {
+	err = s.write(func(ctx context.Context) (err error) {
+		charged, err = s.Store.Charge(ctx, charges)
+		return err
+	})
+	return charged, err
+}
+
 // testLate runs a test with a guarded store that has a conversation "c" and a live
 // response "r".
 func testLate(t *testing.T, test func(t *testing.T, s *lateStore, guarded store.Store)) {
@@ -167,6 +175,29 @@ func TestGuardUndoesLostWrites(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A charge that takes effect late is returned. None waits for another.
+func TestGuardReturnsLateCharges(t *testing.T) {
+	t.Parallel()
+	testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+		charge := func(amount int64) (store.Charged, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return guarded.Charge(ctx, []store.Charge{{Name: "x", Window: 24 * 365 * time.Hour, Amount: amount, Limit: 100}})
+		}
+		s.delay.Store(int64(3 * time.Second))
+		if _, err := charge(70); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the late charge: %v", err)
+		}
+		if got, err := charge(20); err != nil || got.Counts[0].Used != 20 {
+			t.Errorf("the next charge: %+v, %v", got, err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, err := charge(80); err != nil || got.Counts[0].Used != 100 {
+			t.Errorf("after the late charge was returned: %+v, %v", got, err)
+		}
+	})
 }
 
 // What was begun by another before is not undone.

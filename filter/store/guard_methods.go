@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -161,4 +162,28 @@ func (g *guard) CompleteApproval(ctx context.Context, tenant, name, text string)
 func (g *guard) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
 	return guardedWriteError(ctx, g, false, write[none]{key: resource("approval", tenant, name)},
 		func(ctx context.Context) error { return g.store.WithdrawApproval(ctx, tenant, name, text) })
+}
+
+// Charge returns what is charged late. What may have been charged when the store failed
+// stays charged until the window ends. Each charge is a resource of its own: none waits
+// for another.
+func (g *guard) Charge(ctx context.Context, charges []Charge) (Charged, error) {
+	undo := func(ctx context.Context, charged Charged) error {
+		if !charged.OK {
+			return nil
+		}
+		_, err := g.store.Charge(ctx, returned(charges, charged.Counts))
+		return err
+	}
+	key := resource("charge", strconv.FormatUint(g.charges.Add(1), 10), "")
+	return guardedWrite(ctx, g, false, write[Charged]{key: key, undo: undo}, func(ctx context.Context) (Charged, error) { return g.store.Charge(ctx, charges) })
+}
+
+// returned are the charges that undo others.
+func returned(charges []Charge, counts []Count) []Charge {
+	back := make([]Charge, len(charges))
+	for i, c := range charges {
+		back[i] = Charge{Name: c.Name, Window: c.Window, Amount: -c.Amount, Number: counts[i].Number}
+	}
+	return back
 }

@@ -18,6 +18,7 @@ type Memory struct {
 	now       func() time.Time
 	texts     *lru[key, string]
 	approvals *lru[key, string]
+	counts    counts
 
 	groups        *lru[group, struct{}] // chains and conversations
 	responses     map[key]*response

@@ -230,6 +230,8 @@ func (s *SQL) purgeAll(ctx context.Context) error {
 			(SELECT key FROM harmony_conversations WHERE expires < {now} LIMIT $1 {skip locked})`,
 		`DELETE FROM harmony_texts WHERE key IN
 			(SELECT key FROM harmony_texts WHERE expires < {now} LIMIT $1 {skip locked})`,
+		`DELETE FROM harmony_budgets WHERE key IN
+			(SELECT key FROM harmony_budgets WHERE expires < {now} LIMIT $1 {skip locked})`,
 	} {
 		for deleted := int64(purgeBatch); deleted == purgeBatch; {
 			err := s.room.deleting(ctx, func() (err error) {

@@ -88,6 +88,16 @@ var sqlSchema = [][]string{{
 		expires BIGINT NOT NULL
 	)`,
 	`CREATE INDEX harmony_texts_expires ON harmony_texts (expires)`,
+}, {
+	// What was taken of budgets in the window with a number.
+	`CREATE TABLE harmony_budgets (
+		key     {blob} PRIMARY KEY,
+		name    {blob} NOT NULL,
+		number  BIGINT NOT NULL,
+		used    BIGINT NOT NULL,
+		expires BIGINT NOT NULL -- the end of the window
+	)`,
+	`CREATE INDEX harmony_budgets_expires ON harmony_budgets (expires)`,
 }}
 
 // migrate upgrades the tables to the version of this program. Several replicas

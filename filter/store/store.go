@@ -1,6 +1,7 @@
 // Package store keeps the state that outlives a request: responses with their
 // items and event streams, conversations, reasoning texts of unfinished tool
-// turns, start dates of conversations, and approvals of tool calls.
+// turns, start dates of conversations, approvals of tool calls, and counts of what
+// was taken of budgets.
 //
 // [Store] is the interface. It has four implementations: in memory, SQLite,
 // PostgreSQL and Redis. [Open] opens the one that a URL names. All
@@ -25,6 +26,7 @@ type Store interface {
 	Conversations
 	Texts
 	Approvals
+	Budgets
 	// Close closes the store's connections.
 	Close() error
 }
@@ -222,6 +224,41 @@ type Approvals interface {
 	// WithdrawApproval deletes the text of a name if it is still this one. So an
 	// action that its first caller has not started can be started by another.
 	WithdrawApproval(ctx context.Context, tenant, name, text string) error
+}
+
+// Budgets counts what was taken of budgets. Each count belongs to a window of time:
+// windows of one length follow one another from the beginning of 1970 on, by the
+// store's clock, and a count is 0 at the beginning of each.
+type Budgets interface {
+	// Charge adds the amounts of all charges to their counts, or of none if one of
+	// the counts would exceed its limit. Counts that it returns are in the order of
+	// charges.
+	Charge(ctx context.Context, charges []Charge) (Charged, error)
+}
+
+// Charge is an amount that is added to a count. Charges of one call have different
+// names.
+type Charge struct {
+	Name   string        // of the count; one name has windows of one length
+	Window time.Duration // length of the windows, at least a millisecond
+	Amount int64         // negative: it is returned
+	Limit  int64         // most that the count may be with the amount; 0: there is no limit
+	// Number is that of the window that the amount belongs to. Nothing is added if
+	// another window has begun. 0: the window at present.
+	Number int64
+}
+
+// Charged is the result of charges.
+type Charged struct {
+	OK     bool // the amounts were added
+	Counts []Count
+}
+
+// Count is a count of a window.
+type Count struct {
+	Used   int64         // with the amount, if it was added
+	Number int64         // of the window
+	Left   time.Duration // until the next window
 }
 
 // Options are the limits of a store.

@@ -47,7 +47,6 @@ type Metrics struct {
 	retries       prometheus.Counter
 	continuations *prometheus.CounterVec   // reason
 	parsing       *prometheus.CounterVec   // kind
-	tokens        *prometheus.CounterVec   // model, channel
 	first         *prometheus.HistogramVec // api, model
 	duration      *prometheus.HistogramVec // api, model
 	calls         *prometheus.HistogramVec // api
@@ -59,17 +58,20 @@ type Metrics struct {
 	unopened     prometheus.Counter
 	rollout      *prometheus.CounterVec // match, tenant, side
 
-	promptMetrics
+	tokenMetrics
 	storeMetrics
 	perKind [messageKinds]prometheus.Observer
 	labelValues
 }
 
-// promptMetrics is what is counted of prompts.
-type promptMetrics struct {
-	prompt       *prometheus.CounterVec // model
-	cached       *prometheus.CounterVec // model
-	prefixBroken *prometheus.CounterVec // cause
+// tokenMetrics is what is counted of tokens.
+type tokenMetrics struct {
+	prompt        *prometheus.CounterVec // model
+	cached        *prometheus.CounterVec // model
+	prefixBroken  *prometheus.CounterVec // cause
+	tokens        *prometheus.CounterVec // model, channel
+	budgetRefused *prometheus.CounterVec // budget
+	cost          *prometheus.CounterVec // model
 }
 
 // storeMetrics is what is counted of the store, and of records.
@@ -102,7 +104,6 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		retries:       prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_retries_total", Help: "Model calls repeated because the engine failed before its first token, or because the output was not of the form that was asked for and the engine takes no grammar."}),
 		continuations: counter("harmony_continuations_total", "Model calls that another call continued behind their output, by why they did not go on.", "reason"),
 		parsing:       counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
-		tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		first:         histogram("harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.", seconds, "api", "model"),
 		duration:      histogram("harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds, "api", "model"),
 		perMsg: histogram("harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
@@ -116,10 +117,13 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		unopened: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_unopened_content_total", Help: "Sealed texts that clients sent back and that no key of this process opens."}),
 		rollout:  counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
 
-		promptMetrics: promptMetrics{
-			prompt:       counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
-			cached:       counter("harmony_cached_tokens_total", "Prompt tokens the engine found in its cache, where it reports them.", "model"),
-			prefixBroken: counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
+		tokenMetrics: tokenMetrics{
+			prompt:        counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
+			cached:        counter("harmony_cached_tokens_total", "Prompt tokens the engine found in its cache, where it reports them.", "model"),
+			prefixBroken:  counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
+			budgetRefused: counter("harmony_budget_refusals_total", "Requests, and model calls of replies, for which a token budget had no room, by its name.", "budget"),
+			cost:          counter("harmony_cost_total", "What the tokens of replies cost by the configured prices.", "model"),
+			tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		},
 		storeMetrics: storeMetrics{
 			records:     counter("harmony_records_total", "Records of exchanges, by what became of them: kept whole, kept without what was beyond a bound (cut), or lost to a folder that is full or slow, or for want of memory (dropped).", "outcome"),
@@ -131,7 +135,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

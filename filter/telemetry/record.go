@@ -91,10 +91,12 @@ type Outcome struct {
 	Complete  bool   // the client got a reply to its end
 	Answered  bool   // an engine has begun to answer
 	Summary   turn.Summary
-	ToolCalls int    // made by the filter
-	ToolFails int    // of these and of listings of tools
-	Fault     error  // what went wrong without an error for the client
-	Advice    string // what the operator can improve at the engine
+	ToolCalls int     // made by the filter
+	ToolFails int     // of these and of listings of tools
+	Priced    bool    // the model has prices
+	Cost      float64 // of the reply's tokens, in the currency of the prices
+	Fault     error   // what went wrong without an error for the client
+	Advice    string  // what the operator can improve at the engine
 	Now       time.Time
 }
 
@@ -252,8 +254,12 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
 		add("cause", causeOf(r.err), r.err.Cause != nil)
 	}
+	if r.err != nil && r.err.Limit != nil {
+		fields["budget"] = r.err.Limit.Budget
+	}
 	if o.Answered {
 		addSummary(fields, o.Summary)
+		add("cost", o.Cost, o.Priced)
 		fields["first_token_seconds"] = r.firstToken.Seconds()
 	}
 	return fields
@@ -322,6 +328,12 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 		model = m.model(o.Model, o.Answered)
 	}
 	m.requests.WithLabelValues(o.API, model, label).Inc()
+	if r.err != nil && r.err.Limit != nil {
+		m.budgetRefused.WithLabelValues(r.err.Limit.Budget).Inc()
+	}
+	if o.Priced {
+		m.cost.WithLabelValues(model).Add(o.Cost)
+	}
 	exemplar := r.exemplar()
 	observe(m.duration.WithLabelValues(o.API, model), o.Now.Sub(r.Started), exemplar)
 	m.prompt.WithLabelValues(model).Add(float64(r.promptTokens))

@@ -18,13 +18,15 @@ type Report struct {
 	Retries       int           // model calls that were repeated
 	Continuations int           // model calls that were lost, and that others continued
 	ToolCalls     int           // made by the filter
+	Priced        bool          // the model has prices
+	Cost          float64       // of the reply's tokens
 }
 
 // Report is what the record and its outcome have to report.
 func (r *Record) Report(o *Outcome) Report {
 	report := Report{
 		Outcome: r.outcome(o), Status: http.StatusOK, Answered: o.Answered, Summary: o.Summary, FirstToken: r.firstToken,
-		Complete: o.Complete && r.err == nil, Retries: r.retries, Continuations: r.continuations, ToolCalls: o.ToolCalls,
+		Complete: o.Complete && r.err == nil, Retries: r.retries, Continuations: r.continuations, ToolCalls: o.ToolCalls, Priced: o.Priced, Cost: o.Cost,
 	}
 	if r.err != nil {
 		report.Status = r.err.Status

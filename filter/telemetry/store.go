@@ -222,3 +222,9 @@ func (s *observedStore) WithdrawApproval(ctx context.Context, tenant, name, text
 	a := s.begin(ctx, "approval")
 	return a.done(s.Store.WithdrawApproval(a.ctx, tenant, name, text))
 }
+
+func (s *observedStore) Charge(ctx context.Context, charges []store.Charge) (store.Charged, error) {
+	a := s.begin(ctx, "charge_budgets")
+	charged, err := s.Store.Charge(a.ctx, charges)
+	return charged, a.done(err)
+}

@@ -1,0 +1,230 @@
+package budget
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+)
+
+// storeTimeout bounds an access to the store.
+const storeTimeout = 2 * time.Second
+
+// Account is what a reply takes of the budgets that apply to it. It is safe for
+// concurrent use: what one access takes, a later one returns.
+type Account struct {
+	store store.Budgets
+
+	mu      sync.Mutex
+	entries []entry
+	used    Usage // when the call began
+	call    Call
+	left    apierror.TokenLimit
+	settled bool
+}
+
+// entry is what an account takes of one budget.
+type entry struct {
+	budget *Budget
+	count  string // in the store
+	output int    // output tokens of the call that are reserved
+	taken  []piece
+}
+
+// piece is units that were taken in a window.
+type piece struct{ units, number int64 }
+
+// units returns what was taken.
+func (e *entry) units() (n int64) {
+	for _, p := range e.taken {
+		n += p.units
+	}
+	return n
+}
+
+// needs returns what has to be taken for a call behind what was used before, with as
+// many output tokens as are reserved.
+func (e *entry) needs(used Usage, call Call) int64 {
+	w := &e.budget.Weights
+	return w.used(used) + w.prompt(call.Prompt) + w.output(e.output)
+}
+
+// first returns how many output tokens of a call are reserved at its beginning.
+func (e *entry) first(call Call) int {
+	if e.budget.Reserve == 0 {
+		return call.Output
+	}
+	return min(call.Output, e.budget.Reserve)
+}
+
+// Reserve reserves what a model call can use, beyond what the reply has used before. A
+// call for which enough is reserved needs no access to the store. The error is for the
+// client: a 429, or a 503 if the store fails.
+func (a *Account) Reserve(ctx context.Context, used Usage, call Call) *apierror.Error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settled {
+		return nil
+	}
+	a.used, a.call = used, call
+	for i := range a.entries {
+		a.entries[i].output = a.entries[i].first(call)
+	}
+	return a.take(ctx)
+}
+
+// Reserved reports whether enough is reserved for a model call.
+func (a *Account) Reserved(used Usage, call Call) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.entries {
+		e := a.entries[i]
+		if e.output = e.first(call); e.needs(used, call) > e.units() {
+			return false
+		}
+	}
+	return true
+}
+
+// Low returns the number of output tokens of the call from which on [Account.Grow] has
+// to be called. It is half a step before the reservation ends.
+func (a *Account) Low() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	low := math.MaxInt
+	for i := range a.entries {
+		if e := &a.entries[i]; e.budget.End && e.output < a.call.Output {
+			low = min(low, e.output-e.budget.Reserve/2)
+		}
+	}
+	return low
+}
+
+// Ends reports whether output ends when a budget has no more tokens.
+func (a *Account) Ends() bool {
+	for i := range a.entries {
+		if a.entries[i].budget.End {
+			return true
+		}
+	}
+	return false
+}
+
+// Grow reserves more output tokens of the call, where output ends with the budget. The
+// error says that there are none. If the store fails, the output goes on: it is charged
+// at its end.
+func (a *Account) Grow(ctx context.Context) *apierror.Error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settled {
+		return nil
+	}
+	before := make([]int, len(a.entries))
+	for i := range a.entries {
+		e := &a.entries[i]
+		before[i] = e.output
+		if e.budget.End {
+			e.output = min(a.call.Output, e.output+e.budget.Reserve)
+		}
+	}
+	err := a.take(ctx)
+	if err == nil || err.Status != http.StatusTooManyRequests {
+		return nil
+	}
+	for i := range a.entries {
+		a.entries[i].output = before[i]
+	}
+	return err
+}
+
+// take takes what the entries need and do not have. The account is locked.
+func (a *Account) take(ctx context.Context) *apierror.Error {
+	charges := make([]store.Charge, len(a.entries))
+	for i := range a.entries {
+		e := &a.entries[i]
+		charges[i] = store.Charge{Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
+		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
+			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	charged, err := a.store.Charge(ctx, charges)
+	if err != nil {
+		return a.storeFailed(err)
+	}
+	if !charged.OK {
+		return a.refusal(charges, charged.Counts)
+	}
+	for i, c := range charged.Counts {
+		e := &a.entries[i]
+		if charges[i].Amount > 0 {
+			e.taken = append(e.taken, piece{charges[i].Amount, c.Number})
+		}
+		if left := limitOf(e.budget, c); i == 0 || left.Remaining < a.left.Remaining {
+			a.left = left
+		}
+	}
+	return nil
+}
+
+// Left returns what is left of the budget that has the least; ok is false if the store
+// has failed so far.
+func (a *Account) Left() (l apierror.TokenLimit, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.left, a.left.Budget != ""
+}
+
+// Settle returns what was reserved and not used, once. What was used and not reserved is
+// charged, also beyond a limit. The reply takes nothing after it.
+func (a *Account) Settle(ctx context.Context, used Usage) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settled {
+		return nil
+	}
+	a.settled = true
+	var charges []store.Charge
+	for i := range a.entries {
+		e := &a.entries[i]
+		more := e.budget.Weights.used(used) - e.units()
+		if more > 0 {
+			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: more})
+			continue
+		}
+		for n := len(e.taken) - 1; n >= 0 && more < 0; n-- {
+			back := min(-more, e.taken[n].units)
+			more += back
+			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
+		}
+	}
+	return a.charge(ctx, charges)
+}
+
+// charge makes charges that have no limits. Those of one count have different windows: a
+// store makes charges of different counts at once.
+func (a *Account) charge(ctx context.Context, charges []store.Charge) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	for len(charges) > 0 {
+		var now, later []store.Charge
+		names := map[string]bool{}
+		for _, c := range charges {
+			if names[c.Name] {
+				later = append(later, c)
+			} else {
+				now, names[c.Name] = append(now, c), true
+			}
+		}
+		if _, err := a.store.Charge(ctx, now); err != nil {
+			return err
+		}
+		charges = later
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package run
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// budgetedRun is the run of a chat request that a token budget bounds. Its jobs are done
+// when the test says so.
+type budgetedRun struct {
+	*testRun
+	t      *testing.T
+	store  *store.Memory
+	budget budget.Budget
+}
+
+func startBudgeted(t *testing.T, request api.Request, b budget.Budget) *budgetedRun {
+	t.Helper()
+	b.Name, b.Window, b.Weights = "year", 365*24*time.Hour, budget.Weights{Input: 100, Cached: 100, Output: 100, Reasoning: 100}
+	b.Applies = func(budget.Subject) bool { return true }
+	s := store.NewMemory(store.Options{})
+	r := &budgetedRun{testRun: newTestRun(t, request, api.Loop, "vllm"), t: t, store: s, budget: b}
+	r.o.Account = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
+	r.spend.account = r.o.Account
+	r.o.Limits = (&api.Endpoint{}).Limits
+	if err := r.o.Account.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine())); err != nil {
+		t.Fatal(err)
+	}
+	r.Start()
+	return r
+}
+
+// charged is the tokens that the store has counted.
+func (r *budgetedRun) charged() int64 {
+	r.t.Helper()
+	c, err := r.store.Charge(r.t.Context(), []store.Charge{{Name: "year 8760h0m0s", Window: r.budget.Window}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c.Counts[0].Used / 100
+}
+
+// do does the jobs of one kind that were begun, and returns how many.
+func (r *budgetedRun) do(list *[]api.Job) int {
+	r.t.Helper()
+	begun := *list
+	*list = nil
+	for i, job := range begun {
+		result, err := job.Do(r.t.Context())
+		if err != nil {
+			r.t.Error(err)
+		}
+		r.JobDone(JobDone{Index: i, Result: result})
+	}
+	return len(begun)
+}
+
+// toTheModel is a chat whose calls to unknown tools go back to the model.
+func toTheModel(t *testing.T, fields string) api.Request {
+	t.Helper()
+	return decodeChat(t, fields+`,"tools":[{"type":"function","function":{"name":"f"}}]`, false, &turn.Model{UnknownTools: turn.UnknownToModel})
+}
+
+const unknownCall = "<|channel|>commentary to=functions.nope<|message|>{}<|call|>"
+
+// Each further call of a reply waits until what it can use is reserved, and the reply
+// is charged with what it has used.
+func TestEachCallIsReserved(t *testing.T) {
+	t.Parallel()
+	r := startBudgeted(t, toTheModel(t, `,"max_tokens":100,"stream":true,"stream_options":{"include_usage":true}`), budget.Budget{Tokens: 10_000})
+	first := r.executor.calls[0]
+	if got := r.charged(); got != int64(len(first.Prompt)+100) || len(r.executor.jobs) != 0 {
+		t.Errorf("%d tokens are charged for the first call", got)
+	}
+	r.feed(answer(unknownCall)...)
+	if len(r.executor.calls) != 1 || len(r.executor.jobs) != 1 || r.Ended() {
+		t.Fatalf("%d calls and %d jobs", len(r.executor.calls), len(r.executor.jobs))
+	}
+	r.do(&r.executor.jobs)
+	if len(r.executor.calls) != 2 {
+		t.Fatalf("%d calls", len(r.executor.calls))
+	}
+	prompts, wrote := len(first.Prompt)+len(r.executor.calls[1].Prompt), len(tokens(unknownCall))
+	if got, want := r.charged(), int64(prompts+wrote+r.executor.calls[1].MaxTokens); got != want {
+		t.Errorf("%d tokens are charged for both calls, want %d", got, want)
+	}
+	r.feed(answer("<|channel|>final<|message|>hi<|return|>")...)
+	if n := r.do(&r.executor.detached); n != 1 || !r.Ended() {
+		t.Fatalf("%d jobs are left, ended %t", n, r.Ended())
+	}
+	if want := int64(prompts + wrote + len(tokens("<|channel|>final<|message|>hi<|return|>"))); r.charged() != want {
+		t.Errorf("%d tokens are charged, want %d", r.charged(), want)
+	}
+	if !slices.Contains(r.downstream.header, engine.Header{Name: "x-ratelimit-limit-tokens", Value: "10000"}) {
+		t.Errorf("headers %v", r.downstream.header)
+	}
+}
+
+// A further call that does not fit ends the reply with an error.
+func TestFurtherCallIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, fields := range map[string]string{"stream": `,"stream":true`, "object": ""} {
+		r := startBudgeted(t, toTheModel(t, `,"max_tokens":100`+fields), budget.Budget{Tokens: 250})
+		r.feed(answer(unknownCall)...)
+		r.do(&r.executor.jobs)
+		if len(r.executor.calls) != 1 || !r.Ended() {
+			t.Fatalf("%s: %d calls, ended %t", name, len(r.executor.calls), r.Ended())
+		}
+		if err := r.downstream.err; name == "object" && (err == nil || err.Status != http.StatusTooManyRequests || err.Limit == nil) || name == "stream" && err == nil && !strings.Contains(r.downstream.text.String(), "rate_limit_exceeded") {
+			t.Errorf("%s: %v, %s", name, r.downstream.err, r.downstream.text.String())
+		}
+		r.do(&r.executor.detached)
+		if want := int64(len(r.executor.calls[0].Prompt) + len(tokens(unknownCall))); r.charged() != want {
+			t.Errorf("%s: %d tokens are charged, want %d", name, r.charged(), want)
+		}
+	}
+}
+
+// piece is some output without an end.
+func piece(n int) Event { return bytesOf(event("", tokens(strings.Repeat(" a", n))...)) }
+
+// Output that ends with the budget is reserved in steps while it streams. Where there is
+// no more, each choice ends as if its limit was reached.
+func TestOutputEndsWithTheBudget(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fields  string
+		choices int
+	}{"one": {`,"stream":true`, 1}, "two": {`,"stream":true,"n":2`, 2}, "object": {"", 1}} {
+		request := chatRequest(t, `,"max_tokens":1000`+c.fields, false)
+		prompt := len(request.Engine().Prompt)
+		r := startBudgeted(t, request, budget.Budget{Tokens: int64(prompt) + 250, End: true, Reserve: 100})
+		r.feed(ok())
+		for i := range c.choices {
+			r.feed(bytesOf(strings.Replace(event("", tokens("<|channel|>final<|message|>")...), `"index":0`, `"index":`+string(rune('0'+i)), 1)))
+		}
+		r.feed(piece(60))
+		if n := r.do(&r.executor.beside); n != 1 || r.charged() != int64(prompt+200) {
+			t.Errorf("%s: %d jobs, %d tokens are charged", name, n, r.charged())
+		}
+		r.feed(piece(95))
+		if n := r.do(&r.executor.beside); n != 1 || !r.Ended() {
+			t.Fatalf("%s: %d jobs, ended %t", name, n, r.Ended())
+		}
+		if got := strings.Count(r.downstream.text.String(), `"finish_reason":"length"`); got != c.choices || r.downstream.err != nil {
+			t.Errorf("%s: %d choices have ended: %s", name, got, r.downstream.text.String())
+		}
+		r.feed(piece(10)) // on its way when the output has ended
+		r.do(&r.executor.detached)
+		if want := int64(prompt + 155 + c.choices*3); r.charged() != want {
+			t.Errorf("%s: %d tokens are charged, want %d", name, r.charged(), want)
+		}
+	}
+}
+
+// However a reply ends, it is settled once.
+func TestSettledOnce(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *budgetedRun){
+		"canceled":  func(r *budgetedRun) { r.Cancel() },
+		"abandoned": func(r *budgetedRun) { r.Abandon() },
+		"failed": func(r *budgetedRun) {
+			r.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "It ends."))
+		},
+		"lost": func(r *budgetedRun) { r.feed(Event{Err: errors.New("gone")}) },
+	} {
+		request := chatRequest(t, `,"max_tokens":1000,"stream":true`, false)
+		r := startBudgeted(t, request, budget.Budget{Tokens: 5000})
+		r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>a")...)))
+		end(r)
+		r.Cancel()
+		r.Abandon()
+		if n := r.do(&r.executor.detached); n != 1 || !r.Ended() {
+			t.Errorf("%s: %d jobs, ended %t", name, n, r.Ended())
+		}
+		if want := int64(len(request.Engine().Prompt) + 4); r.charged() != want {
+			t.Errorf("%s: %d tokens are charged, want %d", name, r.charged(), want)
+		}
+	}
+	r := startBudgeted(t, chatRequest(t, "", false), budget.Budget{Tokens: 500_000})
+	r.Cancel() // before an engine has begun to answer
+	if r.do(&r.executor.detached); r.charged() != 0 {
+		t.Errorf("%d tokens are charged for no answer", r.charged())
+	}
+}
