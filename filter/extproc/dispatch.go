@@ -71,7 +71,7 @@ func (x *exchange) handle(body []byte) {
 		defer cancel()
 		s.protect(x.request.id, h, func() {
 			h.outcome = handle(ctx, r)
-			s.reserve(ctx, h)
+			s.reserve(ctx, h, queue.Tape)
 			s.queueIfBackground(ctx, h, &queue)
 		})
 		if !x.send(incoming{handled: h}) {

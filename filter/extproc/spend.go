@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/budget"
+	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
@@ -19,12 +20,13 @@ func (s *Server) account(p party, to *run.Target) *budget.Account {
 
 // reserve reserves what the first model call of a request can use. A request without one
 // yet reserves before its first call.
-func (s *Server) reserve(ctx context.Context, h *handled) {
+func (s *Server) reserve(ctx context.Context, h *handled, tape *record.Tape) {
 	r := h.outcome.Request
 	if h.account == nil || r == nil || r.Engine() == nil {
 		return
 	}
 	if err := h.account.Reserve(ctx, budget.Usage{}, run.BudgetCall(r.Engine())); err != nil {
+		tape.Failed(err)
 		s.drop(h)
 		h.outcome = api.Outcome{Err: err}
 	}

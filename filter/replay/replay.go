@@ -9,6 +9,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -107,6 +108,10 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 
 // reply makes the reply to a decoded request.
 func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request api.Request) (skipped string) {
+	if err := notBegun(r); err != nil {
+		s.made.refused = err
+		return ""
+	}
 	dialect, ok := engine.ByKind(r.Target.Kind)
 	if !ok {
 		return fmt.Sprintf("this version has no engines of the kind %q", r.Target.Kind)
@@ -153,6 +158,22 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 	x.drop()
 	x.run.Abandon()
 	return ""
+}
+
+// notBegun returns the error that came from outside before the reply began, such as that
+// of a token budget; nil if there was none.
+func notBegun(r *record.Record) (refused *apierror.Error) {
+	for i := range r.Events {
+		switch e := &r.Events[i]; e.Kind {
+		case record.KindID, record.KindClock, record.KindStore, record.KindFound:
+		case record.KindFailed:
+			errors.As(e.Error.Err(), &refused)
+			return refused
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // at is the time of an event.
