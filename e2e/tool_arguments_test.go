@@ -73,3 +73,25 @@ func TestToolArguments(t *testing.T) {
 		}
 	}
 }
+
+// Arguments that a tool does not take are asked for again, and the client gets those that
+// it does.
+func TestToolArgumentsAreAskedForAgain(t *testing.T) {
+	d := start(t, options{config: func(c *config.Config) { c.ModelDefaults.ToolArguments = turn.ArgumentsRetry }})
+	for path, api := range callingAPIs {
+		for _, model := range harmonyModels {
+			for fault, kept := range map[string]bool{`{"command":"ls"}`: true, `{"command":1}`: false, `{"command":`: false, `[1]`: false} {
+				script := "@@<channel>commentary to=functions.run<message>" + fault + "<call>@@"
+				object := d.askText(t, path, fmt.Sprintf(`"model":%q,`, model)+api.fields, script)
+				got := gjson.Get(object, api.whole).String()
+				if !gjson.Valid(got) || gjson.Get(got, "command").Type == gjson.Number || kept != (gjson.Get(got, "command").Str == "ls") {
+					t.Errorf("%s, %s, %s: %s", path, model, fault, got)
+				}
+				stream := d.askText(t, path, fmt.Sprintf(`"model":%q,"stream":true,`, model)+api.fields, script)
+				if got := streamedArguments(stream, api.delta); !gjson.Valid(got) || gjson.Get(got, "command").Type == gjson.Number || kept != (gjson.Get(got, "command").Str == "ls") {
+					t.Errorf("%s, %s, %s, streamed: %s", path, model, fault, got)
+				}
+			}
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (m Model) check(path string) (errs []error) {
 		errs = append(errs, oneOf(path+".effort", m.Effort, string(harmony.EffortLow), string(harmony.EffortMedium), string(harmony.EffortHigh))...)
 	}
 	if m.ToolArguments != "" {
-		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass)...)
+		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
 	}
 	if m.ContextLength < 0 {
 		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))

@@ -164,7 +164,8 @@ type Model struct {
 	// 0: what the engine reports, if there is a Loopback, else 131072.
 	ContextLength int `json:"context_length"`
 	// ToolArguments says what happens to arguments of calls that are no JSON object:
-	// repair, where there is only one way, or pass.
+	// repair, where there is only one way, or pass. retry: what cannot be repaired, or breaks
+	// the tool's schema, is asked for again.
 	ToolArguments string `json:"tool_arguments"`
 	// Reasoning bounds the model's reasoning.
 	Reasoning Reasoning `json:"reasoning"`

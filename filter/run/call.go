@@ -306,7 +306,11 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
-	if r.deliver(r.cont.take(chunks)) {
+	kept := r.cont.take(chunks)
+	if len(kept) == 0 && len(chunks) > 0 {
+		r.resetIdle() // the guard holds them back
+	}
+	if r.deliver(kept) {
 		return true
 	}
 	if r.cont.interrupted() {

@@ -41,6 +41,16 @@ type output struct {
 	done   bool              // its end has come
 	guard  *turn.Guard       // nil: the model is not interrupted
 	why    turn.Interruption // the model was interrupted behind the tokens
+	again  *engine.Request   // by which the arguments of a call were asked for again; nil: they were not
+	before int               // tokens before these arguments
+}
+
+// rest returns the request for what is missing of a choice; nil if there is none.
+func (k *continuation) rest(o *output, more ...harmony.Token) *engine.Request {
+	if o.again != nil {
+		return o.again.Continued(slices.Concat(o.tokens[o.before:], more))
+	}
+	return k.request.Continued(slices.Concat(o.tokens, more))
 }
 
 // begin keeps the output of a step's first call. kept says that it is kept also if no
@@ -65,10 +75,23 @@ func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	}
 }
 
-// restart drops the output of a first call that is repeated.
+// restart drops the output of a call that is repeated.
 func (k *continuation) restart() {
-	if k.request != nil && k.current == allChoices {
+	switch {
+	case k.request == nil:
+	case k.current == allChoices:
 		k.begin(k.request, k.turn, true)
+	default:
+		k.dropHeld()
+	}
+}
+
+// dropHeld drops what the guards hold back of a call that was lost.
+func (k *continuation) dropHeld() {
+	for i := range k.choices {
+		if o := &k.choices[i]; o.guard != nil && !o.done {
+			o.guard.Lost(o.tokens)
+		}
 	}
 }
 
@@ -104,10 +127,7 @@ func (k *continuation) take(chunks []engine.Chunk) []engine.Chunk {
 func (o *output) take(c *engine.Chunk) bool {
 	if o.guard != nil {
 		if o.why == turn.NotInterrupted {
-			var n int
-			if n, o.why = o.guard.Push(c.Tokens); o.why != turn.NotInterrupted {
-				c.Tokens, c.Logprobs, c.Finish = c.Tokens[:n], c.Logprobs[:min(n, len(c.Logprobs))], engine.FinishNone
-			}
+			o.guarded(c)
 		} else {
 			c.Tokens, c.Logprobs, c.Finish = nil, nil, engine.FinishNone
 		}
@@ -115,6 +135,24 @@ func (o *output) take(c *engine.Chunk) bool {
 	o.tokens = append(o.tokens, c.Tokens...)
 	o.done = o.done || c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort
 	return len(c.Tokens) > 0 || c.Finish != engine.FinishNone || c.Usage != nil || c.Fingerprint != ""
+}
+
+// guarded gives the chunk the tokens that the guard lets through. Log probabilities belong
+// to the tokens of the chunk itself: answers have some, the arguments of calls have none.
+func (o *output) guarded(c *engine.Chunk) {
+	own := len(c.Tokens)
+	c.Tokens, o.why = o.guard.Push(c.Tokens)
+	switch {
+	case o.why != turn.NotInterrupted:
+		c.Finish = engine.FinishNone
+	case c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort:
+		if held := o.guard.Release(); len(held) > 0 {
+			c.Tokens = slices.Concat(c.Tokens, held)
+		}
+	}
+	if c.Logprobs = c.Logprobs[:min(len(c.Tokens), len(c.Logprobs))]; len(c.Tokens) > own {
+		c.Logprobs = nil
+	}
 }
 
 // interrupted reports whether the model call is to be ended, because the model was
@@ -181,7 +219,7 @@ func (k *continuation) possible() bool {
 		if o.done || k.ended(o) {
 			continue
 		}
-		if turn.HasCall(o.tokens) || len(o.tokens) < k.request.MaxTokens && k.request.Continued(o.tokens) == nil {
+		if turn.HasCall(o.tokens) || len(o.tokens) < k.request.MaxTokens && k.rest(o) == nil {
 			return false
 		}
 	}
@@ -199,7 +237,7 @@ func (k *continuation) following(o *output) (req *engine.Request, finish engine.
 	if k.ended(o) {
 		return nil, engine.FinishStop
 	}
-	if req = k.request.Continued(o.tokens); req == nil {
+	if req = k.rest(o); req == nil {
 		return nil, engine.FinishLength
 	}
 	k.calls++
@@ -214,7 +252,7 @@ func (k *continuation) ending(o *output) []harmony.Token {
 		return nil
 	}
 	for _, tokens := range o.guard.Endings() {
-		if k.request.Continued(slices.Concat(o.tokens, tokens)) != nil {
+		if k.rest(o, tokens...) != nil {
 			return tokens
 		}
 	}
@@ -238,6 +276,7 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 		return
 	}
 	k.lost++
+	k.dropHeld()
 	r.env.Telemetry.Continued(r.rec, err.Code, r.now)
 	r.continueNext(Retry{Number: 1, Excluded: cmp.Or(r.call.replica, r.call.retry.Excluded), SamePrefill: true})
 }
@@ -269,10 +308,27 @@ func (r *Run) continueNext(retry Retry) {
 	r.advance()
 }
 
+// askAgain has the next call of a choice generate the arguments anew that follow its
+// output: of the form that the tool takes.
+func (k *continuation) askAgain(o *output) {
+	again := *k.request
+	again.Constraint = nil
+	o.again, o.before = again.Continued(o.tokens), len(o.tokens)
+	if format := o.guard.Again(o.tokens); o.again != nil {
+		o.again.Constraint = format
+	}
+}
+
 // endReasoning ends the reasoning of a choice in which the model was interrupted, or the
-// choice if nothing else is possible. It reports whether the model call is over.
+// choice if nothing else is possible. Arguments of a call are asked for again. It reports
+// whether the model call is over.
 func (r *Run) endReasoning(i int, o *output) (over bool) {
 	r.env.Telemetry.Interrupted(r.rec, string(o.why), r.now)
+	if o.why == turn.InvalidCall {
+		o.why = turn.NotInterrupted
+		r.cont.askAgain(o)
+		return false
+	}
 	tokens := r.cont.ending(o)
 	o.why = turn.NotInterrupted
 	if tokens == nil {

@@ -31,7 +31,7 @@ func (r *Run) Explain(headers []engine.Header, complete bool) []engine.Header {
 	if r.call.request != nil { // else jobs come before the first call
 		ignored = slices.Concat(ignored, r.o.Target.Dialect.Ignores(r.call.request))
 	}
-	if r.o.Mode == api.SingleCall && r.reply.Turn().NewGuard() != nil {
+	if r.o.Mode == api.SingleCall && r.reply.Turn().Budgeted() {
 		ignored = slices.Concat(ignored, []string{"reasoning budget"})
 	}
 	retries, prompt := r.rec.Retries(), r.rec.PromptTokens()

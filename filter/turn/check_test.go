@@ -239,6 +239,9 @@ func TestForcedSchemas(t *testing.T) {
 		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, city},
 		"allowed":                 {city, Choice{Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, ""},
 		"no object":               {`{"type":"string"}`, Choice{Required: true}, ""},
+		"without a type":          {`{"properties":{"city":{"type":"string"}}}`, Choice{Required: true}, `{"type":"object","properties":{"city":{"type":"string"}}}`},
+		"several types":           {`{"type":["object","null"]}`, Choice{Required: true}, ""},
+		"nothing":                 {`{}`, Choice{Required: true}, ""},
 		"leads nowhere":           {`{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}}}`, Choice{Required: true}, ""},
 		"beyond grammars in part": {`{"type":"object","properties":{"a":{"type":"string","pattern":"(?=a)"}}}`, Choice{Required: true}, `{"type":"object","properties":{"a":{"type":"string","pattern":"(?=a)"}}}`},
 	} {

@@ -3,8 +3,10 @@ package turn
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -18,6 +20,7 @@ const (
 	BudgetUsed     Interruption = "reasoning_budget" // the reasoning has as many tokens as it may have
 	ReserveReached Interruption = "final_reserve"    // what is left of the output's limit is reserved for the answer
 	Repetition     Interruption = "repetition"       // the model generates the same tokens again and again
+	InvalidCall    Interruption = "invalid_call"     // the arguments of a call are not those that its tool takes
 )
 
 // Unlimited is the budget of reasoning without a limit.
@@ -48,47 +51,123 @@ type Guard struct {
 	whole     bool // the text so far ends with a whole character
 	cuts      int  // how often reasoning was interrupted
 	loop      loopDetector
+	prefix    []harmony.Token // see [Turn]
+	call      callCheck
+	held      []harmony.Token // of the arguments of a call, that wait for their end
 }
+
+// Budgeted reports whether the turn's reasoning or its repetitions have bounds.
+func (t *Turn) Budgeted() bool { return t != nil && !t.guarding.off() }
 
 // NewGuard returns the guard of one choice; nil if the model is never interrupted. A nil
 // Turn has none.
 func (t *Turn) NewGuard() *Guard {
-	if t == nil || t.guarding.off() {
+	if t == nil || t.guarding.off() && !t.asksAgain() {
 		return nil
 	}
-	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true}
+	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true, prefix: t.prefix}
+	if t.asksAgain() {
+		g.call.tools, g.call.model = t.tools, t.rc.Model
+	}
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
 		g.limit = t.Engine.MaxTokens - reserve
 	}
 	g.loop.repeats = t.guarding.Repeats
-	role := harmony.RoleAssistant
-	if len(t.prefix) > 0 {
-		role = ""
-	}
-	g.parser = harmony.NewParser(harmony.Tolerant, role)
-	for _, token := range t.prefix {
-		g.parse(token)
-	}
+	g.read(nil)
 	return g
 }
 
-// Push takes tokens of the choice. It returns how many of them the choice keeps, and why
-// the model is interrupted behind these.
-func (g *Guard) Push(tokens []harmony.Token) (kept int, why Interruption) {
+// read begins to follow the messages of a choice that has an output already.
+func (g *Guard) read(output []harmony.Token) {
+	role := harmony.RoleAssistant
+	if len(g.prefix) > 0 {
+		role = ""
+	}
+	g.parser = harmony.NewParser(harmony.Tolerant, role)
+	for _, tokens := range [][]harmony.Token{g.prefix, output} {
+		for _, token := range tokens {
+			if g.parse(token) {
+				g.call.holding = false
+			}
+		}
+	}
+}
+
+// asksAgain reports whether arguments of calls that are not those that their tools take are
+// asked for again.
+func (t *Turn) asksAgain() bool {
+	return t.rc.Model.ToolArguments == ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil && len(t.tools.byRecipient) > 0
+}
+
+// Push takes tokens of the choice. It returns the tokens that the choice has now, and why
+// the model is interrupted behind these. The arguments of calls that are checked are held
+// back until they are whole; they are not returned if they have to be asked for again.
+func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
+	var released []harmony.Token // of earlier chunks
+	from := 0                    // where what is held back begins, if something is
 	for i, token := range tokens {
 		if why := g.before(token); why != NotInterrupted {
-			return i, why
+			return slices.Concat(released, tokens[:i]), why
 		}
 		g.output++
 		if g.inside && token < harmony.TokenStartOfText {
 			g.reasoning++
 		}
-		g.parse(token)
+		held := g.call.holding
+		ended := g.parse(token)
+		switch {
+		case !held && g.call.holding:
+			from = i + 1
+		case !held || !ended:
+		case g.call.passes():
+			g.call.holding = false
+			released, g.held = append(released, g.held...), nil
+		default:
+			g.held = nil
+			return slices.Concat(released, tokens[:from]), InvalidCall
+		}
 		if g.loop.push(token) {
-			return i + 1, Repetition
+			released = append(released, g.held...)
+			g.held, g.call.holding = nil, false
+			return slices.Concat(released, tokens[:i+1]), Repetition
 		}
 	}
-	return len(tokens), NotInterrupted
+	kept = tokens
+	if g.call.holding {
+		kept = tokens[:from]
+		g.held = append(g.held, tokens[from:]...)
+	}
+	if len(released) > 0 {
+		kept = slices.Concat(released, kept)
+	}
+	return kept, NotInterrupted
+}
+
+// Release returns the tokens that are held back, at the end of the choice.
+func (g *Guard) Release() []harmony.Token {
+	held := g.held
+	g.held, g.call.holding = nil, false
+	return held
+}
+
+// Lost drops the tokens that are held back, because the model call was lost. output is what
+// the choice has.
+func (g *Guard) Lost(output []harmony.Token) {
+	if len(g.held) == 0 {
+		return
+	}
+	asked := g.call.asked
+	g.held = nil
+	g.read(output)
+	g.call.asked = asked
+}
+
+// Again returns what the arguments have to be that are asked for again. output is what the
+// choice has: it ends with the header of the call.
+func (g *Guard) Again(output []harmony.Token) constraint.Format {
+	g.read(output)
+	g.call.asked = true
+	return g.call.format()
 }
 
 // before reports whether the model is interrupted before a token. The text of reasoning
@@ -105,11 +184,11 @@ func (g *Guard) before(token harmony.Token) Interruption {
 	return NotInterrupted
 }
 
-// parse follows the messages of the choice.
-func (g *Guard) parse(token harmony.Token) {
+// parse follows the messages of the choice. It reports whether one ends.
+func (g *Guard) parse(token harmony.Token) (ended bool) {
 	events, err := g.parser.Push(token)
 	if err != nil {
-		return // the tolerant parser accepts everything
+		return false // the tolerant parser accepts everything
 	}
 	g.whole = !g.inside || len(events) > 0
 	for i := range events {
@@ -117,10 +196,15 @@ func (g *Guard) parse(token harmony.Token) {
 		case harmony.MessageStart:
 			g.inside = e.Header.Recipient == "" && kindOf(e.Header.Channel) == Reasoning
 			g.whole = true
+			g.call.begin(e.Header)
+		case harmony.Delta:
+			g.call.add(e.Text)
 		case harmony.MessageEnd:
-			g.inside = false
+			g.call.add(e.Text)
+			g.inside, ended = false, true
 		}
 	}
+	return ended
 }
 
 // Reasoning reports whether the model is reasoning.

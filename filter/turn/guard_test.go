@@ -62,9 +62,9 @@ func TestGuard(t *testing.T) {
 				}
 				kept, why := 0, NotInterrupted
 				for kept < len(all) && why == NotInterrupted {
-					var n int
-					n, why = g.Push(all[kept : kept+1+random.IntN(len(all)-kept)])
-					kept += n
+					var tokens []harmony.Token
+					tokens, why = g.Push(all[kept : kept+1+random.IntN(len(all)-kept)])
+					kept += len(tokens)
 				}
 				want := len(harmony.AppendEncodeSpecial(nil, c.kept))
 				switch c.kept {

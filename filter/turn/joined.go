@@ -189,6 +189,9 @@ func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
 // in the conversation, and those that are deferred.
 func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []Item) (*toolset, *apierror.Error) {
 	s, err := newToolset(in.Tools, in.Builtins, rc.Limits)
+	if err == nil && rc.Model.ToolArguments == ArgumentsRetry {
+		s.keepSchemas()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,8 @@ type forcedSchemas struct{ size, cost int }
 // schema returns the schema of a tool's arguments if it is enforced; nil: they are
 // any JSON object. room is how many bytes all of them may have.
 func (f *forcedSchemas) schema(parameters json.RawMessage, room int) json.RawMessage {
-	if gjson.GetBytes(parameters, "type").Str != "object" || f.size+len(parameters) > room || constraint.CheckSchema(parameters, false) != nil {
+	parameters = objectSchema(parameters)
+	if f.size+len(parameters) > room || parameters == nil || constraint.CheckSchema(parameters, false) != nil {
 		return nil
 	}
 	cost := constraint.Cost(parameters)
@@ -129,6 +130,20 @@ func (f *forcedSchemas) schema(parameters json.RawMessage, room int) json.RawMes
 	}
 	f.size, f.cost = f.size+len(parameters), f.cost+cost
 	return bytes.Clone(parameters)
+}
+
+// objectSchema returns a schema of the objects of a schema; nil if its root has another
+// type, or several. Arguments are objects, so clients leave out that the root is one.
+func objectSchema(schema json.RawMessage) json.RawMessage {
+	root := gjson.ParseBytes(schema)
+	switch kind := root.Get("type"); {
+	case kind.Str == "object":
+		return schema
+	case kind.Exists() || !root.IsObject() || len(root.Map()) == 0:
+		return nil
+	}
+	object := bytes.TrimSpace(schema)
+	return slices.Concat([]byte(`{"type":"object",`), object[1:])
 }
 
 // parametersPath returns where the fault in a tool's schema is, as a path below

@@ -34,15 +34,16 @@ func (t tool) toolName() ToolName { return ToolName{t.namespace, t.name, t.built
 // toolset maps the tools of one request between the client's names and the names
 // that the model sees.
 type toolset struct {
-	namespaces  []harmony.Namespace // with the model's names
-	builtins    []harmony.Namespace // of the system message, with the model's names
-	byRecipient map[string]tool     // by the model's namespace.name, or by a built-in namespace
-	byName      map[string][]tool   // by the model's name, without namespace
-	joined      *joinedSet          // tools that join later; nil: none do
-	texts       map[ToolName]string // the only parameter of tools that take one, a string
-	asIs        map[ToolName]bool   // see [Input].AsIs
-	enforced    map[ToolName]bool   // see [Input].Strict
-	strict      map[ToolName]bool   // of the tools that join: the arguments must follow their schemas
+	namespaces  []harmony.Namespace          // with the model's names
+	builtins    []harmony.Namespace          // of the system message, with the model's names
+	byRecipient map[string]tool              // by the model's namespace.name, or by a built-in namespace
+	byName      map[string][]tool            // by the model's name, without namespace
+	joined      *joinedSet                   // tools that join later; nil: none do
+	texts       map[ToolName]string          // the only parameter of tools that take one, a string
+	asIs        map[ToolName]bool            // see [Input].AsIs
+	enforced    map[ToolName]bool            // see [Input].Strict
+	schemas     map[ToolName]json.RawMessage // by which arguments are checked; nil: they are not
+	strict      map[ToolName]bool            // of the tools that join: the arguments must follow their schemas
 }
 
 // newToolset checks the tools of a request and returns their toolset.

@@ -104,6 +104,7 @@ const (
 
 	ArgumentsRepair = "repair"
 	ArgumentsPass   = "pass"
+	ArgumentsRetry  = "retry"
 )
 
 // Model holds the settings of the model that a request is for. The zero value is
@@ -117,7 +118,7 @@ type Model struct {
 	Images          string          `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
 	Date            string          `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
 	OnMalformed     string          `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
-	ToolArguments   string          `json:"tool_arguments,omitempty"`    // arguments that are no JSON object: "" or "repair": they are repaired where there is only one way; "pass": they are passed on as they are
+	ToolArguments   string          `json:"tool_arguments,omitempty"`    // arguments that are no JSON object: "" or "repair": they are repaired where there is only one way; "pass": they are passed on as they are; "retry": what cannot be repaired, or breaks the tool's schema, is asked for again
 	UnknownTools    string          `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
 	Canonical       bool            `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
 	Reasoning       ReasoningLimits `json:"reasoning,omitzero"`

@@ -1,0 +1,100 @@
+package run
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+)
+
+// The header of a call and its arguments: none that the tool takes, and some that it does.
+const (
+	calledHeader   = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+	brokenArgument = `{"a": 1, "b`
+	wrongArgument  = `{"b": 1}`
+	rightArgument  = `{"a": "x"}`
+)
+
+// startAskingAgain begins the run of a chat with a tool whose arguments are asked for again.
+func startAskingAgain(t *testing.T, fields string) *testRun {
+	t.Helper()
+	request := decodeChat(t, fields+`,"seed":7,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}}}]`, false, &turn.Model{ToolArguments: turn.ArgumentsRetry})
+	r := newTestRun(t, request, api.Loop, "vllm")
+	r.env.Limits.Continuations = 1
+	r.Start()
+	return r
+}
+
+// Arguments that a tool does not take are asked for again behind the header of the call,
+// under the tool's grammar. The client gets the call once, and every token is counted once.
+func TestArgumentsAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []string{brokenArgument, wrongArgument, "[]"} {
+		for size := 1; size < 40; size += 3 {
+			r := startAskingAgain(t, `,"stream":true,"stream_options":{"include_usage":true}`)
+			first := r.executor.calls[0]
+			r.feed(ok())
+			for all := tokens(calledHeader + wrong + "<|call|>"); len(all) > 0 && len(r.executor.calls) == 1; all = all[min(size, len(all)):] {
+				r.feed(bytesOf(event("", all[:min(size, len(all))]...)))
+			}
+			if len(r.executor.calls) != 2 || r.Ended() {
+				t.Fatalf("%s: %d calls, ended %t", wrong, len(r.executor.calls), r.Ended())
+			}
+			again := r.executor.calls[1]
+			if got := again.Prompt[len(first.Prompt):]; spelled(t, got) != calledHeader {
+				t.Errorf("asked behind %q", spelled(t, got))
+			}
+			if again.Constraint == nil || again.MaxTokens != first.MaxTokens-len(tokens(calledHeader)) || again.ID == first.ID {
+				t.Errorf("asked with %+v", again)
+			}
+			r.feed(ok(), bytesOf(event("stop", tokens(rightArgument+"<|call|>")...)), Event{End: true})
+			got := merged(r.downstream.text.String())
+			if !r.Ended() || !strings.Contains(got, "arguments: "+rightArgument+"\n") || !strings.Contains(got, `"tool_calls"`) {
+				t.Fatalf("%s: %s", wrong, got)
+			}
+			if output := len(tokens(calledHeader + rightArgument + "<|call|>")); !strings.Contains(got, " "+strconv.Itoa(output)+" ") {
+				t.Errorf("%s: want %d output tokens: %s", wrong, output, got)
+			}
+		}
+	}
+}
+
+// Arguments are asked for once. A lost call that has begun with them is continued behind
+// the header.
+func TestAskedForOnce(t *testing.T) {
+	t.Parallel()
+	r := startAskingAgain(t, "")
+	r.feed(ok(), bytesOf(event("stop", tokens(calledHeader+wrongArgument+"<|call|>")...)))
+	r.feed(ok(), bytesOf(event("", tokens(`{"a":`)...)), Event{Err: errBroken})
+	if len(r.executor.calls) != 3 || len(r.executor.calls[2].Prompt) != len(r.executor.calls[1].Prompt) {
+		t.Fatalf("%d calls", len(r.executor.calls))
+	}
+	r.feed(answer(`{"c":`)...)
+	if got := gjson.Get(r.downstream.text.String(), "choices.0.message.tool_calls.0.function.arguments").Str; !r.Ended() || got != `{"c":` {
+		t.Errorf("ended %t: %s", r.Ended(), r.downstream.text.String())
+	}
+}
+
+// Each choice has its own calls.
+func TestChoicesAreAskedAgain(t *testing.T) {
+	t.Parallel()
+	r := startAskingAgain(t, `,"n":2`)
+	r.feed(ok(), bytesOf(event("stop", tokens(calledHeader+wrongArgument+"<|call|>")...)),
+		bytesOf(strings.Replace(event("stop", tokens(calledHeader+brokenArgument+"<|call|>")...), `"index":0`, `"index":1`, 1)))
+	for range 2 {
+		r.feed(answer(rightArgument + "<|call|>")...)
+	}
+	object := r.downstream.text.String()
+	for _, choice := range gjson.Get(object, "choices").Array() {
+		if got := choice.Get("message.tool_calls.0.function.arguments").Str; got != rightArgument {
+			t.Errorf("arguments %q", got)
+		}
+	}
+	if len(r.executor.calls) != 3 || gjson.Get(object, "choices.#").Int() != 2 {
+		t.Errorf("%d calls: %s", len(r.executor.calls), object)
+	}
+}

@@ -1,0 +1,132 @@
+package turn
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// checkedTools are tools whose calls are checked.
+var checkedTools = []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{
+	{Name: "look", Parameters: json.RawMessage(`{"type":"object","properties":{"place":{"type":"string"},"days":{"type":"integer"}},"required":["place"]}`)},
+	{Name: "say", Parameters: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`)},
+	{Name: "any"},
+	{Name: "strict", Parameters: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)},
+}}}
+
+// newCheckedTurn is a turn whose model's arguments are asked for again.
+func newCheckedTurn(t *testing.T, change func(*Input)) *Turn {
+	t.Helper()
+	rc, _ := newContext()
+	model := *rc.Model
+	model.ToolArguments = ArgumentsRetry
+	rc.Model = &model
+	in := &Input{Items: []Item{{Kind: User, Text: "hi"}}, Tools: checkedTools, Strict: map[ToolName]bool{{FunctionsNamespace, "strict", false}: true}}
+	if change != nil {
+		change(in)
+	}
+	return prepare(t, rc, in)
+}
+
+// Whatever the pieces in which output comes, arguments are let through once they are whole
+// and valid, and held back where they are not.
+func TestInvalidCallsAreFound(t *testing.T) {
+	t.Parallel()
+	const header, next = "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>", "<|end|><|start|>assistant"
+	for name, c := range map[string]struct {
+		tool, arguments string
+		valid           bool
+	}{
+		"valid":              {"look", `{"place": "here", "days": 3}`, true},
+		"repaired":           {"look", `{'place': "here",}`, true},
+		"raw text":           {"say", `hello "you"`, true},
+		"no arguments":       {"any", ``, true},
+		"no schema":          {"any", `{"x": [1]}`, true},
+		"unknown tool":       {"nope", `{"x": `, true},
+		"strict tool":        {"strict", `{"x": `, true},
+		"no JSON":            {"look", `{"place": "here`, false},
+		"no object":          {"any", `[1]`, false},
+		"a member missing":   {"look", `{"days": 3}`, false},
+		"none, one required": {"look", ``, false},
+		"another type":       {"look", `{"place": "here", "days": "three"}`, false},
+	} {
+		before := "<|channel|>analysis<|message|>Well.<|end|><|start|>assistant" + fmt.Sprintf(header, c.tool)
+		for _, end := range []string{"<|call|>", next + "<|channel|>final<|message|>x<|return|>"} {
+			all, begin := harmony.AppendEncodeSpecial(nil, before+c.arguments+end), harmony.AppendEncodeSpecial(nil, before)
+			random := rand.New(rand.NewPCG(1, uint64(len(name))))
+			for range 30 {
+				g := newCheckedTurn(t, nil).NewGuard()
+				var got []harmony.Token
+				why := NotInterrupted
+				for n := 0; n < len(all) && why == NotInterrupted; {
+					size := 1 + random.IntN(len(all)-n)
+					var kept []harmony.Token
+					kept, why = g.Push(all[n : n+size])
+					got = append(got, kept...)
+					n += size
+				}
+				want, wantWhy := all, NotInterrupted
+				if !c.valid {
+					want, wantWhy = begin, InvalidCall
+				}
+				if why != wantWhy || spell(t, got) != spell(t, want) {
+					t.Fatalf("%s: %q behind %q, want %q behind %q", name, why, spell(t, got), wantWhy, spell(t, want))
+				}
+			}
+		}
+	}
+}
+
+// Arguments that were asked for again are let through as they are. Those that are cut are,
+// too; those of a lost call are dropped.
+func TestAskedAgain(t *testing.T) {
+	t.Parallel()
+	encode := func(s string) []harmony.Token { return harmony.AppendEncodeSpecial(nil, s) }
+	header := encode("<|channel|>commentary to=functions.look<|message|>")
+	g := newCheckedTurn(t, nil).NewGuard()
+	if kept, why := g.Push(append(header, encode(`[1]<|call|>`)...)); why != InvalidCall || len(kept) != len(header) {
+		t.Fatalf("%q behind %d tokens", why, len(kept))
+	}
+	format, ok := g.Again(header).(constraint.Value)
+	if !ok || !strings.Contains(string(format.Schema), `"place"`) {
+		t.Errorf("asked for %s", format.Schema)
+	}
+	if kept, why := g.Push(encode(`{"pl`)); why != NotInterrupted || len(kept) != 0 {
+		t.Errorf("%q, %d tokens", why, len(kept))
+	}
+	g.Lost(header)
+	if kept, why := g.Push(encode(`[2]<|call|>`)); why != NotInterrupted || spell(t, kept) != "[2]<|call|>" {
+		t.Errorf("%q behind %q", why, spell(t, kept))
+	}
+
+	g = newCheckedTurn(t, nil).NewGuard()
+	g.Push(append(header, encode(`{"place":`)...))
+	if held := g.Release(); spell(t, held) != `{"place":` {
+		t.Errorf("cut: %q", spell(t, held))
+	}
+	if format := (&callCheck{tools: &toolset{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
+		t.Errorf("without a schema: %v", format)
+	}
+}
+
+// Nothing is checked without tools, by an engine that takes no grammars, and with another
+// setting.
+func TestNotChecked(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Turn){
+		"no calls":    func(t *Turn) { t.noCalls = true },
+		"no grammars": func(t *Turn) { t.rc.Checked = true },
+		"repair":      func(t *Turn) { t.rc.Model.ToolArguments = ArgumentsRepair },
+	} {
+		turn := newCheckedTurn(t, nil)
+		change(turn)
+		if turn.NewGuard() != nil {
+			t.Errorf("%s: calls are checked", name)
+		}
+	}
+}
