@@ -312,7 +312,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 
 # The decoders of what clients, engines and tools send, for CI.
 QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequence FuzzInflate \
-	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzReceive FuzzParser FuzzSchema FuzzCheckSchema FuzzServer FuzzRepairer
+	FuzzVLLMDecoder FuzzVLLMGRPCDecoder FuzzReceive FuzzParser FuzzSchema FuzzCheckSchema FuzzInputLark FuzzServer FuzzRepairer
 
 .PHONY: fuzz-quick
 fuzz-quick: ## run the fuzz targets of untrusted input for 20s each, and a short fuzz-cost (5 to 7 minutes)

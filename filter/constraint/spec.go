@@ -30,6 +30,7 @@ type Tool struct {
 	Builtin   bool            // it is a tool of the system message: the content type can be code
 	Code      bool            // it is called with code: any text, no Schema
 	Schema    json.RawMessage // of the arguments; nil: any JSON object
+	Grammar   Grammar         // of the arguments, in place of Schema; "": none
 }
 
 // Answer is the output format of the final channel's text.
@@ -131,7 +132,7 @@ func (s *Spec) restricts() bool {
 		return true
 	}
 	for _, t := range s.Tools {
-		if t.Schema != nil {
+		if t.Schema != nil || t.Grammar != "" {
 			return true
 		}
 	}
@@ -145,6 +146,8 @@ func (s *Spec) calls() Sequence {
 		switch {
 		case t.Code:
 			code = append(code, t.Recipient)
+		case t.Grammar != "":
+			one = append(one, call(jsonType, t.Grammar, t.Recipient))
 		case t.Schema != nil && t.Builtin:
 			one = append(one, call(builtinType, Value{t.Schema}, t.Recipient))
 		case t.Schema != nil:

@@ -15,7 +15,9 @@ func TestConstraint(t *testing.T) {
 	f := constraint.Tool{Recipient: "functions.f", Schema: []byte(`{"type":"array"}`)}
 	custom := constraint.Tool{Recipient: "functions.c", Schema: []byte(customParameters)}
 	inSpace := constraint.Tool{Recipient: "n.f"}
-	matching := constraint.Tool{Recipient: "functions.c", Schema: patternParameters(`[a-z]+-\d{2}`)}
+	matching, patched := constraint.Tool{Recipient: "functions.c"}, constraint.Tool{Recipient: "functions.c"}
+	matching.Grammar, _, _ = constraint.InputRegex(`[a-z]+-\d{2}`)
+	patched.Grammar, _, _ = constraint.InputLark("start: /a/")
 	for _, c := range []struct {
 		name, fields string
 		want         constraint.Spec
@@ -29,8 +31,8 @@ func TestConstraint(t *testing.T) {
 		{"named in a namespace", tools + `,"tool_choice":{"type":"function","name":"f","namespace":"n"}`, constraint.Spec{Tools: []constraint.Tool{inSpace}, Required: true}},
 		{"custom", loose + `,"tool_choice":{"type":"custom","name":"c"}`, constraint.Spec{Tools: []constraint.Tool{custom}, Required: true}},
 		{"custom with an expression", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"[a-z]+-\\d{2}"}}]`, constraint.Spec{Tools: []constraint.Tool{matching}, Parallel: true}},
-		{"custom with a wrong expression", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"[a-z"}}]`, constraint.Spec{}},
-		{"custom with a grammar", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"start: /a/"}}]`, constraint.Spec{}},
+		{"custom with another expression", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"(?=a)"}}]`, constraint.Spec{}},
+		{"custom with a grammar", `,"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"start: /a/"}}]`, constraint.Spec{Tools: []constraint.Tool{patched}, Parallel: true}},
 		{"allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"c"}]}`, constraint.Spec{Tools: []constraint.Tool{custom}, Narrowed: true, Parallel: true}},
 		{"no tool allowed", tools + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[]}`, constraint.Spec{Narrowed: true}},
 		{"json_object", `,"text":{"format":{"type":"json_object"}}`, constraint.Spec{Answer: constraint.AnswerJSON{Schema: constraint.AnyObject}}},

@@ -183,7 +183,7 @@ func TestIgnored(t *testing.T) {
 	body := `{"model":"m","user":"u","service_tier":"flex","made_up":{"a":1},"client_metadata":{},"metadata":null,"input":[{"role":"user","id":"x","made_up":1,"content":"Hi"}],
 		"include":["reasoning.encrypted_content"],"text":{"verbosity":"low"},"reasoning":{"context":"x"},
 		"tools":[{"type":"function","name":"f","strict":true},{"type":"function","name":"g","strict":false},{"type":"web_search"},{"type":"code_interpreter"},
-		{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"x"}}]}`
+		{"type":"custom","name":"c","format":{"type":"grammar","syntax":"regex","definition":"(?=x)"}}]}`
 	want := []string{
 		"user", "service_tier", "made_up", "client_metadata", "include.reasoning.encrypted_content", "text.verbosity", "reasoning.context",
 		"tools.web_search", "tools.code_interpreter", "tools.format", "input.made_up",

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -14,13 +15,6 @@ import (
 // customParameters is the schema of a custom tool as the model sees it: a
 // function that takes one text.
 const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
-
-// patternParameters are the customParameters of a tool whose whole text matches a regular
-// expression.
-func patternParameters(pattern string) json.RawMessage {
-	schema := jsontext.AppendString([]byte(`{"type":"object","properties":{"input":{"type":"string","pattern":`), "^(?:"+pattern+")$")
-	return append(schema, `}},"required":["input"],"additionalProperties":false}`...)
-}
 
 // toolReader reads the tools of a request and tool_choice.
 type toolReader struct {
@@ -37,6 +31,7 @@ type toolReader struct {
 	actions   map[toolName]item.Kind // the items that calls of clientTools become
 	named     map[string]bool        // functions of a namespace that the client calls functions
 	container string                 // that the request names
+	grammars  int                    // the cost of the input's Grammars
 
 	search   *toolSearch    // nil: there is no tool search
 	deferred []deferredTool // that only a search offers
@@ -95,11 +90,12 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 		}
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
+	if t.input != "" {
+		r.enforceGrammar(turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}, t.input)
+	}
 	if t.kind == "custom" {
 		t.Description += t.grammar
-		if t.Parameters == nil {
-			t.Parameters = json.RawMessage(customParameters)
-		}
+		t.Parameters = json.RawMessage(customParameters)
 		r.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
 	}
 	if t.deferred && !r.found {
@@ -129,9 +125,12 @@ type tool struct {
 	enforced bool   // strict is true
 	grammar  string // of a custom tool: what its description says of it
 	deferred bool   // it is not offered before a search finds it
+
+	input constraint.Grammar // of a custom tool: the grammar of its arguments; "": none is enforced
 }
 
 func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {
+	var format jsontext.Field // of a custom tool
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
 		case key == "type":
@@ -149,7 +148,7 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 		case key == "defer_loading":
 			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":
-			err = r.readFormat(v, t)
+			format = v
 		default:
 			r.ignored.Add(v.Path)
 		}
@@ -158,28 +157,10 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 	if err == nil && t.Name == "" {
 		err = apierror.Invalid(at.Path+".name", "A tool has no name.")
 	}
+	if err == nil && format.Exists() {
+		err = r.readFormat(format, t)
+	}
 	return err
-}
-
-// readFormat reads the form of a custom tool's text, which is shown to the model. A
-// regular expression is enforced, if engines can do that; a grammar is not.
-func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
-	if !v.IsObject() {
-		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
-	}
-	if v.Get("type").Str == "text" {
-		return nil
-	}
-	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
-	if definition != "" {
-		t.grammar = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
-	}
-	if schema := patternParameters(definition); syntax == "regex" && definition != "" && turn.CanEnforce(schema, definition) {
-		t.Parameters, t.enforced = schema, true
-		return nil
-	}
-	r.ignored.Add(v.Path)
-	return nil
 }
 
 func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, err *apierror.Error) {

@@ -75,6 +75,10 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
 			}
 		}
+		if grammar := tools.grammarOf(in, recipient); grammar != "" {
+			spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Grammar: grammar})
+			return nil
+		}
 		schema, err := strictSchema(strict, name, parameters)
 		if choice.Required && !strict && !t.builtin {
 			schema = forced.schema(parameters, maxStrictSchemas-size)
@@ -95,6 +99,17 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 		return spec, apierror.Invalid("tool_choice", "tool_choice requires a call, but the request has no tools that may be called.")
 	}
 	return spec, nil
+}
+
+// grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
+// another definition has replaced the tool.
+func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
+	if s.joined != nil {
+		if _, replaced := s.joined.at[recipient]; replaced {
+			return ""
+		}
+	}
+	return in.Grammars[s.byRecipient[recipient].toolName()]
 }
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
@@ -174,11 +189,4 @@ func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolse
 		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
 	}
 	return l, err
-}
-
-// CanEnforce reports whether the arguments of a tool with a schema, in which a text matches
-// a regular expression, can be enforced as those of strict tools are, and no matching text
-// is lost.
-func CanEnforce(schema json.RawMessage, pattern string) bool {
-	return constraint.IsPlain(pattern) && constraint.CheckSchema(schema, true) == nil
 }

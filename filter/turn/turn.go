@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -228,23 +229,24 @@ type Input struct {
 	Whole  func() ([]Item, *apierror.Error)
 
 	Items    []Item
-	Continue bool                // the last item, an assistant's reasoning or text, is incomplete: the model continues it
-	Tools    []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
-	Builtins []harmony.Namespace // tools of the system message, such as browser, python and container; a namespace without functions is a tool itself, called with code
-	Deferred []harmony.Namespace // tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls of them are known
-	NoCalls  bool                // tools are not offered, and calls are withheld
-	OneCall  bool                // the turn ends after one call
-	Choice   Choice              // which tools may and must be called
-	AsIs     map[ToolName]bool   // tools whose arguments are not repaired: they need not be JSON
-	Strict   map[ToolName]bool   // tools whose arguments must follow their schemas
-	Format   *Format             // of the answer; nil: any text
-	Effort   harmony.Effort      // "": the model's default
-	Budget   *int                // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
-	Stop     []string            // the answer ends where its text first contains one of these
-	KeepStop bool                // the stop string stays in the text
-	Session  string              // the session that the body names, which precedes [RequestContext].Session; "": it names none
-	Truncate bool                // drop the oldest turns if the conversation is longer than the context
-	Replies  Replies             // the reply, and the one that it is compared with
+	Continue bool                            // the last item, an assistant's reasoning or text, is incomplete: the model continues it
+	Tools    []harmony.Namespace             // with the client's names; plain functions are in FunctionsNamespace
+	Builtins []harmony.Namespace             // tools of the system message, such as browser, python and container; a namespace without functions is a tool itself, called with code
+	Deferred []harmony.Namespace             // tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls of them are known
+	NoCalls  bool                            // tools are not offered, and calls are withheld
+	OneCall  bool                            // the turn ends after one call
+	Choice   Choice                          // which tools may and must be called
+	AsIs     map[ToolName]bool               // tools whose arguments are not repaired: they need not be JSON
+	Strict   map[ToolName]bool               // tools whose arguments must follow their schemas
+	Grammars map[ToolName]constraint.Grammar // of the arguments of tools, which an engine's grammar enforces; of own tools only
+	Format   *Format                         // of the answer; nil: any text
+	Effort   harmony.Effort                  // "": the model's default
+	Budget   *int                            // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
+	Stop     []string                        // the answer ends where its text first contains one of these
+	KeepStop bool                            // the stop string stays in the text
+	Session  string                          // the session that the body names, which precedes [RequestContext].Session; "": it names none
+	Truncate bool                            // drop the oldest turns if the conversation is longer than the context
+	Replies  Replies                         // the reply, and the one that it is compared with
 
 	// Engine holds the sampling parameters of the request. Its ID is the result of
 	// [RequestContext.ID], to which Prepare appends - and 8 random hex digits.

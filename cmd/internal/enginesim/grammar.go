@@ -33,8 +33,10 @@ type grammar struct {
 	Excludes []harmony.Token `json:"exclude_tokens"` // any_tokens
 	Schema   json.RawMessage `json:"json_schema"`    // json_schema
 	Pattern  string          `json:"pattern"`        // regex
+	Grammar  string          `json:"grammar"`        // grammar
 
 	regex    *regexp.Regexp
+	ebnf     ebnf
 	excludes string // the excluded special tokens as characters
 }
 
@@ -120,6 +122,11 @@ func (g *grammar) check() *apiError {
 		if g.regex, err = compileRegex(g.Pattern); err != nil {
 			return invalid
 		}
+	case "grammar":
+		var err error
+		if g.ebnf, err = readEBNF(g.Grammar); err != nil {
+			return invalid
+		}
 	case "sequence", "or":
 		if len(parts) == 0 {
 			return invalid
@@ -175,6 +182,8 @@ func (g *grammar) ends(s string, at int) []int {
 		if g.regex.MatchString(rest) {
 			return []int{len(s)}
 		}
+	case "grammar":
+		return g.ebnf.ends(s, at)
 	case "sequence":
 		places := []int{at}
 		for _, e := range g.Elements {
@@ -244,6 +253,11 @@ func (g *grammar) samples() []string {
 			return nil
 		}
 		return []string{smallestMatch(re)}
+	case "grammar":
+		if text, ok := g.ebnf.sample(); ok {
+			return []string{text}
+		}
+		return nil
 	case "token":
 		return []string{markOf(g.Token)}
 	case "repeat":

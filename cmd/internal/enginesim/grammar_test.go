@@ -94,7 +94,7 @@ func TestGrammarsRefused(t *testing.T) {
 	for tag, status := range map[string]int{
 		`x`:                         400,
 		`{"type":"structural_tag"}`: 400,
-		tagOf(`{"type":"grammar","grammar":"root ::= \"a\""}`):                          400,
+		tagOf(`{"type":"grammar","grammar":"root ::= Token(1)"}`):                       400,
 		tagOf(`{"type":"regex","pattern":"("}`):                                         400,
 		tagOf(`{"type":"sequence"}`):                                                    400,
 		tagOf(`{"type":"star"}`):                                                        400,

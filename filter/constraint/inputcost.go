@@ -1,0 +1,104 @@
+package constraint
+
+import "unicode"
+
+// inputCost measures what rules cost an engine's compiler: about the states that
+// repetitions make, as [regexCost] counts them. What is not repeated costs next to
+// nothing.
+type inputCost struct {
+	rules     map[string]*expr
+	repeated  map[string]int  // the costs of rules that are repeated
+	ambiguity map[string]bool // of rules
+}
+
+// total returns the cost of all rules together, at most one more than [MaxInputCost].
+func (c *inputCost) total() (cost int) {
+	c.repeated, c.ambiguity = map[string]int{}, map[string]bool{}
+	for _, e := range c.rules {
+		cost = min(cost+c.of(e, false), MaxInputCost+1)
+	}
+	return cost
+}
+
+// of returns the cost of an expression. inside says that a repetition has it, which copies
+// it with the rules that it names. A rule that names itself counts once.
+func (c *inputCost) of(e *expr, inside bool) int {
+	switch e.op {
+	case exprText:
+		if inside {
+			return len([]rune(e.text))
+		}
+		return 0
+	case exprClass:
+		if n := len(e.ranges); n > 0 && e.ranges[n-1] == unicode.MaxRune {
+			return wideCost
+		}
+		if inside {
+			return 1
+		}
+		return 0
+	case exprName:
+		if inside {
+			return c.rule(e.text)
+		}
+		return 0
+	case exprRepeat:
+		return c.repetition(e, inside)
+	}
+	cost := 0
+	for _, sub := range e.subs {
+		cost = min(cost+c.of(sub, inside), MaxInputCost+1)
+	}
+	return cost
+}
+
+func (c *inputCost) repetition(e *expr, inside bool) int {
+	times := max(e.least, e.most, 1)
+	cost := c.of(e.subs[0], inside || times > 1)
+	if times > 1 && c.ambiguous(e.subs[0]) {
+		cost *= ambiguousCost
+	}
+	return min(cost*times*((times+maxRepeat-1)/maxRepeat), MaxInputCost+1)
+}
+
+// rule returns the cost of a rule that is repeated.
+func (c *inputCost) rule(name string) int {
+	if cost, known := c.repeated[name]; known {
+		return cost
+	}
+	c.repeated[name] = 1 // where it names itself
+	cost := max(1, c.of(c.rules[name], true))
+	c.repeated[name] = cost
+	return cost
+}
+
+// ambiguous is [ambiguous] for expressions with rules.
+func (c *inputCost) ambiguous(e *expr) bool {
+	switch e.op {
+	case exprRepeat:
+		return e.least != e.most || c.ambiguous(e.subs[0])
+	case exprName:
+		found, known := c.ambiguity[e.text]
+		if !known {
+			c.ambiguity[e.text] = false // where it names itself
+			found = c.ambiguous(c.rules[e.text])
+			c.ambiguity[e.text] = found
+		}
+		return found
+	case exprAlt:
+		for _, sub := range e.subs {
+			if c.ambiguous(sub) {
+				return true
+			}
+		}
+		return false
+	case exprSeq:
+		for _, sub := range e.subs {
+			if !c.ambiguous(sub) {
+				return false
+			}
+		}
+		return len(e.subs) > 0
+	}
+	return false
+}
