@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -66,6 +67,7 @@ func startReal(t *testing.T, engines ...realEngine) *dataplane {
 				c.Models,
 				config.Model{Match: "=" + modelOf(e.kind), Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext},
 				config.Model{Match: "=" + modelOf(e.kind) + "-unknown", Engine: e.kind, UpstreamModel: tinyModel},
+				config.Model{Match: "=" + modelOf(e.kind) + "-retry", Engine: e.kind, UpstreamModel: tinyModel, ContextLength: tinyContext, ToolArguments: turn.ArgumentsRetry},
 			)
 		}
 	}})
@@ -182,6 +184,8 @@ func playScripts(t *testing.T, e realEngine) {
 	}
 	t.Run("reasoning budget", func(t *testing.T) { d.realBudget(t, model) })
 	t.Run("endless reasoning", func(t *testing.T) { d.endlessReasoning(t, model) })
+	t.Run("arguments asked for again", func(t *testing.T) { d.realAskedAgain(t, model) })
+	t.Run("custom tool with a grammar", func(t *testing.T) { d.realToolGrammar(t, model) })
 	t.Run("disconnect", func(t *testing.T) { d.realDisconnect(t, model, e) })
 }
 
