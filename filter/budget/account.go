@@ -15,11 +15,13 @@ import (
 const storeTimeout = 2 * time.Second
 
 // Account is what a reply takes of the budgets that apply to it. It is safe for
-// concurrent use: what one access takes, a later one returns.
+// concurrent use: what one access takes, a later one returns. Methods without a context
+// do not wait for the store.
 type Account struct {
-	store store.Budgets
+	store  store.Budgets
+	access sync.Mutex // held during an access to the store
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	entries []entry
 	used    Usage // when the call began
 	call    Call
@@ -65,16 +67,14 @@ func (e *entry) first(call Call) int {
 // call for which enough is reserved needs no access to the store. The error is for the
 // client: a 429, or a 503 if the store fails.
 func (a *Account) Reserve(ctx context.Context, used Usage, call Call) *apierror.Error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.settled {
-		return nil
-	}
-	a.used, a.call = used, call
-	for i := range a.entries {
-		a.entries[i].output = a.entries[i].first(call)
-	}
-	return a.take(ctx)
+	a.access.Lock()
+	defer a.access.Unlock()
+	return a.take(ctx, func() {
+		a.used, a.call = used, call
+		for i := range a.entries {
+			a.entries[i].output = a.entries[i].first(call)
+		}
+	})
 }
 
 // Reserved reports whether enough is reserved for a model call.
@@ -118,42 +118,41 @@ func (a *Account) Ends() bool {
 // error says that there are none. If the store fails, the output goes on: it is charged
 // at its end.
 func (a *Account) Grow(ctx context.Context) *apierror.Error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.settled {
-		return nil
-	}
+	a.access.Lock()
+	defer a.access.Unlock()
 	before := make([]int, len(a.entries))
-	for i := range a.entries {
-		e := &a.entries[i]
-		before[i] = e.output
-		if e.budget.End {
-			e.output = min(a.call.Output, e.output+e.budget.Reserve)
+	err := a.take(ctx, func() {
+		for i := range a.entries {
+			e := &a.entries[i]
+			before[i] = e.output
+			if e.budget.End {
+				e.output = min(a.call.Output, e.output+e.budget.Reserve)
+			}
 		}
-	}
-	err := a.take(ctx)
+	})
 	if err == nil || err.Status != http.StatusTooManyRequests {
 		return nil
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for i := range a.entries {
 		a.entries[i].output = before[i]
 	}
 	return err
 }
 
-// take takes what the entries need and do not have. The account is locked.
-func (a *Account) take(ctx context.Context) *apierror.Error {
-	charges := make([]store.Charge, len(a.entries))
-	for i := range a.entries {
-		e := &a.entries[i]
-		charges[i] = store.Charge{Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
-		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
-			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
-		}
+// take takes what the entries need and do not have, after change has changed what they
+// need. The access is the caller's.
+func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
+	charges := a.missing(change)
+	if charges == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	charged, err := a.store.Charge(ctx, charges)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err != nil {
 		return a.storeFailed(err)
 	}
@@ -172,6 +171,26 @@ func (a *Account) take(ctx context.Context) *apierror.Error {
 	return nil
 }
 
+// missing returns the charges of what the entries need and do not have, after a change of
+// what they need; nil if the account is settled.
+func (a *Account) missing(change func()) []store.Charge {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settled {
+		return nil
+	}
+	change()
+	charges := make([]store.Charge, len(a.entries))
+	for i := range a.entries {
+		e := &a.entries[i]
+		charges[i] = store.Charge{Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
+		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
+			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
+		}
+	}
+	return charges
+}
+
 // Left returns what is left of the budget that has the least; ok is false if the store
 // has failed so far.
 func (a *Account) Left() (l apierror.TokenLimit, ok bool) {
@@ -183,13 +202,19 @@ func (a *Account) Left() (l apierror.TokenLimit, ok bool) {
 // Settle returns what was reserved and not used, once. What was used and not reserved is
 // charged, also beyond a limit. The reply takes nothing after it.
 func (a *Account) Settle(ctx context.Context, used Usage) error {
+	a.access.Lock()
+	defer a.access.Unlock()
+	return a.charge(ctx, a.settlement(used))
+}
+
+// settlement returns the charges that settle the account; none if it is settled.
+func (a *Account) settlement(used Usage) (charges []store.Charge) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.settled {
 		return nil
 	}
 	a.settled = true
-	var charges []store.Charge
 	for i := range a.entries {
 		e := &a.entries[i]
 		more := e.budget.Weights.used(used) - e.units()
@@ -203,7 +228,7 @@ func (a *Account) Settle(ctx context.Context, used Usage) error {
 			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
 		}
 	}
-	return a.charge(ctx, charges)
+	return charges
 }
 
 // charge makes charges that have no limits. Those of one count have different windows: a
