@@ -306,6 +306,7 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
+	r.spent(chunks)
 	kept := r.cont.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
 		r.resetIdle() // the guard holds them back
@@ -360,7 +361,6 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	}
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
-	r.spent(len(c.Tokens))
 	r.resetIdle()
 	var err *apierror.Error
 	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {

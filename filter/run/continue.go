@@ -342,8 +342,13 @@ func (r *Run) endReasoning(i int, o *output) (over bool) {
 // endChoice ends a choice in place of the engine. It reports whether the model call is
 // over.
 func (r *Run) endChoice(i int, finish engine.Finish) (over bool) {
-	r.cont.choices[i].done = true
-	return r.deliver([]engine.Chunk{{Index: i, Finish: finish}})
+	o := &r.cont.choices[i]
+	o.done = true
+	end := engine.Chunk{Index: i, Finish: finish}
+	if o.guard != nil {
+		end.Tokens = o.guard.Release()
+	}
+	return r.deliver([]engine.Chunk{end})
 }
 
 // callComplete takes the end of a model call whose output is complete.

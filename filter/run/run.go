@@ -202,7 +202,7 @@ func (r *Run) JobDone(d JobDone) {
 		r.reserved(d)
 		return
 	case phaseCall:
-		r.grown(d)
+		r.takeGrown(d)
 		return
 	case phaseNew, phaseEnded:
 		return

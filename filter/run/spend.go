@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"math"
+	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -40,11 +41,15 @@ func (j reservation) Do(ctx context.Context) (any, error) {
 	return j.account.Reserve(ctx, j.used, j.call), nil
 }
 
-// growth is the [api.Job] that reserves more output of a model call.
+// growth is the [api.Job] that reserves more output of a model call. Its result is a
+// [grown].
 type growth struct{ account *budget.Account }
 
+// grown is what has become of a growth.
+type grown struct{ refusal *apierror.Error }
+
 // Do implements [api.Job].
-func (j growth) Do(ctx context.Context) (any, error) { return j.account.Grow(ctx), nil }
+func (j growth) Do(ctx context.Context) (any, error) { return grown{j.account.Grow(ctx)}, nil }
 
 // settlement is the [api.Job] that returns what a reply has not used.
 type settlement struct {
@@ -91,17 +96,15 @@ func (r *Run) reserves(req *engine.Request) bool {
 func (r *Run) reserved(d JobDone) {
 	req := r.spend.waiting
 	r.spend.waiting = nil
-	if err := refusalOf(d); err != nil {
-		r.Fail(err)
+	refusal, _ := d.Result.(*apierror.Error)
+	if d.Err != nil { // a panic
+		refusal = apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
+	}
+	if refusal != nil {
+		r.Fail(refusal)
 		return
 	}
 	r.makeCall(req)
-}
-
-// refusalOf returns the error of a job of a budget.
-func refusalOf(d JobDone) *apierror.Error {
-	err, _ := d.Result.(*apierror.Error)
-	return err
 }
 
 // beginSpending notes that the output of a model call begins.
@@ -113,25 +116,31 @@ func (r *Run) beginSpending() {
 	}
 }
 
-// spent notes output tokens, and reserves more before the reservation ends.
-func (r *Run) spent(tokens int) {
+// spent notes output of the engine, and reserves more before the reservation ends.
+func (r *Run) spent(chunks []engine.Chunk) {
 	s := &r.spend
-	s.total += tokens
-	if s.output += tokens; s.output < s.low {
+	for i := range chunks {
+		s.output += len(chunks[i].Tokens)
+		s.total += len(chunks[i].Tokens)
+	}
+	if s.output < s.low {
 		return
 	}
 	s.low = math.MaxInt // until it is done
 	r.o.Executor.Beside(growth{s.account})
 }
 
-// grown takes what has become of reserving more output.
-func (r *Run) grown(d JobDone) {
-	if refusalOf(d) != nil {
+// takeGrown takes what has become of reserving more output, if that is the job's result.
+func (r *Run) takeGrown(d JobDone) {
+	g, ok := d.Result.(grown)
+	switch {
+	case !ok || r.spend.account == nil:
+	case g.refusal != nil:
 		r.Exhausted()
-		return
+	default:
+		r.spend.low = r.spend.account.Low()
+		r.spent(nil)
 	}
-	r.spend.low = r.spend.account.Low()
-	r.spent(0)
 }
 
 // Exhausted ends the output of the model call being made because a token budget is used
