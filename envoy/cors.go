@@ -42,5 +42,7 @@ func originMatcher(origin string) (string, error) {
 func exposedHeaders() string {
 	return strings.Join(slices.Concat(header.Explanations(), []string{
 		"x-request-id", "request-id", "retry-after", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset",
+		"x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens",
+		"anthropic-ratelimit-tokens-limit", "anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset", "x-should-retry",
 	}), ", ")
 }
