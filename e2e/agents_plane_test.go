@@ -58,6 +58,7 @@ func startAgentPlane(t *testing.T) *agentPlane {
 		engine: d.faulty,
 		config: func(c *config.Config) {
 			c.Responses.SealKeys = []string{sealKey}
+			c.Limits.MaxContinuations = 0 // the tests show what agents do with a stream that breaks
 			c.Aliases = []config.Alias{{Name: agentAlias + "*", Model: sglangModel}}
 			c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
 		},
