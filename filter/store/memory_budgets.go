@@ -7,7 +7,7 @@ import (
 
 const (
 	// maxCounts is the greatest number of counts. Clients may choose names.
-	maxCounts = 1 << 20
+	maxCounts = 1 << 17
 	// countsSweep is how many new counts there are between two sweeps.
 	countsSweep = 1 << 12
 )
