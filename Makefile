@@ -21,6 +21,7 @@ COSTTIME      ?= 30s
 COUNT         ?= 6
 ROUNDS        ?= 5
 UPDATE        ?=
+AGAINST       ?=
 
 BIN  := $(CURDIR)/.bin
 VENV := $(CURDIR)/.venv
@@ -326,8 +327,8 @@ fuzz-cost: ## search for requests that cost too much memory or work, COSTTIME (3
 	@GOCOVERDIR=bin/cost/counters bin/cost/search -time $(COSTTIME) -out bin/cost/found
 
 .PHONY: bench
-bench: ## run the benchmarks that have limits, print a table, and compare with the recorded ratios (some minutes); UPDATE=-update records
-	@go run ./harmony/bench/table -rounds $(ROUNDS) $(UPDATE)
+bench: ## run the benchmarks that have limits, print a table, and compare with the baseline or the commit AGAINST (some minutes); UPDATE=-update records
+	@go run ./harmony/bench/table -rounds $(ROUNDS) -against "$(AGAINST)" $(UPDATE)
 
 .PHONY: bench-raw
 bench-raw: ## run all Go benchmarks COUNT times (6)

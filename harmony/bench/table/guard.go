@@ -1,86 +1,100 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
 )
 
 // maxLoss is the loss of a ratio above which the run fails.
 const maxLoss = 0.15
 
-// recorded returns the path of the ratios of the last accepted run.
-func recorded(root string) string {
-	return filepath.Join(root, "harmony", "bench", "table", "ratios.json")
-}
+// A change is the shortest CPU time of a benchmark and that of the baseline's, in
+// nanoseconds, measured in turns. Other work on the machine makes times longer, never
+// shorter.
+type change struct{ now, before float64 }
 
-// ratios returns the shortest time of each benchmark as a ratio to the shortest one of
-// the yardstick, in millionths with four digits. Other work on the machine makes times
-// longer, never shorter.
-func (f figures) ratios() map[string]float64 {
-	all := map[string]float64{}
-	if len(f[yardstickName]["ns/op"]) == 0 {
-		return all
-	}
-	yard := slices.Min(f[yardstickName]["ns/op"])
-	for name := range f {
-		if times := f[name]["ns/op"]; len(times) > 0 && name != yardstickName {
-			all[name], _ = strconv.ParseFloat(strconv.FormatFloat(slices.Min(times)/yard*1e6, 'g', 4, 64), 64)
+// loss returns by which part the benchmark takes longer than the baseline's. A gain is
+// less than 0.
+func (c change) loss() float64 { return c.now/c.before - 1 }
+
+// changes returns the change of each benchmark that both have.
+func changes(now, before figures) map[string]change {
+	all := map[string]change{}
+	for name := range now {
+		if a, b := now[name]["ns/op"], before[name]["ns/op"]; len(a) > 0 && len(b) > 0 {
+			all[name] = change{slices.Min(a), slices.Min(b)}
 		}
 	}
 	return all
 }
 
-// writeRatios records ratios.
-func writeRatios(path string, ratios map[string]float64) error {
-	text, err := json.MarshalIndent(ratios, "", "  ")
-	if err != nil {
-		return err
+// losing returns the benchmarks of which a result has lost more than maxLoss.
+func losing(all map[string]change) (lost []suite) {
+	for _, s := range suites {
+		names := slices.DeleteFunc(slices.Clone(s.benchmarks), func(benchmark string) bool {
+			for name, c := range all {
+				// A benchmark has one result, or one for each part: pkg.Name/part.
+				result, _, _ := strings.Cut(strings.TrimPrefix(name, s.pkg+"."), "/")
+				if c.loss() > maxLoss && result == benchmark {
+					return false
+				}
+			}
+			return true
+		})
+		if len(names) > 0 {
+			lost = append(lost, suite{s.pkg, names})
+		}
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // figures
+	return lost
 }
 
-// readRatios reads what was recorded.
-func readRatios(path string) (ratios map[string]float64, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	err = json.Unmarshal(text, &ratios)
-	return ratios, err
-}
+var errLoss = errors.New("benchmarks are slower than the baseline's, measured beside them: find out why, or accept it with -update")
 
-// lost reports whether a benchmark is slower than recorded.
-func lost(before, now map[string]float64) bool { return compare(io.Discard, before, now) != nil }
-
-var errLoss = errors.New("benchmarks are slower than recorded, beside the yardstick; run again alone, or accept it with -update")
-
-// compare prints benchmarks whose ratio has changed by more than maxLoss, and those
-// without a recorded one. It returns an error if one is slower.
-func compare(w io.Writer, before, now map[string]float64) (err error) {
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		was, known := before[name]
-		change := now[name]/was - 1
-		switch {
-		case !known:
-			fmt.Fprintf(w, "new: %s, %s millionths of the yardstick: record it with -update\n", name, number(now[name]))
-		case change > maxLoss:
+// compare prints the benchmarks that have changed by more than maxLoss, and those that
+// only one side has. It returns an error if one is slower.
+func compare(w io.Writer, now, before figures) (err error) {
+	all := changes(now, before)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c := all[name]
+		switch loss := c.loss(); {
+		case loss > maxLoss:
 			err = errLoss
-			fmt.Fprintf(w, "LOSS: %s takes %.0f %% longer: %s millionths of the yardstick, recorded %s\n", name, change*100, number(now[name]), number(was))
-		case change < -maxLoss:
-			fmt.Fprintf(w, "gain: %s takes %.0f %% less: %s millionths of the yardstick, recorded %s\n", name, -change*100, number(now[name]), number(was))
+			fmt.Fprintf(w, "LOSS: %s takes %.0f %% longer: %s ns, the baseline's %s ns\n", name, loss*100, number(c.now), number(c.before))
+		case loss < -maxLoss:
+			fmt.Fprintf(w, "gain: %s takes %.0f %% less: %s ns, the baseline's %s ns\n", name, -loss*100, number(c.now), number(c.before))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if _, measured := now[name]; !measured {
-			fmt.Fprintf(w, "gone: %s was recorded: remove it with -update\n", name)
-		}
-	}
+	only(w, "new: %s is not in the baseline\n", now, before)
+	only(w, "gone: %s is in the baseline only\n", before, now)
 	return err
+}
+
+// only prints the benchmarks that a has and b has not.
+func only(w io.Writer, format string, a, b figures) {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if len(a[name]["ns/op"]) > 0 && len(b[name]["ns/op"]) == 0 {
+			fmt.Fprintf(w, format, name)
+		}
+	}
+}
+
+// summary prints the geometric mean of all changes, and the greatest ones, so that a run
+// without a loss says what it has compared.
+func summary(w io.Writer, commit string, all map[string]change) {
+	if len(all) == 0 {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		if all[a].loss() < all[b].loss() {
+			return -1
+		}
+		return 1
+	})
+	least, most := names[0], names[len(names)-1]
+	fmt.Fprintf(w, "%d benchmarks beside those of commit %.12s: %+.0f %% (%s) to %+.0f %% (%s)\n",
+		len(all), commit, all[least].loss()*100, least, all[most].loss()*100, most)
 }

@@ -2,23 +2,26 @@
 // table: what was measured, the value, its limit, the ratio of limit and value
 // (more than 1 is good) and the goal.
 //
-//	go run ./harmony/bench/table [-rounds 5] [-benchtime 100ms] [-update]
+//	go run ./harmony/bench/table [-rounds 5] [-benchtime 100ms] [-against COMMIT] [-update]
 //
 // All benchmarks run once per round, and the table shows the medians of the
 // rounds. Times are CPU time.
 //
-// The command fails if a benchmark has become slower than recorded in ratios.json by
-// more than 15 %, as a ratio to other work that is measured beside it. -update records
-// the ratios of this run.
+// The benchmarks of an earlier commit, the baseline, run beside them in turns. The command
+// fails if a benchmark takes more than 15 % longer than the baseline's. The baseline is the
+// commit in the file baseline, or the one of -against; "none" compares with nothing.
+// -update records the commit of the work tree as the baseline of later runs.
 package main
 
 import (
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,26 +29,15 @@ func main() {
 	log.SetFlags(0)
 	rounds := flag.Int("rounds", 5, "number of rounds")
 	benchtime := flag.String("benchtime", "100ms", "time of one benchmark, as in go test -benchtime")
-	update := flag.Bool("update", false, "record the ratios of this run")
-	measureOnly := flag.Bool("yardstick", false, "print the CPU time of the yardstick in nanoseconds, and nothing else")
+	against := flag.String("against", "", "commit of the baseline, or none; default: the recorded one")
+	update := flag.Bool("update", false, "record this commit as the baseline, and accept its losses")
 	flag.Parse()
-	if *measureOnly {
-		ns, err := yardstick()
-		if err != nil {
-			log.Fatal("table: ", err)
-		}
-		_, err = fmt.Fprintln(os.Stdout, ns)
-		if err != nil {
-			log.Fatal("table: ", err)
-		}
-		return
-	}
-	if err := run(*rounds, *benchtime, *update); err != nil {
+	if err := run(*rounds, *benchtime, *against, *update); err != nil {
 		log.Fatal("table: ", err)
 	}
 }
 
-func run(rounds int, benchtime string, update bool) error {
+func run(rounds int, benchtime, against string, update bool) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -55,75 +47,128 @@ func run(rounds int, benchtime string, update bool) error {
 		return fmt.Errorf("make a folder for the programs: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // temporary
-	if err := build(root, dir); err != nil {
-		return err
-	}
-	f, err := measure(root, dir, rounds, benchtime)
+	b, err := build(root, dir, against)
 	if err != nil {
 		return err
 	}
-	before, err := readRatios(recorded(root))
-	if err != nil && !update {
-		return fmt.Errorf("read the recorded ratios: %w", err)
+	b.benchtime = benchtime
+	if err := b.measure(rounds); err != nil {
+		return err
 	}
-	if !update && lost(before, f.ratios()) {
-		fmt.Fprintln(os.Stderr, "slower than recorded: everything is measured again, to be sure")
-		if err := f.rounds(root, dir, rounds, benchtime); err != nil {
-			return err
-		}
-	}
-	table, err := rows(f)
+	table, err := rows(b.now.figures)
 	if err != nil {
 		return err
 	}
 	if err := write(os.Stdout, table); err != nil {
 		return err
 	}
+	err = b.compare(os.Stdout)
 	if update {
-		return writeRatios(recorded(root), f.ratios())
+		return record(root)
 	}
-	return compare(os.Stdout, before, f.ratios())
+	return err
+}
+
+// A bench is the work tree and the baseline, built.
+type bench struct {
+	now       tree
+	before    *tree // nil: nothing is compared
+	commit    string
+	ours      string // the program of the cold start
+	benchtime string
 }
 
 // build builds the programs that are measured.
-func build(root, dir string) error {
-	for _, s := range suites {
-		if err := s.build(root, dir); err != nil {
+func build(root, dir, against string) (b bench, err error) {
+	b.now = tree{root: root, dir: dir, figures: figures{}}
+	if err := b.now.build(); err != nil {
+		return b, err
+	}
+	b.ours = filepath.Join(dir, "ours")
+	cmd := exec.Command("go", "build", "-o", b.ours, "./harmony/bench/ours") //nolint:gosec // our own package
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return b, fmt.Errorf("build harmony/bench/ours: %w", err)
+	}
+	if against == "none" {
+		return b, nil
+	}
+	if b.commit, err = baselineCommit(root, against); err != nil {
+		return b, err
+	}
+	folder := filepath.Join(dir, "baseline")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return b, fmt.Errorf("make a folder for the baseline: %w", err)
+	}
+	if err := checkout(root, b.commit, folder); err != nil {
+		return b, err
+	}
+	b.before = &tree{root: folder, dir: folder, figures: figures{}}
+	return b, b.before.build()
+}
+
+// measure runs all rounds, and again those of the benchmarks that seem to have lost: a
+// loss counts if it is there in twice as many rounds.
+func (b bench) measure(rounds int) error {
+	vocabulary, err := os.Stat(filepath.Join(b.now.root, "harmony", "vocabulary.bin"))
+	if err != nil {
+		return fmt.Errorf("look at the vocabulary: %w", err)
+	}
+	b.now.figures.add("vocabulary", "MB", float64(vocabulary.Size())/1e6)
+	for i := range rounds {
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
+		if err := coldStart(b.ours, b.now.figures); err != nil {
+			return err
+		}
+		if err := b.round(i, suites); err != nil {
 			return err
 		}
 	}
-	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "ours"), "./harmony/bench/ours") //nolint:gosec // our own package
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build harmony/bench/ours: %w", err)
+	if b.before == nil {
+		return nil
+	}
+	lost := losing(changes(b.now.figures, b.before.figures))
+	for i := range rounds {
+		if len(lost) == 0 {
+			break
+		}
+		fmt.Fprintf(os.Stderr, "slower than the baseline, measured again: round %d of %d\n", i+1, rounds)
+		if err := b.round(i, lost); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func measure(root, dir string, rounds int, benchtime string) (figures, error) {
-	f := figures{}
-	vocabulary, err := os.Stat(filepath.Join(root, "harmony", "vocabulary.bin"))
-	if err != nil {
-		return nil, fmt.Errorf("look at the vocabulary: %w", err)
+// round measures suites once. Work tree and baseline take turns, and in every second
+// round the baseline is first.
+func (b bench) round(number int, suites []suite) error {
+	trees := []*tree{&b.now}
+	if b.before != nil {
+		trees = append(trees, b.before)
 	}
-	f.add("vocabulary", "MB", float64(vocabulary.Size())/1e6)
-	return f, f.rounds(root, dir, rounds, benchtime)
-}
-
-// rounds measures everything that was built.
-func (f figures) rounds(root, dir string, rounds int, benchtime string) error {
-	for i := range rounds {
-		fmt.Fprintf(os.Stderr, "round %d of %d\n", i+1, rounds)
-		if err := coldStart(filepath.Join(dir, "ours"), f); err != nil {
-			return err
-		}
-		for _, s := range suites {
-			if err := s.run(root, dir, benchtime, f); err != nil {
-				return err
+	if number%2 == 1 {
+		slices.Reverse(trees)
+	}
+	for _, s := range suites {
+		for _, name := range s.benchmarks {
+			for _, t := range trees {
+				if err := t.run(s.pkg, name, b.benchtime); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// compare prints what has changed since the baseline. It returns an error if there is a loss.
+func (b bench) compare(w io.Writer) error {
+	if b.before == nil {
+		return nil
+	}
+	summary(w, b.commit, changes(b.now.figures, b.before.figures))
+	return compare(w, b.now.figures, b.before.figures)
 }
 
 func moduleRoot() (string, error) {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -101,43 +103,52 @@ type suite struct {
 	benchmarks []string
 }
 
-func (s suite) binary(dir string) string {
-	return filepath.Join(dir, strings.ReplaceAll(s.pkg, "/", "-")+".test")
+// tree is the sources of a commit, or of the work tree, the folder of the programs built
+// of them, and what they measured.
+type tree struct {
+	root, dir string
+	figures   figures
 }
 
-// build compiles the tests of the package. They are used in all rounds.
-func (s suite) build(root, dir string) error {
-	cmd := exec.Command("go", "test", "-c", "-o", s.binary(dir), "./"+s.pkg) //nolint:gosec // our own package
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build the benchmarks of %s: %w", s.pkg, err)
+func (t tree) binary(pkg string) string {
+	return filepath.Join(t.dir, strings.ReplaceAll(pkg, "/", "-")+".test")
+}
+
+// build compiles the tests of all packages that the tree has. They are used in all rounds.
+func (t tree) build() error {
+	for _, s := range suites {
+		if _, err := os.Stat(filepath.Join(t.root, s.pkg)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		cmd := exec.Command("go", "test", "-c", "-o", t.binary(s.pkg), "./"+s.pkg) //nolint:gosec // our own package
+		cmd.Dir, cmd.Stderr = t.root, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("build the benchmarks of %s: %w", s.pkg, err)
+		}
 	}
 	return nil
 }
 
-// run runs each benchmark in a process of its own with one thread. Benchmarks
+// run runs a benchmark in a process of its own with one thread. Benchmarks
 // report wall-clock time. Multiplied by the share of CPU time of the process,
-// it is CPU time, even on a machine with other load.
-func (s suite) run(root, dir, benchtime string, to figures) error {
-	for _, name := range s.benchmarks {
-		if err := measureYardstick(to); err != nil {
-			return err
-		}
-		cmd := exec.Command(s.binary(dir), "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
-		cmd.Dir, cmd.Stderr = filepath.Join(root, s.pkg), os.Stderr
-		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
-		start := time.Now()
-		output, err := cmd.Output()
-		elapsed := time.Since(start)
-		if err != nil {
-			return fmt.Errorf("run %s of %s: %w", name, s.pkg, err)
-		}
-		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-		if err := to.addOutput(s.pkg, string(output), min(1, float64(cpu)/float64(elapsed))); err != nil {
-			return err
-		}
+// it is CPU time, even on a machine with other load. A tree without the package has no
+// result.
+func (t tree) run(pkg, name, benchtime string) error {
+	binary := t.binary(pkg)
+	if _, err := os.Stat(binary); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	cmd := exec.Command(binary, "-test.run=^$", "-test.bench=^Benchmark"+name+"$", "-test.benchmem", "-test.benchtime="+benchtime) //nolint:gosec // built above
+	cmd.Dir, cmd.Stderr = filepath.Join(t.root, pkg), os.Stderr
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	start := time.Now()
+	output, err := cmd.Output()
+	elapsed := time.Since(start)
+	if err != nil {
+		return fmt.Errorf("run %s of %s: %w", name, pkg, err)
+	}
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return t.figures.addOutput(pkg, string(output), min(1, float64(cpu)/float64(elapsed)))
 }
 
 // coldStart measures a new process that encodes one letter.
