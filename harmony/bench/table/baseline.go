@@ -45,8 +45,9 @@ func checkout(root, commit, folder string) error {
 	return os.Remove(archive)
 }
 
-// record makes the commit of the work tree the baseline of later runs.
-func record(root string) error {
+// unchanged returns an error if files have changed since the last commit: what is measured
+// could not be recorded.
+func unchanged(root string) error {
 	changed, err := git(root, "status", "--porcelain")
 	if err != nil {
 		return err
@@ -54,6 +55,11 @@ func record(root string) error {
 	if changed != "" {
 		return fmt.Errorf("the baseline is a commit, but files have changed since the last one: commit them first\n%s", changed)
 	}
+	return nil
+}
+
+// record makes the commit of the work tree the baseline of later runs.
+func record(root string) error {
 	commit, err := git(root, "rev-parse", "HEAD")
 	if err != nil {
 		return err

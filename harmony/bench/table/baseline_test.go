@@ -67,10 +67,13 @@ func TestBaselineErrors(t *testing.T) {
 	if _, err := baselineCommit(root, "0123456789abcdef0123456789abcdef01234567"); err == nil || !strings.Contains(err.Error(), "--unshallow") {
 		t.Errorf("an unknown commit: %v", err)
 	}
+	if err := unchanged(root); err != nil {
+		t.Errorf("the work tree of a commit: %v", err)
+	}
 	if err := os.WriteFile(filepath.Join(root, "text"), []byte("three"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := record(root); err == nil || !strings.Contains(err.Error(), "commit them first") {
+	if err := unchanged(root); err == nil || !strings.Contains(err.Error(), "commit them first") {
 		t.Errorf("a changed work tree: %v", err)
 	}
 }

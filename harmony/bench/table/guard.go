@@ -13,8 +13,9 @@ import (
 const maxLoss = 0.15
 
 // A change is the shortest CPU time of a benchmark and that of the baseline's, in
-// nanoseconds, measured in turns. Other work on the machine makes times longer, never
-// shorter.
+// nanoseconds, measured in turns. The shortest time is the one with the least other work
+// beside it. On a busy machine it is wrong in both directions, since a process's share of
+// the core is not that of each of its benchmarks.
 type change struct{ now, before float64 }
 
 // loss returns by which part the benchmark takes longer than the baseline's. A gain is
@@ -52,6 +53,8 @@ func losing(all map[string]change) (lost []suite) {
 	return lost
 }
 
+var errNothing = errors.New("the baseline has none of these benchmarks: name another commit with -against")
+
 var errLoss = errors.New("benchmarks are slower than the baseline's, measured beside them: find out why, or accept it with -update")
 
 // compare prints the benchmarks that have changed by more than maxLoss, and those that
@@ -82,12 +85,9 @@ func only(w io.Writer, format string, a, b figures) {
 	}
 }
 
-// summary prints the geometric mean of all changes, and the greatest ones, so that a run
-// without a loss says what it has compared.
+// summary prints the number of changes and the greatest ones, so that a run without a
+// loss says what it has compared.
 func summary(w io.Writer, commit string, all map[string]change) {
-	if len(all) == 0 {
-		return
-	}
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		if all[a].loss() < all[b].loss() {
 			return -1

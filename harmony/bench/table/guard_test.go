@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -72,5 +73,17 @@ func TestSummary(t *testing.T) {
 	summary(&out, "0123456789abcdef", map[string]change{"a.X": {110, 100}, "a.Y": {80, 100}, "a.Z": {100, 100}})
 	if got, want := out.String(), "3 benchmarks beside those of commit 0123456789ab: -20 % (a.Y) to +10 % (a.X)\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
+	}
+}
+
+// TestNothingToCompare checks that a run which has compared nothing does not pass.
+func TestNothingToCompare(t *testing.T) {
+	b := bench{now: tree{figures: times(map[string][]float64{"a.New": {1}})}, before: &tree{figures: figures{}}}
+	if err := b.compare(io.Discard); !errors.Is(err, errNothing) {
+		t.Errorf("error %v", err)
+	}
+	b.before = nil
+	if err := b.compare(io.Discard); err != nil {
+		t.Errorf("without a baseline: %v", err)
 	}
 }

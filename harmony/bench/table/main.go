@@ -42,6 +42,11 @@ func run(rounds int, benchtime, against string, update bool) error {
 	if err != nil {
 		return err
 	}
+	if update {
+		if err := unchanged(root); err != nil {
+			return err
+		}
+	}
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return fmt.Errorf("make a folder for the programs: %w", err)
@@ -104,7 +109,10 @@ func build(root, dir, against string) (b bench, err error) {
 		return b, err
 	}
 	b.before = &tree{root: folder, dir: folder, figures: figures{}}
-	return b, b.before.build()
+	if err := b.before.build(); err != nil {
+		return b, fmt.Errorf("baseline %.12s: %w", b.commit, err)
+	}
+	return b, nil
 }
 
 // measure runs all rounds, and again those of the benchmarks that seem to have lost: a
@@ -162,12 +170,17 @@ func (b bench) round(number int, suites []suite) error {
 	return nil
 }
 
-// compare prints what has changed since the baseline. It returns an error if there is a loss.
+// compare prints what has changed since the baseline. It returns an error if there is a loss, or
+// nothing to compare.
 func (b bench) compare(w io.Writer) error {
 	if b.before == nil {
 		return nil
 	}
-	summary(w, b.commit, changes(b.now.figures, b.before.figures))
+	all := changes(b.now.figures, b.before.figures)
+	if len(all) == 0 {
+		return errNothing
+	}
+	summary(w, b.commit, all)
 	return compare(w, b.now.figures, b.before.figures)
 }
 
