@@ -6,14 +6,14 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"weak"
 )
 
 // cacheShards is the number of parts of a cache, which have a lock each.
 const cacheShards = 16
 
-// entryOverhead is the memory of an entry in addition to its key and tokens:
-// the struct, its map slot, weak pointers and unused capacity, in bytes.
+// entryOverhead is the memory of an entry in addition to its key and tokens, in
+// bytes: the structs, its map slot, unused capacity, and the struct of a dropped
+// entry that it may refer to.
 const entryOverhead = 240
 
 // messageCache caches the tokens of messages, by content, within a memory
@@ -55,30 +55,46 @@ func (k messageKey) matches(kept string) bool {
 	return len(kept) == n+len(k.text) && kept[:n] == string(k.head) && kept[n:] == k.text
 }
 
-// cacheEntry is an entry of the cache. Key and tokens are immutable.
+// cacheEntry is an entry of the cache.
 type cacheEntry struct {
-	key        string // head and text
-	tokens     []Token
 	hash       uint64
+	size       int           // memory, in bytes
 	generation atomic.Uint64 // in which it was put last
-	// next is the entry of the message that followed. It does not keep an entry
-	// in memory that the cache has dropped.
-	next atomic.Pointer[weak.Pointer[cacheEntry]]
+	// content is nil once the cache has dropped the entry: the entry that preceded
+	// it may keep this struct in memory, but no text.
+	content atomic.Pointer[cacheContent]
+	next    atomic.Pointer[cacheEntry] // the entry of the message that followed
+}
+
+// cacheContent is what an entry caches. It is immutable.
+type cacheContent struct {
+	key    string // head and text
+	tokens []Token
 }
 
 // follow notes that next follows e. Both may be nil.
 func (e *cacheEntry) follow(next *cacheEntry) {
-	if e == nil || next == nil {
-		return
-	}
-	if p := e.next.Load(); p == nil || p.Value() != next {
-		p := weak.Make(next)
-		e.next.Store(&p)
+	if e != nil && next != nil && e.next.Load() != next {
+		e.next.Store(next)
 	}
 }
 
-func (e *cacheEntry) bytes() int {
-	return len(e.key) + 4*cap(e.tokens) + entryOverhead
+// matching returns the tokens of the entry if its key is k, and nil if it is not,
+// if the entry was dropped, or if e is nil. No message has no tokens.
+func (e *cacheEntry) matching(k messageKey) []Token {
+	if e == nil {
+		return nil
+	}
+	if c := e.content.Load(); c != nil && k.matches(c.key) {
+		return c.tokens
+	}
+	return nil
+}
+
+// drop releases what the entry refers to.
+func (e *cacheEntry) drop() {
+	e.content.Store(nil)
+	e.next.Store(nil)
 }
 
 func newMessageCache(limit int) *messageCache {
@@ -94,29 +110,24 @@ func (c *messageCache) hash(k messageKey) uint64 {
 	return maphash.Bytes(c.seed, k.head)*0x9E3779B97F4A7C15 + maphash.String(c.seed, k.text)
 }
 
-// after returns the entry that followed last, if it has the key k and need not
-// be moved to the young generation. Otherwise, and if last is nil, it returns nil.
-func (c *messageCache) after(last *cacheEntry, k messageKey) *cacheEntry {
+// after returns the entry that followed last, and its tokens, if it has the key k
+// and need not be moved to the young generation. Otherwise, and if last is nil, it
+// returns nil.
+func (c *messageCache) after(last *cacheEntry, k messageKey) (*cacheEntry, []Token) {
 	if last == nil {
-		return nil
+		return nil, nil
 	}
-	p := last.next.Load()
-	if p == nil {
-		return nil
+	e := last.next.Load()
+	if e == nil || e.generation.Load() != c.shards[e.hash%cacheShards].generation.Load() {
+		return nil, nil
 	}
-	e := p.Value()
-	if e == nil || e.generation.Load() != c.shards[e.hash%cacheShards].generation.Load() || !k.matches(e.key) {
-		return nil
-	}
-	return e
+	return e, e.matching(k)
 }
 
-// find returns the entry with the key k, or nil.
-func (c *messageCache) find(hash uint64, k messageKey) *cacheEntry {
-	if e := c.shards[hash%cacheShards].get(hash); e != nil && k.matches(e.key) {
-		return e
-	}
-	return nil
+// find returns the entry with the key k and its tokens. They are nil if there is none.
+func (c *messageCache) find(hash uint64, k messageKey) (*cacheEntry, []Token) {
+	e := c.shards[hash%cacheShards].get(hash)
+	return e, e.matching(k)
 }
 
 // accepts reports whether an entry with this many bytes of text may fit into a
@@ -132,7 +143,9 @@ func (c *messageCache) add(hash uint64, k messageKey, tokens []Token) *cacheEntr
 	if len(k.head)+len(k.text)+4*len(tokens)+entryOverhead > shard.limit {
 		return nil
 	}
-	e := &cacheEntry{key: string(k.head) + k.text, tokens: slices.Clone(tokens), hash: hash}
+	content := &cacheContent{key: string(k.head) + k.text, tokens: slices.Clone(tokens)}
+	e := &cacheEntry{hash: hash, size: len(content.key) + 4*cap(content.tokens) + entryOverhead}
+	e.content.Store(content)
 	shard.put(hash, e)
 	return e
 }
@@ -154,21 +167,30 @@ func (s *cacheShard) get(hash uint64) *cacheEntry {
 func (s *cacheShard) put(hash uint64, e *cacheEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.old, hash)
+	if before := s.old[hash]; before != nil {
+		delete(s.old, hash)
+		before.drop()
+	}
+	if before := s.young[hash]; before != nil {
+		delete(s.young, hash)
+		s.youngBytes -= before.size
+		before.drop()
+	}
 	s.insert(hash, e)
 }
 
+// insert puts the entry, which is in neither generation, into the young one.
 func (s *cacheShard) insert(hash uint64, e *cacheEntry) {
-	if before := s.young[hash]; before != nil {
-		s.youngBytes -= before.bytes()
-	}
-	if s.youngBytes+e.bytes() > s.limit {
+	if s.youngBytes+e.size > s.limit {
+		for _, dropped := range s.old {
+			dropped.drop()
+		}
 		s.old, s.young, s.youngBytes = s.young, make(map[uint64]*cacheEntry), 0
 		s.generation.Add(1)
 	}
 	e.generation.Store(s.generation.Load())
 	s.young[hash] = e
-	s.youngBytes += e.bytes()
+	s.youngBytes += e.size
 }
 
 // newMessageKey returns the key of a message. It uses buf as memory. Each

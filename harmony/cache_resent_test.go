@@ -2,7 +2,6 @@ package harmony
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -108,28 +107,33 @@ func TestCacheFollows(t *testing.T) {
 	msgs := []Message{textMessage("one"), textMessage("two"), textMessage("three")}
 	entry := func(i int) *cacheEntry {
 		k := newMessageKey(nil, &msgs[i], false)
-		return r.cache.find(r.cache.hash(k), k)
+		e, _ := r.cache.find(r.cache.hash(k), k)
+		return e
 	}
 	for range 2 {
 		if _, err := r.AppendConversation(nil, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
-	last := newMessageKey(nil, &msgs[2], false)
-	if r.cache.after(entry(0), last) != nil || r.cache.after(entry(1), last) != entry(2) {
-		t.Error("another entry follows")
+	second, last := newMessageKey(nil, &msgs[1], false), newMessageKey(nil, &msgs[2], false)
+	if _, tokens := r.cache.after(entry(0), last); tokens != nil {
+		t.Error("the entry of another message follows")
 	}
-	first := entry(0)
-	for i := range r.cache.shards { // all is dropped
-		s := &r.cache.shards[i]
-		s.young, s.old = map[uint64]*cacheEntry{}, nil
-		s.generation.Add(1)
+	if e, tokens := r.cache.after(entry(1), last); tokens == nil || e != entry(2) {
+		t.Error("the entry of the next message does not follow")
 	}
-	if r.cache.after(first, newMessageKey(nil, &msgs[1], false)) != nil {
-		t.Error("an entry of an old generation follows, which is not moved to the young one")
+	first, dropped := entry(0), entry(1)
+	for i := range 2000 { // more than the cache keeps
+		if _, err := r.AppendConversation(nil, []Message{textMessage(strconv.Itoa(i) + strings.Repeat(" other", 200))}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	runtime.GC()
-	if first.next.Load().Value() != nil {
-		t.Error("an entry that was dropped is still in memory")
+	if first.next.Load() != nil || dropped.content.Load() != nil || dropped.next.Load() != nil {
+		t.Error("the text of an entry that was dropped is still in memory")
+	}
+	first.follow(dropped) // as if its message had been rendered just now
+	first.generation.Store(r.cache.shards[first.hash%cacheShards].generation.Load())
+	if _, tokens := r.cache.after(first, second); tokens != nil {
+		t.Error("an entry that was dropped follows")
 	}
 }

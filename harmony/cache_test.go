@@ -18,10 +18,10 @@ func (c *messageCache) bytesKept() int {
 		s := &c.shards[i]
 		s.mu.Lock()
 		for _, e := range s.young {
-			total += e.bytes()
+			total += e.size
 		}
 		for _, e := range s.old {
-			total += e.bytes()
+			total += e.size
 		}
 		s.mu.Unlock()
 	}
@@ -68,7 +68,7 @@ func TestCacheKeepsUsedEntries(t *testing.T) {
 		}
 	}
 	k := newMessageKey(nil, &used, false)
-	if r.cache.find(r.cache.hash(k), k) == nil {
+	if _, tokens := r.cache.find(r.cache.hash(k), k); tokens == nil {
 		t.Error("the message was dropped")
 	}
 }

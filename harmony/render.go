@@ -206,13 +206,13 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 	}
 	key := newMessageKey((*r.key)[:0], m, r.functions)
 	*r.key = key.head
-	e := r.cache.after(r.last, key)
+	e, tokens := r.cache.after(r.last, key)
 	hash := uint64(0)
-	if e == nil {
+	if tokens == nil {
 		hash = r.cache.hash(key)
-		e = r.cache.find(hash, key)
+		e, tokens = r.cache.find(hash, key)
 	}
-	if e == nil {
+	if tokens == nil {
 		start := len(dst)
 		out, err := r.encodeMessage(dst, m)
 		if err != nil {
@@ -220,8 +220,8 @@ func (r *rendering) appendMessage(dst []Token, m *Message) ([]Token, error) {
 		}
 		dst, e = out, r.cache.add(hash, key, out[start:])
 	} else {
-		dst = append(dst, e.tokens...)
-		r.bounds.spend(4*len(e.tokens), len(dst)) // the next call of spend reports the error
+		dst = append(dst, tokens...)
+		r.bounds.spend(4*len(tokens), len(dst)) // the next call of spend reports the error
 	}
 	r.last.follow(e)
 	r.last = e
