@@ -113,21 +113,23 @@ func (c *messageCache) hash(k messageKey) uint64 {
 // after returns the entry that followed last, and its tokens, if it has the key k
 // and need not be moved to the young generation. Otherwise, and if last is nil, it
 // returns nil.
-func (c *messageCache) after(last *cacheEntry, k messageKey) (*cacheEntry, []Token) {
+func (c *messageCache) after(last *cacheEntry, k messageKey) (e *cacheEntry, tokens []Token) {
 	if last == nil {
 		return nil, nil
 	}
-	e := last.next.Load()
+	e = last.next.Load()
 	if e == nil || e.generation.Load() != c.shards[e.hash%cacheShards].generation.Load() {
 		return nil, nil
 	}
-	return e, e.matching(k)
+	tokens = e.matching(k)
+	return e, tokens
 }
 
 // find returns the entry with the key k and its tokens. They are nil if there is none.
-func (c *messageCache) find(hash uint64, k messageKey) (*cacheEntry, []Token) {
-	e := c.shards[hash%cacheShards].get(hash)
-	return e, e.matching(k)
+func (c *messageCache) find(hash uint64, k messageKey) (e *cacheEntry, tokens []Token) {
+	e = c.shards[hash%cacheShards].get(hash)
+	tokens = e.matching(k)
+	return e, tokens
 }
 
 // accepts reports whether an entry with this many bytes of text may fit into a

@@ -89,6 +89,7 @@ func inspectorOf(cfg *config.Config, s *filter.Server) http.Handler {
 func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (err error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(filter.Codec()),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.

@@ -37,7 +37,7 @@ type connection struct {
 func connect(t *testing.T, s *testServer) *connection {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	g := grpc.NewServer(grpc.WaitForHandlers(true))
+	g := grpc.NewServer(grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(Codec()))
 	extprocv3.RegisterExternalProcessorServer(g, s)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
