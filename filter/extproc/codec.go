@@ -19,7 +19,7 @@ type codec struct{ encoding.CodecV2 }
 // Marshal implements [encoding.CodecV2].
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(*extprocv3.ProcessingResponse)
-	if !ok {
+	if !ok || m == nil {
 		return c.CodecV2.Marshal(v)
 	}
 	path, piece := pieceOf(m)

@@ -135,6 +135,7 @@ func setField(t *testing.T, m protoreflect.Message, field protoreflect.FieldDesc
 func TestCodecOtherMessages(t *testing.T) {
 	t.Parallel()
 	for _, m := range []*extprocv3.ProcessingResponse{
+		nil,
 		{},
 		requestTrailersReply(), responseHeadersReply(nil), localHeaders(nil),
 		{Response: &extprocv3.ProcessingResponse_ResponseBody{}},
