@@ -862,7 +862,7 @@ func TestMCPPrompts(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Fatal("there are no Python clients: run make venv")
 	}
-	loader, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/pkoukk/tiktoken-go-loader").Output()
+	loader, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/pkoukk/tiktoken-go-loader").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -885,7 +885,7 @@ func TestMCPPrompts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), python, "python/harmony_prompts.py")
-	cmd.Env = append(os.Environ(), "TIKTOKEN_ENCODINGS_BASE="+filepath.Join(strings.TrimSpace(string(loader)), "assets"))
+	cmd.Env = append(os.Environ(), "TIKTOKEN_ENCODINGS_BASE="+filepath.Join(gjson.GetBytes(loader, "Dir").Str, "assets"))
 	cmd.Stdin = bytes.NewReader(given)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -52,7 +52,8 @@ func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResp
 }
 
 // demandedMode is the mode in which a request's body comes, where bodies come on
-// demand only, and the upstream's reply if the filter reads it.
+// demand only, and the upstream's reply if the filter reads it. The trailers of a reply
+// come also with one that the filter has made: see [header.ReplyEnd].
 func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
 	mode := &extprocfilterv3.ProcessingMode{
 		RequestHeaderMode:   extprocfilterv3.ProcessingMode_SEND,
@@ -60,12 +61,11 @@ func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
 		RequestTrailerMode:  extprocfilterv3.ProcessingMode_SEND,
 		ResponseHeaderMode:  extprocfilterv3.ProcessingMode_SKIP,
 		ResponseBodyMode:    extprocfilterv3.ProcessingMode_NONE,
-		ResponseTrailerMode: extprocfilterv3.ProcessingMode_SKIP,
+		ResponseTrailerMode: extprocfilterv3.ProcessingMode_SEND,
 	}
 	if reply {
 		mode.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
 		mode.ResponseBodyMode = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
-		mode.ResponseTrailerMode = extprocfilterv3.ProcessingMode_SEND
 	}
 	return mode
 }

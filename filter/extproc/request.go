@@ -15,7 +15,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
@@ -56,7 +55,6 @@ type party struct {
 // bodyShape is in which form a request's body comes.
 type bodyShape struct {
 	bodyless bool // there are headers only
-	filled   bool // the client has sent headers only, and Envoy has added a body
 	trailers bool // the body ends with trailers
 }
 
@@ -89,7 +87,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	}
 	r.bodyless = h.GetEndOfStream()
 	var err *apierror.Error
-	r.onDemand, err = checkMode(m.GetProtocolConfig())
+	r.onDemand, err = x.s.checkMode(m.GetProtocolConfig())
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.SendError(err)
@@ -129,10 +127,8 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	if r.bodyless {
 		x.collected()
 	} else if r.onDemand {
-		// Without a loopback listener the upstream's reply may be the engine's. With
-		// pacing it is what the filter has sent.
 		r.demanded = true
-		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || paces(x.ctx))})
+		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil)})
 	}
 }
 
@@ -155,7 +151,6 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
 	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
-	r.filled = headerOf(h, header.Filled) != ""
 	for _, name := range s.own {
 		if headerOf(h, name) != "" {
 			r.strip = append(r.strip, name)
@@ -204,8 +199,9 @@ func (s *Server) ownPath(path string) bool {
 }
 
 // checkMode rejects an ext_proc filter whose body modes would break replies. It
-// reports whether bodies come only if they are asked for.
-func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
+// reports whether bodies come only if they are asked for. With a loopback listener, no
+// reply of an upstream is the engine's.
+func (s *Server) checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
 	const none, want = extprocfilterv3.ProcessingMode_NONE, extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
 	if m.GetRequestBodyMode() == none && m.GetResponseBodyMode() == none {
 		return true, nil
@@ -214,7 +210,7 @@ func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.E
 		key  string
 		mode extprocfilterv3.ProcessingMode_BodySendMode
 	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
-		if c.mode != want {
+		if c.mode != want && (c.mode != none || c.key != "response_body_mode" || s.o.Client == nil) {
 			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
 				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
 		}
@@ -223,15 +219,11 @@ func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.E
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
-	body := b.GetBody()
-	if x.request.filled {
-		body = nil
-	}
 	switch x.phase {
 	case phaseRelay:
-		x.relay(body, b.GetEndOfStream())
+		x.relay(b.GetBody(), b.GetEndOfStream())
 	case phaseCollect:
-		x.collect(body, b.GetEndOfStream())
+		x.collect(b.GetBody(), b.GetEndOfStream())
 	}
 }
 
@@ -352,9 +344,6 @@ func (x *exchange) passThrough() {
 	x.runner.Timers.ClearAll()
 	var m mutation
 	m.remove(x.request.strip...)
-	if x.request.filled {
-		m.set(engine.Header{Name: "content-length", Value: "0"})
-	}
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
 	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)

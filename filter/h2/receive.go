@@ -6,8 +6,7 @@ import (
 	"net/http"
 )
 
-// receive takes the complete frames of p, and returns how many bytes and how many
-// frames of an answer's body these are. An error is the end of the connection.
+// receive implements protocol.
 func (s *session) receive(p []byte) (n, frames int, err error) {
 	s.heard.Store(true)
 	for {
@@ -22,7 +21,7 @@ func (s *session) receive(p []byte) (n, frames int, err error) {
 			return n, frames, err
 		}
 		n += size
-		if s.opened && f.kind != frameContinuation {
+		if s.block.open && f.kind != frameContinuation {
 			return n, frames, &ConnectionError{CodeProtocol, "a frame within a block of fields"}
 		}
 		if f.kind == frameData {

@@ -14,17 +14,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// peer scripts the other side of a session.
+// peer scripts the other side of a connection.
 type peer struct {
-	t       *testing.T
-	session *session
+	t       testing.TB
+	side    protocol // that takes its frames
+	session *session // the same, of a client
 	fields  bytes.Buffer
 	encoder *hpack.Encoder
-	in      []byte
+	in      []byte // that is to be delivered
+	have    []byte // that was, and is no complete frame
 }
 
 func newPeer(t *testing.T) *peer {
 	p := &peer{t: t, session: newSession(func() {}, func() {})}
+	p.side = p.session
 	p.encoder = hpack.NewEncoder(&p.fields)
 	p.frames()
 	return p
@@ -53,20 +56,24 @@ func (p *peer) head(stream uint32, flags byte, fields ...string) *peer {
 	return p.frame(frameHeaders, flags|flagEndHeaders, stream, p.fields.String())
 }
 
-// deliver hands the frames to the session in pieces of size bytes.
+// deliver hands the frames over in pieces of size bytes.
 func (p *peer) deliver(size int) error {
-	var have []byte
 	for len(p.in) > 0 {
-		n := min(size, len(p.in))
-		have = append(have, p.in[:n]...)
-		p.in = p.in[n:]
-		used, _, err := p.session.receive(have)
-		if err != nil {
+		if err := p.piece(size); err != nil {
 			return err
 		}
-		have = have[used:]
 	}
 	return nil
+}
+
+// piece hands at most size bytes over.
+func (p *peer) piece(size int) error {
+	n := min(size, len(p.in))
+	p.have = append(p.have, p.in[:n]...)
+	p.in = p.in[n:]
+	used, _, err := p.side.receive(p.have)
+	p.have = p.have[used:]
+	return err
 }
 
 // frames are what the session has sent, as text.

@@ -21,7 +21,7 @@ type Pool struct {
 	tick time.Duration
 
 	mu      sync.Mutex
-	conns   []*conn
+	conns   []*client
 	dialing *dialing
 	closed  bool
 }
@@ -29,6 +29,36 @@ type Pool struct {
 type dialing struct {
 	done chan struct{}
 	err  error
+}
+
+// client is a connection of a pool.
+type client struct {
+	*session
+	conn   *conn
+	opened chan struct{} // the peer has said what it takes
+}
+
+// connected makes a client of a connection.
+func (p *Pool) connected(c net.Conn) (k *client, err error) {
+	k = &client{opened: make(chan struct{})}
+	k.conn, err = start(c, p.tick, nil, func(wake func()) protocol {
+		k.session = newSession(wake, func() { close(k.opened) })
+		return k.session
+	}, func() { p.ended(k) })
+	return k, err
+}
+
+// await waits until the connection takes requests.
+func (k *client) await(ctx context.Context) error {
+	select {
+	case <-k.opened:
+		return nil
+	case <-k.conn.gone:
+		return k.conn.cause
+	case <-ctx.Done():
+		k.conn.end(errDead)
+		return errDead
+	}
 }
 
 // NewPool makes a pool of at most size connections that take requests.
@@ -51,7 +81,7 @@ func (p *Pool) Do(ctx context.Context, st *Stream, r *Request) {
 func (p *Pool) send(st *Stream, r *Request, grows bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var best *conn
+	var best *client
 	least, open := 0, 0
 	for _, c := range p.conns {
 		if n, ok := c.load(); ok {
@@ -104,9 +134,9 @@ func (p *Pool) make(d *dialing) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	c, err := p.dial(ctx)
-	var k *conn
+	var k *client
 	if err == nil {
-		k, err = newConn(c, p.tick, p.ended)
+		k, err = p.connected(c)
 	}
 	if err == nil {
 		err = k.await(ctx)
@@ -124,7 +154,7 @@ func (p *Pool) make(d *dialing) {
 	close(d.done)
 }
 
-func (p *Pool) ended(k *conn) {
+func (p *Pool) ended(k *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range p.conns {
