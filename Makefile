@@ -261,7 +261,7 @@ replay: $(ENVOY) ## record all exchanges of the end-to-end tests, and replay the
 	E2E_RECORDS=$(CURDIR)/bin/records go test -count 1 -timeout 30m ./e2e
 	ENVOY_HARMONY_RESPONSES_SEAL_KEYS='["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="]' bin/envoy-harmony replay bin/records
 
-# Flags of "make load", such as LOAD='-scenarios paced|knee -streams 400'; LOAD=-quick
+# Flags of "make load", such as LOAD='-scenarios paced,knee -streams 400'; LOAD=-quick
 # takes under a minute, LOAD=-help lists them.
 LOAD          ?=
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +28,7 @@ func TestLoad(t *testing.T) {
 	defer l.Client.Close()
 	stack := StackOptions{Binaries: bin, Workers: 1, Engine: "vllm"}
 	l.Fresh = startTargets(stack)
-	if err := l.Run(t.Context(), regexp.MustCompile("")); err != nil {
+	if err := l.Run(t.Context(), scenarioNames()); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.Report.Failed(); n != 0 {
@@ -51,6 +50,25 @@ func TestLoad(t *testing.T) {
 	}
 	if err := l.Report.Added(&added); err != nil || strings.Count(added.String(), "\n") != len(l.Report.Rows)/2 { // a line for each scenario but the one of memory, and the head
 		t.Errorf("%v:\n%s", err, &added)
+	}
+}
+
+// TestWantedScenarios checks which scenarios a list names, and that an unknown name is an
+// error with the names that there are.
+func TestWantedScenarios(t *testing.T) {
+	for list, want := range map[string][]string{
+		"": scenarioNames(), "paced": {"paced"}, "paced,knee": {"paced", "knee"}, "vllm": {"vllm"},
+		quickScenarios: {"hold", "paced", "one", "burst", "requests", "prompts", "turn"},
+	} {
+		if got, err := wantedScenarios(list); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v, want %q", list, got, err, want)
+		}
+	}
+	const known = "hold,paced,one,burst,requests,prompts,turn,knee,vllm"
+	for _, list := range []string{"paced|knee", "paced,", "pace", "paced, knee", "paced,x"} {
+		if got, err := wantedScenarios(list); err == nil || !strings.Contains(err.Error(), known) {
+			t.Errorf("%q: %q, %v, want an error with %s", list, got, err, known)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@
 // Envoy also passes the engine's own stream through, without the filter, in turns with
 // it: the difference is what the filter adds.
 //
-//	go build -o bin/ ./cmd/... ./e2e/load && bin/load -scenarios 'paced|one' -window 5s
+//	go build -o bin/ ./cmd/... ./e2e/load && bin/load -scenarios paced,one -window 5s
 package main
 
 import (
@@ -18,8 +18,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -58,7 +59,7 @@ func (o Options) quick() Options {
 }
 
 // quickScenarios are those of a quick run: all but the knee, whose steps take their time.
-const quickScenarios = "hold|paced|one|burst|requests|prompts|turn"
+const quickScenarios = "hold,paced,one,burst,requests,prompts,turn"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -83,7 +84,7 @@ func run(ctx context.Context, args []string) error {
 		stack.Set = append(stack.Set, v)
 		return nil
 	})
-	scenarios := f.String("scenarios", "", "`regular expression` of the scenarios' names; empty: all")
+	scenarios := f.String("scenarios", "", "`names` of the scenarios, separated by commas: "+strings.Join(scenarioNames(), ", ")+"; empty: all")
 	quick := f.Bool("quick", false, "a short run of all scenarios but the knee, under a minute")
 	var peers Peers
 	peers.add(f)
@@ -95,7 +96,7 @@ func run(ctx context.Context, args []string) error {
 		o = o.quick()
 		*scenarios = cmp.Or(*scenarios, quickScenarios)
 	}
-	wanted, err := regexp.Compile(*scenarios)
+	wanted, err := wantedScenarios(*scenarios)
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func startTargets(o StackOptions) func(context.Context) ([]*Target, func(), erro
 }
 
 // Run runs the scenarios whose names are wanted.
-func (l *Loader) Run(ctx context.Context, wanted *regexp.Regexp) error {
+func (l *Loader) Run(ctx context.Context, wanted []string) error {
 	targets, stop, err := l.Fresh(ctx)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (l *Loader) Run(ctx context.Context, wanted *regexp.Regexp) error {
 	defer stop()
 	l.Targets = targets
 	for _, s := range Scenarios() {
-		if wanted.MatchString(s.Name) {
+		if slices.Contains(wanted, s.Name) {
 			if err := s.run(l, ctx); err != nil {
 				return err
 			}

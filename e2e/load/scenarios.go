@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,6 +28,31 @@ func Scenarios() []Scenario {
 		{"turn", "a conversation that is sent again with one new message", (*Loader).turn},
 		{"knee", "steps of paced streams until tokens are late", (*Loader).knee},
 	}
+}
+
+// scenarioNames returns the names that -scenarios knows: those of all scenarios, and of
+// the comparison with vLLM's frontend.
+func scenarioNames() []string {
+	var names []string
+	for _, s := range Scenarios() {
+		names = append(names, s.Name)
+	}
+	return append(names, vllmScenario)
+}
+
+// wantedScenarios returns the names in a list that commas separate; all if it is empty.
+func wantedScenarios(list string) ([]string, error) {
+	known := scenarioNames()
+	if list == "" {
+		return known, nil
+	}
+	names := strings.Split(list, ",")
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("-scenarios: %q is no scenario. Separate names by commas: %s", name, strings.Join(known, ","))
+		}
+	}
+	return names, nil
 }
 
 // Loader runs scenarios at targets.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +16,7 @@ import (
 // filter.
 
 const (
+	vllmScenario = "vllm" // the comparison's name
 	// vllmModel is the model that e2e/engines/run.sh serves. Its script is the last
 	// user message.
 	vllmModel = "gpt-oss-tiny"
@@ -32,12 +33,12 @@ func (o Options) vllmOptions() Options {
 }
 
 // runVLLM compares with vLLM's frontend, if there is one and it is wanted.
-func (l *Loader) runVLLM(ctx context.Context, peers Peers, o StackOptions, wanted *regexp.Regexp) error {
-	if peers.VLLM == "" || !wanted.MatchString("vllm") {
+func (l *Loader) runVLLM(ctx context.Context, peers Peers, o StackOptions, wanted []string) error {
+	if peers.VLLM == "" || !slices.Contains(wanted, vllmScenario) {
 		return nil
 	}
 	l.Options, l.Fresh = l.Options.vllmOptions(), peers.startVLLM(o)
-	return l.Run(ctx, regexp.MustCompile("^burst$"))
+	return l.Run(ctx, []string{"burst"})
 }
 
 // startVLLM starts vLLM by its script, and Envoy and the filter before it. It returns the
