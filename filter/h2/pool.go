@@ -12,6 +12,10 @@ const (
 	// maxDials is how many connections are made for one request: others may take their
 	// room.
 	maxDials = 100
+	// fewStreams is how many requests share a connection before there is another one.
+	// What comes for all of them is read at once, and Envoy serves their engines on one
+	// thread: that costs a quarter less for a token than two connections.
+	fewStreams = 256
 )
 
 // Pool has the connections to a listener.
@@ -76,25 +80,34 @@ func (p *Pool) Do(ctx context.Context, st *Stream, r *Request) {
 	}
 }
 
-// send sends a request on the connection with the fewest. false: a connection is to
-// be made first, with grows also because there are fewer than there may be.
+// send sends a request. false: a connection is to be made first, with grows also because
+// there are fewer than there may be.
 func (p *Pool) send(st *Stream, r *Request, grows bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var best *client
-	least, open := 0, 0
-	for _, c := range p.conns {
-		if n, ok := c.load(); ok {
-			open++
-			if best == nil || n < least {
-				best, least = c, n
-			}
-		}
-	}
-	if best == nil || grows && least > 0 && open < p.size {
+	best, load, open := p.choose()
+	if best == nil || grows && load >= fewStreams && open < p.size {
 		return false
 	}
 	return best.send(st, r)
+}
+
+// choose returns the connection for the next request, nil if none takes one, and how
+// many requests it has: of those with fewStreams or more the one with the fewest, unless
+// there are others, then of these the one with the most. open is how many take requests.
+func (p *Pool) choose() (best *client, load, open int) {
+	for _, c := range p.conns {
+		n, ok := c.load()
+		if !ok {
+			continue
+		}
+		open++
+		few, bestHasFew := n < fewStreams, load < fewStreams
+		if best == nil || few && (!bestHasFew || n > load) || !few && !bestHasFew && n < load {
+			best, load = c, n
+		}
+	}
+	return best, load, open
 }
 
 // wait makes a connection and sends the request.

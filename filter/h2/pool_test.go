@@ -152,3 +152,45 @@ func TestPoolOfHTTP1(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A request goes to the fullest connection that has few requests, else to the one with
+// the fewest.
+func TestPoolChoice(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		loads []int // of the connections; -1: takes no request
+		want  int   // its position; -1: none
+	}{
+		{"none", nil, -1},
+		{"one that is full", []int{-1}, -1},
+		{"the fullest", []int{0, 2, 1}, 1},
+		{"the fullest with few", []int{fewStreams, 3, fewStreams - 1, 0}, 2},
+		{"the emptiest with many", []int{fewStreams + 2, fewStreams, fewStreams + 1}, 1},
+		{"one that takes requests", []int{-1, 5, -1}, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := &Pool{}
+			for _, n := range tt.loads {
+				s := newSession(func() {}, func() {})
+				s.retired = n < 0
+				s.limit = maxStreams
+				for id := range max(n, 0) {
+					s.streams[uint32(id)] = &Stream{} //nolint:gosec // few
+				}
+				p.conns = append(p.conns, &client{session: s})
+			}
+			best, load, open := p.choose()
+			if tt.want < 0 {
+				if best != nil || open != 0 {
+					t.Errorf("chose one with %d requests of %d", load, open)
+				}
+				return
+			}
+			if best != p.conns[tt.want] || load != tt.loads[tt.want] {
+				t.Errorf("chose one with %d requests", load)
+			}
+		})
+	}
+}

@@ -27,7 +27,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
-// Connections that take calls, one for each CPU: so Envoy's workers share them.
+// Connections that take calls, at most one for each CPU: so Envoy's workers share them.
 const (
 	minConnections = 2
 	maxConnections = 16
