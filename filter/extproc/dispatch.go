@@ -286,7 +286,7 @@ func (x *exchange) answer(body []byte) {
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	m := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...)
-	x.describeEnd(m)
+	describeEnd(x, m)
 	x.to.add(m)
 }
 

@@ -102,7 +102,7 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 	case phaseEnded:
 		if x.reply != nil {
 			m := responseTrailersReply(header.ReplyEnd)
-			x.describeEnd(m)
+			describeEnd(x, m)
 			x.to.add(m)
 		}
 	case phaseRun:
@@ -158,13 +158,13 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.to.responseBody(p, end)
 	}
 	if end && x.reply == nil {
-		x.describeEnd(x.to.last())
+		describeEnd(x, x.to.last())
 	}
 	x.keepPace()
 }
 
 // describeEnd adds the metadata of the end of the reply to a message.
-func (x *exchange) describeEnd(m *extprocv3.ProcessingResponse) {
+func describeEnd(x *exchange, m *extprocv3.ProcessingResponse) {
 	o := x.outcome()
 	x.metadata.end(m, &x.runner.Record, &o)
 }
@@ -191,6 +191,6 @@ func (x *exchange) SendError(err *apierror.Error) {
 	}
 	status, object := x.request.endpoint.Error(err, x.request.id)
 	m := immediateResponse(status, object, details(err), err.RetryAfter, headers...)
-	x.describeEnd(m)
+	describeEnd(x, m)
 	x.to.add(m)
 }

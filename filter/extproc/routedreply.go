@@ -81,14 +81,14 @@ func fieldsOf(headers []engine.Header) []h2.Field {
 	return fields
 }
 
-// behind reports whether the client has not read enough for more to be sent.
-func (x *exchange) behind() bool { return x.reply != nil && x.reply.Behind() }
+// behind reports whether the client has not read enough for more of a reply to be sent.
+func behind(r Reply) bool { return r != nil && r.Behind() }
 
 // keepPace lets what makes the reply wait while the client is behind.
 func (x *exchange) keepPace() {
-	behind := x.behind()
-	x.runner.Hold(behind)
-	if x.stored != nil && !behind {
+	wait := behind(x.reply)
+	x.runner.Hold(wait)
+	if x.stored != nil && !wait {
 		x.stored.goOn()
 	}
 }

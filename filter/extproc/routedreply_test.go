@@ -188,15 +188,15 @@ func TestRoutedReplyHolds(t *testing.T) {
 		x.beginReply()
 		for range 2 {
 			x.SendBody(make([]byte, replyAhead-1), false)
-			if x.behind() {
+			if behind(x.reply) {
 				t.Error("behind too early")
 			}
 			x.SendBody([]byte("x"), false)
-			if !x.behind() {
+			if !behind(x.reply) {
 				t.Error("not behind")
 			}
 			s.fakeEnvoy.reply.unread = 0
-			if _, err := x.Handle(incoming{caughtUp: true}); err != nil || x.behind() {
+			if _, err := x.Handle(incoming{caughtUp: true}); err != nil || behind(x.reply) {
 				t.Errorf("still behind, %v", err)
 			}
 		}

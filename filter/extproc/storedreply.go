@@ -60,7 +60,7 @@ func (r *storedReply) resetKeepAlive() {
 
 // keepAlive sends a comment, unless the client has not read what was sent before.
 func (r *storedReply) keepAlive() {
-	if !r.cut && !r.x.behind() {
+	if !r.cut && !behind(r.x.reply) {
 		r.x.SendBody([]byte(run.KeepAliveComment), false)
 	}
 	r.resetKeepAlive()

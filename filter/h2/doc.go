@@ -8,9 +8,8 @@
 // read at ticks: one wake-up then serves many streams (conn.go). What a receiver does
 // not take is bounded by the window of its stream, and holds back no other one.
 //
-// The [Server] has no handlers. A [Reply] is written by whoever has prepared it, before
-// or after its request comes, and what many of them write leaves the process in one
-// write. A reply whose peer does not read is [Reply.Behind].
+// The [Server] has no handlers. A [Reply] is written where it was prepared, before or after
+// its request comes, and what many of them write leaves the process in one write. A reply whose peer does not read is [Reply.Behind].
 //
 // session.go and receive.go are the client's protocol without sockets, serving.go is the
 // server's: bytes in, bytes out.
