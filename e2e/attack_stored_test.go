@@ -43,7 +43,7 @@ func unreadStored() []attack {
 // notReading sends a request from clients that do not read the reply. It has begun,
 // and Envoy keeps a bounded part of it.
 func notReading(name string, clients int, begins string, prepare func(*attempt) string) attack {
-	const bound = 5 << 20 // as local replies, more than 20 MB are seen
+	const bound = 5 << 20 // not paced, more than 20 MB are seen
 	return attack{name: name, want: "bounded memory of Envoy", run: func(a *attempt) {
 		request := prepare(a)
 		before := a.envoyMemory()

@@ -240,7 +240,7 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 		t.Fatal(err)
 	}
 	d.service = server
-	d.filter = grpc.NewServer(append(server.GRPCOptions(nil), grpc.WaitForHandlers(true))...)
+	d.filter = grpc.NewServer(grpc.WaitForHandlers(true), grpc.ForceServerCodecV2(filter.Codec()))
 	server.Register(d.filter)
 	healthv1.RegisterHealthServer(d.filter, healthy())
 	ended := make(chan error, 1)

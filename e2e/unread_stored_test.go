@@ -98,7 +98,7 @@ func getHTTP2(t *testing.T, d *dataplane, path string) io.ReadCloser {
 	return resp.Body
 }
 
-// A large JSON object of the store is routed, and waits for its client.
+// A large JSON object of the store is paced.
 func TestUnreadStoredObjects(t *testing.T) {
 	const (
 		clients = 8
@@ -136,7 +136,7 @@ func (d *dataplane) conversation(t *testing.T, size int) string {
 	return "/v1/conversations/" + gjson.GetBytes(created, "id").Str + "/items"
 }
 
-// Envoy keeps all of a JSON object that is a local reply, but not for ever: it
+// Envoy keeps all of a JSON object that is not paced, but not for ever: it
 // resets the stream (HTTP/2) or closes the connection (HTTP/1.1).
 func TestUnreadObjectsAreDropped(t *testing.T) {
 	const (
@@ -146,7 +146,7 @@ func TestUnreadObjectsAreDropped(t *testing.T) {
 	)
 	d := start(t, options{quiet: true, bootstrap: func(text string) string {
 		return strings.NewReplacer("stream_flush_timeout: 60s", "stream_flush_timeout: 1s", "{idle_timeout: 300s}", "{idle_timeout: 1s}",
-			`initial_metadata: [{key: x-harmony-replies, value: "on"}]`, "initial_metadata: []").Replace(text)
+			`initial_metadata: [{key: x-harmony-pacing, value: "on"}]`, "initial_metadata: []").Replace(text)
 	}})
 	path := d.conversation(t, size)
 	for name, open := range map[string]func(*testing.T, *dataplane, string) io.ReadCloser{"HTTP/1.1": getHTTP1, "HTTP/2": getHTTP2} {

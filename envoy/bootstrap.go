@@ -198,10 +198,9 @@ type page struct {
 	PrefillHeader      string
 	UpstreamHeader     string
 	PromptTokensHeader string
-	RepliesMetadata    string   // by which the filter sees that the route for replies exists
-	ReplyRoute         string   // value of EngineHeader that selects it
-	ReplyAddressHeader string   // names the replica of the filter that has the reply
-	ReplySetting       uint16   // HTTP/2 setting of connections for replies
+	PacingMetadata     string   // by which the filter sees that the pacing route exists
+	FilledHeader       string   // of a request that Envoy has given a body
+	PacingRoute        string   // value of EngineHeader that selects it
 	LimitsTokens       bool     // RateLimitService or PromptTokensPerMinute is set
 	Internal           []string // request headers that no client may set
 	Pins               bool     // some prefill calls name their endpoint
@@ -216,11 +215,10 @@ type page struct {
 	AdminAddress       endpoint
 	Filter             cluster
 	Clusters           []cluster // engines, and the upstream if it is not an engine
-	Filtered           []filteredRoute
-	StoredMode         string   // "stored" if the filter asks for the upstream's status there, else "filtered"
-	ReadsOnly          string   // part of a match that excludes changes
-	Open               []string // matches of the upstream's other routes
-	Default            string   // cluster of requests that are not for an engine; "" if there is none
+	Filtered           []string  // matches of the routes on which the filter is enabled
+	ReadsOnly          string    // part of a match that excludes changes
+	Open               []string  // matches of the upstream's other routes
+	Default            string    // cluster of requests that are not for an engine; "" if there is none
 }
 
 type cluster struct {
@@ -245,18 +243,20 @@ type endpoint struct {
 func (o Options) page() (*page, error) {
 	p := &page{
 		Options: o, EngineHeader: header.Engine, PrefillHeader: header.Prefill, UpstreamHeader: header.Upstream, Internal: header.Internal(),
-		PromptTokensHeader: header.PromptTokens, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
-		RepliesMetadata: header.Replies, ReplyRoute: header.ReplyRoute, ReplyAddressHeader: header.ReplyAddress, ReplySetting: header.ReplySetting,
+		PromptTokensHeader: header.PromptTokens, PacingMetadata: header.Pacing, FilledHeader: header.Filled, PacingRoute: header.PacingRoute, LimitsTokens: o.RateLimitService != "" || o.PromptTokensPerMinute != 0,
 		MetadataNamespace: header.MetadataNamespace, UsageNamespace: header.TokenUsageNamespace, LoggedMetadata: loggedMetadata,
 		ExposedHeaders: exposedHeaders(),
 	}
-	p.Admin = cmp.Or(p.Admin, "127.0.0.1:0")
-	p.StreamIdleTimeout = cmp.Or(p.StreamIdleTimeout, time.Hour)
-	p.RetryBufferBytes = cmp.Or(p.RetryBufferBytes, 8<<20)
-	p.Filtered, p.Open = o.routes()
-	if p.StoredMode = "filtered"; o.Loopback != "" && !o.ModeOverride {
-		p.StoredMode = "stored"
+	if p.Admin == "" {
+		p.Admin = "127.0.0.1:0"
 	}
+	if p.StreamIdleTimeout == 0 {
+		p.StreamIdleTimeout = time.Hour
+	}
+	if p.RetryBufferBytes == 0 {
+		p.RetryBufferBytes = 8 << 20
+	}
+	p.Filtered, p.Open = o.routes()
 	p.ReadsOnly = readsOnly
 	var errs []error
 	parse := func(what, address string) endpoint {

@@ -49,7 +49,7 @@ var composed = map[string]composedExample{
               - remove: x-tenant
 `},
 			{`          http_filters:
-          # Off but on routes that enable it`, `          http_filters:
+          # Gives a body to GETs of what is stored`, `          http_filters:
           # Before the filter: a request without a valid token is a 401.
           - name: envoy.filters.http.jwt_authn
             typed_config:
@@ -68,7 +68,7 @@ var composed = map[string]composedExample{
               rules:
               - match: {prefix: /}
                 requires: {provider_name: clients}
-          # Off but on routes that enable it`},
+          # Gives a body to GETs of what is stored`},
 		},
 	},
 	"tls/envoy.yaml": {

@@ -12,12 +12,8 @@ const completionsPath = "/v1/completions"
 // filteredPaths are the paths that the filter serves. The list of models, which needs
 // a loopback listener, has a route of its own.
 var filteredPaths = slices.Concat([]string{
-	"/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/responses", "/v1/responses/*", "/v1/messages/*", "/v1/conversations/*",
+	"/v1/chat/completions", "/v1/chat/completions/render", "/v1/chat/completions/derender", "/v1/responses/*", "/v1/messages/*", "/v1/conversations/*",
 }, openable)
-
-// storedPaths are those of filteredPaths for what is stored. What is not stored here may
-// be the upstream's.
-var storedPaths = []string{"/v1/responses/*", "/v1/conversations/*"}
 
 // openable are the filter's paths that OpenPaths can give to the upstream: engines have
 // them too.
@@ -34,19 +30,12 @@ var openPaths = []string{
 // the filter and /v1/models. One that ends with /* stands for all below it, too.
 func OpenPaths() []string { return slices.Clone(openPaths) }
 
-// filteredRoute is a route on which the filter is enabled.
-type filteredRoute struct {
-	Match  string // in YAML, without its braces
-	Stored bool   // its path is one of storedPaths
-	First  bool   // its path is the first of them
-}
-
 // routes returns the matches of the routes on which the filter is enabled, and of
 // those that lead past it to the upstream.
-func (o Options) routes() (filtered []filteredRoute, open []string) {
+func (o Options) routes() (filtered, open []string) {
 	for _, path := range filteredPaths {
 		if !slices.Contains(openable, path) || !o.opens(path) {
-			filtered = append(filtered, filteredRoute{matchOf(path), slices.Contains(storedPaths, path), path == storedPaths[0]})
+			filtered = append(filtered, matchOf(path))
 		}
 	}
 	if o.Loopback == "" {

@@ -94,7 +94,6 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer)),
 		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Budgets: budget.New(s.store, cfg.Budgets()), Stored: api.Stored, Env: env, NewID: s.o.NewID,
 		Recording: recordedConfig(cfg, s.o.Version),
-		Replies:   func(bell func()) extproc.Reply { return s.replies.Prepare(bell) },
 	})
 	return g
 }

@@ -17,14 +17,11 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/extproc"
-	"github.com/envoy-harmony/envoy-harmony/filter/h2"
-	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
@@ -92,7 +89,6 @@ type Server struct {
 	owner     string // this process, in the store
 	seals     sealing
 	records   *records
-	replies   *h2.Server // of clients' requests that Envoy sends on to this process
 
 	apply   sync.Mutex // held while a configuration is applied
 	closed  bool
@@ -109,7 +105,6 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s := &Server{o: o, telemetry: telemetry.New(o.Log, metrics, cfg.Log.Content), workers: &run.Workers{Log: o.Log}, owner: o.NewID("")}
 	s.seals = newSealing(metrics)
-	s.replies = h2.NewServer(header.Reply, rand.Text)
 	if s.telemetry.OTel, err = telemetry.NewOTel(telemetry.OTelOptions{Tracers: o.Tracers, Meters: o.Meters, Content: o.Content, Labels: metrics}); err != nil {
 		return nil, fmt.Errorf("make the metrics of OpenTelemetry: %w", err)
 	}
@@ -128,15 +123,10 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	return s, nil
 }
 
-// GRPCOptions returns what the gRPC server of s needs. creds are the credentials of its
-// connections; nil: connections are not encrypted. At the same address Envoy sends the
-// clients' requests whose replies are streamed: see [header.Replies].
-func (s *Server) GRPCOptions(creds credentials.TransportCredentials) []grpc.ServerOption {
-	if creds == nil {
-		creds = insecure.NewCredentials()
-	}
-	return []grpc.ServerOption{grpc.Creds(extproc.Credentials(creds, s.replies)), grpc.ForceServerCodecV2(extproc.Codec())}
-}
+// Codec returns the codec for the gRPC server of a [Server], for
+// [grpc.ForceServerCodecV2]. It is optional: it writes the same bytes as gRPC's own, and
+// the message that a streamed token takes faster.
+func Codec() encoding.CodecV2 { return extproc.Codec() }
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(g grpc.ServiceRegistrar) {
@@ -185,7 +175,6 @@ func (s *Server) Close(ctx context.Context) error {
 	rest, cancel := context.WithTimeout(context.WithoutCancel(ctx), restTimeout)
 	defer cancel()
 	s.workers.Wait(rest)
-	s.replies.Close()
 	if g.client != nil {
 		g.client.Close()
 	}

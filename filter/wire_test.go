@@ -77,7 +77,7 @@ func TestNewAndClose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := grpc.NewServer(s.GRPCOptions(nil)...)
+			g := grpc.NewServer(grpc.ForceServerCodecV2(Codec()))
 			s.Register(g)
 			if _, ok := g.GetServiceInfo()["envoy.service.ext_proc.v3.ExternalProcessor"]; !ok {
 				t.Error("the service is not registered")

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -88,20 +87,20 @@ func inspectorOf(cfg *config.Config, s *filter.Server) http.Handler {
 
 // newGRPC makes the gRPC server of the ext_proc port.
 func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (err error) {
-	var creds credentials.TransportCredentials
-	if cfg.TLS.Enabled() {
-		if s.tls, err = newCertificates(cfg.TLS, s.log, metrics); err != nil {
-			return err
-		}
-		creds = s.tls.credentials()
-	}
-	options := append(s.filter.GRPCOptions(creds),
+	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(filter.Codec()),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-	)
+	}
+	if cfg.TLS.Enabled() {
+		if s.tls, err = newCertificates(cfg.TLS, s.log, metrics); err != nil {
+			return err
+		}
+		options = append(options, grpc.Creds(s.tls.credentials()))
+	}
 	s.grpc = grpc.NewServer(options...)
 	s.filter.Register(s.grpc)
 	healthv1.RegisterHealthServer(s.grpc, s.health)

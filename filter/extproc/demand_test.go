@@ -14,7 +14,7 @@ func (s *scripted) onDemand(end bool, fields ...string) {
 }
 
 const (
-	requestOnly = " {request SEND FULL_DUPLEX_STREAMED SEND, response SKIP NONE SEND}"
+	requestOnly = " {request SEND FULL_DUPLEX_STREAMED SEND, response SKIP NONE SKIP}"
 	bothWays    = " {request SEND FULL_DUPLEX_STREAMED SEND, response SEND FULL_DUPLEX_STREAMED SEND}"
 )
 

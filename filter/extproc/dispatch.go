@@ -219,15 +219,17 @@ func (x *exchange) takeRequest(h *handled) {
 }
 
 // beginLocal makes the reply by a run whose model calls go through the loopback
-// listener.
+// listener. If Envoy can hold back the reply to the pace of its client, the run starts
+// when the reply's headers can be sent.
 func (x *exchange) beginLocal(h *handled) {
 	request := h.outcome.Request
-	x.local = !request.Stream() || !x.s.routes(x.ctx)
+	x.local = !request.Stream() || !paces(x.ctx) || x.request.bodyless
 	r := x.beginRun(h, api.Loop, x.s.o.Client.Dial(x.ctx, x.request.forward, x.target))
-	if !x.local {
-		x.beginReply()
+	if x.local {
+		r.Start()
+	} else {
+		x.pace.begin(&x.to, &x.metadata)
 	}
-	r.Start()
 }
 
 // beginDirect makes the reply from the engine's answer to the client's own request,
@@ -275,7 +277,7 @@ func (x *exchange) answer(body []byte) {
 	if x.kind != telemetry.Queued { // the answer is not the reply of a response in the background
 		x.runner.Record.Tape.Sent(body)
 	}
-	if len(body) > largeAnswer && x.s.routes(x.ctx) {
+	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
 		if err := x.request.share.take(int64(len(body))); err != nil {
 			x.SendError(err)
 			return
@@ -285,8 +287,8 @@ func (x *exchange) answer(body []byte) {
 	}
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
-	m := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...)
-	describeEnd(x, m)
+	m, o := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...), x.outcome()
+	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)
 }
 
@@ -306,8 +308,8 @@ func modelCall(name string, wire *engine.HTTPRequest, keys []engine.Header) *ext
 // upstream than the client asks for: of the filter's own ones all but those that the
 // filter sets.
 var (
-	removedForCall  = removedBut(header.Engine, header.PromptTokens)
-	removedForReply = append([]string{"content-length"}, removedBut(header.Engine, header.Reply, header.ReplyAddress)...)
+	removedForCall   = removedBut(header.Engine, header.PromptTokens)
+	removedForPacing = append([]string{"content-length"}, removedBut(header.Engine)...)
 )
 
 func removedBut(keep ...string) []string {

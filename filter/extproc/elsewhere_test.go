@@ -81,7 +81,7 @@ func TestElsewhere(t *testing.T) {
 func TestElsewhereOnDemand(t *testing.T) {
 	t.Parallel()
 	script(t, elsewhere(func(c *config.Config, _ *api.Endpoint) { c.Responses.RelayUnknown = true }), func(s *scripted) {
-		const answersHeaders = " {request SEND FULL_DUPLEX_STREAMED SEND, response SEND NONE SEND}"
+		const answersHeaders = " {request SEND FULL_DUPLEX_STREAMED SEND, response SEND NONE SKIP}"
 		s.onDemand(true, ":method=POST", ":path=/test")
 		s.expect("request headers" + answersHeaders)
 		s.answer(false, ":status=404")

@@ -79,8 +79,8 @@ type exchange struct {
 	// for is not stored here; nil: it was not. It takes the place of a 404.
 	elsewhere *apierror.Error
 
-	local       bool         // the reply is a local one: Envoy sends no request upstream
-	reply       Reply        // the answer to the client's request, which Envoy sends on to the filter; nil: it is another one
+	local       bool // the reply is a local one: Envoy sends no request upstream
+	pace        pacer
 	stored      *storedReply // nil: the reply is not a stored stream
 	headersSent bool         // of the reply
 	metadata    metadata
@@ -90,13 +90,12 @@ type exchange struct {
 
 // incoming is an event of an exchange beside those of its run. One field is set.
 type incoming struct {
-	abort    bool // the time of the drain is over
-	message  *extprocv3.ProcessingRequest
-	err      error // of receiving a message
-	handled  *handled
-	stored   *storedEvents
-	dropped  *apierror.Error // the body makes room for other requests
-	caughtUp bool            // the client has read what it was behind with
+	abort   bool // the time of the drain is over
+	message *extprocv3.ProcessingRequest
+	err     error // of receiving a message
+	handled *handled
+	stored  *storedEvents
+	dropped *apierror.Error // the body makes room for other requests
 }
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
@@ -146,9 +145,6 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 			x.stored.take(e.stored)
 		}
 		return telemetry.MessageStream, nil
-	case e.caughtUp:
-		x.keepPace()
-		return telemetry.MessageTick, nil
 	case e.dropped != nil:
 		if x.phase == phaseCollect { // else it has been answered
 			x.notCollected(false, e.dropped)
@@ -276,9 +272,6 @@ func (x *exchange) close(now time.Time) {
 	}
 	if r := x.runner.Run(); r != nil {
 		r.Cancel()
-	}
-	if x.reply != nil {
-		x.reply.Close()
 	}
 	x.runner.Stop()
 	record, o := &x.runner.Record, x.outcome()

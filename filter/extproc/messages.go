@@ -52,8 +52,7 @@ func requestHeadersReply(m *mutation, clearRoute bool) *extprocv3.ProcessingResp
 }
 
 // demandedMode is the mode in which a request's body comes, where bodies come on
-// demand only, and the upstream's reply if the filter reads it. The trailers of a reply
-// come also with one that the filter has made: see [header.ReplyEnd].
+// demand only, and the upstream's reply if the filter reads it.
 func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
 	mode := &extprocfilterv3.ProcessingMode{
 		RequestHeaderMode:   extprocfilterv3.ProcessingMode_SEND,
@@ -61,11 +60,12 @@ func demandedMode(reply bool) *extprocfilterv3.ProcessingMode {
 		RequestTrailerMode:  extprocfilterv3.ProcessingMode_SEND,
 		ResponseHeaderMode:  extprocfilterv3.ProcessingMode_SKIP,
 		ResponseBodyMode:    extprocfilterv3.ProcessingMode_NONE,
-		ResponseTrailerMode: extprocfilterv3.ProcessingMode_SEND,
+		ResponseTrailerMode: extprocfilterv3.ProcessingMode_SKIP,
 	}
 	if reply {
 		mode.ResponseHeaderMode = extprocfilterv3.ProcessingMode_SEND
 		mode.ResponseBodyMode = extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
+		mode.ResponseTrailerMode = extprocfilterv3.ProcessingMode_SEND
 	}
 	return mode
 }

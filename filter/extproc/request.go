@@ -15,6 +15,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
@@ -55,6 +56,7 @@ type party struct {
 // bodyShape is in which form a request's body comes.
 type bodyShape struct {
 	bodyless bool // there are headers only
+	filled   bool // the client has sent headers only, and Envoy has added a body
 	trailers bool // the body ends with trailers
 }
 
@@ -87,7 +89,7 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	}
 	r.bodyless = h.GetEndOfStream()
 	var err *apierror.Error
-	r.onDemand, err = x.s.checkMode(m.GetProtocolConfig())
+	r.onDemand, err = checkMode(m.GetProtocolConfig())
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.SendError(err)
@@ -127,8 +129,10 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	if r.bodyless {
 		x.collected()
 	} else if r.onDemand {
+		// Without a loopback listener the upstream's reply may be the engine's. With
+		// pacing it is what the filter has sent.
 		r.demanded = true
-		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil)})
+		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || paces(x.ctx))})
 	}
 }
 
@@ -151,6 +155,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
 	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
+	r.filled = headerOf(h, header.Filled) != ""
 	for _, name := range s.own {
 		if headerOf(h, name) != "" {
 			r.strip = append(r.strip, name)
@@ -199,9 +204,8 @@ func (s *Server) ownPath(path string) bool {
 }
 
 // checkMode rejects an ext_proc filter whose body modes would break replies. It
-// reports whether bodies come only if they are asked for. With a loopback listener, no
-// reply of an upstream is the engine's.
-func (s *Server) checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
+// reports whether bodies come only if they are asked for.
+func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
 	const none, want = extprocfilterv3.ProcessingMode_NONE, extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
 	if m.GetRequestBodyMode() == none && m.GetResponseBodyMode() == none {
 		return true, nil
@@ -210,7 +214,7 @@ func (s *Server) checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _
 		key  string
 		mode extprocfilterv3.ProcessingMode_BodySendMode
 	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
-		if c.mode != want && (c.mode != none || c.key != "response_body_mode" || s.o.Client == nil) {
+		if c.mode != want {
 			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
 				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
 		}
@@ -219,11 +223,15 @@ func (s *Server) checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
+	body := b.GetBody()
+	if x.request.filled {
+		body = nil
+	}
 	switch x.phase {
 	case phaseRelay:
-		x.relay(b.GetBody(), b.GetEndOfStream())
+		x.relay(body, b.GetEndOfStream())
 	case phaseCollect:
-		x.collect(b.GetBody(), b.GetEndOfStream())
+		x.collect(body, b.GetEndOfStream())
 	}
 }
 
@@ -344,6 +352,9 @@ func (x *exchange) passThrough() {
 	x.runner.Timers.ClearAll()
 	var m mutation
 	m.remove(x.request.strip...)
+	if x.request.filled {
+		m.set(engine.Header{Name: "content-length", Value: "0"})
+	}
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
 	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)

@@ -9,8 +9,6 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/h2"
-	"github.com/envoy-harmony/envoy-harmony/filter/header"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 
@@ -32,22 +30,15 @@ func (x *exchange) responseHeaders(h *extprocv3.HttpHeaders) {
 		x.to.add(responseHeadersReply(nil))
 		return
 	case phaseEnded:
-		if x.reply != nil { // it was written before Envoy had asked for it
-			x.to.add(responseHeadersReply(nil))
-		}
 		return
 	}
 	x.runner.Timers.Clear(run.TimerBody) // Envoy may answer by itself while the body is still arriving
 	headers := h.GetHeaders()
 	status := parseStatus(headerOf(headers, ":status"))
-	switch {
-	case x.reply != nil && status == http.StatusOK:
-		x.to.add(responseHeadersReply(nil))
+	if x.pace.answered(status) {
 		return
-	case x.reply != nil: // Envoy cannot reach the server of replies
-		x.headersSent = false
-		fallthrough
-	case x.phase != phaseRun || x.local:
+	}
+	if x.phase != phaseRun || x.local || x.pace.on() {
 		x.localReply(status)
 		return
 	}
@@ -87,11 +78,15 @@ func parseStatus(s string) int {
 }
 
 func (x *exchange) responseBody(b *extprocv3.HttpBody) {
-	switch {
-	case x.phase == phaseRelay, x.phase == phaseAnswered, x.reply != nil:
+	switch x.phase {
+	case phaseRelay, phaseAnswered:
 		x.to.responseBody(b.GetBody(), b.GetEndOfStream())
-	case x.phase == phaseRun && !x.local:
-		x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
+	case phaseRun, phaseFollow:
+		if x.pace.on() {
+			x.takeMarks(len(b.GetBody()), b.GetEndOfStream())
+		} else if !x.local {
+			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
+		}
 	}
 }
 
@@ -99,15 +94,9 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 	switch x.phase {
 	case phaseRelay, phaseAnswered:
 		x.to.add(responseTrailersReply())
-	case phaseEnded:
-		if x.reply != nil {
-			m := responseTrailersReply(header.ReplyEnd)
-			describeEnd(x, m)
-			x.to.add(m)
-		}
-	case phaseRun:
+	case phaseRun, phaseFollow:
 		x.upstream = upstreamTrailers
-		if !x.local && x.reply == nil {
+		if !x.local && !x.pace.on() {
 			x.runner.Run().EngineTrailers(func(name string) string { return headerOf(trailers, name) })
 		}
 	}
@@ -117,21 +106,17 @@ func (x *exchange) responseTrailers(trailers *corev3.HeaderMap) {
 
 // SendHeaders sends the headers of the client's reply: in place of the engine's, or
 // as the beginning of a local reply.
-func (x *exchange) SendHeaders(headers []engine.Header) {
+func (x *exchange) SendHeaders(header []engine.Header) {
 	x.headersSent = true
-	headers = append(headers, x.request.idHeader()...)
-	if x.reply != nil {
-		x.reply.Begin(fieldsOf(headers))
-		return
-	}
+	header = append(header, x.request.idHeader()...)
 	if x.local {
-		m := localHeaders(headers)
+		m := localHeaders(header)
 		x.metadata.begin(m)
 		x.to.add(m)
 		return
 	}
 	var m mutation
-	m.set(headers...)
+	m.set(header...)
 	m.m.RemoveHeaders = engineReplyNames
 	x.to.add(responseHeadersReply(&m))
 }
@@ -144,11 +129,6 @@ func (x *exchange) SendBody(p []byte, end bool) {
 	}
 	trailers := x.upstream == upstreamTrailers
 	switch {
-	case x.reply != nil:
-		x.reply.Write(p)
-		if end { // the metadata follows with Envoy's message about this trailer
-			x.reply.End(h2.Field{Name: header.ReplyEnd, Value: "1"})
-		}
 	case x.local:
 		x.to.localBody(p, end)
 	case end && trailers:
@@ -156,17 +136,38 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.to.add(responseTrailersReply(trailerNames...))
 	default:
 		x.to.responseBody(p, end)
+		x.pace.sent += len(p)
 	}
-	if end && x.reply == nil {
-		describeEnd(x, x.to.last())
+	if end {
+		o := x.outcome()
+		x.metadata.end(x.to.last(), &x.runner.Record, &o)
+		return
 	}
 	x.keepPace()
 }
 
-// describeEnd adds the metadata of the end of the reply to a message.
-func describeEnd(x *exchange, m *extprocv3.ProcessingResponse) {
-	o := x.outcome()
-	x.metadata.end(m, &x.runner.Record, &o)
+// takeMarks takes marks of a paced reply that came back. With the first one, the reply
+// begins.
+func (x *exchange) takeMarks(n int, end bool) {
+	switch begins := x.pace.came(n, end); {
+	case !begins:
+		x.keepPace()
+	case x.phase == phaseFollow:
+		x.stored.begin()
+	default:
+		x.runner.Run().Start()
+	}
+}
+
+// keepPace sends a mark if one is due, and lets what makes the reply wait while the
+// client is behind.
+func (x *exchange) keepPace() {
+	x.pace.next(&x.to)
+	behind := x.pace.behind()
+	x.runner.Hold(behind)
+	if x.stored != nil && !behind {
+		x.stored.goOn()
+	}
 }
 
 // SendError answers in place of whatever was to come. It is only used while no
@@ -190,7 +191,7 @@ func (x *exchange) SendError(err *apierror.Error) {
 		headers = append(headers, engine.Header{Name: "allow", Value: strings.Join(err.Allow, ", ")})
 	}
 	status, object := x.request.endpoint.Error(err, x.request.id)
-	m := immediateResponse(status, object, details(err), err.RetryAfter, headers...)
-	describeEnd(x, m)
+	m, o := immediateResponse(status, object, details(err), err.RetryAfter, headers...), x.outcome()
+	x.metadata.end(m, &x.runner.Record, &o)
 	x.to.add(m)
 }

@@ -102,8 +102,7 @@ type wiring struct {
 	endpoints []api.Endpoint // before those of the APIs
 	tools     *tools.Client
 	spans     *telemetrytest.Recorder // nil: without OpenTelemetry
-	routed    bool                    // Envoy has the route for replies
-	prepare   func(bell func()) Reply // set by the script
+	paced     bool                    // Envoy has the pacing route
 }
 
 // newServer wires a server as package filter does. A nil change: the defaults, with
@@ -169,9 +168,6 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	}
 	for _, e := range cfg.Engines {
 		o.Dialects[e.Name], _ = engine.ByKind(e.Kind)
-	}
-	if w.routed {
-		o.Replies = func(bell func()) Reply { return w.prepare(bell) }
 	}
 	if cfg.Loopback != "" {
 		var err error
@@ -248,8 +244,7 @@ type fakeEnvoy struct {
 	ended chan struct{} // closed when Process has returned
 	err   error         // that it has returned
 
-	broken error      // with which Envoy's side has ended
-	reply  *fakeReply // the answer to the client's request that Envoy sends on to the filter
+	broken error // with which Envoy's side has ended
 
 	mu        sync.Mutex
 	log       []string                     // what Envoy got, a line each
@@ -263,14 +258,10 @@ type fakeEnvoy struct {
 // begin opens another stream. The one before goes on.
 func (s *scripted) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
-	if s.wire.routed {
-		ctx = grpcmetadata.NewIncomingContext(ctx, grpcmetadata.Pairs(header.Replies, "on"))
+	if s.wire.paced {
+		ctx = grpcmetadata.NewIncomingContext(ctx, grpcmetadata.Pairs(header.Pacing, "on"))
 	}
 	e := &fakeEnvoy{ctx: ctx, in: make(chan *extprocv3.ProcessingRequest), ended: make(chan struct{})}
-	s.wire.prepare = func(bell func()) Reply {
-		e.reply = &fakeReply{e: e, bell: bell}
-		return e.reply
-	}
 	e.leave = func() {
 		cancel()
 		<-e.ended

@@ -27,7 +27,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// Options are what a [Server] is made of. All fields but Client, Budgets and Replies are set.
+// Options are what a [Server] is made of. All fields but Client and Budgets are set.
 type Options struct {
 	Config     *config.Config
 	Dialects   map[string]engine.Dialect // by engine name
@@ -41,11 +41,7 @@ type Options struct {
 	// stored here, each if it is not "".
 	Stored func(ctx context.Context, tenant, response, conversation string) (bool, error)
 	Env    *run.Env
-	// Replies prepares the answer to a client's request that Envoy sends on to the
-	// filter. bell is called when the reply is no longer behind. nil: Envoy cannot do
-	// that, and all replies are local ones.
-	Replies func(bell func()) Reply
-	NewID   func(prefix string) string
+	NewID  func(prefix string) string
 	// Recording is what records have of the configuration.
 	Recording func(r *record.Record)
 }

@@ -15,20 +15,24 @@ type storedReply struct {
 	x *exchange
 }
 
-// replyFrom answers with what a follower returns.
+// replyFrom answers with what a follower returns. Where Envoy can hold back the reply to
+// the pace of its client, it begins when the reply's headers can be sent.
 func (x *exchange) replyFrom(f api.Follower) {
 	x.phase = phaseFollow
 	x.stored = &storedReply{followed: newFollowed(f, x.request.share), x: x}
 	x.runner.Timers.ClearAll()
-	if x.local = !x.s.routes(x.ctx); !x.local {
-		x.beginReply()
+	if x.local = !paces(x.ctx) || x.request.bodyless; x.local {
+		x.stored.begin()
+		return
 	}
-	x.stored.begin()
+	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout)
+	x.pace.begin(&x.to, &x.metadata)
 }
 
 // begin sends the headers and lets the stream be read.
 func (r *storedReply) begin() {
 	x := r.x
+	x.runner.Timers.ClearAll()
 	r.resetKeepAlive()
 	_, r.cut = r.stream.(*wholeAnswer)
 	x.SendHeaders(run.ReplyHeaders(!r.cut, x.request.id))
@@ -60,14 +64,13 @@ func (r *storedReply) resetKeepAlive() {
 
 // keepAlive sends a comment, unless the client has not read what was sent before.
 func (r *storedReply) keepAlive() {
-	if !r.cut && !behind(r.x.reply) {
+	if !r.cut && !r.x.pace.behind() {
 		r.x.SendBody([]byte(run.KeepAliveComment), false)
 	}
 	r.resetKeepAlive()
 }
 
-// largeAnswer is the size of a JSON object, in bytes, beyond which it is held to the
-// pace of its client.
+// largeAnswer is the size of a JSON object, in bytes, beyond which it is paced.
 const largeAnswer = 1 << 20
 
 // wholeAnswer is a JSON object that is sent as a stored stream is. It is an

@@ -22,12 +22,9 @@ const (
 	// PromptTokens is the tokens of the prompt of a model call, and in a reply those
 	// of all its model calls.
 	PromptTokens = "x-harmony-prompt-tokens"
-	// Reply is the key of the reply in a client's request that Envoy sends on to the
-	// filter, whose answer is the reply.
-	Reply = "x-harmony-reply"
-	// ReplyAddress is the address of the filter that has the reply, IP:port. Without it,
-	// Envoy's configuration has the path of its Unix socket.
-	ReplyAddress = "x-harmony-reply-address"
+	// Filled says that the client has sent no body, and that Envoy has given the request
+	// one: Envoy can only pace the reply to a request that has a body.
+	Filled = "x-harmony-filled"
 	// Destination is the replica that an endpoint picker chose.
 	Destination = "x-gateway-destination-endpoint"
 )
@@ -67,26 +64,18 @@ const TokenUsageNamespace = "envoy.ai.token_usage"
 // prefill endpoints.
 const PrefillSuffix = "-prefill"
 
-// Replies is a metadata key of the ext_proc stream, not a header of the request. Envoy's
-// configuration sets it where Envoy has a route that matches [ReplyRoute].
-const Replies = "x-harmony-replies"
+// Pacing is a metadata key of the ext_proc stream, not a header of the request. Envoy's
+// configuration sets it where Envoy has a route that matches [PacingRoute].
+const Pacing = "x-harmony-pacing"
 
-// ReplyRoute is the value of [Engine] by which a client's request is sent on to the
-// filter. No engine can have this name.
-const ReplyRoute = "-reply"
-
-// ReplySetting is the HTTP/2 setting, of any value, of Envoy's connections to the filter
-// that carry replies, and not ext_proc streams. No standard has a setting of this number.
-const ReplySetting = 0xf7e1
-
-// ReplyEnd is the trailer of a reply. Envoy's ext_proc filter shows it to the filter, and
-// removes it.
-const ReplyEnd = "x-harmony-reply-end"
+// PacingRoute is the value of [Engine] by which a request is sent to the service that
+// returns the bytes of its body. No engine can have this name.
+const PacingRoute = "-pacing"
 
 // Internal returns the request headers that no client may set: Envoy's own
 // configuration removes them as well.
 func Internal() []string {
-	return []string{Engine, Prefill, Upstream, PromptTokens, Reply, ReplyAddress, Destination}
+	return []string{Engine, Prefill, Upstream, PromptTokens, Filled, Destination}
 }
 
 // Explanations returns the response headers by which a reply explains what was

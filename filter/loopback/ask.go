@@ -8,7 +8,7 @@ import (
 	"net/http"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
-	"github.com/envoy-harmony/envoy-harmony/filter/h2"
+	"github.com/envoy-harmony/envoy-harmony/filter/loopback/h2"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 )
 

@@ -95,7 +95,7 @@ const (
 	KindBroken    = "broken"    // the engine's answer ends with an error: Text is one of the At constants, Error
 	KindFailed    = "failed"    // an error ended the reply from outside: Error
 	KindPrefill   = "prefill"   // the prompt is being computed elsewhere
-	KindStart     = "start"     // the reply can begin
+	KindStart     = "start"     // the reply can begin: a paced one waits for its client
 	KindJob       = "job"       // a job of the step is done: Job
 	KindTimer     = "timer"     // a timer has expired: Text
 	KindStore     = "store"     // the store was asked: Store

@@ -158,7 +158,7 @@ podSelector:
 {{/* The request headers that only the filter may set, as a JSON list. */}}
 {{- define "envoy-harmony.gateway.internalHeaders" -}}
 {{- $routing := default dict .Values.config.routing -}}
-{{- $names := list "x-harmony-engine" "x-harmony-prefill" "x-harmony-upstream" "x-harmony-prompt-tokens" "x-harmony-reply" "x-harmony-reply-address" "x-gateway-destination-endpoint" -}}
+{{- $names := list "x-harmony-engine" "x-harmony-prefill" "x-harmony-upstream" "x-harmony-prompt-tokens" "x-harmony-filled" "x-gateway-destination-endpoint" -}}
 {{- $names = append $names (default "x-harmony-prefix" $routing.prefix_header) -}}
 {{- $names = append $names (default "x-harmony-session" $routing.session_header) -}}
 {{- with $routing.selection_header -}}{{- $names = append $names . -}}{{- end -}}

@@ -50,7 +50,9 @@ var errHTTP1 = errors.New("the loopback listener answers in HTTP/1: set its code
 type inbound struct {
 	decoder *hpack.Decoder
 	fields  fields
-	block   block
+	block   []byte // of fields that are not complete
+	opened  bool   // in a block: its stream and flags are below
+	inBlock frame
 	greeted bool // the first bytes have come
 	unread  int  // bytes of the connection's window that were received
 }
@@ -160,7 +162,8 @@ func (s *session) encode(r *Request) {
 	}
 }
 
-// take implements protocol.
+// take returns what is to be written, at most about limit bytes of bodies. The buffer
+// p becomes the next one.
 func (s *session) take(p []byte, limit int) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +245,7 @@ func (s *session) takes() bool {
 	return !s.retired && s.ended == nil && len(s.streams) < min(s.limit, maxStreams) && s.canceled+s.waiting < maxWaiting
 }
 
-// idle implements protocol.
+// idle reports whether the connection is not needed any more.
 func (s *session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

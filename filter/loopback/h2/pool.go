@@ -14,7 +14,7 @@ const (
 	maxDials = 100
 	// fewStreams is how many requests share a connection before there is another one.
 	// What comes for all of them is read at once, and Envoy serves their engines on one
-	// thread: that costs a quarter less for a token than two connections.
+	// thread: that costs a tenth less for a token than two connections.
 	fewStreams = 256
 )
 
@@ -25,7 +25,7 @@ type Pool struct {
 	tick time.Duration
 
 	mu      sync.Mutex
-	conns   []*client
+	conns   []*conn
 	dialing *dialing
 	closed  bool
 }
@@ -33,36 +33,6 @@ type Pool struct {
 type dialing struct {
 	done chan struct{}
 	err  error
-}
-
-// client is a connection of a pool.
-type client struct {
-	*session
-	conn   *conn
-	opened chan struct{} // the peer has said what it takes
-}
-
-// connected makes a client of a connection.
-func (p *Pool) connected(c net.Conn) (k *client, err error) {
-	k = &client{opened: make(chan struct{})}
-	k.conn, err = start(c, p.tick, nil, func(wake func()) protocol {
-		k.session = newSession(wake, func() { close(k.opened) })
-		return k.session
-	}, func() { p.ended(k) })
-	return k, err
-}
-
-// await waits until the connection takes requests.
-func (k *client) await(ctx context.Context) error {
-	select {
-	case <-k.opened:
-		return nil
-	case <-k.conn.gone:
-		return k.conn.cause
-	case <-ctx.Done():
-		k.conn.end(errDead)
-		return errDead
-	}
 }
 
 // NewPool makes a pool of at most size connections that take requests.
@@ -95,7 +65,7 @@ func (p *Pool) send(st *Stream, r *Request, grows bool) bool {
 // choose returns the connection for the next request, nil if none takes one, and how
 // many requests it has: of those with fewStreams or more the one with the fewest, unless
 // there are others, then of these the one with the most. open is how many take requests.
-func (p *Pool) choose() (best *client, load, open int) {
+func (p *Pool) choose() (best *conn, load, open int) {
 	for _, c := range p.conns {
 		n, ok := c.load()
 		if !ok {
@@ -147,9 +117,9 @@ func (p *Pool) make(d *dialing) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	c, err := p.dial(ctx)
-	var k *client
+	var k *conn
 	if err == nil {
-		k, err = p.connected(c)
+		k, err = newConn(c, p.tick, p.ended)
 	}
 	if err == nil {
 		err = k.await(ctx)
@@ -167,7 +137,7 @@ func (p *Pool) make(d *dialing) {
 	close(d.done)
 }
 
-func (p *Pool) ended(k *client) {
+func (p *Pool) ended(k *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range p.conns {

@@ -38,7 +38,6 @@ const (
 const (
 	preface       = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	frameHead     = 9
-	settingSize   = 6
 	maxFrame      = 16 << 10 // of the frames that the peer may send, and of those that are sent
 	maxWindow     = 1<<31 - 1
 	defaultWindow = 1<<16 - 1
@@ -53,7 +52,6 @@ type Code uint32
 const (
 	CodeNone        Code = 0x0
 	CodeProtocol    Code = 0x1
-	CodeInternal    Code = 0x2
 	CodeFlowControl Code = 0x3
 	CodeFrameSize   Code = 0x6
 	CodeRefused     Code = 0x7

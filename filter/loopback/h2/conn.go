@@ -1,8 +1,8 @@
 package h2
 
 import (
+	"context"
 	"net"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -35,42 +35,26 @@ func (plain) wait() error                  { return nil }
 func (c plain) stop()                      { _ = c.Close() }
 func (plain) close()                       {}
 
-// protocol is one side of a connection without its socket: bytes in, bytes out.
-type protocol interface {
-	// receive takes the complete frames of p, and returns how many bytes and how many
-	// frames of a body these are. An error is the end of the connection.
-	receive(p []byte) (n, frames int, err error)
-	// take returns what is to be written, at most about limit bytes of bodies. The
-	// buffer p becomes the next one.
-	take(p []byte, limit int) []byte
-	check() error   // is called at intervals; an error ends the connection
-	idle() bool     // the connection is not needed any more
-	fail(err error) // the connection has ended
-}
-
 // conn is a connection.
 type conn struct {
-	protocol
+	*session
 	socket socket
 	tick   time.Duration
 	due    chan struct{} // there is something to be written
+	opened chan struct{} // the peer has said what it takes
 	gone   chan struct{}
 	once   sync.Once
 	cause  error // set when gone is closed
 }
 
-// start runs a side of a connection until it ends, and calls ended then. The side calls
-// wake when it has something to be written. first are bytes that have been read of the
-// connection.
-func start(c net.Conn, tick time.Duration, first []byte, side func(wake func()) protocol, ended func()) (*conn, error) {
-	k := &conn{tick: tick, due: make(chan struct{}, 1), gone: make(chan struct{})}
-	wake := func() {
+func newConn(c net.Conn, tick time.Duration, ended func(*conn)) (*conn, error) {
+	k := &conn{tick: tick, due: make(chan struct{}, 1), opened: make(chan struct{}), gone: make(chan struct{})}
+	k.session = newSession(func() {
 		select {
 		case k.due <- struct{}{}:
 		default:
 		}
-	}
-	k.protocol = side(wake)
+	}, func() { close(k.opened) })
 	q, ok, err := newQuiet(c)
 	switch {
 	case err != nil:
@@ -81,19 +65,32 @@ func start(c net.Conn, tick time.Duration, first []byte, side func(wake func()) 
 	default:
 		k.socket = plain{c}
 	}
-	wake() // what a side begins with
+	k.wake() // the preface
 	go func() {
 		read := make(chan struct{})
 		go func() {
 			defer close(read)
-			k.end(k.read(first))
+			k.end(k.read())
 		}()
 		k.end(k.write())
 		<-read
 		k.socket.close()
-		ended()
+		ended(k)
 	}()
 	return k, nil
+}
+
+// await waits until the connection takes requests.
+func (k *conn) await(ctx context.Context) error {
+	select {
+	case <-k.opened:
+		return nil
+	case <-k.gone:
+		return k.cause
+	case <-ctx.Done():
+		k.end(errDead)
+		return errDead
+	}
 }
 
 func (k *conn) end(err error) {
@@ -112,7 +109,6 @@ func (k *conn) write() error {
 	for {
 		select {
 		case <-k.due:
-			runtime.Gosched() // what others are about to write goes with it
 		case <-check.C:
 			if err := k.check(); err != nil {
 				return err
@@ -139,19 +135,16 @@ func (k *conn) write() error {
 	}
 }
 
-func (k *conn) read(first []byte) error {
+func (k *conn) read() error {
 	var (
 		buf  = make([]byte, readBytes)
 		have int
 		m    = moderation{tick: k.tick}
 	)
 	for {
-		n := copy(buf[have:], first)
-		if first = first[n:]; n == 0 {
-			var err error
-			if n, err = k.socket.poll(buf[have:]); err != nil {
-				return err
-			}
+		n, err := k.socket.poll(buf[have:])
+		if err != nil {
+			return err
 		}
 		if n > 0 {
 			have += n

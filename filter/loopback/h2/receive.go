@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// receive implements protocol.
+// receive takes the complete frames of p, and returns how many bytes and how many
+// frames of an answer's body these are. An error is the end of the connection.
 func (s *session) receive(p []byte) (n, frames int, err error) {
 	s.heard.Store(true)
 	for {
@@ -21,7 +22,7 @@ func (s *session) receive(p []byte) (n, frames int, err error) {
 			return n, frames, err
 		}
 		n += size
-		if s.block.open && f.kind != frameContinuation {
+		if s.opened && f.kind != frameContinuation {
 			return n, frames, &ConnectionError{CodeProtocol, "a frame within a block of fields"}
 		}
 		if f.kind == frameData {

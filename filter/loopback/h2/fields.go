@@ -37,24 +37,51 @@ func (f *fields) add(h hpack.HeaderField) {
 
 // headers takes a part of a block of fields.
 func (s *session) headers(f *frame) error {
-	whole, err := s.block.add(f)
-	if !whole || err != nil {
-		return err
+	if f.kind == frameHeaders {
+		if err := f.unpad(); err != nil {
+			return err
+		}
+		if f.flags&flagPriority != 0 {
+			if len(f.payload) < 5 {
+				return &ConnectionError{CodeFrameSize, "HEADERS"}
+			}
+			f.payload = f.payload[5:]
+		}
+		s.inBlock = frame{stream: f.stream, flags: f.flags}
+		s.block = s.block[:0]
+	} else if !s.opened || f.stream != s.inBlock.stream || len(f.payload) == 0 {
+		return &ConnectionError{CodeProtocol, "CONTINUATION"}
 	}
+	s.opened = true
+	if len(s.block)+len(f.payload) > headerLimit {
+		return &ConnectionError{CodeCalm, "a block of fields is too large"}
+	}
+	s.block = append(s.block, f.payload...)
+	if f.flags&flagEndHeaders == 0 {
+		return nil
+	}
+	s.opened = false
 	s.fields = fields{header: http.Header{}}
-	if err := s.block.decode(s.decoder); err != nil {
-		return err
+	_, err := s.decoder.Write(s.block)
+	if err == nil {
+		err = s.decoder.Close()
+	}
+	if cap(s.block) > maxFrame {
+		s.block = nil
+	}
+	if err != nil {
+		return &ConnectionError{CodeCompression, "fields that cannot be decoded"}
 	}
 	return s.complete()
 }
 
 // complete takes a complete block of fields.
 func (s *session) complete() error {
-	st, err := s.find(s.block.stream)
+	st, err := s.find(s.inBlock.stream)
 	if st == nil || err != nil {
 		return err
 	}
-	end := s.block.flags&flagEnd != 0
+	end := s.inBlock.flags&flagEnd != 0
 	f := s.fields
 	s.fields = fields{}
 	switch {

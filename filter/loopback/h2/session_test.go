@@ -14,20 +14,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// peer scripts the other side of a connection.
+// peer scripts the other side of a session.
 type peer struct {
-	t       testing.TB
-	side    protocol // that takes its frames
-	session *session // the same, of a client
+	t       *testing.T
+	session *session
 	fields  bytes.Buffer
 	encoder *hpack.Encoder
-	in      []byte // that is to be delivered
-	have    []byte // that was, and is no complete frame
+	in      []byte
 }
 
 func newPeer(t *testing.T) *peer {
 	p := &peer{t: t, session: newSession(func() {}, func() {})}
-	p.side = p.session
 	p.encoder = hpack.NewEncoder(&p.fields)
 	p.frames()
 	return p
@@ -56,24 +53,20 @@ func (p *peer) head(stream uint32, flags byte, fields ...string) *peer {
 	return p.frame(frameHeaders, flags|flagEndHeaders, stream, p.fields.String())
 }
 
-// deliver hands the frames over in pieces of size bytes.
+// deliver hands the frames to the session in pieces of size bytes.
 func (p *peer) deliver(size int) error {
+	var have []byte
 	for len(p.in) > 0 {
-		if err := p.piece(size); err != nil {
+		n := min(size, len(p.in))
+		have = append(have, p.in[:n]...)
+		p.in = p.in[n:]
+		used, _, err := p.session.receive(have)
+		if err != nil {
 			return err
 		}
+		have = have[used:]
 	}
 	return nil
-}
-
-// piece hands at most size bytes over.
-func (p *peer) piece(size int) error {
-	n := min(size, len(p.in))
-	p.have = append(p.have, p.in[:n]...)
-	p.in = p.in[n:]
-	used, _, err := p.side.receive(p.have)
-	p.have = p.have[used:]
-	return err
 }
 
 // frames are what the session has sent, as text.

@@ -179,7 +179,7 @@ func TestPoolChoice(t *testing.T) {
 				for id := range max(n, 0) {
 					s.streams[uint32(id)] = &Stream{} //nolint:gosec // few
 				}
-				p.conns = append(p.conns, &client{session: s})
+				p.conns = append(p.conns, &conn{session: s})
 			}
 			best, load, open := p.choose()
 			if tt.want < 0 {
