@@ -8,6 +8,7 @@ const (
 	memoBits     = 13 // log2 of the entries for pieces of up to 16 bytes
 	longMemoBits = 11 // log2 of the entries for longer ones
 	maxMemo      = 32 // most bytes of a piece that is remembered
+	pairBits     = 10 // log2 of the entries for pairs of tokens
 )
 
 // memoEntry contains the tokens of a piece of at most 16 bytes. Entries have 32
@@ -29,6 +30,27 @@ const (
 	perWord    = 3          // packed tokens of a word
 	countShift = 3 * idBits // of the number of tokens, in the first word
 )
+
+// pairMemo contains what [apart] has returned for pairs of tokens, which depends on
+// nothing else. Long pieces have few different pairs: those of one letter, of spaces or
+// of Han.
+type pairMemo [1 << pairBits]uint64
+
+// apart is the function [apart] with a memory.
+func (p *pairMemo) apart(s string, left part, i, end int, right entry) bool {
+	const used, isApart = 2, 1
+	pair := (uint64(left.entry.token())<<idBits|uint64(right.token()))<<2 | used
+	known := &p[pair*hashFactor>>(64-pairBits)]
+	if *known&^isApart == pair {
+		return *known&isApart != 0
+	}
+	yes := apart(s, left, i, end, right)
+	if yes {
+		pair |= isApart
+	}
+	*known = pair
+	return yes
+}
 
 // pack writes tokens into words. It reports whether they fit. If not, it writes
 // nothing.

@@ -55,6 +55,68 @@ func memoPieces(r *rand.Rand) string {
 	return b.String()
 }
 
+// TestPairMemo encodes pieces that are too long to be remembered, and so uses what is
+// known of pairs of tokens: of each unit alone, and of several in a random order.
+func TestPairMemo(t *testing.T) {
+	units := []string{"a", "q", "xz", "the", "\u05e9", "\u4e2d", "\u6587\u5b57", "\u00e9", "K", "-", "=", "#!", " ", "\t", "\n", "\r"}
+	r := rand.New(rand.NewPCG(5, 6))
+	used := new(encoder)
+	for range 40 {
+		few := [3]string{}
+		for i := range few {
+			few[i] = units[r.IntN(len(units))]
+		}
+		var mixed strings.Builder
+		for range 80 {
+			mixed.WriteString(few[r.IntN(len(few))])
+		}
+		for _, text := range []string{strings.Repeat(few[0], maxMemo+r.IntN(100)), mixed.String()} {
+			want := plainEncode(text)
+			for range 2 {
+				if got := used.appendText(nil, text); !slices.Equal(got, want) {
+					t.Fatalf("%q: %v, want %v", text, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPairMemoKey compares what is remembered with what holds, for pairs of tokens of
+// which each differs from the one before in one bit of one id.
+func TestPairMemoKey(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	var memo pairMemo
+	results := map[bool]int{}
+	check := func(a, b Token) {
+		left, _ := tokenText(a)
+		right, _ := tokenText(b)
+		s, i := left+right, len(left)
+		if left == "" || right == "" || left[i-1] == 0 || s[len(s)-1] == 0 {
+			return
+		}
+		l, e := part{0, find(s, 0, i)}, find(s, i, len(s))
+		want := apart(s, l, i, len(s), e)
+		for range 2 {
+			if got := memo.apart(s, l, i, len(s), e); got != want {
+				t.Fatalf("%q and %q: %v, want %v", left, right, got, want)
+			}
+		}
+		results[want]++
+	}
+	for range 1000 {
+		a, b := Token(r.IntN(100_000)), Token(r.IntN(100_000))
+		check(a, b)
+		for bit := range idBits {
+			check(a^1<<bit, b)
+			check(a, b)
+			check(a, b^1<<bit)
+		}
+	}
+	if results[true] < 1000 || results[false] < 1000 {
+		t.Errorf("one result is rare: %v", results)
+	}
+}
+
 // TestEncodeShortPieces encodes all short texts of some alphabets, alone and
 // before more text, so that the loop for ASCII sees each form of a piece.
 func TestEncodeShortPieces(t *testing.T) {
