@@ -37,20 +37,6 @@ func cpuOf(b *testing.B, processes ...osProcess) (sum time.Duration) {
 	return sum
 }
 
-// memory returns the resident memory of a process in bytes.
-func (p osProcess) memory(b *testing.B) int64 {
-	b.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p))
-	if err != nil {
-		b.Fatal(err)
-	}
-	var size, resident int64
-	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-		b.Fatal(err)
-	}
-	return resident * int64(os.Getpagesize())
-}
-
 // started returns the processes that work starts, in their order.
 func started(b *testing.B, work func()) (all []osProcess) {
 	b.Helper()
