@@ -39,7 +39,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	dead := m.dead[:words]
 	clear(dead)
 	begin := len(dst)
-	long := end-i > maxMemo
+	long := end-i > maxMemo // a shorter piece is remembered as a whole
 	var last, prior part // the last two tokens after begin; prior.entry is 0 if it is not known
 	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
 		if at >= check {
@@ -61,7 +61,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			}
 			prior = part{}
 		case dead[(next-i)/64]>>((next-i)%64)&1 == 0 &&
-			(len(dst) == begin || m.apart(s, last, at, next, v, long)):
+			(len(dst) == begin || long && m.pairs.apart(s, last, at, next, v) || !long && apart(s, last, at, next, v)):
 			dst = append(dst, v.token())
 			prior, last = last, part{at, v}
 			at, limit = next, end-next
@@ -70,15 +70,6 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 		}
 	}
 	return dst
-}
-
-// apart is the function [apart], with a memory in a long piece: a short one is
-// remembered as a whole.
-func (m *merger) apart(s string, left part, i, end int, right entry, long bool) bool {
-	if !long {
-		return apart(s, left, i, end, right)
-	}
-	return m.pairs.apart(s, left, i, end, right)
 }
 
 // partBefore returns the part of token t, which ends at s[end].
