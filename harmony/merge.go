@@ -40,7 +40,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 	clear(dead)
 	begin := len(dst)
 	long := end-i > maxMemo // a shorter piece is remembered as a whole
-	var last, prior part // the last two tokens after begin; prior.entry is 0 if it is not known
+	var last, prior part    // the last two tokens after begin; prior.entry is 0 if it is not known
 	for at, limit, check := i, end-i-1, i+checkBytes; at < end; {
 		if at >= check {
 			if !m.bounds.spend(checkBytes, begin) {
