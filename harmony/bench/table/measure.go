@@ -103,6 +103,8 @@ type suite struct {
 	benchmarks []string
 }
 
+func (s suite) String() string { return s.pkg + "." + strings.Join(s.benchmarks, "|") }
+
 // tree is the sources of a commit, or of the work tree, the folder of the programs built
 // of them, and what they measured.
 type tree struct {
