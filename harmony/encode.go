@@ -16,7 +16,7 @@ import (
 // decoders replace it.
 //
 // It is safe for concurrent use. Once its buffers have grown, it allocates only
-// to grow dst.
+// to grow dst, for most texts once.
 func AppendEncode(dst []Token, text string) []Token {
 	dst, _ = appendBounded(dst, text, nil)
 	return dst
@@ -42,7 +42,7 @@ func appendBounded(dst []Token, text string, b *bounds) ([]Token, error) {
 	}
 	e := encoders.Get().(*encoder)
 	e.bounds = b
-	out := e.appendText(dst, validUTF8(text))
+	out := e.appendText(b.grow(dst, len(text)), validUTF8(text))
 	e.bounds = nil
 	encoders.Put(e)
 	if b != nil && b.err != nil {

@@ -3,6 +3,7 @@ package harmony
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // LimitError is the error for a conversation that has more tokens than the
@@ -58,6 +59,20 @@ func (b *bounds) admits(n, tokens int) bool {
 		b.err = &LimitError{least}
 	}
 	return b.err == nil
+}
+
+// usualBytes is how many bytes of text a token has at least, in most texts.
+const usualBytes = 4
+
+// grow returns dst with capacity for the tokens of most texts of n bytes, but not beyond
+// the limit. To grow as tokens come would copy them several times, and leave five times
+// their memory to the garbage collector.
+func (b *bounds) grow(dst []Token, n int) []Token {
+	tokens := n / usualBytes
+	if b != nil {
+		tokens = max(0, min(tokens, b.limit-len(dst)))
+	}
+	return slices.Grow(dst, tokens)
 }
 
 // admitsPiece is admits for the long piece s[i:end]. It allocates nothing and
