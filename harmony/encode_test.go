@@ -102,6 +102,19 @@ func TestEncodeInvalidUTF8(t *testing.T) {
 	}
 }
 
+// TestEncodeSpaces encodes runs of spaces of all lengths, before and after what changes
+// where their piece ends.
+func TestEncodeSpaces(t *testing.T) {
+	for n := range 40 {
+		for _, before := range []string{"", "a", "\n", "\t"} {
+			for _, after := range []string{"", "a", "1", "\n", "\r\n x", "\t", "\u00a0", "\u4e2d"} {
+				checkEncode(t, before+strings.Repeat(" ", n)+after+"and what a load of many bytes reads")
+				checkEncode(t, before+strings.Repeat(" ", n)+after)
+			}
+		}
+	}
+}
+
 // TestEncodeProperties checks properties that hold for all texts, with texts of
 // all kinds and texts that are hard to encode.
 func TestEncodeProperties(t *testing.T) {

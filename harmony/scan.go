@@ -312,10 +312,16 @@ func asciiOtherEnd(s string, i int) int {
 	return 0
 }
 
+// eightSpaces are as many bytes, as le64 reads them.
+const eightSpaces = 0x2020202020202020
+
 // asciiSpaceEnd is spaceEnd for white space that is followed by ASCII. It
 // returns 0 otherwise.
 func asciiSpaceEnd(s string, i int) int {
 	lineEnd, end := 0, i
+	for end+8 <= len(s) && le64(s, end) == eightSpaces {
+		end += 8
+	}
 	for ; end < len(s); end++ {
 		if c := s[end]; c == '\n' || c == '\r' {
 			lineEnd = end + 1
