@@ -99,7 +99,7 @@ func TestEngineIsKilledOrStops(t *testing.T) {
 	p := serveProgram(t, log, "--engine", "vllm=http://"+address, "--set", "loopback=unix://"+filepath.Join(socketDir(t), "loopback"),
 		"--set", "limits.idle_timeout=1s", "--set", "limits.first_token_timeout=1s")
 	d := p.envoy(t, p.bootstrap(t))
-	const slow = "NOTHINK\nWORDS 100000 20"
+	const slow = "NOTHINK\nWORDS 3000 20"
 	fail := func(how, words string, statuses []int, fault func()) {
 		t.Helper()
 		var clients sync.WaitGroup
