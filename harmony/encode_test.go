@@ -267,7 +267,7 @@ func FuzzEncode(f *testing.F) {
 // TestEncodeGrowsOnce encodes a long text of the usual kind into no buffer.
 func TestEncodeGrowsOnce(t *testing.T) {
 	text := strings.Repeat("The filter turns requests into tokens, and the tokens of an engine into events.\n", 333)
-	if got, want := cap(AppendEncode(nil, text)), cap(slices.Grow([]Token(nil), len(text)/usualBytes)); got != want {
+	if got, want := cap(AppendEncode(nil, text)), cap(slices.Grow([]Token(nil), len(text)/TextBytes)); got != want {
 		t.Errorf("capacity %d, want %d", got, want)
 	}
 }

@@ -61,14 +61,14 @@ func (b *bounds) admits(n, tokens int) bool {
 	return b.err == nil
 }
 
-// usualBytes is how many bytes of text a token has at least, in most texts.
-const usualBytes = 4
+// TextBytes is how many bytes of text a token has at least, in most texts.
+const TextBytes = 4
 
 // grow returns dst with capacity for the tokens of most texts of n bytes, but not beyond
 // the limit. To grow as tokens come would copy them several times, and leave five times
 // their memory to the garbage collector.
 func (b *bounds) grow(dst []Token, n int) []Token {
-	tokens := n / usualBytes
+	tokens := n / TextBytes
 	if b != nil {
 		tokens = max(0, min(tokens, b.limit-len(dst)))
 	}

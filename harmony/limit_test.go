@@ -172,7 +172,7 @@ func TestLimitBoundsMemory(t *testing.T) {
 	have := make([]Token, 10)
 	for limit, want := range map[int]int{0: 10, 9: 10, 500: 500, 4010: 4010, 5000: 4010} {
 		b := &bounds{ctx: t.Context(), limit: limit}
-		if got := b.grow(slices.Clip(have), 4000*usualBytes); len(got) != len(have) || cap(got) < want || cap(got) > want*5/4 {
+		if got := b.grow(slices.Clip(have), 4000*TextBytes); len(got) != len(have) || cap(got) < want || cap(got) > want*5/4 {
 			t.Errorf("limit %d: capacity %d, want %d", limit, cap(got), want)
 		}
 	}

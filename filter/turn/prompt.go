@@ -219,17 +219,14 @@ const (
 	// spareTokens is the capacity of a prompt, beside the prefix that is copied to it,
 	// for its head and its last items.
 	spareTokens = 4096
-	// leastText is how many bytes of text a token has at least, of most texts. The
-	// others have a prompt that is moved when it grows.
-	leastText = 4
 	// headerTokens is how many tokens a message has beside its text, of most messages.
 	headerTokens = 8
 	// shortHead is the capacity for a head without tools.
 	shortHead = 128
 )
 
-// room returns the capacity for msgs in a prompt. To move a long prompt while it grows
-// would copy it several times.
+// room returns the capacity for msgs in a prompt, if their texts are as most are. To move
+// a long prompt while it grows would copy it several times.
 func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 	if before.settled > 0 {
 		return spareTokens
@@ -239,7 +236,7 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 		tokens += headerTokens
 		for _, c := range msgs[i].Content {
 			if text, ok := c.(harmony.Text); ok {
-				tokens += len(text) / leastText
+				tokens += len(text) / harmony.TextBytes
 			}
 		}
 	}
