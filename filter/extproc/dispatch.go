@@ -18,6 +18,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 const (
@@ -64,6 +65,7 @@ func (x *exchange) handle(body []byte) {
 		Parent: x.runner.Record.Parent(), Tape: x.runner.Record.Tape,
 	}
 	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
+	r.Context.Work = work.New(ctx, work.PerRequest)
 	s := x.s
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // ServerOptions is what a [Server] is made of.
@@ -81,6 +82,7 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
+	to.Context.Work = work.New(ctx, work.PerRequest)
 	o := e.Handle(ctx, to)
 	if o.Request != nil || o.Elsewhere != nil { // no endpoint of this package has one
 		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}

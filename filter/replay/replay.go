@@ -22,6 +22,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Player replays records with the endpoints of a configuration. Their stores and tools
@@ -88,7 +89,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 		IDs: ids, Path: path, Query: query, Header: header, Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
 		Context: &turn.RequestContext{
 			Env: &env, Tenant: r.Tenant, RequestID: r.ID, Session: r.Settings.Session, Checked: r.Settings.Checked, Model: &r.Settings.Model,
-			Reserve: func(int) *apierror.Error { return nil },
+			Reserve: func(int) *apierror.Error { return nil }, Work: work.New(ctx, work.PerRequest),
 		},
 	})
 	switch {

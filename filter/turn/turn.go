@@ -15,6 +15,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/diagnosis"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -140,6 +141,10 @@ type RequestContext struct {
 	// Reserve takes room for so many bytes that are read of the store, or that the
 	// verifying of schemas takes, until the request ends. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
+	// Work counts what is computed for the request beyond what takes time in proportion to
+	// its bytes. It heeds the context of who decodes the request; others, such as jobs, heed
+	// their own by [work.Account.Within]. nil: it is not bounded.
+	Work    *work.Account
 	Checked bool // the model's engine accepts no constraint: a [Check] verifies its output
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there
 	// already, if its engine had another prompt; 0: as many as the turn's own.
