@@ -173,11 +173,10 @@ func (r *itemReader) readChain(ctx context.Context, id string) (*store.Response,
 			return nil, err
 		}
 	}
-	for _, response := range responses {
-		if err := r.addResponse(response); err != nil {
-			return nil, err
-		}
+	if err := r.addResponses(responses...); err != nil {
+		return nil, err
 	}
+
 	return last, nil
 }
 
@@ -192,7 +191,7 @@ func (a *API) extendChain(ctx context.Context, rc *turn.RequestContext, next, be
 	if slices.ContainsFunc(slices.Concat(r.Input, r.Output), item.IsCompaction) {
 		return errCompacted
 	}
-	if err := items.addResponse(r); err != nil {
+	if err := items.addResponses(r); err != nil {
 		return err
 	}
 	var err error

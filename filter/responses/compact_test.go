@@ -3,6 +3,7 @@ package responses
 import (
 	"bytes"
 	"net/http"
+	"sort"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // newCompactor is a server that can compact.
@@ -364,6 +366,60 @@ func TestCompactionOfUsers(t *testing.T) {
 	}
 }
 
+// TestManyCompactions has conversations of as many compactions as instructions, stored
+// and sent. Each compaction replaces what is before it, but only the last one of them is
+// work: the steps grow with the items, not with their square.
+func TestManyCompactions(t *testing.T) {
+	t.Parallel()
+	s := newCompactor(t, 1)
+	got, _ := s.summarise(t, `,"input":"one"`, wroteSummary)
+	compaction := got.Get("output.1").Raw
+	many := func(n int) string {
+		items := strings.Repeat(`{"role":"developer","content":"rule"},`, n) + strings.Repeat(compaction+`,`, n)
+		return strings.ReplaceAll(items, got.Get("output.1.id").Str, "") + `{"role":"user","content":"go on"}`
+	}
+
+	const plenty = 1 << 40
+	steps := func(members string) int {
+		t.Helper()
+		account := work.New(t.Context(), plenty)
+		s.rc.Work = account
+		prompt := s.prompt(t, members)
+		if strings.Count(prompt, "one is done") != 1 || !strings.Contains(prompt, "rule") || !strings.Contains(prompt, "go on") {
+			t.Errorf("the prompt:\n%.2000s", prompt)
+		}
+		return sort.Search(plenty, func(n int) bool { return !account.Affords(plenty - n) }) - 1
+	}
+
+	for what, members := range map[string]func(n int) string{
+		"sent": func(n int) string { return `,"store":false,"input":[` + many(n) + `]` },
+		"stored": func(n int) string {
+			s.rc.Work = nil
+			return previous(s.create(t, `,"input":[`+many(n)+`]`, said))
+		},
+	} {
+		few, twice := steps(members(400)), steps(members(800))
+		if few == 0 || twice > few*5/2 {
+			t.Errorf("%s: %d steps, for twice the items %d", what, few, twice)
+		}
+	}
+}
+
+// TestStoredItemsAreWork names a conversation that takes more steps to read than a
+// request has.
+func TestStoredItemsAreWork(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	first := s.create(t, `,"input":"`+strings.Repeat("word ", 10_000)+`"`, said)
+
+	s.Chains = nil // what is remembered is not read
+	s.rc.Work = work.New(t.Context(), 1000)
+	err := s.fails(t, previous(first)+`,"input":"next"`)
+	if err.Status != http.StatusBadRequest || err.Code != turn.CodeTooCostly || err.Param != "previous_response_id" {
+		t.Errorf("the error is %v (param %q)", err, err.Param)
+	}
+}
+
 // TestForget shows which users' messages have room beside a compaction.
 func TestForget(t *testing.T) {
 	t.Parallel()
@@ -392,7 +448,7 @@ func TestForget(t *testing.T) {
 		1073:    "rule first  " + x(1000) + " last",
 		1 << 20: "rule first  " + x(1000) + " last",
 	} {
-		r := &itemReader{items: items}
+		r := &itemReader{items: items, rc: &turn.RequestContext{}}
 		if err := r.forget(room); err != nil {
 			t.Fatal(err)
 		}

@@ -43,6 +43,11 @@ type compacting struct {
 	standalone bool   // the request is one for CompactPath
 	triggered  bool   // the conversation is to be compacted
 	retained   []byte // of a standalone one: the messages that stay, with commas between them
+
+	// superseded says that a compaction follows the item being added in the same list. It
+	// replaces what this one would leave, and each of them rebuilds the conversation: only
+	// the last one of a list does.
+	superseded bool
 }
 
 // checkStandalone checks the fields of a request that is for a compaction only.
@@ -78,6 +83,9 @@ func (r *itemReader) checkTrigger(it item.Item) *apierror.Error {
 
 // addCompaction adds the summary of a compaction.
 func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
+	if r.compacting.superseded {
+		return nil
+	}
 	if it.Encrypted == "" {
 		return apierror.Invalid(it.At.Path+".encrypted_content", "A compaction has no encrypted_content.")
 	}
@@ -108,6 +116,10 @@ func (r *itemReader) forget(room int) *apierror.Error {
 	if err := r.unfold(); err != nil {
 		return err
 	}
+	if err := r.rc.Spend("input", len(r.items)); err != nil {
+		return err
+	}
+
 	var kept []turn.Item
 	for _, it := range slices.Backward(r.items) {
 		switch {

@@ -60,13 +60,9 @@ func (d *decoder) addConversation(ctx context.Context) *apierror.Error {
 	if err := d.items.bringIn("conversation", stored.ItemBytes(items...)); err != nil {
 		return err
 	}
-	for _, i := range items {
-		if err := d.items.addStored(i, "conversation"); err != nil {
-			return err
-		}
-	}
 	d.history.earlier = items
-	return nil
+
+	return d.items.addAllStored(items, "conversation")
 }
 
 // ofConversation names the field of a request for a response in an error about a
@@ -94,7 +90,10 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 	if err := d.findReferences(ctx, v); err != nil {
 		return err
 	}
+	last := d.lastCompaction(v)
+
 	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		d.items.compacting.superseded = i < last
 		if most := d.rc.Limits.Items; i >= 2*most || len(d.items.items) > most {
 			return apierror.Invalid("input", "The conversation has more than %d messages, calls and results.", most)
 		}
@@ -111,6 +110,22 @@ func (d *decoder) addInput(ctx context.Context) *apierror.Error {
 		}
 		return d.addItem(it, source)
 	})
+}
+
+// lastCompaction returns the index of the last element of an input that is a compaction,
+// or refers to one; -1 if none is.
+func (d *decoder) lastCompaction(input jsontext.Field) int {
+	i, last := 0, -1
+	input.ForEach(func(_, v gjson.Result) bool {
+		reference := d.history.references[v.Get("id").Str]
+		if item.CompactionIn(v) || reference != nil && item.IsCompaction(reference.item) {
+			last = i
+		}
+		i++
+		return true
+	})
+
+	return last
 }
 
 // addItem adds an item of the input, for the model and for the store. source is the
@@ -185,6 +200,11 @@ func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error)
 		}
 		found.read = read
 	}
+	// Each reference is a few bytes of the request, and has the item's text copied.
+	if err := d.rc.Spend(it.At.Path, 1+len(found.item.JSON)/stepBytes); err != nil {
+		return it, nil, err
+	}
+
 	read := found.read
 	read.At.Path = it.At.Path
 	return read, found, nil

@@ -110,8 +110,16 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	return t.add(r, it)
 }
 
-// addStored adds a stored item.
+// stepBytes is how many bytes of a stored item are read in one step of the request's
+// work: they are parsed several times, and their texts copied.
+const stepBytes = 16
+
+// addStored adds a stored item. A few bytes of a request can name many of them, so that
+// reading them is work that is counted.
 func (r *itemReader) addStored(i store.Item, path string) *apierror.Error {
+	if err := r.rc.Spend(path, 1+len(i.JSON)/stepBytes); err != nil {
+		return err
+	}
 	it, err := item.ReadStored(i, path)
 	if err != nil {
 		return err
@@ -119,16 +127,30 @@ func (r *itemReader) addStored(i store.Item, path string) *apierror.Error {
 	return r.add(it)
 }
 
-// addResponse adds the items of a stored response, without calls that were cut.
-func (r *itemReader) addResponse(response *store.Response) *apierror.Error {
-	for _, items := range [][]store.Item{response.Input, item.WithoutCutCalls(response.Output)} {
-		for _, i := range items {
-			if err := r.addStored(i, "previous_response_id"); err != nil {
-				return err
-			}
+// addAllStored adds stored items.
+func (r *itemReader) addAllStored(items []store.Item, path string) *apierror.Error {
+	last := len(items) - 1
+	for last >= 0 && !item.IsCompaction(items[last]) {
+		last--
+	}
+	for i := range items {
+		r.compacting.superseded = i < last
+		if err := r.addStored(items[i], path); err != nil {
+			return err
 		}
 	}
+
 	return nil
+}
+
+// addResponses adds the items of stored responses, without calls that were cut.
+func (r *itemReader) addResponses(responses ...*store.Response) *apierror.Error {
+	var items []store.Item
+	for _, response := range responses {
+		items = append(append(items, response.Input...), item.WithoutCutCalls(response.Output)...)
+	}
+
+	return r.addAllStored(items, "previous_response_id")
 }
 
 func (r *itemReader) addTurn(items ...turn.Item) {

@@ -117,8 +117,21 @@ func WithoutCutCalls(items []store.Item) []store.Item {
 
 // IsCompaction reports whether an item replaces the conversation before it.
 func IsCompaction(i store.Item) bool {
-	kind := gjson.GetBytes(i.JSON, "type").Str
-	return kind == "compaction" || kind == "context_compaction"
+	return isCompaction(func(name string) gjson.Result { return gjson.GetBytes(i.JSON, name) })
+}
+
+// CompactionIn is [IsCompaction] for an element of an input.
+func CompactionIn(v gjson.Result) bool { return isCompaction(v.Get) }
+
+func isCompaction(member func(name string) gjson.Result) bool {
+	switch member("type").Str {
+	case "compaction":
+		return true
+	case "context_compaction": // of a client: without a summary it only says that there was one
+		return member("encrypted_content").Str != ""
+	}
+
+	return false
 }
 
 // IDPrefix is what the id of an input item begins with.
