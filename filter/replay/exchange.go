@@ -24,6 +24,7 @@ type exchange struct {
 	dialect       engine.Dialect
 	disaggregated bool
 	jobs          []api.Job // of the step; nil: done
+	beside        []api.Job // beside the model call
 	next          error     // with which the answer that is being read breaks, at its headers or its end
 }
 
@@ -33,6 +34,7 @@ func (x *exchange) feed(r *record.Record, i int) int {
 	x.run.At(at(r, e))
 	if n, piece := pieceOf(r.Events[i:]); n > 0 {
 		x.run.EngineBytes(encoded(piece...), false)
+		x.doBeside()
 		return n
 	}
 	switch e.Kind {
@@ -58,7 +60,19 @@ func (x *exchange) feed(r *record.Record, i int) int {
 	case record.KindCancel:
 		x.run.Cancel()
 	}
+	x.doBeside()
 	return 1
+}
+
+// doBeside does the jobs beside the model call. It makes no difference when they are done:
+// what came after them waited for their results.
+func (x *exchange) doBeside() {
+	for len(x.beside) > 0 {
+		job := x.beside[0]
+		x.beside = x.beside[1:]
+		result, err := job.Do(x.ctx)
+		x.run.JobDone(run.JobDone{Result: result, Err: err})
+	}
 }
 
 // pieceOf returns what came as one piece of the engine's answer, and how many events that
@@ -166,8 +180,8 @@ func (x *exchange) drop() {
 	x.jobs, x.script.late = nil, false
 }
 
-// Beside implements [run.Executor]. There are no token budgets.
-func (x *exchange) Beside(api.Job) {}
+// Beside implements [run.Executor].
+func (x *exchange) Beside(job api.Job) { x.beside = append(x.beside, job) }
 
 // Detach implements [run.Executor]. Records end before such jobs.
 func (x *exchange) Detach([]api.Job) {}

@@ -242,6 +242,9 @@ func (r *Run) withContentType(err *apierror.Error) *apierror.Error {
 // callFailed takes an error of the engine, a broken connection to it, or the
 // failure of a part of the call.
 func (r *Run) callFailed(cause error) {
+	if r.waits(cause) {
+		return
+	}
 	var engineErr *apierror.Error
 	switch {
 	case !errors.As(cause, &engineErr):
@@ -267,6 +270,9 @@ func (r *Run) rejected(err *apierror.Error) {
 // retryOrFail repeats the call if none of its output is part of the reply. Else
 // another call continues it, or the reply fails.
 func (r *Run) retryOrFail(err *apierror.Error) {
+	if r.waits(err) {
+		return
+	}
 	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.cont.grown() {
 		r.continueOrFail(err)
 		return
@@ -330,6 +336,11 @@ func (r *Run) deliver(chunks []engine.Chunk) (over bool) {
 			return true
 		}
 	}
+	return r.pushAll(chunks)
+}
+
+// pushAll hands chunks to the reply. It reports whether the model call is over.
+func (r *Run) pushAll(chunks []engine.Chunk) (over bool) {
 	for i := range chunks {
 		if c := &chunks[i]; c.Finish == engine.FinishAbort {
 			return r.aborted(c)

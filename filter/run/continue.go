@@ -305,7 +305,9 @@ func (r *Run) continueNext(retry Retry) {
 			return
 		}
 	}
-	r.advance()
+	if !r.waits(nil) {
+		r.advance()
+	}
 }
 
 // askAgain has the next call of a choice generate the arguments anew that follow its
@@ -353,6 +355,9 @@ func (r *Run) endChoice(i int, finish engine.Finish) (over bool) {
 
 // callComplete takes the end of a model call whose output is complete.
 func (r *Run) callComplete() {
+	if r.waits(nil) {
+		return
+	}
 	if r.cont.continues() || r.cont.interrupted() {
 		r.continueNext(Retry{})
 		return

@@ -66,8 +66,11 @@ type jobs struct {
 	workers *Workers
 	ctx     context.Context //nolint:containedctx // of the run, of the same life
 	stopped bool
-	done    chan JobDone       // of the jobs started last
-	drop    context.CancelFunc // ends these; nil: there were none
+
+	// Of the jobs started last:
+	group context.Context //nolint:containedctx // of the same life; nil: there were none
+	drop  context.CancelFunc
+	done  chan JobDone // takes their results
 }
 
 func newJobs(ctx context.Context, workers *Workers) jobs { return jobs{workers: workers, ctx: ctx} }
@@ -88,12 +91,12 @@ func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 	if j.drop != nil {
 		j.drop()
 	}
-	done := make(chan JobDone)
-	ctx, drop := context.WithCancel(rec.Context(j.ctx))
-	j.done, j.drop = done, drop
+	j.group, j.drop = context.WithCancel(rec.Context(j.ctx))
+	j.done = make(chan JobDone)
 	if j.stopped {
-		drop()
+		j.drop()
 	}
+	ctx, done := j.group, j.done
 	places := make(chan struct{}, maxParallelJobs)
 	for i, job := range list {
 		waits := i >= maxParallelJobs
@@ -112,6 +115,23 @@ func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 			}
 		})
 	}
+}
+
+// beside executes a job beside those of the same kind that may still be executed: none of
+// them ends the others. Its result arrives where theirs do.
+func (j *jobs) beside(rec *telemetry.Record, job api.Job) {
+	if j.group == nil || j.stopped {
+		j.start(rec, []api.Job{job})
+		return
+	}
+	ctx, done := j.group, j.done
+	j.workers.Go(func() {
+		result, err := j.workers.do(ctx, job)
+		select {
+		case done <- JobDone{0, result, err}:
+		case <-ctx.Done():
+		}
+	})
 }
 
 // place waits for a place, and reports whether the run still wants the job.

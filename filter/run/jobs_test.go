@@ -75,6 +75,32 @@ func TestJobsOfAnEarlierStepEnd(t *testing.T) {
 	})
 }
 
+// A job that is begun beside another one does not end it: both have their results.
+func TestJobsBeside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		workers, _ := newTestWorkers()
+		j := newJobs(t.Context(), workers)
+		defer j.stop()
+		for _, result := range []string{"first", "second"} {
+			j.beside(&telemetry.Record{}, jobFunc(func(ctx context.Context) (any, error) {
+				time.Sleep(time.Second)
+				return result, ctx.Err()
+			}))
+		}
+		got := map[any]bool{}
+		for range 2 {
+			d := <-j.done
+			if got[d.Result] = true; d.Err != nil {
+				t.Errorf("%v: %v", d.Result, d.Err)
+			}
+		}
+		if !got["first"] || !got["second"] {
+			t.Errorf("the results are %v", got)
+		}
+	})
+}
+
 // Every job has its result, and no more run at a time than may.
 func TestJobsSideBySide(t *testing.T) {
 	t.Parallel()

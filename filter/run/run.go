@@ -11,6 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 const (
@@ -57,8 +58,8 @@ type Executor interface {
 	// Start ends the model call being made and executes jobs side by side. Each
 	// result is an event of the run.
 	Start(jobs []api.Job)
-	// Beside executes a job beside the model call being made. Its result is an event of
-	// the run.
+	// Beside executes a job beside the model call being made, and beside others that it was
+	// given during that call. Its result is an event of the run.
 	Beside(job api.Job)
 	// Detach executes jobs whose results nobody takes.
 	Detach(jobs []api.Job)
@@ -202,7 +203,7 @@ func (r *Run) JobDone(d JobDone) {
 		r.reserved(d)
 		return
 	case phaseCall:
-		r.takeGrown(d)
+		r.besideDone(d)
 		return
 	case phaseNew, phaseEnded:
 		return
@@ -216,6 +217,19 @@ func (r *Run) JobDone(d JobDone) {
 	}
 	if r.headersSent {
 		r.flush(false)
+	}
+}
+
+// besideDone takes the result of a job that was done beside a model call.
+func (r *Run) besideDone(d JobDone) {
+	verdict, ok := d.Result.(turn.Verdict)
+	switch {
+	case ok && r.deciding():
+		r.decided(verdict)
+	case d.Err != nil && r.deciding(): // a panic, of one of the jobs
+		r.decided(turn.Unchecked)
+	default:
+		r.takeGrown(d)
 	}
 }
 

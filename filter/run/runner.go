@@ -58,7 +58,7 @@ func (r *Runner) Start(list []api.Job) {
 }
 
 // Beside implements [Executor].
-func (r *Runner) Beside(job api.Job) { r.jobs.start(&r.Record, []api.Job{job}) }
+func (r *Runner) Beside(job api.Job) { r.jobs.beside(&r.Record, job) }
 
 // Detach implements [Executor].
 func (r *Runner) Detach(list []api.Job) { r.jobs.detach(&r.Record, list) }

@@ -146,7 +146,7 @@ func (r *Run) takeGrown(d JobDone) {
 // Exhausted ends the output of the model call being made because a token budget is used
 // up. Each choice ends as if its own limit was reached.
 func (r *Run) Exhausted() {
-	if r.phase != phaseCall {
+	if r.phase != phaseCall || r.deciding() {
 		return
 	}
 	r.rec.Tape.Happened(record.KindExhausted)
@@ -157,7 +157,9 @@ func (r *Run) Exhausted() {
 			return
 		}
 	}
-	r.advance()
+	if !r.waits(nil) {
+		r.advance()
+	}
 }
 
 // settle returns what the reply has reserved and not used.

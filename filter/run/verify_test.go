@@ -119,6 +119,92 @@ func TestAnswersAreVerified(t *testing.T) {
 	}
 }
 
+// decide does the job by which an answer is checked, and hands its result to the run.
+func (r *testRun) decide(t *testing.T) {
+	t.Helper()
+	if len(r.executor.beside) != 1 {
+		t.Fatalf("%d jobs beside the call, want the check", len(r.executor.beside))
+	}
+	result, err := r.executor.beside[0].Do(t.Context())
+	r.executor.beside = nil
+	r.At(r.now)
+	r.JobDone(JobDone{Result: result, Err: err})
+}
+
+// A check that takes much work is a job. The run hears the engine, its timers and the
+// client meanwhile, and nothing of the answer goes out before the decision.
+func TestLongChecksAreJobs(t *testing.T) {
+	t.Parallel()
+	const format = `,"seed":7,"guided_regex":"([a-z]{1,31} ){0,31}","stream":true`
+	long := strings.Repeat("many words ", 15)
+	answer := func(text string) []Event {
+		return llamacppAnswer("<|channel|>final<|message|>"+text+"<|return|>", "eos")
+	}
+	kept, wrong := answer(long), answer(long+"!")
+	broken := Event{Err: errBroken}
+
+	for name, c := range map[string]struct {
+		answers [][]Event
+		after   []Event // the decision about the last answer
+		text    string  // that the client gets; "": the error
+		calls   int
+	}{
+		"kept":                              {[][]Event{kept[:len(kept)-1]}, kept[len(kept)-1:], long, 1},
+		"kept, and ended before":            {[][]Event{kept}, nil, long, 1},
+		"kept, its connection broken since": {[][]Event{append(kept[:len(kept)-2:len(kept)-2], kept[len(kept)-2], broken)}, nil, long, 1},
+		"wrong, then kept":                  {[][]Event{wrong, kept}, nil, long, 2},
+		"wrong twice":                       {[][]Event{wrong, wrong}, nil, "", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startVerified(t, format, api.Loop)
+			for _, events := range c.answers {
+				r.feed(events...)
+				if text := r.downstream.text.String(); r.Ended() || strings.Contains(text, "data:") {
+					t.Fatalf("before the decision: ended %t: %s", r.Ended(), text)
+				}
+				r.wait(time.Second, TimerKeepAlive)
+				r.decide(t)
+			}
+			r.feed(c.after...)
+			if n := len(r.executor.calls); n != c.calls || !r.Ended() {
+				t.Fatalf("%d calls, ended %t", n, r.Ended())
+			}
+			text := r.downstream.text.String()
+			if c.text == "" {
+				if !strings.Contains(text, "constraint_not_kept") {
+					t.Errorf("%v: %s", r.downstream.err, text)
+				}
+				return
+			}
+			if contentOf(text) != c.text || !strings.HasSuffix(text, "data: [DONE]\n\n") {
+				t.Errorf("error %v: %s", r.downstream.err, text)
+			}
+		})
+	}
+}
+
+// Who leaves, or a deadline, does not wait for a decision.
+func TestLongChecksAreGivenUp(t *testing.T) {
+	t.Parallel()
+	answer := llamacppAnswer("<|channel|>final<|message|>"+strings.Repeat("many words ", 15)+"<|return|>", "eos")
+	for name, end := range map[string]func(r *testRun){
+		"deadline": func(r *testRun) { r.wait(time.Hour, TimerTotal) },
+		"client":   func(r *testRun) { r.Cancel() },
+	} {
+		r := startVerified(t, `,"guided_regex":"([a-z]{1,31} ){0,31}"`, api.Loop)
+		r.feed(answer...)
+		end(r)
+		if !r.Ended() {
+			t.Errorf("%s: the run goes on", name)
+		}
+		r.decide(t)
+		if text := r.downstream.text.String(); text != "" {
+			t.Errorf("%s: after the end the client gets %s", name, text)
+		}
+	}
+}
+
 // The repeated call has another seed, and only its own tokens are counted.
 func TestRepeatedCall(t *testing.T) {
 	t.Parallel()

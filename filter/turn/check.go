@@ -1,24 +1,43 @@
 package turn
 
 import (
+	"context"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
 // Verdict is the result of a [Check] so far.
+//
+//	Undecided ─▶ Complete ─▶ Passed, Unkept, Unchecked   by Decide
+//	    └──────▶ Passed, Unkept                          by Push
 type Verdict uint8
 
 // The verdicts.
 const (
 	Undecided Verdict = iota
+	Complete          // all choices have ended: [Check.Decide] says whether they follow their spec
 	Passed            // the output follows its spec, or fails for another reason, which its own reader reports
 	Unkept            // the output violates its spec
+	Unchecked         // checking the output takes more work than the request has left
 )
 
 // Check verifies the answer to a model call before the client is sent any of it,
 // for engines that cannot enforce the output's spec, or not all of it.
+//
+// What depends on texts, their schemas and expressions, can take long. It is left to
+// Decide, which is not called between the chunks of a reply unless its cost is small.
 type Check struct {
+	turn    *Turn
 	readers []*Reader
-	open    int // choices that have not ended
+	open    int           // choices that have not ended
+	texts   []checkedText // that Decide verifies
+}
+
+// checkedText is a text of the output that has a form.
+type checkedText struct {
+	kind Kind     // Answer, or Call for the arguments of one
+	tool ToolName // of a Call
+	text []byte
 }
 
 // NewCheck begins a check; nil if any output is valid, or the engine enforces the
@@ -27,10 +46,10 @@ func (t *Turn) NewCheck() *Check {
 	if t == nil || !t.verifier.alone && !t.verifier.held {
 		return nil
 	}
-	c := &Check{readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
+	c := &Check{turn: t, readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
 	for i := range c.readers {
 		c.readers[i] = t.NewReader(func(Event) {})
-		c.readers[i].keeps = false
+		c.readers[i].check, c.readers[i].keeps = c, false
 	}
 	return c
 }
@@ -49,11 +68,39 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 		}
 		return Passed
 	}
+
 	if open && r.Finish() != FinishNone {
 		c.open--
 	}
 	if c.open == 0 {
-		return Passed
+		return Complete
 	}
 	return Undecided
 }
+
+// Cost returns about how many steps of the request's work Decide takes, at most.
+func (c *Check) Cost() (steps int) {
+	for i := range c.texts {
+		steps += c.turn.verifier.cost(&c.texts[i])
+	}
+	return steps
+}
+
+// Decide verifies the texts of the output, after the verdict Complete. It may take
+// long, on a goroutine of its own, and ends early if ctx does.
+func (c *Check) Decide(ctx context.Context) Verdict {
+	account := c.turn.rc.Work.Within(ctx)
+	for i := range c.texts {
+		follows, err := c.turn.verifier.follows(account, &c.texts[i])
+		switch {
+		case err != nil:
+			return Unchecked
+		case !follows:
+			return Unkept
+		}
+	}
+	return Passed
+}
+
+// Settle lets the turn's readers, which get the output next, take a verdict of Decide over.
+func (c *Check) Settle(v Verdict) { c.turn.verifier.settled = v }

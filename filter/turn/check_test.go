@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 					if rest = rest[n:]; len(rest) == 0 {
 						chunk.Finish = c.finish
 					}
-					got = check.Push(&chunk)
+					got = verdictOn(t, check, &chunk)
 				}
 				if got != c.want {
 					t.Errorf("in chunks of %d: verdict %d, want %d", size, got, c.want)
@@ -94,6 +94,31 @@ func TestCheck(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// verdictOn is the verdict of a check after a chunk, decided if the chunk is the last one.
+func verdictOn(t *testing.T, check *Check, chunk *engine.Chunk) Verdict {
+	t.Helper()
+	v := check.Push(chunk)
+	if v == Complete {
+		v = check.Decide(t.Context())
+	}
+	return v
+}
+
+// TestSettled shows that readers do not verify again what a check has decided, and that
+// output which took too much work to check fails.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	chunk := engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, `<|channel|>final<|message|>[]<|return|>`), Finish: engine.FinishStop}
+	for settled, code := range map[Verdict]string{Undecided: codeViolation, Passed: "", Unkept: codeViolation, Unchecked: codeViolation} {
+		turn := prepare(t, newChecked(), &Input{Items: []Item{userHi}, Format: &Format{Answer: constraint.AnswerJSON{Schema: constraint.AnyObject}}})
+		turn.NewCheck().Settle(settled)
+		_, err := turn.NewReader(func(Event) {}).Push(&chunk)
+		if err == nil && code != "" || err != nil && err.Code != code {
+			t.Errorf("settled as %d: %v", settled, err)
+		}
 	}
 }
 
@@ -171,7 +196,7 @@ func TestCheckOfALaterCall(t *testing.T) {
 	}
 	for output, want := range map[string]Verdict{"{}": Passed, "hello": Unkept} {
 		chunk := engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>"+output+"<|return|>"), Finish: engine.FinishStop}
-		if got := next.NewCheck().Push(&chunk); got != want || next.Engine.Constraint != nil {
+		if got := verdictOn(t, next.NewCheck(), &chunk); got != want || next.Engine.Constraint != nil {
 			t.Errorf("%s: %d, constraint %v", output, got, next.Engine.Constraint)
 		}
 	}
@@ -211,7 +236,7 @@ func TestCheckBeyondAGrammar(t *testing.T) {
 		check := turn.NewCheck()
 		got := Undecided
 		if check != nil {
-			got = check.Push(chunk)
+			got = verdictOn(t, check, chunk)
 		}
 		if got != c.want || check != nil && got == Undecided {
 			t.Errorf("%s: verdict %d, want %d", name, got, c.want)

@@ -20,6 +20,7 @@ import (
 // has already are rendered again. A turn whose [Input] had Continue has no next one. Continue does no I/O.
 func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	next := *t
+	next.verifier.settled = Undecided
 	next.number++
 	next.fault, next.reasoned = nil, nil
 	items, _ = insertReasoning(items, t.reasoned.read) // which returns no error

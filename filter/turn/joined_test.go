@@ -177,7 +177,7 @@ func TestJoinedToolsVerified(t *testing.T) {
 				t.Fatalf("required %t: the reply is not checked", required)
 			}
 			chunk := engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>commentary to=mcp_docs.read <|constrain|>json<|message|>"+arguments+"<|call|>"), Finish: engine.FinishStop}
-			if got := check.Push(&chunk); got != want {
+			if got := verdictOn(t, check, &chunk); got != want {
 				t.Errorf("required %t: the verdict on %s is %d, want %d", required, arguments, got, want)
 			}
 		}

@@ -31,8 +31,9 @@ type Reader struct {
 	turn   *Turn
 	emit   func(Event)
 	parser *harmony.Parser
-	strict bool // malformed output is an error: the model's setting is MalformedFail
-	keeps  bool // the reasoning of calls is for later requests; false in a Check
+	strict bool   // malformed output is an error: the model's setting is MalformedFail
+	check  *Check // that the choice is read for, before the client gets any of it; nil: it is read for the client
+	keeps  bool   // the reasoning of calls is for later requests; false in a Check
 
 	part      part // being read
 	stops     stopMatcher

@@ -8,6 +8,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // verifier verifies that output follows its spec: for engines that accept a
@@ -24,6 +25,10 @@ type verifier struct {
 	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
 	alone  bool                               // no grammar of an engine enforces the spec
 	held   bool                               // or not all of it: the reply is checked before the client gets any of it
+
+	// settled is what a [Check] has decided of the texts of the whole output; Undecided
+	// where there is none, so that readers verify texts as they end.
+	settled Verdict
 }
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
@@ -118,15 +123,28 @@ func (v *verifier) validJSON(schema *constraint.Validator, text []byte) bool {
 // codeViolation is the error code of output that violates its spec.
 const codeViolation = "constraint_not_kept"
 
+// follows reports whether a text has the form that the spec demands. The error is the
+// account's.
+func (v *verifier) follows(account *work.Account, t *checkedText) (bool, error) {
+	if t.kind == Call {
+		return v.argumentsFollow(account, t.tool, t.text)
+	}
+	return v.answerFollows(account, t.text)
+}
+
 // verification is how far the output of a choice has been verified.
 type verification struct {
-	text     []byte // of the part being read, if it is verified
-	violated bool   // by a part that has ended
+	text     []byte        // of the part being read, if it is verified
+	checked  []checkedText // of parts that have ended, for the check that the choice is read for
+	violated bool          // by a part that has ended
 }
 
 // verifiesPart reports whether the text of the part being read is verified.
 func (r *Reader) verifiesPart() bool {
 	v := &r.turn.verifier
+	if v.settled != Undecided {
+		return false
+	}
 	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil && !r.part.call.IsCode()
 }
 
@@ -143,6 +161,8 @@ func (r *Reader) verifyPart() {
 		r.part.kind == Answer && v.required && v.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
+	case r.check != nil:
+		r.verified.checked = append(r.verified.checked, checkedText{r.part.kind, called, bytes.Clone(r.verified.text)})
 	case r.part.kind == Call && !v.validArguments(called, r.verified.text), r.part.kind == Answer && !v.validAnswer(r.verified.text):
 		r.verified.violated = true
 	}
@@ -154,8 +174,16 @@ func (r *Reader) verifyPart() {
 // condition of the client anything is valid.
 func (r *Reader) verifyEnd() *apierror.Error {
 	v := &r.turn.verifier
-	if r.ending.matched == nil && (r.verified.violated || len(r.calls) == 0 && (v.required || v.answer != nil && !r.shown)) {
+	if r.ending.matched != nil {
+		return nil
+	}
+	missing := len(r.calls) == 0 && (v.required || v.answer != nil && !r.shown)
+	if r.verified.violated || missing || v.settled == Unkept || v.settled == Unchecked {
 		return r.violation()
+	}
+
+	if r.check != nil {
+		r.check.texts = append(r.check.texts, r.verified.checked...)
 	}
 	return nil
 }
@@ -164,6 +192,9 @@ func (r *Reader) verifyEnd() *apierror.Error {
 func (r *Reader) violation() *apierror.Error {
 	r.ending.finish = FinishError
 	r.repaired(repairFailed)
+	if r.turn.verifier.settled == Unchecked {
+		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output takes too much work to check against the schema or the expression of the request. Make it simpler, or ask for a shorter answer.")
+	}
 	if r.turn.verifier.held {
 		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the schema of the request, which has keywords that engines cannot enforce. Try again, or describe in the messages what these keywords demand.")
 	}
