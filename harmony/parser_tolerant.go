@@ -4,9 +4,14 @@ package harmony
 // text.
 const maxHeaderTokens = 256
 
-// maxProbeTokens is the most tokens within content that are buffered because
-// they may be a header.
-const maxProbeTokens = 64
+const (
+	// maxProbeTokens is the most tokens within content that are buffered because
+	// they may be a header.
+	maxProbeTokens = 64
+	// maxUnsureBytes is the most text that is buffered because it may be a header or
+	// text: it is read again with each token, and a token can have 128 bytes.
+	maxUnsureBytes = 2 << 10
+)
 
 // pushTolerant parses a token in tolerant mode, except plain content.
 func (p *Parser) pushTolerant(t Token) {
@@ -46,11 +51,21 @@ func (p *Parser) textToken(t Token) {
 	// without a header.
 	p.head.resolve(&p.resolved, false)
 	between := !p.probing && p.ended && isRemnant(p.head.text, true)
-	switch text := !between && !p.resolved.mayBecomeHeader(); {
-	case p.probing && (text || p.head.size() > maxProbeTokens):
+	text := !between && !p.resolved.mayBecomeHeader() || len(p.head.text) > maxUnsureBytes
+	switch {
+	case p.probing && text:
 		p.rejectProbe()
-	case !p.probing && (text || p.head.size() > maxHeaderTokens):
+	case p.probing:
+		p.limitProbe()
+	case text || p.head.size() > maxHeaderTokens:
 		p.startWithText()
+	}
+}
+
+// limitProbe treats tokens within content as text once they are too many for a header.
+func (p *Parser) limitProbe() {
+	if p.head.size() > maxProbeTokens {
+		p.rejectProbe()
 	}
 }
 
@@ -177,7 +192,9 @@ func (p *Parser) sectionMarker(t Token) {
 	}
 	p.expectHeader()
 	p.head.mark(t)
-	if !p.probing {
+	if p.probing {
+		p.limitProbe() // each marker has the tokens before it read again
+	} else {
 		p.limitHeader()
 	}
 }

@@ -523,6 +523,41 @@ func TestParserTolerantRandom(t *testing.T) {
 	}
 }
 
+// TestParserTolerantBuffers repeats short sequences, as a client can have a model do by
+// logit_bias. What may be a header is read again with each token, so that the parser must
+// not collect much of it.
+func TestParserTolerantBuffers(t *testing.T) {
+	t.Parallel()
+	spaces := AppendEncode(nil, strings.Repeat(" ", 128))
+	if len(spaces) != 1 {
+		t.Fatalf("128 spaces are %d tokens", len(spaces))
+	}
+	alphabet := append(spaces, TokenStart, TokenChannel, TokenConstrain, TokenMessage, TokenEnd, TokenCall, lastSpecial)
+	for _, text := range []string{"analysis", "assistant", " to=", "f", "json", " "} {
+		alphabet = append(alphabet, AppendEncode(nil, text)[0])
+	}
+
+	for _, before := range []string{"", "<|channel|>final<|message|>hi", "<|channel|>final<|message|>hi<|start|>assistant", "<|channel|>final<|message|>hi<|end|>"} {
+		for _, first := range alphabet {
+			for _, second := range alphabet {
+				p := NewParser(Tolerant, RoleAssistant)
+				for _, token := range AppendEncodeSpecial(nil, before) {
+					_, _ = p.Push(token)
+				}
+				for i := range 3 * maxHeaderTokens {
+					_, _ = p.Push([]Token{first, second}[i%2])
+					unsure := p.probing || p.state == StateHeader && !p.head.started && len(p.head.sections) == 1
+					switch size := p.head.size(); {
+					case p.probing && size > maxProbeTokens, p.state == StateHeader && size > maxHeaderTokens,
+						unsure && len(p.head.text) > maxUnsureBytes:
+						t.Fatalf("after %q and %d of %d, %d: %d tokens of %d bytes are collected", before, i+1, first, second, size, len(p.head.text))
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestParseOfRender parses the output of the renderer.
 func TestParseOfRender(t *testing.T) {
 	msgs := []Message{
