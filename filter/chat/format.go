@@ -39,7 +39,7 @@ func (d *decoder) readSchema(v jsontext.Field) *apierror.Error {
 }
 
 func (d *decoder) readRegex(v jsontext.Field) *apierror.Error {
-	f, err := turn.RegexFormat(v)
+	f, err := d.rc.RegexFormat(v)
 	return d.input.SetFormat(f, v.Path, err)
 }
 

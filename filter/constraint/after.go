@@ -1,15 +1,20 @@
 package constraint
 
-import "github.com/envoy-harmony/envoy-harmony/harmony"
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
 
 // After returns the output that f allows behind output, the beginning of a reply that f
 // allows. ok is false if that cannot be stated: output ends inside a value of a schema, or
-// inside a text of a regular expression or of a grammar, or f does not allow it.
-func After(f Format, output []harmony.Token) (rest Format, ok bool) {
+// inside a text of a regular expression or of a grammar, or f does not allow it; or it
+// takes more steps than account has.
+func After(account *work.Account, f Format, output []harmony.Token) (rest Format, ok bool) {
 	var text []byte
+	d := derivation{account: account}
 	for _, token := range output {
 		if token >= harmony.TokenStartOfText {
-			f, ok = derive(f, symbol{control: token})
+			f, ok = d.derive(f, symbol{control: token})
 			if f == nil || !ok {
 				return nil, false
 			}
@@ -23,7 +28,7 @@ func After(f Format, output []harmony.Token) (rest Format, ok bool) {
 			return nil, false
 		}
 		for _, b := range text {
-			if f, ok = derive(f, symbol{text: b}); f == nil || !ok {
+			if f, ok = d.derive(f, symbol{text: b}); f == nil || !ok {
 				return nil, false
 			}
 		}
@@ -52,10 +57,27 @@ type symbol struct {
 	text    byte
 }
 
+// derivation derives formats, and counts the formats that it looks at: each symbol can
+// begin thousands of alternatives.
+type derivation struct {
+	account *work.Account
+	refused bool
+}
+
+// stepsOfFormat is about what it takes to look at a format or to copy it.
+const stepsOfFormat = 3
+
+func (d *derivation) spend(formats int) {
+	d.refused = d.refused || d.account.Spend(formats*stepsOfFormat) != nil
+}
+
 // derive returns what f allows behind a first symbol: its derivative, as Brzozowski
 // defined that for regular expressions. nil means that f does not allow the symbol; ok
 // is false if the rest cannot be stated.
-func derive(f Format, s symbol) (rest Format, ok bool) {
+func (d *derivation) derive(f Format, s symbol) (rest Format, ok bool) {
+	if d.refused {
+		return nil, false
+	}
 	switch f := f.(type) {
 	case Text:
 		if s.control == 0 && f != "" && f[0] == s.text {
@@ -73,27 +95,28 @@ func derive(f Format, s symbol) (rest Format, ok bool) {
 		}
 		return nil, true
 	case Sequence:
-		return deriveSequence(f, s)
+		return d.deriveSequence(f, s)
 	case Choice:
-		return deriveChoice(f, s)
+		return d.deriveChoice(f, s)
 	case Optional:
-		return derive(f.Format, s)
+		return d.derive(f.Format, s)
 	case Many:
-		rest, ok = derive(f.Format, s)
-		return join(rest, Sequence{f}), ok
+		rest, ok = d.derive(f.Format, s)
+		return d.join(rest, Sequence{f}), ok
 	}
 	return nil, s.control != 0 // a value, an expression or a grammar
 }
 
-func deriveSequence(f Sequence, s symbol) (Format, bool) {
+func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
+	d.spend(len(f))
 	var rests Choice
 	for i, element := range f {
-		rest, ok := derive(element, s)
+		rest, ok := d.derive(element, s)
 		if !ok {
 			return nil, false
 		}
 		if rest != nil {
-			rests = append(rests, join(rest, f[i+1:]))
+			rests = append(rests, d.join(rest, f[i+1:]))
 		}
 		if !canBeEmpty(element) {
 			break
@@ -102,10 +125,11 @@ func deriveSequence(f Sequence, s symbol) (Format, bool) {
 	return oneOf(rests), true
 }
 
-func deriveChoice(f Choice, s symbol) (Format, bool) {
+func (d *derivation) deriveChoice(f Choice, s symbol) (Format, bool) {
+	d.spend(len(f))
 	var rests Choice
 	for _, element := range f {
-		rest, ok := derive(element, s)
+		rest, ok := d.derive(element, s)
 		if !ok {
 			return nil, false
 		}
@@ -128,7 +152,7 @@ func oneOf(formats Choice) Format {
 }
 
 // join returns a format followed by others; nil stays nil.
-func join(first Format, others Sequence) Format {
+func (d *derivation) join(first Format, others Sequence) Format {
 	if first == nil {
 		return nil
 	}
@@ -139,6 +163,7 @@ func join(first Format, others Sequence) Format {
 	if !ok {
 		s = Sequence{first}
 	}
+	d.spend(len(s) + len(others))
 	all := append(append(make(Sequence, 0, len(s)+len(others)), s...), others...)
 	if len(all) == 1 {
 		return all[0]

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // The bounds of what a schema costs the engine's grammar compiler. The times are
@@ -41,9 +43,10 @@ var errTotalCost = errors.New("has patterns and lengths that take an engine too 
 // budget is the cost of the patterns and lengths of a schema so far. A repeated one
 // costs nothing.
 type budget struct {
-	spent  int
-	paid   map[string]bool
-	states int // of the patterns that are left to the check of the reply
+	account *work.Account
+	spent   int
+	paid    map[string]bool
+	states  int // of the patterns that are left to the check of the reply
 }
 
 // spend adds the cost of a pattern or length.
@@ -112,7 +115,7 @@ func describesStrings(object map[string]any, unkept bool) bool {
 
 // pattern adds the cost of a pattern and returns it in the syntax of engines.
 func (b *budget) pattern(pattern string) (string, error) {
-	text, cost, err := engineRegex(pattern, true)
+	text, cost, err := engineRegex(b.account, pattern, true)
 	if err != nil {
 		return "", fmt.Errorf("has a pattern that %w", err)
 	}

@@ -62,7 +62,7 @@ func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 	if i := slices.IndexFunc(typedKeywords, has); i >= 0 && !has("type") {
 		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, typedKeywords[i])
 	}
-	if err := checkPatterns(object); err != nil {
+	if err := c.checkPatterns(object); err != nil {
 		return err
 	}
 	for _, k := range limits {
@@ -80,14 +80,14 @@ func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 
 // checkPatterns rejects patterns that are not in the grammar and that no format
 // stands for.
-func checkPatterns(object map[string]any) error {
+func (c *schemaCheck) checkPatterns(object map[string]any) error {
 	patterns := []string{}
 	if pattern, ok := object["pattern"].(string); ok && !enforcedFormat(object) {
 		patterns = append(patterns, pattern)
 	}
 	names, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.AppendSeq(patterns, maps.Keys(names)) {
-		if _, _, err := engineRegex(pattern, true); err != nil {
+		if _, _, err := engineRegex(c.account, pattern, true); err != nil {
 			return fmt.Errorf("has a pattern that %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -27,9 +28,9 @@ type (
 	Control harmony.Token
 	// Free is any text without control tokens.
 	Free struct{}
-	// Value is one JSON value of a JSON Schema.
+	// Value is one JSON value of a JSON Schema in the form for engines, see [NewValue].
 	Value struct{ Schema json.RawMessage }
-	// Regex is a text that matches a whole regular expression.
+	// Regex is a text that matches a whole regular expression in the syntax of engines.
 	Regex string
 	// Grammar is a text of an EBNF grammar with the start rule root.
 	Grammar string
@@ -42,6 +43,11 @@ type (
 	// Many is a format any number of times, including none.
 	Many struct{ Format Format }
 )
+
+// NewValue returns the format of the values of a schema that [CheckSchema] accepts.
+func NewValue(account *work.Account, schema json.RawMessage) Value {
+	return Value{appendSchema(account, nil, schema)}
+}
 
 // controls are the control tokens by their spellings.
 var controls = map[string]harmony.Token{
@@ -98,12 +104,11 @@ func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
 // indented, and a model cannot generate white space forever.
 func (v Value) appendTag(dst []byte) []byte {
 	dst = append(dst, `{"type":"json_schema","max_whitespace_cnt":32,"json_schema":`...)
-	return append(appendSchema(dst, v.Schema), '}')
+	return append(append(dst, v.Schema...), '}')
 }
 
 func (r Regex) appendTag(dst []byte) []byte {
-	text, _, _ := engineRegex(string(r), false)
-	return appendMember(dst, "regex", "pattern", text)
+	return appendMember(dst, "regex", "pattern", string(r))
 }
 
 func (g Grammar) appendTag(dst []byte) []byte {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // A custom tool takes a text, which the model writes as a string of JSON:
@@ -53,8 +55,8 @@ type expr struct {
 // whole regular expression in Go's syntax, in which \uXXXX is as in JavaScript. cost is
 // as for [InputLark]. The error is [ErrUnenforceable], or its text continues "the
 // expression".
-func InputRegex(pattern string) (g Grammar, cost int, err error) {
-	re, err := parseInputRegex(pattern)
+func InputRegex(account *work.Account, pattern string) (g Grammar, cost int, err error) {
+	re, err := parseInputRegex(account, pattern)
 	if err != nil {
 		return "", 0, err
 	}
@@ -79,7 +81,7 @@ func InputRegex(pattern string) (g Grammar, cost int, err error) {
 
 // parseInputRegex parses a regular expression. An expression that other engines of
 // regular expressions can read is unenforceable, and not malformed.
-func parseInputRegex(pattern string) (*syntax.Regexp, error) {
+func parseInputRegex(account *work.Account, pattern string) (*syntax.Regexp, error) {
 	switch {
 	case len(pattern) > maxRegexBytes:
 		return nil, unenforceable(fmt.Sprintf("an expression is longer than %d bytes", maxRegexBytes))

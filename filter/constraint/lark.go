@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 const (
@@ -27,11 +29,11 @@ func (e *LarkError) Error() string {
 // repetitions, %ignore, and %import of the terminals of Lark's library common. cost is
 // what it costs an engine's compiler, at most [MaxInputCost]. The error is
 // [ErrUnenforceable] or a [LarkError].
-func InputLark(definition string) (g Grammar, cost int, err error) {
+func InputLark(account *work.Account, definition string) (g Grammar, cost int, err error) {
 	if len(definition) > maxGrammarBytes {
 		return "", 0, unenforceable(fmt.Sprintf("it is longer than %d bytes", maxGrammarBytes))
 	}
-	p := larkParser{rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{}}
+	p := larkParser{account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{}}
 	p.next()
 	for p.kind != larkEnd && p.err == nil {
 		p.statement()
@@ -60,6 +62,7 @@ const (
 
 // larkParser reads a grammar. One token is read ahead.
 type larkParser struct {
+	account    *work.Account
 	text, rest string
 	kind       larkKind
 	token      string
@@ -489,7 +492,7 @@ func (p *larkParser) unquoted() (text []rune, folded bool) {
 }
 
 func (p *larkParser) regex(pattern string, at int) *expr {
-	re, err := parseInputRegex(pattern)
+	re, err := parseInputRegex(p.account, pattern)
 	var e *expr
 	if err == nil {
 		e, err = regexExpr(re)

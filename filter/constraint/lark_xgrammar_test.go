@@ -18,9 +18,9 @@ func TestXgrammarInputGrammars(t *testing.T) {
 		var grammar Grammar
 		var err error
 		if c.lark != "" {
-			grammar, _, err = InputLark(c.lark)
+			grammar, _, err = InputLark(nil, c.lark)
 		} else {
-			grammar, _, err = InputRegex(c.regex)
+			grammar, _, err = InputRegex(nil, c.regex)
 		}
 		if err != nil {
 			t.Fatal(err)

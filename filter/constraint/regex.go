@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // maxRegexBytes bounds a regular expression, in bytes.
@@ -53,8 +55,8 @@ var (
 
 // CheckRegex returns an error if engines cannot enforce a regular expression in Go's
 // syntax, with \uXXXX as in JavaScript. The error's text continues "the expression".
-func CheckRegex(pattern string) error {
-	_, _, err := engineRegex(pattern, false)
+func CheckRegex(account *work.Account, pattern string) error {
+	_, _, err := engineRegex(account, pattern, false)
 	return err
 }
 
@@ -66,7 +68,7 @@ func CheckRegex(pattern string) error {
 // In a schema the text is that of a JSON string. There a pattern of xgrammar cannot
 // match characters that JSON escapes, and a pattern without anchors matches any
 // part of the text.
-func engineRegex(pattern string, inSchema bool) (text string, cost int, err error) {
+func engineRegex(account *work.Account, pattern string, inSchema bool) (text string, cost int, err error) {
 	switch {
 	case len(pattern) > maxRegexBytes:
 		return "", 0, fmt.Errorf("is longer than %d bytes", maxRegexBytes)

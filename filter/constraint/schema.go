@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // MaxCount is the largest length or number in a schema, such as a maxLength: grammars
@@ -31,15 +33,15 @@ const MaxCount = 4096
 // reply, see [Unenforced]. A $ref
 // may lead back to a schema that contains it, as in a list or a tree, but only
 // through a part for an inner value: otherwise no value follows the schema.
-func CheckSchema(schema json.RawMessage, strict bool) error {
-	return checkSchema(schema, schemaCheck{strict: strict})
+func CheckSchema(account *work.Account, schema json.RawMessage, strict bool) error {
+	return checkSchema(schema, schemaCheck{account: account, strict: strict})
 }
 
 // Unenforced returns what grammars do not enforce of a schema that [CheckSchema]
 // accepts as strict: a [Validator] has to check the reply. nil: they enforce all of
 // it. The error is in the form of CheckSchema's.
-func Unenforced(schema json.RawMessage) error {
-	return checkSchema(schema, schemaCheck{strict: true, exact: true})
+func Unenforced(account *work.Account, schema json.RawMessage) error {
+	return checkSchema(schema, schemaCheck{account: account, strict: true, exact: true})
 }
 
 func checkSchema(schema json.RawMessage, c schemaCheck) error {
@@ -88,6 +90,7 @@ func hasNUL(p []byte) bool {
 }
 
 type schemaCheck struct {
+	account  *work.Account
 	root     any
 	strict   bool
 	exact    bool // what grammars do not enforce is an error

@@ -13,6 +13,8 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Spec is the spec of a reply's output. The zero value allows any output.
@@ -34,7 +36,9 @@ type Tool struct {
 }
 
 // Answer is the output format of the final channel's text.
-type Answer interface{ content() Format }
+type Answer interface {
+	content(account *work.Account) Format
+}
 
 type (
 	// AnswerJSON is one JSON value of a schema that [CheckSchema] accepts.
@@ -48,20 +52,25 @@ type (
 )
 
 // Accepts reports whether the whole text matches the expression.
-func (a AnswerRegex) Accepts(text []byte) bool {
-	pattern, _, err := engineRegex(string(a), false)
+func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
+	pattern, _, err := engineRegex(account, string(a), false)
 	if err != nil {
-		return false
+		return false, account.Err()
 	}
 	whole, err := regexp.Compile(`^(?:` + goSyntax(pattern) + `)$`)
-	return err != nil || whole.Match(text) // an expression that only engines can compile has been enforced there
+	return err != nil || whole.Match(text), nil // an expression that only engines can compile has been enforced there
 }
 
-func (a AnswerJSON) content() Format    { return Value(a) }
-func (a AnswerRegex) content() Format   { return Regex(a) }
-func (a AnswerGrammar) content() Format { return Grammar(a) }
+func (a AnswerJSON) content(account *work.Account) Format { return NewValue(account, a.Schema) }
 
-func (a AnswerChoice) content() Format {
+func (a AnswerRegex) content(account *work.Account) Format {
+	text, _, _ := engineRegex(account, string(a), false)
+	return Regex(text)
+}
+
+func (a AnswerGrammar) content(*work.Account) Format { return Grammar(a) }
+
+func (a AnswerChoice) content(*work.Account) Format {
 	c := make(Choice, len(a))
 	for i, text := range a {
 		c[i] = Text(text)
@@ -104,12 +113,13 @@ func forms(texts ...string) Choice {
 }
 
 // Format returns the set of the replies that follow the spec; nil if every
-// well-formed reply does.
+// well-formed reply does. It is in the form for engines, so that writing it takes no
+// more than its length. What the account refuses is not read: [work.Account.Err] tells.
 //
 //	reply  = {analysis} [preamble {analysis}] ( call {end {analysis} call} | answer )
 //
 // A preamble precedes calls, so a request without tools has none.
-func (s *Spec) Format() Format {
+func (s *Spec) Format(account *work.Account) Format {
 	if !s.restricts() {
 		return nil
 	}
@@ -119,11 +129,11 @@ func (s *Spec) Format() Format {
 	}
 	switch {
 	case s.Required:
-		return append(whole, s.calls()...)
+		return append(whole, s.calls(account)...)
 	case len(s.Tools) == 0:
-		return append(whole, s.answer()...)
+		return append(whole, s.answer(account)...)
 	}
-	return append(whole, Choice{s.calls(), s.answer()})
+	return append(whole, Choice{s.calls(account), s.answer(account)})
 }
 
 // restricts reports whether there is a well-formed reply that violates the spec.
@@ -139,7 +149,7 @@ func (s *Spec) restricts() bool {
 	return false
 }
 
-func (s *Spec) calls() Sequence {
+func (s *Spec) calls(account *work.Account) Sequence {
 	var one Choice
 	var loose, builtins, code []string // recipients; loose and builtins take any object
 	for _, t := range s.Tools {
@@ -149,9 +159,9 @@ func (s *Spec) calls() Sequence {
 		case t.Grammar != "":
 			one = append(one, call(jsonType, t.Grammar, t.Recipient))
 		case t.Schema != nil && t.Builtin:
-			one = append(one, call(builtinType, Value{t.Schema}, t.Recipient))
+			one = append(one, call(builtinType, NewValue(account, t.Schema), t.Recipient))
 		case t.Schema != nil:
-			one = append(one, call(jsonType, Value{t.Schema}, t.Recipient))
+			one = append(one, call(jsonType, NewValue(account, t.Schema), t.Recipient))
 		case t.Builtin:
 			builtins = append(builtins, t.Recipient)
 		default:
@@ -160,10 +170,10 @@ func (s *Spec) calls() Sequence {
 	}
 	// In one format, because an engine compiles every schema separately.
 	if len(loose) > 0 {
-		one = append(one, call(jsonType, Value{AnyObject}, loose...))
+		one = append(one, call(jsonType, NewValue(account, AnyObject), loose...))
 	}
 	if len(builtins) > 0 {
-		one = append(one, call(builtinType, Value{AnyObject}, builtins...))
+		one = append(one, call(builtinType, NewValue(account, AnyObject), builtins...))
 	}
 	if len(code) > 0 {
 		one = append(one, call(codeType, Free{}, code...))
@@ -185,13 +195,13 @@ func call(types Choice, content Format, recipients ...string) Format {
 	return Sequence{headers, types, content}
 }
 
-func (s *Spec) answer() Sequence {
+func (s *Spec) answer(account *work.Account) Sequence {
 	switch a := s.Answer.(type) {
 	case nil:
 		return Sequence{answerHeaders, Free{}}
 	case AnswerJSON:
-		return Sequence{answerHeaders, a.content()}
+		return Sequence{answerHeaders, a.content(account)}
 	default:
-		return Sequence{answerHeaders[0], a.content()}
+		return Sequence{answerHeaders[0], a.content(account)}
 	}
 }

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var (
 	cityOf = json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`)
-	okOf   = json.RawMessage(`{"type":"object", "properties":{"ok":{"type":"boolean"}},"required":["ok"]}`)
+	okOf   = json.RawMessage(`{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}`)
 
 	weather = Tool{Recipient: "functions.get_weather", Schema: cityOf}
 	search  = Tool{Recipient: "functions.search"}
@@ -48,7 +48,7 @@ func TestStructuralTags(t *testing.T) {
 	for name, p := range specs {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := json.Indent(&got, AppendStructuralTag(nil, p.Format()), "", " "); err != nil {
+			if err := json.Indent(&got, AppendStructuralTag(nil, p.Format(nil)), "", " "); err != nil {
 				t.Fatal(err)
 			}
 			got.WriteByte('\n')
@@ -75,7 +75,7 @@ func TestNoFormat(t *testing.T) {
 		"loose tools": {Tools: []Tool{search, notes, browse, python}, Parallel: true},
 		"one call":    {Tools: []Tool{search}}, // the reader ends the turn by itself
 	} {
-		if f := p.Format(); f != nil {
+		if f := p.Format(nil); f != nil {
 			t.Errorf("%s: %s", name, AppendStructuralTag(nil, f))
 		}
 	}
@@ -85,7 +85,7 @@ func TestNoFormat(t *testing.T) {
 // engine.
 func TestNoStopToken(t *testing.T) {
 	for name, p := range specs {
-		tag := string(AppendStructuralTag(nil, p.Format()))
+		tag := string(AppendStructuralTag(nil, p.Format(nil)))
 		for _, stop := range []string{`"token":200002`, `"token":200012`, "<|"} {
 			if strings.Contains(tag, stop) {
 				t.Errorf("%s: %s stands in %s", name, stop, tag)
@@ -207,7 +207,7 @@ func TestAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := specs[name]
-			f := p.Format()
+			f := p.Format(nil)
 			for _, list := range c.yes {
 				for _, s := range list {
 					if !accepts(f, s) {

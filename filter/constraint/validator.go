@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Validator validates texts against a JSON Schema, for engines that cannot enforce
@@ -31,7 +32,7 @@ const draft7 = "http://json-schema.org/draft-07/schema#"
 
 // NewValidator returns the validator of a schema that [CheckSchema] accepts. The
 // error's text continues "the schema".
-func NewValidator(schema json.RawMessage) (*Validator, error) {
+func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, error) {
 	if len(schema)*jsontext.Depth(schema) > maxScanned {
 		return nil, fmt.Errorf("is too large to check for how deep it nests, beyond %d bytes times levels: make it smaller or flatter", maxScanned)
 	}
@@ -155,17 +156,20 @@ func countStates(re *syntax.Regexp) int {
 }
 
 // Accepts reports whether a text is one JSON value of the schema. It rejects texts
-// that cost too much to validate, see [Validator.Affords].
-func (v *Validator) Accepts(text []byte) bool {
+// that cost too much to validate, see [Validator.affords].
+func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
+	if !v.affords(text) {
+		return false, work.ErrExceeded
+	}
 	var value any
-	return v.Affords(text) && json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil
+	return json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil, nil
 }
 
-// Affords reports whether a text does not cost too much to validate: its arrays and
+// affords reports whether a text does not cost too much to validate: its arrays and
 // objects nest at most 256 levels deep, its length times the number of ways in which
 // the schema leads to one value is at most 16 MiB, and uniqueItems compares at most
 // 4,096 arrays and objects.
-func (v *Validator) Affords(text []byte) bool {
+func (v *Validator) affords(text []byte) bool {
 	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting && (!v.unique || comparisons(gjson.ParseBytes(text)) <= maxCompares/v.ways)
 }
 

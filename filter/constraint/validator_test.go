@@ -31,17 +31,17 @@ func TestValidator(t *testing.T) {
 		{`{"$schema":"http://json-schema.org/draft-07/schema","items":[{"type":"null"},{"const":2}]}`, `[null,3]`, false},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","not":{"type":"string"}}`, `"a"`, false},
 	} {
-		v, err := NewValidator(json.RawMessage(c.schema))
+		v, err := NewValidator(nil, json.RawMessage(c.schema))
 		if err != nil {
 			t.Errorf("%s: %v", c.schema, err)
 			continue
 		}
-		if got := v.Accepts([]byte(c.text)); got != c.want {
+		if got := follows(v, []byte(c.text)); got != c.want {
 			t.Errorf("%s of %s: %t", c.text, c.schema, got)
 		}
 	}
 	for _, schema := range []string{`{"minLength":"a"}`, `{"pattern":"("}`, `{"$ref":"#/$defs/none"}`} {
-		if _, err := NewValidator(json.RawMessage(schema)); err == nil {
+		if _, err := NewValidator(nil, json.RawMessage(schema)); err == nil {
 			t.Errorf("%s passes", schema)
 		}
 	}
@@ -95,27 +95,34 @@ func TestValidatorIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, err := NewValidator(json.RawMessage(c.schema))
+			v, err := NewValidator(nil, json.RawMessage(c.schema))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
 				}
 				return
 			}
-			if err != nil || !v.Accepts([]byte(c.text)) {
+			if err != nil || !follows(v, []byte(c.text)) {
 				t.Errorf("%s is not accepted: %v", c.text, err)
 			}
 		})
 	}
-	v, err := NewValidator(json.RawMessage(`true`))
-	if err != nil || !v.Accepts([]byte(`"[{\"[{"`)) || !v.Accepts([]byte(nested(maxNesting))) || v.Accepts([]byte(nested(maxNesting+1))) {
+	v, err := NewValidator(nil, json.RawMessage(`true`))
+	if err != nil || !follows(v, []byte(`"[{\"[{"`)) || !follows(v, []byte(nested(maxNesting))) || follows(v, []byte(nested(maxNesting+1))) {
 		t.Errorf("the depth of texts is not bounded: %v", err)
 	}
-	v, err = NewValidator(json.RawMessage(`{"anyOf":[` + strings.Join(many, ",") + `,{"type":"array"}]}`))
+	v, err = NewValidator(nil, json.RawMessage(`{"anyOf":[`+strings.Join(many, ",")+`,{"type":"array"}]}`))
 	most := maxWork / (len(many) + 2)
-	if err != nil || !v.Accepts([]byte("["+strings.Repeat(" ", most-2)+"]")) || v.Accepts([]byte("["+strings.Repeat(" ", most-1)+"]")) {
+	if err != nil || !follows(v, []byte("["+strings.Repeat(" ", most-2)+"]")) || follows(v, []byte("["+strings.Repeat(" ", most-1)+"]")) {
 		t.Errorf("the length of texts is not bounded: %v", err)
 	}
 }
 
 func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+
+// follows validates without a bound.
+func follows(v *Validator, text []byte) bool {
+	ok, err := v.Accepts(nil, text)
+
+	return ok && err == nil
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // appendSchema appends a schema that [CheckSchema] accepts in the form for engines:
@@ -17,8 +18,8 @@ import (
 // parts that grammars cannot enforce, or that take too long to compile, are left
 // out; strict schemas have no such parts. The rest is unchanged and in the same
 // order, which is the order in which the model has to write properties.
-func appendSchema(dst []byte, schema json.RawMessage) []byte {
-	dst, _ = writeSchema(dst, schema)
+func appendSchema(account *work.Account, dst []byte, schema json.RawMessage) []byte {
+	dst, _ = writeSchema(account, dst, schema)
 	return dst
 }
 
@@ -28,19 +29,19 @@ const MaxCost = maxSchemaCost
 
 // Cost returns what a schema that [CheckSchema] accepts costs the engine's compiler,
 // by its patterns and lengths. Many tools with a cost take an engine too long.
-func Cost(schema json.RawMessage) int {
-	_, cost := writeSchema(nil, schema)
+func Cost(account *work.Account, schema json.RawMessage) int {
+	_, cost := writeSchema(account, nil, schema)
 	return cost
 }
 
-func writeSchema(dst []byte, schema json.RawMessage) (written []byte, cost int) {
+func writeSchema(account *work.Account, dst []byte, schema json.RawMessage) (written []byte, cost int) {
 	d := json.NewDecoder(strings.NewReader(string(schema)))
 	d.UseNumber()
 	var root any
 	if d.Decode(&root) != nil {
 		return jsontext.AppendCompact(dst, string(schema)), 0
 	}
-	w := schemaWriter{dst: dst}
+	w := schemaWriter{dst: dst, cost: budget{account: account}}
 	w.schema(gjson.ParseBytes(schema), root)
 	return w.dst, w.cost.spent
 }

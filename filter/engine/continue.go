@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -13,8 +14,8 @@ import (
 // request. The engine counts only new tokens for frequency_penalty and presence_penalty.
 //
 // It returns nil if there is no such request: no token is left, or what is left of the
-// constraint cannot be stated.
-func (r *Request) Continued(output []harmony.Token) *Request {
+// constraint cannot be stated, or takes more steps than account has.
+func (r *Request) Continued(account *work.Account, output []harmony.Token) *Request {
 	next := *r
 	next.N = 1
 	next.Prompt = slices.Concat(r.Prompt, output)
@@ -28,7 +29,7 @@ func (r *Request) Continued(output []harmony.Token) *Request {
 		next.Seed = &seed
 	}
 	if r.Constraint != nil {
-		rest, ok := constraint.After(r.Constraint, output)
+		rest, ok := constraint.After(account, r.Constraint, output)
 		if !ok {
 			return nil
 		}

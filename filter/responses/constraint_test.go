@@ -16,8 +16,8 @@ func TestConstraint(t *testing.T) {
 	custom := constraint.Tool{Recipient: "functions.c", Schema: []byte(customParameters)}
 	inSpace := constraint.Tool{Recipient: "n.f"}
 	matching, patched := constraint.Tool{Recipient: "functions.c"}, constraint.Tool{Recipient: "functions.c"}
-	matching.Grammar, _, _ = constraint.InputRegex(`[a-z]+-\d{2}`)
-	patched.Grammar, _, _ = constraint.InputLark("start: /a/")
+	matching.Grammar, _, _ = constraint.InputRegex(nil, `[a-z]+-\d{2}`)
+	patched.Grammar, _, _ = constraint.InputLark(nil, "start: /a/")
 	for _, c := range []struct {
 		name, fields string
 		want         constraint.Spec

@@ -31,9 +31,9 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	var err error
 	switch {
 	case v.Get("type").Str == "grammar" && syntax == "lark":
-		t.input, cost, err = constraint.InputLark(definition)
+		t.input, cost, err = constraint.InputLark(r.rc.Work, definition)
 	case v.Get("type").Str == "grammar" && syntax == "regex":
-		t.input, cost, err = constraint.InputRegex(definition)
+		t.input, cost, err = constraint.InputRegex(r.rc.Work, definition)
 	default:
 		err = constraint.ErrUnenforceable
 	}

@@ -9,10 +9,6 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// smallCheck is how many steps of work a check may take between two events of a run. One
-// that can take more is a job: the run has to hear its client and its timers meanwhile.
-const smallCheck = 100_000
-
 // verifier holds back the answer of an engine that takes no grammar, until it is
 // known whether the answer has the form that the request asks for.
 type verifier struct {
@@ -79,14 +75,15 @@ func (r *Run) verify(chunks []engine.Chunk) (verified []engine.Chunk, repeated b
 			r.resetIdle()
 		}
 		return nil, false
-	case v.verdict != turn.Complete:
-		return r.release()
-	case v.check.Cost() <= smallCheck:
-		v.settle(v.check.Decide(context.Background()))
+	case v.verdict == turn.Complete:
+		v.verdict = v.check.DecideSoon()
+	}
+	if v.verdict != turn.Complete {
 		return r.release()
 	}
 
-	// The engine owes nothing any more but its counts.
+	// The decision takes long: the run has to hear its client and its timers meanwhile. The
+	// engine owes nothing any more but its counts.
 	r.timers.Clear(TimerFirst)
 	r.timers.Clear(TimerIdle)
 	v.deciding = true

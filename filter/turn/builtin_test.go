@@ -307,12 +307,12 @@ func TestBuiltinsInSpec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := newSpec(&c.in, tools.narrow(c.in.Choice), tools)
+		p, err := (&RequestContext{}).newSpec(&c.in, tools.narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.want == nil {
-			if p.Format() != nil {
+			if p.Format(nil) != nil {
 				t.Errorf("%s: the output has a spec", c.name)
 			}
 			continue
@@ -321,7 +321,7 @@ func TestBuiltinsInSpec(t *testing.T) {
 		for _, t := range p.Tools {
 			got = append(got, t.Recipient)
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" || p.Format() == nil {
+		if diff := cmp.Diff(c.want, got); diff != "" || p.Format(nil) == nil {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 		for _, tool := range p.Tools {

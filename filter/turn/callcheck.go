@@ -1,11 +1,13 @@
 package turn
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -13,7 +15,7 @@ import (
 // zero value checks nothing.
 type callCheck struct {
 	tools *toolset // nil: calls are not checked
-	model *Model
+	rc    *RequestContext
 
 	called  CalledTool
 	holding bool   // the arguments of a call are being held back
@@ -32,7 +34,7 @@ func (c *callCheck) begin(h *harmony.Header) {
 		return
 	}
 	c.called = CalledTool{Namespace: t.namespace, Name: t.name, Builtin: t.builtin}
-	if c.holding = c.tools.repairs(c.model, &c.called); c.holding {
+	if c.holding = c.tools.repairs(c.rc.Model, &c.called); c.holding {
 		c.asked, c.text = false, c.text[:0]
 	}
 }
@@ -63,22 +65,48 @@ func (c *callCheck) passes() bool {
 	if !valid {
 		return false
 	}
-	schema := c.tools.schemas[c.name()]
-	if schema == nil {
-		return true
-	}
-	validator, err := constraint.NewValidator(schema)
-	return err != nil || !validator.Affords(text) || validator.Accepts(text)
+	return c.rc.inline(func(account *work.Account) (bool, error) {
+		validator := c.tools.validator(account, c.name())
+		if validator == nil {
+			return true, nil
+		}
+		return validator.Accepts(account, text)
+	})
 }
 
 // format returns what the arguments have to be when they are asked for again: of the tool's
 // schema as far as a grammar can say it, else any JSON object.
 func (c *callCheck) format() constraint.Format {
 	var forced forcedSchemas
-	if schema := forced.schema(c.tools.schemas[c.name()], maxStrictSchemas); schema != nil {
-		return constraint.Value{Schema: schema}
+	account := c.rc.Work.Part(context.Background(), maxInline)
+	if account == nil {
+		return constraint.Value{Schema: constraint.AnyObject}
+	}
+	if schema := forced.schema(account, c.tools.schemas[c.name()], maxStrictSchemas); schema != nil {
+		if value := constraint.NewValue(account, schema); account.Err() == nil {
+			return value
+		}
 	}
 	return constraint.Value{Schema: constraint.AnyObject}
+}
+
+// validator returns the validator of a tool's schema, which is made when it is first asked
+// for; nil if it has no schema, or one that cannot be checked.
+func (s *toolset) validator(account *work.Account, name ToolName) *constraint.Validator {
+	schema := s.schemas[name]
+	if schema == nil {
+		return nil
+	}
+	validator, made := s.validators[name]
+	if !made {
+		validator, _ = constraint.NewValidator(account, schema)
+		if s.validators == nil {
+			s.validators = map[ToolName]*constraint.Validator{}
+		}
+		s.validators[name] = validator
+	}
+
+	return validator
 }
 
 // keepSchemas keeps the schemas of the tools by which the arguments of calls are checked.

@@ -109,7 +109,7 @@ func TestAskedAgain(t *testing.T) {
 	if held := g.Release(); spell(t, held) != `{"place":` {
 		t.Errorf("cut: %q", spell(t, held))
 	}
-	if format := (&callCheck{tools: &toolset{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
+	if format := (&callCheck{tools: &toolset{}, rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
 		t.Errorf("without a schema: %v", format)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Verdict is the result of a [Check] so far.
@@ -25,7 +26,7 @@ const (
 // for engines that cannot enforce the output's spec, or not all of it.
 //
 // What depends on texts, their schemas and expressions, can take long. It is left to
-// Decide, which is not called between the chunks of a reply unless its cost is small.
+// Decide, which is not called between the chunks of a reply.
 type Check struct {
 	turn    *Turn
 	readers []*Reader
@@ -78,18 +79,28 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 	return Undecided
 }
 
-// Cost returns about how many steps of the request's work Decide takes, at most.
-func (c *Check) Cost() (steps int) {
-	for i := range c.texts {
-		steps += c.turn.verifier.cost(&c.texts[i])
+// smallCheck is how many steps of work a check may take between two events of a run: about
+// 5 ms.
+const smallCheck = 100_000
+
+// DecideSoon is Decide for output that takes little work. It returns Complete for other
+// output.
+func (c *Check) DecideSoon() Verdict {
+	part := c.turn.rc.Work.Part(context.Background(), smallCheck)
+	if part == nil {
+		return Complete
 	}
-	return steps
+	if v := c.decide(part); v != Unchecked {
+		return v
+	}
+	return Complete
 }
 
 // Decide verifies the texts of the output, after the verdict Complete. It may take
 // long, on a goroutine of its own, and ends early if ctx does.
-func (c *Check) Decide(ctx context.Context) Verdict {
-	account := c.turn.rc.Work.Within(ctx)
+func (c *Check) Decide(ctx context.Context) Verdict { return c.decide(c.turn.rc.Work.Within(ctx)) }
+
+func (c *Check) decide(account *work.Account) Verdict {
 	for i := range c.texts {
 		follows, err := c.turn.verifier.follows(account, &c.texts[i])
 		switch {

@@ -276,7 +276,7 @@ func TestForcedSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := newSpec(in, c.choice, tools)
+		spec, err := (&RequestContext{}).newSpec(in, c.choice, tools)
 		if err != nil || string(spec.Tools[0].Schema) != c.want {
 			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
 		}
@@ -288,7 +288,7 @@ func TestForcedSchemas(t *testing.T) {
 	}
 	rc, _ := newContext()
 	tools, _ := newToolset(many, nil, rc.Limits)
-	spec, err := newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
+	spec, err := (&RequestContext{}).newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
 	kept := 0
 	for _, t := range spec.Tools {
 		if t.Schema != nil {

@@ -41,7 +41,7 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	if t.later != nil {
 		request.Constraint = nil
 		if !t.rc.Checked {
-			request.Constraint = t.later.spec.Format()
+			request.Constraint = t.later.format
 		}
 		next.later, next.verifier = nil, t.later.verifier
 	}

@@ -38,7 +38,7 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 	case jsontext.Depth(f.Schema) > rc.Limits.SchemaDepth:
 		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
-	if err := constraint.CheckSchema(f.Schema, strict); err != nil {
+	if err := constraint.CheckSchema(rc.Work, f.Schema, strict); err != nil {
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
@@ -76,12 +76,12 @@ func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v
 }
 
 // RegexFormat reads the output format of a regular expression.
-func RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
+func (rc *RequestContext) RegexFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	pattern, err := v.Text()
 	if err != nil {
 		return nil, err
 	}
-	if err := constraint.CheckRegex(pattern); err != nil {
+	if err := constraint.CheckRegex(rc.Work, pattern); err != nil {
 		return nil, apierror.Invalid(v.Path, "The regular expression %s.", err)
 	}
 	return &Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil
@@ -144,7 +144,7 @@ func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.
 				one = JSONObject()
 			}
 		case "regex":
-			one, err = RegexFormat(v)
+			one, err = rc.RegexFormat(v)
 		case "choice":
 			one, err = ChoiceFormat(v)
 		case "grammar":

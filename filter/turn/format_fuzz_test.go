@@ -13,9 +13,9 @@ import (
 func checked(f *Format) error {
 	switch a := f.Answer.(type) {
 	case constraint.AnswerJSON:
-		return constraint.CheckSchema(a.Schema, f.Strict)
+		return constraint.CheckSchema(nil, a.Schema, f.Strict)
 	case constraint.AnswerRegex:
-		return constraint.CheckRegex(string(a))
+		return constraint.CheckRegex(nil, string(a))
 	case constraint.AnswerGrammar:
 		return constraint.CheckGrammar(string(a))
 	case constraint.AnswerChoice:
@@ -42,7 +42,7 @@ func FuzzFormat(f *testing.F) {
 		func(v jsontext.Field) (*Format, *apierror.Error) {
 			return rc.NamedFormat(v, func(string, jsontext.Field) {})
 		},
-		rc.SchemaFormat, RegexFormat, GrammarFormat, ChoiceFormat,
+		rc.SchemaFormat, rc.RegexFormat, GrammarFormat, ChoiceFormat,
 		func(v jsontext.Field) (*Format, *apierror.Error) {
 			return rc.StructuredOutputs(v, &jsontext.Ignored{})
 		},
@@ -67,11 +67,11 @@ func FuzzFormat(f *testing.F) {
 				t.Errorf("reader %d: accepted, but: %v", i, err)
 			}
 			spec := constraint.Spec{Answer: format.Answer}
-			tag := constraint.AppendStructuralTag(nil, spec.Format())
+			tag := constraint.AppendStructuralTag(nil, spec.Format(nil))
 			if !json.Valid(tag) {
 				t.Errorf("reader %d: the tag is not JSON: %s", i, tag)
 			}
-			if again := constraint.AppendStructuralTag(nil, spec.Format()); string(again) != string(tag) {
+			if again := constraint.AppendStructuralTag(nil, spec.Format(nil)); string(again) != string(tag) {
 				t.Errorf("reader %d: the second tag is another:\n%s\n%s", i, tag, again)
 			}
 			if len(tag) > 4096+64*len(raw) {

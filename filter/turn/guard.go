@@ -67,7 +67,7 @@ func (t *Turn) NewGuard() *Guard {
 	}
 	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true, prefix: t.prefix}
 	if t.asksAgain() {
-		g.call.tools, g.call.model = t.tools, t.rc.Model
+		g.call.tools, g.call.rc = t.tools, &t.rc
 	}
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
 		g.limit = t.Engine.MaxTokens - reserve

@@ -139,7 +139,7 @@ func TestJoinedToolsEnforced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := newSpec(&in, in.Choice, tools)
+		spec, err := (&RequestContext{}).newSpec(&in, in.Choice, tools)
 		if err != nil {
 			t.Fatal(err)
 		}

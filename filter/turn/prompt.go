@@ -37,7 +37,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 	choice := tools.narrow(in.Choice)
-	spec, err := newSpec(in, choice, tools)
+	spec, err := rc.newSpec(in, choice, tools)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	}
 	tools.rendered()
 	t.compareDiagnosed(prompt, in.Replies.Compared)
-	format := spec.Format()
+	format := spec.Format(rc.Work)
 	if in.Continue && format != nil {
 		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
 	}
@@ -69,6 +69,9 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		if t.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
 			return nil, err
 		}
+	}
+	if err := rc.workRefused(); err != nil {
+		return nil, err
 	}
 	return t, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -54,7 +55,7 @@ func (s *toolset) narrow(c Choice) Choice {
 
 // newSpec returns the spec of a request's output; the zero value allows any
 // output.
-func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierror.Error) {
+func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierror.Error) {
 	spec := constraint.Spec{Required: choice.Required, Parallel: !in.OneCall}
 	if in.Format != nil {
 		spec.Answer = in.Format.Answer
@@ -79,9 +80,9 @@ func newSpec(in *Input, choice Choice, tools *toolset) (constraint.Spec, *apierr
 			spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Grammar: grammar})
 			return nil
 		}
-		schema, err := strictSchema(strict, name, parameters)
+		schema, err := rc.strictSchema(strict, name, parameters)
 		if choice.Required && !strict && !t.builtin {
-			schema = forced.schema(parameters, maxStrictSchemas-size)
+			schema = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
 		}
 		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})
 		return err
@@ -114,14 +115,14 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
-func strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
+func (rc *RequestContext) strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
 	if !strict {
 		return nil, nil
 	}
 	if len(schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
 	}
-	if err := constraint.CheckSchema(schema, true); err != nil {
+	if err := constraint.CheckSchema(rc.Work, schema, true); err != nil {
 		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 	}
 	return bytes.Clone(schema), nil // it may be a part of the request's body
@@ -134,12 +135,12 @@ type forcedSchemas struct{ size, cost int }
 
 // schema returns the schema of a tool's arguments if it is enforced; nil: they are
 // any JSON object. room is how many bytes all of them may have.
-func (f *forcedSchemas) schema(parameters json.RawMessage, room int) json.RawMessage {
+func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) json.RawMessage {
 	parameters = objectSchema(parameters)
-	if f.size+len(parameters) > room || parameters == nil || constraint.CheckSchema(parameters, false) != nil {
+	if f.size+len(parameters) > room || parameters == nil || constraint.CheckSchema(account, parameters, false) != nil {
 		return nil
 	}
-	cost := constraint.Cost(parameters)
+	cost := constraint.Cost(account, parameters)
 	if f.cost+cost > constraint.MaxCost {
 		return nil
 	}
@@ -172,7 +173,7 @@ func parametersPath(name ToolName, err error) string {
 
 // laterSpec is the spec of the turns after the first one of a reply.
 type laterSpec struct {
-	spec     constraint.Spec
+	format   constraint.Format // nil: any output
 	verifier verifier
 }
 
@@ -183,9 +184,12 @@ func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolse
 		return nil, nil
 	}
 	choice := Choice{Allowed: in.Choice.Allowed}
-	spec, err := newSpec(in, choice, tools)
-	l := &laterSpec{spec: spec}
-	if err == nil && spec.Format() != nil {
+	spec, err := rc.newSpec(in, choice, tools)
+	l := &laterSpec{}
+	if err == nil {
+		l.format = spec.Format(rc.Work)
+	}
+	if l.format != nil {
 		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
 	}
 	return l, err

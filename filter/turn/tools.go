@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -34,16 +35,17 @@ func (t tool) toolName() ToolName { return ToolName{t.namespace, t.name, t.built
 // toolset maps the tools of one request between the client's names and the names
 // that the model sees.
 type toolset struct {
-	namespaces  []harmony.Namespace          // with the model's names
-	builtins    []harmony.Namespace          // of the system message, with the model's names
-	byRecipient map[string]tool              // by the model's namespace.name, or by a built-in namespace
-	byName      map[string][]tool            // by the model's name, without namespace
-	joined      *joinedSet                   // tools that join later; nil: none do
-	texts       map[ToolName]string          // the only parameter of tools that take one, a string
-	asIs        map[ToolName]bool            // see [Input].AsIs
-	enforced    map[ToolName]bool            // see [Input].Strict
-	schemas     map[ToolName]json.RawMessage // by which arguments are checked; nil: they are not
-	strict      map[ToolName]bool            // of the tools that join: the arguments must follow their schemas
+	namespaces  []harmony.Namespace                // with the model's names
+	builtins    []harmony.Namespace                // of the system message, with the model's names
+	byRecipient map[string]tool                    // by the model's namespace.name, or by a built-in namespace
+	byName      map[string][]tool                  // by the model's name, without namespace
+	joined      *joinedSet                         // tools that join later; nil: none do
+	texts       map[ToolName]string                // the only parameter of tools that take one, a string
+	asIs        map[ToolName]bool                  // see [Input].AsIs
+	enforced    map[ToolName]bool                  // see [Input].Strict
+	schemas     map[ToolName]json.RawMessage       // by which arguments are checked; nil: they are not
+	validators  map[ToolName]*constraint.Validator // of these schemas, as far as they were needed
+	strict      map[ToolName]bool                  // of the tools that join: the arguments must follow their schemas
 }
 
 // newToolset checks the tools of a request and returns their toolset.

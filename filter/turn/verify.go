@@ -2,6 +2,7 @@ package turn
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -48,7 +49,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if err := rc.reserveValidator(a.Schema); err != nil {
 			return v, err
 		}
-		if v.schema, err = v.validator(a.Schema); err != nil {
+		if v.schema, err = v.validator(rc.Work, a.Schema); err != nil {
 			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
@@ -61,7 +62,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if err := rc.reserveValidator(t.Schema); err != nil {
 			return v, err
 		}
-		if v.strict[name], err = v.validator(t.Schema); err != nil {
+		if v.strict[name], err = v.validator(rc.Work, t.Schema); err != nil {
 			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 		}
 	}
@@ -84,9 +85,9 @@ func (rc *RequestContext) reserveValidator(schema json.RawMessage) *apierror.Err
 // validator returns the validator of a strict schema; nil if the schema cannot be
 // verified and an engine enforces all of it. If an engine does not, the reply is
 // held.
-func (v *verifier) validator(schema json.RawMessage) (*constraint.Validator, error) {
-	validator, err := constraint.NewValidator(schema)
-	left := !v.alone && constraint.Unenforced(schema) != nil
+func (v *verifier) validator(account *work.Account, schema json.RawMessage) (*constraint.Validator, error) {
+	validator, err := constraint.NewValidator(account, schema)
+	left := !v.alone && constraint.Unenforced(account, schema) != nil
 	v.held = v.held || left
 	if !left && !v.alone {
 		err = nil
@@ -94,30 +95,45 @@ func (v *verifier) validator(schema json.RawMessage) (*constraint.Validator, err
 	return validator, err
 }
 
-// validAnswer reports whether a text has the form of the answer, as far as can be
-// verified without the engine's grammars.
-func (v *verifier) validAnswer(text []byte) bool {
+// answerFollows reports whether a text has the form of the answer, as far as can be
+// verified without the engine's grammars. The error is that of the account.
+func (v *verifier) answerFollows(account *work.Account, text []byte) (bool, error) {
 	switch a := v.answer.(type) {
 	case constraint.AnswerJSON:
-		return json.Valid(text) && v.validJSON(v.schema, text)
+		if !json.Valid(text) || v.schema == nil {
+			return json.Valid(text), nil
+		}
+		return v.schema.Accepts(account, text)
 	case constraint.AnswerChoice:
-		return slices.Contains(a, string(text))
+		return slices.Contains(a, string(text)), nil
 	case constraint.AnswerRegex:
-		return a.Accepts(text)
+		return a.Accepts(account, text)
 	}
-	return true
+	return true, nil
 }
 
-// validArguments reports whether a text is the arguments of a call: one JSON
-// object, of the tool's schema if the tool is strict.
-func (v *verifier) validArguments(tool ToolName, text []byte) bool {
-	return json.Valid(text) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && v.validJSON(v.strict[tool], text)
+// argumentsFollow reports whether a text is the arguments of a call: one JSON object, of
+// the tool's schema if the tool is strict. The error is that of the account.
+func (v *verifier) argumentsFollow(account *work.Account, tool ToolName, text []byte) (bool, error) {
+	switch schema := v.strict[tool]; {
+	case !json.Valid(text) || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
+		return false, nil
+	case schema == nil:
+		return true, nil
+	default:
+		return schema.Accepts(account, text)
+	}
 }
 
-// validJSON reports whether a text is of a schema; nil accepts any. A text that
-// costs too much to verify is accepted if an engine enforces the spec.
-func (v *verifier) validJSON(schema *constraint.Validator, text []byte) bool {
-	return schema == nil || !v.alone && !v.held && !schema.Affords(text) || schema.Accepts(text)
+// verify makes a check of a text that a reader has read. If no engine enforces the spec,
+// the check has to be made, whatever it takes of what the request may still take.
+func (rc *RequestContext) verify(v *verifier, check func(account *work.Account) (bool, error)) bool {
+	if !v.alone && !v.held {
+		return rc.inline(check)
+	}
+	ok, _ := check(rc.Work.Within(context.Background()))
+
+	return ok
 }
 
 // codeViolation is the error code of output that violates its spec.
@@ -163,8 +179,11 @@ func (r *Reader) verifyPart() {
 	case !started || !r.verifiesPart():
 	case r.check != nil:
 		r.verified.checked = append(r.verified.checked, checkedText{r.part.kind, called, bytes.Clone(r.verified.text)})
-	case r.part.kind == Call && !v.validArguments(called, r.verified.text), r.part.kind == Answer && !v.validAnswer(r.verified.text):
-		r.verified.violated = true
+	default:
+		text := checkedText{r.part.kind, called, r.verified.text}
+		r.verified.violated = r.verified.violated || !r.turn.rc.verify(v, func(account *work.Account) (bool, error) {
+			return v.follows(account, &text)
+		})
 	}
 	r.verified.text = r.verified.text[:0]
 }

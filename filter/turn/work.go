@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -16,6 +17,35 @@ const CodeTooCostly = "request_too_costly"
 // field that asks for them: a 400, or a 503 where the request's time is up.
 func (rc *RequestContext) Spend(param string, steps int) *apierror.Error {
 	return WorkError(param, rc.Work.Spend(steps))
+}
+
+// Work returns the request's account, for work behind its decoding. A nil Turn has none.
+func (t *Turn) Work() *work.Account {
+	if t == nil {
+		return nil
+	}
+
+	return t.rc.Work.Within(context.Background())
+}
+
+// workRefused returns the error of work that was refused and whose error was dropped:
+// what is only enforced where it can be counts as not enforceable then.
+func (rc *RequestContext) workRefused() *apierror.Error { return WorkError("", rc.Work.Err()) }
+
+// maxInline bounds what one check of a text takes on the goroutine of an exchange, which
+// answers to Envoy meanwhile: about 20 ms.
+const maxInline = 400_000
+
+// inline makes a check of a text on the goroutine of an exchange. What takes more than
+// [maxInline], or more than the request may still take, is accepted unchecked.
+func (rc *RequestContext) inline(check func(account *work.Account) (bool, error)) bool {
+	account := rc.Work.Part(context.Background(), maxInline)
+	if account == nil {
+		return true
+	}
+	ok, err := check(account)
+
+	return ok || err != nil
 }
 
 // WorkError returns the error of a [work.Account] as the client gets it; nil for nil.

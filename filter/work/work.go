@@ -32,8 +32,9 @@ var ErrExceeded = errors.New("takes too much work to read, with all else that th
 // Account counts the steps of one request, on all goroutines that work for it, and ends
 // with a context. nil is an account without a bound.
 type Account struct {
-	ctx  context.Context //nolint:containedctx // an account is what is passed in a context's place
-	left *atomic.Int64
+	ctx   context.Context //nolint:containedctx // an account is what is passed in a context's place
+	left  *atomic.Int64
+	whole *Account // that this is a part of; nil: of none
 }
 
 // New returns an account of a number of steps that ends with ctx.
@@ -52,7 +53,22 @@ func (a *Account) Within(ctx context.Context) *Account {
 		return &Account{ctx: ctx}
 	}
 
-	return &Account{ctx: ctx, left: a.left}
+	return &Account{ctx: ctx, left: a.left, whole: a.whole}
+}
+
+// Part returns an account of at most so many of a's steps, for work that is left out where
+// it takes more; nil if a does not have them. It ends with ctx, and not with a's context.
+// What the part refuses, a does not count as refused.
+func (a *Account) Part(ctx context.Context, steps int) *Account {
+	if !a.Affords(steps) {
+		return nil
+	}
+	part := New(ctx, steps)
+	if a != nil {
+		part.whole = a.Within(context.Background())
+	}
+
+	return part
 }
 
 // Spend takes steps. The error is [ErrExceeded] if there are not that many left, or that
@@ -69,6 +85,9 @@ func (a *Account) Spend(steps int) error {
 	// and a caller that drops the error gets it again from Err.
 	if a.left != nil && a.left.Add(-int64(max(steps, 0))) < 0 {
 		return ErrExceeded
+	}
+	if a.whole != nil {
+		return a.whole.Spend(steps)
 	}
 
 	return nil

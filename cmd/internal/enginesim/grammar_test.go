@@ -76,7 +76,7 @@ func TestObeyBuiltins(t *testing.T) {
 		{answer, "SAY yes", thought + final + "yes<|return|>"},
 		{python, "CALL python 1", thought + "<|channel|>analysis to=python code<|message|>1<|call|>"},
 	} {
-		g, failed := readGrammar(string(constraint.AppendStructuralTag(nil, c.spec.Format())))
+		g, failed := readGrammar(string(constraint.AppendStructuralTag(nil, c.spec.Format(nil))))
 		if failed != nil {
 			t.Fatal(failed)
 		}

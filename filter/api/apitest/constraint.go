@@ -32,7 +32,7 @@ func (a *API) StructuredOutputs(t *testing.T) {
 // constrained to.
 func (a *API) Constraint(t testing.TB, members string, spec constraint.Spec) {
 	t.Helper()
-	got, want := a.MustDecode(t, a.Ask(members)).Engine().Constraint, spec.Format()
+	got, want := a.MustDecode(t, a.Ask(members)).Engine().Constraint, spec.Format(nil)
 	if got == nil || want == nil {
 		if got != nil || want != nil {
 			t.Errorf("got %v, want %v", got, want)

@@ -37,7 +37,7 @@ func (a *API) Generated(t *testing.T, places map[string]string) {
 			for name, schema := range GeneratedSchemas() {
 				arguments := asArguments(schema)
 				request := strings.NewReplacer("SCHEMA", schema, "ARGUMENTS", arguments).Replace(members)
-				left := constraint.Unenforced([]byte(schema)) != nil
+				left := constraint.Unenforced(nil, []byte(schema)) != nil
 				for _, streamed := range []bool{false, true} {
 					body := a.Ask(request)
 					if streamed {
