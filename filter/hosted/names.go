@@ -72,11 +72,12 @@ func Numbered(listed []tools.Tool) map[string]string {
 		return nil
 	}
 	names := make(map[string]string, len(late))
+	last := map[string]int{} // the number that a name was given last: a list can have one name many times
 	for _, name := range late {
 		seen := turn.ModelName(name)
 		begin := seen[:min(len(seen), numberedBytes)] + "_"
-		for n := 2; taken[seen]; n++ {
-			seen = begin + strconv.Itoa(n)
+		for n := max(last[begin]+1, 2); taken[seen]; n++ {
+			seen, last[begin] = begin+strconv.Itoa(n), n
 		}
 		taken[seen], names[name] = true, seen
 	}

@@ -200,8 +200,9 @@ func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error)
 		}
 		found.read = read
 	}
-	// Each reference is a few bytes of the request, and has the item's text copied.
-	if err := d.rc.Spend(it.At.Path, 1+len(found.item.JSON)/stepBytes); err != nil {
+	// Each reference is a few bytes of the request, and has all that the item says made anew:
+	// texts are copied, and tools read.
+	if err := d.rc.Spend(it.At.Path, 1+len(found.item.JSON)/referredStepBytes); err != nil {
 		return it, nil, err
 	}
 

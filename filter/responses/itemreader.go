@@ -110,9 +110,14 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 	return t.add(r, it)
 }
 
-// stepBytes is how many bytes of a stored item are read in one step of the request's
-// work: they are parsed several times, and their texts copied.
-const stepBytes = 16
+const (
+	// stepBytes is how many bytes of a stored item are read in one step of the request's
+	// work: they are parsed several times, and their texts copied.
+	stepBytes = 16
+	// referredStepBytes is the same for an item that the input refers to, which can be the
+	// one that takes longest, many times.
+	referredStepBytes = 2
+)
 
 // addStored adds a stored item. A few bytes of a request can name many of them, so that
 // reading them is work that is counted.

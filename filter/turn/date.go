@@ -65,10 +65,11 @@ func newConversationStart(in *Input, before *Prefix, items []Item) conversationS
 
 // with returns the start with the texts of the next items that belong to it.
 func (s conversationStart) with(items []Item) conversationStart {
+	s.sums = slices.Clip(s.sums) // it may be another conversation's too
 	for i := 0; i < len(items) && !s.user; i++ {
 		if kind := items[i].Kind; kind == Instructions || kind == User {
 			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(items[i].Text), len(items[i].Text))) // not copied: it can be long
-			s.sums = append(append(slices.Clip(s.sums), byte(kind)), sum[:]...)
+			s.sums = append(append(s.sums, byte(kind)), sum[:]...)
 			s.user = kind == User
 		}
 	}

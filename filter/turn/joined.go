@@ -157,32 +157,57 @@ func (k knownTools) message(joined *JoinedTools) (harmony.Message, bool) {
 // inModelNames appends namespaces with the names that the model sees to others.
 // Namespaces of one name become one. A tool replaces one of the same name.
 func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
-	dst = slices.Clip(dst)
+	dst = slices.Clone(dst)
+	merged := map[string]*mergedSpace{}
 	for i := range namespaces {
 		ns := &namespaces[i]
 		name := modelNamespace(ns.Name)
-		at := slices.IndexFunc(dst, func(n harmony.Namespace) bool { return n.Name == name })
-		if at < 0 {
-			at, dst = len(dst), append(dst, harmony.Namespace{Name: name, Description: ns.Description})
+		space := merged[name]
+		if space == nil {
+			at := slices.IndexFunc(dst, func(n harmony.Namespace) bool { return n.Name == name })
+			if at < 0 {
+				at, dst = len(dst), append(dst, harmony.Namespace{Name: name, Description: ns.Description})
+			}
+			space = newMergedSpace(at, dst[at].Tools)
+			merged[name] = space
 		}
-		space := &dst[at]
-		space.Tools = slices.Clip(space.Tools)
-		index := make(map[string]int, len(space.Tools))
-		for k := range space.Tools {
-			index[space.Tools[k].Name] = k
-		}
+
 		for _, t := range ns.Tools {
 			t.Name = ModelName(t.Name)
-			if k, ok := index[t.Name]; ok {
-				space.Tools = slices.Clone(space.Tools)
-				space.Tools[k] = t
-				continue
-			}
-			index[t.Name] = len(space.Tools)
-			space.Tools = append(space.Tools, t)
+			space.put(t)
 		}
 	}
+
+	for _, space := range merged {
+		dst[space.at].Tools = space.tools
+	}
 	return dst
+}
+
+// mergedSpace is a namespace that others are being added to. Its index is made once: a
+// conversation can have thousands of items that define the same tools again.
+type mergedSpace struct {
+	at    int // in the list of namespaces
+	tools []harmony.Tool
+	index map[string]int // of the tools, by name
+}
+
+func newMergedSpace(at int, tools []harmony.Tool) *mergedSpace {
+	m := &mergedSpace{at: at, tools: slices.Clone(tools), index: make(map[string]int, len(tools))}
+	for i := range tools {
+		m.index[tools[i].Name] = i
+	}
+	return m
+}
+
+// put adds a tool, or replaces the one of its name.
+func (m *mergedSpace) put(t harmony.Tool) {
+	if i, ok := m.index[t.Name]; ok {
+		m.tools[i] = t
+		return
+	}
+	m.index[t.Name] = len(m.tools)
+	m.tools = append(m.tools, t)
 }
 
 // newRequestToolset returns the toolset of a request: its own tools, those that join
@@ -266,6 +291,7 @@ func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Er
 	// The client's own tools take precedence over built-in ones.
 	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t tool) bool { return t.builtin })
 	s.byName[name] = append(own, client)
+	s.folded = nil
 	return nil
 }
 

@@ -39,6 +39,7 @@ type toolset struct {
 	builtins    []harmony.Namespace                // of the system message, with the model's names
 	byRecipient map[string]tool                    // by the model's namespace.name, or by a built-in namespace
 	byName      map[string][]tool                  // by the model's name, without namespace
+	folded      *foldedNames                       // of byRecipient and byName; nil: not needed yet
 	joined      *joinedSet                         // tools that join later; nil: none do
 	texts       map[ToolName]string                // the only parameter of tools that take one, a string
 	asIs        map[ToolName]bool                  // see [Input].AsIs
@@ -284,41 +285,72 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 	return tool{name: plainName(name)}, unknown
 }
 
+// foldedName is a folded spelling of a tool's name.
+type foldedName struct {
+	spelling string
+	tool     tool
+}
+
+// foldedNames are the names of a toolset, folded once: a model can make thousands of calls
+// of tools that nobody has.
+type foldedNames struct {
+	whole []foldedName // with their namespaces
+	alone []foldedName // of tools that no other has the name of
+}
+
+func (s *toolset) foldNames() *foldedNames {
+	f := &foldedNames{}
+	for recipient, t := range s.byRecipient {
+		if fold(recipient[strings.LastIndexByte(recipient, '.')+1:]) != "" {
+			f.whole = append(f.whole, foldedName{fold(recipient), t})
+		}
+	}
+	for name, ts := range s.byName {
+		if name = fold(name); name != "" && len(ts) == 1 {
+			f.alone = append(f.alone, foldedName{name, ts[0]}, foldedName{FunctionsNamespace + name, ts[0]})
+		}
+	}
+	return f
+}
+
 // nearest returns the only tool that a recipient means if letter case, separators
 // and appended words of the header are ignored. Of several tools whose names are
 // prefixes of the recipient, the longest name counts.
 func (s *toolset) nearest(recipient string) (tool, bool) {
+	if s.folded == nil {
+		s.folded = s.foldNames()
+	}
 	folded := fold(recipient)
-	longest := 0
-	var found []tool
-	fits := func(spelling string, t tool) {
-		rest, ok := strings.CutPrefix(folded, spelling)
-		if !ok || len(spelling) < longest || !onlyHeaderWords(rest) {
-			return
-		}
-		if len(spelling) > longest {
-			longest, found = len(spelling), nil
-		}
-		if !slices.Contains(found, t) {
-			found = append(found, t)
-		}
-	}
-	for recipient, t := range s.byRecipient {
-		if fold(recipient[strings.LastIndexByte(recipient, '.')+1:]) != "" {
-			fits(fold(recipient), t)
-		}
-	}
-	whole := len(found) > 0 // the recipient has a namespace, or is one
-	for name, ts := range s.byName {
-		if name = fold(name); name != "" && len(ts) == 1 && !whole {
-			fits(name, ts[0])
-			fits(FunctionsNamespace+name, ts[0])
-		}
+
+	found := longestPrefixes(folded, s.folded.whole)
+	if len(found) == 0 { // else the recipient has a namespace, or is one
+		found = longestPrefixes(folded, s.folded.alone)
 	}
 	if len(found) != 1 {
 		return tool{}, false
 	}
 	return found[0], true
+}
+
+// longestPrefixes returns the tools with the longest name that a folded recipient begins
+// with, and behind which it has words of a header only.
+func longestPrefixes(folded string, names []foldedName) (found []tool) {
+	longest := 0
+	for i := range names {
+		name := &names[i]
+		rest, ok := strings.CutPrefix(folded, name.spelling)
+		if !ok || len(name.spelling) < longest || !onlyHeaderWords(rest) {
+			continue
+		}
+
+		if len(name.spelling) > longest {
+			longest, found = len(name.spelling), found[:0]
+		}
+		if !slices.Contains(found, name.tool) {
+			found = append(found, name.tool)
+		}
+	}
+	return found
 }
 
 // headerWords are words of a message header that a malformed header can have in

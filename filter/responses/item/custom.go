@@ -66,11 +66,23 @@ func (u *Unwrapper) Flush(dst []byte) []byte {
 	return dst
 }
 
-// start decides in which form the text comes, as soon as that is known.
+// maxWrapping bounds what may come before the text in the function's form. It is read
+// again with each piece, and a model can write white space for ever.
+const maxWrapping = 1 << 10
+
+// start decides in which form the text comes, as soon as that is known. Beyond
+// maxWrapping it is bare.
 func (u *Unwrapper) start() {
-	rest := bytes.TrimLeft(u.buffer, " \t\r\n")
+	if u.begin(); u.state == unwrapStart && len(u.buffer) > maxWrapping {
+		u.state = unwrapBare
+	}
+}
+
+func (u *Unwrapper) begin() {
+	read := u.buffer[:min(len(u.buffer), maxWrapping)]
+	rest := bytes.TrimLeft(read, " \t\r\n")
 	if len(rest) > 0 && rest[0] == '"' {
-		u.state, u.buffer = unwrapString, rest[1:]
+		u.state, u.buffer = unwrapString, u.buffer[len(read)-len(rest)+1:]
 		return
 	}
 	for _, want := range wrapping {
@@ -87,7 +99,7 @@ func (u *Unwrapper) start() {
 			return
 		}
 	}
-	u.state, u.object, u.buffer = unwrapString, true, rest
+	u.state, u.object, u.buffer = unwrapString, true, u.buffer[len(read)-len(rest):]
 }
 
 // unescape appends the string as far as it can be read.

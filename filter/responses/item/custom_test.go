@@ -77,3 +77,17 @@ func FuzzUnwrap(f *testing.F) {
 		checkUnwrap(t, other, string(u.Flush(u.Push(nil, []byte(other)))))
 	})
 }
+
+// TestUnwrapLongSpace has more white space before the text than is read again with each
+// piece: the arguments are bare text then, whatever the pieces.
+func TestUnwrapLongSpace(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "{", `{"input"`, `{"input":`} {
+		short := before + strings.Repeat(" ", maxWrapping-len(`{"input":"`)-1)
+		rest := strings.TrimPrefix(`{"input":"text"}`, before)
+		checkUnwrap(t, short+rest, "text")
+
+		long := before + strings.Repeat(" ", maxWrapping) + rest
+		checkUnwrap(t, long, long)
+	}
+}
