@@ -124,6 +124,22 @@ func (s *scanner) elements(read func()) {
 	}
 }
 
+// last is elements for the last n elements of an array. The others are skipped: a list
+// that grows with each event is not read again with each event.
+func (s *scanner) last(n int, read func()) {
+	count := 0
+	ahead := *s
+	ahead.elements(func() { count++; ahead.skip() })
+
+	s.elements(func() {
+		if count--; count < n {
+			read()
+		} else {
+			s.skip()
+		}
+	})
+}
+
 // whole reports whether the text was valid and nothing but white space is left.
 func (s *scanner) whole() bool {
 	s.space()

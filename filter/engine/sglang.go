@@ -169,7 +169,7 @@ func (d *sglangDecoder) chunk(e *sglangEvent, chunks []Chunk) ([]Chunk, *apierro
 	c := Chunk{Index: e.index, Tokens: ids, Finish: finish}
 	if d.logprobs.requested && fresh > 0 {
 		d.logprobs.next()
-		d.logprobs.readSGLang(e.logprobs, e.likeliest)
+		d.logprobs.readSGLang(e.logprobs, e.likeliest, fresh)
 		if c.Logprobs, err = d.logprobs.forTokens(ids); err != nil {
 			return chunks, err
 		}
@@ -257,14 +257,14 @@ func readFinish(raw []byte) (Finish, *apierror.Error) {
 	return FinishStop, nil
 }
 
-// readSGLang reads SGLang's lists of the output tokens and of the most likely
-// tokens:
+// readSGLang reads the last elements of SGLang's lists of the output tokens and of the
+// most likely tokens, as many as are fresh:
 //
 //	[[-0.5,5,null],…]
 //	[[[-0.5,5,null],…],…]
-func (l *logprobs) readSGLang(own, likeliest []byte) {
+func (l *logprobs) readSGLang(own, likeliest []byte, fresh int) {
 	s := scanner{b: own}
-	s.elements(func() {
+	s.last(fresh, func() {
 		token, v := s.pair()
 		l.tokens = append(l.tokens, token)
 		l.value(v)
@@ -273,7 +273,7 @@ func (l *logprobs) readSGLang(own, likeliest []byte) {
 	if len(likeliest) == 0 {
 		return
 	}
-	s.elements(func() {
+	s.last(fresh, func() {
 		s.elements(func() { l.addTop(s.pair()) })
 		l.endPosition()
 	})

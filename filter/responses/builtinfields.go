@@ -23,6 +23,10 @@ type builtinField struct {
 	path      string // in the request
 }
 
+// maxBuiltinFields bounds the fields of a built-in tool: each is looked for in the schema
+// of each tool of its server, and in each call.
+const maxBuiltinFields = 64
+
 // limits reports whether the field limits what a tool may see.
 func (f *builtinField) limits() bool { return f.name == "filters" || f.name == "vector_store_ids" }
 
@@ -40,6 +44,8 @@ func (r *toolReader) readBuiltinFields(name tools.Builtin, h *hostedServer, at j
 				}
 				return nil
 			})
+		case len(h.fields) == maxBuiltinFields:
+			return apierror.Invalid(at.Path, "A built-in tool has more than %d fields of its own. Leave some out.", maxBuiltinFields)
 		default:
 			h.fields = append(h.fields, builtinField{strings.Clone(key), string(jsontext.AppendCompact(nil, v.Raw)), strings.Clone(v.Path)})
 		}

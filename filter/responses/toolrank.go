@@ -9,7 +9,10 @@ import (
 )
 
 // searchText is what a search knows of a tool.
-type searchText struct{ name, description string }
+type searchText struct {
+	counts map[string]int // of its words
+	length int            // of the counts together
+}
 
 // The bounds of a search.
 const (
@@ -25,44 +28,51 @@ const (
 	lengthBias = 0.75
 )
 
+// newSearchText indexes a tool, once for all searches of a reply.
+func newSearchText(name, description string) *searchText {
+	t := &searchText{counts: map[string]int{}}
+	add := func(text string, weight int) {
+		for _, w := range searchWords(text) {
+			t.counts[w] += weight
+			t.length += weight
+		}
+	}
+	add(name, nameWeight)
+	add(description, 1)
+	return t
+}
+
 // rank returns the indexes of the texts that fit a query best, at most limit, the best
 // one first. Texts without a word of the query do not fit. It ranks by BM25, in which
 // words that few texts have count more.
-func rank(texts []searchText, query string, limit int) []int {
+func rank(texts []*searchText, query string, limit int) []int {
 	words := searchWords(query)
 	words = words[:min(len(words), maxQueryWords)]
 	slices.Sort(words)
 	words = slices.Compact(words)
-	counts := make([]map[string]int, len(texts))
-	lengths := make([]int, len(texts))
-	having := map[string]int{} // how many texts have a word
+
+	having := make(map[string]int, len(words)) // how many texts have a word
 	total := 0
-	for i := range texts {
-		counts[i] = map[string]int{}
-		for _, w := range searchWords(texts[i].name) {
-			counts[i][w] += nameWeight
-			lengths[i] += nameWeight
+	for _, t := range texts {
+		for _, w := range words {
+			if t.counts[w] > 0 {
+				having[w]++
+			}
 		}
-		for _, w := range searchWords(texts[i].description) {
-			counts[i][w]++
-			lengths[i]++
-		}
-		for w := range counts[i] {
-			having[w]++
-		}
-		total += lengths[i]
+		total += t.length
 	}
 	mean := float64(max(total, 1)) / float64(max(len(texts), 1))
+
 	scores := make([]float64, len(texts))
 	var fit []int
-	for i := range texts {
+	for i, t := range texts {
 		for _, w := range words {
-			n := float64(counts[i][w])
+			n := float64(t.counts[w])
 			if n == 0 {
 				continue
 			}
 			rarity := math.Log(1 + (float64(len(texts)-having[w])+0.5)/(float64(having[w])+0.5))
-			scores[i] += rarity * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*float64(lengths[i])/mean))
+			scores[i] += rarity * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*float64(t.length)/mean))
 		}
 		if scores[i] > 0 {
 			fit = append(fit, i)

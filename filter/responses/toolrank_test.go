@@ -9,11 +9,11 @@ import (
 // TestRank shows which tools a search finds, in which order.
 func TestRank(t *testing.T) {
 	t.Parallel()
-	texts := []searchText{
-		{"crm list_orders", "Lists the open orders of a customer."},
-		{"crm getCustomer", "Returns one customer by its id."},
-		{"functions weather", "The weather of a city, for orders of umbrellas."},
-		{"files read", "Reads a file."},
+	texts := []*searchText{
+		newSearchText("crm list_orders", "Lists the open orders of a customer."),
+		newSearchText("crm getCustomer", "Returns one customer by its id."),
+		newSearchText("functions weather", "The weather of a city, for orders of umbrellas."),
+		newSearchText("files read", "Reads a file."),
 	}
 	for _, c := range []struct {
 		query string
@@ -39,11 +39,11 @@ func TestRank(t *testing.T) {
 func TestRankBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x ", maxIndexed) + "needle"
-	if got := rank([]searchText{{"a", long}}, "needle", 8); len(got) > 0 {
+	if got := rank([]*searchText{newSearchText("a", long)}, "needle", 8); len(got) > 0 {
 		t.Errorf("a word behind %d bytes is found", maxIndexed)
 	}
 	query := strings.Repeat("y ", maxQueryWords) + "needle"
-	if got := rank([]searchText{{"a", "needle"}}, query, 8); len(got) > 0 {
+	if got := rank([]*searchText{newSearchText("a", "needle")}, query, 8); len(got) > 0 {
 		t.Errorf("a word behind %d others of the query is found", maxQueryWords)
 	}
 }

@@ -35,7 +35,8 @@ type deferredTool struct {
 	namespace   string
 	description string // of the namespace
 	tool        harmony.Tool
-	definition  string // as a reply lists it, JSON
+	definition  string      // as a reply lists it, JSON
+	text        *searchText // nil until the first search
 }
 
 // searchParameters is the schema of a search that is run here.
@@ -241,9 +242,12 @@ func (c *calledTools) find(arguments string) []*deferredTool {
 			candidates = append(candidates, d)
 		}
 	}
-	texts := make([]searchText, len(candidates))
+	texts := make([]*searchText, len(candidates))
 	for i, d := range candidates {
-		texts[i] = searchText{name: d.namespace + " " + d.tool.Name, description: d.tool.Description + " " + d.description}
+		if d.text == nil {
+			d.text = newSearchText(d.namespace+" "+d.tool.Name, d.tool.Description+" "+d.description)
+		}
+		texts[i] = d.text
 	}
 	best := rank(texts, query, limit)
 	found := make([]*deferredTool, len(best))
