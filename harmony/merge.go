@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"math"
 	"math/bits"
 	"unicode/utf8"
 )
@@ -12,6 +13,9 @@ import (
 // before it in this sense, and steps back if there is none. It tries each
 // position without success at most once, so the time is linear. The method is
 // that of github.com/github/rust-gems (crate bpe); the tables are not.
+//
+// A position can have as many tries as there are tokens that begin there: 84 of
+// spaces. A piece with too many of them is merged by rank instead.
 
 // part is a token of the piece that is being encoded.
 type part struct {
@@ -22,8 +26,18 @@ type part struct {
 // merger contains the buffers for encoding pieces.
 type merger struct {
 	bounds *bounds
-	dead   []uint64 // bit set of positions from which the rest of the piece cannot be encoded
+	failed []uint64 // bit set of positions from which the rest of the piece cannot be encoded
 	pairs  pairMemo
+	ranked rankMerger
+}
+
+// patience is how many tries a piece of n bytes may take without success before it is
+// merged by rank.
+func patience(n int) int {
+	if n > maxRanked {
+		return math.MaxInt
+	}
+	return 16 + n/8
 }
 
 // appendMerged appends the tokens of the piece s[i:end], which is not a token.
@@ -33,11 +47,12 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 		return dst
 	}
 	words := (end-i)/64 + 1
-	if words > cap(m.dead) {
-		m.dead = make([]uint64, words)
+	if words > cap(m.failed) {
+		m.failed = make([]uint64, words)
 	}
-	dead := m.dead[:words]
-	clear(dead)
+	failed := m.failed[:words]
+	clear(failed)
+	tries := patience(end - i)
 	begin := len(dst)
 	long := end-i > maxMemo // a shorter piece is remembered as a whole
 	var last, prior part    // the last two tokens after begin; prior.entry is 0 if it is not known
@@ -52,7 +67,7 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 		next := at + n
 		switch {
 		case n == 0: // step back
-			dead[(at-i)/64] |= 1 << ((at - i) % 64)
+			failed[(at-i)/64] |= 1 << ((at - i) % 64)
 			dst = dst[:len(dst)-1]
 			limit = at - last.start - 1
 			at = last.start
@@ -60,13 +75,16 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 				last = partBefore(s, at, dst[len(dst)-1])
 			}
 			prior = part{}
-		case dead[(next-i)/64]>>((next-i)%64)&1 == 0 &&
+		case failed[(next-i)/64]>>((next-i)%64)&1 == 0 &&
 			(len(dst) == begin || long && m.pairs.apart(s, last, at, next, v) || !long && apart(s, last, at, next, v)):
 			dst = append(dst, v.token())
 			prior, last = last, part{at, v}
 			at, limit = next, end-next
 		default:
 			limit = n - 1
+			if tries--; tries < 0 {
+				return m.ranked.appendTokens(dst[:begin], s[i:end], m.bounds)
+			}
 		}
 	}
 	return dst
