@@ -38,14 +38,14 @@ func TestAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := specs[c.spec]
-			f := p.Format(nil)
+			f := p.Format(newAccount())
 			all := tokensOf(c.text)
 			stated := len(all) - 1
 			if c.free != "" {
 				stated = len(tokensOf(c.free))
 			}
 			for n := range all {
-				rest, ok := After(nil, f, all[:n])
+				rest, ok := After(newAccount(), f, all[:n])
 				if ok != (n <= stated) {
 					t.Fatalf("behind %q: stated %t", spelledOut(t, all[:n]), ok)
 				}
@@ -70,7 +70,7 @@ func TestAfterWrongOutput(t *testing.T) {
 	t.Parallel()
 	p := specs["required"]
 	for _, text := range []string{"Hello", "<|return|>", "<|channel|>final<|message|>", "<|channel|>analysis<|message|>a<|end|><|end|>", " to=functions.other<|channel|>"} {
-		if rest, ok := After(nil, p.Format(nil), tokensOf(text)); ok || rest != nil {
+		if rest, ok := After(newAccount(), p.Format(newAccount()), tokensOf(text)); ok || rest != nil {
 			t.Errorf("behind %q: %v", text, rest)
 		}
 	}
@@ -83,9 +83,9 @@ func TestAfterLongReasoning(t *testing.T) {
 	for range 50_000 {
 		output = append(output, 1000)
 	}
-	f := p.Format(nil)
+	f := p.Format(newAccount())
 	if n := testing.AllocsPerRun(3, func() {
-		if _, ok := After(nil, f, output); !ok {
+		if _, ok := After(newAccount(), f, output); !ok {
 			t.Error("not stated")
 		}
 	}); n > 1000 {

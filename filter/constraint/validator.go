@@ -116,11 +116,7 @@ const (
 	maxScanned = 4 << 20
 	// maxPointers bounds the JSON pointers of a schema's parts, in total bytes.
 	maxPointers = 16 << 20
-	// maxStates bounds the states of a schema's patterns. A state has at least 40 bytes.
-	maxStates = 1 << 16
 )
-
-var errStates = fmt.Errorf("has patterns of more than %d states together, which is too much to check: repeat less often", maxStates)
 
 // pointersOf returns the total bytes of the JSON pointers of a value's parts; own is
 // the length of its own.
@@ -142,17 +138,6 @@ func statesOf(pattern string) int {
 		return 0
 	}
 	return countStates(re)
-}
-
-func countStates(re *syntax.Regexp) int {
-	states := 1 + len(re.Rune)
-	for _, sub := range re.Sub {
-		states = min(states+countStates(sub), maxStates+1)
-	}
-	if re.Op == syntax.OpRepeat {
-		states *= max(re.Min, re.Max, 1)
-	}
-	return min(states, maxStates+1)
 }
 
 // Accepts reports whether a text is one JSON value of the schema. It rejects texts

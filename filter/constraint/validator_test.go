@@ -31,7 +31,7 @@ func TestValidator(t *testing.T) {
 		{`{"$schema":"http://json-schema.org/draft-07/schema","items":[{"type":"null"},{"const":2}]}`, `[null,3]`, false},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","not":{"type":"string"}}`, `"a"`, false},
 	} {
-		v, err := NewValidator(nil, json.RawMessage(c.schema))
+		v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
 		if err != nil {
 			t.Errorf("%s: %v", c.schema, err)
 			continue
@@ -41,7 +41,7 @@ func TestValidator(t *testing.T) {
 		}
 	}
 	for _, schema := range []string{`{"minLength":"a"}`, `{"pattern":"("}`, `{"$ref":"#/$defs/none"}`} {
-		if _, err := NewValidator(nil, json.RawMessage(schema)); err == nil {
+		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
 			t.Errorf("%s passes", schema)
 		}
 	}
@@ -95,7 +95,7 @@ func TestValidatorIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, err := NewValidator(nil, json.RawMessage(c.schema))
+			v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
@@ -107,11 +107,11 @@ func TestValidatorIsBounded(t *testing.T) {
 			}
 		})
 	}
-	v, err := NewValidator(nil, json.RawMessage(`true`))
+	v, err := NewValidator(newAccount(), json.RawMessage(`true`))
 	if err != nil || !follows(v, []byte(`"[{\"[{"`)) || !follows(v, []byte(nested(maxNesting))) || follows(v, []byte(nested(maxNesting+1))) {
 		t.Errorf("the depth of texts is not bounded: %v", err)
 	}
-	v, err = NewValidator(nil, json.RawMessage(`{"anyOf":[`+strings.Join(many, ",")+`,{"type":"array"}]}`))
+	v, err = NewValidator(newAccount(), json.RawMessage(`{"anyOf":[`+strings.Join(many, ",")+`,{"type":"array"}]}`))
 	most := maxWork / (len(many) + 2)
 	if err != nil || !follows(v, []byte("["+strings.Repeat(" ", most-2)+"]")) || follows(v, []byte("["+strings.Repeat(" ", most-1)+"]")) {
 		t.Errorf("the length of texts is not bounded: %v", err)
@@ -122,7 +122,7 @@ func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repe
 
 // follows validates without a bound.
 func follows(v *Validator, text []byte) bool {
-	ok, err := v.Accepts(nil, text)
+	ok, err := v.Accepts(newAccount(), text)
 
 	return ok && err == nil
 }

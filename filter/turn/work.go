@@ -28,9 +28,11 @@ func (t *Turn) Work() *work.Account {
 	return t.rc.Work.Within(context.Background())
 }
 
-// workRefused returns the error of work that was refused and whose error was dropped:
-// what is only enforced where it can be counts as not enforceable then.
-func (rc *RequestContext) workRefused() *apierror.Error { return WorkError("", rc.Work.Err()) }
+// workRefused returns the error of work that was refused, also if its own error was dropped
+// because something else can be done without the work; nil if nothing was refused.
+func (rc *RequestContext) workRefused(param string) *apierror.Error {
+	return WorkError(param, rc.Work.Err())
+}
 
 // maxInline bounds what one check of a text takes on the goroutine of an exchange, which
 // answers to Envoy meanwhile: about 20 ms.
