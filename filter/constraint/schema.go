@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -64,13 +63,8 @@ func (c *schemaCheck) check(schema json.RawMessage) error {
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
 	}
-	d := json.NewDecoder(bytes.NewReader(schema))
-	d.UseNumber()
-	var root any
-	if d.Decode(&root) != nil {
-		return errors.New("is not valid JSON")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	root, ok := decoded(schema)
+	if !ok {
 		return errors.New("is not valid JSON")
 	}
 	if names, ok := duplicateNames(gjson.ParseBytes(schema), nil); !ok {

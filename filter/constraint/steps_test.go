@@ -121,5 +121,112 @@ func TestStepsOfPatterns(t *testing.T) {
 	}
 }
 
+// TestStepsOfOrdinary shows that what clients send takes a small part of what a request may
+// take: each of these less than a tenth.
+func TestStepsOfOrdinary(t *testing.T) {
+	object := func(properties int) string {
+		var b strings.Builder
+		for i := range properties {
+			fmt.Fprintf(&b, `,"p%d":{"type":"string","description":"%s"}`, i, strings.Repeat("what it is, ", 4))
+		}
+		return `{"type":"object","properties":{` + b.String()[1:] + `},"additionalProperties":false}`
+	}
+	large := `{"type":"object","properties":{"a":` + object(150)
+	for i := range 15 {
+		large += fmt.Sprintf(`,"b%d":`, i) + object(190)
+	}
+	large += `}}`
+	patterns := []string{
+		`^[a-zA-Z0-9.!#$%&'*+/=?^_{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`,
+		`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
+		`^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|3[01])$`, `^\\p{L}[\\p{L}\\p{N} .'-]*$`, `(?i)^https?://[a-z0-9.-]+(/[^ ]*)?$`,
+	}
+	all := func(account *work.Account, schema string) error {
+		for _, f := range []func() error{
+			func() error { return CheckSchema(account, json.RawMessage(schema), true) },
+			func() error { Unenforced(account, json.RawMessage(schema)); return account.Err() },
+			func() error { _, err := NewValidator(account, json.RawMessage(schema)); return err },
+			func() error { NewValue(account, json.RawMessage(schema)); return account.Err() },
+		} {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for name, f := range map[string]func(account *work.Account) error{
+		"a schema of 256 KB": func(account *work.Account) error { return all(account, large) },
+		"512 tools": func(account *work.Account) error {
+			for range 512 {
+				if err := all(account, object(20)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"patterns": func(account *work.Account) error {
+			for _, pattern := range patterns {
+				if err := all(account, `{"type":"string","pattern":"`+pattern+`"}`); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"lark": func(account *work.Account) error {
+			_, _, err := InputLark(account, "start: item+\nitem: WORD \"=\" /[^\\n]+/ NEWLINE\n%import common.WORD\n%import common.NEWLINE\n"+strings.Repeat("// a comment\n", 200))
+			return err
+		},
+	} {
+		steps, err := stepsOf(f)
+		if t.Logf("%s: %d steps", name, steps); err != nil || steps > work.PerRequest/10 {
+			t.Errorf("%s: %d steps, %v", name, steps, err)
+		}
+	}
+}
+
+// TestStepsOfLark has grammars that took long for their size.
+func TestStepsOfLark(t *testing.T) {
+	rules := func(n int, rule func(i int) string) string {
+		var b strings.Builder
+		b.WriteString("start: r0\n")
+		for i := range n {
+			fmt.Fprintf(&b, "r%d: %s\n", i, rule(i))
+		}
+		fmt.Fprintf(&b, "r%d: \"a\"\n", n)
+		return b.String()
+	}
+	for name, grammar := range map[string]string{
+		"comments":     "start: \"a\"\n" + strings.Repeat("#\n", 32_700) + "| \"b\"",
+		"empty lines":  "start: \"a\"" + strings.Repeat("\n", 65_000) + "| \"b\"",
+		"in a group":   "start: (\"a\"" + strings.Repeat("\n#", 32_000) + "\n| \"b\")",
+		"a chain":      rules(510, func(i int) string { return fmt.Sprintf("r%d", i+1) }),
+		"a wide chain": rules(500, func(i int) string { return strings.Repeat("\"a\" ", 20) + fmt.Sprintf("r%d", i+1) }),
+		"repetitions": rules(60, func(i int) string {
+			return strings.Repeat("(", 50) + fmt.Sprintf("r%d", i+1) + strings.Repeat("~1..2)", 50)
+		}),
+		"expressions": "start: " + strings.Repeat("/[a-z]+/ ", 7000),
+		"greek":       "start: " + strings.Repeat("/\\p{Greek}/ ", 5000),
+		"folded":      "start: " + strings.Repeat("/[B-𞥂]/i ", 4000),
+		"long text":   "start: \"" + strings.Repeat("\u00e9", 32_000) + "\"i",
+	} {
+		var steps int
+		var err error
+		begun := time.Now()
+		bytes := allocated(func() {
+			steps, err = stepsOf(func(account *work.Account) error {
+				_, _, err := InputLark(account, grammar)
+				return err
+			})
+		})
+		t.Logf("%-12s %9d steps of %4.0f ns, %8d bytes, %.60v", name, steps, float64(time.Since(begun))/float64(steps), bytes, err)
+		if bytes > 1<<20+128*uint64(steps) {
+			t.Errorf("%s: %d bytes are allocated for %d steps", name, bytes, steps)
+		}
+		if (name == "comments" || name == "empty lines" || name == "in a group") && (err != nil || steps > work.PerRequest/20) {
+			t.Errorf("%s: %d steps, %v", name, steps, err)
+		}
+	}
+}
+
 // newAccount returns the account of a request.
 func newAccount() *work.Account { return work.New(context.Background(), work.PerRequest) }

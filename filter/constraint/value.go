@@ -17,7 +17,7 @@ import (
 const (
 	// stepsOfNumber is what it takes to compare with a number that is none of 64 bits, and
 	// digitsOfStep how many of its digits are read in a step.
-	stepsOfNumber = 40
+	stepsOfNumber = 100
 	digitsOfStep  = 4
 	// maxExact bounds the digits and the exponent of a number that is compared as it is
 	// written. Others are rounded, as most readers of JSON do.
@@ -40,7 +40,12 @@ func rational(n json.Number) *big.Rat {
 		return x
 	}
 
-	return new(big.Rat) // beyond all numbers; a text with one is rejected
+	beyond := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 1024)) // what is too large to be rounded
+	if strings.HasPrefix(text, "-") {
+		beyond.Neg(beyond)
+	}
+
+	return beyond
 }
 
 // compareNumbers returns the sign of a-b.
@@ -58,6 +63,18 @@ func compareNumbers(a, b json.Number) int {
 	}
 
 	return 0
+}
+
+// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
+func isMultiple(n, of json.Number) bool {
+	x, errX := n.Int64()
+	y, errY := of.Int64()
+	if errX == nil && errY == nil {
+		return x%y == 0
+	}
+	divisor := rational(of)
+
+	return divisor.Sign() > 0 && new(big.Rat).Quo(rational(n), divisor).IsInt()
 }
 
 func isWhole(n json.Number) bool {
