@@ -39,7 +39,7 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 	if err := constraint.CheckSchema(rc.Work, f.Schema, strict); err != nil {
-		if refusal := rc.workRefused(path+constraint.SchemaPath(err)); refusal != nil {
+		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
 			return nil, refusal
 		}
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
