@@ -26,14 +26,14 @@ func TestGrammarsAreCountedFirst(t *testing.T) {
 
 		return fmt.Appendf(nil, `{"model":"m","input":"x","tools":[%s]}`, strings.Join(list, ","))
 	}
-	comments := "start: \"a\"\n" + strings.Repeat("#\n", 3000) + "| \"b\""
+	comments := "start: \"a\"\n" + strings.Repeat("#\n", 800) + "| \"b\""
 	for name, c := range map[string]struct {
 		body    []byte
 		checked bool
 		most    int
 		code    string
 	}{
-		"8 are read":              {body(30, comments), false, work.PerRequest / 50, ""},
+		"8 are read":              {body(30, comments), false, work.PerRequest / 100, ""},
 		"none without grammars":   {body(30, comments), true, 0, ""},
 		"one that takes too much": {body(1, "start: "+strings.Repeat("/[B-\U0001e942]/i ", 400)), false, work.PerRequest, turn.CodeTooCostly},
 	} {
