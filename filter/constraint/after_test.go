@@ -1,8 +1,12 @@
 package constraint
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -90,5 +94,29 @@ func TestAfterLongReasoning(t *testing.T) {
 		}
 	}); n > 1000 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestStepsOfAfter has the headers of many tools with a long common beginning: what is
+// derived is counted, and what is refused cannot be stated.
+func TestStepsOfAfter(t *testing.T) {
+	t.Parallel()
+	p := Spec{Required: true, Parallel: true}
+	for i := range 512 {
+		p.Tools = append(p.Tools, Tool{Recipient: "functions." + strings.Repeat("a", 50) + strconv.Itoa(i)})
+	}
+	f := p.Format(newAccount())
+	output := tokensOf(strings.Repeat("<|channel|>analysis<|message|>x<|end|><|start|>assistant", 500))
+	steps, _ := stepsOf(func(account *work.Account) error {
+		begun := time.Now()
+		_, ok := After(account, f, output)
+		t.Logf("%t, %s", ok, time.Since(begun))
+		return nil
+	})
+	if t.Logf("%d steps", steps); steps < 1_000_000 {
+		t.Errorf("only %d steps were counted", steps)
+	}
+	if _, ok := After(work.New(t.Context(), steps/2), f, output); ok {
+		t.Error("half the steps are enough")
 	}
 }

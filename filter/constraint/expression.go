@@ -138,12 +138,23 @@ func foldedBetween(from, to rune) int {
 	return max(0, int(min(to, last)-max(from, first))+1)
 }
 
-// program is a compiled expression. It belongs to one goroutine.
+// program is a compiled expression. It is immutable.
 type program struct {
 	prog     *syntax.Prog
 	anchored bool // a match begins where the text does
-	now      states
-	next     states
+}
+
+// matcher matches texts with a program, one after the other.
+type matcher struct {
+	*program
+	now, next states
+}
+
+func (p *program) matcher() *matcher {
+	n := len(p.prog.Inst)
+	fresh := func() states { return states{make([]uint32, 0, n), make([]uint32, n)} }
+
+	return &matcher{p, fresh(), fresh()}
 }
 
 // states are the states in which a text can be, each once: a sparse set.
@@ -174,12 +185,8 @@ func compile(account *work.Account, re *syntax.Regexp) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &program{prog: prog, anchored: prog.StartCond()&syntax.EmptyBeginText != 0}
-	for _, s := range []*states{&p.now, &p.next} {
-		s.list, s.at = make([]uint32, 0, len(prog.Inst)), make([]uint32, len(prog.Inst))
-	}
 
-	return p, nil
+	return &program{prog, prog.StartCond()&syntax.EmptyBeginText != 0}, nil
 }
 
 // countStates returns about how many states an expression has, at most one more than
@@ -204,19 +211,19 @@ const spentAtOnce = 4096
 
 // matches reports whether a text has a match; if whole, whether all of it is one. A state
 // that is looked at is a step. The error is that of the account.
-func (p *program) matches(account *work.Account, text []byte, whole bool) (bool, error) {
+func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool, error) {
 	steps := 0
-	now, next := &p.now, &p.next
+	now, next := &m.now, &m.next
 	now.list = now.list[:0]
 	for at, last := 0, rune(-1); ; {
 		here, size := rune(-1), 0
 		if at < len(text) {
 			here, size = utf8.DecodeRune(text[at:])
 		}
-		if at == 0 || !whole && !p.anchored {
-			now.add(uint32(p.prog.Start))
+		if at == 0 || !whole && !m.anchored {
+			now.add(uint32(m.prog.Start))
 		}
-		if p.step(now, next, last, here) && (size == 0 || !whole) {
+		if m.step(now, next, last, here) && (size == 0 || !whole) {
 			return true, account.Spend(steps)
 		}
 		if steps += 1 + len(now.list); steps >= spentAtOnce {
@@ -225,7 +232,7 @@ func (p *program) matches(account *work.Account, text []byte, whole bool) (bool,
 			}
 			steps = 0
 		}
-		if size == 0 || len(next.list) == 0 && (whole || p.anchored) {
+		if size == 0 || len(next.list) == 0 && (whole || m.anchored) {
 			return false, account.Spend(steps)
 		}
 		now, next = next, now
@@ -235,11 +242,11 @@ func (p *program) matches(account *work.Account, text []byte, whole bool) (bool,
 
 // step follows all states of now, between two characters, to those of next. It reports
 // whether one of them is a match.
-func (p *program) step(now, next *states, last, here rune) (matched bool) {
+func (m *matcher) step(now, next *states, last, here rune) (matched bool) {
 	next.list = next.list[:0]
 	context := syntax.EmptyOpContext(last, here)
 	for i := 0; i < len(now.list); i++ {
-		switch inst := &p.prog.Inst[now.list[i]]; inst.Op {
+		switch inst := &m.prog.Inst[now.list[i]]; inst.Op {
 		case syntax.InstMatch:
 			matched = true
 		case syntax.InstAlt, syntax.InstAltMatch:

@@ -69,7 +69,7 @@ func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 		return true, nil // what only engines can compile has been enforced there
 	}
 
-	return p.matches(account, text, true)
+	return p.matcher().matches(account, text, true)
 }
 
 func (a AnswerJSON) content(account *work.Account) Format { return NewValue(account, a.Schema) }

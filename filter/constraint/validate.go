@@ -34,8 +34,9 @@ func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
 // nothing.
 type validation struct {
 	meter
-	v     *Validator
-	depth int
+	v        *Validator
+	depth    int
+	matchers map[string]*matcher // by pattern
 }
 
 // stepsOfSeen is what it takes to keep that a member or an element was described.
@@ -255,13 +256,18 @@ func (c *validation) text(object map[string]any, value string) bool {
 
 func (c *validation) matches(pattern, value string) bool {
 	p := c.v.patterns[pattern]
-	if p == nil {
-		return true
+	if p == nil || c.err != nil {
+		return p == nil
 	}
-	if c.err != nil {
-		return false
+	m := c.matchers[pattern]
+	if m == nil {
+		m = p.matcher()
+		if c.matchers == nil {
+			c.matchers = map[string]*matcher{}
+		}
+		c.matchers[pattern] = m
 	}
-	ok, err := p.matches(c.account, []byte(value), false)
+	ok, err := m.matches(c.account, []byte(value), false)
 	c.err = err
 
 	return ok

@@ -18,8 +18,8 @@ import (
 
 // Validator validates texts against a JSON Schema, for engines that cannot enforce
 // one, and for the parts that their grammars do not enforce. It implements JSON
-// Schema, draft 2020-12 and draft 7, and ignores the keyword format. A validator belongs to
-// one goroutine at a time.
+// Schema, draft 2020-12 and draft 7, and ignores the keyword format. It can be used by
+// several goroutines.
 //
 // It is not a library's because each value and each character that it looks at takes a step
 // of the request's account: a schema can lead to one value in more ways than there is time
