@@ -3,9 +3,11 @@ package turn
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -26,6 +28,8 @@ type verifier struct {
 	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
 	alone  bool                               // no grammar of an engine enforces the spec
 	held   bool                               // or not all of it: the reply is checked before the client gets any of it
+
+	verdicts *sync.Map // of texts that were verified, by verified; nil: none is verified twice
 }
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
@@ -68,6 +72,10 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 		}
 	}
+	if v.alone || v.held {
+		v.verdicts = &sync.Map{}
+	}
+
 	return v, nil
 }
 
@@ -105,11 +113,11 @@ func (v *verifier) answerFollows(account *work.Account, text []byte) (bool, erro
 		if !json.Valid(text) || v.schema == nil {
 			return json.Valid(text), nil
 		}
-		return v.schema.Accepts(account, text)
+		return v.once(ToolName{}, text, func() (bool, error) { return v.schema.Accepts(account, text) })
 	case constraint.AnswerChoice:
 		return slices.Contains(a, string(text)), nil
 	case constraint.AnswerRegex:
-		return a.Accepts(account, text)
+		return v.once(ToolName{}, text, func() (bool, error) { return a.Accepts(account, text) })
 	}
 	return true, nil
 }
@@ -123,8 +131,32 @@ func (v *verifier) argumentsFollow(account *work.Account, tool ToolName, text []
 	case schema == nil:
 		return true, nil
 	default:
-		return schema.Accepts(account, text)
+		return v.once(tool, text, func() (bool, error) { return schema.Accepts(account, text) })
 	}
+}
+
+// once makes a check of a text, unless it was made before: what a [Check] has verified is
+// verified again by the reader of the reply, and must not take its steps twice.
+func (v *verifier) once(tool ToolName, text []byte, check func() (bool, error)) (bool, error) {
+	if v.verdicts == nil {
+		return check()
+	}
+	key := verified{tool, sha256.Sum256(text)}
+	if verdict, known := v.verdicts.Load(key); known {
+		return verdict == true, nil
+	}
+	ok, err := check()
+	if err == nil {
+		v.verdicts.Store(key, ok)
+	}
+
+	return ok, err
+}
+
+// verified is a text of an answer, or of the arguments of a tool.
+type verified struct {
+	tool ToolName
+	sum  [sha256.Size]byte
 }
 
 // verify makes a check of a text that a reader has read. If no engine enforces the spec,

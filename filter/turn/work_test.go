@@ -133,6 +133,24 @@ func TestAloneChecks(t *testing.T) {
 	}
 }
 
+// TestCheckedOnce shows that the reader of a reply that a check has passed takes no steps
+// for it again.
+func TestCheckedOnce(t *testing.T) {
+	t.Parallel()
+	rc := newAccounted()
+	rc.Checked = true
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Format: &Format{Answer: constraint.AnswerRegex(slow)}})
+	chunk := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>"+strings.Repeat("a", 10_000)+"b<|return|>"), Finish: engine.FinishStop}
+	before := stepsLeft(rc.Work)
+	if verdict := turn.NewCheck().Push(chunk); verdict != Passed {
+		t.Errorf("the verdict is %d", verdict)
+	}
+	checked := stepsLeft(rc.Work)
+	if _, err := turn.NewReader(func(Event) {}).Push(chunk); err != nil || before-checked < 1_000_000 || stepsLeft(rc.Work) != checked {
+		t.Errorf("%v, %d steps, then %d", err, before-checked, checked-stepsLeft(rc.Work))
+	}
+}
+
 func stepsLeft(account *work.Account) int {
 	left := 0
 	for step := work.PerRequest; step > 0; step /= 2 {
