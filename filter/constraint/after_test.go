@@ -1,8 +1,12 @@
 package constraint
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -38,14 +42,14 @@ func TestAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := specs[c.spec]
-			f := p.Format(nil)
+			f := p.Format(newAccount())
 			all := tokensOf(c.text)
 			stated := len(all) - 1
 			if c.free != "" {
 				stated = len(tokensOf(c.free))
 			}
 			for n := range all {
-				rest, ok := After(nil, f, all[:n])
+				rest, ok := After(newAccount(), f, all[:n])
 				if ok != (n <= stated) {
 					t.Fatalf("behind %q: stated %t", spelledOut(t, all[:n]), ok)
 				}
@@ -70,7 +74,7 @@ func TestAfterWrongOutput(t *testing.T) {
 	t.Parallel()
 	p := specs["required"]
 	for _, text := range []string{"Hello", "<|return|>", "<|channel|>final<|message|>", "<|channel|>analysis<|message|>a<|end|><|end|>", " to=functions.other<|channel|>"} {
-		if rest, ok := After(nil, p.Format(nil), tokensOf(text)); ok || rest != nil {
+		if rest, ok := After(newAccount(), p.Format(newAccount()), tokensOf(text)); ok || rest != nil {
 			t.Errorf("behind %q: %v", text, rest)
 		}
 	}
@@ -83,12 +87,36 @@ func TestAfterLongReasoning(t *testing.T) {
 	for range 50_000 {
 		output = append(output, 1000)
 	}
-	f := p.Format(nil)
+	f := p.Format(newAccount())
 	if n := testing.AllocsPerRun(3, func() {
-		if _, ok := After(nil, f, output); !ok {
+		if _, ok := After(newAccount(), f, output); !ok {
 			t.Error("not stated")
 		}
 	}); n > 1000 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestStepsOfAfter has the headers of many tools with a long common beginning: what is
+// derived is counted, and what is refused cannot be stated.
+func TestStepsOfAfter(t *testing.T) {
+	t.Parallel()
+	p := Spec{Required: true, Parallel: true}
+	for i := range 512 {
+		p.Tools = append(p.Tools, Tool{Recipient: "functions." + strings.Repeat("a", 50) + strconv.Itoa(i)})
+	}
+	f := p.Format(newAccount())
+	output := tokensOf(strings.Repeat("<|channel|>analysis<|message|>x<|end|><|start|>assistant", 500))
+	steps, _ := stepsOf(func(account *work.Account) error {
+		begun := time.Now()
+		_, ok := After(account, f, output)
+		t.Logf("%t, %s", ok, time.Since(begun))
+		return nil
+	})
+	if t.Logf("%d steps", steps); steps < 1_000_000 {
+		t.Errorf("only %d steps were counted", steps)
+	}
+	if _, ok := After(work.New(t.Context(), steps/2), f, output); ok {
+		t.Error("half the steps are enough")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -43,10 +42,10 @@ var errTotalCost = errors.New("has patterns and lengths that take an engine too 
 // budget is the cost of the patterns and lengths of a schema so far. A repeated one
 // costs nothing.
 type budget struct {
-	account *work.Account
-	spent   int
-	paid    map[string]bool
-	states  int // of the patterns that are left to the check of the reply
+	account  *work.Account
+	spent    int
+	paid     map[string]bool
+	patterns map[string]enginePattern // that were read already
 }
 
 // spend adds the cost of a pattern or length.
@@ -76,13 +75,13 @@ func (b *budget) addSchema(object map[string]any) error {
 	}
 	var unkept error // why the pattern is not in the grammar
 	if pattern, ok := object["pattern"].(string); ok {
-		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !b.leftToCheck(pattern, unkept, object["format"] != nil) {
+		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !leftToCheck(unkept, object["format"] != nil) {
 			return unkept
 		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
-		if _, err := b.pattern(pattern); err != nil && !b.leftToCheck(pattern, err, false) {
+		if _, err := b.pattern(pattern); err != nil && !leftToCheck(err, false) {
 			return err
 		}
 	}
@@ -92,18 +91,17 @@ func (b *budget) addSchema(object map[string]any) error {
 	return b.lengths(object)
 }
 
-// leftToCheck reports whether a pattern that is not in the grammar is left to the
-// check of the reply: it can be checked, or it is another notation of the format
-// beside it, and compiling it, with those before it, would not take too long.
-func (b *budget) leftToCheck(pattern string, err error, formatted bool) bool {
-	if errors.Is(err, errCost) || errors.Is(err, errTotalCost) || len(pattern) > maxRegexBytes {
-		return false
+// leftToCheck reports whether a pattern that is not in the grammar for a reason is left to
+// the check of the reply: it can be checked, or it is another notation of the format
+// beside it.
+func leftToCheck(reason error, formatted bool) bool {
+	for _, anyway := range []error{errAnchor, errBoundary, errRanges, errEscaped, errNothing} {
+		if errors.Is(reason, anyway) {
+			return true
+		}
 	}
-	if b.states += statesOf(goSyntax(pattern)); b.states > maxStates {
-		return false
-	}
-	_, err = regexp.Compile(goSyntax(pattern))
-	return err == nil || formatted
+
+	return formatted && errors.Is(reason, errSyntax)
 }
 
 // describesStrings reports whether a grammar has a pattern or a format for the
@@ -113,13 +111,28 @@ func describesStrings(object map[string]any, unkept bool) bool {
 	return object["pattern"] != nil && !unkept || enforcedFormat(object) && allows(object, "string")
 }
 
+// enginePattern is a pattern in the syntax of engines, with its cost.
+type enginePattern struct {
+	text string
+	cost int
+	err  error
+}
+
 // pattern adds the cost of a pattern and returns it in the syntax of engines.
 func (b *budget) pattern(pattern string) (string, error) {
-	text, cost, err := engineRegex(b.account, pattern, true)
-	if err != nil {
-		return "", fmt.Errorf("has a pattern that %w", err)
+	p, read := b.patterns[pattern]
+	if !read {
+		p.text, p.cost, p.err = engineRegex(b.account, pattern, true)
+		if b.patterns == nil {
+			b.patterns = map[string]enginePattern{}
+		}
+		b.patterns[pattern] = p
 	}
-	return text, b.spend("pattern "+text, cost)
+	if p.err != nil {
+		return "", fmt.Errorf("has a pattern that %w", p.err)
+	}
+
+	return p.text, b.spend("pattern "+p.text, p.cost)
 }
 
 // lengths adds the cost of the lengths of strings.

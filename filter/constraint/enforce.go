@@ -1,7 +1,6 @@
 package constraint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,8 +86,8 @@ func (c *schemaCheck) checkPatterns(object map[string]any) error {
 	}
 	names, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.AppendSeq(patterns, maps.Keys(names)) {
-		if _, _, err := engineRegex(c.account, pattern, true); err != nil {
-			return fmt.Errorf("has a pattern that %w", err)
+		if _, err := c.cost.pattern(pattern); err != nil && !errors.Is(err, errTotalCost) {
+			return err
 		}
 	}
 	return nil
@@ -166,24 +165,25 @@ const (
 	// maxFollowed the length of the chain of references to one of them.
 	maxCompareDepth = 4
 	maxFollowed     = 16
-	// maxCompared bounds the comparisons of a whole schema: pairs of names and values,
-	// and one for every comparedBytes of values. References multiply them.
-	maxCompared   = 1 << 18
-	comparedBytes = 64
+	// stepsOfPair is what it takes to look at two schemas.
+	stepsOfPair = 40
 )
 
 // disjoint reports whether two schemas have no value in common: because of their
-// types, their values, or those of a property that both require. If the
-// comparison exceeds its bounds, it returns false.
+// types, their values, or those of a property that both require. If that takes more than
+// the account has, it returns false.
 func (c *schemaCheck) disjoint(a, b any, depth int) bool {
+	if c.account.Spend(stepsOfPair) != nil || depth > maxCompareDepth {
+		return false
+	}
 	x, y := c.dereferenced(a), c.dereferenced(b)
-	if x == nil || y == nil || depth > maxCompareDepth {
+	if x == nil || y == nil {
 		return false
 	}
 	some, others := valuesOf(x), valuesOf(y)
 	required, _ := texts(x["required"])
 	too, _ := texts(y["required"])
-	if c.compared += 1 + len(some)*len(others) + len(required)*(1+len(too)); c.compared > maxCompared {
+	if c.account.Spend(len(some)+len(others)+len(too)+len(required)*(2+len(too)/8)) != nil {
 		return false
 	}
 	if some != nil && others != nil {
@@ -236,16 +236,13 @@ func kindsOf(object map[string]any, values []any) []string {
 	return slices.Compact(kinds)
 }
 
-// equal reports whether two values are equal. If comparing them exceeds the bounds,
-// it returns true.
+// equal reports whether two values are equal. If that takes more than the account has, it
+// returns true.
 func (c *schemaCheck) equal(a, b any) bool {
-	if c.compared > maxCompared {
-		return true
-	}
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	c.compared += (len(x) + len(y)) / comparedBytes
-	return errX != nil || errY != nil || bytes.Equal(x, y)
+	m := meter{account: c.account}
+	equal := m.equal(a, b)
+
+	return m.end() != nil || equal
 }
 
 // enforcedFormat reports whether a schema has a format that grammars enforce.

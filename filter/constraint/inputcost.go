@@ -1,19 +1,22 @@
 package constraint
 
-import "unicode"
+import (
+	"slices"
+	"unicode"
+)
 
 // inputCost measures what rules cost an engine's compiler: about the states that
 // repetitions make, as [regexCost] counts them. What is not repeated costs next to
 // nothing.
 type inputCost struct {
 	rules     map[string]*expr
-	repeated  map[string]int  // the costs of rules that are repeated
-	ambiguity map[string]bool // of rules
+	repeated  map[string]int // the costs of rules that are repeated
+	ambiguity map[*expr]bool // of rules and of what is repeated
 }
 
 // total returns the cost of all rules together, at most one more than [MaxInputCost].
 func (c *inputCost) total() (cost int) {
-	c.repeated, c.ambiguity = map[string]int{}, map[string]bool{}
+	c.repeated, c.ambiguity = map[string]int{}, map[*expr]bool{}
 	for _, e := range c.rules {
 		cost = min(cost+c.of(e, false), MaxInputCost+1)
 	}
@@ -72,33 +75,29 @@ func (c *inputCost) rule(name string) int {
 	return cost
 }
 
-// ambiguous is [ambiguous] for expressions with rules.
+// ambiguous is [ambiguous] for expressions with rules. Each expression is looked at once.
 func (c *inputCost) ambiguous(e *expr) bool {
+	found, known := c.ambiguity[e]
+	if !known {
+		c.ambiguity[e] = false // where a rule names itself
+		found = c.findAmbiguity(e)
+		c.ambiguity[e] = found
+	}
+
+	return found
+}
+
+func (c *inputCost) findAmbiguity(e *expr) bool {
 	switch e.op {
 	case exprRepeat:
 		return e.least != e.most || c.ambiguous(e.subs[0])
 	case exprName:
-		found, known := c.ambiguity[e.text]
-		if !known {
-			c.ambiguity[e.text] = false // where it names itself
-			found = c.ambiguous(c.rules[e.text])
-			c.ambiguity[e.text] = found
-		}
-		return found
+		return c.ambiguous(c.rules[e.text])
 	case exprAlt:
-		for _, sub := range e.subs {
-			if c.ambiguous(sub) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(e.subs, c.ambiguous)
 	case exprSeq:
-		for _, sub := range e.subs {
-			if !c.ambiguous(sub) {
-				return false
-			}
-		}
-		return len(e.subs) > 0
+		return len(e.subs) > 0 && !slices.ContainsFunc(e.subs, func(sub *expr) bool { return !c.ambiguous(sub) })
 	}
+
 	return false
 }

@@ -60,8 +60,11 @@ func InputRegex(account *work.Account, pattern string) (g Grammar, cost int, err
 	if err != nil {
 		return "", 0, err
 	}
-	branches, err := branchesOf(re)
-	if err != nil {
+	branches, err := branchesOf(account, pattern, re)
+	switch {
+	case account.Err() != nil:
+		return "", 0, err
+	case err != nil:
 		return "", 0, unenforceable(err.Error())
 	}
 	alt := &expr{op: exprAlt}
@@ -88,7 +91,10 @@ func parseInputRegex(account *work.Account, pattern string) (*syntax.Regexp, err
 	case strings.ContainsRune(pattern, 0):
 		return nil, errors.New("has a NUL character in it")
 	}
-	re, err := syntax.Parse(goSyntax(pattern), syntax.Perl)
+	re, err := parseExpression(account, goSyntax(pattern))
+	if errors.Is(err, errUnicode) {
+		return nil, unenforceable(err.Error())
+	}
 	var fault *syntax.Error
 	if !errors.As(err, &fault) {
 		return re, err

@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// stepsOfLark is what a byte of a grammar takes to read and to write.
+	stepsOfLark = 6
+
 	maxLarkRules = 512
 	maxLarkDepth = 64
 )
@@ -32,6 +35,9 @@ func (e *LarkError) Error() string {
 func InputLark(account *work.Account, definition string) (g Grammar, cost int, err error) {
 	if len(definition) > maxGrammarBytes {
 		return "", 0, unenforceable(fmt.Sprintf("it is longer than %d bytes", maxGrammarBytes))
+	}
+	if err := account.Spend(len(definition) * stepsOfLark); err != nil {
+		return "", 0, err
 	}
 	p := larkParser{account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{}}
 	p.next()
@@ -307,10 +313,11 @@ func (p *larkParser) number() int {
 
 // continues reads over the ends of lines before a |, and in groups before anything.
 func (p *larkParser) continues() {
-	for p.kind == larkNewline {
-		if p.depth == 1 && !strings.HasPrefix(p.afterBlank(), "|") {
-			return
-		}
+	if p.kind != larkNewline {
+		return
+	}
+	if rest := p.afterBlank(); p.depth > 1 || strings.HasPrefix(rest, "|") {
+		p.rest = rest
 		p.next()
 	}
 }
@@ -500,7 +507,7 @@ func (p *larkParser) regex(pattern string, at int) *expr {
 	switch {
 	case err == nil:
 		return e
-	case errors.Is(err, ErrUnenforceable):
+	case errors.Is(err, ErrUnenforceable), p.account.Err() != nil:
 		p.stop(err)
 	default:
 		p.fail(at, "the expression %s", err)
@@ -524,7 +531,7 @@ func (p *larkParser) check() {
 		p.fail(len(p.text), "there is no rule %s", startRule)
 		return
 	}
-	if ends := p.finite(); !ends[startRule] {
+	if ends := p.finite(); p.err == nil && !ends[startRule] {
 		p.fail(len(p.text), "the rule %s never ends: every alternative needs itself", startRule)
 	}
 }
@@ -533,6 +540,11 @@ func (p *larkParser) check() {
 func (p *larkParser) finite() map[string]bool {
 	ends := map[string]bool{larkIgnored: true}
 	for grown := true; grown; {
+		// Each round looks at all expressions, of which a byte makes two at most.
+		if err := p.account.Spend(len(p.text) / 4); err != nil {
+			p.stop(err)
+			return nil
+		}
 		grown = false
 		for name, e := range p.rules {
 			if !ends[name] && e.finite(ends) {

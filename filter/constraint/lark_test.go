@@ -80,7 +80,7 @@ func TestInputFaults(t *testing.T) {
 		{"start: x{\"a\"}\nx{a}: a", ErrUnenforceable.Error()},
 		{"start: " + strings.Repeat("(", 100), ErrUnenforceable.Error()},
 	} {
-		_, _, err := InputLark(nil, c.lark)
+		_, _, err := InputLark(newAccount(), c.lark)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.lark, err, c.want)
 		}
@@ -90,7 +90,7 @@ func TestInputFaults(t *testing.T) {
 		}
 	}
 	for pattern, unenforceable := range map[string]bool{`(`: false, `[b-a]`: false, `(?!a)`: true, `(a)\1`: true, `a^b`: true, `(.{1,128}){1,128}`: true} {
-		if _, _, err := InputRegex(nil, pattern); err == nil || errors.Is(err, ErrUnenforceable) != unenforceable {
+		if _, _, err := InputRegex(newAccount(), pattern); err == nil || errors.Is(err, ErrUnenforceable) != unenforceable {
 			t.Errorf("%q: %v", pattern, err)
 		}
 	}
@@ -104,7 +104,7 @@ r0 ::= "a\\n" (r1){0,1} r2
 r1 ::= r2 "\\\""
 r2 ::= ([ -!#-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | "\\" [btfr\"\\] | "\\u000" [1234567bef] | "\\u001" [0123456789abcdef])
 `
-	got, _, err := InputLark(nil, "start: \"a\\n\" b? C\nb: C \"\\\"\"\nC: /[^\\n]/")
+	got, _, err := InputLark(newAccount(), "start: \"a\\n\" b? C\nb: C \"\\\"\"\nC: /[^\\n]/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestInputCost(t *testing.T) {
 		"start: x~128\nx: y~128\ny: \"a\"~128":       -1,
 		"start: (x y)~128\nx: y y y y\ny: \"abc\"":   -1,
 	} {
-		_, cost, err := InputLark(nil, lark)
+		_, cost, err := InputLark(newAccount(), lark)
 		if errors.Is(err, ErrUnenforceable) {
 			cost = -1
 		}
@@ -145,7 +145,7 @@ func FuzzInputLark(f *testing.F) {
 		f.Add(c.lark)
 	}
 	f.Fuzz(func(t *testing.T, definition string) {
-		grammar, cost, err := InputLark(nil, definition)
+		grammar, cost, err := InputLark(newAccount(), definition)
 		if err == nil && (cost > MaxInputCost || CheckGrammar(string(grammar[:min(len(grammar), maxGrammarBytes)])) != nil) {
 			t.Errorf("%q becomes %q", definition, grammar)
 		}

@@ -18,9 +18,9 @@ func TestXgrammarInputGrammars(t *testing.T) {
 		var grammar Grammar
 		var err error
 		if c.lark != "" {
-			grammar, _, err = InputLark(nil, c.lark)
+			grammar, _, err = InputLark(newAccount(), c.lark)
 		} else {
-			grammar, _, err = InputRegex(nil, c.regex)
+			grammar, _, err = InputRegex(newAccount(), c.regex)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -69,17 +69,14 @@ func CheckRegex(account *work.Account, pattern string) error {
 // match characters that JSON escapes, and a pattern without anchors matches any
 // part of the text.
 func engineRegex(account *work.Account, pattern string, inSchema bool) (text string, cost int, err error) {
+	re, err := parsePattern(account, pattern)
 	switch {
-	case len(pattern) > maxRegexBytes:
-		return "", 0, fmt.Errorf("is longer than %d bytes", maxRegexBytes)
-	case strings.ContainsRune(pattern, 0):
-		return "", 0, errors.New("has a NUL character in it")
+	case err != nil:
+		return "", 0, err
+	case regexCost(re) > maxRegexCost: // also of what cannot become a grammar: it is matched
+		return "", 0, errCost
 	}
-	re, err := syntax.Parse(goSyntax(pattern), syntax.Perl)
-	if err != nil {
-		return "", 0, errSyntax
-	}
-	all, err := branchesOf(re)
+	all, err := branchesOf(account, pattern, re)
 	if err != nil {
 		return "", 0, err
 	}
@@ -94,6 +91,22 @@ func engineRegex(account *work.Account, pattern string, inSchema bool) (text str
 	w := regexWriter{inSchema: inSchema}
 	w.branches(all)
 	return w.text.String(), cost, w.err
+}
+
+// parsePattern parses a client's expression. The error's text continues "the expression".
+func parsePattern(account *work.Account, pattern string) (*syntax.Regexp, error) {
+	switch {
+	case len(pattern) > maxRegexBytes:
+		return nil, fmt.Errorf("is longer than %d bytes", maxRegexBytes)
+	case strings.ContainsRune(pattern, 0):
+		return nil, errors.New("has a NUL character in it")
+	}
+	re, err := parseExpression(account, goSyntax(pattern))
+	if fault := (*syntax.Error)(nil); errors.As(err, &fault) {
+		return nil, errSyntax
+	}
+
+	return re, err
 }
 
 // goSyntax replaces \uXXXX and \u{X}, which Go does not support, by \x{X}. Two
@@ -138,11 +151,16 @@ type branch struct {
 }
 
 // branchesOf returns the alternatives of an expression that have anchors of their
-// own.
-func branchesOf(re *syntax.Regexp) ([]branch, error) {
+// own. Most of a pattern can be in each of them.
+func branchesOf(account *work.Account, pattern string, re *syntax.Regexp) ([]branch, error) {
 	has := map[*syntax.Regexp]bool{}
 	anchored(re, has)
-	return branchesIn(re, has)
+	all, err := branchesIn(re, has)
+	if err != nil {
+		return nil, err
+	}
+
+	return all, account.Spend((len(all) - 1) * len(pattern) * stepsOfByte)
 }
 
 // branchesIn returns the branches of a part of an expression, given the parts that

@@ -49,7 +49,7 @@ func TestEngineRegex(t *testing.T) {
 		{pattern: strings.Repeat("a", maxRegexBytes+1), err: "longer than"},
 	} {
 		for how, want := range map[bool]string{false: c.raw, true: c.inSchema} {
-			got, _, err := engineRegex(nil, c.pattern, how)
+			got, _, err := engineRegex(newAccount(), c.pattern, how)
 			switch {
 			case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 				t.Errorf("%.40s: error %v, want %q in it", c.pattern, err, c.err)
@@ -64,7 +64,7 @@ func FuzzEngineRegex(f *testing.F) {
 	f.Add(`^(?i)[^\x00-\x1f]{1,200}|a$`, true)
 	f.Add(`\ud83d\ude00[\u{1f600}-\u{1f64f}]`, false)
 	f.Fuzz(func(t *testing.T, pattern string, inSchema bool) {
-		text, _, err := engineRegex(nil, pattern, inSchema)
+		text, _, err := engineRegex(newAccount(), pattern, inSchema)
 		if err != nil {
 			return
 		}

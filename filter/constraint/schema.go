@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
@@ -44,22 +44,33 @@ func Unenforced(account *work.Account, schema json.RawMessage) error {
 	return checkSchema(schema, schemaCheck{account: account, strict: true, exact: true})
 }
 
+// checkSchema makes a check. What its account refuses is the error, whatever else was
+// found without it.
 func checkSchema(schema json.RawMessage, c schemaCheck) error {
+	err := c.check(schema)
+	if refusal := c.account.Err(); refusal != nil && !errors.Is(err, refusal) {
+		return refusal
+	}
+
+	return err
+}
+
+func (c *schemaCheck) check(schema json.RawMessage) error {
+	// Texts are read once on each level.
+	if err := c.account.Spend(len(schema) * jsontext.Depth(schema) / stepBytes); err != nil {
+		return err
+	}
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
 	}
-	d := json.NewDecoder(bytes.NewReader(schema))
-	d.UseNumber()
-	var root any
-	if d.Decode(&root) != nil {
-		return errors.New("is not valid JSON")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	root, ok := decoded(schema)
+	if !ok {
 		return errors.New("is not valid JSON")
 	}
 	if names, ok := duplicateNames(gjson.ParseBytes(schema), nil); !ok {
 		return errorAt(names, errDuplicateName)
 	}
+	c.cost.account = c.account
 	c.root, c.refs, c.seen, c.targets = root, map[string]bool{}, map[string]bool{}, map[string]refTarget{}
 	if err := c.walk(root, nil, true); err != nil {
 		return err
@@ -89,16 +100,18 @@ func hasNUL(p []byte) bool {
 	return false
 }
 
+// stepBytes is how many bytes of a text are read over in a step.
+const stepBytes = 32
+
 type schemaCheck struct {
-	account  *work.Account
-	root     any
-	strict   bool
-	exact    bool // what grammars do not enforce is an error
-	cost     budget
-	compared int             // the cost of comparisons so far, up to maxCompared
-	refs     map[string]bool // the references, as they are spelled
-	seen     map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
-	targets  map[string]refTarget
+	account *work.Account
+	root    any
+	strict  bool
+	exact   bool // what grammars do not enforce is an error
+	cost    budget
+	refs    map[string]bool // the references, as they are spelled
+	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
+	targets map[string]refTarget
 }
 
 // refTarget is the target of a reference.
@@ -216,6 +229,9 @@ var (
 	errDuplicateName = errors.New("has a name twice in one object")
 )
 
+// stepsOfRef is what it takes to follow a reference, or a byte of one to find its target.
+const stepsOfRef = 5
+
 // follow checks the chain of references for the same value that begins with ref.
 func (c *schemaCheck) follow(ref string) error {
 	target := c.resolve(ref)
@@ -242,6 +258,9 @@ func (c *schemaCheck) followFrom(s any) error {
 	}
 	for _, k := range sameValue {
 		list, _ := object[k].([]any)
+		if err := c.account.Spend(len(list) * stepsOfRef); err != nil {
+			return err
+		}
 		for _, alternative := range list {
 			if err := c.followFrom(alternative); err != nil {
 				return err
@@ -255,7 +274,9 @@ func (c *schemaCheck) followFrom(s any) error {
 func (c *schemaCheck) resolve(ref string) refTarget {
 	target, ok := c.targets[ref]
 	if !ok {
-		target = c.find(ref)
+		if c.account.Spend(len(ref)*stepsOfRef) == nil {
+			target = c.find(ref)
+		}
 		c.targets[ref] = target
 	}
 	return target

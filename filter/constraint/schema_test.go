@@ -126,12 +126,12 @@ func TestCheckSchema(t *testing.T) {
 		"properties a list":  {schema: `{"properties":[]}`, want: `"properties"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := CheckSchema(nil, json.RawMessage(c.schema), c.strict)
+			err := CheckSchema(newAccount(), json.RawMessage(c.schema), c.strict)
 			if c.want == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if left := Unenforced(nil, json.RawMessage(c.schema)); c.strict && (left == nil) != (c.left == "") || c.left != "" && !strings.Contains(left.Error(), c.left) {
+				if left := Unenforced(newAccount(), json.RawMessage(c.schema)); c.strict && (left == nil) != (c.left == "") || c.left != "" && !strings.Contains(left.Error(), c.left) {
 					t.Errorf("%v is left to the check, want %q in it", left, c.left)
 				}
 				return
@@ -227,7 +227,7 @@ func TestSchemaPath(t *testing.T) {
 		`{"type":"text"}`:                                                     "",
 		`{"properties":{"` + strings.Repeat("ä", 200) + `":{"type":"text"}}}`: ".properties." + strings.Repeat("ä", 94) + "…",
 	} {
-		if err := CheckSchema(nil, json.RawMessage(schema), true); err == nil || SchemaPath(err) != want {
+		if err := CheckSchema(newAccount(), json.RawMessage(schema), true); err == nil || SchemaPath(err) != want {
 			t.Errorf("%.60s: path %q of %v, want %q", schema, SchemaPath(err), err, want)
 		}
 	}
@@ -239,9 +239,9 @@ func TestSchemaErrorsNameNoProperty(t *testing.T) {
 	for _, schema := range []string{
 		`{"properties":{"secret":{"not":{}}}}`, `{"$ref":"#/$defs/secret"}`, `{"patternProperties":{"secret(?=":{}}}`, `{"properties":{"secret":{"format":"secret","minLength":1}}}`,
 	} {
-		err := CheckSchema(nil, json.RawMessage(schema), true)
+		err := CheckSchema(newAccount(), json.RawMessage(schema), true)
 		if err == nil {
-			err = Unenforced(nil, json.RawMessage(schema))
+			err = Unenforced(newAccount(), json.RawMessage(schema))
 		}
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", schema, err)
@@ -282,7 +282,7 @@ func FuzzCheckSchema(f *testing.F) {
 	f.Add(string(cityOf), true)
 	f.Add(`{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"$ref":"#"}]}}}`, false)
 	f.Fuzz(func(_ *testing.T, schema string, strict bool) {
-		_ = CheckSchema(nil, json.RawMessage(schema), strict) // ends, and does not panic
+		_ = CheckSchema(newAccount(), json.RawMessage(schema), strict) // ends, and does not panic
 	})
 }
 

@@ -11,7 +11,6 @@ package constraint
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -51,14 +50,26 @@ type (
 	AnswerChoice []string
 )
 
-// Accepts reports whether the whole text matches the expression.
+// Accepts reports whether the whole text matches the expression. The error is that of the
+// account.
 func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 	pattern, _, err := engineRegex(account, string(a), false)
 	if err != nil {
 		return false, account.Err()
 	}
-	whole, err := regexp.Compile(`^(?:` + goSyntax(pattern) + `)$`)
-	return err != nil || whole.Match(text), nil // an expression that only engines can compile has been enforced there
+	re, err := parseExpression(account, goSyntax(pattern))
+	var p *program
+	if err == nil {
+		p, err = compile(account, re)
+	}
+	switch {
+	case account.Err() != nil:
+		return false, account.Err()
+	case err != nil:
+		return true, nil // what only engines can compile has been enforced there
+	}
+
+	return p.matcher().matches(account, text, true)
 }
 
 func (a AnswerJSON) content(account *work.Account) Format { return NewValue(account, a.Schema) }

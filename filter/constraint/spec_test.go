@@ -48,7 +48,7 @@ func TestStructuralTags(t *testing.T) {
 	for name, p := range specs {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := json.Indent(&got, AppendStructuralTag(nil, p.Format(nil)), "", " "); err != nil {
+			if err := json.Indent(&got, AppendStructuralTag(nil, p.Format(newAccount())), "", " "); err != nil {
 				t.Fatal(err)
 			}
 			got.WriteByte('\n')
@@ -75,7 +75,7 @@ func TestNoFormat(t *testing.T) {
 		"loose tools": {Tools: []Tool{search, notes, browse, python}, Parallel: true},
 		"one call":    {Tools: []Tool{search}}, // the reader ends the turn by itself
 	} {
-		if f := p.Format(nil); f != nil {
+		if f := p.Format(newAccount()); f != nil {
 			t.Errorf("%s: %s", name, AppendStructuralTag(nil, f))
 		}
 	}
@@ -85,7 +85,7 @@ func TestNoFormat(t *testing.T) {
 // engine.
 func TestNoStopToken(t *testing.T) {
 	for name, p := range specs {
-		tag := string(AppendStructuralTag(nil, p.Format(nil)))
+		tag := string(AppendStructuralTag(nil, p.Format(newAccount())))
 		for _, stop := range []string{`"token":200002`, `"token":200012`, "<|"} {
 			if strings.Contains(tag, stop) {
 				t.Errorf("%s: %s stands in %s", name, stop, tag)
@@ -207,7 +207,7 @@ func TestAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := specs[name]
-			f := p.Format(nil)
+			f := p.Format(newAccount())
 			for _, list := range c.yes {
 				for _, s := range list {
 					if !accepts(f, s) {

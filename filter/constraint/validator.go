@@ -1,195 +1,307 @@
 package constraint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"math"
-	"regexp"
-	"regexp/syntax"
+	"net/url"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/tidwall/gjson"
-
-	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Validator validates texts against a JSON Schema, for engines that cannot enforce
 // one, and for the parts that their grammars do not enforce. It implements JSON
-// Schema, draft 2020-12 and draft 7, and ignores the keyword format.
+// Schema, draft 2020-12 and draft 7, and ignores the keyword format. It can be used by
+// several goroutines.
+//
+// It is not a library's because each value and each character that it looks at takes a step
+// of the request's account: a schema can lead to one value in more ways than there is time
+// for, and a check has to end with its request.
 type Validator struct {
-	schema *jsonschema.Resolved
-	ways   int  // how often one value of a text is validated, at most
-	unique bool // it compares the elements of arrays
+	root     any
+	draft7   bool                // a $ref counts alone
+	targets  map[string]any      // of references
+	patterns map[string]*program // nil: the pattern does not count
+	states   int                 // of the patterns
+
+	objects []map[string]any  // the schemas that are objects
+	parts   map[uintptr]visit // of the same, by their addresses
 }
 
-// draft7 is the URL of draft 7, in the only spelling that the library accepts.
-const draft7 = "http://json-schema.org/draft-07/schema#"
+// visit is how far the search for cycles has come with a part of a schema.
+type visit uint8
+
+const (
+	unvisited visit = iota
+	entered
+	left
+)
+
+// The other keywords that hold schemas, which grammars ignore.
+var (
+	testedValue = []string{"not", "if", "then", "else"} // one for the same value
+	namedSame   = []string{"dependentSchemas", "dependencies"}
+)
+
+// stepsOfPart is what it takes to begin with a part of a schema, and a quarter of what it
+// takes to read one.
+const stepsOfPart = 20
+
+var (
+	errKeyword  = errors.New("has a keyword with a value that is not of its type")
+	errPattern  = errors.New("has a pattern that cannot be checked")
+	errDynamic  = errors.New(`uses "$dynamicRef", which is not checked: use "$ref"`)
+	errIDInside = errors.New(`has an "$id" in one of its parts: leave it out`)
+)
 
 // NewValidator returns the validator of a schema that [CheckSchema] accepts. The
 // error's text continues "the schema".
 func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, error) {
-	if len(schema)*jsontext.Depth(schema) > maxScanned {
-		return nil, fmt.Errorf("is too large to check for how deep it nests, beyond %d bytes times levels: make it smaller or flatter", maxScanned)
+	root, ok := decoded(schema)
+	if !ok {
+		return nil, errors.New("is not valid JSON")
 	}
-	if pointersOf(gjson.ParseBytes(schema), 0) > maxPointers {
-		return nil, errors.New("has names that are too long for what is in them: shorten them")
+	v := &Validator{root: root, targets: map[string]any{}, patterns: map[string]*program{}, parts: map[uintptr]visit{}}
+	if object, _ := root.(map[string]any); object["$schema"] != nil {
+		version, _ := object["$schema"].(string)
+		v.draft7 = strings.Contains(version, "draft-07")
 	}
-	var s jsonschema.Schema
-	if json.Unmarshal(schema, &s) != nil {
-		return nil, errors.New("has a keyword with a value that is not of its type")
-	}
-	if strings.Contains(s.Schema, "draft-07") {
-		s.Schema = draft7
-	} else {
-		s.Schema = "" // the newest
-	}
-	if err := readPatterns(&s); err != nil {
+	if err := v.read(account, root, true); err != nil {
 		return nil, err
 	}
-	unique := readComparisons(&s)
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		return nil, errors.New("has a reference or a pattern that cannot be checked")
+	for ref := range v.targets {
+		if err := account.Spend(len(ref) * stepsOfRef); err != nil {
+			return nil, err
+		}
+		target, ok := v.find(ref)
+		if !ok {
+			return nil, errUnresolved
+		}
+		v.targets[ref] = target
 	}
-	ways, err := waysOf(&s)
-	if err != nil {
-		return nil, err
+	for _, object := range v.objects {
+		if err := v.follow(object); err != nil {
+			return nil, err
+		}
 	}
-	return &Validator{resolved, ways, unique}, nil
+
+	return v, nil
 }
 
-// readComparisons reports whether a schema has uniqueItems. It removes multipleOf
-// with a fraction that is not exact in binary, such as 0.01: the library divides
-// floating point numbers, so that it rejects 0.07.
-func readComparisons(s *jsonschema.Schema) (unique bool) {
-	all := parts{}
-	all.add("", s)
-	for _, p := range all {
-		unique = unique || p.schema.UniqueItems
-		if m := p.schema.MultipleOf; m != nil && *m*exactFractions != math.Trunc(*m*exactFractions) {
-			p.schema.MultipleOf = nil
-		}
+// decoded returns the value of a JSON text, with the numbers as they are written.
+func decoded(text []byte) (v any, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil, false
 	}
-	return unique
+	_, err := d.Token()
+
+	return v, errors.Is(err, io.EOF)
 }
 
-// exactFractions is the denominator of the fractions that multipleOf is checked with.
-const exactFractions = 1 << 20
+func address(object map[string]any) uintptr { return reflect.ValueOf(object).Pointer() }
 
-// readPatterns replaces the patterns of a schema by ones in Go's syntax. A pattern
-// that cannot be compiled is removed if the schema has a format: it is another
-// notation of the format. Patterns with too many states in
-// total are an error.
-func readPatterns(s *jsonschema.Schema) error {
-	all := parts{}
-	all.add("", s)
-	states := 0
-	for _, p := range all {
-		s := p.schema
-		for _, pattern := range append(slices.Collect(maps.Keys(s.PatternProperties)), s.Pattern) {
-			if states += statesOf(goSyntax(pattern)); states > maxStates {
-				return errStates
-			}
-		}
-		s.Pattern = goSyntax(s.Pattern)
-		if _, err := regexp.Compile(s.Pattern); err != nil && s.Format != "" {
-			s.Pattern = ""
-		}
-		for _, name := range slices.Collect(maps.Keys(s.PatternProperties)) {
-			if as := goSyntax(name); as != name {
-				s.PatternProperties[as] = s.PatternProperties[name]
-				delete(s.PatternProperties, name)
-			}
+// read checks the keywords of a schema and of all within it, and compiles its patterns.
+func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
+	object, isObject := s.(map[string]any)
+	if _, isBool := s.(bool); isBool {
+		return nil
+	} else if !isObject {
+		return errKeyword
+	}
+	if err := account.Spend(4 * stepsOfPart); err != nil {
+		return err
+	}
+	v.objects = append(v.objects, object)
+	v.parts[address(object)] = unvisited
+	switch {
+	case checkValues(object) != nil || !otherValues(object):
+		return errKeyword
+	case object["$dynamicRef"] != nil:
+		return errDynamic
+	case object["$id"] != nil && !isRoot:
+		return errIDInside
+	}
+	if ref, ok := object["$ref"].(string); ok {
+		v.targets[ref] = nil
+	}
+	if pattern, ok := object["pattern"].(string); ok {
+		if err := v.compile(account, pattern, object["format"] != nil); err != nil {
+			return err
 		}
 	}
+	named, _ := object["patternProperties"].(map[string]any)
+	for pattern := range named {
+		if err := v.compile(account, pattern, false); err != nil {
+			return err
+		}
+	}
+
+	return parts(object, func(inner any, _ bool) error { return v.read(account, inner, false) })
+}
+
+// compile compiles a pattern. One that is not in Go's syntax does not count beside a
+// format: it is another notation of the format.
+func (v *Validator) compile(account *work.Account, pattern string, formatted bool) error {
+	if _, compiled := v.patterns[pattern]; compiled {
+		return nil
+	}
+	re, err := parsePattern(account, pattern)
+	var p *program
+	if err == nil {
+		p, err = compile(account, re)
+	}
+	switch {
+	case formatted && errors.Is(err, errSyntax):
+	case errors.Is(err, errSyntax):
+		return errPattern
+	case err != nil:
+		return fmt.Errorf("has a pattern that %w", err)
+	default:
+		if v.states += len(p.prog.Inst); v.states > maxStates {
+			return fmt.Errorf("has patterns that together are one that %w", errStates)
+		}
+	}
+	v.patterns[pattern] = p
+
 	return nil
 }
 
-const (
-	// maxScanned bounds the bytes of a schema times its depth: the library scans every
-	// level separately.
-	maxScanned = 4 << 20
-	// maxPointers bounds the JSON pointers of a schema's parts, in total bytes.
-	maxPointers = 16 << 20
-	// maxStates bounds the states of a schema's patterns. A state has at least 40 bytes.
-	maxStates = 1 << 16
-)
-
-var errStates = fmt.Errorf("has patterns of more than %d states together, which is too much to check: repeat less often", maxStates)
-
-// pointersOf returns the total bytes of the JSON pointers of a value's parts; own is
-// the length of its own.
-func pointersOf(v gjson.Result, own int) int {
-	bytes := own
-	v.ForEach(func(k, part gjson.Result) bool {
-		if part.IsObject() || part.IsArray() {
-			bytes += pointersOf(part, own+1+max(len(k.Str), 1))
+// otherValues reports whether the keywords that [checkValues] does not know have values of
+// their types. Those that hold schemas are checked by parts.
+func otherValues(object map[string]any) bool {
+	for _, k := range []string{"minContains", "maxContains"} {
+		if x, ok := number(object[k]); !ok || x < 0 {
+			return false
 		}
-		return bytes <= maxPointers
-	})
-	return bytes
-}
-
-// statesOf returns the approximate number of states of a pattern; 0 if it is invalid.
-func statesOf(pattern string) int {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return 0
 	}
-	return countStates(re)
-}
-
-func countStates(re *syntax.Regexp) int {
-	states := 1 + len(re.Rune)
-	for _, sub := range re.Sub {
-		states = min(states+countStates(sub), maxStates+1)
+	if _, ok := object["uniqueItems"].(bool); !ok && object["uniqueItems"] != nil {
+		return false
 	}
-	if re.Op == syntax.OpRepeat {
-		states *= max(re.Min, re.Max, 1)
-	}
-	return min(states, maxStates+1)
-}
-
-// Accepts reports whether a text is one JSON value of the schema. It rejects texts
-// that cost too much to validate, see [Validator.affords].
-func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
-	if !v.affords(text) {
-		return false, work.ErrExceeded
-	}
-	var value any
-	return json.Unmarshal(text, &value) == nil && v.schema.Validate(value) == nil, nil
-}
-
-// affords reports whether a text does not cost too much to validate: its arrays and
-// objects nest at most 256 levels deep, its length times the number of ways in which
-// the schema leads to one value is at most 16 MiB, and uniqueItems compares at most
-// 4,096 arrays and objects.
-func (v *Validator) affords(text []byte) bool {
-	return len(text) <= maxWork/v.ways && jsontext.Depth(text) <= maxNesting && (!v.unique || comparisons(gjson.ParseBytes(text)) <= maxCompares/v.ways)
-}
-
-// maxCompares bounds the comparisons of arrays and objects for uniqueItems.
-const maxCompares = 1 << 24
-
-// comparisons returns how often arrays and objects are compared for uniqueItems, at
-// most: the library compares all that have the same hash, and these can be made so.
-// Other values have hashes of their own.
-func comparisons(v gjson.Result) int {
-	n, total := 0, 0
-	isArray := v.IsArray()
-	v.ForEach(func(_, element gjson.Result) bool {
-		if element.IsArray() || element.IsObject() {
-			if isArray {
-				n = min(n+1, maxCompares+1)
-			}
-			total = min(total+comparisons(element), maxCompares+1)
-		}
+	if object["dependentRequired"] == nil {
 		return true
+	}
+	lists, ok := object["dependentRequired"].(map[string]any)
+	for _, list := range lists {
+		_, isList := texts(list)
+		ok = ok && isList && list != nil
+	}
+
+	return ok
+}
+
+// parts calls f with the schemas in a schema, until one fails. same says that the schema is
+// for the same value.
+func parts(object map[string]any, f func(s any, same bool) error) error {
+	for _, k := range slices.Concat(oneSchema, testedValue, []string{"contains"}) {
+		list, isList := object[k].([]any)
+		if !isList && object[k] != nil {
+			list = []any{object[k]}
+		}
+		if isList && k != "items" {
+			return errKeyword
+		}
+		for _, s := range list {
+			if err := f(s, slices.Contains(testedValue, k)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range append(sameValue, "prefixItems") {
+		list, ok := object[k].([]any)
+		if !ok && object[k] != nil {
+			return errKeyword
+		}
+		for _, s := range list {
+			if err := f(s, k != "prefixItems"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range slices.Concat(schemaMaps, namedSame) {
+		members, ok := object[k].(map[string]any)
+		if !ok && object[k] != nil {
+			return errKeyword
+		}
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if _, names := texts(members[name]); names && k == "dependencies" && members[name] != nil {
+				continue
+			}
+			if err := f(members[name], slices.Contains(namedSame, k)); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// find returns the target of a reference: # and a JSON pointer to a schema.
+func (v *Validator) find(ref string) (target any, ok bool) {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if plain, err := url.PathUnescape(pointer); err == nil {
+		pointer = plain
+	}
+	for target = v.root; ok && pointer != ""; {
+		var name string
+		if name, pointer, ok = cutPointer(pointer); !ok {
+			return nil, false
+		}
+		switch at := target.(type) {
+		case map[string]any:
+			target, ok = at[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if ok = err == nil && i >= 0 && i < len(at); ok {
+				target = at[i]
+			}
+		default:
+			ok = false
+		}
+	}
+	if object, isObject := target.(map[string]any); isObject {
+		_, known := v.parts[address(object)]
+		return target, ok && known
+	}
+	_, isBool := target.(bool)
+
+	return target, ok && isBool
+}
+
+// follow looks for a part that leads back to itself for the same value.
+func (v *Validator) follow(s any) error {
+	object, isObject := s.(map[string]any)
+	if !isObject {
+		return nil
+	}
+	switch v.parts[address(object)] {
+	case left:
+		return nil
+	case entered:
+		return errCycle
+	}
+
+	v.parts[address(object)] = entered
+	if ref, ok := object["$ref"].(string); ok {
+		if err := v.follow(v.targets[ref]); err != nil {
+			return err
+		}
+	}
+	err := parts(object, func(inner any, same bool) error {
+		if !same {
+			return nil
+		}
+		return v.follow(inner)
 	})
-	return min(total+n*n, maxCompares+1)
+	v.parts[address(object)] = left
+
+	return err
 }

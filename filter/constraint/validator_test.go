@@ -1,10 +1,14 @@
 package constraint
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // TestValidator has texts that follow a schema, and texts that do not.
@@ -29,9 +33,18 @@ func TestValidator(t *testing.T) {
 		{`{"type":"string","pattern":"^[a-c]+$"}`, `"abd"`, false},
 		{`{"$schema":"http://json-schema.org/draft-07/schema","items":[{"type":"null"},{"const":2}]}`, `[null,2,3]`, true},
 		{`{"$schema":"http://json-schema.org/draft-07/schema","items":[{"type":"null"},{"const":2}]}`, `[null,3]`, false},
+		{`{"multipleOf":0.01}`, `0.07`, true},
+		{`{"multipleOf":0.01}`, `0.075`, false},
+		{`{"enum":[12345678901234567890]}`, `12345678901234567891`, false},
+		{`{"maximum":1e308}`, `1e400`, false},
+		{`{"minimum":-1e308}`, `-1e999999999`, false},
+		{`{"multipleOf":1e-300}`, `1`, true},
+		{`{"uniqueItems":true}`, `[1,1.0]`, false},
+		{`{"uniqueItems":true}`, `[1,"1",[1],{"1":1}]`, true},
+		{`{"uniqueItems":true}`, `[{"a":1,"b":2},{"b":2,"a":1e0}]`, false},
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","not":{"type":"string"}}`, `"a"`, false},
 	} {
-		v, err := NewValidator(nil, json.RawMessage(c.schema))
+		v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
 		if err != nil {
 			t.Errorf("%s: %v", c.schema, err)
 			continue
@@ -41,7 +54,7 @@ func TestValidator(t *testing.T) {
 		}
 	}
 	for _, schema := range []string{`{"minLength":"a"}`, `{"pattern":"("}`, `{"$ref":"#/$defs/none"}`} {
-		if _, err := NewValidator(nil, json.RawMessage(schema)); err == nil {
+		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
 			t.Errorf("%s passes", schema)
 		}
 	}
@@ -70,17 +83,20 @@ func TestValidatorIsBounded(t *testing.T) {
 		many[i] = fmt.Sprintf(`{"const":%d}`, i)
 	}
 	deep := strings.Repeat(`{"x":[`, 100) + strings.Repeat(`]}`, 100)
+	// ways are the values of which one is looked at in millions of ways, or in few.
+	const ways = "ways"
+	texts := []string{`1`, `{}`, `{"a":1,"b":2}`, strings.Repeat(`{"x":`, 25) + `1` + strings.Repeat(`}`, 25), strings.Repeat(`[`, 25) + strings.Repeat(`]`, 25), strings.Repeat(`{"ab":`, 25) + `1` + strings.Repeat(`}`, 25)}
 	for name, c := range map[string]struct{ schema, err, text string }{
-		"anyOf":               {doubled(`{"anyOf":[NEXT,NEXT]}`), "in more than 10000 ways", ""},
-		"allOf and $ref":      {doubled(`{"$ref":"#/$defs/a24","allOf":[NEXT,{"oneOf":[NEXT]}]}`), "in more than 10000 ways", ""},
-		"not and if":          {doubled(`{"not":NEXT,"if":NEXT}`), "in more than 10000 ways", ""},
-		"then and else":       {doubled(`{"if":true,"then":NEXT,"else":NEXT}`), "in more than 10000 ways", ""},
-		"dependentSchemas":    {doubled(`{"dependentSchemas":{"a":NEXT,"b":NEXT}}`), "in more than 10000 ways", ""},
-		"dependencies":        {doubled(`{"dependencies":{"a":NEXT,"b":NEXT}}`), "in more than 10000 ways", ""},
-		"one property":        {doubled(`{"anyOf":[{"properties":{"x":NEXT}},{"properties":{"x":NEXT}}]}`), "in more than 10000 ways", ""},
-		"items and contains":  {doubled(`{"items":NEXT,"contains":NEXT}`), "in more than 10000 ways", ""},
-		"patterns":            {doubled(`{"patternProperties":{"a":NEXT,"b":NEXT}}`), "in more than 10000 ways", ""},
-		"a tree of unions":    {again(`{"anyOf":[{"properties":{"x":AGAIN}},{"properties":{"x":{"items":AGAIN}}},{"items":AGAIN}]}`), "in more than 10000 ways", ""},
+		"anyOf":               {doubled(`{"anyOf":[NEXT,NEXT]}`), "", ways},
+		"allOf and $ref":      {doubled(`{"$ref":"#/$defs/a24","allOf":[NEXT,{"oneOf":[NEXT]}]}`), "", ways},
+		"not and if":          {doubled(`{"not":NEXT,"if":NEXT}`), "", ways},
+		"then and else":       {doubled(`{"if":true,"then":NEXT,"else":NEXT}`), "", ways},
+		"dependentSchemas":    {doubled(`{"dependentSchemas":{"a":NEXT,"b":NEXT}}`), "", ways},
+		"dependencies":        {doubled(`{"dependencies":{"a":NEXT,"b":NEXT}}`), "", ways},
+		"one property":        {doubled(`{"anyOf":[{"properties":{"x":NEXT}},{"properties":{"x":NEXT}}]}`), "", ways},
+		"items and contains":  {doubled(`{"items":NEXT,"contains":NEXT}`), "", ways},
+		"patterns":            {doubled(`{"patternProperties":{"a":NEXT,"b":NEXT}}`), "", ways},
+		"a tree of unions":    {again(`{"anyOf":[{"properties":{"x":AGAIN}},{"properties":{"x":{"items":AGAIN}}},{"items":AGAIN}]}`), "", ways},
 		"itself":              {`{"not":{"$ref":"#"}}`, "leads back to itself", ""},
 		"itself, by the way":  {again(`{"if":{"then":AGAIN}}`), "leads back to itself", ""},
 		"$dynamicRef":         {`{"$dynamicRef":"#a","$defs":{"a":{"$dynamicAnchor":"a"}}}`, `"$dynamicRef"`, ""},
@@ -95,34 +111,85 @@ func TestValidatorIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, err := NewValidator(nil, json.RawMessage(c.schema))
+			v, err := NewValidator(newAccount(), json.RawMessage(c.schema))
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want one with %q", err, c.err)
 				}
 				return
 			}
-			if err != nil || !follows(v, []byte(c.text)) {
-				t.Errorf("%s is not accepted: %v", c.text, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.text != ways {
+				if !follows(v, []byte(c.text)) {
+					t.Errorf("%s is not accepted", c.text)
+				}
+				return
+			}
+			for _, text := range texts {
+				if _, err := v.Accepts(work.New(t.Context(), work.PerRequest/20), []byte(text)); err != nil && !errors.Is(err, work.ErrExceeded) {
+					t.Error(err)
+				}
 			}
 		})
 	}
-	v, err := NewValidator(nil, json.RawMessage(`true`))
-	if err != nil || !follows(v, []byte(`"[{\"[{"`)) || !follows(v, []byte(nested(maxNesting))) || follows(v, []byte(nested(maxNesting+1))) {
-		t.Errorf("the depth of texts is not bounded: %v", err)
+}
+
+// endingContext ends when it has been asked for its error some times.
+type endingContext struct {
+	context.Context
+	left int
+}
+
+func (c *endingContext) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
 	}
-	v, err = NewValidator(nil, json.RawMessage(`{"anyOf":[`+strings.Join(many, ",")+`,{"type":"array"}]}`))
-	most := maxWork / (len(many) + 2)
-	if err != nil || !follows(v, []byte("["+strings.Repeat(" ", most-2)+"]")) || follows(v, []byte("["+strings.Repeat(" ", most-1)+"]")) {
-		t.Errorf("the length of texts is not bounded: %v", err)
+	return nil
+}
+
+// TestChecksEndWithTheirContext has checks that would take long: behind the end of its
+// context each does no more than is between two questions.
+func TestChecksEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	slow := "a*" + strings.Repeat("a{0,128}", 7) + "b"
+	long := `"` + strings.Repeat("a", 100_000) + `"`
+	for name, c := range map[string]struct{ schema, text string }{
+		"a pattern":   {`{"pattern":"` + slow + `"}`, long},
+		"expression":  {"", long},
+		"elements":    {`{"items":{"enum":["b",1]}}`, "[" + strings.Repeat("1,", 100_000) + "1]"},
+		"ways":        {`{"$defs":{` + doubledDefs() + `},"$ref":"#/$defs/a0"}`, `1`},
+		"uniqueItems": {`{"uniqueItems":true,"contains":{"pattern":"` + slow + `"}}`, "[" + long + "," + long + "]"},
+	} {
+		ctx := &endingContext{context.Background(), 10}
+		account := work.New(ctx, work.PerRequest)
+		var err error
+		if c.schema == "" {
+			_, err = AnswerRegex(slow).Accepts(account, []byte(strings.Trim(c.text, `"`)))
+		} else if v, failed := NewValidator(nil, json.RawMessage(c.schema)); failed != nil {
+			t.Fatal(failed)
+		} else {
+			_, err = v.Accepts(account, []byte(c.text))
+		}
+		if !errors.Is(err, context.Canceled) || ctx.left < -4 {
+			t.Errorf("%s: %v, and the context was asked %d times behind its end", name, err, -ctx.left)
+		}
 	}
 }
 
-func nested(depth int) string { return strings.Repeat("[", depth) + strings.Repeat("]", depth) }
+// doubledDefs are schemas each of which leads to the next one twice.
+func doubledDefs() string {
+	var defs strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&defs, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)
+	}
+	return defs.String() + `"a30":{"type":"object"}`
+}
 
 // follows validates without a bound.
 func follows(v *Validator, text []byte) bool {
-	ok, err := v.Accepts(nil, text)
+	ok, err := v.Accepts(newAccount(), text)
 
 	return ok && err == nil
 }

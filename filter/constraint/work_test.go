@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 func repeated(s string, n int) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
@@ -46,23 +48,23 @@ func TestCopiesAreBounded(t *testing.T) {
 			"in a part": json.RawMessage(`{"anyOf":[{"type":"object","properties":{"a":` + string(nested(30, 8)) + `}}]}`),
 			"large":     json.RawMessage(`{"type":"object","required":["a","b","c"],"additionalProperties":{"enum":["` + strings.Repeat("x", 30_000) + `"]}}`),
 		} {
-			if err := CheckSchema(nil, schema, strict); err == nil || !strings.Contains(err.Error(), "requires properties that it does not declare") {
+			if err := CheckSchema(newAccount(), schema, strict); err == nil || !strings.Contains(err.Error(), "requires properties that it does not declare") {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		}
 		for _, schema := range []json.RawMessage{nested(2, 8), nested(1, 1000), nested(8, 1)} {
-			if err := CheckSchema(nil, schema, strict); err != nil {
+			if err := CheckSchema(newAccount(), schema, strict); err != nil {
 				t.Errorf("%.60s: %v", schema, err)
 			}
-			_, copies := sizeOf(decoded(t, schema))
-			if grown := len(appendSchema(nil, nil, schema)) - len(schema); grown > 2*copies+2*len(schema) {
+			_, copies := sizeOf(mustDecode(t, schema))
+			if grown := len(appendSchema(newAccount(), nil, schema)) - len(schema); grown > 2*copies+2*len(schema) {
 				t.Errorf("%.60s grows by %d bytes, not by %d", schema, grown, copies)
 			}
 		}
 	}
 }
 
-func decoded(t *testing.T, schema json.RawMessage) (v any) {
+func mustDecode(t *testing.T, schema json.RawMessage) (v any) {
 	t.Helper()
 	if err := json.Unmarshal(schema, &v); err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func decoded(t *testing.T, schema json.RawMessage) (v any) {
 func TestManyUndeclared(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","required":[` + quotedNames(8000) + `,"1","2"]}`)
 	want := strings.TrimSuffix(string(schema), "}") + `,"properties":{` + strings.ReplaceAll(quotedNames(8000), ",", ":true,") + `:true}}`
-	if got := string(appendSchema(nil, nil, schema)); got != want {
+	if got := string(appendSchema(newAccount(), nil, schema)); got != want {
 		t.Errorf("%.100s … %s", got, got[len(got)-100:])
 	}
 }
@@ -103,11 +105,11 @@ func TestLongValuesOfOneOf(t *testing.T) {
 		}
 		return json.RawMessage(`{"$defs":{` + strings.Join(defs, ",") + `},"type":"object","properties":{` + strings.Join(unions, ",") + `}}`)
 	}
-	if err := Unenforced(nil, union(50, 1000, 40)); err == nil || !strings.Contains(err.Error(), "oneOf") {
-		t.Errorf("the error is %v", err)
-	}
-	if err := Unenforced(nil, union(50, 10, 20)); err != nil {
-		t.Error(err)
+	for _, schema := range []json.RawMessage{union(50, 10, 20), union(50, 1000, 40)} {
+		steps, err := stepsOf(func(account *work.Account) error { return Unenforced(account, schema) })
+		if err != nil || steps > work.PerRequest/4 {
+			t.Errorf("%d steps, %v", steps, err)
+		}
 	}
 }
 
@@ -125,9 +127,9 @@ func TestWorkOfTexts(t *testing.T) {
 		most uint64
 		f    func() error
 	}{
-		"characters":        {8 << 20, func() error { return CheckRegex(nil, "^"+strings.Repeat(".", 100)+strings.Repeat("()", 4000)) }},
+		"characters":        {8 << 20, func() error { return CheckRegex(newAccount(), "^"+strings.Repeat(".", 100)+strings.Repeat("()", 4000)) }},
 		"lines of comments": {1 << 20, func() error { return CheckGrammar("root ::= \"a\"\n" + strings.Repeat("#\n", 30_000)) }},
-		"references":        {60 << 20, func() error { return CheckSchema(nil, referred, true) }},
+		"references":        {60 << 20, func() error { return CheckSchema(newAccount(), referred, true) }},
 	} {
 		var err error
 		if n := allocated(func() { err = c.f() }); n > c.most || err != nil {
@@ -146,24 +148,33 @@ func TestNestedAnchors(t *testing.T) {
 		"(^a|b$)c?":            false,
 		"(a(b|c^))":            false,
 	} {
-		text, _, err := engineRegex(nil, pattern, true)
+		text, _, err := engineRegex(newAccount(), pattern, true)
 		if anchors != (err == nil) || !anchors && !errors.Is(err, errAnchor) {
 			t.Errorf("%.40s: %s, %v", pattern, text, err)
 		}
 	}
 }
 
-// TestValidatorRejectsTooMuch has schemas that would take the library too long.
-func TestValidatorRejectsTooMuch(t *testing.T) {
+// TestWorkOfValidators has schemas that would take too much memory, and large ones that
+// take a small part of what a request may take.
+func TestWorkOfValidators(t *testing.T) {
+	var different strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&different, `,{"pattern":"%d(a{30}){30}"}`, i)
+	}
 	for schema, want := range map[string]string{
-		strings.Repeat(`{"anyOf":[`, 30) + repeated(`{"type":"string"}`, 10_000) + strings.Repeat(`]}`, 30): "too large to check",
 		`{"pattern":"` + strings.Repeat(".{1000}", 100) + `"}`:                                              "states",
 		`{"patternProperties":{"` + strings.Repeat(".{1000}", 100) + `":{}}}`:                               "states",
-		`{"properties":{"` + strings.Repeat("x", 100_000) + `":{"anyOf":[` + repeated("{}", 2000) + `]}}}`:  "names",
-		`{"anyOf":[` + repeated(`{"pattern":"(a{30}){30}"}`, 100) + `]}`:                                    "states",
+		`{"anyOf":[` + different.String()[1:] + `]}`:                                                        "states",
+		strings.Repeat(`{"anyOf":[`, 30) + repeated(`{"type":"string"}`, 10_000) + strings.Repeat(`]}`, 30): "",
+		`{"properties":{"` + strings.Repeat("x", 100_000) + `":{"anyOf":[` + repeated("{}", 2000) + `]}}}`:  "",
 	} {
-		if _, err := NewValidator(nil, json.RawMessage(schema)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60s: %v", schema, err)
+		steps, err := stepsOf(func(account *work.Account) error {
+			_, err := NewValidator(account, json.RawMessage(schema))
+			return err
+		})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || steps > work.PerRequest/5 {
+			t.Errorf("%.60s: %d steps, %v", schema, steps, err)
 		}
 	}
 }
@@ -178,16 +189,15 @@ func TestPatternsOfTheCheck(t *testing.T) {
 		}
 		return json.RawMessage(`{"type":"object","properties":{` + properties.String()[1:] + `},"required":[` + quotedNames(count) + `],"additionalProperties":false}`)
 	}
-	for name, s := range map[string]json.RawMessage{
-		"one with many states":         schema(1, "x^y"+strings.Repeat(`\\pL{1000}`, 800)),
-		"many that have many together": schema(200, `x^y\\pL{50}`),
-	} {
-		var err error
-		if n := allocated(func() { err = CheckSchema(nil, s, true) }); err == nil || n > 64<<20 {
-			t.Errorf("%s: the error is %v, %d bytes are allocated", name, err, n)
-		}
+	var err error
+	if n := allocated(func() { err = CheckSchema(newAccount(), schema(1, "x^y"+strings.Repeat(`\\pL{1000}`, 60)), true) }); !errors.Is(err, errCost) || n > 4<<20 {
+		t.Errorf("one with many states: %v, %d bytes are allocated", err, n)
 	}
-	if err := CheckSchema(nil, schema(20, "x^y"), true); err != nil {
+	steps, err := stepsOf(func(account *work.Account) error { return CheckSchema(account, schema(200, `x^y\\pL{50}`), true) })
+	if err != nil || steps > work.PerRequest/10 {
+		t.Errorf("many: %d steps, %v", steps, err)
+	}
+	if err := CheckSchema(newAccount(), schema(20, "x^y"), true); err != nil {
 		t.Errorf("a few small ones: %v", err)
 	}
 }

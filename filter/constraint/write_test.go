@@ -57,18 +57,18 @@ func TestAppendSchema(t *testing.T) {
 		{manyValues(2001, 4), `{}`},
 		{manyPatterns(33), `{"type":"object"}`},
 	} {
-		if err := CheckSchema(nil, json.RawMessage(c.schema), false); err != nil {
+		if err := CheckSchema(newAccount(), json.RawMessage(c.schema), false); err != nil {
 			t.Errorf("%.60s: %v", c.schema, err)
 		}
-		if got := string(appendSchema(nil, nil, json.RawMessage(c.schema))); got != c.want {
+		if got := string(appendSchema(newAccount(), nil, json.RawMessage(c.schema))); got != c.want {
 			t.Errorf("%.100s\n got %.200s\nwant %s", c.schema, got, c.want)
 		}
 	}
-	counted := string(appendSchema(nil, nil, json.RawMessage(manyProperties(200, `"minProperties":100,"maxProperties":110`))))
+	counted := string(appendSchema(newAccount(), nil, json.RawMessage(manyProperties(200, `"minProperties":100,"maxProperties":110`))))
 	if strings.Contains(counted, "Properties\":1") || !strings.Contains(counted, `"p199"`) {
 		t.Errorf("counted properties are %.80s", counted)
 	}
-	if n := strings.Count(string(appendSchema(nil, nil, json.RawMessage(manyLengths(20)))), "maxLength"); n != 10 {
+	if n := strings.Count(string(appendSchema(newAccount(), nil, json.RawMessage(manyLengths(20)))), "maxLength"); n != 10 {
 		t.Errorf("%d lengths are left, want 10", n)
 	}
 }

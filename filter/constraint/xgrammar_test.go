@@ -134,7 +134,7 @@ func TestXgrammarIsDone(t *testing.T) {
 	}
 	names, formats := make([]string, 0, len(schemas)), make([]Format, 0, len(schemas))
 	for name, schema := range schemas {
-		if err := CheckSchema(nil, json.RawMessage(schema), true); err != nil {
+		if err := CheckSchema(newAccount(), json.RawMessage(schema), true); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		names, formats = append(names, name), append(formats, Value{json.RawMessage(schema)})

@@ -30,6 +30,8 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	var cost int
 	var err error
 	switch {
+	case !r.enforcesGrammar(t, 0): // then nothing is done with it, and it is not read
+		err = constraint.ErrUnenforceable
 	case v.Get("type").Str == "grammar" && syntax == "lark":
 		t.input, cost, err = constraint.InputLark(r.rc.Work, definition)
 	case v.Get("type").Str == "grammar" && syntax == "regex":
@@ -41,6 +43,9 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 		what := "grammar"
 		if syntax == "regex" {
 			what = "regular expression"
+		}
+		if refusal := turn.WorkError(v.Path+".definition", r.rc.Work.Err()); refusal != nil {
+			return refusal
 		}
 		return apierror.Invalid(v.Path+".definition", "The %s of the custom tool %q %s. Correct it.", what, t.Name, err)
 	}

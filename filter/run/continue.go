@@ -48,9 +48,9 @@ type output struct {
 // rest returns the request for what is missing of a choice; nil if there is none.
 func (k *continuation) rest(o *output, more ...harmony.Token) *engine.Request {
 	if o.again != nil {
-		return o.again.Continued(k.turn.Work(), slices.Concat(o.tokens[o.before:], more))
+		return o.again.Continued(k.turn.Stating(), slices.Concat(o.tokens[o.before:], more))
 	}
-	return k.request.Continued(k.turn.Work(), slices.Concat(o.tokens, more))
+	return k.request.Continued(k.turn.Stating(), slices.Concat(o.tokens, more))
 }
 
 // begin keeps the output of a step's first call. kept says that it is kept also if no
@@ -315,7 +315,7 @@ func (r *Run) continueNext(retry Retry) {
 func (k *continuation) askAgain(o *output) {
 	again := *k.request
 	again.Constraint = nil
-	o.again, o.before = again.Continued(k.turn.Work(), o.tokens), len(o.tokens)
+	o.again, o.before = again.Continued(k.turn.Stating(), o.tokens), len(o.tokens)
 	if format := o.guard.Again(o.tokens); o.again != nil {
 		o.again.Constraint = format
 	}

@@ -156,8 +156,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(countSchema)}}}}
 	strict := jsonFormat(countSchema)
 	strict.Strict = true
-	const loose = `{"type":"object","properties":{"n":{"anyOf":[{"const":1},{"const":2}]}},"additionalProperties":{"type":"array"}}`
-	costly := jsonFormat(loose)
+	costly := jsonFormat(`{"type":"array","items":{"enum":[` + strings.Repeat(`1,`, 1900) + `2]}}`)
 	costly.Strict = true
 	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
 	for name, c := range map[string]struct {
@@ -168,7 +167,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 		"answer":                      {Input{Format: strict}, answer(`{"n":1}`), true},
 		"answer not of the schema":    {Input{Format: strict}, answer(`{"n":"1"}`), false},
 		"not strict":                  {Input{Format: jsonFormat(countSchema)}, answer(`{"n":"1"}`), true},
-		"too deep to check":           {Input{Format: costly}, answer(`{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`), true},
+		"too much to check":           {Input{Format: costly}, answer(`[` + strings.Repeat("2,", 1000) + `3]`), true},
 		"arguments":                   {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"n\":1}<|call|>", true},
 		"arguments not of the schema": {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>{\"m\":1}<|call|>", false},
 	} {

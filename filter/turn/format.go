@@ -39,6 +39,9 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 	if err := constraint.CheckSchema(rc.Work, f.Schema, strict); err != nil {
+		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
+			return nil, refusal
+		}
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
@@ -82,6 +85,9 @@ func (rc *RequestContext) RegexFormat(v jsontext.Field) (*Format, *apierror.Erro
 		return nil, err
 	}
 	if err := constraint.CheckRegex(rc.Work, pattern); err != nil {
+		if refusal := rc.workRefused(v.Path); refusal != nil {
+			return nil, refusal
+		}
 		return nil, apierror.Invalid(v.Path, "The regular expression %s.", err)
 	}
 	return &Format{Answer: constraint.AnswerRegex(strings.Clone(pattern))}, nil

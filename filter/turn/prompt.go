@@ -21,6 +21,9 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
+	within := *rc
+	within.Work = rc.Work.Within(ctx)
+	rc = &within
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}
@@ -70,7 +73,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 			return nil, err
 		}
 	}
-	if err := rc.workRefused(); err != nil {
+	if err := rc.workRefused(""); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -123,6 +123,9 @@ func (rc *RequestContext) strictSchema(strict bool, name ToolName, schema json.R
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
 	}
 	if err := constraint.CheckSchema(rc.Work, schema, true); err != nil {
+		if refusal := rc.workRefused("tools" + parametersPath(name, err)); refusal != nil {
+			return nil, refusal
+		}
 		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 	}
 	return bytes.Clone(schema), nil // it may be a part of the request's body

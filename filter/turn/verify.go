@@ -50,6 +50,9 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 			return v, err
 		}
 		if v.schema, err = v.validator(rc.Work, a.Schema); err != nil {
+			if refusal := rc.workRefused(""); refusal != nil {
+				return v, refusal
+			}
 			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
@@ -63,6 +66,9 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 			return v, err
 		}
 		if v.strict[name], err = v.validator(rc.Work, t.Schema); err != nil {
+			if refusal := rc.workRefused("tools"); refusal != nil {
+				return v, refusal
+			}
 			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
 		}
 	}

@@ -19,18 +19,27 @@ func (rc *RequestContext) Spend(param string, steps int) *apierror.Error {
 	return WorkError(param, rc.Work.Spend(steps))
 }
 
-// Work returns the request's account, for work behind its decoding. A nil Turn has none.
-func (t *Turn) Work() *work.Account {
+// maxStated bounds what it may take to state what is missing of a reply: about 0.1 s, on
+// the goroutine of its exchange, where a model call was lost.
+const maxStated = 2_000_000
+
+// Stating returns the account for that. A nil Turn has none.
+func (t *Turn) Stating() *work.Account {
 	if t == nil {
 		return nil
 	}
+	if part := t.rc.Work.Part(context.Background(), maxStated); part != nil {
+		return part
+	}
 
-	return t.rc.Work.Within(context.Background())
+	return work.New(context.Background(), 0)
 }
 
-// workRefused returns the error of work that was refused and whose error was dropped:
-// what is only enforced where it can be counts as not enforceable then.
-func (rc *RequestContext) workRefused() *apierror.Error { return WorkError("", rc.Work.Err()) }
+// workRefused returns the error of work that was refused, also if its own error was dropped
+// because something else can be done without the work; nil if nothing was refused.
+func (rc *RequestContext) workRefused(param string) *apierror.Error {
+	return WorkError(param, rc.Work.Err())
+}
 
 // maxInline bounds what one check of a text takes on the goroutine of an exchange, which
 // answers to Envoy meanwhile: about 20 ms.

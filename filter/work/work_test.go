@@ -95,3 +95,26 @@ func TestTogether(t *testing.T) {
 		t.Errorf("%d steps were taken of %d", sum, steps)
 	}
 }
+
+// TestPart shows that a part pays from the whole, and that what it refuses is not refused by
+// the whole.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(context.Background())
+	whole := work.New(ended, 100)
+	cancel()
+	part := whole.Part(context.Background(), 60)
+	if part == nil || part.Spend(50) != nil || whole.Affords(51) || !whole.Affords(50) {
+		t.Errorf("the whole does not pay for its part %v", part)
+	}
+	if err := part.Spend(20); !errors.Is(err, work.ErrExceeded) || !whole.Affords(50) {
+		t.Errorf("%v, and the whole has no 50 steps", err)
+	}
+	if whole.Part(context.Background(), 51) != nil {
+		t.Error("a part has more than the whole")
+	}
+	var unbounded *work.Account
+	if part := unbounded.Part(context.Background(), 1); part.Spend(1) != nil || part.Spend(1) == nil {
+		t.Error("a part of an account without a bound is not bounded itself")
+	}
+}

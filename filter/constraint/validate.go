@@ -1,0 +1,462 @@
+package constraint
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+)
+
+// maxDepth bounds how many schemas are begun with and not ended: a goroutine's stack is
+// bounded too.
+const maxDepth = 10_000
+
+// Accepts reports whether a text is one JSON value of the schema. The error is that of the
+// account: the check takes more steps than it has, or its context has ended.
+func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
+	if err := account.Spend(len(text) / digitsOfStep); err != nil {
+		return false, err
+	}
+	value, ok := decoded(text)
+	if !ok {
+		return false, nil
+	}
+	c := validation{v: v, meter: meter{account: account}}
+	ok = c.follows(v.root, value, nil)
+	err := c.end()
+
+	return ok && err == nil, err
+}
+
+// validation is the validation of a value. After an error of its meter the results mean
+// nothing.
+type validation struct {
+	meter
+	v        *Validator
+	depth    int
+	matchers map[string]*matcher // by pattern
+}
+
+// stepsOfSeen is what it takes to keep that a member or an element was described.
+const stepsOfSeen = 8
+
+// evaluated are the members and elements of a value that schemas describe, for
+// unevaluatedProperties and unevaluatedItems. nil: nobody asks.
+type evaluated struct {
+	names    map[string]bool
+	elements map[int]bool
+	every    struct{ name, element bool }
+}
+
+func (c *validation) named(e *evaluated, name string) {
+	if e == nil || !c.spend(stepsOfSeen) {
+		return
+	}
+	if e.names == nil {
+		e.names = map[string]bool{}
+	}
+	e.names[name] = true
+}
+
+func (c *validation) placed(e *evaluated, i int) {
+	if e == nil || !c.spend(stepsOfSeen) {
+		return
+	}
+	if e.elements == nil {
+		e.elements = map[int]bool{}
+	}
+	e.elements[i] = true
+}
+
+// add adds what other schemas describe of the same value.
+func (c *validation) add(to, from *evaluated) {
+	if to == nil {
+		return
+	}
+	for name := range from.names {
+		c.named(to, name)
+	}
+	for i := range from.elements {
+		c.placed(to, i)
+	}
+	to.every.name = to.every.name || from.every.name
+	to.every.element = to.every.element || from.every.element
+}
+
+// follows reports whether a value follows a schema. What the schema describes of it is
+// added to seen, which means nothing if the value does not follow.
+func (c *validation) follows(s, value any, seen *evaluated) bool {
+	object, isObject := s.(map[string]any)
+	if !isObject {
+		return s == true
+	}
+	if c.depth++; c.depth > maxDepth {
+		c.err = work.ErrExceeded
+	}
+	defer func() { c.depth-- }()
+	if !c.spend(stepsOfPart) {
+		return false
+	}
+
+	own := seen
+	if object["unevaluatedProperties"] != nil || object["unevaluatedItems"] != nil {
+		own = &evaluated{}
+	}
+	if ref, ok := object["$ref"].(string); ok {
+		if !c.follows(c.v.targets[ref], value, own) {
+			return false
+		}
+		if c.v.draft7 {
+			return true
+		}
+	}
+	ok := c.isOfType(object, value) && c.isOfValues(object, value) && c.combined(object, value, own)
+	switch value := value.(type) {
+	case string:
+		ok = ok && c.text(object, value)
+	case json.Number:
+		ok = ok && c.number(object, value)
+	case []any:
+		ok = ok && c.array(object, value, own)
+	case map[string]any:
+		ok = ok && c.object(object, value, own)
+	}
+	if ok && own != seen {
+		c.add(seen, own)
+	}
+
+	return ok
+}
+
+func (c *validation) isOfType(object map[string]any, value any) bool {
+	switch types := object["type"].(type) {
+	case string:
+		return c.isOf(types, value)
+	case []any:
+		return slices.ContainsFunc(types, func(name any) bool {
+			text, _ := name.(string)
+			return c.spend(2) && c.isOf(text, value)
+		})
+	}
+
+	return true
+}
+
+func (c *validation) isOf(name string, value any) bool {
+	switch value := value.(type) {
+	case string:
+		return name == "string"
+	case json.Number:
+		return name == "number" || name == "integer" && c.numbers(value) && isWhole(value)
+	case bool:
+		return name == "boolean"
+	case []any:
+		return name == "array"
+	case map[string]any:
+		return name == "object"
+	}
+
+	return name == "null"
+}
+
+// isOfValues checks const and enum.
+func (c *validation) isOfValues(object map[string]any, value any) bool {
+	if fixed, ok := object["const"]; ok && !c.equal(fixed, value) {
+		return false
+	}
+	values, ok := object["enum"].([]any)
+
+	return !ok || slices.ContainsFunc(values, func(one any) bool { return c.spend(1) && c.equal(one, value) })
+}
+
+// tried is follows for a schema that the value need not follow.
+func (c *validation) tried(s, value any, seen *evaluated) bool {
+	if seen == nil {
+		return c.follows(s, value, nil)
+	}
+	own := &evaluated{}
+	if !c.follows(s, value, own) {
+		return false
+	}
+	c.add(seen, own)
+
+	return true
+}
+
+// combined checks the schemas for the same value.
+func (c *validation) combined(object map[string]any, value any, seen *evaluated) bool {
+	all, _ := object["allOf"].([]any)
+	for _, s := range all {
+		if !c.follows(s, value, seen) {
+			return false
+		}
+	}
+	if list, ok := object["anyOf"].([]any); ok {
+		found := false
+		for _, s := range list {
+			if found = c.tried(s, value, seen) || found; found && seen == nil || c.err != nil {
+				break
+			}
+		}
+		if !found {
+			return false
+		}
+	}
+	if list, ok := object["oneOf"].([]any); ok {
+		found := 0
+		for _, s := range list {
+			if c.tried(s, value, seen) {
+				found++
+			}
+			if found > 1 || c.err != nil {
+				return false
+			}
+		}
+		if found != 1 {
+			return false
+		}
+	}
+	if s, ok := object["not"]; ok && c.follows(s, value, nil) {
+		return false
+	}
+	if s, ok := object["if"]; ok {
+		then := "else"
+		if c.tried(s, value, seen) {
+			then = "then"
+		}
+		if s, ok := object[then]; ok {
+			return c.follows(s, value, seen)
+		}
+	}
+
+	return true
+}
+
+// counted reports whether a number is within the limits of two keywords.
+func counted(object map[string]any, least, most string, n int) bool {
+	from, _ := number(object[least])
+	to, _ := number(object[most])
+
+	return float64(n) >= from && (object[most] == nil || float64(n) <= to)
+}
+
+func (c *validation) text(object map[string]any, value string) bool {
+	if !c.spend(len(value) / stepBytes) {
+		return false
+	}
+	if (object["minLength"] != nil || object["maxLength"] != nil) && !counted(object, "minLength", "maxLength", utf8.RuneCountInString(value)) {
+		return false
+	}
+	pattern, ok := object["pattern"].(string)
+
+	return !ok || c.matches(pattern, value)
+}
+
+func (c *validation) matches(pattern, value string) bool {
+	p := c.v.patterns[pattern]
+	if p == nil || c.err != nil {
+		return p == nil
+	}
+	m := c.matchers[pattern]
+	if m == nil {
+		m = p.matcher()
+		if c.matchers == nil {
+			c.matchers = map[string]*matcher{}
+		}
+		c.matchers[pattern] = m
+	}
+	ok, err := m.matches(c.account, []byte(value), false)
+	c.err = err
+
+	return ok
+}
+
+func (c *validation) number(object map[string]any, value json.Number) bool {
+	for _, k := range limits {
+		limit, ok := object[k].(json.Number)
+		if !ok {
+			continue
+		}
+		if !c.numbers(value, limit) {
+			return false
+		}
+		if k == "multipleOf" {
+			if !c.spend(stepsOfNumber) || !isMultiple(value, limit) {
+				return false
+			}
+			continue
+		}
+		sign := compareNumbers(value, limit)
+		switch {
+		case k == "minimum" && sign < 0, k == "maximum" && sign > 0, k == "exclusiveMinimum" && sign <= 0, k == "exclusiveMaximum" && sign >= 0:
+			return false
+		}
+	}
+
+	return true
+}
+
+func (c *validation) array(object map[string]any, value []any, seen *evaluated) bool {
+	if !c.spend(stepsOfPart/2) || !counted(object, "minItems", "maxItems", len(value)) {
+		return false
+	}
+	first, _ := object["prefixItems"].([]any)
+	rest, described := object["items"]
+	if tuple, ok := rest.([]any); ok { // in older drafts
+		first = tuple
+		rest, described = object["additionalItems"]
+	}
+	for i, element := range value {
+		s := rest
+		switch {
+		case i < len(first):
+			s = first[i]
+		case !described:
+			continue
+		}
+		if c.placed(seen, i); !c.follows(s, element, nil) {
+			return false
+		}
+	}
+	if s, ok := object["contains"]; ok && !c.contains(object, s, value, seen) {
+		return false
+	}
+	if object["uniqueItems"] == true && !c.isUnique(value) {
+		return false
+	}
+	if s, ok := object["unevaluatedItems"]; ok && !seen.every.element {
+		for i, element := range value {
+			if !seen.elements[i] && !c.follows(s, element, nil) {
+				return false
+			}
+		}
+		seen.every.element = true
+	}
+
+	return true
+}
+
+func (c *validation) contains(object map[string]any, s any, value []any, seen *evaluated) bool {
+	n := 0
+	for i, element := range value {
+		if c.follows(s, element, nil) {
+			n++
+			c.placed(seen, i)
+		}
+	}
+	if object["minContains"] == nil && n == 0 {
+		return false
+	}
+
+	return counted(object, "minContains", "maxContains", n)
+}
+
+func (c *validation) isUnique(value []any) bool {
+	keys := make(map[string]bool, len(value))
+	var key []byte
+	for _, element := range value {
+		key = c.appendKey(key[:0], element)
+		if keys[string(key)] || !c.spend(4) {
+			return false
+		}
+		keys[string(key)] = true
+	}
+
+	return true
+}
+
+func (c *validation) object(object, value map[string]any, seen *evaluated) bool {
+	if !counted(object, "minProperties", "maxProperties", len(value)) {
+		return false
+	}
+	required, _ := texts(object["required"])
+	if !c.spend(stepsOfPart+2*len(required)) || !hasAll(value, required) || !c.depends(object, value, seen) {
+		return false
+	}
+	if !c.describedMembers(object, value, seen) {
+		return false
+	}
+	if s, ok := object["propertyNames"]; ok {
+		for name := range value {
+			if !c.follows(s, name, nil) {
+				return false
+			}
+		}
+	}
+	if s, ok := object["unevaluatedProperties"]; ok && !seen.every.name {
+		for name, member := range value {
+			if !seen.names[name] && !c.follows(s, member, nil) {
+				return false
+			}
+		}
+		seen.every.name = true
+	}
+
+	return true
+}
+
+func (c *validation) describedMembers(object, value map[string]any, seen *evaluated) bool {
+	declared, _ := object["properties"].(map[string]any)
+	patterns, _ := object["patternProperties"].(map[string]any)
+	others, closed := object["additionalProperties"]
+	if declared == nil && patterns == nil && !closed {
+		return true
+	}
+	for _, name := range slices.Sorted(maps.Keys(value)) {
+		if !c.spend(8) {
+			return false
+		}
+		member := value[name]
+		s, found := declared[name]
+		if found && !c.follows(s, member, nil) {
+			return false
+		}
+		for pattern, s := range patterns {
+			if c.matches(pattern, name) {
+				if found = true; !c.follows(s, member, nil) {
+					return false
+				}
+			}
+		}
+		if !found && closed {
+			if found = true; !c.follows(others, member, nil) {
+				return false
+			}
+		}
+		if found {
+			c.named(seen, name)
+		}
+	}
+
+	return true
+}
+
+// depends checks what a value with some members has to have or to follow.
+func (c *validation) depends(object, value map[string]any, seen *evaluated) bool {
+	for _, k := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
+		members, _ := object[k].(map[string]any)
+		for name, s := range members {
+			if _, has := value[name]; !c.spend(4) || !has {
+				continue
+			}
+			if names, ok := texts(s); ok {
+				if !c.spend(len(names)) || !hasAll(value, names) {
+					return false
+				}
+			} else if !c.follows(s, value, seen) {
+				return false
+			}
+		}
+	}
+
+	return true
+}
+
+func hasAll(value map[string]any, names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		_, has := value[name]
+		return !has
+	})
+}

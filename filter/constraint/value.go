@@ -1,0 +1,198 @@
+package constraint
+
+import (
+	"encoding/json"
+	"maps"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+)
+
+// The values of JSON here are those of package encoding/json, with [json.Number].
+
+const (
+	// stepsOfNumber is what it takes to compare with a number that is none of 64 bits, and
+	// digitsOfStep how many of its digits are read in a step.
+	stepsOfNumber = 100
+	digitsOfStep  = 4
+	// maxExact bounds the digits and the exponent of a number that is compared as it is
+	// written. Others are rounded, as most readers of JSON do.
+	maxExact = 1000
+)
+
+// rational returns a number.
+func rational(n json.Number) *big.Rat {
+	text := string(n)
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	e, err := strconv.Atoi(strings.TrimPrefix(exponent, "+"))
+	exact := exponent == "" || err == nil && max(e, -e) <= maxExact
+	if exact && len(mantissa) <= maxExact {
+		if x, ok := new(big.Rat).SetString(text); ok {
+			return x
+		}
+	}
+	f, _ := n.Float64()
+	if x := new(big.Rat).SetFloat64(f); x != nil {
+		return x
+	}
+
+	beyond := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 1024)) // what is too large to be rounded
+	if strings.HasPrefix(text, "-") {
+		beyond.Neg(beyond)
+	}
+
+	return beyond
+}
+
+// compareNumbers returns the sign of a-b.
+func compareNumbers(a, b json.Number) int {
+	x, errX := a.Int64()
+	y, errY := b.Int64()
+	if errX != nil || errY != nil {
+		return rational(a).Cmp(rational(b))
+	}
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+
+	return 0
+}
+
+// isMultiple reports whether a number is a whole multiple of another one, which is above 0.
+func isMultiple(n, of json.Number) bool {
+	x, errX := n.Int64()
+	y, errY := of.Int64()
+	if errX == nil && errY == nil {
+		return x%y == 0
+	}
+	divisor := rational(of)
+
+	return divisor.Sign() > 0 && new(big.Rat).Quo(rational(n), divisor).IsInt()
+}
+
+func isWhole(n json.Number) bool {
+	if _, err := n.Int64(); err == nil {
+		return true
+	}
+
+	return rational(n).IsInt()
+}
+
+// meter takes steps of an account bit by bit. After a refusal it has an error, and what is
+// computed with it means nothing.
+type meter struct {
+	account *work.Account
+	steps   int // that were not taken yet
+	err     error
+}
+
+// spend reports whether there are so many steps. Small numbers are taken together.
+func (m *meter) spend(steps int) bool {
+	if m.steps += steps; m.steps >= spentAtOnce && m.err == nil {
+		m.err = m.account.Spend(m.steps)
+		m.steps = 0
+	}
+
+	return m.err == nil
+}
+
+// end takes the rest.
+func (m *meter) end() error {
+	if m.err == nil {
+		m.err = m.account.Spend(m.steps)
+		m.steps = 0
+	}
+
+	return m.err
+}
+
+// numbers takes the steps of comparing numbers.
+func (m *meter) numbers(all ...json.Number) bool {
+	for _, n := range all {
+		if _, err := n.Int64(); err != nil {
+			m.spend(stepsOfNumber + min(len(n), maxExact)/digitsOfStep)
+		}
+	}
+
+	return m.spend(1)
+}
+
+// equal reports whether two values are equal.
+func (m *meter) equal(a, b any) bool {
+	switch x := a.(type) {
+	case string:
+		y, ok := b.(string)
+		return ok && len(x) == len(y) && m.spend(1+len(x)/stepBytes) && x == y
+	case json.Number:
+		y, ok := b.(json.Number)
+		return ok && m.numbers(x, y) && compareNumbers(x, y) == 0
+	case []any:
+		y, ok := b.([]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for i := range x {
+			if !m.spend(1) || !m.equal(x[i], y[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for name, v := range x {
+			if w, has := y[name]; !m.spend(2) || !has || !m.equal(v, w) {
+				return false
+			}
+		}
+		return true
+	}
+	m.spend(1)
+
+	return a == b
+}
+
+// appendKey appends a text that is the same for equal values only.
+func (m *meter) appendKey(dst []byte, v any) []byte {
+	if !m.spend(2) {
+		return dst
+	}
+	switch v := v.(type) {
+	case string:
+		m.spend(len(v) / 4)
+		return jsontext.AppendString(dst, v)
+	case json.Number:
+		m.numbers(v)
+		if _, err := v.Int64(); err == nil && v != "-0" {
+			return append(dst, v...)
+		}
+		return append(dst, rational(v).RatString()...)
+	case bool:
+		return strconv.AppendBool(dst, v)
+	case []any:
+		dst = append(dst, '[')
+		for _, element := range v {
+			dst = append(m.appendKey(dst, element), ',')
+		}
+		return append(dst, ']')
+	case map[string]any:
+		m.spend(8 * len(v))
+		dst = append(dst, '{')
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			dst = append(m.appendKey(dst, name), ':')
+			dst = append(m.appendKey(dst, v[name]), ',')
+		}
+		return append(dst, '}')
+	}
+
+	return append(dst, "null"...)
+}

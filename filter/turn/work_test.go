@@ -1,0 +1,165 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// foldedRanges is a pattern that takes much more than its length to parse.
+var foldedRanges = "(?i)[" + strings.Repeat("B-\U0001e942", 1300) + "]"
+
+// newAccounted is a context with the account of a request.
+func newAccounted() *RequestContext {
+	rc, _ := newContext()
+	rc.Work = work.New(context.Background(), work.PerRequest)
+
+	return rc
+}
+
+// TestTooCostly has requests that take too much to read. The errors name the field, and
+// also what is only enforced where it can be is an error then.
+func TestTooCostly(t *testing.T) {
+	t.Parallel()
+	pattern, _ := json.Marshal(foldedRanges)
+	field := func(raw string) jsontext.Field { return jsontext.Field{Path: "f", Result: gjson.Parse(raw)} }
+	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":` + string(pattern) + `}}}`
+	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
+	prepared := func(in Input) func(rc *RequestContext) *apierror.Error {
+		return func(rc *RequestContext) *apierror.Error {
+			in.Items = []Item{userHi}
+			_, err := rc.Prepare(context.Background(), &in)
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		param string
+		f     func(rc *RequestContext) *apierror.Error
+	}{
+		"expression": {"f", func(rc *RequestContext) *apierror.Error {
+			_, err := rc.RegexFormat(field(string(pattern)))
+			return err
+		}},
+		"strict format": {"f.properties.a", func(rc *RequestContext) *apierror.Error {
+			_, err := rc.NamedFormat(field(`{"name":"n","strict":true,"schema":`+schema+`}`), nil)
+			return err
+		}},
+		"format":      {"", prepared(Input{Format: jsonFormat(schema)})},
+		"strict tool": {"tools.f.parameters.properties.a", prepared(Input{Tools: tools, Strict: map[ToolName]bool{{FunctionsNamespace, "f", false}: true}})},
+		"forced tool": {"", prepared(Input{Tools: tools, Choice: Choice{Required: true}})},
+	} {
+		rc := newAccounted()
+		err := c.f(rc)
+		if err == nil || err.Status != http.StatusBadRequest || err.Code != CodeTooCostly || err.Param != c.param {
+			t.Errorf("%s: %+v", name, err)
+		}
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	rc := newAccounted()
+	rc.Work = rc.Work.Within(ended)
+	if _, err := rc.RegexFormat(field(`"a+"`)); err == nil || err.Status != http.StatusServiceUnavailable {
+		t.Errorf("behind the end of the request: %+v", err)
+	}
+}
+
+// slow is a pattern of which a text of letters takes a thousand steps each, and is no match.
+var slow = "^a*" + strings.Repeat("a{0,128}", 7) + "b$"
+
+// TestChecksInline shows that a check on the goroutine of an exchange takes no more than
+// its share, and that the request's account pays for it: what takes longer is accepted.
+func TestChecksInline(t *testing.T) {
+	t.Parallel()
+	long := `{"a":"` + strings.Repeat("a", 20_000) + `"}`
+	schema := `{"type":"object","properties":{"a":{"type":"string","pattern":"` + slow + `"}},"required":["a"]}`
+	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(schema)}}}}
+	f := ToolName{FunctionsNamespace, "f", false}
+	strict := jsonFormat(schema)
+	strict.Strict = true
+	for name, c := range map[string]struct {
+		in     Input
+		output string
+	}{
+		"answer":     {Input{Format: strict}, "<|channel|>final<|message|>" + long + "<|return|>"},
+		"expression": {Input{Format: &Format{Answer: constraint.AnswerRegex(slow)}}, "<|channel|>final<|message|>" + strings.Repeat("a", 20_000) + "<|return|>"},
+		"arguments":  {Input{Tools: tools, Strict: map[ToolName]bool{f: true}}, "<|channel|>commentary to=functions.f<|message|>" + long + "<|call|>"},
+		"retry":      {Input{Tools: tools}, "<|channel|>commentary to=functions.f<|message|>" + long + "<|call|>"},
+	} {
+		rc := newAccounted()
+		model := *rc.Model
+		model.ToolArguments = ArgumentsRetry
+		rc.Model = &model
+		c.in.Items = []Item{userHi}
+		turn := prepare(t, rc, &c.in)
+		before := stepsLeft(rc.Work)
+		tokens := harmony.AppendEncodeSpecial(nil, c.output)
+		if guard := turn.NewGuard(); guard != nil {
+			if _, why := guard.Push(tokens); why != NotInterrupted {
+				t.Errorf("%s: interrupted, %s", name, why)
+			}
+		}
+		if _, err := turn.NewReader(func(Event) {}).Push(&engine.Chunk{Tokens: tokens, Finish: engine.FinishStop}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if spent := before - stepsLeft(rc.Work); spent < maxInline/2 || spent > 2*maxInline || rc.Work.Err() != nil {
+			t.Errorf("%s: %d steps were spent, %v", name, spent, rc.Work.Err())
+		}
+	}
+}
+
+// TestAloneChecks shows that what no engine enforces is checked as far as the request's
+// account goes, and that the check says when it does not.
+func TestAloneChecks(t *testing.T) {
+	t.Parallel()
+	v := verifier{answer: constraint.AnswerRegex(slow), alone: true}
+	text := []byte(strings.Repeat("a", 1000))
+	if ok, err := v.answerFollows(work.New(context.Background(), work.PerRequest), append(text, 'b')); !ok || err != nil {
+		t.Errorf("%t, %v", ok, err)
+	}
+	if ok, err := v.answerFollows(work.New(context.Background(), 500_000), text); ok || !errors.Is(err, work.ErrExceeded) {
+		t.Errorf("%t, %v", ok, err)
+	}
+}
+
+// TestCheckedOnce shows that the reader of a reply that a check has passed takes no steps
+// for it again.
+func TestCheckedOnce(t *testing.T) {
+	t.Parallel()
+	rc := newAccounted()
+	rc.Checked = true
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Format: &Format{Answer: constraint.AnswerRegex(slow)}})
+	chunk := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, "<|channel|>final<|message|>"+strings.Repeat("a", 10_000)+"b<|return|>"), Finish: engine.FinishStop}
+	before := stepsLeft(rc.Work)
+	check := turn.NewCheck()
+	if verdict := verdictOn(t, check, chunk); verdict != Passed {
+		t.Errorf("the verdict is %d", verdict)
+	}
+	check.Settle(Passed)
+	checked := stepsLeft(rc.Work)
+	if _, err := turn.NewReader(func(Event) {}).Push(chunk); err != nil || before-checked < 1_000_000 || stepsLeft(rc.Work) != checked {
+		t.Errorf("%v, %d steps, then %d", err, before-checked, checked-stepsLeft(rc.Work))
+	}
+}
+
+func stepsLeft(account *work.Account) int {
+	left := 0
+	for step := work.PerRequest; step > 0; step /= 2 {
+		if account.Affords(left + step) {
+			left += step
+		}
+	}
+
+	return left
+}
