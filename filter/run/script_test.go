@@ -20,6 +20,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/telemetry"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -120,13 +121,19 @@ func chatRequest(t *testing.T, fields string, checked bool) *chat.Request {
 
 func decodeChat(t *testing.T, fields string, checked bool, model *turn.Model) *chat.Request {
 	t.Helper()
+	return decodeAccounted(t, fields, checked, model, nil)
+}
+
+// decodeAccounted is decodeChat with an account of work.
+func decodeAccounted(t *testing.T, fields string, checked bool, model *turn.Model, account *work.Account) *chat.Request {
+	t.Helper()
 	body := fmt.Sprintf(`{"model":"openai/gpt-oss-20b","messages":[{"role":"user","content":"Hi"}]%s}`, fields)
 	request, err := chat.Decode(t.Context(), []byte(body), &turn.RequestContext{
 		Env: &turn.Env{
 			Renderer: harmony.NewRenderer(), Now: func() time.Time { return testStart },
 			NewID: func(prefix string) string { return prefix + "id" }, Limits: turn.DefaultLimits(),
 		},
-		Model: model, RequestID: "abc", Checked: checked,
+		Model: model, RequestID: "abc", Checked: checked, Work: account,
 	})
 	if err != nil {
 		t.Fatal(err)

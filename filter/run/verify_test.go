@@ -12,6 +12,8 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -119,6 +121,16 @@ func TestAnswersAreVerified(t *testing.T) {
 	}
 }
 
+// startLongChecked is startVerified for a request that has few steps of work left, so that
+// whether its answer has its form is decided by a job.
+func startLongChecked(t *testing.T, fields string) *testRun {
+	t.Helper()
+	const few = 50_000
+	r := newTestRun(t, decodeAccounted(t, fields, true, &turn.Model{}, work.New(t.Context(), few)), api.Loop, "llamacpp")
+	r.Start()
+	return r
+}
+
 // decide does the job by which an answer is checked, and hands its result to the run.
 func (r *testRun) decide(t *testing.T) {
 	t.Helper()
@@ -135,7 +147,7 @@ func (r *testRun) decide(t *testing.T) {
 // client meanwhile, and nothing of the answer goes out before the decision.
 func TestLongChecksAreJobs(t *testing.T) {
 	t.Parallel()
-	const format = `,"seed":7,"guided_regex":"([a-z]{1,31} ){0,31}","stream":true`
+	const format = `,"seed":7,"guided_regex":"[a-z ]*","stream":true`
 	long := strings.Repeat("many words ", 15)
 	answer := func(text string) []Event {
 		return llamacppAnswer("<|channel|>final<|message|>"+text+"<|return|>", "eos")
@@ -157,7 +169,7 @@ func TestLongChecksAreJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startVerified(t, format, api.Loop)
+			r := startLongChecked(t, format)
 			for _, events := range c.answers {
 				r.feed(events...)
 				if text := r.downstream.text.String(); r.Ended() || strings.Contains(text, "data:") {
@@ -184,6 +196,18 @@ func TestLongChecksAreJobs(t *testing.T) {
 	}
 }
 
+// An answer that takes more work to check than the request has left is an error, and is not
+// asked for once more.
+func TestChecksEndWithTheAccount(t *testing.T) {
+	t.Parallel()
+	r := startLongChecked(t, `,"guided_regex":"[a-z ]*"`)
+	r.feed(llamacppAnswer("<|channel|>final<|message|>"+strings.Repeat("many words ", 2000)+"<|return|>", "eos")...)
+	r.decide(t)
+	if err := r.downstream.err; !r.Ended() || err == nil || err.Code != "constraint_not_kept" || !strings.Contains(err.Message, "too much work") || r.retries() != 0 {
+		t.Errorf("ended %t, %d retries: %v", r.Ended(), r.retries(), err)
+	}
+}
+
 // Who leaves, or a deadline, does not wait for a decision.
 func TestLongChecksAreGivenUp(t *testing.T) {
 	t.Parallel()
@@ -192,7 +216,7 @@ func TestLongChecksAreGivenUp(t *testing.T) {
 		"deadline": func(r *testRun) { r.wait(time.Hour, TimerTotal) },
 		"client":   func(r *testRun) { r.Cancel() },
 	} {
-		r := startVerified(t, `,"guided_regex":"([a-z]{1,31} ){0,31}"`, api.Loop)
+		r := startLongChecked(t, `,"guided_regex":"[a-z ]*"`)
 		r.feed(answer...)
 		end(r)
 		if !r.Ended() {
