@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Store contains all stored data. Each tenant has its own ids: data of one
@@ -38,7 +40,16 @@ var (
 	ErrTooLarge = errors.New("too large for the store")
 )
 
-// Responses keeps responses and their items.
+// Answered reports whether an error, or nil, is what a store that works returns: one of the
+// errors above, or that of an account that did not have the steps to read what is stored.
+func Answered(err error) bool {
+	return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, work.ErrExceeded)
+}
+
+// Responses keeps responses and their items. Where the context of a call has an account
+// ([work.With]), the bodies of responses that are read take steps of it, and the error may
+// be [work.ErrExceeded].
 //
 // Responses that continue one another are a chain; a chain may branch. All
 // responses of a chain expire together. Their TTL restarts whenever one of them

@@ -1,11 +1,15 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // read returns a response as it is expected from Get.
@@ -238,6 +242,34 @@ func testItems(t *testing.T, open Open) {
 	twice.Input = append(twice.Input, twice.Input[0])
 	s.put("a", twice)
 	s.wantEqual("an item that occurs twice in a response", items("in_twice"), map[string]store.Item{"in_twice": item("in_twice")})
+}
+
+// testWork reads a large response with accounts. A store that decodes it takes steps first;
+// one that has it in memory takes none.
+func testWork(t *testing.T, open Open) {
+	s := begin(t, open)
+	large := response("1", "")
+	large.Input = append(large.Input, store.Item{ID: "large", JSON: []byte(`{"id":"large","text":"` + strings.Repeat("x", 1<<20) + `"}`)})
+	s.put("a", large)
+
+	reads := map[string]func(ctx context.Context) error{
+		"Get":   func(ctx context.Context) error { return errorOf(s.Get(ctx, "a", "1")) },
+		"Chain": func(ctx context.Context) error { return errorOf(s.Chain(ctx, "a", "1")) },
+		"Items": func(ctx context.Context) error { return errorOf(s.Items(ctx, "a", []string{"in_1"})) },
+	}
+	for name, read := range reads {
+		const some = 1000
+		account := work.New(s.ctx, some)
+		err := read(work.With(s.ctx, account))
+		if free := err == nil && account.Affords(some); !free && !errors.Is(err, work.ErrExceeded) {
+			t.Errorf("%s with few steps: %v", name, err)
+		}
+
+		account = work.New(s.ctx, work.PerRequest)
+		if err := read(work.With(s.ctx, account)); err != nil || !account.Affords(work.PerRequest-1<<17) {
+			t.Errorf("%s with enough steps: %v, or it took more than a step for 8 bytes", name, err)
+		}
+	}
 }
 
 func testLeases(t *testing.T, open Open) {
