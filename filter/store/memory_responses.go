@@ -187,7 +187,7 @@ func (m *Memory) Head(_ context.Context, tenant, id string) (Head, error) {
 		return Head{}, ErrNotFound
 	}
 	m.groups.renew(e)
-	return Head{Version: r.Version, Epoch: r.chain.epoch}, nil
+	return Head{Version: r.Version, Epoch: r.chain.epoch, Live: r.Live && !m.now().After(r.leasedUntil)}, nil
 }
 
 // Items implements [Responses].

@@ -109,6 +109,7 @@ func (s *Redis) Head(ctx context.Context, tenant, id string) (Head, error) {
 	if head.Epoch, err = strconv.ParseInt(reply.string(), 10, 64); err != nil {
 		return Head{}, errRedisReply
 	}
+	head.Live = reply.int() == 1
 	return head, reply.err
 }
 

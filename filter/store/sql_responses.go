@@ -230,9 +230,10 @@ func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
 func (s *SQL) Head(ctx context.Context, tenant, id string) (Head, error) {
 	var h Head
 	var chain, left int64
-	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, c.id, c.expires - {now} FROM harmony_responses r
+	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, r.live = 1 AND coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) >= {now},
+		c.id, c.expires - {now} FROM harmony_responses r
 		JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`,
-		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &chain, &left)
+		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &h.Live, &chain, &left)
 	if err == nil {
 		err = s.renewChain(ctx, chain, left)
 	}

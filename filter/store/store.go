@@ -68,7 +68,7 @@ type Responses interface {
 	// exist, it returns ErrNotFound.
 	Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 	// Head returns what is needed to decide whether a cached chain is still
-	// valid. Its cost does not depend on the length of the chain. It restarts
+	// valid, and whether a response has ended. Its cost does not depend on the length of the chain. It restarts
 	// the TTL. It returns ErrNotFound if the response does not exist.
 	Head(ctx context.Context, tenant, id string) (Head, error)
 	// Items returns, by id, the items with these ids that responses have as
@@ -113,10 +113,11 @@ type Item struct {
 }
 
 // Head identifies the state of a chain. A cached chain is valid as long as its
-// Head does not change.
+// Version and Epoch do not change.
 type Head struct {
 	Version int64 // version of the response
 	Epoch   int64 // incremented when a response of the chain is deleted or overwritten; starts at a value that no other chain has had
+	Live    bool  // the response is still being generated, and the lease has not expired
 }
 
 // Journal keeps the event streams of background responses. A stream expires

@@ -274,10 +274,19 @@ func testWork(t *testing.T, open Open) {
 
 func testLeases(t *testing.T, open Open) {
 	s := begin(t, open)
+	isLive := func(id string) bool {
+		t.Helper()
+		h, err := s.Head(s.ctx, "a", id)
+		s.must(err)
+		return h.Live
+	}
 	lapsed := func(id string) bool {
 		t.Helper()
 		r, err := s.Get(s.ctx, "a", id)
 		s.must(err)
+		if (r.Lapsed || !r.Live) && isLive(id) {
+			t.Errorf("Head says that %s is live, Get that it is not", id)
+		}
 		return r.Lapsed
 	}
 	done := response("done", "")
@@ -288,6 +297,9 @@ func testLeases(t *testing.T, open Open) {
 	if lapsed("mine") || lapsed("done") {
 		t.Error("Lapsed is set although the lease has not expired or the response is not live")
 	}
+	if !isLive("mine") {
+		t.Error("Head does not say that a response is live")
+	}
 	keys := []store.Key{key("a", "mine"), key("a", "other"), key("a", "none"), key("a", "renewed"), key("a", "done"), key("b", "mine")}
 	lost, err := s.Renew(s.ctx, "me", keys, time.Hour)
 	s.must(err)
@@ -297,7 +309,7 @@ func testLeases(t *testing.T, open Open) {
 		got[k] = true
 	}
 	s.wantEqual("lost leases", got, want)
-	if lapsed("renewed") || !lapsed("short") {
+	if lapsed("renewed") || !isLive("renewed") || !lapsed("short") {
 		t.Error("Renew did not renew the lease, or renewed another one")
 	}
 	chain, err := s.Chain(s.ctx, "a", "short")
