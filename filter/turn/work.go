@@ -19,6 +19,15 @@ func (rc *RequestContext) Spend(param string, steps int) *apierror.Error {
 	return WorkError(param, rc.Work.Spend(steps))
 }
 
+// Within returns rc for a part of the work that has a context of its own, such as a job:
+// that of who decodes the request has ended then.
+func (rc *RequestContext) Within(ctx context.Context) *RequestContext {
+	within := *rc
+	within.Work = rc.Work.Within(ctx)
+
+	return &within
+}
+
 // Work returns the request's account, for work behind its decoding. A nil Turn has none.
 func (t *Turn) Work() *work.Account {
 	if t == nil {
