@@ -66,6 +66,7 @@ func (x *exchange) handle(body []byte) {
 	}
 	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
 	r.Context.Work = work.New(ctx, work.PerRequest)
+	ctx = work.With(ctx, r.Context.Work)
 	s := x.s
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {

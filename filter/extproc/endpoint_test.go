@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // The tests of this file have an endpoint of their own: what the exchange does
@@ -97,6 +99,22 @@ func (s *scripted) postTest() {
 	s.t.Helper()
 	s.request(false, ":method=POST", ":path=/test", "x-request-id=abc")
 	s.body(`{"model":"gpt-oss"}`, true)
+}
+
+// The stores that an endpoint reads find the account of its request in the context.
+func TestAccountOfHandling(t *testing.T) {
+	t.Parallel()
+	var err error
+	refuse := func(ctx context.Context) api.Outcome {
+		err = work.From(ctx).Spend(work.PerRequest + 1)
+		return api.Outcome{Answer: []byte(`{}`)}
+	}
+	script(t, endpointOf(refuse), func(s *scripted) {
+		s.postTest()
+		if !errors.Is(err, work.ErrExceeded) {
+			t.Errorf("more steps than a request has: %v", err)
+		}
+	})
 }
 
 const localStream = "local headers :status=200 content-type=text/event-stream; charset=utf-8 cache-control=no-cache x-request-id=abc"

@@ -9,7 +9,8 @@ import (
 )
 
 // The bounds of what the tools of one reply return, in bytes, and of the calls of one
-// of its turns, whose results come together. Beyond them no more calls are made.
+// of its turns, whose results come together, and of its searches for tools. Beyond them no
+// more calls are made.
 const (
 	MaxResultBytes = 16 << 20
 	MaxTurnCalls   = 64

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Store returns s with the accesses that are made for recorded exchanges taken down.
@@ -21,11 +22,12 @@ type recordedStore struct{ store.Store }
 // storeErrors are the errors of a store that works, by the names that records have for
 // them.
 var storeErrors = map[string]error{
-	"not_found": store.ErrNotFound,
-	"conflict":  store.ErrConflict,
-	"too_large": store.ErrTooLarge,
-	"canceled":  context.Canceled,
-	"timeout":   context.DeadlineExceeded,
+	"not_found":  store.ErrNotFound,
+	"conflict":   store.ErrConflict,
+	"too_large":  store.ErrTooLarge,
+	"too_costly": work.ErrExceeded,
+	"canceled":   context.Canceled,
+	"timeout":    context.DeadlineExceeded,
 }
 
 // errorName is the name of an error of a store. Other errors may have addresses.

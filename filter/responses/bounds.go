@@ -3,7 +3,6 @@ package responses
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
@@ -40,7 +39,9 @@ func (r *itemReader) reserve(bytes int) *apierror.Error {
 	return r.rc.Reserve(bytes)
 }
 
-// fetchBatch is how many items are read from the store before their size is checked.
+// fetchBatch is how many items are read from the store before their size is checked. Each
+// further batch has twice as many: for each of them the store reads the whole responses that
+// have the items, which may be the same ones.
 const fetchBatch = 16
 
 // fetch reads stored items. An item whose id occurs several times counts as often.
@@ -54,7 +55,9 @@ func (r *itemReader) fetch(ctx context.Context, param string, ids []string) (map
 		}
 	}
 	found := make(map[string]store.Item, len(distinct))
-	for batch := range slices.Chunk(distinct, fetchBatch) {
+	for size := fetchBatch; len(distinct) > 0; size *= 2 {
+		batch := distinct[:min(size, len(distinct))]
+		distinct = distinct[len(batch):]
 		items, err := r.api.Store.Items(ctx, r.rc.Tenant, batch)
 		if err != nil {
 			return nil, stored.Unavailable(err)

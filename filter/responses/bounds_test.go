@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -11,6 +12,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/stored"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -94,6 +97,50 @@ func TestManyReferences(t *testing.T) {
 	}
 	if n > *taken/4 {
 		t.Errorf("60 references: %d bytes are allocated for %d of text", n, *taken)
+	}
+}
+
+// referredStore counts the reads of items, which are refused where the request does not have
+// so many steps.
+type referredStore struct {
+	store.Store
+	steps int
+	reads int
+}
+
+func (s *referredStore) Items(ctx context.Context, tenant string, ids []string) (map[string]store.Item, error) {
+	s.reads++
+	if err := work.From(ctx).Spend(s.steps); err != nil {
+		return nil, fmt.Errorf("read items: %w", err)
+	}
+	return s.Store.Items(ctx, tenant, ids)
+}
+
+// TestReferencesRead has a store read for references to many items, which takes steps of
+// the request, and few reads.
+func TestReferencesRead(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	input := strings.TrimSuffix(strings.Repeat(message(6)+",", 2000), ",")
+	r, err := s.Store.Get(t.Context(), s.rc.Tenant, s.create(t, `,"input":[`+input+`]`, answer).Get("id").Str)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, it := range r.Input {
+		ids = append(ids, it.ID)
+	}
+	counted := &referredStore{Store: s.Store, steps: 1}
+	items := &itemReader{api: &API{Store: counted}, rc: s.rc}
+	ctx := work.With(t.Context(), work.New(t.Context(), 100))
+
+	found, apiErr := items.fetch(ctx, "input", ids)
+	if apiErr != nil || len(found) != len(ids) || counted.reads > 8 {
+		t.Errorf("%d items are read in %d reads: %v", len(found), counted.reads, apiErr)
+	}
+	counted.steps = 100
+	if _, apiErr = items.fetch(ctx, "input", ids); apiErr == nil || apiErr.Status != http.StatusBadRequest || apiErr.Code != turn.CodeTooCostly {
+		t.Errorf("beyond the steps: %v", apiErr)
 	}
 }
 

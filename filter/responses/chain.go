@@ -91,7 +91,7 @@ func (d *decoder) beginWith(ctx context.Context, c *chain) {
 	d.items.whole = func() ([]turn.Item, *apierror.Error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*storeTimeout)
 		defer cancel()
-		whole := &itemReader{api: api, rc: rc}
+		whole := &itemReader{api: api, rc: rc.Within(ctx)}
 		_, err := whole.readChain(ctx, c.id)
 		return whole.items, err
 	}
@@ -232,5 +232,5 @@ func (a *API) remember(ctx context.Context, rc *turn.RequestContext, before *cha
 			next.head.Epoch++
 		}
 	}
-	_ = a.extendChain(ctx, rc, next, before, r) // what cannot be remembered now is read when it is needed
+	_ = a.extendChain(ctx, rc.Within(ctx), next, before, r) // what cannot be remembered now is read when it is needed
 }

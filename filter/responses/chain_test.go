@@ -17,6 +17,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // countingStore counts what is read of a store.
@@ -71,6 +72,22 @@ func (s *server) replica() (*server, *countingStore) {
 	api := s.API
 	api.Store, api.Chains = c, NewChains(1<<20)
 	return &server{api, s.rc}, c
+}
+
+// TestChainIsRememberedLater shows that a chain is remembered after the handling of its
+// request, with whose context the request's account ends.
+func TestChainIsRememberedLater(t *testing.T) {
+	t.Parallel()
+	s := newServer()
+	s.Chains = NewChains(1 << 20)
+	handling, end := context.WithCancel(t.Context())
+	rc := *s.rc
+	rc.Work = work.New(handling, work.PerRequest)
+	end()
+	s.remember(t.Context(), &rc, nil, &store.Response{ID: "resp_1", Version: 1, Input: []store.Item{{ID: "msg_1", JSON: []byte(`{"id":"msg_1","type":"message","role":"user","content":"Hi"}`)}}})
+	if s.Chains.get(rc.Tenant, "resp_1") == nil {
+		t.Error("the chain is not remembered")
+	}
 }
 
 // madeTurn is a response of a test's chain.

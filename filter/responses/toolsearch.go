@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
@@ -311,8 +312,14 @@ func (c *calledTools) runSearch(r *Reply, it *outputItem) {
 		r.steps.stopFor(clientActs)
 		return
 	}
-	found := c.find(item.SearchArguments(it.PlainText()))
-	c.load(found)
+	// A turn can have thousands of searches. Those beyond the bound find nothing, as the
+	// model sees of them: the text of a search follows from its output alone, in later
+	// requests too.
+	var found []*deferredTool
+	if r.steps.searches < hosted.MaxTurnCalls {
+		found = c.find(item.SearchArguments(it.PlainText()))
+		c.load(found)
+	}
 	out := &outputItem{Output: item.Output{Kind: item.ToolsFound, ID: "tso_" + strings.TrimPrefix(it.ID, it.Kind.Names().Prefix), Found: appendFound(nil, found)}}
 	r.output.addWhole(out)
 	r.steps.searches++

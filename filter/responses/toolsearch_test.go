@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -77,6 +78,25 @@ func TestServerToolSearch(t *testing.T) {
 	const behind = "1 tools were found, and can be called now: crm.list_orders<|end|><|start|>developer<|message|># Tools\n\n## crm\n\n// Customers and orders.\nnamespace crm {\n\n// Lists the orders of a customer.\ntype list_orders"
 	if !strings.Contains(after[len(before):], behind) || strings.Contains(after, "type query") {
 		t.Errorf("the second prompt goes on with %s", after[len(before):])
+	}
+}
+
+// TestToolSearchesAreBounded searches more often in a turn than it may: the last searches
+// find nothing, though there are tools that fit.
+func TestToolSearchesAreBounded(t *testing.T) {
+	t.Parallel()
+	call := func(query string) string {
+		return `<|start|>assistant to=functions.tool_search<|channel|>commentary json<|message|>{"query":"` + query + `","limit":1}<|end|>`
+	}
+	many := strings.TrimPrefix(strings.Repeat(call("nothing"), hosted.MaxTurnCalls)+call("orders"), "<|start|>assistant")
+	l := newLoop(t)
+	object := l.play(t, ask(`,`+deferredTools("server")), many, call("orders")[len("<|start|>assistant"):], doneText)
+	outputs := object.Get(`output.#(type=="tool_search_output")#.tools.#`).Array()
+	if len(outputs) != hosted.MaxTurnCalls+2 || outputs[hosted.MaxTurnCalls].Int() != 0 || outputs[hosted.MaxTurnCalls+1].Int() != 1 {
+		t.Errorf("the searches have found %v tools", outputs)
+	}
+	if !strings.HasSuffix(strings.TrimSuffix(l.prompts[1], "<|start|>assistant"), "No tools were found beside those that are listed already.<|end|>") {
+		t.Errorf("the prompt ends with %s", l.prompts[1][len(l.prompts[1])-200:])
 	}
 }
 

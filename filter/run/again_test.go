@@ -79,6 +79,25 @@ func TestAskedForOnce(t *testing.T) {
 	}
 }
 
+// However many calls a reply has, the arguments of few are asked for again.
+func TestAskedForAFewTimes(t *testing.T) {
+	t.Parallel()
+	const nextHeader = "<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+	r := startAskingAgain(t, "")
+	r.feed(ok(), bytesOf(event("stop", tokens(calledHeader+wrongArgument+"<|call|>")...)))
+	for calls := 2; calls == len(r.executor.calls) && calls < 3*maxAsked; calls++ { // each has another one made
+		r.feed(ok(), bytesOf(event("stop", tokens(wrongArgument+nextHeader+wrongArgument+"<|call|>")...)))
+	}
+	r.feed(Event{End: true})
+	if !r.Ended() || len(r.executor.calls) != 1+maxAsked {
+		t.Fatalf("ended %t after %d model calls", r.Ended(), len(r.executor.calls))
+	}
+	calls := gjson.Get(r.downstream.text.String(), "choices.0.message.tool_calls.#.function.arguments").Array()
+	if len(calls) != 1+maxAsked || calls[maxAsked].Str != wrongArgument {
+		t.Errorf("the client has the arguments %s", calls)
+	}
+}
+
 // Each choice has its own calls.
 func TestChoicesAreAskedAgain(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ type continuation struct {
 	begun     int             // tokens of that choice before the call being made
 	calls     int             // that have continued choices of this step
 	lost      int             // calls of the reply that were lost and continued
+	asked     int             // arguments of the reply's calls that were asked for again
 	cause     *apierror.Error // by which the output ended; nil: it has not
 	counted   bool            // the step's counts of cached tokens are known
 	guarded   bool            // the choices have guards
@@ -56,7 +57,7 @@ func (k *continuation) rest(o *output, more ...harmony.Token) *engine.Request {
 // begin keeps the output of a step's first call. kept says that it is kept also if no
 // guard needs it.
 func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
-	guard := t.NewGuard()
+	guard := k.newGuard(t)
 	k.request, k.turn, k.guarded = nil, t, guard != nil
 	if guard == nil && !kept {
 		return
@@ -70,9 +71,19 @@ func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	k.choices = make([]output, req.N)
 	for i := range k.choices {
 		if k.choices[i].guard = guard; guard != nil {
-			guard = t.NewGuard()
+			guard = k.newGuard(t)
 		}
 	}
+}
+
+// newGuard returns the guard of a choice; nil if the model is never interrupted.
+func (k *continuation) newGuard(t *turn.Turn) *turn.Guard {
+	guard := t.NewGuard()
+	if guard != nil && k.asked >= maxAsked {
+		guard.AskNoMore()
+	}
+
+	return guard
 }
 
 // restart drops the output of a call that is repeated.
@@ -310,6 +321,10 @@ func (r *Run) continueNext(retry Retry) {
 	}
 }
 
+// maxAsked is how often the calls of a reply have their arguments asked for again: each time
+// the whole output is a prompt, and is parsed anew. Then arguments are passed on as they are.
+const maxAsked = 8
+
 // askAgain has the next call of a choice generate the arguments anew that follow its
 // output: of the form that the tool takes.
 func (k *continuation) askAgain(o *output) {
@@ -318,6 +333,12 @@ func (k *continuation) askAgain(o *output) {
 	o.again, o.before = again.Continued(k.turn.Stating(), o.tokens), len(o.tokens)
 	if format := o.guard.Again(o.tokens); o.again != nil {
 		o.again.Constraint = format
+	}
+
+	if k.asked++; k.asked == maxAsked {
+		for i := range k.choices {
+			k.choices[i].guard.AskNoMore()
+		}
 	}
 }
 

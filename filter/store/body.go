@@ -2,8 +2,11 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // bodyFormat is the version of the encoding of a response's body, which servers
@@ -43,8 +46,16 @@ func bodySize(r *Response) int {
 	return size
 }
 
-// decodeBody sets the members of r that appendBody encodes. They refer to b.
-func decodeBody(b []byte, r *Response) error {
+// bodyStepBytes is how many bytes of a body are read in one step of a request's work.
+const bodyStepBytes = 16
+
+// decodeBody sets the members of r that appendBody encodes. They refer to b. It takes the
+// steps of the account of ctx first: a request that names one item has the whole body of a
+// response read.
+func decodeBody(ctx context.Context, b []byte, r *Response) error {
+	if err := work.From(ctx).Spend(1 + len(b)/bodyStepBytes); err != nil {
+		return err
+	}
 	if len(b) == 0 || b[0] != bodyFormat {
 		return errBody
 	}
@@ -61,6 +72,18 @@ func decodeBody(b []byte, r *Response) error {
 // clone returns a copy that does not refer to the body the item was decoded
 // from.
 func (i Item) clone() Item { return Item{ID: i.ID, JSON: bytes.Clone(i.JSON)} }
+
+// take adds to found those items of a response whose ids are wanted, as copies that do not
+// refer to its body. Of several items with one id it takes the last.
+func (r *Response) take(wanted map[string]bool, found map[string]Item) {
+	for _, items := range [][]Item{r.Input, r.Output} {
+		for _, i := range items {
+			if wanted[i.ID] {
+				found[i.ID] = i.clone()
+			}
+		}
+	}
+}
 
 type bodyDecoder struct {
 	b      []byte

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -18,12 +19,12 @@ func TestBody(t *testing.T) {
 			t.Errorf("%d bytes, more than %d", len(b), bodySize(r))
 		}
 		var got Response
-		must(t, decodeBody(b, &got))
+		must(t, decodeBody(context.Background(), b, &got))
 		if diff := cmp.Diff(r, &got, cmp.Transformer("string", func(b []byte) string { return string(b) })); diff != "" {
 			t.Error(diff)
 		}
 		for i := range min(len(b), 100) {
-			if err := decodeBody(b[:i], &got); err == nil {
+			if err := decodeBody(context.Background(), b[:i], &got); err == nil {
 				t.Errorf("the first %d bytes are decoded without an error", i)
 			}
 		}
@@ -35,11 +36,11 @@ func FuzzBody(f *testing.F) {
 	f.Add([]byte{bodyFormat, 0, 255, 255, 255, 255, 255, 255, 255, 255, 127})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r Response
-		if decodeBody(b, &r) != nil {
+		if decodeBody(context.Background(), b, &r) != nil {
 			return
 		}
 		var again Response
-		if err := decodeBody(appendBody(nil, &r), &again); err != nil {
+		if err := decodeBody(context.Background(), appendBody(nil, &r), &again); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(r, again); diff != "" {
@@ -52,7 +53,7 @@ func FuzzBody(f *testing.F) {
 func TestItemClone(t *testing.T) {
 	b := appendBody(nil, &Response{Input: []Item{{"a", []byte(`{"id":"a"}`)}}})
 	var r Response
-	must(t, decodeBody(b, &r))
+	must(t, decodeBody(context.Background(), b, &r))
 	item := r.Input[0].clone()
 	clear(b)
 	if item.ID != "a" || string(item.JSON) != `{"id":"a"}` {

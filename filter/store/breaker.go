@@ -48,7 +48,7 @@ type breaker struct {
 // judge returns what an access shows that took this long and returned err.
 func judge(err error, took time.Duration) verdict {
 	switch {
-	case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrConflict), errors.Is(err, ErrTooLarge):
+	case Answered(err):
 		return verdictAnswered
 	case errors.Is(err, context.Canceled), took < breakerPatience:
 		return verdictFailed

@@ -22,7 +22,7 @@ type Memory struct {
 
 	groups        *lru[group, struct{}] // chains and conversations
 	responses     map[key]*response
-	itemResponses map[key][]*response // by item id: the responses with the item, in the order of writing
+	items         map[key][]itemOf // by item id: in the responses with the item, in the order of writing
 	conversations map[key]*conversation
 	journals      notifier[key]
 }
@@ -49,7 +49,7 @@ func NewMemory(o Options) *Memory {
 		approvals:     newLRU[key, string](maxApprovalBytes, o.ResponseTTL, o.Now, keyTenant),
 		groups:        newLRU[group, struct{}](o.ResponseBytes, o.ResponseTTL, o.Now, group.tenant),
 		responses:     map[key]*response{},
-		itemResponses: map[key][]*response{},
+		items:         map[key][]itemOf{},
 		conversations: map[key]*conversation{},
 	}
 	m.groups.inUse = func(g group) bool { return g.inUse(m.now()) }

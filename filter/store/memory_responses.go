@@ -24,6 +24,12 @@ type response struct {
 	events      []Batch
 }
 
+// itemOf is an item of a response.
+type itemOf struct {
+	response *response
+	item     Item
+}
+
 // newEpoch returns an epoch that no chain has had. It is random, so that the
 // epochs of deleted chains need not be kept.
 func newEpoch() int64 { return rand.Int64() }
@@ -91,9 +97,9 @@ func (m *Memory) add(r *response) error {
 func (m *Memory) link(r *response) {
 	m.responses[r.key] = r
 	r.chain.members[r] = true
-	for id := range r.itemIDs() {
+	for id, item := range r.itemsByID() {
 		k := key{r.key.tenant, id}
-		m.itemResponses[k] = append(m.itemResponses[k], r)
+		m.items[k] = append(m.items[k], itemOf{r, item})
 	}
 }
 
@@ -101,13 +107,13 @@ func (m *Memory) link(r *response) {
 func (m *Memory) unlink(r *response) {
 	delete(m.responses, r.key)
 	delete(r.chain.members, r)
-	for id := range r.itemIDs() {
+	for id := range r.itemsByID() {
 		k := key{r.key.tenant, id}
-		left := slices.DeleteFunc(m.itemResponses[k], func(other *response) bool { return other == r })
+		left := slices.DeleteFunc(m.items[k], func(other itemOf) bool { return other.response == r })
 		if len(left) == 0 {
-			delete(m.itemResponses, k)
+			delete(m.items, k)
 		} else {
-			m.itemResponses[k] = left
+			m.items[k] = left
 		}
 	}
 }
@@ -181,7 +187,7 @@ func (m *Memory) Head(_ context.Context, tenant, id string) (Head, error) {
 		return Head{}, ErrNotFound
 	}
 	m.groups.renew(e)
-	return Head{Version: r.Version, Epoch: r.chain.epoch}, nil
+	return Head{Version: r.Version, Epoch: r.chain.epoch, Live: r.Live && !m.now().After(r.leasedUntil)}, nil
 }
 
 // Items implements [Responses].
@@ -190,14 +196,14 @@ func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[stri
 	defer m.mu.Unlock()
 	found := make(map[string]Item, len(ids))
 	for _, id := range ids {
-		candidates := m.itemResponses[key{tenant, id}]
+		candidates := m.items[key{tenant, id}]
 		for len(candidates) > 0 {
-			r, _ := m.find(candidates[len(candidates)-1].key)
-			if r != nil {
-				found[id], _ = r.item(id)
+			last := candidates[len(candidates)-1]
+			if r, _ := m.find(last.response.key); r != nil {
+				found[id] = last.item
 				break
 			}
-			candidates = m.itemResponses[key{tenant, id}] // find has removed expired ones
+			candidates = m.items[key{tenant, id}] // find has removed expired ones
 		}
 	}
 	return found, nil
@@ -253,25 +259,13 @@ func itemBytes(items []Item) (n int) {
 	return n
 }
 
-// itemIDs returns the set of ids of a response's items.
-func (r *Response) itemIDs() map[string]bool {
-	ids := make(map[string]bool, len(r.Input)+len(r.Output))
-	for _, items := range [][]Item{r.Input, r.Output} {
-		for _, i := range items {
-			ids[i.ID] = true
+// itemsByID returns the items of a response. Of several with one id it has the last.
+func (r *Response) itemsByID() map[string]Item {
+	items := make(map[string]Item, len(r.Input)+len(r.Output))
+	for _, list := range [][]Item{r.Input, r.Output} {
+		for _, i := range list {
+			items[i.ID] = i
 		}
 	}
-	return ids
-}
-
-// item returns an item of a response by id.
-func (r *Response) item(id string) (Item, bool) {
-	for _, items := range [][]Item{r.Output, r.Input} {
-		for _, i := range items {
-			if i.ID == id {
-				return i, true
-			}
-		}
-	}
-	return Item{}, false
+	return items
 }

@@ -118,7 +118,7 @@ func isDuplicate(err error) bool {
 // transaction has to decide.
 func (w *sqlWrite) single(ctx context.Context) error {
 	r := w.r
-	ids := r.itemIDs()
+	ids := r.itemsByID()
 	items := make([][]byte, 0, len(ids))
 	for id := range ids {
 		items = append(items, sqlKey(w.tenant, id))

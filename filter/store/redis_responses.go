@@ -81,21 +81,21 @@ func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*
 	reply := redisReply{parts: list}
 	responses := make([]*Response, len(list))
 	for i := range responses {
-		if responses[i], err = decodeRedisResponse(reply.list()); err != nil {
+		if responses[i], err = decodeRedisResponse(ctx, reply.list()); err != nil {
 			return nil, err
 		}
 	}
 	return responses, reply.err
 }
 
-func decodeRedisResponse(reply redisReply) (*Response, error) {
+func decodeRedisResponse(ctx context.Context, reply redisReply) (*Response, error) {
 	r := &Response{ID: reply.string(), Version: reply.int(), Previous: reply.string(), Conversation: reply.string()}
 	r.Live, r.Owner, r.Lapsed = reply.int() == 1, reply.string(), reply.int() == 1
 	body := reply.string()
 	if reply.err != nil {
 		return nil, reply.err
 	}
-	return r, decodeBody([]byte(body), r)
+	return r, decodeBody(ctx, []byte(body), r)
 }
 
 // Head implements [Responses].
@@ -109,6 +109,7 @@ func (s *Redis) Head(ctx context.Context, tenant, id string) (Head, error) {
 	if head.Epoch, err = strconv.ParseInt(reply.string(), 10, 64); err != nil {
 		return Head{}, errRedisReply
 	}
+	head.Live = reply.int() == 1
 	return head, reply.err
 }
 
@@ -130,18 +131,17 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 	for range list {
 		group := reply.list()
 		var r Response
-		if err := decodeBody([]byte(group.string()), &r); err != nil {
+		if err := decodeBody(ctx, []byte(group.string()), &r); err != nil {
 			return nil, err
 		}
+		wanted := make(map[string]bool, len(group.parts))
 		for len(group.parts) > 0 {
-			id := group.string()
-			if item, ok := r.item(id); ok {
-				found[id] = item.clone()
-			}
+			wanted[group.string()] = true
 		}
 		if group.err != nil {
 			return nil, group.err
 		}
+		r.take(wanted, found)
 	}
 	return found, reply.err
 }

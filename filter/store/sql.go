@@ -186,7 +186,7 @@ func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 
 // wrap adds the action to errors that are not this package's own.
 func (s *SQL) wrap(action string, err error) error {
-	if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrTooLarge) {
+	if Answered(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %s: %w", s.name, action, err)

@@ -133,7 +133,7 @@ func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
 			return err
 		}
 	}
-	ids := w.r.itemIDs()
+	ids := w.r.itemsByID()
 	if len(ids) == 0 {
 		return nil
 	}
@@ -159,7 +159,7 @@ const sqlResponse = `r.id, r.previous, r.conversation, r.version, r.live, r.owne
 	coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) < {now}, r.body`
 
 // scanResponse reads a response, and further columns of the row into more.
-func scanResponse(scan func(...any) error, more ...any) (*Response, error) {
+func scanResponse(ctx context.Context, scan func(...any) error, more ...any) (*Response, error) {
 	var r Response
 	var body []byte
 	var lapsed bool
@@ -167,7 +167,7 @@ func scanResponse(scan func(...any) error, more ...any) (*Response, error) {
 		return nil, err
 	}
 	r.Lapsed = r.Live && lapsed
-	return &r, decodeBody(body, &r)
+	return &r, decodeBody(ctx, body, &r)
 }
 
 // Get implements [Responses].
@@ -176,7 +176,7 @@ func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
 		return s.row(ctx, s.read, `SELECT `+sqlResponse+` FROM harmony_responses r
 			JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`, []any{sqlKey(tenant, id)}, into...)
 	}
-	r, err := scanResponse(scan)
+	r, err := scanResponse(ctx, scan)
 	if err != nil {
 		return nil, s.wrap("get a response", orNotFound(err))
 	}
@@ -200,7 +200,7 @@ func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 	var found []*Response
 	var chain, left int64
 	err := s.rows(ctx, s.read, chainQuery, []any{sqlKey(tenant, id)}, func(scan func(...any) error) error {
-		r, err := scanResponse(scan, &chain, &left)
+		r, err := scanResponse(ctx, scan, &chain, &left)
 		found = append(found, r)
 		return err
 	})
@@ -230,9 +230,10 @@ func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
 func (s *SQL) Head(ctx context.Context, tenant, id string) (Head, error) {
 	var h Head
 	var chain, left int64
-	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, c.id, c.expires - {now} FROM harmony_responses r
+	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, r.live = 1 AND coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) >= {now},
+		c.id, c.expires - {now} FROM harmony_responses r
 		JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`,
-		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &chain, &left)
+		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &h.Live, &chain, &left)
 	if err == nil {
 		err = s.renewChain(ctx, chain, left)
 	}
@@ -264,16 +265,10 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 			return err
 		}
 		var r Response
-		if err := decodeBody(body, &r); err != nil {
+		if err := decodeBody(ctx, body, &r); err != nil {
 			return err
 		}
-		for _, items := range [][]Item{r.Input, r.Output} {
-			for _, i := range items {
-				if wanted[i.ID] {
-					found[i.ID] = i.clone()
-				}
-			}
-		}
+		r.take(wanted, found)
 		return nil
 	})
 	if err != nil {

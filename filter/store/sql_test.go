@@ -18,6 +18,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 var testOptions = store.Options{ResponseTTL: time.Hour, TextTTL: time.Hour, ResponseBytes: 1 << 20, TextBytes: 1 << 20}
@@ -54,6 +55,21 @@ func TestSQLiteShared(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "store.db")
 		return func(t testing.TB, o store.Options) store.Store { return openURL(t, "sqlite:"+path, o) }
 	})
+}
+
+// TestSQLiteWork shows that a body is not decoded for a request that lacks the steps, and
+// that the error is not one of a store that fails.
+func TestSQLiteWork(t *testing.T) {
+	t.Parallel()
+	s := openSQLite(t, testOptions)
+	r := response("1", "")
+	r.Output[0].JSON = []byte(`"` + strings.Repeat("x", 16_000) + `"`)
+	put(t, s, r)
+
+	ctx := work.With(t.Context(), work.New(t.Context(), 1000))
+	if _, err := s.Items(ctx, "a", []string{r.Input[0].ID}); !errors.Is(err, work.ErrExceeded) || !store.Answered(err) {
+		t.Errorf("an item of a large response: %v", err)
+	}
 }
 
 func BenchmarkSQLite(b *testing.B) { storetest.Benchmark(b, openSQLite) }

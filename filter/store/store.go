@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // Store contains all stored data. Each tenant has its own ids: data of one
@@ -38,7 +40,16 @@ var (
 	ErrTooLarge = errors.New("too large for the store")
 )
 
-// Responses keeps responses and their items.
+// Answered reports whether an error, or nil, is what a store that works returns: one of the
+// errors above, or that of an account that did not have the steps to read what is stored.
+func Answered(err error) bool {
+	return err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, work.ErrExceeded)
+}
+
+// Responses keeps responses and their items. Where the context of a call has an account
+// ([work.With]), the bodies of responses that are read take steps of it, and the error may
+// be [work.ErrExceeded].
 //
 // Responses that continue one another are a chain; a chain may branch. All
 // responses of a chain expire together. Their TTL restarts whenever one of them
@@ -57,7 +68,7 @@ type Responses interface {
 	// exist, it returns ErrNotFound.
 	Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 	// Head returns what is needed to decide whether a cached chain is still
-	// valid. Its cost does not depend on the length of the chain. It restarts
+	// valid, and whether a response has ended. Its cost does not depend on the length of the chain. It restarts
 	// the TTL. It returns ErrNotFound if the response does not exist.
 	Head(ctx context.Context, tenant, id string) (Head, error)
 	// Items returns, by id, the items with these ids that responses have as
@@ -102,10 +113,11 @@ type Item struct {
 }
 
 // Head identifies the state of a chain. A cached chain is valid as long as its
-// Head does not change.
+// Version and Epoch do not change.
 type Head struct {
 	Version int64 // version of the response
 	Epoch   int64 // incremented when a response of the chain is deleted or overwritten; starts at a value that no other chain has had
+	Live    bool  // the response is still being generated, and the lease has not expired
 }
 
 // Journal keeps the event streams of background responses. A stream expires

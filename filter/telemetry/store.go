@@ -68,7 +68,7 @@ func (a *access) done(err error) error {
 // up have none and are not counted; nor are those of requests that were canceled.
 func (a *access) failure(err error) string {
 	switch {
-	case err == nil, errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrTooLarge):
+	case store.Answered(err):
 		return ""
 	case errors.Is(a.ctx.Err(), context.Canceled):
 		return canceled

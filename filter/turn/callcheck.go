@@ -20,13 +20,14 @@ type callCheck struct {
 	called  CalledTool
 	holding bool   // the arguments of a call are being held back
 	asked   bool   // they were asked for again
+	enough  bool   // none are asked for again any more
 	text    []byte // of the arguments so far
 }
 
 // begin begins the message of a call, if its arguments are to be checked.
 func (c *callCheck) begin(h *harmony.Header) {
 	c.holding = false
-	if c.tools == nil || h.Recipient == "" {
+	if c.tools == nil || c.enough || h.Recipient == "" {
 		return
 	}
 	t, found := c.tools.resolve(h.Recipient)
@@ -51,9 +52,9 @@ func (c *callCheck) name() ToolName {
 }
 
 // passes reports whether the whole arguments can be passed on: they are a JSON object of
-// the tool's schema, or can be repaired to one, or were asked for again already.
+// the tool's schema, or can be repaired to one, or are not asked for again any more.
 func (c *callCheck) passes() bool {
-	if c.asked {
+	if c.asked || c.enough {
 		return true
 	}
 	repairer := arguments.New(c.tools.texts[c.name()])

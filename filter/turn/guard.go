@@ -170,6 +170,9 @@ func (g *Guard) Again(output []harmony.Token) constraint.Format {
 	return g.call.format()
 }
 
+// AskNoMore passes the arguments of further calls on as they are.
+func (g *Guard) AskNoMore() { g.call.enough = true }
+
 // before reports whether the model is interrupted before a token. The text of reasoning
 // is cut behind a whole character.
 func (g *Guard) before(token harmony.Token) Interruption {

@@ -21,9 +21,7 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
-	within := *rc
-	within.Work = rc.Work.Within(ctx)
-	rc = &within
+	rc = rc.Within(ctx)
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}

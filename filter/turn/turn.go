@@ -143,7 +143,7 @@ type RequestContext struct {
 	Reserve func(bytes int) *apierror.Error
 	// Work counts what is computed for the request beyond what takes time in proportion to
 	// its bytes. It heeds the context of who decodes the request; others, such as jobs, heed
-	// their own by [work.Account.Within]. nil: it is not bounded.
+	// their own by [RequestContext.Within]. nil: it is not bounded.
 	Work    *work.Account
 	Checked bool // the model's engine accepts no constraint: a [Check] verifies its output
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there

@@ -19,6 +19,15 @@ func (rc *RequestContext) Spend(param string, steps int) *apierror.Error {
 	return WorkError(param, rc.Work.Spend(steps))
 }
 
+// Within returns rc for a part of the work that has a context of its own, such as a job:
+// that of who decodes the request has ended then.
+func (rc *RequestContext) Within(ctx context.Context) *RequestContext {
+	within := *rc
+	within.Work = rc.Work.Within(ctx)
+
+	return &within
+}
+
 // maxStated bounds what it may take to state what is missing of a reply: about 0.1 s, on
 // the goroutine of its exchange, where a model call was lost.
 const maxStated = 2_000_000

@@ -98,5 +98,24 @@ func (a *Account) Affords(steps int) bool {
 	return a == nil || a.left == nil || a.left.Load() >= int64(steps)
 }
 
+// accountKey is the key of the account of a context.
+type accountKey struct{}
+
+// With returns ctx with an account, for work that is done behind an interface that does not
+// have one: what a store reads.
+func With(ctx context.Context, a *Account) context.Context {
+	return context.WithValue(ctx, accountKey{}, a)
+}
+
+// From returns the account of ctx, as one that ends with ctx; nil: it has none.
+func From(ctx context.Context) *Account {
+	a, _ := ctx.Value(accountKey{}).(*Account)
+	if a == nil {
+		return nil
+	}
+
+	return a.Within(ctx)
+}
+
 // Err returns the error of an earlier refusal; nil if nothing was refused.
 func (a *Account) Err() error { return a.Spend(0) }

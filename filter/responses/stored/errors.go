@@ -8,13 +8,19 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // CodeItemNotFound is the code of an error that says that an item is missing.
 const CodeItemNotFound = "item_not_found"
 
-// Unavailable is the answer where a request needs the store and the store fails.
+// Unavailable is the answer where a request needs the store and the store fails, or has
+// more to read for it than a request may.
 func Unavailable(cause error) *apierror.Error {
+	if errors.Is(cause, work.ErrExceeded) {
+		return turn.WorkError("", cause)
+	}
 	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
 }
 

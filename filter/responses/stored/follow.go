@@ -42,11 +42,20 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 	if len(batches) > 0 {
 		return f.take(batches, reserve)
 	}
+	// Not the whole response, as long as it is being made: it can be large, and this is asked
+	// each second by everyone who follows.
+	head, err := f.store.Head(ctx, f.key.Tenant, f.key.ID)
+	switch {
+	case err != nil:
+		return nil, false, responseError(f.key.ID, err)
+	case head.Live:
+		return nil, false, nil
+	}
 	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID)
 	switch {
 	case err != nil:
 		return nil, false, responseError(f.key.ID, err)
-	case r.Live:
+	case r.Live: // its lease has been renewed in between
 		return nil, false, nil
 	}
 	// It has ended, but the journal may not say so: its process still stores the last

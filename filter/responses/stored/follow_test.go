@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,6 +77,37 @@ func TestFollowWaitsForTheLastEvents(t *testing.T) {
 			})
 		})
 	}
+}
+
+// gets counts the reads of whole responses.
+type gets struct {
+	store.Store
+	n int
+}
+
+func (g *gets) Get(ctx context.Context, tenant, id string) (*store.Response, error) {
+	g.n++
+	return g.Store.Get(ctx, tenant, id)
+}
+
+// TestFollowReadsNoLiveResponse follows a response that is being made, until its process
+// has died: only then it is read.
+func TestFollowReadsNoLiveResponse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &gets{Store: store.NewMemory(store.Options{ResponseBytes: 1 << 20, ResponseTTL: time.Hour, TextBytes: 1 << 20, TextTTL: time.Hour, Now: time.Now})}
+		r := &store.Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Minute, Object: []byte(`{"id":"r","status":"in_progress"}`)}
+		must(t, m.Put(t.Context(), "t", r))
+		f := NewFollower(m, store.Key{Tenant: "t", ID: "r"})
+		for range 30 {
+			wantNext(t, f, "", false)
+		}
+		if m.n != 0 {
+			t.Errorf("a live response is read %d times", m.n)
+		}
+		time.Sleep(time.Minute)
+		wantNext(t, f, "event: response.failed", true)
+	})
 }
 
 func must(t *testing.T, err error) {

@@ -1,11 +1,15 @@
 package storetest
 
 import (
+	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
 // read returns a response as it is expected from Get.
@@ -240,12 +244,49 @@ func testItems(t *testing.T, open Open) {
 	s.wantEqual("an item that occurs twice in a response", items("in_twice"), map[string]store.Item{"in_twice": item("in_twice")})
 }
 
+// testWork reads a large response with accounts. A store that decodes it takes steps first;
+// one that has it in memory takes none.
+func testWork(t *testing.T, open Open) {
+	s := begin(t, open)
+	large := response("1", "")
+	large.Input = append(large.Input, store.Item{ID: "large", JSON: []byte(`{"id":"large","text":"` + strings.Repeat("x", 1<<20) + `"}`)})
+	s.put("a", large)
+
+	reads := map[string]func(ctx context.Context) error{
+		"Get":   func(ctx context.Context) error { return errorOf(s.Get(ctx, "a", "1")) },
+		"Chain": func(ctx context.Context) error { return errorOf(s.Chain(ctx, "a", "1")) },
+		"Items": func(ctx context.Context) error { return errorOf(s.Items(ctx, "a", []string{"in_1"})) },
+	}
+	for name, read := range reads {
+		const some = 1000
+		account := work.New(s.ctx, some)
+		err := read(work.With(s.ctx, account))
+		if free := err == nil && account.Affords(some); !free && !errors.Is(err, work.ErrExceeded) {
+			t.Errorf("%s with few steps: %v", name, err)
+		}
+
+		account = work.New(s.ctx, work.PerRequest)
+		if err := read(work.With(s.ctx, account)); err != nil || !account.Affords(work.PerRequest-1<<17) {
+			t.Errorf("%s with enough steps: %v, or it took more than a step for 8 bytes", name, err)
+		}
+	}
+}
+
 func testLeases(t *testing.T, open Open) {
 	s := begin(t, open)
+	isLive := func(id string) bool {
+		t.Helper()
+		h, err := s.Head(s.ctx, "a", id)
+		s.must(err)
+		return h.Live
+	}
 	lapsed := func(id string) bool {
 		t.Helper()
 		r, err := s.Get(s.ctx, "a", id)
 		s.must(err)
+		if (r.Lapsed || !r.Live) && isLive(id) {
+			t.Errorf("Head says that %s is live, Get that it is not", id)
+		}
 		return r.Lapsed
 	}
 	done := response("done", "")
@@ -256,6 +297,9 @@ func testLeases(t *testing.T, open Open) {
 	if lapsed("mine") || lapsed("done") {
 		t.Error("Lapsed is set although the lease has not expired or the response is not live")
 	}
+	if !isLive("mine") {
+		t.Error("Head does not say that a response is live")
+	}
 	keys := []store.Key{key("a", "mine"), key("a", "other"), key("a", "none"), key("a", "renewed"), key("a", "done"), key("b", "mine")}
 	lost, err := s.Renew(s.ctx, "me", keys, time.Hour)
 	s.must(err)
@@ -265,7 +309,7 @@ func testLeases(t *testing.T, open Open) {
 		got[k] = true
 	}
 	s.wantEqual("lost leases", got, want)
-	if lapsed("renewed") || !lapsed("short") {
+	if lapsed("renewed") || !isLive("renewed") || !lapsed("short") {
 		t.Error("Renew did not renew the lease, or renewed another one")
 	}
 	chain, err := s.Chain(s.ctx, "a", "short")

@@ -31,6 +31,7 @@ func Test(t *testing.T, open Open) {
 		{"ChainsConcurrent", testChainsConcurrent},
 		{"Head", testHead},
 		{"Items", testItems},
+		{"Work", testWork},
 		{"Leases", testLeases},
 		{"Journal", testJournal},
 		{"JournalEnd", testJournalEnd},
