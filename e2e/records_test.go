@@ -108,7 +108,7 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 			d, own, read := recordsOf(t, &p, content)
 			ask := func(path, body string) string {
 				resp := d.do(t, http.MethodPost, path, "application/json", strings.NewReader(body),
-					"authorization", "Bearer "+p.secret("bearer"), "x-api-key", p.secret("apiKey"), "cookie", "id="+p.secret("cookie"), "x-custom-token", p.secret("custom"), "x-plain", p.content("header"))
+					"authorization", "Bearer "+p.secret("bearer"), "x-api-key", p.secret("apiKey"), "cookie", "id="+p.secret("cookie"), "x-custom-token", p.secret("custom"), "x-plain", p.secret("header"), "x-pin", p.secret("pin"))
 				defer resp.Body.Close()
 				text, err := io.ReadAll(resp.Body)
 				if err != nil || resp.StatusCode != http.StatusOK {
@@ -118,13 +118,13 @@ func TestRecordsHaveNoSecrets(t *testing.T) {
 			}
 			function := fmt.Sprintf(`"name":%q,"description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string","enum":[%q]}}}`,
 				p.content("tool"), p.content("toolDescription"), p.content("parameter"), p.content("enum"))
-			ask("/v1/chat/completions?trace="+p.content("query")+"&api_key="+p.secret("query"), fmt.Sprintf(
+			ask("/v1/chat/completions?trace="+p.secret("trace")+"&sig="+p.secret("query"), fmt.Sprintf(
 				`{"model":%q,"messages":[{"role":"system","content":%q},{"role":"user","name":%q,"content":%q}],"tools":[{"type":"function","function":{%s}}],"user":%q,"stop":[%q],"metadata":{%q:%q},"prompt_cache_key":%q}`,
 				vllmModel, p.content("system"), p.content("name"), "SAY "+p.content("said"), function, p.content("user"), p.content("stop"), p.content("metadataKey"), p.content("metadata"), p.content("cacheKey")))
 			for _, stream := range []bool{false, true} {
 				ask("/v1/responses", fmt.Sprintf(
-					`{"model":%q,"stream":%t,"instructions":%q,"input":[{"role":"user","content":%q}],"tools":[{"type":"mcp","server_label":"own","server_url":%q,"require_approval":"never","authorization":%q,"headers":{"X-Own":%q}},%s,{"type":"function",%s}]}`,
-					vllmModel, stream, p.content("instructions"), "NOTHINK\nCALL own.whoami {}\nSAY "+p.content("input"), own, p.secret("mcpBearer"), p.secret("mcpHeader"), docsTool, function))
+					`{"model":%q,"stream":%t,"instructions":%q,"input":[{"role":"user","content":%q}],"api_key":%q,"tools":[{"type":"mcp","server_label":"own","server_url":%q,"require_approval":"never","authorization":%q,"headers":{"X-Own":%q}},%s,{"type":"function",%s}]}`,
+					vllmModel, stream, p.content("instructions"), "NOTHINK\nCALL own.whoami {}\nSAY "+p.content("input"), p.secret("body"), own+"/"+p.secret("ownPath")+"?key="+p.secret("ownQuery"), p.secret("mcpBearer"), p.secret("mcpHeader"), docsTool, function))
 			}
 			ask("/v1/responses", fmt.Sprintf(`{"model":%q,"input":%q,"tools":[%s]}`, vllmModel, "NOTHINK\nCALL docs.whoami {}", docsTool))
 			ask("/v1/messages", fmt.Sprintf(

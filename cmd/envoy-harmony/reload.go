@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"time"
 
@@ -12,9 +14,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// settleTime is how long a changed file must stay as it is before it is read: not
-// every writer replaces files at once.
-const settleTime = 100 * time.Millisecond
+// settleTime is how long a changed file must stay as it is before it is taken over: not
+// every writer replaces files at once, and a part of a file can be valid YAML without the
+// keys that keep tenants apart. A writer that stalls for longer in the middle of a file is
+// not noticed: see [config.Config.CheckReload] for what holds even then.
+const settleTime = time.Second
 
 // followFile takes over changes of the configuration file until ctx ends or stop is
 // called: as often as the configuration's reload_interval says, and whenever now
@@ -26,10 +30,16 @@ func (s *service) followFile(ctx context.Context, from *settings, now <-chan os.
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	f := &follower{
+		read:  from.fileText,
+		every: func() time.Duration { return s.filter.Config().ReloadInterval.Duration },
+		after: time.After,
+		take:  func(file fileText) { s.reload(from, file) },
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.follow(ctx, from, now)
+		f.follow(ctx, from.content, now)
 	}()
 	return func() {
 		cancel()
@@ -37,59 +47,94 @@ func (s *service) followFile(ctx context.Context, from *settings, now <-chan os.
 	}
 }
 
-func (s *service) follow(ctx context.Context, from *settings, now <-chan os.Signal) {
-	seen := from.content
+// fileText is what a reading of the configuration file has found.
+type fileText struct {
+	text []byte
+	err  error // the file could not be read
+}
+
+// hash is equal for readings that found the same.
+func (f fileText) hash() [sha256.Size]byte {
+	if f.err != nil {
+		return sha256.Sum256([]byte("error: " + f.err.Error()))
+	}
+	return sha256.Sum256(f.text)
+}
+
+// follower decides when what is in a file is taken over: once it has been the same for
+// settleTime. It takes exactly what it has read, not what the file has become since.
+type follower struct {
+	read func() fileText
+	// every is the time between two looks at the file; 0: it is looked at only on request.
+	every func() time.Duration
+	after func(time.Duration) <-chan time.Time
+	take  func(fileText)
+}
+
+// follow looks at the file until ctx ends. seen is what is in use.
+func (f *follower) follow(ctx context.Context, seen [sha256.Size]byte, now <-chan os.Signal) {
 	for {
 		var poll <-chan time.Time // nil: never
-		if every := s.filter.Config().ReloadInterval.Duration; every > 0 {
-			poll = time.After(every)
+		if every := f.every(); every > 0 {
+			poll = f.after(every)
 		}
+		asked := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-poll:
-			if content := settled(ctx, from.file, seen); content != seen && ctx.Err() == nil {
-				seen = content
-				s.reload(from)
-			}
 		case <-now:
-			seen = settled(ctx, from.file, contentOf(from.file))
-			s.reload(from)
+			asked = true
+		}
+
+		// Who asks wants the file to be read again even if it is the same: what it names,
+		// such as a variable of the environment, is checked again.
+		file := f.settled(ctx, seen, asked)
+		if hash := file.hash(); ctx.Err() == nil && (asked || hash != seen) {
+			seen = hash
+			f.take(file)
 		}
 	}
 }
 
-// settled returns the hash of a file's content, once it is seen or has not changed
-// for a while.
-func settled(ctx context.Context, file string, seen [sha256.Size]byte) [sha256.Size]byte {
-	content := contentOf(file)
-	for content != seen && ctx.Err() == nil {
+// settled returns what is in the file as soon as that is seen, unless it was asked for, or
+// has been the same for settleTime.
+func (f *follower) settled(ctx context.Context, seen [sha256.Size]byte, asked bool) fileText {
+	file := f.read()
+	for asked || file.hash() != seen {
 		select {
-		case <-time.After(settleTime):
+		case <-f.after(settleTime):
 		case <-ctx.Done():
+			return file
 		}
-		before := content
-		if content = contentOf(file); content == before {
+		before := file
+		if file = f.read(); file.hash() == before.hash() {
 			break
 		}
 	}
-	return content
+	return file
 }
 
-// contentOf is a hash of a file's content, or of why it cannot be read.
-func contentOf(file string) [sha256.Size]byte {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		text = []byte("error: " + err.Error())
+// errEmpty refuses a file that sets nothing. At the start it is accepted: the flags may say
+// everything. A file that has become empty is one that somebody is writing, or has lost.
+var errEmpty = errors.New("the file is empty: write the whole file again, or restart the process to run without one")
+
+// setsNothing reports whether a file has only blank lines, comments and marks of YAML.
+func setsNothing(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && string(line) != "---" {
+			return false
+		}
 	}
-	return sha256.Sum256(text)
+	return true
 }
 
-// reload takes over the file as it is now, with the same environment and flags over
+// reload takes over what was read of the file, with the same environment and flags over
 // it. If anything is wrong with it, the configuration stays as it was.
-func (s *service) reload(from *settings) {
+func (s *service) reload(from *settings, file fileText) {
 	before := s.filter.Config()
-	next, err := from.read()
+	next, err := from.reread(file)
 	if err == nil {
 		err = s.filter.Apply(next)
 	}
@@ -103,7 +148,14 @@ func (s *service) reload(from *settings) {
 		s.log.SetLevel(level)
 	}
 	s.reloads.succeeded(next)
-	log.WithField("changed", before.Changed(next)).Info("the configuration was reloaded: requests that begin now use it")
+
+	log = log.WithField("changed", before.Changed(next))
+	const done = "the configuration was reloaded: requests that begin now use it"
+	if removed := before.Removed(next); len(removed) > 0 {
+		log.WithField("removed", removed).Warn(done + ". It no longer sets all that the one before did: if that was not meant, put it back")
+		return
+	}
+	log.Info(done)
 }
 
 // reloads are the metrics of the configuration. docs/operations.md lists them.

@@ -147,7 +147,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// SIGHUP reads the file at once, also where it is not read by itself, and also if it
+// SIGHUP has the file read, also where it is not read by itself, and also if it
 // is the same.
 func TestReloadBySignal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -179,6 +179,36 @@ func TestReloadBySignal(t *testing.T) {
 	}
 	awaitMetric(t, metrics, reloadsRefused, "3")
 	r.await(t, &r.stderr, "no such file")
+	r.cancel()
+	if exit := r.end(t); exit != 0 {
+		t.Errorf("exit status %d", exit)
+	}
+}
+
+// No file removes the tenants or takes everything back, and what another one removes is
+// named in a warning.
+func TestReloadKeepsTenants(t *testing.T) {
+	const head = "engines: [{kind: vllm}]\nreload_interval: 10ms\n"
+	const budget = "token_budgets: [{name: day, tokens: 5, window: 24h}]\n"
+	w := newWritten(t, head+budget+"tenant_header: x-tenant\n")
+	r, metrics := startServe(t, w.file)
+
+	w.replace(t, head+budget)
+	awaitMetric(t, metrics, reloadsRefused, "1")
+	r.await(t, &r.stderr, "tenant_header: cannot be removed while the process runs")
+
+	w.replace(t, "# nothing\n")
+	awaitMetric(t, metrics, reloadsRefused, "2")
+	r.await(t, &r.stderr, "the file is empty: write the whole file again")
+
+	w.replace(t, head+"tenant_header: x-other\n")
+	awaitMetric(t, metrics, reloadsOK, "1")
+	line := r.await(t, &r.stderr, "the configuration was reloaded")
+	for _, want := range []string{`"level":"warning"`, `"removed":["token_budgets"]`, `"changed":["token_budgets","tenant_header"]`} {
+		if !strings.Contains(line, want) {
+			t.Errorf("there is no %s in %s", want, line)
+		}
+	}
 	r.cancel()
 	if exit := r.end(t); exit != 0 {
 		t.Errorf("exit status %d", exit)

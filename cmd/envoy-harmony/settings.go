@@ -129,10 +129,43 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 // read builds the configuration from the file, the environment and the flags. The
 // error names everything that is wrong.
 func (s *settings) read() (*config.Config, error) {
-	c, err := s.readFile()
+	if s.file == "" {
+		return s.over(config.Defaults(), nil)
+	}
+	return s.readText(s.fileText())
+}
+
+// reread builds the configuration from what the file has become.
+func (s *settings) reread(file fileText) (*config.Config, error) {
+	if file.err == nil && setsNothing(file.text) {
+		return nil, errEmpty
+	}
+	return s.readText(file)
+}
+
+// fileText reads the file.
+func (s *settings) fileText() fileText {
+	text, err := os.ReadFile(s.file)
+	return fileText{text, err}
+}
+
+// readText builds the configuration with a text as that of the file. There is none if the
+// file could not be read at all.
+func (s *settings) readText(file fileText) (*config.Config, error) {
+	s.content = file.hash()
+	if file.err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", file.err)
+	}
+	c, err := config.Parse(s.file, file.text)
 	if c == nil {
 		return nil, err
 	}
+	return s.over(c, err)
+}
+
+// over puts the environment and the flags over what the file says. err is what is wrong
+// with the file.
+func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	errs := []error{err}
 	s.origins = map[string]string{}
 	s.origin("the file", config.Defaults(), c)
@@ -161,20 +194,6 @@ func (s *settings) read() (*config.Config, error) {
 		s.adjust(c)
 	}
 	return c, errors.Join(errs...)
-}
-
-// readFile reads the file over the defaults. There is no configuration if the file
-// cannot be read at all.
-func (s *settings) readFile() (*config.Config, error) {
-	if s.file == "" {
-		return config.Defaults(), nil
-	}
-	text, err := os.ReadFile(s.file)
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	s.content = sha256.Sum256(text)
-	return config.Parse(s.file, text)
 }
 
 // origin notes where keys got the values that they have after a step of reading.

@@ -53,6 +53,8 @@ func TestRefused(t *testing.T) {
 		{"seal keys twice", engine + "sealKeys: {existingSecret: k, keys: [AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=]}", "sealKeys: has keys and an existingSecret"},
 		{"tool's secret twice", engine + "toolSecrets: [{env: A, value: b, existingSecret: c}]", "toolSecrets[0]: A has a value and an existingSecret"},
 		{"tool's secret without value", engine + "toolSecrets: [{env: A}]", "toolSecrets[0]: A has no value"},
+		{"literal header of a tool server", shared + looped + "config: {tools: {servers: [{label: a, url: 'http://a'}, {label: b, url: 'http://b', headers: {Authorization: Bearer abc}}]}}", "config.tools.servers[1].headers.Authorization: would stand in a ConfigMap; write ${NAME} there, and name its Secret in toolSecrets"},
+		{"literal environment of a tool server", shared + looped + "config: {tools: {servers: [{label: a, command: [a], env: {KEY: abc}}]}}", "config.tools.servers[0].env.KEY: would stand in a ConfigMap"},
 		{"key of the test twice", engine + "test: {existingSecret: k, headers: {Authorization: a}}", "test: has headers.authorization and an existingSecret"},
 
 		{"config.record.folder", engine + "config: {record: {folder: /a}}", "config.record.folder: set records.enabled in its place"},
@@ -156,14 +158,15 @@ func TestRefused(t *testing.T) {
 // Values that look wrong and are not.
 func TestNotRefused(t *testing.T) {
 	for name, values := range map[string]string{
-		"nothing is stored":        engine + "replicaCount: 2\nsealKeys: {existingSecret: k}\nconfig: {responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}",
-		"sqlite on another volume": engine + "store: {url: 'sqlite:/data/a'}\nextraVolumes: [{name: d, hostPath: {path: /d}}]\nextraVolumeMounts: [{name: d, mountPath: /data}]",
-		"least in per cent":        shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 50%}",
-		"longer grace period":      engine + "terminationGracePeriodSeconds: 170",
-		"one sidecar in memory":    engine + "mode: sidecar",
-		"files that just fit":      engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 532676608}}",
-		"a claim of any size":      engine + "records: {enabled: true, existingClaim: c, sizeLimit: 1Mi}\nconfig: {record: {folder_bytes: 1099511627776}}",
-		"a folder of each replica": shared + "replicaCount: 2\nrecords: {enabled: true}",
+		"header of a tool's Secret": shared + looped + "toolSecrets: [{env: A, existingSecret: s, key: k}]\nconfig: {tools: {servers: [{label: a, url: 'http://a', headers: {Authorization: 'Bearer ${A}'}}]}}",
+		"nothing is stored":         engine + "replicaCount: 2\nsealKeys: {existingSecret: k}\nconfig: {responses: {store_bytes: 0}, limits: {kept_reasoning_bytes: 0}}",
+		"sqlite on another volume":  engine + "store: {url: 'sqlite:/data/a'}\nextraVolumes: [{name: d, hostPath: {path: /d}}]\nextraVolumeMounts: [{name: d, mountPath: /data}]",
+		"least in per cent":         shared + "replicaCount: 2\npodDisruptionBudget: {minAvailable: 50%}",
+		"longer grace period":       engine + "terminationGracePeriodSeconds: 170",
+		"one sidecar in memory":     engine + "mode: sidecar",
+		"files that just fit":       engine + "records: {enabled: true, sizeLimit: 1Gi}\nconfig: {record: {folder_bytes: 532676608}}",
+		"a claim of any size":       engine + "records: {enabled: true, existingClaim: c, sizeLimit: 1Mi}\nconfig: {record: {folder_bytes: 1099511627776}}",
+		"a folder of each replica":  shared + "replicaCount: 2\nrecords: {enabled: true}",
 	} {
 		if _, stderr, err := template(t, write(t, values)); err != nil {
 			t.Errorf("%s: %v: %s", name, err, stderr)

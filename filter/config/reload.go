@@ -29,12 +29,40 @@ func (c *Config) Changed(next *Config) (keys []string) {
 	return keys
 }
 
+// Removed returns the keys that c sets and that next leaves at their defaults, and those
+// whose lists have become shorter. Each may be a wall, such as a token budget: who removes
+// one should see it.
+func (c *Config) Removed(next *Config) (keys []string) {
+	defaults := Defaults()
+	for _, k := range configKeys() {
+		was := reflect.ValueOf(c).Elem().FieldByIndex(k.index)
+		is := reflect.ValueOf(next).Elem().FieldByIndex(k.index)
+		unset := reflect.ValueOf(defaults).Elem().FieldByIndex(k.index)
+
+		shorter := was.Kind() == reflect.Slice && is.Len() < was.Len()
+		goneBack := reflect.DeepEqual(is.Interface(), unset.Interface()) && !reflect.DeepEqual(was.Interface(), is.Interface())
+		if shorter || goneBack {
+			keys = append(keys, k.path)
+		}
+	}
+	return keys
+}
+
+// errTenantsJoined refuses the one change that no file can make: without the header all
+// responses, conversations and quotas are one tenant's, and a file without it may be the half
+// of one.
+var errTenantsJoined = errors.New("tenant_header: cannot be removed while the process runs, since all clients would become one tenant: " +
+	"put it back, or restart the process if that is meant")
+
 // CheckReload returns an error that names every key in which next differs from c
 // and that a running process cannot change. ownEnvoy says that Envoy's
 // configuration was made from c.
 func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	changed := c.Changed(next)
 	var errs []error
+	if c.TenantHeader != "" && next.TenantHeader == "" {
+		errs = append(errs, errTenantsJoined)
+	}
 	for _, k := range configKeys() {
 		if slices.Contains(changed, k.path) && (k.reload == reloadRestart || ownEnvoy && k.reload == reloadEnvoy) {
 			errs = append(errs, fmt.Errorf("%s: cannot be changed while the process runs: restart it, or undo the change", k.path))

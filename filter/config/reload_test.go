@@ -82,6 +82,12 @@ func TestCheckReload(t *testing.T) {
 	if err := testConfig(t, "").CheckReload(testConfig(t, ""), true); err != nil {
 		t.Error(err)
 	}
+	for _, ownEnvoy := range []bool{false, true} {
+		err := testConfig(t, "tenant_header: x-tenant").CheckReload(testConfig(t, ""), ownEnvoy)
+		if err == nil || !strings.Contains(err.Error(), "tenant_header: cannot be removed while the process runs, since all clients would become one tenant") {
+			t.Errorf("the tenants are removed: %v", err)
+		}
+	}
 	err := testConfig(t, "").CheckReload(testConfig(t, "listen: 127.0.0.1:1\nstore_url: sqlite:/a\ndate: none"), false)
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two keys: error %v", err)

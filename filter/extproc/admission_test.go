@@ -305,7 +305,11 @@ func TestParty(t *testing.T) {
 		{"another port", plain, from("10.0.0.1:6"), "10.0.0.1"},
 		{"a network", plain, from("[2001:db8::1:2:3:4]:5"), "2001:db8::/64"},
 		{"a mapped address", plain, from("[::ffff:10.0.0.1]:5"), "10.0.0.1"},
-		{"a Unix socket", plain, from("@"), "@"},
+		{"an address without port", plain, from("10.0.0.1"), "10.0.0.1"},
+		{"a network without port", plain, from("2001:db8::1:2:3:4"), "2001:db8::/64"},
+		{"an address with a zone", plain, from("[fe80::1%eth0]:5"), "fe80::/64"},
+		{"a Unix socket", plain, from("@"), ""},
+		{"a Unix socket with a name", plain, from("/run/envoy"), ""},
 		{"nothing is known", plain, &extprocv3.ProcessingRequest{}, ""},
 	} {
 		if got := c.server.party("acme", c.m); got != c.want {

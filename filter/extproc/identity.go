@@ -64,18 +64,25 @@ const attributes = "envoy.filters.http.ext_proc"
 
 // party returns whose the bytes of a request are: the tenant's, or, without tenants,
 // those of the client's address, if Envoy sends it; else "". Networks of IPv6 count
-// as one address.
+// as one address. All clients of a Unix socket have the same address, which says nothing.
 func (s *Server) party(tenant string, m *extprocv3.ProcessingRequest) string {
 	if s.o.Config.TenantHeader != "" {
 		return tenant
 	}
 	address := m.GetAttributes()[attributes].GetFields()["source.address"].GetStringValue()
-	if ip, err := netip.ParseAddrPort(address); err == nil {
-		client := ip.Addr().Unmap()
-		if network, err := client.Prefix(64); err == nil && client.Is6() {
-			return network.String()
-		}
-		return client.String()
+	if address == "" {
+		return ""
 	}
-	return address
+	pair, err := netip.ParseAddrPort(address)
+	client := pair.Addr()
+	if err != nil { // agentgateway sends no port
+		if client, err = netip.ParseAddr(address); err != nil {
+			return ""
+		}
+	}
+	client = client.Unmap().WithZone("")
+	if network, err := client.Prefix(64); err == nil && client.Is6() {
+		return network.String()
+	}
+	return client.String()
 }

@@ -13,8 +13,8 @@ import (
 var ofCall = []string{"accept-encoding", "content-length", "host", "user-agent", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "x-envoy-expected-rq-timeout-ms"}
 
 // Curl returns a command for a shell that sends the request of a record again. base is the
-// scheme and the host, such as http://127.0.0.1:10000. Headers with secrets are in no
-// record: the command has to be completed by them.
+// scheme and the host, such as http://127.0.0.1:10000. Records have the values of few headers,
+// and no credentials: the command has to be completed by them.
 func Curl(r *record.Record, base string) string {
 	words := []string{"curl", "-sS"}
 	if strings.Contains(r.Request.Body.String(), `"stream"`) {
@@ -26,13 +26,13 @@ func Curl(r *record.Record, base string) string {
 	words = append(words, quoted(strings.TrimSuffix(base, "/")+r.Request.Path))
 	typed := false
 	for _, name := range slices.Sorted(maps.Keys(r.Request.Header)) {
-		if strings.HasPrefix(name, ":") || slices.Contains(ofCall, name) {
+		if strings.HasPrefix(name, ":") || slices.Contains(ofCall, name) || r.Request.Header[name] == record.Hidden {
 			continue
 		}
 		typed = typed || name == "content-type"
 		words = append(words, "-H", quoted(name+": "+r.Request.Header[name]))
 	}
-	if r.Request.Body.Len() > 0 {
+	if len(r.Request.Body.Bytes()) > 0 {
 		if !typed {
 			words = append(words, "-H", quoted("content-type: application/json"))
 		}

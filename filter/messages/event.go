@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -169,7 +170,7 @@ func (r *Reply) endBlock() {
 		r.closeDelta()
 		if b.kind == turn.Reasoning {
 			r.beginDelta()
-			r.dst = jsontext.AppendString(append(r.dst, `{"type":"signature_delta","signature":`...), r.seal(b.text))
+			r.dst = jsontext.AppendString(append(r.dst, `{"type":"signature_delta","signature":`...), r.seal(seal.Reasoning, b.text))
 			r.dst = append(r.dst, "}}\n\n"...)
 		}
 		r.dst = append(r.dst, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":"...)
@@ -178,7 +179,7 @@ func (r *Reply) endBlock() {
 	} else {
 		switch b.kind {
 		case turn.Reasoning:
-			r.whole = jsontext.AppendString(append(r.whole, `","signature":`...), r.seal(b.text))
+			r.whole = jsontext.AppendString(append(r.whole, `","signature":`...), r.seal(seal.Reasoning, b.text))
 		case turn.Call:
 			r.whole = appendInput(r.whole, b.text)
 		default:

@@ -135,7 +135,7 @@ func (rs *runs) appendSearchResult(dst []byte, run *run) []byte {
 	r.fault = errors.Join(r.fault, err)
 	dst = jsontext.AppendString(append(dst, `[{"type":"web_search_result","url":`...), page.URL)
 	dst = jsontext.AppendString(append(dst, `,"title":`...), page.Title)
-	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), r.seal(text))
+	dst = jsontext.AppendString(append(dst, `,"encrypted_content":`...), r.seal(seal.Page, text))
 	return append(dst, `,"page_age":null}]}`...)
 }
 
@@ -225,7 +225,7 @@ func (d *decoder) readSearched(v jsontext.Field) (text string, page *sealedPage,
 	if sealed.Type != gjson.String || sealed.Str == "" {
 		return servedText(content), nil, nil
 	}
-	opened, openErr := d.open(sealed.Str)
+	opened, openErr := d.open(seal.Page, sealed.Str)
 	switch {
 	case openErr == nil && json.Unmarshal([]byte(opened), &page) == nil && page != nil:
 		if !d.served.named {

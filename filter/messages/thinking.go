@@ -20,7 +20,7 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 	}
 	text := v.Get("thinking").Str
 	if sealed := v.Get(member).Str; sealed != "" {
-		opened, err := m.d.open(sealed)
+		opened, err := m.d.open(seal.Reasoning, sealed)
 		switch {
 		case err == nil:
 			text = opened
@@ -36,22 +36,22 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 	return nil
 }
 
-// open returns the text that was sealed for the tenant.
-func (d *decoder) open(sealed string) (string, error) {
+// open returns the text that was sealed for the tenant, for a purpose.
+func (d *decoder) open(purpose seal.Purpose, sealed string) (string, error) {
 	if d.api.Sealer == nil {
 		return "", seal.ErrUnknown
 	}
-	text, err := d.api.Sealer.Open(d.rc.Tenant, sealed)
+	text, err := d.api.Sealer.Open(purpose, d.rc.Tenant, sealed)
 	return string(text), err
 }
 
-// seal returns the signature of a thinking block: its text, sealed for the tenant. An
+// seal returns a text sealed for the tenant, such as the signature of a thinking block. An
 // error is a fault; the block has no signature then.
-func (r *Reply) seal(text []byte) string {
+func (r *Reply) seal(purpose seal.Purpose, text []byte) string {
 	if r.request.api.Sealer == nil {
 		return ""
 	}
-	sealed, err := r.request.api.Sealer.Seal(r.request.rc.Tenant, text)
+	sealed, err := r.request.api.Sealer.Seal(purpose, r.request.rc.Tenant, text)
 	if err != nil {
 		r.fault = errors.Join(r.fault, err)
 	}

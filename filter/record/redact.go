@@ -14,7 +14,9 @@ func Redact(r *Record) Record {
 	c := *r
 	c.Redacted = true
 	c.Request.Path, c.Request.Header = withoutQuery(r.Request.Path), redactHeader(r.Request.Header)
-	c.Request.Body = NewText(redactJSON(r.Request.Body.bytes))
+	if body := r.Request.Body.bytes; body != nil { // else its length is all there is
+		c.Request.Body = NewText(redactJSON(body))
+	}
 	c.Result.Error = ""
 	c.Settings.Session = lengthOf(r.Settings.Session)
 	c.Events = make([]Event, len(r.Events))

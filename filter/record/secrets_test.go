@@ -1,7 +1,12 @@
 package record
 
 import (
+	"encoding/base64"
+	"maps"
 	"net/http"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,20 +15,36 @@ import (
 
 func TestBody(t *testing.T) {
 	t.Parallel()
+	const function = `{"type":"function","name":"f","parameters":{"headers":{"a":"b"},"authorization":"x"}}`
 	for _, c := range []struct{ name, body, want string }{
-		{"no JSON", `{"tools":[`, `{"tools":[`},
-		{"nothing", `{"input":"authorization","tools":[{"type":"function","name":"f","parameters":{"headers":{"a":"b"},"authorization":"x"}}]}`, `{"input":"authorization","tools":[{"type":"function","name":"f","parameters":{"headers":{"a":"b"},"authorization":"x"}}]}`},
-		{"Responses", `{"tools": [ {"authorization" : "s1", "type":"mcp","headers":{"A":"s2","B": "s3" }}, {"type":"mcp"}],"input":"x"}`, `{"tools": [ {"authorization" : "[hidden]", "type":"mcp","headers":{"A":"[hidden]","B": "[hidden]" }}, {"type":"mcp"}],"input":"x"}`},
-		{"escapes", `{"tools":[{"type":"mcp","authorization":"s\"1","x":1}]}`, `{"tools":[{"type":"mcp","authorization":"[hidden]","x":1}]}`},
-		{"twice", `{"tools":[{"type":"mcp","authorization":"s1"}],"tools":[{"type":"mcp","authorization":"s2"}]}`, `{"tools":[{"type":"mcp","authorization":"[hidden]"}],"tools":[{"type":"mcp","authorization":"[hidden]"}]}`},
+		{"nothing", `{"input":"authorization", "tools":[` + function + `]}`, `{"input":"authorization", "tools":[` + function + `]}`},
+		{"Responses", `{"tools": [ {"authorization" : "s1", "type":"mcp","headers":{"A":"s2","B": 3 }}, {"type":"mcp"}],"input":"x"}`,
+			`{"tools": [ {"authorization" : "[hidden]", "type":"mcp","headers":{"A":"[hidden]","B": 0 }}, {"type":"mcp"}],"input":"x"}`},
+		{"escapes", `{"tools":[{"type":"mcp","\u0061uthorization":"s\"1","temperature":1}]}`, `{"tools":[{"type":"mcp","\u0061uthorization":"[hidden]","temperature":1}]}`},
+		{"another case", `{"Authorization":"s1","HEADERS":{"a":"s2"}}`, `{"Authorization":"[hidden]","HEADERS":"[hidden]"}`},
+		{"twice", `{"tools":[{"authorization":"s1"}],"tools":[{"authorization":"s2"}]}`, `{"tools":[{"authorization":"[hidden]"}],"tools":[{"authorization":"[hidden]"}]}`},
 		{"items", `{"input":["x",{"type":"additional_tools","tools":[{"type":"mcp","authorization":"s1"}]}]}`, `{"input":["x",{"type":"additional_tools","tools":[{"type":"mcp","authorization":"[hidden]"}]}]}`},
-		{"Messages", `{"mcp_servers":[{"type":"url","authorization_token":"s1"},7]}`, `{"mcp_servers":[{"type":"url","authorization_token":"[hidden]"},7]}`},
+		{"a conversation", `{"items":[{"type":"tool_search_output","tools":[{"type":"namespace","tools":[{"authorization":"s1"}]}]}]}`, `{"items":[{"type":"tool_search_output","tools":[{"type":"namespace","tools":[{"authorization":"[hidden]"}]}]}]}`},
+		{"a choice", `{"tool_choice":{"type":"mcp","headers":{"a":"s1"},"key":"s2"}}`, `{"tool_choice":{"type":"mcp","headers":{"a":"[hidden]"},"key":"[hidden]"}}`},
+		{"Messages", `{"mcp_servers":[{"type":"url","url":"https://u:p@h/s1?k=s2#f","authorization_token":"s1"},7]}`, `{"mcp_servers":[{"type":"url","url":"https://hidden@h/hidden?hidden#hidden","authorization_token":"[hidden]"},7]}`},
+		{"a container", `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":{"domain_secrets":[{"value":"s1"}]}}}]}`, `{"tools":[{"type":"shell","environment":{"type":"container_auto","network_policy":"[hidden]"}}]}`},
 		{"a request to derender", `{"responses_request":{"tools":[{"type":"mcp","authorization":"s1"}]},"stream":false}`, `{"responses_request":{"tools":[{"type":"mcp","authorization":"[hidden]"}]},"stream":false}`},
+		{"unknown members", `{"api_key":"s1","extra_headers":{"a":"s2"},"pin":1234,"odd":[1,"s3",{"a":[]}],"on":true,"none":null}`, `{"api_key":"[hidden]","extra_headers":"[hidden]","pin":0,"odd":"[hidden]","on":true,"none":null}`},
+		{"a grant", `{"code":"s1","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"s2"}]}`, `{"code":"[hidden]","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"[hidden]"}]}`},
+		{"servers", `[{"server_url":"https://h:1/mcp/s1"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"s1"},{"server_url":""},{"server_url":"s1://h"},{"server_url":["https://h/s1"]}]`,
+			`[{"server_url":"https://h:1/hidden"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"[hidden]"},{"server_url":""},{"server_url":"hidden://h"},{"server_url":["https://h/hidden"]}]`},
+		{"files", `{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?sig=s1"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://u@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`,
+			`{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?hidden"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://hidden@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`},
+		{"pages", `{"input":[{"type":"web_search_call","action":{"type":"open_page","url":"https://h/a?b=c"}}]}`, `{"input":[{"type":"web_search_call","action":{"type":"open_page","url":"https://h/a?b=c"}}]}`},
+		{"an object in place of content", `{"input":{"key":"s1"},"text":{"format":{"type":"json_schema","schema":{"key":1}},"key":"s2"}}`, `{"input":{"key":"[hidden]"},"text":{"format":{"type":"json_schema","schema":{"key":1}},"key":"[hidden]"}}`},
+		{"a tool's arguments", `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`, `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`},
+		{"numbers", ` [-1.5e9,{"a":-1.5e9}, 0 ,{"n":1}]`, ` [-1.5e9,{"a":0}, 0 ,{"n":1}]`},
+		{"nothing in it", ` {} `, ` {} `},
 	} {
 		body := []byte(c.body)
 		got := Body(body)
-		if got.String() != c.want {
-			t.Errorf("%s: %s", c.name, got)
+		if diff := cmp.Diff(c.want, got.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 		clear(body)
 		if got.String() != c.want {
@@ -32,31 +53,135 @@ func TestBody(t *testing.T) {
 	}
 }
 
-func TestHeaderAndPath(t *testing.T) {
+// Of a body that is no JSON there is the length.
+func TestBodyThatIsNoJSON(t *testing.T) {
 	t.Parallel()
-	got := Header(http.Header{"Authorization": {"s"}, "X-Api-Key": {"s"}, "Cookie": {"s"}, "X-Session-Id": {"s"}, "X-Goog-Iap-Jwt-Assertion": {"s"}, "Cf-Access-Jwt-Assertion": {"s"}, "X-Jwt-Payload": {"s"}, "X-Forwarded-Client-Cert": {"s"}, "X-Original-Cookie": {"s"}, "Accept": {"a", "b"}})
-	if diff := cmp.Diff(map[string]string{"accept": "a, b"}, got); diff != "" {
-		t.Error(diff)
+	for _, body := range []string{
+		`{"tools":[`, "\ufeff{}", `{}{}`, "a=b", "\xff", `{"a":"` + "\xff" + `"}`, strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000),
+	} {
+		got := Body([]byte(body))
+		if got.Bytes() != nil || got.Len() != len(body) {
+			t.Errorf("%.20q: %d bytes, of which there are %.20q", body, got.Len(), got.Bytes())
+		}
+		r := Redact(&Record{Request: Request{Body: got}})
+		if r.Request.Body.Len() != len(body) {
+			t.Errorf("%.20q: redacted, it has %d bytes", body, r.Request.Body.Len())
+		}
 	}
-	if got := Path("/v1/responses", "stream=true&api%5Fkey=s&token=s&bad%=s"); got != "/v1/responses?stream=true&api%5Fkey=%5Bhidden%5D&token=%5Bhidden%5D&bad%=%5Bhidden%5D" {
-		t.Error(got)
+	if got := Body(nil); !got.IsZero() {
+		t.Errorf("no body has %d bytes", got.Len())
 	}
 }
 
-// FuzzBody has the secrets of any valid body hidden, and nothing else changed.
+// What the filter writes is kept, except what it repeats of the client's.
+func TestReply(t *testing.T) {
+	t.Parallel()
+	const tool, clean = `{"type":"custom","name":"f","key":"s1"}`, `{"type":"custom","name":"f","key":"[hidden]"}`
+	encoded := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	for text, want := range map[string]string{
+		`{"id":"r","system_fingerprint":"x","tools":[` + tool + `]}`:                                                                `{"id":"r","system_fingerprint":"x","tools":[` + clean + `]}`,
+		"event: a\ndata: {\"response\":{\"own\":1,\"tools\":[" + tool + "]}}\n\n: comment\n\ndata: {\"own\":2}\n\ndata: [DONE]\n\n": "event: a\ndata: {\"response\":{\"own\":1,\"tools\":[" + clean + "]}}\n\n: comment\n\ndata: {\"own\":2}\n\ndata: [DONE]\n\n",
+		`{"own":{"authorization":"s1"}}`: `{"own":{"authorization":"[hidden]"}}`,
+		`{"ID":"r","Object":"` + encoded(`{"own":1,"tools":[`+tool+`]}`) + `","Input":[{"ID":"i","JSON":"` + encoded(`{"type":"odd","key":"s1","code":"x"}`) + `"}]}`: `{"ID":"r","Object":"` +
+			encoded(`{"own":1,"tools":[`+clean+`]}`) + `","Input":[{"ID":"i","JSON":"` + encoded(`{"type":"odd","key":"[hidden]","code":"x"}`) + `"}]}`,
+		`{"Object":"no base64!"}`: `{"Object":"[hidden]"}`,
+		"":                        "", "text": "text",
+	} {
+		if diff := cmp.Diff(want, string(Reply([]byte(text)))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestHeaderAndPath(t *testing.T) {
+	t.Parallel()
+	got := Header(http.Header{"Authorization": {"s"}, "X-Pass": {"s"}, "Dpop": {"s"}, "X-Plain": {"s"}, "Accept": {"a", "b"}, "X-Request-Id": {"r"}})
+	want := map[string]string{"authorization": Hidden, "x-pass": Hidden, "dpop": Hidden, "x-plain": Hidden, "accept": "a, b", "x-request-id": "r"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	const h = "%5Bhidden%5D"
+	for query, want := range map[string]string{
+		"": "", "stream=true&include[]=a&after=b": "?stream=true&include[]=a&after=b", "sig=s&code=s=s&api%5Fkey=s": "?sig=" + h + "&code=" + h + "&api%5Fkey=" + h, "s": "?" + h, "bad%=s&=s": "?" + h + "&=" + h,
+	} {
+		if got := Path("/v1/responses", query); got != "/v1/responses"+want {
+			t.Errorf("%q: %s", query, got)
+		}
+	}
+}
+
+// All fields that docs/compatibility.md calls mapped decide how a request is handled: without
+// them no record could be replayed.
+func TestKeptMembersAreThoseOfTheAPIs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| mapped \\|").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 100 {
+		t.Fatalf("only %d rows", len(rows))
+	}
+	for _, row := range rows {
+		if name := row[1]; keptMembers[name] == nothing && keptPlaces[name] == nil && !documentedTypes[name] {
+			t.Errorf("%s is hidden", name)
+		}
+	}
+}
+
+// documentedTypes are rows of types of items and parts, which are no members, and the
+// credentials of servers.
+var documentedTypes = words(`additional_tools agent_message apply_patch_call apply_patch_call_output authorization
+	code_interpreter_call compaction compaction_trigger computer_call computer_call_output configuration_update context_compaction
+	custom_tool_call custom_tool_call_output function_call_output headers item_reference local_shell_call local_shell_call_output
+	mcp_approval_request mcp_approval_response mcp_call mcp_list_tools program_output search_result server_tool_use shell_call
+	shell_call_output tool_addition tool_result tool_search_call tool_search_output tool_use`)
+
+// FuzzBody shows that any valid body stays valid JSON, that what is clean stays as it is, and
+// that nothing is left of a member that is not on the list.
 func FuzzBody(f *testing.F) {
 	f.Add(`{"tools":[{"type":"mcp","authorization":"s","headers":{"a":"b"}}],"input":[{"tools":[]}]}`)
-	f.Add(`{"mcp_servers":[{"authorization_token":"s"}],"x_request":{}}`)
+	f.Add(`{"mcp_servers":[{"authorization_token":"s","url":"https://u:p@h/a"}],"x_request":{}}`)
+	f.Add(`[[{"a":{"b":[1,-2.5e3,true,null,"\u0061\"\\"]}}], {"headers":[{"a":[]}]} ]`)
 	f.Fuzz(func(t *testing.T, body string) {
-		got := Body([]byte(body)).String()
-		if !gjson.Valid(body) {
+		got := Body([]byte(body))
+		if got.Bytes() == nil {
 			return
 		}
-		if !gjson.Valid(got) {
+		if !gjson.Valid(got.String()) {
 			t.Errorf("%s became %s", body, got)
 		}
-		if again := Body([]byte(got)).String(); again != got {
+		if again := Body(got.Bytes()); again.String() != got.String() {
 			t.Errorf("%s became %s", got, again)
 		}
+		const secret = "planted-4711"
+		hidden := Body([]byte(`{"unknown":` + body + `,"authorization":"` + secret + `","input":[{"odd":[` + body + `,"` + secret + `"]}]}`))
+		if text := hidden.String(); strings.Contains(text, secret) || strings.Count(text, `"input":[{"odd":"[hidden]"}]}`) != 1 {
+			t.Errorf("%s", text)
+		}
 	})
+}
+
+// The table of docs/records.md has the headers and parameters that are kept.
+func TestKeptIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/records.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row, kept := range map[string]map[string]bool{"request headers": keptHeader, "the query": keptParameters} {
+		m := regexp.MustCompile(`(?m)^\| ` + row + ` \| ([^|]*) \|`).FindStringSubmatch(string(page))
+		if m == nil {
+			t.Fatalf("docs/records.md has no row %q", row)
+		}
+		documented := map[string]bool{}
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(m[1], -1) {
+			documented[name[1]] = true
+		}
+		code := maps.Clone(kept)
+		delete(code, "include[]") // another spelling
+		if diff := cmp.Diff(code, documented); diff != "" {
+			t.Errorf("%s (-code +docs/records.md):\n%s", row, diff)
+		}
+	}
 }

@@ -194,10 +194,11 @@ func (t *Tape) Headers(h []engine.Header) {
 	t.add(size, Event{Kind: KindHeaders, Header: fields})
 }
 
-// Sent takes down bytes of the reply.
+// Sent takes down bytes of the reply: whole events, or a whole object.
 func (t *Tape) Sent(p []byte) {
 	if t != nil && len(p) > 0 {
-		t.add(len(p), Event{Kind: KindSent, Text: NewText(slices.Clone(p))})
+		text := slices.Clone(Reply(p))
+		t.add(len(text), Event{Kind: KindSent, Text: NewText(text)})
 	}
 }
 
@@ -262,10 +263,10 @@ type Effects interface {
 func (t *Tape) Access(operation string, key json.RawMessage, do func() (json.RawMessage, error)) (json.RawMessage, error) {
 	begun := t.now()
 	result, err := do()
-	a := &Access{Operation: operation, Key: NewText(key), Result: result, Micros: t.now().Sub(begun).Microseconds()}
+	a := &Access{Operation: operation, Key: NewText(Stored(key)), Result: Stored(result), Micros: t.now().Sub(begun).Microseconds()}
 	if err != nil {
 		a.Error = errorName(err)
 	}
-	t.add(len(key)+len(result), Event{Kind: KindStore, Store: a})
+	t.add(a.Key.Len()+len(a.Result), Event{Kind: KindStore, Store: a})
 	return result, err
 }

@@ -197,7 +197,7 @@ func (x *exchange) SendHeaders(headers []engine.Header) {
 
 // SendBody implements [run.Downstream].
 func (x *exchange) SendBody(p []byte, _ bool) {
-	x.script.made.reply = append(x.script.made.reply, p...)
+	x.script.made.reply = append(x.script.made.reply, record.Reply(p)...)
 }
 
 // SendError implements [run.Downstream].

@@ -62,6 +62,8 @@ func skippedRecord(r *record.Record) string {
 		return "the record is redacted"
 	case r.Cut:
 		return "the record was cut: record.max_record_bytes is too small"
+	case r.Request.Body.Bytes() == nil && r.Request.Body.Len() > 0:
+		return "the body of its request was no JSON, so that there is only its length"
 	}
 	return ""
 }
@@ -100,7 +102,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	case outcome.Err != nil:
 		s.made.refused = outcome.Err
 	case outcome.Request == nil:
-		s.made.reply = outcome.Answer
+		s.made.reply = record.Reply(outcome.Answer)
 	default:
 		return p.reply(ctx, r, s, outcome.Request)
 	}

@@ -183,6 +183,7 @@ var errNotRecorded = errors.New("the record does not have this access")
 
 // Access implements [record.Effects].
 func (s *script) Access(operation string, key json.RawMessage, _ func() (json.RawMessage, error)) (json.RawMessage, error) {
+	key = record.Stored(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := -1

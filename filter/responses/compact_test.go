@@ -136,7 +136,7 @@ func TestCompactionIsSealed(t *testing.T) {
 	got, _ := s.summarise(t, `,"input":"one"`, wroteSummary)
 	item := got.Get("output.1")
 	s.prompt(t, `,"input":[`+item.Raw+`]`)
-	reasoning, err := s.Sealer.Seal("a", []byte("thought"))
+	reasoning, err := s.Sealer.Seal(seal.Reasoning, "a", []byte("thought"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func TestCompactionIsSealed(t *testing.T) {
 	refused("a tampered one", s, "B"+sealed[1:])
 	refused("another key's", newCompactor(t, 2), sealed)
 	refused("no key", newServer(), sealed)
-	if err := s.fails(t, `,"input":[{"type":"reasoning","summary":[],"encrypted_content":"`+sealed+`"}]`); err.Status != 400 {
-		t.Errorf("as reasoning: %v", err)
+	if prompt := s.prompt(t, `,"input":[{"type":"reasoning","summary":[],"encrypted_content":"`+sealed+`"},{"role":"user","content":"two"}]`); strings.Contains(prompt, "all is done") {
+		t.Errorf("a compaction is opened as reasoning:\n%s", prompt)
 	}
 	s.rc.Tenant = "b"
 	refused("another tenant's", s, sealed)

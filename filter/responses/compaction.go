@@ -7,6 +7,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -33,10 +34,6 @@ Leave out everything else. Write the summary only.`
 
 // summaryHead is before a summary in the conversation that continues from it.
 const summaryHead = "The conversation up to here was shortened to the following summary, which you wrote. Go on from it.\n\n"
-
-// compactionTenant is the tenant for which a summary is sealed: no tenant's name has
-// the zero byte, so nothing else that is sealed can be opened as a summary.
-func compactionTenant(tenant string) string { return "compaction\x00" + tenant }
 
 // compacting is what an itemReader knows of compaction.
 type compacting struct {
@@ -93,7 +90,7 @@ func (r *itemReader) addCompaction(it item.Item) *apierror.Error {
 	if r.api.Compactor == nil {
 		return foreign
 	}
-	sealed, err := r.api.Compactor.Open(compactionTenant(r.rc.Tenant), it.Encrypted)
+	sealed, err := r.api.Compactor.Open(seal.Compaction, r.rc.Tenant, it.Encrypted)
 	room, n := binary.Uvarint(sealed)
 	if err != nil || n <= 0 {
 		return foreign.With(err)

@@ -52,7 +52,7 @@ func (c *compaction) seal(r *Reply) (string, *apierror.Error) {
 		return "", apierror.New(http.StatusBadGateway, "compaction_failed", "", "The model wrote no summary of the conversation. Try again.")
 	}
 	plain := append(binary.AppendUvarint(nil, uint64(c.room)), text...)
-	sealed, err := c.sealer.Seal(compactionTenant(r.request.rc.Tenant), plain)
+	sealed, err := c.sealer.Seal(seal.Compaction, r.request.rc.Tenant, plain)
 	if err != nil {
 		return "", apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(fmt.Errorf("seal a compaction: %w", err))
 	}

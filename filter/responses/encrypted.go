@@ -17,7 +17,7 @@ func (r *itemReader) openReasoning(it item.Item) (string, *apierror.Error) {
 	}
 	path := it.At.Path + ".encrypted_content"
 	if r.api.Sealer != nil {
-		text, err := r.api.Sealer.Open(r.rc.Tenant, it.Encrypted)
+		text, err := r.api.Sealer.Open(seal.Reasoning, r.rc.Tenant, it.Encrypted)
 		if err == nil {
 			return string(text), nil
 		}

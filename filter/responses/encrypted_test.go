@@ -13,7 +13,7 @@ import (
 // item counts as one without it, the client is told, and the text is counted.
 func TestUnopenedContent(t *testing.T) {
 	t.Parallel()
-	gone, err := mustSealer(t, "g").Seal("", []byte("sealed"))
+	gone, err := mustSealer(t, "g").Seal(seal.Reasoning, "", []byte("sealed"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -225,7 +226,7 @@ func (o *output) seal(it *outputItem) {
 		return
 	}
 	var err error
-	if it.Sealed, err = o.request.sealer.Seal(o.request.rc.Tenant, []byte(it.PlainText())); err != nil {
+	if it.Sealed, err = o.request.sealer.Seal(seal.Reasoning, o.request.rc.Tenant, []byte(it.PlainText())); err != nil {
 		o.fault = errors.Join(o.fault, fmt.Errorf("seal reasoning: %w", err))
 	}
 }

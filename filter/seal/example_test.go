@@ -14,14 +14,14 @@ func ExampleSealer() {
 		fmt.Println(err)
 		return
 	}
-	sealed, err := sealer.Seal("tenant-a", []byte("a thought"))
+	sealed, err := sealer.Seal(seal.Reasoning, "tenant-a", []byte("a thought"))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	text, err := sealer.Open("tenant-a", sealed)
+	text, err := sealer.Open(seal.Reasoning, "tenant-a", sealed)
 	fmt.Println(string(text), err)
-	_, err = sealer.Open("tenant-b", sealed)
+	_, err = sealer.Open(seal.Reasoning, "tenant-b", sealed)
 	fmt.Println(err)
 	// Output:
 	// a thought <nil>

@@ -1,6 +1,10 @@
 // Package seal encrypts texts for clients to keep, so that only the same tenant can
-// send them back: a [Sealer] makes the encrypted content of reasoning items, and the
-// signatures of thinking blocks.
+// send them back: a [Sealer] makes the encrypted content of reasoning items, the
+// signatures of thinking blocks, compactions, and the pages of searches.
+//
+// What is sealed for one [Purpose] does not open for another. So a text that the model
+// wrote, such as the reasoning behind a signature, can never come back as one that only
+// the filter writes, such as a page with the session of a tool in it.
 package seal
 
 import (
@@ -20,8 +24,8 @@ import (
 // use if its source of randomness is.
 //
 // Sealed text is base64url of a version, a salt and AES-256-GCM's output. Every
-// text has a key of its own, derived from one of the sealer's with HKDF-SHA-256
-// and the salt, so that a key can seal any number of texts. The SHA-256 of the
+// text has a key of its own, derived from one of the sealer's with HKDF-SHA-256,
+// the salt and the purpose, so that a key can seal any number of texts. The SHA-256 of the
 // tenant's name is encrypted and authenticated with the text: what one tenant has
 // got, no other can send, and [Sealer.Open] can say so.
 type Sealer struct {
@@ -40,13 +44,26 @@ const (
 	version   = 2
 	saltBytes = 24
 	overhead  = 1 + saltBytes + 16
-	info      = "envoy-harmony reasoning 2"
+)
+
+// Purpose is the kind of what is sealed.
+type Purpose struct{ info string } // for HKDF
+
+// The purposes. Clients hold sealed texts for as long as they like: a purpose whose text
+// changes opens none of them any more.
+var (
+	// Reasoning is for chain of thought, whatever the API: a client may change it.
+	Reasoning = Purpose{"envoy-harmony reasoning 2"}
+	// Compaction is for the summary that stands in place of a conversation.
+	Compaction = Purpose{"envoy-harmony compaction 2"}
+	// Page is for the result of a search.
+	Page = Purpose{"envoy-harmony page 2"}
 )
 
 // The errors of [Sealer.Open].
 var (
 	// ErrUnknown is the error for a text that no key opens: its key is gone, or it
-	// was sealed by another service, or changed.
+	// was sealed by another service or for another purpose, or changed.
 	ErrUnknown = errors.New("not sealed with one of the keys")
 	// ErrTenant is the error for a text that was sealed for another tenant.
 	ErrTenant = errors.New("sealed for another tenant")
@@ -70,13 +87,13 @@ func NewSealer(keys [][]byte, rand io.Reader) (*Sealer, error) {
 }
 
 // Seal seals a text of a tenant.
-func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
+func (s *Sealer) Seal(purpose Purpose, tenant string, text []byte) (string, error) {
 	sealed := make([]byte, 1+saltBytes, overhead+sha256.Size+len(text))
 	sealed[0] = version
 	if _, err := io.ReadFull(s.rand, sealed[1:]); err != nil {
 		return "", fmt.Errorf("read random bytes: %w", err)
 	}
-	gcm, err := gcmOf(s.keys[0], sealed[1:])
+	gcm, err := gcmOf(s.keys[0], sealed[1:], purpose)
 	if err != nil {
 		return "", err
 	}
@@ -85,24 +102,24 @@ func (s *Sealer) Seal(tenant string, text []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, append(owner[:], text...), nil)), nil
 }
 
-// Open returns the text that was sealed for the tenant. Other texts are
+// Open returns the text that was sealed for the purpose and the tenant. Other texts are
 // [ErrUnknown] or [ErrTenant].
-func (s *Sealer) Open(tenant, sealed string) ([]byte, error) {
-	text, err := s.open(tenant, sealed)
+func (s *Sealer) Open(purpose Purpose, tenant, sealed string) ([]byte, error) {
+	text, err := s.open(purpose, tenant, sealed)
 	if errors.Is(err, ErrUnknown) && s.Unopened != nil {
 		s.Unopened()
 	}
 	return text, err
 }
 
-func (s *Sealer) open(tenant, sealed string) ([]byte, error) {
+func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
 	if err != nil || len(b) < overhead || b[0] != version {
 		return nil, ErrUnknown
 	}
 	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
 	for _, key := range s.keys {
-		gcm, err := gcmOf(key, salt)
+		gcm, err := gcmOf(key, salt, purpose)
 		if err != nil {
 			return nil, err
 		}
@@ -119,8 +136,8 @@ func (s *Sealer) open(tenant, sealed string) ([]byte, error) {
 }
 
 // gcmOf is the cipher for one text.
-func gcmOf(key, salt []byte) (cipher.AEAD, error) {
-	derived, err := hkdf.Key(sha256.New, key, salt, info, KeyBytes)
+func gcmOf(key, salt []byte, purpose Purpose) (cipher.AEAD, error) {
+	derived, err := hkdf.Key(sha256.New, key, salt, purpose.info, KeyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive the key: %w", err)
 	}

@@ -27,22 +27,22 @@ func TestSealer(t *testing.T) {
 	t.Parallel()
 	const text = "a thought, naïve 🙂"
 	sealer := mustSealer(t, "b", "a")
-	old, err := mustSealer(t, "a").Seal("t", []byte(text))
+	old, err := mustSealer(t, "a").Seal(Reasoning, "t", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := sealer.Seal("t", []byte(text))
+	sealed, err := sealer.Seal(Reasoning, "t", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := sealer.Seal("t", []byte(text)); again == sealed || strings.Contains(sealed, text) {
+	if again, _ := sealer.Seal(Reasoning, "t", []byte(text)); again == sealed || strings.Contains(sealed, text) {
 		t.Error("a text is sealed the same way twice, or not at all")
 	}
 	for _, s := range []string{old, sealed} {
-		if got, err := sealer.Open("t", s); err != nil || string(got) != text {
+		if got, err := sealer.Open(Reasoning, "t", s); err != nil || string(got) != text {
 			t.Errorf("Open: %q, %v", got, err)
 		}
-		if got, err := sealer.Open("other", s); !errors.Is(err, ErrTenant) || got != nil {
+		if got, err := sealer.Open(Reasoning, "other", s); !errors.Is(err, ErrTenant) || got != nil {
 			t.Errorf("another tenant: %q, %v", got, err)
 		}
 	}
@@ -50,11 +50,11 @@ func TestSealer(t *testing.T) {
 	other := mustSealer(t, "a")
 	other.Unopened = func() { unopened++ }
 	for _, tenant := range []string{"t", "other"} {
-		if got, err := other.Open(tenant, sealed); !errors.Is(err, ErrUnknown) || got != nil {
+		if got, err := other.Open(Reasoning, tenant, sealed); !errors.Is(err, ErrUnknown) || got != nil {
 			t.Errorf("another key opens it: %q, %v", got, err)
 		}
 	}
-	if _, err := other.Open("other", old); !errors.Is(err, ErrTenant) || unopened != 2 {
+	if _, err := other.Open(Reasoning, "other", old); !errors.Is(err, ErrTenant) || unopened != 2 {
 		t.Errorf("%v; %d texts could not be opened", err, unopened)
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
@@ -64,10 +64,10 @@ func TestSealer(t *testing.T) {
 	for i := range raw {
 		bad := bytes.Clone(raw)
 		bad[i] ^= 1
-		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(bad)); !errors.Is(err, ErrUnknown) {
+		if _, err := sealer.Open(Reasoning, "t", base64.RawURLEncoding.EncodeToString(bad)); !errors.Is(err, ErrUnknown) {
 			t.Errorf("byte %d can be changed: %v", i, err)
 		}
-		if _, err := sealer.Open("t", base64.RawURLEncoding.EncodeToString(raw[:i])); !errors.Is(err, ErrUnknown) {
+		if _, err := sealer.Open(Reasoning, "t", base64.RawURLEncoding.EncodeToString(raw[:i])); !errors.Is(err, ErrUnknown) {
 			t.Errorf("it can be cut after %d bytes: %v", i, err)
 		}
 	}
@@ -80,8 +80,39 @@ func TestSealer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := broken.Seal("", nil); err == nil {
+	if _, err := broken.Seal(Reasoning, "", nil); err == nil {
 		t.Error("sealed without random bytes")
+	}
+}
+
+// What is sealed for one purpose is unknown for any other, also to its own tenant.
+func TestPurposes(t *testing.T) {
+	t.Parallel()
+	sealer := mustSealer(t, "a")
+	purposes := []Purpose{Reasoning, Compaction, Page}
+	for i, sealed := range purposes {
+		text, err := sealer.Seal(sealed, "t", []byte("text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, opened := range purposes {
+			switch got, err := sealer.Open(opened, "t", text); {
+			case i == j && (err != nil || string(got) != "text"):
+				t.Errorf("%s: %q, %v", opened.info, got, err)
+			case i != j && (!errors.Is(err, ErrUnknown) || got != nil):
+				t.Errorf("a text for %q opens for %q: %q, %v", sealed.info, opened.info, got, err)
+			}
+		}
+	}
+}
+
+// Clients hold reasoning that was sealed before there were purposes, by the key of 32 bytes
+// "a". It opens still.
+func TestOldReasoningOpens(t *testing.T) {
+	t.Parallel()
+	const old = "AlbiG5wRrbs3ZnY--vtfrSLHGMxibr4wz2CoWhzhmkUwYBkzQVkn1gl_kqlatQGlQ9gjAn0WJtmjaCUg8dtVwC7xj3aHaUJQh0IkRZDV_xTBCQ"
+	if got, err := mustSealer(t, "a").Open(Reasoning, "t", old); err != nil || string(got) != "a thought" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -92,13 +123,13 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sealed, err := sealer.Seal("t", []byte("text"))
+	sealed, err := sealer.Seal(Reasoning, "t", []byte("text"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(sealed)
 	f.Fuzz(func(t *testing.T, s string) {
-		if got, err := sealer.Open("t", s); err == nil && (s != sealed || string(got) != "text") {
+		if got, err := sealer.Open(Reasoning, "t", s); err == nil && (s != sealed || string(got) != "text") {
 			t.Errorf("%q is opened: %q", s, got)
 		}
 	})
@@ -113,14 +144,14 @@ func FuzzSeal(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, tenant, other string, text []byte) {
-		sealed, err := sealer.Seal(tenant, text)
+		sealed, err := sealer.Seal(Reasoning, tenant, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := sealer.Open(tenant, sealed); err != nil || !bytes.Equal(got, text) {
+		if got, err := sealer.Open(Reasoning, tenant, sealed); err != nil || !bytes.Equal(got, text) {
 			t.Errorf("%q is opened as %q, %v", text, got, err)
 		}
-		if _, err := sealer.Open(other, sealed); tenant != other && !errors.Is(err, ErrTenant) {
+		if _, err := sealer.Open(Reasoning, other, sealed); tenant != other && !errors.Is(err, ErrTenant) {
 			t.Errorf("%q can open what was sealed for %q: %v", other, tenant, err)
 		}
 		if n := base64.RawURLEncoding.EncodedLen(overhead + sha256.Size + len(text)); len(sealed) != n {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -203,7 +204,7 @@ func (t *Telemetry) Retried(r *Record, reason string, now time.Time) {
 	if r.request != nil && r.request.call.open() {
 		c := &r.request.call
 		c.retries++
-		c.span.AddEvent("retry", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))
+		c.span.AddEvent("retry", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(cmp.Or(reason, unknown))))
 	}
 }
 
@@ -222,6 +223,7 @@ func (t *Telemetry) Continued(r *Record, reason string, now time.Time) {
 }
 
 func (t *Telemetry) continued(r *Record, reason string, now time.Time) {
+	reason = cmp.Or(reason, unknown) // errors that are a status only have no code
 	t.Metrics.continuations.WithLabelValues(reason).Inc()
 	if r.request != nil && r.request.call.open() {
 		r.request.call.span.AddEvent("continue", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))

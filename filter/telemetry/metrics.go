@@ -151,8 +151,18 @@ func (m *Metrics) Message(kind MessageKind, took time.Duration) {
 	m.perKind[kind].Observe(took.Seconds())
 }
 
+// A label that is empty is none for Prometheus: queries cannot tell its series from those
+// without the label. These stand in place of what is not there.
+const (
+	noModel = "none"    // the request is for no model, such as that for a stored response
+	unknown = "unknown" // the engine, or the way to it, did not say
+)
+
 // model is the label of a model. Only served models become values of the label.
 func (m *Metrics) model(name string, served bool) string {
+	if name == "" {
+		return noModel
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.models[name] {

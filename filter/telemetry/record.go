@@ -323,7 +323,7 @@ func channels(c turn.Counts) [4]channelTokens {
 
 func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	m := t.Metrics
-	model := ""
+	model := noModel
 	if o.Engine != "" { // names come from clients: only a served one becomes a label
 		model = m.model(o.Model, o.Answered)
 	}

@@ -115,7 +115,7 @@ func TestOutcome(t *testing.T) {
 		if e := logged.LastEntry(); e.Data["outcome"] != c.want || e.Level != c.level {
 			t.Errorf("%v, complete %t: outcome %v, level %s", c.err, c.complete, e.Data["outcome"], e.Level)
 		}
-		if n := samples(t, registry, "harmony_requests_total")["api=chat model= outcome="+c.want]; n != 1 {
+		if n := samples(t, registry, "harmony_requests_total")["api=chat model=none outcome="+c.want]; n != 1 {
 			t.Errorf("%v, complete %t: %v requests counted", c.err, c.complete, n)
 		}
 	}
@@ -195,7 +195,7 @@ func TestBackgroundIsCountedOnce(t *testing.T) {
 			t.Errorf("no %s in %v", field, e.Data)
 		}
 	}
-	if n := samples(t, registry, "harmony_requests_total")["api=responses model= outcome=ok"]; n != 1 {
+	if n := samples(t, registry, "harmony_requests_total")["api=responses model=none outcome=ok"]; n != 1 {
 		t.Errorf("counted %v times", n)
 	}
 }
@@ -261,6 +261,36 @@ func TestAdvice(t *testing.T) {
 
 // Names that come from clients and models become labels only if an engine or a tool
 // has answered under them, and so many at most.
+// No label is empty, whatever an engine, a client or an error leaves out. The labels of a
+// rollout are the operator's own.
+func TestNoLabelIsEmpty(t *testing.T) {
+	t.Parallel()
+	telemetry, _, registry := newTestTelemetry(t, false)
+	for _, o := range []*Outcome{{API: "models"}, {API: "chat", Engine: "e"}, {API: "chat", Engine: "e", Answered: true, Now: testStart}} {
+		r := &Record{Started: testStart}
+		telemetry.Continued(r, "", testStart)
+		telemetry.Close(r, o)
+	}
+	telemetry.Metrics.ToolDone(tools.Job{Server: &tools.Server{Label: "s", Trusted: true}}, 0, tools.Result{Answered: true})
+	telemetry.Metrics.ToolDone(tools.Job{}, 0, tools.Result{})
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == "" {
+					t.Errorf("%s has a label %s that is empty", f.GetName(), l.GetName())
+				}
+			}
+		}
+	}
+	if n := samples(t, registry, "harmony_continuations_total")["reason=unknown"]; n != 3 {
+		t.Errorf("%v continuations for an unknown reason", n)
+	}
+}
+
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	telemetry, _, registry := newTestTelemetry(t, false)

@@ -132,6 +132,16 @@
 {{- $errors = append $errors (printf "toolSecrets[%d]: %s has no value: set existingSecret and key, or value" $i $secret.env) -}}
 {{- end -}}
 {{- end -}}
+{{- range $i, $server := dig "tools" "servers" list .Values.config -}}
+{{- range $member := list "headers" "env" -}}
+{{- range $name, $value := default dict (get $server $member) -}}
+{{- /* What has a variable in it may have a part such as "Bearer " beside. */ -}}
+{{- if not (contains "${" (toString $value)) -}}
+{{- $errors = append $errors (printf "config.tools.servers[%d].%s.%s: would stand in a ConfigMap; write ${NAME} there, and name its Secret in toolSecrets: [{env: NAME, existingSecret: SECRET, key: KEY}]" $i $member $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $value := .Values.test.headers -}}
 {{- if and $.Values.test.existingSecret (eq (lower $name) "authorization") -}}
 {{- $errors = append $errors "test: has headers.authorization and an existingSecret; leave one out" -}}

@@ -1,0 +1,369 @@
+package record
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// JSON of clients is kept by a list: keptMembers has the members of the APIs, and what of
+// each may be kept. Members with another name are hidden, at any depth, whatever an API or
+// the software in front of it will call its credentials.
+
+// keep is what of a value may be kept.
+type keep int
+
+const (
+	// nothing: texts and numbers are replaced, objects and arrays as a whole.
+	nothing keep = iota
+	// members: texts and numbers are kept, members of objects by keptMembers.
+	members
+	// content: as members, but objects are kept whole. What a model or a tool wrote is an
+	// object in places where a client may write a text or parts.
+	content
+	// whole: everything is kept. Schemas and arguments have names of their own, and stand in
+	// the prompt.
+	whole
+	// names: of an object the names are kept, of each value nothing.
+	names
+	// address: a URL without user, query and fragment. data: URLs are contents.
+	address
+	// server: a URL without user, path, query and fragment.
+	server
+	// stored: JSON in base64, as the store's results have it.
+	stored
+)
+
+// cleaner copies JSON without what may not be kept, in one pass. The text is known to be
+// valid, so that it looks for quotes and brackets only.
+type cleaner struct {
+	in     []byte
+	at     int // what has been read of in
+	copied int // what has been copied of in, or replaced
+	out    []byte
+	// ours says that the filter wrote the JSON: members of names that are not on the list
+	// are kept, except those that every list of secrets has, and except what it repeats of
+	// the request.
+	ours bool
+}
+
+// cleanJSON returns JSON without what may not be kept; nil if the text is no JSON. It may
+// return the text itself.
+func cleanJSON(p []byte, ours bool) []byte { return cleanMember(p, "", ours) }
+
+// cleanMember is cleanJSON of the value of the member in.
+func cleanMember(p []byte, in string, ours bool) []byte {
+	if !utf8.Valid(p) || !json.Valid(p) {
+		return nil
+	}
+	c := cleaner{in: p, ours: ours}
+	c.value(members, in)
+	if c.copied == 0 {
+		return p
+	}
+	return append(c.out, p[c.copied:]...)
+}
+
+// value reads the value that begins at c.at. in is the name of the member that it belongs
+// to, also of an element of an array.
+func (c *cleaner) value(k keep, in string) {
+	c.space()
+	begin := c.at
+	switch c.in[begin] {
+	case '{':
+		switch k {
+		case nothing, stored:
+			c.skip()
+			c.replace(begin, hiddenText)
+		case content, whole:
+			c.skip()
+		default:
+			c.object(k, in)
+		}
+	case '[':
+		if k == nothing {
+			c.skip()
+			c.replace(begin, hiddenText)
+			return
+		}
+		c.array(k, in)
+	case '"':
+		c.skipString()
+		c.text(begin, k)
+	case 't', 'f', 'n':
+		c.skip()
+	default:
+		c.skip()
+		if k == nothing || k == names {
+			c.replace(begin, []byte("0"))
+		}
+	}
+}
+
+// hiddenText is JSON in place of a value.
+var hiddenText = []byte(`"` + Hidden + `"`)
+
+// text replaces what may not be kept of the string from begin to c.at.
+func (c *cleaner) text(begin int, k keep) {
+	switch k {
+	case nothing, names:
+		c.replace(begin, hiddenText)
+	case address, server:
+		raw := unquote(c.in[begin:c.at])
+		if clean := cleanAddress(raw, k == server); clean != raw {
+			c.replace(begin, quote(clean))
+		}
+	case stored:
+		raw, err := base64.StdEncoding.DecodeString(unquote(c.in[begin:c.at]))
+		if err != nil {
+			c.replace(begin, hiddenText)
+			return
+		}
+		clean := raw
+		if c.ours {
+			clean = cleanReply(raw)
+		} else if clean = cleanMember(raw, "items", false); clean == nil {
+			c.replace(begin, hiddenText)
+			return
+		}
+		if !bytes.Equal(clean, raw) {
+			c.replace(begin, quote(base64.StdEncoding.EncodeToString(clean)))
+		}
+	}
+}
+
+func (c *cleaner) object(k keep, in string) {
+	for c.at++; ; {
+		if c.space(); c.in[c.at] == '}' {
+			c.at++
+			return
+		}
+		begin := c.at
+		c.skipString()
+		name := unquote(c.in[begin:c.at])
+		c.space()
+		c.at++ // the colon
+
+		ours := c.ours
+		of := nothing
+		if k != names {
+			of = c.keepOf(name, in)
+		}
+		c.ours = ours && !repeated[name]
+		c.value(of, name)
+		c.ours = ours
+
+		if c.space(); c.in[c.at] == ',' {
+			c.at++
+		}
+	}
+}
+
+func (c *cleaner) array(k keep, in string) {
+	switch k {
+	case whole:
+		c.skip()
+		return
+	case content: // its elements are parts, not what a tool wrote
+		k = members
+	}
+	for c.at++; ; {
+		switch c.space(); c.in[c.at] {
+		case ']':
+			c.at++
+			return
+		case ',':
+			c.at++
+		default:
+			c.value(k, in)
+		}
+	}
+}
+
+// keepOf says what may be kept of a member of an object, which is itself the member in of
+// another one.
+func (c *cleaner) keepOf(name, in string) keep {
+	if k, listed := keptPlaces[name][in]; listed {
+		return k
+	}
+	if k, listed := keptMembers[name]; listed {
+		if k == content && in == "" { // of the request itself, where an object has members of the API
+			return members
+		}
+		return k
+	}
+	switch {
+	case name == "headers":
+		return names
+	case c.ours && storeMembers[name]:
+		return stored
+	case c.ours && !secretMembers[strings.ToLower(name)]:
+		return members
+	}
+	return nothing
+}
+
+// replace puts a text in place of what was read from begin on.
+func (c *cleaner) replace(begin int, by []byte) {
+	c.out = append(append(c.out, c.in[c.copied:begin]...), by...)
+	c.copied = c.at
+}
+
+func (c *cleaner) space() {
+	for c.at < len(c.in) {
+		switch c.in[c.at] {
+		case ' ', '\t', '\n', '\r':
+			c.at++
+		default:
+			return
+		}
+	}
+}
+
+// skip reads a value to its end.
+func (c *cleaner) skip() {
+	depth := 0
+	for c.at < len(c.in) {
+		switch b := c.in[c.at]; b {
+		case '"':
+			c.skipString()
+			if depth == 0 {
+				return
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 { // of what a number or a word stands in
+				return
+			}
+			if depth--; depth == 0 {
+				c.at++
+				return
+			}
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return
+			}
+		}
+		c.at++
+	}
+}
+
+// skipString reads a string to its end.
+func (c *cleaner) skipString() {
+	for c.at++; c.at < len(c.in); c.at++ {
+		switch c.in[c.at] {
+		case '\\':
+			c.at++
+		case '"':
+			c.at++
+			return
+		}
+	}
+}
+
+// unquote is the string of its JSON.
+func unquote(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return "" // cannot be: it is valid
+	}
+	return s
+}
+
+func quote(s string) []byte {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return hiddenText // cannot be: a string has JSON
+	}
+	return raw
+}
+
+// cleanAddress is a URL without its user, query and fragment, and, of a server, without its
+// path. That there was each of them stays visible: it decides whether a request is accepted.
+func cleanAddress(raw string, isServer bool) string {
+	if len(raw) >= 5 && strings.EqualFold(raw[:5], "data:") && !isServer {
+		return raw
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case raw == "":
+		return raw
+	case err != nil || u.Host == "" || u.Opaque != "":
+		return Hidden
+	}
+	kept := url.URL{Scheme: u.Scheme, Host: u.Host}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		kept.Scheme = "hidden"
+	}
+	if u.User != nil {
+		kept.User = url.User("hidden")
+	}
+	switch {
+	case !isServer:
+		kept.Path, kept.RawPath = u.Path, u.RawPath
+	case strings.Trim(u.Path, "/") != "":
+		kept.Path = "/hidden"
+	default:
+		kept.Path = u.Path
+	}
+	if u.RawQuery != "" {
+		kept.RawQuery = "hidden"
+	}
+	if u.Fragment != "" {
+		kept.Fragment = "hidden"
+	}
+	if kept.Scheme == u.Scheme && kept.User == nil && kept.RawQuery == "" && kept.Fragment == "" && kept.Path == u.Path {
+		return raw // in its own spelling
+	}
+	return kept.String()
+}
+
+// cleanReply returns what the filter wrote, JSON or server-sent events, without what may not
+// be kept of what it repeats. It may return the text itself.
+func cleanReply(p []byte) []byte {
+	if clean := cleanJSON(p, true); clean != nil {
+		return clean
+	}
+	var out []byte
+	copied := 0
+	for at := 0; at < len(p); {
+		end := len(p)
+		if n := bytes.IndexByte(p[at:], '\n'); n >= 0 {
+			end = at + n
+		}
+		if line, isData := bytes.CutPrefix(p[at:end], []byte("data: ")); isData {
+			if clean := cleanJSON(line, true); clean != nil && !bytes.Equal(clean, line) {
+				out = append(append(out, p[copied:end-len(line)]...), clean...)
+				copied = end
+			}
+		}
+		at = end + 1
+	}
+	if copied == 0 {
+		return p
+	}
+	return append(out, p[copied:]...)
+}
+
+// Reply is a part of a reply as a record has it: whole events, or a whole object.
+func Reply(p []byte) []byte { return cleanReply(p) }
+
+// Stored is the JSON of an access to the store as a record has it: what is asked for, or
+// what came.
+func Stored(p json.RawMessage) json.RawMessage {
+	if len(p) == 0 {
+		return p
+	}
+	if clean := cleanJSON(p, true); clean != nil {
+		return clean
+	}
+	return hiddenText // cannot be: it was made by json.Marshal
+}
