@@ -1,0 +1,174 @@
+package arguments
+
+import "encoding/json"
+
+// shape is which brackets are open, and what decides whether brackets that are missing at
+// the end can be missing elsewhere.
+type shape struct {
+	levels []level
+
+	// An object with several members is in an object that only objects are around. Its
+	// last bracket can belong to the outer one: {"a":{"b":1,"c":2} is {"a":{"b":1},"c":2}
+	// or {"a":{"b":1,"c":2}}.
+	movable bool
+	// The same if several brackets are missing: whatever is around an object, and of
+	// several values in an array that is in another one.
+	movableBoth bool
+}
+
+// level is an open object or array.
+type level struct {
+	bracket byte
+	// Only objects are around it.
+	inObjects bool
+	// An array is around it.
+	inArray bool
+	// It has a member or value; it has several.
+	one, several bool
+	// Where the names of its members begin.
+	names int
+}
+
+// open begins an object or array, and returns what comes next.
+func (s *shape) open(bracket byte, names int) state {
+	l := level{bracket: bracket, inObjects: true, names: names}
+	if n := len(s.levels); n > 0 {
+		s.value()
+		outer := s.levels[n-1]
+		l.inObjects = outer.inObjects && outer.bracket == '{'
+		l.inArray = outer.inArray || outer.bracket == '['
+	}
+	s.levels = append(s.levels, l)
+
+	if bracket == '{' {
+		return firstKey
+	}
+	return firstValue
+}
+
+// closes reports whether a byte is the bracket that ends the innermost level.
+func (s *shape) closes(c byte) bool {
+	return s.levels[len(s.levels)-1].bracket == c-2 && (c == '}' || c == ']') // [ and ], { and } are two apart
+}
+
+// close ends the innermost level.
+func (s *shape) close() level {
+	last := len(s.levels) - 1
+	l := s.levels[last]
+	s.levels = s.levels[:last]
+	return l
+}
+
+// next returns what comes behind a comma.
+func (s *shape) next() state {
+	if s.levels[len(s.levels)-1].bracket == '{' {
+		return key
+	}
+	return value
+}
+
+// inArray reports whether the next value is in an array.
+func (s *shape) inArray() bool { return s.levels[len(s.levels)-1].bracket == '[' }
+
+// value notes a value: one of an array is an element of it.
+func (s *shape) value() {
+	if s.inArray() {
+		s.element()
+	}
+}
+
+// element notes a member or a value of the innermost level.
+func (s *shape) element() {
+	l := &s.levels[len(s.levels)-1]
+	l.one, l.several = true, l.one
+	if !l.several || len(s.levels) == 1 {
+		return
+	}
+	isObject := l.bracket == '{'
+	s.movable = s.movable || isObject && l.inObjects
+	s.movableBoth = s.movableBoth || isObject || l.inArray
+}
+
+// missing returns the brackets that are missing at the end, if they can be missing nowhere
+// else.
+func (s *shape) missing() (brackets []byte, ok bool) {
+	if s.movable || s.movableBoth && len(s.levels) > 1 {
+		return nil, false
+	}
+	for i := len(s.levels) - 1; i >= 0; i-- {
+		brackets = append(brackets, s.levels[i].bracket+2)
+	}
+	return brackets, true
+}
+
+// maxNames bounds the names that are kept of open objects. It is the size of an array, so
+// that valid arguments cost no memory.
+const maxNames = 512
+
+// names keeps the names of the members of open objects, as they were written, each with
+// quotes and a comma. Two members of one name have two readings.
+type names struct {
+	text [maxNames]byte
+	size int
+	// Some are not kept.
+	lost bool
+	// Where the last one begins.
+	last int
+	// The object has the tool's only parameter.
+	fits bool
+}
+
+func (n *names) begin() {
+	n.last = n.size
+	n.add([]byte{'"'})
+}
+
+func (n *names) add(text []byte) {
+	if n.lost = n.lost || n.size+len(text) > maxNames; !n.lost {
+		n.size += copy(n.text[n.size:], text)
+	}
+}
+
+// end ends a name. Those of the outer object are compared with the parameter.
+func (n *names) end(parameter string, outer bool) {
+	if outer && !n.lost && string(n.text[n.last+1:n.size]) == parameter {
+		n.fits = true
+	}
+	n.add([]byte{'"', ','})
+}
+
+// forget forgets the names of an object that is complete.
+func (n *names) forget(from int) {
+	if !n.lost {
+		n.size = from
+	}
+}
+
+// of returns the names of the open objects, each with true; nil for arrays. It reports
+// false if some are not known or are there twice.
+func (n *names) of(levels []level) ([]map[string]bool, bool) {
+	if n.lost {
+		return nil, false
+	}
+	known := make([]map[string]bool, len(levels))
+	for i, end := len(levels)-1, n.size; i >= 0; i-- {
+		begin := levels[i].names
+		if begin == end {
+			continue
+		}
+		list := append(append([]byte{'['}, n.text[begin:end-1]...), ']')
+		var names []string
+		if json.Unmarshal(list, &names) != nil {
+			return nil, false
+		}
+		known[i] = map[string]bool{}
+		for _, name := range names {
+			if known[i][name] {
+				return nil, false
+			}
+			known[i][name] = true
+		}
+		end = begin
+	}
+	return known, true
+}
