@@ -182,10 +182,11 @@ func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
 	}
 
 	reading := reading{text: r.held, state: r.resume, shape: r.shape, parameter: r.parameter}
-	if r.resume != done && !reading.know(&r.names) {
+	if !reading.know(&r.names) {
 		return nil, made, false
 	}
 	reading.fits = r.names.fits
+	reading.double = r.resume == inString || r.resume == done || r.shape.levels[0].one
 	ok = reading.object() && reading.closings()
 	return reading.out, reading.made, ok
 }
@@ -224,7 +225,8 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 		r.state = after
 		if r.keyed {
 			r.state = colon
-			r.names.end(r.parameter, len(r.shape.levels) == 1)
+			level := r.shape.levels[len(r.shape.levels)-1]
+			r.names.end(r.parameter, level.names, len(r.shape.levels) == 1)
 		}
 	case c == '\\':
 		r.take(c)

@@ -25,7 +25,10 @@ func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok b
 			return nil, made, false
 		}
 		inner := reading{text: []byte(strings.TrimSpace(bare)), parameter: parameter}
-		if inner.object() && inner.at == len(inner.text) && !inner.made[MissingBracket] {
+		whole := inner.object() && inner.at == len(inner.text) && !inner.made[MissingBracket]
+		// Text in single quotes may have got quotes around it, and no other escapes.
+		unsure := inner.made[SingleQuotes] && bytes.IndexByte(text, '\\') >= 0
+		if whole && !unsure {
 			inner.made[Nested] = true
 			return inner.out, inner.made, true
 		}
@@ -60,8 +63,8 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	case r.made[MissingBracket]:
 		// Two things are missing: nobody knows where the object begins and ends.
 	case head == "[":
-		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]"
 		r.made[ExtraBracket] = true
+		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]" && r.isSure()
 	default:
 		ok = r.introduction(head) && r.remark(strings.TrimSpace(string(r.text[r.at:])))
 	}
@@ -76,7 +79,7 @@ func (r *reading) closings() bool {
 	behind := strings.TrimSpace(string(rest))
 	if behind != "" && strings.Trim(behind, "}] \n\t\r") == "" {
 		r.made[ExtraBracket] = true
-		return true
+		return r.shape.isExtra(behind) && r.isSure()
 	}
 	// A remark is a word of its own: nobody knows what 5 is in {"a":1}5.
 	glued := behind != "" && behind[0] != '`' && !isSpace(rest[0])
@@ -152,14 +155,26 @@ func isBare(text, parameter string) bool {
 	if _, isWord := pythonWords[trimmed]; isWord || json.Valid([]byte(trimmed)) {
 		return false
 	}
-	if strings.ContainsAny(trimmed[:1], `{["'<`+"`") || strings.ContainsAny(trimmed[len(trimmed)-1:], `}]`) {
+	// A text begins with a word, a path or a variable, and ends behind its last bracket.
+	first, _ := utf8.DecodeRuneInString(trimmed)
+	if first == '-' || !isNameRune(first) && !strings.ContainsRune("/.~$@!*", first) || strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
+		return false
+	}
+	if strings.ContainsAny(trimmed[len(trimmed)-1:], "}],:=") || !isPaired(text) || strings.IndexFunc(text, unicode.IsLetter) < 0 {
 		return false
 	}
 	// \n is a line break if the quotes are lost, and two characters if they never were.
-	if strings.Contains(text, `\`) || strings.Contains(text, fence) || strings.Count(text, `"`)%2 > 0 {
+	if strings.Contains(text, `\`) || strings.Contains(text, fence) {
 		return false
 	}
-	return !hasObject(text) && !isAssigned(trimmed) && !hasName(text, parameter)
+	return !hasObject(text) && !isAssigned(trimmed) && !hasMember(text) && !hasName(text, parameter)
+}
+
+// isPaired reports whether a text has as many brackets that open as brackets that close, and
+// an even number of quotes.
+func isPaired(text string) bool {
+	count := func(c string) int { return strings.Count(text, c) }
+	return count("{") == count("}") && count("[") == count("]") && count("(") == count(")") && count(`"`)%2 == 0
 }
 
 // hasObject reports whether an object begins in a text: a bracket with a quote behind it.
@@ -175,28 +190,59 @@ func hasObject(text string) bool {
 	}
 }
 
-// isAssigned reports whether a text begins with a name and : or =. A URL does not.
+// isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1
+// too. A URL does not.
 func isAssigned(text string) bool {
-	behind := strings.TrimLeftFunc(text, isNameRune)
-	if len(behind) == len(text) || strings.HasPrefix(behind, "://") {
-		return false
+	word, behind, _ := strings.Cut(text, " ")
+	at := strings.IndexAny(word, ":=")
+	if at >= 0 && !strings.HasPrefix(word[at:], "://") {
+		return true
 	}
 	behind = strings.TrimLeft(behind, " ")
-	return strings.HasPrefix(behind, ":") || strings.HasPrefix(behind, "=")
+	if strings.HasPrefix(behind, "=") || strings.HasPrefix(behind, ":") {
+		return true
+	}
+	// A name may have several words.
+	behind = strings.TrimLeftFunc(text, func(c rune) bool { return c == ' ' || isNameRune(c) })
+	behind, found := strings.CutPrefix(behind, ":")
+	return found && (behind == "" || strings.ContainsAny(behind[:1], " \n\t\"'{["))
 }
 
-// hasName reports whether a text has a name as a member's, in any notation: "name": …,
-// name=…, <name>… or ="name".
-func hasName(text, name string) bool {
-	const quotes = "\"'` \n\t\r"
-	for at := 0; ; at += len(name) {
-		next := strings.Index(text[at:], name)
-		if next < 0 {
+// quotes are what may be around a member's name.
+const quotes = "\"'`“”‘’"
+
+// hasMember reports whether a text has a colon behind a quote, as members have.
+func hasMember(text string) bool {
+	for {
+		before, behind, found := strings.Cut(text, ":")
+		if !found {
 			return false
 		}
-		at += next
-		before := strings.TrimRight(text[:at], quotes)
-		behind := strings.TrimLeft(text[at+len(name):], quotes)
+		before = strings.TrimRight(before, " \n\t\r")
+		if last, _ := utf8.DecodeLastRuneInString(before); strings.ContainsRune(quotes, last) {
+			return true
+		}
+		text = behind
+	}
+}
+
+// hasName reports whether a text has a name as a member's, in any notation: "name", name: …,
+// name=…, <name>… or =name.
+func hasName(text, name string) bool {
+	const space = " \n\t\r"
+	for at := 0; ; at += len(name) {
+		n := strings.Index(text[at:], name)
+		if n < 0 {
+			return false
+		}
+		at += n
+		before, behind := text[:at], text[at+len(name):]
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(behind)
+		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
+			return true
+		}
+		before, behind = strings.TrimRight(before, space), strings.TrimLeft(behind, space)
 		if strings.HasSuffix(before, "=") || behind != "" && strings.ContainsAny(behind[:1], ":=>") {
 			return true
 		}

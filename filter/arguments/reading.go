@@ -17,6 +17,9 @@ type reading struct {
 	shape shape
 	// The names of the members so far, of each open object.
 	known []map[string]bool
+	// A string is in double quotes; one in single quotes has double quotes in it. With both,
+	// a string may have begun with the wrong quote.
+	double, doubleInside bool
 	// The tool's only parameter, and whether the object has it.
 	parameter string
 	fits      bool
@@ -31,8 +34,8 @@ func (r *reading) know(n *names) (ok bool) {
 	return ok
 }
 
-// object reads up to the end of the object, or of the text if nothing but closing brackets
-// is missing.
+// object reads up to the end of the object, or of the text if nothing but the last bracket is
+// missing.
 func (r *reading) object() bool {
 	if r.state == inString && !r.string('"', false) {
 		return false
@@ -46,23 +49,34 @@ func (r *reading) object() bool {
 			return false
 		}
 	}
-	// Any object may be the text itself of a tool that takes a text, such as code. One
-	// that has the tool's parameter is its arguments.
-	return r.parameter == "" || r.fits
+	return r.isSure()
 }
 
-// end adds the brackets that are missing at the end, if the last member is complete. A
-// number is not: more digits may be missing.
+// isSure reports whether an object that was read to its end has no other reading.
+func (r *reading) isSure() bool {
+	// Two faults of brackets and commas may be one of quotes: of 'a',}' the last one.
+	faults := 0
+	for _, kind := range []Kind{TrailingComma, ExtraBracket, MissingBracket} {
+		if r.made[kind] {
+			faults++
+		}
+	}
+	// Any object may be the text itself of a tool that takes a text, such as code. One
+	// that has the tool's parameter is its arguments.
+	return faults < 2 && !(r.double && r.doubleInside) && (r.parameter == "" || r.fits)
+}
+
+// end adds the bracket that is missing at the end, if the last member is complete. A number
+// is not: more digits may be missing.
 func (r *reading) end() bool {
-	missing, ok := r.shape.missing()
 	isNumber := len(r.text) > 0 && isDigit(r.text[len(r.text)-1])
-	if !ok || isNumber || r.state != after || r.parameter != "" && !r.fits {
+	if isNumber || r.state != after || !r.shape.lacksLast() {
 		return false
 	}
-	r.out = append(r.out, missing...)
+	r.out = append(r.out, '}')
 	r.made[MissingBracket] = true
 	r.state = done
-	return true
+	return r.isSure()
 }
 
 // space passes white space on.
@@ -164,14 +178,23 @@ var pythonWords = map[string]string{"True": "true", "False": "false", "None": "n
 // string reads a string from behind its first quote on.
 func (r *reading) string(quote byte, keyed bool) bool {
 	start := len(r.out)
-	if quote == '\'' {
-		r.made[SingleQuotes] = true
-	}
+	behind := r.at
 	if !r.untilQuote(quote, keyed) {
 		return false
 	}
+	text := r.text[behind:r.at]
 	r.out = append(r.out, '"')
 	r.at++
+
+	r.double = r.double || quote == '"'
+	if quote == '\'' {
+		r.made[SingleQuotes] = true
+		r.doubleInside = r.doubleInside || bytes.IndexByte(text, '"') >= 0
+		// What looks like more than a name may be what is between two other names.
+		if keyed && bytes.ContainsAny(text, `,:{}[]"`+"\n") {
+			return false
+		}
+	}
 
 	if !keyed {
 		// The half of a string that was passed on is noted already.
@@ -213,9 +236,9 @@ func (r *reading) untilQuote(quote byte, keyed bool) bool {
 		case c == quote && quote == '"':
 			return true
 		case c == quote && behindLetter && r.beforeLetter():
-			// Between letters it is an apostrophe. In an array it may be what is left of
-			// 'a','b' too.
-			if r.state == value && r.shape.inArray() || r.state == firstValue {
+			// Between letters it is an apostrophe. In an array, and in a name, it may be what
+			// is left of 'a','b' and 'a':true too.
+			if keyed || r.shape.inArray() {
 				return false
 			}
 			r.take()

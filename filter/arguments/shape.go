@@ -1,9 +1,13 @@
 package arguments
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
 
-// shape is which brackets are open, and what decides whether brackets that are missing at
-// the end can be missing elsewhere.
+// shape is which brackets are open, and whether a bracket that is missing at the end, or is
+// too many there, can be missing or too many elsewhere.
 type shape struct {
 	levels []level
 
@@ -11,9 +15,10 @@ type shape struct {
 	// last bracket can belong to the outer one: {"a":{"b":1,"c":2} is {"a":{"b":1},"c":2}
 	// or {"a":{"b":1,"c":2}}.
 	movable bool
-	// The same if several brackets are missing: whatever is around an object, and of
-	// several values in an array that is in another one.
-	movableBoth bool
+	// A member follows an object, and only objects are around the two. The last bracket
+	// of that object may be the one that is too many: {"a":{"b":1},"c":2}} is
+	// {"a":{"b":1,"c":2}} or {"a":{"b":1},"c":2}.
+	followed bool
 }
 
 // level is an open object or array.
@@ -21,10 +26,10 @@ type level struct {
 	bracket byte
 	// Only objects are around it.
 	inObjects bool
-	// An array is around it.
-	inArray bool
 	// It has a member or value; it has several.
 	one, several bool
+	// An object is in it, and is complete.
+	hasObject bool
 	// Where the names of its members begin.
 	names int
 }
@@ -36,7 +41,6 @@ func (s *shape) open(bracket byte, names int) state {
 		s.value()
 		outer := s.levels[n-1]
 		l.inObjects = outer.inObjects && outer.bracket == '{'
-		l.inArray = outer.inArray || outer.bracket == '['
 	}
 	s.levels = append(s.levels, l)
 
@@ -56,6 +60,9 @@ func (s *shape) close() level {
 	last := len(s.levels) - 1
 	l := s.levels[last]
 	s.levels = s.levels[:last]
+	if last > 0 && l.bracket == '{' && l.inObjects {
+		s.levels[last-1].hasObject = true
+	}
 	return l
 }
 
@@ -81,24 +88,23 @@ func (s *shape) value() {
 func (s *shape) element() {
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
-	if !l.several || len(s.levels) == 1 {
-		return
-	}
-	isObject := l.bracket == '{'
-	s.movable = s.movable || isObject && l.inObjects
-	s.movableBoth = s.movableBoth || isObject || l.inArray
+	s.followed = s.followed || l.hasObject
+	s.movable = s.movable || l.several && l.bracket == '{' && l.inObjects && len(s.levels) > 1
 }
 
-// missing returns the brackets that are missing at the end, if they can be missing nowhere
-// else.
-func (s *shape) missing() (brackets []byte, ok bool) {
-	if s.movable || s.movableBoth && len(s.levels) > 1 {
-		return nil, false
+// lacksLast reports whether the last bracket is missing, and can be missing nowhere else. If
+// two are missing, one of them may have been written as another bracket.
+func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
+
+// isExtra reports whether closing brackets behind the object are too many, and no others.
+func (s *shape) isExtra(brackets string) bool {
+	switch {
+	case !strings.Contains(brackets, "}"):
+		return true
+	case !strings.Contains(brackets, "]"):
+		return !s.followed
 	}
-	for i := len(s.levels) - 1; i >= 0; i-- {
-		brackets = append(brackets, s.levels[i].bracket+2)
-	}
-	return brackets, true
+	return false
 }
 
 // maxNames bounds the names that are kept of open objects. It is the size of an array, so
@@ -112,6 +118,8 @@ type names struct {
 	size int
 	// Some are not kept.
 	lost bool
+	// An object has one of them twice.
+	twice bool
 	// Where the last one begins.
 	last int
 	// The object has the tool's only parameter.
@@ -129,12 +137,16 @@ func (n *names) add(text []byte) {
 	}
 }
 
-// end ends a name. Those of the outer object are compared with the parameter.
-func (n *names) end(parameter string, outer bool) {
-	if outer && !n.lost && string(n.text[n.last+1:n.size]) == parameter {
-		n.fits = true
-	}
+// end ends a name of an object whose names begin at from. Those of the outer object are
+// compared with the parameter.
+func (n *names) end(parameter string, from int, outer bool) {
 	n.add([]byte{'"', ','})
+	if n.lost {
+		return
+	}
+	name := n.text[n.last:n.size]
+	n.twice = n.twice || bytes.Contains(n.text[from:n.last], name)
+	n.fits = n.fits || outer && string(name[1:len(name)-2]) == parameter
 }
 
 // forget forgets the names of an object that is complete.
@@ -147,7 +159,7 @@ func (n *names) forget(from int) {
 // of returns the names of the open objects, each with true; nil for arrays. It reports
 // false if some are not known or are there twice.
 func (n *names) of(levels []level) ([]map[string]bool, bool) {
-	if n.lost {
+	if n.lost || n.twice {
 		return nil, false
 	}
 	known := make([]map[string]bool, len(levels))
