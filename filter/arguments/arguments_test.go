@@ -3,6 +3,7 @@ package arguments
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 )
@@ -36,33 +37,35 @@ func TestRepairs(t *testing.T) {
 		"empty object":                        {text: `{}`},
 		"names that are there twice, in JSON": {text: `{"a":1,"a":2}`},
 
-		"trailing comma":         {text: `{"a":[1,2,],"b":1, }`, want: `{"a":[1,2],"b":1 }`, kinds: []Kind{TrailingComma}},
-		"an object and a comma":  {text: `{"a":{"b":1,},}`, want: `{"a":{"b":1}}`, kinds: []Kind{TrailingComma}},
-		"python words":           {text: `{"a":True,"b":[False,None]}`, want: `{"a":true,"b":[false,null]}`, kinds: []Kind{PythonWord}},
-		"python words in text":   {text: `{"a":"True, None"}`},
-		"line breaks":            {text: "{\"a\":\"x\ny\tz\x01\r\"}", want: `{"a":"x\ny\tz\u0001\r"}`, kinds: []Kind{Control}},
-		"line break in a name":   {text: "{\"a\nb\":1}", invalid: true},
-		"single quotes":          {text: `{'a': 'b', 'c': ['x "y"', '\'y\'', '\u00e9\xe9\b\n']}`, want: `{"a": "b", "c": ["x \"y\"", "'y'", "\u00e9\u00e9\b\n"]}`, kinds: []Kind{SingleQuotes}},
-		"both quotes":            {text: `{'a': "it's", "b": 'c'}`, want: `{"a": "it's", "b": "c"}`, kinds: []Kind{SingleQuotes}},
-		"apostrophe":             {text: `{'a': 'l\'été d'Éva'}`, want: `{"a": "l'été d'Éva"}`, kinds: []Kind{SingleQuotes}},
-		"apostrophe of an array": {text: `{'a': ['it's']}`, invalid: true},
-		"apostrophe of a name":   {text: `{'it's': 1}`, invalid: true},
-		"apostrophe at an end":   {text: `{'a': 'the dogs' bed'}`, invalid: true},
-		"a comma is missing":     {text: `{'path': '/tmp/a' 'content': 'hello'}`, invalid: true},
-		"a quote is missing":     {text: `{'path': '/tmp/a, 'content': 'hello'}`, invalid: true},
-		"quotes in quotes":       {text: `{'a': 'say 'hi', please'}`, invalid: true},
-		"two quotes":             {text: `{'a': 'it''s'}`, invalid: true},
-		"a wrong escape there":   {text: `{'a': '\d'}`, invalid: true},
-		"a name twice":           {text: `{"a":1,'a':2}`, invalid: true},
-		"a name twice, escaped":  {text: `{"b":{"a":1},"a":1,"\u0061":True}`, invalid: true},
-		"names at other levels":  {text: `{"a":{"a":1},"b":[{"a":1},{"a":2}],"c":{'a':True}}`, want: `{"a":{"a":1},"b":[{"a":1},{"a":2}],"c":{"a":true}}`, kinds: []Kind{SingleQuotes, PythonWord}},
-		"quotes in other quotes": {text: `{"a":'","b":2.5',"c":"d"}`, invalid: true},
-		"commas and brackets":    {text: `{"a":1,}}`, invalid: true},
-		"a comma in a name":      {text: `{'a':'b', ',c':'d'}`, invalid: true},
-		"too many names":         {text: `{"` + strings.Repeat("a", maxNames) + `":1,"b":True}`, invalid: true},
-		"an expression":          {text: `{"a":"\d+"}`, invalid: true},
-		"a path":                 {text: `{"a":"C:\data\new"}`, invalid: true},
-		"an apostrophe escaped":  {text: `{"a":"it\'s"}`, invalid: true},
+		"trailing comma":             {text: `{"a":[1,2,],"b":1, }`, want: `{"a":[1,2],"b":1 }`, kinds: []Kind{TrailingComma}},
+		"an object and a comma":      {text: `{"a":{"b":1,},}`, want: `{"a":{"b":1}}`, kinds: []Kind{TrailingComma}},
+		"python words":               {text: `{"a":True,"b":[False,None]}`, want: `{"a":true,"b":[false,null]}`, kinds: []Kind{PythonWord}},
+		"python words in text":       {text: `{"a":"True, None"}`},
+		"line breaks":                {text: "{\"a\":\"x\ny\tz\x01\r\"}", want: `{"a":"x\ny\tz\u0001\r"}`, kinds: []Kind{Control}},
+		"line break in a name":       {text: "{\"a\nb\":1}", invalid: true},
+		"single quotes":              {text: `{'a': 'b', 'c': ['x "y"', '\'y\'', '\u00e9\xe9\b\n']}`, want: `{"a": "b", "c": ["x \"y\"", "'y'", "\u00e9\u00e9\b\n"]}`, kinds: []Kind{SingleQuotes}},
+		"both quotes":                {text: `{'a': "it's", "b": 'c'}`, want: `{"a": "it's", "b": "c"}`, kinds: []Kind{SingleQuotes}},
+		"apostrophe":                 {text: `{'a': 'l\'été d'Éva'}`, want: `{"a": "l'été d'Éva"}`, kinds: []Kind{SingleQuotes}},
+		"apostrophe of an array":     {text: `{'a': ['it's']}`, invalid: true},
+		"apostrophe of a name":       {text: `{'it's': 1}`, invalid: true},
+		"apostrophe at an end":       {text: `{'a': 'the dogs' bed'}`, invalid: true},
+		"a comma is missing":         {text: `{'path': '/tmp/a' 'content': 'hello'}`, invalid: true},
+		"a quote is missing":         {text: `{'path': '/tmp/a, 'content': 'hello'}`, invalid: true},
+		"quotes in quotes":           {text: `{'a': 'say 'hi', please'}`, invalid: true},
+		"two quotes":                 {text: `{'a': 'it''s'}`, invalid: true},
+		"a wrong escape there":       {text: `{'a': '\d'}`, invalid: true},
+		"a name twice":               {text: `{"a":1,'a':2}`, invalid: true},
+		"a name twice, escaped":      {text: `{"b":{"a":1},"a":1,"\u0061":True}`, invalid: true},
+		"names at other levels":      {text: `{"a":{"a":1},"b":[{"a":1},{"a":2}],"c":{'a':True}}`, want: `{"a":{"a":1},"b":[{"a":1},{"a":2}],"c":{"a":true}}`, kinds: []Kind{SingleQuotes, PythonWord}},
+		"quotes in other quotes":     {text: `{"a":'","b":2.5',"c":"d"}`, invalid: true},
+		"commas and brackets":        {text: `{"a":1,}}`, invalid: true},
+		"a comma in a name":          {text: `{'a':'b', ',c':'d'}`, invalid: true},
+		"brackets and single quotes": {text: `{'a':'b'}}`, invalid: true},
+		"a name with an escape":      {text: `{"\ufeff":1,"b":True}`, invalid: true},
+		"too many names":             {text: `{"` + strings.Repeat("a", maxNames) + `":1,"b":True}`, invalid: true},
+		"an expression":              {text: `{"a":"\d+"}`, invalid: true},
+		"a path":                     {text: `{"a":"C:\data\new"}`, invalid: true},
+		"an apostrophe escaped":      {text: `{"a":"it\'s"}`, invalid: true},
 
 		"missing bracket":               {text: `{"a":"b"`, want: `{"a":"b"}`, kinds: []Kind{MissingBracket}},
 		"a bracket and its object":      {text: `{"a":["b"`, invalid: true},
@@ -195,14 +198,17 @@ func TestFlush(t *testing.T) {
 	}
 }
 
+// The table of the guide has each kind, once.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	seen := map[string]bool{}
+	guide, err := os.ReadFile("../../docs/tool-arguments.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for k := range kinds {
-		if k.String() == "" || seen[k.String()] {
-			t.Errorf("kind %d is called %q", k, k)
+		if n := strings.Count(string(guide), "\n| `"+k.String()+"` |"); n != 1 {
+			t.Errorf("kind %d, %q, has %d rows", k, k, n)
 		}
-		seen[k.String()] = true
 	}
 }
 

@@ -79,7 +79,8 @@ func (r *reading) closings() bool {
 	behind := strings.TrimSpace(string(rest))
 	if behind != "" && strings.Trim(behind, "}] \n\t\r") == "" {
 		r.made[ExtraBracket] = true
-		return r.shape.isExtra(behind) && r.isSure()
+		// 'a'}} may be the string a'} without its last quote.
+		return r.shape.isExtra(behind) && !r.made[SingleQuotes] && r.isSure()
 	}
 	// A remark is a word of its own: nobody knows what 5 is in {"a":1}5.
 	glued := behind != "" && behind[0] != '`' && !isSpace(rest[0])

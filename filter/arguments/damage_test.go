@@ -113,8 +113,9 @@ type token struct {
 // arguments are true arguments and what became of them.
 type damaged struct {
 	*generator
-	truth  object
-	tokens []token
+	truth object
+	// The tokens of the truth, and what is left of them.
+	original, tokens []token
 	// Around the tokens.
 	head, tail string
 	// In place of all: what is around it is lost.
@@ -129,6 +130,7 @@ func newDamaged(g *generator) *damaged {
 		d.truth = object{{g.parameter, g.string()}}
 	}
 	d.write(d.truth)
+	d.original = slices.Clone(d.tokens)
 
 	// The white space of a style.
 	colon, comma, line := "", "", ""
@@ -571,17 +573,17 @@ var damages = []damage{
 		})
 	}},
 	// Of words: what looks like a part of JSON is one without its quotes.
-	{"quotes missing", "quotes", false, false, replaced(func(t *token) bool {
+	{"quotes missing", "quotes", false, true, replaced(func(t *token) bool {
 		return t.kind == '"' && !strings.ContainsAny(inside(t), `{}[],:"'`) && !(t.isName && strings.Contains(t.value, " "))
 	}, func(t *token) {
 		t.text = inside(t)
 	})},
-	{"names without quotes", "quotes", false, false, replaced(func(t *token) bool { return t.isName && !strings.Contains(t.value, " ") }, func(t *token) { t.text = inside(t) })},
+	{"names without quotes", "quotes", false, true, replaced(func(t *token) bool { return t.isName && !strings.Contains(t.value, " ") }, func(t *token) { t.text = inside(t) })},
 	{"smart quotes", "quotes", false, false, replaced(isString, func(t *token) { t.text = "“" + inside(t) + "”" })},
 	{"back quotes", "quotes", false, false, replaced(isString, func(t *token) { t.text = "`" + inside(t) + "`" })},
 	{"three quotes", "quotes", false, true, replaced(isString, func(t *token) { t.text = `""` + t.text + `""` })},
 	{"two quotes", "quotes", false, true, replaced(isString, func(t *token) { t.text = `"` + t.text + `"` })},
-	{"doubled single quotes", "quotes", false, false, replaced(isString, func(t *token) {
+	{"doubled single quotes", "quotes", false, true, replaced(isString, func(t *token) {
 		t.text = "'" + strings.ReplaceAll(inside(t), "'", "''") + "'"
 	})},
 	{"strings of other languages", "quotes", false, false, func(d *damaged) bool {
@@ -686,8 +688,8 @@ var damages = []damage{
 		d.tokens = d.tokens[:last+1]
 		return true
 	}},
-	{"bracket missing", "brackets", false, false, func(d *damaged) bool { return d.drop("{}[]", 0, len(d.tokens)) }},
-	{"two brackets missing", "brackets", false, false, func(d *damaged) bool {
+	{"bracket missing", "brackets", false, true, func(d *damaged) bool { return d.drop("{}[]", 0, len(d.tokens)) }},
+	{"two brackets missing", "brackets", false, true, func(d *damaged) bool {
 		if !d.drop("{}[]", 0, len(d.tokens)) || !d.drop("{}[]", 0, len(d.tokens)) {
 			return false
 		}

@@ -116,7 +116,7 @@ const maxNames = 512
 type names struct {
 	text [maxNames]byte
 	size int
-	// Some are not kept.
+	// Some are not kept. Then nothing is repaired.
 	lost bool
 	// An object has one of them twice.
 	twice bool
@@ -131,8 +131,10 @@ func (n *names) begin() {
 	n.add([]byte{'"'})
 }
 
+// add adds text to a name. Names with escapes are not kept: one name may have several.
 func (n *names) add(text []byte) {
-	if n.lost = n.lost || n.size+len(text) > maxNames; !n.lost {
+	n.lost = n.lost || n.size+len(text) > maxNames || bytes.IndexByte(text, '\\') >= 0
+	if !n.lost {
 		n.size += copy(n.text[n.size:], text)
 	}
 }
