@@ -231,8 +231,8 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 	case c == '\\':
 		r.take(c)
 		r.state = escape
-	case r.keyed:
-		// The reading begins behind the name's first half, which it does not know.
+	case r.keyed, r.shape.inArray():
+		// The reading does not take it either.
 		r.pass()
 		return p[i:]
 	default:

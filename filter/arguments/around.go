@@ -60,8 +60,6 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	switch {
 	case head == "":
 		ok = r.closings()
-	case r.made[MissingBracket]:
-		// Two things are missing: nobody knows where the object begins and ends.
 	case head == "[":
 		r.made[ExtraBracket] = true
 		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]" && r.isSure()
@@ -149,7 +147,7 @@ func isProse(text string) bool {
 // the parameter's name, or of a string whose quotes are lost.
 func isBare(text, parameter string) bool {
 	trimmed := strings.TrimSpace(text)
-	if trimmed == "" || !utf8.ValidString(text) || strings.HasPrefix(trimmed, byteOrderMark) {
+	if trimmed == "" || !utf8.ValidString(text) {
 		return false
 	}
 	// Numbers, literals and arrays, as JSON and Python write them, are other values.

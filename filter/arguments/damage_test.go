@@ -572,6 +572,25 @@ var damages = []damage{
 			}
 		})
 	}},
+	{"comma and quote missing", "quotes", false, true, func(d *damaged) bool {
+		for i := 1; i+1 < len(d.tokens); i++ {
+			before, behind := &d.tokens[i-1], &d.tokens[i+1]
+			if isKind(",:")(&d.tokens[i]) && isString(before) && d.chance(2) {
+				d.each(true, isString, single)
+				before.text = before.text[:len(before.text)-1]
+				if isString(behind) && d.chance(2) {
+					before.text, behind.text = before.text+"'", behind.text[1:]
+				}
+				d.tokens = slices.Delete(d.tokens, i, i+1)
+				return true
+			}
+		}
+		return false
+	}},
+	{"two quotes of another kind", "quotes", false, true, func(d *damaged) bool {
+		return d.each(false, isString, func(t *token) { t.text = "'" + t.text[1:] }) &&
+			d.each(false, isString, func(t *token) { t.text = t.text[:len(t.text)-1] + "'" })
+	}},
 	// Of words: what looks like a part of JSON is one without its quotes.
 	{"quotes missing", "quotes", false, true, replaced(func(t *token) bool {
 		return t.kind == '"' && !strings.ContainsAny(inside(t), `{}[],:"'`) && !(t.isName && strings.Contains(t.value, " "))
@@ -708,6 +727,27 @@ var damages = []damage{
 	{"brackets too many", "brackets", true, false, around([2]string{"", "}"}, [2]string{"", "]"}, [2]string{"", "}}"}, [2]string{"", "\n}\n"}, [2]string{"", "]}"})},
 	{"bracket too many", "brackets", false, true, func(d *damaged) bool {
 		d.insert(1+d.IntN(len(d.tokens)-1), newToken('#', d.oneOf("{", "}", "[", "]", "(", ")")))
+		return true
+	}},
+	{"closed too early", "brackets", false, true, func(d *damaged) bool {
+		at := d.IntN(len(d.tokens))
+		var open []byte
+		for i := range at {
+			switch kind := d.tokens[i].kind; kind {
+			case '{', '[':
+				open = append(open, kind+2)
+			case '}', ']':
+				open = open[:len(open)-1]
+			}
+		}
+		if d.tokens[at].kind != ',' || len(open) < 2 {
+			return false
+		}
+		for levels := 1 + d.IntN(min(2, len(open)-1)); levels > 0; levels-- {
+			last := len(open) - 1
+			d.insert(at, newToken(open[last], string(open[last])))
+			open, at = open[:last], at+1
+		}
 		return true
 	}},
 	{"another bracket", "brackets", false, true, func(d *damaged) bool {

@@ -190,12 +190,7 @@ func (r *reading) string(quote byte, keyed bool) bool {
 	if quote == '\'' {
 		r.made[SingleQuotes] = true
 		r.doubleInside = r.doubleInside || bytes.IndexByte(text, '"') >= 0
-		// What looks like more than a name may be what is between two other names.
-		if keyed && bytes.ContainsAny(text, `,:{}[]"`+"\n") {
-			return false
-		}
 	}
-
 	if !keyed {
 		// The half of a string that was passed on is noted already.
 		if r.state != inString {
@@ -206,7 +201,7 @@ func (r *reading) string(quote byte, keyed bool) bool {
 	}
 	r.state = colon
 	r.shape.element()
-	return r.name(r.out[start-1:])
+	return !looksLikeMore(text) && r.name(r.out[start-1:])
 }
 
 // name notes the name of a member, and reports whether it is the first one of it.
@@ -233,22 +228,25 @@ func (r *reading) untilQuote(quote byte, keyed bool) bool {
 	for r.at < len(r.text) {
 		c := r.text[r.at]
 		switch {
-		case c == quote && quote == '"':
-			return true
-		case c == quote && behindLetter && r.beforeLetter():
+		case c == quote && quote == '\'' && behindLetter && r.beforeLetter():
 			// Between letters it is an apostrophe. In an array, and in a name, it may be what
 			// is left of 'a','b' and 'a':true too.
 			if keyed || r.shape.inArray() {
 				return false
 			}
 			r.take()
+		// Any other quote is the end, and a fault unless a comma, a colon or a bracket follows.
 		case c == quote:
-			return r.endsString(keyed)
+			return true
 		case c == '\\':
 			if !r.escape(quote) {
 				return false
 			}
 		case c < ' ':
+			// A line break in a list may be between two strings that have lost quotes.
+			if keyed || r.shape.inArray() {
+				return false
+			}
 			r.control(c)
 		case c == '"':
 			r.out = append(r.out, '\\', c)
@@ -269,19 +267,6 @@ func (r *reading) untilQuote(quote byte, keyed bool) bool {
 func (r *reading) beforeLetter() bool {
 	letter, _ := utf8.DecodeRune(r.text[r.at+1:])
 	return unicode.IsLetter(letter)
-}
-
-// endsString reports whether a single quote ends a string: what follows is what follows a
-// string in JSON. Any other quote that is no apostrophe has two readings.
-func (r *reading) endsString(keyed bool) bool {
-	behind := bytes.TrimLeft(r.text[r.at+1:], " \n\t\r")
-	switch {
-	case len(behind) == 0:
-		return !keyed
-	case keyed:
-		return behind[0] == ':'
-	}
-	return behind[0] == ',' || r.shape.closes(behind[0])
 }
 
 // escape reads an escape. Strings in single quotes have Python's.

@@ -128,13 +128,21 @@ type names struct {
 
 func (n *names) begin() {
 	n.last = n.size
-	n.add([]byte{'"'})
+	n.append([]byte{'"'})
 }
 
-// add adds text to a name. Names with escapes are not kept: one name may have several.
+// looksLikeMore reports whether the text of a name may be two names and what is between them,
+// or one that has another spelling, because of its escapes.
+func looksLikeMore(name []byte) bool { return bytes.ContainsAny(name, `'"{}[]:,\`) }
+
+// add adds text of a name.
 func (n *names) add(text []byte) {
-	n.lost = n.lost || n.size+len(text) > maxNames || bytes.IndexByte(text, '\\') >= 0
-	if !n.lost {
+	n.lost = n.lost || looksLikeMore(text)
+	n.append(text)
+}
+
+func (n *names) append(text []byte) {
+	if n.lost = n.lost || n.size+len(text) > maxNames; !n.lost {
 		n.size += copy(n.text[n.size:], text)
 	}
 }
@@ -142,7 +150,7 @@ func (n *names) add(text []byte) {
 // end ends a name of an object whose names begin at from. Those of the outer object are
 // compared with the parameter.
 func (n *names) end(parameter string, from int, outer bool) {
-	n.add([]byte{'"', ','})
+	n.append([]byte{'"', ','})
 	if n.lost {
 		return
 	}

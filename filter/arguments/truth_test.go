@@ -208,7 +208,7 @@ func TestRepairIsTruthOrNothing(t *testing.T) {
 	}
 	t.Logf("of cases with one reading %d of %d are repaired, and of those with ordinary names and texts %d of %d",
 		clear[restored], clear[restored]+clear[left], plain[restored], plain[restored]+plain[left])
-	if clear[left]*2 > clear[restored] || plain[left]*8 > plain[restored] {
+	if clear[left] > clear[restored] || plain[left]*8 > plain[restored] {
 		t.Error("too few repairs")
 	}
 	if all[otherValue]*100 > int(cases) {
