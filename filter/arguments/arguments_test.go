@@ -137,6 +137,8 @@ func TestRepairs(t *testing.T) {
 		"an attribute":          {text: `parameter="command" ls`, invalid: true, parameter: "command"},
 		"another assignment":    {text: `cmd: ls`, invalid: true, parameter: "command"},
 		"escaped text":          {text: `echo \"x\"`, invalid: true, parameter: "command"},
+		"a name of white space": {text: strings.Repeat(" ", 1000) + "x", invalid: true, parameter: " "},
+		"a member in a text":    {text: `now "": "x"`, invalid: true, parameter: "command"},
 		"an object in a text":   {text: `curl -d '{"a":1}' b`, invalid: true, parameter: "command"},
 
 		"a number":               {text: `42`, invalid: true},

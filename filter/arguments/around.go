@@ -210,7 +210,7 @@ func isAssigned(text string) bool {
 // quotes are what may be around a member's name.
 const quotes = "\"'`“”‘’"
 
-// hasMember reports whether a text has a colon behind a quote, as members have.
+// hasMember reports whether a text has a colon beside a quote, as members have.
 func hasMember(text string) bool {
 	for {
 		before, behind, found := strings.Cut(text, ":")
@@ -218,7 +218,9 @@ func hasMember(text string) bool {
 			return false
 		}
 		before = strings.TrimRight(before, " \n\t\r")
-		if last, _ := utf8.DecodeLastRuneInString(before); strings.ContainsRune(quotes, last) {
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(behind, " \n\t\r"))
+		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
 			return true
 		}
 		text = behind
@@ -229,6 +231,9 @@ func hasMember(text string) bool {
 // name=…, <name>… or =name.
 func hasName(text, name string) bool {
 	const space = " \n\t\r"
+	if strings.Trim(name, space) == "" {
+		return true
+	}
 	for at := 0; ; at += len(name) {
 		n := strings.Index(text[at:], name)
 		if n < 0 {

@@ -25,8 +25,8 @@ const (
 )
 
 // isOther reports whether a text is a literal as it stands, and has another value.
-func (d *damaged) isOther(text string) bool {
-	v := readLiteral(text, true)
+func (d *damaged) isOther(text string, python bool) bool {
+	v := readLiteral(text, python)
 	return v != nil && canonical(v) != canonical(d.truth)
 }
 
@@ -39,7 +39,7 @@ func (d *damaged) suffer(ways []*damage) (other, ok bool) {
 			return false, false
 		}
 		isText := way.family == "quotes" || way.family == "escapes" || way.family == "around"
-		other = other || d.isOther(d.plain()) || isText && d.isOther(d.text())
+		other = other || d.isOther(d.plain(), true) || d.isOther(d.text(), isText)
 	}
 	return other, true
 }
