@@ -138,6 +138,7 @@ func TestRepairs(t *testing.T) {
 		"another assignment":    {text: `cmd: ls`, invalid: true, parameter: "command"},
 		"escaped text":          {text: `echo \"x\"`, invalid: true, parameter: "command"},
 		"a name of white space": {text: strings.Repeat(" ", 1000) + "x", invalid: true, parameter: " "},
+		"a call in a text":      {text: `run({...})`, invalid: true, parameter: "command"},
 		"a member in a text":    {text: `now "": "x"`, invalid: true, parameter: "command"},
 		"an object in a text":   {text: `curl -d '{"a":1}' b`, invalid: true, parameter: "command"},
 

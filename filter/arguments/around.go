@@ -176,8 +176,12 @@ func isPaired(text string) bool {
 	return count("{") == count("}") && count("[") == count("]") && count("(") == count(")") && count(`"`)%2 == 0
 }
 
-// hasObject reports whether an object begins in a text: a bracket with a quote behind it.
+// hasObject reports whether an object begins in a text: a bracket with a quote behind it, or
+// as the argument of a call.
 func hasObject(text string) bool {
+	if strings.Contains(text, "({") {
+		return true
+	}
 	for {
 		var found bool
 		if _, text, found = strings.Cut(text, "{"); !found {

@@ -664,7 +664,7 @@ var damages = []damage{
 		d.insert(at, token{kind: ',', text: ",", space: d.oneOf("", " ", "\n")})
 		return true
 	}},
-	{"comma missing", "commas", false, false, func(d *damaged) bool { return d.drop(",", 0, len(d.tokens)) }},
+	{"comma missing", "commas", false, true, func(d *damaged) bool { return d.drop(",", 0, len(d.tokens)) }},
 	{"colon missing", "commas", false, false, func(d *damaged) bool { return d.drop(":", 0, len(d.tokens)) }},
 	{"another separator", "commas", false, true, func(d *damaged) bool {
 		return d.each(d.chance(2), isKind(",:"), func(t *token) {
