@@ -1,11 +1,16 @@
 // Package arguments repairs the arguments of tool calls while they are streamed: text
-// that is nearly a JSON object becomes one, where there is only one way to read it.
+// that is nearly a JSON object becomes one, if there is only one way to read it. A repair
+// never guesses: what a careful reader could read in two ways is passed on as the model
+// wrote it, byte by byte.
 //
-// A [Repairer] takes the model's text in pieces of any size. It passes valid JSON on
-// unchanged, and holds back only what may need a repair: a comma until it is known what
-// follows it, or a word until it is whole. Text that does not begin as an object is held
-// back to its end. What cannot be repaired is passed on as it is, and [Repairer.End] says
-// so. See the example.
+// A [Repairer] takes the model's text in pieces of any size. It passes valid JSON on at
+// once; a comma and a number or literal wait for the character behind them. From the first
+// byte on that is no JSON it holds the text back, because what was passed on cannot be taken
+// back: a repair that fails half way would have changed the text. At the end the reading
+// looks at what is held as a whole. See the example.
+//
+// The package knows nothing of schemas. Of a tool it knows at most the name of its only
+// parameter, if that is a string.
 package arguments
 
 import "encoding/json"
@@ -15,18 +20,23 @@ type Kind uint8
 
 // The kinds.
 const (
-	TrailingComma Kind = iota // {"a":1,} lost its last comma
-	PythonWord                // True, False and None became true, false and null
-	SingleQuotes              // {'a':1} got double quotes
-	Control                   // a line break or another control character in a string was escaped
-	Escape                    // "\'" became "'"
-	RawText                   // a bare text became the only string of a tool that takes one
-	Fence                     // a code fence around the object was removed
-	Nested                    // an object in a JSON string was taken out of it
+	TrailingComma  Kind = iota // {"a":1,} lost its last comma
+	PythonWord                 // True, False and None became true, false and null
+	SingleQuotes               // {'a':1} got double quotes
+	Control                    // a line break or another control character in a string was escaped
+	RawText                    // a bare text became the only string of a tool that takes one
+	Fence                      // a code fence around the object was removed
+	Nested                     // an object in a JSON string was taken out of it
+	TextAround                 // a byte order mark or prose around the object was removed
+	ExtraBracket               // {"a":1}} or [{"a":1}] lost brackets outside of the object
+	MissingBracket             // {"a":"b" got its last brackets
 	kinds
 )
 
-var kindNames = [kinds]string{"trailing_comma", "python_word", "single_quotes", "control_character", "escape", "raw_text", "code_fence", "nested_json"}
+var kindNames = [kinds]string{
+	"trailing_comma", "python_word", "single_quotes", "control_character", "raw_text", "code_fence", "nested_json",
+	"text_around", "extra_bracket", "missing_bracket",
+}
 
 // String returns the kind's label.
 func (k Kind) String() string { return kindNames[k] }
@@ -34,98 +44,165 @@ func (k Kind) String() string { return kindNames[k] }
 // Repairs says which repairs were made, by kind.
 type Repairs [kinds]bool
 
-// Repairer repairs the arguments of one call. The zero value is ready for a tool without
-// a text parameter.
-type Repairer struct {
-	text    string // the only parameter, a string; "": the tool has others
-	state   state
-	keyed   bool   // of a string: it is a member's name
-	single  bool   // of a string: it is in single quotes
-	unicode int    // hexadecimal digits of an escape that are missing
-	nesting []byte // the open brackets
-	held    []byte // what is not passed on yet
-	out     []byte
-	repairs Repairs
-}
+// MaxHeld is how many bytes are held back for a repair. A text that is longer from its
+// fault on is passed on as it is.
+const MaxHeld = 1 << 20
 
 // maxNesting bounds the depth of arguments. Deeper ones are passed on as they are.
 const maxNesting = 512
 
+// Repairer repairs the arguments of one call.
+//
+// While the text is valid JSON the state says what comes next:
+//
+//	begin               {  → firstKey
+//	firstKey, key       "  → inString; }, of firstKey → after
+//	colon               :  → value
+//	value, firstValue   {  → firstKey; [ → firstValue; " → inString; a letter or digit → word;
+//	                    ], of firstValue → after
+//	after               ,  → comma; } and ] → after, of the last one → done
+//	comma               the byte behind it → key or value; } or ] is a fault
+//	word                the byte behind it → after
+//	inString            "  → colon, of a name, or after; \ → escape
+//	escape              u  → digits; another one of JSON → inString
+//	digits              four of them → inString
+//	done                white space alone
+//
+// A fault leads to holding, from which the reading goes on at the end, in the state in which
+// the fault was found; or to passing, if no repair is possible.
+type Repairer struct {
+	// The only parameter, a string; "": the tool has others.
+	parameter string
+
+	state state
+	// Of holding: what came next where the fault was found.
+	resume state
+	// Of a string: it is a member's name.
+	keyed bool
+	// Hexadecimal digits of an escape that are missing.
+	digits int
+
+	shape shape
+	names names
+
+	// The text that is not passed on yet, as the model wrote it.
+	held []byte
+	out  []byte
+}
+
 type state uint8
 
 const (
-	begin       state = iota // before the object
-	firstKey                 // behind {
-	key                      // behind a comma in an object
-	colon                    // behind a member's name
-	value                    // before a value
-	firstValue               // behind [
-	after                    // behind a value
-	comma                    // behind a comma, which is held back
-	word                     // in a number or a literal, which is held back
-	inString                 // in a string
-	escape                   // behind \
-	digits                   // in \u1234
-	quoted                   // in a string in single quotes
-	quotedSlash              // behind \ there
-	quotedEnd                // behind what may be its last quote, which is held back
-	done                     // behind the object
-	bare                     // the text does not begin as an object: all of it is held back
-	broken                   // the text cannot be repaired
+	begin state = iota
+	firstKey
+	key
+	colon
+	value
+	firstValue
+	after
+	comma
+	word
+	inString
+	escape
+	digits
+	done
+	holding
+	passing
 )
 
-// New returns the repairer of a call of a tool. text is the tool's only parameter, if it
-// is a string; "": the tool has no parameter, another one or several.
-func New(text string) *Repairer { return &Repairer{text: text} }
+// New returns the repairer of a call of a tool. parameter is the tool's only parameter, if
+// it is a string; "": the tool has no parameter, another one or several.
+func New(parameter string) *Repairer { return &Repairer{parameter: parameter} }
 
 // Push takes the next piece of the arguments. It returns what can be passed on, which is
 // valid until the next call.
-func (r *Repairer) Push(p []byte) []byte {
+func (r *Repairer) Push(piece []byte) []byte {
 	r.out = r.out[:0]
-	r.push(p)
+	for len(piece) > 0 {
+		switch r.state {
+		case inString:
+			piece = r.string(piece)
+		case holding:
+			r.held = append(r.held, piece...)
+			piece = nil
+		case passing:
+			r.out = append(r.out, piece...)
+			piece = nil
+		default:
+			if r.byte(piece[0]) {
+				piece = piece[1:]
+			}
+		}
+		if len(r.held) > MaxHeld {
+			r.pass()
+		}
+	}
 	return r.out
 }
 
 // End ends the arguments. It returns the rest of them, which repairs were made, and
-// whether the whole is a JSON object.
+// whether the whole is a JSON object. If it is not, the rest is what was held back.
 func (r *Repairer) End() (rest []byte, made Repairs, valid bool) {
 	r.out = r.out[:0]
 	switch r.state {
-	case bare:
-		r.endBare()
-	case begin:
-		r.flush()
 	case done:
+		r.flush()
+		return r.out, made, true
+	case passing:
+		return nil, made, false
+	case word:
+		r.resume = value
+	case comma:
+		r.resume = after
+	case holding:
 	default:
-		r.stop()
+		r.resume = r.state
 	}
-	return r.out, r.repairs, r.state == done
+
+	text, made, valid := r.repair()
+	if valid {
+		r.state = done
+		return text, made, true
+	}
+	r.pass()
+	return r.out, Repairs{}, false
 }
 
 // Flush returns what is held back, as it is: the arguments were cut.
 func (r *Repairer) Flush() []byte {
 	r.out = r.out[:0]
-	r.flush()
+	r.pass()
 	return r.out
 }
 
-func (r *Repairer) push(p []byte) {
-	for len(p) > 0 {
-		switch r.state {
-		case inString:
-			p = r.string(p)
-		case bare:
-			r.held = append(r.held, p...)
-			return
-		case broken:
-			r.out = append(r.out, p...)
-			return
-		default:
-			if r.byte(p[0]) {
-				p = p[1:]
-			}
-		}
+// repair returns what the held text becomes.
+func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
+	if r.resume == begin {
+		return readWhole(r.held, r.parameter)
 	}
+
+	reading := reading{text: r.held, state: r.resume, shape: r.shape, parameter: r.parameter}
+	if !reading.know(&r.names) {
+		return nil, made, false
+	}
+	reading.fits = r.names.fits
+	reading.double = r.resume == inString || r.resume == done || r.shape.levels[0].one
+	ok = reading.object() && reading.closings()
+	return reading.out, reading.made, ok
+}
+
+// hold holds the text back from here on.
+func (r *Repairer) hold(resume state) { r.state, r.resume = holding, resume }
+
+// pass passes the text on from here on.
+func (r *Repairer) pass() {
+	r.flush()
+	r.state = passing
+}
+
+func (r *Repairer) flush() {
+	r.out = append(r.out, r.held...)
+	r.held = r.held[:0]
 }
 
 // string takes the next bytes of a string, up to its end.
@@ -135,344 +212,204 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 		i++
 	}
 	r.out = append(r.out, p[:i]...)
+	if r.keyed {
+		r.names.add(p[:i])
+	}
 	if i == len(p) {
 		return nil
 	}
-	switch c := p[i]; c {
-	case '"':
+
+	switch c := p[i]; {
+	case c == '"':
 		r.out = append(r.out, c)
-		r.endString()
-	case '\\':
+		r.state = after
+		if r.keyed {
+			r.state = colon
+			level := r.shape.levels[len(r.shape.levels)-1]
+			r.names.end(r.parameter, level.names, len(r.shape.levels) == 1)
+		}
+	case c == '\\':
+		r.take(c)
 		r.state = escape
+	case r.keyed, r.shape.inArray():
+		// The reading does not take it either.
+		r.pass()
+		return p[i:]
 	default:
-		r.control(c)
+		r.hold(inString)
+		return p[i:]
 	}
 	return p[i+1:]
-}
-
-func (r *Repairer) endString() {
-	r.state = after
-	if r.keyed {
-		r.state = colon
-	}
-}
-
-// control escapes a control character of a string.
-func (r *Repairer) control(c byte) {
-	const hex = "0123456789abcdef"
-	r.repairs[Control] = true
-	switch c {
-	case '\n':
-		r.out = append(r.out, `\n`...)
-	case '\r':
-		r.out = append(r.out, `\r`...)
-	case '\t':
-		r.out = append(r.out, `\t`...)
-	default:
-		r.out = append(r.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-	}
 }
 
 // byte takes a byte outside of the text of a string. It reports whether the byte is used
 // up; otherwise the next state takes it.
 func (r *Repairer) byte(c byte) bool {
 	switch r.state {
-	case escape, digits, quoted, quotedSlash, quotedEnd:
-		return r.stringByte(c)
+	case escape, digits:
+		return r.escapeByte(c)
 	case word:
 		return r.wordByte(c)
 	case comma:
 		return r.commaByte(c)
+	case begin, done:
+		return r.outerByte(c)
 	}
+
 	if isSpace(c) {
 		r.out = append(r.out, c)
 		return true
 	}
-	switch r.state {
-	case begin:
-		if c != '{' {
-			r.state = bare
-			return false
-		}
-		r.open(c)
-	case firstKey, key:
-		switch {
-		case c == '"', c == '\'':
-			r.quote(c, true)
-		case c == '}' && r.state == firstKey:
-			r.close(c)
-		default:
-			r.stop()
-			return false
-		}
-	case colon:
-		if c != ':' {
-			r.stop()
-			return false
-		}
+	switch {
+	case c == '"' && (r.state == firstKey || r.state == key):
+		r.shape.element()
+		r.names.begin()
+		r.out = append(r.out, c)
+		r.state, r.keyed = inString, true
+	case c == ':' && r.state == colon:
 		r.out = append(r.out, c)
 		r.state = value
-	case value, firstValue:
+	case c == ',' && r.state == after:
+		r.held = append(r.held, c)
+		r.state = comma
+	case c == '}' && r.state == firstKey, c == ']' && r.state == firstValue, r.state == after && r.shape.closes(c):
+		r.close(c)
+	case r.state == value || r.state == firstValue:
 		return r.valueByte(c)
-	case after:
-		return r.afterByte(c)
-	case done:
-		r.stop()
+	default:
+		r.hold(r.state)
 		return false
 	}
 	return true
+}
+
+// outerByte takes a byte outside of the object. White space is held back: it can be part of a
+// bare text, and what follows the object is a remark only behind some.
+func (r *Repairer) outerByte(c byte) bool {
+	switch {
+	case isSpace(c):
+		r.held = append(r.held, c)
+		return true
+	case c == '{' && r.state == begin:
+		r.flush()
+		return r.open(c)
+	}
+	r.hold(r.state)
+	return false
 }
 
 func (r *Repairer) valueByte(c byte) bool {
 	switch {
-	case c == '"', c == '\'':
-		r.quote(c, false)
 	case c == '{', c == '[':
-		r.open(c)
-	case c == ']' && r.state == firstValue:
-		r.close(c)
+		return r.open(c)
+	case c == '"':
+		r.shape.value()
+		r.out = append(r.out, c)
+		r.state, r.keyed = inString, false
 	case isWord(c):
 		r.state = word
 		return false
 	default:
-		r.stop()
+		r.hold(r.state)
 		return false
 	}
 	return true
 }
 
-func (r *Repairer) afterByte(c byte) bool {
-	switch c {
-	case ',':
-		r.held = append(r.held, c)
-		r.state = comma
-	case '}', ']':
-		r.close(c)
-	default:
-		r.stop()
-		return false
-	}
-	return true
-}
-
-// commaByte takes a byte behind a comma, which is dropped before a closing bracket.
+// commaByte takes a byte behind a comma, which is too many before a closing bracket.
 func (r *Repairer) commaByte(c byte) bool {
 	switch {
 	case isSpace(c):
 		r.held = append(r.held, c)
 		return true
-	case c == '}' || c == ']':
-		r.repairs[TrailingComma] = true
-		r.out = append(r.out, r.held[1:]...)
-		r.held = r.held[:0]
-		r.state = after
+	case c == '}', c == ']':
+		r.hold(after)
 		return false
 	}
 	r.flush()
-	r.state = value
-	if r.nesting[len(r.nesting)-1] == '{' {
-		r.state = key
-	}
+	r.state = r.shape.next()
 	return false
 }
 
 // wordByte takes a byte of a number or a literal, or the one behind it.
 func (r *Repairer) wordByte(c byte) bool {
-	if isWord(c) {
+	switch {
+	case isWord(c):
 		r.held = append(r.held, c)
 		return true
+	case !json.Valid(r.held):
+		r.hold(value)
+		return false
 	}
-	switch string(r.held) {
-	case "True", "False":
-		r.repairs[PythonWord] = true
-		r.held[0] += 'a' - 'A'
-	case "None":
-		r.repairs[PythonWord] = true
-		r.held = append(r.held[:0], "null"...)
-	default:
-		if !json.Valid(r.held) {
-			r.stop()
-			return false
-		}
-	}
+	r.shape.value()
 	r.flush()
 	r.state = after
 	return false
 }
 
-// stringByte takes a byte of a string that has a meaning of its own.
-func (r *Repairer) stringByte(c byte) bool {
-	switch r.state {
-	case escape:
-		return r.escaped(c)
-	case digits:
-		if !isHex(c) {
-			r.stop()
-			return false
-		}
-		r.out = append(r.out, c)
-		r.unicode--
-		if r.unicode == 0 {
+// escapeByte takes a byte of an escape. Of one that JSON does not have nobody knows whether
+// the backslash is meant: \d, of an expression, and \', of a shell's command, are texts.
+func (r *Repairer) escapeByte(c byte) bool {
+	switch {
+	case r.state == escape && c == 'u':
+		r.state, r.digits = digits, 4
+	case r.state == escape && isEscape(c):
+		r.state = inString
+	case r.state == digits && isHex(c):
+		if r.digits--; r.digits == 0 {
 			r.state = inString
-			if r.single {
-				r.state = quoted
-			}
 		}
-	case quoted:
-		switch {
-		case c == '\'':
-			r.held = append(r.held, c)
-			r.state = quotedEnd
-		case c == '\\':
-			r.state = quotedSlash
-		case c == '"':
-			r.out = append(r.out, '\\', c)
-		case c < ' ':
-			r.control(c)
-		default:
-			r.out = append(r.out, c)
-		}
-	case quotedSlash:
-		return r.quotedEscape(c)
-	case quotedEnd:
-		return r.quotedEndByte(c)
-	}
-	return true
-}
-
-// escaped takes the character behind \ in a string. Of an escape that JSON does not have
-// nobody knows whether the backslash is meant.
-func (r *Repairer) escaped(c byte) bool {
-	switch c {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		r.out = append(r.out, '\\', c)
-		r.state = inString
-	case 'u':
-		r.out = append(r.out, '\\', c)
-		r.state, r.unicode = digits, 4
-	case '\'':
-		r.repairs[Escape] = true
-		r.out = append(r.out, c)
-		r.state = inString
 	default:
-		r.stop()
+		r.pass()
 		return false
 	}
+	r.take(c)
 	return true
 }
 
-// quotedEscape takes the character behind \ in a string in single quotes, which has
-// Python's escapes.
-func (r *Repairer) quotedEscape(c byte) bool {
-	r.state = quoted
-	switch c {
-	case '"', '\\', 'b', 'f', 'n', 'r', 't':
-		r.out = append(r.out, '\\', c)
-	case '\'':
-		r.out = append(r.out, c)
-	case 'u':
-		r.out = append(r.out, '\\', c)
-		r.state, r.unicode = digits, 4
-	case 'x':
-		r.out = append(r.out, `\u00`...)
-		r.state, r.unicode = digits, 2
-	default:
-		r.state = quotedSlash
-		r.stop()
-		return false
-	}
-	return true
-}
-
-// quotedEndByte takes a byte behind a single quote. It ends the string if what follows
-// it is what follows a string in JSON; else the quote is an apostrophe.
-func (r *Repairer) quotedEndByte(c byte) bool {
-	if isSpace(c) {
-		r.held = append(r.held, c)
-		return true
-	}
-	ends := c == ',' || c == '}' || c == ']'
-	if r.keyed {
-		ends = c == ':'
-	}
-	if !ends {
-		r.state = quoted
-		held := r.held
-		r.held = r.held[:0]
-		for _, h := range held {
-			if h < ' ' {
-				r.control(h)
-			} else {
-				r.out = append(r.out, h)
-			}
-		}
-		return false
-	}
-	r.held[0] = '"'
-	r.flush()
-	r.endString()
-	return false
-}
-
-// quote begins a string.
-func (r *Repairer) quote(c byte, keyed bool) {
-	r.keyed, r.state, r.single = keyed, inString, c == '\''
-	if r.single {
-		r.repairs[SingleQuotes] = true
-		r.state = quoted
-	}
-	r.out = append(r.out, '"')
-}
-
-func (r *Repairer) open(c byte) {
-	if len(r.nesting) == maxNesting {
-		r.out = append(r.out, c)
-		r.stop()
-		return
-	}
-	r.nesting = append(r.nesting, c)
+// take passes on a byte of a string.
+func (r *Repairer) take(c byte) {
 	r.out = append(r.out, c)
-	r.state = firstValue
-	if c == '{' {
-		r.state = firstKey
+	if r.keyed {
+		r.names.add(r.out[len(r.out)-1:])
 	}
+}
+
+func (r *Repairer) open(c byte) bool {
+	if len(r.shape.levels) == maxNesting {
+		r.pass()
+		return false
+	}
+	r.state = r.shape.open(c, r.names.size)
+	r.out = append(r.out, c)
+	return true
 }
 
 func (r *Repairer) close(c byte) {
+	r.names.forget(r.shape.close().names)
 	r.out = append(r.out, c)
-	last := len(r.nesting) - 1
-	if r.nesting[last] != c-2 { // [ and ], { and } are two apart
-		r.state = broken
-		return
-	}
-	r.nesting = r.nesting[:last]
 	r.state = after
-	if last == 0 {
+	if len(r.shape.levels) == 0 {
 		r.state = done
 	}
 }
 
-// stop passes on what is held back: the text cannot be repaired from here on.
-func (r *Repairer) stop() {
-	switch r.state {
-	case escape, quotedSlash:
-		r.out = append(r.out, '\\')
-	}
-	r.flush()
-	r.state = broken
-}
-
-func (r *Repairer) flush() {
-	r.out = append(r.out, r.held...)
-	r.held = r.held[:0]
-}
-
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
+// isWord reports whether a number or a literal can have a character.
 func isWord(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '+' || c == '-' || c == '.' || c == '_'
 }
 
 func isHex(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+// isEscape reports whether JSON has the escape of a character, \u apart.
+func isEscape(c byte) bool {
+	switch c {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return true
+	}
+	return false
 }

@@ -35,8 +35,8 @@ func (r *Reply) event(e turn.Event) {
 	case turn.Delta:
 		r.addText(e)
 	case turn.End:
-		if e.Kind == turn.Call && !e.Cut {
-			r.addInput(r.blocks.input.end(r.blocks.text))
+		if e.Kind == turn.Call {
+			r.endInput(e.Cut)
 		}
 		r.endBlock()
 	}
@@ -128,6 +128,14 @@ func (r *Reply) addInput(text []byte) {
 		text = text[:0]
 	}
 	b.text = text
+}
+
+// endInput ends the arguments of a call. Those that are cut stay as they are.
+func (r *Reply) endInput(cut bool) {
+	in := &r.blocks.input
+	if !cut || in.state == inputDone {
+		r.addInput(in.end(r.blocks.text))
+	}
 }
 
 // openDelta ensures that a delta of the block is open: the text of a chunk of the

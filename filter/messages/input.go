@@ -13,10 +13,12 @@ import (
 // the text of a JSON object: clients of Anthropic's API fail on anything else, and a
 // stream cannot take back what it has sent. Text that is an object stays as it is.
 //
-// Line breaks in strings and backslashes that escape nothing are escaped. A half of a
-// surrogate pair, which some clients cannot read, becomes U+FFFD. From the first other
-// fault on, the rest is dropped, and so is what nests too deeply for the client to send
-// it back. A text that is no object at all becomes {"arguments":"the text"}.
+// Line breaks in texts are escaped. A half of a surrogate pair, which some clients cannot
+// read, becomes U+FFFD. From the first other fault on, and from what nests too deeply for the
+// client to send it back, the text is no part of the object any more: the object gets it as
+// one more member, {"a":1,"arguments":"the rest"}, so that nothing is lost and no client takes
+// the object for what the model meant. A text that is no object at all becomes
+// {"arguments":"the text"}.
 type input struct {
 	state   inputState
 	stack   []byte // of the open objects and arrays: { or [
@@ -26,6 +28,9 @@ type input struct {
 	inKey   bool   // of a string: it is a member's name
 	hex     int    // digits of an escape that are still to come
 	high    int    // of a surrogate pair whose second half is to come: where in pending the first ends; 0: none
+
+	filled bool // the object has a member
+	inText bool // of a fault: it is in the text of a value
 }
 
 // maxInputDepth is how deeply an input nests. Requests nest at most [jsontext.MaxDepth]
@@ -49,7 +54,7 @@ const (
 	inputNumber                       // more of a number
 	inputWord                         // more of true, false or null
 	inputDone                         // nothing: the object is complete
-	inputBroken                       // nothing: the rest is dropped
+	inputBroken                       // more of the rest behind a fault
 	inputWrapped                      // more of a text that is no object
 )
 
@@ -62,7 +67,16 @@ func (in *input) reset() {
 func (in *input) add(dst, piece []byte) []byte {
 	for i, c := range piece {
 		switch in.state {
-		case inputDone, inputBroken:
+		case inputBroken:
+			in.pending = append(in.pending, piece[i:]...)
+			return dst
+		case inputDone:
+			if isSpace(c) {
+				continue
+			}
+			// The last bracket waits for the end: the object is open again.
+			in.stack, in.pending = append(in.stack, '{'), in.pending[:0]
+			in.fail(piece[i:])
 			return dst
 		case inputStart:
 			switch {
@@ -80,8 +94,10 @@ func (in *input) add(dst, piece []byte) []byte {
 				dst = in.flush(dst)
 			}
 		}
+		before := len(in.pending)
 		if !in.read(c) {
-			in.state = inputBroken
+			in.pending = in.pending[:before]
+			in.fail(piece[i:])
 			return dst
 		}
 		if in.closable() {
@@ -91,8 +107,21 @@ func (in *input) add(dst, piece []byte) []byte {
 	return dst
 }
 
+// fail takes the rest of a piece in which a fault is.
+func (in *input) fail(rest []byte) {
+	in.inText = in.isText()
+	in.pending = append(in.pending, rest...)
+	in.state = inputBroken
+}
+
+// isText reports whether the text of a value is open.
+func (in *input) isText() bool {
+	return !in.inKey && (in.state == inputString || in.state == inputEscape || in.state == inputHex)
+}
+
 // flush appends what was read.
 func (in *input) flush(dst []byte) []byte {
+	in.filled = in.filled || in.state != inputNameOrEnd || len(in.stack) > 1
 	dst = append(dst, in.pending...)
 	in.pending = in.pending[:0]
 	return dst
@@ -105,26 +134,28 @@ func (in *input) end(dst []byte) []byte {
 		return append(dst, "{}"...)
 	case inputWrapped:
 		return append(dst, `"}`...)
-	case inputString, inputEscape, inputHex:
-		if !in.inKey {
-			dst = append(dst, '"')
-		}
-	case inputNumber:
-		if validNumber(in.pending[in.number:]) {
-			dst = append(dst, in.pending...)
-		}
+	case inputDone:
+		return in.flush(dst)
 	}
-	for i := len(in.stack) - 1; i >= 0; i-- {
+
+	if in.inText || in.isText() {
+		dst = append(dst, '"')
+	}
+	for i := len(in.stack) - 1; i > 0; i-- {
 		dst = append(dst, in.stack[i]+2) // } follows { by two, and so does ] [
 	}
-	return dst
+	if in.filled {
+		dst = append(dst, ',')
+	}
+	dst = jsontext.AppendEscaped(append(dst, `"arguments":"`...), in.pending)
+	return append(dst, `"}`...)
 }
 
 // closable reports whether a quotation mark, in a string, and closing brackets make
 // what was read so far valid.
 func (in *input) closable() bool {
 	switch in.state {
-	case inputNameOrEnd, inputValueOrEnd, inputAfter, inputDone:
+	case inputNameOrEnd, inputValueOrEnd, inputAfter:
 		return true
 	case inputString:
 		return !in.inKey && in.high == 0
@@ -136,8 +167,7 @@ func (in *input) closable() bool {
 func (in *input) read(c byte) bool {
 	switch in.state {
 	case inputString, inputEscape, inputHex:
-		in.readString(c)
-		return true
+		return in.readString(c)
 	case inputNumber:
 		in.pending = append(in.pending, c)
 		return isNumber(c)
@@ -209,47 +239,48 @@ func (in *input) readValue(c byte) bool {
 }
 
 // readString takes a byte of a string.
-func (in *input) readString(c byte) {
-	if in.state == inputString && c != '\\' || in.state == inputEscape && c != 'u' || in.state == inputHex && !isHex(c) {
+func (in *input) readString(c byte) bool {
+	if in.state == inputString && c != '\\' || in.state == inputEscape && c != 'u' {
 		in.endPair()
 	}
-	switch {
-	case in.state == inputEscape && c == 'u':
-		in.state, in.hex = inputHex, 4
-	case in.state == inputEscape:
+
+	switch in.state {
+	case inputHex:
+		in.pending = append(in.pending, c)
+		if in.hex--; in.hex == 0 {
+			in.state = inputString
+			in.readSurrogate()
+		}
+		return isHex(c)
+	case inputEscape:
 		in.state = inputString
 		switch c {
 		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		default: // the backslash escapes nothing: it is a character
-			in.pending = append(in.pending, '\\')
+		case 'u':
+			in.state, in.hex = inputHex, 4
+		default:
+			in.state = inputEscape
+			return false
 		}
-	case in.state == inputHex && isHex(c):
-		in.hex--
-		if in.hex == 0 {
-			in.state = inputString
-			in.pending = append(in.pending, c)
-			in.readSurrogate()
-			return
+	default:
+		switch c {
+		case '\\':
+			in.state = inputEscape
+		case '"':
+			if in.state = inputAfter; in.inKey {
+				in.state = inputColon
+			}
 		}
-	case in.state == inputHex:
-		at := len(in.pending) - (4 - in.hex) - 2 // of the backslash
-		in.pending = append(in.pending, 0)
-		copy(in.pending[at+1:], in.pending[at:])
-		in.state = inputString
-		in.readString(c)
-		return
-	case c == '\\':
-		in.state = inputEscape
-	case c == '"':
-		if in.state = inputAfter; in.inKey {
-			in.state = inputColon
-		}
+	}
+	if c < ' ' && in.inKey {
+		return false
 	}
 	if c < ' ' {
 		in.pending = jsontext.AppendEscaped(in.pending, []byte{c})
-		return
+		return true
 	}
 	in.pending = append(in.pending, c)
+	return true
 }
 
 // readSurrogate looks whether the escape that was read last is half of a pair.

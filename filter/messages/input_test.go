@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 )
 
 // pass passes a text through an input in pieces of so many bytes.
@@ -31,29 +33,33 @@ func TestInput(t *testing.T) {
 		{"escapes", `{"a\"b":"\\\n\u00e9\/"}`, `{"a\"b":"\\\n\u00e9\/"}`},
 		{"nothing", ``, `{}`},
 		{"a line break in a string", "{\"a\":\"1\n2\"}", `{"a":"1\n2"}`},
-		{"a backslash that escapes nothing", `{"a":"\d+\'"}`, `{"a":"\\d+\\'"}`},
-		{"half an escape", `{"a":"\u12"}`, `{"a":"\\u12"}`},
-		{"a wrong escape before another", `{"a":"\u1\n"}`, `{"a":"\\u1\n"}`},
+		{"a backslash that escapes nothing", `{"a":"\d+\'"}`, `{"a":"","arguments":"\\d+\\'\"}"}`},
+		{"half an escape", `{"a":"\u12"}`, `{"a":"","arguments":"\\u12\"}"}`},
+		{"a wrong escape before another", `{"a":"b\u1\n"}`, `{"a":"b","arguments":"\\u1\\n\"}"}`},
 		{"a pair of surrogates", `{"a\ud83d\ude42":"\uD83D\uDE42"}`, `{"a\ud83d\ude42":"\uD83D\uDE42"}`},
-		{"a first half alone", `{"a\ud83d":["\ud83d","\ud83d\n","\ud83d\u00e9","\ud83d\ud83d\ude42","\ud83d\u1"]}`, `{"a\ufffd":["\ufffd","\ufffd\n","\ufffd\u00e9","\ufffd\ud83d\ude42","\ufffd\\u1"]}`},
+		{"a first half alone", `{"a\ud83d":["\ud83d","\ud83d\n","\ud83d\u00e9","\ud83d\ud83d\ude42"]}`, `{"a\ufffd":["\ufffd","\ufffd\n","\ufffd\u00e9","\ufffd\ud83d\ude42"]}`},
 		{"a second half alone", `{"a":"\ude42\ud83d\ude42\ude42"}`, `{"a":"\ufffd\ud83d\ude42\ufffd"}`},
-		{"an open pair", `{"a":"b\ud83d`, `{"a":"b"}`},
+		{"an open pair", `{"a":"b\ud83d`, `{"a":"b","arguments":"\\ud83d"}`},
 		{"deep", `{"a":` + nested(maxInputDepth-1) + `}`, `{"a":` + nested(maxInputDepth-1) + `}`},
-		{"too deep", `{"a":` + nested(maxInputDepth) + `}`, `{"a":` + nested(maxInputDepth-1) + `}`},
-		{"text behind the object", `{"a":1} and more`, `{"a":1}`},
-		{"a second object", `{"a":1}{"b":2}`, `{"a":1}`},
-		{"an open string", `{"a":"b`, `{"a":"b"}`},
-		{"an open escape", `{"a":"b\`, `{"a":"b"}`},
-		{"an open name", `{"a":1,"b`, `{"a":1}`},
-		{"no value", `{"a":1,"b":`, `{"a":1}`},
-		{"an open number", `{"a":[1,2`, `{"a":[1,2]}`},
-		{"half a number", `{"a":[1,2e`, `{"a":[1]}`},
-		{"half a word", `{"a":[1,tr`, `{"a":[1]}`},
-		{"another bracket", `{"a":[1}`, `{"a":[1]}`},
-		{"a comma at the end", `{"a":1,}`, `{"a":1}`},
-		{"a word of another language", `{"a":1,"b":True,"c":2}`, `{"a":1}`},
-		{"a wrong number", `{"a":01}`, `{}`},
-		{"a name without quotes", `{a:1}`, `{}`},
+		{"too deep", `{"a":` + nested(maxInputDepth) + `}`, `{"a":` + nested(maxInputDepth-1) + `,"arguments":"[` + strings.Repeat("]", maxInputDepth) + `}"}`},
+		{"a fault in an object", `{"a":{"b":{"c":1},x`, `{"a":{"b":{"c":1}},"arguments":",x"}`},
+		{"a fault in an empty object", `{"a":{x`, `{"a":{},"arguments":"x"}`},
+		{"text behind an empty object", "{} \n{}", `{"arguments":"{}"}`},
+		{"a line break in a name", "{\"a\":1,\"b\nc\":2}", `{"a":1,"arguments":",\"b\nc\":2}"}`},
+		{"text behind the object", `{"a":1} and more`, `{"a":1,"arguments":"and more"}`},
+		{"a second object", `{"a":1}{"b":2}`, `{"a":1,"arguments":"{\"b\":2}"}`},
+		{"an open string", `{"a":"b`, `{"a":"b","arguments":""}`},
+		{"an open escape", `{"a":"b\`, `{"a":"b","arguments":"\\"}`},
+		{"an open name", `{"a":1,"b`, `{"a":1,"arguments":",\"b"}`},
+		{"no value", `{"a":1,"b":`, `{"a":1,"arguments":",\"b\":"}`},
+		{"an open number", `{"a":[1,2`, `{"a":[1],"arguments":",2"}`},
+		{"half a number", `{"a":[1,2e`, `{"a":[1],"arguments":",2e"}`},
+		{"half a word", `{"a":[1,tr`, `{"a":[1],"arguments":",tr"}`},
+		{"another bracket", `{"a":[1}`, `{"a":[1],"arguments":"}"}`},
+		{"a comma at the end", `{"a":1,}`, `{"a":1,"arguments":",}"}`},
+		{"a word of another language", `{"a":1,"b":True,"c":2}`, `{"a":1,"arguments":",\"b\":True,\"c\":2}"}`},
+		{"a wrong number", `{"a":01}`, `{"arguments":"\"a\":01}"}`},
+		{"a name without quotes", `{a:1}`, `{"arguments":"a:1}"}`},
 		{"no object", `ls "-l" \`, `{"arguments":"ls \"-l\" \\"}`},
 		{"an array", `["a"]`, `{"arguments":"[\"a\"]"}`},
 	} {
@@ -67,8 +73,8 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// TestInputIsObject shows that any text becomes an object, and that an object stays as
-// it is.
+// TestInputIsObject shows that any text becomes an object, that an object stays as it is, and
+// that what is none says so.
 func TestInputIsObject(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -84,8 +90,14 @@ func TestInputIsObject(t *testing.T) {
 		if !json.Valid([]byte(got)) || got[0] != '{' {
 			t.Fatalf("%q becomes %q", text, got)
 		}
-		if json.Valid([]byte(text)) && got != strings.TrimSpace(text) {
-			t.Fatalf("the object %q becomes %q", text, got)
+		if json.Valid([]byte(text)) {
+			if got != strings.TrimSpace(text) {
+				t.Fatalf("the object %q becomes %q", text, got)
+			}
+			continue
+		}
+		if object := gjson.Parse(got); !strings.HasSuffix(text, object.Get("arguments").Str) || !object.Get("arguments").Exists() {
+			t.Fatalf("%q becomes %q, which has not the rest", text, got)
 		}
 	}
 }

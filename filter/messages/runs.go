@@ -60,11 +60,10 @@ func (rs *runs) event(s *hosted.Server, e turn.Event) {
 		run := rs.current
 		rs.current = nil
 		switch {
-		case e.Cut:
-		case e.Call.IsCode():
+		case !e.Call.IsCode():
+			r.endInput(e.Cut)
+		case !e.Cut:
 			r.addInput(append(r.blocks.text, hosted.CodeArguments(string(run.text))...))
-		default:
-			r.addInput(r.blocks.input.end(r.blocks.text))
 		}
 		r.endBlock()
 		r.blocks.server = nil

@@ -1,0 +1,262 @@
+package arguments
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// byteOrderMark begins some files, and no JSON.
+const byteOrderMark = "\ufeff"
+
+// fence is the line around code in Markdown.
+const fence = "```"
+
+// readWhole reads arguments that do not begin as an object: one in a JSON string, one with
+// something around it, or a bare text, if the tool takes one.
+func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok bool) {
+	trimmed := bytes.TrimSpace(text)
+	bare := string(text)
+	if bytes.HasPrefix(trimmed, []byte{'"'}) {
+		// What is in quotes is a JSON string, or damaged.
+		if json.Unmarshal(text, &bare) != nil {
+			return nil, made, false
+		}
+		inner := reading{text: []byte(strings.TrimSpace(bare)), parameter: parameter}
+		whole := inner.object() && inner.at == len(inner.text) && !inner.made[MissingBracket]
+		// Text in single quotes may have got quotes around it, and no other escapes.
+		unsure := inner.made[SingleQuotes] && bytes.IndexByte(text, '\\') >= 0
+		if whole && !unsure {
+			inner.made[Nested] = true
+			return inner.out, inner.made, true
+		}
+	} else if object, made, ok = readAround(trimmed, parameter); ok {
+		return object, made, true
+	}
+
+	if parameter == "" || !isBare(bare, parameter) {
+		return nil, Repairs{}, false
+	}
+	object, err := json.Marshal(map[string]string{parameter: bare})
+	return object, Repairs{RawText: true}, err == nil
+}
+
+// readAround reads an object with something around it: a byte order mark, an introduction,
+// a code fence, remarks, or the brackets of an array with nothing else.
+func readAround(text []byte, parameter string) (object []byte, made Repairs, ok bool) {
+	text, hasMark := bytes.CutPrefix(text, []byte(byteOrderMark))
+	start := bytes.IndexByte(text, '{')
+	if start < 0 {
+		return nil, made, false
+	}
+	r := reading{text: text[start:], parameter: parameter}
+	head := strings.TrimSpace(string(text[:start]))
+	if !r.object() {
+		return nil, made, false
+	}
+
+	switch {
+	case head == "":
+		ok = r.closings()
+	case head == "[":
+		r.made[ExtraBracket] = true
+		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]" && r.isSure()
+	default:
+		ok = r.introduction(head) && r.remark(strings.TrimSpace(string(r.text[r.at:])))
+	}
+	r.made[TextAround] = r.made[TextAround] || hasMark
+	return r.out, r.made, ok
+}
+
+// closings reads what is behind an object at the end of the text: closing brackets that
+// are too many, or a remark.
+func (r *reading) closings() bool {
+	rest := r.text[r.at:]
+	behind := strings.TrimSpace(string(rest))
+	if behind != "" && strings.Trim(behind, "}] \n\t\r") == "" {
+		r.made[ExtraBracket] = true
+		// 'a'}} may be the string a'} without its last quote.
+		return r.shape.isExtra(behind) && !r.made[SingleQuotes] && r.isSure()
+	}
+	// A remark is a word of its own: nobody knows what 5 is in {"a":1}5.
+	glued := behind != "" && behind[0] != '`' && !isSpace(rest[0])
+	return !glued && r.remark(behind)
+}
+
+// introduction reads the text before an object: a sentence, a fence, or both.
+func (r *reading) introduction(text string) bool {
+	sentence, info, fenced := strings.Cut(text, fence)
+	if fenced {
+		r.made[Fence] = true
+		if strings.TrimFunc(info, unicode.IsLetter) != "" {
+			return false
+		}
+	}
+	if sentence = strings.TrimSpace(sentence); sentence == "" {
+		return fenced
+	}
+	r.made[TextAround] = true
+	if body, found := strings.CutSuffix(sentence, ":"); found {
+		// One word or two may be a member's name without quotes.
+		return isProse(body) && len(strings.Fields(body)) > 2
+	}
+	last := sentence[len(sentence)-1]
+	return isProse(sentence) && (last == '.' || last == '!')
+}
+
+// remark reads the text behind an object: nothing, a fence, a sentence, or both.
+func (r *reading) remark(text string) bool {
+	text, fenced := strings.CutPrefix(text, fence)
+	if fenced {
+		r.made[Fence] = true
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return true
+	}
+	r.made[TextAround] = true
+	return isProse(text)
+}
+
+// isProse reports whether a text is words and what stands between words, and nothing that
+// JSON or code could have there.
+func isProse(text string) bool {
+	words := false
+	var before rune
+	for i, c := range text {
+		switch {
+		case unicode.IsLetter(c):
+			words = true
+		case c == '\'' || c == '’':
+			behind, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
+			if !unicode.IsLetter(before) || !unicode.IsLetter(behind) {
+				return false
+			}
+		case unicode.IsSpace(c), unicode.IsDigit(c), c == '.', c == '!', c == '?', c == ',' && i > 0:
+		default:
+			return false
+		}
+		before = c
+	}
+	return words
+}
+
+// isBare reports whether a text can be nothing but the value of a tool's only parameter. It
+// is not if it may be, or may have, all or a part of an object, of another notation with
+// the parameter's name, or of a string whose quotes are lost.
+func isBare(text, parameter string) bool {
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" || !utf8.ValidString(text) {
+		return false
+	}
+	// Numbers, literals and arrays, as JSON and Python write them, are other values.
+	if _, isWord := pythonWords[trimmed]; isWord || json.Valid([]byte(trimmed)) {
+		return false
+	}
+	// A text begins with a word, a path or a variable, and ends behind its last bracket.
+	first, _ := utf8.DecodeRuneInString(trimmed)
+	if first == '-' || !isNameRune(first) && !strings.ContainsRune("/.~$@!*", first) || strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
+		return false
+	}
+	if strings.ContainsAny(trimmed[len(trimmed)-1:], "}],:=") || !isPaired(text) || strings.IndexFunc(text, unicode.IsLetter) < 0 {
+		return false
+	}
+	// \n is a line break if the quotes are lost, and two characters if they never were.
+	if strings.Contains(text, `\`) || strings.Contains(text, fence) {
+		return false
+	}
+	return !hasObject(text) && !isAssigned(trimmed) && !hasMember(text) && !hasName(text, parameter)
+}
+
+// isPaired reports whether a text has as many brackets that open as brackets that close, and
+// an even number of quotes.
+func isPaired(text string) bool {
+	count := func(c string) int { return strings.Count(text, c) }
+	return count("{") == count("}") && count("[") == count("]") && count("(") == count(")") && count(`"`)%2 == 0
+}
+
+// hasObject reports whether an object begins in a text: a bracket with a quote behind it, or
+// as the argument of a call.
+func hasObject(text string) bool {
+	if strings.Contains(text, "({") {
+		return true
+	}
+	for {
+		var found bool
+		if _, text, found = strings.Cut(text, "{"); !found {
+			return false
+		}
+		if behind := strings.TrimLeft(text, " \n\t\r"); behind == "" || strings.ContainsAny(behind[:1], `"'}`) {
+			return true
+		}
+	}
+}
+
+// isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1
+// too. A URL does not.
+func isAssigned(text string) bool {
+	word, behind, _ := strings.Cut(text, " ")
+	at := strings.IndexAny(word, ":=")
+	if at >= 0 && !strings.HasPrefix(word[at:], "://") {
+		return true
+	}
+	behind = strings.TrimLeft(behind, " ")
+	if strings.HasPrefix(behind, "=") || strings.HasPrefix(behind, ":") {
+		return true
+	}
+	// A name may have several words.
+	behind = strings.TrimLeftFunc(text, func(c rune) bool { return c == ' ' || isNameRune(c) })
+	behind, found := strings.CutPrefix(behind, ":")
+	return found && (behind == "" || strings.ContainsAny(behind[:1], " \n\t\"'{["))
+}
+
+// quotes are what may be around a member's name.
+const quotes = "\"'`“”‘’"
+
+// hasMember reports whether a text has a colon beside a quote, as members have.
+func hasMember(text string) bool {
+	for {
+		before, behind, found := strings.Cut(text, ":")
+		if !found {
+			return false
+		}
+		before = strings.TrimRight(before, " \n\t\r")
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(behind, " \n\t\r"))
+		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
+			return true
+		}
+		text = behind
+	}
+}
+
+// hasName reports whether a text has a name as a member's, in any notation: "name", name: …,
+// name=…, <name>… or =name.
+func hasName(text, name string) bool {
+	const space = " \n\t\r"
+	if strings.Trim(name, space) == "" {
+		return true
+	}
+	for at := 0; ; at += len(name) {
+		n := strings.Index(text[at:], name)
+		if n < 0 {
+			return false
+		}
+		at += n
+		before, behind := text[:at], text[at+len(name):]
+		last, _ := utf8.DecodeLastRuneInString(before)
+		next, _ := utf8.DecodeRuneInString(behind)
+		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
+			return true
+		}
+		before, behind = strings.TrimRight(before, space), strings.TrimLeft(behind, space)
+		if strings.HasSuffix(before, "=") || behind != "" && strings.ContainsAny(behind[:1], ":=>") {
+			return true
+		}
+	}
+}
+
+func isNameRune(c rune) bool {
+	return unicode.IsLetter(c) || unicode.IsDigit(c) || c == '_' || c == '-'
+}

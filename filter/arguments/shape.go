@@ -1,0 +1,196 @@
+package arguments
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// shape is which brackets are open, and whether a bracket that is missing at the end, or is
+// too many there, can be missing or too many elsewhere.
+type shape struct {
+	levels []level
+
+	// An object with several members is in an object that only objects are around. Its
+	// last bracket can belong to the outer one: {"a":{"b":1,"c":2} is {"a":{"b":1},"c":2}
+	// or {"a":{"b":1,"c":2}}.
+	movable bool
+	// A member follows an object, and only objects are around the two. The last bracket
+	// of that object may be the one that is too many: {"a":{"b":1},"c":2}} is
+	// {"a":{"b":1,"c":2}} or {"a":{"b":1},"c":2}.
+	followed bool
+}
+
+// level is an open object or array.
+type level struct {
+	bracket byte
+	// Only objects are around it.
+	inObjects bool
+	// It has a member or value; it has several.
+	one, several bool
+	// An object is in it, and is complete.
+	hasObject bool
+	// Where the names of its members begin.
+	names int
+}
+
+// open begins an object or array, and returns what comes next.
+func (s *shape) open(bracket byte, names int) state {
+	l := level{bracket: bracket, inObjects: true, names: names}
+	if n := len(s.levels); n > 0 {
+		s.value()
+		outer := s.levels[n-1]
+		l.inObjects = outer.inObjects && outer.bracket == '{'
+	}
+	s.levels = append(s.levels, l)
+
+	if bracket == '{' {
+		return firstKey
+	}
+	return firstValue
+}
+
+// closes reports whether a byte is the bracket that ends the innermost level.
+func (s *shape) closes(c byte) bool {
+	return s.levels[len(s.levels)-1].bracket == c-2 && (c == '}' || c == ']') // [ and ], { and } are two apart
+}
+
+// close ends the innermost level.
+func (s *shape) close() level {
+	last := len(s.levels) - 1
+	l := s.levels[last]
+	s.levels = s.levels[:last]
+	if last > 0 && l.bracket == '{' && l.inObjects {
+		s.levels[last-1].hasObject = true
+	}
+	return l
+}
+
+// next returns what comes behind a comma.
+func (s *shape) next() state {
+	if s.levels[len(s.levels)-1].bracket == '{' {
+		return key
+	}
+	return value
+}
+
+// inArray reports whether the next value is in an array.
+func (s *shape) inArray() bool { return s.levels[len(s.levels)-1].bracket == '[' }
+
+// value notes a value: one of an array is an element of it.
+func (s *shape) value() {
+	if s.inArray() {
+		s.element()
+	}
+}
+
+// element notes a member or a value of the innermost level.
+func (s *shape) element() {
+	l := &s.levels[len(s.levels)-1]
+	l.one, l.several = true, l.one
+	s.followed = s.followed || l.hasObject
+	s.movable = s.movable || l.several && l.bracket == '{' && l.inObjects && len(s.levels) > 1
+}
+
+// lacksLast reports whether the last bracket is missing, and can be missing nowhere else. If
+// two are missing, one of them may have been written as another bracket.
+func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
+
+// isExtra reports whether closing brackets behind the object are too many, and no others.
+func (s *shape) isExtra(brackets string) bool {
+	switch {
+	case !strings.Contains(brackets, "}"):
+		return true
+	case !strings.Contains(brackets, "]"):
+		return !s.followed
+	}
+	return false
+}
+
+// maxNames bounds the names that are kept of open objects. It is the size of an array, so
+// that valid arguments cost no memory.
+const maxNames = 512
+
+// names keeps the names of the members of open objects, as they were written, each with
+// quotes and a comma. Two members of one name have two readings.
+type names struct {
+	text [maxNames]byte
+	size int
+	// Some are not kept. Then nothing is repaired.
+	lost bool
+	// An object has one of them twice.
+	twice bool
+	// Where the last one begins.
+	last int
+	// The object has the tool's only parameter.
+	fits bool
+}
+
+func (n *names) begin() {
+	n.last = n.size
+	n.append([]byte{'"'})
+}
+
+// looksLikeMore reports whether the text of a name may be two names and what is between them,
+// or one that has another spelling, because of its escapes.
+func looksLikeMore(name []byte) bool { return bytes.ContainsAny(name, `'"{}[]:,\`) }
+
+// add adds text of a name.
+func (n *names) add(text []byte) {
+	n.lost = n.lost || looksLikeMore(text)
+	n.append(text)
+}
+
+func (n *names) append(text []byte) {
+	if n.lost = n.lost || n.size+len(text) > maxNames; !n.lost {
+		n.size += copy(n.text[n.size:], text)
+	}
+}
+
+// end ends a name of an object whose names begin at from. Those of the outer object are
+// compared with the parameter.
+func (n *names) end(parameter string, from int, outer bool) {
+	n.append([]byte{'"', ','})
+	if n.lost {
+		return
+	}
+	name := n.text[n.last:n.size]
+	n.twice = n.twice || bytes.Contains(n.text[from:n.last], name)
+	n.fits = n.fits || outer && string(name[1:len(name)-2]) == parameter
+}
+
+// forget forgets the names of an object that is complete.
+func (n *names) forget(from int) {
+	if !n.lost {
+		n.size = from
+	}
+}
+
+// of returns the names of the open objects, each with true; nil for arrays. It reports
+// false if some are not known or are there twice.
+func (n *names) of(levels []level) ([]map[string]bool, bool) {
+	if n.lost || n.twice {
+		return nil, false
+	}
+	known := make([]map[string]bool, len(levels))
+	for i, end := len(levels)-1, n.size; i >= 0; i-- {
+		begin := levels[i].names
+		if begin == end {
+			continue
+		}
+		list := append(append([]byte{'['}, n.text[begin:end-1]...), ']')
+		var names []string
+		if json.Unmarshal(list, &names) != nil {
+			return nil, false
+		}
+		known[i] = map[string]bool{}
+		for _, name := range names {
+			if known[i][name] {
+				return nil, false
+			}
+			known[i][name] = true
+		}
+		end = begin
+	}
+	return known, true
+}
