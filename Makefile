@@ -171,7 +171,7 @@ test: $(ENVOY) venv ## run all tests (under 10 minutes on two cores)
 # empty: all.
 CLIENTS ?= .*
 # The clients that are installed and run in a minute.
-SMOKE_CLIENTS := openai-go|openai-node|openai-python|openai-agents-js|ai-sdk
+SMOKE_CLIENTS := openai-go|openai-go-1\.12\.0|openai-node|openai-python|openai-agents-js|ai-sdk
 
 .PHONY: test-clients
 test-clients: $(ENVOY) $(NODE_CLIENT) $(MCP_SERVER) $(NODE_CLIENTS) $(CLIENT_SETS:%=$(CLIENT_VENV)/%/.done) $(CODEX_CLIS) ## test with every client of docs/clients.md and print the table (PyPI and npm, 3.2 GB of disk); CLIENTS selects

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 )
@@ -27,6 +28,14 @@ var faults = []string{"bad_request", "not_found", "rate_limit", "unavailable", "
 const (
 	shortModel  = "gpt-oss-short"
 	shortLength = 2000
+)
+
+// The reply of the case "stream" has keep-alives in front of its first event and
+// between the others: after header_hold nothing comes for a while, and each token takes
+// longer than matrixKeepAlive.
+const (
+	matrixKeepAlive = 25 * time.Millisecond
+	matrixSilence   = "\nSIM first=2500ms delay=60ms"
 )
 
 // matrixCases are what a client gets in the variable MATRIX. Each value has words of
@@ -114,6 +123,8 @@ func newMatrixRow(c matrixClient, api string) *matrixRow {
 		text := fmt.Sprintf("Grüße aus %s, 世界 👋🏽: \"%s\" & <b>.", row.word(use), row.word(use+" again"))
 		return matrixCase{Prompt: "NOTHINK\nSAY " + text, Text: text}
 	}
+	silent := said("stream")
+	silent.Prompt += matrixSilence
 	thought := fmt.Sprintf("The word %s comes first.", row.word("thought"))
 	city, degrees := "Bern "+row.word("city"), int(row.word("celsius")[4])
 	result := row.word("result")
@@ -125,7 +136,7 @@ func newMatrixRow(c matrixClient, api string) *matrixRow {
 	row.cases = matrixCases{
 		Model:  vllmModel,
 		Text:   said("text"),
-		Stream: said("stream"),
+		Stream: silent,
 		Tools: matrixTools{
 			Prompt: fmt.Sprintf("THINK Tools know %s.\nCALL get_weather %s", row.word("tools"), mustJSON(map[string]string{"city": city})),
 			City:   city, Result: result, Text: "RESULT: " + result,

@@ -3,16 +3,15 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-)
 
-var updateClients = flag.Bool("update", false, "write the table of the clients into docs/clients.md")
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
+)
 
 const clientsDoc = "../docs/clients.md"
 
@@ -45,13 +44,13 @@ func (m *matrixTable) compare(t *testing.T, clients []matrixClient) {
 			fmt.Print(want)
 		}
 		switch {
-		case *updateClients:
+		case apitest.Updating():
 			doc = before + begin + want + end + after
 		case now != want:
 			t.Errorf("the %s in %s are\n%s\nnot\n%s\nCheck them, then run the test with -update", name, clientsDoc, now, want)
 		}
 	}
-	if *updateClients && !t.Failed() {
+	if apitest.Updating() && !t.Failed() {
 		if err := os.WriteFile(clientsDoc, []byte(doc), 0o600); err != nil {
 			t.Error(err)
 		}

@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +35,7 @@ type matrixClient struct {
 	name   string
 	Title  string   `json:"title"`  // name in the table
 	Order  int      `json:"order"`  // position in the table
-	Set    string   `json:"set"`    // what runs the script: go, node, agents or python/SET
+	Set    string   `json:"set"`    // what runs the script: go, go/VERSION, node, agents or python/SET
 	Agent  bool     `json:"agent"`  // a coding agent
 	Script string   `json:"script"` // below clients/
 	APIs   []string `json:"apis"`   // one row for each
@@ -41,6 +43,33 @@ type matrixClient struct {
 	// not passed. Keys may begin with "API/", such as "chat/state".
 	Errors map[string]string `json:"errors"`
 	Gaps   map[string]string `json:"gaps"`
+	// Versions are other versions of the client: what their manifests have in place of
+	// these members, or beside those of Errors and Gaps.
+	Versions map[string]json.RawMessage `json:"versions"`
+}
+
+// all returns the client and its other versions.
+func (c matrixClient) all() ([]matrixClient, error) {
+	clients := []matrixClient{c}
+	for version, members := range c.Versions {
+		v := c
+		v.name, v.Title, v.Versions = c.name+"-"+version, c.Title+" "+version, nil
+		v.Errors, v.Gaps = maps.Clone(c.Errors), maps.Clone(c.Gaps)
+		if err := decodeManifest(members, &v); err != nil {
+			return nil, fmt.Errorf("version %s: %w", version, err)
+		}
+		if v.Set == c.Set {
+			return nil, fmt.Errorf("version %s: its set is the client's own", version)
+		}
+		clients = append(clients, v)
+	}
+	return clients, nil
+}
+
+func decodeManifest(text []byte, c *matrixClient) error {
+	from := json.NewDecoder(bytes.NewReader(text))
+	from.DisallowUnknownFields()
+	return from.Decode(c)
 }
 
 // lookup returns the value of a key for an API.
@@ -69,12 +98,14 @@ func readMatrix(t *testing.T) []matrixClient {
 			t.Fatal(err)
 		}
 		c := matrixClient{name: name}
-		from := json.NewDecoder(bytes.NewReader(text))
-		from.DisallowUnknownFields()
-		if err := from.Decode(&c); err != nil {
+		if err := decodeManifest(text, &c); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		clients = append(clients, c)
+		all, err := c.all()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		clients = append(clients, all...)
 	}
 	slices.SortFunc(clients, func(a, b matrixClient) int {
 		return max(-1, min(1, 10*(a.Order-b.Order)+strings.Compare(a.name, b.name)))
@@ -88,6 +119,7 @@ func readMatrix(t *testing.T) []matrixClient {
 func TestClients(t *testing.T) {
 	d := start(t, options{config: func(c *config.Config) {
 		c.Responses.SealKeys = []string{sealKey}
+		c.Limits.KeepAlive.Duration = matrixKeepAlive
 		c.Models = append(c.Models, config.Model{Match: "=" + shortModel, Engine: "vllm", ContextLength: shortLength})
 	}})
 	base := d.checkedURL(t)
@@ -108,14 +140,24 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// command returns the command that runs the script.
-func (c matrixClient) command(ctx context.Context) (*exec.Cmd, error) {
+// command returns the command that runs the script. It may write to a folder.
+func (c matrixClient) command(ctx context.Context, folder string) (*exec.Cmd, error) {
 	kind, set, _ := strings.Cut(c.Set, "/")
+	dir := "clients"
 	var program []string
 	var needs string
 	switch kind {
 	case "go":
-		program = []string{"go", "run", "-tags", "clients", "./" + c.Script}
+		program = []string{"go", "run", "./" + c.Script}
+		if set == "" {
+			break
+		}
+		dir = folder
+		tag, err := goModule(filepath.Join("clients", c.Script), set, dir)
+		if err != nil {
+			return nil, err
+		}
+		program = []string{"go", "run", "-tags", tag, "."}
 	case "node":
 		program, needs = []string{"node", c.Script}, "clients/node/node_modules/.package-lock.json"
 	case "agents":
@@ -139,8 +181,47 @@ func (c matrixClient) command(ctx context.Context) (*exec.Cmd, error) {
 		}
 	}
 	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-	cmd.Dir = "clients"
+	cmd.Dir = dir
 	return cmd, nil
+}
+
+// sdkImport matches the import path of openai-go, of each major version.
+var sdkImport = regexp.MustCompile(`github\.com/openai/openai-go(/v\d+)?`)
+
+// goModule makes a module of a Go script in a folder, with an older version of the SDK:
+// script/version has its go.mod and go.sum. The import paths of the SDK are changed to
+// those of the version. The result is the build tag of the major version.
+func goModule(script, version, folder string) (tag string, err error) {
+	mod, err := os.ReadFile(filepath.Join(script, version, "go.mod"))
+	if err != nil {
+		return "", err
+	}
+	sum, err := os.ReadFile(filepath.Join(script, version, "go.sum"))
+	if err != nil {
+		return "", err
+	}
+	files := map[string][]byte{"go.mod": mod, "go.sum": sum}
+
+	path := sdkImport.Find(mod)
+	sources, err := filepath.Glob(filepath.Join(script, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return "", err
+		}
+		files[filepath.Base(source)] = sdkImport.ReplaceAllLiteral(text, path)
+	}
+
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	tag, _, _ = strings.Cut(version, ".")
+	return tag, nil
 }
 
 // run runs the client's script and fills the row.
@@ -148,7 +229,7 @@ func (row *matrixRow) run(t *testing.T, d *dataplane, base string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clientPatience)
 	defer cancel()
-	cmd, err := row.client.command(ctx)
+	cmd, err := row.client.command(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +240,7 @@ func (row *matrixRow) run(t *testing.T, d *dataplane, base string) {
 	// Own requests of a client to other hosts are not part of the test.
 	home := t.TempDir()
 	cmd.Env = append(os.Environ(), "API="+row.api, "MATRIX="+string(cases), "OPENAI_BASE_URL="+base+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+base, "ANTHROPIC_API_KEY=none", "CLIENT="+row.client.name, "CLIENT_HOME="+home, "PYTHONDONTWRITEBYTECODE=1")
-	if row.client.Set != "go" {
+	if kind, _, _ := strings.Cut(row.client.Set, "/"); kind != "go" { // which has its modules there
 		cmd.Env = append(cmd.Env, "HOME="+home)
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

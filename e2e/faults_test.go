@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/responsestest"
 )
 
@@ -63,17 +64,15 @@ var errNoEnd = errors.New("the stream has no end")
 func (a *faultAPI) read(r io.Reader) (text, message string, err error) {
 	all, err := io.ReadAll(r)
 	text = string(all)
-	var events []string
-	for e := range strings.SplitSeq(strings.TrimSuffix(text, "\n\n"), "\n\n") {
-		if !strings.HasPrefix(e, ":") {
-			events = append(events, e)
-		}
+	events, broken := apitest.Frames(text)
+	for i := range events {
+		events[i] = strings.TrimSuffix(events[i], "\n\n")
 	}
 	message, ok := a.end(events)
 	if !ok {
 		err = errors.Join(errNoEnd, err)
 	}
-	return text, message, err
+	return text, message, errors.Join(err, broken)
 }
 
 // faultStream is a reply that is being received.

@@ -104,6 +104,45 @@ func TestTLS(t *testing.T) {
 	t.Run("health", func(t *testing.T) { mutual.checkHealth(t) })
 }
 
+// Envoy's health checks have no ALPN unless its configuration says so, which Envoy
+// Gateway's cannot: the filter takes them all the same. It says why it refuses others.
+func TestTLSWithoutALPN(t *testing.T) {
+	ca, other := pki.NewCA(t, "ours"), pki.NewCA(t, "another")
+	filter := newCertFiles(t, ca.Leaf(t, "127.0.0.1"), ca)
+	asGateway := func(p *program, client certFiles) *dataplane {
+		text := string(p.bootstrap(t, client.flags()...))
+		without := strings.Replace(text, "          alpn_protocols: [h2]\n          tls_certificates:", "          tls_certificates:", 1)
+		if without == text {
+			t.Fatalf("the bootstrap has no ALPN:\n%s", text)
+		}
+		return p.envoy(t, []byte(without))
+	}
+	for _, mutual := range []bool{false, true} {
+		p := filter.serve(t, mutual)
+		d := asGateway(p, newCertFiles(t, ca.Leaf(t, "envoy"), ca))
+		if resp, text := d.chat(t, vllmModel, "SAY It works.", ""); resp.StatusCode != http.StatusOK || !strings.Contains(text, `"content":"It works."`) {
+			t.Errorf("mutual %v: %s: %s", mutual, resp.Status, text)
+		}
+		if checks := d.stat(t, "cluster.envoy_harmony.health_check.success"); checks == 0 {
+			t.Errorf("mutual %v: no health check succeeded", mutual)
+		}
+		if failed := p.metric(t, "harmony_tls_handshake_errors_total"); failed != 0 {
+			t.Errorf("mutual %v: %v handshakes failed", mutual, failed)
+		}
+	}
+
+	p := filter.serve(t, true)
+	asGateway(p, newCertFiles(t, other.Leaf(t, "envoy"), ca))
+	eventually(t, "the reason in the log", func() bool {
+		for line := range strings.Lines(p.log.String()) {
+			if strings.Contains(line, "TLS handshake failed") && strings.Contains(line, `"level":"warning"`) && strings.Contains(line, "certificate signed by unknown authority") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // checkHealth checks that probes without TLS get an answer from the admin port.
 func (p *program) checkHealth(t *testing.T) {
 	t.Helper()

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sirupsen/logrus"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
@@ -130,35 +128,6 @@ func (c *certificates) use(texts tlsTexts) error {
 
 func (c *certificates) leaf() *x509.Certificate { return c.current.Load().Certificates[0].Leaf }
 
-// credentials are those of a gRPC server.
-func (c *certificates) credentials() credentials.TransportCredentials {
-	return countedHandshakes{c, credentials.NewTLS(&tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
-	})}
-}
-
-// countedHandshakes counts the handshakes that fail.
-type countedHandshakes struct {
-	*certificates
-	credentials.TransportCredentials
-}
-
-// ServerHandshake implements [credentials.TransportCredentials].
-func (h countedHandshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := h.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
-		h.handshakes.Inc()
-		h.log.WithError(err).WithField("peer", raw.RemoteAddr().String()).Debug("TLS handshake failed")
-	}
-	return conn, info, err
-}
-
-// Clone implements [credentials.TransportCredentials].
-func (h countedHandshakes) Clone() credentials.TransportCredentials {
-	return countedHandshakes{h.certificates, h.TransportCredentials.Clone()}
-}
-
 // tlsTexts are the contents of the files of config.TLS.
 type tlsTexts struct{ cert, key, clientCA []byte }
 
@@ -217,7 +186,7 @@ func (t tlsTexts) config(files config.TLS) (*tls.Config, error) {
 	}
 	made := &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2"},
+		NextProtos: []string{"h2"}, CipherSuites: secureSuites(),
 		// Tickets would let a client in that another CA has signed.
 		SessionTicketsDisabled: true,
 	}

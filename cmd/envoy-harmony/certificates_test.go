@@ -6,11 +6,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -130,6 +133,11 @@ func TestCertificates(t *testing.T) {
 			c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 			return c
 		}(), true},
+		{"no ALPN", func() *tls.Config {
+			c := clientOf(t, ca, ca.Leaf(t, "envoy"))
+			c.NextProtos = nil
+			return c
+		}(), false},
 		{"no HTTP/2", func() *tls.Config {
 			c := clientOf(t, ca, ca.Leaf(t, "envoy"))
 			c.NextProtos = []string{"http/1.1"}
@@ -146,8 +154,33 @@ func TestCertificates(t *testing.T) {
 			}
 		})
 	}
+	for _, reason := range []string{"client didn't provide a certificate", "has expired", "http/1.1 and not h2"} {
+		if !strings.Contains(f.log.String(), reason) {
+			t.Errorf("the log does not have %q:\n%s", reason, &f.log)
+		}
+	}
 	if want := float64(c.leaf().NotAfter.Unix()); valueOf(t, c.notAfter) != want {
 		t.Errorf("expiry %v, want %v", valueOf(t, c.notAfter), want)
+	}
+}
+
+// A reason is a warning once a minute, wherever the connections come from.
+func TestComplaints(t *testing.T) {
+	c, now := complaints{last: map[string]time.Time{}}, time.Unix(0, 0)
+	reset := func(port int) string {
+		return reasonOf(fmt.Errorf("shake: %w", &net.OpError{Op: "read", Addr: &net.TCPAddr{Port: port}, Err: syscall.ECONNRESET}))
+	}
+	if !c.due(reset(1), now) || c.due(reset(2), now) || !c.due("another", now) {
+		t.Error("not one warning for each reason")
+	}
+	if now = now.Add(complaintInterval); !c.due(reset(1), now) {
+		t.Error("no warning in the next minute")
+	}
+	for i := range 10 * maxComplaints {
+		c.due(strconv.Itoa(i), now)
+	}
+	if len(c.last) > maxComplaints {
+		t.Errorf("%d reasons are remembered", len(c.last))
 	}
 }
 

@@ -141,6 +141,7 @@ func requests(ctx context.Context, base string) {
 		send("/chat/completions", chat("gpt-oss-20b", "THINK Well.\nSAY Hello, this is an answer."))
 		send("/chat/completions", chat("gpt-oss-20b", "@@<channel>analysis<message>hm<end><message>no header<return>@@"))
 		send("/chat/completions", chat("gpt-oss-20b", "SIM status=500\nSAY no"))
+		send("/chat/completions", chat("gpt-oss-20b", "NOTHINK\nWORDS 20\nSIM fault=cut@9")) // another call continues it
 		send("/chat/completions", chat("other", "Hello"))
 		send("/responses", `{"model":"gpt-oss-120b","input":"CALL tools.echo {}\nSAY done","tools":[{"type":"mcp","server_label":"tools","require_approval":"never"}]}`)
 		send("/responses", fmt.Sprintf(`{"model":"gpt-oss-120b","instructions":"It is %d past nine.","input":"SAY no prefix is shared"}`, n))

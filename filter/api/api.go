@@ -35,6 +35,9 @@ type Request interface {
 	RoutingInfo() turn.RoutingInfo
 	// Stream reports whether the reply is server-sent events.
 	Stream() bool
+	// KeepAlive is what a stream sends in a silence: whole lines between two events,
+	// without a meaning for the client. See [KeepAliveComment].
+	KeepAlive() string
 	// Ignored names the parameters that were accepted and have no effect.
 	Ignored() []string
 	// NewReply begins the reply.
@@ -84,6 +87,12 @@ type Reply interface {
 	// Turn is the turn of the model call being made; nil where there is none.
 	Turn() *turn.Turn
 }
+
+// KeepAliveComment is what a stream sends in a silence if its API has no event for
+// that: a comment line of server-sent events, without an empty line behind it. An empty
+// line ends an event, and clients such as openai-go before 3.43 decode an event at each
+// one, also where there is none. The line is part of the event that follows.
+const KeepAliveComment = ": keep-alive\n"
 
 // Step is what has to be done before a reply can go on: one model call, or jobs
 // side by side. A step with neither means that the reply is complete.

@@ -53,7 +53,7 @@ func TestJournalBatches(t *testing.T) {
 	t.Parallel()
 	j := newTestJournal()
 	j.write("a", 1, false)
-	j.write(": keep-alive\n\n", 0, false)
+	j.write(": keep-alive\n", 0, false)
 	j.write("bc", 2, false)
 	if due := j.timers[run.TimerJournal]; !due.Equal(time.Unix(0, 0).Add(journalDelay)) {
 		t.Errorf("due %s", due)

@@ -104,6 +104,7 @@ type scriptedRequest struct {
 
 func (r *scriptedRequest) ID() string                  { return "resp_1" }
 func (r *scriptedRequest) Stream() bool                { return true }
+func (r *scriptedRequest) KeepAlive() string           { return api.KeepAliveComment }
 func (r *scriptedRequest) Ignored() []string           { return nil }
 func (r *scriptedRequest) Affinity() turn.Affinity     { return turn.Affinity{} }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply { return &r.reply }

@@ -8,6 +8,7 @@
 package chat
 
 import (
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
@@ -49,6 +50,9 @@ func (r *Request) RoutingInfo() turn.RoutingInfo { return r.turn.RoutingInfo() }
 
 // Stream reports whether the client wants server-sent events.
 func (r *Request) Stream() bool { return r.options.stream }
+
+// KeepAlive is a comment line: the API has no event without a meaning.
+func (r *Request) KeepAlive() string { return api.KeepAliveComment }
 
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as user or messages.name.

@@ -352,8 +352,7 @@ type Limits struct {
 	// HeaderHold is how long a streamed reply's headers wait for the
 	// engine's first event, so that a late engine error keeps its status.
 	HeaderHold Duration `json:"header_hold"`
-	// KeepAlive is the time of silence after which a stream gets an SSE
-	// comment. 0: never.
+	// KeepAlive is the time of silence after which a stream gets a keep-alive. 0: never.
 	KeepAlive Duration `json:"keep_alive"`
 	// MaxContinuations is how many lost model calls of a reply other calls may
 	// continue behind their output. 0: a call that is lost after its first token

@@ -34,6 +34,7 @@ func (r *scriptedRequest) Engine() *engine.Request       { return nil }
 func (r *scriptedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *scriptedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
 func (r *scriptedRequest) Stream() bool                  { return r.stream }
+func (r *scriptedRequest) KeepAlive() string             { return api.KeepAliveComment }
 func (r *scriptedRequest) Ignored() []string             { return nil }
 func (r *scriptedRequest) NewReply(api.Mode) api.Reply   { return &r.reply }
 
@@ -132,7 +133,7 @@ func TestReplyOfJobs(t *testing.T) {
 				s.expect()
 				s.wait(20 * time.Second)
 				if stream {
-					s.expect(localStream, "local body 2 jobs\n", "local body : keep-alive\n\n", "local body job done: x, <nil>\n", "local body job done: x, <nil>\nend\n END")
+					s.expect(localStream, "local body 2 jobs\n", "local body : keep-alive\n", "local body job done: x, <nil>\n", "local body job done: x, <nil>\nend\n END")
 				} else {
 					s.expect("local headers :status=200 content-type=application/json x-request-id=abc", "local body 2 jobs\njob done: x, <nil>\njob done: x, <nil>\nend\n END")
 				}
@@ -319,6 +320,7 @@ func (r *queuedRequest) Engine() *engine.Request       { return r.first }
 func (r *queuedRequest) Affinity() turn.Affinity       { return turn.Affinity{} }
 func (r *queuedRequest) RoutingInfo() turn.RoutingInfo { return turn.RoutingInfo{} }
 func (r *queuedRequest) Stream() bool                  { return true }
+func (r *queuedRequest) KeepAlive() string             { return api.KeepAliveComment }
 func (r *queuedRequest) Ignored() []string             { return nil }
 func (r *queuedRequest) Background() bool              { return true }
 func (r *queuedRequest) Follows() bool                 { return false }

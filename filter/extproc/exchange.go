@@ -57,6 +57,7 @@ type upstreamPhase uint8
 const (
 	upstreamSilent   upstreamPhase = iota
 	upstreamHeaders                // its headers have come
+	upstreamBody                   // its body has begun
 	upstreamTrailers               // it ends with trailers
 )
 
@@ -79,7 +80,8 @@ type exchange struct {
 	// for is not stored here; nil: it was not. It takes the place of a 404.
 	elsewhere *apierror.Error
 
-	local       bool // the reply is a local one: Envoy sends no request upstream
+	local       bool   // the reply is a local one: Envoy sends no request upstream
+	early       []byte // of a reply in place of the upstream's, whose body has not begun
 	pace        pacer
 	stored      *storedReply // nil: the reply is not a stored stream
 	headersSent bool         // of the reply

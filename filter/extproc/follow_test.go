@@ -90,7 +90,7 @@ func TestFollowedStream(t *testing.T) {
 		s.postTest()
 		s.expect(localStream, "local body a")
 		s.wait(16 * time.Second)
-		s.expect("local body : keep-alive\n\n")
+		s.expect("local body : keep-alive\n")
 		s.Drain()
 		s.wait(time.Second)
 		s.expect("local body failed END")

@@ -89,7 +89,7 @@ func (s *hangingStore) Lock(ctx context.Context, tenant, id, holder string, leas
 // exchange keeps its client's stream alive, hears Envoy, and keeps its deadlines.
 func TestStoreThatHangs(t *testing.T) {
 	t.Parallel()
-	const keepAlive = "response body : keep-alive\n\n"
+	const keepAlive = "response body : keep-alive\n"
 	decoding := func(s *scripted) { // a request that has to be read from the store
 		s.hang()
 		s.postTo("/v1/responses", `{"model":"gpt-oss","previous_response_id":"resp_1","input":"Hi"}`)

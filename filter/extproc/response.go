@@ -85,6 +85,7 @@ func (x *exchange) responseBody(b *extprocv3.HttpBody) {
 		if x.pace.on() {
 			x.takeMarks(len(b.GetBody()), b.GetEndOfStream())
 		} else if !x.local {
+			x.upstream = upstreamBody
 			x.runner.Run().EngineBytes(b.GetBody(), b.GetEndOfStream())
 		}
 	}
@@ -127,6 +128,17 @@ func (x *exchange) SendBody(p []byte, end bool) {
 		x.phase = phaseEnded
 		x.runner.Stop()
 	}
+
+	// Envoy ends a request for which a body comes in place of one that has not begun.
+	// Engines send headers long before their first token.
+	if x.upstream == upstreamHeaders && !x.local && !x.pace.on() && !end {
+		x.early = append(x.early, p...)
+		return
+	}
+	if len(x.early) > 0 {
+		p, x.early = append(x.early, p...), nil
+	}
+
 	trailers := x.upstream == upstreamTrailers
 	switch {
 	case x.local:

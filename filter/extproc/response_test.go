@@ -205,7 +205,11 @@ func TestDeadlines(t *testing.T) {
 			s.wait(time.Second)
 			s.expect(streamHeaders)
 			s.wait(30 * time.Second)
-			s.expect("response body : keep-alive\n\n", "response body : keep-alive\n\n")
+			s.expect() // Envoy takes no body before the engine's
+			s.answerBody(event("", tokens("<|channel|>final<|message|>Hello")...), false)
+			s.expectLike("response body : keep-alive\n: keep-alive\ndata: ")
+			s.wait(30 * time.Second)
+			s.expect("response body : keep-alive\n", "response body : keep-alive\n")
 		}},
 		"closing usage": {stream, nil, func(s *scripted) {
 			s.answer(false, ":status=200", sse)

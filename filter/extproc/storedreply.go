@@ -62,10 +62,10 @@ func (r *storedReply) resetKeepAlive() {
 	r.x.runner.Timers.Set(run.TimerKeepAlive, r.x.now, r.x.s.o.Config.Limits.KeepAlive.Duration)
 }
 
-// keepAlive sends a comment, unless the client has not read what was sent before.
+// keepAlive sends a comment line, unless the client has not read what was sent before.
 func (r *storedReply) keepAlive() {
 	if !r.cut && !r.x.pace.behind() {
-		r.x.SendBody([]byte(run.KeepAliveComment), false)
+		r.x.SendBody([]byte(api.KeepAliveComment), false)
 	}
 	r.resetKeepAlive()
 }

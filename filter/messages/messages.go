@@ -110,6 +110,9 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 // Stream reports whether the client wants server-sent events.
 func (r *Request) Stream() bool { return r.options.stream }
 
+// KeepAlive is a ping, which may come anywhere in a stream.
+func (r *Request) KeepAlive() string { return ping }
+
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as service_tier or tools.web_search_20250305.
 func (r *Request) Ignored() []string { return r.ignored }

@@ -8,6 +8,9 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
+// ping is an event without a meaning.
+const ping = "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+
 // begin writes the first events of a stream, once.
 func (r *Reply) begin() {
 	if r.begun || !r.request.options.stream {
@@ -18,7 +21,7 @@ func (r *Reply) begin() {
 	r.dst = r.appendHead(r.dst)
 	r.dst = append(r.dst, `],"stop_reason":null,"stop_sequence":null,"usage":`...)
 	r.dst = r.appendDiagnostics(r.appendUsage(r.dst))
-	r.dst = append(r.dst, "}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n"...)
+	r.dst = append(r.dst, "}}\n\n"+ping...)
 }
 
 // appendHead appends a message up to its content blocks.

@@ -114,6 +114,9 @@ func (r *Request) RoutingInfo() turn.RoutingInfo {
 // response always is.
 func (r *Request) Stream() bool { return r.options.stream }
 
+// KeepAlive is a comment line: the API has no event without a meaning.
+func (r *Request) KeepAlive() string { return api.KeepAliveComment }
+
 // Ignored names the request's fields that are accepted without an effect, in the
 // order of the request, such as user or text.verbosity.
 func (r *Request) Ignored() []string { return r.ignored }

@@ -112,7 +112,7 @@ func TestServe(t *testing.T) {
 		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1}}, {Jobs: []api.Job{job}}, {Call: &engine.Request{ID: "2", N: 1}}}},
 			[]Event{ok(), {Err: errBroken}}, answer("x"), answer("yz"))
 		s.loop(t.Context())
-		want := "data: 1 tokens\n\ndata: 1 jobs\n\n" + KeepAliveComment + "data: job 0: found, <nil>\n\ndata: 1 tokens\n\ndata: [DONE]\n\n"
+		want := "data: 1 tokens\n\ndata: 1 jobs\n\n" + api.KeepAliveComment + "data: job 0: found, <nil>\n\ndata: 1 tokens\n\ndata: [DONE]\n\n"
 		if diff := cmp.Diff(want, s.downstream.text.String()); diff != "" || s.result != nil || !s.downstream.ended {
 			t.Errorf("%v, ended %t (-want +got):\n%s", s.result, s.downstream.ended, diff)
 		}
@@ -131,7 +131,7 @@ func TestServeWithAJobThatHangs(t *testing.T) {
 		result string
 	}{
 		"out of time": {0, "data: failed: engine_timeout\n\ndata: 1 jobs\n\ndata: failed: engine_timeout\n\ndata: [DONE]\n\n", ""},
-		"its owner":   {40 * time.Second, strings.Repeat(KeepAliveComment, 2), "gone"},
+		"its owner":   {40 * time.Second, strings.Repeat(api.KeepAliveComment, 2), "gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,7 +148,7 @@ func TestServeWithAJobThatHangs(t *testing.T) {
 					}()
 				}
 				s.loop(t.Context())
-				if text := s.downstream.text.String(); !strings.HasPrefix(text, "data: 1 tokens\n\ndata: 1 jobs\n\n"+KeepAliveComment) || !strings.HasSuffix(text, c.want) {
+				if text := s.downstream.text.String(); !strings.HasPrefix(text, "data: 1 tokens\n\ndata: 1 jobs\n\n"+api.KeepAliveComment) || !strings.HasSuffix(text, c.want) {
 					t.Errorf("sent %q", text)
 				}
 				if got := fmt.Sprint(s.result); (s.result != nil) != (c.result != "") || s.result != nil && got != c.result {

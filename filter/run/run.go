@@ -26,9 +26,6 @@ const (
 // firstBytes is the capacity for the first events of a reply.
 const firstBytes = 1 << 10
 
-// KeepAliveComment is a comment of server-sent events, which clients ignore.
-const KeepAliveComment = ": keep-alive\n\n"
-
 // Env is what all runs of a process share.
 type Env struct {
 	Telemetry *telemetry.Telemetry
@@ -46,7 +43,7 @@ type Limits struct {
 	Idle       time.Duration // between two events of a model call
 	Total      time.Duration // from the request's headers to the end of the reply
 	HeaderHold time.Duration // how long a stream's headers wait for the first event
-	KeepAlive  time.Duration // silence before an SSE comment is sent
+	KeepAlive  time.Duration // silence before a stream gets a keep-alive
 
 	Continuations int // most lost model calls of a reply that other calls continue
 }
@@ -364,7 +361,7 @@ func (r *Run) expired(name Timer) {
 	case TimerHold:
 		r.flush(false)
 	case TimerKeepAlive:
-		r.pending.buf = append(r.pending.buf, KeepAliveComment...)
+		r.pending.buf = append(r.pending.buf, r.o.Request.KeepAlive()...)
 		r.flush(false)
 	}
 }

@@ -241,7 +241,7 @@ func TestSlowLastJob(t *testing.T) {
 	text()
 	for range 3 {
 		r.wait(15*time.Second, TimerKeepAlive)
-		if got := text(); got != KeepAliveComment {
+		if got := text(); got != api.KeepAliveComment {
 			t.Errorf("sent %q", got)
 		}
 	}

@@ -17,7 +17,7 @@ const (
 	TimerIdle                   // the engine's next event must have come
 	TimerTotal                  // the reply must be complete
 	TimerHold                   // withheld reply headers are sent
-	TimerKeepAlive              // an SSE comment is sent
+	TimerKeepAlive              // a keep-alive is sent
 	TimerGrace                  // every choice has finished: the engine's last events are no longer awaited
 	TimerJournal                // events of a background response are stored
 	timerCount

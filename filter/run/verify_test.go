@@ -261,7 +261,7 @@ func TestSlowStreamIsVerified(t *testing.T) {
 			r.feed(events[:4]...)
 			r.wait(time.Minute, TimerHold)
 			r.wait(0, TimerKeepAlive)
-			if text := d.text.String(); len(d.header) == 0 || !strings.Contains(text, KeepAliveComment) || strings.Contains(text, "data:") {
+			if text := d.text.String(); len(d.header) == 0 || !strings.Contains(text, api.KeepAliveComment) || strings.Contains(text, "data:") {
 				t.Fatalf("%s: headers %v: %s", name, d.header, text)
 			}
 			r.feed(events[4 : len(events)-2]...)

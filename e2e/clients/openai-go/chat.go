@@ -56,7 +56,7 @@ func (c chat) stream(ctx context.Context) (seen, error) {
 
 func (c chat) tools(ctx context.Context) (seen, error) {
 	p := c.request(openai.UserMessage(c.cases.Tools.Prompt))
-	p.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: "get_weather", Parameters: place()})}
+	offer(&p, shared.FunctionDefinitionParam{Name: "get_weather", Parameters: place()})
 	m, err := c.ask(ctx, p)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
@@ -46,7 +45,7 @@ func (c response) stream(ctx context.Context) (seen, error) {
 	pieces := 0
 	for stream.Next() {
 		if e := stream.Current(); e.Type == "response.output_text.delta" {
-			text.WriteString(e.Delta)
+			text.WriteString(e.AsResponseOutputTextDelta().Delta)
 			pieces++
 		}
 	}
@@ -76,9 +75,11 @@ func (c response) tools(ctx context.Context) (seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	output := responses.ResponseInputItemParamOfFunctionCallOutput(c.cases.Tools.Result)
-	output.OfFunctionCallOutput.CallID = openai.String(call.CallID)
-	p.Input = continued(c.cases.Tools.Prompt, r, output)
+	output, err := json.Marshal(map[string]string{"type": "function_call_output", "call_id": call.CallID, "output": c.cases.Tools.Result})
+	if err != nil {
+		return nil, err
+	}
+	p.Input = continued(c.cases.Tools.Prompt, r, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(output)))
 	text, err := c.ask(ctx, p)
 	return seen{"city": city, "text": text}, err
 }
@@ -135,24 +136,14 @@ func (c response) state(ctx context.Context) (seen, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent, chained, joined := c.request(""), c.request(c.cases.State.Second), c.request(c.cases.State.Second)
+	sent, chained := c.request(""), c.request(c.cases.State.Second)
 	sent.Input = continued(c.cases.State.First, first, responses.ResponseInputItemParamOfMessage(c.cases.State.Second, responses.EasyInputMessageRoleUser))
 	chained.PreviousResponseID = openai.String(first.ID)
-	conversation, err := c.client.Conversations.New(ctx, conversations.ConversationNewParams{})
-	if err != nil {
-		return nil, err
-	}
-	opening := c.request(c.cases.State.First)
-	opening.Conversation.OfString = openai.String(conversation.ID)
-	joined.Conversation.OfString = openai.String(conversation.ID)
-	if _, err := c.ask(ctx, opening); err != nil {
-		return nil, err
-	}
 	all := seen{}
-	for way, p := range map[string]responses.ResponseNewParams{"history": sent, "previous_response_id": chained, "conversation": joined} {
+	for way, p := range map[string]responses.ResponseNewParams{"history": sent, "previous_response_id": chained} {
 		if all[way], err = c.ask(ctx, p); err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
+	return all, c.converse(ctx, all)
 }

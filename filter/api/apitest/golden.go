@@ -14,6 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Updating reports whether the test has the flag -update.
+func Updating() bool { return *update }
+
 // Golden compares, for each folder of testdata, the prompt of request.json, and the
 // replies to upstream.tokens with and without stream. A stream that has everything is
 // also compared with the object.

@@ -33,6 +33,29 @@ func Events(t testing.TB, stream string) []gjson.Result {
 	return all
 }
 
+// Frames returns the events of a whole stream, without the comment lines in front of
+// them. Each must have data: some clients decode an event at each empty line.
+func Frames(stream string) ([]string, error) {
+	var frames []string
+	for block := range strings.SplitAfterSeq(stream, "\n\n") {
+		if block == "" { // behind the last event
+			break
+		}
+		frame := block
+		for strings.HasPrefix(frame, ":") {
+			_, frame, _ = strings.Cut(frame, "\n")
+		}
+		switch {
+		case !strings.HasSuffix(block, "\n\n"):
+			return frames, fmt.Errorf("the stream ends inside an event: %q", block)
+		case !strings.HasPrefix(frame, "data: ") && !strings.Contains(frame, "\ndata: "):
+			return frames, fmt.Errorf("an event without data: %q", block)
+		}
+		frames = append(frames, frame)
+	}
+	return frames, nil
+}
+
 // VLLMEvent is a server-sent event of a vLLM engine with a piece of its output, of
 // POST /v1/completions. An empty finish reason is none.
 func VLLMEvent(finish string, ids ...harmony.Token) string {

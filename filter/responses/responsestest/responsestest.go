@@ -7,7 +7,6 @@
 package responsestest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 )
 
 // Object checks a response object.
@@ -224,15 +225,16 @@ func checkOutput(status string, output []gjson.Result) error {
 // Stream checks a stream of events, from the first byte to the last, and returns
 // the response object of its last event.
 func Stream(sse []byte) ([]byte, error) {
-	rest, ok := bytes.CutSuffix(sse, []byte("data: [DONE]\n\n"))
-	if !ok {
+	frames, err := apitest.Frames(string(sse))
+	if err != nil {
+		return nil, err
+	}
+	last := len(frames) - 1
+	if last < 0 || frames[last] != "data: [DONE]\n\n" {
 		return nil, errors.New("the stream does not end in [DONE]")
 	}
 	s := &stream{}
-	for block := range strings.SplitAfterSeq(string(rest), "\n\n") {
-		if block == "" || strings.HasPrefix(block, ": ") && strings.Count(block, "\n") == 2 {
-			continue
-		}
+	for _, block := range frames[:last] {
 		if err := s.block(block); err != nil {
 			return nil, fmt.Errorf("event %d: %w\n%.300s", s.next, err, block)
 		}

@@ -24,8 +24,12 @@ func TestStream(t *testing.T) {
 	if _, err := Stream([]byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Stream([]byte(strings.Replace(good, "event: response.in_progress", ": keep-alive\n\nevent: response.in_progress", 1))); err != nil {
-		t.Errorf("a comment: %v", err)
+	commented := ": keep-alive\n" + strings.NewReplacer("event: ", ": keep-alive\n: keep-alive\nevent: ", "data: [DONE]", ": keep-alive\ndata: [DONE]").Replace(good)
+	if _, err := Stream([]byte(commented)); err != nil {
+		t.Errorf("comments: %v", err)
+	}
+	if _, err := Stream([]byte(strings.Replace(good, "event: response.in_progress", ": keep-alive\n\nevent: response.in_progress", 1))); err == nil {
+		t.Error("a comment can be an event without data")
 	}
 	events := strings.SplitAfter(good, "\n\n")
 	for i := range len(events) - 1 {

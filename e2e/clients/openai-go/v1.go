@@ -1,0 +1,18 @@
+//go:build v1
+
+package main
+
+import (
+	"context"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/shared"
+)
+
+// offer gives a request a tool.
+func offer(p *openai.ChatCompletionNewParams, f shared.FunctionDefinitionParam) {
+	p.Tools = []openai.ChatCompletionToolParam{{Function: f}}
+}
+
+// converse does nothing: this version knows no conversations.
+func (response) converse(context.Context, seen) error { return nil }
