@@ -183,7 +183,7 @@ func (a *Account) missing(change func()) []store.Charge {
 	charges := make([]store.Charge, len(a.entries))
 	for i := range a.entries {
 		e := &a.entries[i]
-		charges[i] = store.Charge{Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
+		charges[i] = store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
 			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
 		}
@@ -219,13 +219,13 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 		e := &a.entries[i]
 		more := e.budget.Weights.used(used) - e.units()
 		if more > 0 {
-			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: more})
+			charges = append(charges, store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Amount: more})
 			continue
 		}
 		for n := len(e.taken) - 1; n >= 0 && more < 0; n-- {
 			back := min(-more, e.taken[n].units)
 			more += back
-			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
+			charges = append(charges, store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
 		}
 	}
 	return charges

@@ -44,7 +44,7 @@ func startBudgeted(t *testing.T, request api.Request, b budget.Budget) *budgeted
 // charged is the tokens that the store has counted.
 func (r *budgetedRun) charged() int64 {
 	r.t.Helper()
-	c, err := r.store.Charge(r.t.Context(), []store.Charge{{Name: "year 8760h0m0s", Window: r.budget.Window}})
+	c, err := r.store.Charge(r.t.Context(), []store.Charge{{Budget: "year", Name: "year 8760h0m0s", Window: r.budget.Window}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
