@@ -45,6 +45,7 @@ type modelCall struct {
 
 	decoder engine.Decoder // from callAnswered on
 	choices int            // that have not finished
+	limit   outputLimit
 
 	status    int // of a rejection
 	header    func(string) string
@@ -92,6 +93,7 @@ func (r *Run) await(req *engine.Request, retry Retry) {
 		verifier = newVerifier(r.reply.Turn().NewCheck())
 	}
 	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N, verifier: verifier}
+	r.call.limit.begin(req)
 	r.timers.Clear(TimerIdle)
 	r.timers.Clear(TimerGrace)
 	r.timers.Set(TimerFirst, r.now, r.env.Limits.FirstToken)
@@ -306,7 +308,9 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
+	chunks = r.call.limit.take(chunks)
 	r.spent(chunks)
+
 	kept := r.cont.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
 		r.resetIdle() // the guard holds them back
@@ -316,6 +320,11 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	}
 	if r.cont.interrupted() {
 		r.continueNext(Retry{})
+		return true
+	}
+	if r.call.limit.over() {
+		r.env.Telemetry.Interrupted(r.rec, interruptedByLimit, r.now)
+		r.callComplete()
 		return true
 	}
 	return false

@@ -185,7 +185,7 @@ func TestTrailersHaveTheStatus(t *testing.T) {
 // events that came before it. Jobs lead to calls, and calls to jobs.
 func TestRunTakesSteps(t *testing.T) {
 	t.Parallel()
-	call := func(id string) api.Step { return api.Step{Call: &engine.Request{ID: id, N: 1}} }
+	call := func(id string) api.Step { return api.Step{Call: &engine.Request{ID: id, N: 1, MaxTokens: 100}} }
 	jobs := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{steps: []api.Step{jobs, call("one"), jobs, call("two"), call("three")}}}, api.Loop, "vllm")
 	made, d := r.executor, r.downstream
@@ -230,7 +230,7 @@ func TestSlowLastJob(t *testing.T) {
 	t.Parallel()
 	save := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-		steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1}}, save}, onFail: []api.Step{save},
+		steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}, save}, onFail: []api.Step{save},
 	}}, api.Loop, "vllm")
 	r.Start()
 	r.feed(answer("x")...)
@@ -275,7 +275,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-				steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1}}}, onCancel: []api.Job{jobFunc(nil)},
+				steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}}, onCancel: []api.Job{jobFunc(nil)},
 			}}, api.Loop, "vllm")
 			r.Start()
 			c.end(r)
