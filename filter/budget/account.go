@@ -69,15 +69,10 @@ func (e *entry) first(call Call) int {
 func (a *Account) Reserve(ctx context.Context, used Usage, call Call) *apierror.Error {
 	a.access.Lock()
 	defer a.access.Unlock()
-	return a.take(ctx, func() {
-		a.used, a.call = used, call
-		for i := range a.entries {
-			a.entries[i].output = a.entries[i].first(call)
-		}
-	})
+	return a.take(ctx, func() { a.begin(used, call) })
 }
 
-// Reserved reports whether enough is reserved for a model call.
+// Reserved reports whether enough is reserved for a model call, which begins then.
 func (a *Account) Reserved(used Usage, call Call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +82,16 @@ func (a *Account) Reserved(used Usage, call Call) bool {
 			return false
 		}
 	}
+	a.begin(used, call)
 	return true
+}
+
+// begin begins a model call. The mutex is the caller's.
+func (a *Account) begin(used Usage, call Call) {
+	a.used, a.call = used, call
+	for i := range a.entries {
+		a.entries[i].output = a.entries[i].first(call)
+	}
 }
 
 // Low returns the number of output tokens of the call from which on [Account.Grow] has

@@ -54,9 +54,7 @@ type modelCall struct {
 
 // beginCall makes a model call, once what it can use is reserved.
 func (r *Run) beginCall(req *engine.Request) {
-	if !r.reserves(req) {
-		r.makeCall(req)
-	}
+	r.reserve(BudgetCall(req), func() { r.makeCall(req) }, r.Fail)
 }
 
 func (r *Run) makeCall(req *engine.Request) {
@@ -68,7 +66,6 @@ func (r *Run) makeCall(req *engine.Request) {
 	if r.o.Mode == api.Loop {
 		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
 	}
-	r.beginSpending()
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
@@ -281,9 +278,16 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
 	r.cont.restart()
-	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
-	r.env.Telemetry.Retried(r.rec, reason, r.now)
-	r.resend(req, retry)
+
+	left, refused := req.N*req.MaxTokens, r.Fail
+	if r.cont.continues() { // other choices may wait behind this one
+		left, refused = r.cont.left(), r.endsWithBudget
+	}
+	r.reserveAgain(left, func() {
+		r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
+		r.env.Telemetry.Retried(r.rec, reason, r.now)
+		r.resend(req, retry)
+	}, refused)
 }
 
 // resend makes a call under another id: the engine may not have noticed yet that

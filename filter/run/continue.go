@@ -298,7 +298,7 @@ func (r *Run) continueNext(retry Retry) {
 			k.current, k.begun = i, len(o.tokens)
 			r.call.id, r.call.repeated = req.ID, false
 			r.timers.Clear(TimerHold)
-			r.sendCall(req, retry)
+			r.reserveAgain(k.left(), func() { r.sendCall(req, retry) }, r.endsWithBudget)
 			return
 		}
 		if r.endChoice(i, finish) {
@@ -306,6 +306,16 @@ func (r *Run) continueNext(retry Retry) {
 		}
 	}
 	r.advance()
+}
+
+// left is how many output tokens the choices may still have that are not complete.
+func (k *continuation) left() (n int) {
+	for i := range k.choices {
+		if o := &k.choices[i]; !o.done {
+			n += k.request.MaxTokens - len(o.tokens)
+		}
+	}
+	return n
 }
 
 // askAgain has the next call of a choice generate the arguments anew that follow its
@@ -336,6 +346,8 @@ func (r *Run) endReasoning(i int, o *output) (over bool) {
 	}
 	o.tokens = append(o.tokens, tokens...)
 	o.guard.Ended(tokens)
+	r.spend.total += len(tokens) // they are output of the reply
+	r.spendOutput(len(tokens))
 	return r.deliver([]engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}})
 }
 
