@@ -372,6 +372,9 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	default:
 		c.Usage.Replica = r.call.replica
 	}
+	if c.Usage != nil {
+		c.Usage.Bound(len(r.call.request.Prompt))
+	}
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()

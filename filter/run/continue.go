@@ -24,6 +24,7 @@ type continuation struct {
 	current   int             // the choice that the call being made continues; allChoices
 	begun     int             // tokens of that choice before the call being made
 	calls     int             // that have continued choices of this step
+	again     int             // how often reasoning of these was ended that had been ended before
 	lost      int             // calls of the reply that were lost and continued
 	cause     *apierror.Error // by which the output ended; nil: it has not
 	counted   bool            // the step's counts of cached tokens are known
@@ -61,7 +62,7 @@ func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	if guard == nil && !kept {
 		return
 	}
-	k.request, k.current, k.begun, k.calls, k.counted = req, allChoices, 0, 0, false
+	k.request, k.current, k.begun, k.calls, k.again, k.counted = req, allChoices, 0, 0, 0, false
 	if req.N == 1 {
 		k.one[0] = output{tokens: k.beginning[:0], guard: guard}
 		k.choices = k.one[:]
@@ -245,13 +246,24 @@ func (k *continuation) following(o *output) (req *engine.Request, finish engine.
 	return req, engine.FinishNone
 }
 
+// maxAgain bounds how often a model that reasons on is interrupted again, in all choices of a
+// step together: each time is a model call. A model that is left to choose its next message
+// can reason on, and so can one behind its answer.
+const maxAgain = 3
+
 // ending returns the tokens by which the interrupted reasoning of a choice is ended; none
 // if the choice ends there.
 func (k *continuation) ending(o *output) []harmony.Token {
 	if !o.guard.Reasoning() {
 		return nil
 	}
-	for _, tokens := range o.guard.Endings() {
+	if o.guard.Interrupted() {
+		if k.again == maxAgain {
+			return nil
+		}
+		k.again++
+	}
+	for _, tokens := range o.guard.Endings(k.again == maxAgain) {
 		if k.rest(o, tokens...) != nil {
 			return tokens
 		}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -392,5 +393,28 @@ func TestErrorBodyIsBounded(t *testing.T) {
 	}
 	if n := len(r.call.errorBody); n != MaxErrorBody {
 		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+// What an engine reports of the prompt is never more than can be true: neither in the usage
+// nor in what is charged.
+func TestUsageIsBounded(t *testing.T) {
+	t.Parallel()
+	prompt := int64(len(chatRequest(t, "", false).Engine().Prompt))
+	for cached, want := range map[int64]int64{1_000_000_000_000_000: prompt, prompt + 1: prompt, prompt: prompt, 1: 1, -5: 0} {
+		usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\ndata: [DONE]\n\n", cached)
+		for name, prefill := range map[string]*engine.Usage{"the engine": nil, "its prefill engine": {CachedTokens: int(cached)}} {
+			r := startChat(t, "")
+			events := answer("<|channel|>final<|message|>hi<|return|>")
+			events[0].Prompt = prefill
+			r.feed(events[0], events[1], bytesOf(usage), events[2])
+			got := gjson.Get(r.downstream.text.String(), "usage.prompt_tokens_details.cached_tokens")
+			if got.Int() != want || got.Exists() != (cached > 0) {
+				t.Errorf("%s reports %d, the client gets %q, want %d", name, cached, got.Raw, want)
+			}
+			if got := r.usedSoFar().Cached; int64(max(got, 0)) != want {
+				t.Errorf("%s reports %d, %d are charged, want %d", name, cached, got, want)
+			}
+		}
 	}
 }

@@ -23,7 +23,7 @@ type spending struct {
 	granted func()
 	refused func(err *apierror.Error)
 
-	// Output tokens that engines have made, whoever gets to see them.
+	// Output tokens that engines have made, whether a client sees them or not.
 	total  int // of the reply
 	output int // since the last reservation
 	limit  int // most of these that the reservation is for
