@@ -32,7 +32,7 @@ type quotaEngine struct {
 func (e *quotaEngine) overshoot(w http.ResponseWriter, r *http.Request, body string) {
 	e.calls.Add(1)
 	brief := !strings.Contains(body, `"max_tokens":50`)
-	const usage = `"usage":{"prompt_tokens":3,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000000000000}}`
+	const usage = `"usage":{"prompt_tokens":3,"prompt_tokens_details":{"cached_tokens":1000000000000000}}`
 	w.Header().Set("Content-Type", "text/event-stream")
 	first := strings.TrimSuffix(event("[200005,17196,200008,64]"), "}\n\n") + "," + usage + "}\n\n"
 	if brief {
@@ -40,8 +40,9 @@ func (e *quotaEngine) overshoot(w http.ResponseWriter, r *http.Request, body str
 		return
 	}
 	_, _ = io.WriteString(w, first)
+	hundred := event("[" + strings.TrimSuffix(strings.Repeat("64,", 100), ",") + "]")
 	for range 2000 {
-		if _, err := io.WriteString(w, event("["+strings.TrimSuffix(strings.Repeat("64,", 100), ",")+"]")); err != nil || r.Context().Err() != nil {
+		if _, err := io.WriteString(w, hundred); err != nil || r.Context().Err() != nil {
 			e.left.Add(1)
 			return
 		}
@@ -74,7 +75,8 @@ func (e *quotaEngine) hold(w http.ResponseWriter, r *http.Request, body string) 
 		}
 		_, _ = fmt.Fprintf(w, `data: {"content":"x","tokens":[%d],"stop":false,"tokens_predicted":%d}`+"\n\n", id, i+1)
 	}
-	_, _ = fmt.Fprintf(w, `data: {"content":"","tokens":[],"stop":true,"stop_type":"eos","tokens_predicted":%d}`+"\n\n", heldTokens)
+	const end = `data: {"content":"","tokens":[],"stop":true,"stop_type":"eos","tokens_predicted":%d}` + "\n\n"
+	_, _ = fmt.Fprintf(w, end, heldTokens)
 }
 
 // remaining is what is left of the tokens of a key, by the headers of a reply that reserves up
@@ -106,11 +108,13 @@ func (a *attempt) settled(key string, before, made int) {
 func quotaArea() area {
 	engine := &quotaEngine{}
 	held := func(more string) string {
-		return strings.Replace(chatBody(simple, `,"response_format":{"type":"json_object"}`+more), "gpt-oss-20b", "gpt-oss-held", 1)
+		body := chatBody(simple, `,"response_format":{"type":"json_object"}`+more)
+		return strings.Replace(body, "gpt-oss-20b", "gpt-oss-held", 1)
 	}
 	const limited = `,"max_tokens":50`
 	cut := func(name, path, body, finish, usage string) attack {
-		return attack{name: "an engine ignores the limit, " + name, want: "50 tokens, and the call ends", run: func(a *attempt) {
+		const want = "50 tokens, and the call ends"
+		return attack{name: "an engine ignores the limit, " + name, want: want, run: func(a *attempt) {
 			left := engine.left.Load()
 			r := a.post(path, body, "X-Api-Key", "limit-"+name)
 			text := r.text
@@ -149,19 +153,24 @@ func quotaArea() area {
 			spelled := admitted(20, func(i int) []string {
 				return []string{"Authorization", []string{"Bearer mine", "bearer mine", "BEARER  mine", "mine"}[i%4]}
 			})
-			more := admitted(400, func(i int) []string { return []string{"X-Api-Key", "mine", "Authorization", fmt.Sprint("Bearer ", i)} })
+			more := admitted(400, func(i int) []string {
+				return []string{"X-Api-Key", "mine", "Authorization", fmt.Sprint("Bearer ", i)}
+			})
 			a.see("%d, %d spelled otherwise, %d with others", own, spelled, more)
 			if own == 0 || own == 400 || spelled > 0 || more > own+5 {
 				a.Error(a.seen)
 			}
 		}},
 		cut("chat", chatPath, chatBody(simple, limited), `"finish_reason":"length"`, "usage.completion_tokens"),
-		cut("chat streamed", chatPath, chatBody(simple, limited+`,"stream":true,"stream_options":{"include_usage":true}`), `"finish_reason":"length"`, "usage.completion_tokens"),
-		cut("Responses", responsesPath, responsesBody(simple, `,"max_output_tokens":50`), `"status":"incomplete"`, "usage.output_tokens"),
+		cut("chat streamed", chatPath, chatBody(simple, limited+`,"stream":true,"stream_options":{"include_usage":true}`),
+			`"finish_reason":"length"`, "usage.completion_tokens"),
+		cut("Responses", responsesPath, responsesBody(simple, `,"max_output_tokens":50`),
+			`"status":"incomplete"`, "usage.output_tokens"),
 		cut("Messages", "/v1/messages", messagesBody(simple, ""), `"stop_reason":"max_tokens"`, "usage.output_tokens"),
 		{name: "an engine has cached 10^15 tokens", want: "at most the prompt", run: func(a *attempt) {
 			r := a.post(chatPath, chatBody(simple, `,"max_tokens":9`), "X-Api-Key", "cached")
-			cached, prompt := gjson.Get(r.text, "usage.prompt_tokens_details.cached_tokens").Int(), gjson.Get(r.text, "usage.prompt_tokens").Int()
+			cached := gjson.Get(r.text, "usage.prompt_tokens_details.cached_tokens").Int()
+			prompt := gjson.Get(r.text, "usage.prompt_tokens").Int()
 			a.see("%s, %d of %d", r.brief(), cached, prompt)
 			if r.status != http.StatusOK || cached != prompt || prompt == 0 {
 				a.Errorf("%s: %.300s", a.seen, r.text)
@@ -170,18 +179,22 @@ func quotaArea() area {
 		{name: "clients leave while output is held", want: "it is charged", run: func(a *attempt) {
 			before, left := a.remaining("held"), engine.left.Load()
 			ctx, cancel := context.WithCancel(a.Context())
+			body := strings.NewReader(held(`,"max_tokens":1000`))
+			calls := engine.calls.Load()
 			go func() {
-				for deadline := time.Now().Add(patience); time.Now().Before(deadline) && a.program.metric(a.T, "harmony_streams_inflight") == 0; {
+				for deadline := time.Now().Add(patience); engine.calls.Load() == calls && time.Now().Before(deadline); {
 					time.Sleep(20 * time.Millisecond)
 				}
 				time.Sleep(time.Second) // the tokens are there
 				cancel()
 			}()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+chatPath, strings.NewReader(held(`,"max_tokens":1000`)))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+chatPath, body)
 			if err != nil {
 				a.Fatal(err)
 			}
-			req.Header = http.Header{"Content-Type": {"application/json"}, "X-Tenant": {"attacker"}, "X-Api-Key": {"held"}}
+			req.Header = http.Header{
+				"Content-Type": {"application/json"}, "X-Tenant": {"attacker"}, "X-Api-Key": {"held"},
+			}
 			if resp, err := a.client.Do(req); err == nil {
 				_ = resp.Body.Close()
 				a.Fatalf("the client got %s", resp.Status)
@@ -200,7 +213,8 @@ func quotaArea() area {
 			a.settled("twice", before, 2*heldTokens)
 		}},
 		{name: "16 choices without reasoning", want: "20 model calls", run: func(a *attempt) {
-			body := strings.Replace(chatBody(`"THINK one two three\nSAY fine"`, `,"n":16,"max_tokens":200,"thinking_token_budget":0`), "gpt-oss-20b", "gpt-oss-120b", 1)
+			body := chatBody(`"THINK one two three\nSAY fine"`, `,"n":16,"max_tokens":200,"thinking_token_budget":0`)
+			body = strings.Replace(body, "gpt-oss-20b", "gpt-oss-120b", 1)
 			const continued = `harmony_continuations_total{reason="reasoning_budget"}`
 			before := a.program.metric(a.T, continued)
 			r := a.post(chatPath, body)
@@ -258,7 +272,9 @@ func quotaArea() area {
 			map[string]any{"match": "=gpt-oss-held", "engine": "llamacpp"},
 		})
 		budget := func(match string) any {
-			return map[string]any{"name": "keys", "per": []any{"key"}, "match": match, "tokens": quotaTokens, "window": "24h"}
+			return map[string]any{
+				"name": "keys", "per": []any{"key"}, "match": match, "tokens": quotaTokens, "window": "24h",
+			}
 		}
 		c.set("token_budgets", []any{budget("=gpt-oss-20b"), budget("=gpt-oss-held")})
 	}}

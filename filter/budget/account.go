@@ -40,6 +40,11 @@ type entry struct {
 // piece is units that were taken in a window.
 type piece struct{ units, number int64 }
 
+// charge returns a charge of nothing to the budget.
+func (e *entry) charge() store.Charge {
+	return store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window}
+}
+
 // units returns what was taken.
 func (e *entry) units() (n int64) {
 	for _, p := range e.taken {
@@ -187,7 +192,8 @@ func (a *Account) missing(change func()) []store.Charge {
 	charges := make([]store.Charge, len(a.entries))
 	for i := range a.entries {
 		e := &a.entries[i]
-		charges[i] = store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
+		charges[i] = e.charge()
+		charges[i].Limit = e.budget.Tokens * unit
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
 			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
 		}
@@ -223,13 +229,17 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 		e := &a.entries[i]
 		more := e.budget.Weights.used(used) - e.units()
 		if more > 0 {
-			charges = append(charges, store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Amount: more})
+			charge := e.charge()
+			charge.Amount = more
+			charges = append(charges, charge)
 			continue
 		}
 		for n := len(e.taken) - 1; n >= 0 && more < 0; n-- {
 			back := min(-more, e.taken[n].units)
 			more += back
-			charges = append(charges, store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
+			charge := e.charge()
+			charge.Amount, charge.Number = -back, e.taken[n].number
+			charges = append(charges, charge)
 		}
 	}
 	return charges

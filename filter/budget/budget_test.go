@@ -323,7 +323,8 @@ func TestLongSubjects(t *testing.T) {
 	t.Parallel()
 	b := Budget{Name: "day", Window: time.Hour, Tenant: true, Model: true}
 	names := map[string]bool{}
-	for _, value := range []string{"", "short", strings.Repeat("a", maxSubject), strings.Repeat("a", maxSubject+1), strings.Repeat("a", 1<<20), strings.Repeat(" ", maxSubject)} {
+	as := func(n int) string { return strings.Repeat("a", n) }
+	for _, value := range []string{"", "short", as(maxSubject), as(maxSubject + 1), as(1 << 20), strings.Repeat(" ", maxSubject)} {
 		name := b.count(Subject{Tenant: value, Model: value})
 		if names[name] || len(name) > 1000 {
 			t.Errorf("a tenant of %d bytes has the name %.100q of %d", len(value), name, len(name))

@@ -83,7 +83,9 @@ func told(reply string) map[string]string {
 	for line := range strings.Lines(reply) {
 		data := strings.TrimPrefix(strings.TrimSpace(line), "data: ")
 		for _, c := range gjson.Get(data, "choices").Array() {
-			for _, path := range []string{"delta.reasoning", "delta.content", "message.reasoning", "message.content", "finish_reason"} {
+			for _, path := range []string{
+				"delta.reasoning", "delta.content", "message.reasoning", "message.content", "finish_reason",
+			} {
 				all[c.Get("index").Raw+" "+path] += c.Get(path).Str
 			}
 		}
@@ -132,7 +134,8 @@ func TestOutputIsCutAtTheLimit(t *testing.T) {
 					return told(r.downstream.text.String())
 				}
 				if diff := cmp.Diff(run(kept), run(made)); diff != "" {
-					t.Fatalf("seed %d, n %d, limit %d, stream %t, mode %v (-an engine that keeps the limit +one that does not):\n%s", seed, n, limit, stream, mode, diff)
+					t.Fatalf("seed %d,%s, mode %v (-an engine that keeps the limit +one that does not):\n%s",
+						seed, fields, mode, diff)
 				}
 			}
 		}
@@ -159,7 +162,8 @@ func TestCallEndsAtTheLimit(t *testing.T) {
 		t.Fatal("the reply ends before the engine has said how the second choice does")
 	}
 	r.feed(choice(1, "", 1))
-	if text := r.downstream.text.String(); !r.Ended() || strings.Count(text, `"finish_reason":"length"`) != 2 || strings.Count(text, " a") != 2 {
+	text := r.downstream.text.String()
+	if !r.Ended() || strings.Count(text, `"finish_reason":"length"`) != 2 || strings.Count(text, " a") != 2 {
 		t.Errorf("ended %t: %s", r.Ended(), text)
 	}
 
@@ -180,7 +184,8 @@ func TestContinuationIsCutAtTheLimit(t *testing.T) {
 	r := startContinued(t, `,"max_tokens":10,"stream":true,"stream_options":{"include_usage":true}`, 2)
 	r.feed(from("a"), bytesOf(event("", tokens("<|channel|>final<|message|> a a a")...)), Event{Err: errBroken})
 	r.feed(from("b"), bytesOf(event("", tokens(strings.Repeat(" b", 100))...)))
-	if got := merged(r.downstream.text.String()); !r.Ended() || !strings.Contains(got, "content:  a a a b b b b\n") || !strings.Contains(got, `"length" 10 `) {
+	got := merged(r.downstream.text.String())
+	if !r.Ended() || !strings.Contains(got, "content:  a a a b b b b\n") || !strings.Contains(got, `"length" 10 `) {
 		t.Errorf("ended %t: %s", r.Ended(), got)
 	}
 }

@@ -401,9 +401,14 @@ func TestErrorBodyIsBounded(t *testing.T) {
 func TestUsageIsBounded(t *testing.T) {
 	t.Parallel()
 	prompt := int64(len(chatRequest(t, "", false).Engine().Prompt))
-	for cached, want := range map[int64]int64{1_000_000_000_000_000: prompt, prompt + 1: prompt, prompt: prompt, 1: 1, -5: 0} {
-		usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\ndata: [DONE]\n\n", cached)
-		for name, prefill := range map[string]*engine.Usage{"the engine": nil, "its prefill engine": {CachedTokens: int(cached)}} {
+	for cached, want := range map[int64]int64{
+		1_000_000_000_000_000: prompt, prompt + 1: prompt, prompt: prompt, 1: 1, -5: 0,
+	} {
+		usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,`+
+			`"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\ndata: [DONE]\n\n", cached)
+		for name, prefill := range map[string]*engine.Usage{
+			"the engine": nil, "its prefill engine": {CachedTokens: int(cached)},
+		} {
 			r := startChat(t, "")
 			events := answer("<|channel|>final<|message|>hi<|return|>")
 			events[0].Prompt = prefill

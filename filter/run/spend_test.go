@@ -49,7 +49,8 @@ func startBudgetedAt(t *testing.T, kind string, request api.Request, b budget.Bu
 // charged is the tokens that the store has counted.
 func (r *budgetedRun) charged() int64 {
 	r.t.Helper()
-	c, err := r.store.Charge(r.t.Context(), []store.Charge{{Budget: "year", Name: "year 8760h0m0s", Window: r.budget.Window}})
+	charge := store.Charge{Budget: "year", Name: "year 8760h0m0s", Window: r.budget.Window}
+	c, err := r.store.Charge(r.t.Context(), []store.Charge{charge})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -233,7 +234,10 @@ func TestHeldOutputIsCharged(t *testing.T) {
 // Of two generations both are charged, and the second one is made only if there is room.
 func TestBothGenerationsAreCharged(t *testing.T) {
 	t.Parallel()
-	const wrong, kept = `<|channel|>final<|message|>no object at all<|return|>`, `<|channel|>final<|message|>{"a":1}<|return|>`
+	const (
+		wrong = `<|channel|>final<|message|>no object at all<|return|>`
+		kept  = `<|channel|>final<|message|>{"a":1}<|return|>`
+	)
 	prompt := len(chatRequest(t, asObject, true).Engine().Prompt)
 	for name, c := range map[string]struct {
 		room  int
@@ -312,7 +316,10 @@ func TestOvershootIsNotCharged(t *testing.T) {
 // A reply that no engine has begun to answer costs nothing, however it ends.
 func TestUnansweredCostsNothing(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(r *budgetedRun){"canceled": func(r *budgetedRun) { r.Cancel() }, "abandoned": func(r *budgetedRun) { r.Abandon() }} {
+	for name, end := range map[string]func(r *budgetedRun){
+		"canceled":  func(r *budgetedRun) { r.Cancel() },
+		"abandoned": func(r *budgetedRun) { r.Abandon() },
+	} {
 		r := startBudgeted(t, chatRequest(t, `,"max_tokens":50`, false), budget.Budget{Tokens: 10_000})
 		end(r)
 		if r.do(&r.executor.detached); r.charged() != 0 {
