@@ -38,7 +38,7 @@ func areas() []area {
 		jsonArea(), tokenizerArea(), contextArea(), schemaArea(), limitArea(),
 		markerArea(), bodyArea(), httpArea(), bypassArea(), http2Area(),
 		isolationArea(), approvalArea(), addressArea(), toolHeaderArea(), hostileToolArea(), secretArea(), recordArea(), reloadArea(), sealArea(),
-		engineArea(), clientArea(), budgetArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(),
+		engineArea(), clientArea(), budgetArea(), quotaArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(),
 	}
 }
 

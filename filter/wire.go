@@ -217,7 +217,7 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 	opened, err := store.Open(ctx, cfg.StoreURL, store.Options{
 		ResponseTTL: cfg.Responses.StoreTTL.Duration, ResponseBytes: cfg.Responses.StoreBytes,
 		TextTTL: cfg.Limits.KeptReasoningTTL.Duration, TextBytes: cfg.Limits.KeptReasoningBytes,
-		Now: s.o.Now,
+		Now: s.o.Now, CountDropped: metrics.CountDropped,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store_url: %w", err)

@@ -40,6 +40,11 @@ type entry struct {
 // piece is units that were taken in a window.
 type piece struct{ units, number int64 }
 
+// charge returns a charge of nothing to the budget.
+func (e *entry) charge() store.Charge {
+	return store.Charge{Budget: e.budget.Name, Name: e.count, Window: e.budget.Window}
+}
+
 // units returns what was taken.
 func (e *entry) units() (n int64) {
 	for _, p := range e.taken {
@@ -69,15 +74,10 @@ func (e *entry) first(call Call) int {
 func (a *Account) Reserve(ctx context.Context, used Usage, call Call) *apierror.Error {
 	a.access.Lock()
 	defer a.access.Unlock()
-	return a.take(ctx, func() {
-		a.used, a.call = used, call
-		for i := range a.entries {
-			a.entries[i].output = a.entries[i].first(call)
-		}
-	})
+	return a.take(ctx, func() { a.begin(used, call) })
 }
 
-// Reserved reports whether enough is reserved for a model call.
+// Reserved reports whether enough is reserved for a model call, which begins then.
 func (a *Account) Reserved(used Usage, call Call) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +87,16 @@ func (a *Account) Reserved(used Usage, call Call) bool {
 			return false
 		}
 	}
+	a.begin(used, call)
 	return true
+}
+
+// begin begins a model call. The mutex is the caller's.
+func (a *Account) begin(used Usage, call Call) {
+	a.used, a.call = used, call
+	for i := range a.entries {
+		a.entries[i].output = a.entries[i].first(call)
+	}
 }
 
 // Low returns the number of output tokens of the call from which on [Account.Grow] has
@@ -183,7 +192,8 @@ func (a *Account) missing(change func()) []store.Charge {
 	charges := make([]store.Charge, len(a.entries))
 	for i := range a.entries {
 		e := &a.entries[i]
-		charges[i] = store.Charge{Name: e.count, Window: e.budget.Window, Limit: e.budget.Tokens * unit}
+		charges[i] = e.charge()
+		charges[i].Limit = e.budget.Tokens * unit
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
 			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
 		}
@@ -219,13 +229,17 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 		e := &a.entries[i]
 		more := e.budget.Weights.used(used) - e.units()
 		if more > 0 {
-			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: more})
+			charge := e.charge()
+			charge.Amount = more
+			charges = append(charges, charge)
 			continue
 		}
 		for n := len(e.taken) - 1; n >= 0 && more < 0; n-- {
 			back := min(-more, e.taken[n].units)
 			more += back
-			charges = append(charges, store.Charge{Name: e.count, Window: e.budget.Window, Amount: -back, Number: e.taken[n].number})
+			charge := e.charge()
+			charge.Amount, charge.Number = -back, e.taken[n].number
+			charges = append(charges, charge)
 		}
 	}
 	return charges

@@ -16,6 +16,8 @@
 package budget
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -90,6 +92,10 @@ type Subject struct {
 	Model  string // name at the engine
 }
 
+// maxSubject is how many bytes of a tenant, key or model a count's name has. Clients may be
+// able to choose longer ones, and the store keeps many names.
+const maxSubject = 128
+
 // count returns the name of a subject's count in the store.
 func (b *Budget) count(s Subject) string {
 	var name strings.Builder
@@ -98,7 +104,12 @@ func (b *Budget) count(s Subject) string {
 		key, value string
 		counts     bool
 	}{{"tenant", s.Tenant, b.Tenant}, {"key", s.Key, b.Key}, {"model", s.Model, b.Model}} {
-		if part.counts {
+		switch {
+		case !part.counts:
+		case len(part.value) > maxSubject:
+			// No shorter value has a colon, which would be escaped.
+			fmt.Fprintf(&name, " %s=sha256:%x", part.key, sha256.Sum256([]byte(part.value)))
+		default:
 			name.WriteString(" " + part.key + "=" + url.QueryEscape(part.value))
 		}
 	}

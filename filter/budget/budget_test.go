@@ -39,7 +39,7 @@ func limited(tokens int64) Budget {
 // used returns what the store has counted of a budget.
 func used(t *testing.T, s store.Budgets, b *Budget, subject Subject) int64 {
 	t.Helper()
-	charged, err := s.Charge(t.Context(), []store.Charge{{Name: b.count(subject), Window: b.Window}})
+	charged, err := s.Charge(t.Context(), []store.Charge{{Budget: b.Name, Name: b.count(subject), Window: b.Window}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,5 +315,20 @@ func TestPrices(t *testing.T) {
 	}
 	if none := (Prices{}); none.Known() || !p.Known() {
 		t.Error("prices are known or not")
+	}
+}
+
+// Names that clients choose have a bound in the store, and stay different.
+func TestLongSubjects(t *testing.T) {
+	t.Parallel()
+	b := Budget{Name: "day", Window: time.Hour, Tenant: true, Model: true}
+	names := map[string]bool{}
+	as := func(n int) string { return strings.Repeat("a", n) }
+	for _, value := range []string{"", "short", as(maxSubject), as(maxSubject + 1), as(1 << 20), strings.Repeat(" ", maxSubject)} {
+		name := b.count(Subject{Tenant: value, Model: value})
+		if names[name] || len(name) > 1000 {
+			t.Errorf("a tenant of %d bytes has the name %.100q of %d", len(value), name, len(name))
+		}
+		names[name] = true
 	}
 }

@@ -277,6 +277,9 @@ func (c *Config) checkWords() (errs []error) {
 		}
 		names = append(names, h.name)
 	}
+	if !headerName.MatchString(c.KeyHeader) {
+		errs = append(errs, fmt.Errorf("key_header: %q is no lower-case header name, such as x-api-key", c.KeyHeader))
+	}
 	for i, name := range c.Routing.SessionFrom {
 		if !sessionName.MatchString(name) {
 			errs = append(errs, fmt.Errorf("routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))

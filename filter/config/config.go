@@ -93,6 +93,10 @@ type Config struct {
 	// whose value keeps tenants apart. Empty: there is one tenant. Where it
 	// is configured, a request without it is a 401.
 	TenantHeader string `json:"tenant_header" reload:"envoy"`
+	// KeyHeader is the request header whose credentials Envoy has authenticated, and by
+	// which token budgets know clients. Empty: authorization or x-api-key, if a request
+	// does not have different ones in both.
+	KeyHeader string `json:"key_header"`
 
 	// ReplyHeaders names the response headers by which replies explain what
 	// was decided, of header.Explanations.

@@ -179,6 +179,7 @@ func TestConfigErrors(t *testing.T) {
 		{"date", "date: today", "date: must be utc, none or a date"},
 		{"reasoning", "reasoning_fields: all", "reasoning_fields: must be one of"},
 		{"tenant", "tenant_header: X Tenant", "tenant_header"},
+		{"key", "key_header: Authorization", "key_header"},
 		{"prefix header", "routing: {prefix_header: X Prefix}", "routing.prefix_header"},
 		{"one header twice", "routing: {prefix_header: x-a, session_header: x-a}", "a header of their own"},
 		{"session from", "routing: {session_from: [session_id, X-Session]}", `routing.session_from[1]: "X-Session" is no lower-case header name`},

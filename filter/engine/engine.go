@@ -81,6 +81,12 @@ type Usage struct {
 	Replica      string // IP:port of the replica that has answered, which decoders do not set; "": unknown
 }
 
+// Bound replaces counts that cannot be true of a prompt with so many tokens. Clients are
+// billed by them, and may add them up.
+func (u *Usage) Bound(prompt int) {
+	u.CachedTokens = max(min(u.CachedTokens, prompt), Unknown)
+}
+
 // Chunk is a piece of the output of one choice.
 type Chunk struct {
 	Index       int             // index of the choice, less than the request's N

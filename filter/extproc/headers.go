@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -12,17 +11,21 @@ import (
 )
 
 // headerOf returns the value of a header by its lower-case name, "" if it is absent.
-// Envoy sets raw_value; value is for older senders.
 func headerOf(m *corev3.HeaderMap, name string) string {
 	for _, h := range m.GetHeaders() {
 		if strings.EqualFold(h.GetKey(), name) {
-			if raw := h.GetRawValue(); len(raw) > 0 {
-				return string(raw)
-			}
-			return h.GetValue()
+			return valueOf(h)
 		}
 	}
 	return ""
+}
+
+// valueOf returns the value of a header. Envoy sets raw_value; value is for older senders.
+func valueOf(h *corev3.HeaderValue) string {
+	if raw := h.GetRawValue(); len(raw) > 0 {
+		return string(raw)
+	}
+	return h.GetValue()
 }
 
 // headersOf returns all values of a header by its lower-case name, as HTTP joins
@@ -31,7 +34,7 @@ func headersOf(m *corev3.HeaderMap, name string) string {
 	var values []string
 	for _, h := range m.GetHeaders() {
 		if strings.EqualFold(h.GetKey(), name) {
-			values = append(values, cmp.Or(string(h.GetRawValue()), h.GetValue()))
+			values = append(values, valueOf(h))
 		}
 	}
 	return strings.Join(values, ",")

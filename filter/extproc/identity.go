@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -46,14 +45,51 @@ func tenantOf(h *corev3.HeaderMap, header string) string {
 }
 
 // keyOf returns a digest of the credentials of a request, by which token budgets know its
-// client; "" if there are none.
-func keyOf(h *corev3.HeaderMap) string {
-	credentials := cmp.Or(headerOf(h, "authorization"), headerOf(h, "x-api-key"))
+// client; "" if there are none. The header is the one that Envoy has authenticated; "": it is
+// not known which one that is.
+//
+// Two different credentials are none. One of them nobody has checked: if it counted, a client
+// could have a new budget with each request.
+func keyOf(h *corev3.HeaderMap, header string) string {
+	credentials := ""
+	for _, field := range h.GetHeaders() {
+		if !hasCredentials(field.GetKey(), header) {
+			continue
+		}
+		c := canonical(valueOf(field))
+		if c == "" {
+			continue
+		}
+		if credentials != "" && credentials != c {
+			return ""
+		}
+		credentials = c
+	}
 	if credentials == "" {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(credentials))
 	return hex.EncodeToString(sum[:keyBytes])
+}
+
+// hasCredentials reports whether a request header is one that credentials are read of.
+func hasCredentials(name, header string) bool {
+	if header != "" {
+		return strings.EqualFold(name, header)
+	}
+	return strings.EqualFold(name, "authorization") || strings.EqualFold(name, "x-api-key")
+}
+
+// canonical returns the one spelling of credentials: a key is the same with and without the
+// scheme Bearer, schemes have no case, and more white space says nothing more.
+func canonical(credentials string) string {
+	words := strings.Fields(credentials)
+	if len(words) > 0 && strings.EqualFold(words[0], "bearer") {
+		words = words[1:]
+	} else if len(words) > 1 {
+		words[0] = strings.ToLower(words[0])
+	}
+	return strings.Join(words, " ")
 }
 
 // keyBytes is the length of the digest: different credentials have different ones.

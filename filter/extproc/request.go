@@ -148,7 +148,7 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 		r.asked = headerOf(h, name)
 	}
 	if s.o.Budgets.NeedsKey() {
-		r.key = keyOf(h)
+		r.key = keyOf(h, cfg.KeyHeader)
 	}
 	if r.id = cutID(r.id); r.id == "" {
 		r.id = s.o.NewID("")

@@ -106,7 +106,6 @@ func (r *Reply) appendUsage(dst []byte) []byte {
 	if r.cached != engine.Unknown {
 		cached += r.cached
 	}
-	cached = min(cached, input)
 	dst = strconv.AppendInt(append(dst, `{"input_tokens":`...), int64(input-cached), 10)
 	dst = strconv.AppendInt(append(dst, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), int64(cached), 10)
 	dst = strconv.AppendInt(append(dst, `,"output_tokens":`...), int64(counts.Output), 10)

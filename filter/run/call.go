@@ -45,6 +45,7 @@ type modelCall struct {
 
 	decoder engine.Decoder // from callAnswered on
 	choices int            // that have not finished
+	limit   outputLimit
 
 	status    int // of a rejection
 	header    func(string) string
@@ -53,9 +54,7 @@ type modelCall struct {
 
 // beginCall makes a model call, once what it can use is reserved.
 func (r *Run) beginCall(req *engine.Request) {
-	if !r.reserves(req) {
-		r.makeCall(req)
-	}
+	r.reserve(BudgetCall(req), func() { r.makeCall(req) }, r.Fail)
 }
 
 func (r *Run) makeCall(req *engine.Request) {
@@ -67,7 +66,6 @@ func (r *Run) makeCall(req *engine.Request) {
 	if r.o.Mode == api.Loop {
 		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
 	}
-	r.beginSpending()
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
@@ -92,6 +90,7 @@ func (r *Run) await(req *engine.Request, retry Retry) {
 		verifier = newVerifier(r.reply.Turn().NewCheck())
 	}
 	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N, verifier: verifier}
+	r.call.limit.begin(req)
 	r.timers.Clear(TimerIdle)
 	r.timers.Clear(TimerGrace)
 	r.timers.Set(TimerFirst, r.now, r.env.Limits.FirstToken)
@@ -285,9 +284,16 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
 	r.cont.restart()
-	r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
-	r.env.Telemetry.Retried(r.rec, reason, r.now)
-	r.resend(req, retry)
+
+	left, refused := req.N*req.MaxTokens, r.Fail
+	if r.cont.continues() { // other choices may wait behind this one
+		left, refused = r.cont.left(), r.endsWithBudget
+	}
+	r.reserveAgain(left, func() {
+		r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
+		r.env.Telemetry.Retried(r.rec, reason, r.now)
+		r.resend(req, retry)
+	}, refused)
 }
 
 // resend makes a call under another id: the engine may not have noticed yet that
@@ -312,7 +318,9 @@ func (r *Run) avoidExcluded() bool {
 
 // push hands chunks to the reply. It reports whether the model call is over.
 func (r *Run) push(chunks []engine.Chunk) (over bool) {
+	chunks = r.call.limit.take(chunks)
 	r.spent(chunks)
+
 	kept := r.cont.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
 		r.resetIdle() // the guard holds them back
@@ -322,6 +330,11 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	}
 	if r.cont.interrupted() {
 		r.continueNext(Retry{})
+		return true
+	}
+	if r.call.limit.over() {
+		r.env.Telemetry.Interrupted(r.rec, interruptedByLimit, r.now)
+		r.callComplete()
 		return true
 	}
 	return false
@@ -369,6 +382,9 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 		c.Usage = r.call.prompt
 	default:
 		c.Usage.Replica = r.call.replica
+	}
+	if c.Usage != nil {
+		c.Usage.Bound(len(r.call.request.Prompt))
 	}
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)

@@ -24,6 +24,7 @@ type continuation struct {
 	current   int             // the choice that the call being made continues; allChoices
 	begun     int             // tokens of that choice before the call being made
 	calls     int             // that have continued choices of this step
+	again     int             // how often reasoning of these was ended that had been ended before
 	lost      int             // calls of the reply that were lost and continued
 	asked     int             // arguments of the reply's calls that were asked for again
 	cause     *apierror.Error // by which the output ended; nil: it has not
@@ -62,7 +63,7 @@ func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	if guard == nil && !kept {
 		return
 	}
-	k.request, k.current, k.begun, k.calls, k.counted = req, allChoices, 0, 0, false
+	k.request, k.current, k.begun, k.calls, k.again, k.counted = req, allChoices, 0, 0, 0, false
 	if req.N == 1 {
 		k.one[0] = output{tokens: k.beginning[:0], guard: guard}
 		k.choices = k.one[:]
@@ -256,13 +257,24 @@ func (k *continuation) following(o *output) (req *engine.Request, finish engine.
 	return req, engine.FinishNone
 }
 
+// maxAgain bounds how often a model that reasons on is interrupted again, in all choices of a
+// step together: each time is a model call. A model that is left to choose its next message
+// can reason on, and so can one behind its answer.
+const maxAgain = 3
+
 // ending returns the tokens by which the interrupted reasoning of a choice is ended; none
 // if the choice ends there.
 func (k *continuation) ending(o *output) []harmony.Token {
 	if !o.guard.Reasoning() {
 		return nil
 	}
-	for _, tokens := range o.guard.Endings() {
+	if o.guard.Interrupted() {
+		if k.again == maxAgain {
+			return nil
+		}
+		k.again++
+	}
+	for _, tokens := range o.guard.Endings(k.again == maxAgain) {
 		if k.rest(o, tokens...) != nil {
 			return tokens
 		}
@@ -309,7 +321,7 @@ func (r *Run) continueNext(retry Retry) {
 			k.current, k.begun = i, len(o.tokens)
 			r.call.id, r.call.repeated = req.ID, false
 			r.timers.Clear(TimerHold)
-			r.sendCall(req, retry)
+			r.reserveAgain(k.left(), func() { r.sendCall(req, retry) }, r.endsWithBudget)
 			return
 		}
 		if r.endChoice(i, finish) {
@@ -324,6 +336,16 @@ func (r *Run) continueNext(retry Retry) {
 // maxAsked is how often the calls of a reply have their arguments asked for again: each time
 // the whole output is a prompt, and is parsed anew. Then arguments are passed on as they are.
 const maxAsked = 8
+
+// left is how many output tokens the choices may still have that are not complete.
+func (k *continuation) left() (n int) {
+	for i := range k.choices {
+		if o := &k.choices[i]; !o.done {
+			n += k.request.MaxTokens - len(o.tokens)
+		}
+	}
+	return n
+}
 
 // askAgain has the next call of a choice generate the arguments anew that follow its
 // output: of the form that the tool takes.
@@ -359,6 +381,8 @@ func (r *Run) endReasoning(i int, o *output) (over bool) {
 	}
 	o.tokens = append(o.tokens, tokens...)
 	o.guard.Ended(tokens)
+	r.spend.total += len(tokens) // they are output of the reply
+	r.spendOutput(len(tokens))
 	return r.deliver([]engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}})
 }
 

@@ -193,3 +193,34 @@ func TestInterruptedAndLost(t *testing.T) {
 		t.Errorf("%d calls, ended %t: %s", len(r.executor.calls), r.Ended(), got)
 	}
 }
+
+// A model that reasons on behind each interruption costs a call for each choice and three
+// more, however many choices there are.
+func TestInterruptionsAreBounded(t *testing.T) {
+	t.Parallel()
+	const tool = `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
+	for _, fields := range []string{"", tool} {
+		for n, want := range map[int]int{1: 5, 4: 8, 16: 20} {
+			r := startContinued(t, fmt.Sprintf(`,"n":%d,"thinking_token_budget":0%s`, n, fields), 0)
+			for calls := 1; !r.Ended(); calls++ {
+				if len(r.executor.calls) != calls || calls > 100 {
+					t.Fatalf("%d calls, and the reply has no end", calls)
+				}
+				r.feed(ok())
+				for i := range r.executor.calls[calls-1].N {
+					output := "<|channel|>analysis<|message|> hm hm"
+					if calls > 1 {
+						output = " a<|end|><|start|>assistant" + output
+					}
+					if !r.Ended() && len(r.executor.calls) == calls {
+						r.feed(bytesOf(strings.Replace(event("", tokens(output)...), `"index":0`, fmt.Sprintf(`"index":%d`, i), 1)))
+					}
+				}
+			}
+			text := r.downstream.text.String()
+			if got := len(r.executor.calls); got != want || strings.Count(text, `"finish_reason":"length"`) != n {
+				t.Errorf("%q, %d choices: %d calls, want %d: %s", fields, n, got, want, text)
+			}
+		}
+	}
+}

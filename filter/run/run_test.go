@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -185,7 +186,7 @@ func TestTrailersHaveTheStatus(t *testing.T) {
 // events that came before it. Jobs lead to calls, and calls to jobs.
 func TestRunTakesSteps(t *testing.T) {
 	t.Parallel()
-	call := func(id string) api.Step { return api.Step{Call: &engine.Request{ID: id, N: 1}} }
+	call := func(id string) api.Step { return api.Step{Call: &engine.Request{ID: id, N: 1, MaxTokens: 100}} }
 	jobs := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{steps: []api.Step{jobs, call("one"), jobs, call("two"), call("three")}}}, api.Loop, "vllm")
 	made, d := r.executor, r.downstream
@@ -230,7 +231,7 @@ func TestSlowLastJob(t *testing.T) {
 	t.Parallel()
 	save := api.Step{Jobs: []api.Job{jobFunc(nil)}}
 	r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-		steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1}}, save}, onFail: []api.Step{save},
+		steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}, save}, onFail: []api.Step{save},
 	}}, api.Loop, "vllm")
 	r.Start()
 	r.feed(answer("x")...)
@@ -275,7 +276,7 @@ func TestCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTestRun(t, &scriptedRequest{reply: scriptedReply{
-				steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1}}}, onCancel: []api.Job{jobFunc(nil)},
+				steps: []api.Step{{Call: &engine.Request{ID: "one", N: 1, MaxTokens: 100}}}, onCancel: []api.Job{jobFunc(nil)},
 			}}, api.Loop, "vllm")
 			r.Start()
 			c.end(r)
@@ -392,5 +393,33 @@ func TestErrorBodyIsBounded(t *testing.T) {
 	}
 	if n := len(r.call.errorBody); n != MaxErrorBody {
 		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+// What an engine reports of the prompt is never more than can be true: neither in the usage
+// nor in what is charged.
+func TestUsageIsBounded(t *testing.T) {
+	t.Parallel()
+	prompt := int64(len(chatRequest(t, "", false).Engine().Prompt))
+	for cached, want := range map[int64]int64{
+		1_000_000_000_000_000: prompt, prompt + 1: prompt, prompt: prompt, 1: 1, -5: 0,
+	} {
+		usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,`+
+			`"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\ndata: [DONE]\n\n", cached)
+		for name, prefill := range map[string]*engine.Usage{
+			"the engine": nil, "its prefill engine": {CachedTokens: int(cached)},
+		} {
+			r := startChat(t, "")
+			events := answer("<|channel|>final<|message|>hi<|return|>")
+			events[0].Prompt = prefill
+			r.feed(events[0], events[1], bytesOf(usage), events[2])
+			got := gjson.Get(r.downstream.text.String(), "usage.prompt_tokens_details.cached_tokens")
+			if got.Int() != want || got.Exists() != (cached > 0) {
+				t.Errorf("%s reports %d, the client gets %q, want %d", name, cached, got.Raw, want)
+			}
+			if got := r.usedSoFar().Cached; int64(max(got, 0)) != want {
+				t.Errorf("%s reports %d, %d are charged, want %d", name, cached, got, want)
+			}
+		}
 	}
 }

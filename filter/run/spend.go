@@ -18,10 +18,16 @@ const interruptedByBudget = "token_budget"
 // spending is what a run takes of token budgets.
 type spending struct {
 	account *budget.Account // nil: none bounds the reply
-	waiting *engine.Request // the call that waits for its reservation
-	output  int             // output tokens of the call
-	total   int             // output tokens of all calls
-	low     int             // from this many on, more output is reserved
+
+	// What a model call does that waits for its reservation; nil: none waits.
+	granted func()
+	refused func(err *apierror.Error)
+
+	// Output tokens that engines have made, whether a client sees them or not.
+	total  int // of the reply
+	output int // since the last reservation
+	limit  int // most of these that the reservation is for
+	low    int // from this many on, more output is reserved
 }
 
 // BudgetCall returns what a model call can use of token budgets.
@@ -60,26 +66,46 @@ type settlement struct {
 // Do implements [api.Job].
 func (j settlement) Do(ctx context.Context) (any, error) { return nil, j.account.Settle(ctx, j.used) }
 
-// usedSoFar returns what the reply has used.
+// usedSoFar returns what the reply has used. Output is what engines have made of it, and not
+// what the reply says of itself: output that is held back, that nobody wants any more or that
+// was asked for again has taken an engine as long. Output that no reply has read counts as
+// what is no reasoning.
 func (r *Run) usedSoFar() budget.Usage {
+	used := r.madeSoFar()
+	if r.answered {
+		s := r.reply.Summary()
+		used.Cached, used.Reasoning = s.Cached, s.Counts.Reasoning
+	}
+	return used
+}
+
+// madeSoFar is usedSoFar without what only the reply knows.
+func (r *Run) madeSoFar() budget.Usage {
 	if !r.answered {
 		return budget.Usage{}
 	}
-	s := r.reply.Summary()
-	return budget.Usage{Input: r.rec.PromptTokens(), Cached: s.Cached, Output: s.Counts.Output, Reasoning: s.Counts.Reasoning}
+	return budget.Usage{Input: r.rec.PromptTokens(), Output: r.spend.total}
 }
 
-// reserves reports whether a model call has to wait for its reservation, which begins.
-func (r *Run) reserves(req *engine.Request) bool {
+// reserve makes a model call, once what it can use is reserved. A call for which there is no
+// room is refused.
+func (r *Run) reserve(call budget.Call, granted func(), refused func(err *apierror.Error)) {
 	s := &r.spend
 	if s.account == nil {
-		return false
+		granted()
+		return
 	}
-	used, call := r.usedSoFar(), BudgetCall(req)
+	used := r.usedSoFar()
 	if s.account.Reserved(used, call) {
-		return false
+		r.beginSpending(call)
+		granted()
+		return
 	}
-	s.waiting = req
+
+	s.granted, s.refused = func() {
+		r.beginSpending(call)
+		granted()
+	}, refused
 	r.phase = phaseReserve
 	r.timers.Clear(TimerFirst)
 	r.timers.Clear(TimerIdle)
@@ -89,40 +115,60 @@ func (r *Run) reserves(req *engine.Request) bool {
 	}
 	r.o.Executor.Start([]api.Job{reservation{s.account, used, call}})
 	r.holdHeaders()
-	return true
 }
 
-// reserved makes the model call that has waited, or fails the reply.
+// reserveAgain makes a further call of a step. The reservation of the step's first call is
+// for as many output tokens as its choices may have. If the engine has made some that are no
+// part of them, what is left to be made has to be reserved.
+func (r *Run) reserveAgain(left int, granted func(), refused func(err *apierror.Error)) {
+	s := &r.spend
+	if s.account == nil || s.output+left <= s.limit {
+		granted()
+		return
+	}
+	prompt := r.rec.PromptTokens() - r.madeSoFar().Input // 0 once an engine has answered
+	r.reserve(budget.Call{Prompt: prompt, Output: left}, granted, refused)
+}
+
+// reserved goes on with the model call that has waited.
 func (r *Run) reserved(d JobDone) {
-	req := r.spend.waiting
-	r.spend.waiting = nil
+	s := &r.spend
+	granted, refused := s.granted, s.refused
+	s.granted, s.refused = nil, nil
 	refusal, _ := d.Result.(*apierror.Error)
 	if d.Err != nil { // a panic
 		refusal = apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
 	}
 	if refusal != nil {
-		r.Fail(refusal)
+		refused(refusal)
 		return
 	}
-	r.makeCall(req)
+	granted()
 }
 
 // beginSpending notes that the output of a model call begins.
-func (r *Run) beginSpending() {
+func (r *Run) beginSpending(call budget.Call) {
 	s := &r.spend
-	s.output, s.low = 0, math.MaxInt
-	if s.account != nil && r.o.Mode == api.Loop {
+	s.output, s.limit, s.low = 0, call.Output, math.MaxInt
+	if r.o.Mode == api.Loop {
 		s.low = s.account.Low()
 	}
 }
 
-// spent notes output of the engine, and reserves more before the reservation ends.
+// spent notes output of the engine.
 func (r *Run) spent(chunks []engine.Chunk) {
-	s := &r.spend
+	n := 0
 	for i := range chunks {
-		s.output += len(chunks[i].Tokens)
-		s.total += len(chunks[i].Tokens)
+		n += len(chunks[i].Tokens)
 	}
+	r.spend.total += n
+	r.spendOutput(n)
+}
+
+// spendOutput reserves more output before the reservation ends.
+func (r *Run) spendOutput(n int) {
+	s := &r.spend
+	s.output += n
 	if s.output < s.low {
 		return
 	}
@@ -139,7 +185,7 @@ func (r *Run) takeGrown(d JobDone) {
 		r.Exhausted()
 	default:
 		r.spend.low = r.spend.account.Low()
-		r.spent(nil)
+		r.spendOutput(0)
 	}
 }
 
@@ -150,6 +196,12 @@ func (r *Run) Exhausted() {
 		return
 	}
 	r.rec.Tape.Happened(record.KindExhausted)
+	r.endsWithBudget(nil)
+}
+
+// endsWithBudget ends the choices that have no end: there is no room for a call that goes on
+// with them.
+func (r *Run) endsWithBudget(*apierror.Error) {
 	r.env.Telemetry.Interrupted(r.rec, interruptedByBudget, r.now)
 	r.call.repeated = true // also if the output has not the form that it should have
 	for i := range r.cont.choices {
@@ -169,11 +221,10 @@ func (r *Run) settle() {
 	}
 }
 
-// settleBroken is settle for a reply that must not be asked any more. It counts all
-// output as what is no reasoning.
+// settleBroken is settle for a reply that must not be asked any more.
 func (r *Run) settleBroken() {
 	if r.spend.account != nil {
-		r.settleFor(budget.Usage{Input: r.rec.PromptTokens(), Output: r.spend.total})
+		r.settleFor(r.madeSoFar())
 	}
 }
 

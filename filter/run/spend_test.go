@@ -27,10 +27,15 @@ type budgetedRun struct {
 
 func startBudgeted(t *testing.T, request api.Request, b budget.Budget) *budgetedRun {
 	t.Helper()
+	return startBudgetedAt(t, "vllm", request, b)
+}
+
+func startBudgetedAt(t *testing.T, kind string, request api.Request, b budget.Budget) *budgetedRun {
+	t.Helper()
 	b.Name, b.Window, b.Weights = "year", 365*24*time.Hour, budget.Weights{Input: 100, Cached: 100, Output: 100, Reasoning: 100}
 	b.Applies = func(budget.Subject) bool { return true }
 	s := store.NewMemory(store.Options{})
-	r := &budgetedRun{testRun: newTestRun(t, request, api.Loop, "vllm"), t: t, store: s, budget: b}
+	r := &budgetedRun{testRun: newTestRun(t, request, api.Loop, kind), t: t, store: s, budget: b}
 	r.o.Account = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
 	r.spend.account = r.o.Account
 	r.o.Limits = (&api.Endpoint{}).Limits
@@ -44,7 +49,8 @@ func startBudgeted(t *testing.T, request api.Request, b budget.Budget) *budgeted
 // charged is the tokens that the store has counted.
 func (r *budgetedRun) charged() int64 {
 	r.t.Helper()
-	c, err := r.store.Charge(r.t.Context(), []store.Charge{{Name: "year 8760h0m0s", Window: r.budget.Window}})
+	charge := store.Charge{Budget: "year", Name: "year 8760h0m0s", Window: r.budget.Window}
+	c, err := r.store.Charge(r.t.Context(), []store.Charge{charge})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -192,5 +198,132 @@ func TestSettledOnce(t *testing.T) {
 	r.Cancel() // before an engine has begun to answer
 	if r.do(&r.executor.detached); r.charged() != 0 {
 		t.Errorf("%d tokens are charged for no answer", r.charged())
+	}
+}
+
+// finish does what the end of a run has left, and returns what is charged for output.
+func (r *budgetedRun) finish() int64 {
+	r.t.Helper()
+	if n := r.do(&r.executor.detached); n != 1 || !r.Ended() {
+		r.t.Fatalf("%d jobs are left, ended %t: %s", n, r.Ended(), r.downstream.text.String())
+	}
+	return r.charged() - int64(len(r.executor.calls[0].Prompt))
+}
+
+// asObject are the fields of a request whose answer the filter checks itself, where the engine
+// takes no grammar.
+const asObject = `,"max_tokens":50,"response_format":{"type":"json_object"}`
+
+// Output that is held back for a check is charged though its client leaves.
+func TestHeldOutputIsCharged(t *testing.T) {
+	t.Parallel()
+	request := decodeChat(t, asObject, true, &turn.Model{})
+	r := startBudgetedAt(t, "llamacpp", request, budget.Budget{Tokens: 10_000})
+	const output = `<|channel|>final<|message|>{"a":[1,2,3`
+	made := llamacppAnswer(output, "eos")
+	r.feed(made[:len(made)-2]...)
+	if r.downstream.text.Len() > 0 || r.Ended() {
+		t.Fatalf("the output is not held back: %s", r.downstream.text.String())
+	}
+	r.Cancel()
+	if got := r.finish(); got != int64(len(tokens(output))) {
+		t.Errorf("%d tokens are charged, want %d", got, len(tokens(output)))
+	}
+}
+
+// Of two generations both are charged, and the second one is made only if there is room.
+func TestBothGenerationsAreCharged(t *testing.T) {
+	t.Parallel()
+	const (
+		wrong = `<|channel|>final<|message|>no object at all<|return|>`
+		kept  = `<|channel|>final<|message|>{"a":1}<|return|>`
+	)
+	prompt := len(chatRequest(t, asObject, true).Engine().Prompt)
+	for name, c := range map[string]struct {
+		room  int
+		calls int
+	}{"room": {100, 2}, "just enough": {50 + len(tokens(wrong)), 2}, "none": {50 + len(tokens(wrong)) - 1, 1}} {
+		request := decodeChat(t, asObject, true, &turn.Model{})
+		r := startBudgetedAt(t, "llamacpp", request, budget.Budget{Tokens: int64(prompt + c.room)})
+		answer := llamacppAnswer(wrong, "eos")
+		r.feed(answer[:len(answer)-2]...)
+		if n := r.do(&r.executor.jobs); n != 1 || len(r.executor.calls) != c.calls {
+			t.Fatalf("%s: %d jobs, %d calls, want %d", name, n, len(r.executor.calls), c.calls)
+		}
+		want := len(tokens(wrong))
+		if c.calls == 2 {
+			if got := r.charged(); got != int64(prompt+want+50) {
+				t.Errorf("%s: %d tokens are reserved, want %d", name, got, prompt+want+50)
+			}
+			r.feed(llamacppAnswer(kept, "eos")...)
+			want += len(tokens(kept))
+		} else if err := r.downstream.err; err == nil || err.Status != http.StatusTooManyRequests {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if got := r.finish(); got != int64(want) {
+			t.Errorf("%s: %d tokens are charged, want %d", name, got, want)
+		}
+	}
+}
+
+// What an engine makes for choices that are interrupted meanwhile, or that wait for others,
+// is charged. Where there is no room to make the rest again, the choices end in good order.
+func TestDroppedOutputIsCharged(t *testing.T) {
+	t.Parallel()
+	const fields = `,"max_tokens":60,"n":2,"thinking_token_budget":2`
+	choice := func(i int, finish, text string) Event {
+		return bytesOf(strings.Replace(event(finish, tokens(text)...), `"index":0`, `"index":`+string(rune('0'+i)), 1))
+	}
+	const beginning, ending = "<|channel|>analysis<|message|> a a", "<|end|><|start|>assistant<|channel|>final<|message|>"
+	prompt := len(chatRequest(t, fields, false).Engine().Prompt)
+	dropped := strings.Repeat(" b", 40)
+	made := int64(2*len(tokens(beginning)) + 2*len(tokens(dropped)))
+	for name, c := range map[string]struct {
+		room  int
+		calls int
+	}{"room": {300, 3}, "none": {120, 1}} {
+		r := startBudgeted(t, chatRequest(t, fields, false), budget.Budget{Tokens: int64(prompt + c.room)})
+		r.feed(ok(), choice(0, "", beginning+dropped), choice(1, "", beginning+dropped))
+		r.do(&r.executor.jobs)
+		for range c.calls - 1 {
+			r.feed(ok(), choice(0, "stop", "c<|return|>"), Event{End: true})
+		}
+		want := made + int64(len(tokens(ending)))
+		if c.calls == 3 {
+			want += int64(len(tokens(ending))) + 4
+		} else if !strings.Contains(r.downstream.text.String(), `"finish_reason":"length"`) {
+			t.Errorf("%s: %s", name, r.downstream.text.String())
+		}
+		if len(r.executor.calls) != c.calls || r.downstream.err != nil {
+			t.Fatalf("%s: %d calls, want %d, %v", name, len(r.executor.calls), c.calls, r.downstream.err)
+		}
+		if got := r.finish(); got != want || got > int64(c.room) {
+			t.Errorf("%s: %d tokens are charged, want %d", name, got, want)
+		}
+	}
+}
+
+// However much an engine makes, no more is charged than the request allows.
+func TestOvershootIsNotCharged(t *testing.T) {
+	t.Parallel()
+	r := startBudgeted(t, chatRequest(t, `,"max_tokens":50,"stream":true`, false), budget.Budget{Tokens: 10_000})
+	r.feed(ok(), piece(192_005))
+	if got := r.finish(); got != 50 {
+		t.Errorf("%d tokens are charged", got)
+	}
+}
+
+// A reply that no engine has begun to answer costs nothing, however it ends.
+func TestUnansweredCostsNothing(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(r *budgetedRun){
+		"canceled":  func(r *budgetedRun) { r.Cancel() },
+		"abandoned": func(r *budgetedRun) { r.Abandon() },
+	} {
+		r := startBudgeted(t, chatRequest(t, `,"max_tokens":50`, false), budget.Budget{Tokens: 10_000})
+		end(r)
+		if r.do(&r.executor.detached); r.charged() != 0 {
+			t.Errorf("%s: %d tokens are charged", name, r.charged())
+		}
 	}
 }

@@ -3,6 +3,9 @@ package store
 // RedisTestURL is exported for tests in package store_test.
 var RedisTestURL = redisTestURL
 
+// MaxCounts is exported for tests in package store_test.
+const MaxCounts = maxCounts
+
 // Bytes returns a rough estimate of the memory that the data takes.
 func (m *Memory) Bytes() int64 {
 	m.mu.Lock()

@@ -183,7 +183,7 @@ func (g *guard) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 func returned(charges []Charge, counts []Count) []Charge {
 	back := make([]Charge, len(charges))
 	for i, c := range charges {
-		back[i] = Charge{Name: c.Name, Window: c.Window, Amount: -c.Amount, Number: counts[i].Number}
+		back[i] = Charge{Budget: c.Budget, Name: c.Name, Window: c.Window, Amount: -c.Amount, Number: counts[i].Number}
 	}
 	return back
 }

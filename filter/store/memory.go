@@ -51,6 +51,7 @@ func NewMemory(o Options) *Memory {
 		responses:     map[key]*response{},
 		items:         map[key][]itemOf{},
 		conversations: map[key]*conversation{},
+		counts:        counts{dropped: o.CountDropped},
 	}
 	m.groups.inUse = func(g group) bool { return g.inUse(m.now()) }
 	m.groups.removed = func(e *entry[group, struct{}]) { e.key.drop(m) }

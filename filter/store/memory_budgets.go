@@ -1,93 +1,181 @@
 package store
 
 import (
+	"container/heap"
 	"context"
 	"time"
 )
 
-const (
-	// maxCounts is the greatest number of counts. Clients may choose names.
-	maxCounts = 1 << 17
-	// countsSweep is how many new counts there are between two sweeps.
-	countsSweep = 1 << 12
-)
+// maxCounts is the greatest number of counts of one budget: some 15 MB. Clients may be able
+// to choose names.
+const maxCounts = 1 << 16
 
-// counts are the counts of the present windows. The zero value has none.
+// counts are the counts of all budgets. The zero value has none.
+//
+// Each budget has room of its own, so that a client who makes up names for one cannot push
+// out the counts of another.
 type counts struct {
-	byName map[string]windowCount
-	added  int // since the last sweep
+	budgets map[countsOf]*windowCounts
+	dropped func(budget string) // called for each count that had to make room; may be nil
 }
 
-// windowCount is a count of the window that ends at a Unix time in milliseconds.
+// countsOf names the counts of a budget. They have windows of one length.
+type countsOf struct {
+	budget string
+	window time.Duration
+}
+
+// windowCounts are the counts of a budget in the present window. All of them end with it, so
+// none of an earlier window is ever kept.
+//
+// It is a heap, see [heap.Interface], of what may be dropped first: the count that has used
+// least. A client who makes up names to have its own, exhausted count dropped would have to
+// use more tokens with each of maxCounts names.
+type windowCounts struct {
+	number, end int64 // of the window; the end is a Unix time in milliseconds
+
+	byName map[string]*windowCount
+	byUse  []*windowCount
+	clock  int64 // counts changes
+}
+
+// windowCount is the count of a subject. One of 0 is not kept.
 type windowCount struct {
-	used, number, end int64
+	name    string
+	used    int64
+	changed int64 // the clock at its last change
+	index   int   // in byUse
 }
 
-// Charge implements [Budgets]. It returns [ErrTooLarge] if there are too many counts.
+// Charge implements [Budgets].
 func (m *Memory) Charge(_ context.Context, charges []Charge) (Charged, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.counts.charge(charges, m.now().UnixMilli())
+	return m.counts.charge(charges, m.now().UnixMilli()), nil
 }
 
 // charge makes charges at a Unix time in milliseconds.
-func (c *counts) charge(charges []Charge, now int64) (Charged, error) {
+func (c *counts) charge(charges []Charge, now int64) Charged {
 	charged := Charged{OK: true, Counts: make([]Count, len(charges))}
-	after := make([]windowCount, len(charges))
+	after := make([]int64, len(charges))
 	for i, ch := range charges {
-		after[i] = c.at(ch, now)
-		if ch.Number == 0 || ch.Number == after[i].number {
-			after[i].used += ch.Amount
+		w := c.at(ch, now)
+		used := w.used(ch.Name)
+		charged.Counts[i] = Count{Used: used, Number: w.number, Left: time.Duration(w.end-now) * time.Millisecond}
+
+		after[i] = used
+		if ch.Number == 0 || ch.Number == w.number {
+			// What is returned can be more than there is, if the count had to make room.
+			after[i] = max(used+ch.Amount, 0)
 		}
-		charged.OK = charged.OK && (ch.Limit == 0 || after[i].used <= ch.Limit)
+		charged.OK = charged.OK && (ch.Limit == 0 || after[i] <= ch.Limit)
 	}
+	if !charged.OK {
+		return charged
+	}
+
 	for i, ch := range charges {
-		w := after[i]
-		if !charged.OK {
-			w = c.at(ch, now)
-		} else if !c.put(ch.Name, w, now) {
-			return Charged{}, ErrTooLarge
+		charged.Counts[i].Used = after[i]
+		if c.at(ch, now).set(ch.Name, after[i]) && c.dropped != nil {
+			c.dropped(ch.Budget)
 		}
-		charged.Counts[i] = Count{Used: w.used, Number: w.number, Left: time.Duration(w.end-now) * time.Millisecond}
 	}
-	return charged, nil
+	return charged
 }
 
-// at returns the count of a charge's present window. A clock that is set back does not
-// begin an earlier window.
-func (c *counts) at(ch Charge, now int64) windowCount {
+// at returns the counts of a charge's budget in the present window. A clock that is set back
+// does not begin an earlier window.
+func (c *counts) at(ch Charge, now int64) *windowCounts {
 	length := ch.Window.Milliseconds()
-	number := now / length
-	if w, ok := c.byName[ch.Name]; ok && w.number >= number {
+	of, number := countsOf{ch.Budget, ch.Window}, now/length
+	w := c.budgets[of]
+	if w != nil && w.number >= number {
 		return w
 	}
-	return windowCount{number: number, end: (number + 1) * length}
+
+	if c.budgets == nil {
+		c.budgets = map[countsOf]*windowCounts{}
+	}
+	if w == nil {
+		c.forget(now)
+	}
+	w = &windowCounts{number: number, end: (number + 1) * length, byName: map[string]*windowCount{}}
+	c.budgets[of] = w
+	return w
 }
 
-// put reports whether there is room for the count.
-func (c *counts) put(name string, w windowCount, now int64) bool {
-	if c.byName == nil {
-		c.byName = map[string]windowCount{}
-	}
-	if _, ok := c.byName[name]; !ok {
-		c.added++
-		if c.added >= countsSweep {
-			c.sweep(now)
-		}
-		if len(c.byName) >= maxCounts {
-			return false
-		}
-	}
-	c.byName[name] = w
-	return true
-}
-
-// sweep deletes the counts of windows that have ended.
-func (c *counts) sweep(now int64) {
-	c.added = 0
-	for name, w := range c.byName {
+// forget drops the counts of windows that have ended. Their budgets may have gone with a
+// configuration.
+func (c *counts) forget(now int64) {
+	for of, w := range c.budgets {
 		if w.end <= now {
-			delete(c.byName, name)
+			delete(c.budgets, of)
 		}
 	}
+}
+
+// used returns what a subject has used.
+func (w *windowCounts) used(name string) int64 {
+	if count := w.byName[name]; count != nil {
+		return count.used
+	}
+	return 0
+}
+
+// set sets what a subject has used. It reports whether another count had to make room.
+func (w *windowCounts) set(name string, used int64) (dropped bool) {
+	w.clock++
+	count := w.byName[name]
+	switch {
+	case used == 0 && count != nil:
+		heap.Remove(w, count.index)
+		delete(w.byName, name)
+	case used == 0:
+	case count != nil:
+		count.used, count.changed = used, w.clock
+		heap.Fix(w, count.index)
+	default:
+		if dropped = len(w.byName) >= maxCounts; dropped {
+			delete(w.byName, heap.Pop(w).(*windowCount).name)
+		}
+		count = &windowCount{name: name, used: used, changed: w.clock}
+		w.byName[name] = count
+		heap.Push(w, count)
+	}
+	return dropped
+}
+
+// Len implements [heap.Interface].
+func (w *windowCounts) Len() int { return len(w.byUse) }
+
+// Less implements [heap.Interface]. Of counts that have used as much the one goes first that
+// has not changed for longest.
+func (w *windowCounts) Less(i, j int) bool {
+	a, b := w.byUse[i], w.byUse[j]
+	if a.used != b.used {
+		return a.used < b.used
+	}
+	return a.changed < b.changed
+}
+
+// Swap implements [heap.Interface].
+func (w *windowCounts) Swap(i, j int) {
+	w.byUse[i], w.byUse[j] = w.byUse[j], w.byUse[i]
+	w.byUse[i].index, w.byUse[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (w *windowCounts) Push(x any) {
+	count := x.(*windowCount)
+	count.index = len(w.byUse)
+	w.byUse = append(w.byUse, count)
+}
+
+// Pop implements [heap.Interface].
+func (w *windowCounts) Pop() any {
+	last := len(w.byUse) - 1
+	count := w.byUse[last]
+	w.byUse[last] = nil
+	w.byUse = w.byUse[:last]
+	return count
 }

@@ -251,7 +251,8 @@ type Budgets interface {
 // Charge is an amount that is added to a count. Charges of one call have different
 // names.
 type Charge struct {
-	Name   string        // of the count; one name has windows of one length
+	Budget string        // whose counts make room for one another, where their number is bounded
+	Name   string        // of the count; one name has one budget, and windows of one length
 	Window time.Duration // length of the windows, at least a millisecond
 	Amount int64         // negative: it is returned
 	Limit  int64         // most that the count may be with the amount; 0: there is no limit
@@ -280,4 +281,7 @@ type Options struct {
 	ResponseBytes int64            // memory and SQLite only: most bytes of responses, events and conversations
 	TextBytes     int64            // memory and SQLite only: most bytes of texts
 	Now           func() time.Time // memory and SQLite only; nil: time.Now. Shared stores use their server's clock.
+	// CountDropped is called, in memory only, for each count of a budget that has to make
+	// room for another one. nil: nobody is told.
+	CountDropped func(budget string)
 }

@@ -71,6 +71,7 @@ type tokenMetrics struct {
 	prefixBroken  *prometheus.CounterVec // cause
 	tokens        *prometheus.CounterVec // model, channel
 	budgetRefused *prometheus.CounterVec // budget
+	budgetDropped *prometheus.CounterVec // budget
 	cost          *prometheus.CounterVec // model
 }
 
@@ -122,6 +123,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			cached:        counter("harmony_cached_tokens_total", "Prompt tokens the engine found in its cache, where it reports them.", "model"),
 			prefixBroken:  counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
 			budgetRefused: counter("harmony_budget_refusals_total", "Requests, and model calls of replies, for which a token budget had no room, by its name.", "budget"),
+			budgetDropped: counter("harmony_budget_counts_dropped_total", "Counts of a token budget that made room for others in the memory of the process, by its name.", "budget"),
 			cost:          counter("harmony_cost_total", "What the tokens of replies cost by the configured prices.", "model"),
 			tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
 		},
@@ -135,7 +137,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.budgetDropped, m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -219,6 +221,9 @@ func (m *Metrics) tool(server, name string, answered bool) string {
 
 // ContentUnopened counts a sealed text that no key opens.
 func (m *Metrics) ContentUnopened() { m.unopened.Inc() }
+
+// CountDropped counts a count of a token budget that had to make room for another one.
+func (m *Metrics) CountDropped(budget string) { m.budgetDropped.WithLabelValues(budget).Inc() }
 
 // StoreFailed counts an access to the store that failed.
 func (m *Metrics) StoreFailed(operation string) { m.storeErrors.WithLabelValues(operation).Inc() }

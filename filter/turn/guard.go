@@ -220,26 +220,23 @@ var (
 	nextCall    = harmony.AppendEncodeSpecial(nil, "<|end|><|start|>assistant<|channel|>commentary to=")
 )
 
-// maxCuts bounds how often the reasoning of a choice is interrupted. A model that is
-// left to choose its next message can reason on.
-const maxCuts = 4
-
-// Endings returns the tokens by which the reasoning of a choice can be ended, best first;
-// none if it cannot any more. Where there are tools the model chooses between an answer
-// and a call. If it reasons on, it has to answer, or to call where the request allows
-// nothing else.
-func (g *Guard) Endings() [][]harmony.Token {
+// Endings returns the tokens by which the reasoning of a choice can be ended, best first.
+// Where there are tools the model chooses between an answer and a call. If it reasons on, or
+// would not be interrupted again if it did (last), it has to answer, or to call where the
+// request allows nothing else.
+func (g *Guard) Endings(last bool) [][]harmony.Token {
 	g.cuts++
 	switch {
-	case g.cuts > maxCuts:
-		return nil
 	case !g.tools:
 		return [][]harmony.Token{finalAnswer}
-	case g.cuts == 1:
+	case g.cuts == 1 && !last:
 		return [][]harmony.Token{nextMessage, finalAnswer}
 	}
 	return [][]harmony.Token{finalAnswer, nextCall}
 }
+
+// Interrupted reports whether the reasoning of the choice was ended before.
+func (g *Guard) Interrupted() bool { return g.cuts > 0 }
 
 // Ended takes the tokens by which reasoning was ended.
 func (g *Guard) Ended(tokens []harmony.Token) {

@@ -33,6 +33,12 @@
   expr: sum(max_over_time(harmony_store_hangs{ {{- .m -}} }[3m])) > 0
   summary: The store does not answer.
   description: "{{ `{{ $value | humanize }}` }} replicas of the filter have made no accesses to the store in the last minutes, because it hangs. Chat goes on without it; requests that need it are a 503."
+- alert: HarmonyBudgetCountsDropped
+  severity: warning
+  for: 5m
+  expr: sum by (budget) (rate(harmony_budget_counts_dropped_total{ {{- .m -}} }[5m])) > 0
+  summary: A token budget has more subjects than there is room for.
+  description: "{{ `{{ $value | humanize }}` }} counts of the budget {{ `{{ $labels.budget }}` }} make room for others in a second. Their subjects begin anew. A client makes up names, or the store in memory is too small for so many."
 - alert: HarmonyRetries
   severity: warning
   for: 15m
