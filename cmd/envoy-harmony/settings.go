@@ -29,6 +29,8 @@ type settings struct {
 	adjust  func(*config.Config) // what the command adds to the configuration; may be nil
 	// engineless says that the command calls no engine, so that none has to be named.
 	engineless bool
+	// memory is what the process may take, by which the defaults of limits are chosen.
+	memory memory
 
 	// What the last reading of the configuration has found.
 	content [sha256.Size]byte // hash of the file
@@ -37,7 +39,7 @@ type settings struct {
 }
 
 func newSettings(p program, name, usage string) *settings {
-	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError), memory: memoryOf(p)}
 	s.flags.SetOutput(p.stderr)
 	s.flags.Usage = func() {
 		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
@@ -135,7 +137,9 @@ func (s *settings) read() (*config.Config, error) {
 	}
 	errs := []error{err}
 	s.origins = map[string]string{}
-	s.origin("the file", config.Defaults(), c)
+	defaults := config.DefaultsIn(s.memory.limit)
+	s.origin(s.memory.origin(), config.Defaults(), defaults)
+	s.origin("the file", defaults, c)
 	before := *c
 	s.unknown, err = c.ApplyEnv(s.program.environ)
 	errs = append(errs, err)
@@ -151,6 +155,7 @@ func (s *settings) read() (*config.Config, error) {
 		c.Engines = slices.Clone(s.engines)
 	}
 	s.origin("a flag", &before, c)
+	c.FitStore(s.memory.limit)
 	if s.engineless && len(c.Engines) == 0 {
 		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
 	}
@@ -167,14 +172,14 @@ func (s *settings) read() (*config.Config, error) {
 // cannot be read at all.
 func (s *settings) readFile() (*config.Config, error) {
 	if s.file == "" {
-		return config.Defaults(), nil
+		return config.DefaultsIn(s.memory.limit), nil
 	}
 	text, err := os.ReadFile(s.file)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	s.content = sha256.Sum256(text)
-	return config.Parse(s.file, text)
+	return config.DefaultsIn(s.memory.limit).Parse(s.file, text)
 }
 
 // origin notes where keys got the values that they have after a step of reading.

@@ -34,6 +34,7 @@ const (
 type handled struct {
 	outcome api.Outcome
 	share   *share          // of the request, or of the response in the background
+	reserve func(bytes int) *apierror.Error
 	account *budget.Account // what the reply takes of token budgets; nil: none bounds it
 	// queued says that the response is made in the background. Then the request
 	// is its maker's; answer is what the client gets, metadata what Envoy gets.
@@ -57,8 +58,8 @@ func (x *exchange) handle(body []byte) {
 	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
-	h := &handled{share: x.request.share, account: x.s.account(x.request.party, &x.target)}
-	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.take(int64(bytes)) }
+	h := &handled{share: x.request.share, reserve: x.request.share.reserve, account: x.s.account(x.request.party, &x.target)}
+	r.Context.Reserve = h.reserve
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
 		Parent: x.runner.Record.Parent(), Tape: x.runner.Record.Tape,
@@ -119,7 +120,8 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 		return err
 	}
 	h.share = h.share.move()
-	r.Release = h.share.close
+	_ = h.share.keep(kept(b)) // the body is not needed any more
+	r.Reserve, r.Release = h.share.reserve, h.share.close
 	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, b, &r.Target)
 	s.o.Background.Start(r)
 	return nil
@@ -257,12 +259,14 @@ func (x *exchange) beginDirect(h *handled) {
 // body of the client's request until it has.
 func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *run.Run {
 	request := h.outcome.Request
+	prepared := func() { _ = x.request.keep(kept(request)) }
 	if request.Engine() != nil {
-		x.request.release()
+		prepared()
 	}
 	x.phase = phaseRun
 	o := run.Options{
-		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.request.release,
+		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: prepared,
+		Reserve: h.reserve,
 	}
 	if h.account != nil {
 		o.Account, o.Limits = h.account, x.request.endpoint.Limits
@@ -270,18 +274,28 @@ func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *r
 	return x.runner.Begin(o, upstream, x.now)
 }
 
-// answer answers with a JSON body. A large one is held to the pace of its client, where
-// Envoy can do that, and counts in the budget meanwhile.
+// kept is what a request takes of the budget until its reply has ended.
+func kept(r api.Request) int64 {
+	if k, ok := r.(api.Keeper); ok {
+		return int64(k.Kept())
+	}
+	return 0
+}
+
+// answer answers with a JSON body, whose endpoint has taken its bytes of the budget
+// before it made it. A large one is held to the pace of its client, where Envoy can do
+// that, and makes room for other requests if its client does not read.
 func (x *exchange) answer(body []byte) {
-	x.request.release()
+	if missing := x.request.keep(int64(len(body))); missing > largeAnswer { // by an endpoint that takes too little
+		if err := x.request.share.take(missing); err != nil {
+			x.SendError(err)
+			return
+		}
+	}
 	if x.kind != telemetry.Queued { // the answer is not the reply of a response in the background
 		x.runner.Record.Tape.Sent(body)
 	}
 	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
-		if err := x.request.share.take(int64(len(body))); err != nil {
-			x.SendError(err)
-			return
-		}
 		x.replyFrom(&wholeAnswer{body: body})
 		return
 	}

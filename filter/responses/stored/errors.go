@@ -13,8 +13,12 @@ import (
 // CodeItemNotFound is the code of an error that says that an item is missing.
 const CodeItemNotFound = "item_not_found"
 
-// Unavailable is the answer where a request needs the store and the store fails.
+// Unavailable is the answer where a request needs the store and the store fails, or where
+// there is no room for what the store has.
 func Unavailable(cause error) *apierror.Error {
+	if refused := new(apierror.Error); errors.As(cause, &refused) {
+		return refused
+	}
 	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
 }
 
