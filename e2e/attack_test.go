@@ -38,7 +38,7 @@ func areas() []area {
 		jsonArea(), tokenizerArea(), contextArea(), schemaArea(), limitArea(),
 		markerArea(), bodyArea(), httpArea(), bypassArea(), http2Area(),
 		isolationArea(), approvalArea(), addressArea(), toolHeaderArea(), hostileToolArea(), secretArea(),
-		engineArea(), clientArea(), budgetArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(),
+		engineArea(), clientArea(), budgetArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(), memoryArea(512), memoryArea(1024), memoryArea(2048),
 	}
 }
 

@@ -7,15 +7,19 @@ import "strings"
 // without any of them being set; a process with much memory has the fixed defaults. A key
 // that is set wins.
 //
-// The shares leave a quarter for the program, its streams and the collector: with the
-// shares of docs/sizing.md all used at one time, the heap stays below its limit.
+// All shares together are some seven tenths of what the program leaves, so that the
+// collector has room (docs/sizing.md; "make attack ATTACK=memory" measures it).
 
-// memoryShare is the part of the memory limit that a key gets by default: 1 of so many.
+// programBytes is about what the program takes without requests, with a few hundred
+// streams.
+const programBytes = 64 << 20
+
+// memoryShare is the part of the memory that a key gets by default: 1 of so many.
 var memoryShare = struct {
 	store, cache, diagnosis, toolAnswers, body int64
 }{store: 8, cache: 32, diagnosis: 64, toolAnswers: 64, body: 24}
 
-// inflightShare is the part that requests may hold at one time: two fifths.
+// The part that requests may hold at one time: two fifths.
 const inflightNumerator, inflightDenominator = 2, 5
 
 // leastBody is the least default of the largest request body.
@@ -28,6 +32,7 @@ func DefaultsIn(limit int64) *Config {
 	if limit <= 0 {
 		return c
 	}
+	limit = max(limit-programBytes, limit/2)
 	l := &c.Limits
 
 	l.MaxInflightBytes = max(limit/inflightDenominator*inflightNumerator, 4*leastBody)

@@ -319,7 +319,7 @@ func tooMuch() *apierror.Error {
 
 // tooLarge is the error of a request that needs more than there can ever be.
 func tooLarge(limit int64) *apierror.Error {
-	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request, with what is stored of its conversation and what is made of both, takes more than the %d bytes of memory that all requests may take (limits.max_inflight_bytes). Send less history or smaller attachments.", limit)
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request, with what is stored of its conversation and with its answer, takes more than the %d bytes of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
 }
 
 // tooSlow is the error of a request that has stalled and made room for others.

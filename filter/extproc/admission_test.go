@@ -313,3 +313,57 @@ func TestParty(t *testing.T) {
 		}
 	}
 }
+
+// A client that does not read a stored answer makes room for others, as a body does that
+// does not arrive. One that reads keeps it.
+func TestUnreadAnswersMakeRoom(t *testing.T) {
+	b := newTestBudget(t)
+	reader := func(name, party string, n int64) *share {
+		s := b.upload(name, party, 0)
+		if err := s.complete(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.take(n); err != nil {
+			t.Fatal(err)
+		}
+		s.reading()
+		return s
+	}
+	unread, read := reader("unread", "a", 30*mib), reader("read", "a", 34*mib)
+	b.refused(b.upload("another", "b", 0), 60*mib, "overloaded")
+	b.made()
+	for range 6 {
+		b.at = b.at.Add(time.Second)
+		read.goesOn(leastRate)
+	}
+	if err := b.upload("large", "b", 0).arrive(60 * mib); err != nil {
+		t.Error(err)
+	}
+	b.made("unread: overloaded")
+	if err := unread.take(1); err == nil || !strings.Contains(err.Message, "read too slowly") {
+		t.Errorf("more is taken: %v", err)
+	}
+	if err := read.take(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that can never have room is told so: it is not to be sent again as it is.
+func TestRequestWithoutAnyRoom(t *testing.T) {
+	b := newTestBudget(t)
+	if err := b.open("", nil).take(b.limit + 1); err == nil || err.Status != 413 || err.RetryAfter != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Keep returns what is not needed any more, and takes nothing.
+func TestKeep(t *testing.T) {
+	b := newTestBudget(t)
+	s := b.upload("a", "a", 10*mib)
+	if missing := s.keep(4 * mib); missing != 0 || s.bytes != 4*mib || b.held.bytes != 4*mib {
+		t.Errorf("%d are missing, %d held", missing, s.bytes)
+	}
+	if missing := s.keep(6 * mib); missing != 2*mib || s.bytes != 4*mib {
+		t.Errorf("%d are missing, %d held", missing, s.bytes)
+	}
+}

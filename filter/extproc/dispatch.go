@@ -33,7 +33,7 @@ const (
 // handled is what an endpoint has made of a request.
 type handled struct {
 	outcome api.Outcome
-	share   *share          // of the request, or of the response in the background
+	share   *share // of the request, or of the response in the background
 	reserve func(bytes int) *apierror.Error
 	account *budget.Account // what the reply takes of token budgets; nil: none bounds it
 	// queued says that the response is made in the background. Then the request
