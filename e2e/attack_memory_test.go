@@ -106,7 +106,7 @@ func (a *attempt) withinMemory(limit int64, mixes []mix) {
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[r.status]++
-			if r.status == 0 || !statusIs(r.status, "200 400 408 413 429 503 529") || r.status == http.StatusServiceUnavailable && r.header.Get("Retry-After") == "" {
+			if r.status == 0 || !statusIs(r.status, "200 400 404 408 413 429 503 529") || r.status == http.StatusServiceUnavailable && r.header.Get("Retry-After") == "" {
 				a.Errorf("%s, retry-after %q", r.brief(), r.header.Get("Retry-After"))
 			}
 		})

@@ -276,7 +276,7 @@ func (k *making) abandon() {
 func (k *making) begin(ctx context.Context) {
 	m, r := k.maker, k.response
 	header := backgroundHeaders(r.Header, m.o.TenantHeader)
-	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers)
+	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers, r.Reserve)
 	k.run = k.runner.Begin(run.Options{
 		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true, Account: r.Account, Reserve: r.Reserve,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
