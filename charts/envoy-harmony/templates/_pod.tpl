@@ -33,17 +33,6 @@
 {{- end }}
 {{- end -}}
 
-{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9; 0 if it is none. */}}
-{{- define "envoy-harmony.bytes" -}}
-{{- $quantity := toString . | trim -}}
-{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "" 1 -}}
-{{- $unit := regexFind "[A-Za-z]+$" $quantity -}}
-{{- $number := trimSuffix $unit $quantity -}}
-{{- if and (hasKey $units $unit) (regexMatch "^[0-9]+([.][0-9]+)?(e[0-9]+)?$" $number) -}}
-{{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
-{{- else -}}0{{- end -}}
-{{- end -}}
-
 {{/* GOMEMLIMIT of a container with a memory limit: seven tenths of it. The rest is for what the
      Go runtime does not count. The defaults of the filter's own limits follow from it. */}}
 {{- define "envoy-harmony.memoryEnv" -}}
