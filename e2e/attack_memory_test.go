@@ -125,7 +125,7 @@ func (a *attempt) withinMemory(limit int64, mixes []mix) {
 	}
 }
 
-// spaceTexts has texts with few tokens for their bytes, so that much of it fits into a
+// spaceText is a text with few tokens for its bytes, so that much of it fits into a
 // model's context.
 func spaceText(n int) string { return strings.Repeat(" ", n) }
 
