@@ -23,6 +23,7 @@ type stack struct {
 	*dataplane
 	program *program
 	flags   []string // of the filter
+	group   *cgroup  // in which it runs; nil: none
 }
 
 // stackConfig is the configuration of a stack: keys of the configuration file with
@@ -33,6 +34,7 @@ type stackConfig struct {
 	envoy    []string // flags of envoy-config
 	edit     func([]byte) []byte
 	behavior string // of the simulated engine
+	memory   int64  // limit of the filter's cgroup; 0: none
 }
 
 func (c *stackConfig) set(key string, value any) { c.keys[key] = value }
@@ -62,7 +64,7 @@ func startStack(t *testing.T, change func(*testing.T, *stackConfig)) *stack {
 		flags = append(flags, "--engine", strings.ReplaceAll(e, "SIM", sim))
 	}
 	s := &stack{flags: flags}
-	s.program = serveProgram(t, log, flags...)
+	s.program, s.group = serveWithin(t, log, c.memory, flags...)
 	bootstrap := s.program.bootstrap(t, c.envoy...)
 	if c.edit != nil {
 		bootstrap = c.edit(bootstrap)

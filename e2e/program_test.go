@@ -66,7 +66,12 @@ func launchProgram(t testing.TB, log *logFile, begun string, args ...string) *pr
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, args...)
+	return launch(t, log, begun, exec.CommandContext(t.Context(), binary, args...))
+}
+
+// launch is launchProgram for a command that starts the program.
+func launch(t testing.TB, log *logFile, begun string, cmd *exec.Cmd) *program {
+	t.Helper()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +99,7 @@ func launchProgram(t testing.TB, log *logFile, begun string, args ...string) *pr
 	t.Cleanup(func() { <-p.ended })
 	l := receive(t, serving, "the program's start")
 	if l.Listen == "" {
-		t.Fatalf("envoy-harmony %s does not start", args[0])
+		t.Fatalf("%s does not start", cmd)
 	}
 	p.address, p.admin = l.Listen, "http://"+l.Admin
 	return p

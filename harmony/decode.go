@@ -220,3 +220,10 @@ func invalidSequence(b []byte) (size int, complete bool) {
 	}
 	return size, true
 }
+
+// TokenLength returns the number of bytes that a token stands for; 0 for an id outside the
+// vocabulary.
+func TokenLength(t Token) int {
+	text, _ := tokenText(t)
+	return len(text)
+}

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -20,7 +21,7 @@ func main() {
 	// The first signal starts an orderly shutdown. After it the default handling is
 	// restored, so that a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
+	p := program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), system: os.DirFS("/")}
 	os.Exit(p.main(ctx, os.Args[1:]))
 }
 
@@ -30,6 +31,7 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string // in the format of os.Environ
+	system         fs.FS    // the file system from / on, of which /proc and /sys are read; nil: nothing is
 }
 
 // getenv returns the value of an environment variable, like os.Getenv.

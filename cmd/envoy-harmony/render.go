@@ -45,6 +45,7 @@ func renderCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
+	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 	registry := prometheus.NewRegistry()
 	seconds := renderSeconds(registry)
 	service, err := filter.NewRenderService(cfg, filter.Options{Log: log}, func(path string, status int, took time.Duration) {

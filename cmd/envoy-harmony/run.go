@@ -42,6 +42,7 @@ type runOptions struct {
 
 func runCommand(ctx context.Context, p program, args []string) error {
 	s := newSettings(p, "run", runUsage)
+	s.memory = s.memory.half() // Envoy has the rest
 	var o runOptions
 	envoyFlags(s.flags, &o.envoy, "127.0.0.1:0")
 	s.openPaths()
@@ -68,6 +69,7 @@ func runCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
+	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 	return runTogether(ctx, s, cfg, log, o)
 }
 

@@ -48,6 +48,7 @@ func serveCommand(ctx context.Context, p program, args []string) error {
 	if err != nil {
 		return err
 	}
+	s.memory.apply(log, cfg.Limits.MaxInflightBytes)
 	hangup := make(chan os.Signal, 1)
 	if s.file != "" {
 		signal.Notify(hangup, syscall.SIGHUP)

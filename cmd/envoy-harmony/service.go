@@ -30,6 +30,9 @@ import (
 // a body in chunks of at most its buffer size, which operators can raise.
 const maxMessage = 64 << 20
 
+// streamWindow is how many bytes of a stream may have arrived without being read.
+const streamWindow = 256 << 10
+
 // service is the filter with its ext_proc and admin listeners.
 type service struct {
 	log      *logrus.Logger
@@ -91,6 +94,9 @@ func (s *service) newGRPC(cfg *config.Config, metrics prometheus.Registerer) (er
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.ForceServerCodecV2(filter.Codec()),
 		grpc.WaitForHandlers(true),
+		// What has come of a body and has not been counted yet: without this bound the
+		// window of a fast stream grows to 16 MiB.
+		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: cfg.MaxConnectionAge.Duration}),
 		// An Envoy may ping more often than gRPC's own clients do.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

@@ -29,6 +29,8 @@ type settings struct {
 	adjust  func(*config.Config) // what the command adds to the configuration; may be nil
 	// engineless says that the command calls no engine, so that none has to be named.
 	engineless bool
+	// memory is what the process may take, by which the defaults of limits are chosen.
+	memory memory
 
 	// What the last reading of the configuration has found.
 	content [sha256.Size]byte // hash of the file
@@ -37,7 +39,7 @@ type settings struct {
 }
 
 func newSettings(p program, name, usage string) *settings {
-	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	s := &settings{program: p, flags: flag.NewFlagSet(name, flag.ContinueOnError), memory: memoryOf(p)}
 	s.flags.SetOutput(p.stderr)
 	s.flags.Usage = func() {
 		fmt.Fprintf(s.flags.Output(), "Usage: envoy-harmony %s\n\n%s\n\nFlags:\n", name, strings.TrimSpace(usage))
@@ -130,7 +132,7 @@ func (s *settings) newLog(c *config.Config) (*logrus.Logger, error) {
 // error names everything that is wrong.
 func (s *settings) read() (*config.Config, error) {
 	if s.file == "" {
-		return s.over(config.Defaults(), nil)
+		return s.over(config.DefaultsIn(s.memory.limit), nil)
 	}
 	return s.readText(s.fileText())
 }
@@ -156,7 +158,7 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 	if file.err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", file.err)
 	}
-	c, err := config.Parse(s.file, file.text)
+	c, err := config.DefaultsIn(s.memory.limit).Parse(s.file, file.text)
 	if c == nil {
 		return nil, err
 	}
@@ -168,7 +170,9 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 	errs := []error{err}
 	s.origins = map[string]string{}
-	s.origin("the file", config.Defaults(), c)
+	defaults := config.DefaultsIn(s.memory.limit)
+	s.origin(s.memory.origin(), config.Defaults(), defaults)
+	s.origin("the file", defaults, c)
 	before := *c
 	s.unknown, err = c.ApplyEnv(s.program.environ)
 	errs = append(errs, err)
@@ -184,6 +188,7 @@ func (s *settings) over(c *config.Config, err error) (*config.Config, error) {
 		c.Engines = slices.Clone(s.engines)
 	}
 	s.origin("a flag", &before, c)
+	c.FitStore(s.memory.limit)
 	if s.engineless && len(c.Engines) == 0 {
 		c.Engines = []config.Engine{{Kind: engine.Kinds()[0]}}
 	}

@@ -390,3 +390,27 @@ func volumeAt(pod object, path string) object {
 	}
 	return nil
 }
+
+// The runtime of the filter is held to a part of the container's memory, unless the
+// environment says otherwise. The limits follow from it.
+func TestMemoryLimit(t *testing.T) {
+	const base = "engines: [{kind: vllm, service: {name: a, port: 1}}]\n"
+	for values, want := range map[string]string{
+		"":                                                `{name: GOMEMLIMIT, value: "1503238553"}`,
+		"resources: {limits: {memory: 512Mi}}":            `{name: GOMEMLIMIT, value: "375809638"}`,
+		"resources: {limits: {memory: 1.5Gi}}":            `{name: GOMEMLIMIT, value: "1127428915"}`,
+		"resources: {limits: {memory: 500M}}":             `{name: GOMEMLIMIT, value: "350000000"}`,
+		"resources: {limits: {memory: 1000000000}}":       `{name: GOMEMLIMIT, value: "700000000"}`,
+		"resources: {limits: {memory: null}}":             "",
+		"extraEnv: [{name: GOMEMLIMIT, value: 1GiB}]":     "value: 1GiB",
+		"extraEnv: [{name: GOMEMLIMIT, value: \"1GiB\"}]": "value: 1GiB",
+	} {
+		out, stderr, err := run(t, tool(t, "helm"), "template", release, chart, "--values", write(t, base+values))
+		if err != nil {
+			t.Fatalf("%s: %s", values, stderr)
+		}
+		if n := strings.Count(string(out), "GOMEMLIMIT"); want == "" && n != 0 || want != "" && (n != 1 || !strings.Contains(string(out), want)) {
+			t.Errorf("%s: GOMEMLIMIT is there %d times, without %s", values, n, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestRenderService(t *testing.T) {
 	const name = "harmony-envoy-harmony-render"
 	pod := at(find(t, all, "Deployment", name), "spec.template.spec").(object)
 	container := pod["containers"].([]any)[0].(object)
-	if got := variables(container); len(got) != 1 || got[0] != "ENVOY_HARMONY_RESPONSES_SEAL_KEYS" {
+	if got := variables(container); !slices.Equal(got, []string{"ENVOY_HARMONY_RESPONSES_SEAL_KEYS", "GOMEMLIMIT"}) {
 		t.Errorf("the pod has the variables %v", got)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))

@@ -122,6 +122,22 @@ type Locker interface {
 	Unlock(ctx context.Context) error
 }
 
+// Keeper is a [Request] that keeps much of the client's until its reply has ended, such
+// as what the reply repeats of it, and what is stored.
+type Keeper interface {
+	Request
+	// Kept is about how many bytes of memory that takes, with what is made of it.
+	Kept() int
+}
+
+// Accumulator is a [Request] whose streamed reply keeps the model's output until its end,
+// as the reply that is one object does.
+type Accumulator interface {
+	Request
+	// KeepsOutput reports whether it does.
+	KeepsOutput() bool
+}
+
 // BackgroundRequest is a [Request] whose reply can be made after the client has
 // its answer.
 type BackgroundRequest interface {
@@ -156,7 +172,8 @@ type BackgroundReply interface {
 type Follower interface {
 	// Next waits a while for events behind those that it has returned, and
 	// may return none; end reports that there are no more. reserve takes the bytes
-	// of what it returns from the budget; its error is returned.
+	// of what it returns from the memory budget before they are made; its error is
+	// returned.
 	Next(ctx context.Context, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error)
 	// Fail is the event with which the stream is broken off.
 	Fail(err *apierror.Error) []byte

@@ -95,8 +95,11 @@ type Response struct {
 	Started   time.Time
 	Request   api.BackgroundRequest
 	Account   *budget.Account // what the response takes of token budgets; nil: none bounds it
+	// Reserve takes room for memory of the making, of the memory budget. nil: there is
+	// room for all.
+	Reserve func(bytes int) *apierror.Error
 	// Release is called when the response has ended. It returns what the
-	// request has taken of the budget of bodies.
+	// request has taken of that budget.
 	Release func()
 
 	key store.Key
@@ -273,9 +276,9 @@ func (k *making) abandon() {
 func (k *making) begin(ctx context.Context) {
 	m, r := k.maker, k.response
 	header := backgroundHeaders(r.Header, m.o.TenantHeader)
-	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers)
+	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers, r.Reserve)
 	k.run = k.runner.Begin(run.Options{
-		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true, Account: r.Account,
+		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true, Account: r.Account, Reserve: r.Reserve,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
 	k.reply = k.run.Reply().(api.BackgroundReply) // the reply to a BackgroundRequest is one
 	k.reply.Start()

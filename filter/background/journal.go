@@ -22,6 +22,9 @@ const (
 	// journalBacklog is how many bytes may wait for it.
 	journalRetry   = time.Second
 	journalBacklog = 8 << 20
+	// journalRoom is how much memory is taken at one time for events that wait, beyond
+	// the first journalBatch of them.
+	journalRoom = 256 << 10
 	// drainTries is how many accesses to a store that fails the end of a response
 	// waits for.
 	drainTries = 3
@@ -53,6 +56,8 @@ type journal struct {
 	timers *run.Timers
 	stored chan error
 	reply  api.BackgroundReply
+	// reserve takes memory for events that wait because the store is slow.
+	reserve func(bytes int) *apierror.Error
 
 	phase   journalPhase
 	fault   error        // of the last access to the store
@@ -60,12 +65,16 @@ type journal struct {
 	sent    *store.Batch // being stored, or to be stored again; nil: none
 	storing bool         // sent is being stored
 	batch   store.Batch  // what comes after it
+	room    int          // bytes that are taken for both
 	failed  int          // accesses since one that succeeded
 	drained func()       // called once nothing waits; nil: nobody asked
 }
 
-func newJournal(s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers) journal {
-	return journal{store: s, key: key, owner: owner, env: env, timers: timers, stored: make(chan error, 1)}
+func newJournal(s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers, reserve func(bytes int) *apierror.Error) journal {
+	if reserve == nil {
+		reserve = func(int) *apierror.Error { return nil }
+	}
+	return journal{reserve: reserve, store: s, key: key, owner: owner, env: env, timers: timers, stored: make(chan error, 1)}
 }
 
 // begin begins to store the events of a reply, behind those that are stored.
@@ -90,6 +99,10 @@ func (j *journal) SendBody(p []byte, end bool) {
 	if next == j.next || j.phase == journalClosed {
 		return // a comment, or no event at all
 	}
+	if !j.makeRoom(len(p)) {
+		j.close(errors.New("there is no memory for the events that wait for the store"))
+		return
+	}
 	if len(j.batch.SSE) == 0 {
 		j.batch.First = j.next
 	}
@@ -103,6 +116,31 @@ func (j *journal) SendBody(p []byte, end bool) {
 		j.timers.Set(run.TimerJournal, j.env.Now(), time.Nanosecond)
 	case !j.timers.Armed(run.TimerJournal):
 		j.timers.Set(run.TimerJournal, j.env.Now(), journalDelay)
+	}
+}
+
+// makeRoom reports whether there is memory for n bytes more of events that wait.
+func (j *journal) makeRoom(n int) bool {
+	waiting := len(j.batch.SSE) + n
+	if j.sent != nil {
+		waiting += len(j.sent.SSE)
+	}
+	if waiting <= journalBatch+j.room {
+		return true
+	}
+	more := max(journalRoom, waiting-journalBatch-j.room)
+	if j.reserve(more) != nil {
+		return false
+	}
+	j.room += more
+	return true
+}
+
+// returnRoom returns the memory of events that wait no more.
+func (j *journal) returnRoom() {
+	if j.room > 0 {
+		_ = j.reserve(-j.room) // returning is not refused
+		j.room = 0
 	}
 }
 
@@ -178,6 +216,7 @@ func (j *journal) appended(err error) {
 	case j.phase == journalClosed:
 	case err == nil, errors.Is(err, store.ErrConflict) && j.fault != nil:
 		j.sent, j.fault, j.failed = nil, nil, 0
+		j.returnRoom() // what is next in the batch is taken again, if it is much
 		j.flush()
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		j.close(nil) // it is another's now; the lease will show it
@@ -195,6 +234,7 @@ func (j *journal) appended(err error) {
 func (j *journal) close(fault error) {
 	j.phase = journalClosed
 	j.sent, j.batch = nil, store.Batch{}
+	j.returnRoom()
 	if fault != nil {
 		j.fault = fault
 	}

@@ -3,6 +3,7 @@ package background
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sirupsen/logrus"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/run"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 )
@@ -25,7 +27,7 @@ type testJournal struct {
 func newTestJournal() *testJournal {
 	s, reply := &fakeStore{}, &scriptedReply{events: 3}
 	env := &run.Env{Now: func() time.Time { return time.Unix(0, 0) }, Workers: &run.Workers{Log: logrus.New()}}
-	j := &testJournal{journal: newJournal(s, store.Key{Tenant: "a", ID: "resp_1"}, "me", env, &run.Timers{}), store: s, reply: reply}
+	j := &testJournal{journal: newJournal(s, store.Key{Tenant: "a", ID: "resp_1"}, "me", env, &run.Timers{}, nil), store: s, reply: reply}
 	j.begin(reply)
 	return j
 }
@@ -180,6 +182,47 @@ func TestJournalOfALostResponse(t *testing.T) {
 		j.flushAll()
 		if len(j.store.batches) > 0 || !j.closed() {
 			t.Errorf("%v: %d batches", err, len(j.store.batches))
+		}
+	}
+}
+
+// Events that wait for a slow store take memory before they are kept. Without any the
+// journal ends; what it has taken is returned in any case.
+func TestJournalTakesMemory(t *testing.T) {
+	t.Parallel()
+	full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "full")
+	for name, c := range map[string]struct {
+		limit  int
+		closed bool
+	}{"enough": {journalBacklog, false}, "too little": {2 * journalRoom, true}} {
+		j := newTestJournal()
+		taken, most := 0, 0
+		j.reserve = func(n int) *apierror.Error {
+			if taken+n > c.limit {
+				return full
+			}
+			taken += n
+			most = max(most, taken)
+			return nil
+		}
+		j.fail(errors.New("down"))
+		j.write("a", 1, false)
+		j.flush()
+		j.appended(<-j.stored)
+		for range 20 {
+			j.write(strings.Repeat("b", journalBatch), 1, false)
+			if waits := len(j.batch.SSE); waits > journalBatch+taken {
+				t.Fatalf("%s: %d bytes wait, %d are taken", name, waits, taken)
+			}
+		}
+		if j.closed() != c.closed || most == 0 {
+			t.Errorf("%s: closed %t, %d bytes were taken", name, j.closed(), most)
+		}
+		j.fail(nil)
+		j.flushAll()
+		j.flushAll()
+		if taken != 0 {
+			t.Errorf("%s: %d bytes are not returned", name, taken)
 		}
 	}
 }

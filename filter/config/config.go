@@ -338,9 +338,9 @@ type Limits struct {
 	// references, each reference by itself, and those that a conversation
 	// can hold; 400 beyond it.
 	MaxConversationBytes int `json:"max_conversation_bytes"`
-	// MaxInflightBytes bounds all request bodies, with the stored items that
-	// they bring in, held at one time by the process, 503 with retry-after
-	// beyond it.
+	// MaxInflightBytes bounds the memory that all requests take at one time: their
+	// bodies, the stored items that they bring in, what is made of both, and answers;
+	// 503 with retry-after beyond it. The default is a part of the process's memory.
 	MaxInflightBytes int64 `json:"max_inflight_bytes"`
 	// MaxTools is the greatest number of tools.
 	MaxTools int `json:"max_tools"`
@@ -479,8 +479,10 @@ func Defaults() *Config {
 // is repeated, is an error that names it. With an error about single keys, the
 // configuration has the other keys; if the text is not YAML, there is none. Call
 // [Config.Validate] once every override is applied.
-func Parse(path string, text []byte) (*Config, error) {
-	c := Defaults()
+func Parse(path string, text []byte) (*Config, error) { return Defaults().Parse(path, text) }
+
+// Parse is [Parse] with c as the defaults, which it changes.
+func (c *Config) Parse(path string, text []byte) (*Config, error) {
 	err := readYAML(text, c, "")
 	switch {
 	case errors.Is(err, errYAML):

@@ -10,24 +10,31 @@ import (
 )
 
 const (
-	// smallBytes is what a request may hold to count as small. A part of the budget
-	// is for small requests only: one eighth.
-	smallBytes = 64 << 10
+	// madeOf is how many bytes a body takes while it is decoded, for each of its own: the
+	// pieces in which it came, the body in one slice, texts without escapes, and items as
+	// they are stored. The search for costly requests holds decoders to it (e2e/cost).
+	madeOf = 4
+	// smallBytes is what a request may hold to count as small: a body of 64 KiB, with what
+	// is made of it. A part of the budget is for small requests only: one eighth.
+	smallBytes = madeOf * (64 << 10)
 	smallPart  = 8
 	// leastRate is how fast a body has to arrive, in bytes a second, and slack is how
-	// far it may fall behind, before it counts as stalled.
+	// far it may fall behind, before it counts as stalled. The same holds for what a
+	// client reads of a stored answer.
 	leastRate = 64 << 10
 	slack     = 5 * time.Second
 )
 
-// byteBudget bounds the bytes that all requests hold: their bodies, and the stored items
-// that they bring in. Three rules keep requests from shutting each other out:
+// byteBudget bounds the memory that all requests take: their bodies, the stored items
+// that they bring in, what is made of both, and answers. It is taken before it is used.
+// Three rules keep requests from shutting each other out:
 //
 //   - A part of it is for small requests only.
 //   - A party, such as a tenant, can take half of it.
-//   - Where there is no room, bodies that are still arriving make it: stalled ones for
-//     every other request, the largest ones for smaller ones. That of a party counts
-//     as large as everything that the party holds.
+//   - Where there is no room, two kinds of requests make it. Stalled ones do for every
+//     other request: bodies that arrive too slowly, and stored answers whose clients do
+//     not read. Of bodies that are still arriving, the largest do for smaller requests.
+//     That of a party counts as large as everything that the party holds.
 type byteBudget struct {
 	limit int64
 	small int64 // of limit, for small requests only
@@ -38,7 +45,7 @@ type byteBudget struct {
 
 // newBudget is the budget of a configuration. What is held counts on in it.
 func newBudget(l *config.Limits, now func() time.Time, held *holdings) byteBudget {
-	one := min(l.MaxInflightBytes, l.MaxBodyBytes+int64(l.MaxConversationBytes)) // every request that is allowed fits
+	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes))) // every request that is allowed fits
 	return byteBudget{
 		limit: l.MaxInflightBytes,
 		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
@@ -49,14 +56,16 @@ func newBudget(l *config.Limits, now func() time.Time, held *holdings) byteBudge
 
 // holdings is what the requests of all configurations hold.
 type holdings struct {
-	mu       sync.Mutex
-	bytes    int64
-	parties  map[string]int64
-	arriving map[*share]struct{} // requests whose bodies are still arriving
+	mu      sync.Mutex
+	bytes   int64
+	parties map[string]int64
+	// yielding are the requests that may have to make room: whose bodies are still
+	// arriving, and whose stored answers are being read.
+	yielding map[*share]struct{}
 }
 
 func newHoldings() *holdings {
-	return &holdings{parties: map[string]int64{}, arriving: map[*share]struct{}{}}
+	return &holdings{parties: map[string]int64{}, yielding: map[*share]struct{}{}}
 }
 
 // share is what one request has taken of the budget. It is safe for concurrent use:
@@ -65,20 +74,30 @@ func newHoldings() *holdings {
 type share struct {
 	budget *byteBudget
 	party  string                // whose it is; "": of a party of its own
-	drop   func(*apierror.Error) // gives up the request, whose body makes room
+	drop   func(*apierror.Error) // gives up the request that makes room
 	bytes  int64
-	whole  bool            // the body is complete
-	behind time.Time       // when the body counts as stalled, unless more arrives
+	phase  sharePhase
+	behind time.Time       // when it counts as stalled, unless more arrives or is read
 	closed *apierror.Error // why nothing more can be taken; nil: it can
 }
+
+// sharePhase says whether a request makes room for others. An arriving one becomes
+// working when its body is complete, and reading if its answer is a stored one.
+type sharePhase uint8
+
+const (
+	shareArriving sharePhase = iota // its body arrives: it makes room if that stalls, or is the largest
+	shareWorking                    // something is made of it: it makes no room
+	shareReading                    // its client gets a stored answer: it makes room if that stalls
+)
 
 // open returns the share of a request whose body begins to arrive.
 func (b *byteBudget) open(party string, drop func(*apierror.Error)) *share {
 	return &share{budget: b, party: party, drop: drop, behind: b.now().Add(slack)}
 }
 
-// take takes n bytes, for which other requests may be given up. The error is for the
-// client.
+// take takes n bytes, for which other requests may be given up; less than 0: it returns
+// them. The error is for the client.
 func (s *share) take(n int64) *apierror.Error {
 	dropped, err := s.takeLocked(n)
 	for _, d := range dropped {
@@ -87,10 +106,20 @@ func (s *share) take(n int64) *apierror.Error {
 	return err
 }
 
+// reserve is take as endpoints and runs have it.
+func (s *share) reserve(bytes int) *apierror.Error { return s.take(int64(bytes)) }
+
 // arrive is take for a piece of the body.
 func (s *share) arrive(n int64) *apierror.Error {
+	s.goesOn(n)
+	return s.take(n)
+}
+
+// goesOn notes that n bytes more have arrived, or have been read by the client.
+func (s *share) goesOn(n int64) {
 	h, now := s.budget.held, s.budget.now()
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if now.After(s.behind) {
 		s.behind = now
 	}
@@ -98,23 +127,38 @@ func (s *share) arrive(n int64) *apierror.Error {
 	if most := now.Add(slack); s.behind.After(most) {
 		s.behind = most
 	}
-	if s.closed == nil && !s.whole {
-		h.arriving[s] = struct{}{}
+	if s.closed == nil && s.phase != shareWorking {
+		h.yielding[s] = struct{}{}
 	}
-	h.mu.Unlock()
-	return s.take(n)
+}
+
+// reading says that the client gets what the share holds as fast as it reads.
+func (s *share) reading() {
+	h := s.budget.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.phase, s.behind = shareReading, s.budget.now().Add(slack)
+	if s.closed == nil {
+		h.yielding[s] = struct{}{}
+	}
 }
 
 func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 	b, h := s.budget, s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch {
+	case n <= 0:
+		h.add(s, max(n, -s.bytes))
+		return nil, nil
+	case s.closed != nil:
+		return nil, s.closed
+	case s.bytes+n > b.limit: // there will never be room
+		return nil, tooLarge(b.limit)
+	}
 	limit := b.limit
 	if s.bytes+n > smallBytes {
 		limit -= b.small
-	}
-	if s.closed != nil {
-		return nil, s.closed
 	}
 	now := b.now()
 	var places []place // of the victims
@@ -130,7 +174,7 @@ func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 		places = append(places, place{victim, victim.bytes})
 		h.add(victim, -victim.bytes)
 		victim.closed = err
-		delete(h.arriving, victim)
+		delete(h.yielding, victim)
 		dropped = append(dropped, victim)
 	}
 	h.add(s, n)
@@ -147,7 +191,7 @@ type place struct {
 func (h *holdings) restore(places []place) {
 	for _, p := range places {
 		p.victim.closed = nil
-		h.arriving[p.victim] = struct{}{}
+		h.yielding[p.victim] = struct{}{}
 		h.add(p.victim, p.bytes)
 	}
 }
@@ -162,12 +206,15 @@ func (h *holdings) over(s *share, n int64) bool {
 // party.
 func (h *holdings) victim(s *share, n int64, now time.Time, own bool) (*share, *apierror.Error) {
 	var stalled, largest *share
-	for c := range h.arriving {
+	for c := range h.yielding {
 		if c == s || c.bytes == 0 || own && c.party != s.party {
 			continue
 		}
 		if now.After(c.behind) && (stalled == nil || c.bytes > stalled.bytes) {
 			stalled = c
+		}
+		if c.phase != shareArriving {
+			continue // its client reads: that it holds much is no reason
 		}
 		if largest == nil || h.weight(c) > h.weight(largest) || h.weight(c) == h.weight(largest) && c.bytes > largest.bytes {
 			largest = c
@@ -175,7 +222,7 @@ func (h *holdings) victim(s *share, n int64, now time.Time, own bool) (*share, *
 	}
 	switch {
 	case stalled != nil:
-		return stalled, tooSlow()
+		return stalled, tooSlow(stalled.phase)
 	case largest == nil:
 	case largest.party != "" && largest.party == s.party:
 		if largest.bytes > s.bytes+n {
@@ -213,19 +260,24 @@ func (s *share) complete() *apierror.Error {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.whole = true
-	delete(h.arriving, s)
+	s.phase = shareWorking
+	delete(h.yielding, s)
 	return s.closed
 }
 
-// release returns what was taken. More can be taken after it.
-func (s *share) release() {
+// keep returns what was taken but for n bytes, of which some may not have been taken. More
+// can be taken after it.
+func (s *share) keep(n int64) (missing int64) {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.add(s, -s.bytes)
-	delete(h.arriving, s)
+	h.add(s, min(n-s.bytes, 0))
+	delete(h.yielding, s)
+	return n - s.bytes
 }
+
+// release returns what was taken. More can be taken after it.
+func (s *share) release() { _ = s.keep(0) }
 
 // close returns what was taken, for good.
 func (s *share) close() {
@@ -233,7 +285,7 @@ func (s *share) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.add(s, -s.bytes)
-	delete(h.arriving, s)
+	delete(h.yielding, s)
 	if s.closed == nil {
 		s.closed = closedShare
 	}
@@ -244,7 +296,7 @@ func (s *share) move() *share {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	moved := &share{budget: s.budget, party: s.party, bytes: s.bytes, whole: true}
+	moved := &share{budget: s.budget, party: s.party, bytes: s.bytes, phase: shareWorking}
 	s.bytes = 0
 	return moved
 }
@@ -265,7 +317,15 @@ func tooMuch() *apierror.Error {
 	return err
 }
 
-// tooSlow is the error of a request whose body has stalled and made room for others.
-func tooSlow() *apierror.Error {
+// tooLarge is the error of a request that needs more than there can ever be.
+func tooLarge(limit int64) *apierror.Error {
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request, with what is stored of its conversation and with its answer, takes more than the %d bytes of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
+}
+
+// tooSlow is the error of a request that has stalled and made room for others.
+func tooSlow(phase sharePhase) *apierror.Error {
+	if phase == shareReading {
+		return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The answer was read too slowly while others needed the room. Ask for it again, a stream after its last event.")
+	}
 	return apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body arrived too slowly while others needed the room. Send the request again.")
 }

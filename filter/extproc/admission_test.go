@@ -12,7 +12,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 )
 
-// testBudget is a budget of 128 MiB with bodies of up to 32 MiB, on a clock that the
+// testBudget is a budget of 128 MiB with bodies of up to 8 MiB, on a clock that the
 // test moves.
 type testBudget struct {
 	t *testing.T
@@ -25,7 +25,7 @@ func newTestBudget(t *testing.T) *testBudget {
 	t.Helper()
 	b := &testBudget{t: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	l := config.Defaults().Limits
-	l.MaxInflightBytes = 128 << 20
+	l.MaxInflightBytes, l.MaxBodyBytes, l.MaxConversationBytes = 128*mib, 8*mib, 8*mib
 	b.byteBudget = newBudget(&l, func() time.Time { return b.at }, newHoldings())
 	return b
 }
@@ -202,7 +202,7 @@ func TestBudget(t *testing.T) {
 			if err := moved.take(1); err == nil {
 				b.t.Error("something was taken after the end")
 			}
-			if b.held.bytes != 0 || len(b.held.parties) != 0 || len(b.held.arriving) != 0 {
+			if b.held.bytes != 0 || len(b.held.parties) != 0 || len(b.held.yielding) != 0 {
 				b.t.Errorf("left: %+v", b.held)
 			}
 		},
@@ -217,7 +217,7 @@ func TestBudgetHasRoomForOneRequest(t *testing.T) {
 		l := config.Defaults().Limits
 		l.MaxInflightBytes = inflight
 		b := newBudget(&l, time.Now, newHoldings())
-		most := min(inflight, l.MaxBodyBytes+int64(l.MaxConversationBytes))
+		most := min(inflight, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))
 		if err := b.open("a", nil).take(most); err != nil {
 			t.Errorf("%d bytes: %s", inflight, err)
 		}
@@ -228,13 +228,13 @@ func TestBudgetHasRoomForOneRequest(t *testing.T) {
 func TestStalledUploads(t *testing.T) {
 	t.Parallel()
 	change := func(w *wiring) {
-		w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxConversationBytes, w.cfg.Limits.MaxInflightBytes = 1_000_000, 1, 4_000_000
+		w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxConversationBytes, w.cfg.Limits.MaxInflightBytes = 1_000_000, 1, 4_560_000
 		w.cfg.Limits.BodyTimeout.Duration = 20 * time.Second
 	}
 	script(t, change, func(s *scripted) {
-		stalled := make([]*fakeEnvoy, 0, 4)
+		stalled := make([]*fakeEnvoy, 0, 5)
 		begun := `{"model":"gpt-oss","messages":[{"role":"user","content":"`
-		for range 4 {
+		for range 5 {
 			s.post()
 			s.body(begun+strings.Repeat("x", 1_000_000-len(begun)), false)
 			stalled = append(stalled, s.fakeEnvoy)
@@ -315,5 +315,59 @@ func TestParty(t *testing.T) {
 		if got := c.server.party("acme", c.m); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// A client that does not read a stored answer makes room for others, as a body does that
+// does not arrive. One that reads keeps it.
+func TestUnreadAnswersMakeRoom(t *testing.T) {
+	b := newTestBudget(t)
+	reader := func(name, party string, n int64) *share {
+		s := b.upload(name, party, 0)
+		if err := s.complete(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.take(n); err != nil {
+			t.Fatal(err)
+		}
+		s.reading()
+		return s
+	}
+	unread, read := reader("unread", "a", 30*mib), reader("read", "a", 34*mib)
+	b.refused(b.upload("another", "b", 0), 60*mib, "overloaded")
+	b.made()
+	for range 6 {
+		b.at = b.at.Add(time.Second)
+		read.goesOn(leastRate)
+	}
+	if err := b.upload("large", "b", 0).arrive(60 * mib); err != nil {
+		t.Error(err)
+	}
+	b.made("unread: overloaded")
+	if err := unread.take(1); err == nil || !strings.Contains(err.Message, "read too slowly") {
+		t.Errorf("more is taken: %v", err)
+	}
+	if err := read.take(1); err != nil {
+		t.Error(err)
+	}
+}
+
+// A request that can never have room is told so: it is not to be sent again as it is.
+func TestRequestWithoutAnyRoom(t *testing.T) {
+	b := newTestBudget(t)
+	if err := b.open("", nil).take(b.limit + 1); err == nil || err.Status != 413 || err.RetryAfter != 0 {
+		t.Errorf("%v", err)
+	}
+}
+
+// Keep returns what is not needed any more, and takes nothing.
+func TestKeep(t *testing.T) {
+	b := newTestBudget(t)
+	s := b.upload("a", "a", 10*mib)
+	if missing := s.keep(4 * mib); missing != 0 || s.bytes != 4*mib || b.held.bytes != 4*mib {
+		t.Errorf("%d are missing, %d held", missing, s.bytes)
+	}
+	if missing := s.keep(6 * mib); missing != 2*mib || s.bytes != 4*mib {
+		t.Errorf("%d are missing, %d held", missing, s.bytes)
 	}
 }

@@ -103,7 +103,7 @@ func TestCompaction(t *testing.T) {
 // is rejected where there is no room for them, and they are returned at its end.
 func TestStoredItemsAreInTheBudget(t *testing.T) {
 	t.Parallel()
-	change := func(w *wiring) { w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxInflightBytes = 3000, 5000 }
+	change := func(w *wiring) { w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxInflightBytes = 3000, 20_000 }
 	script(t, change, func(s *scripted) {
 		large := strings.Repeat("large ", 400)
 		s.postTo("/v1/conversations", `{"items":[{"role":"user","content":"`+large+`"}]}`)
@@ -111,7 +111,7 @@ func TestStoredItemsAreInTheBudget(t *testing.T) {
 		turn := `{"model":"gpt-oss-20b","conversation":"` + gjson.Get(made, "id").String() + `","input":"more"}`
 
 		s.next()
-		other := s.occupy(t, 3000)
+		other := s.occupy(t, 16_000)
 		s.postTo("/v1/responses", turn)
 		s.expectLike("immediate 503 retry-after=1 Too many requests")
 		other.close()

@@ -34,7 +34,8 @@ const (
 // handled is what an endpoint has made of a request.
 type handled struct {
 	outcome api.Outcome
-	share   *share          // of the request, or of the response in the background
+	share   *share // of the request, or of the response in the background
+	reserve func(bytes int) *apierror.Error
 	account *budget.Account // what the reply takes of token budgets; nil: none bounds it
 	// queued says that the response is made in the background. Then the request
 	// is its maker's; answer is what the client gets, metadata what Envoy gets.
@@ -58,15 +59,15 @@ func (x *exchange) handle(body []byte) {
 	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
-	h := &handled{share: x.request.share, account: x.s.account(x.request.party, &x.target)}
-	r.Context.Reserve = func(bytes int) *apierror.Error { return h.share.take(int64(bytes)) }
+	h := &handled{share: x.request.share, reserve: x.request.share.reserve, account: x.s.account(x.request.party, &x.target)}
+	r.Context.Reserve = h.reserve
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
 		Parent: x.runner.Record.Parent(), Tape: x.runner.Record.Tape,
 	}
 	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
 	r.Context.Work = work.New(ctx, work.PerRequest)
-	ctx = work.With(ctx, r.Context.Work)
+	ctx = r.Context.Work.Context()
 	s := x.s
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	s.o.Env.Workers.Go(func() {
@@ -74,6 +75,8 @@ func (x *exchange) handle(body []byte) {
 		defer cancel()
 		s.protect(x.request.id, h, func() {
 			h.outcome = handle(ctx, r)
+			// The reply is made after this context has ended. Its jobs have others.
+			r.Context.Work = r.Context.Work.After()
 			s.reserve(ctx, h, queue.Tape)
 			s.queueIfBackground(ctx, h, &queue)
 		})
@@ -122,7 +125,8 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 		return err
 	}
 	h.share = h.share.move()
-	r.Release = h.share.close
+	_ = h.share.keep(kept(b)) // the body is not needed any more
+	r.Reserve, r.Release = h.share.reserve, h.share.close
 	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, b, &r.Target)
 	s.o.Background.Start(r)
 	return nil
@@ -260,12 +264,14 @@ func (x *exchange) beginDirect(h *handled) {
 // body of the client's request until it has.
 func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *run.Run {
 	request := h.outcome.Request
+	prepared := func() { _ = x.request.keep(kept(request)) }
 	if request.Engine() != nil {
-		x.request.release()
+		prepared()
 	}
 	x.phase = phaseRun
 	o := run.Options{
-		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: x.request.release,
+		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: prepared,
+		Reserve: h.reserve,
 	}
 	if h.account != nil {
 		o.Account, o.Limits = h.account, x.request.endpoint.Limits
@@ -273,18 +279,28 @@ func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *r
 	return x.runner.Begin(o, upstream, x.now)
 }
 
-// answer answers with a JSON body. A large one is held to the pace of its client, where
-// Envoy can do that, and counts in the budget meanwhile.
+// kept is what a request takes of the budget until its reply has ended.
+func kept(r api.Request) int64 {
+	if k, ok := r.(api.Keeper); ok {
+		return int64(k.Kept())
+	}
+	return 0
+}
+
+// answer answers with a JSON body, whose endpoint has taken its bytes of the budget
+// before it made it. A large one is held to the pace of its client, where Envoy can do
+// that, and makes room for other requests if its client does not read.
 func (x *exchange) answer(body []byte) {
-	x.request.release()
+	if missing := x.request.keep(int64(len(body))); missing > largeAnswer { // by an endpoint that takes too little
+		if err := x.request.share.take(missing); err != nil {
+			x.SendError(err)
+			return
+		}
+	}
 	if x.kind != telemetry.Queued { // the answer is not the reply of a response in the background
 		x.runner.Record.Tape.Sent(body)
 	}
 	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
-		if err := x.request.share.take(int64(len(body))); err != nil {
-			x.SendError(err)
-			return
-		}
 		x.replyFrom(&wholeAnswer{body: body})
 		return
 	}

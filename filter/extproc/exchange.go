@@ -80,6 +80,7 @@ type exchange struct {
 	// for is not stored here; nil: it was not. It takes the place of a 404.
 	elsewhere *apierror.Error
 
+	passing     bool   // the body that was collected is being sent on
 	local       bool   // the reply is a local one: Envoy sends no request upstream
 	early       []byte // of a reply in place of the upstream's, whose body has not begun
 	pace        pacer
@@ -97,7 +98,7 @@ type incoming struct {
 	err     error // of receiving a message
 	handled *handled
 	stored  *storedEvents
-	dropped *apierror.Error // the body makes room for other requests
+	dropped *apierror.Error // the body, or the stored answer, makes room for other requests
 }
 
 func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
@@ -125,7 +126,15 @@ func (i inbox) send(e incoming) bool {
 func (x *exchange) Begin(now time.Time) {
 	x.now = now
 	x.to.reset()
+	if x.passing { // it has been sent
+		x.passing = false
+		x.request.release()
+	}
 }
+
+// errGaveWay ends a stream whose reply cannot be ended in good order, so that Envoy resets
+// that of the client.
+var errGaveWay = errors.New("the answer was read too slowly while other requests needed the memory")
 
 // errStreamEnded is the end of the stream from Envoy.
 var errStreamEnded = errors.New("the ext_proc stream has ended")
@@ -148,8 +157,11 @@ func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
 		}
 		return telemetry.MessageStream, nil
 	case e.dropped != nil:
-		if x.phase == phaseCollect { // else it has been answered
+		switch x.phase { // else it has been answered
+		case phaseCollect:
 			x.notCollected(false, e.dropped)
+		case phaseFollow:
+			return telemetry.MessageTick, x.stored.giveWay(e.dropped)
 		}
 		return telemetry.MessageTick, nil
 	}

@@ -33,7 +33,7 @@ type followed struct {
 	share  *share // of the budget: what has been read of the store and is not sent yet
 	resume chan struct{}
 	waits  bool // the goroutine waits for resume
-	cut    bool // what was sent may end inside an event or an object
+	cut    bool // what was sent may end inside an event
 }
 
 func newFollowed(f api.Follower, s *share) *followed {
@@ -55,16 +55,21 @@ func (f *followed) goOn() {
 // follow delivers the events of a stored stream, in pieces of at most maxPiece bytes,
 // until its end, the end of ctx, or the drain of the process: then the stream ends with
 // an error, to be resumed at another replica.
+//
+// What has been read of the store is held until the client has read it, so that the share
+// may have to make room.
 func (s *Server) follow(ctx context.Context, f *followed, deliver func(storedEvents) bool) {
 	for {
 		e := s.next(ctx, f)
+		f.share.reading()
 		for len(e.sse) > maxPiece {
 			if !deliver(storedEvents{sse: e.sse[:maxPiece], more: true}) || !s.wait(ctx, f) {
 				return
 			}
 			e.sse = e.sse[maxPiece:]
+			f.share.goesOn(maxPiece)
 		}
-		f.share.release()
+		f.share.release() // Envoy has the last piece, or soon will
 		if !deliver(e) || e.end || e.err != nil || !s.wait(ctx, f) {
 			return
 		}
@@ -85,7 +90,7 @@ func (s *Server) wait(ctx context.Context, f *followed) bool {
 
 // next reads a stream once, or more often if the store fails.
 func (s *Server) next(ctx context.Context, from *followed) storedEvents {
-	f, reserve := from.stream, func(bytes int) *apierror.Error { return from.share.take(int64(bytes)) }
+	f, reserve := from.stream, from.share.reserve
 	for attempt := 1; ; attempt++ {
 		within, cancel := context.WithTimeout(ctx, nextTimeout)
 		heed := context.AfterFunc(s.drain.aborted, cancel)

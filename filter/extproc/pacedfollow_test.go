@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
@@ -98,17 +101,22 @@ func TestFollowWithoutABody(t *testing.T) {
 	})
 }
 
+// pacedObject is a server whose endpoint, a GET, answers with an object of a size.
+func pacedObject(size int) func(*wiring) {
+	return func(w *wiring) {
+		pacedStream(nil)(w)
+		w.endpoints[0].Handle = func(context.Context, *api.HTTPRequest) api.Outcome {
+			return api.Outcome{Answer: make([]byte, size)}
+		}
+	}
+}
+
 // A large object is paced, and counts in the budget until it is sent. Where there is no
 // room, the client gets an error in its place.
 func TestPacedObject(t *testing.T) {
 	t.Parallel()
 	const piece = "response body (62000 bytes)"
-	object := func(w *wiring) {
-		pacedStream(nil)(w)
-		w.endpoints[0].Handle = func(context.Context, *api.HTTPRequest) api.Outcome {
-			return api.Outcome{Answer: make([]byte, largeAnswer+1)}
-		}
-	}
+	object := pacedObject(largeAnswer + 1)
 	script(t, object, func(s *scripted) {
 		s.getFilled("/test")
 		s.expectLike(pacedFollowHead, "request body .")
@@ -238,4 +246,42 @@ func TestFollowerWithoutRoom(t *testing.T) {
 			t.Errorf("logged %s", s.testServer.log)
 		}
 	})
+}
+
+// A stored answer that its client does not read ends when others need the room. The client
+// has a part of an event or of an object, so that its stream is reset.
+func TestUnreadStreamMakesRoom(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(*wiring){
+		"a stream":  pacedStream(&scriptedFollower{{sse: make([]byte, 5*maxPiece)}, {end: true}}),
+		"an object": pacedObject(4 * largeAnswer),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script(t, answer, func(s *scripted) {
+				s.getFilled("/test")
+				s.answer(false, ":status=200")
+				s.answerBody(".", false)
+				s.sent()
+				s.wait(slack + time.Second)
+				unread := s.fakeEnvoy
+				s.begin()
+				other := s.budget.open("", nil)
+				if err := other.take(s.budget.limit - s.budget.small); err != nil {
+					t.Fatal(err)
+				}
+				s.wait(0)
+				select {
+				case <-unread.ended:
+					if status.Code(unread.err) != codes.ResourceExhausted {
+						t.Errorf("the stream ends with %v", unread.err)
+					}
+				default:
+					t.Error("the stream goes on")
+					unread.leave()
+				}
+				other.close()
+			})
+		})
+	}
 }

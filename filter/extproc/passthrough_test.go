@@ -77,7 +77,7 @@ func TestOtherModelPassesThrough(t *testing.T) {
 		s.body(`{"messages":[`, false)
 		s.expect()
 		s.body(`],"model":"llama",`, false)
-		s.expect("request headers", `request body {"messages":[],"model":"llama",`)
+		s.expect("request headers", `request body {"messages":[`, `request body ],"model":"llama",`)
 		s.body(`"stream":true}`, true)
 		s.expect(`request body "stream":true} END`)
 		s.answer(false, ":status=200", sse)

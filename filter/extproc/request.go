@@ -304,6 +304,12 @@ func (x *exchange) collected() {
 		x.notCollected(!r.trailers, err)
 		return
 	}
+	if r.encoding == "" || r.encoding == "identity" {
+		if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
+			x.notCollected(!r.trailers, err)
+			return
+		}
+	}
 	body, err := inflate(r.encoding, r.body.bytes(), x.s.o.Config.Limits.MaxBodyBytes, r.share.take)
 	if err != nil {
 		x.SendError(err)
@@ -368,25 +374,38 @@ func (x *exchange) passThrough() {
 // passCollected passes on a request as it came, as far as its body was collected;
 // end says that the body is complete without trailers.
 func (x *exchange) passCollected(end bool) {
-	body := x.request.body.bytes()
-	x.request.release()
+	pieces := x.request.body.pieces
+	x.request.body = collectedBody{}
 	x.request.scan.relayed = x.request.encoding == ""
 	x.passThrough()
+	x.passing = true
 	if x.request.bodyless {
 		return
 	}
-	x.to.requestBody(body, end)
+
+	// The pieces are not joined: the body of a request for another model may be large, and
+	// Envoy takes it as slowly as its upstream does.
+	for i, p := range pieces {
+		x.to.requestBody(p, end && i == len(pieces)-1)
+	}
+	if len(pieces) == 0 {
+		x.to.requestBody(nil, end)
+	}
 	if x.request.trailers {
 		x.to.add(requestTrailersReply())
 	}
 }
 
-// release drops the collected body.
-func (r *clientRequest) release() {
-	if r.share != nil {
-		r.share.release()
-	}
+// release drops the collected body, and returns what was taken of the budget.
+func (r *clientRequest) release() { _ = r.keep(0) }
+
+// keep is release, but n bytes stay taken, of which some may not have been.
+func (r *clientRequest) keep(n int64) (missing int64) {
 	r.body = collectedBody{}
+	if r.share == nil {
+		return n
+	}
+	return r.share.keep(n)
 }
 
 // droppedHeaders are the headers of a client's request that are not forwarded with

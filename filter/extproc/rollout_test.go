@@ -171,7 +171,7 @@ func TestRolloutOfWhatIsNotCollected(t *testing.T) {
 			s.post()
 			s.body(`{"model":"gpt-oss-20b","x":"`, false)
 			s.body(long, false)
-			s.expect("request headers", `request body {"model":"gpt-oss-20b","x":"`+long)
+			s.expect("request headers", `request body {"model":"gpt-oss-20b","x":"`, "request body "+long)
 			s.body(`"}`, true)
 			s.expect(`request body "} END`)
 			s.next()

@@ -112,6 +112,8 @@ func (s *Server) serve(stream extprocv3.ExternalProcessor_ProcessServer, x *exch
 	switch {
 	case errors.Is(err, errStreamEnded):
 		return x.ended
+	case errors.Is(err, errGaveWay):
+		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, errRequestHeaders), errors.Is(err, errResponseHeaders):
 		s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
 		x.runner.Record.Failed(apierror.New(http.StatusInternalServerError, "ext_proc_mode", "", "%s", err))

@@ -12,7 +12,9 @@ import (
 // object in the same way. All its methods run on the exchange's goroutine.
 type storedReply struct {
 	*followed
-	x *exchange
+	x      *exchange
+	object bool               // it is a JSON object, which has no place for a comment or an error
+	giveUp context.CancelFunc // ends the goroutine; nil: it has not begun
 }
 
 // replyFrom answers with what a follower returns. Where Envoy can hold back the reply to
@@ -34,9 +36,11 @@ func (r *storedReply) begin() {
 	x := r.x
 	x.runner.Timers.ClearAll()
 	r.resetKeepAlive()
-	_, r.cut = r.stream.(*wholeAnswer)
-	x.SendHeaders(run.ReplyHeaders(!r.cut, x.request.id))
-	go x.s.follow(x.ctx, r.followed, func(e storedEvents) bool { return x.send(incoming{stored: &e}) })
+	_, r.object = r.stream.(*wholeAnswer)
+	x.SendHeaders(run.ReplyHeaders(!r.object, x.request.id))
+	var ctx context.Context
+	ctx, r.giveUp = context.WithCancel(x.ctx)
+	go x.s.follow(ctx, r.followed, func(e storedEvents) bool { return x.send(incoming{stored: &e}) })
 }
 
 // take takes the next events of the stream.
@@ -64,17 +68,39 @@ func (r *storedReply) resetKeepAlive() {
 
 // keepAlive sends a comment line, unless the client has not read what was sent before.
 func (r *storedReply) keepAlive() {
-	if !r.cut && !r.x.pace.behind() {
+	if !r.cut && !r.object && !r.x.pace.behind() {
 		r.x.SendBody([]byte(api.KeepAliveComment), false)
 	}
 	r.resetKeepAlive()
+}
+
+// giveWay ends the reply for other requests that need its memory. An error ends the
+// stream from Envoy: the client has a part of an event, or of an object.
+func (r *storedReply) giveWay(err *apierror.Error) error {
+	x := r.x
+	if r.giveUp != nil {
+		r.giveUp()
+	}
+	x.runner.Timers.ClearAll()
+	switch {
+	case !x.headersSent:
+		x.SendError(err)
+		return nil
+	case r.cut || r.object:
+		x.runner.Record.Failed(err)
+		x.phase = phaseEnded
+		return errGaveWay
+	}
+	x.runner.Record.Failed(err)
+	x.SendBody(r.stream.Fail(err.InStream()), true)
+	return nil
 }
 
 // largeAnswer is the size of a JSON object, in bytes, beyond which it is paced.
 const largeAnswer = 1 << 20
 
 // wholeAnswer is a JSON object that is sent as a stored stream is. It is an
-// api.Follower. The budget has its bytes already.
+// api.Follower. Its bytes are taken of the budget already.
 type wholeAnswer struct{ body []byte }
 
 // Next returns the whole object.

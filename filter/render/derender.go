@@ -138,6 +138,9 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.rc.Room(replyBytes(chunks)); err != nil {
+		return nil, err
+	}
 	reply := request.NewReply(api.SingleCall)
 	var out []byte
 	for i := range chunks {
@@ -149,6 +152,21 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 		}
 	}
 	return end(reply, out)
+}
+
+// replyBytes is about how many bytes of memory the reply takes that is made of chunks: the
+// texts, the events or the object that repeat them, and what is copied while they grow.
+func replyBytes(chunks []engine.Chunk) (n int) {
+	const (
+		perByte  = 4
+		perToken = 512 // of a stream: an event for each
+	)
+	for i := range chunks {
+		for _, token := range chunks[i].Tokens {
+			n += perToken + perByte*harmony.TokenLength(token)
+		}
+	}
+	return n
 }
 
 // end does what follows the output of the model, and ends the reply. Without a store
@@ -170,10 +188,8 @@ func (d *derendering) prepare(ctx context.Context, id string, now func() time.Ti
 	if err != nil {
 		return nil, err
 	}
-	if d.rc.Reserve != nil {
-		if err := d.rc.Reserve(len(body)); err != nil {
-			return nil, err
-		}
+	if err := d.rc.Room(len(body)); err != nil {
+		return nil, err
 	}
 	env := *d.rc.Env
 	env.Memory, env.Now, env.NewID = nil, now, (&idSource{seed: id}).next

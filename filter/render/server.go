@@ -76,6 +76,9 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if to.Body, err = s.read(r, to.Context.Reserve); err != nil {
 		return api.Outcome{Err: err}
 	}
+	if err := to.Context.Reserve((madeOf - 1) * len(to.Body)); err != nil {
+		return api.Outcome{Err: err}
+	}
 	name := modelOf(to.Body)
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
 		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name)}
@@ -83,6 +86,7 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	to.Context.Work = work.New(ctx, work.PerRequest)
+	ctx = to.Context.Work.Context()
 	o := e.Handle(ctx, to)
 	if o.Request != nil || o.Elsewhere != nil { // no endpoint of this package has one
 		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}
@@ -102,6 +106,10 @@ func modelOf(body []byte) string {
 	}
 	return ""
 }
+
+// madeOf is how many bytes a body takes while it is decoded, for each of its own; see the
+// constant of package extproc.
+const madeOf = 4
 
 // firstRead is the room for a body of unknown length, in bytes.
 const firstRead = 4 << 10

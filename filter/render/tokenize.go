@@ -78,7 +78,30 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 	if err != nil {
 		return api.Outcome{Err: err}
 	}
-	return api.Outcome{Answer: appendTokenized(nil, tokens, r.Context.ContextLength(), t.strings)}
+	size := tokenizedBytes(tokens, t.strings)
+	if err := r.Context.Room(size); err != nil {
+		return api.Outcome{Err: err}
+	}
+	return api.Outcome{Answer: appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings)}
+}
+
+// tokenizedBytes is how many bytes the answer about tokens has, or a few more.
+func tokenizedBytes(tokens []harmony.Token, texts bool) int {
+	const (
+		members = 128 // names and numbers
+		number  = 7   // an id and its comma
+	)
+	size := members + number*len(tokens)
+	if !texts {
+		return size
+	}
+	var spelled, escaped []byte
+	for _, token := range tokens {
+		spelled = appendTokenString(spelled[:0], token)
+		escaped = jsontext.AppendEscaped(escaped[:0], spelled)
+		size += len(escaped) + len(`"",`)
+	}
+	return size
 }
 
 // ofPrompt encodes a text.
@@ -122,10 +145,8 @@ func (k *tokenizer) ofMessages(ctx context.Context, r *api.HTTPRequest, t *token
 	if err != nil {
 		return nil, err
 	}
-	if r.Context.Reserve != nil {
-		if err := r.Context.Reserve(len(chat)); err != nil {
-			return nil, err
-		}
+	if err := r.Context.Room(len(chat)); err != nil {
+		return nil, err
 	}
 	rc := *r.Context
 	env := *rc.Env
@@ -205,11 +226,46 @@ func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcom
 	case !d.given:
 		return api.Outcome{Err: apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids.")}
 	}
-	var text []byte
-	var decoder harmony.Decoder
-	for _, token := range d.tokens {
-		text, _ = decoder.Append(text, token) // readTokens has checked the ids
+	answer, err := newText(r.Context, d.tokens)
+	return api.Outcome{Answer: answer, Err: err}
+}
+
+// maxText is the longest text that is made of tokens, in bytes: four times what texts have
+// for as many tokens as a request may send. Some tokens stand for 128 bytes.
+const maxText = 16 << 20
+
+// newText makes the answer with the text of tokens, once there is room for it. The text is
+// made twice, the first time only to be measured: escaped, it can be much longer than the
+// request.
+func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror.Error) {
+	bytes := 0
+	for _, token := range tokens {
+		bytes += harmony.TokenLength(token)
 	}
-	text = decoder.Flush(text)
-	return api.Outcome{Answer: append(jsontext.AppendEscaped([]byte(`{"prompt":"`), text), `"}`...)}
+	if bytes > maxText {
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens", "The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
+	}
+
+	const head, tail = `{"prompt":"`, `"}`
+	size := len(head) + len(tail)
+	eachText(tokens, func(escaped []byte) { size += len(escaped) })
+	if err := rc.Room(size); err != nil {
+		return nil, err
+	}
+	answer := append(make([]byte, 0, size), head...)
+	eachText(tokens, func(escaped []byte) { answer = append(answer, escaped...) })
+	return append(answer, tail...), nil
+}
+
+// eachText calls take with the text of tokens, piece by piece, as the content of a JSON
+// string. A piece is valid only during the call.
+func eachText(tokens []harmony.Token, take func(escaped []byte)) {
+	var decoder harmony.Decoder
+	var text, escaped []byte
+	for _, token := range tokens {
+		text, _ = decoder.Append(text[:0], token) // readTokens has checked the ids
+		escaped = jsontext.AppendEscaped(escaped[:0], text)
+		take(escaped)
+	}
+	take(jsontext.AppendEscaped(escaped[:0], decoder.Flush(text[:0])))
 }

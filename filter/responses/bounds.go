@@ -12,12 +12,16 @@ import (
 // The stored items that a request brings into its prompt are bounded like its body:
 // in bytes of the items' JSON, before anything is made of them.
 
-// bringIn takes room for so many bytes of stored items.
+// madeOfStored is how many bytes of memory stored items take, for each byte of their JSON:
+// the JSON itself, texts without escapes, and what is stored or answered of them again.
+const madeOfStored = 3
+
+// bringIn takes room for so many bytes of stored items, and for what is made of them.
 func (r *itemReader) bringIn(param string, bytes int) *apierror.Error {
 	if err := r.count(param, bytes); err != nil {
 		return err
 	}
-	return r.reserve(bytes)
+	return r.rc.Room(madeOfStored * bytes)
 }
 
 // count refuses a request whose stored items have too many bytes. The items of a
@@ -29,14 +33,6 @@ func (r *itemReader) count(param string, bytes int) *apierror.Error {
 			"The stored items of the request, those of its conversation, of the responses that it continues and of each item_reference, have more than %d bytes. Refer to fewer items, or begin another conversation. (The operator can raise limits.max_conversation_bytes.)", r.rc.Limits.Bytes)
 	}
 	return nil
-}
-
-// reserve takes room for bytes that are read from the store.
-func (r *itemReader) reserve(bytes int) *apierror.Error {
-	if r.rc.Reserve == nil {
-		return nil
-	}
-	return r.rc.Reserve(bytes)
 }
 
 // fetchBatch is how many items are read from the store before their size is checked. Each

@@ -92,10 +92,10 @@ func TestManyReferences(t *testing.T) {
 	if err == nil || err.Code != "context_length_exceeded" || !strings.Contains(err.Message, "at least") {
 		t.Errorf("60 references: %v", err)
 	}
-	if *taken < 60*size || *taken > 61*size {
+	if *taken < madeOfStored*60*size || *taken > madeOfStored*61*size {
 		t.Errorf("60 references: %d bytes are reserved", *taken)
 	}
-	if n > *taken/4 {
+	if n > *taken/madeOfStored/4 {
 		t.Errorf("60 references: %d bytes are allocated for %d of text", n, *taken)
 	}
 }
@@ -132,7 +132,7 @@ func TestReferencesRead(t *testing.T) {
 	}
 	counted := &referredStore{Store: s.Store, steps: 1}
 	items := &itemReader{api: &API{Store: counted}, rc: s.rc}
-	ctx := work.With(t.Context(), work.New(t.Context(), 100))
+	ctx := work.New(t.Context(), 100).Context()
 
 	found, apiErr := items.fetch(ctx, "input", ids)
 	if apiErr != nil || len(found) != len(ids) || counted.reads > 8 {
@@ -175,7 +175,7 @@ func TestConversationBound(t *testing.T) {
 	if err := s.fails(t, `,"conversation":"`+id+`","input":[`+message(2_000)+`]`); !refusedAsTooLarge(err, "conversation") {
 		t.Errorf("a response: %v", err)
 	}
-	if *taken < 8_000 || *taken > 9_000 {
+	if *taken < madeOfStored*8_000 || *taken > madeOfStored*9_000 {
 		t.Errorf("%d bytes are reserved", *taken)
 	}
 	if n := len(s.items(t, path)); n != 2 {

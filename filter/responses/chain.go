@@ -120,7 +120,7 @@ func (d *decoder) nextChain(ctx context.Context, head store.Head) (*chain, *apie
 	if err != nil {
 		return nil, chainError(previous, err)
 	}
-	if err := d.items.reserve(stored.ResponseBytes(last)); err != nil {
+	if err := d.rc.Room(madeOfStored * stored.ResponseBytes(last)); err != nil {
 		return nil, err
 	}
 	next := &chain{tenant: d.rc.Tenant, id: previous, own: ownItems(last), head: head}

@@ -113,7 +113,7 @@ func (d *decoder) continueTurn(ctx context.Context) (*api.Outcome, *apierror.Err
 	if d.fields.previous == "" || d.fields.options.background || !d.stores() {
 		return nil, nil
 	}
-	r, err := stored.Current(ctx, d.api.Store, d.rc.Tenant, d.fields.previous)
+	r, err := stored.Current(ctx, d.api.Store, d.rc.Tenant, d.fields.previous, d.rc.Room)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil // reading the chain fails with the right error

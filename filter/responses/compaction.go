@@ -37,9 +37,10 @@ const summaryHead = "The conversation up to here was shortened to the following 
 
 // compacting is what an itemReader knows of compaction.
 type compacting struct {
-	standalone bool   // the request is one for CompactPath
-	triggered  bool   // the conversation is to be compacted
-	retained   []byte // of a standalone one: the messages that stay, with commas between them
+	standalone bool       // the request is one for CompactPath
+	triggered  bool       // the conversation is to be compacted
+	retained   [][]byte   // of a standalone one: the messages that stay
+	source     *reference // of the item that is being added; nil: it is none
 
 	// superseded says that a compaction follows the item being added in the same list. It
 	// replaces what this one would leave, and each of them rebuilds the conversation: only
@@ -155,10 +156,7 @@ func (r *itemReader) retain(it *item.Item) {
 	if id == "" {
 		id = r.rc.NewID(item.IDPrefix(it.Kind))
 	}
-	if len(r.compacting.retained) > 0 {
-		r.compacting.retained = append(r.compacting.retained, ',')
-	}
-	r.compacting.retained = it.AppendStored(r.compacting.retained, id)
+	r.compacting.retained = append(r.compacting.retained, r.compacting.source.storedJSON(it, id))
 }
 
 // finishCompaction ends the conversation with the request for its summary.

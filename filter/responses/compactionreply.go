@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ type compaction struct {
 	sealer     *seal.Sealer
 	room       int // for users' messages beside it, in bytes
 	standalone bool
-	retained   []byte
+	retained   [][]byte          // each written once, however often the input refers to it
 	inline     *inlineCompaction // nil: the compaction is the whole reply
 }
 
@@ -82,14 +83,24 @@ func (r *Reply) endCompaction() *apierror.Error {
 	return nil
 }
 
+// retainedBytes is how many bytes the messages that stay have in the answer.
+func (c *compaction) retainedBytes() int {
+	n := len(c.retained) // commas
+	for _, message := range c.retained {
+		n += len(message)
+	}
+	return n
+}
+
 // appendCompaction appends the object that answers a request for a compaction.
 func (o *responseObject) appendCompaction(dst []byte) []byte {
 	q := o.request
 	dst = jsontext.AppendString(append(dst, `{"id":`...), q.id)
 	dst = strconv.AppendInt(append(dst, `,"object":"response.compaction","created_at":`...), q.created, 10)
 	dst = append(dst, `,"output":[`...)
-	if retained := q.compaction.retained; len(retained) > 0 {
-		dst = append(append(dst, retained...), ',')
+	dst = slices.Grow(dst, q.compaction.retainedBytes())
+	for _, message := range q.compaction.retained {
+		dst = append(append(dst, message...), ',')
 	}
 	dst = append(o.output.append(dst), `],"usage":`...)
 	o.model.count()

@@ -491,6 +491,10 @@ func (brokenStore) ConversationItems(context.Context, string, string, store.Page
 	return nil, errBroken
 }
 
+func (brokenStore) ConversationSize(context.Context, string, string) (store.Size, error) {
+	return store.Size{}, errBroken
+}
+
 func (brokenStore) ConversationItem(context.Context, string, string, string) (store.Item, error) {
 	return store.Item{}, errBroken
 }

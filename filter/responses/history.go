@@ -141,7 +141,10 @@ func (d *decoder) addItem(it item.Item, source *reference) *apierror.Error {
 		}
 		d.history.added = append(d.history.added, store.Item{ID: id, JSON: source.storedJSON(&it, id)})
 	}
-	return d.items.add(it)
+	d.items.compacting.source = source
+	err := d.items.add(it)
+	d.items.compacting.source = nil
+	return err
 }
 
 // findReferences reads the stored items that the input refers to.

@@ -121,6 +121,23 @@ func (r *Request) KeepAlive() string { return api.KeepAliveComment }
 // order of the request, such as user or text.verbosity.
 func (r *Request) Ignored() []string { return r.ignored }
 
+// keptFactor is how many times the reply writes what it repeats of the request: in the
+// first two events, in the last one, and in what is stored.
+const keptFactor = 4
+
+// Kept implements [api.Keeper].
+func (r *Request) Kept() int {
+	n := keptFactor * (len(r.fixed) + stored.ItemBytes(r.storage.input...))
+	if r.compaction != nil {
+		n += 2 * r.compaction.retainedBytes() // the answer, and what is sent of it
+	}
+	return n
+}
+
+// KeepsOutput implements [api.Accumulator]: the last event of a stream has all of it, and
+// it is stored.
+func (r *Request) KeepsOutput() bool { return true }
+
 // Continues reports whether the request continues a stored response under the
 // response's own id, as Codex compatibility mode does.
 func (r *Request) Continues() bool { return r.storage.version > 0 }

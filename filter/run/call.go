@@ -389,8 +389,11 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()
-	var err *apierror.Error
-	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
+	err := r.output.grow(c)
+	if err == nil {
+		r.pending.buf, err = r.reply.Push(r.pending.buf, c)
+	}
+	if err != nil {
 		r.fail(err)
 		return true
 	}

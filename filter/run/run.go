@@ -76,6 +76,9 @@ type Options struct {
 	Prepared func()
 	// Queued says that the beginning of the reply is stored already.
 	Queued bool
+	// Reserve takes room for memory, of which a reply that keeps its output has more the
+	// longer it gets. nil: there is room for all.
+	Reserve func(bytes int) *apierror.Error
 	// Account is what the reply takes of token budgets. nil: none bounds it.
 	Account *budget.Account
 	// Limits returns the headers that say what is left of one. nil: there are none.
@@ -114,6 +117,7 @@ type Run struct {
 	failing     bool // the reply ends with an error
 	answered    bool // an engine has begun to answer
 	pending     outbox
+	output      outputRoom
 	now         time.Time
 }
 
@@ -125,6 +129,7 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
+	r.output = newOutputRoom(&o)
 	r.spend.account, r.spend.low = o.Account, math.MaxInt
 	r.unlock = env.Locks.Keep(o.Request)
 	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)

@@ -66,7 +66,7 @@ func TestSQLiteWork(t *testing.T) {
 	r.Output[0].JSON = []byte(`"` + strings.Repeat("x", 16_000) + `"`)
 	put(t, s, r)
 
-	ctx := work.With(t.Context(), work.New(t.Context(), 1000))
+	ctx := work.New(t.Context(), 1000).Context()
 	if _, err := s.Items(ctx, "a", []string{r.Input[0].ID}); !errors.Is(err, work.ErrExceeded) || !store.Answered(err) {
 		t.Errorf("an item of a large response: %v", err)
 	}

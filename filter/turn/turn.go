@@ -138,8 +138,10 @@ type RequestContext struct {
 	RequestID string // Envoy's x-request-id; "": an id is generated
 	Session   string // the session that a header names; "": none does
 	Unbounded bool   // the prompt may be longer than the model's context, because no model gets it
-	// Reserve takes room for so many bytes that are read of the store, or that the
-	// verifying of schemas takes, until the request ends. nil: there is room for all.
+	// Reserve takes room for so many bytes of memory beside the body, before they are
+	// made: items that are read of the store, what is made of them, answers, what the
+	// verifying of schemas takes. They are returned when the request ends, or by a number
+	// less than 0. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
 	// Work counts what is computed for the request beyond what takes time in proportion to
 	// its bytes. It heeds the context of who decodes the request; others, such as jobs, heed
@@ -149,6 +151,14 @@ type RequestContext struct {
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there
 	// already, if its engine had another prompt; 0: as many as the turn's own.
 	PromptTokens int
+}
+
+// Room is Reserve, which may be nil.
+func (rc *RequestContext) Room(bytes int) *apierror.Error {
+	if rc.Reserve == nil {
+		return nil
+	}
+	return rc.Reserve(bytes)
 }
 
 // ID returns prefix ("chatcmpl-", "resp_") and the request's id. A request id of

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -137,7 +136,7 @@ func (rc *RequestContext) verify(v *verifier, check func(account *work.Account) 
 	if !v.alone && !v.held {
 		return rc.inline(check)
 	}
-	ok, _ := check(rc.Work.Within(context.Background()))
+	ok, _ := check(rc.Work.After())
 
 	return ok
 }

@@ -22,8 +22,12 @@ func (rc *RequestContext) Spend(param string, steps int) *apierror.Error {
 // Within returns rc for a part of the work that has a context of its own, such as a job:
 // that of who decodes the request has ended then.
 func (rc *RequestContext) Within(ctx context.Context) *RequestContext {
+	account := rc.Work.Within(ctx)
+	if account == rc.Work {
+		return rc
+	}
 	within := *rc
-	within.Work = rc.Work.Within(ctx)
+	within.Work = account
 
 	return &within
 }

@@ -33,27 +33,86 @@ var ErrExceeded = errors.New("takes too much work to read, with all else that th
 // with a context. nil is an account without a bound.
 type Account struct {
 	ctx   context.Context //nolint:containedctx // an account is what is passed in a context's place
-	left  *atomic.Int64
-	whole *Account // that this is a part of; nil: of none
+	left  *atomic.Int64   // steps; nil: any number
+	whole *Account        // that this is a part of; nil: of none
+	after *Account        // the same, for what is done after ctx has ended; nil: not made yet
 }
 
 // New returns an account of a number of steps that ends with ctx.
 func New(ctx context.Context, steps int) *Account {
-	a := &Account{ctx: ctx, left: new(atomic.Int64)}
-	a.left.Store(int64(steps))
+	r := &request{carrier: carrier{Context: ctx}}
+	r.steps.Store(int64(steps))
+	r.after = Account{ctx: context.Background(), left: &r.steps}
+	r.Account = Account{ctx: &r.carrier, left: &r.steps, after: &r.after}
+	r.carrier.account = &r.Account
 
-	return a
+	return &r.Account
+}
+
+// request is an account with its steps and its context, in one piece of memory.
+type request struct {
+	Account
+
+	steps   atomic.Int64
+	carrier carrier
+	after   Account
+}
+
+// carrier is a context that has an account.
+type carrier struct {
+	context.Context //nolint:containedctx // it is a context
+
+	account *Account
+}
+
+// accountKey is the key of the account of a context.
+type accountKey struct{}
+
+// Value implements [context.Context].
+func (c *carrier) Value(key any) any {
+	if key == (accountKey{}) {
+		return c.account
+	}
+
+	return c.Context.Value(key)
+}
+
+// Context returns the context of the account. It has the account, for work that is done
+// behind an interface without one: what a store reads.
+func (a *Account) Context() context.Context { return a.ctx }
+
+// From returns the account of ctx, as one that ends with ctx; nil: it has none.
+func From(ctx context.Context) *Account {
+	a, _ := ctx.Value(accountKey{}).(*Account)
+	if a == nil {
+		return nil
+	}
+
+	return a.Within(ctx)
 }
 
 // Within returns the same account for a part of the work that has a context of its own,
 // such as a job. The account without a bound has none for the part either, but its
 // context.
 func (a *Account) Within(ctx context.Context) *Account {
-	if a == nil {
+	switch {
+	case a == nil:
 		return &Account{ctx: ctx}
+	case a.ctx == ctx:
+		return a
 	}
 
 	return &Account{ctx: ctx, left: a.left, whole: a.whole}
+}
+
+// After returns the same account for what is done after its context has ended. It ends
+// with no context.
+func (a *Account) After() *Account {
+	if a != nil && a.after != nil {
+		return a.after
+	}
+
+	return a.Within(context.Background())
 }
 
 // Part returns an account of at most so many of a's steps, for work that is left out where
@@ -65,7 +124,7 @@ func (a *Account) Part(ctx context.Context, steps int) *Account {
 	}
 	part := New(ctx, steps)
 	if a != nil {
-		part.whole = a.Within(context.Background())
+		part.whole = a.After()
 	}
 
 	return part
@@ -96,25 +155,6 @@ func (a *Account) Spend(steps int) error {
 // Affords reports whether so many steps are left, without taking them.
 func (a *Account) Affords(steps int) bool {
 	return a == nil || a.left == nil || a.left.Load() >= int64(steps)
-}
-
-// accountKey is the key of the account of a context.
-type accountKey struct{}
-
-// With returns ctx with an account, for work that is done behind an interface that does not
-// have one: what a store reads.
-func With(ctx context.Context, a *Account) context.Context {
-	return context.WithValue(ctx, accountKey{}, a)
-}
-
-// From returns the account of ctx, as one that ends with ctx; nil: it has none.
-func From(ctx context.Context) *Account {
-	a, _ := ctx.Value(accountKey{}).(*Account)
-	if a == nil {
-		return nil
-	}
-
-	return a.Within(ctx)
 }
 
 // Err returns the error of an earlier refusal; nil if nothing was refused.

@@ -87,10 +87,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- ceil $seconds | int64 -}}
 {{- end -}}
 
-{{/* A quantity of Kubernetes, such as 2Gi, in bytes. */}}
+{{/* The bytes of a memory quantity such as 2Gi, 512M or 1.5e9; 0 if it is none. */}}
 {{- define "envoy-harmony.bytes" -}}
-{{- $units := dict "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
-{{- mul (regexFind "^[0-9]+" . | int64) (get $units (regexFind "[A-Za-z]+$" .) | int64) -}}
+{{- $quantity := toString . | trim -}}
+{{- $units := dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "" 1 -}}
+{{- $unit := regexFind "[A-Za-z]+$" $quantity -}}
+{{- $number := trimSuffix $unit $quantity -}}
+{{- if and (hasKey $units $unit) (regexMatch "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)?$" $number) -}}
+{{- mulf (float64 $number) (float64 (get $units $unit)) | int64 -}}
+{{- else -}}0{{- end -}}
 {{- end -}}
 
 {{/* Whether there are, or may be, several replicas: "true" or "". */}}

@@ -33,6 +33,17 @@
 {{- end }}
 {{- end -}}
 
+{{/* GOMEMLIMIT of a container with a memory limit: seven tenths of it. The rest is for what the
+     Go runtime does not count. The defaults of the filter's own limits follow from it. */}}
+{{- define "envoy-harmony.memoryEnv" -}}
+{{- with ((.limits).memory) -}}
+{{- $bytes := include "envoy-harmony.bytes" . | int64 -}}
+{{- if gt $bytes (int64 0) }}
+- {name: GOMEMLIMIT, value: {{ div (mul $bytes 7) 10 | quote }}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "envoy-harmony.env" -}}
 {{- $own := include "envoy-harmony.fullname" . -}}
 {{- $data := include "envoy-harmony.secretData" . | fromYaml -}}
@@ -47,6 +58,11 @@
 {{- end }}
 {{- range .Values.toolSecrets }}
 {{ include "envoy-harmony.secretEnv" (list .env (default $own .existingSecret) (default .env .key)) }}
+{{- end }}
+{{- $set := false -}}
+{{- range .Values.extraEnv -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $set = true -}}{{- end -}}{{- end -}}
+{{- if not $set }}
+{{- include "envoy-harmony.memoryEnv" .Values.resources }}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}

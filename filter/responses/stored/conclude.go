@@ -18,14 +18,15 @@ import (
 )
 
 // Current reads a response. One whose process has died ends as failed here.
-// Errors are the store's.
-func Current(ctx context.Context, s store.Store, tenant, id string) (*store.Response, error) {
+// Errors are the store's, or those of room, which takes memory for the stream that is
+// read then.
+func Current(ctx context.Context, s store.Store, tenant, id string, room room) (*store.Response, error) {
 	for {
 		r, err := s.Get(ctx, tenant, id)
 		if err != nil || !r.Live || !r.Lapsed {
 			return r, err
 		}
-		ended, err := conclude(ctx, s, tenant, r, item.StatusFailed)
+		ended, err := conclude(ctx, s, tenant, r, item.StatusFailed, room)
 		if !errors.Is(err, store.ErrConflict) {
 			return ended, err
 		}
@@ -35,7 +36,7 @@ func Current(ctx context.Context, s store.Store, tenant, id string) (*store.Resp
 // conclude ends a live response from outside: it was cancelled, or its process
 // has died. The first writer decides: store.ErrConflict means that it was
 // another. The items that were complete are the response's output.
-func conclude(ctx context.Context, s store.Store, tenant string, r *store.Response, status string) (*store.Response, error) {
+func conclude(ctx context.Context, s store.Store, tenant string, r *store.Response, status string, room room) (*store.Response, error) {
 	ended := *r
 	ended.Version++
 	ended.Live, ended.Lapsed, ended.Owner, ended.Lease = false, false, "", 0
@@ -43,7 +44,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 	if ended.Object, err = concludedObject(r.Object, status); err != nil {
 		return nil, err
 	}
-	batches, err := journalOf(ctx, s, tenant, r.ID)
+	batches, err := journalOf(ctx, s, tenant, r.ID, room)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 		return nil, err
 	}
 	// From here on nothing is added to the journal any more.
-	if batches, err = journalOf(ctx, s, tenant, r.ID); err != nil {
+	if batches, err = journalOf(ctx, s, tenant, r.ID, room); err != nil {
 		return nil, err
 	}
 	if all := itemsDone(batches); len(all) > len(ended.Output) {
@@ -64,7 +65,7 @@ func conclude(ctx context.Context, s store.Store, tenant string, r *store.Respon
 		}
 		ended = whole
 	}
-	return &ended, endJournal(ctx, s, tenant, &ended)
+	return &ended, endJournal(ctx, s, tenant, &ended, room)
 }
 
 // concludedObject is the object of a live response with the status with which it
@@ -81,13 +82,26 @@ func concludedObject(object []byte, status string) ([]byte, error) {
 	return object, nil
 }
 
+// room takes memory for so many bytes before something is made of them, and refuses what
+// there is no room for.
+type room = func(bytes int) *apierror.Error
+
+// streamFactor is how many times the bytes of a stream are in memory while its response is
+// ended: as they are read, and the items that are taken out.
+const streamFactor = 2
+
 // journalOf reads a whole stream.
-func journalOf(ctx context.Context, s store.Store, tenant, id string) ([]store.Batch, error) {
+func journalOf(ctx context.Context, s store.Store, tenant, id string, room room) ([]store.Batch, error) {
 	var all []store.Batch
 	for after := -1; ; {
 		batches, err := s.Events(ctx, tenant, id, after, 0)
 		if err != nil || len(batches) == 0 {
 			return all, err
+		}
+		for i := range batches {
+			if refused := room(streamFactor * len(batches[i].SSE)); refused != nil {
+				return nil, refused
+			}
 		}
 		all = append(all, batches...)
 		after = batches[len(batches)-1].Last
@@ -118,8 +132,8 @@ func itemsDone(batches []store.Batch) []store.Item {
 
 // endJournal adds the last event to the stream of a response that has ended,
 // unless the stream has one.
-func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Response) error {
-	batches, err := journalOf(ctx, s, tenant, r.ID)
+func endJournal(ctx context.Context, s store.Store, tenant string, r *store.Response, room room) error {
+	batches, err := journalOf(ctx, s, tenant, r.ID, room)
 	if err != nil {
 		return err
 	}

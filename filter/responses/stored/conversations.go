@@ -92,6 +92,16 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 	if apiErr != nil {
 		return nil, apiErr
 	}
+	// How large the page is, is known when it has been read. No page is larger than the
+	// conversation.
+	size, err := s.Store.ConversationSize(ctx, r.Context.Tenant, id)
+	if err != nil {
+		return nil, ConversationError(id, err)
+	}
+	if err := r.Context.Room(int(size.Bytes)); err != nil {
+		return nil, err
+	}
+
 	limit := page.Limit
 	page.Limit++ // shows whether there are more
 	items, err := s.Store.ConversationItems(ctx, r.Context.Tenant, id, page)
@@ -104,7 +114,7 @@ func (s *Server) listConversation(ctx context.Context, r *api.HTTPRequest) ([]by
 	if err != nil {
 		return nil, ConversationError(id, err)
 	}
-	return appendList(nil, items[:min(len(items), limit)], len(items) > limit), nil
+	return newList(r.Context, items[:min(len(items), limit)], len(items) > limit)
 }
 
 // extendConversation appends items to a conversation, and lists them.
@@ -124,7 +134,7 @@ func (s *Server) extendConversation(ctx context.Context, r *api.HTTPRequest) ([]
 			return nil, err
 		}
 	}
-	return appendList(nil, body.Items, false), nil
+	return newList(r.Context, body.Items, false)
 }
 
 // addItems adds items to a conversation that has room for them.
@@ -167,6 +177,9 @@ func (s *Server) getConversationItem(ctx context.Context, r *api.HTTPRequest) ([
 	it, err := s.Store.ConversationItem(ctx, r.Context.Tenant, r.IDs[0], r.IDs[1])
 	if err != nil {
 		return nil, s.itemError(ctx, r, err)
+	}
+	if err := r.Context.Room(2 * len(it.JSON)); err != nil {
+		return nil, err
 	}
 	return slices.Clone(item.Shown(it)), nil
 }

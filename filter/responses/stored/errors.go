@@ -16,10 +16,13 @@ import (
 const CodeItemNotFound = "item_not_found"
 
 // Unavailable is the answer where a request needs the store and the store fails, or has
-// more to read for it than a request may.
+// more to read for it than a request may, or than there is room for.
 func Unavailable(cause error) *apierror.Error {
 	if errors.Is(cause, work.ErrExceeded) {
 		return turn.WorkError("", cause)
+	}
+	if refused := new(apierror.Error); errors.As(cause, &refused) {
+		return refused
 	}
 	return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of responses does not answer. Try again.").With(cause)
 }

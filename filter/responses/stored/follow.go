@@ -51,7 +51,7 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 	case head.Live:
 		return nil, false, nil
 	}
-	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID)
+	r, err := Current(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
 	switch {
 	case err != nil:
 		return nil, false, responseError(f.key.ID, err)
@@ -60,7 +60,7 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 	}
 	// It has ended, but the journal may not say so: its process still stores the last
 	// events, or died in between.
-	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID)
+	batches, err = journalOf(ctx, f.store, f.key.Tenant, f.key.ID, reserve)
 	if err != nil {
 		return nil, false, Unavailable(err)
 	}
@@ -69,7 +69,7 @@ func (f *Follower) Next(ctx context.Context, reserve func(bytes int) *apierror.E
 		if f.late < lateReads {
 			return nil, false, nil
 		}
-		err = endJournal(ctx, f.store, f.key.Tenant, r)
+		err = endJournal(ctx, f.store, f.key.Tenant, r, reserve)
 	}
 	if err == nil {
 		batches, err = f.store.Events(ctx, f.key.Tenant, f.key.ID, f.after, 0)
@@ -93,15 +93,17 @@ func (f *Follower) Fail(err *apierror.Error) []byte {
 	return w.Dst
 }
 
-// take returns the events of batches that are new, unless reserve refuses them.
+// take returns the events of batches that are new, unless reserve refuses them. Until they
+// are copied there is room for the batches too.
 func (f *Follower) take(batches []store.Batch, reserve func(bytes int) *apierror.Error) (sse []byte, end bool, err *apierror.Error) {
 	size := 0
 	for _, b := range batches {
 		size += len(b.SSE)
 	}
-	if err := reserve(size); err != nil {
+	if err := reserve(2 * size); err != nil {
 		return nil, false, err
 	}
+	defer func() { _ = reserve(-size) }()
 	sse = make([]byte, 0, size)
 	for _, b := range batches {
 		events := b.SSE

@@ -9,6 +9,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // The bounds of a page of items.
@@ -18,7 +19,7 @@ const (
 )
 
 // appendPage writes one page of a list of items, which it may change.
-func appendPage(items []store.Item, query url.Values) ([]byte, *apierror.Error) {
+func appendPage(rc *turn.RequestContext, items []store.Item, query url.Values) ([]byte, *apierror.Error) {
 	page, err := readPage(query)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func appendPage(items []store.Item, query url.Values) ([]byte, *apierror.Error) 
 		items = items[at+1:]
 	}
 	more := len(items) > page.Limit
-	return appendList(nil, items[:min(len(items), page.Limit)], more), nil
+	return newList(rc, items[:min(len(items), page.Limit)], more)
 }
 
 // readPage reads which part of a list a query asks for. Its limit is never 0.
@@ -59,6 +60,19 @@ func readPage(query url.Values) (store.Page, *apierror.Error) {
 func unknownAfter() *apierror.Error {
 	return apierror.Invalid("after", "There is no item with the id that after names.")
 }
+
+// newList makes a list object of items, once there is room for it.
+func newList(rc *turn.RequestContext, items []store.Item, more bool) ([]byte, *apierror.Error) {
+	size := ItemBytes(items...) + len(items) + listBytes
+	if err := rc.Room(size); err != nil {
+		return nil, err
+	}
+	return appendList(make([]byte, 0, size), items, more), nil
+}
+
+// listBytes is more than a list has beside its items and the commas between them, unless
+// ids are long.
+const listBytes = 512
 
 // appendList appends a list object of items; more says that others follow.
 func appendList(dst []byte, items []store.Item, more bool) []byte {

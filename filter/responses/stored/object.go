@@ -10,11 +10,22 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // StoppedAt is the first member of a stored object that is incomplete: when it
 // ended, which completed_at does not say. Clients do not get it.
 const StoppedAt = "stopped_at"
+
+// newObject makes the object of a stored response, once there is room for it beside the
+// response itself.
+func newObject(rc *turn.RequestContext, r *store.Response) ([]byte, *apierror.Error) {
+	size := len(r.Object) + ItemBytes(r.Output...) + len(r.Output) + len(`,"output":[]`)
+	if err := rc.Room(size + len(r.Object) + ResponseBytes(r)); err != nil {
+		return nil, err
+	}
+	return AppendObject(make([]byte, 0, size), r), nil
+}
 
 // AppendObject appends a stored response as clients get it: the object with its
 // output.

@@ -20,7 +20,7 @@ func (s *Server) find(ctx context.Context, r *api.HTTPRequest) (*store.Response,
 	if s.Store == nil {
 		return nil, responseNotFound(r.IDs[0])
 	}
-	found, err := Current(ctx, s.Store, r.Context.Tenant, r.IDs[0])
+	found, err := Current(ctx, s.Store, r.Context.Tenant, r.IDs[0], r.Context.Room)
 	return found, responseError(r.IDs[0], err)
 }
 
@@ -37,7 +37,8 @@ func (s *Server) get(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	if err != nil {
 		return failed(err)
 	}
-	return api.Outcome{Answer: AppendObject(nil, found)}
+	object, err := newObject(r.Context, found)
+	return api.Outcome{Answer: object, Err: err}
 }
 
 // stream answers with the stream of a background response, behind the event that
@@ -89,6 +90,9 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 	if err != nil {
 		return nil, responseError(id, err)
 	}
+	if err := r.Context.Room(chainBytes(chain)); err != nil {
+		return nil, err
+	}
 	var items []store.Item
 	for i, response := range chain {
 		items = append(items, response.Input...)
@@ -96,7 +100,15 @@ func (s *Server) listInput(ctx context.Context, r *api.HTTPRequest) ([]byte, *ap
 			items = append(items, response.Output...)
 		}
 	}
-	return appendPage(items, r.Query)
+	return appendPage(r.Context, items, r.Query)
+}
+
+// chainBytes is how many bytes the responses of a chain have.
+func chainBytes(chain []*store.Response) (n int) {
+	for _, r := range chain {
+		n += len(r.Object) + ResponseBytes(r)
+	}
+	return n
 }
 
 // cancel ends a background response; others end with their request. A response
@@ -111,15 +123,15 @@ func (s *Server) cancel(ctx context.Context, r *api.HTTPRequest) ([]byte, *apier
 			return nil, apierror.Invalid("response_id", "Only background responses can be cancelled. Close the connection of one that is not.")
 		}
 		if !found.Live {
-			return AppendObject(nil, found), nil
+			return newObject(r.Context, found)
 		}
-		ended, err := conclude(ctx, s.Store, r.Context.Tenant, found, item.StatusCancelled)
+		ended, err := conclude(ctx, s.Store, r.Context.Tenant, found, item.StatusCancelled, r.Context.Room)
 		if errors.Is(err, store.ErrConflict) {
 			continue // it has just ended by itself
 		}
 		if err != nil {
 			return nil, responseError(r.IDs[0], err)
 		}
-		return AppendObject(nil, ended), nil
+		return newObject(r.Context, ended)
 	}
 }

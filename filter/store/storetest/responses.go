@@ -260,13 +260,13 @@ func testWork(t *testing.T, open Open) {
 	for name, read := range reads {
 		const some = 1000
 		account := work.New(s.ctx, some)
-		err := read(work.With(s.ctx, account))
+		err := read(account.Context())
 		if free := err == nil && account.Affords(some); !free && !errors.Is(err, work.ErrExceeded) {
 			t.Errorf("%s with few steps: %v", name, err)
 		}
 
 		account = work.New(s.ctx, work.PerRequest)
-		if err := read(work.With(s.ctx, account)); err != nil || !account.Affords(work.PerRequest-1<<17) {
+		if err := read(account.Context()); err != nil || !account.Affords(work.PerRequest-1<<17) {
 			t.Errorf("%s with enough steps: %v, or it took more than a step for 8 bytes", name, err)
 		}
 	}

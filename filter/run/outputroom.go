@@ -1,0 +1,59 @@
+package run
+
+import (
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+const (
+	// outputFactor is how many bytes a reply that keeps its output takes for each byte of
+	// it: the text, which grows by copying, and the object or the events that are made of
+	// it at the end.
+	outputFactor = 4
+	// outputStep is how much is taken at one time, so that no token takes a lock.
+	outputStep = 256 << 10
+	// logprobBytes is about what the JSON of one log probability takes.
+	logprobBytes = 64
+)
+
+// outputRoom takes room for the output of a model that a reply keeps until its end. A
+// token can stand for 128 bytes, so that an engine's event of a few bytes can become much.
+type outputRoom struct {
+	reserve func(bytes int) *apierror.Error // nil: nothing is kept, or there is room for all
+	left    int                             // bytes that are taken and not used
+}
+
+func newOutputRoom(o *Options) outputRoom {
+	keeps := !o.Request.Stream()
+	if a, ok := o.Request.(api.Accumulator); ok {
+		keeps = keeps || a.KeepsOutput()
+	}
+	if !keeps {
+		return outputRoom{}
+	}
+	return outputRoom{reserve: o.Reserve, left: outputStep} // short replies take nothing
+}
+
+// grow takes room for a chunk, before the reply gets it.
+func (o *outputRoom) grow(c *engine.Chunk) *apierror.Error {
+	if o.reserve == nil {
+		return nil
+	}
+	for _, token := range c.Tokens {
+		o.left -= outputFactor * harmony.TokenLength(token)
+	}
+	for i := range c.Logprobs {
+		o.left -= outputFactor * logprobBytes * (1 + len(c.Logprobs[i].Top))
+	}
+	if o.left >= 0 {
+		return nil
+	}
+	step := max(outputStep, -o.left)
+	if err := o.reserve(step); err != nil {
+		return err
+	}
+	o.left += step
+	return nil
+}

@@ -1,0 +1,43 @@
+package run
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// TestOutputRoom shows that room for output is taken before the reply has it, in few steps,
+// by the length of the texts and not by that of the engine's event.
+func TestOutputRoom(t *testing.T) {
+	const spaces128 = 72056
+	full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "full")
+	limit, taken, times := 64<<20, 0, 0
+	o := outputRoom{left: outputStep, reserve: func(n int) *apierror.Error {
+		if taken+n > limit {
+			return full
+		}
+		taken, times = taken+n, times+1
+		return nil
+	}}
+	chunk := &engine.Chunk{Tokens: []harmony.Token{spaces128, spaces128}}
+	const each = 2 * 128
+	written := 0
+	var err *apierror.Error
+	for err == nil {
+		if err = o.grow(chunk); err == nil {
+			written += each
+		}
+		if written*outputFactor > taken+outputStep {
+			t.Fatalf("%d bytes are written for %d that are taken", written, taken)
+		}
+	}
+	if err != full || written < (limit-outputStep)/outputFactor || times > limit/outputStep {
+		t.Errorf("%v after %d bytes, taken in %d steps", err, written, times)
+	}
+	if allocations := testing.AllocsPerRun(100, func() { _ = o.grow(&engine.Chunk{}) }); allocations > 0 {
+		t.Errorf("%v allocations", allocations)
+	}
+}
