@@ -85,8 +85,8 @@ func TestSearchFinds(t *testing.T) {
 	search := func(decode func(body []byte) any) []Found {
 		found, err := Search(&Target{
 			Name:  "planted",
-			Seeds: []string{`{"items":[{"id":"a"},{"id":"b"}],"schema":{"anyOf":[{"$ref":"#/$defs/d"}],"$defs":{"d":{"type":"string"}}}}`},
-			Begin: func() decoding { return func(body []byte) (int, any) { return 0, decode(body) } },
+			Seeds: requests(`{"items":[{"id":"a"},{"id":"b"}],"schema":{"anyOf":[{"$ref":"#/$defs/d"}],"$defs":{"d":{"type":"string"}}}}`),
+			Begin: func(s *scenario) work { return func() (int, any) { return 0, decode(s.Request) } },
 		}, &Options{Seed: 1, Rounds: 2000, MaxBytes: 4 << 10, Goals: goals})
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
@@ -125,12 +125,12 @@ func TestTree(t *testing.T) {
 
 // TestMutate shows that what is mutated stays JSON.
 func TestMutate(t *testing.T) {
-	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], listingSeeds...), Begin: func() decoding {
-		return func(body []byte) (int, any) {
-			if !json.Valid(body) {
-				t.Errorf("not JSON: %s", body)
+	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], mcpSeeds...), Begin: func(s *scenario) work {
+		return func() (int, any) {
+			if !json.Valid(s.Request) {
+				t.Errorf("not JSON: %s", s.Request)
 			}
-			return 0, bytes.Clone(body)
+			return 0, bytes.Clone(s.Request)
 		}
 	}}, &Options{Seed: 2, Rounds: 500, MaxBytes: 4 << 10, Goals: Goals()[:1]})
 	if err != nil || len(found) != 1 || found[0].Rounds != 500 {

@@ -35,19 +35,19 @@ const (
 // Goals returns what is searched for, with what a request may cost.
 func Goals() []Goal {
 	return []Goal{
-		{GoalAllocated, Allowance{32 << 20, 64}, func(c *Cost) int64 { return c.Allocated }},
+		{GoalAllocated, Allowance{128 << 20, 128}, func(c *Cost) int64 { return c.Allocated }},
 		{GoalKept, Allowance{1 << 20, 4}, func(c *Cost) int64 { return c.Kept }},
-		{GoalSteps, Allowance{16 << 20, 512}, func(c *Cost) int64 { return c.Steps }},
+		{GoalSteps, Allowance{512 << 20, 4096}, func(c *Cost) int64 { return c.Steps }},
 	}
 }
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(searchAll()) }
 
-// run searches as the flags say, and returns the exit status.
-func run() int {
+// searchAll searches as the flags say, and returns the exit status.
+func searchAll() int {
 	each := flag.Duration("time", 10*time.Second, "time for each target")
 	seed := flag.Uint64("seed", 1, "seed of the mutations")
-	limit := flag.Int("bytes", 16<<10, "bytes that a body may have")
+	limit := flag.Int("bytes", 256<<10, "bytes that a scenario may have")
 	goals := flag.String("goals", "", "regular expression of the goals: allocated, kept, steps; empty: all")
 	only := flag.String("targets", "", "regular expression of the targets; empty: all")
 	out := flag.String("out", "", "folder for the dearest request of each target and goal; empty: they are not written")
@@ -99,16 +99,16 @@ func write(folder string, t *Target, all []Found) error {
 		return err
 	}
 	for _, f := range all {
-		if err := os.WriteFile(filepath.Join(folder, t.Name+"-"+f.Goal.Name+".json"), f.Body, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, t.Name+"-"+f.Goal.Name+".json"), f.Text, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hang ends the program: nothing can stop a decoder that does not end.
-func hang(target string, body []byte, after time.Duration) {
+// hang ends the program: nothing can stop work that does not end.
+func hang(target string, text []byte, after time.Duration) {
 	debug.SetTraceback("all")
-	fmt.Fprintf(os.Stderr, "%s: a body of %s bytes takes more than %s:\n%s\n", target, strconv.Itoa(len(body)), after, body)
+	fmt.Fprintf(os.Stderr, "%s: a scenario of %s bytes takes more than %s:\n%s\n", target, strconv.Itoa(len(text)), after, text)
 	os.Exit(1)
 }
