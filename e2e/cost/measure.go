@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"runtime"
 	"runtime/coverage"
 )
@@ -16,6 +17,13 @@ type Cost struct {
 	Allocated int64 // bytes allocated, whether freed or not
 	Kept      int64 // bytes that the outcome holds
 	Steps     int64 // basic blocks that ran; 0 if the program is not built with counters
+}
+
+// lower returns the lower figures of two measurements of one scenario.
+func (c *Cost) lower(other *Cost) Cost {
+	low := *c
+	low.Allocated, low.Kept, low.Steps = min(c.Allocated, other.Allocated), min(c.Kept, other.Kept), min(c.Steps, other.Steps)
+	return low
 }
 
 // Allowance is what a request may cost: Fixed, and PerByte for each counted byte.
@@ -37,6 +45,17 @@ type Goal struct {
 
 // Share is the share of the goal's allowance that a request uses up.
 func (g *Goal) Share(c *Cost) float64 { return g.Allowed.of(g.Figure(c), c.Counted) }
+
+// perByte is what candidates are chosen by: the figure for each byte.
+func (g *Goal) perByte(c *Cost) float64 { return perByte(g.Figure(c), c) }
+
+// perByte is a figure for each byte. Scenarios below 2 KiB count as if they had more, because
+// each request has a cost of its own. The exponent lets what is in proportion to the bytes
+// lose by growing, so that the search keeps such scenarios small and fast, and grows those
+// that cost more than in proportion.
+func perByte(figure int64, c *Cost) float64 {
+	return float64(figure) / math.Pow(float64(2<<10+c.Counted), 1.2)
+}
 
 // work is what is measured. It returns how many bytes are counted besides those of the
 // scenario, and what the request holds from now on.

@@ -62,9 +62,11 @@ func (m *mutator) anywhere(all []place) (at place, changes []change) {
 func (m *mutator) count() int { return 2 + m.r.IntN(1<<(1+m.r.IntN(8))) }
 
 // repeat repeats an element of an array in its place, or a member under new names.
-func (m *mutator) repeat(at place, _ []place) {
+func (m *mutator) repeat(at place, _ []place) { m.again(at, m.count()-1) }
+
+func (m *mutator) again(at place, times int) {
 	p, v := at.parent, at.value()
-	for range m.count() - 1 {
+	for range times {
 		if p.kind == '{' {
 			p.add(p.keys[at.index]+strconv.Itoa(len(p.keys)), v.clone())
 		} else {

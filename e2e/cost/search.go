@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -65,7 +64,7 @@ func Search(t *Target, o *Options) ([]Found, error) {
 			s.take(&node{kind: '[', list: []*node{tree.clone()}}, goal)
 		}
 	}
-	for round := 0; (o.Rounds == 0 || round < o.Rounds) && (o.Time == 0 || time.Since(s.start) < o.Time) && !s.beyond(); round++ {
+	for round := 0; (o.Rounds == 0 || round < o.Rounds) && !s.over() && !s.beyond(); round++ {
 		s.round(round % len(o.Goals))
 		s.rounds++
 	}
@@ -84,38 +83,80 @@ type search struct {
 	rounds int
 }
 
-// round mutates one of the best of a goal. Better ones are chosen more often, and now and
-// then the one with the greatest share: what costs most a byte can have to grow still.
+// round mutates one of the best of a goal; better ones are chosen more often.
 func (s *search) round(goal int) {
 	all := s.best[goal]
 	if len(all) == 0 {
 		return
 	}
 	chosen := all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
-	if top := &s.top[goal]; s.m.r.IntN(4) == 0 && top.text != nil && perByte(s.o.Goals[goal].Figure(&top.cost), &top.cost) > s.least(goal) {
-		chosen = *top
-	}
-
 	root := chosen.tree.clone()
 	s.m.mutate(root)
-	if len(root.list) == 1 {
-		s.take(root, goal)
+	if len(root.list) != 1 {
+		return
+	}
+	if c, best := s.take(root, goal); best {
+		s.climb(c, goal)
 	}
 }
 
+const (
+	// climbFrom is the share of an allowance from which on the search climbs.
+	climbFrom = 0.002
+	// climbBy is what a step has to multiply the share by. What has this share already is
+	// out of the ordinary, and may grow in proportion to its bytes. Below, each byte has to
+	// cost more with each step.
+	climbBy, climbAnyFrom = 1.4, 0.1
+)
+
+// climb makes a scenario larger, step by step, as long as that makes it much dearer: what is
+// largest in it is doubled, or what that is in is repeated. Chance does the same in the end,
+// but each try at a dear scenario takes long.
+func (s *search) climb(c candidate, goal int) {
+	g := &s.o.Goals[goal]
+	for higher := true; higher && !s.over() && g.Share(&c.cost) > climbFrom && g.Share(&c.cost) <= 1; {
+		higher = false
+		for up := range pathTo(c.tree, largest(places(c.tree))) {
+			root := c.tree.clone()
+			path := pathTo(root, largest(places(root)))
+			if at := path[len(path)-1-up]; up == 0 {
+				s.m.double(at, nil)
+			} else {
+				s.m.again(at, 1)
+			}
+
+			s.rounds++
+			next, _ := s.take(root, goal)
+			higher = g.Share(&next.cost) > climbBy*g.Share(&c.cost) && (g.Share(&c.cost) > climbAnyFrom || g.perByte(&next.cost) > g.perByte(&c.cost))
+			if higher {
+				c = next
+				break
+			}
+		}
+	}
+}
+
+// over reports whether the time is up.
+func (s *search) over() bool { return s.o.Time > 0 && time.Since(s.start) > s.o.Time }
+
 // take measures a tree that was made for a goal, and keeps it for the goals for which
 // it is among the best. What an outcome holds is weighed for that goal alone, because
-// it takes long.
-func (s *search) take(root *node, goal int) {
+// it takes long. best reports whether it is the best of its own goal.
+func (s *search) take(root *node, goal int) (c candidate, best bool) {
 	text := root.list[0].append(nil, s.o.MaxBytes)
 	if len(text) > s.o.MaxBytes {
-		return
+		return c, false
 	}
 	cost, ok := s.measure(text, false)
 	if !ok {
-		return
+		return c, false
 	}
-	c := candidate{root, text, cost}
+	if s.promising(&cost) && cost.Allocated < dearToRepeat && cost.Steps < dearToRepeat {
+		again, _ := s.measure(text, false)
+		cost = cost.lower(&again)
+	}
+	c = candidate{root, text, cost}
+
 	// More than it has allocated it cannot hold.
 	if g := &s.o.Goals[goal]; g.Name == GoalKept && perByte(c.cost.Allocated, &c.cost) > s.least(goal) {
 		c.cost, _ = s.measure(text, true)
@@ -125,11 +166,13 @@ func (s *search) take(root *node, goal int) {
 		if g.Figure(&c.cost) <= 0 {
 			continue
 		}
-		s.keep(i, c)
+		first := s.keep(i, c)
+		best = best || first && i == goal
 		if s.top[i].text == nil || g.Share(&c.cost) > g.Share(&s.top[i].cost) {
 			s.top[i] = c
 		}
 	}
+	return c, best
 }
 
 // measure measures a scenario; ok is false if the text is none.
@@ -145,12 +188,19 @@ func (s *search) measure(text []byte, kept bool) (c Cost, ok bool) {
 	return measure(do, scenario.bytes(), kept), true
 }
 
-// perByte is what candidates are chosen by: a figure for each byte. Scenarios below 2 KiB
-// count as if they had more, because each request has a cost of its own. The exponent lets
-// what is in proportion to the bytes lose by growing, so that the search keeps such scenarios
-// small and fast, and grows those that cost more than in proportion.
-func perByte(figure int64, c *Cost) float64 {
-	return float64(figure) / math.Pow(float64(2<<10+c.Counted), 1.2)
+// dearToRepeat is the figure from which on a scenario is measured once only. What it costs
+// below may be a pool's or a cache's, which another scenario would have filled as well: it
+// hides what begins to grow.
+const dearToRepeat = 8 << 20
+
+// promising reports whether a cost is among the best of a goal.
+func (s *search) promising(c *Cost) bool {
+	for i := range s.o.Goals {
+		if s.o.Goals[i].perByte(c) > s.least(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // least is what the worst candidate that a goal keeps costs a byte.
@@ -159,16 +209,16 @@ func (s *search) least(goal int) float64 {
 	if len(all) < population {
 		return 0
 	}
-	c := &all[len(all)-1].cost
-	return perByte(s.o.Goals[goal].Figure(c), c)
+	return s.o.Goals[goal].perByte(&all[len(all)-1].cost)
 }
 
-func (s *search) keep(goal int, c candidate) {
+// keep keeps a candidate if it is among the best of a goal. It reports whether it is the best.
+func (s *search) keep(goal int, c candidate) (first bool) {
 	g := &s.o.Goals[goal]
-	dear := perByte(g.Figure(&c.cost), &c.cost)
+	dear := g.perByte(&c.cost)
 	all := s.best[goal]
 	at, same := slices.BinarySearchFunc(all, dear, func(c candidate, dear float64) int {
-		switch other := perByte(g.Figure(&c.cost), &c.cost); {
+		switch other := g.perByte(&c.cost); {
 		case other > dear:
 			return -1
 		case other < dear:
@@ -177,9 +227,10 @@ func (s *search) keep(goal int, c candidate) {
 		return 0
 	})
 	if same || at == population {
-		return
+		return false
 	}
 	s.best[goal] = slices.Insert(all, at, c)[:min(len(all)+1, population)]
+	return at == 0
 }
 
 // beyond reports whether a request costs more than is allowed, also when it is measured

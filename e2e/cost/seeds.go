@@ -88,7 +88,7 @@ var storedSeeds = []string{
 
 // stored is a scenario with items of all kinds in the store.
 func stored(request string) string {
-	long := strings.Repeat("qzx jv ", 200)
+	long := strings.Repeat("qzx jv ", 40)
 	return `{"stored":[{"role":"user","content":"` + long + `"},{"role":"user","content":[{"type":"input_text","text":"` + long + `"}]},{"role":"system","content":"s"},` +
 		`{"type":"compaction","encrypted_content":"` + summary + `"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"t"}]},` +
 		`{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":1}"},{"type":"function_call_output","call_id":"c","output":"o"},` +

@@ -55,8 +55,6 @@ func Targets() (all []Target, closeAll func()) {
 
 const tenant = "tenant"
 
-var renderer = harmony.NewRenderer()
-
 // endpoint is what a target sends its requests to.
 type endpoint struct {
 	path string
@@ -175,7 +173,7 @@ func (x *exchange) context(env *turn.Env) *turn.RequestContext {
 func environment() *turn.Env {
 	ids := 0
 	return &turn.Env{
-		Renderer: renderer, Now: clock, Limits: turn.DefaultLimits(),
+		Renderer: harmony.NewRenderer(), Now: clock, Limits: turn.DefaultLimits(),
 		NewID: func(prefix string) string {
 			ids++
 			return prefix + strconv.Itoa(ids)
