@@ -131,7 +131,7 @@ func TestSearchFinds(t *testing.T) {
 		found, err := Search(&Target{
 			Name:  "planted",
 			Seeds: []string{seed},
-			Begin: func(s *scenario) work {
+			Begin: func(s *scenario) task {
 				return func() (int, any) {
 					stored := 0
 					for _, item := range s.Stored {
@@ -181,7 +181,7 @@ func TestTree(t *testing.T) {
 
 // TestMutate shows that what is mutated stays JSON.
 func TestMutate(t *testing.T) {
-	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], mcpSeeds...), Begin: func(s *scenario) work {
+	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], mcpSeeds...), Begin: func(s *scenario) task {
 		return func() (int, any) {
 			if s.Request != nil && !json.Valid(s.Request) {
 				t.Errorf("not JSON: %s", s.Request)

@@ -57,13 +57,13 @@ func perByte(figure int64, c *Cost) float64 {
 	return float64(figure) / math.Pow(float64(2<<10+c.Counted), 1.2)
 }
 
-// work is what is measured. It returns how many bytes are counted besides those of the
+// task is what is measured. It returns how many bytes are counted besides those of the
 // scenario, and what the request holds from now on.
-type work func() (reserved int, outcome any)
+type task func() (reserved int, outcome any)
 
-// measure measures work of a scenario with so many bytes. With kept, the outcome is
+// measure measures a task of a scenario with so many bytes. With kept, the outcome is
 // weighed too, which takes two collections of garbage.
-func measure(do work, size int, kept bool) Cost {
+func measure(do task, size int, kept bool) Cost {
 	var before, after runtime.MemStats
 	if kept {
 		runtime.GC()

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -33,6 +34,22 @@ type scenario struct {
 type message struct {
 	Header string `json:"header"`
 	Text   string `json:"text"`
+}
+
+// parts are the members of a scenario.
+var parts = []string{"stored", "request", "answer", "listing", "checked", "retry"}
+
+// prune removes what is no part of a scenario: it would cost the search time and nothing else.
+func prune(scenario *node) {
+	found := map[string]bool{}
+	for i := 0; i < len(scenario.keys); {
+		if key := scenario.keys[i]; slices.Contains(parts, key) && !found[key] {
+			found[key] = true
+			i++
+			continue
+		}
+		scenario.keys, scenario.list = slices.Delete(scenario.keys, i, i+1), slices.Delete(scenario.list, i, i+1)
+	}
 }
 
 // parseScenario reads a scenario. The search makes some that are none.

@@ -14,7 +14,7 @@ type Target struct {
 	Seeds []string // scenarios
 	// Begin makes a service of its own for a scenario, and returns what is measured. What
 	// Begin costs is not counted.
-	Begin func(s *scenario) work
+	Begin func(s *scenario) task
 }
 
 // Options bound a search.
@@ -143,6 +143,7 @@ func (s *search) over() bool { return s.o.Time > 0 && time.Since(s.start) > s.o.
 // it is among the best. What an outcome holds is weighed for that goal alone, because
 // it takes long. best reports whether it is the best of its own goal.
 func (s *search) take(root *node, goal int) (c candidate, best bool) {
+	prune(root.list[0])
 	text := root.list[0].append(nil, s.o.MaxBytes)
 	if len(text) > s.o.MaxBytes {
 		return c, false

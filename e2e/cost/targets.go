@@ -71,7 +71,7 @@ func derender(path, member string) *endpoint {
 }
 
 // handle measures the handling of a request.
-func (e *endpoint) handle(s *scenario) work {
+func (e *endpoint) handle(s *scenario) task {
 	x := e.begin(s)
 	return func() (int, any) {
 		defer x.close()
@@ -81,7 +81,7 @@ func (e *endpoint) handle(s *scenario) work {
 }
 
 // reply measures the reply to a request that has been handled before.
-func (e *endpoint) reply(s *scenario) work {
+func (e *endpoint) reply(s *scenario) task {
 	x := e.begin(s)
 	outcome := x.handle()
 	return func() (int, any) {
@@ -92,7 +92,7 @@ func (e *endpoint) reply(s *scenario) work {
 }
 
 // both measures the handling and the reply.
-func (e *endpoint) both(s *scenario) work {
+func (e *endpoint) both(s *scenario) task {
 	x := e.begin(s)
 	return func() (int, any) {
 		defer x.close()
