@@ -30,7 +30,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -60,7 +59,7 @@ func searchAll() int {
 	limit := flag.Int("bytes", 256<<10, "bytes that a scenario may have")
 	goals := flag.String("goals", "", "regular expression of the goals: allocated, kept, steps; empty: all")
 	only := flag.String("targets", "", "regular expression of the targets; empty: all")
-	out := flag.String("out", "", "folder for the dearest scenario of each target and goal; empty: they are not written")
+	out := flag.String("out", "", "folder for the dearest scenario of each target and goal; empty: none is written")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -119,6 +118,6 @@ func write(folder string, t *Target, all []Found) error {
 // hang ends the program: nothing can stop work that does not end.
 func hang(target string, text []byte, after time.Duration) {
 	debug.SetTraceback("all")
-	fmt.Fprintf(os.Stderr, "%s: a scenario of %s bytes takes more than %s:\n%s\n", target, strconv.Itoa(len(text)), after, text)
+	fmt.Fprintf(os.Stderr, "%s: a scenario of %d bytes takes more than %s:\n%s\n", target, len(text), after, text)
 	os.Exit(1)
 }

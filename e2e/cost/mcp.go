@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -30,7 +29,8 @@ func listTools() (s *toolServer, closeServer func()) {
 func (s *toolServer) client() *tools.Client {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	return tools.New(tools.Options{Servers: []tools.Server{{Label: "a", URL: s.url, Trusted: true, Transport: tools.TransportHTTP}}, Log: log})
+	server := tools.Server{Label: "a", URL: s.url, Trusted: true, Transport: tools.TransportHTTP}
+	return tools.New(tools.Options{Servers: []tools.Server{server}, Log: log})
 }
 
 // ServeHTTP answers a message of the client.
@@ -51,12 +51,14 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result := []byte(`{}`)
 	switch request.Method {
 	case "initialize":
-		result = []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"a","version":"1"}}`)
+		result = []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},` +
+			`"serverInfo":{"name":"a","version":"1"}}`)
 	case "tools/list":
 		result = s.listing
 	case "tools/call":
 		result = []byte(`{"content":[{"type":"text","text":"done"}]}`)
 	}
 	w.Header().Set("content-type", "application/json")
-	_, _ = w.Write(bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), request.ID, []byte(`,"result":`), result, []byte(`}`)}, nil))
+	answer := append(append([]byte(`{"jsonrpc":"2.0","id":`), request.ID...), `,"result":`...)
+	_, _ = w.Write(append(append(answer, result...), '}'))
 }

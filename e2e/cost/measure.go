@@ -22,7 +22,9 @@ type Cost struct {
 // lower returns the lower figures of two measurements of one scenario.
 func (c *Cost) lower(other *Cost) Cost {
 	low := *c
-	low.Allocated, low.Kept, low.Steps = min(c.Allocated, other.Allocated), min(c.Kept, other.Kept), min(c.Steps, other.Steps)
+	low.Allocated = min(c.Allocated, other.Allocated)
+	low.Kept = min(c.Kept, other.Kept)
+	low.Steps = min(c.Steps, other.Steps)
 	return low
 }
 

@@ -50,7 +50,9 @@ type change func(at place, all []place)
 // anywhere returns any place, and what can be changed there.
 func (m *mutator) anywhere(all []place) (at place, changes []change) {
 	at = all[m.r.IntN(len(all))]
-	changes = []change{m.repeat, m.repeat, m.double, m.nest, m.twice, m.copy, m.graft, m.words, m.piece, m.remove, m.remove, m.number}
+	changes = []change{
+		m.repeat, m.repeat, m.double, m.nest, m.twice, m.copy, m.graft, m.words, m.piece, m.remove, m.remove, m.number,
+	}
 	if at.schema != nil {
 		schemas := []change{m.variants, m.share, m.level, m.constants, m.keyword}
 		changes = append(slices.Concat(changes, schemas, schemas), m.share, m.level)
@@ -226,10 +228,14 @@ func (m *mutator) remove(at place, _ []place) {
 	}
 }
 
+var numbers = []string{
+	"0", "1", "16", "-1", "1e9", "9007199254740993", "0.1", "null", "true", "1" + strings.Repeat("0", 40),
+}
+
 // number changes a number.
 func (m *mutator) number(at place, _ []place) {
 	if v := at.value(); v.kind == 0 {
-		v.raw = []string{"0", "1", "16", "-1", "1e9", "9007199254740993", "0.1", "null", "true", "1" + strings.Repeat("0", 40)}[m.r.IntN(10)]
+		v.raw = numbers[m.r.IntN(len(numbers))]
 	}
 }
 

@@ -112,7 +112,8 @@ func generated(choice int, tokens []harmony.Token, last bool) []byte {
 		stop := "stop"
 		c.Finish = &stop
 	}
-	object, _ := json.Marshal(map[string]any{"request_id": "generate-tokens-1", "choices": []choices{c}}) // numbers and texts
+	// There is no error: these are numbers and texts.
+	object, _ := json.Marshal(map[string]any{"request_id": "generate-tokens-1", "choices": []choices{c}})
 	return object
 }
 
@@ -154,7 +155,10 @@ var runs = func() *run.Env {
 		panic(err)
 	}
 	workers := &run.Workers{Log: log}
-	return &run.Env{Telemetry: telemetry.New(log, metrics, false), Now: clock, Locks: &run.Locks{Workers: workers}, Workers: workers}
+	return &run.Env{
+		Telemetry: telemetry.New(log, metrics, false), Now: clock,
+		Locks: &run.Locks{Workers: workers}, Workers: workers,
+	}
 }()
 
 func clock() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }

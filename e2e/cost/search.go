@@ -51,7 +51,10 @@ const population = 24
 // at its bounds, or with the first scenario beyond an allowance. The result has one
 // element for each goal. With the same options but Time, it is the same each time.
 func Search(t *Target, o *Options) ([]Found, error) {
-	s := &search{target: t, o: o, start: time.Now(), m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))}, best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals))}
+	s := &search{
+		target: t, o: o, start: time.Now(), m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))},
+		best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals)),
+	}
 	for _, text := range t.Seeds {
 		tree, err := parse(text)
 		if err != nil {
@@ -127,8 +130,8 @@ func (s *search) climb(c candidate, goal int) {
 
 			s.rounds++
 			next, _ := s.take(root, goal)
-			higher = g.Share(&next.cost) > climbBy*g.Share(&c.cost) && (g.Share(&c.cost) > climbAnyFrom || g.perByte(&next.cost) > g.perByte(&c.cost))
-			if higher {
+			grows := g.Share(&c.cost) > climbAnyFrom || g.perByte(&next.cost) > g.perByte(&c.cost)
+			if higher = grows && g.Share(&next.cost) > climbBy*g.Share(&c.cost); higher {
 				c = next
 				break
 			}
@@ -254,7 +257,8 @@ func (s *search) found() []Found {
 	all := make([]Found, 0, len(s.top))
 	for i := range s.top {
 		if c := &s.top[i]; c.text != nil {
-			all = append(all, Found{&s.o.Goals[i], s.o.Goals[i].Share(&c.cost), c.cost, c.text, s.rounds, time.Since(s.start)})
+			g := &s.o.Goals[i]
+			all = append(all, Found{g, g.Share(&c.cost), c.cost, c.text, s.rounds, time.Since(s.start)})
 		}
 	}
 	return all
@@ -266,8 +270,10 @@ const maxShown = 1 << 10
 // report writes what a search has found, and returns whether a request costs too much.
 func report(w io.Writer, t *Target, all []Found) (tooMuch bool) {
 	for _, f := range all {
-		_, _ = fmt.Fprintf(w, "%-14s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps (%d rounds, %s)\n",
-			t.Name, f.Goal.Name, 100*f.Share, f.Cost.Body, f.Cost.Counted, f.Cost.Allocated, f.Cost.Kept, f.Cost.Steps, f.Rounds, f.Took.Round(time.Second))
+		c := &f.Cost
+		_, _ = fmt.Fprintf(w, "%-18s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps",
+			t.Name, f.Goal.Name, 100*f.Share, c.Body, c.Counted, c.Allocated, c.Kept, c.Steps)
+		_, _ = fmt.Fprintf(w, " (%d rounds, %s)\n", f.Rounds, f.Took.Round(time.Second))
 		if f.Share > 1 {
 			tooMuch = true
 			_, _ = fmt.Fprintf(w, "%s costs too much: %.*s\n", t.Name, maxShown, f.Text)

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
+)
 
 // TestSeeds shows that the service takes what the seeds have: requests, stored items, lists
 // of tools.
@@ -14,8 +18,14 @@ func TestSeeds(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v: %s", target.Name, err, seed)
 			}
-			c := measure(target.Begin(s), s.bytes(), false)
-			t.Logf("%-20s %6d bytes, %6d counted, %9d allocated, %9d steps", target.Name, c.Body, c.Counted, c.Allocated, c.Steps)
+
+			reserved, outcome := target.Begin(s)()
+			if err := outcome.(api.Outcome).Err; err != nil {
+				t.Errorf("%s: %s: %s", target.Name, err.Message, s.Request)
+			}
+			if len(s.Stored) > 0 && reserved == 0 {
+				t.Errorf("%s: nothing is read of the store: %s", target.Name, s.Request)
+			}
 		}
 	}
 }

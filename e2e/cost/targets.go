@@ -87,7 +87,7 @@ func (e *endpoint) reply(s *scenario) task {
 	return func() (int, any) {
 		defer x.close()
 		x.reply(outcome)
-		return x.reserved, nil
+		return x.reserved, api.Outcome{Err: outcome.Err}
 	}
 }
 
@@ -96,8 +96,9 @@ func (e *endpoint) both(s *scenario) task {
 	x := e.begin(s)
 	return func() (int, any) {
 		defer x.close()
-		x.reply(x.handle())
-		return x.reserved, nil
+		outcome := x.handle()
+		x.reply(outcome)
+		return x.reserved, api.Outcome{Err: outcome.Err}
 	}
 }
 
@@ -117,15 +118,18 @@ func (e *endpoint) begin(s *scenario) *exchange {
 	env := environment()
 	memory := env.Memory.(store.Store)
 	sealer := newSealer()
-	r := &responses.API{Store: memory, Approvals: memory, Sealer: sealer, Compactor: sealer, Chains: responses.NewChains(1 << 20)}
+	r := &responses.API{
+		Store: memory, Approvals: memory, Sealer: sealer, Compactor: sealer, Chains: responses.NewChains(1 << 20),
+	}
 	if e.mcp != nil {
 		e.mcp.listing = s.Listing
 		r.Tools = e.mcp.client()
 		x.close = r.Tools.Close
 	}
 
-	stateless := slices.Concat(chat.Endpoints(), (&responses.API{Sealer: sealer, Compactor: sealer}).Endpoints(), (&messages.API{Sealer: sealer}).Endpoints())
-	all := slices.Concat(chat.Endpoints(), r.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints(), render.Endpoints(render.Options{Stateless: stateless}))
+	others := append(chat.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints()...)
+	stateless := slices.Concat(others, (&responses.API{Sealer: sealer, Compactor: sealer}).Endpoints())
+	all := slices.Concat(others, r.Endpoints(), render.Endpoints(render.Options{Stateless: stateless}))
 	rc := x.context(env)
 	putItems(all, rc, memory, s.Stored)
 	x.reserved = 0
@@ -178,7 +182,9 @@ func environment() *turn.Env {
 			ids++
 			return prefix + strconv.Itoa(ids)
 		},
-		Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 64 << 20, ResponseTTL: time.Hour, Now: clock}),
+		Memory: store.NewMemory(store.Options{
+			TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 64 << 20, ResponseTTL: time.Hour, Now: clock,
+		}),
 	}
 }
 
@@ -190,7 +196,8 @@ const batch = 20
 // taken as its input.
 func putItems(endpoints []api.Endpoint, rc *turn.RequestContext, memory store.Store, items []json.RawMessage) {
 	ctx := context.Background()
-	if err := memory.PutConversation(ctx, tenant, &store.Conversation{ID: "conv_1", Metadata: []byte(`{}`)}); err != nil {
+	conversation := store.Conversation{ID: "conv_1", Metadata: []byte(`{}`)}
+	if err := memory.PutConversation(ctx, tenant, &conversation); err != nil {
 		panic(err)
 	}
 	const path = "/v1/conversations/conv_1/items"

@@ -154,7 +154,8 @@ func elements(all []place) []place {
 
 // equal reports whether two values are the same, with their members in the same order.
 func (n *node) equal(other *node) bool {
-	return n.kind == other.kind && n.raw == other.raw && slices.Equal(n.keys, other.keys) && slices.EqualFunc(n.list, other.list, (*node).equal)
+	return n.kind == other.kind && n.raw == other.raw &&
+		slices.Equal(n.keys, other.keys) && slices.EqualFunc(n.list, other.list, (*node).equal)
 }
 
 // largest returns the place of the longest string, array or object.
