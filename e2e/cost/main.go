@@ -56,7 +56,7 @@ func main() { os.Exit(searchAll()) }
 func searchAll() int {
 	each := flag.Duration("time", 10*time.Second, "time for each target")
 	seed := flag.Uint64("seed", 1, "seed of the mutations")
-	limit := flag.Int("bytes", 256<<10, "bytes that a scenario may have")
+	limit := flag.Int("bytes", 512<<10, "bytes that a scenario may have")
 	goals := flag.String("goals", "", "regular expression of the goals: allocated, kept, steps; empty: all")
 	only := flag.String("targets", "", "regular expression of the targets; empty: all")
 	out := flag.String("out", "", "folder for the dearest scenario of each target and goal; empty: none is written")

@@ -140,6 +140,9 @@ func (m *mutator) graft(at place, _ []place) {
 	at.parent.list[at.index] = from.value().clone()
 }
 
+// brackets are what many words can stand in, in all of the languages.
+var brackets = []string{"[]", "[]", "()", "{}", `""`}
+
 // words inserts words of a string's language, the same one many times.
 func (m *mutator) words(at place, _ []place) {
 	v := at.value()
@@ -163,8 +166,13 @@ func (m *mutator) words(at place, _ []place) {
 	if m.r.IntN(2) == 0 {
 		times = m.times(len(word))
 	}
+	inserted := strings.Repeat(word, times)
+	if m.r.IntN(4) == 0 {
+		pair := brackets[m.r.IntN(len(brackets))]
+		inserted = pair[:1] + inserted + pair[1:]
+	}
 	i := m.position(v.raw)
-	v.raw = v.raw[:i] + strings.Repeat(word, times) + v.raw[i:]
+	v.raw = v.raw[:i] + inserted + v.raw[i:]
 }
 
 // piece repeats a piece of a string in its place.
@@ -198,10 +206,10 @@ func (m *mutator) times(bytes int) int {
 	return min(1+m.r.IntN(1<<(1+m.r.IntN(13))), max(maxText/bytes, 1))
 }
 
-// position is a place between two characters of a text. Its beginning and its end are as
-// likely as all others together.
+// position is a place between two characters of a text. Its beginning and its end are likelier
+// than others.
 func (m *mutator) position(text string) int {
-	switch m.r.IntN(4) {
+	switch m.r.IntN(8) {
 	case 0:
 		return 0
 	case 1:

@@ -130,13 +130,12 @@ func (e *endpoint) begin(s *scenario) *exchange {
 	others := append(chat.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints()...)
 	stateless := slices.Concat(others, (&responses.API{Sealer: sealer, Compactor: sealer}).Endpoints())
 	all := slices.Concat(others, r.Endpoints(), render.Endpoints(render.Options{Stateless: stateless}))
-	rc := x.context(env)
-	putItems(all, rc, memory, s.Stored)
+	putItems(all, x.context(env), memory, s.Stored)
 	x.reserved = 0
 
 	var ids [2]string
 	x.endpoint, ids = api.Match(all, http.MethodPost, e.path)
-	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer), Context: rc}
+	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer), Context: x.context(env)}
 	return x
 }
 
