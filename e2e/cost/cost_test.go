@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestCost searches each target for a short time: no request costs more than it is
+// TestCost searches each target for a short time: no scenario costs more than it is
 // allowed. "make fuzz-cost" searches longer, and counts the blocks that run.
 func TestCost(t *testing.T) {
 	targets, closeAll := Targets()
@@ -21,6 +22,9 @@ func TestCost(t *testing.T) {
 			var text bytes.Buffer
 			if report(&text, &targets[i], found) {
 				t.Errorf("\n%s", &text)
+			}
+			if len(found) == 0 {
+				t.Error("nothing was measured")
 			}
 			t.Logf("\n%s", &text)
 		})
@@ -51,58 +55,110 @@ func walk(v, definitions map[string]any, steps *[][]byte) {
 	}
 }
 
-// TestSearchFinds plants decoders whose cost is out of proportion to their input. The
-// search finds that, and finds nothing at one that costs what it should.
+// planted are readers whose cost is out of proportion to what they read. Each allocates what
+// it does in steps, so that the tests need no counters.
+var planted = map[string]struct {
+	seed string
+	read func(s *scenario) any
+}{
+	"references that multiply": {`{"request":{"schema":{"anyOf":[{"$ref":"#/$defs/d"}],"$defs":{"d":{"type":"string"}}}}}`, func(s *scenario) any {
+		var request struct {
+			Schema map[string]any `json:"schema"`
+		}
+		_ = json.Unmarshal(s.Request, &request)
+		definitions, _ := request.Schema["$defs"].(map[string]any)
+		var steps [][]byte
+		walk(request.Schema, definitions, &steps)
+		return steps
+	}},
+	"stored texts that are not counted": {`{"request":{"items":[{"id":"a"},{"id":"b"}]}}`, func(s *scenario) any {
+		var request struct {
+			Items []struct {
+				ID string `json:"id"`
+			} `json:"items"`
+		}
+		_ = json.Unmarshal(s.Request, &request)
+		var texts [][]byte
+		for _, item := range request.Items {
+			if item.ID == "a" {
+				texts = append(texts, make([]byte, 16<<10))
+			}
+		}
+		return texts
+	}},
+	"stored items that are copied for each of a kind": {`{"stored":[{"role":"user","content":"x"},{"type":"summary"}],"request":{}}`, func(s *scenario) any {
+		type item struct {
+			raw    json.RawMessage
+			others [22]int // what is read of it
+		}
+		var kept []item
+		for _, raw := range s.Stored {
+			if bytes.Contains(raw, []byte(`"summary"`)) {
+				kept = slices.Clone(kept)
+			}
+			kept = append(kept, item{raw: raw})
+		}
+		return kept
+	}},
+	"a grammar whose lines are read again for each line": {`{"request":{"definition":"start: a\n# text\na: /b/\n"}}`, func(s *scenario) any {
+		var request struct {
+			Definition string `json:"definition"`
+		}
+		_ = json.Unmarshal(s.Request, &request)
+		var seen [][]byte
+		for rest := request.Definition; rest != ""; {
+			_, rest, _ = strings.Cut(rest, "\n")
+			seen = append(seen[:0], make([]byte, len(rest)))
+		}
+		return seen
+	}},
+	"an answer that is compared with itself": {`{"request":{},"answer":[{"header":"<|channel|>final","text":"[1]"}]}`, func(s *scenario) any {
+		var seen []byte
+		for _, m := range s.Answer {
+			for range strings.Count(m.Text, "1") {
+				seen = []byte(m.Text)
+			}
+		}
+		return seen
+	}},
+}
+
+// TestSearchFinds shows that the search finds what is planted, in each part of a scenario, and
+// finds nothing where the cost is in proportion.
 func TestSearchFinds(t *testing.T) {
-	held := map[string]func(body []byte) any{
-		"references that multiply": func(body []byte) any {
-			var request struct {
-				Schema map[string]any `json:"schema"`
-			}
-			_ = json.Unmarshal(body, &request)
-			definitions, _ := request.Schema["$defs"].(map[string]any)
-			var steps [][]byte
-			walk(request.Schema, definitions, &steps)
-			return steps
-		},
-		"stored texts that are not counted": func(body []byte) any {
-			var request struct {
-				Items []struct {
-					ID string `json:"id"`
-				} `json:"items"`
-			}
-			_ = json.Unmarshal(body, &request)
-			var texts [][]byte
-			for _, item := range request.Items {
-				if item.ID == "a" {
-					texts = append(texts, make([]byte, 16<<10))
-				}
-			}
-			return texts
-		},
-	}
 	goals := []Goal{{GoalAllocated, Allowance{1 << 20, 64}, func(c *Cost) int64 { return c.Allocated }}}
-	search := func(decode func(body []byte) any) []Found {
+	search := func(seed string, read func(s *scenario) any) *Found {
 		found, err := Search(&Target{
 			Name:  "planted",
-			Seeds: []string{`{"items":[{"id":"a"},{"id":"b"}],"schema":{"anyOf":[{"$ref":"#/$defs/d"}],"$defs":{"d":{"type":"string"}}}}`},
-			Begin: func() decoding { return func(body []byte) (int, any) { return 0, decode(body) } },
-		}, &Options{Seed: 1, Rounds: 2000, MaxBytes: 4 << 10, Goals: goals})
+			Seeds: []string{seed},
+			Begin: func(s *scenario) task {
+				return func() (int, any) {
+					stored := 0
+					for _, item := range s.Stored {
+						stored += len(item)
+					}
+					return stored, read(s)
+				}
+			},
+		}, &Options{Seed: 1, Rounds: 3000, MaxBytes: 16 << 10, Goals: goals})
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
-		return found
+		return &found[0]
 	}
-	for name, decode := range held {
+
+	for name, p := range planted {
 		t.Run(name, func(t *testing.T) {
-			if found := search(decode); found[0].Share <= 1 {
-				t.Errorf("the dearest request is not found: %+v", found[0].Cost)
+			f := search(p.seed, p.read)
+			if t.Logf("%d rounds: %+v", f.Rounds, f.Cost); f.Share <= 1 {
+				t.Errorf("the dearest scenario is not found: %+v", f.Cost)
 			}
 		})
 	}
 	t.Run("what is proportional is not reported", func(t *testing.T) {
-		if found := search(func(body []byte) any { return bytes.Clone(body) }); found[0].Share > 1 {
-			t.Errorf("%.2f of the allowance: %+v", found[0].Share, found[0].Cost)
+		f := search(`{"stored":[{"role":"user"}],"request":{"definition":"a"}}`, func(s *scenario) any { return bytes.Clone(s.Request) })
+		if f.Share > 1 {
+			t.Errorf("%.2f of the allowance: %+v", f.Share, f.Cost)
 		}
 	})
 }
@@ -125,12 +181,12 @@ func TestTree(t *testing.T) {
 
 // TestMutate shows that what is mutated stays JSON.
 func TestMutate(t *testing.T) {
-	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], listingSeeds...), Begin: func() decoding {
-		return func(body []byte) (int, any) {
-			if !json.Valid(body) {
-				t.Errorf("not JSON: %s", body)
+	found, err := Search(&Target{Name: "any", Seeds: append(chatSeeds[:2:2], mcpSeeds...), Begin: func(s *scenario) task {
+		return func() (int, any) {
+			if s.Request != nil && !json.Valid(s.Request) {
+				t.Errorf("not JSON: %s", s.Request)
 			}
-			return 0, bytes.Clone(body)
+			return 0, bytes.Clone(s.Request)
 		}
 	}}, &Options{Seed: 2, Rounds: 500, MaxBytes: 4 << 10, Goals: Goals()[:1]})
 	if err != nil || len(found) != 1 || found[0].Rounds != 500 {

@@ -1,16 +1,25 @@
 // Command cost searches for requests that cost the filter too much memory or work.
 // "make fuzz-cost" runs it.
 //
-// It decodes JSON bodies, mutates those that cost most of what a request of their size
-// may cost, and begins anew: an evolutionary search with a fixed seed. A subtree is
-// repeated, nested or copied, a member is given twice, a text grows, schemas get chains
-// of references and unions of equal variants. Costs are counted, never timed: bytes
-// that are allocated, bytes that the decoded request holds, and basic blocks that run.
-// The latter need a program with counters:
+// A case is a [scenario]: what the client has stored, its request, what the model answers,
+// what a server of tools lists. A [Target] is what is done with one: a request is handled, or
+// its reply is made by the filter's own state machine, or both. The search begins with
+// scenarios of honest clients. It mutates those that cost most for their bytes: an element, a
+// member or a piece of a text is repeated, values are nested and copied, schemas get chains of
+// references and unions of equal variants, patterns and grammars get words of their languages.
+// What costs more than in proportion grows, until it costs more than its allowance.
 //
-//	go run -cover -covermode=atomic -coverpkg=./filter/...,./harmony,./e2e/cost ./e2e/cost -time 1m
+// Costs are counted, never timed: bytes that are allocated, bytes that the handled request
+// holds, and basic blocks that run. The latter need a program with counters, which the
+// Makefile builds: it names the packages that count. With the same flags but -time, the search
+// is about the same each time. The map of the package:
 //
-// The command fails if a request costs more than its allowance, and prints the request.
+//	scenario.go  what a case is                   mutate.go, words.go  how cases change
+//	targets.go   what is measured, with its state search.go            which cases are kept
+//	play.go      the reply to a request           measure.go           what a case costs
+//	mcp.go       a server of tools                tree.go              JSON that can be changed
+//
+// The command fails if a scenario costs more than its allowance, and prints the scenario.
 package main
 
 import (
@@ -21,7 +30,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -32,25 +40,26 @@ const (
 	GoalSteps     = "steps"
 )
 
-// Goals returns what is searched for, with what a request may cost.
+// Goals returns what is searched for, with what a request may cost. As many blocks as the
+// constant part of the steps run in about half a second of a core.
 func Goals() []Goal {
 	return []Goal{
-		{GoalAllocated, Allowance{32 << 20, 64}, func(c *Cost) int64 { return c.Allocated }},
+		{GoalAllocated, Allowance{64 << 20, 128}, func(c *Cost) int64 { return c.Allocated }},
 		{GoalKept, Allowance{1 << 20, 4}, func(c *Cost) int64 { return c.Kept }},
-		{GoalSteps, Allowance{16 << 20, 512}, func(c *Cost) int64 { return c.Steps }},
+		{GoalSteps, Allowance{512 << 20, 1024}, func(c *Cost) int64 { return c.Steps }},
 	}
 }
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(searchAll()) }
 
-// run searches as the flags say, and returns the exit status.
-func run() int {
+// searchAll searches as the flags say, and returns the exit status.
+func searchAll() int {
 	each := flag.Duration("time", 10*time.Second, "time for each target")
 	seed := flag.Uint64("seed", 1, "seed of the mutations")
-	limit := flag.Int("bytes", 16<<10, "bytes that a body may have")
+	limit := flag.Int("bytes", 512<<10, "bytes that a scenario may have")
 	goals := flag.String("goals", "", "regular expression of the goals: allocated, kept, steps; empty: all")
 	only := flag.String("targets", "", "regular expression of the targets; empty: all")
-	out := flag.String("out", "", "folder for the dearest request of each target and goal; empty: they are not written")
+	out := flag.String("out", "", "folder for the dearest scenario of each target and goal; empty: none is written")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -99,16 +108,16 @@ func write(folder string, t *Target, all []Found) error {
 		return err
 	}
 	for _, f := range all {
-		if err := os.WriteFile(filepath.Join(folder, t.Name+"-"+f.Goal.Name+".json"), f.Body, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, t.Name+"-"+f.Goal.Name+".json"), f.Text, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hang ends the program: nothing can stop a decoder that does not end.
-func hang(target string, body []byte, after time.Duration) {
+// hang ends the program: nothing can stop work that does not end.
+func hang(target string, text []byte, after time.Duration) {
 	debug.SetTraceback("all")
-	fmt.Fprintf(os.Stderr, "%s: a body of %s bytes takes more than %s:\n%s\n", target, strconv.Itoa(len(body)), after, body)
+	fmt.Fprintf(os.Stderr, "%s: a scenario of %d bytes takes more than %s:\n%s\n", target, len(text), after, text)
 	os.Exit(1)
 }

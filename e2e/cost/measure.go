@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"runtime"
 	"runtime/coverage"
 )
@@ -11,11 +12,20 @@ import (
 // Cost is what one request has cost. The figures do not depend on the speed of the
 // machine or on its load.
 type Cost struct {
-	Body      int   // bytes that the client has sent
-	Counted   int   // Body, and the bytes that the decoder has taken of the budget
+	Body      int   // bytes of the request, the answer of the model and the list of tools
+	Counted   int   // Body, and the bytes that were taken of the budget
 	Allocated int64 // bytes allocated, whether freed or not
 	Kept      int64 // bytes that the outcome holds
 	Steps     int64 // basic blocks that ran; 0 if the program is not built with counters
+}
+
+// lower returns the lower figures of two measurements of one scenario.
+func (c *Cost) lower(other *Cost) Cost {
+	low := *c
+	low.Allocated = min(c.Allocated, other.Allocated)
+	low.Kept = min(c.Kept, other.Kept)
+	low.Steps = min(c.Steps, other.Steps)
+	return low
 }
 
 // Allowance is what a request may cost: Fixed, and PerByte for each counted byte.
@@ -38,22 +48,33 @@ type Goal struct {
 // Share is the share of the goal's allowance that a request uses up.
 func (g *Goal) Share(c *Cost) float64 { return g.Allowed.of(g.Figure(c), c.Counted) }
 
-// decoding decodes a body. It returns how many bytes are counted besides the body,
-// and what the request holds from now on.
-type decoding func(body []byte) (reserved int, outcome any)
+// perByte is what candidates are chosen by: the figure for each byte.
+func (g *Goal) perByte(c *Cost) float64 { return perByte(g.Figure(c), c) }
 
-// measure decodes a body. With kept, the outcome is weighed too, which takes two
-// collections of garbage.
-func measure(decode decoding, body []byte, kept bool) Cost {
+// perByte is a figure for each byte. Scenarios below 2 KiB count as if they had more, because
+// each request has a cost of its own. The exponent lets what is in proportion to the bytes
+// lose by growing, so that the search keeps such scenarios small and fast, and grows those
+// that cost more than in proportion.
+func perByte(figure int64, c *Cost) float64 {
+	return float64(figure) / math.Pow(float64(2<<10+c.Counted), 1.2)
+}
+
+// task is what is measured. It returns how many bytes are counted besides those of the
+// scenario, and what the request holds from now on.
+type task func() (reserved int, outcome any)
+
+// measure measures a task of a scenario with so many bytes. With kept, the outcome is
+// weighed too, which takes two collections of garbage.
+func measure(do task, size int, kept bool) Cost {
 	var before, after runtime.MemStats
 	if kept {
 		runtime.GC()
 	}
 	counting := coverage.ClearCounters() == nil
 	runtime.ReadMemStats(&before)
-	reserved, outcome := decode(body)
+	reserved, outcome := do()
 	runtime.ReadMemStats(&after)
-	c := Cost{Body: len(body), Counted: len(body) + reserved, Allocated: int64(after.TotalAlloc - before.TotalAlloc)}
+	c := Cost{Body: size, Counted: size + reserved, Allocated: int64(after.TotalAlloc - before.TotalAlloc)}
 	if counting {
 		c.Steps, _ = steps() // without counters there are none
 	}
@@ -63,7 +84,6 @@ func measure(decode decoding, body []byte, kept bool) Cost {
 		c.Kept = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	}
 	runtime.KeepAlive(outcome)
-	runtime.KeepAlive(body)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // mutator changes trees. seeds are what it takes subtrees from.
@@ -13,35 +14,80 @@ type mutator struct {
 	seeds []*node
 }
 
-// mutate changes a tree in one to three ways.
+// mutate changes a tree in one to three ways. Many of the changes are made where repetition
+// is dear, because such places are few: at the elements of arrays, in strings that are
+// written in a language of their own, and at what is largest already.
 func (m *mutator) mutate(root *node) {
 	for range 1 + m.r.IntN(3) {
 		all := places(root)
 		if len(all) == 0 {
 			return
 		}
-		at := all[m.r.IntN(len(all))]
-		changes := []func(at place, all []place){m.repeat, m.repeat, m.nest, m.twice, m.copy, m.graft, m.text, m.remove, m.remove, m.number}
-		if at.schema != nil {
-			schemas := []func(at place, all []place){m.variants, m.share, m.level, m.constants}
-			changes = append(slices.Concat(changes, schemas, schemas), m.share, m.level)
+
+		at, changes := m.anywhere(all)
+		switch m.r.IntN(6) {
+		case 0, 1:
+			if written := languages(all); len(written) > 0 {
+				at = written[m.r.IntN(len(written))]
+				changes = []change{m.words, m.words, m.words, m.piece, m.piece, m.cut}
+			}
+		case 2:
+			if objects := elements(all); len(objects) > 0 {
+				at = objects[m.r.IntN(len(objects))]
+				changes = []change{m.repeat, m.repeat, m.remove}
+			}
+		case 3:
+			at = largest(all)
+			changes = []change{m.double, m.double, m.double, m.cut}
 		}
 		changes[m.r.IntN(len(changes))](at, all)
 	}
 }
 
+// change is a way to change the value at a place; all are the places of its tree.
+type change func(at place, all []place)
+
+// anywhere returns any place, and what can be changed there.
+func (m *mutator) anywhere(all []place) (at place, changes []change) {
+	at = all[m.r.IntN(len(all))]
+	changes = []change{
+		m.repeat, m.repeat, m.double, m.nest, m.twice, m.copy, m.graft, m.words, m.piece, m.remove, m.remove, m.number,
+	}
+	if at.schema != nil {
+		schemas := []change{m.variants, m.share, m.level, m.constants, m.keyword}
+		changes = append(slices.Concat(changes, schemas, schemas), m.share, m.level)
+	}
+	return at, changes
+}
+
 // count is how often something is repeated: mostly little, seldom much.
 func (m *mutator) count() int { return 2 + m.r.IntN(1<<(1+m.r.IntN(8))) }
 
-// repeat repeats an element of an array, or a member under new names.
-func (m *mutator) repeat(at place, _ []place) {
-	v := at.value()
-	for range m.count() - 1 {
-		if at.parent.kind == '{' {
-			at.parent.add(at.parent.keys[at.index]+strconv.Itoa(len(at.parent.keys)), v.clone())
+// repeat repeats an element of an array in its place, or a member under new names.
+func (m *mutator) repeat(at place, _ []place) { m.again(at, m.count()-1) }
+
+func (m *mutator) again(at place, times int) {
+	p, v := at.parent, at.value()
+	for range times {
+		if p.kind == '{' {
+			p.add(p.keys[at.index]+strconv.Itoa(len(p.keys)), v.clone())
 		} else {
-			at.parent.list = append(at.parent.list, v.clone())
+			p.list = slices.Insert(p.list, at.index, v.clone())
 		}
+	}
+}
+
+// double repeats the elements of an array in their order, or what is inside of a string.
+func (m *mutator) double(at place, _ []place) {
+	v := at.value()
+	switch v.kind {
+	case '[':
+		for _, element := range slices.Clone(v.list) {
+			v.list = append(v.list, element.clone())
+		}
+	case '"':
+		i, j := m.within(v.raw, 0, len(v.raw)/2), m.within(v.raw, len(v.raw)/2, len(v.raw))
+		v.raw = v.raw[:j] + v.raw[i:j] + v.raw[j:]
 	}
 }
 
@@ -94,24 +140,91 @@ func (m *mutator) graft(at place, _ []place) {
 	at.parent.list[at.index] = from.value().clone()
 }
 
-// texts are what strings grow by: dear to tokenize, to escape or to compare.
-var texts = []string{"a", " ", "\n", "7", "é", "🙂", "<|start|>", "\"", "\x01", "\u2028", "qzx jv", "aB3$", "{\"a\":"}
+// brackets are what many words can stand in, in all of the languages.
+var brackets = []string{"[]", "[]", "()", "{}", `""`}
 
-// text makes a string longer, or another one.
-func (m *mutator) text(at place, _ []place) {
+// words inserts words of a string's language, the same one many times.
+func (m *mutator) words(at place, _ []place) {
 	v := at.value()
 	if v.kind != '"' {
 		return
 	}
-	piece := texts[m.r.IntN(len(texts))]
-	if m.r.IntN(4) == 0 { // no word of the vocabulary
+	vocabulary := vocabularies[at.key()]
+	if vocabulary == nil || m.r.IntN(8) == 0 {
+		vocabulary = texts
+	}
+	word := vocabulary[m.r.IntN(len(vocabulary))]
+	if m.r.IntN(8) == 0 { // no word of the model's vocabulary
 		letters := make([]byte, 64)
 		for i := range letters {
 			letters[i] = "abcdefghijklmnopqrstuvwxyzABCDEF"[m.r.IntN(32)]
 		}
-		piece = string(letters)
+		word = string(letters)
 	}
-	v.raw += strings.Repeat(piece, m.count())
+
+	times := 1
+	if m.r.IntN(2) == 0 {
+		times = m.times(len(word))
+	}
+	inserted := strings.Repeat(word, times)
+	if m.r.IntN(4) == 0 {
+		pair := brackets[m.r.IntN(len(brackets))]
+		inserted = pair[:1] + inserted + pair[1:]
+	}
+	i := m.position(v.raw)
+	v.raw = v.raw[:i] + inserted + v.raw[i:]
+}
+
+// piece repeats a piece of a string in its place.
+func (m *mutator) piece(at place, _ []place) {
+	v := at.value()
+	if v.kind != '"' || v.raw == "" {
+		return
+	}
+	i, j := m.position(v.raw), m.position(v.raw)
+	if i > j {
+		i, j = j, i
+	}
+	if i < j {
+		v.raw = v.raw[:i] + strings.Repeat(v.raw[i:j], m.times(j-i)) + v.raw[j:]
+	}
+}
+
+// cut removes a piece of a string.
+func (m *mutator) cut(at place, _ []place) {
+	v := at.value()
+	if i, j := m.position(v.raw), m.position(v.raw); i < j {
+		v.raw = v.raw[:i] + v.raw[j:]
+	}
+}
+
+// maxText bounds what a string grows by at once, in bytes.
+const maxText = 32 << 10
+
+// times is how often a text of some bytes is repeated: mostly little, seldom much.
+func (m *mutator) times(bytes int) int {
+	return min(1+m.r.IntN(1<<(1+m.r.IntN(13))), max(maxText/bytes, 1))
+}
+
+// position is a place between two characters of a text. Its beginning and its end are likelier
+// than others.
+func (m *mutator) position(text string) int {
+	switch m.r.IntN(8) {
+	case 0:
+		return 0
+	case 1:
+		return len(text)
+	}
+	return m.within(text, 0, len(text))
+}
+
+// within is a place between two characters of a part of a text.
+func (m *mutator) within(text string, from, to int) int {
+	i := from + m.r.IntN(to-from+1)
+	for i < len(text) && !utf8.RuneStart(text[i]) {
+		i++
+	}
+	return i
 }
 
 // remove removes a value, so that what costs nothing goes away.
@@ -123,22 +236,41 @@ func (m *mutator) remove(at place, _ []place) {
 	}
 }
 
+var numbers = []string{
+	"0", "1", "16", "-1", "1e9", "9007199254740993", "0.1", "null", "true", "1" + strings.Repeat("0", 40),
+}
+
 // number changes a number.
 func (m *mutator) number(at place, _ []place) {
 	if v := at.value(); v.kind == 0 {
-		v.raw = []string{"0", "1", "16", "-1", "1e9", "9007199254740993", "0.1", "null", "true", "1" + strings.Repeat("0", 40)}[m.r.IntN(10)]
+		v.raw = numbers[m.r.IntN(len(numbers))]
 	}
 }
 
 // unions are the keywords whose variants are schemas.
 var unions = []string{"anyOf", "anyOf", "oneOf", "allOf"}
 
-// variants makes a value the variants of a union, all of them equal.
-func (m *mutator) variants(at place, _ []place) {
-	at.parent.list[at.index] = union(m.keyword(), at.value(), 2+m.r.IntN(8))
+// keyword adds a keyword to a schema.
+func (m *mutator) keyword(at place, _ []place) {
+	v := at.value()
+	if v.kind != '{' {
+		return
+	}
+	added, err := parse(keywords[m.r.IntN(len(keywords))])
+	if err != nil {
+		panic(err) // the list is at fault
+	}
+	for i, key := range added.keys {
+		v.add(key, added.list[i])
+	}
 }
 
-func (m *mutator) keyword() string { return unions[m.r.IntN(len(unions))] }
+// variants makes a value the variants of a union, all of them equal.
+func (m *mutator) variants(at place, _ []place) {
+	at.parent.list[at.index] = union(m.union(), at.value(), 2+m.r.IntN(8))
+}
+
+func (m *mutator) union() string { return unions[m.r.IntN(len(unions))] }
 
 // union returns a union of equal variants.
 func union(keyword string, v *node, variants int) *node {
@@ -164,7 +296,7 @@ func (m *mutator) share(at place, _ []place) {
 	definitions.add(name, at.value())
 	v := reference(name)
 	if m.r.IntN(3) > 0 {
-		v = union(m.keyword(), v, 2+m.r.IntN(8))
+		v = union(m.union(), v, 2+m.r.IntN(8))
 	}
 	at.parent.list[at.index] = v
 }
@@ -177,7 +309,7 @@ func (m *mutator) level(at place, _ []place) {
 	if len(definitions.keys) == 0 {
 		return
 	}
-	i, keyword, variants := m.r.IntN(len(definitions.keys)), m.keyword(), 2+m.r.IntN(8)
+	i, keyword, variants := m.r.IntN(len(definitions.keys)), m.union(), 2+m.r.IntN(8)
 	for range 1 + m.r.IntN(8) {
 		name := "d" + strconv.Itoa(len(definitions.keys))
 		definitions.add(name, definitions.list[i])

@@ -8,37 +8,39 @@ import (
 	"time"
 )
 
-// Target is a decoder of what clients, or the servers of tools, send.
+// Target is a part of the handling of requests.
 type Target struct {
 	Name  string
-	Seeds []string // JSON
-	// Begin makes a decoder with a state of its own. What Begin costs is not counted.
-	Begin func() decoding
+	Seeds []string // scenarios
+	// Begin makes a service of its own for a scenario, and returns what is measured. What
+	// Begin costs is not counted.
+	Begin func(s *scenario) task
 }
 
 // Options bound a search.
 type Options struct {
 	Seed     uint64
-	Rounds   int           // decoded bodies; 0: no bound
+	Rounds   int           // measured scenarios; 0: no bound
 	Time     time.Duration // 0: no bound
-	MaxBytes int           // of a body
-	Hang     time.Duration // a body that takes longer ends the program; 0: none does
+	MaxBytes int           // of a scenario
+	Hang     time.Duration // a scenario that takes longer ends the program; 0: none does
 	Goals    []Goal
 }
 
-// Found is the request that costs most of a goal's allowance.
+// Found is the scenario that costs most of a goal's allowance.
 type Found struct {
 	Goal   *Goal
 	Share  float64
 	Cost   Cost
-	Body   []byte
+	Text   []byte
 	Rounds int // rounds of the search
+	Took   time.Duration
 }
 
-// candidate is a body that has been measured.
+// candidate is a scenario that has been measured.
 type candidate struct {
 	tree *node
-	body []byte
+	text []byte
 	cost Cost
 }
 
@@ -46,10 +48,13 @@ type candidate struct {
 const population = 24
 
 // Search mutates the seeds of a target and keeps what costs most for each goal. It ends
-// at its bounds, or with the first request beyond an allowance. The result has one
+// at its bounds, or with the first scenario beyond an allowance. The result has one
 // element for each goal. With the same options but Time, it is the same each time.
 func Search(t *Target, o *Options) ([]Found, error) {
-	s := &search{target: t, o: o, m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))}, best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals))}
+	s := &search{
+		target: t, o: o, start: time.Now(), m: mutator{r: rand.New(rand.NewPCG(o.Seed, 1))},
+		best: make([][]candidate, len(o.Goals)), top: make([]candidate, len(o.Goals)),
+	}
 	for _, text := range t.Seeds {
 		tree, err := parse(text)
 		if err != nil {
@@ -62,8 +67,7 @@ func Search(t *Target, o *Options) ([]Found, error) {
 			s.take(&node{kind: '[', list: []*node{tree.clone()}}, goal)
 		}
 	}
-	start := time.Now()
-	for round := 0; (o.Rounds == 0 || round < o.Rounds) && (o.Time == 0 || time.Since(start) < o.Time) && !s.beyond(); round++ {
+	for round := 0; (o.Rounds == 0 || round < o.Rounds) && !s.over() && !s.beyond(); round++ {
 		s.round(round % len(o.Goals))
 		s.rounds++
 	}
@@ -75,9 +79,10 @@ func Search(t *Target, o *Options) ([]Found, error) {
 type search struct {
 	target *Target
 	o      *Options
+	start  time.Time
 	m      mutator
 	best   [][]candidate // of each goal, those with the most cost a byte, the dearest first
-	top    []candidate   // of each goal, the one with the greatest share; its body is nil if there is none
+	top    []candidate   // of each goal, the one with the greatest share; its text is nil if there is none
 	rounds int
 }
 
@@ -87,50 +92,120 @@ func (s *search) round(goal int) {
 	if len(all) == 0 {
 		return
 	}
-	i := min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))
-	root := all[i].tree.clone()
+	chosen := all[min(s.m.r.IntN(len(all)), s.m.r.IntN(len(all)))]
+	root := chosen.tree.clone()
 	s.m.mutate(root)
-	if len(root.list) == 1 {
-		s.take(root, goal)
+	if len(root.list) != 1 {
+		return
+	}
+	if c, best := s.take(root, goal); best {
+		s.climb(c, goal)
 	}
 }
 
+const (
+	// climbFrom is the share of an allowance from which on the search climbs.
+	climbFrom = 0.002
+	// climbBy is what a step has to multiply the share by. What has this share already is
+	// out of the ordinary, and may grow in proportion to its bytes. Below, each byte has to
+	// cost more with each step.
+	climbBy, climbAnyFrom = 1.4, 0.1
+)
+
+// climb makes a scenario larger, step by step, as long as that makes it much dearer: what is
+// largest in it is doubled, or what that is in is repeated. Chance does the same in the end,
+// but each try at a dear scenario takes long.
+func (s *search) climb(c candidate, goal int) {
+	g := &s.o.Goals[goal]
+	for higher := true; higher && !s.over() && g.Share(&c.cost) > climbFrom && g.Share(&c.cost) <= 1; {
+		higher = false
+		for up := range pathTo(c.tree, largest(places(c.tree))) {
+			root := c.tree.clone()
+			path := pathTo(root, largest(places(root)))
+			if at := path[len(path)-1-up]; up == 0 {
+				s.m.double(at, nil)
+			} else {
+				s.m.again(at, 1)
+			}
+
+			s.rounds++
+			next, _ := s.take(root, goal)
+			grows := g.Share(&c.cost) > climbAnyFrom || g.perByte(&next.cost) > g.perByte(&c.cost)
+			if higher = grows && g.Share(&next.cost) > climbBy*g.Share(&c.cost); higher {
+				c = next
+				break
+			}
+		}
+	}
+}
+
+// over reports whether the time is up.
+func (s *search) over() bool { return s.o.Time > 0 && time.Since(s.start) > s.o.Time }
+
 // take measures a tree that was made for a goal, and keeps it for the goals for which
 // it is among the best. What an outcome holds is weighed for that goal alone, because
-// it takes long.
-func (s *search) take(root *node, goal int) {
-	body := root.list[0].append(nil, s.o.MaxBytes)
-	if len(body) > s.o.MaxBytes {
-		return
+// it takes long. best reports whether it is the best of its own goal.
+func (s *search) take(root *node, goal int) (c candidate, best bool) {
+	prune(root.list[0])
+	text := root.list[0].append(nil, s.o.MaxBytes)
+	if len(text) > s.o.MaxBytes {
+		return c, false
 	}
-	c := candidate{root, body, s.measure(body, false)}
+	cost, ok := s.measure(text, false)
+	if !ok {
+		return c, false
+	}
+	if s.promising(&cost) && cost.Allocated < dearToRepeat && cost.Steps < dearToRepeat {
+		again, _ := s.measure(text, false)
+		cost = cost.lower(&again)
+	}
+	c = candidate{root, text, cost}
+
 	// More than it has allocated it cannot hold.
 	if g := &s.o.Goals[goal]; g.Name == GoalKept && perByte(c.cost.Allocated, &c.cost) > s.least(goal) {
-		c.cost = s.measure(body, true)
+		c.cost, _ = s.measure(text, true)
 	}
 	for i := range s.o.Goals {
 		g := &s.o.Goals[i]
 		if g.Figure(&c.cost) <= 0 {
 			continue
 		}
-		s.keep(i, c)
-		if s.top[i].body == nil || g.Share(&c.cost) > g.Share(&s.top[i].cost) {
+		first := s.keep(i, c)
+		best = best || first && i == goal
+		if s.top[i].text == nil || g.Share(&c.cost) > g.Share(&s.top[i].cost) {
 			s.top[i] = c
 		}
 	}
+	return c, best
 }
 
-func (s *search) measure(body []byte, kept bool) Cost {
-	decode := s.target.Begin()
-	if s.o.Hang > 0 {
-		defer time.AfterFunc(s.o.Hang, func() { hang(s.target.Name, body, s.o.Hang) }).Stop()
+// measure measures a scenario; ok is false if the text is none.
+func (s *search) measure(text []byte, kept bool) (c Cost, ok bool) {
+	scenario, err := parseScenario(text)
+	if err != nil {
+		return Cost{}, false
 	}
-	return measure(decode, body, kept)
+	if s.o.Hang > 0 {
+		defer time.AfterFunc(s.o.Hang, func() { hang(s.target.Name, text, s.o.Hang) }).Stop()
+	}
+	do := s.target.Begin(scenario)
+	return measure(do, scenario.bytes(), kept), true
 }
 
-// perByte is a figure for each byte, by which candidates are chosen. Bodies below 2 KiB
-// count as if they had more, because each request has a cost of its own.
-func perByte(figure int64, c *Cost) float64 { return float64(figure) / float64(2<<10+c.Counted) }
+// dearToRepeat is the figure from which on a scenario is measured once only. What it costs
+// below may be a pool's or a cache's, which another scenario would have filled as well: it
+// hides what begins to grow.
+const dearToRepeat = 8 << 20
+
+// promising reports whether a cost is among the best of a goal.
+func (s *search) promising(c *Cost) bool {
+	for i := range s.o.Goals {
+		if s.o.Goals[i].perByte(c) > s.least(i) {
+			return true
+		}
+	}
+	return false
+}
 
 // least is what the worst candidate that a goal keeps costs a byte.
 func (s *search) least(goal int) float64 {
@@ -138,16 +213,16 @@ func (s *search) least(goal int) float64 {
 	if len(all) < population {
 		return 0
 	}
-	c := &all[len(all)-1].cost
-	return perByte(s.o.Goals[goal].Figure(c), c)
+	return s.o.Goals[goal].perByte(&all[len(all)-1].cost)
 }
 
-func (s *search) keep(goal int, c candidate) {
+// keep keeps a candidate if it is among the best of a goal. It reports whether it is the best.
+func (s *search) keep(goal int, c candidate) (first bool) {
 	g := &s.o.Goals[goal]
-	dear := perByte(g.Figure(&c.cost), &c.cost)
+	dear := g.perByte(&c.cost)
 	all := s.best[goal]
 	at, same := slices.BinarySearchFunc(all, dear, func(c candidate, dear float64) int {
-		switch other := perByte(g.Figure(&c.cost), &c.cost); {
+		switch other := g.perByte(&c.cost); {
 		case other > dear:
 			return -1
 		case other < dear:
@@ -156,9 +231,10 @@ func (s *search) keep(goal int, c candidate) {
 		return 0
 	})
 	if same || at == population {
-		return
+		return false
 	}
 	s.best[goal] = slices.Insert(all, at, c)[:min(len(all)+1, population)]
+	return at == 0
 }
 
 // beyond reports whether a request costs more than is allowed, also when it is measured
@@ -166,10 +242,10 @@ func (s *search) keep(goal int, c candidate) {
 func (s *search) beyond() bool {
 	for i := range s.top {
 		g := &s.o.Goals[i]
-		if s.top[i].body == nil || g.Share(&s.top[i].cost) <= 1 {
+		if s.top[i].text == nil || g.Share(&s.top[i].cost) <= 1 {
 			continue
 		}
-		s.top[i].cost = s.measure(s.top[i].body, g.Name == GoalKept)
+		s.top[i].cost, _ = s.measure(s.top[i].text, g.Name == GoalKept)
 		if g.Share(&s.top[i].cost) > 1 {
 			return true
 		}
@@ -180,24 +256,27 @@ func (s *search) beyond() bool {
 func (s *search) found() []Found {
 	all := make([]Found, 0, len(s.top))
 	for i := range s.top {
-		if c := &s.top[i]; c.body != nil {
-			all = append(all, Found{&s.o.Goals[i], s.o.Goals[i].Share(&c.cost), c.cost, c.body, s.rounds})
+		if c := &s.top[i]; c.text != nil {
+			g := &s.o.Goals[i]
+			all = append(all, Found{g, g.Share(&c.cost), c.cost, c.text, s.rounds, time.Since(s.start)})
 		}
 	}
 	return all
 }
 
-// maxShown bounds what report writes of a body.
+// maxShown bounds what report writes of a scenario.
 const maxShown = 1 << 10
 
 // report writes what a search has found, and returns whether a request costs too much.
 func report(w io.Writer, t *Target, all []Found) (tooMuch bool) {
 	for _, f := range all {
-		_, _ = fmt.Fprintf(w, "%-14s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps (%d rounds)\n",
-			t.Name, f.Goal.Name, 100*f.Share, f.Cost.Body, f.Cost.Counted, f.Cost.Allocated, f.Cost.Kept, f.Cost.Steps, f.Rounds)
+		c := &f.Cost
+		_, _ = fmt.Fprintf(w, "%-18s %-9s %5.1f %% of the allowance: %d bytes (%d counted), %d allocated, %d kept, %d steps",
+			t.Name, f.Goal.Name, 100*f.Share, c.Body, c.Counted, c.Allocated, c.Kept, c.Steps)
+		_, _ = fmt.Fprintf(w, " (%d rounds, %s)\n", f.Rounds, f.Took.Round(time.Second))
 		if f.Share > 1 {
 			tooMuch = true
-			_, _ = fmt.Fprintf(w, "%s costs too much: %.*s\n", t.Name, maxShown, f.Body)
+			_, _ = fmt.Fprintf(w, "%s costs too much: %.*s\n", t.Name, maxShown, f.Text)
 		}
 	}
 	return tooMuch

@@ -30,9 +30,9 @@ func TestManyStrictTools(t *testing.T) {
 			continue
 		}
 		t.Run(targets[i].Name, func(t *testing.T) {
-			decode := targets[i].Begin()
-			measure(decode, []byte(body), true) // fills the caches
-			c := measure(decode, []byte(body), true)
+			s := &scenario{Request: []byte(body)}
+			measure(targets[i].Begin(s), s.bytes(), true) // fills the caches
+			c := measure(targets[i].Begin(s), s.bytes(), true)
 			t.Logf("%d bytes, %d counted, %d allocated, %d kept", c.Body, c.Counted, c.Allocated, c.Kept)
 			if c.Kept < 1<<20 {
 				t.Error("the tools are not verified")

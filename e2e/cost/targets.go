@@ -3,159 +3,234 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"io"
+	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/chat"
 	"github.com/envoy-harmony/envoy-harmony/filter/messages"
+	"github.com/envoy-harmony/envoy-harmony/filter/render"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // Targets returns everything that can be searched, and what closes it.
+//
+// A target is the handling of a request, its reply, or both. They are apart where one would
+// hide the other: the search ends with the first scenario that costs too much.
 func Targets() (all []Target, closeAll func()) {
-	listed, closeListed := listedTools()
+	server, closeServer := listTools()
 	return []Target{
-		{Name: "chat", Seeds: chatSeeds, Begin: post(chat.Path, chatEndpoints)},
-		{Name: "chat-render", Seeds: chatSeeds, Begin: post(chat.RenderPath, chatEndpoints)},
-		{Name: "responses", Seeds: responsesSeeds, Begin: post(responses.Path, responsesEndpoints)},
-		{Name: "compact", Seeds: responsesSeeds, Begin: post(responses.CompactPath, responsesEndpoints)},
-		{Name: "input-tokens", Seeds: responsesSeeds, Begin: post(responses.InputTokensPath, responsesEndpoints)},
-		{Name: "conversations", Seeds: conversationSeeds, Begin: post("/v1/conversations", responsesEndpoints)},
-		{Name: "messages", Seeds: messagesSeeds, Begin: post(messages.Path, messagesEndpoints)},
-		{Name: "count-tokens", Seeds: messagesSeeds, Begin: post(messages.CountPath, messagesEndpoints)},
-		listed,
-	}, closeListed
+		{Name: "chat", Seeds: chatSeeds, Begin: post(chat.Path).handle},
+		{Name: "chat-answer", Seeds: chatAnswerSeeds, Begin: post(chat.Path).reply},
+		{Name: "chat-render", Seeds: chatSeeds, Begin: post(chat.RenderPath).handle},
+		{Name: "chat-derender", Seeds: chatAnswerSeeds, Begin: derender(chat.Path, "chat_request").handle},
+		{Name: "responses", Seeds: responsesSeeds, Begin: post(responses.Path).handle},
+		{Name: "responses-answer", Seeds: responsesAnswerSeeds, Begin: post(responses.Path).reply},
+		{Name: "responses-derender", Seeds: responsesAnswerSeeds, Begin: derender(responses.Path, "responses_request").handle},
+		{Name: "custom-tools", Seeds: customToolSeeds, Begin: post(responses.Path).handle},
+		{Name: "stored", Seeds: storedSeeds, Begin: post(responses.Path).handle},
+		{Name: "compact", Seeds: slices.Concat(responsesSeeds, storedSeeds), Begin: post(responses.CompactPath).handle},
+		{Name: "input-tokens", Seeds: responsesSeeds, Begin: post(responses.InputTokensPath).handle},
+		{Name: "conversations", Seeds: conversationSeeds, Begin: post("/v1/conversations").handle},
+		{Name: "conversation-items", Seeds: conversationSeeds, Begin: post("/v1/conversations/conv_1/items").handle},
+		{Name: "mcp", Seeds: mcpSeeds, Begin: (&endpoint{path: responses.Path, mcp: server}).both},
+		{Name: "messages", Seeds: messagesSeeds, Begin: post(messages.Path).handle},
+		{Name: "messages-answer", Seeds: messagesAnswerSeeds, Begin: post(messages.Path).reply},
+		{Name: "messages-derender", Seeds: messagesAnswerSeeds, Begin: derender(messages.Path, "messages_request").handle},
+		{Name: "count-tokens", Seeds: messagesSeeds, Begin: post(messages.CountPath).handle},
+		{Name: "tokenize", Seeds: tokenizeSeeds, Begin: post(render.TokenizePath).handle},
+		{Name: "detokenize", Seeds: detokenizeSeeds, Begin: post(render.DetokenizePath).handle},
+	}, closeServer
 }
 
 const tenant = "tenant"
 
-var renderer = harmony.NewRenderer()
+// endpoint is what a target sends its requests to.
+type endpoint struct {
+	path string
+	// wraps is the member of the body that has the request; "": the body is the request.
+	wraps string
+	mcp   *toolServer // whose tools requests can name; nil: there is none
+}
+
+func post(path string) *endpoint { return &endpoint{path: path} }
+
+// derender is an endpoint whose requests have the answer of the model in them.
+func derender(path, member string) *endpoint {
+	return &endpoint{path: path + "/derender", wraps: member}
+}
+
+// handle measures the handling of a request.
+func (e *endpoint) handle(s *scenario) task {
+	x := e.begin(s)
+	return func() (int, any) {
+		defer x.close()
+		outcome := x.handle()
+		return x.reserved, outcome
+	}
+}
+
+// reply measures the reply to a request that has been handled before.
+func (e *endpoint) reply(s *scenario) task {
+	x := e.begin(s)
+	outcome := x.handle()
+	return func() (int, any) {
+		defer x.close()
+		x.reply(outcome)
+		return x.reserved, api.Outcome{Err: outcome.Err}
+	}
+}
+
+// both measures the handling and the reply.
+func (e *endpoint) both(s *scenario) task {
+	x := e.begin(s)
+	return func() (int, any) {
+		defer x.close()
+		outcome := x.handle()
+		x.reply(outcome)
+		return x.reserved, api.Outcome{Err: outcome.Err}
+	}
+}
+
+// exchange is one request to an endpoint, and the state that it finds.
+type exchange struct {
+	scenario *scenario
+	endpoint *api.Endpoint
+	request  *api.HTTPRequest
+	answer   []harmony.Token
+	reserved int // bytes that were taken of the budget
+	close    func()
+}
+
+// begin makes a service of its own for a request, with what the scenario has stored.
+func (e *endpoint) begin(s *scenario) *exchange {
+	x := &exchange{scenario: s, answer: s.tokens(), close: func() {}}
+	env := environment()
+	memory := env.Memory.(store.Store)
+	sealer := newSealer()
+	r := &responses.API{
+		Store: memory, Approvals: memory, Sealer: sealer, Compactor: sealer, Chains: responses.NewChains(1 << 20),
+	}
+	if e.mcp != nil {
+		e.mcp.listing = s.Listing
+		r.Tools = e.mcp.client()
+		x.close = r.Tools.Close
+	}
+
+	others := append(chat.Endpoints(), (&messages.API{Sealer: sealer}).Endpoints()...)
+	stateless := slices.Concat(others, (&responses.API{Sealer: sealer, Compactor: sealer}).Endpoints())
+	all := slices.Concat(others, r.Endpoints(), render.Endpoints(render.Options{Stateless: stateless}))
+	putItems(all, x.context(env), memory, s.Stored)
+	x.reserved = 0
+
+	var ids [2]string
+	x.endpoint, ids = api.Match(all, http.MethodPost, e.path)
+	x.request = &api.HTTPRequest{IDs: ids, Path: e.path, Query: url.Values{}, Body: e.body(s, x.answer), Context: x.context(env)}
+	return x
+}
+
+// body is the body of a request.
+func (e *endpoint) body(s *scenario, answer []harmony.Token) []byte {
+	if e.wraps == "" {
+		return s.Request
+	}
+	body := append([]byte(`{"model":"m","generate_response":`), generated(0, answer, true)...)
+	body = append(append(body, `,"`+e.wraps+`":`...), s.Request...)
+	return append(body, '}')
+}
+
+func (x *exchange) handle() api.Outcome { return x.endpoint.Handle(context.Background(), x.request) }
+
+func (x *exchange) reply(outcome api.Outcome) {
+	if outcome.Request != nil {
+		play(outcome.Request, x.answer)
+	}
+}
+
+// context is what the service knows of a request beside its body.
+func (x *exchange) context(env *turn.Env) *turn.RequestContext {
+	model := &turn.Model{}
+	if x.scenario.Retry {
+		model.ToolArguments = turn.ArgumentsRetry
+	}
+	return &turn.RequestContext{
+		Env: env, Model: model, RequestID: "1", Tenant: tenant, Checked: x.scenario.Checked,
+		Reserve: func(n int) *apierror.Error {
+			x.reserved += n
+			return nil
+		},
+	}
+}
 
 // environment is a clock that stands still, ids that count, and a store of its own.
 func environment() *turn.Env {
 	ids := 0
-	now := func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 	return &turn.Env{
-		Renderer: renderer, Now: now, Limits: turn.DefaultLimits(),
+		Renderer: harmony.NewRenderer(), Now: clock, Limits: turn.DefaultLimits(),
 		NewID: func(prefix string) string {
 			ids++
 			return prefix + strconv.Itoa(ids)
 		},
-		Memory: store.NewMemory(store.Options{TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 64 << 20, ResponseTTL: time.Hour, Now: now}),
+		Memory: store.NewMemory(store.Options{
+			TextBytes: 1 << 20, TextTTL: time.Hour, ResponseBytes: 64 << 20, ResponseTTL: time.Hour, Now: clock,
+		}),
 	}
 }
 
-// post returns decoders that send a body to an endpoint.
-func post(path string, endpoints func(s store.Store) []api.Endpoint) func() decoding {
-	return func() decoding {
-		env := environment()
-		endpoint, ids := api.Match(endpoints(env.Memory.(store.Store)), http.MethodPost, path)
-		return func(body []byte) (int, any) {
-			reserved := 0
-			rc := &turn.RequestContext{Env: env, Model: &turn.Model{}, RequestID: "1", Tenant: tenant, Reserve: func(n int) *apierror.Error {
-				reserved += n
-				return nil
-			}}
-			outcome := endpoint.Handle(context.Background(), &api.HTTPRequest{IDs: ids, Path: path, Query: url.Values{}, Body: body, Context: rc})
-			return reserved, outcome
-		}
-	}
-}
+// batch is how many items a client may add to a conversation at once.
+const batch = 20
 
-func chatEndpoints(store.Store) []api.Endpoint { return chat.Endpoints() }
-
-func messagesEndpoints(store.Store) []api.Endpoint {
-	return (&messages.API{Sealer: newSealer()}).Endpoints()
-}
-
-// responsesEndpoints is the Responses API with a store that has a response, a
-// conversation and items of 16 KiB, to which requests refer.
-func responsesEndpoints(s store.Store) []api.Endpoint {
+// putItems stores items as a client does, so that nothing is stored that no client can
+// store: it adds them to the conversation conv_1. The response resp_1 gets those that were
+// taken as its input.
+func putItems(endpoints []api.Endpoint, rc *turn.RequestContext, memory store.Store, items []json.RawMessage) {
 	ctx := context.Background()
-	item := func(id string, bytes int) store.Item {
-		return store.Item{ID: id, JSON: []byte(`{"type":"message","id":"` + id + `","status":"completed","role":"user","content":[{"type":"input_text","text":"` + strings.Repeat("qzx jv ", bytes/7) + `"}]}`)}
+	conversation := store.Conversation{ID: "conv_1", Metadata: []byte(`{}`)}
+	if err := memory.PutConversation(ctx, tenant, &conversation); err != nil {
+		panic(err)
 	}
-	for _, err := range []error{
-		s.Put(ctx, tenant, &store.Response{ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`), Input: []store.Item{item("msg_1", 16<<10)}}),
-		s.PutConversation(ctx, tenant, &store.Conversation{ID: "conv_1", Metadata: []byte(`{}`)}),
-		s.AddItems(ctx, tenant, "conv_1", "", []store.Item{item("msg_2", 16<<10), item("msg_3", 100)}),
-	} {
-		if err != nil {
-			panic(err)
-		}
+	const path = "/v1/conversations/conv_1/items"
+	add, ids := api.Match(endpoints, http.MethodPost, path)
+	for some := range slices.Chunk(items, batch) {
+		body := append(append([]byte(`{"items":[`), bytes.Join(rawOf(some), []byte(","))...), `]}`...)
+		// What is refused is not stored.
+		_ = add.Handle(ctx, &api.HTTPRequest{IDs: ids, Path: path, Query: url.Values{}, Body: body, Context: rc})
 	}
-	return (&responses.API{Store: s, Approvals: s, Sealer: newSealer(), Compactor: newSealer(), Chains: responses.NewChains(1 << 20)}).Endpoints()
+
+	taken, err := memory.ConversationItems(ctx, tenant, "conv_1", store.Page{})
+	if err != nil {
+		panic(err)
+	}
+	if err := memory.Put(ctx, tenant, &store.Response{
+		ID: "resp_1", Version: 1, Object: []byte(`{"id":"resp_1","object":"response","status":"completed"}`), Input: taken,
+	}); err != nil {
+		panic(err)
+	}
 }
 
+func rawOf(list []json.RawMessage) [][]byte {
+	all := make([][]byte, len(list))
+	for i, raw := range list {
+		all[i] = raw
+	}
+	return all
+}
+
+// newSealer makes a sealer with a fixed key, whose salts come in the same order each time.
 func newSealer() *seal.Sealer {
-	s, err := seal.NewSealer([][]byte{make([]byte, 32)}, rand.Reader)
+	s, err := seal.NewSealer([][]byte{make([]byte, seal.KeyBytes)}, rand.NewChaCha8([32]byte{}))
 	if err != nil {
 		panic(err)
 	}
 	return s
-}
-
-// listedTools is the list of tools of an MCP server, in the prompt of a request that
-// names the server.
-func listedTools() (t Target, closeServer func()) {
-	var listing []byte
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answerMCP(w, r, listing) }))
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	t = Target{Name: "mcp-listing", Seeds: listingSeeds, Begin: func() decoding {
-		client := tools.New(tools.Options{Servers: []tools.Server{{Label: "a", URL: server.URL, Trusted: true, Transport: tools.TransportHTTP}}, Log: log})
-		env := environment()
-		endpoint, _ := api.Match((&responses.API{Tools: client}).Endpoints(), http.MethodPost, responses.RenderPath)
-		return func(body []byte) (int, any) {
-			defer client.Close()
-			listing = body
-			rc := &turn.RequestContext{Env: env, Model: &turn.Model{}, RequestID: "1", Tenant: tenant}
-			return 0, endpoint.Handle(context.Background(), &api.HTTPRequest{
-				Path: responses.RenderPath, Query: url.Values{}, Context: rc,
-				Body: []byte(`{"model":"m","input":"x","store":false,"tools":[{"type":"mcp","server_label":"a","require_approval":"never"}]}`),
-			})
-		}
-	}}
-	return t, server.Close
-}
-
-// answerMCP answers a request for an MCP server whose tools/list has this result.
-func answerMCP(w http.ResponseWriter, r *http.Request, listing []byte) {
-	var request struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-	}
-	if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&request) != nil {
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	if request.ID == nil { // a notification
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	result := []byte(`{}`)
-	switch request.Method {
-	case "initialize":
-		result = []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"a","version":"1"}}`)
-	case "tools/list":
-		result = listing
-	}
-	w.Header().Set("content-type", "application/json")
-	_, _ = w.Write(bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), request.ID, []byte(`,"result":`), result, []byte(`}`)}, nil))
 }

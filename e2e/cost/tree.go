@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -117,6 +118,67 @@ type place struct {
 
 // value returns the value at the place.
 func (p place) value() *node { return p.parent.list[p.index] }
+
+// key returns the name of the member at the place; "" if it is an element of an array.
+func (p place) key() string {
+	if p.parent.kind != '{' {
+		return ""
+	}
+	return p.parent.keys[p.index]
+}
+
+// languages returns the places of the strings that have a vocabulary of their own.
+func languages(all []place) []place {
+	var written []place
+	for _, p := range all {
+		if p.value().kind == '"' && vocabularies[p.key()] != nil {
+			written = append(written, p)
+		}
+	}
+	return written
+}
+
+// elements returns the places of the objects that are elements of arrays: messages, items,
+// tools. Of equal ones that follow one another it returns the first, so that those that are
+// repeated do not hide the others.
+func elements(all []place) []place {
+	var objects []place
+	for _, p := range all {
+		if p.parent.kind != '[' || p.value().kind != '{' || p.index > 0 && p.value().equal(p.parent.list[p.index-1]) {
+			continue
+		}
+		objects = append(objects, p)
+	}
+	return objects
+}
+
+// equal reports whether two values are the same, with their members in the same order.
+func (n *node) equal(other *node) bool {
+	return n.kind == other.kind && n.raw == other.raw &&
+		slices.Equal(n.keys, other.keys) && slices.EqualFunc(n.list, other.list, (*node).equal)
+}
+
+// largest returns the place of the longest string, array or object.
+func largest(all []place) place {
+	size := func(v *node) int { return len(v.raw) + elementBytes*len(v.list) }
+	return slices.MaxFunc(all, func(a, b place) int { return size(a.value()) - size(b.value()) })
+}
+
+// pathTo returns the places from the one below n to a place, the outermost first.
+func pathTo(n *node, to place) []place {
+	for i, v := range n.list {
+		if n == to.parent && i == to.index {
+			return []place{to}
+		}
+		if path := pathTo(v, to); path != nil {
+			return append([]place{{parent: n, index: i}}, path...)
+		}
+	}
+	return nil
+}
+
+// elementBytes is how many bytes of a string are as many as an element.
+const elementBytes = 16
 
 // schemaKeys are the members of requests and of listings that hold JSON Schemas.
 var schemaKeys = map[string]bool{"parameters": true, "schema": true, "input_schema": true, "inputSchema": true, "json": true}
