@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
@@ -84,7 +83,7 @@ func (r *Reader) beginPart(h *harmony.Header) {
 	call := &CalledTool{Index: len(r.calls), ID: r.turn.rc.NewID("call_"), Namespace: called.namespace, Name: called.name, Builtin: called.builtin}
 	r.part.call = call
 	if allowed := r.turn.verifier.allowed; allowed != nil {
-		call.Refused = !slices.Contains(allowed, r.part.toolName())
+		call.Refused = !allowed[r.part.toolName()]
 	}
 	if r.turn.tools.repairs(r.turn.rc.Model, call) {
 		r.part.repairer = arguments.New(r.turn.tools.texts[r.part.toolName()])
