@@ -146,7 +146,7 @@ func (r *Reader) text(p []byte) {
 		show, hit := r.stops.push(p, r.turn.keepStop)
 		r.delta(show)
 		if hit >= 0 {
-			r.ending.matched = &StopMatch{Text: string(r.turn.stops[hit].text)}
+			r.ending.matched = &StopMatch{Text: r.turn.stops.texts[hit]}
 			r.ending.stopped = true
 		}
 	default:

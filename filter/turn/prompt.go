@@ -47,9 +47,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 	t := &Turn{rc: *rc, later: later, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
-	for _, stop := range in.Stop {
-		t.stops = append(t.stops, newStopPattern(stop))
-	}
+	t.stops = newStops(in.Stop)
 	t.routing = rc.routing(in.Tools, before, items)
 	prompt, err := t.render(ctx, in, before, items)
 	if err != nil {
