@@ -22,7 +22,10 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
-	rc = rc.Within(ctx)
+	t := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	t.rc.Work = rc.Work.Within(ctx)
+	rc = &t.rc
+
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}
@@ -47,7 +50,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{rc: *rc, later: later, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	t.later, t.tools = later, tools
 	t.stops = newStops(in.Stop)
 	t.routing = rc.routing(in.Tools, before, items)
 	prompt, err := t.render(ctx, in, before, items)

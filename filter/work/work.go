@@ -33,13 +33,15 @@ var ErrExceeded = errors.New("takes too much work to read, with all else that th
 // with a context. nil is an account without a bound.
 type Account struct {
 	ctx   context.Context //nolint:containedctx // an account is what is passed in a context's place
-	left  *atomic.Int64
-	whole *Account // that this is a part of; nil: of none
+	own   atomic.Int64
+	left  *atomic.Int64 // its own, or that of the account that it is the same as
+	whole *Account      // that this is a part of; nil: of none
 }
 
 // New returns an account of a number of steps that ends with ctx.
 func New(ctx context.Context, steps int) *Account {
-	a := &Account{ctx: ctx, left: new(atomic.Int64)}
+	a := &Account{ctx: ctx}
+	a.left = &a.own
 	a.left.Store(int64(steps))
 
 	return a
