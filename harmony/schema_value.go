@@ -402,6 +402,8 @@ func (v *value) appendJSON(dst []byte) []byte {
 	return append(dst, "null"...)
 }
 
+const hexDigits = "0123456789abcdef"
+
 // appendQuoted appends s as a JSON string.
 func appendQuoted(dst []byte, s string) []byte {
 	dst = append(dst, '"')
@@ -415,7 +417,7 @@ func appendQuoted(dst []byte, s string) []byte {
 			if j := strings.IndexByte("\b\t\n\f\r", c); j >= 0 {
 				dst = append(dst, '\\', "btnfr"[j])
 			} else {
-				dst = fmt.Appendf(dst, `\u%04x`, c)
+				dst = append(dst, '\\', 'u', '0', '0', '0'+c>>4, hexDigits[c&15])
 			}
 		}
 	}

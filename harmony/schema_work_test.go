@@ -154,3 +154,20 @@ func TestManyReferences(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// TestControlCharacters quotes all of them.
+func TestControlCharacters(t *testing.T) {
+	t.Parallel()
+	var text, want strings.Builder
+	for c := range byte(' ') {
+		text.WriteByte(c)
+		if short := strings.IndexByte("\b\t\n\f\r", c); short >= 0 {
+			want.WriteString(`\` + "btnfr"[short:short+1])
+		} else {
+			want.WriteString(fmt.Sprintf(`\u%04x`, c))
+		}
+	}
+	if got := string(appendQuoted(nil, text.String())); got != `"`+want.String()+`"` {
+		t.Errorf("%s", got)
+	}
+}

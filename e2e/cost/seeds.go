@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/binary"
 	"strings"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 )
 
 // The seeds have what scenarios can have: all kinds of items, tools and constraints. They
@@ -100,7 +102,7 @@ func stored(request string) string {
 // messages that stay, and a text.
 var summary = func() string {
 	const room = 65_536
-	sealed, err := newSealer().Seal("compaction\x00"+tenant, append(binary.AppendUvarint(nil, room), 's'))
+	sealed, err := newSealer().Seal(seal.Compaction, tenant, append(binary.AppendUvarint(nil, room), 's'))
 	if err != nil {
 		panic(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
 	"github.com/envoy-harmony/envoy-harmony/filter/store"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -149,7 +150,9 @@ func (e *endpoint) body(s *scenario, answer []harmony.Token) []byte {
 	return append(body, '}')
 }
 
-func (x *exchange) handle() api.Outcome { return x.endpoint.Handle(context.Background(), x.request) }
+func (x *exchange) handle() api.Outcome {
+	return x.endpoint.Handle(x.request.Context.Work.Context(), x.request)
+}
 
 func (x *exchange) reply(outcome api.Outcome) {
 	if outcome.Request != nil {
@@ -165,6 +168,7 @@ func (x *exchange) context(env *turn.Env) *turn.RequestContext {
 	}
 	return &turn.RequestContext{
 		Env: env, Model: model, RequestID: "1", Tenant: tenant, Checked: x.scenario.Checked,
+		Work: work.New(context.Background(), work.PerRequest),
 		Reserve: func(n int) *apierror.Error {
 			x.reserved += n
 			return nil

@@ -15,9 +15,7 @@ func Example() {
 		Label: "docs", MCP: &tools.Server{Label: "docs", URL: "https://docs.example/mcp"},
 		Allowed: &hosted.Filter{Except: map[string]bool{"delete": true}},
 	}
-	if odd := s.Import([]tools.Tool{{Name: "full.search"}, {Name: "delete"}}, turn.DefaultLimits()); odd != nil {
-		fmt.Println(odd)
-	}
+	s.Import([]tools.Tool{{Name: "full.search"}, {Name: "delete"}})
 	fmt.Println(len(s.Offered().Tools), s.Names())
 	call := s.Named(&turn.CalledTool{Namespace: "docs", Name: s.Names()[0]})
 	job := s.Job(call, `{"q":"cats"}`, "")

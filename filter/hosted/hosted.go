@@ -3,11 +3,12 @@
 // under which names, the jobs that its calls become, and their bounds.
 //
 // An API reads a [Server] for each server and built-in tool of a request. Servers list
-// their tools ([List], or jobs of a reply), [Server.Offered] goes into the prompt, and
+// their tools ([List], or [ListJob]s of a reply), [Server.Offered] goes into the prompt, and
 // [Server.Job] makes the job of a call. The package does no I/O itself.
 package hosted
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -144,31 +145,54 @@ func (s *Server) Space() Space {
 	return Space{s.Label, s.Builtin != nil && s.Builtin.System}
 }
 
-// Offer takes the tools that the server has. Tools that cannot be offered are left
-// out; the error, for the operator, names them.
-func (s *Server) Offer(listed []tools.Tool, limits turn.Limits) error {
-	s.Known = true
+// Offer takes tools that the server has listed for an earlier request. Tools that cannot be
+// offered are left out; the error, for the operator, names them.
+func (s *Server) Offer(rc *turn.RequestContext, listed []tools.Tool) error {
+	fit, odd := s.fit(rc, listed)
+	s.Import(fit)
+
+	return odd
+}
+
+// fit returns the tools that the operator allows and that can be offered; the error names
+// others.
+func (s *Server) fit(rc *turn.RequestContext, listed []tools.Tool) ([]tools.Tool, error) {
 	if s.MCP.AllowedTools != nil {
 		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !slices.Contains(s.MCP.AllowedTools, t.Name) })
 	}
-	var odd error
-	s.Listed, odd = fitTools(listed, limits)
-	s.Numbered = Numbered(s.Listed)
+
+	return fitTools(rc, listed)
+}
+
+// Import takes the tools that the server has listed for this request, as [Server.List]
+// returns them.
+func (s *Server) Import(listed []tools.Tool) {
+	s.Known, s.Listed, s.Numbered = true, listed, Numbered(listed)
 	for i := range s.Listed {
 		if t := &s.Listed[i]; s.Allowed == nil || s.Allowed.Fits(t) {
 			s.Tools = append(s.Tools, *t)
 		}
 	}
-	return odd
 }
 
-// Import takes the tools that the server has listed for this request: only those that
-// the request allows are Listed.
-func (s *Server) Import(listed []tools.Tool, limits turn.Limits) error {
-	if s.Allowed != nil {
-		listed = slices.DeleteFunc(slices.Clone(listed), func(t tools.Tool) bool { return !s.Allowed.Fits(&t) })
+// List has the server list its tools for a request, and returns those that the request and
+// the operator allow and that can be offered. The result's cause names others. What servers
+// list takes long to read: List is for jobs, and takes steps of the request's work.
+func (s *Server) List(ctx context.Context, runner Runner, rc *turn.RequestContext) tools.Result {
+	result := runner.Do(ctx, tools.Job{Server: s.MCP})
+	if result.Error != "" {
+		return result
 	}
-	return s.Offer(listed, limits)
+
+	if s.Allowed != nil {
+		result.Tools = slices.DeleteFunc(slices.Clone(result.Tools), func(t tools.Tool) bool { return !s.Allowed.Fits(&t) })
+	}
+	var odd error
+	if result.Tools, odd = s.fit(rc.Within(ctx), result.Tools); odd != nil {
+		result.Cause = errors.Join(result.Cause, odd)
+	}
+
+	return result
 }
 
 // Covers reports whether a list has every tool that the request allows by its name.

@@ -16,18 +16,25 @@ import (
 // one whose name equals another's for the model, where all but letters, digits, _
 // and - are _, gets a number behind its name.
 
+// schemaSteps is how many steps of a request's work a byte of a tool's schema takes, which
+// is written as the model sees it: references can have it written many times.
+const schemaSteps = 4
+
 // fitTools returns the tools that can be offered to a model, and why others cannot;
-// nil if all can.
-func fitTools(listed []tools.Tool, limits turn.Limits) (fit []tools.Tool, odd error) {
+// nil if all can. Tools that the request lacks the steps for are left out.
+func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, odd error) {
 	var why []string
 	names := make(map[string]bool, len(listed))
 	var check harmony.ToolCheck
 	for i := range listed {
 		t := &listed[i]
 		offered := harmony.Tool{Name: t.Name, Parameters: t.InputSchema}
-		if err := limits.CheckTool(offered); err != nil {
+		if err := rc.Limits.CheckTool(offered); err != nil {
 			why = append(why, fmt.Sprintf("%q: %s", jsontext.Clip(t.Name), err.Message))
 			continue
+		}
+		if err := rc.Work.Spend(1 + schemaSteps*len(t.InputSchema)); err != nil {
+			return fit, fmt.Errorf("the tools from %q on are left out: their list %w", jsontext.Clip(t.Name), err)
 		}
 		if err := check.Check(offered); err != nil {
 			why = append(why, fmt.Sprintf("%q: %s.", jsontext.Clip(t.Name), err))

@@ -1,9 +1,13 @@
 package hosted
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +16,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -48,7 +53,7 @@ func TestNumbered(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			h := &Server{Label: "docs", MCP: &tools.Server{}}
-			if odd := h.Offer(listed, turn.DefaultLimits()); odd != nil {
+			if odd := h.Offer(apitest.NewContext(), listed); odd != nil {
 				t.Error(odd)
 			}
 			rc := apitest.NewContext()
@@ -88,7 +93,7 @@ var multiplied = func() string {
 func TestFitTools(t *testing.T) {
 	t.Parallel()
 	object := func(schema string) json.RawMessage { return json.RawMessage(schema) }
-	limits := turn.DefaultLimits()
+	rc := apitest.NewContext()
 	for name, c := range map[string]struct {
 		odd  tools.Tool
 		says string
@@ -96,12 +101,12 @@ func TestFitTools(t *testing.T) {
 		"no name":       {tools.Tool{}, "no name"},
 		"a long name":   {tools.Tool{Name: strings.Repeat("x", 257)}, "longer than 256 bytes"},
 		"a deep schema": {tools.Tool{Name: "odd", InputSchema: object(strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65))}, `"odd": The parameters of tool "odd" nest more than 64`},
-		"a huge schema": {tools.Tool{Name: "odd", InputSchema: object(`{"a":"` + strings.Repeat("x", limits.SchemaBytes) + `"}`)}, "larger than"},
+		"a huge schema": {tools.Tool{Name: "odd", InputSchema: object(`{"a":"` + strings.Repeat("x", rc.Limits.SchemaBytes) + `"}`)}, "larger than"},
 		"no JSON":       {tools.Tool{Name: "odd", InputSchema: object(`{"maximum":1e999}`)}, `"odd": its parameters are not a valid JSON Schema`},
 		"much work":     {tools.Tool{Name: "odd", InputSchema: object(multiplied)}, `"odd": its parameters take too many steps`},
 		"twice":         {tools.Tool{Name: "first"}, `"first": It is listed twice`},
 	} {
-		fit, err := fitTools(append(namedTools("first"), c.odd, namedTools("last")[0]), limits)
+		fit, err := fitTools(rc, append(namedTools("first"), c.odd, namedTools("last")[0]))
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
@@ -109,10 +114,55 @@ func TestFitTools(t *testing.T) {
 			t.Errorf("%s: %d tools", name, len(fit))
 		}
 	}
-	if fit, err := fitTools(namedTools("a", "b"), limits); err != nil || len(fit) != 2 {
+	if fit, err := fitTools(rc, namedTools("a", "b")); err != nil || len(fit) != 2 {
 		t.Errorf("%d tools, %v", len(fit), err)
 	}
-	if _, err := fitTools(namedTools(slices.Repeat([]string{"a"}, 1000)...), limits); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 991 others") {
+	if _, err := fitTools(rc, namedTools(slices.Repeat([]string{"a"}, 1000)...)); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 991 others") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// lists is a runner of servers that list one tool with a large schema.
+type lists struct{ asked int }
+
+func (l *lists) Do(_ context.Context, j tools.Job) tools.Result {
+	l.asked++
+	schema := `{"type":"object","description":"` + strings.Repeat("x", 100_000) + `"}`
+	return tools.Result{Tools: []tools.Tool{{Name: "of_" + j.Server.Label, InputSchema: json.RawMessage(schema)}}}
+}
+
+// What servers list is read in jobs, which take steps of the request: beyond them tools are
+// left out, and the request is refused.
+func TestListsTakeSteps(t *testing.T) {
+	t.Parallel()
+	rc := apitest.NewContext()
+	decoding, end := context.WithCancel(t.Context())
+	rc.Work = work.New(decoding, 1_000_000)
+	end()
+	offered := 0
+	var odd error
+	for i := range 20 {
+		s := &Server{Label: strconv.Itoa(i), MCP: &tools.Server{Label: strconv.Itoa(i)}}
+		result, err := ListJob{&lists{}, s, rc}.Do(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Import(result.(tools.Result).Tools)
+		offered += len(s.Tools)
+		odd = result.(tools.Result).Cause
+	}
+	if offered != 2 || !errors.Is(odd, work.ErrExceeded) {
+		t.Errorf("%d tools are offered; the last are not because %v", offered, odd)
+	}
+	_, err := rc.Prepare(t.Context(), &turn.Input{Items: []turn.Item{{Kind: turn.User, Text: "hi"}}})
+	if err == nil || err.Status != http.StatusBadRequest || err.Code != turn.CodeTooCostly {
+		t.Errorf("the request: %v", err)
+	}
+
+	ended, end := context.WithCancel(t.Context())
+	end()
+	asked := &lists{}
+	if _, err := (ListJob{asked, &Server{MCP: &tools.Server{}}, rc}).Do(ended); err == nil || asked.asked != 0 {
+		t.Errorf("a job that has ended asks a server: %v", err)
 	}
 }

@@ -63,18 +63,34 @@ func (j Job) Do(ctx context.Context) (any, error) {
 	return j.Runner.Do(ctx, j.Job), nil
 }
 
+// ListJob is a job of a reply in which a server lists its tools. Its result is a
+// tools.Result, as [Server.List] returns it.
+type ListJob struct {
+	Runner  Runner
+	Server  *Server
+	Request *turn.RequestContext
+}
+
+// Do runs the job.
+func (j ListJob) Do(ctx context.Context) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return j.Server.List(ctx, j.Runner, j.Request), nil
+}
+
 // List lets servers list their tools for a prompt that no model gets. A server that
 // cannot list its tools in time offers none.
-func List(ctx context.Context, runner Runner, servers []*Server, limits turn.Limits) {
+func List(ctx context.Context, runner Runner, servers []*Server, rc *turn.RequestContext) {
 	var wait sync.WaitGroup
 	results := make([]tools.Result, len(servers))
 	for i, s := range servers {
-		wait.Go(func() { results[i] = runner.Do(ctx, tools.Job{Server: s.MCP}) })
+		wait.Go(func() { results[i] = s.List(ctx, runner, rc) })
 	}
 	wait.Wait()
 	for i, s := range servers {
 		if s.Failure = results[i].Error; s.Failure == "" {
-			_ = s.Import(results[i].Tools, limits) // a reply logs what is left out
+			s.Import(results[i].Tools)
 		}
 	}
 }

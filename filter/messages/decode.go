@@ -35,7 +35,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 	switch {
 	case len(unlisted) == 0:
 	case rc.Unbounded:
-		hosted.List(ctx, a.runner(), unlisted, rc.Limits)
+		hosted.List(ctx, a.runner(), unlisted, rc)
 	default:
 		r.preflight = &preflight{decoder: d, unlisted: unlisted}
 		return r, nil

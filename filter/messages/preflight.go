@@ -54,13 +54,13 @@ func (p *preflight) step(r *Reply) (api.Step, *apierror.Error) {
 func (p *preflight) listJobs(r *Reply) []stepJob {
 	jobs := make([]stepJob, len(p.unlisted))
 	for i, s := range p.unlisted {
-		jobs[i] = stepJob{hosted.Job{Runner: r.request.api.runner(), Job: tools.Job{Server: s.MCP}}, func(result any, err error) {
+		jobs[i] = stepJob{hosted.ListJob{Runner: r.request.api.runner(), Server: s, Request: p.decoder.rc}, func(result any, err error) {
 			listed, ok := result.(tools.Result)
 			if !ok {
 				listed = tools.Result{Error: "The server could not be asked.", Cause: err}
 			}
 			if s.Failure = listed.Error; s.Failure == "" {
-				listed.Cause = errors.Join(listed.Cause, s.Import(listed.Tools, p.decoder.rc.Limits))
+				s.Import(listed.Tools)
 			}
 			r.note(s.MCP, listed.Cause)
 		}}

@@ -14,7 +14,8 @@ import (
 // whole objects are made of the same events: a stream writes each event at once,
 // the object is written at the end, from what the events add up to.
 //
-// It is an [api.Reply], and not safe for concurrent use.
+// It is an [api.Reply], and not safe for concurrent use. It is large because each step of a
+// reply, each kind of event and each question of a run is a method.
 type Reply struct {
 	request *Request
 	mode    api.Mode

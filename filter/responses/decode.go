@@ -122,7 +122,8 @@ func (d *decoder) build(ctx context.Context) (*Request, *apierror.Error) {
 	}
 	f := &d.fields
 	r := &Request{
-		api: d.api, rc: d.rc, id: d.id, model: f.input.Engine.Model, created: d.rc.Now().Unix(),
+		api: d.api, rc: d.rc.Within(context.Background()), id: d.id, // the reply goes on when ctx has ended
+		model: f.input.Engine.Model, created: d.rc.Now().Unix(),
 		options: f.options, ignored: f.ignored, fixed: f.echo.append(nil),
 		turn: t, preflight: first, maxOutput: f.echo.maxOutputTokens, sealer: f.sealer,
 		tools: calledTools{

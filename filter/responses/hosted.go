@@ -86,7 +86,13 @@ func (r *toolReader) addHostedTools() *apierror.Error {
 		}
 	}
 	r.input.Deferred = namespacesOf(r.deferred)
+	done := map[hostedChoice]bool{}
 	for _, c := range r.choices {
+		same := c
+		if same.at = ""; done[same] { // each can allow all tools of a server
+			continue
+		}
+		done[same] = true
 		if err := r.allowHosted(c); err != nil {
 			return err
 		}

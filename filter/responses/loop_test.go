@@ -3,6 +3,7 @@ package responses
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -597,5 +598,18 @@ func TestLoopIsBounded(t *testing.T) {
 	got = l.play(t, `{"model":"m","input":"hi","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]}`, pythonCall, pythonCall, doneText)
 	if kinds(got) != "code_interpreter_call completed, code_interpreter_call failed, message completed" || len(l.jobs) != 1 {
 		t.Errorf("after too large a result: %s, %d jobs", kinds(got), len(l.jobs))
+	}
+}
+
+// However often tool_choice names a server, its tools are allowed once.
+func TestAllowedServersAreASet(t *testing.T) {
+	t.Parallel()
+	r := &toolReader{input: &turn.Input{}, hosted: []*hostedServer{{Server: hosted.Server{Label: "docs", MCP: &tools.Server{}}}}}
+	r.hosted[0].Import(namedTools("a", "b", "c"))
+	for i := range 100 {
+		r.choices = append(r.choices, hostedChoice{at: strconv.Itoa(i), label: "docs"})
+	}
+	if err := r.addHostedTools(); err != nil || len(r.input.Choice.Allowed) != 3 {
+		t.Errorf("%d tools are allowed, %v", len(r.input.Choice.Allowed), err)
 	}
 }

@@ -31,7 +31,7 @@ func (d *decoder) newPreflight(ctx context.Context) (*preflight, *apierror.Error
 			continue
 		}
 		if listed, ok := d.items.state.listed[h.Label]; ok && h.Builtin == nil && h.Covers(listed) {
-			_ = h.Offer(listed, d.rc.Limits) // what is left out was logged when the tools were listed
+			_ = h.Offer(d.rc, listed) // what is left out was logged when the tools were listed
 		} else if !d.fields.input.NoCalls {
 			p.unlisted = append(p.unlisted, h)
 		}
@@ -65,7 +65,7 @@ func (p *preflight) listNow(ctx context.Context) {
 	for i, h := range p.unlisted {
 		servers[i] = &h.Server
 	}
-	hosted.List(ctx, p.decoder.api.toolServers(), servers, p.decoder.rc.Limits)
+	hosted.List(ctx, p.decoder.api.toolServers(), servers, p.decoder.rc)
 }
 
 // firstStep lets servers list their tools.

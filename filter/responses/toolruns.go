@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/hosted"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/tools"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // toolRuns are the accesses of a reply to tool servers, and what clients see of them.
@@ -35,6 +36,8 @@ type toolRun struct {
 type toolJob struct {
 	servers    hosted.Runner
 	job        tools.Job
+	lists      *hosted.Server // that lists its tools; nil: it is a call
+	request    *turn.RequestContext
 	known      *tools.Result
 	completion *recordCompletion
 }
@@ -48,6 +51,8 @@ func (j toolJob) Do(ctx context.Context) (any, error) {
 		result = *j.known
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case j.lists != nil:
+		result = j.lists.List(ctx, j.servers, j.request)
 	default:
 		if result = j.servers.Do(ctx, j.job); ctx.Err() != nil && !result.Answered {
 			return result, nil
@@ -73,6 +78,9 @@ func (t *toolRuns) jobs() []stepJob {
 			t.made++
 		}
 		job := toolJob{servers: t.servers, job: run.job, known: run.known, completion: run.completion}
+		if run.item.Kind == item.MCPList {
+			job.lists, job.request = &run.item.hosted.Server, t.output.request.rc
+		}
 		jobs = append(jobs, stepJob{job, func(result any, err error) { t.done(run, result, err) }})
 	}
 	t.complete()
@@ -134,9 +142,7 @@ func (t *toolRuns) completeList(it *outputItem, status string) {
 		it.hosted.Failure = it.Result.Error
 		return
 	}
-	if leftOut := it.hosted.Import(it.Result.Tools, t.output.request.rc.Limits); leftOut != nil {
-		t.note(it.hosted.MCP, leftOut)
-	}
+	it.hosted.Import(it.Result.Tools)
 	it.Tools = it.hosted.Listed
 }
 

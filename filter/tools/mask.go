@@ -5,90 +5,20 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/finder"
 )
 
-// mask replaces secrets in texts. It looks for all of them in one pass, by the
-// automaton of Aho and Corasick: a text costs at most two moves a byte, however many
-// secrets there are. nil replaces nothing.
-type mask struct {
-	nodes   []node // of the trie of the secrets; the first is its root
-	first   [256]int32
-	longest int // bytes of the longest secret
-}
-
-// node stands for a beginning of secrets.
-type node struct {
-	child, next int32 // the first child, and the next child of the parent; 0: none
-	fail        int32 // the longest end of this beginning that is a beginning too
-	match       int32 // bytes of the longest secret that ends here; 0: none
-	c           byte  // that leads here
-}
+// mask replaces secrets in texts. It looks for all of them in one pass. nil replaces
+// nothing.
+type mask struct{ secrets *finder.Finder }
 
 // newMask returns a mask of secrets; nil without any.
 func newMask(secrets []string) *mask {
 	if len(secrets) == 0 {
 		return nil
 	}
-	m := &mask{nodes: make([]node, 1)}
-	for _, secret := range secrets {
-		m.insert(secret)
-	}
-	queue := make([]int32, 1, len(m.nodes))
-	for len(queue) > 0 {
-		parent := queue[0]
-		queue = queue[1:]
-		for n := m.nodes[parent].child; n != 0; n = m.nodes[n].next {
-			queue = append(queue, n)
-			if parent == 0 {
-				continue
-			}
-			fail, _ := m.move(m.nodes[parent].fail, m.nodes[n].c)
-			m.nodes[n].fail = fail
-			m.nodes[n].match = max(m.nodes[n].match, m.nodes[fail].match)
-		}
-	}
-	return m
-}
-
-func (m *mask) insert(secret string) {
-	at := int32(0)
-	for i := range len(secret) {
-		c := secret[i]
-		n := m.child(at, c)
-		if n == 0 {
-			n = int32(len(m.nodes)) //nolint:gosec // secrets are bounded
-			m.nodes = append(m.nodes, node{c: c, next: m.nodes[at].child})
-			m.nodes[at].child = n
-			if at == 0 {
-				m.first[c] = n
-			}
-		}
-		at = n
-	}
-	m.nodes[at].match = int32(len(secret)) //nolint:gosec // secrets are bounded
-	m.longest = max(m.longest, len(secret))
-}
-
-func (m *mask) child(at int32, c byte) int32 {
-	if at == 0 {
-		return m.first[c]
-	}
-	n := m.nodes[at].child
-	for n != 0 && m.nodes[n].c != c {
-		n = m.nodes[n].next
-	}
-	return n
-}
-
-// move returns the node after another byte, and how many moves that took.
-func (m *mask) move(at int32, c byte) (to int32, moves int) {
-	for {
-		moves++
-		if to = m.child(at, c); to != 0 || at == 0 {
-			return to, moves
-		}
-		at = m.nodes[at].fail
-	}
+	return &mask{finder.New(secrets)}
 }
 
 // span is a part of a text.
@@ -97,12 +27,12 @@ type span struct{ from, to int }
 // find returns the parts of a text that are secrets, overlapping ones as one, and how
 // many moves that took.
 func find[T string | []byte](m *mask, text T) (found []span, moves int) {
-	at := int32(0)
+	at := finder.State(0)
 	for i := range len(text) {
 		var n int
-		at, n = m.move(at, text[i])
+		at, n = m.secrets.Move(at, text[i])
 		moves += n
-		length := int(m.nodes[at].match)
+		length := int(m.secrets.Match(at).Length)
 		if length == 0 {
 			continue
 		}
@@ -153,7 +83,7 @@ func (m *mask) hideBeginning(text string, limit int) (beginning string, more boo
 	if m == nil {
 		return text[:end], true
 	}
-	found, _ := find(m, text[:min(len(text), limit+m.longest)])
+	found, _ := find(m, text[:min(len(text), limit+m.secrets.Longest())])
 	for len(found) > 0 && found[len(found)-1].from >= end {
 		found = found[:len(found)-1]
 	}

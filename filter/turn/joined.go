@@ -227,6 +227,9 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 	}
 	s.strict = map[ToolName]bool{}
 	s.joined = &joinedSet{at: map[string]int{}}
+	if err := rc.spendJoins(joined, 1); err != nil {
+		return nil, err
+	}
 	if err := s.join(in.Deferred, rc.Limits); err != nil {
 		return nil, err
 	}
@@ -237,6 +240,22 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		maps.Copy(s.strict, j.Strict)
 	}
 	return s, nil
+}
+
+// joinSteps is how many steps of the request's work it takes to have a tool join. A stored
+// item that a few bytes name can bring hundreds of tools, and be named again and again.
+const joinSteps = 20
+
+// spendJoins takes the steps of having tools join so many times.
+func (rc *RequestContext) spendJoins(joined []*JoinedTools, times int) *apierror.Error {
+	n := 0
+	for _, j := range joined {
+		for i := range j.Namespaces {
+			n += 1 + len(j.Namespaces[i].Tools)
+		}
+	}
+
+	return rc.Spend("", joinSteps*n*times)
 }
 
 // joinedSet are the tools of a toolset that are not in the request's own namespaces.

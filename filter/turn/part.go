@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
@@ -84,7 +83,7 @@ func (r *Reader) beginPart(h *harmony.Header) {
 	call := &CalledTool{Index: len(r.calls), ID: r.turn.rc.NewID("call_"), Namespace: called.namespace, Name: called.name, Builtin: called.builtin}
 	r.part.call = call
 	if allowed := r.turn.verifier.allowed; allowed != nil {
-		call.Refused = !slices.Contains(allowed, r.part.toolName())
+		call.Refused = !allowed[r.part.toolName()]
 	}
 	if r.turn.tools.repairs(r.turn.rc.Model, call) {
 		r.part.repairer = arguments.New(r.turn.tools.texts[r.part.toolName()])
@@ -147,7 +146,7 @@ func (r *Reader) text(p []byte) {
 		show, hit := r.stops.push(p, r.turn.keepStop)
 		r.delta(show)
 		if hit >= 0 {
-			r.ending.matched = &StopMatch{Text: string(r.turn.stops[hit].text)}
+			r.ending.matched = &StopMatch{Text: r.turn.stops.texts[hit]}
 			r.ending.stopped = true
 		}
 	default:

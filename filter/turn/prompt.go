@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -21,7 +22,10 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
-	rc = rc.Within(ctx)
+	t := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	t.rc.Work = rc.Work.Within(ctx)
+	rc = &t.rc
+
 	before := in.Before
 	if before == nil {
 		before = &Prefix{}
@@ -46,10 +50,8 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
-	t := &Turn{rc: *rc, later: later, tools: tools, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
-	for _, stop := range in.Stop {
-		t.stops = append(t.stops, newStopPattern(stop))
-	}
+	t.later, t.tools = later, tools
+	t.stops = newStops(in.Stop)
 	t.routing = rc.routing(in.Tools, before, items)
 	prompt, err := t.render(ctx, in, before, items)
 	if err != nil {
@@ -164,6 +166,18 @@ type head struct {
 	tools        []harmony.Namespace
 	offered      bool // tools are offered
 	formats      []harmony.ResponseFormat
+
+	last renderedHead
+}
+
+// renderedHead is a head as it was rendered last. To truncate a conversation is to try the
+// same head many times.
+type renderedHead struct {
+	tools        int // namespaces of the opening, of one conversation
+	instructions string
+	tokens       []harmony.Token // nil: there was an error
+	limit        int             // of the tokens
+	err          *apierror.Error // that it is too long for the limit; nil: it is not, or nothing was rendered
 }
 
 func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
@@ -212,11 +226,32 @@ func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []
 	msgs := before.messages(first, items)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
-	prompt, err := r.append(ctx, prompt, h.messages(first))
+	prompt, err := r.begin(ctx, prompt, h, first)
 	if err != nil {
 		return nil, err
 	}
 	return r.append(ctx, append(append(prompt, earlier...), since...), msgs)
+}
+
+// begin appends the head to an empty prompt, with what the conversation begins with.
+func (r rendering) begin(ctx context.Context, prompt []harmony.Token, h *head, first opening) ([]harmony.Token, *apierror.Error) {
+	last := &h.last
+	if last.tools == len(first.tools) && last.instructions == first.instructions {
+		switch {
+		case last.tokens != nil:
+			return append(prompt, last.tokens...), nil
+		case last.err != nil && r.limit <= last.limit:
+			return nil, last.err
+		}
+	}
+
+	prompt, err := r.append(ctx, prompt, h.messages(first))
+	*last = renderedHead{tools: len(first.tools), instructions: first.instructions, tokens: slices.Clip(prompt), limit: r.limit}
+	if tooLong(err) {
+		last.err = err
+	}
+
+	return prompt, err
 }
 
 const (

@@ -50,11 +50,7 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	if r.Priority != nil {
 		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(*r.Priority), 10)
 	}
-	stops := make([]string, len(t.stops))
-	for i, stop := range t.stops {
-		stops[i] = string(stop.text)
-	}
-	dst = appendStrings(append(dst, `,"stop":`...), stops)
+	dst = appendStrings(append(dst, `,"stop":`...), t.stops.texts)
 	dst = appendStrings(append(dst, `,"ignored":`...), ignored)
 	return append(dst, '}'), nil
 }

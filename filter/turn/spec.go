@@ -27,6 +27,19 @@ type Choice struct {
 	Allowed  []ToolName // the only tools that may be called; nil: all, but if Required built-in tools only if there are no others
 }
 
+// allowed returns the tools that may be called as a set; nil: all.
+func (c *Choice) allowed() map[ToolName]bool {
+	if c.Allowed == nil {
+		return nil
+	}
+	set := make(map[ToolName]bool, len(c.Allowed))
+	for _, name := range c.Allowed {
+		set[name] = true
+	}
+
+	return set
+}
+
 // Format is the output format: the form that the answer must have.
 type Format struct {
 	Answer    constraint.Answer
@@ -62,11 +75,11 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 	}
 	size := 0
 	var forced forcedSchemas
-	allowed := map[ToolName]bool{}
+	chosen, allowed := choice.allowed(), map[ToolName]bool{}
 	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
 		t := tools.byRecipient[recipient]
 		name := t.toolName()
-		if in.NoCalls || choice.Allowed != nil && !slices.Contains(choice.Allowed, name) {
+		if in.NoCalls || chosen != nil && !chosen[name] {
 			return nil
 		}
 		allowed[name] = true

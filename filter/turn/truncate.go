@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"math/bits"
 	"slices"
 	"sort"
 
@@ -43,6 +44,10 @@ func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, ite
 	starts := turnStarts(items)
 	if len(starts) == 0 {
 		return whole.prompt(ctx, h, &Prefix{}, items)
+	}
+	// Each try has the tools of the conversation join again.
+	if err := rc.spendJoins(joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
+		return nil, err
 	}
 	tried := rendering{rc, rc.room(in)}
 	from := sort.Search(len(starts)-1, func(i int) bool {

@@ -285,7 +285,7 @@ type Turn struct {
 	tools    *toolset
 	noCalls  bool
 	oneCall  bool
-	stops    []stopPattern
+	stops    stops
 	keepStop bool
 	verifier verifier
 	guarding Guarding

@@ -19,7 +19,7 @@ type verifier struct {
 	required  bool              // a call, and no answer
 	answer    constraint.Answer // that must be there; nil: any or none
 	arguments bool              // of calls are JSON objects
-	allowed   []ToolName        // nil: all
+	allowed   map[ToolName]bool // nil: all
 
 	schema *constraint.Validator              // of the answer; nil: not verified
 	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
@@ -34,7 +34,7 @@ type verifier struct {
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
 // strict schemas are verified, and only those that can be.
 func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice Choice, tools *toolset) (verifier, *apierror.Error) {
-	v := verifier{required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.Allowed, alone: rc.Checked}
+	v := verifier{required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked}
 	var err error
 	switch a := spec.Answer.(type) {
 	case constraint.AnswerGrammar:
@@ -178,7 +178,7 @@ func (r *Reader) verifyPart() {
 	}
 	started := r.part.state != partUnseen
 	switch {
-	case r.part.kind == Call && v.allowed != nil && r.part.call != nil && !slices.Contains(v.allowed, called),
+	case r.part.kind == Call && v.allowed != nil && r.part.call != nil && !v.allowed[called],
 		r.part.kind == Answer && v.required && v.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
