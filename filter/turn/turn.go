@@ -131,6 +131,8 @@ type Model struct {
 const ImagePlaceholder = "[An image was here. This model cannot see images.]"
 
 // RequestContext is what a turn needs to know about the request beside its body.
+//
+// It is large because each stage of preparing a turn is a method.
 type RequestContext struct {
 	*Env
 	Model     *Model
