@@ -78,7 +78,7 @@ func TestRepairs(t *testing.T) {
 		"too many behind 1 or 2":        {text: `{"a":{"b":1},"c":2}}`, invalid: true},
 		"too many behind a list":        {text: `{"a":[{"b":1}],"c":2}}`, want: `{"a":[{"b":1}],"c":2}`, kinds: []Kind{ExtraBracket}},
 		"missing behind a list":         {text: `{"a":[{"b":1,"c":2},{"b":3,"c":4}]`, want: `{"a":[{"b":1,"c":2},{"b":3,"c":4}]}`, kinds: []Kind{MissingBracket}},
-		"missing behind a list, single": {text: `{'a':[{'b':1,'c':2}]`, want: `{"a":[{"b":1,"c":2}]}`, kinds: []Kind{MissingBracket, SingleQuotes}},
+		"missing behind a list, single": {text: `{'a':[{'b':1,'c':2}]`, invalid: true},
 		"missing behind an object":      {text: `{"a":{"b":1}`, want: `{"a":{"b":1}}`, kinds: []Kind{MissingBracket}},
 		"missing behind 1 or 2":         {text: `{"a":{"b":1,"c":2}`, invalid: true},
 		"two are missing":               {text: `{"a":[{"b":1,"c":"d"`, invalid: true},
@@ -118,7 +118,7 @@ func TestRepairs(t *testing.T) {
 
 		"raw text":              {text: "ls -l\n\"x\" `date`", want: "{\"command\":\"ls -l\\n\\\"x\\\" `date`\"}", kinds: []Kind{RawText}, parameter: "command"},
 		"white space of a text": {text: " ls\n", want: `{"command":" ls\n"}`, kinds: []Kind{RawText}, parameter: "command"},
-		"a script":              {text: `awk '{print $1}' x`, want: `{"command":"awk '{print $1}' x"}`, kinds: []Kind{RawText}, parameter: "command"},
+		"a script":              {text: `awk '{print $1}' x`, invalid: true, parameter: "command"},
 		"a URL":                 {text: `https://a.example/b`, want: `{"url":"https://a.example/b"}`, kinds: []Kind{RawText}, parameter: "url"},
 		"a string":              {text: `"ls -l"`, want: `{"command":"ls -l"}`, kinds: []Kind{RawText}, parameter: "command"},
 		"raw text of no tool":   {text: "ls -l", invalid: true},

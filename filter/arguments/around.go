@@ -77,6 +77,9 @@ func (r *reading) closings() bool {
 	behind := strings.TrimSpace(string(rest))
 	if behind != "" && strings.Trim(behind, "}] \n\t\r") == "" {
 		r.made[ExtraBracket] = true
+		if !r.shape.filled {
+			return false // {}} may be the end of something
+		}
 		// 'a'}} may be the string a'} without its last quote.
 		return r.shape.isExtra(behind) && !r.made[SingleQuotes] && r.isSure()
 	}
@@ -154,43 +157,46 @@ func isBare(text, parameter string) bool {
 	if _, isWord := pythonWords[trimmed]; isWord || json.Valid([]byte(trimmed)) {
 		return false
 	}
-	// A text begins with a word, a path or a variable, and ends behind its last bracket.
+	// A text begins with a word, a path or a variable.
 	first, _ := utf8.DecodeRuneInString(trimmed)
 	if first == '-' || !isNameRune(first) && !strings.ContainsRune("/.~$@!*", first) || strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
 		return false
 	}
-	if strings.ContainsAny(trimmed[len(trimmed)-1:], "}],:=") || !isPaired(text) || strings.IndexFunc(text, unicode.IsLetter) < 0 {
+	if strings.ContainsAny(trimmed[len(trimmed)-1:], "),:=") || strings.IndexFunc(text, unicode.IsLetter) < 0 {
+		return false
+	}
+	// Brackets may be those of an object, and a quote within a word the end of a string.
+	if strings.ContainsAny(text, "{}[]<>") || !hasWholeQuotes(text) {
 		return false
 	}
 	// \n is a line break if the quotes are lost, and two characters if they never were.
 	if strings.Contains(text, `\`) || strings.Contains(text, fence) {
 		return false
 	}
-	return !hasObject(text) && !isAssigned(trimmed) && !hasMember(text) && !hasName(text, parameter)
+	return !isAssigned(trimmed) && !hasMember(text) && !hasName(text, parameter)
 }
 
-// isPaired reports whether a text has as many brackets that open as brackets that close, and
-// an even number of quotes.
-func isPaired(text string) bool {
-	count := func(c string) int { return strings.Count(text, c) }
-	return count("{") == count("}") && count("[") == count("]") && count("(") == count(")") && count(`"`)%2 == 0
-}
-
-// hasObject reports whether an object begins in a text: a bracket with a quote behind it, or
-// as the argument of a call.
-func hasObject(text string) bool {
-	if strings.Contains(text, "({") {
-		return true
-	}
-	for {
-		var found bool
-		if _, text, found = strings.Cut(text, "{"); !found {
+// hasWholeQuotes reports whether each double quote of a text that opens stands before a word,
+// and each that closes behind one.
+func hasWholeQuotes(text string) bool {
+	opens := true
+	for i := 0; i < len(text); i++ {
+		if text[i] != '"' {
+			continue
+		}
+		beside := byte(' ') // at the ends of the text
+		switch {
+		case opens && i > 0:
+			beside = text[i-1]
+		case !opens && i+1 < len(text):
+			beside = text[i+1]
+		}
+		if !isSpace(beside) && !strings.ContainsRune("()=;,.", rune(beside)) {
 			return false
 		}
-		if behind := strings.TrimLeft(text, " \n\t\r"); behind == "" || strings.ContainsAny(behind[:1], `"'}`) {
-			return true
-		}
+		opens = !opens
 	}
+	return opens
 }
 
 // isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1
@@ -198,7 +204,7 @@ func hasObject(text string) bool {
 func isAssigned(text string) bool {
 	word, behind, _ := strings.Cut(text, " ")
 	at := strings.IndexAny(word, ":=")
-	if at >= 0 && !strings.HasPrefix(word[at:], "://") {
+	if at >= 0 && (!strings.HasPrefix(word[at:], "://") || strings.HasSuffix(word, "://")) {
 		return true
 	}
 	behind = strings.TrimLeft(behind, " ")

@@ -61,6 +61,10 @@ func (r *reading) isSure() bool {
 			faults++
 		}
 	}
+	// What is missing at the end of a text in single quotes may be a part of its last string.
+	if r.made[MissingBracket] && r.made[SingleQuotes] {
+		return false
+	}
 	// Any object may be the text itself of a tool that takes a text, such as code. One
 	// that has the tool's parameter is its arguments.
 	return faults < 2 && !(r.double && r.doubleInside) && (r.parameter == "" || r.fits)

@@ -10,6 +10,8 @@ import (
 // too many there, can be missing or too many elsewhere.
 type shape struct {
 	levels []level
+	// An object or array has had a member or a value.
+	filled bool
 
 	// An object with several members is in an object that only objects are around. Its
 	// last bracket can belong to the outer one: {"a":{"b":1,"c":2} is {"a":{"b":1},"c":2}
@@ -86,6 +88,7 @@ func (s *shape) value() {
 
 // element notes a member or a value of the innermost level.
 func (s *shape) element() {
+	s.filled = true
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
 	s.followed = s.followed || l.hasObject
