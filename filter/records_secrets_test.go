@@ -240,8 +240,9 @@ func (g *credentials) requestHeaders() map[string]string {
 
 // secretForms are the spellings of secretWord that a record is searched for.
 func secretForms() *regexp.Regexp {
-	forms := []string{secretWord}
-	for shift := range 3 {
+	const shifts = 3
+	forms := append(make([]string, 0, 1+shifts), secretWord)
+	for shift := range shifts {
 		form := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + secretWord))
 		forms = append(forms, form[4:len(form)-4])
 	}

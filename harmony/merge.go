@@ -82,7 +82,8 @@ func (m *merger) appendMerged(dst []Token, s string, i, end int) []Token {
 			at, limit = next, end-next
 		default:
 			limit = n - 1
-			if tries--; tries < 0 {
+			tries--
+			if tries < 0 {
 				return m.ranked.appendTokens(dst[:begin], s[i:end], m.bounds)
 			}
 		}

@@ -164,7 +164,7 @@ func TestControlCharacters(t *testing.T) {
 		if short := strings.IndexByte("\b\t\n\f\r", c); short >= 0 {
 			want.WriteString(`\` + "btnfr"[short:short+1])
 		} else {
-			want.WriteString(fmt.Sprintf(`\u%04x`, c))
+			fmt.Fprintf(&want, `\u%04x`, c)
 		}
 	}
 	if got := string(appendQuoted(nil, text.String())); got != `"`+want.String()+`"` {

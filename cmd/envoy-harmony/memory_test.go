@@ -30,10 +30,14 @@ func TestCgroupLimit(t *testing.T) {
 		"no limit in v1": {"4:memory:/\n", v1Mount, map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0, ""},
 		"a container with the host's path": {
 			"4:memory:/docker/abc\n", "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
-			map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n"}, 1 << 30, "v1",
+			map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "1073741824\n"},
+			1 << 30, "v1",
 		},
-		"a path that the mount does not show": {"0::/host/path\n", "30 23 0:26 /elsewhere /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-			map[string]string{"sys/fs/cgroup/memory.max": "1073741824\n"}, 1 << 30, "v2"},
+		"a path that the mount does not show": {
+			"0::/host/path\n", "30 23 0:26 /elsewhere /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+			map[string]string{"sys/fs/cgroup/memory.max": "1073741824\n"},
+			1 << 30, "v2",
+		},
 		"nothing": {"", "", nil, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

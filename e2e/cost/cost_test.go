@@ -88,8 +88,8 @@ var planted = map[string]struct {
 	}},
 	"stored items that are copied for each of a kind": {`{"stored":[{"role":"user","content":"x"},{"type":"summary"}],"request":{}}`, func(s *scenario) any {
 		type item struct {
-			raw    json.RawMessage
-			others [22]int // what is read of it
+			raw json.RawMessage
+			_   [22]int // what is read of it
 		}
 		var kept []item
 		for _, raw := range s.Stored {

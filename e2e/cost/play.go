@@ -84,7 +84,8 @@ func (p *player) reply(r *run.Run, call *engine.Request) {
 	}
 
 	rest := p.answer
-	if p.calls++; p.calls > maxAnswers {
+	p.calls++
+	if p.calls > maxAnswers {
 		rest = done
 	}
 	for len(rest) > 0 {

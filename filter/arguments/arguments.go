@@ -356,7 +356,8 @@ func (r *Repairer) escapeByte(c byte) bool {
 	case r.state == escape && isEscape(c):
 		r.state = inString
 	case r.state == digits && isHex(c):
-		if r.digits--; r.digits == 0 {
+		r.digits--
+		if r.digits == 0 {
 			r.state = inString
 		}
 	default:

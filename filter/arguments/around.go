@@ -57,10 +57,10 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 		return nil, made, false
 	}
 
-	switch {
-	case head == "":
+	switch head {
+	case "":
 		ok = r.closings()
-	case head == "[":
+	case "[":
 		r.made[ExtraBracket] = true
 		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]" && r.isSure()
 	default:

@@ -593,7 +593,7 @@ var damages = []damage{
 	}},
 	// Of words: what looks like a part of JSON is one without its quotes.
 	{"quotes missing", "quotes", false, true, replaced(func(t *token) bool {
-		return t.kind == '"' && !strings.ContainsAny(inside(t), `{}[],:"'`) && !(t.isName && strings.Contains(t.value, " "))
+		return t.kind == '"' && !strings.ContainsAny(inside(t), `{}[],:"'`) && (!t.isName || !strings.Contains(t.value, " "))
 	}, func(t *token) {
 		t.text = inside(t)
 	})},
@@ -709,8 +709,10 @@ var damages = []damage{
 	}},
 	{"bracket missing", "brackets", false, true, func(d *damaged) bool { return d.drop("{}[]", 0, len(d.tokens)) }},
 	{"two brackets missing", "brackets", false, true, func(d *damaged) bool {
-		if !d.drop("{}[]", 0, len(d.tokens)) || !d.drop("{}[]", 0, len(d.tokens)) {
-			return false
+		for range 2 {
+			if !d.drop("{}[]", 0, len(d.tokens)) {
+				return false
+			}
 		}
 		// Without its brackets an empty value is lost.
 		for i := 1; i < len(d.tokens); i++ {

@@ -67,7 +67,7 @@ func (r *reading) isSure() bool {
 	}
 	// Any object may be the text itself of a tool that takes a text, such as code. One
 	// that has the tool's parameter is its arguments.
-	return faults < 2 && !(r.double && r.doubleInside) && (r.parameter == "" || r.fits)
+	return faults < 2 && (!r.double || !r.doubleInside) && (r.parameter == "" || r.fits)
 }
 
 // end adds the bracket that is missing at the end, if the last member is complete. A number

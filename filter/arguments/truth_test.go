@@ -49,23 +49,23 @@ func (d *damaged) judge(t *testing.T) verdict {
 	text := d.text()
 	r, again := New(d.parameter), New(d.parameter)
 	got := string(r.Push([]byte(text)))
-	pieces := ""
+	var pieces strings.Builder
 	for rest := text; rest != ""; {
 		n := 1 + d.IntN(min(len(rest), 12))
-		pieces += string(again.Push([]byte(rest[:n])))
+		pieces.Write(again.Push([]byte(rest[:n])))
 		rest = rest[n:]
 	}
 	if d.cut {
 		got += string(r.Flush())
-		pieces += string(again.Flush())
+		pieces.Write(again.Flush())
 	} else {
 		rest, _, _ := r.End()
 		got += string(rest)
 		rest, _, _ = again.End()
-		pieces += string(rest)
+		pieces.Write(rest)
 	}
-	if got != pieces {
-		t.Errorf("%q becomes %q at once, and %q in pieces", text, got, pieces)
+	if got != pieces.String() {
+		t.Errorf("%q becomes %q at once, and %q in pieces", text, got, pieces.String())
 	}
 
 	switch v := readLiteral(got, false); {
@@ -170,13 +170,13 @@ func TestRepairIsTruthOrNothing(t *testing.T) {
 	if testing.Short() {
 		cases = 30_000
 	}
-	var all, clear, plain [wrong + 1]int
+	var all, single, plain [wrong + 1]int
 	alone := map[*damage]*[wrong + 1]int{}
 	for seed := range cases {
 		ways, found, sure := one(t, seed)
 		all[found]++
 		if sure >= nasties {
-			clear[found]++
+			single[found]++
 		}
 		if sure == ordinary {
 			plain[found]++
@@ -207,8 +207,8 @@ func TestRepairIsTruthOrNothing(t *testing.T) {
 		t.Logf("%-40s %-12s repaired %5d of %5d", damages[i].name, what, n[restored], n[restored]+n[left])
 	}
 	t.Logf("of cases with one reading %d of %d are repaired, and of those with ordinary names and texts %d of %d",
-		clear[restored], clear[restored]+clear[left], plain[restored], plain[restored]+plain[left])
-	if clear[left] > clear[restored] || plain[left]*8 > plain[restored] {
+		single[restored], single[restored]+single[left], plain[restored], plain[restored]+plain[left])
+	if single[left] > single[restored] || plain[left]*8 > plain[restored] {
 		t.Error("too few repairs")
 	}
 	if all[otherValue]*100 > int(cases) {

@@ -46,7 +46,7 @@ type (
 
 // NewValue returns the format of the values of a schema that [CheckSchema] accepts.
 func NewValue(account *work.Account, schema json.RawMessage) Value {
-	return Value{appendSchema(account, nil, schema)}
+	return Value{schemaForEngines(account, schema)}
 }
 
 // controls are the control tokens by their spellings.

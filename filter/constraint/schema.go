@@ -55,6 +55,17 @@ func checkSchema(schema json.RawMessage, c schemaCheck) error {
 	return err
 }
 
+type schemaCheck struct {
+	account *work.Account
+	root    any
+	strict  bool
+	exact   bool // what grammars do not enforce is an error
+	cost    budget
+	refs    map[string]bool // the references, as they are spelled
+	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
+	targets map[string]refTarget
+}
+
 func (c *schemaCheck) check(schema json.RawMessage) error {
 	// Texts are read once on each level.
 	if err := c.account.Spend(len(schema) * jsontext.Depth(schema) / stepBytes); err != nil {
@@ -102,17 +113,6 @@ func hasNUL(p []byte) bool {
 
 // stepBytes is how many bytes of a text are read over in a step.
 const stepBytes = 32
-
-type schemaCheck struct {
-	account *work.Account
-	root    any
-	strict  bool
-	exact   bool // what grammars do not enforce is an error
-	cost    budget
-	refs    map[string]bool // the references, as they are spelled
-	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
-	targets map[string]refTarget
-}
 
 // refTarget is the target of a reference.
 type refTarget struct {

@@ -92,7 +92,8 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 	if !isObject {
 		return s == true
 	}
-	if c.depth++; c.depth > maxDepth {
+	c.depth++
+	if c.depth > maxDepth {
 		c.err = work.ErrExceeded
 	}
 	defer func() { c.depth-- }()
@@ -316,7 +317,8 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 		case !described:
 			continue
 		}
-		if c.placed(seen, i); !c.follows(s, element, nil) {
+		c.placed(seen, i)
+		if !c.follows(s, element, nil) {
 			return false
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
 
-// appendSchema appends a schema that [CheckSchema] accepts in the form for engines:
+// schemaForEngines returns a schema that [CheckSchema] accepts in the form for engines:
 // patterns are rewritten by [engineRegex], required properties are declared, and
 // parts that grammars cannot enforce, or that take too long to compile, are left
 // out; strict schemas have no such parts. The rest is unchanged and in the same
 // order, which is the order in which the model has to write properties.
-func appendSchema(account *work.Account, dst []byte, schema json.RawMessage) []byte {
-	dst, _ = writeSchema(account, dst, schema)
-	return dst
+func schemaForEngines(account *work.Account, schema json.RawMessage) []byte {
+	text, _ := writeSchema(account, nil, schema)
+	return text
 }
 
 // MaxCost is the largest result of [Cost]: that of the patterns and lengths that one

@@ -132,7 +132,8 @@ func (s *scanner) last(n int, read func()) {
 	ahead.elements(func() { count++; ahead.skip() })
 
 	s.elements(func() {
-		if count--; count < n {
+		count--
+		if count < n {
 			read()
 		} else {
 			s.skip()

@@ -86,8 +86,8 @@ func (x *exchange) handle(body []byte) {
 	})
 }
 
-// protect calls work. A panic in it fails the request.
-func (s *Server) protect(requestID string, h *handled, work func()) {
+// protect calls do. A panic in it fails the request.
+func (s *Server) protect(requestID string, h *handled, do func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.logPanic(requestID, p)
@@ -97,7 +97,7 @@ func (s *Server) protect(requestID string, h *handled, work func()) {
 			h.outcome = api.Outcome{Err: apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")}
 		}
 	}()
-	work()
+	do()
 }
 
 // queueIfBackground queues and starts a response that is to be made in the

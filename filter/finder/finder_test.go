@@ -28,8 +28,9 @@ func Example() {
 // TestMoves shows that a text costs at most two moves a byte, and no memory, however many
 // words there are and however alike they and the text are.
 func TestMoves(t *testing.T) { // not parallel: it counts allocations
-	var alike, fan []string
-	for i := range 64 {
+	const words = 64
+	alike, fan := make([]string, 0, words), make([]string, 0, words)
+	for i := range words {
 		alike = append(alike, strings.Repeat(" ", 64+i)+"x")
 		fan = append(fan, "aa"+string(rune('0'+i)))
 	}

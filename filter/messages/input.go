@@ -247,7 +247,8 @@ func (in *input) readString(c byte) bool {
 	switch in.state {
 	case inputHex:
 		in.pending = append(in.pending, c)
-		if in.hex--; in.hex == 0 {
+		in.hex--
+		if in.hex == 0 {
 			in.state = inputString
 			in.readSurrogate()
 		}

@@ -122,7 +122,7 @@ func (c *cleaner) text(begin int, k keep) {
 			c.replace(begin, hiddenText)
 			return
 		}
-		clean := raw
+		var clean []byte
 		if c.ours {
 			clean = cleanReply(raw)
 		} else if clean = cleanMember(raw, "items", false); clean == nil {
@@ -137,7 +137,8 @@ func (c *cleaner) text(begin int, k keep) {
 
 func (c *cleaner) object(k keep, in string) {
 	for c.at++; ; {
-		if c.space(); c.in[c.at] == '}' {
+		c.space()
+		if c.in[c.at] == '}' {
 			c.at++
 			return
 		}
@@ -156,7 +157,8 @@ func (c *cleaner) object(k keep, in string) {
 		c.value(of, name)
 		c.ours = ours
 
-		if c.space(); c.in[c.at] == ',' {
+		c.space()
+		if c.in[c.at] == ',' {
 			c.at++
 		}
 	}
@@ -171,7 +173,8 @@ func (c *cleaner) array(k keep, in string) {
 		k = members
 	}
 	for c.at++; ; {
-		switch c.space(); c.in[c.at] {
+		c.space()
+		switch c.in[c.at] {
 		case ']':
 			c.at++
 			return
@@ -240,7 +243,8 @@ func (c *cleaner) skip() {
 			if depth == 0 { // of what a number or a word stands in
 				return
 			}
-			if depth--; depth == 0 {
+			depth--
+			if depth == 0 {
 				c.at++
 				return
 			}

@@ -18,8 +18,10 @@ func TestBody(t *testing.T) {
 	const function = `{"type":"function","name":"f","parameters":{"headers":{"a":"b"},"authorization":"x"}}`
 	for _, c := range []struct{ name, body, want string }{
 		{"nothing", `{"input":"authorization", "tools":[` + function + `]}`, `{"input":"authorization", "tools":[` + function + `]}`},
-		{"Responses", `{"tools": [ {"authorization" : "s1", "type":"mcp","headers":{"A":"s2","B": 3 }}, {"type":"mcp"}],"input":"x"}`,
-			`{"tools": [ {"authorization" : "[hidden]", "type":"mcp","headers":{"A":"[hidden]","B": 0 }}, {"type":"mcp"}],"input":"x"}`},
+		{
+			"Responses", `{"tools": [ {"authorization" : "s1", "type":"mcp","headers":{"A":"s2","B": 3 }}, {"type":"mcp"}],"input":"x"}`,
+			`{"tools": [ {"authorization" : "[hidden]", "type":"mcp","headers":{"A":"[hidden]","B": 0 }}, {"type":"mcp"}],"input":"x"}`,
+		},
 		{"escapes", `{"tools":[{"type":"mcp","\u0061uthorization":"s\"1","temperature":1}]}`, `{"tools":[{"type":"mcp","\u0061uthorization":"[hidden]","temperature":1}]}`},
 		{"another case", `{"Authorization":"s1","HEADERS":{"a":"s2"}}`, `{"Authorization":"[hidden]","HEADERS":"[hidden]"}`},
 		{"twice", `{"tools":[{"authorization":"s1"}],"tools":[{"authorization":"s2"}]}`, `{"tools":[{"authorization":"[hidden]"}],"tools":[{"authorization":"[hidden]"}]}`},
@@ -31,10 +33,14 @@ func TestBody(t *testing.T) {
 		{"a request to derender", `{"responses_request":{"tools":[{"type":"mcp","authorization":"s1"}]},"stream":false}`, `{"responses_request":{"tools":[{"type":"mcp","authorization":"[hidden]"}]},"stream":false}`},
 		{"unknown members", `{"api_key":"s1","extra_headers":{"a":"s2"},"pin":1234,"odd":[1,"s3",{"a":[]}],"on":true,"none":null}`, `{"api_key":"[hidden]","extra_headers":"[hidden]","pin":0,"odd":"[hidden]","on":true,"none":null}`},
 		{"a grant", `{"code":"s1","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"s2"}]}`, `{"code":"[hidden]","input":[{"type":"code_interpreter_call","code":"1+1"}],"tools":[{"code":"[hidden]"}]}`},
-		{"servers", `[{"server_url":"https://h:1/mcp/s1"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"s1"},{"server_url":""},{"server_url":"s1://h"},{"server_url":["https://h/s1"]}]`,
-			`[{"server_url":"https://h:1/hidden"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"[hidden]"},{"server_url":""},{"server_url":"hidden://h"},{"server_url":["https://h/hidden"]}]`},
-		{"files", `{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?sig=s1"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://u@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`,
-			`{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?hidden"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://hidden@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`},
+		{
+			"servers", `[{"server_url":"https://h:1/mcp/s1"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"s1"},{"server_url":""},{"server_url":"s1://h"},{"server_url":["https://h/s1"]}]`,
+			`[{"server_url":"https://h:1/hidden"},{"server_url":"https://h:1/"},{"server_url":"https://h"},{"server_url":"[hidden]"},{"server_url":""},{"server_url":"hidden://h"},{"server_url":["https://h/hidden"]}]`,
+		},
+		{
+			"files", `{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?sig=s1"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://u@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`,
+			`{"content":[{"type":"image_url","image_url":{"url":"https://h/a%20b?hidden"}},{"image_url":"data:image/png;base64,AA"},{"source":{"url":"https://hidden@h/a"}},{"file_url":"https://h/a%20b"},{"image_url":"data:s?a"}]}`,
+		},
 		{"pages", `{"input":[{"type":"web_search_call","action":{"type":"open_page","url":"https://h/a?b=c"}}]}`, `{"input":[{"type":"web_search_call","action":{"type":"open_page","url":"https://h/a?b=c"}}]}`},
 		{"an object in place of content", `{"input":{"key":"s1"},"text":{"format":{"type":"json_schema","schema":{"key":1}},"key":"s2"}}`, `{"input":{"key":"[hidden]"},"text":{"format":{"type":"json_schema","schema":{"key":1}},"key":"[hidden]"}}`},
 		{"a tool's arguments", `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`, `{"content":[{"type":"tool_use","input":{"key":"k"}},{"arguments":{"key":"k"}}]}`},

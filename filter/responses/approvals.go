@@ -113,7 +113,7 @@ func (d *decoder) findApprovalRequests(ctx context.Context) *apierror.Error {
 	for i, v := range d.items.verdicts {
 		ids[i] = v.request
 	}
-	found, err := d.items.fetch(ctx, "input", ids)
+	found, err := d.items.fetch(ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ func (r *itemReader) count(param string, bytes int) *apierror.Error {
 // have the items, which may be the same ones.
 const fetchBatch = 16
 
-// fetch reads stored items. An item whose id occurs several times counts as often.
-func (r *itemReader) fetch(ctx context.Context, param string, ids []string) (map[string]store.Item, *apierror.Error) {
+// fetch reads stored items for the input. An item whose id occurs several times counts as often.
+func (r *itemReader) fetch(ctx context.Context, ids []string) (map[string]store.Item, *apierror.Error) {
 	times := make(map[string]int, len(ids))
 	var distinct []string
 	for _, id := range ids {
@@ -63,7 +63,7 @@ func (r *itemReader) fetch(ctx context.Context, param string, ids []string) (map
 			bytes += times[id] * len(i.JSON)
 			found[id] = i
 		}
-		if err := r.bringIn(param, bytes); err != nil {
+		if err := r.bringIn("input", bytes); err != nil {
 			return nil, err
 		}
 	}

@@ -126,7 +126,7 @@ func TestReferencesRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []string
+	ids := make([]string, 0, len(r.Input))
 	for _, it := range r.Input {
 		ids = append(ids, it.ID)
 	}
@@ -134,12 +134,12 @@ func TestReferencesRead(t *testing.T) {
 	items := &itemReader{api: &API{Store: counted}, rc: s.rc}
 	ctx := work.New(t.Context(), 100).Context()
 
-	found, apiErr := items.fetch(ctx, "input", ids)
+	found, apiErr := items.fetch(ctx, ids)
 	if apiErr != nil || len(found) != len(ids) || counted.reads > 8 {
 		t.Errorf("%d items are read in %d reads: %v", len(found), counted.reads, apiErr)
 	}
 	counted.steps = 100
-	if _, apiErr = items.fetch(ctx, "input", ids); apiErr == nil || apiErr.Status != http.StatusBadRequest || apiErr.Code != turn.CodeTooCostly {
+	if _, apiErr = items.fetch(ctx, ids); apiErr == nil || apiErr.Status != http.StatusBadRequest || apiErr.Code != turn.CodeTooCostly {
 		t.Errorf("beyond the steps: %v", apiErr)
 	}
 }

@@ -159,7 +159,7 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 	if len(ids) == 0 || d.api.Store == nil {
 		return nil
 	}
-	found, err := d.items.fetch(ctx, "input", ids)
+	found, err := d.items.fetch(ctx, ids)
 	d.history.references = make(map[string]*reference, len(found))
 	for id, i := range found {
 		d.history.references[id] = &reference{item: i}

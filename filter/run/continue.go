@@ -357,7 +357,8 @@ func (k *continuation) askAgain(o *output) {
 		o.again.Constraint = format
 	}
 
-	if k.asked++; k.asked == maxAsked {
+	k.asked++
+	if k.asked == maxAsked {
 		for i := range k.choices {
 			k.choices[i].guard.AskNoMore()
 		}

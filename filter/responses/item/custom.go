@@ -73,7 +73,8 @@ const maxWrapping = 1 << 10
 // start decides in which form the text comes, as soon as that is known. Beyond
 // maxWrapping it is bare.
 func (u *Unwrapper) start() {
-	if u.begin(); u.state == unwrapStart && len(u.buffer) > maxWrapping {
+	u.begin()
+	if u.state == unwrapStart && len(u.buffer) > maxWrapping {
 		u.state = unwrapBare
 	}
 }
