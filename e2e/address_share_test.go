@@ -28,7 +28,7 @@ func dialFrom(t *testing.T, d *dataplane, address string) net.Conn {
 // clients of other addresses are served. So our own bootstrap asks Envoy for addresses.
 func TestAddressesShareTheBudget(t *testing.T) {
 	d := start(t, options{config: func(c *config.Config) {
-		c.Limits.MaxBodyBytes, c.Limits.MaxConversationBytes, c.Limits.MaxInflightBytes = 1<<20, 1<<20, 4<<20 // 2 MiB for each address
+		c.Limits.MaxBodyBytes, c.Limits.MaxConversationBytes, c.Limits.MaxInflightBytes = 1<<20, 1<<16, 9<<20 // 4.5 MiB for each address
 	}})
 	const size = 700_000
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"SAY Hi"}]}`, vllmModel)
@@ -47,8 +47,9 @@ func TestAddressesShareTheBudget(t *testing.T) {
 		return resp.StatusCode
 	}
 
-	// Two uploads of one address that do not end leave no room for a third one.
-	for range 2 {
+	// Three uploads of one address that do not end leave no room for a fourth one, and for what
+	// is made of it.
+	for range 3 {
 		if _, err := dialFrom(t, d, "127.0.0.2").Write([]byte(head + body[:size-1])); err != nil {
 			t.Fatal(err)
 		}

@@ -54,6 +54,9 @@ func (r *Request) Stream() bool { return r.options.stream }
 // KeepAlive is a comment line: the API has no event without a meaning.
 func (r *Request) KeepAlive() string { return api.KeepAliveComment }
 
+// Kept implements [api.Keeper].
+func (r *Request) Kept() int { return r.turn.Kept() }
+
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as user or messages.name.
 func (r *Request) Ignored() []string { return r.ignored }

@@ -59,7 +59,9 @@ func (x *exchange) handle(body []byte) {
 	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
-	h := &handled{share: x.request.share, reserve: x.request.share.reserve, account: x.s.account(x.request.party, &x.target)}
+	h := &handled{share: x.request.share, account: x.s.account(x.request.party, &x.target)}
+	// Of the share at the time: a response in the background gets one of its own.
+	h.reserve = func(bytes int) *apierror.Error { return h.share.reserve(bytes) }
 	r.Context.Reserve = h.reserve
 	queue := background.Response{
 		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,

@@ -11,6 +11,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// The bounds of what a request says about one MCP server.
+const (
+	MaxNames   = 4096 // tools that a filter names
+	MaxHeaders = 64   // headers of the requests to it
+)
+
 // A client does not write the tools of its MCP servers. So what would be an error
 // of a function is no error of theirs: a tool that breaks a limit is left out, and
 // one whose name equals another's for the model, where all but letters, digits, _

@@ -148,7 +148,10 @@ func (d *decoder) readToolConfiguration(s *mcpServer, at jsontext.Field) *apierr
 			return v.SetSwitch(&s.enabled)
 		case key == "allowed_tools":
 			s.allowed = &hosted.Filter{Names: map[string]bool{}}
-			return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+			return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+				if i == hosted.MaxNames {
+					return apierror.Invalid(v.Path, "The field allowed_tools names more than %d tools. Leave some out.", hosted.MaxNames)
+				}
 				name, err := v.Text()
 				s.allowed.Names[strings.Clone(name)] = true
 				return err

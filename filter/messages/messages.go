@@ -113,6 +113,9 @@ func (r *Request) Stream() bool { return r.options.stream }
 // KeepAlive is a ping, which may come anywhere in a stream.
 func (r *Request) KeepAlive() string { return ping }
 
+// Kept implements [api.Keeper].
+func (r *Request) Kept() int { return r.turn.Kept() }
+
 // Ignored returns the names of the fields that are accepted and have no effect, in
 // the order of the request, such as service_tier or tools.web_search_20250305.
 func (r *Request) Ignored() []string { return r.ignored }

@@ -59,7 +59,12 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 		s.authorization, err = v.Text()
 	case "headers":
 		s.header = http.Header{}
+		fields := 0
 		err = v.Entries(func(name string, v jsontext.Field) *apierror.Error {
+			fields++
+			if fields > hosted.MaxHeaders {
+				return apierror.Invalid(v.Path, "An MCP server has more than %d headers. Leave some out.", hosted.MaxHeaders)
+			}
 			value, err := v.Text()
 			s.header.Set(strings.Clone(name), strings.Clone(value))
 			return err
@@ -98,7 +103,10 @@ func readToolFilter(v jsontext.Field) (*hosted.Filter, *apierror.Error) {
 // readNames reads the names of a filter.
 func readNames(f *hosted.Filter, v jsontext.Field) *apierror.Error {
 	f.Names = map[string]bool{}
-	return v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
+	return v.Elements(func(i int, v jsontext.Field) *apierror.Error {
+		if i == hosted.MaxNames {
+			return apierror.Invalid(v.Path, "A filter of an MCP server's tools names more than %d tools. Leave some out.", hosted.MaxNames)
+		}
 		name, err := v.Text()
 		f.Names[strings.Clone(name)] = true
 		return err

@@ -127,7 +127,7 @@ const keptFactor = 4
 
 // Kept implements [api.Keeper].
 func (r *Request) Kept() int {
-	n := keptFactor * (len(r.fixed) + stored.ItemBytes(r.storage.input...))
+	n := r.turn.Kept() + keptFactor*(len(r.fixed)+stored.ItemBytes(r.storage.input...))
 	if r.compaction != nil {
 		n += 2 * r.compaction.retainedBytes() // the answer, and what is sent of it
 	}

@@ -202,6 +202,9 @@ func (r *Run) Exhausted() {
 // endsWithBudget ends the choices that have no end: there is no room for a call that goes on
 // with them.
 func (r *Run) endsWithBudget(*apierror.Error) {
+	// The choices end as those of a call that is being made do: the check of their answer may
+	// be a job beside it.
+	r.phase = phaseCall
 	r.env.Telemetry.Interrupted(r.rec, interruptedByBudget, r.now)
 	r.call.repeated = true // also if the output has not the form that it should have
 	for i := range r.cont.choices {

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
+	"github.com/envoy-harmony/envoy-harmony/filter/budget"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -193,6 +194,37 @@ func TestLongChecksAreJobs(t *testing.T) {
 				t.Errorf("error %v: %s", r.downstream.err, text)
 			}
 		})
+	}
+}
+
+// The check of an answer can begin when the reservation of a call that goes on with another
+// choice is refused: the run waits for its decision then too.
+func TestLongChecksBehindARefusal(t *testing.T) {
+	t.Parallel()
+	const (
+		schema = `{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
+		fields = `,"max_tokens":30000,"n":2,"thinking_token_budget":2,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":` + schema + `}}`
+		room   = 60_000
+	)
+	request := decodeAccounted(t, fields, false, &turn.Model{}, work.New(t.Context(), work.PerRequest))
+	r := startBudgetedAt(t, "vllm", request, budget.Budget{Tokens: int64(len(request.Engine().Prompt) + room)})
+	var answer strings.Builder
+	answer.WriteString(`{"n":[0`)
+	for i := range 6000 {
+		fmt.Fprintf(&answer, ",%d", i+1)
+	}
+	choice := func(i int, finish, text string) {
+		r.feed(bytesOf(strings.Replace(event(finish, tokens(text)...), `"index":0`, fmt.Sprintf(`"index":%d`, i), 1)))
+	}
+	r.feed(ok())
+	choice(0, "stop", "<|channel|>final<|message|>"+answer.String()+"]}<|return|>")
+	choice(1, "", "<|channel|>analysis<|message|> a a"+strings.Repeat(" b", 25_000))
+
+	if n := r.do(&r.executor.jobs); n != 1 || r.Ended() {
+		t.Fatalf("%d reservations, ended %t", n, r.Ended())
+	}
+	if n := r.do(&r.executor.beside); n != 1 || !r.Ended() || !strings.Contains(r.downstream.text.String(), `"length"`) {
+		t.Errorf("%d checks, ended %t: %.300s", n, r.Ended(), &r.downstream.text)
 	}
 }
 

@@ -26,6 +26,8 @@ type verifier struct {
 	alone  bool                               // no grammar of an engine enforces the spec
 	held   bool                               // or not all of it: the reply is checked before the client gets any of it
 
+	bytes int // that were reserved for schema and strict
+
 	// settled is what a [Check] has decided of the texts of the whole output; Undecided
 	// where there is none, so that readers verify texts as they end.
 	settled Verdict
@@ -45,7 +47,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if !rc.Checked && !in.Format.Strict {
 			break
 		}
-		if err := rc.reserveValidator(a.Schema); err != nil {
+		if err := rc.reserveValidator(&v, a.Schema); err != nil {
 			return v, err
 		}
 		if v.schema, err = v.validator(rc.Work, a.Schema); err != nil {
@@ -61,7 +63,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 		if !tools.isStrict(in, name) || t.Schema == nil {
 			continue
 		}
-		if err := rc.reserveValidator(t.Schema); err != nil {
+		if err := rc.reserveValidator(&v, t.Schema); err != nil {
 			return v, err
 		}
 		if v.strict[name], err = v.validator(rc.Work, t.Schema); err != nil {
@@ -80,11 +82,28 @@ const validatorBytes = 1 << 10
 
 // reserveValidator takes room for the validator of a schema, which is kept until the
 // reply has ended.
-func (rc *RequestContext) reserveValidator(schema json.RawMessage) *apierror.Error {
+func (rc *RequestContext) reserveValidator(v *verifier, schema json.RawMessage) *apierror.Error {
 	if rc.Reserve == nil {
 		return nil
 	}
-	return rc.Reserve(bytes.Count(schema, []byte("{")) * validatorBytes)
+	n := bytes.Count(schema, []byte("{")) * validatorBytes
+	v.bytes += n
+
+	return rc.Reserve(n)
+}
+
+// Kept is how many of the bytes that were reserved for the turn are kept until the reply has
+// ended. A nil Turn keeps none.
+func (t *Turn) Kept() int {
+	if t == nil {
+		return 0
+	}
+	n := t.verifier.bytes
+	if t.later != nil {
+		n += t.later.verifier.bytes
+	}
+
+	return n
 }
 
 // validator returns the validator of a strict schema; nil if the schema cannot be
