@@ -206,13 +206,17 @@ func countStates(re *syntax.Regexp) int {
 	return min(n, maxStates+1)
 }
 
-// spentAtOnce is how many states are looked at before the account is asked again.
-const spentAtOnce = 4096
+const (
+	// statesOfStep is how many states are looked at in a step.
+	statesOfStep = 4
+	// lookedAtOnce is how many states are looked at before the account is asked again.
+	lookedAtOnce = 16 << 10
+)
 
-// matches reports whether a text has a match; if whole, whether all of it is one. A state
-// that is looked at is a step. The error is that of the account.
+// matches reports whether a text has a match; if whole, whether all of it is one. The error is that of
+// the account.
 func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool, error) {
-	steps := 0
+	looked := 0 // states, since the account was asked
 	now, next := &m.now, &m.next
 	now.list = now.list[:0]
 	for at, last := 0, rune(-1); ; {
@@ -224,16 +228,17 @@ func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool,
 			now.add(uint32(m.prog.Start))
 		}
 		if m.step(now, next, last, here) && (size == 0 || !whole) {
-			return true, account.Spend(steps)
+			return true, account.Spend(looked / statesOfStep)
 		}
-		if steps += 1 + len(now.list); steps >= spentAtOnce {
-			if err := account.Spend(steps); err != nil {
+		looked += 1 + len(now.list)
+		if looked >= lookedAtOnce {
+			if err := account.Spend(looked / statesOfStep); err != nil {
 				return false, err
 			}
-			steps = 0
+			looked = 0
 		}
 		if size == 0 || len(next.list) == 0 && (whole || m.anchored) {
-			return false, account.Spend(steps)
+			return false, account.Spend(looked / statesOfStep)
 		}
 		now, next = next, now
 		at, last = at+size, here

@@ -232,3 +232,29 @@ func TestStepsOfLark(t *testing.T) {
 
 // newAccount returns the account of a request.
 func newAccount() *work.Account { return work.New(context.Background(), work.PerRequest) }
+
+// TestTreeSteps checks a tree against a recursive schema with many kinds of nodes: each part
+// of the tree is compared with it once, and not once for each kind at each level above.
+func TestTreeSteps(t *testing.T) {
+	t.Parallel()
+	var kinds strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&kinds, `,{"type":"object","properties":{"left":{"$ref":"#/$defs/e"},"op":{"const":"op%d"},"right":{"$ref":"#/$defs/e"}},"required":["left","op","right"],"additionalProperties":false}`, i)
+	}
+	for _, of := range []string{"anyOf", "oneOf"} {
+		account := newAccount()
+		v, err := NewValidator(account, json.RawMessage(`{"$ref":"#/$defs/e","$defs":{"e":{"`+of+`":[{"type":"number"}`+kinds.String()+`]}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree := func(depth int, leaf string) []byte {
+			return []byte(strings.Repeat(`{"left":`, depth) + leaf + strings.Repeat(`,"op":"op9","right":1}`, depth))
+		}
+		if ok, err := v.Accepts(account, tree(200, "1")); !ok || err != nil {
+			t.Errorf("%s: %t, %v", of, ok, err)
+		}
+		if ok, err := v.Accepts(account, tree(200, `"x"`)); ok || err != nil {
+			t.Errorf("%s, with a wrong leaf: %t, %v", of, ok, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
 )
@@ -37,7 +38,15 @@ type validation struct {
 	v        *Validator
 	depth    int
 	matchers map[string]*matcher // by pattern
+	trials   map[trial]bool      // what came of targets of references
 }
+
+// trial is an object or an array, and a schema that it was compared with, by their
+// addresses.
+type trial struct{ schema, value uintptr }
+
+// stepsOfTrial is what it takes to begin to compare a value with a schema.
+const stepsOfTrial = 4
 
 // stepsOfSeen is what it takes to keep that a member or an element was described.
 const stepsOfSeen = 8
@@ -97,7 +106,7 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 		c.err = work.ErrExceeded
 	}
 	defer func() { c.depth-- }()
-	if !c.spend(stepsOfPart) {
+	if !c.spend(stepsOfTrial) {
 		return false
 	}
 
@@ -106,7 +115,7 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 		own = &evaluated{}
 	}
 	if ref, ok := object["$ref"].(string); ok {
-		if !c.follows(c.v.targets[ref], value, own) {
+		if !c.refers(c.v.targets[ref], value, own) {
 			return false
 		}
 		if c.v.draft7 {
@@ -129,6 +138,45 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 	}
 
 	return ok
+}
+
+// refers is follows for the target of a reference. What comes of an object or an array is
+// kept: the alternatives of a recursive schema, such as the kinds of a tree's nodes, would
+// ask for it again at each level.
+func (c *validation) refers(target, value any, seen *evaluated) bool {
+	object, isObject := target.(map[string]any)
+	key := trial{value: placeOf(value)}
+	if seen != nil || !isObject || key.value == 0 {
+		return c.follows(target, value, seen)
+	}
+
+	key.schema = address(object)
+	if ok, known := c.trials[key]; known {
+		return ok
+	}
+	ok := c.follows(target, value, nil)
+	if !c.spend(stepsOfSeen) {
+		return false
+	}
+	if c.trials == nil {
+		c.trials = map[trial]bool{}
+	}
+	c.trials[key] = ok
+	return ok
+}
+
+// placeOf returns the address of an object or an array; 0 for another value, and for one
+// without an address of its own.
+func placeOf(value any) uintptr {
+	switch value := value.(type) {
+	case map[string]any:
+		return address(value)
+	case []any:
+		if len(value) > 0 {
+			return uintptr(unsafe.Pointer(unsafe.SliceData(value)))
+		}
+	}
+	return 0
 }
 
 func (c *validation) isOfType(object map[string]any, value any) bool {

@@ -85,6 +85,9 @@ func isWhole(n json.Number) bool {
 	return rational(n).IsInt()
 }
 
+// takenTogether is how many steps a meter collects before it takes them.
+const takenTogether = 4096
+
 // meter takes steps of an account bit by bit. After a refusal it has an error, and what is
 // computed with it means nothing.
 type meter struct {
@@ -95,7 +98,8 @@ type meter struct {
 
 // spend reports whether there are so many steps. Small numbers are taken together.
 func (m *meter) spend(steps int) bool {
-	if m.steps += steps; m.steps >= spentAtOnce && m.err == nil {
+	m.steps += steps
+	if m.steps >= takenTogether && m.err == nil {
 		m.err = m.account.Spend(m.steps)
 		m.steps = 0
 	}

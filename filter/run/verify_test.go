@@ -202,7 +202,7 @@ func TestLongChecksAreJobs(t *testing.T) {
 func TestLongChecksBehindARefusal(t *testing.T) {
 	t.Parallel()
 	const (
-		schema = `{"type":"object","properties":{"n":{"type":"array","items":{"type":"integer"},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
+		schema = `{"type":"object","properties":{"n":{"type":"array","items":{"anyOf":[{"type":"null"},{"enum":["a"]},{"const":-1},{"type":"string"},{"type":"integer"}]},"uniqueItems":true}},"required":["n"],"additionalProperties":false}`
 		fields = `,"max_tokens":30000,"n":2,"thinking_token_budget":2,"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":` + schema + `}}`
 		room   = 60_000
 	)
@@ -210,7 +210,7 @@ func TestLongChecksBehindARefusal(t *testing.T) {
 	r := startBudgetedAt(t, "vllm", request, budget.Budget{Tokens: int64(len(request.Engine().Prompt) + room)})
 	var answer strings.Builder
 	answer.WriteString(`{"n":[0`)
-	for i := range 6000 {
+	for i := range 9_000 {
 		fmt.Fprintf(&answer, ",%d", i+1)
 	}
 	choice := func(i int, finish, text string) {
@@ -233,7 +233,7 @@ func TestLongChecksBehindARefusal(t *testing.T) {
 func TestChecksEndWithTheAccount(t *testing.T) {
 	t.Parallel()
 	r := startLongChecked(t, `,"guided_regex":"[a-z ]*"`)
-	r.feed(llamacppAnswer("<|channel|>final<|message|>"+strings.Repeat("many words ", 2000)+"<|return|>", "eos")...)
+	r.feed(llamacppAnswer("<|channel|>final<|message|>"+strings.Repeat("many words ", 10_000)+"<|return|>", "eos")...)
 	r.decide(t)
 	if err := r.downstream.err; !r.Ended() || err == nil || err.Code != "constraint_not_kept" || !strings.Contains(err.Message, "too much work") || r.retries() != 0 {
 		t.Errorf("ended %t, %d retries: %v", r.Ended(), r.retries(), err)

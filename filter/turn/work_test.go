@@ -124,7 +124,7 @@ func TestChecksInline(t *testing.T) {
 func TestAloneChecks(t *testing.T) {
 	t.Parallel()
 	v := verifier{answer: constraint.AnswerRegex(slow), alone: true}
-	text := []byte(strings.Repeat("a", 1000))
+	text := []byte(strings.Repeat("a", 4000))
 	if ok, err := v.answerFollows(work.New(context.Background(), work.PerRequest), append(text, 'b')); !ok || err != nil {
 		t.Errorf("%t, %v", ok, err)
 	}
