@@ -74,7 +74,7 @@ func (c *schemaCheck) check(schema json.RawMessage) error {
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
 	}
-	root, ok := decoded(schema)
+	root, ok := decoded(c.account, schema)
 	if !ok {
 		return errors.New("is not valid JSON")
 	}

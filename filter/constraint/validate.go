@@ -20,9 +20,9 @@ func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
 	if err := account.Spend(len(text) / digitsOfStep); err != nil {
 		return false, err
 	}
-	value, ok := decoded(text)
+	value, ok := decoded(account, text)
 	if !ok {
-		return false, nil
+		return false, account.Err()
 	}
 	c := validation{v: v, meter: meter{account: account}}
 	ok = c.follows(v.root, value, nil)

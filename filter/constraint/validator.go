@@ -64,7 +64,10 @@ var (
 // NewValidator returns the validator of a schema that [CheckSchema] accepts. The
 // error's text continues "the schema".
 func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, error) {
-	root, ok := decoded(schema)
+	root, ok := decoded(account, schema)
+	if err := account.Err(); err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, errors.New("is not valid JSON")
 	}
@@ -95,8 +98,20 @@ func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, er
 	return v, nil
 }
 
-// decoded returns the value of a JSON text, with the numbers as they are written.
-func decoded(text []byte) (v any, ok bool) {
+// stepsOfValue is what it takes to make a value of a JSON text, and to visit it.
+const stepsOfValue = 2
+
+// Values returns about how many values a JSON text has.
+func Values(text []byte) int {
+	return 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'['}) + bytes.Count(text, []byte{'{'})
+}
+
+// decoded returns the value of a JSON text, with the numbers as they are written. It is not
+// ok either if the account refuses the steps that this takes.
+func decoded(account *work.Account, text []byte) (v any, ok bool) {
+	if account.Spend(len(text)/stepBytes+stepsOfValue*Values(text)) != nil {
+		return nil, false
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if d.Decode(&v) != nil {

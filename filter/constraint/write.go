@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -35,10 +34,8 @@ func Cost(account *work.Account, schema json.RawMessage) int {
 }
 
 func writeSchema(account *work.Account, dst []byte, schema json.RawMessage) (written []byte, cost int) {
-	d := json.NewDecoder(strings.NewReader(string(schema)))
-	d.UseNumber()
-	var root any
-	if d.Decode(&root) != nil {
+	root, ok := decoded(account, schema)
+	if !ok {
 		return jsontext.AppendCompact(dst, string(schema)), 0
 	}
 	w := schemaWriter{dst: dst, cost: budget{account: account}}

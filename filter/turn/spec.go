@@ -152,15 +152,20 @@ type forcedSchemas struct{ size, cost int }
 // schema returns the schema of a tool's arguments if it is enforced; nil: they are
 // any JSON object. room is how many bytes all of them may have.
 func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) json.RawMessage {
-	parameters = objectSchema(parameters)
-	if f.size+len(parameters) > room || parameters == nil || constraint.CheckSchema(account, parameters, false) != nil {
+	// What is read counts, whether it is enforced or not.
+	if f.size += len(parameters); f.size > room {
 		return nil
 	}
+	parameters = objectSchema(parameters)
+	if parameters == nil || constraint.CheckSchema(account, parameters, false) != nil {
+		return nil
+	}
+
 	cost := constraint.Cost(account, parameters)
 	if f.cost+cost > constraint.MaxCost {
 		return nil
 	}
-	f.size, f.cost = f.size+len(parameters), f.cost+cost
+	f.cost += cost
 	return bytes.Clone(parameters)
 }
 

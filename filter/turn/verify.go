@@ -76,9 +76,13 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 	return v, nil
 }
 
-// validatorBytes is about what a validator takes for each object of a schema, in bytes:
-// much more than the object's text may have.
-const validatorBytes = 1 << 10
+const (
+	// validatorBytes is about what a validator takes for each object of a schema, in bytes:
+	// much more than the object's text may have.
+	validatorBytes = 1 << 10
+	// valueBytes is the same for each other value: a validator keeps the whole schema.
+	valueBytes = 64
+)
 
 // reserveValidator takes room for the validator of a schema, which is kept until the
 // reply has ended.
@@ -86,7 +90,7 @@ func (rc *RequestContext) reserveValidator(v *verifier, schema json.RawMessage) 
 	if rc.Reserve == nil {
 		return nil
 	}
-	n := bytes.Count(schema, []byte("{")) * validatorBytes
+	n := bytes.Count(schema, []byte("{"))*validatorBytes + constraint.Values(schema)*valueBytes
 	v.bytes += n
 
 	return rc.Reserve(n)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -247,5 +248,23 @@ func TestHeadIsRenderedOnce(t *testing.T) {
 	}
 	if _, err := render(1001, opening{instructions: "x"}); err != nil {
 		t.Errorf("with another limit: %v", err)
+	}
+}
+
+// TestForcedSchemasAreBounded requires a call of one of many tools whose schemas cannot be
+// enforced: they are read as far as those that are, and no further.
+func TestForcedSchemasAreBounded(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.TrimSuffix(strings.Repeat("[],", 20_000), ",") + "]"
+	var ns harmony.Namespace
+	ns.Name = FunctionsNamespace
+	for i := range 100 {
+		schema := `{"type":"object","properties":{"a":{"$ref":"#/nope"}},"examples":` + list + `}`
+		ns.Tools = append(ns.Tools, harmony.Tool{Name: "f" + strconv.Itoa(i), Parameters: json.RawMessage(schema)})
+	}
+	rc := newAccounted()
+	prepare(t, rc, &Input{Items: []Item{userHi}, Tools: []harmony.Namespace{ns}, Choice: Choice{Required: true}, NoCalls: false})
+	if spent := work.PerRequest - stepsLeft(rc.Work); spent > work.PerRequest/4 {
+		t.Errorf("%d steps were spent", spent)
 	}
 }
