@@ -39,6 +39,11 @@ func recorded(t *testing.T) (cfg *config.Config, records []*record.Record) {
 		{"/v1/messages", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":"four"}]}`},
 		{"/v1/chat/completions", `{"model":"gpt-oss-20b","messages":"no list"}`},
 		{"/v1/responses/input_tokens", `{"model":"gpt-oss-20b","input":"five"}`},
+		// What decides them is in members that are not at the top.
+		{"/v1/messages", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":"six"}],"mcp_servers":[{"type":"url","url":"http://127.0.0.1:1/","name":"m"}],` +
+			`"tools":[{"type":"mcp_toolset","mcp_server_name":"m","default_config":{"enabled":false},"configs":{"search":{"enabled":true}}}]}`},
+		{"/v1/messages", `{"model":"gpt-oss-20b","max_tokens":50,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"abc"}}]}]}`},
+		{"/v1/responses", `{"model":"gpt-oss-20b","input":"x","tools":[{"type":"shell","environment":{"type":"local","skills":[{"name":"a","description":"b","path":"p"}]}}]}`},
 	} {
 		ask(t, recording, c.path, c.body, nil)
 	}
@@ -46,7 +51,7 @@ func recorded(t *testing.T) (cfg *config.Config, records []*record.Record) {
 		t.Fatal(err)
 	}
 	files, err := record.Files([]string{folder})
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 9 {
 		t.Fatalf("%d files: %v", len(files), err)
 	}
 	for _, file := range files {
