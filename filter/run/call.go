@@ -89,6 +89,9 @@ func (r *Run) await(req *engine.Request, retry Retry) {
 	if !r.cont.continues() {
 		verifier = newVerifier(r.reply.Turn().NewCheck())
 	}
+	if verifier != nil { // it holds the output back to its end
+		r.output.keeps = true
+	}
 	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N, verifier: verifier}
 	r.call.limit.begin(req)
 	r.timers.Clear(TimerIdle)
@@ -343,6 +346,12 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 // deliver hands chunks to the reply, once they are verified. It reports whether the model
 // call is over.
 func (r *Run) deliver(chunks []engine.Chunk) (over bool) {
+	for i := range chunks {
+		if err := r.output.grow(&chunks[i]); err != nil {
+			r.fail(err)
+			return true
+		}
+	}
 	if r.call.verifier != nil {
 		var repeated bool
 		if chunks, repeated = r.verify(chunks); repeated {
@@ -389,11 +398,8 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	r.cont.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()
-	err := r.output.grow(c)
-	if err == nil {
-		r.pending.buf, err = r.reply.Push(r.pending.buf, c)
-	}
-	if err != nil {
+	var err *apierror.Error
+	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
 		r.fail(err)
 		return true
 	}

@@ -59,7 +59,7 @@ func (k *continuation) rest(o *output, more ...harmony.Token) *engine.Request {
 // guard needs it.
 func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
 	guard := k.newGuard(t)
-	k.request, k.turn, k.guarded = nil, t, guard != nil
+	k.request, k.turn, k.guarded, k.cause = nil, t, guard != nil, nil
 	if guard == nil && !kept {
 		return
 	}
@@ -295,7 +295,7 @@ func (r *Run) continueOrFail(err *apierror.Error) {
 		k.cause = err
 	}
 	if k.lost >= r.env.Limits.Continuations || !k.possible() {
-		r.fail(k.cause)
+		r.fail(cmp.Or(k.cause, err)) // there is no cause behind an interruption
 		return
 	}
 	k.lost++

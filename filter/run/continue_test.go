@@ -225,3 +225,19 @@ func TestContinuedCounts(t *testing.T) {
 		}
 	}
 }
+
+// The call behind an interruption is lost before it has had any output, and so are those in
+// its place: the error is that of the last one.
+func TestLostBehindAnInterruption(t *testing.T) {
+	t.Parallel()
+	for _, stream := range []string{"", `,"stream":true`} {
+		r := startContinued(t, `,"max_tokens":200,"thinking_token_budget":2`+stream, 2)
+		r.feed(from("a"), bytesOf(event("", tokens("<|channel|>analysis<|message|> a a a a a")...)))
+		for range 8 {
+			r.feed(Event{Err: errBroken})
+		}
+		if text := r.downstream.text.String(); !r.Ended() || r.downstream.err == nil && !strings.Contains(text, "engine_disconnected") {
+			t.Errorf("%q: ended %t, error %v: %s", stream, r.Ended(), r.downstream.err, text)
+		}
+	}
+}

@@ -21,7 +21,8 @@ const (
 // outputRoom takes room for the output of a model that a reply keeps until its end. A
 // token can stand for 128 bytes, so that an engine's event of a few bytes can become much.
 type outputRoom struct {
-	reserve func(bytes int) *apierror.Error // nil: nothing is kept, or there is room for all
+	reserve func(bytes int) *apierror.Error // nil: there is room for all
+	keeps   bool                            // the output is kept
 	left    int                             // bytes that are taken and not used
 }
 
@@ -30,15 +31,12 @@ func newOutputRoom(o *Options) outputRoom {
 	if a, ok := o.Request.(api.Accumulator); ok {
 		keeps = keeps || a.KeepsOutput()
 	}
-	if !keeps {
-		return outputRoom{}
-	}
-	return outputRoom{reserve: o.Reserve, left: outputStep} // short replies take nothing
+	return outputRoom{reserve: o.Reserve, keeps: keeps, left: outputStep} // short replies take nothing
 }
 
 // grow takes room for a chunk, before the reply gets it.
 func (o *outputRoom) grow(c *engine.Chunk) *apierror.Error {
-	if o.reserve == nil {
+	if o.reserve == nil || !o.keeps {
 		return nil
 	}
 	for _, token := range c.Tokens {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -15,7 +16,7 @@ func TestOutputRoom(t *testing.T) {
 	const spaces128 = 72056
 	full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "full")
 	limit, taken, times := 64<<20, 0, 0
-	o := outputRoom{left: outputStep, reserve: func(n int) *apierror.Error {
+	o := outputRoom{keeps: true, left: outputStep, reserve: func(n int) *apierror.Error {
 		if taken+n > limit {
 			return full
 		}
@@ -39,5 +40,30 @@ func TestOutputRoom(t *testing.T) {
 	}
 	if allocations := testing.AllocsPerRun(100, func() { _ = o.grow(&engine.Chunk{}) }); allocations > 0 {
 		t.Errorf("%v allocations", allocations)
+	}
+}
+
+// TestHeldOutputTakesRoom shows that output which waits for its check takes room as it comes,
+// also in a stream, which keeps nothing else.
+func TestHeldOutputTakesRoom(t *testing.T) {
+	t.Parallel()
+	for fields, want := range map[string]bool{
+		`,"stream":true`: false,
+		`,"stream":true,"response_format":{"type":"json_object"}`: true,
+	} {
+		request := chatRequest(t, fields, true)
+		r := newTestRun(t, request, api.Loop, "llamacpp")
+		taken := 0
+		r.output.reserve = func(n int) *apierror.Error {
+			taken += n
+			return nil
+		}
+		r.output.left = 0
+		r.Start()
+		answer := llamacppAnswer(`<|channel|>final<|message|>{"a":"many words"}<|return|>`, "eos")
+		r.feed(answer[:len(answer)-2]...)
+		if (taken > 0) != want {
+			t.Errorf("%s: %d bytes are taken", fields, taken)
+		}
 	}
 }

@@ -213,7 +213,7 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 	}
 	before := r.parser.ContentTokens()
 	events, err := r.parser.Push(token)
-	if r.logprobs.next != nil && r.part.kind == Answer && token < harmony.TokenStartOfText && r.parser.ContentTokens() == before+1 {
+	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText && r.parser.ContentTokens() == before+1 {
 		r.logprobs.add(token)
 	}
 	r.handle(events)
