@@ -39,7 +39,7 @@ func areas() []area {
 		markerArea(), bodyArea(), httpArea(), bypassArea(), http2Area(),
 		isolationArea(), approvalArea(), addressArea(), toolHeaderArea(), hostileToolArea(), secretArea(), recordArea(), reloadArea(), sealArea(),
 		engineArea(), clientArea(), budgetArea(), quotaArea(), sessionArea(), cardinalityArea(), storeArea(), diskArea(), faultArea(), replicaArea(), simulatorArea(), manyArea(),
-		memoryArea(512), memoryArea(1024), memoryArea(2048),
+		workArea(), memoryArea(512), memoryArea(1024), memoryArea(2048),
 	}
 }
 

@@ -137,6 +137,9 @@ func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
 	}
 	v.objects = append(v.objects, object)
 	v.parts[address(object)] = unvisited
+
+	// Some clients write null for a keyword that they do not have.
+	maps.DeleteFunc(object, func(keyword string, value any) bool { return value == nil && keyword != "const" })
 	switch {
 	case checkValues(object) != nil || !otherValues(object):
 		return errKeyword
@@ -166,7 +169,10 @@ func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
 // compile compiles a pattern. One that is not in Go's syntax does not count beside a
 // format: it is another notation of the format.
 func (v *Validator) compile(account *work.Account, pattern string, formatted bool) error {
-	if _, compiled := v.patterns[pattern]; compiled {
+	if known, compiled := v.patterns[pattern]; compiled {
+		if known == nil && !formatted {
+			return errPattern // beside a format it did not count
+		}
 		return nil
 	}
 	re, err := parsePattern(account, pattern)

@@ -193,3 +193,48 @@ func follows(v *Validator, text []byte) bool {
 
 	return ok && err == nil
 }
+
+// TestNullKeywords has a null for each keyword, which some clients write for those that they do
+// not have: it means nothing. Only const is null itself.
+func TestNullKeywords(t *testing.T) {
+	t.Parallel()
+	values := []string{`null`, `1`, `"a"`, `[1,{"a":2}]`, `{"a":1,"b":[2]}`}
+	for _, keyword := range []string{
+		"type", "enum", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "properties", "patternProperties", "additionalProperties",
+		"propertyNames", "unevaluatedProperties", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
+		"uniqueItems", "pattern", "format", "minLength", "maximum", "multipleOf", "required", "dependentSchemas", "$defs", "$ref", "examples",
+	} {
+		v, err := NewValidator(newAccount(), json.RawMessage(`{"`+keyword+`":null}`))
+		if err != nil {
+			t.Errorf("%s: %v", keyword, err)
+			continue
+		}
+		for _, value := range values {
+			if ok, err := v.Accepts(newAccount(), []byte(value)); !ok || err != nil {
+				t.Errorf("%s: null rejects %s, %v", keyword, value, err)
+			}
+		}
+	}
+
+	v, err := NewValidator(newAccount(), json.RawMessage(`{"const":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, value := range values {
+		if ok, _ := v.Accepts(newAccount(), []byte(value)); ok != (i == 0) {
+			t.Errorf("the const null accepts %s: %t", value, ok)
+		}
+	}
+}
+
+// TestPatternBesideAFormat has a pattern that Go cannot read, once beside a format, where it
+// does not count, and once where it does.
+func TestPatternBesideAFormat(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		schema := `{"properties":{"` + names[0] + `":{"format":"x","pattern":"(?=a)"},"` + names[1] + `":{"pattern":"(?=a)"}}}`
+		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
+			t.Errorf("%s is accepted", schema)
+		}
+	}
+}

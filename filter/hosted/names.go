@@ -27,7 +27,8 @@ const (
 const schemaSteps = 4
 
 // fitTools returns the tools that can be offered to a model, and why others cannot;
-// nil if all can. Tools that the request lacks the steps for are left out.
+// nil if all can. Where the request lacks the steps for one, the list ends, and the request is
+// going to be refused.
 func fitTools(rc *turn.RequestContext, listed []tools.Tool) (fit []tools.Tool, odd error) {
 	var why []string
 	names := make(map[string]bool, len(listed))
