@@ -148,7 +148,7 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 		}
 		switch m := m.(type) {
 		case *jsonrpc.Response:
-			return w.receive(m), nil
+			return w.receive(bounded(m)), nil
 		case *jsonrpc.Request:
 			w.stream.move(nil)
 			if !m.IsCall() {
