@@ -68,7 +68,8 @@ func TestInspectorToken(t *testing.T) {
 	}
 	filter := at(find(t, all, "Deployment", "harmony-envoy-harmony"), "spec.template.spec.containers").([]any)[0].(object)
 	want := object{"name": "ENVOY_HARMONY_INSPECTOR_TOKEN", "valueFrom": object{"secretKeyRef": object{"name": "page", "key": "bearer"}}}
-	if diff := cmp.Diff([]any{want}, filter["env"]); diff != "" {
+	memory := object{"name": "GOMEMLIMIT", "value": "1503238553"} // 70 % of the limit
+	if diff := cmp.Diff([]any{want, memory}, filter["env"]); diff != "" {
 		t.Errorf("the environment:\n%s", diff)
 	}
 	c := config.Defaults()
