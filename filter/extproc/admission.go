@@ -155,6 +155,8 @@ func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 		return nil, s.closed
 	case s.bytes+n > b.limit: // there will never be room
 		return nil, tooLarge(b.limit)
+	case s.party != "" && s.bytes+n > b.party:
+		return nil, tooLarge(b.party)
 	}
 	limit := b.limit
 	if s.bytes+n > smallBytes {

@@ -331,6 +331,9 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	if r.deliver(kept) {
 		return true
 	}
+	if r.deciding() { // which the end of the call waits for
+		return false
+	}
 	if r.cont.interrupted() {
 		r.continueNext(Retry{})
 		return true
