@@ -78,16 +78,31 @@ func (c *callCheck) passes() bool {
 // format returns what the arguments have to be when they are asked for again: of the tool's
 // schema as far as a grammar can say it, else any JSON object.
 func (c *callCheck) format() constraint.Format {
-	var forced forcedSchemas
+	name := c.name()
+	format, made := c.tools.formats[name]
+	if !made {
+		format = c.newFormat(c.tools.schemas[name])
+		if c.tools.formats == nil {
+			c.tools.formats = map[ToolName]constraint.Format{}
+		}
+		c.tools.formats[name] = format
+	}
+
+	return format
+}
+
+func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 	account := c.rc.Work.Part(context.Background(), maxInline)
 	if account == nil {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}
-	if schema := forced.schema(account, c.tools.schemas[c.name()], maxStrictSchemas); schema != nil {
+	var forced forcedSchemas
+	if schema = forced.schema(account, schema, maxStrictSchemas); schema != nil {
 		if value := constraint.NewValue(account, schema); account.Err() == nil {
 			return value
 		}
 	}
+
 	return constraint.Value{Schema: constraint.AnyObject}
 }
 

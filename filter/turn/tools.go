@@ -46,6 +46,7 @@ type toolset struct {
 	enforced    map[ToolName]bool                  // see [Input].Strict
 	schemas     map[ToolName]json.RawMessage       // by which arguments are checked; nil: they are not
 	validators  map[ToolName]*constraint.Validator // of these schemas, as far as they were needed
+	formats     map[ToolName]constraint.Format     // of arguments that are asked for again, as far as they were needed
 	strict      map[ToolName]bool                  // of the tools that join: the arguments must follow their schemas
 }
 
