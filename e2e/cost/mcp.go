@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 
 	"github.com/sirupsen/logrus"
 
@@ -15,7 +16,22 @@ import (
 type toolServer struct {
 	url     string
 	listing []byte
+	// messages are those of the client since the scenario began. Requests come at the same time.
+	messages atomic.Int64
 }
+
+// messageBytes is what a message to the server and its answer count: headers and envelope,
+// which are no part of a scenario. Each hosted call of the model has such a message.
+const messageBytes = 512
+
+// begin gives the server the list of a scenario.
+func (s *toolServer) begin(listing []byte) {
+	s.listing = listing
+	s.messages.Store(0)
+}
+
+// traffic is what the messages since begin count.
+func (s *toolServer) traffic() int { return int(s.messages.Load()) * messageBytes }
 
 // listTools starts the server.
 func listTools() (s *toolServer, closeServer func()) {
@@ -35,6 +51,7 @@ func (s *toolServer) client() *tools.Client {
 
 // ServeHTTP answers a message of the client.
 func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.messages.Add(1)
 	var request struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`

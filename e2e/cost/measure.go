@@ -64,11 +64,11 @@ func perByte(figure int64, c *Cost) float64 {
 type task func() (reserved int, outcome any)
 
 // measure measures a task of a scenario with so many bytes. With kept, the outcome is
-// weighed too, which takes two collections of garbage.
+// weighed too, which takes some collections of garbage.
 func measure(do task, size int, kept bool) Cost {
 	var before, after runtime.MemStats
 	if kept {
-		runtime.GC()
+		collect()
 	}
 	counting := coverage.ClearCounters() == nil
 	runtime.ReadMemStats(&before)
@@ -79,12 +79,18 @@ func measure(do task, size int, kept bool) Cost {
 		c.Steps, _ = steps() // without counters there are none
 	}
 	if kept {
-		runtime.GC()
+		collect()
 		runtime.ReadMemStats(&after)
 		c.Kept = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	}
 	runtime.KeepAlive(outcome)
 	return c
+}
+
+// collect collects garbage until pools are empty: what a pool holds survives one collection.
+func collect() {
+	runtime.GC()
+	runtime.GC()
 }
 
 var errCounters = errors.New("the format of the counters is not known")

@@ -99,7 +99,11 @@ func (e *endpoint) both(s *scenario) task {
 		defer x.close()
 		outcome := x.handle()
 		x.reply(outcome)
-		return x.reserved, api.Outcome{Err: outcome.Err}
+		counted := x.reserved
+		if e.mcp != nil {
+			counted += e.mcp.traffic()
+		}
+		return counted, api.Outcome{Err: outcome.Err}
 	}
 }
 
@@ -123,7 +127,7 @@ func (e *endpoint) begin(s *scenario) *exchange {
 		Store: memory, Approvals: memory, Sealer: sealer, Compactor: sealer, Chains: responses.NewChains(1 << 20),
 	}
 	if e.mcp != nil {
-		e.mcp.listing = s.Listing
+		e.mcp.begin(s.Listing)
 		r.Tools = e.mcp.client()
 		x.close = r.Tools.Close
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -80,7 +78,7 @@ func (b *budget) addSchema(object map[string]any) error {
 		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
-	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+	for _, pattern := range sortedNames(patterns) {
 		if _, err := b.pattern(pattern); err != nil && !leftToCheck(err, false) {
 			return err
 		}

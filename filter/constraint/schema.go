@@ -34,19 +34,21 @@ const MaxCount = 4096
 // may lead back to a schema that contains it, as in a list or a tree, but only
 // through a part for an inner value: otherwise no value follows the schema.
 func CheckSchema(account *work.Account, schema json.RawMessage, strict bool) error {
-	return checkSchema(schema, schemaCheck{account: account, strict: strict})
+	c := schemaCheck{account: account, strict: strict}
+	return c.run(schema)
 }
 
 // Unenforced returns what grammars do not enforce of a schema that [CheckSchema]
 // accepts as strict: a [Validator] has to check the reply. nil: they enforce all of
 // it. The error is in the form of CheckSchema's.
 func Unenforced(account *work.Account, schema json.RawMessage) error {
-	return checkSchema(schema, schemaCheck{account: account, strict: true, exact: true})
+	c := schemaCheck{account: account, strict: true, exact: true}
+	return c.run(schema)
 }
 
-// checkSchema makes a check. What its account refuses is the error, whatever else was
-// found without it.
-func checkSchema(schema json.RawMessage, c schemaCheck) error {
+// run makes the check. What its account refuses is the error, whatever else was found
+// without it.
+func (c *schemaCheck) run(schema json.RawMessage) error {
 	err := c.check(schema)
 	if refusal := c.account.Err(); refusal != nil && !errors.Is(err, refusal) {
 		return refusal
@@ -130,6 +132,8 @@ var (
 	sameValue  = []string{"anyOf", "oneOf", "allOf"} // for the same value
 	oneSchema  = []string{"items", "additionalProperties", "propertyNames", "additionalItems", "unevaluatedItems", "unevaluatedProperties"}
 	schemaMaps = []string{"properties", "patternProperties", "$defs", "definitions"}
+
+	schemaLists = slices.Concat(sameValue, []string{"prefixItems"})
 )
 
 // unenforcedKeywords are the keywords that xgrammar does not enforce.
@@ -157,6 +161,16 @@ func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
 	return eachPart(object, path, c.walk)
 }
 
+// sortedNames returns the names of an object's members in order. Most parts of a schema have
+// none, and cost nothing.
+func sortedNames(members map[string]any) []string {
+	if len(members) == 0 {
+		return nil
+	}
+
+	return slices.Sorted(maps.Keys(members))
+}
+
 // eachPart calls f with the schemas in a schema, until one fails.
 func eachPart(object map[string]any, path []string, f func(s any, path []string, nothing bool) error) error {
 	path = path[:len(path):len(path)]
@@ -181,7 +195,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 			return err
 		}
 	}
-	for _, k := range append(sameValue, "prefixItems") {
+	for _, k := range schemaLists {
 		elements, ok := object[k].([]any)
 		if !ok && object[k] != nil {
 			return errorAt(path, fmt.Errorf("has a %q that is no array", k))
@@ -195,7 +209,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 		if !ok && object[k] != nil {
 			return errorAt(path, fmt.Errorf("has a %q that is no object", k))
 		}
-		for _, name := range slices.Sorted(maps.Keys(members)) {
+		for _, name := range sortedNames(members) {
 			if err := f(members[name], append(path, k, name), false); err != nil {
 				return err
 			}

@@ -50,6 +50,12 @@ var (
 	namedSame   = []string{"dependentSchemas", "dependencies"}
 )
 
+// What a validator looks for schemas in.
+var (
+	checkedOne  = slices.Concat(oneSchema, testedValue, []string{"contains"})
+	checkedMaps = slices.Concat(schemaMaps, namedSame)
+)
+
 // stepsOfPart is what it takes to begin with a part of a schema, and a quarter of what it
 // takes to read one.
 const stepsOfPart = 20
@@ -222,7 +228,7 @@ func otherValues(object map[string]any) bool {
 // parts calls f with the schemas in a schema, until one fails. same says that the schema is
 // for the same value.
 func parts(object map[string]any, f func(s any, same bool) error) error {
-	for _, k := range slices.Concat(oneSchema, testedValue, []string{"contains"}) {
+	for _, k := range checkedOne {
 		list, isList := object[k].([]any)
 		if !isList && object[k] != nil {
 			list = []any{object[k]}
@@ -236,7 +242,7 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 			}
 		}
 	}
-	for _, k := range append(sameValue, "prefixItems") {
+	for _, k := range schemaLists {
 		list, ok := object[k].([]any)
 		if !ok && object[k] != nil {
 			return errKeyword
@@ -247,12 +253,12 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 			}
 		}
 	}
-	for _, k := range slices.Concat(schemaMaps, namedSame) {
+	for _, k := range checkedMaps {
 		members, ok := object[k].(map[string]any)
 		if !ok && object[k] != nil {
 			return errKeyword
 		}
-		for _, name := range slices.Sorted(maps.Keys(members)) {
+		for _, name := range sortedNames(members) {
 			if _, names := texts(members[name]); names && k == "dependencies" && members[name] != nil {
 				continue
 			}

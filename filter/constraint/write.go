@@ -3,7 +3,6 @@ package constraint
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tidwall/gjson"
@@ -18,28 +17,37 @@ import (
 // out; strict schemas have no such parts. The rest is unchanged and in the same
 // order, which is the order in which the model has to write properties.
 func schemaForEngines(account *work.Account, schema json.RawMessage) []byte {
-	text, _ := writeSchema(account, nil, schema)
+	root, ok := decoded(account, schema)
+	if !ok {
+		return jsontext.AppendCompact(nil, string(schema))
+	}
+	text, _ := writeDecoded(account, schema, root)
+
 	return text
 }
 
-// MaxCost is the largest result of [Cost]: that of the patterns and lengths that one
-// schema may have.
+// MaxCost is the largest cost that [CheckLoose] returns: that of the patterns and lengths
+// that one schema may have.
 const MaxCost = maxSchemaCost
 
-// Cost returns what a schema that [CheckSchema] accepts costs the engine's compiler,
-// by its patterns and lengths. Many tools with a cost take an engine too long.
-func Cost(account *work.Account, schema json.RawMessage) int {
-	_, cost := writeSchema(account, nil, schema)
-	return cost
+// CheckLoose is [CheckSchema] of a schema that is not strict. It returns what the schema
+// costs the engine's compiler too, by its patterns and lengths. Many tools with a cost take
+// an engine too long.
+func CheckLoose(account *work.Account, schema json.RawMessage) (cost int, err error) {
+	c := schemaCheck{account: account}
+	if err := c.run(schema); err != nil {
+		return 0, err
+	}
+	_, cost = writeDecoded(account, schema, c.root)
+
+	return cost, nil
 }
 
-func writeSchema(account *work.Account, dst []byte, schema json.RawMessage) (written []byte, cost int) {
-	root, ok := decoded(account, schema)
-	if !ok {
-		return jsontext.AppendCompact(dst, string(schema)), 0
-	}
-	w := schemaWriter{dst: dst, cost: budget{account: account}}
+// writeDecoded writes a schema whose value has been decoded.
+func writeDecoded(account *work.Account, schema json.RawMessage, root any) (written []byte, cost int) {
+	w := schemaWriter{cost: budget{account: account}}
 	w.schema(gjson.ParseBytes(schema), root)
+
 	return w.dst, w.cost.spent
 }
 
@@ -109,10 +117,14 @@ func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) stri
 	}
 	if pattern, ok := object["pattern"].(string); ok {
 		_, err := w.cost.pattern(pattern)
-		out["pattern"], out["format"] = err != nil, err == nil
+		if err != nil {
+			out["pattern"] = true
+		} else {
+			out["format"] = true
+		}
 	}
 	patterns, _ := object["patternProperties"].(map[string]any)
-	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+	for _, pattern := range sortedNames(patterns) {
 		if _, err := w.cost.pattern(pattern); err != nil {
 			drop(out, objectKeywords)
 		}
@@ -124,8 +136,9 @@ func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) stri
 		out["maxLength"] = true
 	}
 	for _, k := range []string{"maxLength", "maxItems", "maxProperties"} {
-		most, _ := number(object[k])
-		out[k] = out[k] || most > MaxCount
+		if most, _ := number(object[k]); most > MaxCount {
+			out[k] = true
+		}
 	}
 	_, tuple := object["items"].([]any)
 	return func(k string) string {

@@ -157,12 +157,12 @@ func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage
 		return nil
 	}
 	parameters = objectSchema(parameters)
-	if parameters == nil || constraint.CheckSchema(account, parameters, false) != nil {
+	if parameters == nil {
 		return nil
 	}
 
-	cost := constraint.Cost(account, parameters)
-	if f.cost+cost > constraint.MaxCost {
+	cost, err := constraint.CheckLoose(account, parameters)
+	if err != nil || f.cost+cost > constraint.MaxCost {
 		return nil
 	}
 	f.cost += cost
