@@ -25,7 +25,7 @@ import (
 // Clients at one time, the size of all bodies and of one, and that of each cache.
 const (
 	soakClients = 16
-	soakBodies  = 16 << 20
+	soakBodies  = 4 << 20
 	soakCaches  = 2 << 20
 )
 
@@ -83,7 +83,7 @@ func newSoak(t *testing.T) *soak {
 		"log":     map[string]any{"level": "warning"},
 		"engines": []any{map[string]any{"kind": "sglang", "urls": []string{sim}}, map[string]any{"kind": "vllm", "urls": []string{sim}}},
 		"models":  []any{map[string]any{"match": "=" + vllmModel, "engine": "vllm"}},
-		"limits":  map[string]any{"idle_timeout": "10s", "max_body_bytes": soakBodies, "max_inflight_bytes": soakBodies, "cache_bytes": soakCaches, "diagnosis_bytes": soakCaches, "kept_reasoning_bytes": soakCaches},
+		"limits":  map[string]any{"idle_timeout": "10s", "max_body_bytes": soakBodies, "max_inflight_bytes": 4 * soakBodies, "cache_bytes": soakCaches, "diagnosis_bytes": soakCaches, "kept_reasoning_bytes": soakCaches},
 		// Caches are full after the warm-up: what grows later is not theirs.
 		"responses": map[string]any{"chain_cache_bytes": soakCaches},
 		"tools": map[string]any{"idle_timeout": "10s", "servers": []any{

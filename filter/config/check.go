@@ -299,7 +299,7 @@ func (c *Config) checkBounds() []error {
 	return slices.Concat(
 		atLeast("limits.max_body_bytes", l.MaxBodyBytes, 1),
 		atLeast("limits.max_conversation_bytes", l.MaxConversationBytes, 1),
-		atLeast("limits.max_inflight_bytes", l.MaxInflightBytes, l.MaxBodyBytes),
+		l.checkInflight(),
 		atLeast("limits.max_tools", l.MaxTools, 0),
 		atLeast("limits.max_continuations", l.MaxContinuations, 0),
 		atLeast("limits.max_background", l.MaxBackground, 0),
@@ -334,6 +334,17 @@ func (c *Config) checkBounds() []error {
 		atLeast("drain_delay", c.DrainDelay.Duration, 0),
 		atLeast("drain_timeout", c.DrainTimeout.Duration, 0),
 	)
+}
+
+// checkInflight: a body that is allowed has to fit, with what is made of it.
+func (l *Limits) checkInflight() []error {
+	least := BytesOfBody * l.MaxBodyBytes
+	if l.MaxInflightBytes >= least {
+		return nil
+	}
+	return []error{fmt.Errorf("limits.max_inflight_bytes: must be at least %d, not %d: %d times limits.max_body_bytes, "+
+		"which is what a body takes while it is decoded. Raise it, or lower limits.max_body_bytes",
+		least, l.MaxInflightBytes, BytesOfBody)}
 }
 
 func atLeast[T int | int64 | time.Duration](key string, value, least T) []error {

@@ -187,7 +187,7 @@ func TestConfigErrors(t *testing.T) {
 		{"selection header", "routing: {selection_header: x-a}", "set routing.selection_text_bytes"},
 		{"limit", "limits: {max_body_bytes: 0}", "limits.max_body_bytes: must be at least 1"},
 		{"conversations", "limits: {max_conversation_bytes: 0}", "limits.max_conversation_bytes: must be at least 1"},
-		{"budget", "limits: {max_inflight_bytes: 10}", "limits.max_inflight_bytes: must be at least 33554432"},
+		{"budget", "limits: {max_inflight_bytes: 10}", "limits.max_inflight_bytes: must be at least 134217728"},
 		{"kept reasoning", "limits: {kept_reasoning_ttl: 0s}", "limits.kept_reasoning_ttl: must be at least 1ms, not 0s"},
 		{"stored responses", "responses: {store_bytes: -1}", "responses.store_bytes: must be at least 0, not -1"},
 		{"age of responses", "responses: {store_ttl: -1h}", "responses.store_ttl: must be at least 1ms, not -1h0m0s"},

@@ -22,6 +22,11 @@ var memoryShare = struct {
 // The part that requests may hold at one time: two fifths.
 const inflightNumerator, inflightDenominator = 2, 5
 
+// BytesOfBody is how many bytes a body takes while it is decoded, for each of its own: the
+// pieces in which it came, the body in one slice, texts without escapes, and items as they
+// are stored. The search for costly requests holds decoders to it (e2e/cost).
+const BytesOfBody = 4
+
 // leastBody is the least default of the largest request body.
 const leastBody = 1 << 20
 
@@ -35,7 +40,7 @@ func DefaultsIn(limit int64) *Config {
 	limit = max(limit-programBytes, limit/2)
 	l := &c.Limits
 
-	l.MaxInflightBytes = max(limit/inflightDenominator*inflightNumerator, 4*leastBody)
+	l.MaxInflightBytes = max(limit/inflightDenominator*inflightNumerator, BytesOfBody*leastBody)
 
 	// A request of the largest body that continues the largest conversation takes several
 	// times both, and has to fit.

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// madeOf is how many bytes a body takes while it is decoded, for each of its own: the
-	// pieces in which it came, the body in one slice, texts without escapes, and items as
-	// they are stored. The search for costly requests holds decoders to it (e2e/cost).
-	madeOf = 4
+	madeOf = config.BytesOfBody
+	// inflatedOf is what an encoded body takes while it is decoded, for each byte that comes
+	// out: that byte, and the slice that it is moved to when there are more.
+	inflatedOf = 2
 	// smallBytes is what a request may hold to count as small: a body of 64 KiB, with what
 	// is made of it. A part of the budget is for small requests only: one eighth.
 	smallBytes = madeOf * (64 << 10)

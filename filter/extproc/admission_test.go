@@ -371,3 +371,41 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%d are missing, %d held", missing, s.bytes)
 	}
 }
+
+// The least budget that a configuration may have takes the largest body that it allows,
+// plain and encoded. An encoded body for another model takes no more than it has to.
+func TestLargestBodyFits(t *testing.T) {
+	t.Parallel()
+	const largest = 1 << 20
+	change := func(w *wiring) {
+		w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxInflightBytes = largest, config.BytesOfBody*largest
+	}
+	padded := func(model string) string {
+		text := `{"model":"` + model + `","messages":[{"role":"user","content":"Hi"}],"metadata":{"x":"`
+		return text + strings.Repeat("x", largest-len(text)-len(`"}}`)) + `"}}`
+	}
+	script(t, change, func(s *scripted) {
+		for _, encoded := range []bool{false, true} {
+			send := func(body string) {
+				if encoded {
+					s.post("content-encoding=gzip")
+					body = gzipped(body)
+				} else {
+					s.post()
+				}
+				s.body(body, true)
+			}
+			send(padded("gpt-oss"))
+			s.expectLike("request headers", "request body")
+			s.next()
+
+			other := s.occupy(s.t, largest)
+			send(padded("llama"))
+			if got := s.sent(); len(got) < 2 || got[0] != "request headers" {
+				t.Errorf("encoded %t: a request for another model got %q", encoded, got)
+			}
+			other.close()
+			s.next()
+		}
+	})
+}

@@ -15,8 +15,8 @@ import (
 // maxWindow bounds the memory that decoding a zstd body takes.
 const maxWindow = 8 << 20
 
-// inflate decodes a request body by its content-encoding, up to limit bytes. For each
-// piece it takes of the budget what is going to be made of it; see [madeOf].
+// inflate decodes a request body by its content-encoding, up to limit bytes. For each byte
+// that comes out it takes [inflatedOf] of the budget.
 func inflate(encoding string, body []byte, limit int64, take func(n int64) *apierror.Error) ([]byte, *apierror.Error) {
 	var r io.Reader
 	var err error
@@ -55,7 +55,7 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 	return out, nil
 }
 
-// reserving is a reader that takes what is made of what it reads of the budget.
+// reserving is a reader that takes room for what it reads of the budget.
 type reserving struct {
 	r    io.Reader
 	take func(n int64) *apierror.Error
@@ -63,7 +63,7 @@ type reserving struct {
 
 func (c reserving) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	if refused := c.take(madeOf * int64(n)); refused != nil {
+	if refused := c.take(inflatedOf * int64(n)); refused != nil {
 		return 0, refused
 	}
 	return n, err

@@ -41,7 +41,7 @@ func FuzzInflate(f *testing.F) {
 				t.Fatalf("%s: %v", encoding, err)
 			case err == nil && encoding != "identity" && (len(out) > limit || taken < int64(len(out))):
 				t.Fatalf("%s: %d bytes, %d taken", encoding, len(out), taken)
-			case taken > madeOf*(limit+1):
+			case taken > inflatedOf*(limit+1):
 				t.Fatalf("%s: %d bytes were read", encoding, taken)
 			}
 		}

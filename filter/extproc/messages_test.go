@@ -75,8 +75,8 @@ func TestMessagesErrors(t *testing.T) {
 		{"no tenant", func(c *config.Config) { c.TenantHeader = "x-tenant" }, post(messagesQuestion), 401, "authentication_error", ""},
 		{"a large body", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, post(messagesQuestion), 413, "request_too_large", ""},
 		{"a slow body", nil, func(s *scripted) { begun(s); s.wait(time.Minute) }, 408, "invalid_request_error", ""},
-		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 31 }, func(s *scripted) {
-			other := s.occupy(s.t, 31)
+		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 120 }, func(s *scripted) {
+			other := s.occupy(s.t, 120)
 			defer other.close()
 			begun(s)
 		}, 529, "overloaded_error", "1"},

@@ -304,7 +304,9 @@ func (x *exchange) collected() {
 		x.notCollected(!r.trailers, err)
 		return
 	}
-	if r.encoding == "" || r.encoding == "identity" {
+
+	plain := r.encoding == "" || r.encoding == "identity"
+	if plain {
 		if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
 			x.notCollected(!r.trailers, err)
 			return
@@ -329,6 +331,17 @@ func (x *exchange) collected() {
 	if r.decideByBody(body) {
 		x.passCollected(!r.trailers)
 		return
+	}
+
+	// Only now it is known that more is going to be made of a body that came encoded, and
+	// that its pieces are not passed on.
+	if !plain {
+		pieces := int64(r.body.size)
+		r.body = collectedBody{}
+		if err := r.share.take((madeOf-inflatedOf)*int64(len(body)) - pieces); err != nil {
+			x.SendError(err)
+			return
+		}
 	}
 	if err := x.s.check(r, &x.target); err != nil {
 		x.SendError(err)

@@ -90,8 +90,8 @@ func TestRejections(t *testing.T) {
 			s.body(gzipped(strings.Repeat(" ", 3000)), true)
 		}, "immediate 503 retry-after=1 Too many requests"},
 		{"not gzip", nil, func(s *scripted) { s.post("content-encoding=gzip"); s.body("{}", true) }, "immediate 400 The request body is not valid gzip"},
-		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 31 }, func(s *scripted) {
-			other := s.occupy(s.t, 20)
+		{"no room", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 30, 120 }, func(s *scripted) {
+			other := s.occupy(s.t, 109)
 			defer other.close()
 			s.post()
 			s.body("12345678901234567", false)

@@ -184,8 +184,10 @@ func TestRolloutOfWhatIsNotCollected(t *testing.T) {
 		t.Parallel()
 		script(t, func(w *wiring) {
 			rolledOutTo(50)(w)
-			w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxInflightBytes = 50, 50
+			w.cfg.Limits.MaxBodyBytes, w.cfg.Limits.MaxInflightBytes = 50, 200
 		}, func(s *scripted) {
+			other := s.occupy(s.t, 150)
+			defer other.close()
 			s.post()
 			s.body(`{"model":"gpt-oss-20b",`, false)
 			first := s.fakeEnvoy

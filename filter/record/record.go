@@ -101,7 +101,7 @@ const (
 	KindStore     = "store"     // the store was asked: Store
 	KindTool      = "tool"      // a tool was run: Tool
 	KindCancel    = "cancel"    // the client has left
-	KindExhausted = "exhausted" // a token budget is used up
+	KindExhausted = "exhausted" // a token budget is used up: for output, or for the call that was to follow
 	KindFound     = "found"     // a prompt was compared with those before: Found
 
 	KindCall    = "call"    // a model call: Call

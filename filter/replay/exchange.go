@@ -23,14 +23,16 @@ type exchange struct {
 	ctx           context.Context //nolint:containedctx // of the replay, of the same life
 	dialect       engine.Dialect
 	disaggregated bool
-	jobs          []api.Job // of the step; nil: done
-	beside        []api.Job // beside the model call
-	next          error     // with which the answer that is being read breaks, at its headers or its end
+	jobs          []api.Job      // of the step; nil: done
+	beside        []api.Job      // beside the model call
+	following     []record.Event // those of the record behind the one that is fed
+	next          error          // with which the answer that is being read breaks, at its headers or its end
 }
 
 // feed gives the run what came in at the i-th event. It returns how many events that was.
 func (x *exchange) feed(r *record.Record, i int) int {
 	e := &r.Events[i]
+	x.following = r.Events[i+1:]
 	x.run.At(at(r, e))
 	if n, piece := pieceOf(r.Events[i:]); n > 0 {
 		x.run.EngineBytes(encoded(piece...), false)
@@ -158,8 +160,26 @@ func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	} else if _, err := x.dialect.Encode(r); err != nil {
 		return err
 	}
+	if x.refused() {
+		return nil // what the record has next ends it
+	}
 	x.script.called(r, retry.Number)
 	return nil
+}
+
+// refused reports whether the record says that there was no room for a call in a token
+// budget. The budgets themselves are not replayed.
+func (x *exchange) refused() bool {
+	for i := range x.following {
+		switch x.following[i].Kind {
+		case record.KindCall:
+			return false
+		case record.KindExhausted, record.KindFailed:
+			return true
+		}
+	}
+
+	return false
 }
 
 // Start implements [run.Executor].

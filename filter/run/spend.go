@@ -195,13 +195,14 @@ func (r *Run) Exhausted() {
 	if r.phase != phaseCall || r.deciding() {
 		return
 	}
-	r.rec.Tape.Happened(record.KindExhausted)
 	r.endsWithBudget(nil)
 }
 
 // endsWithBudget ends the choices that have no end: there is no room for a call that goes on
 // with them.
 func (r *Run) endsWithBudget(*apierror.Error) {
+	r.rec.Tape.Happened(record.KindExhausted)
+
 	// The choices end as those of a call that is being made do: the check of their answer may
 	// be a job beside it.
 	r.phase = phaseCall
