@@ -493,7 +493,7 @@ func TestApplyUnderLoad(t *testing.T) {
 			c.ModelDefaults.Effort = efforts[name]
 			c.ModelDefaults.UpstreamModel = "at-" + name
 			if name == "other" {
-				c.Limits.CacheBytes, c.Tools.MaxSessions, c.Limits.MaxInflightBytes = 1<<20, 5, 1<<25
+				c.Limits.CacheBytes, c.Tools.MaxSessions, c.Limits.MaxInflightBytes = 1<<20, 5, 1<<27
 			}
 		})); err != nil {
 			t.Error(err)

@@ -84,7 +84,7 @@ func TestRejections(t *testing.T) {
 			s.body(gzipped(strings.Repeat(" ", 3001)), true)
 		}, "immediate 413 The decoded request body is larger than 3000 bytes"},
 		{"no room for the decoded body", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Limits.MaxInflightBytes = 3000, 4*3000+100 }, func(s *scripted) {
-			other := s.occupy(s.t, 100)
+			other := s.occupy(s.t, 101)
 			defer other.close()
 			s.post("content-encoding=gzip")
 			s.body(gzipped(strings.Repeat(" ", 3000)), true)
