@@ -363,7 +363,7 @@ func cutPointer(pointer string) (name, rest string, ok bool) {
 // maxGrammarBytes bounds a grammar, maxChoiceBytes the texts of a choice.
 const (
 	maxGrammarBytes = 64 << 10
-	maxChoices      = 1024
+	MaxChoices      = 1024
 	maxChoiceBytes  = 64 << 10
 )
 
@@ -461,8 +461,8 @@ func CheckChoice(texts []string) error {
 	switch {
 	case len(texts) == 0:
 		return errors.New("is empty")
-	case len(texts) > maxChoices:
-		return fmt.Errorf("has more than %d texts", maxChoices)
+	case len(texts) > MaxChoices:
+		return fmt.Errorf("has more than %d texts", MaxChoices)
 	case size > maxChoiceBytes:
 		return fmt.Errorf("is longer than %d bytes", maxChoiceBytes)
 	}

@@ -138,7 +138,7 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.rc.Room(replyBytes(chunks)); err != nil {
+	if err := d.rc.Room(replyBytes(chunks, d.stream)); err != nil {
 		return nil, err
 	}
 	reply := request.NewReply(api.SingleCall)
@@ -155,12 +155,17 @@ func (d *derendering) whole(ctx context.Context) ([]byte, *apierror.Error) {
 }
 
 // replyBytes is about how many bytes of memory the reply takes that is made of chunks: the
-// texts, the events or the object that repeat them, and what is copied while they grow.
-func replyBytes(chunks []engine.Chunk) (n int) {
+// texts, the events or the object that repeat them, and what is copied while they grow. A
+// stream has an event for each token.
+func replyBytes(chunks []engine.Chunk, stream bool) (n int) {
 	const (
 		perByte  = 4
-		perToken = 512 // of a stream: an event for each
+		perEvent = 512
 	)
+	perToken := 0
+	if stream {
+		perToken = perEvent
+	}
 	for i := range chunks {
 		for _, token := range chunks[i].Tokens {
 			n += perToken + perByte*harmony.TokenLength(token)

@@ -109,8 +109,11 @@ func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 // one.
 func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	var texts []string
-	err := v.Elements(func(_ int, v jsontext.Field) *apierror.Error {
-		text, err := v.Text()
+	err := v.Elements(func(i int, one jsontext.Field) *apierror.Error {
+		if i == constraint.MaxChoices { // the others are not read
+			return apierror.Invalid(v.Path, "The choice has more than %d texts.", constraint.MaxChoices)
+		}
+		text, err := one.Text()
 		texts = append(texts, strings.Clone(text))
 		return err
 	})
