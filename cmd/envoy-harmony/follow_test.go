@@ -24,7 +24,7 @@ token_budgets:
 tools:
   allowed_hosts: [mcp.example.com]
 record: {percent: 1, tenants: [acme]}
-limits: {max_tools: 7}
+limits: {max_tools: 7, cache_bytes: 1234567}
 `
 
 // writer is a file as somebody writes it, on a clock of its own: each text from its time on.
@@ -111,8 +111,9 @@ func TestSignalWaitsForTheWholeFile(t *testing.T) {
 // part of a file removes the tenants, and what else is gone is named.
 func TestNoPartOfAFileRemovesTenants(t *testing.T) {
 	t.Parallel()
+	const memory = 512 << 20 // defaults follow from it
 	s := newSettings(program{}, "serve", "")
-	s.file = "config.yaml"
+	s.file, s.memory.limit = "config.yaml", memory
 	whole, err := s.reread(fileText{text: []byte(walls)})
 	if err != nil {
 		t.Fatal(err)
@@ -127,12 +128,13 @@ func TestNoPartOfAFileRemovesTenants(t *testing.T) {
 		if part.TenantHeader == "" {
 			t.Errorf("%d bytes remove the tenants:\n%s", n, walls[:n])
 		}
-		removed := whole.Removed(part)
+		removed := whole.Removed(part, s.defaults(part))
 		for key, gone := range map[string]bool{
 			"token_budgets":       len(part.TokenBudgets) < len(whole.TokenBudgets),
 			"tools.allowed_hosts": len(part.Tools.AllowedHosts) < len(whole.Tools.AllowedHosts),
 			"record.tenants":      len(part.Record.Tenants) < len(whole.Record.Tenants),
 			"limits.max_tools":    part.Limits.MaxTools == config.Defaults().Limits.MaxTools,
+			"limits.cache_bytes":  part.Limits.CacheBytes == config.DefaultsIn(memory).Limits.CacheBytes,
 		} {
 			if slices.Contains(removed, key) != gone {
 				t.Errorf("%d bytes: %s is removed: %t; named are %q", n, key, gone, removed)

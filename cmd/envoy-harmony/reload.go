@@ -151,7 +151,7 @@ func (s *service) reload(from *settings, file fileText) {
 
 	log = log.WithField("changed", before.Changed(next))
 	const done = "the configuration was reloaded: requests that begin now use it"
-	if removed := before.Removed(next); len(removed) > 0 {
+	if removed := before.Removed(next, from.defaults(next)); len(removed) > 0 {
 		log.WithField("removed", removed).Warn(done + ". It no longer sets all that the one before did: if that was not meant, put it back")
 		return
 	}

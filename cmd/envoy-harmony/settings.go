@@ -165,6 +165,15 @@ func (s *settings) readText(file fileText) (*config.Config, error) {
 	return s.over(c, err)
 }
 
+// defaults returns what the keys of a configuration are that nothing sets.
+func (s *settings) defaults(of *config.Config) *config.Config {
+	c := config.DefaultsIn(s.memory.limit)
+	c.StoreURL = of.StoreURL
+	c.FitStore(s.memory.limit)
+
+	return c
+}
+
 // over puts the environment and the flags over what the file says. err is what is wrong
 // with the file.
 func (s *settings) over(c *config.Config, err error) (*config.Config, error) {

@@ -29,11 +29,10 @@ func (c *Config) Changed(next *Config) (keys []string) {
 	return keys
 }
 
-// Removed returns the keys that c sets and that next leaves at their defaults, and those
+// Removed returns the keys that c sets and that next leaves at the defaults, and those
 // whose lists have become shorter. Each may be a wall, such as a token budget: who removes
 // one should see it.
-func (c *Config) Removed(next *Config) (keys []string) {
-	defaults := Defaults()
+func (c *Config) Removed(next, defaults *Config) (keys []string) {
 	for _, k := range configKeys() {
 		was := reflect.ValueOf(c).Elem().FieldByIndex(k.index)
 		is := reflect.ValueOf(next).Elem().FieldByIndex(k.index)
