@@ -185,7 +185,7 @@ const (
 
 // readCall reads {"type":"tool_use","id":…,"name":…,"input":…}.
 func (m *message) readCall(at jsontext.Field) *apierror.Error {
-	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	call := turn.Item{Kind: turn.Call, Path: at.Path}
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
@@ -193,11 +193,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 		case "name":
 			call.Name, err = v.Text()
 		case "input":
-			if v.IsObject() {
-				call.Text = string(jsontext.AppendCompact(nil, v.Raw))
-			} else {
-				call.Text, err = v.Text()
-			}
+			call.Text, err = turn.ReadArguments(v)
 		case "type", "cache_control", "caller":
 		default:
 			m.d.ignored.Add(v.Path)

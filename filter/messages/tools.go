@@ -90,7 +90,7 @@ func withExamples(description string, examples jsontext.Field) (string, *apierro
 			}
 			text = append(text, "Examples of the input:"...)
 		}
-		text = jsontext.AppendCompact(append(text, '\n'), v.Raw)
+		text = jsontext.AppendShown(append(text, '\n'), v.Raw)
 		return nil
 	})
 	return string(text), err

@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // A call that needs the client's approval is an mcp_approval_request, with which
@@ -64,8 +65,8 @@ func (r *itemReader) addApprovalRequest(it item.Item) *apierror.Error {
 
 // sameCall reports whether two requests for approval are about the same call.
 func sameCall(a, b item.Item) bool {
-	one, err := item.ReadArguments(a.Arguments)
-	other, otherErr := item.ReadArguments(b.Arguments)
+	one, err := turn.ReadArguments(a.Arguments)
+	other, otherErr := turn.ReadArguments(b.Arguments)
 	return err == nil && otherErr == nil && a.Server == b.Server && a.Name == b.Name && one == other
 }
 
@@ -92,7 +93,7 @@ func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.E
 		if request.Kind != "mcp_approval_request" {
 			return nil, apierror.Invalid(v.at+".approval_request_id", "There is no mcp_approval_request with the id %q. Send it in the input, or continue the response that has it.", item.Clip(v.request))
 		}
-		arguments, err := item.ReadArguments(request.Arguments)
+		arguments, err := turn.ReadArguments(request.Arguments)
 		if err != nil {
 			return nil, err
 		}

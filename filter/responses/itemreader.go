@@ -216,7 +216,7 @@ func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
 
 // addCall adds a call of a function.
 func (r *itemReader) addCall(it item.Item) *apierror.Error {
-	arguments, err := item.ReadArguments(it.Arguments)
+	arguments, err := turn.ReadArguments(it.Arguments)
 	if err == nil {
 		err = it.CheckCall()
 	}

@@ -297,6 +297,7 @@ func message(item Item, by callee) harmony.Message {
 		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: text}
 	case Call:
 		channel, contentType := by.form()
+		text[0] = harmony.Text(shownArguments(&item))
 		return harmony.Message{Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType, Content: text}
 	case Result:
 		channel, _ := by.form()
