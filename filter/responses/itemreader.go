@@ -32,6 +32,7 @@ type itemReader struct {
 	ownInput  bool                 // the items are the request's own input
 	approvals map[string]item.Item // the requests for approval, by id
 	verdicts  []verdict            // of the request's own input
+	repeated  []verdict            // those of them about calls that have one already
 
 	tools       toolItems
 	compacting  compacting

@@ -152,11 +152,11 @@ func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *api
 			return apierror.Invalid("continue_final_message", "Only a last message with the assistant's text can be continued.")
 		}
 	}
-	open, _, err := before.openAfter(items)
-	if err == nil && len(open) > 0 {
-		return apierror.Invalid(open[0].Path, "The tool call with the id %q has no output.", open[0].CallID)
+	pairs, err := before.openAfter(items)
+	if err != nil {
+		return err
 	}
-	return err
+	return pairs.broken(true, in.ShownID)
 }
 
 // head is what precedes a conversation in its prompt.
