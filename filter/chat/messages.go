@@ -1,9 +1,6 @@
 package chat
 
 import (
-	"bytes"
-	"encoding/json"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -151,7 +148,7 @@ func (d *decoder) readCalls(v jsontext.Field) (calls []turn.Item, err *apierror.
 }
 
 func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
-	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	call := turn.Item{Kind: turn.Call, Path: at.Path}
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
@@ -184,25 +181,12 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 		case "name":
 			call.Name, err = v.Text()
 		case "arguments":
-			call.Text, err = readArguments(v)
+			call.Text, err = turn.ReadArguments(v)
 		default:
 			d.ignored.Add(v.Path)
 		}
 		return err
 	})
-}
-
-// readArguments reads a call's arguments: a string, which is kept as it is, or the
-// object itself, which some clients send.
-func readArguments(v jsontext.Field) (string, *apierror.Error) {
-	if !v.IsObject() {
-		return v.Text()
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, []byte(v.Raw)); err != nil {
-		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON. Send the text of the reply.")
-	}
-	return compact.String(), nil
 }
 
 // readContent reads a message's content: a string, or an array of parts, whose

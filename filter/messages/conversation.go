@@ -185,19 +185,15 @@ const (
 
 // readCall reads {"type":"tool_use","id":…,"name":…,"input":…}.
 func (m *message) readCall(at jsontext.Field) *apierror.Error {
-	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	call := turn.Item{Kind: turn.Call, Path: at.Path}
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
-			call.CallID, err = readCallID(v)
+			call.CallID, err = m.d.readCallID(v)
 		case "name":
 			call.Name, err = v.Text()
 		case "input":
-			if v.IsObject() {
-				call.Text = string(jsontext.AppendCompact(nil, v.Raw))
-			} else {
-				call.Text, err = v.Text()
-			}
+			call.Text, err = turn.ReadArguments(v)
 		case "type", "cache_control", "caller":
 		default:
 			m.d.ignored.Add(v.Path)
@@ -217,12 +213,33 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 }
 
 // readCallID reads the id of a call, which is the same with both prefixes.
-func readCallID(v jsontext.Field) (string, *apierror.Error) {
-	id, err := v.Text()
+func (d *decoder) readCallID(v jsontext.Field) (string, *apierror.Error) {
+	sent, err := v.Text()
+	id := sent
 	if rest, ok := strings.CutPrefix(id, toolPrefix); ok {
 		id = callPrefix + rest
 	}
+	d.noteID(id, sent)
 	return id, err
+}
+
+// noteID notes how the client spells the id of a call.
+func (d *decoder) noteID(callID, sent string) {
+	if sent == shownID(callID) {
+		return
+	}
+	if d.sentIDs == nil {
+		d.sentIDs = map[string]string{}
+	}
+	d.sentIDs[callID] = sent
+}
+
+// sentID returns the id of a call as the client has sent it.
+func (d *decoder) sentID(callID string) string {
+	if sent, ok := d.sentIDs[callID]; ok {
+		return sent
+	}
+	return shownID(callID)
 }
 
 // failed stands before the output of a tool that has failed.
@@ -235,7 +252,7 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "tool_use_id":
-			result.CallID, err = readCallID(v)
+			result.CallID, err = m.d.readCallID(v)
 		case "content":
 			result.Text, err = m.readResultContent(v)
 		case "is_error":

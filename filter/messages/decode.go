@@ -24,6 +24,7 @@ func (a *API) Decode(ctx context.Context, body []byte, rc *turn.RequestContext) 
 		return nil, err
 	}
 	d := &decoder{api: a, rc: rc, input: turn.Input{Strict: map[turn.ToolName]bool{}}}
+	d.input.ShownID = d.sentID
 	if err := fields.Decode(d, jsontext.Field{Result: root}, &d.ignored); err != nil {
 		return nil, err
 	}
@@ -61,13 +62,17 @@ type decoder struct {
 	tools    []harmony.Tool          // offered from the beginning
 	deferred map[string]harmony.Tool // offered once the conversation refers to them
 	strict   map[string]bool         // of the deferred ones
+	twice    []string                // names that several of the deferred ones have
 	joining  []joining
 	served   serverTools
 	chosen   string          // the tool that tool_choice names; "": none
 	found    map[string]bool // tools that the conversation refers to
 	blocks   int             // messages and content blocks so far
-	effort   bool            // the request names an effort
-	off      bool            // the request switches thinking off
+
+	sentIDs map[string]string // the ids of calls that the client spells in another way than shownID, by the turn's ids
+
+	effort bool // the request names an effort
+	off    bool // the request switches thinking off
 }
 
 // request returns the request without its first turn.

@@ -177,8 +177,6 @@ func (d *decoder) findServer(s *mcpServer) *apierror.Error {
 		if f := d.served.toolsets[i].filter(); f != nil {
 			h.Allowed = f
 		}
-	} else if len(d.served.toolsets) > 0 {
-		return apierror.Invalid(s.at.Path, "No toolset names the MCP server %q. Add one to the tools, or leave the server out.", jsontext.Clip(s.name))
 	}
 	if !s.enabled {
 		return nil

@@ -163,6 +163,7 @@ func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	if kind == "server_tool_use" || kind == "mcp_tool_use" {
 		id, name := v.Get("id").Str, v.Get("name").Str
 		if id != "" && name != "" {
+			m.d.noteID(servedCallID(id), id)
 			m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
 			if m.served == nil {
 				m.served = map[string]int{}

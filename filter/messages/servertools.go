@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"slices"
@@ -93,21 +94,11 @@ func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
 // findServers finds the servers of mcp_servers, with what the toolsets say of them.
 func (d *decoder) findServers() *apierror.Error {
 	served := &d.served
-	for i := range served.toolsets {
-		t := &served.toolsets[i]
-		n := slices.IndexFunc(served.defined, func(s mcpServer) bool { return s.name == t.server })
-		switch {
-		case n < 0:
-			return apierror.Invalid(t.at.Path+".mcp_server_name", "The MCP server %q is not one of mcp_servers. Add it there.", jsontext.Clip(t.server))
-		case slices.ContainsFunc(served.toolsets[:i], func(o toolset) bool { return o.server == t.server }):
-			return apierror.Invalid(t.at.Path+".mcp_server_name", "Two toolsets name the MCP server %q. Send one.", jsontext.Clip(t.server))
-		}
+	if err := served.checkToolsets(); err != nil {
+		return err
 	}
 	for i := range served.defined {
 		s := &served.defined[i]
-		if slices.ContainsFunc(served.defined[:i], func(o mcpServer) bool { return o.name == s.name }) {
-			return apierror.Invalid(s.at.Path+".name", "Two MCP servers have the name %q. Give every server a name of its own.", jsontext.Clip(s.name))
-		}
 		if err := d.findServer(s); err != nil {
 			return err
 		}
@@ -116,6 +107,61 @@ func (d *decoder) findServers() *apierror.Error {
 		d.ignored.Add("container")
 	}
 	return nil
+}
+
+// checkToolsets refuses servers and toolsets that do not belong together.
+func (st *serverTools) checkToolsets() *apierror.Error {
+	defined, used := map[string]bool{}, map[string]bool{}
+	var servers, toolsets, unknown, unused names
+	for i := range st.defined {
+		server := &st.defined[i]
+		if defined[server.name] && server.name != "" {
+			servers.add(server.name, server.at.Path+".name")
+		}
+		defined[server.name] = true
+	}
+	for i := range st.toolsets {
+		toolset := &st.toolsets[i]
+		switch path := toolset.at.Path + ".mcp_server_name"; {
+		case !defined[toolset.server]:
+			unknown.add(toolset.server, path)
+		case used[toolset.server]:
+			toolsets.add(toolset.server, path)
+		}
+		used[toolset.server] = true
+	}
+	for i := range st.defined {
+		if server := &st.defined[i]; len(st.toolsets) > 0 && server.name != "" && !used[server.name] {
+			unused.add(server.name, server.at.Path)
+		}
+	}
+
+	return cmp.Or(
+		unknown.refused("The MCP server %s is not one of mcp_servers. Add it there.", "The MCP servers %s are not in mcp_servers. Add them there."),
+		toolsets.refused("Two toolsets name the MCP server %s. Send one.", "Two toolsets name each of the MCP servers %s. Send one for each."),
+		servers.refused("Two MCP servers have the name %s. Give every server a name of its own.",
+			"Two MCP servers have each of the names %s. Give every server a name of its own."),
+		unused.refused("No toolset names the MCP server %s. Add one to the tools, or leave the server out.",
+			"No toolsets name the MCP servers %s. Add them to the tools, or leave the servers out."),
+	)
+}
+
+// names are names that a request cannot have, and where the first is.
+type names struct {
+	list []string
+	path string
+}
+
+func (n *names) add(name, path string) {
+	n.list, n.path = append(n.list, name), cmp.Or(n.path, path)
+}
+
+// refused returns the error about the names; nil if there are none.
+func (n *names) refused(one, several string) *apierror.Error {
+	if n.list == nil {
+		return nil
+	}
+	return apierror.Invalid(n.path, "%s", apierror.One(n.list, one, several))
 }
 
 // offerServed offers the tools of the servers that are known. Earlier calls of them get

@@ -304,6 +304,7 @@ func TestServerToolErrors(t *testing.T) {
 		"not allowed":            {server(`,"name":"docs","url":"https://evil.example/"`), "mcp_servers[0].url", "evil.example"},
 		"twice":                  {`,"mcp_servers":[{"type":"url","name":"docs"},{"type":"url","name":"docs"}]`, "mcp_servers[1].name", "Two MCP servers"},
 		"a toolset of no server": {toolset + `]`, "tools[0].mcp_server_name", "not one of mcp_servers"},
+		"toolsets of no server":  {toolset + `,{"type":"mcp_toolset","mcp_server_name":"web"}]`, "tools[0].mcp_server_name", `The MCP servers "docs" and "web" are not in mcp_servers.`},
 		"two toolsets":           {toolset + `,{"type":"mcp_toolset","mcp_server_name":"docs"}]` + server(`,"name":"docs"`), "tools[1].mcp_server_name", "Two toolsets"},
 		"a server without one":   {toolset + `],"mcp_servers":[{"type":"url","name":"docs"},{"type":"url","name":"web"}]`, "mcp_servers[1]", "No toolset"},
 		"the tool twice":         {`,"tools":[{"type":"web_search_20250305","name":"web_search"},{"type":"web_search_20260209","name":"web_search"}]`, "tools[1]", "twice"},

@@ -74,7 +74,7 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 	}
 	d.strict[t.Name] = strict
 	if _, twice := d.deferred[t.Name]; twice {
-		return apierror.Invalid("tools", "Two tools have the same name. Give every tool a name of its own.")
+		d.twice = append(d.twice, t.Name)
 	}
 	d.deferred[t.Name] = t
 	return nil
@@ -90,7 +90,7 @@ func withExamples(description string, examples jsontext.Field) (string, *apierro
 			}
 			text = append(text, "Examples of the input:"...)
 		}
-		text = jsontext.AppendCompact(append(text, '\n'), v.Raw)
+		text = jsontext.AppendShown(append(text, '\n'), v.Raw)
 		return nil
 	})
 	return string(text), err
@@ -114,6 +114,10 @@ func (m *message) join(names []string) turn.Item {
 // offerTools offers the tools that are not deferred, and gives the items that refer
 // to deferred ones their tools. The tools of servers are listed.
 func (d *decoder) offerTools() *apierror.Error {
+	if d.twice != nil {
+		return apierror.Invalid("tools", "%s Give every tool a name of its own.",
+			apierror.One(d.twice, "Two tools have the name %s.", "Two tools have each of the names %s."))
+	}
 	if len(d.tools) > 0 {
 		d.input.Tools = []harmony.Namespace{{Name: turn.FunctionsNamespace, Tools: d.tools}}
 	}

@@ -205,12 +205,9 @@ func joinedItems(joined *turn.JoinedTools, path string) []turn.Item {
 // addSearch adds a call of the tool search. One that this service has run may have
 // no call_id.
 func (t *toolItems) addSearch(r *itemReader, it item.Item) *apierror.Error {
-	arguments := "{}"
-	if it.Arguments.Exists() {
-		var err *apierror.Error
-		if arguments, err = item.ReadArguments(it.Arguments); err != nil {
-			return err
-		}
+	arguments, err := turn.ReadArguments(it.Arguments)
+	if err != nil {
+		return err
 	}
 	if it.CallID == "" {
 		if it.ID == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // A call that needs the client's approval is an mcp_approval_request, with which
@@ -39,10 +40,11 @@ func (r *itemReader) addVerdict(it item.Item) *apierror.Error {
 	}
 	same := func(o verdict) bool { return o.request == v.request }
 	switch {
-	case r.state.answered[v.request], slices.ContainsFunc(r.verdicts, same):
-		return apierror.Invalid(it.At.Path+".approval_request_id", "The mcp_approval_request %q has been answered already.", item.Clip(v.request))
-	case len(r.verdicts) >= r.rc.Limits.Tools:
+	case len(r.verdicts)+len(r.repeated) >= r.rc.Limits.Tools:
 		return apierror.Invalid(it.At.Path, "More than %d approvals.", r.rc.Limits.Tools)
+	case r.state.answered[v.request], slices.ContainsFunc(r.verdicts, same):
+		r.repeated = append(r.repeated, v)
+		return nil
 	}
 	r.verdicts = append(r.verdicts, v)
 	return nil
@@ -64,8 +66,8 @@ func (r *itemReader) addApprovalRequest(it item.Item) *apierror.Error {
 
 // sameCall reports whether two requests for approval are about the same call.
 func sameCall(a, b item.Item) bool {
-	one, err := item.ReadArguments(a.Arguments)
-	other, otherErr := item.ReadArguments(b.Arguments)
+	one, err := turn.ReadArguments(a.Arguments)
+	other, otherErr := turn.ReadArguments(b.Arguments)
 	return err == nil && otherErr == nil && a.Server == b.Server && a.Name == b.Name && one == other
 }
 
@@ -86,13 +88,13 @@ func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.E
 	if err := d.findApprovalRequests(ctx); err != nil {
 		return nil, err
 	}
+	if err := d.checkVerdicts(); err != nil {
+		return nil, err
+	}
 	calls := make([]approvedCall, 0, len(d.items.verdicts))
 	for _, v := range d.items.verdicts {
 		request := d.items.approvals[v.request]
-		if request.Kind != "mcp_approval_request" {
-			return nil, apierror.Invalid(v.at+".approval_request_id", "There is no mcp_approval_request with the id %q. Send it in the input, or continue the response that has it.", item.Clip(v.request))
-		}
-		arguments, err := item.ReadArguments(request.Arguments)
+		arguments, err := turn.ReadArguments(request.Arguments)
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +103,34 @@ func (d *decoder) findApproved(ctx context.Context) ([]approvedCall, *apierror.E
 		})
 	}
 	return calls, nil
+}
+
+// checkVerdicts refuses verdicts about calls that do not wait for one.
+func (d *decoder) checkVerdicts() *apierror.Error {
+	var unknown []verdict
+	for _, v := range d.items.verdicts {
+		if d.items.approvals[v.request].Kind != "mcp_approval_request" {
+			unknown = append(unknown, v)
+		}
+	}
+
+	if len(d.items.repeated) > 0 {
+		return refuse(d.items.repeated, "The mcp_approval_request %s has been answered already.", "The mcp_approval_requests %s have been answered already.")
+	}
+	if len(unknown) > 0 {
+		return refuse(unknown, "There is no mcp_approval_request with the id %s. Send it in the input, or continue the response that has it.",
+			"There are no mcp_approval_requests with the ids %s. Send them in the input, or continue the response that has them.")
+	}
+	return nil
+}
+
+// refuse returns the error about verdicts, which names all of them.
+func refuse(verdicts []verdict, one, several string) *apierror.Error {
+	ids := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		ids[i] = v.request
+	}
+	return apierror.Invalid(verdicts[0].at+".approval_request_id", "%s", apierror.One(ids, one, several))
 }
 
 // findApprovalRequests reads the stored requests for approval. Those that are in the

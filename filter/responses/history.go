@@ -27,6 +27,7 @@ type history struct {
 	lock       *lock                 // nil: no conversation is locked
 	earlier    []store.Item          // of the conversation
 	references map[string]*reference // the items that the input refers to
+	missing    []string              // the ids of those that are not stored
 	added      []store.Item          // the input, as it is stored
 	items      int                   // how many of the decoder's items are stored ones
 	waiting    map[string]bool       // the calls among the stored items without an output; nil: not known yet
@@ -164,6 +165,11 @@ func (d *decoder) findReferences(ctx context.Context, input jsontext.Field) *api
 	for id, i := range found {
 		d.history.references[id] = &reference{item: i}
 	}
+	for _, id := range ids {
+		if d.history.references[id] == nil {
+			d.history.missing = append(d.history.missing, id)
+		}
+	}
 	return err
 }
 
@@ -194,7 +200,9 @@ func (d *decoder) resolve(it item.Item) (item.Item, *reference, *apierror.Error)
 	}
 	found, ok := d.history.references[it.ID]
 	if !ok {
-		return it, nil, apierror.New(http.StatusNotFound, stored.CodeItemNotFound, it.At.Path+".id", "The item %q is not stored (any more). Send the item itself.", item.Clip(it.ID))
+		return it, nil, apierror.New(http.StatusNotFound, stored.CodeItemNotFound, it.At.Path+".id", "%s",
+			apierror.One(append([]string{it.ID}, d.history.missing...), "The item %s is not stored (any more). Send the item itself.",
+				"The items %s are not stored (any more). Send the items themselves."))
 	}
 	if found.read.Kind == "" {
 		read, err := item.ReadStored(found.item, it.At.Path)
@@ -222,11 +230,15 @@ func (d *decoder) checkIDs(param string) *apierror.Error {
 	for _, it := range h.earlier {
 		ids[it.ID] = true
 	}
+	var twice []string
 	for _, it := range h.added {
 		if ids[it.ID] {
-			return stored.DuplicateItem(param, it.ID)
+			twice = append(twice, it.ID)
 		}
 		ids[it.ID] = true
+	}
+	if twice != nil {
+		return stored.DuplicateItems(param, twice)
 	}
 	return nil
 }

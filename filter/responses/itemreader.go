@@ -32,6 +32,7 @@ type itemReader struct {
 	ownInput  bool                 // the items are the request's own input
 	approvals map[string]item.Item // the requests for approval, by id
 	verdicts  []verdict            // of the request's own input
+	repeated  []verdict            // those of them about calls that have one already
 
 	tools       toolItems
 	compacting  compacting
@@ -216,7 +217,7 @@ func (r *itemReader) addReasoning(it item.Item) *apierror.Error {
 
 // addCall adds a call of a function.
 func (r *itemReader) addCall(it item.Item) *apierror.Error {
-	arguments, err := item.ReadArguments(it.Arguments)
+	arguments, err := turn.ReadArguments(it.Arguments)
 	if err == nil {
 		err = it.CheckCall()
 	}

@@ -156,6 +156,10 @@ func TestReferences(t *testing.T) {
 	if err := s.fails(t, `,"input":[{"type":"item_reference","id":"msg_other"}]`); err.Status != 404 || err.Code != "item_not_found" || err.Param != "input[0].id" {
 		t.Errorf("an unknown reference: %v", err)
 	}
+	several := `,"input":[{"type":"item_reference","id":"msg_other"},{"type":"item_reference","id":"msg_mine"},{"type":"item_reference","id":"msg_third"}]`
+	if err := s.fails(t, several); err.Param != "input[0].id" || !strings.Contains(err.Message, `The items "msg_other" and "msg_third" are not stored`) {
+		t.Errorf("unknown references: %v", err)
+	}
 	s.rc.Tenant = "b"
 	if err := s.fails(t, `,"input":[{"type":"item_reference","id":"msg_mine"}]`); err.Status != 404 {
 		t.Errorf("another tenant's item: %v", err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 )
 
 // parseArguments returns the arguments of a tool call, and false if they are not a
@@ -114,7 +116,7 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 	whole := strings.Join(texts, "\n")
 	text, longer := secrets.hideBeginning(whole, limit)
 	if len(answered.Content) == 0 {
-		whole = string(r.Structured)
+		whole = string(jsontext.AppendShown(nil, string(r.Structured)))
 		text = whole
 	}
 	if longer || len(text) > limit {

@@ -672,6 +672,7 @@ func TestResults(t *testing.T) {
 		{"resource blob", `{"content":[{"type":"resource","resource":{"uri":"file:///a","mimeType":"x/y","blob":"AAAA"}}]}`, "[resource file:///a x/y, 3 bytes]", ""},
 		{"link", `{"content":[{"type":"resource_link","uri":"https://a/b","name":"B","description":"a page"}]}`, "[resource B https://a/b: a page]", ""},
 		{"structured alone", `{"content":[],"structuredContent":{"z":1,"a":2}}`, `{"z":1,"a":2}`, ""},
+		{"structured, in another spelling", `{"content":[],"structuredContent":{"z": "\u0418\/", "a": 2.50}}`, `{"z":"И/","a":2.50}`, ""},
 		{"structured with text", `{"content":[{"type":"text","text":"t"}],"structuredContent":{"z":1}}`, "t", ""},
 		{"error", `{"isError":true,"content":[{"type":"text","text":"bad input"}]}`, "", "bad input"},
 		{"error without text", `{"isError":true,"content":[]}`, "", "without an error message"},

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"hash"
 
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
@@ -72,7 +73,8 @@ func (h *keyHash) tools(namespaces []harmony.Namespace) {
 		h.add(n.Name, n.Description)
 		for j := range n.Tools {
 			h.add(n.Tools[j].Name, n.Tools[j].Description)
-			h.sum.Write(n.Tools[j].Parameters)
+			h.buffer = jsontext.AppendShown(h.buffer[:0], string(n.Tools[j].Parameters))
+			h.sum.Write(h.buffer)
 		}
 	}
 }

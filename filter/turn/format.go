@@ -45,7 +45,7 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
-	f.Schema = jsontext.AppendCompact(nil, string(f.Schema)) // a copy: the request's body is not kept
+	f.Schema = jsontext.AppendShown(nil, string(f.Schema)) // a copy: the request's body is not kept
 	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f, Strict: strict}, nil
 }
 

@@ -294,7 +294,7 @@ func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Er
 	recipient := recipient(client)
 	known, replaces := s.byRecipient[recipient]
 	if replaces && known != client {
-		return apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
+		return sameNames([]string{client.name})
 	}
 	if i, ok := s.joined.at[recipient]; ok {
 		s.joined.tools[i].parameters = parameters

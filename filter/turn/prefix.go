@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -88,7 +89,10 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		end = 0 // the instructions behind them stand in the same message
 	}
 	settled, pending := items[:end], items[end:]
-	open, openPast, apiErr := before.openAfter(settled)
+	pairs, apiErr := before.openAfter(settled)
+	if apiErr == nil {
+		apiErr = pairs.broken(false, nil)
+	}
 	if apiErr != nil {
 		return nil, apiErr
 	}
@@ -98,8 +102,8 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		start:        before.start.with(settled),
 		summary:      before.summary,
 		lastUserText: rc.lastUserText(before.lastUserText, settled),
-		open:         cloneItems(open),
-		openPast:     openPast,
+		open:         cloneItems(pairs.open),
+		openPast:     pairs.past,
 		pending:      cloneItems(pending),
 	}
 	settled = slices.Clone(settled)
@@ -257,10 +261,20 @@ func lastAnswer(msgs []harmony.Message) int {
 	return -1
 }
 
-// openAfter checks the calls and outputs of items behind the prefix. It returns the
-// calls that have no output after them, in order; the first past of them precede
-// an answer.
-func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.Error) {
+// pairing is which calls and outputs of a conversation belong together.
+type pairing struct {
+	// The calls that have no output after them, in order, without their texts. The first past
+	// of them precede an answer.
+	open []Item
+	past int
+
+	// Calls with the id of a call that is open, and outputs without a call before them.
+	twice, stray []*Item
+}
+
+// openAfter pairs the calls and outputs of items behind the prefix.
+func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
+	var pairs pairing
 	open := map[string]*Item{}
 	var order []*Item
 	orderPast := p.openPast
@@ -268,21 +282,24 @@ func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.E
 		open[p.open[i].CallID] = &p.open[i]
 		order = append(order, &p.open[i])
 	}
+
 	for i := range items {
 		item := &items[i]
 		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
-			return nil, 0, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+			return pairs, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
 		}
 		switch item.Kind {
 		case Call:
 			if open[item.CallID] != nil {
-				return nil, 0, apierror.Invalid(item.Path, "Two tool calls have the id %q.", item.CallID)
+				pairs.twice = append(pairs.twice, item)
+				continue
 			}
 			open[item.CallID] = item
 			order = append(order, item)
 		case Result:
 			if open[item.CallID] == nil {
-				return nil, 0, apierror.Invalid(item.Path, "There is no tool call with the id %q before its output, or the call has an output already.", item.CallID)
+				pairs.stray = append(pairs.stray, item)
+				continue
 			}
 			delete(open, item.CallID)
 		case Answer:
@@ -291,16 +308,61 @@ func (p *Prefix) openAfter(items []Item) (left []Item, past int, err *apierror.E
 			}
 		}
 	}
-	left = make([]Item, 0, len(open))
+
+	pairs.open = make([]Item, 0, len(open))
 	for i, call := range order {
 		if open[call.CallID] == call {
-			left = append(left, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
+			pairs.open = append(pairs.open, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
 			if i < orderPast {
-				past = len(left)
+				pairs.past = len(pairs.open)
 			}
 		}
 	}
-	return left, past, nil
+	return pairs, nil
+}
+
+// broken returns the error about calls and outputs that do not belong together; nil if there
+// are none. Where nothing follows the items, calls without an output are an error too. It names
+// all ids, as the client knows them: clients repair their history by it.
+func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *apierror.Error {
+	var texts []string
+	param := ""
+	var twice map[string]bool // whose outputs belong to nobody knows which call
+	add := func(items []*Item, one, several string) {
+		var ids []string
+		for _, item := range items {
+			if twice[item.CallID] {
+				continue
+			}
+			id := item.CallID
+			if shownID != nil {
+				id = shownID(id)
+			}
+			ids, param = append(ids, id), cmp.Or(param, item.Path)
+		}
+		if ids != nil {
+			texts = append(texts, apierror.One(ids, one, several))
+		}
+	}
+
+	add(p.twice, "Two tool calls have the id %s.", "Two tool calls have each of the ids %s.")
+	twice = map[string]bool{}
+	for _, item := range p.twice {
+		twice[item.CallID] = true
+	}
+	add(p.stray, "There is no tool call with the id %s before its output, or the call has an output already.",
+		"There are no tool calls with the ids %s before their outputs, or the calls have outputs already.")
+	if nothingFollows {
+		open := make([]*Item, len(p.open))
+		for i := range p.open {
+			open[i] = &p.open[i]
+		}
+		add(open, "The tool call with the id %s has no output.", "The tool calls with the ids %s have no outputs.")
+	}
+	if texts == nil {
+		return nil
+	}
+	return apierror.Invalid(param, "%s", strings.Join(texts, " "))
 }
 
 // decidePhases sets the kinds of texts without a phase: a text is a preamble if a

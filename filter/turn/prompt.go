@@ -152,11 +152,11 @@ func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *api
 			return apierror.Invalid("continue_final_message", "Only a last message with the assistant's text can be continued.")
 		}
 	}
-	open, _, err := before.openAfter(items)
-	if err == nil && len(open) > 0 {
-		return apierror.Invalid(open[0].Path, "The tool call with the id %q has no output.", open[0].CallID)
+	pairs, err := before.openAfter(items)
+	if err != nil {
+		return err
 	}
-	return err
+	return pairs.broken(true, in.ShownID)
 }
 
 // head is what precedes a conversation in its prompt.
@@ -297,6 +297,7 @@ func message(item Item, by callee) harmony.Message {
 		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelFinal, Content: text}
 	case Call:
 		channel, contentType := by.form()
+		text[0] = harmony.Text(shownArguments(&item))
 		return harmony.Message{Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType, Content: text}
 	case Result:
 		channel, _ := by.form()

@@ -104,10 +104,15 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 		return spec, err
 	}
 	spec.Narrowed = !in.NoCalls && len(spec.Tools) < len(tools.byRecipient)
+	var missing []string
 	for _, name := range choice.Allowed {
 		if !allowed[name] {
-			return spec, apierror.Invalid("tool_choice", "The tool %q of tool_choice is not one of the tools of the request.", cmp.Or(name.Name, name.Namespace))
+			missing = append(missing, cmp.Or(name.Name, name.Namespace))
 		}
+	}
+	if missing != nil {
+		return spec, apierror.Invalid("tool_choice", "%s", apierror.One(missing, "The tool %s of tool_choice is not one of the tools of the request.",
+			"The tools %s of tool_choice are not among the tools of the request."))
 	}
 	if spec.Required && len(spec.Tools) == 0 {
 		return spec, apierror.Invalid("tool_choice", "tool_choice requires a call, but the request has no tools that may be called.")

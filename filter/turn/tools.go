@@ -54,6 +54,7 @@ type toolset struct {
 func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
 	s := &toolset{byRecipient: map[string]tool{}, byName: map[string][]tool{}}
 	spaces := map[string]bool{}
+	var twice []string
 	count := 0
 	for _, ns := range namespaces {
 		if len(ns.Tools) == 0 {
@@ -75,7 +76,8 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 			t.Name = ModelName(t.Name)
 			recipient := seen.Name + "." + t.Name
 			if _, taken := s.byRecipient[recipient]; taken {
-				return nil, apierror.Invalid("tools", "Two tools have the name %q, or names that differ only in characters other than letters, digits, _ and -.", client.name)
+				twice = append(twice, client.name)
+				continue
 			}
 			s.byRecipient[recipient] = client
 			s.addText(client, t.Parameters)
@@ -85,8 +87,17 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 		}
 		s.namespaces = append(s.namespaces, seen)
 	}
+	if twice != nil {
+		return nil, sameNames(twice)
+	}
 	err := s.addBuiltins(builtins, limits)
 	return s, err
+}
+
+// sameNames returns the error about names that several tools have.
+func sameNames(names []string) *apierror.Error {
+	return apierror.Invalid("tools", "%s, or names that differ only in characters other than letters, digits, _ and -.",
+		apierror.One(names, "Two tools have the name %s", "Two tools have each of the names %s"))
 }
 
 // repairs reports whether the arguments of a call are repaired.

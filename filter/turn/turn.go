@@ -245,6 +245,9 @@ type Input struct {
 	Before *Prefix
 	Whole  func() ([]Item, *apierror.Error)
 
+	// ShownID returns the id by which the client knows a call, for errors; nil: they are the same.
+	ShownID func(callID string) string
+
 	Items    []Item
 	Continue bool                            // the last item, an assistant's reasoning or text, is incomplete: the model continues it
 	Tools    []harmony.Namespace             // with the client's names; plain functions are in FunctionsNamespace

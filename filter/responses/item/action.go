@@ -143,14 +143,14 @@ func appendText(dst []byte, name string, v gjson.Result) []byte {
 // ActionArguments are the arguments with which the model sees the call of an item with
 // an action: the same for an item that was made here and comes back.
 func (it *Item) ActionArguments() string {
-	action := it.At.Get("action")
+	// What is not in the function's form is shown as a text, such as a command that is an object.
 	switch it.Kind {
 	case "shell_call":
-		return string(appendShellAction(nil, action.Raw))
+		return string(appendShellAction(nil, shown(it.At.Get("action"))))
 	case "local_shell_call":
-		return string(localArguments(action))
+		return string(localArguments(gjson.Parse(shown(it.At.Get("action")))))
 	case "apply_patch_call":
-		return string(appendOperation(nil, it.At.Get("operation").Raw))
+		return string(appendOperation(nil, shown(it.At.Get("operation"))))
 	}
 	dst := []byte{'{'}
 	for _, name := range []string{"action", "actions"} {
@@ -158,7 +158,7 @@ func (it *Item) ActionArguments() string {
 			if len(dst) > 1 {
 				dst = append(dst, ',')
 			}
-			dst = jsontext.AppendCompact(append(append(append(dst, '"'), name...), `":`...), v.Raw)
+			dst = jsontext.AppendShown(append(append(append(dst, '"'), name...), `":`...), v.Raw)
 		}
 	}
 	return string(append(dst, '}'))

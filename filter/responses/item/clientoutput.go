@@ -57,7 +57,7 @@ func shellOutput(v jsontext.Field) (string, *apierror.Error) {
 		}
 		switch outcome := v.Get("outcome"); outcome.Get("type").Str {
 		case "exit":
-			appendLine(&text, "[exit code "+outcome.Get("exit_code").Raw+"]")
+			appendLine(&text, "[exit code "+shown(outcome.Get("exit_code"))+"]")
 		case "timeout":
 			appendLine(&text, "[timed out]")
 		}
@@ -152,10 +152,10 @@ func (it *Item) AnyText() string {
 			continue
 		case v.IsArray():
 			appendParts(&text, v)
-		case v.IsObject():
-			appendLine(&text, string(jsontext.AppendCompact(nil, v.Raw)))
+		case v.Type == gjson.String:
+			appendLine(&text, v.Str)
 		default:
-			appendLine(&text, v.String())
+			appendLine(&text, shown(v))
 		}
 	}
 	if text.Len() == 0 {

@@ -1,8 +1,6 @@
 package item
 
 import (
-	"bytes"
-	"encoding/json"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -73,27 +71,14 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 	return part.Str, false, nil
 }
 
-// ReadArguments reads the arguments of a call: a string, which stays as it is,
-// or, from some clients, the object itself. A call without arguments has {}.
-func ReadArguments(v jsontext.Field) (string, *apierror.Error) {
-	switch {
-	case !v.Exists():
-		return "{}", nil
-	case !v.IsObject():
-		return v.Text()
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, []byte(v.Raw)); err != nil {
-		return "", apierror.Invalid(v.Path, "The arguments of a tool call are not valid JSON.")
-	}
-	return compact.String(), nil
-}
-
 // ErrorText is why an MCP call failed: a text, or one of OpenAI's error objects,
 // which have a message or the content that the tool returned.
 func ErrorText(v gjson.Result) string {
-	if !v.IsObject() {
-		return v.String()
+	switch {
+	case v.Type == gjson.String:
+		return v.Str
+	case !v.IsObject():
+		return shown(v)
 	}
 	texts := []string{}
 	for _, part := range v.Get("content.#.text").Array() {
@@ -105,5 +90,8 @@ func ErrorText(v gjson.Result) string {
 	case message != "":
 		return message
 	}
-	return v.Raw
+	return shown(v)
 }
+
+// shown is a value as the model sees it.
+func shown(v gjson.Result) string { return string(jsontext.AppendShown(nil, v.Raw)) }

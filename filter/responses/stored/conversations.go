@@ -159,13 +159,17 @@ func (s *Server) addItems(ctx context.Context, r *api.HTTPRequest, items []store
 // conflict is why items were not added: the conversation has one of them already,
 // or is locked.
 func (s *Server) conflict(ctx context.Context, r *api.HTTPRequest, items []store.Item) *apierror.Error {
+	var twice []string
 	for _, it := range items {
 		switch _, err := s.Store.ConversationItem(ctx, r.Context.Tenant, r.IDs[0], it.ID); {
 		case err == nil:
-			return DuplicateItem("items", it.ID)
+			twice = append(twice, it.ID)
 		case !errors.Is(err, store.ErrNotFound):
 			return Unavailable(err)
 		}
+	}
+	if twice != nil {
+		return DuplicateItems("items", twice)
 	}
 	return conversationLocked(r.IDs[0])
 }

@@ -68,8 +68,9 @@ func conversationLocked(id string) *apierror.Error {
 	return err
 }
 
-// DuplicateItem is the answer where two items of a conversation would have one
-// id.
-func DuplicateItem(param, id string) *apierror.Error {
-	return apierror.Invalid(param, "Two items of the conversation would have the id %q. Send none that the conversation has already, or leave the id out.", item.Clip(id))
+// DuplicateItems is the answer where two items of a conversation would have one
+// id, for each of ids.
+func DuplicateItems(param string, ids []string) *apierror.Error {
+	return apierror.Invalid(param, "%s Send none that the conversation has already, or leave the id out.",
+		apierror.One(ids, "Two items of the conversation would have the id %s.", "Two items of the conversation would have each of the ids %s."))
 }
