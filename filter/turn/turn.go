@@ -265,6 +265,9 @@ type Input struct {
 	Truncate bool                            // drop the oldest turns if the conversation is longer than the context
 	Replies  Replies                         // the reply, and the one that it is compared with
 
+	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
+	IgnoreEOS bool
+
 	// Engine holds the sampling parameters of the request. Its ID is the result of
 	// [RequestContext.ID], to which Prepare appends - and 8 random hex digits.
 	// Prepare sets Model and Prompt. It sets MaxTokens if it is 0, and limits it to
