@@ -57,7 +57,7 @@ func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTo
 func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
-			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.promptLimit())
+			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.renderLimit())
 	}
 	err := apierror.New(http.StatusBadRequest, codeTooLong, "messages",
 		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
