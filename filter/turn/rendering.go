@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -27,9 +26,7 @@ func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []ha
 	case errors.As(err, &long):
 		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
 	case ctx.Err() != nil:
-		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
-		late.RetryAfter = time.Second
-		return nil, late
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
 	}
 	return nil, notRenderable(err)
 }
