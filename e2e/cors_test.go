@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
 
 const page = "https://app.example.com"
@@ -74,6 +76,21 @@ func TestCORS(t *testing.T) {
 			}
 		}
 	}
+	// Envoy's own 404: a page with a wrong base URL sees it, and not that it is kept out.
+	for _, path := range []string{"/chat/completions", "/v1/v1/chat/completions", "/nothing"} {
+		if resp := d.preflight(t, path, page); resp.StatusCode != http.StatusOK || resp.Header.Get("access-control-allow-origin") != page {
+			t.Errorf("preflight of %s: %s %v", path, resp.Status, resp.Header)
+		}
+		resp := d.do(t, http.MethodPost, path, "application/json", strings.NewReader(`{}`), "origin", page, header.Engine, "engine_vllm")
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != http.StatusNotFound || resp.Header.Get("access-control-allow-origin") != page {
+			t.Errorf("%s: %s %v: %s, %v", path, resp.Status, resp.Header, text, err)
+		}
+		if e := readError(t, string(text)); !strings.Contains(e.Message, "There is no such path or model here.") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+
 	d.filter.Stop() // an error of Envoy itself
 	if resp, text := ask(`{}`, "origin", page); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("access-control-allow-origin") != page {
 		t.Errorf("Envoy's own error: %s %v: %s", resp.Status, resp.Header, text)
@@ -96,5 +113,30 @@ func TestCORSOfOthers(t *testing.T) {
 	every := corsDataplane(t, "*")
 	if resp := every.preflight(t, "/v1/messages", "https://any.example"); resp.Header.Get("access-control-allow-origin") == "" {
 		t.Errorf("every page: %s %v", resp.Status, resp.Header)
+	}
+}
+
+// Without an engine that speaks HTTP and without an upstream, the filter's routes lead
+// nowhere else. Browsers see its errors all the same.
+func TestCORSWithoutUpstream(t *testing.T) {
+	d := start(t, options{
+		config: func(c *config.Config) {
+			c.Engines = []config.Engine{{Kind: "vllm-grpc", URLs: c.Engines[0].URLs}}
+			c.Models, c.Responses.RelayUnknown = nil, false
+		},
+		limits: func(o *envoy.Options) { o.CORSOrigins, o.Upstream = []string{page}, "" },
+	})
+	for body, status := range map[string]int{
+		`{"model":"gpt-oss-20b","messages":"x"}`: http.StatusBadRequest,
+		fmt.Sprintf(`{"model":%q}`, otherModel):  http.StatusNotFound,
+	} {
+		if resp := d.preflight(t, "/v1/chat/completions", page); resp.StatusCode != http.StatusOK {
+			t.Errorf("preflight: %s %v", resp.Status, resp.Header)
+		}
+		resp := d.do(t, http.MethodPost, "/v1/chat/completions", "application/json", strings.NewReader(body), "origin", page)
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != status || resp.Header.Get("access-control-allow-origin") != page {
+			t.Errorf("%s: %s %v: %s, %v", body, resp.Status, resp.Header, text, err)
+		}
 	}
 }

@@ -66,6 +66,7 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 		{"engine 400", "", "", "status=400", 400, "invalid_request_error"},
 		{"engine does not serve the model", "gpt-oss-none", "", "", 404, "not_found_error"},
 		{"engine 429", "", "", "status=429 retry-after=7", 429, "rate_limit_error"},
+		{"engine 429 without a time", "", "", "status=429", 429, "rate_limit_error"},
 		{"engine 500", "", "", "status=500 body=detail", 502, "server_error"},
 		{"engine 503", "", "", "status=503 body=empty", 503, "server_error"},
 		{"engine 503 in HTML", "", "", "status=503 body=html", 503, "server_error"},
@@ -92,7 +93,11 @@ func TestErrorsBeforeTheReply(t *testing.T) {
 					if ct := resp.Header.Get("Content-Type"); ct != "application/json" {
 						t.Errorf("content type %q", ct)
 					}
-					if want := map[bool]string{true: "7"}[tt.status == 429]; resp.Header.Get("Retry-After") != want {
+					want := map[int]string{429: "1", 503: "1"}[tt.status]
+					if strings.Contains(tt.behavior, "retry-after=7") {
+						want = "7"
+					}
+					if resp.Header.Get("Retry-After") != want {
 						t.Errorf("retry-after %q, want %q", resp.Header.Get("Retry-After"), want)
 					}
 				})

@@ -472,6 +472,7 @@ func (p *gatewayPlane) checkAll(t *testing.T) {
 	p.checkOtherModels(t)
 	p.checkModels(t)
 	p.checkHeaders(t)
+	t.Run("WebSockets", p.checkWebSockets)
 	p.checkLoopback(t)
 	p.checkAffinity(t)
 	p.checkRetries(t)

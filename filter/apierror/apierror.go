@@ -62,9 +62,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New returns an error with the given HTTP status, from which its type follows.
+// New returns an error with the given HTTP status, from which its type follows, and for
+// 429 and 503 when to try again.
 func New(status int, code, param, format string, args ...any) *Error {
-	return &Error{Status: status, Type: typeOf(status), Code: code, Param: param, Message: fmt.Sprintf(format, args...)}
+	err := &Error{Status: status, Type: typeOf(status), Code: code, Param: param, Message: fmt.Sprintf(format, args...)}
+
+	// Some clients, such as Codex after a 429, send a request again only if they are told
+	// when.
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		err.RetryAfter = time.Second
+	}
+	return err
 }
 
 // Invalid returns a 400 that names the request field at fault.

@@ -138,9 +138,7 @@ func (m *Maker) admit() *apierror.Error {
 		m.done.Add(1)
 		return nil
 	}
-	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "background", "Too many background responses are being made. Try again shortly.")
-	err.RetryAfter = time.Second
-	return err
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "background", "Too many background responses are being made. Try again shortly.")
 }
 
 func (m *Maker) leave() {

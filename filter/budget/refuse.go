@@ -13,9 +13,7 @@ import (
 func (a *Account) storeFailed(cause error) *apierror.Error {
 	for i := range a.entries {
 		if !a.entries[i].budget.Open {
-			err := apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of token budgets cannot be reached. Send the request again.").With(cause)
-			err.RetryAfter = time.Second
-			return err
+			return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of token budgets cannot be reached. Send the request again.").With(cause)
 		}
 	}
 	return nil
@@ -40,6 +38,7 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 	var err *apierror.Error
 	if l.Never {
 		err = apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Request too large for the token budget %q: Limit %d, Requested %d. Shorten the input or lower the limit of output tokens.", l.Budget, l.Limit, requested)
+		err.RetryAfter = 0 // it does not get smaller by waiting
 	} else {
 		seconds := int64((l.Reset + time.Second - 1) / time.Second)
 		err = apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Rate limit reached for the token budget %q: Limit %d, Used %d, Requested %d. Please try again in %ds, or shorten the input, or lower the limit of output tokens.", l.Budget, l.Limit, used, requested, seconds)

@@ -62,14 +62,15 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
 	case d.streamOptions && !d.options.stream:
 		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
-	case e.MaxTokens > 0 && e.MinTokens > e.MaxTokens:
-		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise max_completion_tokens.")
 	case d.noGenerationPrompt && !d.input.Continue:
 		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
 		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.options.hideReasoning:
 		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
+	}
+	if err := d.input.FinishLength("max_completion_tokens"); err != nil {
+		return err
 	}
 	d.options.logprobs = e.Logprobs
 	e.ID = d.rc.ID("chatcmpl-")

@@ -72,7 +72,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"top_logprobs alone", ask(`,"top_logprobs":2`), "top_logprobs", "logprobs: true"},
 		{"many top_logprobs", ask(`,"logprobs":true,"top_logprobs":21`), "top_logprobs", "between 0 and 20"},
 		{"logprobs of the prompt", ask(`,"prompt_logprobs":2`), "prompt_logprobs", "are not supported"},
-		{"ignore_eos", ask(`,"ignore_eos":true`), "ignore_eos", "Harmony format"},
+		{"ignore_eos", ask(`,"ignore_eos":true`), "ignore_eos", "Send max_completion_tokens"},
 		{"format", ask(`,"response_format":{"type":"xml"}`), "response_format", "must be text"},
 		{"format of a wrong type", ask(`,"response_format":"json"`), "response_format", "must be text"},
 		{"json_schema without one", ask(`,"response_format":{"type":"json_schema"}`), "response_format.json_schema", "an object"},

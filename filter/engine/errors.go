@@ -108,11 +108,13 @@ func readFailure(body []byte) failure {
 //	404        404 if a model is unknown, else 502: the filter chose the path
 //	408, 504   504
 //	413        413
-//	429, 503   the same, with retry-after
+//	429, 503   the same, with the engine's retry-after, or 1
 //	others     502, so that a 500 is always an error of the filter itself
 func translate(f failure) *apierror.Error {
 	err := clientError(f)
-	err.RetryAfter = f.retryAfter
+	if f.retryAfter > 0 {
+		err.RetryAfter = f.retryAfter
+	}
 	return err.With(f.cause())
 }
 

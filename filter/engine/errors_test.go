@@ -142,10 +142,11 @@ var readErrorCases = []struct {
 	{"408", 408, "", apierror.Error{Status: 504, Message: "The engine did not answer in time. Try again later."}},
 	{"413", 413, "Payload Too Large", apierror.Error{Status: 413, Message: "The request is too large for the engine. Shorten the conversation."}},
 	{"429", 429, "local_rate_limited", apierror.Error{Status: 429, Code: "rate_limit_exceeded", Message: "The engine is at capacity. Try again later.", RetryAfter: 3 * time.Second}},
+	{"429 without a time", 429, `{"error":"busy"}`, apierror.Error{Status: 429, Code: "rate_limit_exceeded", Message: "The engine is at capacity. Try again later.", RetryAfter: time.Second}},
 	{"500", 500, errorObject("EngineCore encountered an issue."), apierror.Error{Status: 502, Message: textFailed}},
 	{"502", 502, "<html>nginx</html>", apierror.Error{Status: 502, Message: textFailed}},
 	{"503 Envoy", 503, "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, 10.1.2.3:8000", apierror.Error{Status: 503, Message: textUnavailable, RetryAfter: 3 * time.Second}},
-	{"503 no host", 503, "no healthy upstream", apierror.Error{Status: 503, Message: textUnavailable}},
+	{"503 no host", 503, "no healthy upstream", apierror.Error{Status: 503, Message: textUnavailable, RetryAfter: time.Second}},
 	{"504 Envoy", 504, "upstream request timeout", apierror.Error{Status: 504, Message: "The engine did not answer in time. Try again later."}},
 	{"redirect", 302, "", apierror.Error{Status: 502, Message: textFailed}},
 	{"teapot", 418, `[]`, apierror.Error{Status: 502, Message: textFailed}},
@@ -155,7 +156,7 @@ func TestReadError(t *testing.T) {
 	for _, c := range readErrorCases {
 		t.Run(c.name, func(t *testing.T) {
 			header := func(name string) string {
-				if name == "retry-after" && c.want.RetryAfter > 0 {
+				if name == "retry-after" && c.want.RetryAfter > time.Second {
 					return "3"
 				}
 				return ""
@@ -219,8 +220,8 @@ func TestErrorCause(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for value, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-1": 0, "soon": 0, "0": 0,
-		"99999999999": maxRetryAfter * time.Second, "99999999999999999999": 0, "Fri, 20 Nov 2026 21:20:44 GMT": 0,
+		"": time.Second, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-1": time.Second, "soon": time.Second, "0": time.Second,
+		"99999999999": maxRetryAfter * time.Second, "99999999999999999999": time.Second, "Fri, 20 Nov 2026 21:20:44 GMT": time.Second,
 	} {
 		if got := readError(503, func(string) string { return value }, nil).RetryAfter; got != want {
 			t.Errorf("%q: %v, want %v", value, got, want)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/http"
 	"slices"
@@ -185,6 +186,10 @@ func TestTRTLLMRefuses(t *testing.T) {
 	_, err = llamacpp{}.Encode(&Request{Prompt: []harmony.Token{1}, MaxTokens: 2, MinTokens: 1})
 	if err == nil || err.Param != "min_tokens" {
 		t.Errorf("%v", err)
+	}
+	got, err := llamacpp{}.Encode(&Request{Prompt: []harmony.Token{1}, MaxTokens: 2, MinTokens: 2})
+	if err != nil || !bytes.Contains(got.Body, []byte(`"ignore_eos":true`)) {
+		t.Errorf("as many tokens as there may be: %+v, %v", got, err)
 	}
 }
 

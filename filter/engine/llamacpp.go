@@ -35,8 +35,8 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	if r.N > 1 {
 		return nil, apierror.Invalid("n", "This model's engine returns one choice per request. Set n to 1.")
 	}
-	if r.MinTokens > 0 {
-		return nil, apierror.Invalid("min_tokens", "This model's engine does not support min_tokens. Leave it out.")
+	if r.MinTokens > 0 && r.MinTokens < r.MaxTokens {
+		return nil, apierror.Invalid("min_tokens", "This model's engine can forbid the end of an output up to the limit of its tokens only. Leave min_tokens out, or set it to that limit.")
 	}
 	if r.Logprobs {
 		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out, or message.output_text.logprobs out of include.")
@@ -66,7 +66,7 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 	}
 	o.name("stop")
 	o.b = append(o.b, "[]"...)
-	o.boolean("ignore_eos", false)
+	o.boolean("ignore_eos", r.MinTokens > 0) // forbids all tokens that end a generation
 	o.boolean("cache_prompt", true)
 	o.boolean("return_tokens", true)
 	o.boolean("stream", true)

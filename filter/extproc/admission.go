@@ -307,16 +307,12 @@ func (s *share) move() *share {
 var closedShare = overloaded()
 
 func overloaded() *apierror.Error {
-	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")
-	err.RetryAfter = time.Second
-	return err
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")
 }
 
 // tooMuch is the error of a party that has taken all it can.
 func tooMuch() *apierror.Error {
-	err := apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Too many large requests of yours are being received at once. Try again shortly.")
-	err.RetryAfter = time.Second
-	return err
+	return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Too many large requests of yours are being received at once. Try again shortly.")
 }
 
 // tooLarge is the error of a request that needs more than there can ever be.

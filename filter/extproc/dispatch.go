@@ -157,9 +157,7 @@ func (s *Server) unlock(r api.Request) {
 
 // notHandled is the answer to a request that could not be handled in time.
 func notHandled() *apierror.Error {
-	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The request could not be handled within %s. Send it again.", handleTimeout)
-	err.RetryAfter = time.Second
-	return err
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The request could not be handled within %s. Send it again.", handleTimeout)
 }
 
 // takeOutcome takes what the endpoint has made of the request.

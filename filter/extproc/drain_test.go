@@ -157,7 +157,7 @@ func TestAbortWhileTheStoreHangs(t *testing.T) {
 			s.expect()
 			s.Abort()
 			s.wait(0)
-			s.expectLike("immediate 503 The service was shut down")
+			s.expectLike("immediate 503 retry-after=1 The service was shut down")
 			s.leave()
 			s.drains(1)
 		})

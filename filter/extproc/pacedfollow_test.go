@@ -153,7 +153,7 @@ func TestPacedFollowerWithoutMarks(t *testing.T) {
 	}{
 		"no answer":    {func(s *scripted) { s.wait(time.Minute) }, "immediate 503"},
 		"an error":     {func(s *scripted) { s.answer(false, ":status=502") }, "immediate 502"},
-		"the shutdown": {func(s *scripted) { s.Abort(); s.wait(0) }, "immediate 503 The service was shut down"},
+		"the shutdown": {func(s *scripted) { s.Abort(); s.wait(0) }, "immediate 503 retry-after=1 The service was shut down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -208,7 +208,7 @@ func TestMaxTokens(t *testing.T) {
 	if err == nil {
 		t.Fatal("a prompt beyond the context is accepted")
 	}
-	if _, object := err.Anthropic(""); !strings.Contains(string(object), `"message":"prompt is too long: 61 tokens > 20 maximum"`) {
+	if _, object := err.Anthropic(""); !strings.Contains(string(object), `"message":"prompt is too long: 68 tokens > 20 maximum"`) {
 		t.Errorf("a prompt beyond the context: %s", object)
 	}
 }

@@ -135,9 +135,7 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 	case one != "": // the upstream may know it all the same
 		return elsewhere()
 	case all.incomplete && len(all.list.models) == 0:
-		err := apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly.")
-		err.RetryAfter = time.Second
-		return api.Outcome{Err: err}
+		return api.Outcome{Err: apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly.")}
 	}
 	answer, rejected := f.list(&all.list, r.Query)
 	return api.Outcome{Answer: answer, Err: rejected}

@@ -189,9 +189,7 @@ func (r *room) take(n int) *apierror.Error {
 	if r.server.held.Add(int64(n)) <= r.server.o.MaxInflightBytes {
 		return nil
 	}
-	err := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
-	err.RetryAfter = time.Second
-	return err
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
 }
 
 // leave returns what the request has taken.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -119,9 +118,7 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 	case errors.As(failure, &long):
 		return nil, apierror.Invalid("prompt", "The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
 	case failure != nil:
-		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The text could not be tokenized in time. Try again, or shorten it.").With(failure)
-		late.RetryAfter = time.Second
-		return nil, late
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The text could not be tokenized in time. Try again, or shorten it.").With(failure)
 	}
 	return tokens, nil
 }

@@ -95,7 +95,7 @@ func TestManyReferences(t *testing.T) {
 	if *taken < madeOfStored*60*size || *taken > madeOfStored*61*size {
 		t.Errorf("60 references: %d bytes are reserved", *taken)
 	}
-	if n > *taken/madeOfStored/4 {
+	if n > *taken/madeOfStored/2 {
 		t.Errorf("60 references: %d bytes are allocated for %d of text", n, *taken)
 	}
 }

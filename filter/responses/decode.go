@@ -154,14 +154,15 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("input", "The field \"input\" is missing. Send a text or a list of items.")
 	case d.items.before.Len()+len(d.items.items)+len(d.items.verdicts) == 0:
 		return apierror.Invalid("input", "The field \"input\" has nothing for the model. Send at least one message.")
-	case f.input.Engine.MaxTokens > 0 && f.input.Engine.MinTokens > f.input.Engine.MaxTokens:
-		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise max_output_tokens.")
 	case f.options.background && !d.stores():
 		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
 	case f.options.messages && f.options.background:
 		return apierror.Invalid("enable_response_messages", "enable_response_messages is not for background responses, because the messages are not stored. Leave one of the two out.")
 	case f.options.messages && f.options.hideReasoning:
 		return apierror.Invalid("enable_response_messages", "enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
+	}
+	if err := f.input.FinishLength("max_output_tokens"); err != nil {
+		return err
 	}
 	if f.options.messages && f.compactAbove > 0 { // whose first model call is the reply's own
 		f.compactAbove = 0

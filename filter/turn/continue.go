@@ -24,7 +24,7 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	next.number++
 	next.fault, next.reasoned = nil, nil
 	items, _ = insertReasoning(items, t.reasoned.read) // which returns no error
-	r := rendering{&t.rc, t.rc.promptLimit()}
+	r := rendering{&t.rc, t.rc.renderLimit()}
 	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]), (&Prefix{}).messages(opening{}, items))
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func TestSamplingLists(t *testing.T) {
 		{"stop_token_ids", `[201088]`, "stop_token_ids[0]", "between"},
 		{"stop_token_ids", `[` + many + `1]`, "stop_token_ids", "more than 64"},
 		{"bad_words", `["a"]`, "bad_words", "logit_bias"},
-		{"ignore_eos", `true`, "ignore_eos", "end tokens"},
+		{"ignore_eos", `"yes"`, "ignore_eos", "boolean"},
 	} {
 		if _, err := readEngineField(t, c.name, c.value); err == nil || err.Param != c.param || !strings.Contains(err.Message, c.message) {
 			t.Errorf("%s %.30s: %v", c.name, c.value, err)

@@ -132,7 +132,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 
 // extendTokens sets the tokens of next to those of before followed by msgs.
 func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
-	r := rendering{rc, rc.promptLimit()}
+	r := rendering{rc, rc.renderLimit()}
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
 		plain, since = slices.Clip(plain), slices.Clip(since)

@@ -96,7 +96,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	}
 	reasoned, keptFault := rc.withKeptReasoning(read, items)
 	t.fault = errors.Join(dateFault, keptFault)
-	r := rendering{rc, rc.promptLimit()}
+	r := rendering{rc, rc.renderLimit()}
 	if in.Truncate {
 		r.limit = min(r.limit, rc.room(in))
 	}
@@ -109,7 +109,7 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 		return nil, err
 	}
 	if in.Continue {
-		r.limit = rc.promptLimit()
+		r.limit = rc.renderLimit()
 		prompt, t.prefix, err = r.continued(ctx, prompt, last)
 		return prompt, err
 	}
@@ -339,7 +339,7 @@ func (r rendering) continued(ctx context.Context, prompt []harmony.Token, item I
 func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
 	left := rc.ContextLength() - len(r.Prompt)
 	switch {
-	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.promptLimit():
+	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.renderLimit():
 		r.MaxTokens, r.MinTokens = 0, 0
 		return nil
 	case left <= 0:

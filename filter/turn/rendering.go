@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
@@ -27,9 +26,7 @@ func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []ha
 	case errors.As(err, &long):
 		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
 	case ctx.Err() != nil:
-		late := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
-		late.RetryAfter = time.Second
-		return nil, late
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
 	}
 	return nil, notRenderable(err)
 }
@@ -57,7 +54,7 @@ func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTo
 func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
-			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.promptLimit())
+			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.renderLimit())
 	}
 	err := apierror.New(http.StatusBadRequest, codeTooLong, "messages",
 		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",

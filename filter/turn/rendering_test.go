@@ -46,13 +46,13 @@ func TestRenderingStops(t *testing.T) {
 		unbounded bool
 		want      string // of the error; "": the prompt is short
 	}{
-		"letters":           {Input{Items: long(letters)}, false, "maximum context length is 131072 tokens. However, your messages resulted in at least 131073 tokens. Please reduce"},
-		"words":             {Input{Items: long(words)}, false, "resulted in at least 13"},
-		"instructions":      {Input{Instructions: letters, Items: []Item{userHi}}, false, "resulted in at least 131073 tokens"},
-		"many":              {Input{Items: many}, false, "resulted in at least 13"},
+		"letters":           {Input{Items: long(letters)}, false, "maximum context length is 131072 tokens. However, your messages resulted in at least 1048577 tokens. Please reduce"},
+		"words":             {Input{Items: long(words)}, false, "resulted in at least 10"},
+		"instructions":      {Input{Instructions: letters, Items: []Item{userHi}}, false, "resulted in at least 1048577 tokens"},
+		"many":              {Input{Items: many}, false, "resulted in at least 10"},
 		"shown":             {Input{Items: long(letters)}, true, "has at least 1048577 tokens; those of more than 1048576 are not shown or counted"},
 		"truncated":         {Input{Items: append(turns, userHi), Truncate: true}, false, ""},
-		"truncated in vain": {Input{Items: long(letters), Truncate: true}, false, "resulted in at least 131073 tokens"},
+		"truncated in vain": {Input{Items: long(letters), Truncate: true}, false, "resulted in at least 1048577 tokens"},
 		"many truncated":    {Input{Items: many, Truncate: true}, false, ""},
 	} {
 		rc, _ := newContext()
@@ -89,11 +89,11 @@ func TestRenderingEnds(t *testing.T) {
 	}
 }
 
-// TestExtendStops shows that no prefix is longer than the context.
+// TestExtendStops shows that no prefix is longer than what is rendered of a prompt.
 func TestExtendStops(t *testing.T) {
 	rc, _ := newContext()
 	_, err := rc.Extend(context.Background(), nil, []Item{{Kind: User, Text: randomLetters(4 << 20)}, {Kind: Answer, Text: "a"}, userHi})
-	if err == nil || !strings.Contains(err.Error(), "at least 131073 tokens") {
+	if err == nil || !strings.Contains(err.Error(), "at least 1048577 tokens") {
 		t.Errorf("%v", err)
 	}
 }

@@ -35,8 +35,8 @@ var SamplingFields = jsontext.With(jsontext.Table[Sampling]{
 	"stop":                       {Read: Sampling.readStop},
 	"stop_token_ids":             {Read: Sampling.readStopTokens},
 	"include_stop_str_in_output": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.KeepStop) }},
+	"ignore_eos":                 {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.IgnoreEOS) }},
 
-	"ignore_eos":             {On: "The end tokens of the Harmony format cannot be ignored. Leave ignore_eos out, and limit the output's tokens."},
 	"use_beam_search":        {On: "Beam search is not supported. Leave use_beam_search out."},
 	"no_stop_trim":           {On: "no_stop_trim is not supported. Use include_stop_str_in_output."},
 	"prompt_logprobs":        {On: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
@@ -55,6 +55,26 @@ func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
 		return apierror.Invalid(v.Path, "The field \"repetition_penalty\" must be greater than 0.")
 	}
 	return err
+}
+
+// FinishLength checks what the request says of the length of its output, when all fields
+// are known. limit is the name of the field that limits it.
+func (in *Input) FinishLength(limit string) *apierror.Error {
+	e := &in.Engine
+
+	// No engine lets a model write behind an end token of Harmony. Load generators, which
+	// send ignore_eos, want outputs of one length: the end tokens are forbidden until then.
+	if in.IgnoreEOS {
+		if e.MaxTokens <= 0 {
+			return apierror.Invalid("ignore_eos", "With ignore_eos the output goes on to the limit of its tokens, and the request has none. Send %s, or leave ignore_eos out.", limit)
+		}
+		e.MinTokens = e.MaxTokens
+	}
+
+	if e.MaxTokens > 0 && e.MinTokens > e.MaxTokens {
+		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise %s.", limit)
+	}
+	return nil
 }
 
 // maxLogitBias bounds the entries of logit_bias, as OpenAI does.

@@ -40,7 +40,7 @@ func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, ite
 		defer cancel()
 		items, _ = rc.withKeptReasoning(read, items) // a fault has been noted by Prepare
 	}
-	whole := rendering{rc, rc.promptLimit()}
+	whole := rendering{rc, rc.renderLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
 		return whole.prompt(ctx, h, &Prefix{}, items)

@@ -178,17 +178,13 @@ func (rc *RequestContext) ID(prefix string) string {
 	return prefix + rc.RequestID
 }
 
-// MaxRendered bounds the prompts that no model gets, in tokens: several times
-// what any model takes.
+// MaxRendered bounds what is rendered of a prompt, in tokens: several times what any
+// model takes.
 const MaxRendered = 1 << 20
 
-// promptLimit is how many tokens a prompt may have.
-func (rc *RequestContext) promptLimit() int {
-	if rc.Unbounded {
-		return max(MaxRendered, rc.ContextLength())
-	}
-	return rc.ContextLength()
-}
+// renderLimit is how many tokens of a prompt are rendered. A prompt is counted beyond the
+// context too: clients take the number in the error, and drop as much as is too much.
+func (rc *RequestContext) renderLimit() int { return max(MaxRendered, rc.ContextLength()) }
 
 // ContextLength returns how many tokens prompt and output may have together.
 func (rc *RequestContext) ContextLength() int {
@@ -267,6 +263,9 @@ type Input struct {
 	Session  string                          // the session that the body names, which precedes [RequestContext].Session; "": it names none
 	Truncate bool                            // drop the oldest turns if the conversation is longer than the context
 	Replies  Replies                         // the reply, and the one that it is compared with
+
+	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
+	IgnoreEOS bool
 
 	// Engine holds the sampling parameters of the request. Its ID is the result of
 	// [RequestContext.ID], to which Prepare appends - and 8 random hex digits.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -78,8 +77,5 @@ func WorkError(param string, err error) *apierror.Error {
 	case errors.Is(err, work.ErrExceeded):
 		return apierror.New(http.StatusBadRequest, CodeTooCostly, param, "The request %s.", work.ErrExceeded)
 	}
-	refusal := apierror.New(http.StatusServiceUnavailable, "overloaded", param, "The request could not be read in time. Send it again.").With(err)
-	refusal.RetryAfter = time.Second
-
-	return refusal
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", param, "The request could not be read in time. Send it again.").With(err)
 }

@@ -43,6 +43,10 @@ func (llamacppAPI) read(s *Sim, header http.Header, body map[string]json.RawMess
 		return req, llamacppError(err)
 	}
 	sampling.stops = nil // the API has no stop ids
+	if sampling.ignoreEOS {
+		// The server forbids the end tokens by their bias; it does not write on behind them.
+		sampling.ignoreEOS, sampling.minTokens = false, sampling.maxTokens
+	}
 	req.n, req.seed, req.interval = 1, uint64(sampling.seed), 1
 	req.limits = sampling.limits(limit - len(req.prompt))
 	return req, nil
