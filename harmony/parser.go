@@ -1,6 +1,7 @@
 package harmony
 
 import (
+	"bytes"
 	"encoding/binary"
 	"unicode/utf8"
 )
@@ -37,8 +38,11 @@ type Header struct {
 	Role        Role
 	Name        string // name of the author, if it has one
 	Channel     string
-	Recipient   string
+	Recipient   string // in tolerant mode as the model wrote it, with quotation marks and the like
 	ContentType string
+	// Unmarked: the recipient was written without to=, so that it may be another word.
+	// Only tolerant mode sets it.
+	Unmarked bool
 }
 
 // EventKind is the kind of an [Event].
@@ -75,8 +79,9 @@ type Parser struct {
 	first   Role // the argument of NewParser or Reset
 	role    Role // of the next message, if known before its header
 	state   State
-	headers [2]Header // of the current message and the previous one
+	headers [3]Header // of the current message and those before it, which events refer to
 	header  *Header   // the current one, in headers
+	slot    int       // its index
 	tokens  int       // content tokens of the current message
 	events  []Event
 	single  [1]Event // the Delta returned for plain content
@@ -112,7 +117,7 @@ func (p *Parser) Reset(role Role) {
 	if role != "" {
 		p.state = StateHeader
 	}
-	p.headers, p.header, p.tokens = [2]Header{}, &p.headers[0], 0
+	p.headers, p.header, p.slot, p.tokens = [3]Header{}, &p.headers[0], 0, 0
 	p.clearEvents()
 	p.head.reset(false)
 	p.ended, p.said, p.probing, p.unknown = false, false, false, 0
@@ -258,11 +263,8 @@ func (p *Parser) Repairs() Repairs {
 
 // startMessage starts the content of a message.
 func (p *Parser) startMessage(h Header) {
-	if p.header == &p.headers[0] {
-		p.header = &p.headers[1]
-	} else {
-		p.header = &p.headers[0]
-	}
+	p.slot = (p.slot + 1) % len(p.headers)
+	p.header = &p.headers[p.slot]
 	*p.header = h
 	p.state, p.role, p.tokens = StateContent, "", 0
 	p.single[0] = Event{Kind: Delta, Header: p.header}
@@ -293,6 +295,9 @@ const (
 
 // name returns b as a string. It reuses earlier strings.
 func (p *Parser) name(b []byte) string {
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, nil)
+	}
 	if s, ok := p.names[string(b)]; ok {
 		return s
 	}

@@ -1,6 +1,11 @@
 package harmony
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // headerText collects the text of a header, or of tokens that may be a header.
 type headerText struct {
@@ -52,12 +57,26 @@ func (h *headerText) size() int { return len(h.tokens) + len(h.sections) - 1 }
 // resolvedHeader is the result of resolving a header in tolerant mode. Its
 // slices refer to the header's text.
 type resolvedHeader struct {
-	complete                                      bool // <|message|> ended the header
+	// complete: <|message|> ended the header.
+	complete bool
+
 	role, author, channel, recipient, contentType []byte
-	text                                          []byte // the part that is not a header
-	textTokens                                    int    // number of tokens of text
-	unfinished                                    bool   // the text consists only of beginnings of header words
-	repairs                                       Repairs
+	// unmarked: the recipient was written without to=.
+	unmarked bool
+
+	// The part that is not a header, of one that is not complete.
+	text []byte
+	// textTokens is the number of tokens of text.
+	textTokens int
+	// unfinished: the text consists only of beginnings of header words.
+	unfinished bool
+
+	// The words of a complete header that have no place in it, joined by spaces, and
+	// how many there are.
+	words     []byte
+	wordCount int
+
+	repairs Repairs
 }
 
 // The words of headers.
@@ -75,7 +94,7 @@ func wordList(s string) [][]byte { return bytes.Fields([]byte(s)) }
 // true and everything is header; words without meaning are dropped. Otherwise,
 // the rest of a section after its header words is text.
 func (h *headerText) resolve(r *resolvedHeader, complete bool) {
-	*r = resolvedHeader{complete: complete, text: r.text[:0], unfinished: true}
+	*r = resolvedHeader{complete: complete, text: r.text[:0], words: r.words[:0], unfinished: true}
 	for i, s := range h.sections {
 		end := len(h.text)
 		if i+1 < len(h.sections) {
@@ -102,6 +121,37 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 			}
 		}
 	}
+	r.settleWords()
+}
+
+// settleWords decides what the words without a place are. The reference reads the only
+// one as a recipient. So do we on commentary, where a call is more likely than a word of
+// a text, and the recipient is marked as unsure.
+func (r *resolvedHeader) settleWords() {
+	assistant := r.role == nil || string(r.role) == string(RoleAssistant)
+	if assistant && r.recipient == nil && r.wordCount == 1 && string(r.channel) == ChannelCommentary {
+		if n := addressLength(r.words, true); n == len(r.words) {
+			r.recipient, r.unmarked = r.words, true
+			r.repairs[RepairBadRecipient]++
+			r.words, r.wordCount = nil, 0
+			return
+		}
+	}
+	r.repairs[RepairHeaderText] += r.wordCount
+}
+
+// keepWord keeps a word of a complete header that has no place in it. Punctuation is
+// dropped.
+func (r *resolvedHeader) keepWord(word []byte) {
+	if !bytes.ContainsFunc(word, IsNameRune) || isTo(word) {
+		r.repairs[RepairHeaderText]++
+		return
+	}
+	r.wordCount++
+	if r.wordCount > 1 {
+		r.words = append(r.words, ' ')
+	}
+	r.words = append(r.words, word...)
 }
 
 // blank reports whether the text is only white space.
@@ -112,14 +162,14 @@ func (r *resolvedHeader) blank() bool { return len(bytes.TrimSpace(r.text)) == 0
 func (r *resolvedHeader) hasText() bool { return !r.blank() && !r.unfinished }
 
 // isMessage reports whether a header without text is a message if the token t
-// ends it. With a recipient it is one only if t is <|call|> and the recipient
-// is a full tool name, because any other end may have truncated the header.
+// ends it. With a recipient it is one only if t is <|call|>, because any other end
+// may have truncated the header.
 func (r *resolvedHeader) isMessage(t Token) bool {
 	switch {
 	case !r.blank():
 		return false
 	case r.recipient != nil:
-		return t == TokenCall && isNamespaced(r.recipient) && r.recipient[len(r.recipient)-1] != '.'
+		return t == TokenCall
 	}
 	return r.channel != nil && t != 0
 }
@@ -129,13 +179,13 @@ func (r *resolvedHeader) isMessage(t Token) bool {
 func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool {
 	rest := trimLeft(b)
 	switch bare := marker == 0 && !started; {
-	case len(rest) == 0 || bytes.HasPrefix(rest, toWord) && len(trimLeft(rest[len(toWord):])) == 0:
+	case len(rest) == 0 || isOpenTo(rest):
 		return true
 	case bytes.HasPrefix(toWord, rest):
 		return !bare || len(rest) < len(b) // in a header there is a space before to=, in an answer there is none
 	case marker == TokenChannel && r.channel == nil:
 		return beginsWord(rest, channelWords) || beginsChannel(rest)
-	case r.recipient != nil:
+	case r.recipient != nil || marker == TokenConstrain && r.contentType == nil:
 		return beginsWord(rest, typeWords)
 	case started && marker == 0 && r.role == nil:
 		return beginsWord(rest, roleWords) || beginsWord(rest, namespaceWords)
@@ -174,8 +224,11 @@ func beginsWord(b []byte, words [][]byte) bool {
 // a header.
 func (r *resolvedHeader) mayBecomeHeader() bool {
 	text := bytes.TrimLeft(r.text, " ")
-	if len(text) == 0 || bytes.HasPrefix(toWord, text) || beginsChannel(text) {
+	if len(text) == 0 || bytes.HasPrefix(toWord, text) || isOpenTo(text) || beginsChannel(text) {
 		return true
+	}
+	if _, to := cutUnmarkedChannel(text); bytes.HasPrefix(toWord, to) || isOpenTo(to) {
+		return to != nil
 	}
 	for _, words := range [...][][]byte{roleWords, channelWords, typeWords, namespaceWords} {
 		for _, w := range words {
@@ -194,11 +247,28 @@ func (r *resolvedHeader) bareSection(b []byte) []byte {
 	if word := wordAt(rest, roleWords, endsRole); word != nil {
 		rest = rest[len(word):]
 	}
-	rest = r.fields(rest)
+	channel, to := cutUnmarkedChannel(rest)
+	if rest = r.fields(rest); r.recipient == nil && len(to) > 0 {
+		if rest = r.fields(to); r.recipient != nil {
+			r.channel = channel
+		}
+	}
 	if len(rest) > 0 && r.recipient == nil {
 		return b
 	}
 	return rest
+}
+
+// cutUnmarkedChannel removes a channel on which calls are made, and the space behind
+// it, from the start of b, where it may stand without <|channel|>. rest is nil if there
+// is none.
+func cutUnmarkedChannel(b []byte) (channel, rest []byte) {
+	for _, w := range channelWords[:2] {
+		if rest, _, ok := cutFold(b, w); ok && len(rest) > 0 && isASCIISpace(rest[0]) {
+			return w, trimLeft(rest)
+		}
+	}
+	return nil, nil
 }
 
 // roleSection parses the text after <|start|>.
@@ -216,6 +286,11 @@ func (r *resolvedHeader) roleSection(b []byte) []byte {
 	}
 	word, rest := cutSpace(b)
 	if r.complete || isNamespaced(word) || bytes.HasPrefix(trimLeft(rest), toWord) {
+		// Text can be glued to a role, as it can to a channel.
+		if glued := wordAt(word, roleWords, beginsText); glued != nil {
+			r.role = glued
+			return r.fields(b[len(glued):])
+		}
 		r.role = word
 		return r.fields(rest)
 	}
@@ -241,7 +316,7 @@ func (r *resolvedHeader) channelSection(b []byte) []byte {
 
 // channelAt splits b after the channel at its start.
 func (r *resolvedHeader) channelAt(b []byte) (channel, rest []byte) {
-	n := nameLength(b)
+	n := wordLength(b)
 	for _, w := range channelWords {
 		rest, exact, ok := cutFold(b, w)
 		if !ok {
@@ -278,17 +353,27 @@ func beginsField(b []byte) bool {
 }
 
 // typeWord parses the content type at the start of b and returns the rest. In
-// an incomplete header it accepts only a known type, or all of b.
+// an incomplete header it accepts only a known type or, of a call, all of b: without a
+// recipient, another word is more likely an answer.
 func (r *resolvedHeader) typeWord(b []byte) []byte {
 	b = trimLeft(b)
 	word := wordAt(b, typeWords, endsWord)
-	if n := nameLength(b); word == nil && (r.complete || n == len(b)) && n > 0 && !bytes.HasPrefix(b, toWord) {
+	n := wordLength(b)
+	if word == nil && (r.complete || r.recipient != nil && n == len(b)) && n > 0 && !bytes.HasPrefix(b, toWord) {
 		word = b[:n]
 	}
 	if word != nil {
-		r.contentType = word
+		r.setType(word)
 	}
 	return b[len(word):]
+}
+
+// setType takes a content type. One that is none may have stood in its place before.
+func (r *resolvedHeader) setType(word []byte) {
+	if before := r.contentType; r.complete && before != nil && wordAt(before, typeWords, endsWord) == nil {
+		r.keepWord(before)
+	}
+	r.contentType = word
 }
 
 // fields parses words in any order: recipient, content type and, in a complete
@@ -306,29 +391,35 @@ func (r *resolvedHeader) fields(b []byte) []byte {
 
 // field parses one word and returns its length, or 0 if it is text.
 func (r *resolvedHeader) field(b []byte) int {
-	if bytes.HasPrefix(b, toWord) {
-		return r.recipientAt(b)
+	if n := r.recipientAt(b); n > 0 {
+		return n
 	}
 	if word := wordAt(b, typeWords, endsWord); word != nil &&
 		(r.recipient != nil || r.complete || r.channel != nil && len(word) == len(b)) {
-		r.contentType = word
+		r.setType(word)
 		return len(word)
+	}
+	if r.recipient == nil && (r.complete || r.channel != nil && string(r.channel) != ChannelFinal) && isAddress(b) {
+		n := addressLength(b, r.complete)
+		r.recipient = b[:n]
+		return n
 	}
 	if !r.complete || len(b) == 0 {
 		return 0
 	}
+
 	word, _ := cutSpace(b)
-	name := word[:nameLength(word)]
-	switch {
+	name := word[:wordLength(word)]
+	switch role := wordAt(word, roleWords, endsWord); {
 	case r.channel == nil && channelNamed(name) != nil:
 		r.channel = channelNamed(name)
-	case wordAt(word, roleWords, endsWord) != nil: // a repeated role
-	case r.recipient == nil && isNamespaced(name):
-		r.recipient = name
+		return len(name)
+	case role != nil: // a repeated role
+		return len(role)
 	case r.recipient != nil && r.contentType == nil && len(name) == len(word):
 		r.contentType = name
 	default:
-		r.repairs[RepairHeaderText]++
+		r.keepWord(word)
 	}
 	return len(word)
 }
@@ -344,29 +435,144 @@ func channelNamed(name []byte) []byte {
 	return nil
 }
 
-// recipientAt parses to= and a recipient, with or without space between them.
-// In a complete header, characters after the recipient that cannot be part of
-// it are dropped.
+// recipientAt parses to= and a recipient, with or without space between them, and
+// returns their length; 0 if there is none.
 func (r *resolvedHeader) recipientAt(b []byte) int {
-	rest := trimLeft(b[len(toWord):])
-	n := nameLength(rest)
-	end := len(b) - len(rest) + n
-	if r.complete {
-		junk, _ := cutSpace(rest[n:])
-		end += len(junk)
-		if len(junk) > 0 || n == 0 {
-			r.repairs[RepairBadRecipient]++
-		}
-	} else if n == 0 {
+	to := toLength(b, r.complete)
+	if to == 0 {
 		return 0
 	}
-	if n > 0 {
+	rest := trimLeft(b[to:])
+	n := addressLength(rest, r.complete)
+	end := len(b) - len(rest) + n
+	if n == 0 && !r.complete {
+		return 0
+	}
+
+	// A control token that is spelled as text, and what follows it, is a piece of another
+	// header.
+	address, spelled, _ := bytes.Cut(rest[:n], []byte("<|"))
+	if len(spelled) > 0 || nameLength(address) != len(address) || n == 0 {
+		r.repairs[RepairBadRecipient]++
+	}
+	if len(address) > 0 {
 		if r.recipient != nil {
 			r.repairs[RepairDuplicateRecipient]++
 		}
-		r.recipient = rest[:n]
+		r.recipient = address
 	}
 	return end
+}
+
+// toLength returns the length of to= at the start of b; 0 if it is not there. In a
+// complete header, which has no text that could look like it, other spellings count too.
+func toLength(b []byte, complete bool) int {
+	if bytes.HasPrefix(b, toWord) {
+		return len(toWord)
+	}
+	if !complete {
+		return 0
+	}
+	for _, word := range addressWords {
+		rest, _, ok := cutFold(b, word)
+		if rest = trimLeft(rest); ok && len(rest) > 0 && (rest[0] == '=' || rest[0] == ':') {
+			return len(b) - len(rest) + 1
+		}
+	}
+	return 0
+}
+
+// addressWords are the words that announce a recipient.
+var addressWords = wordList("to recipient")
+
+// isTo reports whether a word announces a recipient, and has none.
+func isTo(word []byte) bool {
+	word = bytes.TrimRight(word, "=:")
+	return bytes.EqualFold(word, addressWords[0]) || bytes.EqualFold(word, addressWords[1])
+}
+
+// isOpenTo reports whether b is to= without a recipient, but perhaps with what precedes
+// one.
+func isOpenTo(b []byte) bool {
+	rest, ok := bytes.CutPrefix(b, toWord)
+	return ok && len(bytes.TrimLeft(rest, " \t\r\n\f\v"+openers)) == 0
+}
+
+// The characters that a model writes around names, and between a namespace and a name
+// in place of the dot.
+const (
+	openers    = "\"'`@"
+	separators = "./:@>\\"
+)
+
+func isSeparator(c byte) bool { return strings.IndexByte(separators, c) >= 0 }
+
+// addressLength returns the length of the recipient at the start of b, as the model
+// wrote it: a word and, with a separator or a quotation mark to tell that it goes on,
+// further ones. In a header that is not complete, text may follow without a space.
+func addressLength(b []byte, complete bool) int {
+	if !complete {
+		return gluedAddressLength(b)
+	}
+
+	n := 0
+	for {
+		n += addressWordLength(b[n:])
+		next := trimLeft(b[n:])
+		if len(next) == 0 || n == 0 {
+			return n
+		}
+		goesOn := isSeparator(b[n-1]) || isSeparator(next[0]) ||
+			string(b[:n]) == "functions" && !beginsField(next)
+		if !goesOn || len(next) == len(b)-n {
+			return n
+		}
+		n = len(b) - len(next)
+	}
+}
+
+// addressWordLength returns the length of the word at the start of b: all in quotation
+// marks, else what is before the next space, or before arguments.
+func addressWordLength(b []byte) int {
+	if len(b) > 0 && strings.IndexByte(openers[:3], b[0]) >= 0 {
+		if end := bytes.IndexByte(b[1:], b[0]); end > 0 {
+			end += 2
+			if rest := b[end:]; len(rest) > 0 && strings.IndexByte(separators+openers, rest[0]) >= 0 {
+				word, _ := cutSpace(rest)
+				end += len(word)
+			}
+			return end
+		}
+	}
+	word, _ := cutSpace(b)
+	if begin := bytes.IndexFunc(word, IsNameRune); begin >= 0 {
+		if arguments := bytes.IndexAny(word[begin:], "{[("); arguments > 0 {
+			return begin + arguments
+		}
+	}
+	return len(word)
+}
+
+// gluedAddressLength returns the length of the recipient at the start of b, behind which
+// text may follow without a space; 0 if it has no letter yet.
+func gluedAddressLength(b []byte) int {
+	begin := len(b) - len(bytes.TrimLeft(b, openers))
+	n := begin + nameLength(b[begin:])
+	if n == begin {
+		return 0
+	}
+
+	// Another separator than a dot can only stand behind the namespace.
+	if bytes.IndexByte(b[begin:n], '.') < 0 {
+		between := len(b) - n - len(bytes.TrimLeft(b[n:], separators))
+		if more := nameLength(b[n+between:]); between > 0 && more > 0 {
+			n += between + more
+		}
+	}
+	if begin > 0 {
+		n = len(b) - len(bytes.TrimLeft(b[n:], openers))
+	}
+	return n
 }
 
 // wordAt returns the word of words that b begins with, or nil if there is none
@@ -384,18 +590,65 @@ func endsWord(rest []byte) bool { return len(rest) == 0 || !isNameByte(rest[0]) 
 
 func endsRole(rest []byte) bool { return endsWord(rest) || bytes.HasPrefix(rest, toWord) }
 
+// beginsText reports whether what follows a word of a header is no part of that word.
+func beginsText(rest []byte) bool { return len(rest) > 0 && (rest[0] < 'a' || rest[0] > 'z') }
+
 // isNamespaced reports whether b begins with the name of a tool.
 func isNamespaced(b []byte) bool {
 	return wordAt(b, namespaceWords, func([]byte) bool { return true }) != nil
 }
+
+// isAddress reports whether b begins with a namespace of tools and a separator, so that
+// it is a recipient also without to=.
+func isAddress(b []byte) bool {
+	b = bytes.TrimLeft(b, openers)
+	if isNamespaced(b) {
+		return true
+	}
+	for _, w := range namespaceNames {
+		if rest, _, ok := cutFold(b, w); ok && len(rest) > 1 && isSeparator(rest[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespaceNames are the namespaces that a model writes before the names of functions.
+var namespaceNames = wordList("functions function tools tool")
 
 // isNameByte reports whether c may be part of a tool's full name.
 func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// nameLength returns the length of the name at the start of b.
+// IsNameRune reports whether a character can be part of a tool's name as the model sees
+// and writes it: letters of any script and their marks, digits, _ and -.
+func IsNameRune(c rune) bool {
+	if c < utf8.RuneSelf {
+		return c != '.' && isNameByte(byte(c)) //nolint:gosec // it is ASCII
+	}
+	return unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsDigit(c)
+}
+
+// nameLength returns the length of the full name of a tool at the start of b. A character
+// that has not all of its bytes yet belongs to it.
 func nameLength(b []byte) int {
+	for i := 0; i < len(b); {
+		c, size := utf8.DecodeRune(b[i:])
+		if c == utf8.RuneError && !utf8.FullRune(b[i:]) {
+			return len(b)
+		}
+		if c != '.' && (c == utf8.RuneError || !IsNameRune(c)) {
+			return i
+		}
+		i += size
+	}
+	return len(b)
+}
+
+// wordLength returns the length of the word of ASCII letters at the start of b, such as
+// channels and content types are.
+func wordLength(b []byte) int {
 	for i, c := range b {
 		if !isNameByte(c) {
 			return i

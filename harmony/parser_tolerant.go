@@ -1,5 +1,7 @@
 package harmony
 
+import "bytes"
+
 // maxHeaderTokens is the most tokens of a header. Longer ones are treated as
 // text.
 const maxHeaderTokens = 256
@@ -214,7 +216,28 @@ func (p *Parser) messageMarker() {
 		p.repairs[RepairMissingStart]++
 	}
 	p.head.resolve(&p.resolved, true)
-	p.startMessage(p.repairedHeader())
+	h := p.repairedHeader()
+	words := p.resolved.words
+	if len(words) > 0 && (h.Recipient != "" || h.ContentType != "") {
+		p.startWithWords(words)
+		words = nil
+	}
+	p.startMessage(h)
+	if len(words) > 0 {
+		start := len(p.text)
+		p.text = append(append(p.text, bytes.ToValidUTF8(words, []byte(replacement))...), ' ')
+		p.delta(start)
+	}
+}
+
+// startWithWords makes a message of reasoning of words that stand in the header of a
+// message whose text must keep its form: arguments or JSON.
+func (p *Parser) startWithWords(words []byte) {
+	p.startMessage(Header{Role: RoleAssistant, Channel: ChannelAnalysis})
+	start := len(p.text)
+	p.text = append(p.text, bytes.ToValidUTF8(words, []byte(replacement))...)
+	p.delta(start)
+	p.endMessage(0, nil)
 }
 
 // probeIsHeader reports whether the tokens collected within content are the
@@ -288,6 +311,7 @@ func (p *Parser) repairedHeader() Header {
 	h := Header{
 		Role: p.resolvedRole(r), Name: p.name(r.author[:nameLength(r.author)]),
 		Channel: p.name(r.channel), Recipient: p.name(r.recipient), ContentType: p.name(r.contentType),
+		Unmarked: r.unmarked,
 	}
 	if h.Role == RoleTool && h.Name == "" {
 		h.Name = p.name(r.role[:nameLength(r.role)])

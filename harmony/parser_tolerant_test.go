@@ -79,8 +79,9 @@ var tolerantCases = []struct {
 	{"first recipient cut by the end", " to", "", "cut_header"},
 	{"type cut by the end", "<|channel|>commentary to=functions.f <|constrain|>js", "", "cut_header"},
 	{"type and a stop token", "<|channel|>commentary to=functions.f <|constrain|>js<|call|>", "assistant commentary to=functions.f type=js: ", "missing_message"},
-	{"name of no tool", " to=func<|call|>", "", "cut_header"},
-	{"beginning of a tool's name", " to=functions.<|call|>", "", "cut_header"},
+	{"name of no tool", " to=func<|call|>", "assistant commentary to=func: ", "missing_message missing_channel"},
+	{"beginning of a tool's name", " to=functions.<|call|>", "assistant commentary to=functions.: ", "missing_message missing_channel"},
+	{"beginning of a tool's name, no call", " to=functions.<|return|>", "", "cut_header"},
 	{"recipient, no call", "<|channel|>commentary to=functions.f<|return|>", "", "cut_header"},
 	{"arguments cut by the end", "<|channel|>commentary to=functions.f <|constrain|>json{\"a", "assistant commentary to=functions.f type=json: {\"a", "missing_message"},
 	{"cut header in content", "<|channel|>analysis<|message|>a<|channel|>comment", "assistant analysis: a", "missing_end cut_header"},
@@ -154,7 +155,36 @@ var tolerantCases = []struct {
 	{"made-up preamble", "<|channel|>my-comments<|message|>x<|end|>", "assistant commentary: x", "unknown_channel"},
 	{"capitals cut by the end", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>Comment", "assistant analysis: a", "cut_header"},
 	{"channel with punctuation", "<|channel|>commentary?!<|message|>x<|end|>", "assistant commentary: x", "glued_channel header_text"},
-	{"words in a header", "<|channel|>final answer follows<|message|>x<|end|>", "assistant final: x", "header_text"},
+	{"words in a header", "<|channel|>final answer follows<|message|>x<|end|>", "assistant final: answer follows x", "header_text"},
+	{"words in a header with a type", "<|channel|>final answer follows <|constrain|>json<|message|>{}<|end|>", "assistant analysis: answer follows\nassistant final type=json: {}", "header_text"},
+	{"words in the header of a call", "<|channel|>commentary to=functions.f json now please<|message|>{}<|call|>", "assistant analysis: now please\nassistant commentary to=functions.f type=json: {}", "header_text"},
+	{"words behind a channel", "<|channel|>final:the answer<|message|>x<|end|>", "assistant final: :the answer x", "header_text glued_channel"},
+	{"answer in place of a type", " <|constrain|>answer<|return|>", "assistant final: answer", "missing_header"},
+	{"answer in place of a type, alone", "<|constrain|>answer<|return|>", "assistant final: answer", "missing_header"},
+	{"answer in place of a type, cut by the end", "<|constrain|>answer", "assistant final: answer", "missing_header"},
+	{"answer in place of a type behind a channel", "<|channel|>final <|constrain|>answer<|return|>", "assistant final: answer", "missing_message"},
+	{"answer in place of a type behind a role", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|constrain|>answer<|return|>", "assistant analysis: a\nassistant final: answer", "missing_message missing_channel"},
+	{"answer in place of a type between messages", "<|channel|>analysis<|message|>a<|end|><|constrain|>answer<|return|>", "assistant analysis: a\nassistant final: answer", "missing_header"},
+	{"type cut by the end, no recipient", "<|channel|>final <|constrain|>js", "", "cut_header"},
+
+	// Recipients as models write them.
+	{"recipient in quotation marks", "<|channel|>commentary to=\"functions.f\" <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=\"functions.f\" type=json: {}", "bad_recipient"},
+	{"recipient in quotation marks without the channel's marker", "commentary to=\"functions.f\" <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=\"functions.f\" type=json: {}", "bad_recipient"},
+	{"recipient without the channel's marker", "commentary to=functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"recipient in the role's section in quotation marks", " to=`functions.f`<|channel|>commentary json<|message|>{}<|call|>", "assistant commentary to=`functions.f` type=json: {}", "bad_recipient"},
+	{"recipient with a space in quotation marks", "<|channel|>commentary to='functions.f g' json<|message|>{}<|call|>", "assistant commentary to='functions.f g' type=json: {}", "bad_recipient"},
+	{"recipient with colons", "<|channel|>commentary to=functions::f json<|message|>{}<|call|>", "assistant commentary to=functions::f type=json: {}", "bad_recipient"},
+	{"recipient with spaces", "<|channel|>commentary to=functions . f json<|message|>{}<|call|>", "assistant commentary to=functions . f type=json: {}", "bad_recipient"},
+	{"recipient behind its namespace", "<|channel|>commentary to=functions f json<|message|>{}<|call|>", "assistant commentary to=functions f type=json: {}", "bad_recipient"},
+	{"recipient of other letters", "<|channel|>commentary to=functions.wetter_ä json<|message|>{}<|call|>", "assistant commentary to=functions.wetter_ä type=json: {}", ""},
+	{"recipient behind another word", "<|channel|>commentary To: functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
+	{"unmarked recipient", "<|channel|>commentary f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=f type=json: {}", "bad_recipient"},
+	{"unmarked recipient with a slash", "<|channel|>commentary functions/f<|message|>{}<|call|>", "assistant commentary to=functions/f: {}", ""},
+	{"recipient in quotation marks glued to arguments", "<|channel|>commentary to=\"functions.f\"{\"a\":1}<|call|>", "assistant commentary to=\"functions.f\": {\"a\":1}", "missing_message bad_recipient"},
+	{"recipient with colons glued to arguments", "<|channel|>commentary to=functions::f{\"a\":1}<|call|>", "assistant commentary to=functions::f: {\"a\":1}", "missing_message bad_recipient"},
+	{"unmarked recipient glued to arguments", "<|channel|>commentary functions.f{\"a\":1}<|call|>", "assistant commentary to=functions.f: {\"a\":1}", "missing_message"},
+	{"recipient with a call's brackets", "<|channel|>commentary to=functions.f()<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "header_text"},
+	{"no recipient", "<|channel|>commentary to=\"\" json<|message|>{}<|call|>", "assistant commentary to=\"\" type=json: {}", "bad_recipient"},
 	{"recipient without channel", " to=functions.f<|message|>{}<|call|>", "assistant commentary to=functions.f: {}", "missing_channel"},
 	{"channel without its marker", "analysis<|message|>x<|end|>", "assistant analysis: x", ""},
 	{"unknown role", "<|channel|>final<|message|>x<|end|><|start|>bogus<|channel|>final<|message|>y<|end|>", "assistant final: x\nassistant final: y", "unknown_role"},
@@ -415,7 +445,10 @@ func checkTolerant(t *testing.T, p *Parser, tokens []Token) {
 				if e.Header.Role == RoleAssistant && e.Header.Channel == "" {
 					t.Fatalf("%v: an assistant's message without channel", tokens)
 				}
-				for _, field := range []string{e.Header.Name, e.Header.Channel, e.Header.Recipient, e.Header.ContentType} {
+				if to := e.Header.Recipient; !utf8.ValidString(to) || strings.Contains(to, "<|") || strings.TrimSpace(to) != to {
+					t.Fatalf("%v: recipient %q", tokens, to)
+				}
+				for _, field := range []string{e.Header.Name, e.Header.Channel, e.Header.ContentType} {
 					if nameLength([]byte(field)) != len(field) {
 						t.Fatalf("%v: header field %q", tokens, field)
 					}
@@ -512,6 +545,65 @@ func randomCompletion(r *rand.Rand) []Token {
 		}
 	}
 	return tokens
+}
+
+// TestParserTolerantLosesNothing puts words between the pieces of completions, at random.
+// Each stands in the text of a message, in the order of the output, or in a field of a
+// header.
+func TestParserTolerantLosesNothing(t *testing.T) {
+	t.Parallel()
+	pieces := []string{
+		"<|channel|>final", "<|channel|>analysis", "<|channel|>commentary", "<|message|>", "<|message|>", "<|start|>assistant", "<|start|>",
+		"<|end|>", "<|end|><|start|>assistant", "<|return|>", "<|call|>", "<|constrain|>", " <|constrain|>json", "<|channel|>",
+		" to=functions.f", " to=\"functions.f\"", "assistant", " json", " final", "\n", "<|endoftext|>",
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 50000 {
+		var output strings.Builder
+		var words []string
+		fields := map[string]bool{} // words that can be a field of a header
+		for range 1 + r.IntN(9) {
+			piece := pieces[r.IntN(len(pieces))]
+			if r.IntN(2) > 0 {
+				output.WriteString(piece)
+				continue
+			}
+			if len(words) > 0 && strings.HasSuffix(strings.TrimRight(output.String(), "!"), words[len(words)-1]) {
+				output.WriteString(" ") // else both are one word
+			}
+			word := "Zq" + strings.Repeat(string(rune('b'+len(words))), 3) + "k"
+			words = append(words, word)
+			for _, before := range []string{"<|start|>", "<|channel|>", "<|constrain|>", "to="} { // one word is a field
+				_, since, found := cutLast(output.String(), before)
+				fields[word] = fields[word] || found && len(strings.Fields(since+"x")) == 1
+			}
+			for _, before := range []string{"to=functions.f\"", "to=functions.f", "to=functions.f json"} { // a type
+				fields[word] = fields[word] || strings.HasSuffix(strings.TrimRight(output.String(), " \n"), before)
+			}
+			output.WriteString([]string{" ", ""}[r.IntN(2)] + word + []string{"", " ", "!"}[r.IntN(3)])
+		}
+
+		msgs, _ := Parse(Tolerant, RoleAssistant, AppendEncodeSpecial(nil, output.String()))
+		var text, header strings.Builder
+		for _, m := range msgs {
+			text.WriteString(string(m.Content[0].(Text)))
+			header.WriteString(m.Name + " " + m.Channel + " " + m.Recipient + " " + m.ContentType + " ")
+		}
+		for _, word := range words {
+			if !strings.Contains(text.String(), word) && !strings.Contains(header.String(), word) && !fields[word] {
+				t.Fatalf("%s: %s is lost\n%s", output.String(), word, messageLines(msgs))
+			}
+		}
+	}
+}
+
+// cutLast splits s around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	at := strings.LastIndex(s, sep)
+	if at < 0 {
+		return s, "", false
+	}
+	return s[:at], s[at+len(sep):], true
 }
 
 func TestParserTolerantRandom(t *testing.T) {

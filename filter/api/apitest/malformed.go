@@ -14,7 +14,10 @@ const WeatherTool = `"name":"get_weather","description":"Weather of a city.","pa
 // malformed are outputs for which other servers send an error or nothing, with the
 // replies to them as [API.Brief] returns them.
 var malformed = []struct{ name, output, want string }{
-	{"words left in the header", "<|channel|>final some more words<|message|>a<|return|>", `content "a" stop`},
+	{"words left in the header", "<|channel|>final some more words<|message|>a<|return|>", `content "some more words a" stop`},
+	{"a type that is the answer", " <|constrain|>answer<|return|>", `content "answer" stop`},
+	{"a type behind a channel that is the answer", "<|channel|>final <|constrain|>answer<|return|>", `content "answer" stop`},
+	{"words left in a header with a type", "<|channel|>final some words <|constrain|>json<|message|>{}<|return|>", `reasoning "some words" content "{}" stop`},
 	{"no start", "<|channel|>analysis<|message|>a<|end|>assistant<|channel|>final<|message|>b<|return|>", `reasoning "a" content "b" stop`},
 	{"text between messages", "<|channel|>analysis<|message|>a<|end|>b<|return|>", `reasoning "a" content "b" stop`},
 	{"return twice", "<|channel|>final<|message|>a<|end|><|return|><|return|>", `content "a" stop`},
