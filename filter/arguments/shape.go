@@ -21,6 +21,10 @@ type shape struct {
 	// of that object may be the one that is too many: {"a":{"b":1},"c":2}} is
 	// {"a":{"b":1,"c":2}} or {"a":{"b":1},"c":2}.
 	followed bool
+	// The outer object has several members. Closing brackets of two kinds behind it may be those
+	// of a list and an object in it whose first brackets are missing: {"a":1,"b":2}]} is
+	// {"a":[1,{"b":2}]} or {"a":1,"b":2}.
+	severalMembers bool
 }
 
 // level is an open object or array.
@@ -92,6 +96,7 @@ func (s *shape) element() {
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
 	s.followed = s.followed || l.hasObject
+	s.severalMembers = s.severalMembers || l.several && len(s.levels) == 1
 	s.movable = s.movable || l.several && l.bracket == '{' && l.inObjects && len(s.levels) > 1
 }
 
@@ -99,7 +104,9 @@ func (s *shape) element() {
 // two are missing, one of them may have been written as another bracket.
 func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
 
-// isExtra reports whether closing brackets behind the object are too many, and no others.
+// isExtra reports whether closing brackets behind the object are too many, and no others. Those
+// of an object with one member are: where another bracket is missing, or has closed too early,
+// a member stands behind it.
 func (s *shape) isExtra(brackets string) bool {
 	switch {
 	case !strings.Contains(brackets, "}"):
@@ -107,7 +114,7 @@ func (s *shape) isExtra(brackets string) bool {
 	case !strings.Contains(brackets, "]"):
 		return !s.followed
 	}
-	return false
+	return !s.severalMembers
 }
 
 // maxNames bounds the names that are kept of open objects. It is the size of an array, so
