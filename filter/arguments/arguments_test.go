@@ -75,6 +75,7 @@ func TestRepairs(t *testing.T) {
 		"missing bracket":               {text: `{"a":"b"`, want: `{"a":"b"}`, kinds: []Kind{MissingBracket}},
 		"a bracket and its object":      {text: `{"a":["b"`, invalid: true},
 		"brackets of two kinds":         {text: `{"a":1,"b":2}]}`, invalid: true},
+		"of two kinds, it goes on":      {text: `{"a":[{"b":{"c":1},"d":2}]}]}`, invalid: true},
 		"of two kinds, one member":      {text: `{"a":[1,{"b":2,"c":3}]}]}`, want: `{"a":[1,{"b":2,"c":3}]}`, kinds: []Kind{ExtraBracket}},
 		"too many behind 1 or 2":        {text: `{"a":{"b":1},"c":2}}`, invalid: true},
 		"too many behind a list":        {text: `{"a":[{"b":1}],"c":2}}`, want: `{"a":[{"b":1}],"c":2}`, kinds: []Kind{ExtraBracket}},

@@ -25,6 +25,9 @@ type shape struct {
 	// of a list and an object in it whose first brackets are missing: {"a":1,"b":2}]} is
 	// {"a":[1,{"b":2}]} or {"a":1,"b":2}.
 	severalMembers bool
+	// Something follows an object or a list within the outer object, whose last bracket may be
+	// one that is too many there: {"a":[{"b":{"c":1},"d":2}]}]} may be {"a":[{"b":{"c":1,"d":2}}]}.
+	goesOn bool
 }
 
 // level is an open object or array.
@@ -34,8 +37,8 @@ type level struct {
 	inObjects bool
 	// It has a member or value; it has several.
 	one, several bool
-	// An object is in it, and is complete.
-	hasObject bool
+	// An object is in it, and is complete; an object or a list.
+	hasObject, hasClosed bool
 	// Where the names of its members begin.
 	names int
 }
@@ -66,8 +69,10 @@ func (s *shape) close() level {
 	last := len(s.levels) - 1
 	l := s.levels[last]
 	s.levels = s.levels[:last]
-	if last > 0 && l.bracket == '{' && l.inObjects {
-		s.levels[last-1].hasObject = true
+	if last > 0 {
+		outer := &s.levels[last-1]
+		outer.hasClosed = true
+		outer.hasObject = outer.hasObject || l.bracket == '{' && l.inObjects
 	}
 	return l
 }
@@ -96,6 +101,7 @@ func (s *shape) element() {
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
 	s.followed = s.followed || l.hasObject
+	s.goesOn = s.goesOn || l.hasClosed
 	s.severalMembers = s.severalMembers || l.several && len(s.levels) == 1
 	s.movable = s.movable || l.several && l.bracket == '{' && l.inObjects && len(s.levels) > 1
 }
@@ -104,9 +110,8 @@ func (s *shape) element() {
 // two are missing, one of them may have been written as another bracket.
 func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
 
-// isExtra reports whether closing brackets behind the object are too many, and no others. Those
-// of an object with one member are: where another bracket is missing, or has closed too early,
-// a member stands behind it.
+// isExtra reports whether closing brackets behind the object are too many, and no others. Where
+// another bracket is missing, or has closed too early, something stands behind it.
 func (s *shape) isExtra(brackets string) bool {
 	switch {
 	case !strings.Contains(brackets, "}"):
@@ -114,7 +119,7 @@ func (s *shape) isExtra(brackets string) bool {
 	case !strings.Contains(brackets, "]"):
 		return !s.followed
 	}
-	return !s.severalMembers
+	return !s.severalMembers && !s.goesOn
 }
 
 // maxNames bounds the names that are kept of open objects. It is the size of an array, so
