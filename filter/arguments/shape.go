@@ -37,8 +37,10 @@ type level struct {
 	inObjects bool
 	// It has a member or value; it has several.
 	one, several bool
-	// An object is in it, and is complete; an object or a list.
-	hasObject, hasClosed bool
+	// An object is in it, and is complete.
+	hasObject bool
+	// The same of an object or a list.
+	hasClosed bool
 	// Where the names of its members begin.
 	names int
 }
