@@ -26,9 +26,9 @@ func TestNames(t *testing.T) {
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{1, 30, 1000} {
-		var names []string
-		for i := range 10_000 {
-			names = append(names, strconv.Itoa(i)+strings.Repeat("\x01", length))
+		names := make([]string, 10_000)
+		for i := range names {
+			names[i] = strconv.Itoa(i) + strings.Repeat("\x01", length)
 		}
 		got := apierror.Names(names)
 		named := strings.Count(got, `"`) / 2

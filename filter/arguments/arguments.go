@@ -187,7 +187,7 @@ func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
 	}
 	reading.fits = r.names.fits
 	reading.double = r.resume == inString || r.resume == done || r.shape.levels[0].one
-	ok = reading.object() && reading.closings()
+	ok = reading.object() && reading.behind(0)
 	return reading.out, reading.made, ok
 }
 

@@ -44,7 +44,7 @@ func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok b
 }
 
 // readAround reads an object with something around it: a byte order mark, an introduction,
-// a code fence, remarks, or the brackets of an array with nothing else.
+// a code fence, remarks, or the brackets of arrays with nothing else.
 func readAround(text []byte, parameter string) (object []byte, made Repairs, ok bool) {
 	text, hasMark := bytes.CutPrefix(text, []byte(byteOrderMark))
 	start := bytes.IndexByte(text, '{')
@@ -52,40 +52,49 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 		return nil, made, false
 	}
 	r := reading{text: text[start:], parameter: parameter}
-	head := strings.TrimSpace(string(text[:start]))
 	if !r.object() {
 		return nil, made, false
 	}
 
-	switch head {
-	case "":
-		ok = r.closings()
-	case "[":
-		r.made[ExtraBracket] = true
-		ok = string(bytes.TrimSpace(r.text[r.at:])) == "]" && r.isSure()
-	default:
-		ok = r.introduction(head) && r.remark(strings.TrimSpace(string(r.text[r.at:])))
-	}
+	head := string(text[:start])
+	introduction := strings.TrimSpace(strings.TrimRight(head, "[ \n\t\r"))
+	lists := strings.Count(head[len(strings.TrimRight(head, "[ \n\t\r")):], "[")
+	ok = (introduction == "" || r.introduction(introduction)) && r.behind(lists)
 	r.made[TextAround] = r.made[TextAround] || hasMark
 	return r.out, r.made, ok
 }
 
-// closings reads what is behind an object at the end of the text: closing brackets that
-// are too many, or a remark.
-func (r *reading) closings() bool {
-	rest := r.text[r.at:]
-	behind := strings.TrimSpace(string(rest))
-	if behind != "" && strings.Trim(behind, "}] \n\t\r") == "" {
-		r.made[ExtraBracket] = true
-		if !r.shape.filled {
-			return false // {}} may be the end of something
-		}
-		// 'a'}} may be the string a'} without its last quote.
-		return r.shape.isExtra(behind) && !r.made[SingleQuotes] && r.isSure()
+// behind reads what is behind an object, up to the end of the text: closing brackets that are
+// too many, those of the lists of one that the object is in, and a remark.
+func (r *reading) behind(lists int) bool {
+	rest := string(r.text[r.at:])
+	remark := strings.TrimLeft(rest, "}] \n\t\r")
+	brackets := strings.TrimRight(rest[:len(rest)-len(remark)], " \n\t\r")
+	if (brackets != "" || lists > 0) && !r.brackets(brackets, lists) {
+		return false
 	}
+
 	// A remark is a word of its own: nobody knows what 5 is in {"a":1}5.
-	glued := behind != "" && behind[0] != '`' && !isSpace(rest[0])
-	return !glued && r.remark(behind)
+	glued := remark != "" && remark[0] != '`' && len(brackets)+len(remark) == len(rest)
+	return !glued && r.remark(strings.TrimSpace(remark))
+}
+
+// brackets reads closing brackets. Those of the lists are the last ones.
+func (r *reading) brackets(text string, lists int) bool {
+	r.made[ExtraBracket] = true
+	text = strings.Map(func(c rune) rune {
+		if unicode.IsSpace(c) {
+			return -1
+		}
+		return c
+	}, text)
+	extra, found := strings.CutSuffix(text, strings.Repeat("]", lists))
+	if !found || !r.isSure() {
+		return false
+	}
+
+	// {}} may be the end of something, and 'a'}} the string a'} without its last quote.
+	return extra == "" || r.shape.filled && r.shape.isExtra(extra) && !r.made[SingleQuotes]
 }
 
 // introduction reads the text before an object: a sentence, a fence, or both.
@@ -103,10 +112,10 @@ func (r *reading) introduction(text string) bool {
 	r.made[TextAround] = true
 	if body, found := strings.CutSuffix(sentence, ":"); found {
 		// One word or two may be a member's name without quotes.
-		return isProse(body) && len(strings.Fields(body)) > 2
+		return isProse(body, "") && len(strings.Fields(body)) > 2
 	}
 	last := sentence[len(sentence)-1]
-	return isProse(sentence) && (last == '.' || last == '!')
+	return isProse(sentence, "") && (last == '.' || last == '!')
 }
 
 // remark reads the text behind an object: nothing, a fence, a sentence, or both.
@@ -119,12 +128,28 @@ func (r *reading) remark(text string) bool {
 		return true
 	}
 	r.made[TextAround] = true
-	return isProse(text)
+	return isRemark(text)
 }
 
-// isProse reports whether a text is words and what stands between words, and nothing that
-// JSON or code could have there.
-func isProse(text string) bool {
+// inSentences stands in sentences about code too. A colon and an equals sign do not belong
+// here: what they are in may be a member whose quotes are lost.
+const inSentences = ";-–—_()/%`"
+
+// isRemark reports whether a text behind an object is about it, and no part of it or another
+// value.
+func isRemark(text string) bool {
+	if isProse(text, "") {
+		_, isWord := pythonWords[text]
+		return !isWord && !json.Valid([]byte(text))
+	}
+	// One word or two of this kind may be more of something.
+	first, _ := utf8.DecodeRuneInString(text)
+	return unicode.IsLetter(first) && len(strings.Fields(text)) > 2 && isProse(text, inSentences)
+}
+
+// isProse reports whether a text is words and what stands between words, which may be some
+// more characters, and nothing that JSON or code could have there.
+func isProse(text, more string) bool {
 	words := false
 	var before rune
 	for i, c := range text {
@@ -136,7 +161,7 @@ func isProse(text string) bool {
 			if !unicode.IsLetter(before) || !unicode.IsLetter(behind) {
 				return false
 			}
-		case unicode.IsSpace(c), unicode.IsDigit(c), c == '.', c == '!', c == '?', c == ',' && i > 0:
+		case unicode.IsSpace(c), unicode.IsDigit(c), c == '.', c == '!', c == '?', c == ',' && i > 0, strings.ContainsRune(more, c):
 		default:
 			return false
 		}
@@ -166,7 +191,7 @@ func isBare(text, parameter string) bool {
 		return false
 	}
 	// Brackets may be those of an object, and a quote within a word the end of a string.
-	if strings.ContainsAny(text, "{}[]<>") || !hasWholeQuotes(text) {
+	if strings.ContainsAny(text, "{}[]<>") || strings.Count(text, "(") != strings.Count(text, ")") || !hasWholeQuotes(text) {
 		return false
 	}
 	// \n is a line break if the quotes are lost, and two characters if they never were.

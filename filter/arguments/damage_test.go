@@ -513,6 +513,12 @@ func around(pairs ...[2]string) func(d *damaged) bool {
 	}
 }
 
+// aroundMembers is around for arguments with members: {}} may be the end of something.
+func aroundMembers(pairs ...[2]string) func(d *damaged) bool {
+	put := around(pairs...)
+	return func(d *damaged) bool { return len(d.truth) > 0 && put(d) }
+}
+
 // become replaces all by a text.
 func (d *damaged) become(text string) bool {
 	d.head, d.tail = "", ""
@@ -726,7 +732,11 @@ var damages = []damage{
 		d.tokens = d.tokens[:len(d.tokens)-1]
 		return d.drop("}]", 0, len(d.tokens))
 	}},
-	{"brackets too many", "brackets", true, false, around([2]string{"", "}"}, [2]string{"", "]"}, [2]string{"", "}}"}, [2]string{"", "\n}\n"}, [2]string{"", "]}"})},
+	{"brackets too many", "brackets", true, false, aroundMembers([2]string{"", "}"}, [2]string{"", "]"}, [2]string{"", "}}"}, [2]string{"", "\n}\n"}, [2]string{"", "]]"})},
+	{"brackets too many, and more", "brackets", true, false, aroundMembers(
+		[2]string{"", "}\nThat's it."}, [2]string{"", "] text"}, [2]string{"", "}}\n```"}, [2]string{"", "]\n```\nDone."},
+		[2]string{"```json\n", "]\n```"}, [2]string{"```\n", "\n}\n```\n"}, [2]string{"Sure! ", "}"}, [2]string{"Here's the JSON you want:\n", "]"}, [2]string{"\ufeff", "]"},
+		[2]string{"[", "}]"})},
 	{"bracket too many", "brackets", false, true, func(d *damaged) bool {
 		d.insert(1+d.IntN(len(d.tokens)-1), newToken('#', d.oneOf("{", "}", "[", "]", "(", ")")))
 		return true
@@ -798,13 +808,57 @@ var damages = []damage{
 	{"half a fence", "around", true, false, around([2]string{"```json\n", ""}, [2]string{"", "\n```"}, [2]string{"", "```\n"})},
 	{"byte order mark", "around", true, false, around([2]string{"\ufeff", ""})},
 	{"introduction", "around", true, false, around([2]string{"Sure! ", ""}, [2]string{"Here's the JSON you want:\n", ""}, [2]string{"Okay, I'll do it now. ", ""}, [2]string{"The arguments are: ", ""})},
+	{"remark about code", "around", true, false, around(
+		[2]string{"", "\nThis writes main.go; then I run the tests (go test)."}, [2]string{"", "\n\nNow we run `go vet` - it takes 5 % of the time."},
+		[2]string{"", " A well-known call of write_file, see docs/a.md"})},
+	{"list of one, and more", "around", true, false, aroundMembers(
+		[2]string{"[[", "]]"}, [2]string{"[\n[ ", " ]\n]"}, [2]string{"[", "]]"}, [2]string{"[", "] text"}, [2]string{"Sure! [", "]"},
+		[2]string{"```json\n[", "]\n```"}, [2]string{"Here you are.\n```json\n[\n", "\n]\n```\nThat's all!"}, [2]string{"\ufeff[", "]"}, [2]string{"[", "]\n```"})},
+	{"lists or brackets of two kinds", "around", false, true, around(
+		[2]string{"", "]}"}, [2]string{"", "}]"}, [2]string{"[", "]}"}, [2]string{"[[", "]"}, [2]string{"[", ""}, [2]string{"[", "},"}, [2]string{"[", ",]"},
+		[2]string{"[", ", {\"a\": 1}]"}, [2]string{"[{\"a\": 1}, ", "]"}, [2]string{"[{}, ", "]"}, [2]string{"[", ", null]"}, [2]string{"[", "] [1]"}, [2]string{"[1, ", "]"})},
+	{"closed before the last member", "around", false, true, func(d *damaged) bool {
+		if len(d.truth) < 2 {
+			return false
+		}
+		last := d.truth[len(d.truth)-1]
+		if strings.TrimSpace(last.name) == "" {
+			return false
+		}
+		rest := damaged{generator: d.generator}
+		rest.write(d.truth[:len(d.truth)-1])
+		value := damaged{generator: d.generator}
+		value.write(last.value)
+		plain := fmt.Sprint(last.value)
+		return d.become(rest.text() + d.oneOf("", " ", "\n", "] ", "} ", "}} ", "\n```\n") + d.oneOf(
+			", "+quoted(last.name)+": "+value.text()+"}", quoted(last.name)+": "+value.text()+"}", quoted(last.name)+": "+value.text(),
+			last.name+": "+value.text(), last.name+": "+plain, ", "+last.name+": "+plain, last.name+" = "+plain, last.name+"="+plain,
+			"and then "+last.name+": "+plain, "with "+last.name+"="+plain, repr(last.name)+": "+plain, "// "+last.name+": "+plain,
+			"<"+last.name+">"+plain+"</"+last.name+">", "; "+last.name+"; "+plain+" "))
+	}},
+	{"closed in a string", "around", false, true, func(d *damaged) bool {
+		// The text behind is of the last string, which has a quote and a bracket in it.
+		i := len(d.tokens) - 2
+		if i < 1 || d.tokens[i].kind != '"' || d.tokens[i].isName {
+			return false
+		}
+		value := d.oneOf("rm x", "text", d.tokens[i].value) + "\"" + d.oneOf("}", "}]", "}}", "]", "} ]") + d.oneOf("", " text", " and then it's done.", "\n```\n", "\n")
+		d.truth = slices.Clone(d.truth)
+		d.truth[len(d.truth)-1].value = value
+		again := damaged{generator: d.generator}
+		again.write(d.truth)
+		d.tokens = again.tokens
+		last := &d.tokens[len(d.tokens)-2]
+		last.text = `"` + strings.ReplaceAll(inside(last), `\"`, `"`) + `"`
+		return true
+	}},
 	{"remark", "around", true, false, around([2]string{"", " text"}, [2]string{"", "\nThat's it."}, [2]string{"", "\n\nI wait for 2 results, then go on!"})},
 	{"list of one", "around", true, false, around([2]string{"[", "]"}, [2]string{"[ ", " ]"}, [2]string{"[\n", "\n]\n"})},
 	{"something around", "around", false, true, around(
 		[2]string{"run(", ")"}, [2]string{"<call>", "</call>"}, [2]string{"arguments: ", ""}, [2]string{`"arguments": `, ""}, [2]string{"args = ", ""},
-		[2]string{"'", "'"}, [2]string{`"`, `"`}, [2]string{"`", "`"}, [2]string{"(", ")"}, [2]string{"{", "}"}, [2]string{"[[", "]]"}, [2]string{"json\n", ""},
-		[2]string{"", ", "}, [2]string{"", ";"}, [2]string{"", " # it's"}, [2]string{"", "\n// c"}, [2]string{"", "</call>"}, [2]string{"", ` "x"`}, [2]string{"", " 5"}, [2]string{"[", ""}, [2]string{"", `, "b": 1}`},
-		[2]string{"a: ", ""}, [2]string{"a b: ", ""}, [2]string{`{"a": 1} `, ""}, [2]string{"", ` {"a": 1}`}, [2]string{"", "{}"}, [2]string{"{} ", ""}, [2]string{"[", ", {}]"}, [2]string{"a, b: 1, c: ", ""})},
+		[2]string{"'", "'"}, [2]string{`"`, `"`}, [2]string{"`", "`"}, [2]string{"(", ")"}, [2]string{"{", "}"}, [2]string{"json\n", ""},
+		[2]string{"", ", "}, [2]string{"", ";"}, [2]string{"", " # it's"}, [2]string{"", "\n// c"}, [2]string{"", "</call>"}, [2]string{"", ` "x"`}, [2]string{"", " 5"}, [2]string{"", `, "b": 1}`}, [2]string{"", " null"}, [2]string{"", " None"}, [2]string{"", " && rm -rf x"}, [2]string{"", " | less than"}, [2]string{"", " -l and -a"}, [2]string{"", " or b: 2, c: 3"},
+		[2]string{"a: ", ""}, [2]string{"a b: ", ""}, [2]string{`{"a": 1} `, ""}, [2]string{"", ` {"a": 1}`}, [2]string{"", "{}"}, [2]string{"{} ", ""}, [2]string{"a, b: 1, c: ", ""})},
 	{"twice", "around", false, false, func(d *damaged) bool {
 		text := d.text()
 		return d.become(text + d.oneOf("", "\n", ",", " or ", "\n\n") + text)

@@ -21,6 +21,13 @@ type shape struct {
 	// of that object may be the one that is too many: {"a":{"b":1},"c":2}} is
 	// {"a":{"b":1,"c":2}} or {"a":{"b":1},"c":2}.
 	followed bool
+	// The outer object has several members. Closing brackets of two kinds behind it may be those
+	// of a list and an object in it whose first brackets are missing: {"a":1,"b":2}]} is
+	// {"a":[1,{"b":2}]} or {"a":1,"b":2}.
+	severalMembers bool
+	// Something follows an object or a list within the outer object, whose last bracket may be
+	// one that is too many there: {"a":[{"b":{"c":1},"d":2}]}]} may be {"a":[{"b":{"c":1,"d":2}}]}.
+	goesOn bool
 }
 
 // level is an open object or array.
@@ -32,6 +39,8 @@ type level struct {
 	one, several bool
 	// An object is in it, and is complete.
 	hasObject bool
+	// The same of an object or a list.
+	hasClosed bool
 	// Where the names of its members begin.
 	names int
 }
@@ -62,8 +71,10 @@ func (s *shape) close() level {
 	last := len(s.levels) - 1
 	l := s.levels[last]
 	s.levels = s.levels[:last]
-	if last > 0 && l.bracket == '{' && l.inObjects {
-		s.levels[last-1].hasObject = true
+	if last > 0 {
+		outer := &s.levels[last-1]
+		outer.hasClosed = true
+		outer.hasObject = outer.hasObject || l.bracket == '{' && l.inObjects
 	}
 	return l
 }
@@ -92,6 +103,8 @@ func (s *shape) element() {
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
 	s.followed = s.followed || l.hasObject
+	s.goesOn = s.goesOn || l.hasClosed
+	s.severalMembers = s.severalMembers || l.several && len(s.levels) == 1
 	s.movable = s.movable || l.several && l.bracket == '{' && l.inObjects && len(s.levels) > 1
 }
 
@@ -99,7 +112,8 @@ func (s *shape) element() {
 // two are missing, one of them may have been written as another bracket.
 func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
 
-// isExtra reports whether closing brackets behind the object are too many, and no others.
+// isExtra reports whether closing brackets behind the object are too many, and no others. Where
+// another bracket is missing, or has closed too early, something stands behind it.
 func (s *shape) isExtra(brackets string) bool {
 	switch {
 	case !strings.Contains(brackets, "}"):
@@ -107,7 +121,7 @@ func (s *shape) isExtra(brackets string) bool {
 	case !strings.Contains(brackets, "]"):
 		return !s.followed
 	}
-	return false
+	return !s.severalMembers && !s.goesOn
 }
 
 // maxNames bounds the names that are kept of open objects. It is the size of an array, so

@@ -130,3 +130,13 @@ func FuzzShown(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkAppendShown(b *testing.B) {
+	property := `"path":{"type":"string","description":"The path of the file, \u0418, relative to the \"root\" of the project."},`
+	raw := `{"type": "object", "properties": {` + strings.Repeat(property, 500) + `"x": {"enum": [1, 2.50, null]}}}`
+	dst := make([]byte, 0, len(raw))
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		dst = AppendShown(dst[:0], raw)
+	}
+}

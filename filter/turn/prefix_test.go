@@ -223,14 +223,23 @@ func TestPrefixErrors(t *testing.T) {
 		"too many":      {[]Item{userHi, userHi, userHi}, []Item{userHi, userHi, userHi, userHi}, "The conversation has more than 6 messages, calls and results."},
 		"not too many":  {[]Item{userHi, userHi, userHi}, []Item{userHi, userHi, userHi}, ""},
 		"answered late": {[]Item{userHi, call, userHi}, []Item{result}, ""},
-		"several": {[]Item{userHi, call, {Kind: Call, CallID: "b"}}, []Item{userHi},
-			`The tool calls with the ids "a" and "b" have no outputs.`},
-		"several answered": {[]Item{userHi, call, result}, []Item{result, {Kind: Result, CallID: "b"}},
-			`There are no tool calls with the ids "a" and "b" before their outputs, or the calls have outputs already.`},
+		"several": {
+			[]Item{userHi, call, {Kind: Call, CallID: "b"}},
+			[]Item{userHi},
+			`The tool calls with the ids "a" and "b" have no outputs.`,
+		},
+		"several answered": {
+			[]Item{userHi, call, result},
+			[]Item{result, {Kind: Result, CallID: "b"}},
+			`There are no tool calls with the ids "a" and "b" before their outputs, or the calls have outputs already.`,
+		},
 		"called twice, answered": {[]Item{userHi, call}, []Item{call, result, result}, `Two tool calls have the id "a".`},
-		"all at once": {[]Item{userHi, call}, []Item{call, {Kind: Result, CallID: "c"}, {Kind: Call, CallID: "b"}},
+		"all at once": {
+			[]Item{userHi, call},
+			[]Item{call, {Kind: Result, CallID: "c"}, {Kind: Call, CallID: "b"}},
 			`Two tool calls have the id "a". There is no tool call with the id "c" before its output, or the call has an output already. ` +
-				`The tool call with the id "b" has no output.`},
+				`The tool call with the id "b" has no output.`,
+		},
 	} {
 		rc, _ := newContext()
 		rc.Limits.Items = 6
