@@ -357,8 +357,12 @@ func (p *spellings) withHeader(form string) []tool {
 	return nil
 }
 
-// leastCut is how many bytes of a name have to be there if it was cut.
-const leastCut = 3
+const (
+	// leastCut is how many bytes of a name have to be there if it was cut.
+	leastCut = 3
+	// mostCut is how many names may begin with them: more are not looked at.
+	mostCut = 8
+)
 
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
@@ -366,17 +370,18 @@ const leastCut = 3
 func (p *spellings) cut(form string) (found []tool) {
 	form = fold(form)
 	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int { return strings.Compare(n.folded, form) })
-	for i := first; i < len(p.names) && strings.HasPrefix(p.names[i].folded, form); i++ {
+	for i := first; i < min(first+mostCut, len(p.names)) && strings.HasPrefix(p.names[i].folded, form); i++ {
 		n := &p.names[i]
 		left, missing := len(form)-n.space, len(n.folded)-len(form)
 		if left < leastCut || missing <= 0 || 3*missing > left {
 			continue
 		}
 		if endsInside(n.name, form) && !slices.Contains(found, n.tool) {
-			if found = append(found, n.tool); len(found) > 1 {
-				break // it is none of them
-			}
+			found = append(found, n.tool)
 		}
+	}
+	if last := first + mostCut; last < len(p.names) && strings.HasPrefix(p.names[last].folded, form) {
+		return nil
 	}
 	return found
 }
