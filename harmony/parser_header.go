@@ -61,6 +61,8 @@ type resolvedHeader struct {
 	complete bool
 
 	role, author, channel, recipient, contentType []byte
+	// bareRole: there is a role without <|start|>, whose value does not count.
+	bareRole bool
 	// unmarked: the recipient was written without to=.
 	unmarked bool
 
@@ -174,6 +176,25 @@ func (r *resolvedHeader) isMessage(t Token) bool {
 	return r.channel != nil && t != 0
 }
 
+// isWords reports whether the header is nothing but a role or a content type: words that
+// can be an answer too.
+func (r *resolvedHeader) isWords() bool {
+	return r.channel == nil && r.recipient == nil && !r.hasText() && (r.role != nil || r.contentType != nil || r.bareRole)
+}
+
+// oddWord returns the word of a header that is no channel or content type which anybody
+// knows, and may be the answer if the message has no other text. "" if there is none.
+func (h *Header) oddWord() string {
+	switch {
+	case h.Recipient != "":
+	case h.ContentType != "" && wordAt([]byte(h.ContentType), typeWords, endsWord) == nil:
+		return h.ContentType
+	case channelNamed([]byte(h.Channel)) == nil:
+		return h.Channel
+	}
+	return ""
+}
+
 // isWordPrefix reports whether b, the rest of the section that begins with
 // marker, is the beginning of a header word that is possible there.
 func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool {
@@ -245,7 +266,7 @@ func (r *resolvedHeader) mayBecomeHeader() bool {
 func (r *resolvedHeader) bareSection(b []byte) []byte {
 	rest := trimLeft(b)
 	if word := wordAt(rest, roleWords, endsRole); word != nil {
-		rest = rest[len(word):]
+		rest, r.bareRole = rest[len(word):], true
 	}
 	channel, to := cutUnmarkedChannel(rest)
 	if rest = r.fields(rest); r.recipient == nil && len(to) > 0 {
