@@ -688,11 +688,18 @@ func IsNameRune(c rune) bool {
 // that has not all of its bytes yet belongs to it.
 func nameLength(b []byte) int {
 	for i := 0; i < len(b); {
-		c, size := utf8.DecodeRune(b[i:])
-		if c == utf8.RuneError && !utf8.FullRune(b[i:]) {
-			return len(b)
+		if isNameByte(b[i]) {
+			i++
+			continue
 		}
-		if c != '.' && (c == utf8.RuneError || !IsNameRune(c)) {
+		c, size := utf8.DecodeRune(b[i:])
+		if c == utf8.RuneError {
+			if !utf8.FullRune(b[i:]) {
+				return len(b)
+			}
+			return i
+		}
+		if !IsNameRune(c) {
 			return i
 		}
 		i += size
