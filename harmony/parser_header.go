@@ -61,6 +61,8 @@ type resolvedHeader struct {
 	complete bool
 
 	role, author, channel, recipient, contentType []byte
+	// bareRole: there is a role without <|start|>, whose value does not count.
+	bareRole bool
 	// unmarked: the recipient was written without to=.
 	unmarked bool
 
@@ -174,6 +176,25 @@ func (r *resolvedHeader) isMessage(t Token) bool {
 	return r.channel != nil && t != 0
 }
 
+// isWords reports whether the header is nothing but a role or a content type: words that
+// can be an answer too.
+func (r *resolvedHeader) isWords() bool {
+	return r.channel == nil && r.recipient == nil && !r.hasText() && (r.role != nil || r.contentType != nil || r.bareRole)
+}
+
+// oddWord returns the word of a header that is no channel or content type which anybody
+// knows, and may be the answer if the message has no other text. "" if there is none.
+func (h *Header) oddWord() string {
+	switch {
+	case h.Recipient != "":
+	case h.ContentType != "" && wordAt([]byte(h.ContentType), typeWords, endsWord) == nil:
+		return h.ContentType
+	case channelNamed([]byte(h.Channel)) == nil:
+		return h.Channel
+	}
+	return ""
+}
+
 // isWordPrefix reports whether b, the rest of the section that begins with
 // marker, is the beginning of a header word that is possible there.
 func (r *resolvedHeader) isWordPrefix(b []byte, marker Token, started bool) bool {
@@ -245,7 +266,7 @@ func (r *resolvedHeader) mayBecomeHeader() bool {
 func (r *resolvedHeader) bareSection(b []byte) []byte {
 	rest := trimLeft(b)
 	if word := wordAt(rest, roleWords, endsRole); word != nil {
-		rest = rest[len(word):]
+		rest, r.bareRole = rest[len(word):], true
 	}
 	channel, to := cutUnmarkedChannel(rest)
 	if rest = r.fields(rest); r.recipient == nil && len(to) > 0 {
@@ -501,8 +522,12 @@ func isOpenTo(b []byte) bool {
 // The characters that a model writes around names, and between a namespace and a name
 // in place of the dot.
 const (
-	openers    = "\"'`@"
+	quotes     = "\"'`"
+	openers    = quotes + "@<[(“‘«"
+	closers    = quotes + ">])”’»"
 	separators = "./:@>\\"
+	// enclosing are pairs of characters that hold a name together.
+	enclosing = "\"\"''``[]()“”‘’«»"
 )
 
 func isSeparator(c byte) bool { return strings.IndexByte(separators, c) >= 0 }
@@ -523,7 +548,7 @@ func addressLength(b []byte, complete bool) int {
 			return n
 		}
 		goesOn := isSeparator(b[n-1]) || isSeparator(next[0]) ||
-			string(b[:n]) == "functions" && !beginsField(next)
+			isNamespaceName(bytes.TrimLeft(b[:n], openers)) && !beginsType(next)
 		if !goesOn || len(next) == len(b)-n {
 			return n
 		}
@@ -532,22 +557,25 @@ func addressLength(b []byte, complete bool) int {
 }
 
 // addressWordLength returns the length of the word at the start of b: all in quotation
-// marks, else what is before the next space, or before arguments.
+// marks or brackets, else what is before the next space, or before arguments.
 func addressWordLength(b []byte) int {
-	if len(b) > 0 && strings.IndexByte(openers[:3], b[0]) >= 0 {
-		if end := bytes.IndexByte(b[1:], b[0]); end > 0 {
-			end += 2
-			if rest := b[end:]; len(rest) > 0 && strings.IndexByte(separators+openers, rest[0]) >= 0 {
+	opener, size := utf8.DecodeRune(b)
+	if pair := strings.IndexRune(enclosing, opener); pair >= 0 && size > 0 {
+		closer, _ := utf8.DecodeRuneInString(enclosing[pair+size:])
+		if end := bytes.IndexRune(b[size:], closer); end > 0 {
+			end += size + utf8.RuneLen(closer)
+			if rest := b[end:]; len(rest) > 0 && strings.IndexByte(separators+quotes+"@", rest[0]) >= 0 {
 				word, _ := cutSpace(rest)
 				end += len(word)
 			}
 			return end
 		}
 	}
+
 	word, _ := cutSpace(b)
-	if begin := bytes.IndexFunc(word, IsNameRune); begin >= 0 {
-		if arguments := bytes.IndexAny(word[begin:], "{[("); arguments > 0 {
-			return begin + arguments
+	for i, c := range word {
+		if i > 0 && (c == '{' || c == '[' || c == '(') && isNameByte(word[i-1]) && word[i-1] != '.' {
+			return i
 		}
 	}
 	return len(word)
@@ -562,15 +590,27 @@ func gluedAddressLength(b []byte) int {
 		return 0
 	}
 
-	// Another separator than a dot can only stand behind the namespace.
-	if bytes.IndexByte(b[begin:n], '.') < 0 {
-		between := len(b) - n - len(bytes.TrimLeft(b[n:], separators))
-		if more := nameLength(b[n+between:]); between > 0 && more > 0 {
-			n += between + more
+	// Behind the namespace another separator can stand, and spaces.
+	quoted := begin > 0
+	namespace := bytes.TrimRight(b[begin:n], ".")
+	spaced := bytes.IndexByte(namespace, '.') < 0
+	for goesOn := true; goesOn; {
+		rest := trimLeft(bytes.TrimLeft(trimLeft(b[n:]), separators))
+		between := b[n : len(b)-len(rest)]
+		separated := b[n-1] == '.' || len(trimLeft(between)) > 0 ||
+			len(between) > 0 && isNamespaceName(namespace) && !beginsType(rest)
+		if !spaced && bytes.IndexByte(between, ' ') >= 0 {
+			break
+		}
+		name := bytes.TrimLeft(rest, openers)
+		more := nameLength(name)
+		if goesOn = separated && more > 0; goesOn || separated && len(name) == 0 {
+			quoted = quoted || len(name) < len(rest)
+			n = len(b) - len(name) + more
 		}
 	}
-	if begin > 0 {
-		n = len(b) - len(bytes.TrimLeft(b[n:], openers))
+	if quoted {
+		n = len(b) - len(bytes.TrimLeft(b[n:], closers+separators))
 	}
 	return n
 }
@@ -596,6 +636,20 @@ func beginsText(rest []byte) bool { return len(rest) > 0 && (rest[0] < 'a' || re
 // isNamespaced reports whether b begins with the name of a tool.
 func isNamespaced(b []byte) bool {
 	return wordAt(b, namespaceWords, func([]byte) bool { return true }) != nil
+}
+
+// beginsType reports whether b begins with a content type, or with to=.
+func beginsType(b []byte) bool {
+	return toLength(b, true) > 0 || wordAt(b, typeWords, func(rest []byte) bool { return nameLength(rest) == 0 }) != nil
+}
+
+func isNamespaceName(b []byte) bool {
+	for _, w := range namespaceNames {
+		if bytes.EqualFold(b, w) {
+			return true
+		}
+	}
+	return false
 }
 
 // isAddress reports whether b begins with a namespace of tools and a separator, so that
@@ -634,11 +688,18 @@ func IsNameRune(c rune) bool {
 // that has not all of its bytes yet belongs to it.
 func nameLength(b []byte) int {
 	for i := 0; i < len(b); {
-		c, size := utf8.DecodeRune(b[i:])
-		if c == utf8.RuneError && !utf8.FullRune(b[i:]) {
-			return len(b)
+		if isNameByte(b[i]) {
+			i++
+			continue
 		}
-		if c != '.' && (c == utf8.RuneError || !IsNameRune(c)) {
+		c, size := utf8.DecodeRune(b[i:])
+		if c == utf8.RuneError {
+			if !utf8.FullRune(b[i:]) {
+				return len(b)
+			}
+			return i
+		}
+		if !IsNameRune(c) {
 			return i
 		}
 		i += size

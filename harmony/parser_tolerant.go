@@ -129,6 +129,10 @@ func (p *Parser) stopHeader(t Token) {
 	switch only := t == TokenReturn && !p.said && !p.head.started; {
 	case !only && p.isRemnant():
 		p.repairs[RepairCutHeader]++
+	case only && p.resolved.isWords():
+		p.startWithAll()
+		p.finishMessage(t)
+		return
 	case p.resolved.hasText() || p.resolved.isMessage(t):
 		p.startWithText()
 		p.finishMessage(t)
@@ -145,6 +149,9 @@ func (p *Parser) stopHeader(t Token) {
 func (p *Parser) finishMessage(t Token) {
 	start := len(p.text)
 	p.text = p.decoder.Flush(p.text)
+	if p.tokens == 0 && t == TokenReturn && !p.said {
+		p.text = append(p.text, p.header.oddWord()...)
+	}
 	p.delta(start)
 	p.endMessage(t, nil)
 }
@@ -297,6 +304,16 @@ func (p *Parser) startWithText() {
 	p.tokens = r.textTokens
 	start := len(p.text)
 	p.text = p.decoder.join(p.text, string(r.text))
+	p.delta(start)
+}
+
+// startWithAll starts a message with all that was collected as its text.
+func (p *Parser) startWithAll() {
+	p.repairs[RepairMissingHeader]++
+	p.startMessage(Header{Role: RoleAssistant, Channel: ChannelFinal})
+	p.tokens = len(p.head.tokens)
+	start := len(p.text)
+	p.text = p.decoder.join(p.text, string(p.head.text))
 	p.delta(start)
 }
 

@@ -165,6 +165,11 @@ var tolerantCases = []struct {
 	{"answer in place of a type behind a channel", "<|channel|>final <|constrain|>answer<|return|>", "assistant final: answer", "missing_message"},
 	{"answer in place of a type behind a role", "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|constrain|>answer<|return|>", "assistant analysis: a\nassistant final: answer", "missing_message missing_channel"},
 	{"answer in place of a type between messages", "<|channel|>analysis<|message|>a<|end|><|constrain|>answer<|return|>", "assistant analysis: a\nassistant final: answer", "missing_header"},
+	{"type that is the only answer", "<|constrain|>json<|return|>", "assistant final: json", "missing_header"},
+	{"role that is the only answer", "assistant<|return|>", "assistant final: assistant", "missing_header"},
+	{"type of an empty message that is the only answer", "<|channel|>final <|constrain|>answer<|message|><|return|>", "assistant final type=answer: answer", ""},
+	{"channel of an empty message that is the only answer", "<|channel|>answer<|message|><|return|>", "assistant answer: answer", "unknown_channel"},
+	{"type of an empty message", "<|channel|>final <|constrain|>json<|message|><|return|>", "assistant final type=json: ", ""},
 	{"type cut by the end, no recipient", "<|channel|>final <|constrain|>js", "", "cut_header"},
 
 	// Recipients as models write them.

@@ -96,6 +96,16 @@ func TestAnyChunking(t *testing.T) {
 	})
 }
 
+// TestLetters has tools with names in letters of other scripts.
+func TestLetters(t *testing.T) {
+	t.Parallel()
+	testAPI.Letters(t,
+		func(name string) string { return strings.Replace(weatherTool, "get_weather", name, 1) },
+		func(name string) string {
+			return `,"tool_choice":{"type":"function","function":{"name":"` + name + `"}}`
+		})
+}
+
 // TestMalformed has outputs for which other servers send an error or nothing.
 func TestMalformed(t *testing.T) {
 	t.Parallel()

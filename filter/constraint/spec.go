@@ -27,7 +27,7 @@ type Spec struct {
 
 // Tool is a tool that may be called.
 type Tool struct {
-	Recipient string          // such as functions.get_weather, of letters, digits and _-. only
+	Recipient string          // such as functions.get_weather, of letters of any script, digits and _-. only
 	Builtin   bool            // it is a tool of the system message: the content type can be code
 	Code      bool            // it is called with code: any text, no Schema
 	Schema    json.RawMessage // of the arguments; nil: any JSON object

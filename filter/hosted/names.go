@@ -19,8 +19,8 @@ const (
 
 // A client does not write the tools of its MCP servers. So what would be an error
 // of a function is no error of theirs: a tool that breaks a limit is left out, and
-// one whose name equals another's for the model, where all but letters, digits, _
-// and - are _, gets a number behind its name.
+// one whose name equals another's for the model, where all but letters of any script,
+// digits, _ and - are _, gets a number behind its name.
 
 // schemaSteps is how many steps of a request's work a byte of a tool's schema takes, which
 // is written as the model sees it: references can have it written many times.
@@ -89,7 +89,7 @@ func Numbered(listed []tools.Tool) map[string]string {
 	last := map[string]int{} // the number that a name was given last: a list can have one name many times
 	for _, name := range late {
 		seen := turn.ModelName(name)
-		begin := seen[:min(len(seen), numberedBytes)] + "_"
+		begin := strings.ToValidUTF8(seen[:min(len(seen), numberedBytes)], "") + "_"
 		for n := max(last[begin]+1, 2); taken[seen]; n++ {
 			seen, last[begin] = begin+strconv.Itoa(n), n
 		}

@@ -32,7 +32,7 @@ func namedTools(names ...string) []tools.Tool {
 // called.
 func TestNumbered(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("п", 128)
+	long := strings.Repeat("п", 127)
 	for name, c := range map[string]struct {
 		listed []string
 		want   map[string]string
@@ -41,9 +41,11 @@ func TestNumbered(t *testing.T) {
 		"two":                        {listed: []string{"a.b", "a_b", "good"}, want: map[string]string{"a_b": "a_b_2"}},
 		"three":                      {listed: []string{"a.b", "a/b", "a b"}, want: map[string]string{"a/b": "a_b_2", "a b": "a_b_3"}},
 		"the number is taken":        {listed: []string{"a.b", "a_b", "a_b_2"}, want: map[string]string{"a_b": "a_b_3"}},
-		"letters that are not ASCII": {listed: []string{"поиск", "найти"}, want: map[string]string{"найти": "______2"}},
+		"letters that are not ASCII": {listed: []string{"поиск", "найти"}},
+		"signs":                      {listed: []string{"🔧", "🔨"}, want: map[string]string{"🔨": "__2"}},
+		"composed":                   {listed: []string{"\u00e4", "a\u0308"}, want: map[string]string{"a\u0308": "ä_2"}},
 		"reserved":                   {listed: []string{"python", "python_"}, want: map[string]string{"python_": "python__2"}},
-		"long":                       {listed: []string{long, long[2:] + "ж"}, want: map[string]string{long[2:] + "ж": strings.Repeat("_", 129) + "2"}},
+		"long":                       {listed: []string{"a" + long + "!", "a" + long + "?"}, want: map[string]string{"a" + long + "?": "a" + strings.Repeat("п", 99) + "_2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

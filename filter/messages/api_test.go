@@ -98,6 +98,14 @@ func TestAnyChunking(t *testing.T) {
 	})
 }
 
+// TestLetters has tools with names in letters of other scripts.
+func TestLetters(t *testing.T) {
+	t.Parallel()
+	testAPI(t).Letters(t,
+		func(name string) string { return strings.Replace(weatherTool, "get_weather", name, 1) },
+		func(name string) string { return `,"tool_choice":{"type":"tool","name":"` + name + `"}` })
+}
+
 // TestMalformed has outputs for which other servers send an error or nothing. A part
 // is a content block of its own.
 func TestMalformed(t *testing.T) {

@@ -110,3 +110,38 @@ func TestLoopChoosesOddTools(t *testing.T) {
 		}
 	}
 }
+
+// Calls that the model makes in one are calls of their own: of tools that the filter runs,
+// within the request's bound, and of the client's.
+func TestLoopWithCallsInOne(t *testing.T) {
+	t.Parallel()
+	const both = `<|channel|>commentary to=multi_tool_use.parallel <|constrain|>json<|message|>{"tool_uses":[{"recipient_name":"docs.search","parameters":{"q":"one"}},{"recipient_name":"%s","parameters":{"q":"two"}}]}<|call|>`
+	tool := `"tools":[{"type":"function","name":"mine","parameters":{"type":"object"}},{"type":"mcp","server_label":"docs","require_approval":"never"}]`
+	for _, c := range []struct {
+		second, members string
+		jobs            int
+		want            string // types of the output's items
+	}{
+		{"docs.read", "", 2, `["mcp_list_tools","mcp_call","mcp_call","message"]`},
+		{"docs.read", `,"max_tool_calls":1`, 1, `["mcp_list_tools","mcp_call","mcp_call","message"]`},
+		{"docs.read", `,"parallel_tool_calls":false`, 1, `["mcp_list_tools","mcp_call","message"]`},
+		{"functions.mine", "", 1, `["mcp_list_tools","mcp_call","function_call"]`},
+	} {
+		l := newLoop(t)
+		l.results = map[string]tools.Result{"": {Tools: namedTools("search", "read")}}
+		answers := []string{fmt.Sprintf(both, c.second), doneText}
+		if c.second == "functions.mine" {
+			answers = answers[:1]
+		}
+		got := l.play(t, `{"model":"m","input":"hi",`+tool+c.members+`}`, answers...)
+		calls := 0
+		for _, job := range l.jobs {
+			if job.Tool != "" {
+				calls++
+			}
+		}
+		if types := got.Get("output.#.type").Raw; types != c.want || calls != c.jobs {
+			t.Errorf("%s%s: the output is %s, %d jobs", c.second, c.members, types, calls)
+		}
+	}
+}

@@ -27,10 +27,10 @@ type callCheck struct {
 // begin begins the message of a call, if its arguments are to be checked.
 func (c *callCheck) begin(h *harmony.Header) {
 	c.holding = false
-	if c.tools == nil || c.enough || h.Recipient == "" {
+	if c.tools == nil || c.enough {
 		return
 	}
-	t, found := c.tools.resolve(h.Recipient)
+	t, found := c.tools.addressee(h)
 	if found != offered && found != respelled {
 		return
 	}

@@ -29,7 +29,7 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 	switch {
 	case f.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
-	case len(f.Name) > maxFormatName || plainName(f.Name) != f.Name:
+	case len(f.Name) > maxFormatName || !isPlain(f.Name):
 		return nil, apierror.Invalid(path, "The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
 	case len(f.Schema) == 0:
 		return nil, apierror.Invalid(path, "The output format has no schema. Add one, or use json_object.")

@@ -17,7 +17,7 @@ func HasCall(output []harmony.Token) bool {
 			case harmony.MessageStart:
 				calling = e.Header.Recipient != ""
 			case harmony.MessageEnd:
-				if calling {
+				if calling || e.End == harmony.TokenCall {
 					return true
 				}
 			}

@@ -310,7 +310,7 @@ func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Er
 	// The client's own tools take precedence over built-in ones.
 	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t tool) bool { return t.builtin })
 	s.byName[name] = append(own, client)
-	s.folded = nil
+	s.spellings = nil
 	return nil
 }
 

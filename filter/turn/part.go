@@ -1,15 +1,15 @@
 package turn
 
 import (
-	"strings"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
 // part is the message that is being read.
 type part struct {
-	kind     Kind // 0 between messages
+	kind     Kind      // 0 between messages
+	held     *heldPart // its text waits for the end of the message; nil: it does not
+	settled  bool      // its text has waited
 	state    partState
 	call     *CalledTool         // of a call that is not withheld
 	withheld bool                // it is a call that is not emitted
@@ -34,6 +34,9 @@ func (p *part) toolName() ToolName {
 
 // count counts the content tokens of the part since the last call.
 func (r *Reader) count() {
+	if r.part.held != nil {
+		return // until it has a kind
+	}
 	n := r.parser.ContentTokens() - r.part.counted
 	r.part.counted += n
 	switch r.part.kind {
@@ -59,10 +62,11 @@ func (r *Reader) handle(events []harmony.Event) {
 		case harmony.Delta:
 			r.text(e.Text)
 		case harmony.MessageEnd:
+			r.text(e.Text)
+			r.settle(e.End)
 			if i == len(events)-1 {
 				r.count()
 			}
-			r.text(e.Text)
 			r.endPart()
 		}
 	}
@@ -71,16 +75,41 @@ func (r *Reader) handle(events []harmony.Event) {
 // beginPart begins a part with its message's header.
 func (r *Reader) beginPart(h *harmony.Header) {
 	r.part = part{}
-	called, ok := r.called(h)
-	if !ok {
+	called, found := r.turn.tools.addressee(h)
+	switch {
+	case found == noRecipient:
 		r.part.kind = kindOf(h.Channel)
-		return
+	case found == unsure && !r.calling():
+		r.part.kind = kindOf(h.Channel)
+		r.repaired(repairRecipient)
+	case !r.calling():
+		r.part.kind, r.part.withheld = Call, true
+		r.repaired(repairWithheld)
+	case found == unsure:
+		r.hold(&heldPart{header: h, unknown: called})
+	case r.toolless():
+		recipient, _ := writtenRecipient(h)
+		r.beginCall(tool{name: unknownName(recipient)}, unknown)
+	case found == unknown && isParallel(h.Recipient):
+		r.hold(&heldPart{header: h, unknown: called, parallel: true})
+	default:
+		r.beginCall(called, found)
+	}
+}
+
+// beginCall begins a part that is a call.
+func (r *Reader) beginCall(called tool, found address) {
+	switch found {
+	case respelled:
+		r.repaired(repairRecipient)
+	case unknown:
+		r.repaired(repairUnknown)
 	}
 	r.part.kind = Call
-	if r.part.withheld {
-		return
+	call := &CalledTool{
+		Index: len(r.calls), ID: r.turn.rc.NewID("call_"),
+		Namespace: called.namespace, Name: called.name, Builtin: called.builtin,
 	}
-	call := &CalledTool{Index: len(r.calls), ID: r.turn.rc.NewID("call_"), Namespace: called.namespace, Name: called.name, Builtin: called.builtin}
 	r.part.call = call
 	if allowed := r.turn.verifier.allowed; allowed != nil {
 		call.Refused = !allowed[r.part.toolName()]
@@ -103,30 +132,8 @@ func kindOf(channel string) Kind {
 	return Answer
 }
 
-// called returns the tool that a header calls, if it calls one, and decides
-// whether the call is withheld.
-func (r *Reader) called(h *harmony.Header) (tool, bool) {
-	if h.Recipient == "" {
-		return tool{}, false
-	}
-	t, found := r.turn.tools.resolve(h.Recipient)
-	switch {
-	case found == noRecipient, found == unknown && h.Channel == harmony.ChannelFinal:
-		r.repaired(repairRecipient)
-		return tool{}, false
-	case r.toolless() && r.corrected:
-		r.repaired(repairUnknown)
-		return tool{name: plainName(strings.TrimPrefix(cleanRecipient(h.Recipient), FunctionsNamespace+"."))}, true
-	case r.toolless():
-		r.repaired(repairWithheld)
-		r.part.withheld = true
-	case found == respelled:
-		r.repaired(repairRecipient)
-	case found == unknown:
-		r.repaired(repairUnknown)
-	}
-	return t, true
-}
+// calling reports whether calls are emitted, and not withheld.
+func (r *Reader) calling() bool { return !r.toolless() || r.corrected }
 
 // toolless reports whether the model is offered no tools.
 func (r *Reader) toolless() bool { return r.turn.noCalls || len(r.turn.tools.byRecipient) == 0 }
@@ -137,6 +144,8 @@ func (r *Reader) text(p []byte) {
 		return
 	}
 	switch {
+	case r.holds(p):
+		r.part.held.text = append(r.part.held.text, p...)
 	case r.part.withheld:
 		if !r.shown {
 			r.withheld = append(r.withheld, p...)

@@ -22,7 +22,8 @@ const (
 // Reader turns the tokens of one choice into events.
 //
 // A message with a recipient is a call whatever its channel, analysis is
-// reasoning, commentary is a preamble, and everything else is an answer. A call
+// reasoning, commentary is a preamble, and everything else is an answer. Where that is
+// in doubt, the end of the message decides, and its text waits for it ([heldPart]). A call
 // of a tool that the request does not have is emitted under the name that the
 // model used, so that the client can tell the model. Where the request offers no
 // tools at all, the call is withheld, and its text becomes an answer if the
@@ -249,6 +250,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 		}
 	}
 	if r.part.kind != 0 {
+		r.settle(0)
 		r.endPart()
 	}
 	if !r.shown && !r.ending.stopped && len(r.withheld) > 0 {

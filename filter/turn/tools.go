@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
@@ -39,7 +40,7 @@ type toolset struct {
 	builtins    []harmony.Namespace                // of the system message, with the model's names
 	byRecipient map[string]tool                    // by the model's namespace.name, or by a built-in namespace
 	byName      map[string][]tool                  // by the model's name, without namespace
-	folded      *foldedNames                       // of byRecipient and byName; nil: not needed yet
+	spellings   *spellings                         // of byRecipient and byName; nil: not needed yet
 	joined      *joinedSet                         // tools that join later; nil: none do
 	texts       map[ToolName]string                // the only parameter of tools that take one, a string
 	asIs        map[ToolName]bool                  // see [Input].AsIs
@@ -232,8 +233,8 @@ func modelNamespace(namespace string) string {
 }
 
 // ModelName returns the name that the model sees for a client's name: other
-// characters than letters, digits, _ and - become _, and a reserved name gets a _
-// at its end.
+// characters than letters of any script, digits, _ and - become _, and a reserved name
+// gets a _ at its end.
 func ModelName(name string) string {
 	if reserved[name] {
 		return name + "_"
@@ -242,178 +243,26 @@ func ModelName(name string) string {
 }
 
 // plainName replaces all characters of a name except letters, digits, _ and - by _.
+// Letters with marks are composed, as models write them.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x80 && isNameByte(byte(r)) {
+		if harmony.IsNameRune(r) {
 			return r
 		}
 		return '_'
-	}, name)
+	}, norm.NFC.String(name))
 }
 
-func isNameByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
-}
-
-// address is what a message's recipient is.
-type address uint8
-
-const (
-	noRecipient address = iota // no recipient, or a word that is none
-	offered                    // a tool of the request
-	respelled                  // a tool of the request, in another spelling
-	unknown                    // something else
-)
-
-// resolve returns the tool that a recipient means, in this order: the tool of
-// exactly this recipient; the only tool with its name, if the recipient has no
-// namespace or that of plain functions; the only tool that fits in another letter
-// case, with other separators, or with a part of the header appended. A function of
-// a namespace that is a tool itself means that tool. A recipient in another
-// namespace is unknown, even if a tool has its name; the unknown tool's name
-// includes the namespace. A word of the header is no recipient.
-func (s *toolset) resolve(recipient string) (tool, address) {
-	if t, ok := s.byRecipient[recipient]; ok {
-		return t, offered
-	}
-	clean := cleanRecipient(recipient)
-	name := strings.TrimPrefix(clean, FunctionsNamespace+".")
-	if ts := s.byName[name]; len(ts) == 1 {
-		if clean == recipient {
-			return ts[0], offered
+// isPlain reports whether a text has only ASCII letters, digits, _ and -.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if !isNameByte(text[i]) {
+			return false
 		}
-		return ts[0], respelled
-	}
-	if t, ok := s.nearest(clean); ok {
-		return t, respelled
-	}
-	space, _, _ := strings.Cut(clean, ".")
-	if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
-		return t, respelled
-	}
-	if headerWords[clean[strings.LastIndexByte(clean, '.')+1:]] {
-		return tool{}, noRecipient
-	}
-	return tool{name: plainName(name)}, unknown
-}
-
-// foldedName is a folded spelling of a tool's name.
-type foldedName struct {
-	spelling string
-	tool     tool
-}
-
-// foldedNames are the names of a toolset, folded once: a model can make thousands of calls
-// of tools that nobody has.
-type foldedNames struct {
-	whole []foldedName // with their namespaces
-	alone []foldedName // of tools that no other has the name of
-}
-
-func (s *toolset) foldNames() *foldedNames {
-	f := &foldedNames{}
-	for recipient, t := range s.byRecipient {
-		if fold(recipient[strings.LastIndexByte(recipient, '.')+1:]) != "" {
-			f.whole = append(f.whole, foldedName{fold(recipient), t})
-		}
-	}
-	for name, ts := range s.byName {
-		if name = fold(name); name != "" && len(ts) == 1 {
-			f.alone = append(f.alone, foldedName{name, ts[0]}, foldedName{FunctionsNamespace + name, ts[0]})
-		}
-	}
-	return f
-}
-
-// nearest returns the only tool that a recipient means if letter case, separators
-// and appended words of the header are ignored. Of several tools whose names are
-// prefixes of the recipient, the longest name counts.
-func (s *toolset) nearest(recipient string) (tool, bool) {
-	if s.folded == nil {
-		s.folded = s.foldNames()
-	}
-	folded := fold(recipient)
-
-	found := longestPrefixes(folded, s.folded.whole)
-	if len(found) == 0 { // else the recipient has a namespace, or is one
-		found = longestPrefixes(folded, s.folded.alone)
-	}
-	if len(found) != 1 {
-		return tool{}, false
-	}
-	return found[0], true
-}
-
-// longestPrefixes returns the tools with the longest name that a folded recipient begins
-// with, and behind which it has words of a header only.
-func longestPrefixes(folded string, names []foldedName) (found []tool) {
-	longest := 0
-	for i := range names {
-		name := &names[i]
-		rest, ok := strings.CutPrefix(folded, name.spelling)
-		if !ok || len(name.spelling) < longest || !onlyHeaderWords(rest) {
-			continue
-		}
-
-		if len(name.spelling) > longest {
-			longest, found = len(name.spelling), found[:0]
-		}
-		if !slices.Contains(found, name.tool) {
-			found = append(found, name.tool)
-		}
-	}
-	return found
-}
-
-// headerWords are words of a message header that a malformed header can have in
-// place of the recipient. The empty word is one of them.
-var headerWords = map[string]bool{
-	"": true, "all": true, "assistant": true, "user": true, "system": true, "developer": true, "functions": true,
-	"analysis": true, "commentary": true, "final": true, "json": true, "code": true, "to": true,
-}
-
-// gluedWords are words of a message header that a malformed header can have
-// directly behind the recipient.
-var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
-
-// onlyHeaderWords reports whether s is a sequence of gluedWords.
-func onlyHeaderWords(s string) bool {
-next:
-	for s != "" {
-		for _, w := range gluedWords {
-			if rest, ok := strings.CutPrefix(s, w); ok {
-				s = rest
-				continue next
-			}
-		}
-		return false
 	}
 	return true
 }
 
-// cleanRecipient removes from a recipient the characters that names cannot have, and
-// everything from the first control token on.
-func cleanRecipient(recipient string) string {
-	recipient, _, _ = strings.Cut(recipient, "<|")
-	recipient = strings.Map(func(r rune) rune {
-		if r < 0x80 && (isNameByte(byte(r)) || r == '.') {
-			return r
-		}
-		return -1
-	}, recipient)
-	recipient = strings.Trim(recipient, ".")
-	return recipient[:min(len(recipient), maxNameBytes)]
-}
-
-// fold reduces a name to its letters, in lower case, and digits.
-func fold(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return -1
-	}, name)
+func isNameByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 }

@@ -325,7 +325,7 @@ func TestResolve(t *testing.T) {
 		"functions.a.b":                   {tool{"functions", "a.b", false}, respelled},
 		"mcp_x.Echo":                      {tool{"mcp__x", "echo", false}, respelled},
 		"functions.Twice":                 {tool{"functions", "twice", false}, respelled},
-		"twice":                           {tool{"", "twice", false}, unknown},
+		"twice":                           {tool{"", "twice_", false}, unknown},
 		"browser.search":                  {tool{"", "browser_search", false}, unknown},
 		"browser.Search":                  {tool{"", "browser_Search", false}, unknown},
 		"mcp__x.search":                   {tool{"", "mcp__x_search", false}, unknown},

@@ -1,0 +1,141 @@
+package turn
+
+import (
+	"github.com/tidwall/gjson"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// heldPart is a message whose kind its end tells, so that its text waits for it. There are
+// three: a message to nobody whom the request knows, which is a call if it ends as one;
+// what looks like a preamble of JSON, for the same reason; and a call of several tools at
+// once.
+type heldPart struct {
+	header *harmony.Header // of a message to nobody; nil: it has no recipient
+	kind   Kind            // if it is no call
+	// unknown is the tool that is called, unless it is several.
+	unknown  tool
+	parallel bool
+	text     []byte
+}
+
+// hold lets the text of the part wait for its end.
+func (r *Reader) hold(held *heldPart) {
+	held.kind = kindOf(held.header.Channel)
+	header := *held.header // the parser uses it again
+	held.header = &header
+	r.part.kind, r.part.held = held.kind, held
+}
+
+// holds reports whether the text of the part waits for its end. A preamble in JSON is
+// likely a call without a recipient.
+func (r *Reader) holds(text []byte) bool {
+	if r.part.held != nil {
+		return true
+	}
+	if r.part.kind == Preamble && r.part.state == partUnseen && text[0] == '{' && !r.part.settled && r.calling() {
+		r.part.held = &heldPart{kind: Preamble, unknown: r.turn.tools.unknownTool("")}
+	}
+	return r.part.held != nil
+}
+
+// settle decides what a part is whose text has waited for its end, and emits the text. A
+// message that ends with <|call|> is a call.
+func (r *Reader) settle(end harmony.Token) {
+	held := r.part.held
+	if held == nil {
+		return
+	}
+	r.part.held, r.part.settled = nil, true
+
+	switch {
+	case held.parallel && r.settleParallel(held.text):
+		return
+	case held.parallel, end == harmony.TokenCall:
+		r.beginCall(held.unknown, unknown)
+	case held.header != nil:
+		r.repaired(repairRecipient)
+		if held.header.Unmarked {
+			r.text([]byte(held.header.Recipient + " ")) // it was a word of the text
+		}
+	}
+	r.text(held.text)
+}
+
+// parallelName is the folded name of a tool with which models that have been trained on
+// ChatGPT's tools make several calls in one.
+const parallelName = "multitooluseparallel"
+
+// isParallel reports whether a recipient is that tool.
+func isParallel(recipient string) bool {
+	for _, form := range (&spellings{}).forms(recipientWords(recipient)) {
+		if fold(form) == parallelName {
+			return true
+		}
+	}
+	return false
+}
+
+// maxParallel bounds the calls that are made in one.
+const maxParallel = 128
+
+// settleParallel makes the calls that are the arguments of the part, in their order, and
+// leaves the last one open. It makes none and returns false if one of them is no call of a
+// tool of the request with an object.
+func (r *Reader) settleParallel(text []byte) bool {
+	if r.ending.truncated {
+		return false
+	}
+	repairer := arguments.New("")
+	whole := append([]byte(nil), repairer.Push(text)...)
+	rest, _, valid := repairer.End()
+	if !valid {
+		return false
+	}
+	calls := r.turn.tools.parallelCalls(append(whole, rest...))
+	if len(calls) == 0 {
+		return false
+	}
+	if r.turn.oneCall {
+		calls = calls[:1]
+	}
+
+	for i := range calls {
+		if i > 0 {
+			r.count()
+			counted := r.part.counted
+			r.endPart()
+			r.part = part{counted: counted}
+		}
+		r.part.settled = true
+		r.beginCall(calls[i].tool, respelled)
+		r.text([]byte(calls[i].arguments))
+	}
+	return true
+}
+
+// parallelCall is one of several calls that are made in one.
+type parallelCall struct {
+	tool      tool
+	arguments string
+}
+
+// parallelCalls returns the calls of a JSON object; nil if it has something else than calls
+// of tools of the request with objects.
+func (s *toolset) parallelCalls(text []byte) []parallelCall {
+	uses := gjson.GetBytes(text, "tool_uses")
+	if !uses.IsArray() {
+		return nil
+	}
+	var calls []parallelCall
+	for _, use := range uses.Array() {
+		called, found := s.resolve(use.Get("recipient_name").Str)
+		parameters := use.Get("parameters")
+		if found != offered && found != respelled || called.isCode() || !parameters.IsObject() || len(calls) == maxParallel {
+			return nil
+		}
+		calls = append(calls, parallelCall{called, parameters.Raw})
+	}
+	return calls
+}

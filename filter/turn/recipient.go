@@ -1,0 +1,438 @@
+package turn
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/envoy-harmony/envoy-harmony/harmony"
+)
+
+// A model writes the names of tools in many ways: in quotation marks, with other
+// separators, with a prefix too many, cut, or with a piece of the header behind them. All
+// that is decided here, by comparing what it wrote with the tools of the request: as the
+// prompt shows them, and as the client sent them.
+//
+// The comparison has stages, and a stage counts only if no earlier one has found a tool:
+// a right spelling always wins. In each stage the spelling is compared as it is, without
+// repetitions, and without prefixes. If a stage finds two tools, the model may have meant
+// either, so the call is one of an unknown tool. A call that is not made costs the model
+// another try; a call of the wrong tool can cost more.
+
+// address is what a message's recipient is.
+type address uint8
+
+const (
+	noRecipient address = iota // none
+	offered                    // a tool of the request
+	respelled                  // a tool of the request, in another spelling
+	unsure                     // no tool; whether the message is a call tells its end
+	unknown                    // something else
+)
+
+// addressee returns the tool that a message calls.
+func (s *toolset) addressee(h *harmony.Header) (tool, address) {
+	recipient, marked := writtenRecipient(h)
+	if recipient == "" {
+		return tool{}, noRecipient
+	}
+
+	t, found := s.resolve(recipient)
+	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
+		return s.unknownTool(recipient), unsure
+	}
+	return t, found
+}
+
+// writtenRecipient returns the recipient of a message, and whether it was written as one.
+// The model sometimes begins a call as the tool's own message.
+func writtenRecipient(h *harmony.Header) (recipient string, marked bool) {
+	if h.Recipient == "" && h.Role == harmony.RoleTool {
+		return h.Name, false
+	}
+	return h.Recipient, !h.Unmarked
+}
+
+// resolve returns the tool that a recipient means. A recipient in a namespace that is none
+// of plain functions is unknown, even if a tool has its name; the unknown tool's name
+// includes the namespace. A function of a namespace that is a tool itself means that tool.
+// A word of the header is no recipient.
+func (s *toolset) resolve(recipient string) (tool, address) {
+	if t, ok := s.byRecipient[recipient]; ok {
+		return t, offered
+	}
+	if ts := s.byName[strings.TrimPrefix(recipient, FunctionsNamespace+".")]; len(ts) == 1 {
+		return ts[0], offered
+	}
+
+	words := recipientWords(recipient)
+	if s.spellings == nil {
+		s.spellings = s.newSpellings()
+	}
+	forms := s.spellings.forms(words)
+	for _, stage := range stages {
+		switch found := stage(s, forms); {
+		case len(found) == 1:
+			return found[0], respelled
+		case len(found) > 1:
+			return s.unknownTool(recipient), unknown
+		}
+	}
+
+	if len(words) == 0 || headerWords[words[len(words)-1]] {
+		return tool{}, noRecipient
+	}
+	for _, form := range forms {
+		space, _, _ := strings.Cut(form, ".")
+		if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
+			return t, respelled
+		}
+	}
+	return s.unknownTool(recipient), unknown
+}
+
+// unknownTool returns a tool that the request does not have, under the name that the model
+// wrote. It has no tool's name, or the client would run that one.
+func (s *toolset) unknownTool(recipient string) tool {
+	name := unknownName(recipient)
+	for s.declares(name) {
+		name += "_"
+	}
+	return tool{name: name}
+}
+
+// unknownName returns the name of a tool that nobody knows, as the model wrote it.
+func unknownName(recipient string) string {
+	words := recipientWords(recipient)
+	for len(words) > 1 && strings.EqualFold(words[0], FunctionsNamespace) {
+		words = words[1:]
+	}
+	name := clip(strings.Join(words, "_"), maxNameBytes)
+	return cmp.Or(name, "unknown")
+}
+
+// declares reports whether a name is that of a tool, by the model's or the client's names.
+func (s *toolset) declares(name string) bool {
+	if len(s.byName[name]) > 0 {
+		return true
+	}
+	return s.spellings != nil && len(s.spellings.sent[name]) > 0
+}
+
+// maxRecipient bounds what is read of a recipient, in bytes: a namespace, a name, and what
+// can be around them.
+const maxRecipient = 4 * maxNameBytes
+
+// recipientWords splits a recipient into the words that names can consist of. What follows
+// a control token that is spelled as text is dropped.
+func recipientWords(recipient string) []string {
+	recipient, _, _ = strings.Cut(clip(recipient, maxRecipient), "<|")
+	recipient = strings.ReplaceAll(norm.NFC.String(recipient), "->", ".") // - alone is a character of names
+	return strings.FieldsFunc(recipient, func(r rune) bool { return !harmony.IsNameRune(r) })
+}
+
+// clip returns the first n bytes of a text, without the part of a character at their end.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// prefixWords are the words that a model writes before the names of functions.
+var prefixWords = map[string]bool{
+	"functions": true, "function": true, "tools": true, "tool": true, "namespace": true, "to": true, "recipient": true,
+	"assistant": true, "analysis": true, "commentary": true,
+}
+
+// maxPrefixes bounds the prefixes that are removed one by one.
+const maxPrefixes = 6
+
+// spellings are the names of a toolset in the forms in which they are compared. They are
+// made once: a model can make thousands of calls of tools that nobody has.
+type spellings struct {
+	sent   map[string][]tool // as the client sent them, with and without namespace
+	whole  map[string][]tool // folded, with the namespace
+	alone  map[string][]tool // folded, of tools that no other has the name of
+	names  []spelledName     // of whole and alone, sorted by their folded form
+	spaces map[string]bool   // the namespaces, except that of plain functions
+	// longest is how many bytes the longest folded name has. What a model writes can be
+	// much longer.
+	longest int
+}
+
+// spelledName is a name of a tool before and after it is folded.
+type spelledName struct {
+	name, folded string
+	space        int // bytes of the folded namespace
+	tool         tool
+}
+
+// forms returns the spellings in which a recipient is looked for: as it is, without
+// repetitions, and without its prefixes. A prefix that is a namespace of the request is
+// none.
+func (p *spellings) forms(words []string) []string {
+	if len(words) == 0 {
+		return []string{""}
+	}
+	var forms []string
+	for _, words := range repetitions(words) {
+		forms = p.withoutPrefixes(forms, words)
+	}
+	return forms
+}
+
+// withoutPrefixes appends what is left of words as their prefixes are removed one by one.
+func (p *spellings) withoutPrefixes(forms, words []string) []string {
+	for range maxPrefixes {
+		if form := strings.Join(words, "."); !slices.Contains(forms, form) {
+			forms = append(forms, form)
+		}
+		first := strings.ToLower(words[0])
+		if len(words) == 1 || !prefixWords[first] || p.spaces[first] {
+			break
+		}
+		words = words[1:]
+	}
+	return forms
+}
+
+// repetitions returns words as they are, without their second half if it repeats the first,
+// without repetitions at their end, and without any.
+func repetitions(words []string) [][]string {
+	all := [][]string{words}
+	if half := len(words) / 2; len(words)%2 == 0 && slices.EqualFunc(words[:half], words[half:], strings.EqualFold) {
+		words = words[:half]
+		all = append(all, words)
+	}
+
+	last := len(words) - 1
+	for last > 0 && strings.EqualFold(words[last-1], words[last]) {
+		last--
+	}
+	return append(all, words[:last+1], slices.CompactFunc(slices.Clone(words), strings.EqualFold))
+}
+
+// stages are the ways of comparing the forms of a recipient with the names of the tools,
+// the strictest one first. Each returns the tools that fit. The first form is the
+// recipient as it is. In it other separators are as small a change as a prefix is in the
+// others: tool.search may be tool_search, or search.
+var stages = [...]func(s *toolset, forms []string) []tool{
+	func(s *toolset, forms []string) []tool { return anyForm(forms[:1], s.exactly) },
+	func(s *toolset, forms []string) []tool {
+		found := anyForm(forms[1:], s.exactly)
+		if len(found) == 0 {
+			return nil
+		}
+		return merge(found, s.spellings.folded(forms[0]))
+	},
+	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.folded) },
+	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.withHeader) },
+	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.cut) },
+	func(s *toolset, forms []string) []tool { return anyForm(unglued(forms), s.spellings.folded) },
+}
+
+// anyForm returns the tools that fit one of some forms.
+func anyForm(forms []string, fitting func(form string) []tool) (found []tool) {
+	for _, form := range forms {
+		found = merge(found, fitting(form))
+	}
+	return found
+}
+
+func merge(a, b []tool) []tool {
+	if len(a) == 0 {
+		return b
+	}
+	a = slices.Clip(a) // it may be a list of the toolset
+	for _, t := range b {
+		if !slices.Contains(a, t) {
+			a = append(a, t)
+		}
+	}
+	return a
+}
+
+// unglued returns the forms whose prefix is glued to the name, without it.
+func unglued(forms []string) (rest []string) {
+	for _, form := range forms {
+		if end := strings.IndexAny(form, "_-"); end > 0 && prefixWords[strings.ToLower(form[:end])] {
+			rest = append(rest, form[end+1:])
+		}
+	}
+	return rest
+}
+
+// exactly returns the tools of exactly a spelling, with or without their namespace.
+func (s *toolset) exactly(form string) []tool {
+	if t, ok := s.byRecipient[form]; ok {
+		return []tool{t}
+	}
+	if ts := s.byName[strings.TrimPrefix(form, FunctionsNamespace+".")]; len(ts) > 0 {
+		return ts
+	}
+	return s.spellings.sent[form]
+}
+
+func (s *toolset) newSpellings() *spellings {
+	p := &spellings{sent: map[string][]tool{}, whole: map[string][]tool{}, alone: map[string][]tool{}, spaces: map[string]bool{}}
+	for recipient, t := range s.byRecipient {
+		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
+		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
+		if space != FunctionsNamespace {
+			p.spaces[strings.ToLower(space)] = true
+		}
+		sent := norm.NFC.String(t.name)
+		if !t.builtin {
+			add(p.sent, spelled(sent), t)
+			add(p.sent, spelled(t.namespace+"."+sent), t)
+		}
+		if fold(name) == "" {
+			continue
+		}
+		p.addName(p.whole, recipient, len(fold(space)), t)
+		if len(s.byName[name]) == 1 && s.byName[name][0] == t {
+			p.addName(p.alone, name, 0, t)
+			add(p.alone, fold(FunctionsNamespace+name), t)
+		}
+	}
+	for _, names := range []map[string][]tool{p.whole, p.alone} {
+		for name := range names {
+			p.longest = max(p.longest, len(name))
+		}
+	}
+	slices.SortFunc(p.names, func(a, b spelledName) int { return strings.Compare(a.folded, b.folded) })
+	return p
+}
+
+// spelled returns a name in the form in which recipients are compared: words with dots
+// between them.
+func spelled(name string) string { return strings.Join(recipientWords(name), ".") }
+
+func (p *spellings) addName(to map[string][]tool, name string, space int, t tool) {
+	folded := fold(name)
+	add(to, folded, t)
+	p.names = append(p.names, spelledName{name, folded, space, t})
+}
+
+func add(to map[string][]tool, spelling string, t tool) {
+	if spelling != "" && !slices.Contains(to[spelling], t) {
+		to[spelling] = append(to[spelling], t)
+	}
+}
+
+// folded returns the tools whose names are equal if letter case and separators do not
+// count.
+func (p *spellings) folded(form string) []tool {
+	return p.foldedName(fold(form))
+}
+
+func (p *spellings) foldedName(form string) []tool {
+	if len(form) > p.longest {
+		return nil
+	}
+	if found := p.whole[form]; len(found) > 0 { // else the recipient has a namespace, or is one
+		return found
+	}
+	return p.alone[form]
+}
+
+// withHeader returns the tools behind whose folded name there are words of a header only.
+// Of several names the longest counts.
+func (p *spellings) withHeader(form string) []tool {
+	form = fold(form)
+	for more := true; more; {
+		form, more = cutGlued(form)
+		if found := p.foldedName(form); more && len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+const (
+	// leastCut is how many bytes of a name have to be there if it was cut.
+	leastCut = 3
+	// mostCut is how many names may begin with them: more are not looked at.
+	mostCut = 8
+)
+
+// cut returns the tools whose name begins with a spelling that ends inside of its last
+// word, and has at least three quarters of it. A spelling that ends with a word is another
+// name: delete is not delete_all.
+func (p *spellings) cut(form string) (found []tool) {
+	form = fold(form)
+	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int { return strings.Compare(n.folded, form) })
+	for i := first; i < min(first+mostCut, len(p.names)) && strings.HasPrefix(p.names[i].folded, form); i++ {
+		n := &p.names[i]
+		left, missing := len(form)-n.space, len(n.folded)-len(form)
+		if left < leastCut || missing <= 0 || 3*missing > left {
+			continue
+		}
+		if endsInside(n.name, form) && !slices.Contains(found, n.tool) {
+			found = append(found, n.tool)
+		}
+	}
+	if last := first + mostCut; last < len(p.names) && strings.HasPrefix(p.names[last].folded, form) {
+		return nil
+	}
+	return found
+}
+
+// endsInside reports whether the folded beginning of a name ends inside of a word.
+func endsInside(name, folded string) bool {
+	n, before := 0, rune(0)
+	for _, r := range name {
+		if n == len(folded) {
+			newWord := unicode.IsUpper(r) && !unicode.IsUpper(before) || unicode.IsDigit(r) != unicode.IsDigit(before)
+			return isFolded(r) && !newWord
+		}
+		if isFolded(r) {
+			n += utf8.RuneLen(unicode.ToLower(r))
+		}
+		before = r
+	}
+	return false
+}
+
+// headerWords are words of a message header that a malformed header can have in
+// place of the recipient.
+var headerWords = map[string]bool{
+	"all": true, "assistant": true, "user": true, "system": true, "developer": true, "functions": true,
+	"analysis": true, "commentary": true, "final": true, "json": true, "code": true, "to": true,
+}
+
+// gluedWords are words of a message header that a malformed header can have
+// directly behind the recipient.
+var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
+
+// cutGlued removes one of gluedWords at the end of a text. None of them is the end of
+// another.
+func cutGlued(text string) (rest string, found bool) {
+	for _, w := range gluedWords {
+		if rest, ok := strings.CutSuffix(text, w); ok {
+			return rest, true
+		}
+	}
+	return text, false
+}
+
+// fold reduces a name to its letters, in lower case, and digits.
+func fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		if isFolded(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}
+
+// isFolded reports whether a character is one of a folded name.
+func isFolded(r rune) bool { return r != '_' && r != '-' && harmony.IsNameRune(r) }
