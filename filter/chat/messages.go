@@ -39,10 +39,12 @@ type message struct {
 	reasoning string
 	calls     []turn.Item
 	callID    string // of a tool message
+	name      string // of the function, of a function message
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
 	m.at = at
+	nameAt := ""
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "role":
@@ -58,16 +60,25 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 				m.reasoning = v.Str
 			}
 		case "tool_calls":
-			m.calls, err = d.readCalls(v)
+			var calls []turn.Item
+			calls, err = d.readCalls(v)
+			m.calls = append(m.calls, calls...)
 		case "tool_call_id":
 			m.callID, err = v.Text()
 		case "function_call":
-			err = apierror.Invalid(v.Path, "function_call is not supported. Use tool_calls.")
+			var call turn.Item
+			call, err = d.readLegacyCall(v)
+			m.calls = append(m.calls, call)
+		case "name":
+			m.name, nameAt = v.Str, v.Path
 		default:
 			d.ignored.Add(v.Path)
 		}
 		return err
 	})
+	if nameAt != "" && m.role != "function" {
+		d.ignored.Add(nameAt)
+	}
 	return m, err
 }
 
@@ -90,10 +101,16 @@ func (d *decoder) addItems(m message) *apierror.Error {
 		if m.callID == "" {
 			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id. Send the id of its call.")
 		}
+	case "function":
+		kind, images = turn.Result, turn.ImagesPlaceholder
+		var err *apierror.Error
+		if m.callID, err = d.resultOf(&m); err != nil {
+			return err
+		}
 	case "":
 		return apierror.Invalid(m.at.Path+".role", "A message has no role. Send one.")
 	default:
-		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant or tool.")
+		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant, tool or function.")
 	}
 	if !m.content.Exists() {
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
@@ -151,17 +168,20 @@ func (d *decoder) readCalls(v jsontext.Field) (calls []turn.Item, err *apierror.
 }
 
 func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
-	call := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}
+	call, kind := turn.Item{Kind: turn.Call, Text: "{}", Path: at.Path}, "function"
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
 			call.CallID, err = v.Text()
 		case "type":
-			if v.Str != "function" {
-				err = apierror.Invalid(v.Path, "Only tool calls of type \"function\" are supported.")
+			if v.Str != "function" && v.Str != "custom" {
+				err = apierror.Invalid(v.Path, "Only tool calls of the types \"function\" and \"custom\" are supported.")
 			}
 		case "function":
 			err = d.readCalledFunction(v, &call)
+		case "custom":
+			kind = key
+			err = d.readCalledCustom(v, &call)
 		case "index":
 		default:
 			d.ignored.Add(v.Path)
@@ -173,7 +193,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 	case call.CallID == "":
 		err = apierror.Invalid(at.Path+".id", "A tool call has no id. Send the one of the reply.")
 	case call.Name == "":
-		err = apierror.Invalid(at.Path+".function.name", "A tool call has no function name. Send the one of the reply.")
+		err = apierror.Invalid(at.Path+"."+kind+".name", "A tool call has no function name. Send the one of the reply.")
 	}
 	return call, err
 }
@@ -185,6 +205,24 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 			call.Name, err = v.Text()
 		case "arguments":
 			call.Text, err = readArguments(v)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+}
+
+// readCalledCustom reads a call of a custom tool as the model made it.
+func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror.Error {
+	call.Text = turn.CustomArguments("")
+	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			call.Name, err = v.Text()
+		case "input":
+			var text string
+			text, err = v.Text()
+			call.Text = turn.CustomArguments(text)
 		default:
 			d.ignored.Add(v.Path)
 		}

@@ -234,8 +234,7 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 			return err
 		}
 	}
-	arguments := append(jsontext.AppendString([]byte(`{"input":`), text), '}')
-	r.addTurn(turn.Item{Kind: turn.Call, Text: string(arguments), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	r.addTurn(turn.Item{Kind: turn.Call, Text: turn.CustomArguments(text), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
 	return it.CheckCall()
 }
 
