@@ -270,6 +270,14 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 	return text.String(), err
 }
 
+// imageMembers are the members of the types of pictures that may say what the picture is,
+// the usual one first. Clients mix the forms of the three APIs.
+var imageMembers = map[string][]string{
+	"image_url":   {"image_url.url", "image_url"},
+	"input_image": {"image_url", "image_url.url", "file_id"},
+	"image":       {"image", "image.url", "image_url", "image_url.url", "url", "data", "source.data", "source.url", "source.file_id"},
+}
+
 func (d *decoder) readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
 	kind := v.Get("type").Str
 	switch kind {
@@ -277,6 +285,9 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		kind = "text"
 	case "refusal":
 	case "image_url", "input_image", "image":
+		if err := v.RequireText(imageMembers[kind]...); err != nil {
+			return "", true, err
+		}
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
