@@ -191,6 +191,9 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".content", "A message has no content.")
 	}
 	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
+	if kind == turn.Instructions && len(r.items) == 0 && r.before.Len() == 0 {
+		text = turn.WithoutBilling(text)
+	}
 	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
 		r.items = turn.AppendAssistant(r.items, message)
 	} else {
