@@ -48,9 +48,9 @@ type decoder struct {
 
 	maxTokens, maxCompletionTokens int
 	streamOptions                  bool
-	noGenerationPrompt             bool
-	parts                          int // content parts read so far
-	grammars                       int // cost of the grammars of custom tools so far
+	generationPrompt               *bool // add_generation_prompt; nil: it is not there
+	parts                          int   // content parts read so far
+	grammars                       int   // cost of the grammars of custom tools so far
 
 	legacyCalls map[string][]string // ids of function_call in messages, by function, whose results have not been read
 }
@@ -68,8 +68,8 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
 	case d.streamOptions && !d.options.stream:
 		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
-	case d.noGenerationPrompt && !d.input.Continue:
-		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
+	case d.generationPrompt != nil && *d.generationPrompt == d.input.Continue:
+		return apierror.Invalid("add_generation_prompt", "The last message is continued, or a new one begins: add_generation_prompt must be false with continue_final_message, and true without. Leave it out.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
 		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.options.hideReasoning:
@@ -134,7 +134,7 @@ func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {
 
 func (d *decoder) readAddGenerationPrompt(v jsontext.Field) *apierror.Error {
 	add, err := v.Switch()
-	d.noGenerationPrompt = !add
+	d.generationPrompt = &add
 	return err
 }
 

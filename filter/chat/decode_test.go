@@ -130,6 +130,8 @@ func TestDecodeRejects(t *testing.T) {
 		{"stream options without stream", ask(`,"stream_options":{"include_usage":true}`), "stream_options", "only for streams"},
 		{"ids of hidden reasoning", ask(`,"return_token_ids":true,"include_reasoning":false`), "return_token_ids", "hides"},
 		{"continue a user", ask(`,"continue_final_message":true`), "continue_final_message", "assistant"},
+		{"two ways to go on", `{"model":"m","messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"}],"continue_final_message":true,"add_generation_prompt":true}`, "add_generation_prompt", "Leave it out"},
+		{"empty cache_salt", ask(`,"cache_salt":""`), "cache_salt", "is empty"},
 		{"no generation prompt", ask(`,"add_generation_prompt":false`), "add_generation_prompt", "continue_final_message"},
 
 		{"tool type", tool(`{"type":"mcp","mcp":{}}`), "tools[0].type", "function"},
