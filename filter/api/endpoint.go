@@ -91,7 +91,11 @@ func Match(endpoints []Endpoint, method, path string) (e *Endpoint, ids [2]strin
 }
 
 // MatchWith is Match for a request that has the headers for which has returns true.
+// A HEAD is answered as a GET; Envoy leaves the body out.
 func MatchWith(endpoints []Endpoint, method, path string, has func(header string) bool) (e *Endpoint, ids [2]string) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
 	for i := range endpoints {
 		if endpoints[i].Method != method || endpoints[i].Header != "" && !has(endpoints[i].Header) {
 			continue

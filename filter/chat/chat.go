@@ -34,6 +34,8 @@ type options struct {
 	hideReasoning   bool
 	tokenIDs        bool
 	logprobs        bool
+	legacyCalls     bool            // a call is a function_call
+	custom          map[string]bool // the tools whose calls are text
 }
 
 // ID returns the id of the chat completion.

@@ -1,8 +1,6 @@
 package chat
 
 import (
-	"strings"
-
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
@@ -16,19 +14,18 @@ func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
 	return err
 }
 
-const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function or allowed_tools."
+const badChoice = "The field \"tool_choice\" must be \"auto\", \"none\", \"required\", or an object of the type function, custom or allowed_tools."
 
-// readToolChoice reads a word, or {"type":"function","function":{"name":…}}, or
-// {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
+// readToolChoice reads a word, or {"type":"function","function":{"name":…}}, the same
+// of a custom tool, or {"type":"allowed_tools","allowed_tools":{"mode":…,"tools":[…]}}.
 func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 	if v.Type == gjson.String && d.input.SetChoice(v.Str) {
 		return nil
 	}
 	switch v.Get("type").Str {
-	case "function":
-		name, err := d.readFunctionName(v)
-		d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{name}}
-		d.input.OneCall = true
+	case "function", "custom":
+		name, err := d.readToolName(v)
+		d.requireTool(name)
 		return err
 	case "allowed_tools":
 		d.ignored.AddOthers(v, "type", "allowed_tools")
@@ -59,18 +56,25 @@ func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
 	if i >= d.rc.Limits.Tools {
 		return apierror.Invalid(v.Path, "tool_choice allows more than %d tools.", d.rc.Limits.Tools)
 	}
-	if v.Get("type").Str != "function" {
-		return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")
+	if kind := v.Get("type").Str; kind != "function" && kind != "custom" {
+		return apierror.Invalid(v.Path, "Only tools of the types \"function\" and \"custom\" are supported.")
 	}
-	name, err := d.readFunctionName(v)
-	d.input.Choice.Allowed = append(d.input.Choice.Allowed, name)
+	name, err := d.readToolName(v)
+	d.input.Choice.Allowed = append(d.input.Choice.Allowed, functionNamed(name))
 	return err
 }
 
-// readFunctionName reads {"type":"function","function":{"name":…}}.
-func (d *decoder) readFunctionName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
-	d.ignored.AddOthers(v, "type", "function")
-	d.ignored.AddOthers(jsontext.Field{Result: v.Get("function"), Path: v.Path + ".function"}, "name")
-	name, err := jsontext.Field{Result: v.Get("function.name"), Path: v.Path + ".function.name"}.Text()
-	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}, err
+// requireTool requires one call of a tool.
+func (d *decoder) requireTool(name string) {
+	d.input.Choice = turn.Choice{Required: true, Allowed: []turn.ToolName{functionNamed(name)}}
+	d.input.OneCall = true
+}
+
+// readToolName reads {"type":"function","function":{"name":…}}, or the same of the type
+// custom.
+func (d *decoder) readToolName(v jsontext.Field) (string, *apierror.Error) {
+	kind := v.Get("type").Str
+	d.ignored.AddOthers(v, "type", kind)
+	d.ignored.AddOthers(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, "name")
+	return jsontext.Field{Result: v.Get(kind + ".name"), Path: v.Path + "." + kind + ".name"}.Text()
 }

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -37,6 +38,8 @@ func Decode(ctx context.Context, body []byte, rc *turn.RequestContext) (*Request
 }
 
 // decoder gathers the fields of a request.
+//
+// It is large because each field that is not a plain value has a method.
 type decoder struct {
 	rc      *turn.RequestContext
 	input   turn.Input
@@ -45,8 +48,11 @@ type decoder struct {
 
 	maxTokens, maxCompletionTokens int
 	streamOptions                  bool
-	noGenerationPrompt             bool
-	parts                          int // content parts read so far
+	generationPrompt               *bool // add_generation_prompt; nil: it is not there
+	parts                          int   // content parts read so far
+	grammars                       int   // cost of the grammars of custom tools so far
+
+	legacyCalls map[string][]string // ids of function_call in messages, by function, whose results have not been read
 }
 
 // finish checks what depends on several fields.
@@ -62,8 +68,8 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("messages", "The field \"messages\" is missing or has no messages. Send at least one.")
 	case d.streamOptions && !d.options.stream:
 		return apierror.Invalid("stream_options", "The field \"stream_options\" is only for streams. Leave it out or set stream to true.")
-	case d.noGenerationPrompt && !d.input.Continue:
-		return apierror.Invalid("add_generation_prompt", "add_generation_prompt can be false only with continue_final_message.")
+	case d.generationPrompt != nil && *d.generationPrompt == d.input.Continue:
+		return apierror.Invalid("add_generation_prompt", "The last message is continued, or a new one begins: add_generation_prompt must be false with continue_final_message, and true without. Leave it out.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
 		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
 	case d.options.tokenIDs && d.options.hideReasoning:
@@ -72,6 +78,7 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.input.FinishLength("max_completion_tokens"); err != nil {
 		return err
 	}
+	d.enforceCustom()
 	d.options.logprobs = e.Logprobs
 	e.ID = d.rc.ID("chatcmpl-")
 	d.input.Replies.Own = e.ID
@@ -127,7 +134,7 @@ func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {
 
 func (d *decoder) readAddGenerationPrompt(v jsontext.Field) *apierror.Error {
 	add, err := v.Switch()
-	d.noGenerationPrompt = !add
+	d.generationPrompt = &add
 	return err
 }
 
@@ -150,8 +157,19 @@ func (d *decoder) readTools(v jsontext.Field) *apierror.Error {
 		tools.Tools = append(tools.Tools, t)
 		return err
 	})
+	return cmp.Or(err, d.offer(tools))
+}
+
+// offer offers tools to the model.
+func (d *decoder) offer(tools harmony.Namespace) *apierror.Error {
+	if len(d.input.Tools) > 0 && len(d.input.Tools[0].Tools) > 0 {
+		if len(tools.Tools) == 0 {
+			return nil
+		}
+		return apierror.Invalid("functions", "The request has tools and functions. Send all of them in tools.")
+	}
 	d.input.Tools = []harmony.Namespace{tools}
-	return err
+	return nil
 }
 
 func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Error) {
@@ -159,19 +177,22 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 	err = v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		switch key {
 		case "type":
-			if v.Str != "function" {
-				return apierror.Invalid(v.Path, "Only tools of type \"function\" are supported.")
+			if v.Str != "function" && v.Str != "custom" {
+				return apierror.Invalid(v.Path, "Only tools of the types \"function\" and \"custom\" are supported.")
 			}
 		case "function":
 			given = true
 			return d.readFunction(v, &t)
+		case "custom":
+			given = true
+			return d.readCustom(v, &t)
 		default:
 			d.ignored.Add(v.Path)
 		}
 		return nil
 	})
 	if err == nil && !given {
-		err = apierror.Invalid(v.Path, "A tool has no field \"function\". Describe the function there.")
+		err = apierror.Invalid(v.Path, "A tool has no field \"function\" or \"custom\". Describe the tool there.")
 	}
 	return t, err
 }

@@ -24,6 +24,8 @@ func (r *Reply) event(c *choice, e turn.Event) {
 			r.startCall(c, e.Call)
 		case turn.Delta:
 			r.arguments(c, e)
+		case turn.End:
+			r.endCall(c, e.Call)
 		}
 	default:
 		r.text(c, e, deltaContent, &c.hasContent, &c.content)
@@ -56,6 +58,7 @@ func (r *Reply) text(c *choice, e turn.Event, kind deltaKind, has *bool, whole *
 
 // startCall writes the start of a call.
 func (r *Reply) startCall(c *choice, call *turn.CalledTool) {
+	c.unwrap = turn.Unwrapper{}
 	if !r.request.options.stream {
 		c.calls = append(c.calls, calledTool{CalledTool: call})
 		return
@@ -65,11 +68,35 @@ func (r *Reply) startCall(c *choice, call *turn.CalledTool) {
 
 // arguments writes a piece of a call's arguments.
 func (r *Reply) arguments(c *choice, e turn.Event) {
-	if !r.request.options.stream {
-		call := &c.calls[len(c.calls)-1]
-		call.arguments = jsontext.AppendEscaped(call.arguments, e.Text)
-		return
+	text := e.Text
+	if r.custom(e.Call) {
+		r.plain = c.unwrap.Push(r.plain[:0], text)
+		text = r.plain
 	}
-	r.openDelta(c, deltaArguments, e.Call)
-	r.dst = jsontext.AppendEscaped(r.dst, e.Text)
+	r.argumentText(c, e.Call, text)
+}
+
+// endCall writes what is left of a custom tool's text.
+func (r *Reply) endCall(c *choice, call *turn.CalledTool) {
+	if r.custom(call) {
+		r.plain = c.unwrap.Flush(r.plain[:0])
+		r.argumentText(c, call, r.plain)
+	}
+}
+
+func (r *Reply) argumentText(c *choice, call *turn.CalledTool, text []byte) {
+	switch {
+	case len(text) == 0:
+	case r.request.options.stream:
+		r.openDelta(c, deltaArguments, call)
+		r.dst = jsontext.AppendEscaped(r.dst, text)
+	default:
+		called := &c.calls[len(c.calls)-1]
+		called.arguments = jsontext.AppendEscaped(called.arguments, text)
+	}
+}
+
+// custom reports whether a call is one of a custom tool.
+func (r *Reply) custom(call *turn.CalledTool) bool {
+	return call.Namespace == turn.FunctionsNamespace && r.request.options.custom[call.Name]
 }

@@ -44,5 +44,5 @@ func Example() {
 	fmt.Println(string(out), err)
 	// Output:
 	// 68 tokens to the engine
-	// {"id":"chatcmpl-0","object":"chat.completion","created":1767225600,"model":"gpt-oss-20b","choices":[{"index":0,"message":{"role":"assistant","content":"Hello!","refusal":null,"reasoning":"A greeting.","reasoning_content":"A greeting."},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":68,"completion_tokens":15,"total_tokens":83,"completion_tokens_details":{"reasoning_tokens":3}}} <nil>
+	// {"id":"chatcmpl-0","object":"chat.completion","created":1767225600,"model":"gpt-oss-20b","system_fingerprint":null,"choices":[{"index":0,"message":{"role":"assistant","content":"Hello!","refusal":null,"reasoning":"A greeting.","reasoning_content":"A greeting."},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":68,"completion_tokens":15,"total_tokens":83,"completion_tokens_details":{"reasoning_tokens":3}}} <nil>
 }

@@ -35,6 +35,8 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"tools":               {Read: (*decoder).readTools},
 	"tool_choice":         {Read: (*decoder).readToolChoice},
 	"parallel_tool_calls": {Read: (*decoder).readParallelCalls},
+	"functions":           {Read: (*decoder).readFunctions},
+	"function_call":       {Read: (*decoder).readFunctionCall},
 
 	"continue_final_message": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Continue) }},
 	"add_generation_prompt":  {Read: (*decoder).readAddGenerationPrompt},
@@ -58,8 +60,6 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"echo":                 {On: "echo is not supported. Leave it out, and take the text from the messages of the request."},
 	"return_hidden_states": {On: "Hidden states are not supported. Leave return_hidden_states out."},
 
-	"functions":                 {Refused: "functions is not supported. Use tools."},
-	"function_call":             {Refused: "function_call is not supported. Use tool_choice."},
 	"audio":                     {Refused: "Audio output is not supported. Leave audio out."},
 	"web_search_options":        {Refused: "Web search is not supported. Leave web_search_options out."},
 	"best_of":                   {Refused: "best_of is not supported. Use n."},

@@ -36,10 +36,12 @@ type message struct {
 	reasoning string
 	calls     []turn.Item
 	callID    string // of a tool message
+	name      string // of the function, of a function message
 }
 
 func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error) {
 	m.at = at
+	nameAt := ""
 	err = at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "role":
@@ -55,16 +57,25 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 				m.reasoning = v.Str
 			}
 		case "tool_calls":
-			m.calls, err = d.readCalls(v)
+			var calls []turn.Item
+			calls, err = d.readCalls(v)
+			m.calls = append(m.calls, calls...)
 		case "tool_call_id":
 			m.callID, err = v.Text()
 		case "function_call":
-			err = apierror.Invalid(v.Path, "function_call is not supported. Use tool_calls.")
+			var call turn.Item
+			call, err = d.readLegacyCall(v)
+			m.calls = append(m.calls, call)
+		case "name":
+			m.name, nameAt = v.Str, v.Path
 		default:
 			d.ignored.Add(v.Path)
 		}
 		return err
 	})
+	if nameAt != "" && m.role != "function" {
+		d.ignored.Add(nameAt)
+	}
 	return m, err
 }
 
@@ -87,10 +98,16 @@ func (d *decoder) addItems(m message) *apierror.Error {
 		if m.callID == "" {
 			return apierror.Invalid(m.at.Path+".tool_call_id", "A tool message has no tool_call_id. Send the id of its call.")
 		}
+	case "function":
+		kind, images = turn.Result, turn.ImagesPlaceholder
+		var err *apierror.Error
+		if m.callID, err = d.resultOf(&m); err != nil {
+			return err
+		}
 	case "":
 		return apierror.Invalid(m.at.Path+".role", "A message has no role. Send one.")
 	default:
-		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant or tool.")
+		return apierror.Invalid(m.at.Path+".role", "The role of a message must be system, developer, user, assistant, tool or function.")
 	}
 	if !m.content.Exists() {
 		return apierror.Invalid(m.at.Path+".content", "A message has no content. Send some.")
@@ -148,17 +165,20 @@ func (d *decoder) readCalls(v jsontext.Field) (calls []turn.Item, err *apierror.
 }
 
 func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
-	call := turn.Item{Kind: turn.Call, Path: at.Path}
+	call, kind := turn.Item{Kind: turn.Call, Path: at.Path}, "function"
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "id":
 			call.CallID, err = v.Text()
 		case "type":
-			if v.Str != "function" {
-				err = apierror.Invalid(v.Path, "Only tool calls of type \"function\" are supported.")
+			if v.Str != "function" && v.Str != "custom" {
+				err = apierror.Invalid(v.Path, "Only tool calls of the types \"function\" and \"custom\" are supported.")
 			}
 		case "function":
 			err = d.readCalledFunction(v, &call)
+		case "custom":
+			kind = key
+			err = d.readCalledCustom(v, &call)
 		case "index":
 		default:
 			d.ignored.Add(v.Path)
@@ -170,7 +190,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 	case call.CallID == "":
 		err = apierror.Invalid(at.Path+".id", "A tool call has no id. Send the one of the reply.")
 	case call.Name == "":
-		err = apierror.Invalid(at.Path+".function.name", "A tool call has no function name. Send the one of the reply.")
+		err = apierror.Invalid(at.Path+"."+kind+".name", "A tool call has no function name. Send the one of the reply.")
 	}
 	return call, err
 }
@@ -182,6 +202,24 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 			call.Name, err = v.Text()
 		case "arguments":
 			call.Text, err = turn.ReadArguments(v)
+		default:
+			d.ignored.Add(v.Path)
+		}
+		return err
+	})
+}
+
+// readCalledCustom reads a call of a custom tool as the model made it.
+func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror.Error {
+	call.Text = turn.CustomArguments("")
+	return at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
+		switch key {
+		case "name":
+			call.Name, err = v.Text()
+		case "input":
+			var text string
+			text, err = v.Text()
+			call.Text = turn.CustomArguments(text)
 		default:
 			d.ignored.Add(v.Path)
 		}
@@ -216,6 +254,14 @@ func (d *decoder) readContent(v jsontext.Field, images string) (string, *apierro
 	return text.String(), err
 }
 
+// imageMembers are the members of the types of pictures that may say what the picture is,
+// the usual one first. Clients mix the forms of the three APIs.
+var imageMembers = map[string][]string{
+	"image_url":   {"image_url.url", "image_url"},
+	"input_image": {"image_url", "image_url.url", "file_id"},
+	"image":       {"image", "image.url", "image_url", "image_url.url", "url", "data", "source.data", "source.url", "source.file_id"},
+}
+
 func (d *decoder) readPart(v jsontext.Field, images string) (text string, image bool, err *apierror.Error) {
 	kind := v.Get("type").Str
 	switch kind {
@@ -223,6 +269,9 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		kind = "text"
 	case "refusal":
 	case "image_url", "input_image", "image":
+		if err := v.RequireText(imageMembers[kind]...); err != nil {
+			return "", true, err
+		}
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}

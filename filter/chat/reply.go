@@ -15,7 +15,8 @@ import (
 // whole objects are made of the same events: a stream writes each event at once,
 // the object is written at the end, from what the events add up to.
 //
-// It is an [api.Reply], and not safe for concurrent use.
+// It is an [api.Reply], and not safe for concurrent use. It is large because each step of
+// a reply, and each piece of its JSON, is a method.
 type Reply struct {
 	request *Request
 	mode    api.Mode
@@ -33,6 +34,7 @@ type Reply struct {
 	head     []byte // the members with which every event begins
 	open     delta
 	logprobs []byte // entries of the open delta, each followed by a comma
+	plain    []byte // of a custom tool's call: the piece of text being added
 }
 
 // phase is the step that a reply is in.
@@ -54,6 +56,8 @@ type choice struct {
 	outOfRoom bool // the reply's tokens are used up before its next turn
 
 	hasReasoning, hasContent bool // some text has been written
+
+	unwrap turn.Unwrapper // of a custom tool's call that is being written
 
 	// Of a whole object: the texts as they stand between the quotes of JSON.
 	reasoning []byte

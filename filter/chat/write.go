@@ -45,13 +45,20 @@ func (r *Reply) openDelta(c *choice, kind deltaKind, call *turn.CalledTool) {
 	case deltaContent:
 		r.dst = append(r.dst, `"content":"`...)
 	case deltaCall:
-		r.dst = append(r.dst, `"tool_calls":[{"index":`...)
-		r.dst = strconv.AppendInt(r.dst, int64(call.Index), 10)
-		r.dst = appendCallHead(append(r.dst, ','), call)
+		if !r.request.options.legacyCalls {
+			r.dst = append(r.dst, `"tool_calls":[{"index":`...)
+			r.dst = append(strconv.AppendInt(r.dst, int64(call.Index), 10), ',')
+		}
+		r.dst = r.appendCallHead(r.dst, call)
 	case deltaArguments:
-		r.dst = append(r.dst, `"tool_calls":[{"index":`...)
-		r.dst = strconv.AppendInt(r.dst, int64(call.Index), 10)
-		r.dst = append(r.dst, `,"function":{"arguments":"`...)
+		switch {
+		case r.request.options.legacyCalls:
+			r.dst = append(r.dst, `"function_call":{"arguments":"`...)
+		case r.custom(call):
+			r.dst = append(strconv.AppendInt(append(r.dst, `"tool_calls":[{"index":`...), int64(call.Index), 10), `,"custom":{"input":"`...)
+		default:
+			r.dst = append(strconv.AppendInt(append(r.dst, `"tool_calls":[{"index":`...), int64(call.Index), 10), `,"function":{"arguments":"`...)
+		}
 	}
 	r.open = delta{choice: c, kind: kind, call: call, text: len(r.dst)}
 }
@@ -81,7 +88,7 @@ func (r *Reply) closeDelta(tokens []harmony.Token) {
 	case deltaContent:
 		r.dst = append(r.dst, '"')
 	case deltaCall, deltaArguments:
-		r.dst = append(r.dst, `"}}]`...)
+		r.dst = append(r.dst, r.callEnd()...)
 	}
 	r.dst = append(r.dst, '}')
 	if len(r.logprobs) > 0 {
@@ -123,8 +130,11 @@ func (r *Reply) writeFinish(c *choice, tokens []harmony.Token) {
 // appendFinish appends why the choice ended.
 func (r *Reply) appendFinish(c *choice) {
 	r.dst = append(r.dst, `"finish_reason":"`...)
-	r.dst = append(r.dst, c.finish()...)
-	r.dst = append(r.dst, '"')
+	finish := string(c.finish())
+	if r.request.options.legacyCalls && c.finish() == turn.FinishCalls {
+		finish = "function_call"
+	}
+	r.dst = append(append(r.dst, finish...), '"')
 	m := c.reader.Matched()
 	switch {
 	case m == nil:
@@ -246,23 +256,44 @@ func (r *Reply) writeCalls(c *choice) {
 	if len(c.calls) == 0 {
 		return
 	}
+	if r.request.options.legacyCalls {
+		r.dst = r.appendCallHead(append(r.dst, ','), c.calls[0].CalledTool)
+		r.dst = append(append(r.dst, c.calls[0].arguments...), r.callEnd()...)
+		return
+	}
 	r.dst = append(r.dst, `,"tool_calls":[`...)
 	for i, call := range c.calls {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
-		r.dst = appendCallHead(append(r.dst, '{'), call.CalledTool)
+		r.dst = r.appendCallHead(append(r.dst, '{'), call.CalledTool)
 		r.dst = append(append(r.dst, call.arguments...), `"}}`...)
 	}
 	r.dst = append(r.dst, ']')
 }
 
-// appendCallHead appends the members of a tool call up to the text of its
-// arguments.
-func appendCallHead(dst []byte, call *turn.CalledTool) []byte {
+// appendCallHead appends the members of a call up to the text of its arguments.
+func (r *Reply) appendCallHead(dst []byte, call *turn.CalledTool) []byte {
+	if r.request.options.legacyCalls {
+		dst = jsontext.AppendString(append(dst, `"function_call":{"name":`...), call.Name)
+		return append(dst, `,"arguments":"`...)
+	}
+
 	dst = jsontext.AppendString(append(dst, `"id":`...), call.ID)
+	if r.custom(call) {
+		dst = jsontext.AppendString(append(dst, `,"type":"custom","custom":{"name":`...), call.Name)
+		return append(dst, `,"input":"`...)
+	}
 	dst = jsontext.AppendString(append(dst, `,"type":"function","function":{"name":`...), call.Name)
 	return append(dst, `,"arguments":"`...)
+}
+
+// callEnd is what follows the arguments of the only call of an event, or of a legacy call.
+func (r *Reply) callEnd() string {
+	if r.request.options.legacyCalls {
+		return `"}`
+	}
+	return `"}}]`
 }
 
 // appendHead appends the members with which all objects begin.
@@ -271,9 +302,10 @@ func (r *Reply) appendHead(dst []byte, object string) []byte {
 	dst = append(append(append(dst, `,"object":"`...), object...), `","created":`...)
 	dst = strconv.AppendInt(dst, r.created, 10)
 	dst = jsontext.AppendString(append(dst, `,"model":`...), r.request.model)
-	if r.version != "" {
-		dst = jsontext.AppendString(append(dst, `,"system_fingerprint":`...), r.version)
+	if r.version == "" {
+		return append(dst, `,"system_fingerprint":null,`...) // some clients refuse a reply without it
 	}
+	dst = jsontext.AppendString(append(dst, `,"system_fingerprint":`...), r.version)
 	return append(dst, ',')
 }
 

@@ -33,7 +33,8 @@ func TestPathsBelowTheFilterAreClosed(t *testing.T) {
 		{"with a query", "GET", "/v1/responses/resp_1/secrets?x=/v1/embeddings", nil, unknown},
 		{"other method of chat", "GET", "/v1/chat/completions", nil, "immediate 405 The path has no method GET. Send POST."},
 		{"other method of a response", "PATCH", "/v1/responses/resp_1", nil, "immediate 405 The path has no method PATCH. Send GET or DELETE."},
-		{"HEAD", "HEAD", "/v1/responses/resp_1", nil, "immediate 405 "},
+		{"HEAD, which is GET", "HEAD", "/v1/responses/resp_1", nil, `immediate 404 The response "resp_1" is not stored`},
+		{"HEAD without GET", "HEAD", "/v1/chat/completions", nil, "immediate 405 The path has no method HEAD. Send POST."},
 		{"beside", "GET", "/v1/responsesx", nil, passes},
 		{"above", "GET", "/v1", nil, passes},
 		{"opened with all", "POST", "/v1/chat/completions/batch", opening("/*"), passes},
@@ -82,7 +83,7 @@ func TestMethodsAreListed(t *testing.T) {
 				allow = string(h.GetHeader().GetRawValue())
 			}
 		}
-		if allow != "GET, POST, DELETE" {
+		if allow != "GET, POST, DELETE, HEAD" {
 			t.Errorf("allow %q", allow)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -55,9 +56,10 @@ type party struct {
 
 // bodyShape is in which form a request's body comes.
 type bodyShape struct {
-	bodyless bool // there are headers only
-	filled   bool // the client has sent headers only, and Envoy has added a body
-	trailers bool // the body ends with trailers
+	length   int64 // as the headers have it; 0: they do not
+	bodyless bool  // there are headers only
+	filled   bool  // the client has sent headers only, and Envoy has added a body
+	trailers bool  // the body ends with trailers
 }
 
 // requestLine is the first line of a request.
@@ -89,6 +91,9 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	}
 	r.bodyless = h.GetEndOfStream()
 	var err *apierror.Error
+	if length := headerOf(headers, "content-length"); length != "" {
+		r.length, _ = strconv.ParseInt(length, 10, 64) // Envoy has checked it
+	}
 	r.onDemand, err = checkMode(m.GetProtocolConfig())
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
@@ -124,6 +129,11 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 			x.SendError(err)
 			return
 		}
+	}
+
+	if limit := x.s.o.Config.Limits.MaxBodyBytes; r.length > limit && !x.s.passesLarge(r) {
+		x.SendError(cmp.Or(x.s.checkTenant(r), bodyTooLarge(limit)))
+		return
 	}
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
 	if r.bodyless {
@@ -264,11 +274,14 @@ func (x *exchange) collect(p []byte, end bool) {
 				x.SendError(err) // its body is not waited for
 				return
 			}
+			if r.length > limit {
+				x.SendError(bodyTooLarge(limit))
+				return
+			}
 		}
 	}
 	if int64(r.body.size) > limit {
-		x.notCollected(end, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
-			"The request body is larger than %d bytes. Send less history or smaller attachments.", limit))
+		x.notCollected(end, bodyTooLarge(limit))
 		return
 	}
 	switch err := r.share.arrive(int64(len(p))); {
@@ -277,6 +290,21 @@ func (x *exchange) collect(p []byte, end bool) {
 	case end:
 		x.collected()
 	}
+}
+
+// passesLarge reports whether a body that is larger than the limit may be for another model
+// or for the other side of a rollout, and so has to be read until its model is known. There
+// must be an upstream that the operator has named, and the model of a compressed body is
+// known at its end only.
+func (s *Server) passesLarge(r *clientRequest) bool {
+	cfg := s.o.Config
+	others := cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0
+	return others && !r.endpoint.NoModel && r.encoding == "" && r.override != overrideOn
+}
+
+func bodyTooLarge(limit int64) *apierror.Error {
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"The request body is larger than %d bytes. Send less history or smaller attachments.", limit)
 }
 
 // foreign reports whether the body so far names a model that is not Harmony's, or
@@ -479,6 +507,9 @@ func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) 
 		if query, err = url.ParseQuery(r.query); err != nil && r.endpoint.NoModel {
 			return nil, apierror.Invalid("", "The query of the path is malformed.")
 		}
+	}
+	if r.method == http.MethodHead {
+		query.Del("stream") // nobody follows a stream by its headers
 	}
 	head := r.forward
 	if len(r.strip) > 0 {

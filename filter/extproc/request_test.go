@@ -79,6 +79,15 @@ func TestRejections(t *testing.T) {
 		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode NONE. Set it to FULL_DUPLEX_STREAMED"},
 		{"websocket", nil, func(s *scripted) { s.request(false, ":method=GET", ":path=/v1/chat/completions", "upgrade=websocket") }, "immediate 426 "},
 		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
+		{"a length that is too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) { s.post("content-length=31") }, "immediate 413 The request body is larger than 30 bytes"},
+		{"the same, without a tenant", func(c *config.Config) { c.Limits.MaxBodyBytes, c.TenantHeader = 30, "x-tenant" }, func(s *scripted) { s.post("content-length=31") }, "immediate 401 "},
+		{"the same of a compressed body", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 30, true }, func(s *scripted) {
+			s.post("content-length=31", "content-encoding=gzip")
+		}, "immediate 413 The request body is larger than 30 bytes"},
+		{"the same, once it is known whose", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 30, true }, func(s *scripted) {
+			s.post("content-length=31")
+			s.body(`{"model":"gpt-oss",`, false)
+		}, "immediate 413 The request body is larger than 30 bytes"},
 		{"decoded body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 3000 }, func(s *scripted) {
 			s.post("content-encoding=gzip")
 			s.body(gzipped(strings.Repeat(" ", 3001)), true)

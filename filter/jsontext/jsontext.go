@@ -171,6 +171,18 @@ func (f Field) Text() (string, *apierror.Error) {
 	return f.Str, nil
 }
 
+// RequireText returns an error unless one of the members, which are paths in the object f, is
+// a string that is not empty. The error names the first.
+func (f Field) RequireText(members ...string) *apierror.Error {
+	for _, member := range members {
+		if f.Get(member).Str != "" {
+			return nil
+		}
+	}
+	path := f.Path + "." + members[0]
+	return apierror.Invalid(path, "The field %q is missing, empty, or no string. Send it, or leave out what it belongs to.", clip(path))
+}
+
 // MaxShortText is the most bytes that [Field.ShortText] accepts.
 const MaxShortText = 256
 

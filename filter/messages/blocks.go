@@ -19,14 +19,19 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 		text, err = readText(v)
 		return text, false, err
 	case "image":
+		if err := readSource(v); err != nil {
+			return "", true, err
+		}
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
 		return turn.ImagePlaceholder, true, nil
 	case "document":
-		return readDocument(v), true, nil
+		text, err = readDocument(v)
+		return text, true, err
 	case "search_result":
-		return readSearchResult(v), true, nil
+		text, err = readSearchResult(v)
+		return text, true, err
 	case "":
 		return "", false, apierror.Invalid(v.Path+".type", "A content block has no type. Send one.")
 	}
@@ -39,32 +44,53 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 	return "", false, nil
 }
 
+// readSource checks the source of a picture or a document. Of a type that is not known here
+// nothing more is required.
+func readSource(v jsontext.Field) *apierror.Error {
+	switch v.Get("source.type").Str {
+	case "base64":
+		return v.RequireText("source.data")
+	case "url":
+		return v.RequireText("source.url")
+	case "file":
+		return v.RequireText("source.file_id")
+	}
+	return v.RequireText("source.type")
+}
+
 // readDocument returns what the model sees of a document: its title, what the client
-// says about it, and its text.
-func readDocument(v jsontext.Field) string {
+// says about it, and its text. A text may be empty, as files are.
+func readDocument(v jsontext.Field) (string, *apierror.Error) {
 	var lines jsontext.Joined
 	addLines(&lines, v.Get("title").Str, v.Get("context").Str)
-	source := v.Get("source")
-	text := ""
-	switch source.Get("type").Str {
+	text, err := "", (*apierror.Error)(nil)
+	switch v.Get("source.type").Str {
 	case "text":
-		text = source.Get("data").Str
+		text, err = jsontext.Field{Result: v.Get("source.data"), Path: v.Path + ".source.data"}.Text()
 	case "content":
-		text = textsOf(source.Get("content"))
+		text, err = textsOf(jsontext.Field{Result: v.Get("source.content"), Path: v.Path + ".source.content"})
+	default:
+		err = readSource(v)
 	}
 	if text == "" {
 		text = documentPlaceholder
 	}
 	addLines(&lines, text)
-	return lines.String()
+	return lines.String(), err
 }
 
 // readSearchResult returns what the model sees of a search result: its title, its
 // source and its texts.
-func readSearchResult(v jsontext.Field) string {
+func readSearchResult(v jsontext.Field) (string, *apierror.Error) {
+	for _, member := range []string{"title", "source"} {
+		if v.Get(member).Type != gjson.String {
+			return "", apierror.Invalid(v.Path+"."+member, "The field %q must be a string.", v.Path+"."+member)
+		}
+	}
+	text, err := textsOf(jsontext.Field{Result: v.Get("content"), Path: v.Path + ".content"})
 	var lines jsontext.Joined
-	addLines(&lines, v.Get("title").Str, v.Get("source").Str, textsOf(v.Get("content")))
-	return lines.String()
+	addLines(&lines, v.Get("title").Str, v.Get("source").Str, text)
+	return lines.String(), err
 }
 
 // addLines adds texts that are not empty, each on a line of its own.
@@ -79,19 +105,25 @@ func addLines(lines *jsontext.Joined, texts ...string) {
 
 // textsOf returns a string, or the texts of an array of blocks, line by line.
 // Pictures are placeholders.
-func textsOf(v gjson.Result) string {
+func textsOf(v jsontext.Field) (string, *apierror.Error) {
 	if v.Type == gjson.String {
-		return v.Str
+		return v.Str, nil
+	}
+	if !v.IsArray() {
+		return "", apierror.Invalid(v.Path, "The field %q must be a string or an array of content blocks.", v.Path)
 	}
 	var lines jsontext.Joined
-	v.ForEach(func(_, block gjson.Result) bool {
+	err := v.Elements(func(_ int, block jsontext.Field) *apierror.Error {
 		switch text := block.Get("text"); {
 		case text.Type == gjson.String:
 			addLines(&lines, text.Str)
+		case block.Get("type").Str == "text":
+			return apierror.Invalid(block.Path+".text", "The field %q must be a string.", block.Path+".text")
 		case block.Get("type").Str == "image":
 			addLines(&lines, turn.ImagePlaceholder)
+			return readSource(block)
 		}
-		return true
+		return nil
 	})
-	return lines.String()
+	return lines.String(), err
 }

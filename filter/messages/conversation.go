@@ -292,6 +292,9 @@ func (m *message) readResultContent(v jsontext.Field) (string, *apierror.Error) 
 		}
 		kind := v.Get("type").Str
 		if kind == "tool_reference" {
+			if err := v.RequireText("tool_name"); err != nil {
+				return err
+			}
 			name := v.Get("tool_name").Str
 			m.refer(name)
 			result.addText("Loaded the tool "+name+".", true)

@@ -92,7 +92,7 @@ func TestPrompt(t *testing.T) {
 	}
 	for _, c := range []struct{ name, body, want string }{
 		{"a document of text", user(`{"type":"document","title":"T","context":"C","source":{"type":"text","data":"D"}},{"type":"text","text":"Q"}`), "<|start|>user<|message|>T\nC\nD\nQ<|end|>"},
-		{"a document of blocks", user(`{"type":"document","source":{"type":"content","content":[{"type":"text","text":"a"},{"type":"image"}]}}`), "<|message|>a\n" + turn.ImagePlaceholder + "<|end|>"},
+		{"a document of blocks", user(`{"type":"document","source":{"type":"content","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"url","url":"u"}}]}}`), "<|message|>a\n" + turn.ImagePlaceholder + "<|end|>"},
 		{"a document that is a file", user(`{"type":"text","text":"Q "},{"type":"document","title":"T","source":{"type":"base64","data":"AAAA"}}`), "<|message|>Q \nT\n" + documentPlaceholder + "<|end|>"},
 		{"a search result", user(`{"type":"search_result","title":"T","source":"https://s","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`), "<|message|>T\nhttps://s\na\nb<|end|>"},
 		{"an unknown block with text", user(`{"type":"new","text":"a"}`), "<|start|>user<|message|>a<|end|>"},

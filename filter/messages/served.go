@@ -263,7 +263,8 @@ func servedText(v gjson.Result) string {
 		if inner := object.Get("content"); inner.Type == gjson.String {
 			addLines(&lines, inner.Str)
 		} else if inner.IsObject() {
-			addLines(&lines, readDocument(jsontext.Field{Result: inner}))
+			text, _ := readDocument(jsontext.Field{Result: inner}) // what another server has made is not checked
+			addLines(&lines, text)
 		}
 	}
 	if v.IsArray() {

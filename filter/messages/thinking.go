@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/seal"
@@ -19,6 +21,16 @@ func (m *message) readThinking(kind string, v jsontext.Field) *apierror.Error {
 		member = "data"
 	}
 	text := v.Get("thinking").Str
+
+	// A block without text has its reasoning in the signature. Clients drop signatures, and
+	// send empty texts: nothing is wrong with either.
+	if v.Get("thinking").Type != gjson.String || kind == "redacted_thinking" {
+		if err := v.RequireText(member); err != nil && kind == "thinking" {
+			return apierror.Invalid(v.Path+".thinking", "A thinking block has neither its text nor a signature. Send the block of the reply, or leave it out.")
+		} else if err != nil {
+			return err
+		}
+	}
 	if sealed := v.Get(member).Str; sealed != "" {
 		opened, err := m.d.open(seal.Reasoning, sealed)
 		switch {

@@ -258,6 +258,13 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 	if n := len(choices.Array()); !d.chunked && n != max(req.N, 1) {
 		return nil, apierror.Invalid(path+".choices", "There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
 	}
+	if !d.chunked { // the last chunk of a stream may have none
+		for i, choice := range choices.Array() {
+			if ids := choice.Get("token_ids"); ids.IsArray() && !ids.Get("0").Exists() {
+				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids", "A choice has no tokens: an output ends with one at least.")
+			}
+		}
+	}
 	event := jsontext.AppendCompact([]byte("data: "), d.generated.Raw) // one line
 	dialect, _ := engine.ByKind("vllm-generate")
 	chunks, err := dialect.NewDecoder(req).Feed(append(event, "\n\n"...), nil)

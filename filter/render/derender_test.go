@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,9 @@ func TestAsTheFilter(t *testing.T) {
 				outputs = append(outputs, apitest.Output{Index: 1, Tokens: apitest.Model{}.Generate(rng), Finish: engine.FinishStop})
 			}
 			outputs[0].Tokens = inVocabulary(outputs[0].Tokens)
+			if slices.ContainsFunc(outputs, func(o apitest.Output) bool { return len(o.Tokens) == 0 }) {
+				continue // no engine's answer
+			}
 			chunks := apitest.Chunks(outputs, apitest.Size(1<<20))
 			for _, stream := range []bool{false, true} {
 				got := ask(t, path+derenderSuffix, whole(path, body, outputs, fmt.Sprintf(`,"stream":%v`, stream)))

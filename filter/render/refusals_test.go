@@ -41,6 +41,8 @@ func TestRefusals(t *testing.T) {
 		{"a state that is no object", chat + "/derender", derender(`"stream":true,"stream_state":7,"generate_chunk":` + reply), "stream_state"},
 		{"a state with tokens of no chunk", chat + "/derender", derender(`"stream":true,"stream_state":{"output_token_ids":[1],"output_chunk_lens":[]},"generate_chunk":` + reply), "stream_state"},
 		{"a state with an empty chunk", chat + "/derender", derender(`"stream":true,"stream_state":{"output_token_ids":[1],"output_chunk_lens":[1,0]},"generate_chunk":` + reply), "stream_state.output_chunk_lens[1]"},
+		{"a state with a member that it does not have", chat + "/derender", derender(`"stream":true,"stream_state":{"parser":{}},"generate_chunk":` + reply), "stream_state.parser"},
+		{"a choice without tokens", chat + "/derender", derender(`"generate_response":{"choices":[{"index":0,"token_ids":[],"finish_reason":"stop"}]}`), "generate_response.choices[0].token_ids"},
 		{"a state that has ended oddly", chat + "/derender", derender(`"stream":true,"stream_state":{"finish_reason":"abort"},"generate_chunk":` + reply), "stream_state.finish_reason"},
 		{"a token outside the vocabulary", chat + "/derender", derender(`"stream":true,"stream_state":{"output_token_ids":[201089],"output_chunk_lens":[1]},"generate_chunk":` + reply), "stream_state.output_token_ids[0]"},
 		{"too long a prompt", chat + "/derender", derender(fmt.Sprintf(`"prompt_tokens":%d,"generate_response":%s`, turn.MaxRendered+1, reply)), "prompt_tokens"},

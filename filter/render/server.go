@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
 		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name)}
 	}
+	if name == "" {
+		to.Body = withModel(to.Body)
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	to.Context.Work = work.New(ctx, work.PerRequest)
@@ -92,6 +96,22 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}
 	}
 	return o
+}
+
+// anyModel is the name of the model where a request has none. It is not in prompts.
+const anyModel = "gpt-oss"
+
+// withModel returns the body of a request that names no model with one: the APIs require it.
+func withModel(body []byte) []byte {
+	members, isObject := bytes.CutPrefix(bytes.TrimSpace(body), []byte("{"))
+	if !isObject || gjson.GetBytes(body, "model").Exists() {
+		return body
+	}
+	named := append(make([]byte, 0, len(body)+len(anyModel)+16), `{"model":"`+anyModel+`"`...)
+	if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
+		named = append(named, ',')
+	}
+	return append(named, members...)
 }
 
 // modelOf returns the name of the model in a body: its own, or that of the request in it.

@@ -47,6 +47,8 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 			var finish string
 			finish, err = v.ShortText()
 			s.finish = engine.Finish(finish)
+		default:
+			err = apierror.Invalid(v.Path, "The field %q is unknown. Send the state as the answer before has it.", v.Path)
 		}
 		return err
 	})

@@ -163,27 +163,15 @@ func appendToolName(dst []byte, kind string, name turn.ToolName) []byte {
 	return append(dst, '}')
 }
 
-// enforceCustom makes the input of custom tools, and the actions of tools that the
-// client runs, enforced where calls are enforced anyway: the model writes them as a
-// function's arguments. Where they are not, other text than JSON is understood too.
+// enforceCustom has the input of custom tools, and the actions of tools that the client
+// runs, written and read as text.
 func (r *toolReader) enforceCustom() {
-	if len(r.custom)+len(r.actions) > 0 {
-		r.input.AsIs = make(map[turn.ToolName]bool, len(r.custom)+len(r.actions))
-	}
+	tools := make([]turn.ToolName, 0, len(r.custom)+len(r.actions))
 	for name := range r.custom {
-		r.input.AsIs[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+		tools = append(tools, turn.ToolName{Namespace: name.namespace, Name: name.name})
 	}
 	for name := range r.actions {
-		r.input.AsIs[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
+		tools = append(tools, turn.ToolName{Namespace: name.namespace, Name: name.name})
 	}
-	choice := r.input.Choice
-	if !choice.Required && choice.Allowed == nil && r.input.Format == nil && len(r.input.Strict) == 0 {
-		return
-	}
-	for name := range r.custom {
-		r.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
-	}
-	for name := range r.actions {
-		r.input.Strict[turn.ToolName{Namespace: name.namespace, Name: name.name}] = true
-	}
+	r.input.EnforceText(tools)
 }

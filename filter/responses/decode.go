@@ -182,7 +182,7 @@ func (d *decoder) finish() *apierror.Error {
 	d.tools.enforceCustom()
 	f.finishLogprobs()
 	f.finishEcho()
-	f.input.Instructions = f.instructions
+	f.input.Instructions = turn.WithoutBilling(f.instructions)
 	f.input.Session = f.conversation
 	if key := f.echo.cacheKey; key != nil && *key != "" {
 		f.input.Session = *key

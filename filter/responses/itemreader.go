@@ -192,6 +192,9 @@ func (r *itemReader) addMessage(it item.Item) *apierror.Error {
 		return apierror.Invalid(it.At.Path+".content", "A message has no content.")
 	}
 	text, err := item.ReadContent(it.Content, r.rc.Model.Images, false)
+	if kind == turn.Instructions && len(r.items) == 0 && r.before.Len() == 0 {
+		text = turn.WithoutBilling(text)
+	}
 	if message := (turn.Item{Kind: kind, Text: text, Path: it.At.Path}); it.Role == "assistant" {
 		r.items = turn.AppendAssistant(r.items, message)
 	} else {
@@ -235,8 +238,7 @@ func (r *itemReader) addCustomCall(it item.Item) *apierror.Error {
 			return err
 		}
 	}
-	arguments := append(jsontext.AppendString([]byte(`{"input":`), text), '}')
-	r.addTurn(turn.Item{Kind: turn.Call, Text: string(arguments), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
+	r.addTurn(turn.Item{Kind: turn.Call, Text: turn.CustomArguments(text), CallID: it.CallID, Namespace: it.Namespace, Name: it.Name, Path: it.At.Path})
 	return it.CheckCall()
 }
 

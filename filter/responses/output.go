@@ -43,7 +43,7 @@ type outputItem struct {
 	slot   int           // among those of the reply
 	hosted *hostedServer // whose tool is called, or whose tools are listed
 
-	unwrap    item.Unwrapper  // of a custom call
+	unwrap    turn.Unwrapper  // of a custom call
 	plain     []byte          // of a custom call: the piece of text being added
 	citations *item.Citations // of an answer; nil while there is nothing to cite
 	found     []item.Citation // in the text that is being added

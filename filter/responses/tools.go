@@ -5,16 +5,11 @@ import (
 	"strings"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/responses/item"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
-
-// customParameters is the schema of a custom tool as the model sees it: a
-// function that takes one text.
-const customParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
 
 // toolReader reads the tools of a request and tool_choice.
 type toolReader struct {
@@ -90,12 +85,12 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 		}
 		r.input.Strict[turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}] = true
 	}
-	if t.input != "" {
-		r.enforceGrammar(turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}, t.input)
+	if t.format.Grammar != "" {
+		r.input.EnforceGrammar(turn.ToolName{Namespace: strings.Clone(space.Name), Name: strings.Clone(t.Name)}, t.format.Grammar)
 	}
 	if t.kind == "custom" {
-		t.Description += t.grammar
-		t.Parameters = json.RawMessage(customParameters)
+		t.Description += t.format.Shown
+		t.Parameters = json.RawMessage(turn.CustomParameters)
 		r.custom[toolName{strings.Clone(space.Name), strings.Clone(t.Name)}] = true
 	}
 	if t.deferred && !r.found {
@@ -122,11 +117,10 @@ func (r *toolReader) readServed(kind string, v jsontext.Field) *apierror.Error {
 type tool struct {
 	harmony.Tool
 	kind     string
-	enforced bool   // strict is true
-	grammar  string // of a custom tool: what its description says of it
-	deferred bool   // it is not offered before a search finds it
+	enforced bool // strict is true
+	deferred bool // it is not offered before a search finds it
 
-	input constraint.Grammar // of a custom tool: the grammar of its arguments; "": none is enforced
+	format turn.CustomFormat // of a custom tool
 }
 
 func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error {

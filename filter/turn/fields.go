@@ -39,6 +39,9 @@ var EngineFields = jsontext.Table[*engine.Request]{
 	}},
 	"cache_salt": {Read: func(r *engine.Request, v jsontext.Field) *apierror.Error {
 		salt, err := v.Text()
+		if err == nil && salt == "" { // it would share what it is to keep apart
+			err = apierror.Invalid(v.Path, "The field %q is empty. Send a text that is not, or leave it out.", v.Path)
+		}
 		r.CacheSalt = strings.Clone(salt)
 		return err
 	}},

@@ -82,7 +82,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if before == nil {
 		before = &Prefix{}
 	}
-	items = slices.Concat(before.pending, items)
+	items = behindCalls(slices.Concat(before.pending, items))
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	if before.settled == 0 && onlyTools(items[:end]) {
@@ -158,6 +158,7 @@ func (p *Prefix) followed(items []Item) []Item {
 	if p != nil && len(p.pending) > 0 {
 		items = slices.Concat(p.pending, items)
 	}
+	items = behindCalls(items)
 	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
 		items = slices.Clone(items)
 		decidePhases(items, Answer)
@@ -383,13 +384,14 @@ func decidePhases(items []Item, last Kind) {
 }
 
 // stepEnd returns the index at which the last step ends that no later item can
-// change: texts whose phase is not decided, and the assistant's next step, follow
-// it.
+// change: texts whose phase is not decided, calls whose results have not come, and the
+// assistant's next step, follow it.
 func stepEnd(items []Item) int {
 	end := slices.IndexFunc(items, func(i Item) bool { return i.Kind == Unphased })
 	if end < 0 {
 		end = len(items)
 	}
+	end = min(end, firstOpen(items))
 	for ; end > 0; end-- {
 		switch items[end-1].Kind {
 		case Instructions, User, Answer, Result, Tools:

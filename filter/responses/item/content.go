@@ -52,6 +52,9 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 	case "refusal":
 		member = "refusal"
 	case "input_image", "image_url", "computer_screenshot":
+		if err := v.RequireText("image_url", "image_url.url", "file_id"); err != nil {
+			return "", true, err
+		}
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
@@ -59,6 +62,9 @@ func readPart(v jsontext.Field, images string, files bool) (text string, placeho
 	case "input_file":
 		if !files {
 			return "", true, apierror.Invalid(v.Path, "This model cannot read files. Send their text as input_text.")
+		}
+		if err := v.RequireText("file_data", "file_id", "file_url"); err != nil {
+			return "", true, err
 		}
 		return filePlaceholder, true, nil
 	default:

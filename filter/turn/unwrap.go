@@ -1,4 +1,4 @@
-package item
+package turn
 
 import (
 	"bytes"

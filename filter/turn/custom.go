@@ -1,0 +1,106 @@
+package turn
+
+import (
+	"errors"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+	"github.com/envoy-harmony/envoy-harmony/filter/constraint"
+	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/work"
+)
+
+// Custom tools take text. The model sees each as a function with one string, because its
+// format has only functions; [Unwrapper] finds the text in what it writes.
+
+// CustomParameters is the schema of a custom tool as the model sees it.
+const CustomParameters = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
+
+// CustomArguments returns the arguments of a custom tool's call as the model wrote them.
+func CustomArguments(text string) string {
+	return string(append(jsontext.AppendString([]byte(`{"input":`), text), '}'))
+}
+
+// CustomFormat is the form of a custom tool's text.
+type CustomFormat struct {
+	// Shown follows the tool's description: a grammar is shown to the model.
+	Shown string
+	// Grammar is that of the arguments, which the engine enforces; "": none is.
+	Grammar constraint.Grammar
+	// Cost is the grammar's, of [constraint.MaxInputCost].
+	Cost int
+}
+
+// ReadCustomFormat reads the definition and the syntax of a custom tool's grammar. It is
+// enforced if the engine's grammar can be made of it, and enforces reports that the engine
+// takes one more of such a cost; otherwise nothing is enforced, which is no error.
+func ReadCustomFormat(v jsontext.Field, tool string, account *work.Account, enforces func(cost int) bool) (f CustomFormat, _ *apierror.Error) {
+	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
+	if definition != "" {
+		f.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
+	}
+
+	err := constraint.ErrUnenforceable
+	switch {
+	case !enforces(0): // then nothing is done with it, and it is not read
+	case syntax == "lark":
+		f.Grammar, f.Cost, err = constraint.InputLark(account, definition)
+	case syntax == "regex":
+		f.Grammar, f.Cost, err = constraint.InputRegex(account, definition)
+	}
+	if err != nil && !errors.Is(err, constraint.ErrUnenforceable) {
+		what := "grammar"
+		if syntax == "regex" {
+			what = "regular expression"
+		}
+		if refusal := WorkError(v.Path+".definition", account.Err()); refusal != nil {
+			return f, refusal
+		}
+		return f, apierror.Invalid(v.Path+".definition", "The %s of the custom tool %q %s. Correct it.", what, tool, err)
+	}
+
+	if err != nil || !enforces(f.Cost) {
+		f.Grammar, f.Cost = "", 0
+	}
+	return f, nil
+}
+
+// maxToolGrammars bounds the grammars of custom tools that an engine has to compile
+// for one request.
+const maxToolGrammars = 8
+
+// RoomForGrammar reports whether the engine takes the grammar of one more tool, where those
+// so far cost so much.
+func (in *Input) RoomForGrammar(rc *RequestContext, cost int) bool {
+	return !rc.Checked && len(in.Grammars) < maxToolGrammars && cost <= constraint.MaxInputCost
+}
+
+// EnforceGrammar has the engine enforce the grammar of a tool's arguments.
+func (in *Input) EnforceGrammar(name ToolName, grammar constraint.Grammar) {
+	if in.Grammars == nil {
+		in.Grammars = map[ToolName]constraint.Grammar{}
+	}
+	in.Grammars[name] = grammar
+}
+
+// EnforceText makes the input of tools that take text enforced where calls are enforced
+// anyway: the model writes it as a function's arguments. Where they are not, other text
+// than JSON is understood too.
+func (in *Input) EnforceText(tools []ToolName) {
+	if len(tools) == 0 {
+		return
+	}
+	in.AsIs = make(map[ToolName]bool, len(tools))
+	for _, name := range tools {
+		in.AsIs[name] = true
+	}
+
+	if !in.Choice.Required && in.Choice.Allowed == nil && in.Format == nil && len(in.Strict) == 0 {
+		return
+	}
+	if in.Strict == nil {
+		in.Strict = map[ToolName]bool{}
+	}
+	for _, name := range tools {
+		in.Strict[name] = true
+	}
+}
