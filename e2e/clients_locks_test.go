@@ -61,3 +61,51 @@ func (l lockFile) has(folder, name string) bool {
 		folder = strings.TrimSuffix(folder[:max(0, strings.LastIndex(folder, "node_modules/"))], "/")
 	}
 }
+
+// A version of a client in the matrix is the one of its lock file.
+func TestClientVersions(t *testing.T) {
+	manifests, err := filepath.Glob("clients/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := 0
+	for _, manifest := range manifests {
+		text, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var client struct {
+			Script   string
+			Versions map[string]struct{ Set string }
+		}
+		if err := json.Unmarshal(text, &client); err != nil {
+			t.Fatalf("%s: %v", manifest, err)
+		}
+
+		for version, v := range client.Versions {
+			versions++
+			lock, pin := lockOf(client.Script, v.Set, version)
+			text, err := os.ReadFile(lock)
+			if err != nil {
+				t.Errorf("%s: version %s: %v", manifest, version, err)
+			} else if !strings.Contains(string(text), pin) {
+				t.Errorf("%s: version %s: %s has no %q", manifest, version, lock, pin)
+			}
+		}
+	}
+	if versions == 0 {
+		t.Error("no client has versions")
+	}
+}
+
+// lockOf returns the lock file of a set, and how a version stands there.
+func lockOf(script, set, version string) (lock, pin string) {
+	switch kind, name, _ := strings.Cut(set, "/"); kind {
+	case "go":
+		return filepath.Join("clients", script, name, "go.mod"), " v" + version + "\n"
+	case "node":
+		return filepath.Join("clients/node", name, "package-lock.json"), `"version": "` + version + `"`
+	default:
+		return filepath.Join("clients/python", name+".txt"), "==" + version + "\n"
+	}
+}
