@@ -13,14 +13,14 @@ import (
 // does not have.
 func TestPackageLocks(t *testing.T) {
 	var locks []string
-	for _, pattern := range []string{"*/package-lock.json", "clients/node/package-lock.json"} {
+	for _, pattern := range []string{"*/package-lock.json", "clients/node/package-lock.json", "clients/node/*/package-lock.json"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		locks = append(locks, found...)
 	}
-	if len(locks) != 4 {
+	if len(locks) < 4 {
 		t.Fatalf("lock files: %q", locks)
 	}
 	for _, lock := range locks {
@@ -59,5 +59,53 @@ func (l lockFile) has(folder, name string) bool {
 			return false
 		}
 		folder = strings.TrimSuffix(folder[:max(0, strings.LastIndex(folder, "node_modules/"))], "/")
+	}
+}
+
+// A version of a client in the matrix is the one of its lock file.
+func TestClientVersions(t *testing.T) {
+	manifests, err := filepath.Glob("clients/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := 0
+	for _, manifest := range manifests {
+		text, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var client struct {
+			Script   string
+			Versions map[string]struct{ Set string }
+		}
+		if err := json.Unmarshal(text, &client); err != nil {
+			t.Fatalf("%s: %v", manifest, err)
+		}
+
+		for version, v := range client.Versions {
+			versions++
+			lock, pin := lockOf(client.Script, v.Set, version)
+			text, err := os.ReadFile(lock)
+			if err != nil {
+				t.Errorf("%s: version %s: %v", manifest, version, err)
+			} else if !strings.Contains(string(text), pin) {
+				t.Errorf("%s: version %s: %s has no %q", manifest, version, lock, pin)
+			}
+		}
+	}
+	if versions == 0 {
+		t.Error("no client has versions")
+	}
+}
+
+// lockOf returns the lock file of a set, and how a version stands there.
+func lockOf(script, set, version string) (lock, pin string) {
+	switch kind, name, _ := strings.Cut(set, "/"); kind {
+	case "go":
+		return filepath.Join("clients", script, name, "go.mod"), " v" + version + "\n"
+	case "node":
+		return filepath.Join("clients/node", name, "package-lock.json"), `"version": "` + version + `"`
+	default:
+		return filepath.Join("clients/python", name+".txt"), "==" + version + "\n"
 	}
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ type matrixClient struct {
 	// Versions are other versions of the client: what their manifests have in place of
 	// these members, or beside those of Errors and Gaps.
 	Versions map[string]json.RawMessage `json:"versions"`
+	// Released is the month in which the version of another manifest's client came out.
+	Released string `json:"released"`
 }
 
 // all returns the client and its other versions.
@@ -53,14 +56,15 @@ func (c matrixClient) all() ([]matrixClient, error) {
 	clients := []matrixClient{c}
 	for version, members := range c.Versions {
 		v := c
-		v.name, v.Title, v.Versions = c.name+"-"+version, c.Title+" "+version, nil
+		v.name, v.Versions = c.name+"-"+version, nil
 		v.Errors, v.Gaps = maps.Clone(c.Errors), maps.Clone(c.Gaps)
 		if err := decodeManifest(members, &v); err != nil {
 			return nil, fmt.Errorf("version %s: %w", version, err)
 		}
-		if v.Set == c.Set {
-			return nil, fmt.Errorf("version %s: its set is the client's own", version)
+		if v.Set == c.Set || v.Released == "" {
+			return nil, fmt.Errorf("version %s: it needs a set of its own, and when it was released", version)
 		}
+		v.Title = fmt.Sprintf("%s %s (%s)", c.Title, version, v.Released)
 		clients = append(clients, v)
 	}
 	return clients, nil
@@ -108,7 +112,7 @@ func readMatrix(t *testing.T) []matrixClient {
 		clients = append(clients, all...)
 	}
 	slices.SortFunc(clients, func(a, b matrixClient) int {
-		return max(-1, min(1, 10*(a.Order-b.Order)+strings.Compare(a.name, b.name)))
+		return cmp.Or(cmp.Compare(a.Order, b.Order), strings.Compare(a.Released, b.Released), strings.Compare(a.name, b.name))
 	})
 	return clients
 }
@@ -140,99 +144,123 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// command returns the command that runs the script. It may write to a folder.
+// command returns the command that runs the script, of whose set it makes the environment.
+// It may write to a folder.
 func (c matrixClient) command(ctx context.Context, folder string) (*exec.Cmd, error) {
 	kind, set, _ := strings.Cut(c.Set, "/")
-	dir := "clients"
-	var program []string
-	var needs string
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return nil, err
+	}
+
+	dir, program := "clients", []string{"node", c.Script}
 	switch kind {
 	case "go":
 		program = []string{"go", "run", "./" + c.Script}
 		if set == "" {
 			break
 		}
-		dir = folder
-		tag, err := goModule(filepath.Join("clients", c.Script), set, dir)
-		if err != nil {
-			return nil, err
-		}
-		program = []string{"go", "run", "-tags", tag, "."}
+		tag, _, _ := strings.Cut(set, ".")
+		dir, program = folder, []string{"go", "run", "-tags", tag, "./" + c.Script}
+		err = goModule(c.Script, set, folder)
 	case "node":
-		program, needs = []string{"node", c.Script}, "clients/node/node_modules/.package-lock.json"
+		err = install(filepath.Join("e2e/clients/node", set, "node_modules/.package-lock.json"))
+		if set != "" {
+			dir, err = folder, errors.Join(err, nodeFolder(filepath.Join(root, "e2e/clients/node", set), folder))
+		}
 	case "agents":
-		node, err := filepath.Abs("clients/node_modules/node/bin/node")
-		if err != nil {
-			return nil, err
-		}
-		program, needs = []string{node, c.Script}, node
+		program[0] = filepath.Join(root, "e2e/clients/node_modules/node/bin/node")
+		err = install("e2e/clients/node_modules/.package-lock.json")
 	case "python":
-		python, err := filepath.Abs(filepath.Join("../.venv-clients", set, "bin/python"))
-		if err != nil {
-			return nil, err
-		}
-		program, needs = []string{python, c.Script}, python
+		program[0] = filepath.Join(root, ".venv-clients", set, "bin/python")
+		err = install(filepath.Join(".venv-clients", set, ".done"))
 	default:
-		return nil, fmt.Errorf("no set %q", c.Set)
+		err = fmt.Errorf("no set %q", c.Set)
 	}
-	if needs != "" {
-		if _, err := os.Stat(needs); err != nil {
-			return nil, errors.New("the client is not installed: run make test-clients")
-		}
+	if err != nil {
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	cmd.Dir = dir
 	return cmd, nil
 }
 
-// sdkImport matches the import path of openai-go, of each major version.
-var sdkImport = regexp.MustCompile(`github\.com/openai/openai-go(/v\d+)?`)
+// installing is held while make runs: several clients share a set.
+var installing sync.Mutex
 
-// goModule makes a module of a Go script in a folder, with an older version of the SDK:
+// install makes an environment, a file of the Makefile, which it has already unless the
+// lock file of its versions is newer.
+func install(target string) error {
+	installing.Lock()
+	defer installing.Unlock()
+	if out, err := exec.Command("make", "-C", "..", target).CombinedOutput(); err != nil {
+		return fmt.Errorf("make %s: %w\n%s", target, err, out)
+	}
+	return nil
+}
+
+// sdkImport matches the import path of an SDK for Go, of each major version.
+var sdkImport = regexp.MustCompile(`github\.com/(openai/openai-go|anthropics/anthropic-sdk-go)(/v\d+)?`)
+
+// goModule makes a module of a Go script in a folder, with a version of the SDK:
 // script/version has its go.mod and go.sum. The import paths of the SDK are changed to
-// those of the version. The result is the build tag of the major version.
-func goModule(script, version, folder string) (tag string, err error) {
-	mod, err := os.ReadFile(filepath.Join(script, version, "go.mod"))
+// those of the version.
+func goModule(script, version, folder string) error {
+	lock := filepath.Join("clients", script, version)
+	mod, err := os.ReadFile(filepath.Join(lock, "go.mod"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	sum, err := os.ReadFile(filepath.Join(script, version, "go.sum"))
-	if err != nil {
-		return "", err
-	}
-	files := map[string][]byte{"go.mod": mod, "go.sum": sum}
+	sdk := sdkImport.Find(mod)
 
-	path := sdkImport.Find(mod)
-	sources, err := filepath.Glob(filepath.Join(script, "*.go"))
-	if err != nil {
-		return "", err
+	err = copyFiles(filepath.Join(lock, "go.*"), folder, func(text []byte) []byte { return text })
+	for _, from := range []string{"matrix", script} {
+		err = errors.Join(err, copyFiles(filepath.Join("clients", from, "*.go"), filepath.Join(folder, from), func(text []byte) []byte {
+			return sdkImport.ReplaceAllLiteral(text, sdk)
+		}))
 	}
-	for _, source := range sources {
-		text, err := os.ReadFile(source)
+	return err
+}
+
+// nodeFolder copies the Node scripts into a folder, because Node looks for packages beside
+// a script: it finds those of an environment.
+func nodeFolder(environment, folder string) error {
+	scripts := filepath.Join(folder, "node")
+	err := copyFiles("clients/node/*.mjs", scripts, func(text []byte) []byte { return text })
+	return errors.Join(err, os.Symlink(filepath.Join(environment, "node_modules"), filepath.Join(scripts, "node_modules")))
+}
+
+// copyFiles copies the files that a pattern matches into a folder, each changed.
+func copyFiles(pattern, folder string, change func([]byte) []byte) error {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", err
+			return err
 		}
-		files[filepath.Base(source)] = sdkImport.ReplaceAllLiteral(text, path)
-	}
-
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
-			return "", err
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(file)), change(text), 0o600); err != nil {
+			return err
 		}
 	}
-	tag, _, _ = strings.Cut(version, ".")
-	return tag, nil
+	return nil
 }
 
 // run runs the client's script and fills the row.
 func (row *matrixRow) run(t *testing.T, d *dataplane, base string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), clientPatience)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd, err := row.client.command(ctx, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer time.AfterFunc(clientPatience, cancel).Stop() // not while the client is installed
 	cases, err := json.Marshal(row.cases)
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ func TestMessageToolsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(interpreter); err != nil {
-		t.Fatal("there are no Python clients: run make test-clients")
+	if err := install(".venv-clients/anthropic/.done"); err != nil {
+		t.Fatal(err)
 	}
 	server, configure := messageTools(t)
 	d := start(t, options{config: configure})

@@ -1,19 +1,21 @@
 // openai-node: the plain SDK with its helpers.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { zodFunction, zodResponseFormat, zodTextFormat } from "openai/helpers/zod";
+import * as helpers from "openai/helpers/zod";
 import { z } from "zod";
 import { api, cases, faults, main, model } from "./matrix.mjs";
 
 const client = new OpenAI({ maxRetries: 0 });
+// Version 4 has the helpers of Chat Completions here.
+const completions = client.chat.completions.parse ? client.chat.completions : client.beta.chat.completions;
 const Weather = z.object({ city: z.string(), celsius: z.number().int().describe(cases.structured.description) });
 // For these zod writes keywords that no grammar keeps: "format" beside "pattern",
 // "multipleOf".
 const Report = Weather.extend({
-  id: z.uuid(),
-  seen: z.iso.datetime(),
-  station: z.email(),
-  source: z.url(),
+  id: z.string().uuid(),
+  seen: z.string().datetime(),
+  station: z.string().email(),
+  source: z.string().url(),
   note: z.string().max(80).nullable(),
   codes: z.array(z.string().regex(/^[A-Z]{3}$/)).min(1).max(3),
   wind: z.number().nonnegative().multipleOf(0.5),
@@ -42,14 +44,14 @@ const chat = {
     return { text: reply.choices[0].message.content };
   },
   async stream() {
-    const stream = client.chat.completions.stream({ model, messages: [user(cases.stream.prompt)] });
+    const stream = completions.stream({ model, messages: [user(cases.stream.prompt)] });
     let pieces = 0;
     stream.on("content.delta", () => pieces++);
     return { text: await stream.finalContent(), pieces };
   },
   async tools() {
     let city;
-    const tool = zodFunction({
+    const tool = helpers.zodFunction({
       name: "get_weather",
       parameters: z.object({ city: z.string() }),
       function: (args) => {
@@ -57,12 +59,12 @@ const chat = {
         return cases.tools.result;
       },
     });
-    const runner = client.chat.completions.runTools({ model, messages: [user(cases.tools.prompt)], tools: [tool] });
+    const runner = completions.runTools({ model, messages: [user(cases.tools.prompt)], tools: [tool] });
     return { text: await runner.finalContent(), city };
   },
   async structured() {
-    const response_format = zodResponseFormat(Report, "weather");
-    const reply = await client.chat.completions.parse({ model, messages: [user(`JSON ${JSON.stringify(report)}`)], response_format });
+    const response_format = helpers.zodResponseFormat(Report, "weather");
+    const reply = await completions.parse({ model, messages: [user(`JSON ${JSON.stringify(report)}`)], response_format });
     return sameReport(reply.choices[0].message.parsed);
   },
   async reasoning() {
@@ -70,7 +72,7 @@ const chat = {
     return { reasoning: reply.choices[0].message.reasoning, text: reply.choices[0].message.content };
   },
   async usage() {
-    const stream = client.chat.completions.stream({ model, messages: [user(cases.usage.prompt)], stream_options: { include_usage: true } });
+    const stream = completions.stream({ model, messages: [user(cases.usage.prompt)], stream_options: { include_usage: true } });
     const used = await stream.totalUsage();
     return { input: used.prompt_tokens, output: used.completion_tokens };
   },
@@ -94,10 +96,11 @@ const responses = {
     const stream = client.responses.stream({ model, input: cases.stream.prompt });
     let pieces = 0;
     stream.on("response.output_text.delta", () => pieces++);
-    return { text: (await stream.finalResponse()).output_text, pieces };
+    // Before version 7 this response has no output_text.
+    return { text: (await stream.finalResponse()).output.at(-1).content[0].text, pieces };
   },
   async tools() {
-    const tools = [{ type: "function", name: "get_weather", parameters: z.toJSONSchema(z.object({ city: z.string() })), strict: true }];
+    const tools = [helpers.zodResponsesFunction({ name: "get_weather", parameters: z.object({ city: z.string() }) })];
     const input = [user(cases.tools.prompt)];
     const first = await client.responses.create({ model, input, tools, store: false });
     const call = first.output.at(-1);
@@ -106,7 +109,7 @@ const responses = {
     return { text: reply.output_text, city: JSON.parse(call.arguments).city };
   },
   async structured() {
-    const text = { format: zodTextFormat(Report, "weather") };
+    const text = { format: helpers.zodTextFormat(Report, "weather") };
     return sameReport((await client.responses.parse({ model, input: `JSON ${JSON.stringify(report)}`, text })).output_parsed);
   },
   async reasoning() {
@@ -130,10 +133,13 @@ const responses = {
     const reply = await client.responses.create({ model, input: first });
     const sent = await client.responses.create({ model, input: [...first, ...reply.output, user(cases.state.second)], store: false });
     const chained = await client.responses.create({ model, input: cases.state.second, previous_response_id: reply.id });
-    const conversation = (await client.conversations.create()).id;
-    await client.responses.create({ model, input: first, conversation });
-    const joined = await client.responses.create({ model, input: cases.state.second, conversation });
-    return { history: sent.output_text, previous_response_id: chained.output_text, conversation: joined.output_text };
+    const ways = { history: sent.output_text, previous_response_id: chained.output_text };
+    if (client.conversations) {
+      const conversation = (await client.conversations.create()).id;
+      await client.responses.create({ model, input: first, conversation });
+      ways.conversation = (await client.responses.create({ model, input: cases.state.second, conversation })).output_text;
+    }
+    return ways;
   },
 };
 

@@ -8,6 +8,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/clients/matrix"
 )
 
 // offer gives a request a tool.
@@ -16,7 +18,7 @@ func offer(p *openai.ChatCompletionNewParams, f shared.FunctionDefinitionParam) 
 }
 
 // converse adds what the model says in the second turn of a stored conversation.
-func (c response) converse(ctx context.Context, all seen) error {
+func (c response) converse(ctx context.Context, all matrix.Seen) error {
 	conversation, err := c.client.Conversations.New(ctx, conversations.ConversationNewParams{})
 	if err != nil {
 		return err

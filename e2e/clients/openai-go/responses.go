@@ -9,16 +9,18 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/clients/matrix"
 )
 
 // response is the script for Responses.
 type response struct {
 	client openai.Client
-	cases  matrix
+	cases  matrix.Cases
 }
 
-func (c response) script() script {
-	return script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
+func (c response) script() matrix.Script {
+	return matrix.Script{"text": c.text, "stream": c.stream, "tools": c.tools, "structured": c.structured, "reasoning": c.reasoning, "usage": c.usage, "errors": c.errors, "state": c.state}
 }
 
 func (c response) request(text string) responses.ResponseNewParams {
@@ -34,12 +36,12 @@ func (c response) ask(ctx context.Context, p responses.ResponseNewParams) (strin
 	return r.OutputText(), nil
 }
 
-func (c response) text(ctx context.Context) (seen, error) {
+func (c response) text(ctx context.Context) (matrix.Seen, error) {
 	text, err := c.ask(ctx, c.request(c.cases.Text.Prompt))
-	return seen{"text": text}, err
+	return matrix.Seen{"text": text}, err
 }
 
-func (c response) stream(ctx context.Context) (seen, error) {
+func (c response) stream(ctx context.Context) (matrix.Seen, error) {
 	stream := c.client.Responses.NewStreaming(ctx, c.request(c.cases.Stream.Prompt))
 	var text strings.Builder
 	pieces := 0
@@ -49,7 +51,7 @@ func (c response) stream(ctx context.Context) (seen, error) {
 			pieces++
 		}
 	}
-	return seen{"text": text.String(), "pieces": pieces}, stream.Err()
+	return matrix.Seen{"text": text.String(), "pieces": pieces}, stream.Err()
 }
 
 // continued returns the input of a turn with the output of its response and one more
@@ -62,16 +64,16 @@ func continued(text string, r *responses.Response, next responses.ResponseInputI
 	return responses.ResponseNewParamsInputUnion{OfInputItemList: append(items, next)}
 }
 
-func (c response) tools(ctx context.Context) (seen, error) {
+func (c response) tools(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(c.cases.Tools.Prompt)
 	p.Store = openai.Bool(false)
-	p.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("get_weather", place(), true)}
+	p.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("get_weather", matrix.Place(), true)}
 	r, err := c.client.Responses.New(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	call := r.Output[len(r.Output)-1]
-	city, err := cityOf(call.AsFunctionCall().Arguments)
+	city, err := matrix.CityOf(call.AsFunctionCall().Arguments)
 	if err != nil {
 		return nil, err
 	}
@@ -81,36 +83,36 @@ func (c response) tools(ctx context.Context) (seen, error) {
 	}
 	p.Input = continued(c.cases.Tools.Prompt, r, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(output)))
 	text, err := c.ask(ctx, p)
-	return seen{"city": city, "text": text}, err
+	return matrix.Seen{"city": city, "text": text}, err
 }
 
-func (c response) structured(ctx context.Context) (seen, error) {
+func (c response) structured(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(c.cases.Structured.Prompt)
-	p.Text.Format = responses.ResponseFormatTextConfigParamOfJSONSchema("weather", c.cases.weather())
+	p.Text.Format = responses.ResponseFormatTextConfigParamOfJSONSchema("weather", c.cases.Weather())
 	text, err := c.ask(ctx, p)
-	return seen{"value": json.RawMessage(text)}, err
+	return matrix.Seen{"value": json.RawMessage(text)}, err
 }
 
-func (c response) reasoning(ctx context.Context) (seen, error) {
+func (c response) reasoning(ctx context.Context) (matrix.Seen, error) {
 	p := c.request(c.cases.Reasoning.Prompt)
 	p.Reasoning = shared.ReasoningParam{Summary: shared.ReasoningSummaryAuto}
 	r, err := c.client.Responses.New(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return seen{"reasoning": r.Output[0].AsReasoning().Summary[0].Text, "text": r.OutputText()}, nil
+	return matrix.Seen{"reasoning": r.Output[0].AsReasoning().Summary[0].Text, "text": r.OutputText()}, nil
 }
 
-func (c response) usage(ctx context.Context) (seen, error) {
+func (c response) usage(ctx context.Context) (matrix.Seen, error) {
 	r, err := c.client.Responses.New(ctx, c.request(c.cases.Usage.Prompt))
 	if err != nil {
 		return nil, err
 	}
-	return seen{"input": r.Usage.InputTokens, "output": r.Usage.OutputTokens}, nil
+	return matrix.Seen{"input": r.Usage.InputTokens, "output": r.Usage.OutputTokens}, nil
 }
 
-func (c response) errors(ctx context.Context) (seen, error) {
-	return c.cases.faults(func(f fault) error {
+func (c response) errors(ctx context.Context) (matrix.Seen, error) {
+	return c.cases.Faults(func(f matrix.Fault) error {
 		p := c.request(f.Prompt)
 		p.Model = f.Model
 		if !f.Stream {
@@ -128,10 +130,10 @@ func (c response) errors(ctx context.Context) (seen, error) {
 			return err
 		}
 		return failed
-	}), nil
+	}, kind), nil
 }
 
-func (c response) state(ctx context.Context) (seen, error) {
+func (c response) state(ctx context.Context) (matrix.Seen, error) {
 	first, err := c.client.Responses.New(ctx, c.request(c.cases.State.First))
 	if err != nil {
 		return nil, err
@@ -139,7 +141,7 @@ func (c response) state(ctx context.Context) (seen, error) {
 	sent, chained := c.request(""), c.request(c.cases.State.Second)
 	sent.Input = continued(c.cases.State.First, first, responses.ResponseInputItemParamOfMessage(c.cases.State.Second, responses.EasyInputMessageRoleUser))
 	chained.PreviousResponseID = openai.String(first.ID)
-	all := seen{}
+	all := matrix.Seen{}
 	for way, p := range map[string]responses.ResponseNewParams{"history": sent, "previous_response_id": chained} {
 		if all[way], err = c.ask(ctx, p); err != nil {
 			return nil, err

@@ -7,6 +7,8 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/shared"
+
+	"github.com/envoy-harmony/envoy-harmony/e2e/clients/matrix"
 )
 
 // offer gives a request a tool.
@@ -15,4 +17,4 @@ func offer(p *openai.ChatCompletionNewParams, f shared.FunctionDefinitionParam) 
 }
 
 // converse does nothing: this version knows no conversations.
-func (response) converse(context.Context, seen) error { return nil }
+func (response) converse(context.Context, matrix.Seen) error { return nil }

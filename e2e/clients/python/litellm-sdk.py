@@ -33,6 +33,11 @@ def respond(text, model=MODEL, **more):
     return litellm.responses(model=f"openai/{model}", input=text, **COMMON, **more)
 
 
+def text_of(response):
+    """Returns the text of a response, which has no output_text in versions of 2025."""
+    return response.output[-1].content[0].text
+
+
 PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 if API == "chat":
@@ -87,7 +92,7 @@ else:
 
     @capability
     def text():
-        return {"text": respond(CASES.text.prompt).output_text}
+        return {"text": text_of(respond(CASES.text.prompt))}
 
     @capability
     def stream():
@@ -104,18 +109,18 @@ else:
         items += [item.model_dump() for item in first.output]
         items.append({"type": "function_call_output", "call_id": call.call_id, "output": CASES.tools.result})
         reply = respond(items, tools=offered, store=False)
-        return {"city": json.loads(call.arguments)["city"], "text": reply.output_text}
+        return {"city": json.loads(call.arguments)["city"], "text": text_of(reply)}
 
     @capability
     def structured():
         reply = respond(CASES.structured.prompt, text_format=Weather)
-        return {"value": Weather.model_validate_json(reply.output_text).model_dump()}
+        return {"value": Weather.model_validate_json(text_of(reply)).model_dump()}
 
     @capability
     def reasoning():
         reply = respond(CASES.reasoning.prompt, reasoning={"summary": "auto"})
         thought = reply.output[0].model_dump()["summary"][0]
-        return {"reasoning": thought["text"], "text": reply.output_text}
+        return {"reasoning": thought["text"], "text": text_of(reply)}
 
     @capability
     def usage():
@@ -133,7 +138,7 @@ else:
         items = [message(CASES.state.first), *(item.model_dump() for item in first.output)]
         sent = respond([*items, message(CASES.state.second)], store=False)
         chained = respond(CASES.state.second, previous_response_id=first.id)
-        return {"history": sent.output_text, "previous_response_id": chained.output_text}
+        return {"history": text_of(sent), "previous_response_id": text_of(chained)}
 
 
 main()

@@ -9,7 +9,9 @@ from matrix import API, CASES, MODEL, capability, fault, main
 from report import PROMPT, Report, same
 
 client = openai.OpenAI(max_retries=0)
-chat, responses = client.chat.completions, client.responses
+chat = client.chat.completions
+# Before version 1.92 the helpers of Chat Completions are here.
+helpers = chat if hasattr(chat, "parse") else client.beta.chat.completions
 
 
 class Place(BaseModel):
@@ -36,7 +38,7 @@ if API == "chat":
     @capability
     def stream():
         pieces = []
-        with chat.stream(model=MODEL, messages=[message(CASES.stream.prompt)]) as events:
+        with helpers.stream(model=MODEL, messages=[message(CASES.stream.prompt)]) as events:
             for event in events:
                 if event.type == "content.delta":
                     pieces.append(event.delta)
@@ -46,7 +48,7 @@ if API == "chat":
     @capability
     def tools():
         messages = [message(CASES.tools.prompt)]
-        first = chat.parse(model=MODEL, messages=messages, tools=[GET_WEATHER]).choices[0].message
+        first = helpers.parse(model=MODEL, messages=messages, tools=[GET_WEATHER]).choices[0].message
         (call,) = first.tool_calls
         messages += [first, {"role": "tool", "tool_call_id": call.id, "content": CASES.tools.result}]
         reply = chat.create(model=MODEL, messages=messages, tools=[GET_WEATHER])
@@ -54,7 +56,7 @@ if API == "chat":
 
     @capability
     def structured():
-        reply = chat.parse(model=MODEL, messages=[message(PROMPT)], response_format=Report)
+        reply = helpers.parse(model=MODEL, messages=[message(PROMPT)], response_format=Report)
         return same(reply.choices[0].message.parsed)
 
     @capability
@@ -81,6 +83,7 @@ if API == "chat":
         return {"history": reply.choices[0].message.content}
 
 else:
+    responses = client.responses
     GET_WEATHER = openai.pydantic_function_tool(Place, name="get_weather")["function"] | {"type": "function"}
 
     @capability
@@ -143,14 +146,13 @@ else:
         reply = responses.create(model=MODEL, input=first)
         sent = responses.create(model=MODEL, input=[*first, *reply.output, message(CASES.state.second)], store=False)
         chained = responses.create(model=MODEL, input=CASES.state.second, previous_response_id=reply.id)
-        conversation = client.conversations.create().id
-        responses.create(model=MODEL, input=first, conversation=conversation)
-        joined = responses.create(model=MODEL, input=CASES.state.second, conversation=conversation)
-        return {
-            "history": sent.output_text,
-            "previous_response_id": chained.output_text,
-            "conversation": joined.output_text,
-        }
+        ways = {"history": sent.output_text, "previous_response_id": chained.output_text}
+        if hasattr(client, "conversations"):
+            conversation = client.conversations.create().id
+            responses.create(model=MODEL, input=first, conversation=conversation)
+            joined = responses.create(model=MODEL, input=CASES.state.second, conversation=conversation)
+            ways["conversation"] = joined.output_text
+        return ways
 
 
 main()

@@ -1,4 +1,4 @@
-module github.com/envoy-harmony/envoy-harmony/e2e/clients/openai-go
+module github.com/envoy-harmony/envoy-harmony/e2e/clients
 
 go 1.26.0
 
