@@ -11,7 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestHeld shows what becomes of messages whose end tells whether they are calls, and that
+// TestHeld shows what becomes of messages whose end reports whether they are calls, and that
 // it is the same in chunks.
 func TestHeld(t *testing.T) {
 	t.Parallel()
