@@ -87,7 +87,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"structural tag", ask(`,"structural_tag":"{}"`), "structural_tag", "not for clients"},
 		{"structural tag inside", ask(`,"structured_outputs":{"structural_tag":"{}"}`), "structured_outputs.structural_tag", "not for clients"},
 		{"continued", `{"model":"m","messages":[` + user + `,{"role":"assistant","content":"a"}],"continue_final_message":true,"response_format":{"type":"json_object"}}`, "continue_final_message", "cannot be continued"},
-		{"functions", ask(`,"functions":[]`), "functions", "tools"},
+		{"functions", ask(`,"functions":[{}]`), "functions", "tools"},
 		{"audio", ask(`,"modalities":["text","audio"]`), "modalities", "text"},
 		{"required without tools", ask(`,"tool_choice":"required"`), "tool_choice", "no tools"},
 		{"unknown tool", ask(weatherTool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), "tool_choice", "not one of the tools"},
@@ -298,5 +298,5 @@ func TestSpecialText(t *testing.T) {
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {
 	t.Parallel()
-	apitest.Documented(t, "POST /v1/chat/completions", "", apitest.Fields(fields))
+	apitest.Documented(t, "POST /v1/chat/completions", "", apitest.Fields("", fields))
 }

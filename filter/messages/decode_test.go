@@ -269,7 +269,7 @@ func TestSpecialText(t *testing.T) {
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {
 	t.Parallel()
-	apitest.Documented(t, "POST /v1/messages", "", apitest.Fields(fields))
+	apitest.Documented(t, "POST /v1/messages", "", apitest.Fields("", fields))
 }
 
 // TestNestedTexts shows that JSON in a string nests as deeply as a client likes.

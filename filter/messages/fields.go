@@ -39,11 +39,11 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
 
-	"context_management": {Ignored: true},
-	"fallbacks":          {Ignored: true},
-	"inference_geo":      {Ignored: true},
-	"service_tier":       {Ignored: true},
-	"speed":              {Ignored: true},
-	"user_profile_id":    {Ignored: true},
-	"workspace_id":       {Ignored: true},
+	"context_management": {Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, without the reasoning of finished turns"},
+	"fallbacks":          {Ignored: "other models, for a request that this one refuses: the answer is always this model's"},
+	"inference_geo":      {Ignored: "where requests are served is Envoy's routing"},
+	"service_tier":       {Ignored: "the order in which requests are served is Envoy's and the engine's"},
+	"speed":              {Ignored: "how fast the same answer is made"},
+	"user_profile_id":    {Ignored: "names the client's user, for the service that serves it"},
+	"workspace_id":       {Ignored: "names the client's workspace, for the service that serves it"},
 }, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })

@@ -284,14 +284,14 @@ func TestSpecialText(t *testing.T) {
 // TestCompatibilityTables compares docs/compatibility.md with the decoder.
 func TestCompatibilityTables(t *testing.T) {
 	t.Parallel()
-	apitest.Documented(t, "POST /v1/responses", "", apitest.Fields(fields))
-	coded := map[string]string{}
+	apitest.Documented(t, "POST /v1/responses", "", apitest.Fields("", fields))
+	coded := map[string]apitest.Handled{}
 	for name, i := range itemTypes {
 		switch {
 		case i.skipped:
-			coded[name] = "skipped"
+			coded[name] = apitest.Handled{State: "skipped"}
 		default:
-			coded[name] = "mapped"
+			coded[name] = apitest.Handled{State: "mapped"}
 		}
 	}
 	apitest.Documented(t, "POST /v1/responses", "Input items", coded)
