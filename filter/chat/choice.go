@@ -31,7 +31,9 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		d.input.OneCall = true
 		return err
 	case "allowed_tools":
-		d.ignored.AddOthers(v, "type", "allowed_tools")
+		if err := choiceFields.Others(v, &d.ignored); err != nil {
+			return err
+		}
 		return d.readAllowedTools(jsontext.Field{Result: v.Get("allowed_tools"), Path: v.Path + ".allowed_tools"})
 	}
 	return apierror.Invalid(v.Path, badChoice)
@@ -50,8 +52,7 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 		case "tools":
 			return v.Elements(d.readAllowedTool)
 		}
-		d.ignored.Add(v.Path)
-		return nil
+		return allowedFields.Other(key, v, &d.ignored)
 	})
 }
 
@@ -69,7 +70,9 @@ func (d *decoder) readAllowedTool(i int, v jsontext.Field) *apierror.Error {
 
 // readFunctionName reads {"type":"function","function":{"name":…}}.
 func (d *decoder) readFunctionName(v jsontext.Field) (turn.ToolName, *apierror.Error) {
-	d.ignored.AddOthers(v, "type", "function")
+	if err := choiceFields.Others(v, &d.ignored); err != nil {
+		return turn.ToolName{}, err
+	}
 	d.ignored.AddOthers(jsontext.Field{Result: v.Get("function"), Path: v.Path + ".function"}, "name")
 	name, err := jsontext.Field{Result: v.Get("function.name"), Path: v.Path + ".function.name"}.Text()
 	return turn.ToolName{Namespace: turn.FunctionsNamespace, Name: strings.Clone(name)}, err

@@ -20,6 +20,7 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		d.prefixed = m.prefix && m.role == "assistant"
 		return d.addItems(m)
 	})
 }
@@ -37,6 +38,8 @@ type message struct {
 	content   jsontext.Field
 	refusal   string
 	reasoning string
+	details   string // the reasoning, as other services send it back
+	prefix    bool   // the model continues it
 	calls     []turn.Item
 	callID    string // of a tool message
 }
@@ -51,24 +54,45 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.content = v
 		case "refusal":
 			m.refusal, err = v.Text()
-		case "reasoning", "reasoning_content":
+		case "reasoning", "reasoning_content", "thinking":
 			if v.Type != gjson.String {
 				d.ignored.Add(v.Path)
 			} else if v.Str != "" {
 				m.reasoning = v.Str
 			}
+		case "reasoning_details", "thinking_blocks":
+			m.details = textsOf(v)
+		case "prefix", "partial":
+			m.prefix, err = v.Switch()
 		case "tool_calls":
 			m.calls, err = d.readCalls(v)
 		case "tool_call_id":
 			m.callID, err = v.Text()
-		case "function_call":
-			err = apierror.Invalid(v.Path, "function_call is not supported. Use tool_calls.")
 		default:
-			d.ignored.Add(v.Path)
+			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
+	if m.reasoning == "" {
+		m.reasoning = m.details
+	}
 	return m, err
+}
+
+// textsOf returns the texts of a list of {"text":…}, {"summary":…} or {"thinking":…}, line by
+// line: the reasoning as OpenRouter and LiteLLM send it back. What is sealed has no text.
+func textsOf(v jsontext.Field) string {
+	var lines jsontext.Joined
+	v.ForEach(func(_, detail gjson.Result) bool {
+		for _, name := range []string{"text", "summary", "thinking"} {
+			if text := detail.Get(name); text.Type == gjson.String && text.Str != "" {
+				lines.NewLine()
+				lines.Add(text.Str)
+			}
+		}
+		return true
+	})
+	return lines.String()
 }
 
 // addItems adds a message as items of the conversation.
@@ -164,7 +188,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 			err = d.readCalledFunction(v, &call)
 		case "index":
 		default:
-			d.ignored.Add(v.Path)
+			err = callFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -186,7 +210,7 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 		case "arguments":
 			call.Text, err = readArguments(v)
 		default:
-			d.ignored.Add(v.Path)
+			err = calledFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -242,13 +266,17 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
-		d.ignored.AddOthers(v, "type", kind)
-		d.ignored.AddOthers(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, "url")
-		return turn.ImagePlaceholder, true, nil
+		if err := partFields.Others(v, &d.ignored); err != nil {
+			return "", true, err
+		}
+		err := pictureFields.Others(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, &d.ignored)
+		return turn.ImagePlaceholder, true, err
 	default:
 		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
 	}
-	d.ignored.AddOthers(v, "type", kind)
+	if err := partFields.Others(v, &d.ignored); err != nil {
+		return "", false, err
+	}
 	part := v.Get(kind)
 	if part.Type != gjson.String {
 		return "", false, apierror.Invalid(v.Path+"."+kind, "The field %q must be a string.", v.Path+"."+kind)

@@ -90,7 +90,8 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 	var err *apierror.Error
 	each(object.Result, func(key string, v gjson.Result) bool {
 		row, known := t[key]
-		if own := known && row.Read == nil && row.Refused == "" && row.Ignored == ""; own || v.Type == gjson.Null {
+		own := known && row.Read == nil && row.Refused == "" && row.Ignored == ""
+		if own || v.Type == gjson.Null || row.Refused == "" && ignored.full() {
 			return true
 		}
 		err = t.Other(key, Field{v, object.child(key)}, ignored)

@@ -105,6 +105,9 @@ func (d *decoder) finish() *apierror.Error {
 	case d.input.Continue && (d.input.Format != nil || d.input.Choice.Required || len(d.input.Strict) > 0):
 		return apierror.Invalid("messages", "The last message is the assistant's. It cannot be continued under a tool_choice that requires a call, strict tools or an output format. Leave them out, or end with a message of the user.")
 	}
+	if d.input.Hides() {
+		d.options.thinking = hidden
+	}
 	if d.off && !d.effort {
 		d.input.Effort = harmony.EffortLow
 	}
@@ -201,7 +204,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 				d.options.thinking = omitted
 			}
 		default:
-			d.ignored.Add(v.Path)
+			return thinkingFields.Other(key, v, &d.ignored)
 		}
 		return nil
 	})
@@ -223,8 +226,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 		case "format":
 			return d.readOutputFormat(v)
 		}
-		d.ignored.Add(v.Path)
-		return nil
+		return outputFields.Other(key, v, &d.ignored)
 	})
 }
 
@@ -234,8 +236,7 @@ func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
 		d.input.Effort = harmony.EffortHigh
 		return nil
 	}
-	_, err := d.input.SetEffort(v)
-	return err
+	return d.input.SetEffort(v)
 }
 
 // readOutputFormat reads {"type":"json_schema","schema":…}.
@@ -256,8 +257,7 @@ func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 func (d *decoder) readMetadata(v jsontext.Field) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		if key != "user_id" {
-			d.ignored.Add(v.Path)
-			return nil
+			return metadataFields.Other(key, v, &d.ignored)
 		}
 		id, err := v.Text()
 		if jsontext.IsObject(id) {

@@ -39,11 +39,49 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
 
-	"context_management": {Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, without the reasoning of finished turns"},
-	"fallbacks":          {Ignored: "other models, for a request that this one refuses: the answer is always this model's"},
-	"inference_geo":      {Ignored: "where requests are served is Envoy's routing"},
-	"service_tier":       {Ignored: "the order in which requests are served is Envoy's and the engine's"},
-	"speed":              {Ignored: "how fast the same answer is made"},
-	"user_profile_id":    {Ignored: "names the client's user, for the service that serves it"},
-	"workspace_id":       {Ignored: "names the client's workspace, for the service that serves it"},
-}, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })
+	"context_management":    {Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, without the reasoning of finished turns"},
+	"compaction":            {Refused: "compaction is not supported. Summarize the conversation by a message of the user."},
+	"fallbacks":             {Ignored: "other models, for a request that this one refuses: the answer is always this model's"},
+	"fallback_credit_token": {Ignored: "who pays for other models, which never answer here"},
+	"billing_policy":        {Ignored: "who pays"},
+	"inference_geo":         {Ignored: "where requests are served is Envoy's routing"},
+	"service_tier":          {Ignored: "the order in which requests are served is Envoy's and the engine's"},
+	"speed":                 {Ignored: "how fast the same answer is made"},
+	"user_profile_id":       {Ignored: "names the client's user, for the service that serves it"},
+	"workspace_id":          {Ignored: "names the client's workspace, for the service that serves it"},
+}, turn.SamplingFields, (*decoder).sampling)
+
+// The members of objects whose readers have code of their own.
+var (
+	messageFields = jsontext.Members{
+		"role": {}, "content": {},
+		"id":    {Ignored: "what a service or a client notes about it"},
+		"model": {Ignored: "what a service or a client notes about it"},
+		"type":  {Ignored: "what a service or a client notes about it"},
+	}
+
+	thinkingFields = jsontext.Members{"type": {}, "budget_tokens": {}, "display": {}}
+
+	outputFields = jsontext.Members{
+		"effort": {}, "format": {},
+		"task_budget": {Ignored: "a hint to models that were trained with it, which gpt-oss was not; `max_tokens` bounds what it writes"},
+	}
+
+	metadataFields = jsontext.Members{"user_id": {}}
+
+	toolFields = jsontext.Members{
+		"name": {}, "description": {}, "input_schema": {}, "input_examples": {}, "strict": {}, "defer_loading": {},
+		"cache_control": {}, "eager_input_streaming": {}, "type": {},
+		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
+	}
+
+	choiceFields = jsontext.Members{"type": {}, "name": {}, "disable_parallel_tool_use": {}}
+
+	callFields = jsontext.Members{"type": {}, "id": {}, "name": {}, "input": {}, "cache_control": {}, "caller": {}}
+
+	resultFields = jsontext.Members{"type": {}, "tool_use_id": {}, "content": {}, "is_error": {}, "cache_control": {}}
+)
+
+func (d *decoder) sampling() turn.Sampling {
+	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+}

@@ -26,10 +26,11 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 
 // readJSONSchema reads {"type":"json_schema","name":…,"description":…,"schema":…,"strict":…}.
 func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
-	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) {
-		if key != "type" {
-			f.ignored.Add(v.Path)
+	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) *apierror.Error {
+		if key == "type" {
+			return nil
 		}
+		return formatFields.Other(key, v, &f.ignored)
 	})
 	if err != nil {
 		return nil, err

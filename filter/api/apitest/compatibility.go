@@ -24,9 +24,8 @@ type Handled struct {
 	Effect string
 }
 
-// Fields returns what becomes of each field of a table, under the names that the document
-// has: those of the table behind prefix.
-func Fields[T any](prefix string, table jsontext.Table[T]) map[string]Handled {
+// Fields returns what becomes of each field of a table.
+func Fields[T any](table jsontext.Table[T]) map[string]Handled {
 	coded := map[string]Handled{}
 	for name, row := range table {
 		h := Handled{State: "mapped"}
@@ -39,16 +38,26 @@ func Fields[T any](prefix string, table jsontext.Table[T]) map[string]Handled {
 				h.Effect += " Accepted: `" + strings.Join(row.Unless, "`, `") + "`"
 			}
 		}
-		coded[prefix+name] = h
+		coded[name] = h
 	}
 	return coded
 }
 
-// Joined returns the fields of several tables.
-func Joined(tables ...map[string]Handled) map[string]Handled {
+// Objects are the tables of the objects of a request, by their paths: "" is the request
+// itself, and messages the elements of that list.
+type Objects map[string]map[string]Handled
+
+// Below returns the fields of all objects in the request but those at the paths without,
+// under their paths.
+func (o Objects) Below(without ...string) map[string]Handled {
 	all := map[string]Handled{}
-	for _, t := range tables {
-		maps.Copy(all, t)
+	for path, fields := range o {
+		if path == "" || slices.Contains(without, path) {
+			continue
+		}
+		for name, h := range fields {
+			all[path+"."+name] = h
+		}
 	}
 	return all
 }

@@ -1,0 +1,82 @@
+package apitest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
+)
+
+// Handles shows that requests are handled as the tables say: refused fields are a 400 that
+// names them, unless they ask for nothing; ignored ones are accepted and listed; mapped ones
+// are not listed. bodies has a request for each object, with %s where a
+// member is added; "": none can be made.
+// types are the segments of paths that are types of items and parts, which errors do not name.
+func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string, types ...string) {
+	t.Helper()
+	for path, fields := range o {
+		body, ok := bodies[path]
+		if !ok {
+			t.Errorf("no body for the members of %q", path)
+		}
+		if body == "" { // it needs what the test has not configured
+			continue
+		}
+		for name, h := range fields {
+			at := strings.TrimPrefix(untyped(path, types)+"."+name, ".")
+			send := func(value string) (listed bool, err *apierror.Error) {
+				r, err := a.Decode([]byte(strings.Replace(body, "%s", `"`+name+`":`+value, 1)), NewContext())
+				if err != nil {
+					return false, err
+				}
+				return slices.Contains(r.Ignored(), at), nil
+			}
+			listed, err := send(`{"x":1}`)
+			switch h.State {
+			case "refused":
+				if err == nil || err.Status != 400 || indexless(err.Param) != at || !strings.HasPrefix(h.Effect, err.Message) {
+					t.Errorf("%s: %v", at, err)
+				}
+				for _, nothing := range []string{"false", "0", `""`, "[]", "null"} {
+					if listed, err := send(nothing); err != nil || listed {
+						t.Errorf("%s %s: listed %v, %v", at, nothing, listed, err)
+					}
+				}
+			case "ignored":
+				if err != nil { // of a wrong type
+					listed, err = send(`"x"`)
+				}
+				if err != nil || !listed {
+					t.Errorf("%s: listed %v, %v", at, listed, err)
+				}
+			default:
+				if text, _ := send(`"x"`); listed && text && !slices.Contains(unused, at) {
+					t.Errorf("%s is listed as ignored", at)
+				}
+			}
+		}
+	}
+}
+
+// indexless returns the path of a field without the indexes of lists.
+func indexless(path string) string {
+	var plain strings.Builder
+	for path != "" {
+		before, after, _ := strings.Cut(path, "[")
+		plain.WriteString(before)
+		_, path, _ = strings.Cut(after, "]")
+	}
+	return plain.String()
+}
+
+// unused are mapped fields that have no effect with these values, or without what tests do
+// not configure.
+var unused = []string{"moderation", "mcp_servers", "diagnostics", "reasoning.context"}
+
+// untyped returns a path without the segments that are types.
+func untyped(path string, types []string) string {
+	segments := strings.Split(path, ".")
+	rest := slices.DeleteFunc(segments[1:], func(s string) bool { return slices.Contains(types, s) })
+	return strings.Join(append(segments[:1], rest...), ".")
+}
