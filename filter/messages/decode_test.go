@@ -268,16 +268,17 @@ func TestSpecialText(t *testing.T) {
 
 // objects are the tables of the objects of a request, by their paths.
 var objects = apitest.Objects{
-	"":                             apitest.Fields(fields),
-	"messages":                     apitest.Fields(messageFields),
-	"messages.content.tool_use":    apitest.Fields(callFields),
-	"messages.content.tool_result": apitest.Fields(resultFields),
-	"thinking":                     apitest.Fields(thinkingFields),
-	"output_config":                apitest.Fields(outputFields),
-	"metadata":                     apitest.Fields(metadataFields),
-	"tools":                        apitest.Fields(toolFields),
-	"tool_choice":                  apitest.Fields(choiceFields),
-	"chat_template_kwargs":         apitest.Fields(turn.TemplateFields),
+	"":                              apitest.Fields(fields),
+	"messages":                      apitest.Fields(messageFields),
+	"messages.content[tool_use]":    apitest.Fields(callFields),
+	"messages.content[tool_result]": apitest.Fields(resultFields),
+	"thinking":                      apitest.Fields(thinkingFields),
+	"output_config":                 apitest.Fields(outputFields),
+	"container":                     apitest.Fields(containerFields),
+	"metadata":                      apitest.Fields(metadataFields),
+	"tools":                         apitest.Fields(toolFields),
+	"tool_choice":                   apitest.Fields(choiceFields),
+	"chat_template_kwargs":          apitest.Fields(turn.TemplateFields),
 }
 
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.

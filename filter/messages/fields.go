@@ -60,11 +60,19 @@ var (
 		"type":  {Ignored: "what a service or a client notes about it"},
 	}
 
-	thinkingFields = jsontext.Members{"type": {}, "budget_tokens": {}, "display": {}}
+	thinkingFields = jsontext.Members{
+		"type": {}, "budget_tokens": {}, "display": {},
+		"block_binding": {Ignored: "to what a signature is bound: here it is the tenant"},
+	}
 
 	outputFields = jsontext.Members{
 		"effort": {}, "format": {},
 		"task_budget": {Ignored: "a hint to models that were trained with it, which gpt-oss was not; `max_tokens` bounds what it writes"},
+	}
+
+	containerFields = jsontext.Members{
+		"id":     {},
+		"skills": {Refused: "Skills are Anthropic's own. Leave them out, and send their text as system."},
 	}
 
 	metadataFields = jsontext.Members{"user_id": {}}

@@ -204,7 +204,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 				f.ignored.Add(v.Path)
 			}
 		default:
-			f.ignored.Add(v.Path)
+			err = cacheFields.Other(key, v, &f.ignored)
 		}
 		return err
 	})

@@ -170,5 +170,10 @@ var (
 
 	managementFields = jsontext.Members{"type": {}, "compact_threshold": {}}
 
+	cacheFields = jsontext.Members{
+		"mode": {}, "ttl": {}, "comparison_response_id": {},
+		"prewarm": {Refused: "A prompt is not prepared without an answer. Leave prewarm out."},
+	}
+
 	allowedFields = jsontext.Members{"type": {}, "mode": {}, "tools": {}}
 )

@@ -1,8 +1,6 @@
 package responses
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,33 +20,44 @@ func TestFieldsAreHandled(t *testing.T) {
 	output := func(kind, text string) string {
 		return askItems(`{"type":"` + kind + `","call_id":"a","name":"f","` + text + `":"{}"},{"type":"` + kind + `_output","call_id":"a","output":"x",%s}`)
 	}
+	outputPart := func(kind, member string) string {
+		return askItems(`{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":[{"type":"` + kind + `","` + member + `":"x",%s}]}`)
+	}
 	testAPI.Handles(t, objects, map[string]string{
-		"":                                  ask(`,%s`),
-		"reasoning":                         ask(`,"reasoning":{%s}`),
-		"thinking":                          ask(`,"thinking":{%s}`),
-		"chat_template_kwargs":              ask(`,"chat_template_kwargs":{%s}`),
-		"text":                              ask(`,"text":{%s}`),
-		"text.format":                       ask(`,"text":{"format":{"type":"json_schema","name":"n","schema":{},%s}}`),
-		"context_management":                ask(`,"context_management":[{"type":"compaction",%s}]`),
-		"structured_outputs":                ask(`,"structured_outputs":{%s}`),
-		"tools.function":                    ask(`,"tools":[{"type":"function","name":"f",%s}]`),
-		"tools.custom":                      ask(`,"tools":[{"type":"custom","name":"f",%s}]`),
-		"tools.namespace":                   ask(`,"tools":[{"type":"namespace","name":"s","tools":[],%s}]`),
-		"tools.tool_search":                 ask(`,"tools":[{"type":"tool_search","execution":"client",%s}]`),
-		"tools.mcp":                         "",
-		"tool_choice":                       ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[],%s}`),
-		"input.message":                     askItems(`{"type":"message","role":"user","content":"x",%s}`),
-		"input.reasoning":                   askItems(`{"role":"user","content":"x"},{"type":"reasoning","summary":[],%s}`),
-		"input.function_call":               call("function_call", "arguments"),
-		"input.function_call_output":        output("function_call", "arguments"),
-		"input.custom_tool_call":            call("custom_tool_call", "input"),
-		"input.custom_tool_call_output":     output("custom_tool_call", "input"),
-		"input.message.content.input_text":  part("input_text", "text"),
-		"input.message.content.output_text": part("output_text", "text"),
-		"input.message.content.refusal":     part("refusal", "refusal"),
-		"input.message.content.input_image": part("input_image", "image_url"),
-		"input.function_call_output.output.input_file": askItems(`{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":[{"type":"input_file","file_id":"x",%s}]}`),
-	}, append(slices.AppendSeq(slices.Collect(maps.Keys(itemMembers)), maps.Keys(partMembers)), "function", "custom", "namespace", "tool_search")...)
+		"":                               ask(`,%s`),
+		"reasoning":                      ask(`,"reasoning":{%s}`),
+		"thinking":                       ask(`,"thinking":{%s}`),
+		"chat_template_kwargs":           ask(`,"chat_template_kwargs":{%s}`),
+		"text":                           ask(`,"text":{%s}`),
+		"text.format":                    ask(`,"text":{"format":{"type":"json_schema","name":"n","schema":{},%s}}`),
+		"context_management":             ask(`,"context_management":[{"type":"compaction",%s}]`),
+		"structured_outputs":             ask(`,"structured_outputs":{%s}`),
+		"tools[function]":                ask(`,"tools":[{"type":"function","name":"f",%s}]`),
+		"tools[custom]":                  ask(`,"tools":[{"type":"custom","name":"f",%s}]`),
+		"tools[namespace]":               ask(`,"tools":[{"type":"namespace","name":"s","tools":[],%s}]`),
+		"tools[tool_search]":             ask(`,"tools":[{"type":"tool_search","execution":"client",%s}]`),
+		"tools[mcp]":                     "",
+		"prompt_cache_options":           ask(`,"prompt_cache_options":{%s}`),
+		"tools.tools[function]":          ask(`,"tools":[{"type":"namespace","name":"s","tools":[{"type":"function","name":"f",%s}]}]`),
+		"tools.tools[custom]":            ask(`,"tools":[{"type":"namespace","name":"s","tools":[{"type":"custom","name":"f",%s}]}]`),
+		"tool_choice[allowed_tools]":     ask(weatherTool + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[],%s}`),
+		"input[message]":                 askItems(`{"type":"message","role":"user","content":"x",%s}`),
+		"input[reasoning]":               askItems(`{"role":"user","content":"x"},{"type":"reasoning","summary":[],%s}`),
+		"input[function_call]":           call("function_call", "arguments"),
+		"input[function_call_output]":    output("function_call", "arguments"),
+		"input[custom_tool_call]":        call("custom_tool_call", "input"),
+		"input[custom_tool_call_output]": output("custom_tool_call", "input"),
+		"input.content[input_text]":      part("input_text", "text"),
+		"input.content[output_text]":     part("output_text", "text"),
+		"input.content[refusal]":         part("refusal", "refusal"),
+		"input.content[input_image]":     part("input_image", "image_url"),
+		"input.output[input_text]":       outputPart("input_text", "text"),
+		"input.output[input_image]":      outputPart("input_image", "image_url"),
+		"input.content[reasoning_text]":  askItems(`{"role":"user","content":"x"},{"type":"reasoning","content":[{"type":"reasoning_text","text":"x",%s}]}`),
+		"input.summary[summary_text]":    askItems(`{"role":"user","content":"x"},{"type":"reasoning","summary":[{"type":"summary_text","text":"x",%s}]}`),
+		"input.content[input_file]":      "", // is a 400
+		"input.output[input_file]":       askItems(`{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":[{"type":"input_file","file_id":"x",%s}]}`),
+	})
 }
 
 // TestReasoningSwitches shows the other names of opt-outs, which win.

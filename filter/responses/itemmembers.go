@@ -34,7 +34,8 @@ func callMembers(text string) jsontext.Members {
 }
 
 var outputMembers = jsontext.Members{
-	"type": {}, "id": {}, "status": {}, "call_id": {}, "name": {}, "output": {}, "caller": {}, "created_by": {},
+	"namespace": {Ignored: "the tool is that of the call"},
+	"type":      {}, "id": {}, "status": {}, "call_id": {}, "name": {}, "output": {}, "caller": {}, "created_by": {},
 	"async":      {Ignored: "how the client runs the tool"},
 	"background": {Ignored: "how the client runs the tool"},
 }

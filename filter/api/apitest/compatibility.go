@@ -44,7 +44,7 @@ func Fields[T any](table jsontext.Table[T]) map[string]Handled {
 }
 
 // Objects are the tables of the objects of a request, by their paths: "" is the request
-// itself, and messages the elements of that list.
+// itself, messages the elements of that list, and input[message] those of that type.
 type Objects map[string]map[string]Handled
 
 // Below returns the fields of all objects in the request but those at the paths without,

@@ -12,8 +12,7 @@ import (
 // names them, unless they ask for nothing; ignored ones are accepted and listed; mapped ones
 // are not listed. bodies has a request for each object, with %s where a
 // member is added; "": none can be made.
-// types are the segments of paths that are types of items and parts, which errors do not name.
-func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string, types ...string) {
+func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 	t.Helper()
 	for path, fields := range o {
 		body, ok := bodies[path]
@@ -24,7 +23,7 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string, types .
 			continue
 		}
 		for name, h := range fields {
-			at := strings.TrimPrefix(untyped(path, types)+"."+name, ".")
+			at := strings.TrimPrefix(indexless(path)+"."+name, ".")
 			send := func(value string) (listed bool, err *apierror.Error) {
 				r, err := a.Decode([]byte(strings.Replace(body, "%s", `"`+name+`":`+value, 1)), NewContext())
 				if err != nil {
@@ -59,7 +58,7 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string, types .
 	}
 }
 
-// indexless returns the path of a field without the indexes of lists.
+// indexless returns the path of a field without the indexes of lists, and without types.
 func indexless(path string) string {
 	var plain strings.Builder
 	for path != "" {
@@ -72,11 +71,4 @@ func indexless(path string) string {
 
 // unused are mapped fields that have no effect with these values, or without what tests do
 // not configure.
-var unused = []string{"moderation", "mcp_servers", "diagnostics", "reasoning.context"}
-
-// untyped returns a path without the segments that are types.
-func untyped(path string, types []string) string {
-	segments := strings.Split(path, ".")
-	rest := slices.DeleteFunc(segments[1:], func(s string) bool { return slices.Contains(types, s) })
-	return strings.Join(append(segments[:1], rest...), ".")
-}
+var unused = []string{"moderation", "mcp_servers", "diagnostics", "reasoning.context", "prompt_cache_options.comparison_response_id"}
