@@ -6,17 +6,19 @@ import (
 	"github.com/openai/openai-go/v3"
 )
 
-// TestKnowsTheSDK shows that every field of openai-go's requests has a row.
+// TestKnowsTheSDK shows that every field of openai-go's and openai-python's requests has a row.
 func TestKnowsTheSDK(t *testing.T) {
 	t.Parallel()
-	objects.Knows(t, openai.ChatCompletionNewParams{}, map[string]string{
+	opaque := map[string]string{
 		"messages.content.file":        "a part of this type is a 400",
 		"messages.content.input_audio": "a part of this type is a 400",
 		"messages.tool_calls.custom":   "a call of this type is a 400",
 		"tools.custom":                 "a tool of this type is a 400",
 		"tool_choice.custom":           "a choice of this type is a 400",
 		"moderation":                   "read by turn.CheckModeration",
-	})
+	}
+	objects.Knows(t, openai.ChatCompletionNewParams{}, opaque)
+	objects.KnowsPython(t, "openai.types.chat.completion_create_params:CompletionCreateParamsStreaming", opaque)
 }
 
 // TestKnowsDialects shows that every field of other servers has a row.

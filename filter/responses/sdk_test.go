@@ -6,7 +6,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// TestKnowsTheSDK shows that every field of openai-go's requests has a row.
+// TestKnowsTheSDK shows that every field of openai-go's and openai-python's requests has a row.
 func TestKnowsTheSDK(t *testing.T) {
 	t.Parallel()
 	const (
@@ -14,7 +14,7 @@ func TestKnowsTheSDK(t *testing.T) {
 		served  = "arguments of the server's tool, or listed: see settleFields"
 		ownTool = "the type alone, and what runByClient reads"
 	)
-	objects.Knows(t, responses.ResponseNewParams{}, map[string]string{
+	opaque := map[string]string{
 		"input[additional_tools]":          item,
 		"input[apply_patch_call]":          item,
 		"input[apply_patch_call_output]":   item,
@@ -64,7 +64,9 @@ func TestKnowsTheSDK(t *testing.T) {
 		"tool_choice[function]":            "read by readToolName", "tool_choice[custom]": "read by readToolName",
 		"tool_choice[mcp]": "read by addHostedChoice", "tool_choice[apply_patch]": "read by clientToolName", "tool_choice[shell]": "read by clientToolName",
 		"tool_choice[programmatic_tool_calling]": "a 400",
-	})
+	}
+	objects.Knows(t, responses.ResponseNewParams{}, opaque)
+	objects.KnowsPython(t, "openai.types.responses.response_create_params:ResponseCreateParamsStreaming", opaque)
 }
 
 // TestKnowsDialects shows that every field of other servers has a row.

@@ -11,7 +11,7 @@ import (
 )
 
 // Servers and SDKs have many names for three things: whether the model reasons, how much,
-// and whether the client sees it. gpt-oss always reasons; whoever switches that off gets
+// and whether the client sees it. gpt-oss always reasons; a client that switches that off gets
 // the low effort, and sees nothing of it, whatever effort the request names beside.
 
 // effortOf is the effort of the turn.

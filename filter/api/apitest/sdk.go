@@ -2,6 +2,9 @@ package apitest
 
 import (
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -100,4 +103,30 @@ func typeOf(t reflect.Type) string {
 		return "[" + f.Tag.Get("default") + "]"
 	}
 	return ""
+}
+
+// KnowsPython is [Objects.Knows] for a type of openai-python, such as module:Class, as far as
+// the objects in it have no type of their own. It is skipped without make venv.
+func (o Objects) KnowsPython(t *testing.T, class string, opaque map[string]string) {
+	t.Helper()
+	python, err := filepath.Abs("../../.venv/bin/python")
+	if err == nil {
+		_, err = os.Stat(python)
+	}
+	if err != nil {
+		t.Skip("make venv installs openai-python")
+	}
+	out, err := exec.CommandContext(t.Context(), python, "../../e2e/python/request_fields.py", class).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		parent, name := "", path
+		if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+			parent, name = path[:dot], path[dot+1:]
+		}
+		if table, ok := o[parent]; ok && table[name].State == "" && opaque[path] == "" && opaque[parent] == "" {
+			t.Errorf("%s has %s, which no table has. Read it, refuse it, or say why the answer cannot differ without it.", class, path)
+		}
+	}
 }
