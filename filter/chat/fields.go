@@ -93,7 +93,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"text":                 {Refused: "text is a field of POST /v1/responses. Use response_format and verbosity."},
 	"output_config":        {Refused: "output_config is a field of POST /v1/messages. Use reasoning_effort and response_format."},
 	"output_format":        {Refused: "output_format is a field of POST /v1/messages. Use response_format."},
-	"max_output_tokens":    {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_completion_tokens."},
+	"max_output_tokens":    {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_completion_tokens.", Unless: []string{}},
 	"stop_sequences":       {Refused: "stop_sequences is a field of POST /v1/messages. Use stop."},
 	"mcp_servers":          {Refused: "mcp_servers is a field of POST /v1/messages. Use tools of the type function."},
 	"truncation": {

@@ -24,10 +24,9 @@ type Row[D any] struct {
 	Read func(d D, v Field) *apierror.Error
 
 	// Refused makes the field an error with this text, which says why and what to use
-	// instead. Values that ask for nothing are accepted: false, 0, an empty text or list,
-	// and those of Unless.
+	// instead. Values that ask for nothing are accepted.
 	Refused string
-	// Unless are values, as JSON, with which a refused field changes nothing.
+	// Unless are these values, as JSON. nil: false, 0, an empty text or list.
 	Unless []string
 
 	// Ignored is why the answer cannot differ without the field. A field of which nobody
@@ -102,15 +101,11 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 
 // asksNothing reports whether a value of a refused field changes nothing.
 func asksNothing(v gjson.Result, unless []string) bool {
-	switch v.Type {
-	case gjson.False:
-		return true
-	case gjson.String:
-		return v.Str == "" || slices.Contains(unless, v.Raw)
-	case gjson.Number:
-		return v.Num == 0 || slices.ContainsFunc(unless, func(raw string) bool { return v.Num == gjson.Parse(raw).Num })
-	case gjson.JSON:
-		return v.IsArray() && len(v.Array()) == 0 || slices.Contains(unless, v.Raw)
+	if unless == nil {
+		return v.Type == gjson.False || v.Type == gjson.Number && v.Num == 0 || v.Raw == `""` || v.IsArray() && len(v.Array()) == 0
 	}
-	return slices.Contains(unless, v.Raw)
+	return slices.ContainsFunc(unless, func(raw string) bool {
+		nothing := gjson.Parse(raw)
+		return v.Raw == raw || v.Type == gjson.Number && nothing.Type == gjson.Number && v.Num == nothing.Num
+	})
 }

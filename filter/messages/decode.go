@@ -239,6 +239,13 @@ func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
 	return d.input.SetEffort(v)
 }
 
+// readParallelCalls reads whether the message may have several calls.
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = d.input.OneCall || err == nil && !parallel
+	return err
+}
+
 // readOutputFormat reads {"type":"json_schema","schema":…}.
 func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 	if v.Get("type").Str != "json_schema" {

@@ -95,3 +95,15 @@ func TestAllowedCallers(t *testing.T) {
 		t.Error(tools(`["programmatic"]`))
 	}
 }
+
+// TestSchemaBesideObject shows where other servers have the schema of an answer.
+func TestSchemaBesideObject(t *testing.T) {
+	t.Parallel()
+	const schema = `"schema":{"type":"object","properties":{"city":{"type":"string"}}}`
+	prompt := func(format string) string {
+		return apitest.Spell(t, mustDecode(t, ask(`,"text":{"format":`+format+`}`)).Engine().Prompt)
+	}
+	if got := prompt(`{"type":"json_object",` + schema + `}`); got != prompt(`{"type":"json_schema","name":"output",`+schema+`}`) || !strings.Contains(got, "city") {
+		t.Error(got)
+	}
+}

@@ -16,6 +16,10 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		return nil
 	case "json_object":
 		f.echo.format = []byte(`{"type":"json_object"}`)
+		if schema := v.Get("schema"); schema.IsObject() { // where llama.cpp has it, and others
+			format, err := f.rc.SchemaFormat(jsontext.Field{Result: schema, Path: v.Path + ".schema"})
+			return f.input.SetFormat(format, v.Path, err)
+		}
 		return f.input.SetFormat(turn.JSONObject(), v.Path, nil)
 	case "json_schema":
 		format, err := f.readJSONSchema(v)

@@ -13,6 +13,7 @@ import (
 var itemMembers = map[string]jsontext.Members{
 	"message": {
 		"type": {}, "id": {}, "status": {}, "role": {}, "phase": {}, "content": {},
+		"tools":  {Refused: "Tools are those of the request. Send them as its field tools, or as an item of the type additional_tools."},
 		"name":   {Ignored: noPlace},
 		"author": {Ignored: noPlace},
 		"internal_chat_message_metadata_passthrough": {Ignored: ownNotes},

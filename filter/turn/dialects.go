@@ -22,8 +22,8 @@ var dialects = jsontext.Table[Sampling]{
 	"best_of":   {Refused: "best_of is not supported. Use n.", Unless: []string{"1"}},
 	"n_cmpl":    {Refused: "n_cmpl is not supported. Use n.", Unless: []string{"1"}},
 	"n_predict": {Refused: "n_predict is not supported. Use the API's own limit of output tokens.", Unless: []string{"-1"}},
-	"options":   {Refused: "options belongs to Ollama's own API. Send its members as fields of the request, such as temperature."},
-	"nvext":     {Refused: "nvext is not supported. Send its members as fields of the request."},
+	"options":   {Refused: "options belongs to Ollama's own API. Send its members as fields of the request, such as temperature.", Unless: []string{"{}"}},
+	"nvext":     {Refused: "nvext is not supported. Send its members as fields of the request.", Unless: []string{"{}"}},
 	"extra_body": {
 		Refused: "extra_body is an argument of SDKs. Send its members as fields of the request.",
 		Unless:  []string{"{}"},
@@ -34,7 +34,7 @@ var dialects = jsontext.Table[Sampling]{
 	"tfs_z":                {Refused: noSampler, Unless: []string{"1"}},
 	"typical_p":            {Refused: noSampler, Unless: []string{"1"}},
 	"typ_p":                {Refused: noSampler, Unless: []string{"1"}},
-	"top_n_sigma":          {Refused: noSampler, Unless: []string{"-1"}},
+	"top_n_sigma":          {Refused: noSampler, Unless: []string{"-1", "0"}},
 	"dynatemp_range":       {Refused: noSampler},
 	"xtc_probability":      {Refused: noSampler},
 	"dry_multiplier":       {Refused: noSampler},
@@ -68,7 +68,7 @@ var dialects = jsontext.Table[Sampling]{
 
 	// Where it ends.
 	"stop_regex":       {Refused: "stop_regex is not supported. Use stop."},
-	"t_max_predict_ms": {Refused: "t_max_predict_ms is not supported. Limit the output's tokens.", Unless: []string{"-1"}},
+	"t_max_predict_ms": {Refused: "t_max_predict_ms is not supported. Limit the output's tokens.", Unless: []string{"-1", "0"}},
 	"n_indent":         {Refused: "n_indent is not supported. Use stop."},
 	"context_length_exceeded_behavior": {
 		Ignored: "more output than the context leaves is never an error here, and a prompt that is too long always is",

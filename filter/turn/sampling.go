@@ -39,7 +39,7 @@ var SamplingFields = withDialects(jsontext.Table[Sampling]{
 	"use_beam_search":        {Refused: "Beam search is not supported. Leave use_beam_search out."},
 	"no_stop_trim":           {Refused: "no_stop_trim is not supported. Use include_stop_str_in_output."},
 	"prompt_logprobs":        {Refused: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
-	"length_penalty":         {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out.", Unless: []string{"1"}},
+	"length_penalty":         {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out.", Unless: []string{"1", "0"}},
 	"early_stopping":         {Refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
 	"bad_words":              {Refused: "bad_words is not supported. Use logit_bias."},
 	"allowed_token_ids":      {Refused: "allowed_token_ids is not supported. Leave it out."},

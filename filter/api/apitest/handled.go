@@ -37,7 +37,13 @@ func (a *API) Handles(t *testing.T, o Objects, bodies map[string]string) {
 				if err == nil || err.Status != 400 || indexless(err.Param) != at || !strings.HasPrefix(h.Effect, err.Message) {
 					t.Errorf("%s: %v", at, err)
 				}
-				for _, nothing := range []string{"false", "0", `""`, "[]", "null"} {
+				accepted := h.unless
+				if accepted == nil {
+					accepted = []string{"false", "0", `""`, "[]"}
+				} else if _, err := send(`"x"`); err == nil {
+					t.Errorf("%s: accepted", at)
+				}
+				for _, nothing := range append(accepted, "null") {
 					if listed, err := send(nothing); err != nil || listed {
 						t.Errorf("%s %s: listed %v, %v", at, nothing, listed, err)
 					}
