@@ -55,7 +55,7 @@ var keptMembers = keptAs(map[keep]string{
 		verbosity web_search_options whole workspace_id working_directory
 		chat_template_kwargs disable_reasoning enable_thinking generate max_thinking_tokens parse_tool_calls partial random_seed
 		reasoning_budget reasoning_budget_tokens reasoning_details reasoning_format reasoning_split repeat_penalty think
-		thinking_blocks thinking_budget thinking_budget_tokens thinking_mode exclude usage json_object input_image`,
+		thinking_blocks thinking_budget thinking_budget_tokens thinking_mode exclude usage json_object input_image enable`,
 })
 
 // keptPlaces says what may be kept of members that mean another thing in each place, by the

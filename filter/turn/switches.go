@@ -181,11 +181,13 @@ func (s Sampling) readReasoningFormat(v jsontext.Field) *apierror.Error {
 func (s Sampling) readBudget(v jsontext.Field) *apierror.Error { return s.Input.SetBudget(v) }
 
 // OtherReasoning are the members of the object reasoning beside the effort and a summary,
-// as OpenRouter has it.
+// as OpenRouter and SGLang have it.
 var OtherReasoning = jsontext.Table[Sampling]{
-	"max_tokens": {Read: Sampling.readBudget},
-	"enabled":    {Read: Sampling.readEnabled},
-	"exclude":    {Read: Sampling.readExcluded},
+	"reasoning_effort": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
+	"enable":           {Read: Sampling.readEnabled},
+	"max_tokens":       {Read: Sampling.readBudget},
+	"enabled":          {Read: Sampling.readEnabled},
+	"exclude":          {Read: Sampling.readExcluded},
 }
 
 // onlyTrue reads a switch that cannot be off. text says why, with its name.
