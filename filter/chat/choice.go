@@ -28,7 +28,9 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 		d.requireTool(name)
 		return err
 	case "allowed_tools":
-		d.ignored.AddOthers(v, "type", "allowed_tools")
+		if err := choiceFields.Others(v, &d.ignored); err != nil {
+			return err
+		}
 		return d.readAllowedTools(jsontext.Field{Result: v.Get("allowed_tools"), Path: v.Path + ".allowed_tools"})
 	}
 	return apierror.Invalid(v.Path, badChoice)
@@ -47,8 +49,7 @@ func (d *decoder) readAllowedTools(v jsontext.Field) *apierror.Error {
 		case "tools":
 			return v.Elements(d.readAllowedTool)
 		}
-		d.ignored.Add(v.Path)
-		return nil
+		return allowedFields.Other(key, v, &d.ignored)
 	})
 }
 
@@ -73,8 +74,11 @@ func (d *decoder) requireTool(name string) {
 // readToolName reads {"type":"function","function":{"name":…}}, or the same of the type
 // custom.
 func (d *decoder) readToolName(v jsontext.Field) (string, *apierror.Error) {
+	if err := choiceFields.Others(v, &d.ignored); err != nil {
+		return "", err
+	}
+
 	kind := v.Get("type").Str
-	d.ignored.AddOthers(v, "type", kind)
 	d.ignored.AddOthers(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, "name")
 	return jsontext.Field{Result: v.Get(kind + ".name"), Path: v.Path + "." + kind + ".name"}.Text()
 }

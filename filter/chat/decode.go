@@ -49,6 +49,7 @@ type decoder struct {
 	maxTokens, maxCompletionTokens int
 	streamOptions                  bool
 	generationPrompt               *bool // add_generation_prompt; nil: it is not there
+	prefixed                       bool  // the last message says that it is to be continued
 	parts                          int   // content parts read so far
 	grammars                       int   // cost of the grammars of custom tools so far
 
@@ -58,6 +59,7 @@ type decoder struct {
 // finish checks what depends on several fields.
 func (d *decoder) finish() *apierror.Error {
 	e := &d.input.Engine
+	d.input.Continue = d.input.Continue || d.prefixed
 	if e.MaxTokens = d.maxCompletionTokens; e.MaxTokens == 0 {
 		e.MaxTokens = d.maxTokens
 	}
@@ -72,7 +74,7 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("add_generation_prompt", "The last message is continued, or a new one begins: add_generation_prompt must be false with continue_final_message, and true without. Leave it out.")
 	case e.TopLogprobs > 0 && !e.Logprobs:
 		return apierror.Invalid("top_logprobs", "The field \"top_logprobs\" requires logprobs: true. Send both, or leave both out.")
-	case d.options.tokenIDs && d.options.hideReasoning:
+	case d.options.tokenIDs && d.input.Hides():
 		return apierror.Invalid("return_token_ids", "return_token_ids would show the reasoning that the request hides. Leave one of the two out.")
 	}
 	if err := d.input.FinishLength("max_completion_tokens"); err != nil {
@@ -80,6 +82,7 @@ func (d *decoder) finish() *apierror.Error {
 	}
 	d.enforceCustom()
 	d.options.logprobs = e.Logprobs
+	d.options.hideReasoning = d.input.Hides()
 	e.ID = d.rc.ID("chatcmpl-")
 	d.input.Replies.Own = e.ID
 	e.Whole = !d.options.stream
@@ -88,47 +91,21 @@ func (d *decoder) finish() *apierror.Error {
 
 func (d *decoder) readStreamOptions(v jsontext.Field) *apierror.Error {
 	d.streamOptions = true
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		switch key {
-		case "include_usage":
-			return v.SetSwitch(&d.options.includeUsage)
-		case "continuous_usage_stats":
-			return v.SetSwitch(&d.options.continuousUsage)
-		}
-		d.ignored.Add(v.Path)
-		return nil
-	})
+	return streamOptions.Decode(d, v, &d.ignored)
+}
+
+func (d *decoder) readUsage(v jsontext.Field) *apierror.Error {
+	return usageFields.Decode(d, v, &d.ignored)
+}
+
+// readModeration refuses what would have to be blocked. Scores are not made.
+func (d *decoder) readModeration(v jsontext.Field) *apierror.Error {
+	return turn.CheckModeration(v, &d.ignored)
 }
 
 func (d *decoder) readCacheKey(v jsontext.Field) *apierror.Error {
 	key, err := v.Text()
 	d.input.Session = key
-	return err
-}
-
-func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
-	hide, err := d.input.SetEffort(v)
-	d.options.hideReasoning = d.options.hideReasoning || hide
-	return err
-}
-
-// readReasoning reads {"effort":…,"max_tokens":…}, as OpenRouter has it and Responses.
-func (d *decoder) readReasoning(v jsontext.Field) *apierror.Error {
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		switch key {
-		case "effort":
-			return d.readEffort(v)
-		case "max_tokens":
-			return d.input.SetBudget(v)
-		}
-		d.ignored.Add(v.Path)
-		return nil
-	})
-}
-
-func (d *decoder) readIncludeReasoning(v jsontext.Field) *apierror.Error {
-	show, err := v.Switch()
-	d.options.hideReasoning = d.options.hideReasoning || !show
 	return err
 }
 
@@ -187,7 +164,7 @@ func (d *decoder) readTool(v jsontext.Field) (t harmony.Tool, err *apierror.Erro
 			given = true
 			return d.readCustom(v, &t)
 		default:
-			d.ignored.Add(v.Path)
+			return toolFields.Other(key, v, &d.ignored)
 		}
 		return nil
 	})
@@ -213,7 +190,7 @@ func (d *decoder) readFunction(v jsontext.Field, t *harmony.Tool) *apierror.Erro
 		case "strict":
 			strict, err = v.Switch()
 		default:
-			d.ignored.Add(v.Path)
+			err = functionFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})

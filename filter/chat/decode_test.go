@@ -279,7 +279,7 @@ func TestNestedIgnored(t *testing.T) {
 		{"a text part", ``, `[{"type":"text","text":"Hi","cache_control":{"type":"ephemeral"},"annotations":null},{"type":"text","text":"you","cache_control":{}}]`, []string{"messages.content.cache_control"}},
 		{"an image", ``, `[{"type":"image_url","image_url":{"url":"https://x","detail":"high"},"id":"i"}]`, []string{"messages.content.id", "messages.content.image_url.detail"}},
 		{"a text format", `,"response_format":{"type":"text","strict":true}`, `"Hi"`, []string{"response_format.strict"}},
-		{"a JSON format", `,"response_format":{"type":"json_object","schema":{"type":"object"}}`, `"Hi"`, []string{"response_format.schema"}},
+		{"a JSON format", `,"response_format":{"type":"json_object","schema":{"type":"object"}}`, `"Hi"`, nil},
 		{"a schema", `,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"x":1},"y":1}`, `"Hi"`, []string{"response_format.y", "response_format.json_schema.x"}},
 		{"a choice", tools + `,"tool_choice":{"type":"function","function":{"name":"f","strict":true},"mode":"x"}`, `"Hi"`, []string{"tool_choice.mode", "tool_choice.function.strict"}},
 		{"allowed tools", tools + `,"tool_choice":{"type":"allowed_tools","x":1,"allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"},"z":1}],"y":1}}`, `"Hi"`, []string{"tool_choice.x", "tool_choice.allowed_tools.tools.z", "tool_choice.allowed_tools.y"}},
@@ -314,8 +314,43 @@ func TestSpecialText(t *testing.T) {
 	}, want)
 }
 
+// objects are the tables of the objects of a request, by their paths.
+var objects = apitest.Objects{
+	"":                             apitest.Fields(fields),
+	"messages":                     apitest.Fields(messageFields),
+	"messages.content":             apitest.Fields(partFields),
+	"messages.content.image_url":   apitest.Fields(pictureFields),
+	"messages.tool_calls":          apitest.Fields(callFields),
+	"messages.tool_calls.function": apitest.Fields(calledFields),
+	"messages.tool_calls.custom":   apitest.Fields(calledCustomFields),
+	"messages.function_call":       apitest.Fields(calledFields),
+	"functions":                    apitest.Fields(functionFields),
+	"function_call":                apitest.Fields(namedFields),
+	"tools.custom":                 apitest.Fields(customFields),
+	"tools.custom.format":          apitest.Fields(customFormatFields),
+	"tools.custom.format.grammar":  apitest.Fields(grammarFields),
+	"tool_choice.custom":           apitest.Fields(namedFields),
+	"tools":                        apitest.Fields(toolFields),
+	"tools.function":               apitest.Fields(functionFields),
+	"tool_choice":                  apitest.Fields(choiceFields),
+	"tool_choice.function":         apitest.Fields(namedFields),
+	"tool_choice.allowed_tools":    apitest.Fields(allowedFields),
+	"stream_options":               apitest.Fields(streamOptions),
+	"usage":                        apitest.Fields(usageFields),
+	"reasoning":                    apitest.Fields(reasoningFields),
+	"thinking":                     apitest.Fields(turn.ThinkingFields),
+	"chat_template_kwargs":         apitest.Fields(turn.TemplateFields),
+	"response_format":              apitest.Fields(formatFields),
+	"response_format.json_schema":  apitest.Fields(schemaFields),
+	"structured_outputs":           apitest.Fields(turn.OutputFields),
+}
+
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {
 	t.Parallel()
-	apitest.Documented(t, "POST /v1/chat/completions", "", apitest.Fields(fields))
+	const endpoint = "POST /v1/chat/completions"
+	apitest.Documented(t, endpoint, "", objects[""])
+	apitest.Documented(t, endpoint, "Messages", objects["messages"])
+	apitest.Documented(t, endpoint, "Tools", objects["tools.function"])
+	apitest.Documented(t, endpoint, "Members", objects.Below("messages", "tools.function"))
 }

@@ -16,6 +16,7 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 
 	"stream":         {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.stream) }},
 	"stream_options": {Read: (*decoder).readStreamOptions},
+	"usage":          {Read: (*decoder).readUsage},
 	"n": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&d.input.Engine.N, 1, int64(d.rc.Limits.Choices))
 	}},
@@ -28,9 +29,12 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	}},
 	"prompt_cache_key": {Read: (*decoder).readCacheKey},
 
-	"reasoning_effort":  {Read: (*decoder).readEffort},
-	"reasoning":         {Read: (*decoder).readReasoning},
-	"include_reasoning": {Read: (*decoder).readIncludeReasoning},
+	"reasoning_effort": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"reasoning": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return reasoningFields.Decode(d, v, &d.ignored)
+	}},
+	"thinking":  {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.sampling().ReadThinking(v) }},
+	"verbosity": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetVerbosity(v) }},
 
 	"tools":               {Read: (*decoder).readTools},
 	"tool_choice":         {Read: (*decoder).readToolChoice},
@@ -50,6 +54,8 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"json_schema":            {Read: (*decoder).readSchema},
 	"regex":                  {Read: (*decoder).readRegex},
 	"ebnf":                   {Read: (*decoder).readGrammar},
+	"grammar":                {Read: (*decoder).readGrammar},
+	"format":                 {Read: (*decoder).readFormat},
 	"modalities":             {Read: (*decoder).readModalities},
 
 	"logprobs": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.input.Engine.Logprobs) }},
@@ -57,37 +63,167 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 		return v.SetInteger(&d.input.Engine.TopLogprobs, 0, engine.MaxTopLogprobs)
 	}},
 
-	"echo":                 {On: "echo is not supported. Leave it out, and take the text from the messages of the request."},
-	"return_hidden_states": {On: "Hidden states are not supported. Leave return_hidden_states out."},
+	"audio":              {Refused: "Audio output is not supported. Leave audio out."},
+	"web_search_options": {Refused: "Web search is not supported. Leave web_search_options out."},
 
-	"audio":                     {Refused: "Audio output is not supported. Leave audio out."},
-	"web_search_options":        {Refused: "Web search is not supported. Leave web_search_options out."},
-	"best_of":                   {Refused: "best_of is not supported. Use n."},
-	"truncate_prompt_tokens":    {Refused: "truncate_prompt_tokens would cut the system message. Leave out old messages instead."},
-	"chat_template":             {Refused: "Harmony conversations have no chat template. Leave chat_template out."},
-	"documents":                 {Refused: "documents is not supported. Put the documents into a message."},
-	"kv_transfer_params":        {Refused: "kv_transfer_params is not for clients. Leave it out."},
-	"lora_path":                 {Refused: "lora_path is not supported. Choose the adapter with model."},
-	"guided_decoding_backend":   {Ignored: true},
-	"guided_whitespace_pattern": {Ignored: true},
-	"structural_tag":            {Refused: turn.NoTags},
+	"moderation": {Read: (*decoder).readModeration},
 
-	"user":                   {Ignored: true},
-	"metadata":               {Ignored: true},
-	"store":                  {Ignored: true},
-	"service_tier":           {Ignored: true},
-	"safety_identifier":      {Ignored: true},
-	"prompt_cache_retention": {Ignored: true},
-	"prediction":             {Ignored: true},
-	"verbosity":              {Ignored: true},
-	"chat_template_kwargs":   {Ignored: true},
-	"mm_processor_kwargs":    {Ignored: true},
-	"add_special_tokens":     {Ignored: true},
-	"request_id":             {Ignored: true},
-	"separate_reasoning":     {Ignored: true},
-	"stream_reasoning":       {Ignored: true},
-	"skip_special_tokens":    {Ignored: true},
+	"user":                 {Ignored: "names the client's user, for the service that serves it"},
+	"metadata":             {Ignored: "labels a stored completion, and none is stored"},
+	"store":                {Ignored: "completions are not stored; the reply is the same"},
+	"service_tier":         {Ignored: "the order in which requests are served is Envoy's and the engine's"},
+	"prompt_cache_options": {Ignored: "engines cache prefixes by themselves"},
+	"cache_control":        {Ignored: "engines cache prefixes by themselves"},
+	"max_tool_calls":       {Ignored: "of tools that the service runs: here the client runs them all"},
+	"safety_identifier":    {Ignored: "names the client's user, for the service that serves it"},
 
-	"spaces_between_special_tokens": {Ignored: true},
-	"return_tokens_as_token_ids":    {Ignored: true},
-}, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })
+	// Fields of the other APIs.
+	"input":                {Refused: "input is a field of POST /v1/responses. Use messages."},
+	"prompt":               {Refused: "prompt is a field of POST /v1/completions. Use messages."},
+	"suffix":               {Refused: "suffix is a field of POST /v1/completions. Leave it out."},
+	"instructions":         {Refused: "instructions is a field of POST /v1/responses. Send a message of the role system."},
+	"system":               {Refused: "system is a field of POST /v1/messages. Send a message of the role system."},
+	"template":             {Refused: "Harmony conversations have no chat template. Leave template out."},
+	"raw":                  {Refused: "raw belongs to Ollama's own API. Leave it out."},
+	"images":               {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
+	"previous_response_id": {Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation."},
+	"conversation":         {Refused: "conversation is a field of POST /v1/responses. Send the whole conversation."},
+	"background":           {Refused: "background is a field of POST /v1/responses. Leave it out."},
+	"include":              {Refused: "include is a field of POST /v1/responses. Leave it out."},
+	"text":                 {Refused: "text is a field of POST /v1/responses. Use response_format and verbosity."},
+	"output_config":        {Refused: "output_config is a field of POST /v1/messages. Use reasoning_effort and response_format."},
+	"output_format":        {Refused: "output_format is a field of POST /v1/messages. Use response_format."},
+	"max_output_tokens":    {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_completion_tokens.", Unless: []string{}},
+	"stop_sequences":       {Refused: "stop_sequences is a field of POST /v1/messages. Use stop."},
+	"mcp_servers":          {Refused: "mcp_servers is a field of POST /v1/messages. Use tools of the type function."},
+	"truncation": {
+		Refused: "truncation is a field of POST /v1/responses. Leave out old messages instead.",
+		Unless:  []string{`"disabled"`},
+	},
+}, turn.SamplingFields, (*decoder).sampling)
+
+func (d *decoder) sampling() turn.Sampling {
+	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+}
+
+// reasoningFields are the members of reasoning, as OpenRouter has it and Responses.
+var reasoningFields = jsontext.With(jsontext.Table[*decoder]{
+	"effort":           {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return d.input.SetEffort(v) }},
+	"summary":          {Ignored: shownWhole},
+	"generate_summary": {Ignored: shownWhole},
+}, turn.OtherReasoning, (*decoder).sampling)
+
+const shownWhole = "the reply has the chain of thought itself, which a summary would shorten"
+
+// streamOptions are the members of stream_options.
+var streamOptions = jsontext.Table[*decoder]{
+	"include_usage": {Read: func(d *decoder, v jsontext.Field) *apierror.Error { return v.SetSwitch(&d.options.includeUsage) }},
+	"continuous_usage_stats": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		return v.SetSwitch(&d.options.continuousUsage)
+	}},
+	"include_obfuscation": {Ignored: "pads events against eavesdroppers, with a member that clients skip"},
+}
+
+// usageFields are the members of usage, as OpenRouter has it.
+var usageFields = jsontext.Table[*decoder]{
+	"include": {Read: func(d *decoder, v jsontext.Field) *apierror.Error {
+		include, err := v.Switch()
+		d.options.includeUsage = d.options.includeUsage || include
+		return err
+	}},
+}
+
+// The members of the objects in messages and tools, whose readers have code of their own.
+var (
+	messageFields = jsontext.Members{
+		"role": {}, "content": {}, "refusal": {}, "reasoning": {}, "reasoning_content": {}, "thinking": {}, "reasoning_details": {},
+		"thinking_blocks": {}, "tool_calls": {}, "function_call": {}, "tool_call_id": {}, "prefix": {}, "partial": {},
+
+		"audio":  {Refused: "Sounds are not kept here. Send their text as the content."},
+		"images": {Refused: "images belongs to Ollama's own API. Send parts of the type image_url."},
+		"tools":  {Refused: "Tools are those of the request. Send them as its field tools."},
+
+		"name":          {Ignored: "Harmony's messages have no place for it: no server shows it to gpt-oss. The name of a tool is that of its call"},
+		"tool_name":     {Ignored: "the name of a tool is that of its call"},
+		"annotations":   {Ignored: "where the text has citations, which its text has too"},
+		"cache_control": {Ignored: "engines cache prefixes by themselves"},
+		"id":            {Ignored: ownNotes},
+		"index":         {Ignored: ownNotes},
+		"type":          {Ignored: ownNotes},
+		"status":        {Ignored: ownNotes},
+		"metadata":      {Ignored: ownNotes},
+		"created_at":    {Ignored: ownNotes},
+		"timestamp":     {Ignored: ownNotes},
+		"weight":        {Ignored: "of training"},
+		"provider_specific_fields": {
+			Ignored: ownNotes,
+		},
+	}
+
+	partFields = jsontext.Members{
+		"type": {}, "text": {}, "refusal": {}, "image_url": {}, "input_image": {}, "image": {},
+		"cache_control":           {Ignored: "engines cache prefixes by themselves"},
+		"prompt_cache_breakpoint": {Ignored: "engines cache prefixes by themselves"},
+		"annotations":             {Ignored: "where the text has citations, which its text has too"},
+	}
+
+	pictureFields = jsontext.Members{
+		"url":               {},
+		"detail":            {Ignored: shortText},
+		"content_hash":      {Ignored: shortText},
+		"max_dynamic_patch": {Ignored: shortText},
+		"min_dynamic_patch": {Ignored: shortText},
+	}
+
+	callFields = jsontext.Members{
+		"id": {}, "type": {}, "function": {}, "custom": {}, "index": {},
+		"extra_content":            {Ignored: ownNotes},
+		"provider_specific_fields": {Ignored: ownNotes},
+		"cache_control":            {Ignored: "engines cache prefixes by themselves"},
+	}
+
+	calledFields = jsontext.Members{"name": {}, "arguments": {}}
+
+	calledCustomFields = jsontext.Members{"name": {}, "input": {}}
+
+	toolFields = jsontext.Members{
+		"type": {}, "function": {}, "custom": {},
+		"defer_loading": {Refused: noDeferred},
+		"cache_control": {Ignored: "engines cache prefixes by themselves"},
+	}
+
+	functionFields = jsontext.Members{
+		"name": {}, "description": {}, "parameters": {}, "strict": {},
+		"defer_loading":  {Refused: noDeferred},
+		"input_examples": {Refused: "Examples of the input belong into the description of the function."},
+		"cache_control":  {Ignored: "engines cache prefixes by themselves"},
+	}
+
+	customFields = jsontext.Members{"name": {}, "description": {}, "format": {}}
+
+	customFormatFields = jsontext.Members{"type": {}, "grammar": {}}
+
+	grammarFields = jsontext.Members{"syntax": {}, "definition": {}}
+
+	choiceFields = jsontext.Members{
+		"type": {}, "function": {}, "custom": {}, "allowed_tools": {},
+		"disable_parallel_tool_use": {Refused: "disable_parallel_tool_use is a field of POST /v1/messages. Use parallel_tool_calls."},
+	}
+
+	// namedFields are those of what names a tool.
+	namedFields = jsontext.Members{"name": {}}
+
+	allowedFields = jsontext.Members{"mode": {}, "tools": {}}
+
+	formatFields = jsontext.Members{
+		"type": {}, "json_schema": {}, "schema": {}, "name": {}, "description": {}, "strict": {}, "pattern": {}, "grammar": {},
+	}
+
+	schemaFields = jsontext.Members{"name": {}, "description": {}, "schema": {}, "strict": {}}
+)
+
+const (
+	ownNotes   = "what a service or a client notes about it"
+	shortText  = "a short text stands for the picture, whatever it shows"
+	noDeferred = "There is no search for tools here. Leave defer_loading out, or use POST /v1/responses."
+)

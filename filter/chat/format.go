@@ -1,31 +1,64 @@
 package chat
 
 import (
+	"github.com/tidwall/gjson"
+
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// readResponseFormat reads {"type":…}, with {"name":…,"description":…,"schema":…,"strict":…}
-// under json_schema where that is the type.
+// readResponseFormat reads {"type":…}. A schema stands under json_schema, with {"name":…,
+// "description":…,"schema":…,"strict":…}, or beside the type, where llama.cpp, Together and
+// Fireworks have it for json_object, and Ollama for json_schema. Together has regex,
+// Fireworks grammar.
 func (d *decoder) readResponseFormat(v jsontext.Field) *apierror.Error {
-	switch v.Get("type").Str {
-	case "text", "json_object":
+	kind := v.Get("type").Str
+	if kind == "text" {
 		d.ignored.AddOthers(v, "type")
-	case "json_schema":
-		d.ignored.AddOthers(v, "type", "json_schema")
-	}
-	switch v.Get("type").Str {
-	case "text":
 		return nil
-	case "json_object":
-		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
-	case "json_schema":
-		inner := jsontext.Field{Result: v.Get("json_schema"), Path: v.Path + ".json_schema"}
-		f, err := d.rc.NamedFormat(inner, func(_ string, v jsontext.Field) { d.ignored.Add(v.Path) })
-		return d.input.SetFormat(f, v.Path, err)
 	}
-	return apierror.Invalid(v.Path, "The type of \"response_format\" must be text, json_object or json_schema.")
+	if err := formatFields.Others(v, &d.ignored); err != nil {
+		return err
+	}
+
+	member := func(name string) jsontext.Field {
+		return jsontext.Field{Result: v.Get(name), Path: v.Path + "." + name}
+	}
+	given := func(f jsontext.Field) bool { return f.Exists() && f.Type != gjson.Null }
+	var format *turn.Format
+	var err *apierror.Error
+	switch named, schema := member("json_schema"), member("schema"); {
+	case kind == "regex":
+		format, err = d.rc.RegexFormat(member("pattern"))
+	case kind == "grammar":
+		format, err = turn.GrammarFormat(member("grammar"))
+	case kind != "json_object" && kind != "json_schema":
+		err = apierror.Invalid(v.Path, "The type of \"response_format\" must be text, json_object, json_schema, regex or grammar.")
+	case given(named), kind == "json_schema" && !given(schema):
+		format, err = d.rc.NamedFormat(named, func(key string, v jsontext.Field) *apierror.Error {
+			return schemaFields.Other(key, v, &d.ignored)
+		})
+	case given(schema) && (given(member("name")) || given(member("strict"))):
+		format, err = d.rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
+	case given(schema):
+		format, err = d.rc.SchemaFormat(schema)
+	default:
+		format = turn.JSONObject()
+	}
+	return d.input.SetFormat(format, v.Path, err)
+}
+
+// readFormat reads Ollama's format: "json", or a schema.
+func (d *decoder) readFormat(v jsontext.Field) *apierror.Error {
+	switch v.Raw {
+	case `""`:
+		return nil
+	case `"json"`:
+		return d.input.SetFormat(turn.JSONObject(), v.Path, nil)
+	}
+	f, err := d.rc.SchemaFormat(v)
+	return d.input.SetFormat(f, v.Path, err)
 }
 
 func (d *decoder) readStructuredOutputs(v jsontext.Field) *apierror.Error {

@@ -87,7 +87,7 @@ func (d *decoder) readCustom(at jsontext.Field, t *harmony.Tool) *apierror.Error
 		case "format":
 			format = v
 		default:
-			d.ignored.Add(v.Path)
+			err = customFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})

@@ -17,6 +17,7 @@ func (d *decoder) readMessages(v jsontext.Field) *apierror.Error {
 		if err != nil {
 			return err
 		}
+		d.prefixed = m.prefix && m.role == "assistant"
 		return d.addItems(m)
 	})
 }
@@ -34,6 +35,8 @@ type message struct {
 	content   jsontext.Field
 	refusal   string
 	reasoning string
+	details   string // the reasoning, as other services send it back
+	prefix    bool   // the model continues it
 	calls     []turn.Item
 	callID    string // of a tool message
 	name      string // of the function, of a function message
@@ -50,12 +53,16 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 			m.content = v
 		case "refusal":
 			m.refusal, err = v.Text()
-		case "reasoning", "reasoning_content":
+		case "reasoning", "reasoning_content", "thinking":
 			if v.Type != gjson.String {
 				d.ignored.Add(v.Path)
 			} else if v.Str != "" {
 				m.reasoning = v.Str
 			}
+		case "reasoning_details", "thinking_blocks":
+			m.details = textsOf(v)
+		case "prefix", "partial":
+			m.prefix, err = v.Switch()
 		case "tool_calls":
 			var calls []turn.Item
 			calls, err = d.readCalls(v)
@@ -69,14 +76,33 @@ func (d *decoder) readMessage(at jsontext.Field) (m message, err *apierror.Error
 		case "name":
 			m.name, nameAt = v.Str, v.Path
 		default:
-			d.ignored.Add(v.Path)
+			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
 	if nameAt != "" && m.role != "function" {
 		d.ignored.Add(nameAt)
 	}
+	if m.reasoning == "" {
+		m.reasoning = m.details
+	}
 	return m, err
+}
+
+// textsOf returns the texts of a list of {"text":…}, {"summary":…} or {"thinking":…}, line by
+// line: the reasoning as OpenRouter and LiteLLM send it back. What is sealed has no text.
+func textsOf(v jsontext.Field) string {
+	var lines jsontext.Joined
+	v.ForEach(func(_, detail gjson.Result) bool {
+		for _, name := range []string{"text", "summary", "thinking"} {
+			if text := detail.Get(name); text.Type == gjson.String && text.Str != "" {
+				lines.NewLine()
+				lines.Add(text.Str)
+			}
+		}
+		return true
+	})
+	return lines.String()
 }
 
 // addItems adds a message as items of the conversation.
@@ -181,7 +207,7 @@ func (d *decoder) readCall(at jsontext.Field) (turn.Item, *apierror.Error) {
 			err = d.readCalledCustom(v, &call)
 		case "index":
 		default:
-			d.ignored.Add(v.Path)
+			err = callFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -203,7 +229,7 @@ func (d *decoder) readCalledFunction(at jsontext.Field, call *turn.Item) *apierr
 		case "arguments":
 			call.Text, err = turn.ReadArguments(v)
 		default:
-			d.ignored.Add(v.Path)
+			err = calledFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -221,7 +247,7 @@ func (d *decoder) readCalledCustom(at jsontext.Field, call *turn.Item) *apierror
 			text, err = v.Text()
 			call.Text = turn.CustomArguments(text)
 		default:
-			d.ignored.Add(v.Path)
+			err = calledCustomFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -275,13 +301,17 @@ func (d *decoder) readPart(v jsontext.Field, images string) (text string, image 
 		if images == turn.ImagesReject {
 			return "", true, apierror.Invalid(v.Path, "This model cannot see images. Leave them out.")
 		}
-		d.ignored.AddOthers(v, "type", kind)
-		d.ignored.AddOthers(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, "url")
-		return turn.ImagePlaceholder, true, nil
+		if err := partFields.Others(v, &d.ignored); err != nil {
+			return "", true, err
+		}
+		err := pictureFields.Others(jsontext.Field{Result: v.Get(kind), Path: v.Path + "." + kind}, &d.ignored)
+		return turn.ImagePlaceholder, true, err
 	default:
 		return "", false, apierror.Invalid(v.Path+".type", "Only content parts of type \"text\", \"refusal\" and \"image_url\" are supported.")
 	}
-	d.ignored.AddOthers(v, "type", kind)
+	if err := partFields.Others(v, &d.ignored); err != nil {
+		return "", false, err
+	}
 	part := v.Get(kind)
 	if part.Type != gjson.String {
 		return "", false, apierror.Invalid(v.Path+"."+kind, "The field %q must be a string.", v.Path+"."+kind)

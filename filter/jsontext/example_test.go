@@ -17,9 +17,9 @@ func Example() {
 	table := jsontext.Table[*sampling]{
 		"temperature": {Read: func(s *sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Temperature, 0, 2) }},
 		"functions":   {Refused: "functions is not supported. Use tools."},
-		"user":        {Ignored: true},
+		"user":        {Ignored: "names the client's user"},
 	}
-	for _, body := range []string{`{"temperature":0.5,"user":"u","unknown":1}`, `{"temperature":3}`, `{"functions":[]}`} {
+	for _, body := range []string{`{"temperature":0.5,"user":"u","unknown":1}`, `{"temperature":3}`, `{"functions":[{}]}`} {
 		var s sampling
 		var ignored jsontext.Ignored
 		root, err := jsontext.Parse([]byte(body))

@@ -36,6 +36,9 @@ func (l *Ignored) Add(path string) {
 	}
 }
 
+// full reports whether no more are listed, so that their paths need not be made.
+func (l *Ignored) full() bool { return len(*l) >= maxIgnored }
+
 // AddOthers adds the members of an object that are not known and not null. Of another
 // value it adds nothing.
 func (l *Ignored) AddOthers(v Field, known ...string) {
@@ -43,7 +46,7 @@ func (l *Ignored) AddOthers(v Field, known ...string) {
 		return
 	}
 	each(v.Result, func(key string, value gjson.Result) bool {
-		if value.Type != gjson.Null && !slices.Contains(known, key) {
+		if value.Type != gjson.Null && !l.full() && !slices.Contains(known, key) {
 			l.Add(v.child(key))
 		}
 		return true

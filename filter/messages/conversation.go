@@ -37,7 +37,7 @@ func (d *decoder) readMessage(at jsontext.Field) (role string, err *apierror.Err
 		case "content":
 			content = v
 		default:
-			d.ignored.Add(v.Path)
+			err = messageFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -196,7 +196,7 @@ func (m *message) readCall(at jsontext.Field) *apierror.Error {
 			call.Text, err = turn.ReadArguments(v)
 		case "type", "cache_control", "caller":
 		default:
-			m.d.ignored.Add(v.Path)
+			err = callFields.Other(key, v, &m.d.ignored)
 		}
 		return err
 	})
@@ -259,7 +259,7 @@ func (m *message) readResult(at jsontext.Field) *apierror.Error {
 			isError, err = v.Switch()
 		case "type", "cache_control":
 		default:
-			m.d.ignored.Add(v.Path)
+			err = resultFields.Other(key, v, &m.d.ignored)
 		}
 		return err
 	})

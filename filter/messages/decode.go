@@ -111,6 +111,9 @@ func (d *decoder) finish() *apierror.Error {
 	if err := d.input.FinishLength("max_tokens"); err != nil {
 		return err
 	}
+	if d.input.Hides() {
+		d.options.thinking = hidden
+	}
 	if d.off && !d.effort {
 		d.input.Effort = harmony.EffortLow
 	}
@@ -207,7 +210,7 @@ func (d *decoder) readThinking(v jsontext.Field) *apierror.Error {
 				d.options.thinking = omitted
 			}
 		default:
-			d.ignored.Add(v.Path)
+			return thinkingFields.Other(key, v, &d.ignored)
 		}
 		return nil
 	})
@@ -229,8 +232,7 @@ func (d *decoder) readOutputConfig(v jsontext.Field) *apierror.Error {
 		case "format":
 			return d.readOutputFormat(v)
 		}
-		d.ignored.Add(v.Path)
-		return nil
+		return outputFields.Other(key, v, &d.ignored)
 	})
 }
 
@@ -240,7 +242,13 @@ func (d *decoder) readEffort(v jsontext.Field) *apierror.Error {
 		d.input.Effort = harmony.EffortHigh
 		return nil
 	}
-	_, err := d.input.SetEffort(v)
+	return d.input.SetEffort(v)
+}
+
+// readParallelCalls reads whether the message may have several calls.
+func (d *decoder) readParallelCalls(v jsontext.Field) *apierror.Error {
+	parallel, err := v.Switch()
+	d.input.OneCall = d.input.OneCall || err == nil && !parallel
 	return err
 }
 
@@ -262,8 +270,7 @@ func (d *decoder) readOutputFormat(v jsontext.Field) *apierror.Error {
 func (d *decoder) readMetadata(v jsontext.Field) *apierror.Error {
 	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
 		if key != "user_id" {
-			d.ignored.Add(v.Path)
-			return nil
+			return metadataFields.Other(key, v, &d.ignored)
 		}
 		id, err := v.Text()
 		if jsontext.IsObject(id) {

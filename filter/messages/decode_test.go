@@ -269,10 +269,28 @@ func TestSpecialText(t *testing.T) {
 	}, want)
 }
 
+// objects are the tables of the objects of a request, by their paths.
+var objects = apitest.Objects{
+	"":                              apitest.Fields(fields),
+	"messages":                      apitest.Fields(messageFields),
+	"messages.content[tool_use]":    apitest.Fields(callFields),
+	"messages.content[tool_result]": apitest.Fields(resultFields),
+	"thinking":                      apitest.Fields(thinkingFields),
+	"output_config":                 apitest.Fields(outputFields),
+	"container":                     apitest.Fields(containerFields),
+	"metadata":                      apitest.Fields(metadataFields),
+	"tools":                         apitest.Fields(toolFields),
+	"tool_choice":                   apitest.Fields(choiceFields),
+	"chat_template_kwargs":          apitest.Fields(turn.TemplateFields),
+}
+
 // TestCompatibilityTable compares docs/compatibility.md with the decoder.
 func TestCompatibilityTable(t *testing.T) {
 	t.Parallel()
-	apitest.Documented(t, "POST /v1/messages", "", apitest.Fields(fields))
+	const endpoint = "POST /v1/messages"
+	apitest.Documented(t, endpoint, "", objects[""])
+	apitest.Documented(t, endpoint, "Tools of messages", objects["tools"])
+	apitest.Documented(t, endpoint, "Members", objects.Below("tools"))
 }
 
 // TestNestedTexts shows that JSON in a string nests as deeply as a client likes.

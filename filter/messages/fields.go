@@ -39,11 +39,86 @@ var fields = jsontext.With(jsontext.Table[*decoder]{
 	"mcp_servers": {Read: (*decoder).readMCPServers},
 	"container":   {Read: (*decoder).readContainer},
 
-	"context_management": {Ignored: true},
-	"fallbacks":          {Ignored: true},
-	"inference_geo":      {Ignored: true},
-	"service_tier":       {Ignored: true},
-	"speed":              {Ignored: true},
-	"user_profile_id":    {Ignored: true},
-	"workspace_id":       {Ignored: true},
-}, turn.SamplingFields, func(d *decoder) turn.Sampling { return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits} })
+	"context_management": {Ignored: "it drops what the model no longer needs, to save tokens: here it sees the whole conversation, without the reasoning of finished turns"},
+	// Fields of the other APIs.
+	"reasoning_effort":      {Read: (*decoder).readEffort},
+	"parallel_tool_calls":   {Read: (*decoder).readParallelCalls},
+	"reasoning":             {Refused: "reasoning is a field of POST /v1/responses. Use output_config.effort and thinking."},
+	"verbosity":             {Refused: "verbosity is a field of POST /v1/chat/completions. Say in system how long the answer should be."},
+	"response_format":       {Refused: "response_format is a field of POST /v1/chat/completions. Use output_config.format."},
+	"text":                  {Refused: "text is a field of POST /v1/responses. Use output_config.format."},
+	"structured_outputs":    {Refused: "structured_outputs is a field of POST /v1/chat/completions. Use output_config.format."},
+	"guided_json":           {Refused: "guided_json is a field of POST /v1/chat/completions. Use output_config.format."},
+	"guided_regex":          {Refused: "guided_regex is a field of POST /v1/chat/completions. Use output_config.format."},
+	"guided_choice":         {Refused: "guided_choice is a field of POST /v1/chat/completions. Use output_config.format."},
+	"guided_grammar":        {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use output_config.format."},
+	"json_schema":           {Refused: "json_schema is a field of POST /v1/chat/completions. Use output_config.format."},
+	"grammar":               {Refused: "grammar is a field of POST /v1/chat/completions. Use output_config.format."},
+	"regex":                 {Refused: "regex is a field of POST /v1/chat/completions. Use output_config.format."},
+	"ebnf":                  {Refused: "ebnf is a field of POST /v1/chat/completions. Use output_config.format."},
+	"format":                {Refused: "format belongs to Ollama. Use output_config.format."},
+	"max_completion_tokens": {Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_tokens.", Unless: []string{}},
+	"max_output_tokens":     {Refused: "max_output_tokens is a field of POST /v1/responses. Use max_tokens.", Unless: []string{}},
+	"n":                     {Refused: "A message has one answer. Leave n out.", Unless: []string{"1"}},
+	"logprobs":              {Refused: "Messages have no log probabilities. Leave logprobs out."},
+	"top_logprobs":          {Refused: "Messages have no log probabilities. Leave top_logprobs out."},
+	"input":                 {Refused: "input is a field of POST /v1/responses. Use messages."},
+	"prompt":                {Refused: "prompt is a field of POST /v1/completions. Use messages."},
+	"instructions":          {Refused: "instructions is a field of POST /v1/responses. Use system."},
+	"previous_response_id":  {Refused: "previous_response_id is a field of POST /v1/responses. Send the whole conversation."},
+
+	"compaction":            {Refused: "compaction is not supported. Summarize the conversation by a message of the user."},
+	"fallbacks":             {Ignored: "other models, for a request that this one refuses: the answer is always this model's"},
+	"fallback_credit_token": {Ignored: "who pays for other models, which never answer here"},
+	"billing_policy":        {Ignored: "who pays"},
+	"inference_geo":         {Ignored: "where requests are served is Envoy's routing"},
+	"service_tier":          {Ignored: "the order in which requests are served is Envoy's and the engine's"},
+	"speed":                 {Ignored: "how fast the same answer is made"},
+	"user_profile_id":       {Ignored: "names the client's user, for the service that serves it"},
+	"workspace_id":          {Ignored: "names the client's workspace, for the service that serves it"},
+}, turn.SamplingFields, (*decoder).sampling)
+
+// The members of objects whose readers have code of their own.
+var (
+	messageFields = jsontext.Members{
+		"role": {}, "content": {},
+		"tools":      {Refused: "Tools are those of the request. Send them as its field tools."},
+		"tool_calls": {Refused: "tool_calls is a field of POST /v1/chat/completions. Use blocks of the type tool_use."},
+		"id":         {Ignored: "what a service or a client notes about it"},
+		"model":      {Ignored: "what a service or a client notes about it"},
+		"type":       {Ignored: "what a service or a client notes about it"},
+	}
+
+	thinkingFields = jsontext.Members{
+		"type": {}, "budget_tokens": {}, "display": {},
+		"block_binding": {Ignored: "to what a signature is bound: here it is the tenant"},
+	}
+
+	outputFields = jsontext.Members{
+		"effort": {}, "format": {},
+		"task_budget": {Ignored: "a hint to models that were trained with it, which gpt-oss was not; `max_tokens` bounds what it writes"},
+	}
+
+	containerFields = jsontext.Members{
+		"id":     {},
+		"skills": {Refused: "Skills are Anthropic's own. Leave them out, and send their text as system."},
+	}
+
+	metadataFields = jsontext.Members{"user_id": {}}
+
+	toolFields = jsontext.Members{
+		"name": {}, "description": {}, "input_schema": {}, "input_examples": {}, "strict": {}, "defer_loading": {},
+		"cache_control": {}, "eager_input_streaming": {}, "type": {},
+		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
+	}
+
+	choiceFields = jsontext.Members{"type": {}, "name": {}, "disable_parallel_tool_use": {}}
+
+	callFields = jsontext.Members{"type": {}, "id": {}, "name": {}, "input": {}, "cache_control": {}, "caller": {}}
+
+	resultFields = jsontext.Members{"type": {}, "tool_use_id": {}, "content": {}, "is_error": {}, "cache_control": {}}
+)
+
+func (d *decoder) sampling() turn.Sampling {
+	return turn.Sampling{Input: &d.input, Limits: &d.rc.Limits, Ignored: &d.ignored}
+}

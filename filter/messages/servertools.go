@@ -82,6 +82,9 @@ func (d *decoder) readServerTool(kind string, v jsontext.Field) *apierror.Error 
 func (d *decoder) readContainer(v jsontext.Field) (err *apierror.Error) {
 	id := v
 	if v.IsObject() {
+		if err := containerFields.Others(v, &d.ignored); err != nil {
+			return err
+		}
 		id = jsontext.Field{Result: v.Get("id"), Path: v.Path + ".id"}
 	}
 	if id.Exists() && id.Type != gjson.Null {

@@ -47,7 +47,7 @@ func (d *decoder) readTool(v jsontext.Field) *apierror.Error {
 			examples = v
 		case "type", "cache_control", "eager_input_streaming":
 		default:
-			d.ignored.Add(v.Path)
+			err = toolFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})
@@ -161,7 +161,7 @@ func (d *decoder) readToolChoice(v jsontext.Field) *apierror.Error {
 			one, err = v.Switch()
 			d.input.OneCall = d.input.OneCall || one
 		default:
-			d.ignored.Add(v.Path)
+			err = choiceFields.Other(key, v, &d.ignored)
 		}
 		return err
 	})

@@ -52,7 +52,10 @@ var keptMembers = keptAs(map[keep]string{
 		system temperature thinking thinking_token_budget thread timeout timeout_ms title token_ids tokens tool tool_call_id
 		tool_calls tool_choice tool_configuration tool_name tool_names tool_reference tool_use_id tools top_k top_logprobs top_p
 		trigger triggers truncate_prompt_tokens truncation ttl type url use_beam_search user user_id user_profile_id value_type vector_store_ids
-		verbosity web_search_options whole workspace_id working_directory`,
+		verbosity web_search_options whole workspace_id working_directory
+		chat_template_kwargs disable_reasoning enable_thinking generate max_thinking_tokens parse_tool_calls partial random_seed
+		reasoning_budget reasoning_budget_tokens reasoning_details reasoning_format reasoning_split repeat_penalty think
+		thinking_blocks thinking_budget thinking_budget_tokens thinking_mode exclude usage json_object input_image enable`,
 })
 
 // keptPlaces says what may be kept of members that mean another thing in each place, by the

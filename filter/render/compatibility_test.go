@@ -1,7 +1,6 @@
 package render
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/api/apitest"
@@ -10,9 +9,9 @@ import (
 // TestCompatibilityTables compares docs/compatibility.md with the decoders.
 func TestCompatibilityTables(t *testing.T) {
 	t.Parallel()
-	derender := maps.Clone(apitest.Fields(derenderFields))
+	derender := apitest.Fields(derenderFields)
 	for _, k := range kinds {
-		derender[k.request] = "mapped"
+		derender[k.request] = apitest.Handled{State: "mapped"}
 	}
 	apitest.Documented(t, "Render", "Derender", derender)
 	apitest.Documented(t, "Render", "Tokenize", apitest.Fields(tokenizeFields))

@@ -47,7 +47,7 @@ var tokenizeFields = jsontext.Table[*tokenizing]{
 	}},
 	"continue_final_message": {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.continues) }},
 	"return_token_strs":      {Read: func(t *tokenizing, v jsontext.Field) *apierror.Error { return v.SetSwitch(&t.strings) }},
-	"add_special_tokens":     {Ignored: true},
+	"add_special_tokens":     {Ignored: "Harmony has no tokens to add to a text"},
 }
 
 // tokenize answers a request of [TokenizePath]. A prompt is a user's text: what spells

@@ -81,7 +81,7 @@ func (r *toolReader) readAllowedTools(v jsontext.Field) *apierror.Error {
 				return err
 			})
 		default:
-			r.ignored.Add(v.Path)
+			return allowedFields.Other(key, v, r.ignored)
 		}
 		return nil
 	})

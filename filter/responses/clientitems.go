@@ -107,6 +107,7 @@ func (r *itemReader) addConfiguration(it item.Item) *apierror.Error {
 func (d *decoder) configure() *apierror.Error {
 	c := &d.items.state.config
 	if c.effort != "" {
+		d.fields.input.OptedOut = false
 		if err := d.fields.readEffort(jsontext.Field{Result: gjson.Parse(c.effort), Path: c.path + ".reasoning.effort"}); err != nil {
 			return err
 		}

@@ -69,6 +69,12 @@ func runByClient(v jsontext.Field) bool {
 	if environment.Exists() && environment.Type != gjson.Null && environment.Get("type").Str != "local" {
 		return false
 	}
+	return calledDirectly(v)
+}
+
+// calledDirectly reports whether the model itself may call a tool. Programs may not: there
+// are none.
+func calledDirectly(v jsontext.Field) bool {
 	callers := v.Get("allowed_callers")
 	if !callers.IsArray() {
 		return true

@@ -36,7 +36,7 @@ func (f *fieldReader) readContextManagement(v jsontext.Field) *apierror.Error {
 			case "compact_threshold":
 				return v.SetInteger(&threshold, 1, math.MaxInt32)
 			default:
-				f.ignored.Add(v.Path)
+				return managementFields.Other(key, v, &f.ignored)
 			}
 			return nil
 		})
@@ -204,7 +204,7 @@ func (f *fieldReader) readCacheOptions(v jsontext.Field) *apierror.Error {
 				f.ignored.Add(v.Path)
 			}
 		default:
-			f.ignored.Add(v.Path)
+			err = cacheFields.Other(key, v, &f.ignored)
 		}
 		return err
 	})

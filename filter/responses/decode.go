@@ -158,7 +158,7 @@ func (d *decoder) finish() *apierror.Error {
 		return apierror.Invalid("background", "Background responses must be stored. Leave out store: false, or background (where the operator stores no responses at all).")
 	case f.options.messages && f.options.background:
 		return apierror.Invalid("enable_response_messages", "enable_response_messages is not for background responses, because the messages are not stored. Leave one of the two out.")
-	case f.options.messages && f.options.hideReasoning:
+	case f.options.messages && f.input.Hides():
 		return apierror.Invalid("enable_response_messages", "enable_response_messages would show the reasoning that the request hides. Leave one of the two out.")
 	}
 	if err := f.input.FinishLength("max_output_tokens"); err != nil {
@@ -182,6 +182,7 @@ func (d *decoder) finish() *apierror.Error {
 	d.tools.enforceCustom()
 	f.finishLogprobs()
 	f.finishEcho()
+	f.options.hideReasoning = f.input.Hides()
 	f.input.Instructions = turn.WithoutBilling(f.instructions)
 	f.input.Session = f.conversation
 	if key := f.echo.cacheKey; key != nil && *key != "" {
@@ -198,7 +199,10 @@ func (f *fieldReader) finishEcho() {
 	f.echo.background = f.options.background
 	f.echo.maxOutputTokens = e.MaxTokens
 	f.echo.sampling = samplingEcho{e.Temperature, e.TopP, e.FrequencyPenalty, e.PresencePenalty, e.TopLogprobs}
-	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.rc.Model.Effort), string(harmony.EffortMedium))
+	if f.input.OptedOut {
+		f.echo.reasoning.effort = "none"
+	}
+	f.echo.reasoning.effort = cmp.Or(f.echo.reasoning.effort, string(f.input.Effort), string(f.rc.Model.Effort), string(harmony.EffortMedium))
 }
 
 // preparation is the turn's input, with the conversation as it is now.

@@ -70,22 +70,110 @@ var fields = jsontext.With(jsontext.Table[*fieldReader]{
 
 	"background":              {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return v.SetSwitch(&f.options.background) }},
 	"top_logprobs":            {Read: (*fieldReader).readTopLogprobs},
-	"logprobs":                {On: "logprobs is a field of POST /v1/chat/completions. Use include with message.output_text.logprobs."},
+	"logprobs":                {Refused: "logprobs is a field of POST /v1/chat/completions. Use include with message.output_text.logprobs."},
 	"previous_input_messages": {Refused: "previous_input_messages is not supported. Send the conversation as input items."},
 	"prompt":                  {Refused: "Prompt templates are not supported. Send instructions and input."},
 	"structured_outputs":      {Read: (*fieldReader).readStructuredOutputs},
 	"messages":                {Refused: "messages is a field of POST /v1/chat/completions. Use input."},
 	"response_format":         {Refused: "response_format is a field of POST /v1/chat/completions. Use text.format."},
 	"reasoning_effort":        {Refused: "reasoning_effort is a field of POST /v1/chat/completions. Use reasoning.effort."},
-	"max_tokens":              {Refused: "max_tokens is a field of POST /v1/chat/completions. Use max_output_tokens."},
-	"max_completion_tokens":   {Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_output_tokens."},
-	"service_tier":            {Ignored: true},
-	"stream_options":          {Ignored: true},
-	"user":                    {Ignored: true},
-	"client_metadata":         {Ignored: true},
-	"prompt_cache_retention":  {Ignored: true},
-	"request_id":              {Ignored: true},
-	"skip_special_tokens":     {Ignored: true},
+	"max_tokens":              {Refused: "max_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.", Unless: []string{}},
+	"max_completion_tokens":   {Refused: "max_completion_tokens is a field of POST /v1/chat/completions. Use max_output_tokens.", Unless: []string{}},
+	"service_tier":            {Ignored: "the order in which requests are served is Envoy's and the engine's; the response has `default`"},
+	"stream_options":          {Ignored: "its one member pads events against eavesdroppers; the last event always has the usage"},
+	"user":                    {Ignored: "names the client's user, for the service that serves it"},
+	"client_metadata":         {Ignored: "what a client notes about itself"},
+	"thinking":                {Read: func(f *fieldReader, v jsontext.Field) *apierror.Error { return f.sampling().ReadThinking(v) }},
+	"verbosity":               {Refused: "verbosity is a field of POST /v1/chat/completions. Use text.verbosity."},
+	"n":                       {Refused: "A response has one answer. Leave n out.", Unless: []string{"1"}},
+	"functions":               {Refused: "functions is a field of POST /v1/chat/completions. Use tools."},
+	"system":                  {Refused: "system is a field of POST /v1/messages. Use instructions."},
+	"format":                  {Refused: "format belongs to Ollama. Use text.format."},
+	"grammar":                 {Refused: "grammar is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
+	"json_schema":             {Refused: "json_schema is a field of POST /v1/chat/completions. Use text.format."},
+	"regex":                   {Refused: "regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
+	"ebnf":                    {Refused: "ebnf is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
+	"guided_json":             {Refused: "guided_json is a field of POST /v1/chat/completions. Use structured_outputs.json."},
+	"guided_regex":            {Refused: "guided_regex is a field of POST /v1/chat/completions. Use structured_outputs.regex."},
+	"guided_choice":           {Refused: "guided_choice is a field of POST /v1/chat/completions. Use structured_outputs.choice."},
+	"guided_grammar":          {Refused: "guided_grammar is a field of POST /v1/chat/completions. Use structured_outputs.grammar."},
+	"modalities":              {Refused: "The model writes text only. Leave modalities out.", Unless: []string{`["text"]`}},
+	"audio":                   {Refused: "Audio output is not supported. Leave audio out."},
+	"previous_response":       {Refused: "Whole responses are not sent back. Use previous_response_id, or send its output as input items."},
+	"generate":                {Read: onlyTrue},
+	"background_options":      {Ignored: "when a background response is made: as soon as there is room"},
+	"image":                   {Ignored: "how much of pictures the model sees: it sees none"},
+	"access_programs":         {Ignored: "which of OpenAI's models may answer: here it is the one that is named"},
 	"context_management":      {Read: (*fieldReader).readContextManagement},
 	"prompt_cache_options":    {Read: (*fieldReader).readCacheOptions},
-}, turn.SamplingFields, func(f *fieldReader) turn.Sampling { return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits} })
+}, turn.SamplingFields, (*fieldReader).sampling)
+
+func (f *fieldReader) sampling() turn.Sampling {
+	return turn.Sampling{Input: &f.input, Limits: &f.rc.Limits, Ignored: &f.ignored}
+}
+
+// onlyTrue reads a switch that is always on.
+func onlyTrue(_ *fieldReader, v jsontext.Field) *apierror.Error {
+	on, err := v.Switch()
+	if err == nil && !on {
+		err = apierror.Invalid(v.Path, "A prompt is not prepared without an answer. Leave %s out.", v.Path)
+	}
+	return err
+}
+
+// reasoningFields are the members of reasoning.
+var reasoningFields = jsontext.With(jsontext.Table[*fieldReader]{
+	"effort":           {Read: (*fieldReader).readEffort},
+	"summary":          {Read: (*fieldReader).readSummary},
+	"generate_summary": {Read: (*fieldReader).readSummary},
+	"context":          {Read: (*fieldReader).readReasoningContext},
+	"mode":             {Read: (*fieldReader).readReasoningMode},
+}, turn.OtherReasoning, (*fieldReader).sampling)
+
+// textFields are the members of text.
+var textFields = jsontext.Table[*fieldReader]{
+	"format":    {Read: (*fieldReader).readTextFormat},
+	"verbosity": {Read: (*fieldReader).readVerbosity},
+}
+
+// The members of tools, by their types.
+var (
+	functionFields = ofTool("name", "description", "parameters", "strict", "defer_loading", "allowed_callers")
+	customFields   = ofTool("name", "description", "format", "defer_loading", "allowed_callers")
+	spaceFields    = ofTool("name", "description", "tools")
+	searchFields   = ofTool("execution", "description", "parameters")
+	serverFields   = ofTool("server_label", "server_url", "server_description", "authorization", "headers", "allowed_tools", "require_approval", "defer_loading")
+)
+
+// ofTool are the members of a type of tools: those that its reader has code for, and what
+// becomes of the others.
+func ofTool(own ...string) jsontext.Members {
+	fields := jsontext.Members{
+		"input_examples":  {Refused: "Examples of the input belong into the description of the function."},
+		"connector_id":    {Refused: "Connectors are OpenAI's own. Name the server_url of an MCP server."},
+		"tunnel_id":       {Refused: "Tunnels are OpenAI's own. Name the server_url of an MCP server."},
+		"output_schema":   {Ignored: "what a program may do with the output: the model calls tools without programs"},
+		"allowed_callers": {Ignored: "which programs may call the tool: there are none"},
+		"async":           {Ignored: "how the client runs the tool"},
+		"background":      {Ignored: "how the client runs the tool"},
+		"cache_control":   {Ignored: "engines cache prefixes by themselves"},
+	}
+	for _, name := range append(own, "type") {
+		fields[name] = jsontext.Row[struct{}]{}
+	}
+	return fields
+}
+
+// The members of objects whose readers have code of their own.
+var (
+	formatFields = jsontext.Members{"type": {}, "name": {}, "description": {}, "schema": {}, "strict": {}}
+
+	managementFields = jsontext.Members{"type": {}, "compact_threshold": {}}
+
+	cacheFields = jsontext.Members{
+		"mode": {}, "ttl": {}, "comparison_response_id": {},
+		"prewarm": {Refused: "A prompt is not prepared without an answer. Leave prewarm out."},
+	}
+
+	allowedFields = jsontext.Members{"type": {}, "mode": {}, "tools": {}}
+)

@@ -16,6 +16,10 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 		return nil
 	case "json_object":
 		f.echo.format = []byte(`{"type":"json_object"}`)
+		if schema := v.Get("schema"); schema.IsObject() { // where llama.cpp has it, and others
+			format, err := f.rc.SchemaFormat(jsontext.Field{Result: schema, Path: v.Path + ".schema"})
+			return f.input.SetFormat(format, v.Path, err)
+		}
 		return f.input.SetFormat(turn.JSONObject(), v.Path, nil)
 	case "json_schema":
 		format, err := f.readJSONSchema(v)
@@ -26,10 +30,11 @@ func (f *fieldReader) readTextFormat(v jsontext.Field) *apierror.Error {
 
 // readJSONSchema reads {"type":"json_schema","name":…,"description":…,"schema":…,"strict":…}.
 func (f *fieldReader) readJSONSchema(v jsontext.Field) (*turn.Format, *apierror.Error) {
-	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) {
-		if key != "type" {
-			f.ignored.Add(v.Path)
+	format, err := f.rc.NamedFormat(v, func(key string, v jsontext.Field) *apierror.Error {
+		if key == "type" {
+			return nil
 		}
+		return formatFields.Other(key, v, &f.ignored)
 	})
 	if err != nil {
 		return nil, err

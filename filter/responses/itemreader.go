@@ -97,7 +97,9 @@ func (r *itemReader) add(it item.Item) *apierror.Error {
 		return err
 	}
 	r.retain(&it)
-	r.ignoreMembers(&it)
+	if err := r.ignoreMembers(&it); err != nil {
+		return err
+	}
 	t, known := itemTypes[it.Kind]
 	if it.ModelView.Exists() {
 		r.addModelView(&it)

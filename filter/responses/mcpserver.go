@@ -37,11 +37,11 @@ func (r *toolReader) readServer(at jsontext.Field) *apierror.Error {
 
 // mcpServer is a tool of the type mcp as the request defines it.
 type mcpServer struct {
-	label, url, connector, description, authorization string
-	header                                            http.Header
-	allowed                                           *hosted.Filter
-	approval                                          *approval
-	deferred                                          bool
+	label, url, description, authorization string
+	header                                 http.Header
+	allowed                                *hosted.Filter
+	approval                               *approval
+	deferred                               bool
 }
 
 func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field) (err *apierror.Error) {
@@ -51,8 +51,6 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 		s.label, err = v.ShortText()
 	case "server_url":
 		s.url, err = v.Text()
-	case "connector_id":
-		s.connector, err = v.Text()
 	case "server_description":
 		s.description, err = v.Text()
 	case "authorization":
@@ -76,7 +74,7 @@ func (r *toolReader) readServerField(s *mcpServer, key string, v jsontext.Field)
 	case "defer_loading":
 		s.deferred, err = v.Switch()
 	default:
-		r.ignored.Add(v.Path)
+		err = serverFields.Other(key, v, r.ignored)
 	}
 	return err
 }
@@ -150,8 +148,6 @@ func (r *toolReader) newHosted(at jsontext.Field, s *mcpServer) (*hostedServer, 
 		return nil, apierror.Invalid(at.Path+".server_label", "The server_label %q is the namespace of the request's functions. Give the server another one.", s.label)
 	case slices.ContainsFunc(r.hosted, func(o *hostedServer) bool { return o.Builtin == nil && o.Label == s.label }):
 		return nil, apierror.Invalid(at.Path+".server_label", "Two MCP servers have the label %q.", item.Clip(s.label))
-	case s.connector != "":
-		return nil, apierror.Invalid(at.Path+".connector_id", "Connectors are OpenAI's own. Name the server_url of an MCP server.")
 	}
 	if s.approval != nil {
 		h.approval = *s.approval

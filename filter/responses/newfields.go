@@ -5,6 +5,7 @@ import (
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
+	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
 // reasoningEcho is what a response object repeats of reasoning. Of the members context
@@ -31,20 +32,6 @@ func (e reasoningEcho) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// readNewReasoning reads the members of reasoning beside effort and summary.
-func (f *fieldReader) readNewReasoning(key string, v jsontext.Field) *apierror.Error {
-	switch key {
-	case "context":
-		return f.readReasoningContext(v)
-	case "mode":
-		return f.readReasoningMode(v)
-	case "max_tokens":
-		return f.input.SetBudget(v)
-	}
-	f.ignored.Add(v.Path)
-	return nil
-}
-
 // readReasoningContext reads which turns' reasoning the model sees. Harmony has that
 // of the current turn.
 func (f *fieldReader) readReasoningContext(v jsontext.Field) *apierror.Error {
@@ -58,7 +45,7 @@ func (f *fieldReader) readReasoningContext(v jsontext.Field) *apierror.Error {
 // readReasoningMode reads how the model reasons. There is one way.
 func (f *fieldReader) readReasoningMode(v jsontext.Field) *apierror.Error {
 	if v.Type != gjson.String || v.Str != "standard" {
-		f.ignored.Add(v.Path)
+		return apierror.Invalid(v.Path, "The model has one way to reason. Leave %s out, and use a higher effort.", v.Path)
 	}
 	f.echo.reasoning.mode = true
 	return nil
@@ -66,11 +53,5 @@ func (f *fieldReader) readReasoningMode(v jsontext.Field) *apierror.Error {
 
 // readModeration refuses what would have to be blocked. Scores are not made.
 func (f *fieldReader) readModeration(v jsontext.Field) *apierror.Error {
-	for _, side := range []string{"input", "output"} {
-		if v.Get("policy."+side+".mode").Str == "block" {
-			return apierror.Invalid(v.Path+".policy."+side+".mode", "Texts are not moderated here, so none can be blocked. Leave moderation out, or moderate texts before and behind this service.")
-		}
-	}
-	f.ignored.Add(v.Path)
-	return nil
+	return turn.CheckModeration(v, &f.ignored)
 }

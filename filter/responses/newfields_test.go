@@ -11,7 +11,7 @@ import (
 )
 
 // TestReasoningMembers shows that a response says which reasoning the model sees and
-// how it reasons, and that other wishes are listed as ignored.
+// how it reasons, and that another context is listed as ignored.
 func TestReasoningMembers(t *testing.T) {
 	t.Parallel()
 	for sent, c := range map[string]struct{ context, mode, ignored string }{
@@ -20,7 +20,6 @@ func TestReasoningMembers(t *testing.T) {
 		`{"context":"current_turn"}`: {context: "current_turn"},
 		`{"context":"all_turns"}`:    {context: "current_turn", ignored: "reasoning.context"},
 		`{"mode":"standard"}`:        {mode: "standard"},
-		`{"mode":"pro","context":"current_turn"}`: {context: "current_turn", mode: "standard", ignored: "reasoning.mode"},
 	} {
 		members := `,"reasoning":` + sent
 		got := reply(t, members, said, "stop").Get("reasoning")
@@ -30,6 +29,11 @@ func TestReasoningMembers(t *testing.T) {
 		if ignored := mustDecode(t, ask(members)).Ignored(); !slices.Equal(ignored, strings.Fields(c.ignored)) {
 			t.Errorf("%s: ignored %v", sent, ignored)
 		}
+	}
+
+	_, err := (&API{}).decode([]byte(ask(`,"reasoning":{"mode":"pro"}`)), apitest.NewContext())
+	if err == nil || err.Status != 400 || err.Param != "reasoning.mode" {
+		t.Error(err)
 	}
 }
 

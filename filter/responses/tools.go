@@ -79,6 +79,10 @@ func (r *toolReader) readTool(v jsontext.Field, space *harmony.Namespace) *apier
 	if err := r.readDefinition(v, &t); err != nil {
 		return err
 	}
+	if !calledDirectly(v) {
+		r.ignored.Add(v.Path + ".allowed_callers")
+		return nil
+	}
 	if t.enforced {
 		if r.input.Strict == nil {
 			r.input.Strict = map[turn.ToolName]bool{}
@@ -127,7 +131,7 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 	var format jsontext.Field // of a custom tool
 	err := at.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch {
-		case key == "type":
+		case key == "type", key == "allowed_callers":
 		case key == "name":
 			t.Name, err = v.Text()
 		case key == "description":
@@ -143,8 +147,10 @@ func (r *toolReader) readDefinition(at jsontext.Field, t *tool) *apierror.Error 
 			t.deferred, err = v.Switch()
 		case key == "format" && t.kind == "custom":
 			format = v
+		case t.kind == "custom":
+			err = customFields.Other(key, v, r.ignored)
 		default:
-			r.ignored.Add(v.Path)
+			err = functionFields.Other(key, v, r.ignored)
 		}
 		return err
 	})
@@ -166,7 +172,7 @@ func (r *toolReader) readNamespace(at jsontext.Field) (space harmony.Namespace, 
 		case "description":
 			space.Description, err = v.Text()
 		default:
-			r.ignored.Add(v.Path)
+			err = spaceFields.Other(key, v, r.ignored)
 		}
 		return err
 	})

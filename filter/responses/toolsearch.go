@@ -67,7 +67,7 @@ func (r *toolReader) readSearch(at jsontext.Field) *apierror.Error {
 			}
 			s.parameters = json.RawMessage(strings.Clone(v.Raw))
 		default:
-			r.ignored.Add(v.Path)
+			err = searchFields.Other(key, v, r.ignored)
 		}
 		return err
 	})

@@ -99,46 +99,32 @@ func (f *fieldReader) readTruncation(v jsontext.Field) *apierror.Error {
 }
 
 func (f *fieldReader) readReasoning(v jsontext.Field) *apierror.Error {
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		switch key {
-		case "effort":
-			return f.readEffort(v)
-		case "summary", "generate_summary":
-			switch v.Str {
-			case "auto", "concise", "detailed":
-				f.echo.reasoning.summary = strings.Clone(v.Str)
-				f.options.summary = true
-				return nil
-			}
-			return apierror.Invalid(v.Path, "The field %q must be one of auto, concise and detailed.", v.Path)
-		}
-		return f.readNewReasoning(key, v)
-	})
+	return reasoningFields.Decode(f, v, &f.ignored)
+}
+
+// readSummary reads whether the chain of thought is a summary, which is the whole of it.
+func (f *fieldReader) readSummary(v jsontext.Field) *apierror.Error {
+	switch v.Str {
+	case "auto", "concise", "detailed":
+		f.echo.reasoning.summary = strings.Clone(v.Str)
+		f.options.summary = true
+		return nil
+	}
+	return apierror.Invalid(v.Path, "The field %q must be one of auto, concise and detailed.", v.Path)
 }
 
 func (f *fieldReader) readEffort(v jsontext.Field) *apierror.Error {
-	hide, err := f.input.SetEffort(v)
-	f.options.hideReasoning = hide
 	f.echo.reasoning.effort = strings.Clone(v.Str)
-	return err
+	return f.input.SetEffort(v)
 }
 
 func (f *fieldReader) readText(v jsontext.Field) *apierror.Error {
-	return v.Fields(func(key string, v jsontext.Field) *apierror.Error {
-		switch key {
-		case "format":
-			return f.readTextFormat(v)
-		case "verbosity":
-			switch v.Str {
-			case "low", "medium", "high":
-				f.echo.verbosity = strings.Clone(v.Str)
-			default:
-				return apierror.Invalid(v.Path, "The field %q must be one of low, medium and high.", v.Path)
-			}
-		}
-		f.ignored.Add(v.Path)
-		return nil
-	})
+	return textFields.Decode(f, v, &f.ignored)
+}
+
+func (f *fieldReader) readVerbosity(v jsontext.Field) *apierror.Error {
+	f.echo.verbosity = strings.Clone(v.Str)
+	return f.input.SetVerbosity(v)
 }
 
 // The bounds of metadata, as OpenAI has them.

@@ -47,25 +47,26 @@ var EngineFields = jsontext.Table[*engine.Request]{
 	}},
 }
 
-// SetEffort reads a reasoning effort. It reports whether the reply hides the
-// reasoning: with the effort none. The model has low, medium and high; none and
-// minimal become low, xhigh and max become high.
-func (in *Input) SetEffort(v jsontext.Field) (hide bool, err *apierror.Error) {
+// SetEffort reads a reasoning effort. The model has low, medium and high; minimal
+// becomes low, xhigh and max become high. none is an opt-out.
+func (in *Input) SetEffort(v jsontext.Field) *apierror.Error {
 	word, err := v.Text()
 	if err != nil {
-		return false, err
+		return err
 	}
 	switch word {
-	case "none", "minimal", "low":
+	case "none":
+		in.Effort, in.OptedOut = harmony.EffortLow, true
+	case "minimal", "low":
 		in.Effort = harmony.EffortLow
 	case "medium":
 		in.Effort = harmony.EffortMedium
 	case "high", "xhigh", "max":
 		in.Effort = harmony.EffortHigh
 	default:
-		return false, apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
+		return apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
 	}
-	return word == "none", nil
+	return nil
 }
 
 // SetChoice sets a tool_choice that is a word. It reports whether the word is
@@ -81,4 +82,18 @@ func (in *Input) SetChoice(word string) bool {
 		return false
 	}
 	return true
+}
+
+// CheckModeration refuses what would have to be blocked: texts are not moderated here.
+// Scores are not made.
+func CheckModeration(v jsontext.Field, ignored *jsontext.Ignored) *apierror.Error {
+	for _, side := range []string{"input", "output"} {
+		mode := v.Path + ".policy." + side + ".mode"
+		if v.Get("policy."+side+".mode").Str == "block" {
+			return apierror.Invalid(mode, "Texts are not moderated here, so none can be blocked. "+
+				"Leave moderation out, or moderate texts before and behind this service.")
+		}
+	}
+	ignored.Add(v.Path)
+	return nil
 }

@@ -75,7 +75,7 @@ func TestSamplingLists(t *testing.T) {
 	root, _ := jsontext.Parse([]byte(`{"stop":["a","b"],"stop_token_ids":[5],"logit_bias":{"7":-1},"include_stop_str_in_output":true,"ignore_eos":false}`))
 	var in Input
 	limits := DefaultLimits()
-	if err := SamplingFields.Decode(Sampling{&in, &limits}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
+	if err := SamplingFields.Decode(Sampling{&in, &limits, &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
 		t.Fatal(err)
 	}
 	want := Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
@@ -90,7 +90,7 @@ func readEngineField(t *testing.T, name, value string) (*engine.Request, *apierr
 		t.Fatal(err)
 	}
 	in, limits := &Input{}, DefaultLimits()
-	err = SamplingFields.Decode(Sampling{in, &limits}, jsontext.Field{Result: root}, &jsontext.Ignored{})
+	err = SamplingFields.Decode(Sampling{in, &limits, &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{})
 	return &in.Engine, err
 }
 
@@ -105,9 +105,9 @@ func TestSetEffort(t *testing.T) {
 			t.Fatal(err)
 		}
 		var in Input
-		hide, err := in.SetEffort(jsontext.Field{Result: root.Get("effort"), Path: "effort"})
-		if in.Effort != want || hide != (word == "none") || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, hidden %v, %v", word, in.Effort, hide, err)
+		err = in.SetEffort(jsontext.Field{Result: root.Get("effort"), Path: "effort"})
+		if in.Effort != want || in.OptedOut != (word == "none") || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, opted out %v, %v", word, in.Effort, in.OptedOut, err)
 		}
 	}
 }

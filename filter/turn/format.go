@@ -51,7 +51,7 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 
 // NamedFormat reads the output format of an object with name, description, schema
 // and strict. other is called with the object's other members.
-func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field)) (*Format, *apierror.Error) {
+func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error) (*Format, *apierror.Error) {
 	var f harmony.ResponseFormat
 	strict := false
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
@@ -68,7 +68,7 @@ func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v
 		case "strict":
 			err = v.SetSwitch(&strict)
 		default:
-			other(key, v)
+			err = other(key, v)
 		}
 		return err
 	})
@@ -138,6 +138,17 @@ func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Err
 	return rc.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
 }
 
+// OutputFields are the members of structured_outputs.
+var OutputFields = jsontext.Members{
+	"json": {}, "json_object": {}, "regex": {}, "choice": {}, "grammar": {},
+	"structural_tag":                {Refused: NoTags},
+	"whitespace_pattern":            {Ignored: noWhitespace},
+	"disable_any_whitespace":        {Ignored: noWhitespace},
+	"disable_additional_properties": {Refused: "The schema says which properties may be there. Set additionalProperties in it."},
+	"disable_fallback":              {Ignored: "which library enforces a grammar does not change what it allows"},
+	"backend":                       {Ignored: "which library enforces a grammar does not change what it allows"},
+}
+
 // StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
 // if the object has none.
 func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
@@ -158,10 +169,8 @@ func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.
 			one, err = ChoiceFormat(v)
 		case "grammar":
 			one, err = GrammarFormat(v)
-		case "structural_tag":
-			err = apierror.Invalid(v.Path, NoTags)
 		default:
-			ignored.Add(v.Path)
+			err = OutputFields.Other(key, v, ignored)
 		}
 		if err == nil && one != nil {
 			f, err = oneFormat(f, one, v.Path)

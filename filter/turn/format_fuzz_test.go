@@ -40,7 +40,7 @@ func FuzzFormat(f *testing.F) {
 	rc := &RequestContext{Env: &Env{Limits: DefaultLimits()}}
 	readers := []func(v jsontext.Field) (*Format, *apierror.Error){
 		func(v jsontext.Field) (*Format, *apierror.Error) {
-			return rc.NamedFormat(v, func(string, jsontext.Field) {})
+			return rc.NamedFormat(v, func(string, jsontext.Field) *apierror.Error { return nil })
 		},
 		rc.SchemaFormat, rc.RegexFormat, GrammarFormat, ChoiceFormat,
 		func(v jsontext.Field) (*Format, *apierror.Error) {

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -297,7 +296,7 @@ func (rc *RequestContext) guarding(in *Input) Guarding {
 	if in.Budget != nil && *in.Budget >= 0 {
 		g.Reasoning = *in.Budget
 	}
-	effort := cmp.Or(in.Effort, rc.Model.Effort, harmony.EffortMedium)
+	effort := rc.effortOf(in)
 	for _, budget := range []int{limits.Budget, limits.ByEffort[effort]} {
 		if budget > 0 && (g.Reasoning == Unlimited || budget < g.Reasoning) {
 			g.Reasoning = budget

@@ -181,7 +181,7 @@ type renderedHead struct {
 }
 
 func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
-	h := &head{instructions: in.Instructions}
+	h := &head{instructions: in.instructions()}
 	var builtins []harmony.Namespace
 	if !in.NoCalls {
 		h.tools, builtins = tools.namespaces, tools.builtins
@@ -312,7 +312,7 @@ func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Name
 		Identity:        cmp.Or(rc.Model.Identity, DefaultIdentity),
 		KnowledgeCutoff: cmp.Or(rc.Model.KnowledgeCutoff, DefaultKnowledgeCutoff),
 		StartDate:       date,
-		Effort:          cmp.Or(in.Effort, rc.Model.Effort, harmony.EffortMedium),
+		Effort:          rc.effortOf(in),
 		Channels:        []string{harmony.ChannelAnalysis, harmony.ChannelCommentary, harmony.ChannelFinal},
 		ChannelRequired: true,
 		Tools:           builtins,

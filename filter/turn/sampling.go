@@ -8,7 +8,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 	"github.com/envoy-harmony/envoy-harmony/filter/jsontext"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -16,37 +15,37 @@ import (
 // Sampling is what the fields of [SamplingFields] are decoded into: the input of a
 // turn, within the limits of its request.
 type Sampling struct {
-	Input  *Input
-	Limits *Limits
+	Input   *Input
+	Limits  *Limits
+	Ignored *jsontext.Ignored
 }
 
 // SamplingFields are the fields that say how the model writes, and where its answer
 // ends. They have the same names and bounds in every API. [EngineFields] are among
-// them.
-var SamplingFields = jsontext.With(jsontext.Table[Sampling]{
+// them, and the fields of other servers.
+var SamplingFields = withDialects(jsontext.Table[Sampling]{
 	"min_tokens": {Read: func(s Sampling, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&s.Input.Engine.MinTokens, 0, math.MaxInt32)
 	}},
-	"thinking_token_budget": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetBudget(v) }},
-	"min_p":                 {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) }},
-	"repetition_penalty":    {Read: Sampling.readRepetitionPenalty},
-	"logit_bias":            {Read: Sampling.readLogitBias},
+	"min_p":              {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) }},
+	"repetition_penalty": {Read: Sampling.readRepetitionPenalty},
+	"logit_bias":         {Read: Sampling.readLogitBias},
 
 	"stop":                       {Read: Sampling.readStop},
 	"stop_token_ids":             {Read: Sampling.readStopTokens},
 	"include_stop_str_in_output": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.KeepStop) }},
 	"ignore_eos":                 {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.IgnoreEOS) }},
 
-	"use_beam_search":        {On: "Beam search is not supported. Leave use_beam_search out."},
-	"no_stop_trim":           {On: "no_stop_trim is not supported. Use include_stop_str_in_output."},
-	"prompt_logprobs":        {On: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
-	"length_penalty":         {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out."},
+	"use_beam_search":        {Refused: "Beam search is not supported. Leave use_beam_search out."},
+	"no_stop_trim":           {Refused: "no_stop_trim is not supported. Use include_stop_str_in_output."},
+	"prompt_logprobs":        {Refused: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
+	"length_penalty":         {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out.", Unless: []string{"1", "0"}},
 	"early_stopping":         {Refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
 	"bad_words":              {Refused: "bad_words is not supported. Use logit_bias."},
 	"allowed_token_ids":      {Refused: "allowed_token_ids is not supported. Leave it out."},
 	"logits_processors":      {Refused: "logits_processors is not supported. Leave it out."},
 	"custom_logit_processor": {Refused: "custom_logit_processor is not supported. Leave it out."},
-}, EngineFields, func(s Sampling) *engine.Request { return &s.Input.Engine })
+})
 
 func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
 	e := &s.Input.Engine

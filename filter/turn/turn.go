@@ -257,12 +257,20 @@ type Input struct {
 	Grammars map[ToolName]constraint.Grammar // of the arguments of tools, which an engine's grammar enforces; of own tools only
 	Format   *Format                         // of the answer; nil: any text
 	Effort   harmony.Effort                  // "": the model's default
-	Budget   *int                            // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
-	Stop     []string                        // the answer ends where its text first contains one of these
-	KeepStop bool                            // the stop string stays in the text
-	Session  string                          // the session that the body names, which precedes [RequestContext].Session; "": it names none
-	Truncate bool                            // drop the oldest turns if the conversation is longer than the context
-	Replies  Replies                         // the reply, and the one that it is compared with
+	// OptedOut is that the request wants no reasoning: the effort is low, and the reply has
+	// nothing of it.
+	OptedOut bool
+	// HideReasoning is that the reply has nothing of the reasoning.
+	HideReasoning bool
+	// verbosity is what the model is told of the answer's length.
+	verbosity string
+
+	Budget   *int     // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
+	Stop     []string // the answer ends where its text first contains one of these
+	KeepStop bool     // the stop string stays in the text
+	Session  string   // the session that the body names, which precedes [RequestContext].Session; "": it names none
+	Truncate bool     // drop the oldest turns if the conversation is longer than the context
+	Replies  Replies  // the reply, and the one that it is compared with
 
 	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
 	IgnoreEOS bool

@@ -1,0 +1,25 @@
+package chat
+
+import (
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+)
+
+// TestKnowsTheSDK shows that every field of openai-go's and openai-python's requests has a row.
+func TestKnowsTheSDK(t *testing.T) {
+	t.Parallel()
+	opaque := map[string]string{
+		"messages.content.file":        "a part of this type is a 400",
+		"messages.content.input_audio": "a part of this type is a 400",
+		"moderation":                   "read by turn.CheckModeration",
+	}
+	objects.Knows(t, openai.ChatCompletionNewParams{}, opaque)
+	objects.KnowsPython(t, "openai.types.chat.completion_create_params:CompletionCreateParamsStreaming", opaque)
+}
+
+// TestKnowsDialects shows that every field of other servers has a row.
+func TestKnowsDialects(t *testing.T) {
+	t.Parallel()
+	objects.KnowsDialects(t, "chat")
+}

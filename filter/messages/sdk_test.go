@@ -1,0 +1,89 @@
+package messages
+
+import (
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go/v2"
+)
+
+// TestKnowsTheSDK shows that every field of anthropic-sdk-go's requests has a row.
+func TestKnowsTheSDK(t *testing.T) {
+	t.Parallel()
+	const (
+		block  = "see Content blocks in docs/compatibility.md"
+		served = "tools of the service are run, or named in the header: see readServerTool"
+		later  = "not read yet"
+	)
+	objects.Knows(t, anthropic.BetaMessageNewParams{}, map[string]string{
+		"messages.content[advisor_tool_result]":                    block,
+		"messages.content[bash_code_execution_tool_result]":        block,
+		"messages.content[code_execution_tool_result]":             block,
+		"messages.content[compaction]":                             block,
+		"messages.content[container_upload]":                       block,
+		"messages.content[document]":                               block,
+		"messages.content[fallback]":                               block,
+		"messages.content[image]":                                  block,
+		"messages.content[mcp_tool_listing]":                       block,
+		"messages.content[mcp_tool_result]":                        block,
+		"messages.content[mcp_tool_use]":                           block,
+		"messages.content[redacted_thinking]":                      block,
+		"messages.content[search_result]":                          block,
+		"messages.content[server_tool_use]":                        block,
+		"messages.content[text]":                                   block,
+		"messages.content[text_editor_code_execution_tool_result]": block,
+		"messages.content[thinking]":                               block,
+		"messages.content[tool_addition]":                          block,
+		"messages.content[tool_removal]":                           block,
+		"messages.content[tool_search_tool_result]":                block,
+		"messages.content[web_fetch_tool_result]":                  block,
+		"messages.content[web_search_tool_result]":                 block,
+		"messages.content.content[browser_state]":                  block,
+		"messages.content.content[document]":                       block,
+		"messages.content.content[image]":                          block,
+		"messages.content.content[search_result]":                  block,
+		"messages.content.content[text]":                           block,
+		"messages.content.content[tool_reference]":                 block,
+		"*.caller":                                   "which program has called: none does",
+		"diagnostics":                                "read by readDiagnostics",
+		"cache_control[ephemeral]":                   "engines cache prefixes by themselves",
+		"*.cache_control":                            "engines cache prefixes by themselves",
+		"mcp_servers[url]":                           "read by readMCPServer",
+		"messages.clear_at":                          later,
+		"messages.output_config":                     later,
+		"messages.content[tool_use].toolset_name":    "the server's own name of a toolset",
+		"messages.content[tool_result].toolset_name": "the server's own name of a toolset",
+		"output_config.format[json_schema]":          "read by readOutputFormat",
+		"output_format[json_schema]":                 "read by readOutputFormat",
+		"thread[continue]":                           "the field itself is a 400",
+		"thread[create]":                             "the field itself is a 400",
+		"system[text]":                               "read by readText",
+		"tools.input_schema[object]":                 "a schema",
+		"tools.allowed_domains":                      served,
+		"tools.blocked_domains":                      served,
+		"tools.caching":                              served,
+		"tools.citations":                            served,
+		"tools.configs":                              served,
+		"tools.default_config":                       served,
+		"tools.display_height_px":                    served,
+		"tools.display_number":                       served,
+		"tools.display_width_px":                     served,
+		"tools.enable_zoom":                          served,
+		"tools.max_characters":                       served,
+		"tools.max_content_tokens":                   served,
+		"tools.max_tokens":                           served,
+		"tools.max_uses":                             served,
+		"tools.mcp_server_name":                      served,
+		"tools.model":                                served,
+		"tools.response_inclusion":                   served,
+		"tools.tools":                                served,
+		"tools.url_sources":                          served,
+		"tools.use_cache":                            served,
+		"tools.user_location":                        served,
+	})
+}
+
+// TestKnowsDialects shows that every field of other servers has a row.
+func TestKnowsDialects(t *testing.T) {
+	t.Parallel()
+	objects.KnowsDialects(t, "messages")
+}
