@@ -61,7 +61,8 @@ func TestMCPOddTools(t *testing.T) {
 		gone  string      // log message about a tool that is left out
 	}{
 		{"collide", []string{listedTool("a.b", object), listedTool("a_b", object), good}, [][2]string{{"a_b", "a.b"}, {"a_b_2", "a_b"}, {"good", "good"}}, ""},
-		{"not ASCII", []string{listedTool("поиск", object), listedTool("найти", object), good}, [][2]string{{"_____", "поиск"}, {"______2", "найти"}, {"good", "good"}}, ""},
+		{"not ASCII", []string{listedTool("поиск", object), listedTool("найти", object), good}, [][2]string{{"поиск", "поиск"}, {"найти", "найти"}, {"good", "good"}}, ""},
+		{"signs", []string{listedTool("🔧", object), listedTool("🔨", object), good}, [][2]string{{"_", "🔧"}, {"__2", "🔨"}, {"good", "good"}}, ""},
 		{"twice", []string{good, good}, [][2]string{{"good", "good"}}, "It is listed twice"},
 		{"no name", []string{`{"inputSchema":{}}`, good}, [][2]string{{"good", "good"}}, "A tool has no name"},
 		{"long name", []string{listedTool(strings.Repeat("n", 300), object), good}, [][2]string{{"good", "good"}}, "longer than 256 bytes"},

@@ -127,11 +127,12 @@ func (h *headerText) resolve(r *resolvedHeader, complete bool) {
 }
 
 // settleWords decides what the words without a place are. The reference reads the only
-// one as a recipient. So do we on commentary, where a call is more likely than a word of
-// a text, and the recipient is marked as unsure.
+// one as a recipient. So do we on commentary, and on analysis with a content type, where a
+// call is more likely than a word of a text, and the recipient is marked as unsure.
 func (r *resolvedHeader) settleWords() {
 	assistant := r.role == nil || string(r.role) == string(RoleAssistant)
-	if assistant && r.recipient == nil && r.wordCount == 1 && string(r.channel) == ChannelCommentary {
+	calls := string(r.channel) == ChannelCommentary || string(r.channel) == ChannelAnalysis && r.contentType != nil
+	if assistant && calls && r.recipient == nil && r.wordCount == 1 {
 		if n := addressLength(r.words, true); n == len(r.words) {
 			r.recipient, r.unmarked = r.words, true
 			r.repairs[RepairBadRecipient]++

@@ -184,6 +184,8 @@ var tolerantCases = []struct {
 	{"recipient of other letters", "<|channel|>commentary to=functions.wetter_ä json<|message|>{}<|call|>", "assistant commentary to=functions.wetter_ä type=json: {}", ""},
 	{"recipient behind another word", "<|channel|>commentary To: functions.f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=functions.f type=json: {}", ""},
 	{"unmarked recipient", "<|channel|>commentary f <|constrain|>json<|message|>{}<|call|>", "assistant commentary to=f type=json: {}", "bad_recipient"},
+	{"unmarked recipient on analysis", "<|channel|>analysis f code<|message|>{}<|call|>", "assistant analysis to=f type=code: {}", "bad_recipient"},
+	{"word on analysis", "<|channel|>analysis Right<|message|>x<|end|>", "assistant analysis: Right x", "header_text"},
 	{"unmarked recipient with a slash", "<|channel|>commentary functions/f<|message|>{}<|call|>", "assistant commentary to=functions/f: {}", ""},
 	{"recipient in quotation marks glued to arguments", "<|channel|>commentary to=\"functions.f\"{\"a\":1}<|call|>", "assistant commentary to=\"functions.f\": {\"a\":1}", "missing_message bad_recipient"},
 	{"recipient with colons glued to arguments", "<|channel|>commentary to=functions::f{\"a\":1}<|call|>", "assistant commentary to=functions::f: {\"a\":1}", "missing_message bad_recipient"},
