@@ -99,6 +99,7 @@ type options struct {
 	metrics      prometheus.Registerer           // of the filter
 	bootstrap    func(string) string             // edits Envoy's bootstrap
 	limits       func(*envoy.Options)            // sets rate limits
+	ownEnvoy     bool                            // no other upstreams are possible than those of the configuration
 	modeOverride bool                            // the filter asks for bodies by mode_override
 	direct       bool                            // without loopback listener: Envoy forwards the client's own request
 }
@@ -147,7 +148,7 @@ func start(t testing.TB, o options) *dataplane {
 	if !o.direct {
 		cfg.Loopback = "unix://" + filepath.Join(dir, "loopback")
 	}
-	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log, o.metrics)
+	address := d.startFilter(t, cfg, filepath.Join(dir, "filter"), log, filter.Options{Metrics: o.metrics, OwnEnvoy: o.ownEnvoy})
 	d.url, d.admin = startEnvoy(t, binary, cfg, address, upstream, o, log)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -223,7 +224,7 @@ func startSimAs(t testing.TB, log *logFile, flags ...string) (url string, proces
 }
 
 // startFilter serves the filter on a Unix socket and returns its address.
-func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string, log *logFile, metrics prometheus.Registerer) string {
+func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string, log *logFile, o filter.Options) string {
 	t.Helper()
 	logger := logrus.New()
 	logger.SetOutput(log.named("filter"))
@@ -231,7 +232,8 @@ func (d *dataplane) startFilter(t testing.TB, cfg *config.Config, socket string,
 	if log.quiet {
 		logger.SetLevel(logrus.WarnLevel)
 	}
-	server, err := filter.New(cfg, filter.Options{Log: logger, Metrics: metrics})
+	o.Log = logger
+	server, err := filter.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}

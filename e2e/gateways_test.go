@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
+	"github.com/envoy-harmony/envoy-harmony/filter"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
 	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
@@ -99,7 +100,7 @@ func startGateway(t *testing.T, g gateway) *gatewayPlane {
 		t.Fatal(err)
 	}
 	newToolServer(t).serve(cfg)
-	p.startFilter(t, cfg, socket, log, nil)
+	p.startFilter(t, cfg, socket, log, filter.Options{})
 	p.url = bootGateway(t, binary, clients, log.named("envoy"))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)

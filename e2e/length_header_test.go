@@ -38,24 +38,25 @@ func (d *dataplane) finalReply(t *testing.T, sent string) *http.Response {
 }
 
 // A body whose length says that it is too large is refused before it comes: no byte of it is
-// sent here. Where the operator has named an upstream for other models, the first bytes have
-// to say that it is not for one of them.
+// sent here. Where there may be an upstream for other models, the first bytes have to say that
+// it is not for one of them.
 func TestDeclaredLength(t *testing.T) {
 	const length = "host: x\r\ncontent-type: application/json\r\ncontent-length: 2000000\r\n"
 	limited := func(upstream bool) func(*config.Config) {
 		return func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 1<<20, upstream }
 	}
 	for name, o := range map[string]options{
-		"alone":            {config: limited(false), limits: func(o *envoy.Options) { o.Upstream = "" }},
-		"bodies on demand": {config: limited(false), modeOverride: true},
-		"an upstream":      {config: limited(true)},
+		"alone":            {ownEnvoy: true, config: limited(false), limits: func(o *envoy.Options) { o.Upstream = "" }},
+		"bodies on demand": {ownEnvoy: true, config: limited(false), modeOverride: true},
+		"an upstream":      {ownEnvoy: true, config: limited(true)},
+		"another's Envoy":  {config: limited(false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := start(t, o)
 			for _, path := range []string{"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v1/conversations"} {
 				for _, more := range []string{"", "expect: 100-continue\r\n", "content-encoding: gzip\r\n"} {
 					sent := "POST " + path + " HTTP/1.1\r\n" + length + more + "\r\n"
-					if name == "an upstream" && path != "/v1/conversations" && !strings.Contains(more, "gzip") {
+					if (name == "an upstream" || name == "another's Envoy") && path != "/v1/conversations" && !strings.Contains(more, "gzip") {
 						sent += `{"model":"gpt-oss-20b","messages":[`
 					}
 					resp := d.finalReply(t, sent)

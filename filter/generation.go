@@ -92,7 +92,7 @@ func (s *Server) newGeneration(cfg *config.Config, p *parts, before *generation)
 	g.extproc = before.extproc.With(extproc.Options{
 		Config: cfg, Dialects: p.dialects,
 		Endpoints: slices.Concat(chat.Endpoints(), chat.CompletionsEndpoints(cfg.Routing.Opens(chat.CompletionsPath)), api.Endpoints(), newMessages(cfg, g, p.sealer).Endpoints(), g.models.Endpoints(), newRender(cfg, p.sealer)),
-		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Budgets: budget.New(s.store, cfg.Budgets()), Stored: api.Stored, Env: env, NewID: s.o.NewID,
+		Turns:     newTurnEnv(cfg, s.o, s.store, g), Models: g.models, Client: g.client, Background: g.background, Budgets: budget.New(s.store, cfg.Budgets()), Stored: api.Stored, OwnEnvoy: s.o.OwnEnvoy, Env: env, NewID: s.o.NewID,
 		Recording: recordedConfig(cfg, s.o.Version),
 	})
 	return g

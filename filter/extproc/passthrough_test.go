@@ -88,7 +88,7 @@ func TestOtherModelPassesThrough(t *testing.T) {
 
 func TestLargeBodyForAnotherModel(t *testing.T) {
 	t.Parallel()
-	script(t, func(w *wiring) { w.cfg.Limits.MaxBodyBytes, w.cfg.Responses.RelayUnknown = 100, true }, func(s *scripted) {
+	script(t, func(w *wiring) { w.cfg.Limits.MaxBodyBytes = 100 }, func(s *scripted) {
 		s.post("content-length=10000")
 		s.body(`{"model":"llama","x":"aaa`, false)
 		s.expect("request headers", `request body {"model":"llama","x":"aaa`)

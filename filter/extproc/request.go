@@ -293,12 +293,12 @@ func (x *exchange) collect(p []byte, end bool) {
 }
 
 // passesLarge reports whether a body that is larger than the limit may be for another model
-// or for the other side of a rollout, and so has to be read until its model is known. There
-// must be an upstream that the operator has named, and the model of a compressed body is
-// known at its end only.
+// or for the other side of a rollout, and so has to be read until its model is known. Which
+// upstreams there are behind an Envoy of somebody else's is not known here; ours has none
+// unless the operator has named one. The model of a compressed body is known at its end only.
 func (s *Server) passesLarge(r *clientRequest) bool {
 	cfg := s.o.Config
-	others := cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0
+	others := !s.o.OwnEnvoy || cfg.Responses.RelayUnknown || len(cfg.Rollout) > 0
 	return others && !r.endpoint.NoModel && r.encoding == "" && r.override != overrideOn
 }
 

@@ -60,6 +60,29 @@ func TestGzip(t *testing.T) {
 	})
 }
 
+// A length above the limit is refused before the body comes, unless the body may be for an
+// upstream that is not known here.
+func TestLengthIsTooLarge(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *wiring){
+		"no other upstream": func(*wiring) {},
+		"an upstream":       func(w *wiring) { w.cfg.Responses.RelayUnknown = true },
+		"another's Envoy":   func(w *wiring) { w.ownEnvoy = false },
+	} {
+		script(t, func(w *wiring) {
+			w.cfg.Limits.MaxBodyBytes, w.ownEnvoy = 30, true
+			change(w)
+		}, func(s *scripted) {
+			s.post("content-length=31")
+			if name != "no other upstream" {
+				s.expect()
+				s.body(`{"model":"gpt-oss",`, false)
+			}
+			s.expectLike("immediate 413 The request body is larger than 30 bytes")
+		})
+	}
+}
+
 func TestRejections(t *testing.T) {
 	t.Parallel()
 	postBody := func(body string) func(s *scripted) {
@@ -79,12 +102,13 @@ func TestRejections(t *testing.T) {
 		}, "immediate 500 Envoy's ext_proc filter has processing_mode.request_body_mode NONE. Set it to FULL_DUPLEX_STREAMED"},
 		{"websocket", nil, func(s *scripted) { s.request(false, ":method=GET", ":path=/v1/chat/completions", "upgrade=websocket") }, "immediate 426 "},
 		{"body too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, postBody(ask("")), "immediate 413 The request body is larger than 30 bytes"},
-		{"a length that is too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) { s.post("content-length=31") }, "immediate 413 The request body is larger than 30 bytes"},
-		{"the same, without a tenant", func(c *config.Config) { c.Limits.MaxBodyBytes, c.TenantHeader = 30, "x-tenant" }, func(s *scripted) { s.post("content-length=31") }, "immediate 401 "},
-		{"the same of a compressed body", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 30, true }, func(s *scripted) {
+		{"a length that is too large", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) {
 			s.post("content-length=31", "content-encoding=gzip")
 		}, "immediate 413 The request body is larger than 30 bytes"},
-		{"the same, once it is known whose", func(c *config.Config) { c.Limits.MaxBodyBytes, c.Responses.RelayUnknown = 30, true }, func(s *scripted) {
+		{"the same, without a tenant", func(c *config.Config) { c.Limits.MaxBodyBytes, c.TenantHeader = 30, "x-tenant" }, func(s *scripted) {
+			s.post("content-length=31", "content-encoding=gzip")
+		}, "immediate 401 "},
+		{"the same, once it is known whose", func(c *config.Config) { c.Limits.MaxBodyBytes = 30 }, func(s *scripted) {
 			s.post("content-length=31")
 			s.body(`{"model":"gpt-oss",`, false)
 		}, "immediate 413 The request body is larger than 30 bytes"},

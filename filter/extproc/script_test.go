@@ -103,6 +103,7 @@ type wiring struct {
 	tools     *tools.Client
 	spans     *telemetrytest.Recorder // nil: without OpenTelemetry
 	paced     bool                    // Envoy has the pacing route
+	ownEnvoy  bool                    // Envoy has the upstreams of the configuration, and no others
 }
 
 // newServer wires a server as package filter does. A nil change: the defaults, with
@@ -158,7 +159,8 @@ func (w *wiring) options(t testing.TB, s store.Store, tel *telemetry.Telemetry) 
 	l := cfg.Limits
 	var ids atomic.Int64
 	o := Options{
-		Config: cfg, Dialects: map[string]engine.Dialect{}, Recording: func(*record.Record) {},
+		OwnEnvoy: w.ownEnvoy,
+		Config:   cfg, Dialects: map[string]engine.Dialect{}, Recording: func(*record.Record) {},
 		NewID: func(prefix string) string { return prefix + "id" + strconv.FormatInt(ids.Add(1), 10) },
 		Env: &run.Env{
 			Telemetry: tel, Now: time.Now, Locks: &run.Locks{Workers: workers}, Workers: workers, Explain: cfg.ReplyHeaders,

@@ -40,8 +40,11 @@ type Options struct {
 	// Stored reports whether a response of a tenant, and a conversation, are
 	// stored here, each if it is not "".
 	Stored func(ctx context.Context, tenant, response, conversation string) (bool, error)
-	Env    *run.Env
-	NewID  func(prefix string) string
+	// OwnEnvoy says that Envoy's configuration was made from Config: there are no upstreams
+	// but those that it names.
+	OwnEnvoy bool
+	Env      *run.Env
+	NewID    func(prefix string) string
 	// Recording is what records have of the configuration.
 	Recording func(r *record.Record)
 }
