@@ -22,15 +22,16 @@ func (d *dataplane) handshake(t *testing.T, method, path, body string, headers .
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 
-	request := method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOpenAI-Beta: responses_websockets=2026-02-06\r\n"
+	var request strings.Builder
+	request.WriteString(method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOpenAI-Beta: responses_websockets=2026-02-06\r\n")
 	for i := 0; i < len(headers); i += 2 {
-		request += headers[i] + ": " + headers[i+1] + "\r\n"
+		request.WriteString(headers[i] + ": " + headers[i+1] + "\r\n")
 	}
 	if body != "" {
-		request += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+		fmt.Fprintf(&request, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
-	if _, err := io.WriteString(conn, request+"\r\n"+body); err != nil {
+	if _, err := io.WriteString(conn, request.String()+"\r\n"+body); err != nil {
 		t.Fatal(err)
 	}
 

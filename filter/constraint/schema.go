@@ -21,6 +21,17 @@ import (
 // count with states.
 const MaxCount = 4096
 
+type schemaCheck struct {
+	account *work.Account
+	root    any
+	strict  bool
+	exact   bool // what grammars do not enforce is an error
+	cost    budget
+	refs    map[string]bool // the references, as they are spelled
+	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
+	targets map[string]refTarget
+}
+
 // CheckSchema returns an error if engines cannot compile a JSON Schema into a
 // grammar. The caller bounds the schema's size and depth. The error's text continues
 // "the schema", as in `uses "not", which …`. It contains no names of properties,
@@ -55,17 +66,6 @@ func (c *schemaCheck) run(schema json.RawMessage) error {
 	}
 
 	return err
-}
-
-type schemaCheck struct {
-	account *work.Account
-	root    any
-	strict  bool
-	exact   bool // what grammars do not enforce is an error
-	cost    budget
-	refs    map[string]bool // the references, as they are spelled
-	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
-	targets map[string]refTarget
 }
 
 func (c *schemaCheck) check(schema json.RawMessage) error {

@@ -91,9 +91,6 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 	}
 	r.bodyless = h.GetEndOfStream()
 	var err *apierror.Error
-	if length := headerOf(headers, "content-length"); length != "" {
-		r.length, _ = strconv.ParseInt(length, 10, 64) // Envoy has checked it
-	}
 	r.onDemand, err = checkMode(m.GetProtocolConfig())
 	if err != nil {
 		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
@@ -124,15 +121,8 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 		return
 	}
 	x.phase = phaseCollect
-	if r.endpoint.NoModel {
-		if err := x.s.checkTenant(r); err != nil {
-			x.SendError(err)
-			return
-		}
-	}
-
-	if limit := x.s.o.Config.Limits.MaxBodyBytes; r.length > limit && !x.s.passesLarge(r) {
-		x.SendError(cmp.Or(x.s.checkTenant(r), bodyTooLarge(limit)))
+	if err := x.s.checkExpected(r); err != nil {
+		x.SendError(err)
 		return
 	}
 	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
@@ -144,6 +134,20 @@ func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
 		r.demanded = true
 		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || paces(x.ctx))})
 	}
+}
+
+// checkExpected checks what is known of a request before its body comes.
+func (s *Server) checkExpected(r *clientRequest) *apierror.Error {
+	if r.endpoint.NoModel {
+		if err := s.checkTenant(r); err != nil {
+			return err
+		}
+	}
+	if limit := s.o.Config.Limits.MaxBodyBytes; r.length > limit && !s.passesLarge(r) {
+		return cmp.Or(s.checkTenant(r), bodyTooLarge(limit))
+	}
+
+	return nil
 }
 
 // readRequest reads a request's headers.
@@ -162,6 +166,9 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	}
 	if r.id = cutID(r.id); r.id == "" {
 		r.id = s.o.NewID("")
+	}
+	if length := headerOf(h, "content-length"); length != "" {
+		r.length, _ = strconv.ParseInt(length, 10, 64) // Envoy has checked it
 	}
 	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
 	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
