@@ -77,6 +77,19 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestReaderIsNotHeld shows that what is written to the user is passed on as it arrives.
+func TestReaderIsNotHeld(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"<|channel|>final to=user<|message|>", `<|channel|>commentary to="all"<|message|>`, " to=user<|channel|>final<|message|>"} {
+		rc, _ := newContext()
+		text := ""
+		r := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")}).NewReader(func(e Event) { text += string(e.Text) })
+		if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, header+"Hello")}); err != nil || text != "Hello" {
+			t.Errorf("%s: %q, %v", header, text, err)
+		}
+	}
+}
+
 // TestHeldIsCut shows messages that the engine ends because of their length before it is
 // known what they are.
 func TestHeldIsCut(t *testing.T) {

@@ -42,10 +42,20 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 	}
 
 	t, found := s.resolve(recipient)
+	if found == noRecipient && isReader(recipient) {
+		return tool{}, noRecipient
+	}
 	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
 	}
 	return t, found
+}
+
+// isReader reports whether a recipient is who reads the reply. What is written to them is no
+// call and need not wait for its end.
+func isReader(recipient string) bool {
+	words := recipientWords(recipient)
+	return len(words) == 1 && (words[0] == "user" || words[0] == "all")
 }
 
 // writtenRecipient returns the recipient of a message, and whether it was written as one.
