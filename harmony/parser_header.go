@@ -66,6 +66,9 @@ type resolvedHeader struct {
 	// unmarked: the recipient was written without to=.
 	unmarked bool
 
+	// A role behind the recipient.
+	behind []byte
+
 	// The text before all markers, behind a role and a channel that stand there.
 	bare []byte
 
@@ -444,7 +447,10 @@ func (r *resolvedHeader) field(b []byte) int {
 	case r.channel == nil && channelNamed(name) != nil:
 		r.channel = channelNamed(name)
 		return len(name)
-	case role != nil: // a repeated role
+	case role != nil: // a repeated role, or a word of a name
+		if r.recipient != nil {
+			r.behind = role
+		}
 		return len(role)
 	case r.recipient != nil && r.contentType == nil && len(name) == len(word):
 		r.contentType = name
@@ -530,7 +536,7 @@ func isOpenTo(b []byte) bool {
 
 // isOddTo reports whether b is to= and one word, which is no name of a tool but may be a
 // recipient all the same: $functions.f, functions.f(). What begins as arguments is none. A
-// content type can follow.
+// content type can follow, or a second word of the name.
 func isOddTo(b []byte) bool {
 	rest, ok := bytes.CutPrefix(b, toWord)
 	if !ok {
@@ -541,8 +547,8 @@ func isOddTo(b []byte) bool {
 	if len(arguments) > 0 && arguments[0] != '(' {
 		return false
 	}
-	behind = trimLeft(behind)
-	return len(behind) == 0 || beginsWord(behind, typeWords)
+	more, _ := cutSpace(trimLeft(behind))
+	return len(bytes.TrimSpace(behind)) == len(more) && !bytes.ContainsAny(more, "{[")
 }
 
 // The characters that a model writes around names, and between a namespace and a name

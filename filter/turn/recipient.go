@@ -42,6 +42,11 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 	}
 
 	t, found := s.resolve(recipient)
+	if found == unknown {
+		if spaced, ok := s.resolveSpaced(h); ok {
+			return spaced, respelled
+		}
+	}
 	if found == noRecipient && isReader(recipient) {
 		return tool{}, noRecipient
 	}
@@ -49,6 +54,16 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 		return s.unknownTool(recipient), unsure
 	}
 	return t, found
+}
+
+// resolveSpaced returns the tool whose name has a space that the parser took for the end of
+// the recipient.
+func (s *toolset) resolveSpaced(h *harmony.Header) (tool, bool) {
+	if h.Behind == "" {
+		return tool{}, false
+	}
+	t, found := s.resolve(h.Recipient + " " + h.Behind)
+	return t, found == offered || found == respelled
 }
 
 // isReader reports whether a recipient is who reads the reply. What is written to them is no
@@ -384,6 +399,9 @@ const (
 	mostCut = 8
 )
 
+// endings make another word of a word: delete_user is not delete_users.
+var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing": true}
+
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
 // name: delete is not delete_all.
@@ -396,7 +414,7 @@ func (p *spellings) cut(form string) (found []tool) {
 		if left < leastCut || missing <= 0 || 3*missing > left {
 			continue
 		}
-		if endsInside(n.name, form) && !slices.Contains(found, n.tool) {
+		if endsInside(n.name, form) && !endings[n.folded[len(form):]] && !slices.Contains(found, n.tool) {
 			found = append(found, n.tool)
 		}
 	}
