@@ -88,8 +88,9 @@ func TestEquallyNear(t *testing.T) {
 func TestOtherName(t *testing.T) {
 	t.Parallel()
 	for name, recipients := range map[string][]string{
-		"delete": {"functions.delete_message", "functions.deleteMessage", "delete-channel",
-			"functions.assistant_delete", "analysis_delete", "to_delete"},
+		"delete": {
+			"functions.delete_message", "functions.deleteMessage", "delete-channel", "functions.assistant_delete", "analysis_delete", "to_delete",
+		},
 		"get_page_10":  {"functions.get_page_1"},
 		"delete_users": {"functions.delete_user"},
 		"删除用户组":        {"functions.删除用户"},
