@@ -35,7 +35,7 @@ func TestBehindCalls(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		var got []string
+		got := make([]string, 0, len(items))
 		for _, item := range behindCalls(items) {
 			got = append(got, item.Path)
 		}
