@@ -43,6 +43,10 @@ type Header struct {
 	// Unmarked: the recipient was written without to=, so that it may be another word.
 	// Only tolerant mode sets it.
 	Unmarked bool
+	// Behind is the word behind the recipient that has no place in a header. It may belong to
+	// a name with a space; if it does not, nothing is lost, because it is the content type or
+	// reasoning before the message too. Only tolerant mode sets it.
+	Behind string
 }
 
 // EventKind is the kind of an [Event].

@@ -66,6 +66,12 @@ type resolvedHeader struct {
 	// unmarked: the recipient was written without to=.
 	unmarked bool
 
+	// A role behind the recipient.
+	behind []byte
+
+	// The text before all markers, behind a role and a channel that stand there.
+	bare []byte
+
 	// The part that is not a header, of one that is not complete.
 	text []byte
 	// textTokens is the number of tokens of text.
@@ -249,6 +255,9 @@ func (r *resolvedHeader) mayBecomeHeader() bool {
 	if len(text) == 0 || bytes.HasPrefix(toWord, text) || isOpenTo(text) || beginsChannel(text) {
 		return true
 	}
+	if isOddTo(r.bare) {
+		return true
+	}
 	if _, to := cutUnmarkedChannel(text); bytes.HasPrefix(toWord, to) || isOpenTo(to) {
 		return to != nil
 	}
@@ -270,6 +279,9 @@ func (r *resolvedHeader) bareSection(b []byte) []byte {
 		rest, r.bareRole = rest[len(word):], true
 	}
 	channel, to := cutUnmarkedChannel(rest)
+	if r.bare = rest; len(to) > 0 {
+		r.bare = to
+	}
 	if rest = r.fields(rest); r.recipient == nil && len(to) > 0 {
 		if rest = r.fields(to); r.recipient != nil {
 			r.channel = channel
@@ -436,7 +448,10 @@ func (r *resolvedHeader) field(b []byte) int {
 	case r.channel == nil && channelNamed(name) != nil:
 		r.channel = channelNamed(name)
 		return len(name)
-	case role != nil: // a repeated role
+	case role != nil: // a repeated role, or a word of a name
+		if r.recipient != nil {
+			r.behind = role
+		}
 		return len(role)
 	case r.recipient != nil && r.contentType == nil && len(name) == len(word):
 		r.contentType = name
@@ -520,6 +535,23 @@ func isOpenTo(b []byte) bool {
 	return ok && len(bytes.TrimLeft(rest, " \t\r\n\f\v"+openers)) == 0
 }
 
+// isOddTo reports whether b is to= and one word, which is no name of a tool but may be a
+// recipient all the same: $functions.f, functions.f(). What begins as arguments is none. A
+// content type can follow, or a second word of the name.
+func isOddTo(b []byte) bool {
+	rest, ok := bytes.CutPrefix(b, toWord)
+	if !ok {
+		return false
+	}
+	word, behind := cutSpace(trimLeft(rest))
+	arguments := word[addressWordLength(word):]
+	if len(arguments) > 0 && arguments[0] != '(' {
+		return false
+	}
+	more, _ := cutSpace(trimLeft(behind))
+	return len(bytes.TrimSpace(behind)) == len(more) && !bytes.ContainsAny(more, "{[")
+}
+
 // The characters that a model writes around names, and between a namespace and a name
 // in place of the dot.
 const (
@@ -575,7 +607,8 @@ func addressWordLength(b []byte) int {
 
 	word, _ := cutSpace(b)
 	for i, c := range word {
-		if i > 0 && (c == '{' || c == '[' || c == '(') && isNameByte(word[i-1]) && word[i-1] != '.' {
+		opens := c == '{' || c == '[' || c == '('
+		if i > 0 && opens && isNameByte(word[i-1]) && word[i-1] != '.' && !isNamespaceName(word[:i]) {
 			return i
 		}
 	}
@@ -677,12 +710,14 @@ func isNameByte(c byte) bool {
 }
 
 // IsNameRune reports whether a character can be part of a tool's name as the model sees
-// and writes it: letters of any script and their marks, digits, _ and -.
+// and writes it: letters of any script and their marks, digits, _ and -. The selectors and
+// frames of emojis are marks too, but nobody sees them, and models leave them away.
 func IsNameRune(c rune) bool {
 	if c < utf8.RuneSelf {
 		return c != '.' && isNameByte(byte(c)) //nolint:gosec // it is ASCII
 	}
-	return unicode.IsLetter(c) || unicode.IsMark(c) || unicode.IsDigit(c)
+	isEmoji := c >= 0xFE00 && c <= 0xFE0F || unicode.Is(unicode.Me, c)
+	return unicode.IsLetter(c) || unicode.IsMark(c) && !isEmoji || unicode.IsDigit(c)
 }
 
 // nameLength returns the length of the full name of a tool at the start of b. A character

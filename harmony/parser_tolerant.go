@@ -227,6 +227,9 @@ func (p *Parser) messageMarker() {
 	words := p.resolved.words
 	if len(words) > 0 && (h.Recipient != "" || h.ContentType != "") {
 		p.startWithWords(words)
+		if h.Recipient != "" {
+			h.Behind = p.name(words)
+		}
 		words = nil
 	}
 	p.startMessage(h)
@@ -329,6 +332,13 @@ func (p *Parser) repairedHeader() Header {
 		Role: p.resolvedRole(r), Name: p.name(r.author[:nameLength(r.author)]),
 		Channel: p.name(r.channel), Recipient: p.name(r.recipient), ContentType: p.name(r.contentType),
 		Unmarked: r.unmarked,
+	}
+	switch {
+	case !r.complete || r.recipient == nil:
+	case r.behind != nil:
+		h.Behind = p.name(r.behind)
+	case wordAt(r.contentType, typeWords, endsWord) == nil:
+		h.Behind = h.ContentType
 	}
 	if h.Role == RoleTool && h.Name == "" {
 		h.Name = p.name(r.role[:nameLength(r.role)])

@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"bytes"
+
 	"github.com/tidwall/gjson"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/arguments"
@@ -17,7 +19,9 @@ type heldPart struct {
 	// unknown is the tool that is called, unless it is several.
 	unknown  tool
 	parallel bool
-	text     []byte
+	// It is a call with every end.
+	sure bool
+	text []byte
 }
 
 // hold lets the text of the part wait for its end.
@@ -34,10 +38,28 @@ func (r *Reader) holds(text []byte) bool {
 	if r.part.held != nil {
 		return true
 	}
-	if r.part.kind == Preamble && r.part.state == partUnseen && text[0] == '{' && !r.part.settled && r.calling() {
+	if r.part.kind == Preamble && r.part.state == partUnseen && !r.part.settled && r.calling() && mayBeObject(text) {
 		r.part.held = &heldPart{kind: Preamble, unknown: r.turn.tools.unknownTool("")}
 	}
 	return r.part.held != nil
+}
+
+// wait takes a piece of the text that waits. A preamble that turns out to be no JSON waits no
+// longer.
+func (r *Reader) wait(text []byte) {
+	held := r.part.held
+	held.text = append(held.text, text...)
+	if held.header == nil && !mayBeObject(held.text) {
+		r.part.held, r.part.settled = nil, true
+		r.text(held.text)
+	}
+}
+
+// mayBeObject reports whether a text is the beginning of a JSON object, or white space before
+// one.
+func mayBeObject(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	return len(text) == 0 || text[0] == '{'
 }
 
 // settle decides what a part is whose text has waited for its end, and emits the text. A
@@ -50,9 +72,9 @@ func (r *Reader) settle(end harmony.Token) {
 	r.part.held, r.part.settled = nil, true
 
 	switch {
-	case held.parallel && r.settleParallel(held.text):
+	case held.parallel && (held.sure || end == harmony.TokenCall) && r.settleParallel(held.text):
 		return
-	case held.parallel, end == harmony.TokenCall:
+	case held.sure, end == harmony.TokenCall:
 		r.beginCall(held.unknown, unknown)
 	case held.header != nil:
 		r.repaired(repairRecipient)
@@ -124,18 +146,35 @@ type parallelCall struct {
 // parallelCalls returns the calls of a JSON object; nil if it has something else than calls
 // of tools of the request with objects.
 func (s *toolset) parallelCalls(text []byte) []parallelCall {
-	uses := gjson.GetBytes(text, "tool_uses")
+	uses := onlyMember(gjson.ParseBytes(text), "tool_uses")
 	if !uses.IsArray() {
 		return nil
 	}
 	var calls []parallelCall
 	for _, use := range uses.Array() {
-		called, found := s.resolve(use.Get("recipient_name").Str)
-		parameters := use.Get("parameters")
+		called, found := s.resolve(onlyMember(use, "recipient_name").Str)
+		parameters := onlyMember(use, "parameters")
 		if found != offered && found != respelled || called.isCode() || !parameters.IsObject() || len(calls) == maxParallel {
 			return nil
 		}
 		calls = append(calls, parallelCall{called, parameters.Raw})
 	}
 	return calls
+}
+
+// onlyMember returns the member of an object with a name; nothing if it is there twice: one of
+// the two is meant.
+func onlyMember(object gjson.Result, name string) (only gjson.Result) {
+	n := 0
+	object.ForEach(func(key, value gjson.Result) bool {
+		if key.Str == name {
+			only = value
+			n++
+		}
+		return n < 2
+	})
+	if n != 1 {
+		return gjson.Result{}
+	}
+	return only
 }

@@ -29,6 +29,9 @@ func TestHeld(t *testing.T) {
 	}{
 		{"no recipient", all, `<|channel|>commentary json<|message|>{"a":1}<|call|>`, []string{`call .unknown: {"a":1}`}},
 		{"preamble in JSON", all, `<|channel|>commentary<|message|>{"a":1}<|end|>`, []string{`preamble: {"a":1}`}},
+		{"arguments behind white space", all, "<|channel|>commentary<|message|>\n {\"a\":1}<|call|>", []string{"call .unknown: \n {\"a\":1}"}},
+		{"preamble behind white space", all, "<|channel|>commentary<|message|>\n Hi {<|call|>", []string{"preamble: \n Hi {"}},
+		{"only white space", all, "<|channel|>commentary<|message|> \n<|end|>", []string{"preamble:  \n"}},
 		{"preamble in JSON, no tools", Input{}, `<|channel|>commentary<|message|>{"a":1}<|call|>`, []string{`preamble: {"a":1}`}},
 		{"word of a header", all, `<|channel|>commentary to=assistant<|message|>Hi<|end|>`, []string{"preamble: Hi"}},
 		{"call of a word of a header", all, `<|channel|>commentary to=assistant<|message|>{}<|call|>`, []string{"call .assistant: {}"}},
@@ -50,6 +53,11 @@ func TestHeld(t *testing.T) {
 		{"several, no object", all, parallel + strings.Replace(two, `{"a": 1}`, `"a"`, 1) + "<|call|>", []string{"call .multi_tool_use_parallel: " + strings.Replace(two, `{"a": 1}`, `"a"`, 1)}},
 		{"several, none", all, parallel + `{"tool_uses":[]}<|call|>`, []string{`call .multi_tool_use_parallel: {"tool_uses":[]}`}},
 		{"several within several", all, parallel + `{"tool_uses":[{"recipient_name":"multi_tool_use.parallel","parameters":` + two + `}]}<|call|>`, []string{`call .multi_tool_use_parallel: {"tool_uses":[{"recipient_name":"multi_tool_use.parallel","parameters":` + two + `}]}`}},
+		{"several, on final", all, strings.Replace(parallel, "commentary", "final", 1) + two + "<|call|>", []string{`call functions.f: {"a": 1}`, "call docs.read: {}"}},
+		{"several, without to=", all, "<|channel|>commentary multi_tool_use.parallel<|message|>" + two + "<|call|>", []string{`call functions.f: {"a": 1}`, "call docs.read: {}"}},
+		{"several, as a text", all, "<|channel|>final to=multi_tool_use.parallel<|message|>" + two + "<|return|>", []string{"answer: " + two}},
+		{"several, a name twice", all, parallel + `{"tool_uses":[{"recipient_name":"f","recipient_name":"g","parameters":{}}]}<|call|>`, []string{`call .multi_tool_use_parallel: {"tool_uses":[{"recipient_name":"f","recipient_name":"g","parameters":{}}]}`}},
+		{"several, twice", all, parallel + `{"tool_uses":[],"tool_uses":[{"recipient_name":"f","parameters":{}}]}<|call|>`, []string{`call .multi_tool_use_parallel: {"tool_uses":[],"tool_uses":[{"recipient_name":"f","parameters":{}}]}`}},
 		{"the client's own tool", Input{Tools: functions("f", "multi_tool_use.parallel")}, parallel + two + "<|call|>", []string{"call functions.multi_tool_use.parallel: " + two}},
 		{"the client's own namespace", Input{Tools: append(functions("f"), harmony.Namespace{Name: "multi_tool_use", Tools: []harmony.Tool{{Name: "parallel"}}})}, parallel + two + "<|call|>", []string{"call multi_tool_use.parallel: " + two}},
 	} {
@@ -66,6 +74,19 @@ func TestHeld(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReaderIsNotHeld shows that what is written to the user is passed on as it arrives.
+func TestReaderIsNotHeld(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"<|channel|>final to=user<|message|>", `<|channel|>commentary to="all"<|message|>`, " to=user<|channel|>final<|message|>"} {
+		rc, _ := newContext()
+		text := ""
+		r := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("f")}).NewReader(func(e Event) { text += string(e.Text) })
+		if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, header+"Hello")}); err != nil || text != "Hello" {
+			t.Errorf("%s: %q, %v", header, text, err)
+		}
 	}
 }
 

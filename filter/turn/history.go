@@ -22,7 +22,7 @@ func ReadArguments(v jsontext.Field) (string, *apierror.Error) {
 	return v.Text()
 }
 
-// shownArguments returns the arguments of a call as the model sees them. Those that are blank
+// shownArguments returns the arguments of a call as the model sees them. Those that are empty
 // or null are an empty object: the model would learn that calls need no arguments in JSON.
 // JSON has the one spelling; anything else is what the model wrote.
 func shownArguments(call *Item) string {
@@ -31,7 +31,7 @@ func shownArguments(call *Item) string {
 	}
 
 	switch strings.TrimSpace(call.Text) {
-	case "", "null":
+	case "", "null", `""`:
 		return noArguments
 	}
 	return jsontext.Shown(call.Text)

@@ -12,6 +12,7 @@ func TestShownArguments(t *testing.T) {
 		{"nothing", "", "{}"},
 		{"white space", " \n\t", "{}"},
 		{"null", "null ", "{}"},
+		{"an empty text", ` ""`, "{}"},
 		{"a number", "0", "0"},
 		{"another word", "nulls", "nulls"},
 	} {

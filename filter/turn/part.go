@@ -86,12 +86,12 @@ func (r *Reader) beginPart(h *harmony.Header) {
 		r.part.kind, r.part.withheld = Call, true
 		r.repaired(repairWithheld)
 	case found == unsure:
-		r.hold(&heldPart{header: h, unknown: called})
+		r.hold(&heldPart{header: h, unknown: called, parallel: isParallel(h.Recipient)})
 	case r.toolless():
 		recipient, _ := writtenRecipient(h)
 		r.beginCall(tool{name: unknownName(recipient)}, unknown)
 	case found == unknown && isParallel(h.Recipient):
-		r.hold(&heldPart{header: h, unknown: called, parallel: true})
+		r.hold(&heldPart{header: h, unknown: called, parallel: true, sure: true})
 	default:
 		r.beginCall(called, found)
 	}
@@ -145,7 +145,7 @@ func (r *Reader) text(p []byte) {
 	}
 	switch {
 	case r.holds(p):
-		r.part.held.text = append(r.part.held.text, p...)
+		r.wait(p)
 	case r.part.withheld:
 		if !r.shown {
 			r.withheld = append(r.withheld, p...)

@@ -42,10 +42,35 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 	}
 
 	t, found := s.resolve(recipient)
+	if found == unknown {
+		if spaced, ok := s.resolveSpaced(h); ok {
+			return spaced, respelled
+		}
+	}
+	if found == noRecipient && isReader(recipient) {
+		return tool{}, noRecipient
+	}
 	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
 	}
 	return t, found
+}
+
+// resolveSpaced returns the tool whose name has a space that the parser took for the end of
+// the recipient.
+func (s *toolset) resolveSpaced(h *harmony.Header) (tool, bool) {
+	if h.Behind == "" {
+		return tool{}, false
+	}
+	t, found := s.resolve(h.Recipient + " " + h.Behind)
+	return t, found == offered || found == respelled
+}
+
+// isReader reports whether a recipient is who reads the reply. What is written to them is no
+// call and need not wait for its end.
+func isReader(recipient string) bool {
+	words := recipientWords(recipient)
+	return len(words) == 1 && (words[0] == "user" || words[0] == "all")
 }
 
 // writtenRecipient returns the recipient of a message, and whether it was written as one.
@@ -72,6 +97,9 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 	words := recipientWords(recipient)
 	if s.spellings == nil {
 		s.spellings = s.newSpellings()
+	}
+	if ts := s.spellings.sent[strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")]; len(ts) == 1 {
+		return ts[0], respelled
 	}
 	forms := s.spellings.forms(words)
 	for _, stage := range stages {
@@ -151,6 +179,10 @@ var prefixWords = map[string]bool{
 	"functions": true, "function": true, "tools": true, "tool": true, "namespace": true, "to": true, "recipient": true,
 	"assistant": true, "analysis": true, "commentary": true,
 }
+
+// gluedPrefixes are those of them that it writes with _ too. The others are words of names:
+// assistant_delete is not delete.
+var gluedPrefixes = map[string]bool{"functions": true, "function": true, "tools": true, "tool": true}
 
 // maxPrefixes bounds the prefixes that are removed one by one.
 const maxPrefixes = 6
@@ -263,7 +295,7 @@ func merge(a, b []tool) []tool {
 // unglued returns the forms whose prefix is glued to the name, without it.
 func unglued(forms []string) (rest []string) {
 	for _, form := range forms {
-		if end := strings.IndexAny(form, "_-"); end > 0 && prefixWords[strings.ToLower(form[:end])] {
+		if end := strings.IndexAny(form, "_-"); end > 0 && gluedPrefixes[strings.ToLower(form[:end])] {
 			rest = append(rest, form[end+1:])
 		}
 	}
@@ -291,6 +323,9 @@ func (s *toolset) newSpellings() *spellings {
 		}
 		sent := norm.NFC.String(t.name)
 		if !t.builtin {
+			add(p.sent, sent, t)
+		}
+		if !t.builtin && spelled(sent) != "" {
 			add(p.sent, spelled(sent), t)
 			add(p.sent, spelled(t.namespace+"."+sent), t)
 		}
@@ -345,12 +380,12 @@ func (p *spellings) foldedName(form string) []tool {
 }
 
 // withHeader returns the tools behind whose folded name there are words of a header only.
-// Of several names the longest counts.
+// Of several names the longest counts. A word behind _ or - is one of the name:
+// delete_message is not delete.
 func (p *spellings) withHeader(form string) []tool {
-	form = fold(form)
 	for more := true; more; {
 		form, more = cutGlued(form)
-		if found := p.foldedName(form); more && len(found) > 0 {
+		if found := p.folded(form); more && len(found) > 0 {
 			return found
 		}
 	}
@@ -364,6 +399,9 @@ const (
 	mostCut = 8
 )
 
+// endings make another word of a word: delete_user is not delete_users.
+var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing": true}
+
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
 // name: delete is not delete_all.
@@ -376,7 +414,7 @@ func (p *spellings) cut(form string) (found []tool) {
 		if left < leastCut || missing <= 0 || 3*missing > left {
 			continue
 		}
-		if endsInside(n.name, form) && !slices.Contains(found, n.tool) {
+		if endsInside(n.name, form) && !endings[n.folded[len(form):]] && !slices.Contains(found, n.tool) {
 			found = append(found, n.tool)
 		}
 	}
@@ -386,13 +424,14 @@ func (p *spellings) cut(form string) (found []tool) {
 	return found
 }
 
-// endsInside reports whether the folded beginning of a name ends inside of a word.
+// endsInside reports whether the folded beginning of a name ends inside of a word, and not of
+// a number, which would be another one. In scripts without upper case letters, most of which
+// write words without anything between them, nobody can tell where one ends.
 func endsInside(name, folded string) bool {
 	n, before := 0, rune(0)
 	for _, r := range name {
 		if n == len(folded) {
-			newWord := unicode.IsUpper(r) && !unicode.IsUpper(before) || unicode.IsDigit(r) != unicode.IsDigit(before)
-			return isFolded(r) && !newWord
+			return unicode.IsLower(r) || unicode.IsUpper(r) && unicode.IsUpper(before)
 		}
 		if isFolded(r) {
 			n += utf8.RuneLen(unicode.ToLower(r))
@@ -413,11 +452,15 @@ var headerWords = map[string]bool{
 // directly behind the recipient.
 var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
 
-// cutGlued removes one of gluedWords at the end of a text. None of them is the end of
-// another.
+// cutGlued removes one of gluedWords, and the dot before it, at the end of a text. None of
+// them is the end of another.
 func cutGlued(text string) (rest string, found bool) {
 	for _, w := range gluedWords {
-		if rest, ok := strings.CutSuffix(text, w); ok {
+		at := len(text) - len(w)
+		if at <= 0 || !strings.EqualFold(text[at:], w) || text[at-1] == '_' || text[at-1] == '-' {
+			continue
+		}
+		if rest, dotted := strings.CutSuffix(text[:at], "."); dotted || text[at] == w[0] { // else a word as in deleteMessage
 			return rest, true
 		}
 	}

@@ -84,6 +84,99 @@ func TestEquallyNear(t *testing.T) {
 	}
 }
 
+// TestOtherName shows names that look like damaged ones of the only tool, and are other names.
+func TestOtherName(t *testing.T) {
+	t.Parallel()
+	for name, recipients := range map[string][]string{
+		"delete": {
+			"functions.delete_message", "functions.deleteMessage", "delete-channel", "functions.assistant_delete", "analysis_delete", "to_delete",
+		},
+		"get_page_10":  {"functions.get_page_1"},
+		"delete_users": {"functions.delete_user"},
+		"删除用户组":        {"functions.删除用户"},
+		"사용자삭제취소":      {"functions.사용자삭제"},
+		"☀️":           {"functions.🌧️", "functions"},
+		"🚀":            {"functions.💥", "functions"},
+	} {
+		tools, err := newToolset(functions(name), nil, DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, recipient := range recipients {
+			if got, found := tools.resolve(recipient); found == offered || found == respelled {
+				t.Errorf("%q of %q: %+v, %d", recipient, name, got, found)
+			}
+		}
+	}
+
+	for name, recipients := range map[string][]string{
+		"delete":   {"functions.deletemessage", "functions.delete.json", "functions.Delete.JSON"},
+		"☀️":       {"functions.☀️", "functions.__"},
+		"sunny_☀️": {"functions.sunny__", "functions.sunny_☀", "functions.sunny_☀️"},
+	} {
+		tools, err := newToolset(functions(name), nil, DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, recipient := range recipients {
+			if got, _ := tools.resolve(recipient); got.name != name || got.namespace == "" {
+				t.Errorf("%q of %q: %+v", recipient, name, got)
+			}
+		}
+	}
+}
+
+// TestOddRecipientInEveryForm shows that a recipient reaches its tool wherever it stands in the
+// header.
+func TestOddRecipientInEveryForm(t *testing.T) {
+	t.Parallel()
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("get_weather")})
+	r := rand.New(rand.NewPCG(1, 3))
+	for _, to := range []string{
+		"/get_weather", "::get_weather", "$functions.get_weather", "*functions.get_weather*", "{functions.get_weather}", "{{functions.get_weather}}",
+		"functions.{get_weather}", "functions['get_weather']", "functions[get_weather]", "functions(get_weather)", "functions<get_weather>",
+		"functions.get_weather()", "functions.get_weather,", "functions.get_weather;", "functions|get_weather", "functions#get_weather",
+		"functions=get_weather", "functions。get_weather", "functions.get_weather\u00a0", "《functions.get_weather》", "to=functions.get_weather",
+	} {
+		for _, form := range callForms[:6] {
+			tokens := harmony.AppendEncodeSpecial(nil, fmt.Sprintf(form, to))
+			for range 5 {
+				if diff := cmp.Diff([]string{`call functions.get_weather: {"q":1}`}, readChunks(t, turn, randomChunks(r, tokens))); diff != "" {
+					t.Errorf("%s of %s: %s", to, form, diff)
+				}
+			}
+		}
+	}
+}
+
+// TestSpaceInName shows that a name with a space reaches its tool wherever it stands in the
+// header, and that a word behind another recipient is no part of it.
+func TestSpaceInName(t *testing.T) {
+	t.Parallel()
+	rc, _ := newContext()
+	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("my search", "get_weather", "get_user", "f")})
+	r := rand.New(rand.NewPCG(1, 3))
+	for to, name := range map[string]string{
+		"functions.my search": "my search", "my search": "my search", `"functions.my search"`: "my search", `functions."my search"`: "my search",
+		"tools.my search": "my search", "functions.get weather": "get_weather", "functions.get user": "get_user",
+		"functions.f user": "f", "functions.f Sure": "f", "functions.f f": "f",
+	} {
+		for _, form := range callForms[:6] {
+			tokens := harmony.AppendEncodeSpecial(nil, fmt.Sprintf(form, to))
+			for range 5 {
+				got := readChunks(t, turn, randomChunks(r, tokens))
+				if len(got) > 0 && strings.HasPrefix(got[0], Reasoning.String()) {
+					got = got[1:] // the word behind the recipient
+				}
+				if diff := cmp.Diff([]string{"call functions." + name + `: {"q":1}`}, got); diff != "" {
+					t.Errorf("%s of %s: %s", to, form, diff)
+				}
+			}
+		}
+	}
+}
+
 // namesOfSet are sets of tools for which calls are damaged.
 var namesOfSet = [][]string{
 	{"Tool_A"},
