@@ -79,6 +79,7 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	d.enforceCustom()
+	d.answerLegacyCalls()
 	d.options.logprobs = e.Logprobs
 	e.ID = d.rc.ID("chatcmpl-")
 	d.input.Replies.Own = e.ID
