@@ -36,8 +36,9 @@ func TestBehindCalls(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		var got []string
-		for _, item := range behindCalls(items) {
+		ordered := behindCalls(items)
+		got := make([]string, 0, len(ordered))
+		for _, item := range ordered {
 			got = append(got, item.Path)
 		}
 		if strings.Join(got, " ") != want {
