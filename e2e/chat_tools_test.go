@@ -20,7 +20,7 @@ type foldedCall struct {
 func (d *dataplane) calledBy(t *testing.T, stream bool, question, more string) foldedCall {
 	t.Helper()
 	resp, text := d.chat(t, vllmModel, question, fmt.Sprintf(`,"stream":%t%s`, stream, more))
-	if resp.StatusCode != 200 {
+	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", resp.Status, text)
 	}
 
@@ -84,7 +84,7 @@ func TestFunctionsOfChat(t *testing.T) {
 		`{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}},` +
 		`{"role":"function","name":"weather","content":"sunny"}]` + functions + `}`
 	resp := d.do(t, "POST", "/v1/chat/completions", "application/json", strings.NewReader(body))
-	if text := readText(t, resp); resp.StatusCode != 200 || !strings.Contains(gjson.Get(text, "choices.0.message.content").Str, "sunny") {
+	if text := readText(t, resp); resp.StatusCode != http.StatusOK || !strings.Contains(gjson.Get(text, "choices.0.message.content").Str, "sunny") {
 		t.Errorf("with the result: %s: %s", resp.Status, text)
 	}
 }
@@ -95,9 +95,11 @@ func TestCustomToolsOfChat(t *testing.T) {
 	const tools = `,"tools":[{"type":"custom","custom":{"name":"patch","description":"x"}},{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]`
 	const question = `CALL functions.patch {"input":"line \"one\"\nline two"}`
 	for _, stream := range []bool{false, true} {
-		for _, choice := range []string{``, `,"tool_choice":"required"`,
+		for _, choice := range []string{
+			``, `,"tool_choice":"required"`,
 			`,"tool_choice":{"type":"custom","custom":{"name":"patch"}}`,
-			`,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"custom","custom":{"name":"patch"}}]}}`} {
+			`,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"custom","custom":{"name":"patch"}}]}}`,
+		} {
 			c := d.calledBy(t, stream, question, tools+choice)
 			if c.id == "" || c.kind != "custom" || c.name != "patch" || choice == "" && c.text != "line \"one\"\nline two" || c.finish != "tool_calls" {
 				t.Errorf("stream %t, %s: %+v", stream, choice, c)
@@ -116,7 +118,7 @@ func TestCustomToolsOfChat(t *testing.T) {
 		`{"role":"assistant","tool_calls":[{"id":"c1","type":"custom","custom":{"name":"patch","input":"a \"b\""}}]},` +
 		`{"role":"tool","tool_call_id":"c1","content":"done"}]` + tools + `}`
 	resp := d.do(t, "POST", "/v1/chat/completions", "application/json", strings.NewReader(body))
-	if text := readText(t, resp); resp.StatusCode != 200 {
+	if text := readText(t, resp); resp.StatusCode != http.StatusOK {
 		t.Errorf("with the result: %s: %s", resp.Status, text)
 	}
 }
