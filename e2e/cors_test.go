@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,8 +92,25 @@ func TestCORS(t *testing.T) {
 		}
 	}
 
+	// Errors in place of an engine's or the upstream's reply.
+	for body, status := range map[string]int{
+		`"model":"gpt-oss-20b","stream":true,"messages":[{"role":"user","content":"SIM status=429"}]`:     http.StatusTooManyRequests,
+		`"model":"gpt-oss-20b","stream":true,"messages":[{"role":"user","content":"SIM fault=error@0"}]`:  http.StatusBadGateway,
+		`"model":"gpt-oss-20b","stream":false,"messages":[{"role":"user","content":"SIM fault=error@0"}]`: http.StatusBadGateway,
+	} {
+		for origin, want := range map[string][]string{page: {page}, "http://localhost:5173": {"http://localhost:5173"}, page + ".evil.example": nil, "http://localhost:1.evil.example/": nil} {
+			resp, text := ask("{"+body+"}", "origin", origin)
+			if got := resp.Header.Values("access-control-allow-origin"); resp.StatusCode != status || !slices.Equal(got, want) {
+				t.Errorf("%s from %s: %s, allowed origin %q: %s", body, origin, resp.Status, got, text)
+			}
+			if exposed := resp.Header.Get("access-control-expose-headers"); strings.Contains(exposed, "retry-after") != (want != nil) {
+				t.Errorf("%s from %s: exposed %q", body, origin, exposed)
+			}
+		}
+	}
+
 	d.filter.Stop() // an error of Envoy itself
-	if resp, text := ask(`{}`, "origin", page); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("access-control-allow-origin") != page {
+	if resp, text := ask(`{}`, "origin", page); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("access-control-allow-origin") != page || resp.Header.Get("retry-after") != "1" {
 		t.Errorf("Envoy's own error: %s %v: %s", resp.Status, resp.Header, text)
 	}
 }

@@ -174,7 +174,7 @@ func (e Engine) Replicas() bool {
 var bootstrapText string
 
 var bootstrap = template.Must(template.New("bootstrap").
-	Funcs(template.FuncMap{"quote": quote, "seconds": seconds, "origin": originMatcher}).
+	Funcs(template.FuncMap{"quote": quote, "seconds": seconds, "origin": originMatcher, "allowed": allowedOrigin}).
 	Parse(bootstrapText))
 
 // Bootstrap returns the Envoy bootstrap (v3, YAML) for o. Equal options return

@@ -37,6 +37,24 @@ func originMatcher(origin string) (string, error) {
 	return "{safe_regex: {regex: " + text + "}}", err
 }
 
+// allowedOrigin returns a header's value in Envoy's format: then, in CEL, if a request comes
+// from one of the origins; else nothing, which adds no header.
+func allowedOrigin(origins []string, then string) string {
+	conditions := make([]string, len(origins))
+	for i, o := range origins {
+		switch {
+		case o == anyOrigin:
+			conditions[i] = "true"
+		case strings.Contains(o, "*"):
+			pattern := strings.ReplaceAll(strings.ReplaceAll(o, ".", "[.]"), "*", "[A-Za-z0-9.-]+")
+			conditions[i] = "request.headers['origin'].matches('^" + pattern + "$')"
+		default:
+			conditions[i] = "request.headers['origin'] == '" + o + "'"
+		}
+	}
+	return "%CEL('origin' in request.headers && (" + strings.Join(conditions, " || ") + ") ? " + then + " : '')%"
+}
+
 // exposedHeaders are the response headers that scripts of other origins can read: those
 // that explain a reply, and those by which clients name and repeat requests.
 func exposedHeaders() string {

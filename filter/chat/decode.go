@@ -81,6 +81,7 @@ func (d *decoder) finish() *apierror.Error {
 		return err
 	}
 	d.enforceCustom()
+	d.answerLegacyCalls()
 	d.options.logprobs = e.Logprobs
 	d.options.hideReasoning = d.input.Hides()
 	e.ID = d.rc.ID("chatcmpl-")

@@ -65,14 +65,38 @@ func (d *decoder) readLegacyCall(v jsontext.Field) (turn.Item, *apierror.Error) 
 }
 
 // resultOf returns the id of the call that a message of the role function answers: the
-// oldest of that function without a result.
+// last of that function without a result. Earlier ones have been given up.
 func (d *decoder) resultOf(m *message) (id string, _ *apierror.Error) {
 	waiting := d.legacyCalls[m.name]
 	if len(waiting) == 0 {
 		return "", apierror.Invalid(m.at.Path+".name", "No function_call before this message waits for a result of the function that it names. Send the call before its result, and its name in both.")
 	}
-	d.legacyCalls[m.name] = waiting[1:]
-	return waiting[0], nil
+	last := len(waiting) - 1
+	d.legacyCalls[m.name] = waiting[:last]
+	return waiting[last], nil
+}
+
+// answerLegacyCalls gives the calls without a result an empty one. This form of the API
+// has never required one, and clients that ask for a better call send the call alone.
+func (d *decoder) answerLegacyCalls() {
+	waiting := map[string]bool{}
+	for _, ids := range d.legacyCalls {
+		for _, id := range ids {
+			waiting[id] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return
+	}
+
+	items := make([]turn.Item, 0, len(d.input.Items)+len(waiting))
+	for _, item := range d.input.Items {
+		items = append(items, item)
+		if item.Kind == turn.Call && waiting[item.CallID] {
+			items = append(items, turn.Item{Kind: turn.Result, CallID: item.CallID, Path: item.Path})
+		}
+	}
+	d.input.Items = items
 }
 
 // readCustom reads the definition of a custom tool, whose input is text.

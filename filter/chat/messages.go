@@ -126,6 +126,9 @@ func (d *decoder) addItems(m message) *apierror.Error {
 		}
 	case "function":
 		kind, images = turn.Result, turn.ImagesPlaceholder
+		if !m.content.Exists() { // null is what a function returns, too
+			m.content.Type = gjson.String
+		}
 		var err *apierror.Error
 		if m.callID, err = d.resultOf(&m); err != nil {
 			return err

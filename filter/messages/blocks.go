@@ -32,8 +32,13 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 	case "search_result":
 		text, err = readSearchResult(v)
 		return text, true, err
+	case "container_upload":
+		err = v.RequireText("file_id")
 	case "":
-		return "", false, apierror.Invalid(v.Path+".type", "A content block has no type. Send one.")
+		err = withoutType(v)
+	}
+	if err != nil {
+		return "", false, err
 	}
 	for _, member := range []string{"text", "content"} {
 		if text := v.Get(member); text.Type == gjson.String {
@@ -42,6 +47,10 @@ func (d *decoder) readPart(kind string, v jsontext.Field, images string) (text s
 	}
 	d.ignoreKind("messages.content.", kind)
 	return "", false, nil
+}
+
+func withoutType(v jsontext.Field) *apierror.Error {
+	return apierror.Invalid(v.Path+".type", "A content block has no type. Send one.")
 }
 
 // readSource checks the source of a picture or a document. Of a type that is not known here
@@ -122,6 +131,8 @@ func textsOf(v jsontext.Field) (string, *apierror.Error) {
 		case block.Get("type").Str == "image":
 			addLines(&lines, turn.ImagePlaceholder)
 			return readSource(block)
+		case block.Get("type").Str == "":
+			return withoutType(block)
 		}
 		return nil
 	})

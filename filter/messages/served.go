@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -161,16 +162,20 @@ func isServed(kind string) bool {
 // has no call's id until it is read.
 func (m *message) readServed(kind string, v jsontext.Field) *apierror.Error {
 	if kind == "server_tool_use" || kind == "mcp_tool_use" {
-		id, name := v.Get("id").Str, v.Get("name").Str
-		if id != "" && name != "" {
-			m.d.noteID(servedCallID(id), id)
-			m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
-			if m.served == nil {
-				m.served = map[string]int{}
-			}
-			m.served[id] = len(m.items) - 1
+		if err := cmp.Or(v.RequireText("id"), v.RequireText("name")); err != nil {
+			return err
 		}
+		id, name := v.Get("id").Str, v.Get("name").Str
+		m.d.noteID(servedCallID(id), id)
+		m.add(servedCall(servedCallID(id), name, v), turn.Item{Kind: turn.Result, Hosted: true, Path: v.Path})
+		if m.served == nil {
+			m.served = map[string]int{}
+		}
+		m.served[id] = len(m.items) - 1
 		return nil
+	}
+	if err := v.RequireText("tool_use_id"); err != nil {
+		return err
 	}
 	id := v.Get("tool_use_id").Str
 	at, ok := m.served[id]

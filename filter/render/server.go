@@ -104,7 +104,11 @@ const anyModel = "gpt-oss"
 // withModel returns the body of a request that names no model with one: the APIs require it.
 func withModel(body []byte) []byte {
 	members, isObject := bytes.CutPrefix(bytes.TrimSpace(body), []byte("{"))
-	if !isObject || gjson.GetBytes(body, "model").Exists() {
+	model := gjson.GetBytes(body, "model")
+	switch {
+	case isObject && (model.Raw == "null" || model.Raw == `""`):
+		return slices.Concat(body[:model.Index], []byte(`"`+anyModel+`"`), body[model.Index+len(model.Raw):])
+	case !isObject || model.Exists():
 		return body
 	}
 	named := append(make([]byte, 0, len(body)+len(anyModel)+16), `{"model":"`+anyModel+`"`...)

@@ -16,6 +16,7 @@ func TestBillingLine(t *testing.T) {
 	const hi = `{"role":"user","content":"Hi"}`
 	for _, c := range []struct{ name, members, want string }{
 		{"instructions", `"instructions":"` + line + `\nBe terse.","input":"Hi"`, "# Instructions\n\nBe terse.<|end|>"},
+		{"behind white space, twice", `"instructions":" \n` + line + `\n\n` + line + `\nBe terse.","input":"Hi"`, "# Instructions\n\nBe terse.<|end|>"},
 		{"nothing else", `"instructions":"` + line + `","input":"Hi"`, "every message.<|end|><|start|>user"},
 		{"the first message", `"input":[{"role":"system","content":"` + line + `\nBe terse."},` + hi + `]`, "# Instructions\n\nBe terse.<|end|>"},
 		{"a later message", `"input":[` + hi + `,{"role":"developer","content":"` + line + `"},` + hi + `]`, line},

@@ -12,13 +12,17 @@ func (r *toolReader) readFormat(v jsontext.Field, t *tool) *apierror.Error {
 	if !v.IsObject() {
 		return apierror.Invalid(v.Path, "The field %q must be an object.", v.Path)
 	}
-	kind := v.Get("type").Str
-	if kind == "text" {
+	switch v.Get("type").Str {
+	case "text":
+		return nil
+	case "grammar":
+	default:
+		r.ignored.Add(v.Path)
 		return nil
 	}
 
 	var err *apierror.Error
-	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work, func(cost int) bool { return kind == "grammar" && r.enforcesGrammar(t, cost) })
+	t.format, err = turn.ReadCustomFormat(v, t.Name, r.rc.Work, func(cost int) bool { return r.enforcesGrammar(t, cost) })
 	if err == nil && t.format.Grammar == "" {
 		r.ignored.Add(v.Path)
 	}

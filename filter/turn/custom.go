@@ -34,10 +34,13 @@ type CustomFormat struct {
 // enforced if the engine's grammar can be made of it, and enforces reports that the engine
 // takes one more of such a cost; otherwise nothing is enforced, which is no error.
 func ReadCustomFormat(v jsontext.Field, tool string, account *work.Account, enforces func(cost int) bool) (f CustomFormat, _ *apierror.Error) {
-	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
-	if definition != "" {
-		f.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
+	for _, member := range []string{"definition", "syntax"} {
+		if err := v.RequireText(member); err != nil {
+			return f, err
+		}
 	}
+	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
+	f.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
 
 	err := constraint.ErrUnenforceable
 	switch {

@@ -1,5 +1,7 @@
 package turn
 
+import "slices"
+
 // OpenCalls returns the calls of the prefix that have no output, in order. Their
 // texts are left out.
 func (p *Prefix) OpenCalls() []Item {
@@ -8,8 +10,11 @@ func (p *Prefix) OpenCalls() []Item {
 	}
 	calls := append([]Item(nil), p.open...)
 	for i := range p.pending {
-		if call := &p.pending[i]; call.Kind == Call {
-			calls = append(calls, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
+		switch item := &p.pending[i]; item.Kind {
+		case Call:
+			calls = append(calls, Item{Kind: Call, CallID: item.CallID, Namespace: item.Namespace, Name: item.Name, Builtin: item.Builtin, Path: item.Path})
+		case Result:
+			calls = slices.DeleteFunc(calls, func(call Item) bool { return call.CallID == item.CallID })
 		}
 	}
 	return calls

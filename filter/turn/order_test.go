@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -35,12 +36,28 @@ func TestBehindCalls(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		got := make([]string, 0, len(items))
-		for _, item := range behindCalls(items) {
+		ordered := behindCalls(items)
+		got := make([]string, 0, len(ordered))
+		for _, item := range ordered {
 			got = append(got, item.Path)
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %s, want %s", in, strings.Join(got, " "), want)
 		}
+	}
+}
+
+// TestOpenCalls shows that a call of a prefix that has its result is not open, where an
+// earlier one of the same step is.
+func TestOpenCalls(t *testing.T) {
+	rc, _ := newContext()
+	before, err := rc.Extend(context.Background(), nil, []Item{
+		userHi, {Kind: Call, CallID: "a", Name: "f"}, {Kind: Call, CallID: "b", Name: "f"}, {Kind: Result, CallID: "b", Text: "x"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open := before.OpenCalls(); len(open) != 1 || open[0].CallID != "a" {
+		t.Errorf("%+v", open)
 	}
 }

@@ -13,12 +13,15 @@ import (
 // engine has cached before all that follows.
 const Billing = "x-anthropic-billing-header:"
 
-// WithoutBilling returns the first instructions of a conversation without such a line.
+// WithoutBilling returns the first instructions of a conversation without such lines before them.
 func WithoutBilling(instructions string) string {
-	if strings.HasPrefix(instructions, Billing) {
-		_, instructions, _ = strings.Cut(instructions, "\n")
+	for {
+		line, rest, _ := strings.Cut(strings.TrimLeft(instructions, " \t\r\n"), "\n")
+		if !strings.HasPrefix(line, Billing) {
+			return instructions
+		}
+		instructions = rest
 	}
-	return instructions
 }
 
 // canonical returns an input with the members of its tools' schemas sorted. Schemas that
