@@ -107,6 +107,21 @@ func MatchWith(endpoints []Endpoint, method, path string, has func(header string
 	return nil, ids
 }
 
+// QueryOf returns the parameters of a query, as the endpoint of a request gets them. The error
+// says that not all of it can be read. A HEAD has no stream, because nobody follows one by
+// its headers.
+func QueryOf(method, query string) (url.Values, error) {
+	if query == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(query)
+	if method == http.MethodHead {
+		values.Del("stream")
+	}
+
+	return values, err
+}
+
 // Matches reports whether the endpoint has a path, whatever the method and the headers.
 func (e *Endpoint) Matches(path string) bool {
 	_, ok := match(e.Pattern, path)

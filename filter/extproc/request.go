@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -508,15 +507,9 @@ func session(h *corev3.HeaderMap, names []string) string {
 // httpRequest is the request as its endpoint gets it.
 func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) {
 	r := &x.request
-	var query url.Values
-	if r.query != "" {
-		var err error
-		if query, err = url.ParseQuery(r.query); err != nil && r.endpoint.NoModel {
-			return nil, apierror.Invalid("", "The query of the path is malformed.")
-		}
-	}
-	if r.method == http.MethodHead {
-		query.Del("stream") // nobody follows a stream by its headers
+	query, err := api.QueryOf(r.method, r.query)
+	if err != nil && r.endpoint.NoModel {
+		return nil, apierror.Invalid("", "The query of the path is malformed.")
 	}
 	head := r.forward
 	if len(r.strip) > 0 {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -78,10 +77,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	if endpoint == nil {
 		return "this version does not serve " + r.Request.Method + " " + path
 	}
-	query, err := url.ParseQuery(rawQuery)
-	if err != nil {
-		query = nil
-	}
+	query, _ := api.QueryOf(r.Request.Method, rawQuery) // what cannot be read is no part of it
 	env := *p.Turns
 	env.NewID, env.Now = s.id, s.clock
 	if env.Prompts != nil {
