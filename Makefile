@@ -319,7 +319,7 @@ QUICK_TARGETS := FuzzChat FuzzResponses FuzzMessages FuzzDifferential FuzzSequen
 # The rounds of the short fuzz-cost are counted, not timed: on any machine it measures about
 # the same requests, and a change that is not at fault does not fail.
 .PHONY: fuzz-quick
-fuzz-quick: ## run the fuzz targets of untrusted input for 12s each, and a short fuzz-cost (4 to 6 minutes)
+fuzz-quick: ## run the fuzz targets of untrusted input for 12s each, and a short fuzz-cost (some 7 minutes)
 	@tools/fuzz/run.sh 12s $(QUICK_TARGETS)
 	@$(MAKE) --no-print-directory fuzz-cost COSTTIME=30s COST=-rounds=150
 
