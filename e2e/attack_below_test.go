@@ -38,6 +38,7 @@ func belowAttacks() []attack {
 	}
 	add("400", "BREW", "/v1/chat/completions", "/v1/messages") // Envoy takes HTTP/1.1 methods that it knows
 	add("405", "PATCH", "/v1/responses/resp_1", "/v1/conversations/conv_1", "/v1/conversations/conv_1/items")
-	add("405", "HEAD", "/v1/chat/completions", "/v1/responses/resp_1")
+	add("405", "HEAD", "/v1/chat/completions")
+	add("404", "HEAD", "/v1/responses/resp_1") // answered as a GET
 	return all
 }

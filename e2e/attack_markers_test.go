@@ -178,7 +178,7 @@ func chatFields() []markerField {
 		"metadata":                  with(`"metadata":{"k":"PLACE"}`),
 		"safety_identifier":         with(`"safety_identifier":"PLACE"`),
 		"prompt_cache_key":          with(`"prompt_cache_key":"PLACE"`),
-		"chat_template_kwargs":      with(`"chat_template_kwargs":{"model_identity":"PLACE","reasoning_effort":"low"}`),
+		"chat_template_kwargs":      with(`"chat_template_kwargs":{"custom":"PLACE","reasoning_effort":"low"}`),
 		"a picture's URL":           message(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,PLACE"}}]}`),
 		"tool_choice":               chatBody(simple, `,"tools":[{"type":"function","function":{"name":"plain"}},{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"PLACE"}}`),
 		"unknown member":            with(`"x_unknown":"PLACE"`),
