@@ -91,9 +91,9 @@ func TestXgrammarReadsItSo(t *testing.T) {
 	formats := make([]Format, len(ofXgrammar))
 	texts := make([][]string, len(ofXgrammar))
 	for i, c := range ofXgrammar {
-		formats[i] = Regex(c.regex)
+		formats[i] = AnswerRegex(c.regex).content(newAccount())
 		if c.schema != "" {
-			formats[i] = Value{json.RawMessage(c.schema)}
+			formats[i] = NewValue(newAccount(), json.RawMessage(c.schema))
 		}
 		texts[i] = append(append(texts[i], c.yes...), c.no...)
 	}
@@ -137,7 +137,7 @@ func TestXgrammarIsDone(t *testing.T) {
 		if err := CheckSchema(newAccount(), json.RawMessage(schema), true); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		names, formats = append(names, name), append(formats, Value{json.RawMessage(schema)})
+		names, formats = append(names, name), append(formats, NewValue(newAccount(), json.RawMessage(schema)))
 	}
 	for i, v := range xgrammar(t, formats, make([][]string, len(formats))) {
 		if v.Error != "" {
