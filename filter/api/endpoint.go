@@ -110,11 +110,10 @@ func MatchWith(endpoints []Endpoint, method, path string, has func(header string
 // QueryOf returns the parameters of a query, as the endpoint of a request gets them. The error
 // says that not all of it can be read. A HEAD has no stream, because nobody follows one by
 // its headers.
-func QueryOf(method, query string) (url.Values, error) {
-	if query == "" {
-		return nil, nil
+func QueryOf(method, query string) (values url.Values, err error) {
+	if query != "" { // most have none, and take nothing
+		values, err = url.ParseQuery(query)
 	}
-	values, err := url.ParseQuery(query)
 	if method == http.MethodHead {
 		values.Del("stream")
 	}
