@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -181,6 +182,9 @@ func (p *valueParser) array(depth int) (value, error) {
 		item, err := p.value(depth + 1)
 		if err != nil {
 			return v, err
+		}
+		if n := len(v.items); n == cap(v.items) {
+			v.items = slices.Grow(v.items, max(n, 1)) // append alone would copy long lists five times
 		}
 		v.items = append(v.items, item)
 		if p.accept(']') {

@@ -41,12 +41,10 @@ const (
 )
 
 // Goals returns what is searched for, with what a request may cost. As many blocks as the
-// constant part of the steps run in about half a second of a core. What is allocated is
-// counted whether it is freed or not: a schema of many small parts, the dearest text that an
-// honest client sends, is read some ten times and takes 380 bytes for each of its own.
+// constant part of the steps run in about half a second of a core.
 func Goals() []Goal {
 	return []Goal{
-		{GoalAllocated, Allowance{64 << 20, 512}, func(c *Cost) int64 { return c.Allocated }},
+		{GoalAllocated, Allowance{64 << 20, 128}, func(c *Cost) int64 { return c.Allocated }},
 		{GoalKept, Allowance{1 << 20, 4}, func(c *Cost) int64 { return c.Kept }},
 		{GoalSteps, Allowance{512 << 20, 1024}, func(c *Cost) int64 { return c.Steps }},
 	}

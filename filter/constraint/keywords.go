@@ -12,6 +12,9 @@ import (
 // number.
 var counts = [][2]string{{"minLength", "maxLength"}, {"minItems", "maxItems"}, {"minProperties", "maxProperties"}}
 
+// ranges are counts and the pair of numbers.
+var ranges = slices.Concat(counts, [][2]string{{"minimum", "maximum"}})
+
 // limits are the keywords that compare a number with their value.
 var limits = []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
 
@@ -97,7 +100,7 @@ func typesOf(object map[string]any) (names []string, ok bool) {
 // checkSatisfiable rejects schemas that no value can follow, as far as grammar
 // compilers reject them, and minimums that are too large for grammars.
 func checkSatisfiable(object map[string]any) error {
-	for _, pair := range append(counts, [2]string{"minimum", "maximum"}) {
+	for _, pair := range ranges {
 		least, _ := number(object[pair[0]])
 		most, _ := number(object[pair[1]])
 		switch {

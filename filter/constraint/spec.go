@@ -31,6 +31,7 @@ type Tool struct {
 	Builtin   bool            // it is a tool of the system message: the content type can be code
 	Code      bool            // it is called with code: any text, no Schema
 	Schema    json.RawMessage // of the arguments; nil: any JSON object
+	Enforced  Value           // of Schema, if it has been made already; else Format makes it
 	Grammar   Grammar         // of the arguments, in place of Schema; "": none
 }
 
@@ -160,19 +161,29 @@ func (s *Spec) restricts() bool {
 	return false
 }
 
+// value is the schema of a tool's arguments in the form for engines.
+func (t *Tool) value(account *work.Account) Value {
+	if t.Enforced.Schema != nil {
+		return t.Enforced
+	}
+
+	return NewValue(account, t.Schema)
+}
+
 func (s *Spec) calls(account *work.Account) Sequence {
 	var one Choice
 	var loose, builtins, code []string // recipients; loose and builtins take any object
-	for _, t := range s.Tools {
+	for i := range s.Tools {
+		t := &s.Tools[i]
 		switch {
 		case t.Code:
 			code = append(code, t.Recipient)
 		case t.Grammar != "":
 			one = append(one, call(jsonType, t.Grammar, t.Recipient))
 		case t.Schema != nil && t.Builtin:
-			one = append(one, call(builtinType, NewValue(account, t.Schema), t.Recipient))
+			one = append(one, call(builtinType, t.value(account), t.Recipient))
 		case t.Schema != nil:
-			one = append(one, call(jsonType, NewValue(account, t.Schema), t.Recipient))
+			one = append(one, call(jsonType, t.value(account), t.Recipient))
 		case t.Builtin:
 			builtins = append(builtins, t.Recipient)
 		default:

@@ -12,24 +12,24 @@ import (
 // stand together it keeps those that say most about the value. The schema itself is
 // not changed.
 func weaker(object map[string]any) (less map[string]any, added []string) {
-	w := weakening{maps.Clone(object), false}
+	w := weakening{object: object}
 	w.combinations()
 	w.names()
 	if required, ok := w.object["required"].([]any); ok && len(required) == 0 {
-		delete(w.object, "required") // xgrammar would allow no property
+		w.drop("required") // xgrammar would allow no property
 	}
 	for _, k := range limits {
 		if x, _ := number(object[k]); math.Abs(x) > maxLimit {
-			delete(w.object, k)
+			w.drop(k)
 		}
 	}
 	if w.opensObject() {
-		w.object["additionalProperties"] = true
-		delete(w.object, "unevaluatedProperties")
+		w.add("additionalProperties")
+		w.drop("unevaluatedProperties")
 		added = append(added, "additionalProperties")
 	}
 	if openArray(w.object) {
-		w.object["items"] = true
+		w.add("items")
 		added = append(added, "items")
 	}
 	return w.object, added
@@ -37,7 +37,29 @@ func weaker(object map[string]any) (less map[string]any, added []string) {
 
 type weakening struct {
 	object map[string]any
+	copied bool // object is a copy
 	open   bool // other properties than the declared ones may be required
+}
+
+// copy makes a copy of the schema before its first change: most parts of a schema have none.
+func (w *weakening) copy() {
+	if !w.copied {
+		w.object, w.copied = maps.Clone(w.object), true
+	}
+}
+
+// drop leaves out a keyword.
+func (w *weakening) drop(keyword string) {
+	if _, ok := w.object[keyword]; ok {
+		w.copy()
+		delete(w.object, keyword)
+	}
+}
+
+// add adds a keyword with the value true.
+func (w *weakening) add(keyword string) {
+	w.copy()
+	w.object[keyword] = true
 }
 
 // conditions are the keywords that grammars ignore and that can require properties
@@ -53,7 +75,7 @@ func (w *weakening) combinations() {
 	has := func(k string) bool { return w.object[k] != nil }
 	w.open = slices.ContainsFunc(conditions, has)
 	if all, _ := w.object["allOf"].([]any); len(all) > 1 {
-		delete(w.object, "allOf")
+		w.drop("allOf")
 		w.open = true
 	}
 	if has("const") || has("enum") {
@@ -68,7 +90,7 @@ func (w *weakening) combinations() {
 	}
 	for _, k := range []string{"anyOf", "oneOf", "allOf", "$ref"} {
 		if has(k) {
-			delete(w.object, k)
+			w.drop(k)
 			w.open = true
 		}
 	}
@@ -79,13 +101,13 @@ func (w *weakening) combinations() {
 func (w *weakening) names() {
 	has := func(k string) bool { return w.object[k] != nil }
 	if has("patternProperties") && (has("properties") || has("required")) {
-		delete(w.object, "patternProperties")
+		w.drop("patternProperties")
 		if w.object["additionalProperties"] == false && len(undeclared(w.object)) > 0 {
-			delete(w.object, "additionalProperties") // they are the patterns'
+			w.drop("additionalProperties") // they are the patterns'
 		}
 	}
 	if has("propertyNames") && (has("properties") || has("required") || has("patternProperties")) {
-		delete(w.object, "propertyNames")
+		w.drop("propertyNames")
 	}
 }
 

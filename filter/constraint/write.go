@@ -30,17 +30,17 @@ func schemaForEngines(account *work.Account, schema json.RawMessage) []byte {
 // that one schema may have.
 const MaxCost = maxSchemaCost
 
-// CheckLoose is [CheckSchema] of a schema that is not strict. It returns what the schema
-// costs the engine's compiler too, by its patterns and lengths. Many tools with a cost take
-// an engine too long.
-func CheckLoose(account *work.Account, schema json.RawMessage) (cost int, err error) {
+// CheckLoose is [CheckSchema] and [NewValue] of a schema that is not strict. It returns what
+// the schema costs the engine's compiler too, by its patterns and lengths. Many tools with a
+// cost take an engine too long.
+func CheckLoose(account *work.Account, schema json.RawMessage) (v Value, cost int, err error) {
 	c := schemaCheck{account: account}
 	if err := c.run(schema); err != nil {
-		return 0, err
+		return Value{}, 0, err
 	}
-	_, cost = writeDecoded(account, schema, c.root)
+	text, cost := writeDecoded(account, schema, c.root)
 
-	return cost, nil
+	return Value{text}, cost, nil
 }
 
 // writeDecoded writes a schema whose value has been decoded.

@@ -97,10 +97,8 @@ func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}
 	var forced forcedSchemas
-	if schema = forced.schema(account, schema, maxStrictSchemas); schema != nil {
-		if value := constraint.NewValue(account, schema); account.Err() == nil {
-			return value
-		}
+	if schema, value := forced.schema(account, schema, maxStrictSchemas); schema != nil && account.Err() == nil {
+		return value
 	}
 
 	return constraint.Value{Schema: constraint.AnyObject}

@@ -93,11 +93,14 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 			spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Grammar: grammar})
 			return nil
 		}
+		var enforced constraint.Value
 		schema, err := rc.strictSchema(strict, name, parameters)
 		if choice.Required && !strict && !t.builtin {
-			schema = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
+			schema, enforced = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
 		}
-		spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema})
+		spec.Tools = append(spec.Tools, constraint.Tool{
+			Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema, Enforced: enforced,
+		})
 		return err
 	})
 	if err != nil {
@@ -154,24 +157,25 @@ func (rc *RequestContext) strictSchema(strict bool, name ToolName, schema json.R
 // do not take an engine too long together.
 type forcedSchemas struct{ size, cost int }
 
-// schema returns the schema of a tool's arguments if it is enforced; nil: they are
-// any JSON object. room is how many bytes all of them may have.
-func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) json.RawMessage {
+// schema returns the schema of a tool's arguments if it is enforced, and its form for
+// engines; nil: they are any JSON object. room is how many bytes all of them may have.
+func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) (schema json.RawMessage, enforced constraint.Value) {
 	// What is read counts, whether it is enforced or not.
 	if f.size += len(parameters); f.size > room {
-		return nil
+		return nil, enforced
 	}
 	parameters = objectSchema(parameters)
 	if parameters == nil {
-		return nil
+		return nil, enforced
 	}
 
-	cost, err := constraint.CheckLoose(account, parameters)
+	value, cost, err := constraint.CheckLoose(account, parameters)
 	if err != nil || f.cost+cost > constraint.MaxCost {
-		return nil
+		return nil, enforced
 	}
 	f.cost += cost
-	return bytes.Clone(parameters)
+
+	return bytes.Clone(parameters), value
 }
 
 // objectSchema returns a schema of the objects of a schema; nil if its root has another
