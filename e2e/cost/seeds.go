@@ -26,6 +26,10 @@ const (
 	said   = `,"answer":[{"header":"<|channel|>analysis","text":"I think."},{"header":"<|channel|>final","text":"{\"a\":\"word\",\"w\":\"word\",\"b\":[\"x\",[]]}"}]`
 	called = `,"answer":[{"header":"<|channel|>analysis","text":"I think."},{"header":"<|channel|>commentary to=functions.f <|constrain|>json","text":"{\"a\":\"word\",\"w\":\"word\",\"b\":[\"x\",[]]}"}]`
 	broken = `,"answer":[{"header":"<|channel|>commentary to=functions.f <|constrain|>json","text":"{'a': 'it's', b: [1,],}"}]`
+
+	// What the end of a message decides: whether it is a call, and of what.
+	held = `,"answer":[{"header":"<|channel|>commentary","text":"   {\"a\":1}"},{"header":"<|channel|>commentary","text":"   "},{"header":"<|channel|>final to=nope","text":"x"},` +
+		`{"header":"<|channel|>commentary to=multi_tool_use.parallel <|constrain|>json","text":"{\"tool_uses\":[{\"recipient_name\":\"functions.f\",\"parameters\":{}}]}"}]`
 )
 
 // requests are scenarios of requests alone.
@@ -56,6 +60,7 @@ var chatAnswerSeeds = []string{
 	`{"request":{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":` + answerSchemaSeed + `}}]}` + called + `}`,
 	`{"request":{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","parameters":` + answerSchemaSeed + `}}],"stream":true,"stop":["p","q"]}` + called + `,"retry":true}`,
 	`{"request":{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f","parameters":` + answerSchemaSeed + `}}]}` + broken + `}`,
+	`{"request":{"model":"m","messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f"}}]}` + held + `}`,
 }
 
 var responsesSeeds = requests(
@@ -74,6 +79,7 @@ var responsesAnswerSeeds = []string{
 	`{"request":{"model":"m","input":"x","text":{"format":{"type":"json_schema","name":"n","strict":true,"schema":` + answerSchemaSeed + `}}}` + said + `}`,
 	`{"request":{"model":"m","input":"x","tools":[{"type":"function","name":"f","parameters":` + answerSchemaSeed + `}],"stream":true}` + called + `,"retry":true}`,
 	`{"request":{"model":"m","input":"x","tools":[{"type":"function","name":"f","parameters":` + answerSchemaSeed + `}]}` + broken + `}`,
+	`{"request":{"model":"m","input":"x","tools":[{"type":"function","name":"f"}]}` + held + `}`,
 }
 
 var customToolSeeds = requests(
@@ -133,6 +139,7 @@ var messagesAnswerSeeds = []string{
 	`{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"output_config":{"format":{"type":"json_schema","schema":` + answerSchemaSeed + `}}}` + said + `}`,
 	`{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":` + answerSchemaSeed + `}],"stop_sequences":["p"]}` + called + `,"retry":true}`,
 	`{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":` + answerSchemaSeed + `}],"stream":true}` + broken + `}`,
+	`{"request":{"model":"m","max_tokens":99999,"messages":[{"role":"user","content":"x"}],"tools":[{"name":"f","input_schema":{"type":"object"}}]}` + held + `}`,
 }
 
 var tokenizeSeeds = requests(

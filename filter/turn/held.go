@@ -21,8 +21,20 @@ type heldPart struct {
 	parallel bool
 	// It is a call with every end.
 	sure bool
+
 	text []byte
+	// object says of what looks like a preamble that its text begins with a bracket: it waits
+	// to its end.
+	object bool
 }
+
+// maxBlank is how much white space may stand before an object, in bytes. More is text, so
+// that nobody waits for a bracket that never comes.
+const maxBlank = 256
+
+// maxHeld bounds the text that waits, in bytes: a stream takes no room for what it keeps.
+// What is longer is decided as if its end told nothing.
+const maxHeld = 256 << 10
 
 // hold lets the text of the part wait for its end.
 func (r *Reader) hold(held *heldPart) {
@@ -38,28 +50,51 @@ func (r *Reader) holds(text []byte) bool {
 	if r.part.held != nil {
 		return true
 	}
-	if r.part.kind == Preamble && r.part.state == partUnseen && !r.part.settled && r.calling() && mayBeObject(text) {
-		r.part.held = &heldPart{kind: Preamble, unknown: r.turn.tools.unknownTool("")}
+	if r.part.kind != Preamble || r.part.state != partUnseen || r.part.settled || !r.calling() {
+		return false
 	}
-	return r.part.held != nil
+
+	held := &heldPart{kind: Preamble}
+	if !held.mayBeObject(text) {
+		return false
+	}
+	held.unknown = r.turn.tools.unknownTool("")
+	r.part.held = held
+
+	return true
 }
 
 // wait takes a piece of the text that waits. A preamble that turns out to be no JSON waits no
 // longer.
 func (r *Reader) wait(text []byte) {
 	held := r.part.held
+	waits := held.header != nil || held.mayBeObject(text)
 	held.text = append(held.text, text...)
-	if held.header == nil && !mayBeObject(held.text) {
+	switch {
+	case !waits:
 		r.part.held, r.part.settled = nil, true
 		r.text(held.text)
+	case len(held.text) > maxHeld:
+		held.parallel = false
+		r.settle(0)
 	}
 }
 
-// mayBeObject reports whether a text is the beginning of a JSON object, or white space before
-// one.
-func mayBeObject(text []byte) bool {
-	text = bytes.TrimLeft(text, " \t\r\n")
-	return len(text) == 0 || text[0] == '{'
+// mayBeObject reports whether the text is the beginning of a JSON object, if this piece comes
+// next. It looks at a piece once, and decides the same however the text is cut.
+func (h *heldPart) mayBeObject(piece []byte) bool {
+	if h.object {
+		return true
+	}
+
+	// All that came before is white space.
+	rest := bytes.TrimLeft(piece, " \t\r\n")
+	if len(h.text)+len(piece)-len(rest) > maxBlank {
+		return false
+	}
+	h.object = len(rest) > 0 && rest[0] == '{'
+
+	return h.object || len(rest) == 0
 }
 
 // settle decides what a part is whose text has waited for its end, and emits the text. A

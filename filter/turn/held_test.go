@@ -11,7 +11,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// TestHeld shows what becomes of messages whose end reports whether they are calls, and that
+// TestHeld shows what becomes of messages whose end decides whether they are calls, and that
 // it is the same in chunks.
 func TestHeld(t *testing.T) {
 	t.Parallel()
@@ -19,6 +19,7 @@ func TestHeld(t *testing.T) {
 		parallel = `<|channel|>commentary to=multi_tool_use.parallel <|constrain|>json<|message|>`
 		two      = `{"tool_uses":[{"recipient_name":"functions.f","parameters":{"a": 1}},{"recipient_name":"docs.read","parameters":{}}]}`
 	)
+	long := strings.Repeat("word ", maxHeld/5+1)
 	tools := append(functions("f", "g"), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})
 	all := Input{Tools: tools, Builtins: builtins()}
 	for _, c := range []struct {
@@ -31,6 +32,10 @@ func TestHeld(t *testing.T) {
 		{"preamble in JSON", all, `<|channel|>commentary<|message|>{"a":1}<|end|>`, []string{`preamble: {"a":1}`}},
 		{"arguments behind white space", all, "<|channel|>commentary<|message|>\n {\"a\":1}<|call|>", []string{"call .unknown: \n {\"a\":1}"}},
 		{"preamble behind white space", all, "<|channel|>commentary<|message|>\n Hi {<|call|>", []string{"preamble: \n Hi {"}},
+		{"arguments behind too much white space", all, "<|channel|>commentary<|message|>" + strings.Repeat(" ", maxBlank+1) + `{"a":1}<|call|>`, []string{"preamble: " + strings.Repeat(" ", maxBlank+1) + `{"a":1}`}},
+		{"arguments that are too long", all, `<|channel|>commentary<|message|>{"a":"` + long + `"}<|call|>`, []string{`preamble: {"a":"` + long + `"}`}},
+		{"on final, too long", all, `<|channel|>final to=nope<|message|>` + long + `<|call|>`, []string{"answer: " + long}},
+		{"several, too long", all, parallel + strings.Replace(two, `{"a": 1}`, `{"a":"`+long+`"}`, 1) + "<|call|>", []string{"call .multi_tool_use_parallel: " + strings.Replace(two, `{"a": 1}`, `{"a":"`+long+`"}`, 1)}},
 		{"only white space", all, "<|channel|>commentary<|message|> \n<|end|>", []string{"preamble:  \n"}},
 		{"preamble in JSON, no tools", Input{}, `<|channel|>commentary<|message|>{"a":1}<|call|>`, []string{`preamble: {"a":1}`}},
 		{"word of a header", all, `<|channel|>commentary to=assistant<|message|>Hi<|end|>`, []string{"preamble: Hi"}},
