@@ -7,12 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/envoy-harmony/envoy-harmony/envoy"
 	"github.com/envoy-harmony/envoy-harmony/filter/config"
+	"github.com/envoy-harmony/envoy-harmony/filter/header"
 )
 
 // sendRaw sends the bytes of a request on a connection of its own, and reads the reply.
@@ -248,5 +250,31 @@ func TestOpenPaths(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The routes of what is not found take their cluster from a header that clients cannot send:
+// no spelling of it reaches a cluster of Envoy, such as an engine's own API.
+func TestClientsNameNoCluster(t *testing.T) {
+	var text string
+	d := start(t, options{
+		bootstrap: func(s string) string { text = s; return s },
+		limits:    func(o *envoy.Options) { o.Upstream = "" },
+	})
+	_, clusters, _ := strings.Cut(text, "\n  clusters:\n")
+	names := regexp.MustCompile(`(?m)^  - name: "?([^"\n]+)`).FindAllStringSubmatch(clusters, -1)
+	if len(names) < 3 {
+		t.Fatalf("the clusters are %q", names)
+	}
+
+	for _, match := range names {
+		for _, path := range []string{"/get_model_info", "/flush_cache", "/generate"} {
+			for _, name := range []string{header.Engine, strings.ToUpper(header.Engine)} {
+				resp := d.do(t, http.MethodGet, path, "", http.NoBody, name, match[1])
+				if text := readText(t, resp); resp.StatusCode != http.StatusNotFound {
+					t.Errorf("%s of %s: %s: %.200s", path, match[1], resp.Status, text)
+				}
+			}
+		}
 	}
 }
