@@ -138,6 +138,7 @@ func gluedAddressLength(b []byte) int {
 	quoted := begin > 0
 	namespace := bytes.TrimRight(b[begin:n], ".")
 	spaced := bytes.IndexByte(namespace, '.') < 0
+
 	for goesOn := true; goesOn; {
 		rest := trimLeft(bytes.TrimLeft(trimLeft(b[n:]), separators))
 		between := b[n : len(b)-len(rest)]
@@ -153,6 +154,7 @@ func gluedAddressLength(b []byte) int {
 			n = len(b) - len(name) + more
 		}
 	}
+
 	if quoted {
 		n = len(b) - len(bytes.TrimLeft(b[n:], closers+separators))
 	}

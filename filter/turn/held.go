@@ -150,6 +150,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 	if !valid {
 		return false
 	}
+
 	calls := r.turn.tools.parallelCalls(append(whole, rest...))
 	if len(calls) == 0 {
 		return false
@@ -185,6 +186,7 @@ func (s *toolset) parallelCalls(text []byte) []parallelCall {
 	if !uses.IsArray() {
 		return nil
 	}
+
 	var calls []parallelCall
 	for _, use := range uses.Array() {
 		called, found := s.resolve(onlyMember(use, "recipient_name").Str)

@@ -39,6 +39,7 @@ func firstOpen(items []Item) int {
 			}
 		}
 	}
+
 	first := len(items)
 	for _, i := range calls {
 		first = min(first, i)

@@ -101,6 +101,7 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 	if ts := s.spellings.sent[strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")]; len(ts) == 1 {
 		return ts[0], respelled
 	}
+
 	forms := s.spellings.forms(words)
 	for _, stage := range stages {
 		switch found := stage(s, forms); {
@@ -321,6 +322,7 @@ func (s *toolset) newSpellings() *spellings {
 		if space != FunctionsNamespace {
 			p.spaces[strings.ToLower(space)] = true
 		}
+
 		sent := norm.NFC.String(t.name)
 		if !t.builtin {
 			add(p.sent, sent, t)
@@ -329,6 +331,7 @@ func (s *toolset) newSpellings() *spellings {
 			add(p.sent, spelled(sent), t)
 			add(p.sent, spelled(t.namespace+"."+sent), t)
 		}
+
 		if fold(name) == "" {
 			continue
 		}
@@ -338,11 +341,13 @@ func (s *toolset) newSpellings() *spellings {
 			add(p.alone, fold(FunctionsNamespace+name), t)
 		}
 	}
+
 	for _, names := range []map[string][]tool{p.whole, p.alone} {
 		for name := range names {
 			p.longest = max(p.longest, len(name))
 		}
 	}
+
 	slices.SortFunc(p.names, func(a, b spelledName) int { return strings.Compare(a.folded, b.folded) })
 	return p
 }
@@ -418,6 +423,7 @@ func (p *spellings) cut(form string) (found []tool) {
 			found = append(found, n.tool)
 		}
 	}
+
 	if last := first + mostCut; last < len(p.names) && strings.HasPrefix(p.names[last].folded, form) {
 		return nil
 	}
