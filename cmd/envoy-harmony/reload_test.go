@@ -195,7 +195,7 @@ func TestReloadKeepsTenants(t *testing.T) {
 
 	w.replace(t, head+budget)
 	awaitMetric(t, metrics, reloadsRefused, "1")
-	r.await(t, &r.stderr, "tenant_header: cannot be removed while the process runs")
+	r.await(t, &r.stderr, "tenant_header: cannot be removed or renamed while the process runs")
 
 	w.replace(t, "# nothing\n")
 	awaitMetric(t, metrics, reloadsRefused, "2")

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -83,14 +84,86 @@ func TestCheckReload(t *testing.T) {
 		t.Error(err)
 	}
 	for _, ownEnvoy := range []bool{false, true} {
-		err := testConfig(t, "tenant_header: x-tenant").CheckReload(testConfig(t, ""), ownEnvoy)
-		if err == nil || !strings.Contains(err.Error(), "tenant_header: cannot be removed while the process runs, since all clients would become one tenant") {
-			t.Errorf("the tenants are removed: %v", err)
+		for _, next := range []string{"", "tenant_header: x-ten"} {
+			err := testConfig(t, "tenant_header: x-tenant").CheckReload(testConfig(t, next), ownEnvoy)
+			if err == nil || !strings.Contains(err.Error(), "tenant_header: cannot be removed or renamed while the process runs") {
+				t.Errorf("the tenants become those of %q: %v", next, err)
+			}
 		}
 	}
 	err := testConfig(t, "").CheckReload(testConfig(t, "listen: 127.0.0.1:1\nstore_url: sqlite:/a\ndate: none"), false)
 	if err == nil || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("two keys: error %v", err)
+	}
+}
+
+// A file that lacks a line of the one before, or its end, loses what stood there: a key, also
+// one of an element of a list. The reload is refused, or it names the key.
+func TestWhatALineLessRemovesIsNamed(t *testing.T) {
+	const whole = `engines: [{name: vllm, kind: vllm, urls: ["http://10.0.0.1:8000"]}]
+tenant_header: x-tenant-id
+key_header: authorization
+token_budgets:
+- name: day
+  per: [tenant]
+  window: 24h
+  tokens: 100000
+  on_exhausted: end
+  reserve_tokens: 1024
+  on_store_failure: closed
+- name: day
+  per: [tenant]
+  window: 24h
+  tenant: acme
+  tokens: 5
+  weights:
+    cached: 10
+reasoning_budgets:
+- match: gpt-oss-20b
+  tenant: acme
+  tokens: 100
+tools:
+  max_turns: 3
+  allowed_hosts: [mcp.example.com]
+  servers:
+  - label: files
+    url: https://files.internal/mcp
+    headers:
+      x-key: k
+    request_headers: [x-user]
+    allowed_tools: [read]
+    require_approval: always
+record:
+  percent: 1
+  tenants: [acme]
+limits:
+  max_tools: 7
+`
+	before := testConfig(t, whole)
+	lines := strings.SplitAfter(whole, "\n")
+	compared := 0
+	compare := func(what, text string) {
+		next, err := Parse("config.yaml", []byte(text))
+		if err != nil || before.CheckReload(next, false) != nil || len(before.Changed(next)) == 0 {
+			return
+		}
+		compared++
+		if removed := before.Removed(next, Defaults()); len(removed) == 0 {
+			t.Errorf("%s: no key is named, and changed are %q", what, before.Changed(next))
+		}
+	}
+
+	for i, line := range lines[:len(lines)-1] {
+		compare(fmt.Sprintf("without the line %q", line), strings.Join(slices.Concat(lines[:i], lines[i+1:]), ""))
+		compare(fmt.Sprintf("with nothing from the line %q on", line), strings.Join(lines[:i], ""))
+	}
+	if compared < 25 {
+		t.Errorf("only %d files were compared: this shows nothing", compared)
+	}
+
+	next := testConfig(t, strings.Replace(whole, "  tokens: 100000\n", "", 1))
+	if got := before.Removed(next, Defaults()); !slices.Equal(got, []string{"token_budgets[day].tokens"}) {
+		t.Errorf("named are %q", got)
 	}
 }
 
