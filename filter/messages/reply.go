@@ -36,7 +36,7 @@ func (r *Request) NewReply(mode api.Mode) api.Reply {
 		o.Turns = 1
 	}
 	if r.corrects || len(r.hosted) > 0 {
-		o.Tools = e
+		o.Tools, o.Run = e, e.run
 	}
 	if r.preflight != nil {
 		o.First = func(dst []byte) ([]byte, reply.Step, *apierror.Error) { return dst, r.preflight.list(e), nil }

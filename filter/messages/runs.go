@@ -7,8 +7,8 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
-// run is one call of a hosted tool.
-type run struct {
+// hostedCall is one call of a hosted tool.
+type hostedCall struct {
 	server *hosted.Server
 	call   *turn.CalledTool // by the server's name of the tool
 	code   string           // why the call is not made, for web_search; "": it is
@@ -32,10 +32,10 @@ func (e *encoder) Maker(call *turn.CalledTool, last bool) reply.Maker {
 // Corrected implements [reply.Tools].
 func (e *encoder) Corrected(last bool) bool { return len(e.request.hosted) > 0 && !last }
 
-// Run returns the run of a complete call.
-func (e *encoder) Run(p *reply.Part, refused *tools.Result) *reply.Run {
+// run returns the run of a complete call.
+func (e *encoder) run(p *reply.Part, refused *tools.Result) *reply.Run {
 	server := e.request.hosted[hosted.SpaceOf(p.Call)]
-	made := run{server: server, call: server.Named(p.Call)}
+	made := hostedCall{server: server, call: server.Named(p.Call)}
 	if refused != nil {
 		made.code = "too_many_requests"
 	}

@@ -64,7 +64,7 @@ func appendCallHead(dst []byte, s *hosted.Server, call *turn.CalledTool) []byte 
 }
 
 // appendResult appends the block of a result.
-func (e *encoder) appendResult(dst []byte, made *run, result *tools.Result) []byte {
+func (e *encoder) appendResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
 	s := made.server
 	kind := "mcp_tool_result"
 	if s.Builtin != nil {
@@ -128,7 +128,7 @@ type sealedPage struct {
 }
 
 // appendSearchResult appends the page that the browser shows, and the end of its block.
-func (e *encoder) appendSearchResult(dst []byte, made *run, result *tools.Result) []byte {
+func (e *encoder) appendSearchResult(dst []byte, made *hostedCall, result *tools.Result) []byte {
 	_, page, _ := hosted.ReadPage(result.Text, result.Structured)
 	text, err := json.Marshal(sealedPage{made.call.Name, e.request.container, result.Text})
 	e.reply.Note(err)

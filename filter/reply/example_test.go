@@ -75,7 +75,7 @@ func (e *lines) Maker(call *turn.CalledTool, last bool) reply.Maker {
 
 func (e *lines) Corrected(last bool) bool { return !last }
 
-func (e *lines) Run(p *reply.Part, refused *tools.Result) *reply.Run {
+func (e *lines) run(p *reply.Part, refused *tools.Result) *reply.Run {
 	r := &reply.Run{Call: p.Call, Known: refused, Show: func(dst []byte, result *tools.Result) []byte {
 		if !e.stream {
 			return dst
@@ -111,7 +111,7 @@ func begin(stream bool) (*lines, *apierror.Error) {
 
 	e := &lines{stream: stream}
 	e.reply = reply.New(reply.Options{
-		Encoder: e, Tools: e, Stream: stream, Mode: api.Loop, Turn: t, Turns: rc.Limits.Turns,
+		Encoder: e, Tools: e, Run: e.run, Stream: stream, Mode: api.Loop, Turn: t, Turns: rc.Limits.Turns,
 	})
 	return e, nil
 }

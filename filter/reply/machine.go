@@ -7,6 +7,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
+	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 )
 
@@ -36,6 +37,10 @@ type Options struct {
 
 	// Tools is nil where the client makes all calls. Then there is one model call.
 	Tools Tools
+	// Run makes the run of a complete call that is [ByFilter]. refused is its result if the
+	// call breaks a bound and is not made; nil: it may be made. Run is nil where there is no
+	// such call.
+	Run func(p *Part, refused *tools.Result) *Run
 	// Continue makes the turn that follows one, with so many tokens to write; nil without
 	// an error: the context has no room for it, and the reply ends with what there is.
 	// If Continue is nil, the machine makes the turn of what it has seen.

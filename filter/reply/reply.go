@@ -30,8 +30,7 @@
 // # What an API may have beside
 //
 // The optional fields of [Options] are for what only some APIs have. [Tools] says who
-// makes a call of the model, and makes the [Run] of one that the filter makes. A
-// [Settler] writes what belongs to a push as a whole, such as its token ids, and how each of
+// makes a call of the model; a call that the filter makes is a [Run]. A [Settler] writes what belongs to a push as a whole, such as its token ids, and how each of
 // several choices ends. A [Stage] is a step of the API's own before a model call, such
 // as the lists of tools of servers, from which the prompt is made. An [Ending] is what
 // comes between the last model call and the last event, such as storing the response.
@@ -43,7 +42,6 @@ package reply
 import (
 	"github.com/envoy-harmony/envoy-harmony/filter/api"
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
-	"github.com/envoy-harmony/envoy-harmony/filter/tools"
 	"github.com/envoy-harmony/envoy-harmony/filter/turn"
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
@@ -123,9 +121,6 @@ type Tools interface {
 	// Corrected reports whether the model is told also of calls that it makes although it
 	// is offered no tool at all, which are withheld else: see [turn.Reader.Corrected].
 	Corrected(last bool) bool
-	// Run returns the run of a call that is complete. refused is its result if the call
-	// breaks a bound and is not made; nil: it may be made.
-	Run(p *Part, refused *tools.Result) *Run
 }
 
 // Ending is what an API does between the last model call and the last event. It is

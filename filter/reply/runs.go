@@ -42,7 +42,7 @@ type runs struct {
 // called takes a call of the model that the filter makes.
 func (rs *runs) called(m *Machine, p *Part) {
 	m.current.runs++
-	run := m.o.Tools.Run(p, m.Refuse(p.Call))
+	run := m.o.Run(p, m.Refuse(p.Call))
 
 	run.item = -1
 	if m.remembers() {
