@@ -28,6 +28,8 @@ type encoder struct {
 	logprobs []byte
 
 	plain []byte // of a custom tool's call: the piece of text being added
+
+	one [1]choice // which most replies have, so that it takes no allocation of its own
 }
 
 // choice is what a choice has come to.
@@ -55,7 +57,10 @@ type calledTool struct {
 // NewReply begins the reply to the request. In [api.SingleCall] mode the model
 // call is being made already, and the first step follows it.
 func (r *Request) NewReply(m api.Mode) api.Reply {
-	e := &encoder{request: r, created: r.rc.Now().Unix(), choices: make([]choice, r.Engine().N)}
+	e := &encoder{request: r, created: r.rc.Now().Unix()}
+	if e.choices = e.one[:]; r.Engine().N > 1 {
+		e.choices = make([]choice, r.Engine().N)
+	}
 	o := reply.Options{
 		Encoder: e, Settler: e, Stream: r.options.stream, Mode: m, Turn: r.turn,
 		Choices: len(e.choices), Turns: r.rc.Limits.Turns, MaxTokens: r.maxTokens,

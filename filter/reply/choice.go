@@ -21,6 +21,9 @@ type Choice struct {
 	part    Part
 	text    []byte
 	gathers bool // the whole text of the part is needed
+
+	// room is for the text of nearly every push, so that it takes no allocation.
+	room [64]byte
 }
 
 // choiceState is how far a choice is. Push and Step lead from one to the next; the next

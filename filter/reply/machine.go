@@ -100,21 +100,32 @@ type Machine struct {
 	fingerprint string
 
 	runs runs
+
+	// room is for what nearly every reply has, so that it takes no allocations of its own.
+	room struct {
+		choices [1]Choice
+		calls   [1]Call
+	}
 }
 
 // New begins a reply. In the mode [api.SingleCall] the call of the first turn is being
 // made already.
 func New(o Options) *Machine {
-	m := &Machine{o: o, stage: o.First, choices: make([]Choice, max(o.Choices, 1))}
+	m := &Machine{o: o, stage: o.First}
+	if m.choices = m.room.choices[:]; o.Choices > 1 {
+		m.choices = make([]Choice, o.Choices)
+	}
+	m.calls = m.room.calls[:0]
 	m.o.First = nil // which can hold all of a decoded request, until it has been run
 	for i := range m.choices {
-		m.choices[i].Index, m.choices[i].machine = i, m
+		c := &m.choices[i]
+		c.Index, c.machine, c.text = i, m, c.room[:0]
+	}
+	if o.Mode == api.SingleCall {
+		m.phase = calling
 	}
 	if o.Turn != nil {
 		m.Begin(o.Turn)
-	}
-	if o.Mode == api.SingleCall {
-		m.phase, m.current.due = calling, false
 	}
 	return m
 }

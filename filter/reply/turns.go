@@ -66,7 +66,7 @@ func (s Stop) Has(reasons Stop) bool { return s&reasons != 0 }
 func (m *Machine) Stop() Stop { return m.stop }
 
 // Begin begins a turn: what is pushed from its model call on is its output. It is for
-// stages and their jobs.
+// stages and their jobs, and for what begins the reply.
 func (m *Machine) Begin(t *turn.Turn) { m.beginTurn(t, nil) }
 
 // BeginAside begins a turn whose output is not the reply's, such as a summary of the
@@ -84,7 +84,8 @@ func (m *Machine) beginTurn(t *turn.Turn, a *aside) {
 		}
 	}
 
-	m.current = current{turn: t, due: true, aside: a}
+	// The call of a reply of one call is being made before the reply begins.
+	m.current = current{turn: t, due: m.phase != calling, aside: a}
 	m.calls = append(m.calls, Call{Prompt: t.PromptTokens(), Cached: engine.Unknown, Aside: a != nil})
 	m.Note(t.Fault())
 
