@@ -62,19 +62,27 @@ func (r Role) String() string { return roleNames[r] }
 
 // Finding is what comparing a prompt with an earlier one has found.
 type Finding struct {
-	Known  bool  // there is an earlier prompt
-	Cause  Cause // None: the prompt continues it, as far as whole blocks go
-	Shared int   // tokens that both begin with, in whole blocks of [BlockTokens]
-	Lost   int   // tokens behind them that the engine could have had in its cache; 0 if Cause is None
+	// Known says that there is an earlier prompt.
+	Known bool
+	// Cause is None if the prompt continues it, as far as whole blocks go.
+	Cause Cause
+	// Shared is how many tokens both begin with, in whole blocks of [BlockTokens].
+	Shared int
+	// Lost is how many tokens after them the engine could have had in its cache; 0 if Cause is None.
+	Lost int
 
 	// The first difference; 0 if Cause is None.
-	Token   int  // its index in the prompt, at most one block too small
-	Message int  // index of the message in the prompt; the system message is 0
-	Role    Role // of that message
+	// Token is its index in the prompt, at most one block too small.
+	Token int
+	// Message is the index of the message in the prompt; the system message is 0.
+	Message int
+	// Role is that of the message.
+	Role Role
 
 	// Elsewhere says that the earlier prompt belongs to another session.
 	Elsewhere bool
-	Replica   string // that has answered the earlier prompt; "": unknown
+	// Replica has answered the earlier prompt; "": unknown.
+	Replica string
 }
 
 // leastMissed is how many tokens the engine must have been sent before, so that their

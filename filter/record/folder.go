@@ -32,13 +32,17 @@ type Folder struct {
 
 // FolderOptions are the bounds of a [Folder].
 type FolderOptions struct {
-	Path   string
-	Bytes  int64         // of all files
-	Age    time.Duration // after which a file is deleted; 0: never
-	Log    *logrus.Logger
-	Now    func() time.Time
-	Lost   func()                                    // counts a record that is dropped; nil: nothing does
-	Create func(path string) (io.WriteCloser, error) // default: os.OpenFile, for the process's user alone
+	Path string
+	// Bytes is the most that all files take.
+	Bytes int64
+	// Age is that after which a file is deleted; 0: never.
+	Age time.Duration
+	Log *logrus.Logger
+	Now func() time.Time
+	// Lost counts a record that is dropped; nil: nothing does.
+	Lost func()
+	// Create makes a file. Default: os.OpenFile, for the process's user alone.
+	Create func(path string) (io.WriteCloser, error)
 }
 
 // pruned is the time between two looks for files that are too old.

@@ -8,21 +8,31 @@ import (
 
 // Options say which exchanges are recorded, and where their records are kept.
 type Options struct {
-	Percent  int      // of the exchanges that are recorded
-	Tenants  []string // the only ones whose exchanges are recorded; none: all
-	Models   []string // the only ones, by the client's name, without regard to case; none: all
-	Outcomes []string // the only ones, as in harmony_requests_total; none: all
+	// Percent is the share of exchanges that are recorded.
+	Percent int
+	// Tenants are the only ones whose exchanges are recorded; none: all.
+	Tenants []string
+	// Models are the only ones, by the client's name, without regard to case; none: all.
+	Models []string
+	// Outcomes are the only ones, as in harmony_requests_total; none: all.
+	Outcomes []string
 	// Header is a request header with which a client has its exchange recorded, with the
 	// value "on", or not, with "off", whatever the share. "": there is none.
-	Header  string
-	Content bool // texts, tokens and keys of stored things are kept; else their lengths
+	Header string
+	// Content says that texts, tokens and keys of stored things are kept; else their lengths.
+	Content bool
 
-	RecordBytes int             // that the events of one record take; it is cut beyond them
-	LiveBytes   int64           // that the records of exchanges that go on take together; they are cut beyond them
-	Sinks       []Sink          // where records go
-	Draw        func(n int) int // a random number from 0 to below n
-	Now         func() time.Time
-	Count       func(outcome string) // counts records by Kept and Cut; nil: nothing does
+	// RecordBytes is what the events of one record may take; it is cut beyond them.
+	RecordBytes int
+	// LiveBytes is what the records of exchanges that go on may take together; they are cut beyond them.
+	LiveBytes int64
+	// Sinks are where records go.
+	Sinks []Sink
+	// Draw returns a random number from 0 to below n.
+	Draw func(n int) int
+	Now  func() time.Time
+	// Count counts records by Kept and Cut; nil: nothing does.
+	Count func(outcome string)
 }
 
 // Sink keeps records. Keep must not block: a sink that is slow or full drops records.

@@ -23,10 +23,14 @@ type exchange struct {
 	ctx           context.Context //nolint:containedctx // of the replay, of the same life
 	dialect       engine.Dialect
 	disaggregated bool
-	jobs          []api.Job      // of the step; nil: done
-	beside        []api.Job      // beside the model call
-	following     []record.Event // those of the record behind the one that is fed
-	next          error          // with which the answer that is being read breaks, at its headers or its end
+	// jobs are those of the step; nil: done.
+	jobs []api.Job
+	// beside are those beside the model call.
+	beside []api.Job
+	// following are the events of the record after the one that is fed.
+	following []record.Event
+	// next is the error with which the answer that is being read breaks, at its headers or its end.
+	next error
 }
 
 // feed gives the run what came in at the i-th event. It returns how many events that was.

@@ -17,17 +17,22 @@ func (k key) bytes() int64 { return int64(len(k.tenant) + len(k.name)) }
 // lru is a cache with a limit on its bytes and a TTL. Entries are removed of the tenant
 // with the most bytes, those used least recently first. It is not safe for concurrent use.
 type lru[K comparable, V any] struct {
-	limit   int64
-	ttl     time.Duration
-	now     func() time.Time
-	removed func(*entry[K, V]) // called for each removed entry; may be nil
+	limit int64
+	ttl   time.Duration
+	now   func() time.Time
+	// removed is called for each removed entry; may be nil.
+	removed func(*entry[K, V])
 	tenant  func(K) string
-	inUse   func(K) bool // reports whether an entry is removed only if no other is left; may be nil
+	// inUse reports whether an entry is removed only if no other is left; may be nil.
+	inUse func(K) bool
 
-	bytes   int64
-	entries map[K]*list.Element // values are *entry[K, V]
-	recent  list.List           // most recently used first
-	shares  map[string]*share   // of the tenants that have entries
+	bytes int64
+	// entries have the values *entry[K, V].
+	entries map[K]*list.Element
+	// recent has the most recently used entry first.
+	recent list.List
+	// shares are those of the tenants that have entries.
+	shares map[string]*share
 }
 
 type entry[K comparable, V any] struct {

@@ -20,9 +20,11 @@ type Memory struct {
 	approvals *lru[key, string]
 	counts    counts
 
-	groups        *lru[group, struct{}] // chains and conversations
-	responses     map[key]*response
-	items         map[key][]itemOf // by item id: in the responses with the item, in the order of writing
+	// groups are the chains and conversations: what expires together.
+	groups    *lru[group, struct{}]
+	responses map[key]*response
+	// items are, by item id, in the responses with the item, in the order of writing.
+	items         map[key][]itemOf
 	conversations map[key]*conversation
 	journals      notifier[key]
 }

@@ -62,10 +62,14 @@ type OTel struct {
 
 // OTelOptions are what an [OTel] is made of.
 type OTelOptions struct {
-	Tracers trace.TracerProvider // nil: no spans are made
-	Meters  metric.MeterProvider // nil: no metrics are made
-	Content bool                 // spans may have prompts, replies, and arguments and results of tools
-	Labels  *Metrics             // bounds the names that become attributes of metrics
+	// Tracers makes the spans; nil: none are made.
+	Tracers trace.TracerProvider
+	// Meters makes the metrics; nil: none are made.
+	Meters metric.MeterProvider
+	// Content says that spans may have prompts, replies, and arguments and results of tools.
+	Content bool
+	// Labels bounds the names that become attributes of metrics.
+	Labels *Metrics
 }
 
 // NewOTel makes an OTel; nil if there is nothing to make.

@@ -28,20 +28,30 @@ const (
 // Record gathers what an exchange, or the making of a background response, is
 // logged and counted by. It is used by one goroutine.
 type Record struct {
-	Started  time.Time
-	Response string       // id of the reply; "": there is none
-	Tape     *record.Tape // nil: the exchange is not recorded
-	Rollout  string       // side of the rollout that the request is part of; "": it is part of none
+	Started time.Time
+	// Response is the id of the reply; "": there is none.
+	Response string
+	// Tape is nil where the exchange is not recorded.
+	Tape *record.Tape
+	// Rollout is the side of the rollout that the request is part of; "": it is part of none.
+	Rollout string
 
-	promptTokens  int // of all model calls
-	modelCalls    int
-	retries       int           // model calls that were repeated
-	continuations int           // model calls that were lost, and that others continued
-	interrupted   string        // why the model was interrupted; "": it was not
-	firstToken    time.Duration // from Started; 0: none yet
-	err           *apierror.Error
-	content       *content     // nil: it must not be logged
-	request       *requestSpan // nil: there is no OpenTelemetry, or it has not begun
+	// promptTokens are those of all model calls.
+	promptTokens int
+	modelCalls   int
+	// retries are model calls that were repeated.
+	retries int
+	// continuations are model calls that were lost, and that others continued.
+	continuations int
+	// interrupted says why the model was interrupted; "": it was not.
+	interrupted string
+	// firstToken is the time from Started; 0: there is none yet.
+	firstToken time.Duration
+	err        *apierror.Error
+	// content is nil where it must not be logged.
+	content *content
+	// request is nil where there is no OpenTelemetry, or it has not begun.
+	request *requestSpan
 }
 
 // content is prompt and output, for operators who ask to see them.
