@@ -170,6 +170,7 @@ func (m *Maker) Queue(ctx context.Context, r *Response) (object []byte, err *api
 func (m *Maker) admit() *apierror.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	switch {
 	case m.o.Client == nil:
 		return apierror.Invalid("background", "Background responses need Envoy's loopback listener, "+
@@ -182,6 +183,7 @@ func (m *Maker) admit() *apierror.Error {
 		m.done.Add(1)
 		return nil
 	}
+
 	return apierror.New(http.StatusServiceUnavailable, "overloaded", "background",
 		"Too many background responses are being made. Try again shortly.")
 }
@@ -428,6 +430,7 @@ func (k *making) note() {
 	if k.lost {
 		return
 	}
+
 	switch lost := k.reply.Lost(); {
 	case errors.Is(lost, store.ErrConflict), errors.Is(lost, store.ErrNotFound):
 		// It was canceled or deleted meanwhile: nothing of it has failed.

@@ -23,11 +23,11 @@ const (
 	Effort                      // the reasoning effort in the system message
 	Instructions                // the instructions before the first user's text
 	Tools                       // the tools
-	ToolsReordered              // the same tools in another order, or with the members of their schemas in another order
+	ToolsReordered              // the same tools, but they or members of their schemas are in another order
 	Format                      // the output format
 	Compacted                   // a summary has taken the place of messages
 	Truncated                   // the oldest turns were dropped because the conversation is longer than the context
-	Reasoning                   // the reasoning of a turn that has its answer is not shown any more: the format demands that
+	Reasoning                   // that of a turn with its answer is not shown any more: the format demands that
 	ReasoningLost               // the reasoning of an unfinished turn is missing
 	History                     // another message differs
 	NotCached                   // the engine did not have tokens that it was sent before

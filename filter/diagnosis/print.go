@@ -96,13 +96,16 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 	if n > 0 {
 		sum = next.blocks[n-1]
 	}
+
 	for ; n < len(next.blocks); n++ {
 		sum = blockSum(sum, (*[BlockTokens]harmony.Token)(prompt[n*BlockTokens:]))
 		next.blocks[n] = sum
 	}
+
 	next.parts = p.partsBefore(same)
 	from := 0
-	if last := len(next.parts) - 1; last >= 0 { // it may go on
+	// It may go on.
+	if last := len(next.parts) - 1; last >= 0 {
 		from = int(next.parts[last].start)
 		next.parts = next.parts[:last]
 	}
@@ -142,6 +145,7 @@ func (p *Print) addParts(prompt []harmony.Token, from int) {
 	if n := len(p.parts) + (len(prompt)-from)/usualMessage; n >= fewParts {
 		room = make([]part, 0, n+fewParts)
 	}
+
 	p.parts = append(room, p.parts...)
 	for from < len(prompt) {
 		next := len(prompt)
@@ -175,6 +179,7 @@ func newPart(message []harmony.Token, start int) part {
 		p.role = NoRole
 		return p
 	}
+
 	switch message[1] {
 	case systemToken:
 		p.role = RoleSystem
@@ -185,6 +190,7 @@ func newPart(message []harmony.Token, start int) part {
 	case assistantToken:
 		p.role = RoleAssistant
 	}
+
 	for i, token := range message[:min(len(message), maxHeader)] {
 		if token == harmony.TokenMessage {
 			break
@@ -199,6 +205,7 @@ func newPart(message []harmony.Token, start int) part {
 			break
 		}
 	}
+
 	return p
 }
 

@@ -75,6 +75,7 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 	if s == nil || !s.wants(tenant, model, asked) {
 		return nil
 	}
+
 	t := NewTape(r(), s.o.RecordBytes, s.o.Now)
 	t.taken = t.record.Request.size()
 	if !s.live.take(t.taken) {
@@ -83,6 +84,7 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 		}
 		return nil
 	}
+
 	t.live = s.live
 	s.live.add(t)
 	return t
@@ -92,13 +94,15 @@ func (s *Recorder) wants(tenant, model, asked string) bool {
 	switch {
 	case len(s.o.Tenants) > 0 && !slices.Contains(s.o.Tenants, tenant):
 		return false
-	case len(s.o.Models) > 0 && !slices.ContainsFunc(s.o.Models, func(m string) bool { return strings.EqualFold(m, model) }):
+	case len(s.o.Models) > 0 &&
+		!slices.ContainsFunc(s.o.Models, func(m string) bool { return strings.EqualFold(m, model) }):
 		return false
 	case s.o.Header != "" && strings.EqualFold(asked, "on"):
 		return true
 	case s.o.Header != "" && strings.EqualFold(asked, "off"):
 		return false
 	}
+
 	return s.o.Percent > s.o.Draw(100)
 }
 
@@ -108,10 +112,12 @@ func (s *Recorder) End(t *Tape, result Result) {
 	if t == nil {
 		return
 	}
+
 	r := t.Ended(result)
 	if s == nil {
 		return
 	}
+
 	s.live.remove(t)
 	if len(s.o.Outcomes) > 0 && !slices.Contains(s.o.Outcomes, result.Outcome) {
 		return
@@ -119,9 +125,11 @@ func (s *Recorder) End(t *Tape, result Result) {
 	if !s.o.Content {
 		r = Redact(&r)
 	}
+
 	for _, sink := range s.o.Sinks {
 		sink.Keep(&r)
 	}
+
 	if s.o.Count == nil {
 		return
 	}
@@ -146,6 +154,7 @@ func (s *Recorder) Live(limit int) []Record {
 	if s == nil {
 		return nil
 	}
+
 	var records []Record
 	for _, t := range s.live.tapes(limit) {
 		r := t.sofar()
@@ -154,6 +163,7 @@ func (s *Recorder) Live(limit int) []Record {
 		}
 		records = append(records, r)
 	}
+
 	return records
 }
 

@@ -156,6 +156,7 @@ func (b *breakerStore) hold(resource string) {
 	if resource == "" {
 		return
 	}
+
 	held := b.held[resource]
 	if held == nil {
 		if b.held == nil {

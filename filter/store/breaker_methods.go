@@ -148,7 +148,8 @@ func returned(charges []Charge, counts []Count) []Charge {
 func hasResponse(ctx context.Context, s Store, tenant string, r *Response) bool {
 	stored, err := s.Get(ctx, tenant, r.ID)
 	return err == nil && stored.Version == r.Version && stored.Live == r.Live && stored.Owner == r.Owner &&
-		stored.Previous == r.Previous && stored.Conversation == r.Conversation && bytes.Equal(stored.Object, r.Object) &&
+		stored.Previous == r.Previous && stored.Conversation == r.Conversation &&
+		bytes.Equal(stored.Object, r.Object) &&
 		sameItems(stored.Input, r.Input) && sameItems(stored.Output, r.Output)
 }
 

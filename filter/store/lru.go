@@ -50,8 +50,13 @@ type share struct {
 	recent list.List // most recently used first; values are elements of lru.recent
 }
 
-func newLRU[K comparable, V any](limit int64, ttl time.Duration, now func() time.Time, tenant func(K) string) *lru[K, V] {
-	return &lru[K, V]{limit: limit, ttl: ttl, now: now, tenant: tenant, entries: map[K]*list.Element{}, shares: map[string]*share{}}
+func newLRU[K comparable, V any](
+	limit int64, ttl time.Duration, now func() time.Time, tenant func(K) string,
+) *lru[K, V] {
+	return &lru[K, V]{
+		limit: limit, ttl: ttl, now: now, tenant: tenant, entries: map[K]*list.Element{},
+		shares: map[string]*share{},
+	}
 }
 
 // get returns an entry that has not expired and marks it as used, or nil.
@@ -60,11 +65,13 @@ func (l *lru[K, V]) get(k K) *entry[K, V] {
 	if !ok {
 		return nil
 	}
+
 	e := element.Value.(*entry[K, V])
 	if l.now().After(e.expires) {
 		l.remove(element)
 		return nil
 	}
+
 	l.recent.MoveToFront(element)
 	e.share.recent.MoveToFront(e.shared)
 	return e
@@ -86,6 +93,7 @@ func (l *lru[K, V]) put(k K, value V, bytes int64) bool {
 	if !l.fits(s, bytes) {
 		return false
 	}
+
 	l.shares[l.tenant(k)] = s
 	e := &entry[K, V]{key: k, value: value, bytes: bytes, share: s}
 	l.renew(e)
@@ -120,15 +128,18 @@ func (l *lru[K, V]) fits(s *share, size int64) bool {
 	if size > l.limit {
 		return false
 	}
+
 	others := l.bytes - s.bytes
 	if others+size <= l.limit {
 		return true
 	}
+
 	for _, other := range l.shares {
 		if other != s && other.bytes >= size {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -149,7 +160,11 @@ func (l *lru[K, V]) shrink() {
 
 // expire removes entries that have expired. Those behind others that have not stay.
 func (l *lru[K, V]) expire() {
-	for back := l.recent.Back(); back != nil && l.now().After(back.Value.(*entry[K, V]).expires); back = l.recent.Back() {
+	for {
+		back := l.recent.Back()
+		if back == nil || !l.now().After(back.Value.(*entry[K, V]).expires) {
+			break
+		}
 		l.remove(back)
 	}
 }
@@ -170,6 +185,7 @@ func (l *lru[K, V]) largest(inUse func(K) bool) (found *list.Element) {
 			}
 		}
 	}
+
 	return found
 }
 

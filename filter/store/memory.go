@@ -45,6 +45,7 @@ func NewMemory(o Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	m := &Memory{
 		now:           o.Now,
 		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now, keyTenant),
@@ -55,6 +56,7 @@ func NewMemory(o Options) *Memory {
 		conversations: map[key]*conversation{},
 		counts:        counts{dropped: o.CountDropped},
 	}
+
 	m.groups.inUse = func(g group) bool { return g.inUse(m.now()) }
 	m.groups.removed = func(e *entry[group, struct{}]) { e.key.drop(m) }
 	return m
@@ -128,6 +130,7 @@ func (m *Memory) BeginApproval(_ context.Context, tenant, name, text string) (st
 func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	k := key{tenant, name}
 	e := m.approvals.get(k)
 	if e == nil && putText(m.approvals, k, text) {
@@ -136,6 +139,7 @@ func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) 
 	if e == nil || !m.approvals.grow(e, int64(len(text)-len(e.value))) {
 		return ErrTooLarge
 	}
+
 	e.value = text
 	m.approvals.renew(e)
 	return nil

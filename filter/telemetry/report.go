@@ -35,8 +35,10 @@ type Report struct {
 // Report is what the record and its outcome have to report.
 func (r *Record) Report(o *Outcome) Report {
 	report := Report{
-		Outcome: r.outcome(o), Status: http.StatusOK, Answered: o.Answered, Summary: o.Summary, FirstToken: r.firstToken,
-		Complete: o.Complete && r.err == nil, Retries: r.retries, Continuations: r.continuations, ToolCalls: o.ToolCalls, Priced: o.Priced, Cost: o.Cost,
+		Outcome: r.outcome(o), Status: http.StatusOK, Answered: o.Answered, Summary: o.Summary,
+		FirstToken: r.firstToken,
+		Complete:   o.Complete && r.err == nil, Retries: r.retries, Continuations: r.continuations,
+		ToolCalls: o.ToolCalls, Priced: o.Priced, Cost: o.Cost,
 	}
 	if r.err != nil {
 		report.Status = r.err.Status

@@ -27,7 +27,10 @@ const PerRequest = 20_000_000
 
 // ErrExceeded is the error of a request that has used up its steps. Its text continues "the
 // schema", "the grammar" and the like.
-var ErrExceeded = errors.New("takes too much work to read, with all else that the request asks to be read or checked: make it smaller or simpler, or send fewer of its kind")
+var ErrExceeded = errors.New(
+	"takes too much work to read, with all else that the request asks to be read or checked: make it " +
+		"smaller or simpler, or send fewer of its kind",
+)
 
 // Account counts the steps of one request, on all goroutines that work for it, and ends
 // with a context. nil is an account without a bound.
