@@ -210,7 +210,7 @@ func Check(cfg *config.Config) error {
 }
 
 // openStore opens the store that the configuration names. Accesses are counted and
-// traced; a store that can hang is guarded.
+// traced; a store that can hang has a breaker.
 func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -224,7 +224,7 @@ func (s *Server) openStore(cfg *config.Config, metrics *telemetry.Metrics) (stor
 	}
 	system := store.System(cfg.StoreURL)
 	if system != "" {
-		opened = store.Guard(opened, store.GuardOptions{Now: s.o.Now, Changed: func(hangs bool) {
+		opened = store.WithBreaker(opened, store.BreakerOptions{Now: s.o.Now, Changed: func(hangs bool) {
 			metrics.StoreHangs(hangs)
 			if hangs {
 				s.o.Log.Warnf("the store (%s) does not answer: requests go on without it until it does", system)

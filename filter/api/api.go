@@ -102,7 +102,8 @@ type Step struct {
 }
 
 // Job is work outside the state machine: a tool call, access to a store, or a
-// long computation. A job is a value; it runs on a goroutine of its own.
+// long computation. A job is a value; it runs on a goroutine of its own, so that a tool or
+// a store that hangs delays no stream: store.WithBreaker says what else that takes.
 type Job interface {
 	// Do does the work. ctx ends when the reply is not wanted any more; a job
 	// that must be completed all the same bounds itself.

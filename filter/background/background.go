@@ -16,6 +16,27 @@
 //     unless its end is being stored already.
 //  5. The process dies: the lease expires, and the next reader of the response
 //     stores it as failed.
+//
+// What a response holds here, and who takes and returns it:
+//
+//	                    taken by                    returned by
+//	place               admit, for Queue            leave: Queue that fails, else the end of making
+//	lease in the store  Queue, as the response      the write of the ended response, or its expiry
+//	renewal of it       Start (leases.add)          forget (leases.drop)
+//	journal             making.begin                the journal's own close
+//	memory, quota       the request, before Queue   forget (Response.Release), the run's settling
+//
+// A response goes through these states; journalPhase has those of its journal:
+//
+//	state      begins with                    who ends it
+//	admitted   a place                        Queue: it stores the response, or gives the place back
+//	queued     the response in the store      Start
+//	making     the run's first step           the run, at the end of the reply; or abandon (case 3)
+//	ending     the jobs that store the end    the run; only endTimeout can cut it short
+//	forgotten  no renewal, no place           –
+//
+// The package knows runs, the store and the loopback listener. It does not know any API: a
+// response is an [api.BackgroundRequest], which stores its own beginning and end.
 package background
 
 import (
@@ -37,18 +58,23 @@ import (
 
 // Why a response ends before its run does.
 var (
-	errLost     = errors.New("the response is not this process's any more: it was canceled or deleted, or its lease has expired")
+	errLost = errors.New("the response is not this process's any more: " +
+		"it was canceled or deleted, or its lease has expired")
 	errShutdown = errors.New("the filter is shutting down")
 )
 
 // Options are what a [Maker] is made of.
 type Options struct {
-	Store        store.Store
-	Client       *loopback.Client // nil: no background responses are made
-	Env          *run.Env
-	Owner        string // this process, in the store
-	Max          int    // responses made at one time; 0: none are made
-	TenantHeader string // request header that names the tenant; "": none does
+	Store store.Store
+	// Owner is this process, in the store.
+	Owner string
+	Env   *run.Env
+	// Client makes the model calls; nil: no background responses are made.
+	Client *loopback.Client
+	// Max is how many responses are made at one time; 0: none are made.
+	Max int
+	// TenantHeader is the request header that names the tenant; "": none does.
+	TenantHeader string
 }
 
 // Maker makes background responses. It is safe for concurrent use.
@@ -57,20 +83,27 @@ type Maker struct {
 	*work
 }
 
-// work is what the makers of all configurations have begun.
+// work is what the makers of all configurations have begun: a reload must neither lose a
+// response nor give each configuration places of its own.
 type work struct {
 	leases *leases
 
-	mu      sync.Mutex
-	places  int // taken, by responses and requests that are about to queue one
+	mu sync.Mutex
+	// places is how many are taken, by responses and by requests that are about to queue one.
+	places int
+	// running are the responses being made, with what ends each.
 	running map[*making]context.CancelCauseFunc
 	closed  bool
-	done    sync.WaitGroup // of the places
+	// done waits for the places.
+	done sync.WaitGroup
 }
 
 // New makes a maker.
 func New(o Options) *Maker {
-	return &Maker{o: o, work: &work{leases: newLeases(o.Store, o.Owner), running: map[*making]context.CancelCauseFunc{}}}
+	return &Maker{o: o, work: &work{
+		leases:  newLeases(o.Store, o.Owner),
+		running: map[*making]context.CancelCauseFunc{},
+	}}
 }
 
 // With returns a maker of another configuration, with the same store and owner.
@@ -85,16 +118,22 @@ func (m *Maker) With(o Options) *Maker {
 
 // Response is a response that is stored as queued.
 type Response struct {
-	API       string // label in logs and metrics
+	// API is the label in logs and metrics.
+	API       string
 	RequestID string
 	Tenant    string
-	Target    run.Target
-	Header    http.Header      // of the client's request
-	Parent    telemetry.Parent // the span of that request
-	Tape      *record.Tape     // that goes on with the making; nil: there is none
 	Started   time.Time
-	Request   api.BackgroundRequest
-	Account   *budget.Account // what the response takes of token budgets; nil: none bounds it
+
+	Request api.BackgroundRequest
+	Target  run.Target
+	// Header is that of the client's request, and Parent its span.
+	Header http.Header
+	Parent telemetry.Parent
+	// Tape goes on with the making; nil: the exchange is not recorded.
+	Tape *record.Tape
+
+	// Account is what the response takes of token quotas; nil: none bounds it.
+	Account *budget.Account
 	// Reserve takes room for memory of the making, of the memory budget. nil: there is
 	// room for all.
 	Reserve func(bytes int) *apierror.Error
@@ -111,12 +150,15 @@ func (m *Maker) Queue(ctx context.Context, r *Response) (object []byte, err *api
 	if err := m.admit(); err != nil {
 		return nil, err
 	}
+
+	// Deferred, so that a panic gives the place back too.
 	queued := false
 	defer func() {
-		if !queued { // also after a panic
+		if !queued {
 			m.leave()
 		}
 	}()
+
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	r.key, object, err = r.Request.Queue(ctx, m.o.Owner, leaseTime)
@@ -128,17 +170,22 @@ func (m *Maker) Queue(ctx context.Context, r *Response) (object []byte, err *api
 func (m *Maker) admit() *apierror.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	switch {
 	case m.o.Client == nil:
-		return apierror.Invalid("background", "Background responses need Envoy's loopback listener, which is not configured here (the operator sets loopback). Leave background out.")
+		return apierror.Invalid("background", "Background responses need Envoy's loopback listener, "+
+			"which is not configured here (the operator sets loopback). Leave background out.")
 	case m.o.Max == 0:
-		return apierror.Invalid("background", "Background responses are switched off here (the operator sets limits.max_background). Leave background out.")
+		return apierror.Invalid("background", "Background responses are switched off here "+
+			"(the operator sets limits.max_background). Leave background out.")
 	case !m.closed && m.places < m.o.Max:
 		m.places++
 		m.done.Add(1)
 		return nil
 	}
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "background", "Too many background responses are being made. Try again shortly.")
+
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "background",
+		"Too many background responses are being made. Try again shortly.")
 }
 
 func (m *Maker) leave() {
@@ -152,8 +199,11 @@ func (m *Maker) leave() {
 func (m *Maker) Start(r *Response) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	k := newMaking(ctx, m, r)
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// A response may have been queued while Close began. The client has got its id: it is made
+	// all the same, to be stored as failed at once.
 	if m.closed {
 		cancel(errShutdown)
 	}
@@ -182,6 +232,7 @@ func (m *Maker) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+
 	idle := make(chan struct{})
 	go func() {
 		m.done.Wait()
@@ -190,6 +241,7 @@ func (m *Maker) Close(ctx context.Context) {
 	select {
 	case <-idle:
 	case <-ctx.Done():
+		// A response that is told to end bounds itself by endTimeout.
 		m.mu.Lock()
 		for _, cancel := range m.running {
 			cancel(errShutdown)
@@ -197,13 +249,18 @@ func (m *Maker) Close(ctx context.Context) {
 		m.mu.Unlock()
 		<-idle
 	}
+
 	m.leases.done.Wait()
 }
 
 // forwarded are the headers of the client's request that go along with model calls
 // of a background response: those of traces and access logs. The client's
 // credentials end with its own request; the engine's come from Envoy.
-var forwarded = []string{"host", "user-agent", "x-request-id", "traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-forwarded-for", "x-forwarded-proto"}
+var forwarded = []string{
+	"host", "user-agent", "x-request-id", "x-forwarded-for", "x-forwarded-proto",
+	"traceparent", "tracestate", "baggage",
+	"b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled",
+}
 
 // backgroundHeaders are the headers of a response's model calls.
 func backgroundHeaders(h http.Header, tenantHeader string) http.Header {
@@ -224,7 +281,10 @@ type making struct {
 	run      *run.Run
 	reply    api.BackgroundReply
 	journal  journal
-	lost     bool // somebody else has ended the response
+
+	// lost says that somebody else has ended the response.
+	lost bool
+	// complete and fault are for the log entry: the reply is stored whole, and what went wrong.
 	complete bool
 	fault    error
 }
@@ -244,11 +304,13 @@ func (k *making) make(ctx context.Context) {
 	k.runner.Protect(&k.response.RequestID, func() {
 		defer k.abandon()
 		k.begin(ctx)
-		_ = run.Serve(ctx, k.runner, k.journal.stored, k) // the journal's errors are in fault
+		// Its error is one of the journal, which is in fault already.
+		_ = run.Serve(ctx, k.runner, k.journal.stored, k)
 		k.note()
 	})
 	k.runner.Stop()
-	k.runner.Protect(&k.response.RequestID, k.record)
+
+	k.runner.Protect(&k.response.RequestID, k.logEntry)
 }
 
 // beginSpan begins the span of the response. It belongs to that of the request that
@@ -256,7 +318,8 @@ func (k *making) make(ctx context.Context) {
 func (k *making) beginSpan() {
 	r := k.response
 	start := telemetry.Start{
-		Parent: r.Parent, Kind: telemetry.Background, API: r.API, RequestID: r.RequestID, Model: r.Target.Model, Engine: r.Target.Engine,
+		Parent: r.Parent, Kind: telemetry.Background, API: r.API, RequestID: r.RequestID,
+		Model: r.Target.Model, Engine: r.Target.Engine,
 	}
 	if r.Target.Dialect != nil {
 		start.Provider = r.Target.Dialect.Kind()
@@ -276,9 +339,14 @@ func (k *making) begin(ctx context.Context) {
 	header := backgroundHeaders(r.Header, m.o.TenantHeader)
 	k.journal = newJournal(m.o.Store, r.key, m.o.Owner, m.o.Env, &k.runner.Timers, r.Reserve)
 	k.run = k.runner.Begin(run.Options{
-		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header, Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true, Account: r.Account, Reserve: r.Reserve,
+		Request: r.Request, Mode: api.Loop, Target: r.Target, RequestID: r.RequestID, Header: header,
+		Downstream: &k.journal, Executor: executor{k.runner, k}, Queued: true,
+		Account: r.Account, Reserve: r.Reserve,
 	}, m.o.Client.Dial(ctx, header, r.Target), m.o.Env.Now())
-	k.reply = k.run.Reply().(api.BackgroundReply) // the reply to a BackgroundRequest is one
+
+	// The reply to a BackgroundRequest is one. It begins before the journal, which numbers its
+	// events after those that Queue has stored.
+	k.reply = k.run.Reply().(api.BackgroundReply)
 	k.reply.Start()
 	k.journal.begin(k.reply)
 	k.run.Start()
@@ -298,7 +366,9 @@ func (e executor) Start(jobs []api.Job) {
 		e.Runner.Start(jobs)
 		return
 	}
-	e.Runner.Start(nil) // ends the model call
+
+	// Without jobs it only ends the model call: an engine must not go on while the store is slow.
+	e.Runner.Start(nil)
 	e.making.journal.drain(func() { e.Runner.Start(jobs) })
 }
 
@@ -335,15 +405,19 @@ func (k *making) Done() bool { return k.run.Ended() && k.journal.closed() }
 // Canceled implements [run.Owner].
 func (k *making) Canceled(cause error) (goesOn bool) {
 	if !errors.Is(cause, errShutdown) {
+		// Its own end is what has ended the lease, or the store rejects it.
 		if k.reply.Ending() || k.run.Ended() {
-			return true // its own end is what has ended the lease, or the store rejects it
+			return true
 		}
 		k.lost = true
 		k.run.Abandon()
 		return false
 	}
+
+	// An end that is being stored is not changed into a failure: the store may have it already.
 	if !k.reply.Ending() {
-		k.run.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "The service was shut down before the response was complete. Send the request again."))
+		k.run.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "",
+			"The service was shut down before the response was complete. Send the request again."))
 	}
 	if !k.run.Ended() {
 		k.runner.Timers.Set(run.TimerTotal, k.maker.o.Env.Now(), endTimeout)
@@ -356,21 +430,25 @@ func (k *making) note() {
 	if k.lost {
 		return
 	}
+
 	switch lost := k.reply.Lost(); {
-	case errors.Is(lost, store.ErrConflict), errors.Is(lost, store.ErrNotFound): // it was canceled or deleted meanwhile
+	case errors.Is(lost, store.ErrConflict), errors.Is(lost, store.ErrNotFound):
+		// It was canceled or deleted meanwhile: nothing of it has failed.
 	case lost != nil:
-		k.runner.Record.Failed(apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The response could not be stored.").With(lost))
+		k.runner.Record.Failed(apierror.New(http.StatusServiceUnavailable, "store_unavailable", "",
+			"The response could not be stored.").With(lost))
 	default:
 		k.complete = true
 	}
 	k.fault = k.journal.fault
 }
 
-// record writes the log line.
-func (k *making) record() {
+// logEntry writes the log line.
+func (k *making) logEntry() {
 	r := k.response
 	o := telemetry.Outcome{
-		Kind: telemetry.Background, API: r.API, RequestID: r.RequestID, Tenant: r.Tenant, Model: r.Target.Model, Engine: r.Target.Engine,
+		Kind: telemetry.Background, API: r.API, RequestID: r.RequestID, Tenant: r.Tenant,
+		Model: r.Target.Model, Engine: r.Target.Engine,
 		Complete: k.complete, Now: k.maker.o.Env.Now(),
 	}
 	k.runner.Describe(&o)

@@ -31,12 +31,24 @@ const (
 	// storeTimeout bounds one access to the store.
 	storeTimeout = 5 * time.Second
 	// endTimeout bounds what does not end by itself when a response ends: the
-	// access of a store that does not heed storeTimeout and, at a shutdown, the
+	// access of a store that does not respect storeTimeout and, at a shutdown, the
 	// retries of storing the response.
 	endTimeout = 3 * storeTimeout
 )
 
 // journalPhase is how far a journal has come.
+//
+//	phase    next                     by
+//	open     ending                   end: the run has ended
+//	         closed                   close: the response is another's, a batch is too large, too
+//	                                  many events wait, or there is no memory for them
+//	ending   closed                   flush: nothing is left; or close: the one attempt failed, or
+//	                                  TimerJournal expired
+//	closed   nothing                  followers get the end from the stored response
+//
+// While it is open or ending, at most one access to the store is made (storing). A batch that
+// could not be stored stays in sent, and is stored again before any other: batches must follow
+// one another.
 type journalPhase uint8
 
 const (
@@ -54,27 +66,39 @@ type journal struct {
 	owner  string
 	env    *run.Env
 	timers *run.Timers
-	stored chan error
 	reply  api.BackgroundReply
+	// stored takes the result of an access. It has room for one, so that the access ends even if
+	// the run has.
+	stored chan error
 	// reserve takes memory for events that wait because the store is slow.
 	reserve func(bytes int) *apierror.Error
 
-	phase   journalPhase
-	fault   error        // of the last access to the store
-	next    int          // number of the next event
-	sent    *store.Batch // being stored, or to be stored again; nil: none
-	storing bool         // sent is being stored
-	batch   store.Batch  // what comes after it
-	room    int          // bytes that are taken for both
-	failed  int          // accesses since one that succeeded
-	drained func()       // called once nothing waits; nil: nobody asked
+	phase journalPhase
+	// next is the number of the next event.
+	next int
+	// sent is being stored (storing), or is to be stored again; nil: there is none.
+	sent    *store.Batch
+	storing bool
+	// batch is what comes after sent, and room the bytes that are taken for both.
+	batch store.Batch
+	room  int
+	// fault is the error of the last access, and failed the accesses since one that succeeded.
+	fault  error
+	failed int
+	// drained is called once nothing waits; nil: nobody asked.
+	drained func()
 }
 
-func newJournal(s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers, reserve func(bytes int) *apierror.Error) journal {
+func newJournal(
+	s store.Journal, key store.Key, owner string, env *run.Env, timers *run.Timers,
+	reserve func(bytes int) *apierror.Error,
+) journal {
 	if reserve == nil {
 		reserve = func(int) *apierror.Error { return nil }
 	}
-	return journal{reserve: reserve, store: s, key: key, owner: owner, env: env, timers: timers, stored: make(chan error, 1)}
+	return journal{
+		reserve: reserve, store: s, key: key, owner: owner, env: env, timers: timers, stored: make(chan error, 1),
+	}
 }
 
 // begin begins to store the events of a reply, behind those that are stored.
@@ -95,24 +119,30 @@ func (j *journal) SendError(*apierror.Error) {}
 // SendBody implements [run.Downstream]. Events are stored a little later, with those
 // that follow.
 func (j *journal) SendBody(p []byte, end bool) {
+	// Without a new number it is a comment, such as a keep-alive: nobody needs it later.
 	next := j.reply.Sequence()
 	if next == j.next || j.phase == journalClosed {
-		return // a comment, or no event at all
+		return
 	}
 	if !j.makeRoom(len(p)) {
 		j.close(errors.New("there is no memory for the events that wait for the store"))
 		return
 	}
+
+	// A response that could not be stored has no end in its stream either: who follows it would
+	// take it for complete.
 	if len(j.batch.SSE) == 0 {
 		j.batch.First = j.next
 	}
 	j.batch.SSE = append(j.batch.SSE, p...)
 	j.batch.Last, j.batch.End = next-1, end && j.reply.Lost() == nil
 	j.next = next
+
 	switch {
 	case len(j.batch.SSE) > journalBacklog:
 		j.close(errors.New("too many events wait for the store"))
 	case len(j.batch.SSE) > journalBatch && j.fault == nil:
+		// A full batch is stored at once, but not before journalRetry if the store fails.
 		j.timers.Set(run.TimerJournal, j.env.Now(), time.Nanosecond)
 	case !j.timers.Armed(run.TimerJournal):
 		j.timers.Set(run.TimerJournal, j.env.Now(), journalDelay)
@@ -128,6 +158,7 @@ func (j *journal) makeRoom(n int) bool {
 	if waiting <= journalBatch+j.room {
 		return true
 	}
+
 	more := max(journalRoom, waiting-journalBatch-j.room)
 	if j.reserve(more) != nil {
 		return false
@@ -139,7 +170,8 @@ func (j *journal) makeRoom(n int) bool {
 // returnRoom returns the memory of events that wait no more.
 func (j *journal) returnRoom() {
 	if j.room > 0 {
-		_ = j.reserve(-j.room) // returning is not refused
+		// Returning is not refused.
+		_ = j.reserve(-j.room)
 		j.room = 0
 	}
 }
@@ -181,12 +213,14 @@ func (j *journal) expired() {
 
 // flush begins to store what waits.
 func (j *journal) flush() {
+	// While it is ending, the timer is what bounds that.
 	if j.phase == journalOpen {
 		j.timers.Clear(run.TimerJournal)
 	}
 	if j.storing || j.phase == journalClosed {
 		return
 	}
+
 	if j.sent == nil {
 		if len(j.batch.SSE) == 0 {
 			if j.phase == journalEnding {
@@ -197,6 +231,8 @@ func (j *journal) flush() {
 		batch := j.batch
 		j.sent, j.batch = &batch, store.Batch{}
 	}
+
+	// The access is not the run's: it ends by itself, also if the run is abandoned meanwhile.
 	j.storing = true
 	batch := *j.sent
 	j.env.Workers.Go(func() {
@@ -215,11 +251,13 @@ func (j *journal) appended(err error) {
 	switch {
 	case j.phase == journalClosed:
 	case err == nil, errors.Is(err, store.ErrConflict) && j.fault != nil:
+		// What is next in the batch takes room again, if it is much.
 		j.sent, j.fault, j.failed = nil, nil, 0
-		j.returnRoom() // what is next in the batch is taken again, if it is much
+		j.returnRoom()
 		j.flush()
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
-		j.close(nil) // it is another's now; the lease will show it
+		// It is another's now; the lease will show it.
+		j.close(nil)
 	case errors.Is(err, store.ErrTooLarge), j.phase == journalEnding:
 		j.close(fmt.Errorf("store events: %w", err))
 	default:

@@ -19,13 +19,21 @@ const (
 
 // leases renews the leases that this process has in the store, all of them in one
 // query, and reports the loss of one. It is safe for concurrent use.
+//
+//	a lease     begins with                      ends with
+//	renewed     add                              drop
+//	lost        the store: it does not know it   drop; it is asked for until then, and not reported again
+//
+// The beat runs while there is a lease of either kind.
 type leases struct {
 	store store.Responses
 	owner string
 
-	mu   sync.Mutex
-	held map[store.Key]func() // called at the loss
-	stop context.CancelFunc   // ends the beat; nil while nothing is held
+	mu sync.Mutex
+	// held are the leases, with what is called at the loss; nil: it was called.
+	held map[store.Key]func()
+	// stop ends the beat; nil while nothing is held.
+	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
@@ -79,12 +87,15 @@ func (l *leases) renew(ctx context.Context) {
 		keys = append(keys, k)
 	}
 	l.mu.Unlock()
+
+	// Without the lock: add and drop must not wait for the store.
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	lost, err := l.store.Renew(ctx, l.owner, keys, leaseTime)
 	if err != nil {
 		return
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range lost {

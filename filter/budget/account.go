@@ -129,6 +129,7 @@ func (a *Account) Ends() bool {
 func (a *Account) Grow(ctx context.Context) *apierror.Error {
 	a.access.Lock()
 	defer a.access.Unlock()
+
 	before := make([]int, len(a.entries))
 	err := a.take(ctx, func() {
 		for i := range a.entries {
@@ -139,14 +140,17 @@ func (a *Account) Grow(ctx context.Context) *apierror.Error {
 			}
 		}
 	})
+
 	if err == nil || err.Status != http.StatusTooManyRequests {
 		return nil
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.entries {
 		a.entries[i].output = before[i]
 	}
+
 	return err
 }
 
@@ -157,17 +161,21 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 	if charges == nil {
 		return nil
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
+
 	charged, err := a.store.Charge(ctx, charges)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if err != nil {
 		return a.storeFailed(err)
 	}
 	if !charged.OK {
 		return a.refusal(charges, charged.Counts)
 	}
+
 	for i, c := range charged.Counts {
 		e := &a.entries[i]
 		if charges[i].Amount > 0 {
@@ -177,6 +185,7 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 			a.left = left
 		}
 	}
+
 	return nil
 }
 
@@ -185,9 +194,11 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 func (a *Account) missing(change func()) []store.Charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.settled {
 		return nil
 	}
+
 	change()
 	charges := make([]store.Charge, len(a.entries))
 	for i := range a.entries {
@@ -195,9 +206,11 @@ func (a *Account) missing(change func()) []store.Charge {
 		charges[i] = e.charge()
 		charges[i].Limit = e.budget.Tokens * unit
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
-			charges[i].Limit = 0 // a count that is over its limit refuses nothing to those that take nothing
+			// A count that is over its limit refuses nothing to those that take nothing.
+			charges[i].Limit = 0
 		}
 	}
+
 	return charges
 }
 
@@ -221,9 +234,11 @@ func (a *Account) Settle(ctx context.Context, used Usage) error {
 func (a *Account) settlement(used Usage) (charges []store.Charge) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+
 	if a.settled {
 		return nil
 	}
+
 	a.settled = true
 	for i := range a.entries {
 		e := &a.entries[i]
@@ -242,6 +257,7 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 			charges = append(charges, charge)
 		}
 	}
+
 	return charges
 }
 
@@ -250,6 +266,7 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 func (a *Account) charge(ctx context.Context, charges []store.Charge) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
+
 	for len(charges) > 0 {
 		var now, later []store.Charge
 		names := map[string]bool{}
@@ -265,5 +282,6 @@ func (a *Account) charge(ctx context.Context, charges []store.Charge) error {
 		}
 		charges = later
 	}
+
 	return nil
 }

@@ -113,6 +113,7 @@ func (b *Budget) count(s Subject) string {
 			name.WriteString(" " + part.key + "=" + url.QueryEscape(part.value))
 		}
 	}
+
 	return name.String()
 }
 
@@ -141,6 +142,7 @@ func (s *Set) Account(subject Subject) *Account {
 	if s == nil {
 		return nil
 	}
+
 	var entries []entry
 	var names []string
 	for i := range s.budgets {
@@ -153,6 +155,7 @@ func (s *Set) Account(subject Subject) *Account {
 			entries = append(entries, entry{budget: b, count: b.count(subject)})
 		}
 	}
+
 	if len(entries) == 0 {
 		return nil
 	}

@@ -36,11 +36,15 @@ func ParsePrice(text string) (millionths int64, err error) {
 	if text == "" {
 		return 0, nil
 	}
+
 	whole, fraction, point := strings.Cut(text, ".")
 	digits := whole + fraction + strings.Repeat("0", max(0, priceDigits-len(fraction)))
 	n, err := strconv.ParseUint(digits, 10, 53)
 	if err != nil || whole == "" || point && fraction == "" || len(fraction) > priceDigits {
-		return 0, fmt.Errorf("%q is no price; write such as 0.15, with at most %d digits behind the point", text, priceDigits)
+		return 0, fmt.Errorf(
+			"%q is no price; write such as 0.15, with at most %d digits behind the point", text, priceDigits,
+		)
 	}
+
 	return int64(n), nil //nolint:gosec // 53 bits
 }

@@ -13,7 +13,10 @@ import (
 func (a *Account) storeFailed(cause error) *apierror.Error {
 	for i := range a.entries {
 		if !a.entries[i].budget.Open {
-			return apierror.New(http.StatusServiceUnavailable, "store_unavailable", "", "The store of token budgets cannot be reached. Send the request again.").With(cause)
+			return apierror.New(
+				http.StatusServiceUnavailable, "store_unavailable", "",
+				"The store of token budgets cannot be reached. Send the request again.",
+			).With(cause)
 		}
 	}
 	return nil
@@ -31,17 +34,29 @@ func (a *Account) refusal(charges []store.Charge, counts []store.Count) *apierro
 		limit.Never = e.needs(a.used, a.call) > c.Limit
 		return refused(&limit, (counts[i].Used+unit-1)/unit, (c.Amount+unit-1)/unit)
 	}
-	return refused(&apierror.TokenLimit{}, 0, 0) // no store refuses without a reason
+	// No store refuses without a reason.
+	return refused(&apierror.TokenLimit{}, 0, 0)
 }
 
 func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 	var err *apierror.Error
 	if l.Never {
-		err = apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Request too large for the token budget %q: Limit %d, Requested %d. Shorten the input or lower the limit of output tokens.", l.Budget, l.Limit, requested)
-		err.RetryAfter = 0 // it does not get smaller by waiting
+		err = apierror.New(
+			http.StatusTooManyRequests, "rate_limit_exceeded", "",
+			"Request too large for the token budget %q: Limit %d, Requested %d. Shorten the input or lower "+
+				"the limit of output tokens.",
+			l.Budget, l.Limit, requested,
+		)
+		// It does not get smaller by waiting.
+		err.RetryAfter = 0
 	} else {
 		seconds := int64((l.Reset + time.Second - 1) / time.Second)
-		err = apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Rate limit reached for the token budget %q: Limit %d, Used %d, Requested %d. Please try again in %ds, or shorten the input, or lower the limit of output tokens.", l.Budget, l.Limit, used, requested, seconds)
+		err = apierror.New(
+			http.StatusTooManyRequests, "rate_limit_exceeded", "",
+			"Rate limit reached for the token budget %q: Limit %d, Used %d, Requested %d. Please try again "+
+				"in %ds, or shorten the input, or lower the limit of output tokens.",
+			l.Budget, l.Limit, used, requested, seconds,
+		)
 		err.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	err.Type, err.Limit = apierror.TypeTokens, l
@@ -50,5 +65,7 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 
 // limitOf returns what a count leaves of a budget.
 func limitOf(b *Budget, c store.Count) apierror.TokenLimit {
-	return apierror.TokenLimit{Budget: b.Name, Limit: b.Tokens, Remaining: max(0, b.Tokens*unit-c.Used) / unit, Reset: c.Left}
+	return apierror.TokenLimit{
+		Budget: b.Name, Limit: b.Tokens, Remaining: max(0, b.Tokens*unit-c.Used) / unit, Reset: c.Left,
+	}
 }

@@ -11,16 +11,20 @@ func Compare(earlier, now *Print) Finding {
 	case earlier.head.Salt != now.head.Salt:
 		f.Cause = Salt
 	}
+
 	shortest := min(earlier.tokens, now.tokens)
-	if f.Cause != None { // the engine shares nothing
+	// The engine shares nothing.
+	if f.Cause != None {
 		f.Lost, f.Role = shortest, RoleSystem
 		return f
 	}
+
 	blocks := sharedBlocks(earlier.blocks, now.blocks)
 	f.Shared = blocks * BlockTokens
 	if blocks == shortest/BlockTokens {
 		return f
 	}
+
 	f.Lost = shortest - f.Shared
 	f.Message = firstDifferent(earlier.parts, now.parts)
 	at := f.Message
@@ -52,16 +56,20 @@ func cause(earlier, now *Print, message int) Cause {
 			return Date
 		case was.Effort != is.Effort:
 			return Effort
-		case was.Builtins != is.Builtins, (was.Tools == 0) != (is.Tools == 0): // the message says where calls of tools go
+		// The message says where calls of tools go, if there are tools.
+		case was.Builtins != is.Builtins, (was.Tools == 0) != (is.Tools == 0):
 			return Tools
 		}
 		return System
 	}
-	if before, after := earlier.part(message), now.part(message); before.role == RoleDeveloper || after.role == RoleDeveloper {
+
+	before, after := earlier.part(message), now.part(message)
+	if before.role == RoleDeveloper || after.role == RoleDeveloper {
 		if !earlier.conversed(message) || !now.conversed(message) {
 			return beginningCause(was, is)
 		}
 	}
+
 	switch {
 	case was.Summary != is.Summary:
 		return Compacted
@@ -72,6 +80,7 @@ func cause(earlier, now *Print, message int) Cause {
 	case now.has(message, func(p part) bool { return p.channel == final }):
 		return Reasoning
 	}
+
 	return ReasoningLost
 }
 

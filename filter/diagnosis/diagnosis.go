@@ -23,11 +23,11 @@ const (
 	Effort                      // the reasoning effort in the system message
 	Instructions                // the instructions before the first user's text
 	Tools                       // the tools
-	ToolsReordered              // the same tools in another order, or with the members of their schemas in another order
+	ToolsReordered              // the same tools, but they or members of their schemas are in another order
 	Format                      // the output format
 	Compacted                   // a summary has taken the place of messages
 	Truncated                   // the oldest turns were dropped because the conversation is longer than the context
-	Reasoning                   // the reasoning of a turn that has its answer is not shown any more: the format demands that
+	Reasoning                   // that of a turn with its answer is not shown any more: the format demands that
 	ReasoningLost               // the reasoning of an unfinished turn is missing
 	History                     // another message differs
 	NotCached                   // the engine did not have tokens that it was sent before
@@ -62,19 +62,27 @@ func (r Role) String() string { return roleNames[r] }
 
 // Finding is what comparing a prompt with an earlier one has found.
 type Finding struct {
-	Known  bool  // there is an earlier prompt
-	Cause  Cause // None: the prompt continues it, as far as whole blocks go
-	Shared int   // tokens that both begin with, in whole blocks of [BlockTokens]
-	Lost   int   // tokens behind them that the engine could have had in its cache; 0 if Cause is None
+	// Known says that there is an earlier prompt.
+	Known bool
+	// Cause is None if the prompt continues it, as far as whole blocks go.
+	Cause Cause
+	// Shared is how many tokens both begin with, in whole blocks of [BlockTokens].
+	Shared int
+	// Lost is how many tokens after them the engine could have had in its cache; 0 if Cause is None.
+	Lost int
 
 	// The first difference; 0 if Cause is None.
-	Token   int  // its index in the prompt, at most one block too small
-	Message int  // index of the message in the prompt; the system message is 0
-	Role    Role // of that message
+	// Token is its index in the prompt, at most one block too small.
+	Token int
+	// Message is the index of the message in the prompt; the system message is 0.
+	Message int
+	// Role is that of the message.
+	Role Role
 
 	// Elsewhere says that the earlier prompt belongs to another session.
 	Elsewhere bool
-	Replica   string // that has answered the earlier prompt; "": unknown
+	// Replica has answered the earlier prompt; "": unknown.
+	Replica string
 }
 
 // leastMissed is how many tokens the engine must have been sent before, so that their

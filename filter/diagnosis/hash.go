@@ -68,6 +68,7 @@ func Pieces(json []byte) Sum {
 			begin = i + 1
 		}
 	}
+
 	if begin < len(json) {
 		sum += textSum(k3, json[begin:])
 	}

@@ -12,19 +12,31 @@ const BlockTokens = 16
 
 // Head is what the beginning of a prompt is made of, as hashes.
 type Head struct {
-	Model string // the model's name at the engine
-	Salt  Sum    // of the request's cache_salt
+	// Model is the model's name at the engine.
+	Model string
+	// Salt is the hash of the request's cache_salt.
+	Salt Sum
 
-	First        Sum  // of the first user's text, by which prompts of one conversation are recognized
-	Date         Sum  // in the system message
-	Effort       Sum  // in the system message
-	Builtins     Sum  // of the tools in the system message
-	Instructions Sum  // before the first user's text, in the same message as the tools
-	Tools        Sum  // in their order
-	AnyOrder     Sum  // of the same tools, whatever their order and that of their schemas' members
-	Format       Sum  // of the output format that the model is told
-	Summary      Sum  // of the summary that stands in the place of messages; 0: there is none
-	Truncated    bool // the oldest turns were dropped
+	// First is the hash of the first user's text, by which prompts of one conversation are recognized.
+	First Sum
+	// in the system message
+	Date Sum
+	// in the system message
+	Effort Sum
+	// of the tools in the system message
+	Builtins Sum
+	// Instructions come before the first user's text, in the same message as the tools.
+	Instructions Sum
+	// Tools are hashed in their order.
+	Tools Sum
+	// AnyOrder is of the same tools, whatever their order and that of their schemas' members.
+	AnyOrder Sum
+	// Format is the output format that the model is told.
+	Format Sum
+	// Summary stands in the place of messages; 0: there is none.
+	Summary Sum
+	// Truncated says that the oldest turns were dropped.
+	Truncated bool
 }
 
 // AddTools adds the tools of a list of namespaces to the sums of all tools.
@@ -84,13 +96,16 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 	if n > 0 {
 		sum = next.blocks[n-1]
 	}
+
 	for ; n < len(next.blocks); n++ {
 		sum = blockSum(sum, (*[BlockTokens]harmony.Token)(prompt[n*BlockTokens:]))
 		next.blocks[n] = sum
 	}
+
 	next.parts = p.partsBefore(same)
 	from := 0
-	if last := len(next.parts) - 1; last >= 0 { // it may go on
+	// It may go on.
+	if last := len(next.parts) - 1; last >= 0 {
 		from = int(next.parts[last].start)
 		next.parts = next.parts[:last]
 	}
@@ -130,6 +145,7 @@ func (p *Print) addParts(prompt []harmony.Token, from int) {
 	if n := len(p.parts) + (len(prompt)-from)/usualMessage; n >= fewParts {
 		room = make([]part, 0, n+fewParts)
 	}
+
 	p.parts = append(room, p.parts...)
 	for from < len(prompt) {
 		next := len(prompt)
@@ -163,6 +179,7 @@ func newPart(message []harmony.Token, start int) part {
 		p.role = NoRole
 		return p
 	}
+
 	switch message[1] {
 	case systemToken:
 		p.role = RoleSystem
@@ -173,6 +190,7 @@ func newPart(message []harmony.Token, start int) part {
 	case assistantToken:
 		p.role = RoleAssistant
 	}
+
 	for i, token := range message[:min(len(message), maxHeader)] {
 		if token == harmony.TokenMessage {
 			break
@@ -187,6 +205,7 @@ func newPart(message []harmony.Token, start int) part {
 			break
 		}
 	}
+
 	return p
 }
 

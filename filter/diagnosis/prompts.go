@@ -116,18 +116,21 @@ func closest(prompts []prompt, now *Print) prompt {
 		}
 		return found
 	}
+
 	same := func(p *Print) bool { return p.head.First == now.head.First }
 	served := func(p *Print) bool { return p.head.Model == now.head.Model && p.head.Salt == now.head.Salt }
 	found := of(func(p *Print) bool { return same(p) && served(p) })
 	if found < 0 {
 		found = of(same)
 	}
-	if found < 0 && len(prompts) < maxPrompts && now.continues() { // else its own may have been dropped
+	// Else its own may have been dropped.
+	if found < 0 && len(prompts) < maxPrompts && now.continues() {
 		found = of(served)
 	}
 	if found < 0 {
 		return prompt{}
 	}
+
 	return prompts[found]
 }
 
@@ -144,18 +147,21 @@ func (m *Prompts) FindReply(name Session, id string, now *Print) Finding {
 	if m == nil {
 		return Finding{}
 	}
+
 	m.mu.Lock()
 	named := m.replies[reply{name.Tenant, id}]
 	if named == nil {
 		m.mu.Unlock()
 		return Finding{}
 	}
+
 	earlier, replica, other := named.print, named.replica, named.session.name != name
 	for _, t := range named.replies {
 		if t.id == id {
 			earlier = earlier.first(t.tokens)
 		}
 	}
+
 	m.mu.Unlock()
 	f := Compare(earlier, now)
 	f.Replica, f.Elsewhere = replica, other
@@ -168,13 +174,16 @@ func (m *Prompts) Keep(name Session, id string, now *Print) {
 	if m == nil {
 		return
 	}
+
 	next := &prompt{print: now}
 	if id != "" {
 		next.own[0] = turn{id, now.tokens}
 		next.replies = next.own[:]
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	s := m.session(name)
 	next.session = s
 	m.replace(s, next)
@@ -183,9 +192,11 @@ func (m *Prompts) Keep(name Session, id string, now *Print) {
 	for _, t := range next.replies {
 		m.name(next, t.id)
 	}
+
 	for len(s.prompts) > maxPrompts {
 		m.drop(s, 0)
 	}
+
 	for m.bytes > m.limit || len(m.sessions) > maxSessions {
 		m.forget(m.recent.Back())
 	}
@@ -197,12 +208,15 @@ func (m *Prompts) Answered(name Session, now *Print, replica string) {
 	if m == nil || replica == "" {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	e := m.sessions[name]
 	if e == nil {
 		return
 	}
+
 	for _, p := range e.Value.(*session).prompts {
 		if p.print == now {
 			m.bytes -= p.bytes()
@@ -244,12 +258,19 @@ func (m *Prompts) replace(s *session, next *prompt) {
 		if p.print.head.First != next.print.head.First || p.print.head.Model != next.print.head.Model {
 			continue
 		}
+
 		shared := sharedBlocks(p.print.blocks, next.print.blocks)
 		switch {
-		case p.print.head.Salt == next.print.head.Salt && shared == len(p.print.blocks) && p.print.tokens <= next.print.tokens:
+		case p.print.head.Salt == next.print.head.Salt && shared == len(p.print.blocks) &&
+			p.print.tokens <= next.print.tokens:
 			earlier := p.replies
 			m.drop(s, i)
-			next.replies = append(slices.DeleteFunc(earlier, func(t turn) bool { return len(next.replies) > 0 && t.id == next.replies[0].id }), next.replies...)
+			next.replies = append(
+				slices.DeleteFunc(
+					earlier, func(t turn) bool { return len(next.replies) > 0 && t.id == next.replies[0].id },
+				),
+				next.replies...,
+			)
 			if n := len(next.replies) - maxReplies; n > 0 {
 				next.replies = slices.Delete(next.replies, 0, n)
 			}

@@ -17,13 +17,15 @@ func before(r *record.Record, records []*record.Record) (id string) {
 	prompt := firstPrompt(r)
 	most := leastShared - 1
 	for _, other := range slices.Backward(records) {
-		if other == r || other.Tenant != r.Tenant || other.Target.Model != r.Target.Model || !other.Started.Before(r.Started) {
+		if other == r || other.Tenant != r.Tenant || other.Target.Model != r.Target.Model ||
+			!other.Started.Before(r.Started) {
 			continue
 		}
 		if n := sharedTokens(prompt, firstPrompt(other)); n > most {
 			id, most = other.ID, n
 		}
 	}
+
 	return id
 }
 

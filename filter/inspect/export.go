@@ -10,7 +10,10 @@ import (
 )
 
 // ofCall are the request headers that a client of its own sets, or that Envoy adds.
-var ofCall = []string{"accept-encoding", "content-length", "host", "user-agent", "x-forwarded-for", "x-forwarded-proto", "x-request-id", "x-envoy-expected-rq-timeout-ms"}
+var ofCall = []string{
+	"accept-encoding", "content-length", "host", "user-agent", "x-forwarded-for", "x-forwarded-proto",
+	"x-request-id", "x-envoy-expected-rq-timeout-ms",
+}
 
 // Curl returns a command for a shell that sends the request of a record again. base is the
 // scheme and the host, such as http://127.0.0.1:10000. Records have the values of few headers,
@@ -23,6 +26,7 @@ func Curl(r *record.Record, base string) string {
 	if r.Request.Method != http.MethodPost && r.Request.Method != http.MethodGet {
 		words = append(words, "-X", r.Request.Method)
 	}
+
 	words = append(words, quoted(strings.TrimSuffix(base, "/")+r.Request.Path))
 	typed := false
 	for _, name := range slices.Sorted(maps.Keys(r.Request.Header)) {
@@ -32,12 +36,14 @@ func Curl(r *record.Record, base string) string {
 		typed = typed || name == "content-type"
 		words = append(words, "-H", quoted(name+": "+r.Request.Header[name]))
 	}
+
 	if len(r.Request.Body.Bytes()) > 0 {
 		if !typed {
 			words = append(words, "-H", quoted("content-type: application/json"))
 		}
 		words = append(words, "--data-binary", quoted(r.Request.Body.String()))
 	}
+
 	return strings.Join(words, " ")
 }
 

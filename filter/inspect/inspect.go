@@ -13,26 +13,35 @@ import (
 
 // View is what is shown of a record.
 type View struct {
-	Calls   []Call `json:"calls"`
-	Steps   []Step `json:"steps"`
-	Reply   string `json:"reply"`             // the bytes that the client got, as text
-	Refused string `json:"refused,omitempty"` // the error in place of the reply
-	Prefix  string `json:"prefix,omitempty"`  // why the prompt does not continue that of its session; "": it does, or there is none
+	Calls []Call `json:"calls"`
+	Steps []Step `json:"steps"`
+	// Reply is the bytes that the client got, as text.
+	Reply string `json:"reply"`
+	// Refused is the error in place of the reply.
+	Refused string `json:"refused,omitempty"`
+	// Prefix says why the prompt does not continue that of its session; "": it does, or there is none.
+	Prefix string `json:"prefix,omitempty"`
 }
 
 // Call is a model call.
 type Call struct {
-	ID      string    `json:"id"`
-	Retry   int       `json:"retry,omitempty"`
-	Options string    `json:"options,omitempty"`
-	Tokens  int       `json:"tokens"`           // of the prompt
-	Cached  *int      `json:"cached,omitempty"` // of these, from the engine's cache; nil: it does not say
-	Shared  int       `json:"shared"`           // of these, those of the call before
-	Prompt  []Message `json:"prompt"`           // of long exchanges what the call before did not have
-	Output  []Message `json:"output"`           // of all choices, one after the other
-	Ended   string    `json:"ended"`            // why the output ended, or broke
-	Status  int       `json:"status,omitempty"`
-	Replica string    `json:"replica,omitempty"`
+	ID      string `json:"id"`
+	Retry   int    `json:"retry,omitempty"`
+	Options string `json:"options,omitempty"`
+	// Tokens is how many the prompt has.
+	Tokens int `json:"tokens"`
+	// Cached is how many of these come from the engine's cache; nil: it does not say.
+	Cached *int `json:"cached,omitempty"`
+	// Shared is how many of these the call before had.
+	Shared int `json:"shared"`
+	// Prompt is, of long exchanges, what the call before did not have.
+	Prompt []Message `json:"prompt"`
+	// Output is that of all choices, one after the other.
+	Output []Message `json:"output"`
+	// Ended says why the output ended, or broke.
+	Ended   string `json:"ended"`
+	Status  int    `json:"status,omitempty"`
+	Replica string `json:"replica,omitempty"`
 }
 
 // Message is a message of a prompt or an output.

@@ -23,6 +23,7 @@ func Messages(tokens []harmony.Token, begun harmony.Role) []Message {
 		messages = append(messages, m)
 		from, begun = to, ""
 	}
+
 	return messages
 }
 
@@ -37,6 +38,7 @@ func newMessage(tokens []harmony.Token, begun harmony.Role) Message {
 	if begun != "" || tokens[0] == harmony.TokenStart {
 		kind = Header
 	}
+
 	header := []harmony.Token{}
 	for i, t := range tokens {
 		p := Piece{ID: t, Kind: kind}
@@ -50,6 +52,7 @@ func newMessage(tokens []harmony.Token, begun harmony.Role) Message {
 		}
 		m.Pieces[i] = p
 	}
+
 	m.setTexts(tokens)
 	m.readHeader(header)
 	return m
@@ -96,12 +99,14 @@ func (m *Message) readHeader(tokens []harmony.Token) {
 			text.Write(p)
 		}
 	}
+
 	before, rest, _ := strings.Cut(text.String(), "<|channel|>")
 	channel, kind, _ := strings.Cut(rest, "<|constrain|>")
 	role, _ := m.words(strings.TrimPrefix(before, "<|start|>"))
 	if role != "" {
 		m.Role = role
 	}
+
 	var plain string
 	m.Channel, plain = m.words(channel)
 	m.Type = strings.TrimSpace(kind)

@@ -36,7 +36,8 @@ const maxListed = 500
 // token is not "", the JSON needs it as a bearer token; the page itself has no data. Without
 // one, requests must name an IP address or localhost as their host.
 func Handler(s Source, token string) http.Handler {
-	page, _ := fs.Sub(files, "page") // the name is a valid one
+	// The name is a valid one.
+	page, _ := fs.Sub(files, "page")
 	mux := http.NewServeMux()
 	mux.Handle("GET /inspector/", http.StripPrefix("/inspector/", http.FileServerFS(page)))
 	mux.HandleFunc("GET /inspector/records", func(w http.ResponseWriter, r *http.Request) { list(w, r, s) })
@@ -44,18 +45,28 @@ func Handler(s Source, token string) http.Handler {
 	sum := sha256.Sum256([]byte("Bearer " + token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set(
+			"Content-Security-Policy",
+			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "+
+				"form-action 'none'; frame-ancestors 'none'",
+		)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		sent := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		if token != "" && strings.HasPrefix(r.URL.Path, "/inspector/records") && subtle.ConstantTimeCompare(sent[:], sum[:]) == 0 {
+		if token != "" && strings.HasPrefix(r.URL.Path, "/inspector/records") &&
+			subtle.ConstantTimeCompare(sent[:], sum[:]) == 0 {
 			h.Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "Send the token of inspector.token as a bearer token.", http.StatusUnauthorized)
 			return
 		}
 		if token == "" && !direct(r.Host) {
-			http.Error(w, "Without a token, the inspector is opened by an IP address or as localhost. Set inspector.token to open it by another name.", http.StatusForbidden)
+			http.Error(
+				w,
+				"Without a token, the inspector is opened by an IP address or as localhost. Set "+
+					"inspector.token to open it by another name.",
+				http.StatusForbidden,
+			)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -85,7 +96,10 @@ type Line struct {
 }
 
 func newLine(r *record.Record, live bool) Line {
-	return Line{ID: r.ID, Started: r.Started, Tenant: r.Tenant, Session: r.Settings.Session, Redacted: r.Redacted, Live: live, Target: r.Target, Result: r.Result}
+	return Line{
+		ID: r.ID, Started: r.Started, Tenant: r.Tenant, Session: r.Settings.Session, Redacted: r.Redacted,
+		Live: live, Target: r.Target, Result: r.Result,
+	}
 }
 
 // list writes the last exchanges that a query wants, the newest first: by model, outcome,
@@ -97,8 +111,11 @@ func list(w http.ResponseWriter, r *http.Request, s Source) {
 		http.Error(w, "limit must be a number from 1 on.", http.StatusBadRequest)
 		return
 	}
+
 	wanted := func(l *Line) bool {
-		for name, value := range map[string]string{"model": l.Target.Model, "outcome": l.Result.Outcome, "tenant": l.Tenant, "api": l.Target.API} {
+		for name, value := range map[string]string{
+			"model": l.Target.Model, "outcome": l.Result.Outcome, "tenant": l.Tenant, "api": l.Target.API,
+		} {
 			if want := q.Get(name); want != "" && want != value {
 				return false
 			}
@@ -106,11 +123,13 @@ func list(w http.ResponseWriter, r *http.Request, s Source) {
 		repair := q.Get("repair")
 		return repair == "" || repair == "any" && len(l.Result.Repairs) > 0 || l.Result.Repairs[repair] > 0
 	}
+
 	lines := []Line{}
 	live := s.Live(maxListed)
 	for i := range live {
 		lines = append(lines, newLine(&live[i], true))
 	}
+
 	slices.Reverse(lines)
 	for _, rec := range slices.Backward(s.Records()) {
 		lines = append(lines, newLine(rec, false))
@@ -141,6 +160,7 @@ func show(w http.ResponseWriter, r *http.Request, s Source) {
 			return
 		}
 	}
+
 	for _, rec := range slices.Backward(s.Records()) {
 		if rec.ID == id {
 			if r.URL.Query().Get("raw") != "" {
@@ -152,15 +172,23 @@ func show(w http.ResponseWriter, r *http.Request, s Source) {
 			return
 		}
 	}
-	http.Error(w, "This exchange is not in memory (any more). Files are in record.folder: envoy-harmony inspect.", http.StatusNotFound)
+
+	http.Error(
+		w, "This exchange is not in memory (any more). Files are in record.folder: envoy-harmony inspect.",
+		http.StatusNotFound,
+	)
 }
 
 func shown(r *record.Record, live bool, s Source) *Shown {
-	return &Shown{Line: newLine(r, live), Request: r.Request, Config: r.Config, View: Of(r), Before: before(r, s.Records())}
+	return &Shown{
+		Line: newLine(r, live), Request: r.Request, Config: r.Config, View: Of(r),
+		Before: before(r, s.Records()),
+	}
 }
 
 // write writes JSON.
 func write(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // the client has left
+	// The client has left.
+	_ = json.NewEncoder(w).Encode(v)
 }

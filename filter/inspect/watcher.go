@@ -71,7 +71,10 @@ func (w *watcher) found(f *diagnosis.Finding) {
 	if f == nil || f.Cause == diagnosis.None {
 		return
 	}
-	w.view.Prefix = fmt.Sprintf("%s: from token %d on, in message %d (%s); %d tokens are shared, %d lost", f.Cause, f.Token, f.Message, f.Role, f.Shared, f.Lost)
+	w.view.Prefix = fmt.Sprintf(
+		"%s: from token %d on, in message %d (%s); %d tokens are shared, %d lost", f.Cause, f.Token, f.Message,
+		f.Role, f.Shared, f.Lost,
+	)
 }
 
 func (w *watcher) current() *Call {
@@ -97,11 +100,14 @@ func (w *watcher) call(e *record.Event) {
 	if len(w.view.Calls) == 0 {
 		w.step("decode", "", 0, e.At)
 	}
+
 	c := e.Call
 	w.prompt = append(slices.Clone(w.prompt[:min(c.Shared, len(w.prompt))]), c.Prompt...)
 	w.called, w.first, w.open, w.output = e.At, 0, true, map[int]*output{}
+
 	w.view.Calls = append(w.view.Calls, Call{
-		ID: c.ID, Retry: c.Retry, Options: string(c.Options), Tokens: c.Count, Shared: c.Shared, Prompt: w.promptMessages(c.Shared), Output: []Message{},
+		ID: c.ID, Retry: c.Retry, Options: string(c.Options), Tokens: c.Count, Shared: c.Shared,
+		Prompt: w.promptMessages(c.Shared), Output: []Message{},
 	})
 }
 
@@ -117,6 +123,7 @@ func (w *watcher) promptMessages(shared int) []Message {
 			from--
 		}
 	}
+
 	from = max(from, 0)
 	messages := Messages(w.prompt[from:], "")
 	for i := range messages {
@@ -135,11 +142,13 @@ func (w *watcher) tokens(e *record.Event) {
 		w.first = e.At
 		w.step("queue", c.ID, w.called, e.At)
 	}
+
 	o := w.output[t.Choice]
 	if o == nil {
 		o = &output{}
 		w.output[t.Choice] = o
 	}
+
 	for i, id := range t.IDs {
 		p := Piece{ID: id, At: e.At}
 		if i < len(t.Logprobs) {
@@ -147,6 +156,7 @@ func (w *watcher) tokens(e *record.Event) {
 		}
 		o.tokens, o.pieces = append(o.tokens, id), append(o.pieces, p)
 	}
+
 	if t.Usage && t.Cached >= 0 {
 		c.Cached = &t.Cached
 	}
@@ -161,6 +171,7 @@ func (w *watcher) endCall(why string) {
 	if c == nil {
 		return
 	}
+
 	w.open = false
 	if c.Ended == "" || strings.HasPrefix(why, "broken") {
 		c.Ended = why
@@ -170,6 +181,7 @@ func (w *watcher) endCall(why string) {
 	} else {
 		w.step("queue", c.ID, w.called, w.last)
 	}
+
 	for choice := range len(w.output) + 1 {
 		o := w.output[choice]
 		if o == nil {

@@ -146,7 +146,8 @@ func (c *cleaner) object(k keep, in string) {
 		c.skipString()
 		name := unquote(c.in[begin:c.at])
 		c.space()
-		c.at++ // the colon
+		// The colon.
+		c.at++
 
 		ours := c.ours
 		of := nothing
@@ -169,9 +170,11 @@ func (c *cleaner) array(k keep, in string) {
 	case whole:
 		c.skip()
 		return
-	case content: // its elements are parts, not what a tool wrote
+	case content:
+		// Its elements are parts, not what a tool wrote.
 		k = members
 	}
+
 	for c.at++; ; {
 		c.space()
 		switch c.in[c.at] {
@@ -193,11 +196,13 @@ func (c *cleaner) keepOf(name, in string) keep {
 		return k
 	}
 	if k, listed := keptMembers[name]; listed {
-		if k == content && in == "" { // of the request itself, where an object has members of the API
+		// Of the request itself, where an object has members of the API.
+		if k == content && in == "" {
 			return members
 		}
 		return k
 	}
+
 	switch {
 	case name == "headers":
 		return names
@@ -206,6 +211,7 @@ func (c *cleaner) keepOf(name, in string) keep {
 	case c.ours && !secretMembers[strings.ToLower(name)]:
 		return members
 	}
+
 	return nothing
 }
 
@@ -240,7 +246,8 @@ func (c *cleaner) skip() {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			if depth == 0 { // of what a number or a word stands in
+			// Of what a number or a word stands in.
+			if depth == 0 {
 				return
 			}
 			depth--
@@ -277,7 +284,8 @@ func unquote(raw []byte) string {
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return "" // cannot be: it is valid
+		// Cannot be: it is valid.
+		return ""
 	}
 	return s
 }
@@ -285,7 +293,8 @@ func unquote(raw []byte) string {
 func quote(s string) []byte {
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return hiddenText // cannot be: a string has JSON
+		// Cannot be: a string has JSON.
+		return hiddenText
 	}
 	return raw
 }
@@ -296,6 +305,7 @@ func cleanAddress(raw string, isServer bool) string {
 	if len(raw) >= 5 && strings.EqualFold(raw[:5], "data:") && !isServer {
 		return raw
 	}
+
 	u, err := url.Parse(raw)
 	switch {
 	case raw == "":
@@ -303,6 +313,7 @@ func cleanAddress(raw string, isServer bool) string {
 	case err != nil || u.Host == "" || u.Opaque != "":
 		return Hidden
 	}
+
 	kept := url.URL{Scheme: u.Scheme, Host: u.Host}
 	if u.Scheme != "http" && u.Scheme != "https" {
 		kept.Scheme = "hidden"
@@ -310,6 +321,7 @@ func cleanAddress(raw string, isServer bool) string {
 	if u.User != nil {
 		kept.User = url.User("hidden")
 	}
+
 	switch {
 	case !isServer:
 		kept.Path, kept.RawPath = u.Path, u.RawPath
@@ -318,15 +330,19 @@ func cleanAddress(raw string, isServer bool) string {
 	default:
 		kept.Path = u.Path
 	}
+
 	if u.RawQuery != "" {
 		kept.RawQuery = "hidden"
 	}
 	if u.Fragment != "" {
 		kept.Fragment = "hidden"
 	}
-	if kept.Scheme == u.Scheme && kept.User == nil && kept.RawQuery == "" && kept.Fragment == "" && kept.Path == u.Path {
-		return raw // in its own spelling
+	if kept.Scheme == u.Scheme && kept.User == nil && kept.RawQuery == "" && kept.Fragment == "" &&
+		kept.Path == u.Path {
+		// In its own spelling.
+		return raw
 	}
+
 	return kept.String()
 }
 
@@ -336,6 +352,7 @@ func cleanReply(p []byte) []byte {
 	if clean := cleanJSON(p, true); clean != nil {
 		return clean
 	}
+
 	var out []byte
 	copied := 0
 	for at := 0; at < len(p); {
@@ -351,6 +368,7 @@ func cleanReply(p []byte) []byte {
 		}
 		at = end + 1
 	}
+
 	if copied == 0 {
 		return p
 	}
@@ -369,5 +387,6 @@ func Stored(p json.RawMessage) json.RawMessage {
 	if clean := cleanJSON(p, true); clean != nil {
 		return clean
 	}
-	return hiddenText // cannot be: it was made by json.Marshal
+	// Cannot be: it was made by json.Marshal.
+	return hiddenText
 }

@@ -32,13 +32,17 @@ type Folder struct {
 
 // FolderOptions are the bounds of a [Folder].
 type FolderOptions struct {
-	Path   string
-	Bytes  int64         // of all files
-	Age    time.Duration // after which a file is deleted; 0: never
-	Log    *logrus.Logger
-	Now    func() time.Time
-	Lost   func()                                    // counts a record that is dropped; nil: nothing does
-	Create func(path string) (io.WriteCloser, error) // default: os.OpenFile, for the process's user alone
+	Path string
+	// Bytes is the most that all files take.
+	Bytes int64
+	// Age is that after which a file is deleted; 0: never.
+	Age time.Duration
+	Log *logrus.Logger
+	Now func() time.Time
+	// Lost counts a record that is dropped; nil: nothing does.
+	Lost func()
+	// Create makes a file. Default: os.OpenFile, for the process's user alone.
+	Create func(path string) (io.WriteCloser, error)
 }
 
 // pruned is the time between two looks for files that are too old.
@@ -105,10 +109,12 @@ func (f *Folder) Close() {
 // write writes the records of the queue until it is closed.
 func (f *Folder) write() {
 	defer close(f.ended)
+
 	f.list()
 	f.prune()
 	old := time.NewTicker(pruned)
 	defer old.Stop()
+
 	for {
 		select {
 		case r, more := <-f.queue:
@@ -144,9 +150,11 @@ func (f *Folder) keep(r *Record) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(path + part) // nothing else is to be done with it
+			// Nothing else is to be done with it.
+			_ = os.Remove(path + part)
 		}
 	}()
+
 	err = errors.Join(Write(file, r), file.Close())
 	if err != nil {
 		return fmt.Errorf("write a record: %w", err)
@@ -190,9 +198,12 @@ func (f *Folder) list() {
 	if err != nil {
 		return
 	}
-	for _, e := range entries { // by name, which begins with the time
+
+	// By name, which begins with the time.
+	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), suffix+part) {
-			_ = os.Remove(filepath.Join(f.o.Path, e.Name())) // a process before has ended while it wrote the file
+			// A process before has ended while it wrote the file.
+			_ = os.Remove(filepath.Join(f.o.Path, e.Name()))
 		}
 		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) {
 			f.files, f.bytes = append(f.files, info), f.bytes+info.Size()
@@ -207,7 +218,8 @@ func (f *Folder) prune() {
 		if f.bytes <= f.o.Bytes && (f.o.Age <= 0 || f.o.Now().Sub(oldest.ModTime()) <= f.o.Age) {
 			return
 		}
-		_ = os.Remove(filepath.Join(f.o.Path, oldest.Name())) // what somebody else has deleted is gone too
+		// What somebody else has deleted is gone too.
+		_ = os.Remove(filepath.Join(f.o.Path, oldest.Name()))
 		f.files, f.bytes = f.files[1:], f.bytes-oldest.Size()
 	}
 }

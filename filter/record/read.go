@@ -26,6 +26,7 @@ func Files(paths []string) (files []string, err error) {
 			return nil, fmt.Errorf("look for records: %w", err)
 		}
 	}
+
 	return files, nil
 }
 
@@ -54,6 +55,7 @@ func Read(r io.Reader, each func(r *Record)) error {
 		}
 		text = z
 	}
+
 	for d := json.NewDecoder(text); ; {
 		var rec Record
 		switch err := d.Decode(&rec); {
@@ -94,11 +96,15 @@ func (e *Event) check() error {
 	case KindBroken, KindFailed, KindRefused:
 		missing = e.Error == nil
 	}
+
 	switch {
 	case missing:
 		return errors.New("what its kind names is missing")
-	case e.Call != nil && (e.Call.Shared < 0 || e.Call.Count < 0), e.Tokens != nil && (e.Tokens.Choice < 0 || e.Tokens.Count < 0), e.Job < 0:
+	case e.Call != nil && (e.Call.Shared < 0 || e.Call.Count < 0),
+		e.Tokens != nil && (e.Tokens.Choice < 0 || e.Tokens.Count < 0),
+		e.Job < 0:
 		return errors.New("a number in it is negative")
 	}
+
 	return nil
 }

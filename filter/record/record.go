@@ -17,21 +17,25 @@ const Format = 1
 // Record is one exchange: a client's request and the reply to it, or the making of a
 // response in the background.
 type Record struct {
-	Format  int    `json:"format"`
-	Version string `json:"version"` // of the program
+	Format int `json:"format"`
+	// Version is that of the program.
+	Version string `json:"version"`
 	// ID is the request's id, which replies and log lines have too.
-	ID       string    `json:"id"`
-	Tenant   string    `json:"tenant,omitempty"`
-	Started  time.Time `json:"started"`
-	Redacted bool      `json:"redacted,omitempty"` // texts are gone, their lengths are there
-	Cut      bool      `json:"cut,omitempty"`      // the record became too long: later events are missing
+	ID      string    `json:"id"`
+	Tenant  string    `json:"tenant,omitempty"`
+	Started time.Time `json:"started"`
+	// Redacted: texts are gone, their lengths are there.
+	Redacted bool `json:"redacted,omitempty"`
+	// Cut: the record became too long, later events are missing.
+	Cut bool `json:"cut,omitempty"`
 
 	Request  Request  `json:"request"`
 	Target   Target   `json:"target"`
 	Settings Settings `json:"settings"`
-	Config   string   `json:"config,omitempty"` // the effective configuration: YAML, secrets hidden
-	Events   []Event  `json:"events"`
-	Result   Result   `json:"result"`
+	// Config is the effective configuration: YAML, secrets hidden.
+	Config string  `json:"config,omitempty"`
+	Events []Event `json:"events"`
+	Result Result  `json:"result"`
 }
 
 // Request is the client's request.
@@ -44,10 +48,13 @@ type Request struct {
 
 // Settings are those that a request's turns were made with, beside the configuration.
 type Settings struct {
-	Model   turn.Model `json:"model"`
-	Session string     `json:"session,omitempty"` // that a header named
-	Checked bool       `json:"checked,omitempty"` // the engine accepts no constraint, so that its output was verified
-	Codex   bool       `json:"codex,omitempty"`   // Codex compatibility mode was on
+	Model turn.Model `json:"model"`
+	// Session is the one that a header named.
+	Session string `json:"session,omitempty"`
+	// Checked: the engine accepts no constraint, so that its output was verified.
+	Checked bool `json:"checked,omitempty"`
+	// Codex: its compatibility mode was on.
+	Codex bool `json:"codex,omitempty"`
 	// Continuations is how many lost model calls others might continue.
 	Continuations int `json:"continuations,omitempty"`
 }
@@ -67,19 +74,25 @@ type Target struct {
 
 // Result is how the exchange has ended.
 type Result struct {
-	Outcome       string         `json:"outcome"` // as in harmony_requests_total
-	Status        int            `json:"status"`
-	Code          string         `json:"code,omitempty"`  // of the error
-	Error         string         `json:"error,omitempty"` // the error's text for the client
-	Response      string         `json:"response,omitempty"`
-	Micros        int64          `json:"us"` // from Started to the end
-	Prompt        int            `json:"prompt_tokens,omitempty"`
-	Cached        *int           `json:"cached_tokens,omitempty"` // nil: the engine does not say
-	Output        int            `json:"output_tokens,omitempty"`
-	Reasoning     int            `json:"reasoning_tokens,omitempty"`
-	Calls         int            `json:"model_calls,omitempty"`
-	Retries       int            `json:"retries,omitempty"`
-	Continuations int            `json:"continuations,omitempty"` // lost model calls that others continued
+	// Outcome is as in harmony_requests_total.
+	Outcome string `json:"outcome"`
+	Status  int    `json:"status"`
+	// Code is that of the error.
+	Code string `json:"code,omitempty"`
+	// Error is the error's text for the client.
+	Error    string `json:"error,omitempty"`
+	Response string `json:"response,omitempty"`
+	// Micros is the time from Started to the end.
+	Micros int64 `json:"us"`
+	Prompt int   `json:"prompt_tokens,omitempty"`
+	// Cached is nil where the engine does not say it.
+	Cached    *int `json:"cached_tokens,omitempty"`
+	Output    int  `json:"output_tokens,omitempty"`
+	Reasoning int  `json:"reasoning_tokens,omitempty"`
+	Calls     int  `json:"model_calls,omitempty"`
+	Retries   int  `json:"retries,omitempty"`
+	// Continuations is how many lost model calls others continued.
+	Continuations int            `json:"continuations,omitempty"`
 	Repairs       map[string]int `json:"repairs,omitempty"`
 	Finish        string         `json:"finish,omitempty"`
 }
@@ -140,12 +153,16 @@ type Event struct {
 
 // Call is a model call.
 type Call struct {
-	ID      string          `json:"id"`
-	Retry   int             `json:"retry,omitempty"`
-	Shared  int             `json:"shared,omitempty"` // tokens that the prompt shares with the exchange's call before, which are left out of Prompt
-	Prompt  []harmony.Token `json:"prompt"`
-	Count   int             `json:"count"`             // tokens of the whole prompt
-	Options json.RawMessage `json:"options,omitempty"` // the request without its prompt
+	ID    string `json:"id"`
+	Retry int    `json:"retry,omitempty"`
+	// Shared is how many tokens the prompt shares with the exchange's call before. They are left out of
+	// Prompt.
+	Shared int             `json:"shared,omitempty"`
+	Prompt []harmony.Token `json:"prompt"`
+	// Count is how many tokens the whole prompt has.
+	Count int `json:"count"`
+	// Options is the request without its prompt.
+	Options json.RawMessage `json:"options,omitempty"`
 }
 
 // Answer is the beginning of an engine's answer.
@@ -154,20 +171,26 @@ type Answer struct {
 	Replica  string `json:"replica,omitempty"`
 	Type     string `json:"content_type,omitempty"`
 	Encoding string `json:"encoding,omitempty"`
-	Attempts string `json:"attempts,omitempty"` // of Envoy
-	Cached   *int   `json:"cached,omitempty"`   // tokens that another call found in its cache, of a disaggregated engine
+	// Attempts is how often Envoy has tried.
+	Attempts string `json:"attempts,omitempty"`
+	// Cached is how many tokens another call found in its cache, of a disaggregated engine.
+	Cached *int `json:"cached,omitempty"`
 }
 
 // Tokens is a piece of an engine's output.
 type Tokens struct {
-	Choice      int              `json:"choice,omitempty"`
-	IDs         []harmony.Token  `json:"ids,omitempty"`
-	Logprobs    []engine.Logprob `json:"logprobs,omitempty"` // one for each of IDs
-	Finish      string           `json:"finish,omitempty"`
-	Usage       bool             `json:"usage,omitempty"`  // the engine reports its usage
-	Cached      int              `json:"cached,omitempty"` // with Usage: -1 if it does not report that
-	Fingerprint string           `json:"fingerprint,omitempty"`
-	Count       int              `json:"count,omitempty"` // of IDs, where those are gone
+	Choice int             `json:"choice,omitempty"`
+	IDs    []harmony.Token `json:"ids,omitempty"`
+	// Logprobs has one for each of IDs.
+	Logprobs []engine.Logprob `json:"logprobs,omitempty"`
+	Finish   string           `json:"finish,omitempty"`
+	// Usage says that the engine reports its usage.
+	Usage bool `json:"usage,omitempty"`
+	// Cached is there with Usage: -1 if the engine does not report it.
+	Cached      int    `json:"cached,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Count is how many IDs there were, where those are gone.
+	Count int `json:"count,omitempty"`
 }
 
 // Access is an access to the store.

@@ -8,21 +8,31 @@ import (
 
 // Options say which exchanges are recorded, and where their records are kept.
 type Options struct {
-	Percent  int      // of the exchanges that are recorded
-	Tenants  []string // the only ones whose exchanges are recorded; none: all
-	Models   []string // the only ones, by the client's name, without regard to case; none: all
-	Outcomes []string // the only ones, as in harmony_requests_total; none: all
+	// Percent is the share of exchanges that are recorded.
+	Percent int
+	// Tenants are the only ones whose exchanges are recorded; none: all.
+	Tenants []string
+	// Models are the only ones, by the client's name, without regard to case; none: all.
+	Models []string
+	// Outcomes are the only ones, as in harmony_requests_total; none: all.
+	Outcomes []string
 	// Header is a request header with which a client has its exchange recorded, with the
 	// value "on", or not, with "off", whatever the share. "": there is none.
-	Header  string
-	Content bool // texts, tokens and keys of stored things are kept; else their lengths
+	Header string
+	// Content says that texts, tokens and keys of stored things are kept; else their lengths.
+	Content bool
 
-	RecordBytes int             // that the events of one record take; it is cut beyond them
-	LiveBytes   int64           // that the records of exchanges that go on take together; they are cut beyond them
-	Sinks       []Sink          // where records go
-	Draw        func(n int) int // a random number from 0 to below n
-	Now         func() time.Time
-	Count       func(outcome string) // counts records by Kept and Cut; nil: nothing does
+	// RecordBytes is what the events of one record may take; it is cut beyond them.
+	RecordBytes int
+	// LiveBytes is what the records of exchanges that go on may take together; they are cut beyond them.
+	LiveBytes int64
+	// Sinks are where records go.
+	Sinks []Sink
+	// Draw returns a random number from 0 to below n.
+	Draw func(n int) int
+	Now  func() time.Time
+	// Count counts records by Kept and Cut; nil: nothing does.
+	Count func(outcome string)
 }
 
 // Sink keeps records. Keep must not block: a sink that is slow or full drops records.
@@ -65,6 +75,7 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 	if s == nil || !s.wants(tenant, model, asked) {
 		return nil
 	}
+
 	t := NewTape(r(), s.o.RecordBytes, s.o.Now)
 	t.taken = t.record.Request.size()
 	if !s.live.take(t.taken) {
@@ -73,6 +84,7 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 		}
 		return nil
 	}
+
 	t.live = s.live
 	s.live.add(t)
 	return t
@@ -82,13 +94,15 @@ func (s *Recorder) wants(tenant, model, asked string) bool {
 	switch {
 	case len(s.o.Tenants) > 0 && !slices.Contains(s.o.Tenants, tenant):
 		return false
-	case len(s.o.Models) > 0 && !slices.ContainsFunc(s.o.Models, func(m string) bool { return strings.EqualFold(m, model) }):
+	case len(s.o.Models) > 0 &&
+		!slices.ContainsFunc(s.o.Models, func(m string) bool { return strings.EqualFold(m, model) }):
 		return false
 	case s.o.Header != "" && strings.EqualFold(asked, "on"):
 		return true
 	case s.o.Header != "" && strings.EqualFold(asked, "off"):
 		return false
 	}
+
 	return s.o.Percent > s.o.Draw(100)
 }
 
@@ -98,10 +112,12 @@ func (s *Recorder) End(t *Tape, result Result) {
 	if t == nil {
 		return
 	}
+
 	r := t.Ended(result)
 	if s == nil {
 		return
 	}
+
 	s.live.remove(t)
 	if len(s.o.Outcomes) > 0 && !slices.Contains(s.o.Outcomes, result.Outcome) {
 		return
@@ -109,9 +125,11 @@ func (s *Recorder) End(t *Tape, result Result) {
 	if !s.o.Content {
 		r = Redact(&r)
 	}
+
 	for _, sink := range s.o.Sinks {
 		sink.Keep(&r)
 	}
+
 	if s.o.Count == nil {
 		return
 	}
@@ -136,6 +154,7 @@ func (s *Recorder) Live(limit int) []Record {
 	if s == nil {
 		return nil
 	}
+
 	var records []Record
 	for _, t := range s.live.tapes(limit) {
 		r := t.sofar()
@@ -144,6 +163,7 @@ func (s *Recorder) Live(limit int) []Record {
 		}
 		records = append(records, r)
 	}
+
 	return records
 }
 

@@ -14,15 +14,18 @@ func Redact(r *Record) Record {
 	c := *r
 	c.Redacted = true
 	c.Request.Path, c.Request.Header = withoutQuery(r.Request.Path), redactHeader(r.Request.Header)
-	if body := r.Request.Body.bytes; body != nil { // else its length is all there is
+	// Else its length is all there is.
+	if body := r.Request.Body.bytes; body != nil {
 		c.Request.Body = NewText(redactJSON(body))
 	}
+
 	c.Result.Error = ""
 	c.Settings.Session = lengthOf(r.Settings.Session)
 	c.Events = make([]Event, len(r.Events))
 	for i := range r.Events {
 		c.Events[i] = redactEvent(&r.Events[i])
 	}
+
 	return c
 }
 
@@ -39,19 +42,26 @@ func redactEvent(e *Event) Event {
 		call.Prompt, call.Options = nil, redactJSON(call.Options)
 		c.Call = &call
 	}
+
 	if e.Tokens != nil {
-		c.Tokens = &Tokens{Choice: e.Tokens.Choice, Count: len(e.Tokens.IDs), Finish: e.Tokens.Finish, Usage: e.Tokens.Usage, Cached: e.Tokens.Cached}
+		c.Tokens = &Tokens{
+			Choice: e.Tokens.Choice, Count: len(e.Tokens.IDs), Finish: e.Tokens.Finish, Usage: e.Tokens.Usage,
+			Cached: e.Tokens.Cached,
+		}
 	}
 	if e.Store != nil {
 		a := *e.Store
 		a.Key, a.Result = a.Key.Redacted(), redactJSON(a.Result)
 		c.Store = &a
 	}
+
 	if e.Tool != nil {
 		t := *e.Tool
-		t.Server = lengthOf(t.Server) // the request names servers
+		// The request names servers.
+		t.Server = lengthOf(t.Server)
 		if t.Tool != "" {
-			t.Tool = lengthOf(t.Tool) // and servers and models name tools
+			// And servers and models name tools.
+			t.Tool = lengthOf(t.Tool)
 		}
 		t.Arguments, t.Result = t.Arguments.Redacted(), redactJSON(t.Result)
 		if t.Error != "" {
@@ -59,11 +69,13 @@ func redactEvent(e *Event) Event {
 		}
 		c.Tool = &t
 	}
+
 	if e.Error != nil {
 		failure := *e.Error
 		failure.Message, failure.Param = "", ""
 		c.Error = &failure
 	}
+
 	return c
 }
 

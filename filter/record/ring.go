@@ -20,8 +20,10 @@ func (g *Ring) Keep(r *Record) {
 	if size > g.limit {
 		return
 	}
+
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.records, g.bytes = append(g.records, r), g.bytes+size
 	n := 0
 	for ; g.bytes > g.limit; n++ {
@@ -90,5 +92,6 @@ func (e *Event) size() int64 {
 	if e.Tool != nil {
 		n += len(e.Tool.Arguments.bytes) + len(e.Tool.Result)
 	}
+
 	return int64(n)
 }

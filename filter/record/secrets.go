@@ -32,6 +32,7 @@ func Path(path, query string) string {
 	if query == "" {
 		return path
 	}
+
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		name, _, assigned := strings.Cut(pair, "=")
@@ -44,6 +45,7 @@ func Path(path, query string) string {
 			pairs[i] = name + "=" + url.QueryEscape(Hidden)
 		}
 	}
+
 	return path + "?" + strings.Join(pairs, "&")
 }
 

@@ -94,11 +94,16 @@ func (t *Tape) Call(r *engine.Request, retry int) {
 	if t == nil {
 		return
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	shared := sharedTokens(t.prompt, r.Prompt)
 	t.prompt = r.Prompt
-	c := &Call{ID: r.ID, Retry: retry, Shared: shared, Prompt: slices.Clone(r.Prompt[shared:]), Count: len(r.Prompt), Options: r.AppendSampling(nil)}
+	c := &Call{
+		ID: r.ID, Retry: retry, Shared: shared, Prompt: slices.Clone(r.Prompt[shared:]), Count: len(r.Prompt),
+		Options: r.AppendSampling(nil),
+	}
 	t.addLocked(4*len(c.Prompt)+len(c.Options), Event{Kind: KindCall, Call: c})
 }
 
@@ -119,7 +124,10 @@ func (t *Tape) Answer(status int, field func(string) string, counts *engine.Usag
 	if t == nil {
 		return
 	}
-	a := &Answer{Status: status, Replica: field(header.Upstream), Type: field("content-type"), Encoding: field("content-encoding"), Attempts: field(header.Attempts)}
+	a := &Answer{
+		Status: status, Replica: field(header.Upstream), Type: field("content-type"),
+		Encoding: field("content-encoding"), Attempts: field(header.Attempts),
+	}
 	if counts != nil {
 		a.Cached = &counts.CachedTokens
 	}
@@ -131,9 +139,13 @@ func (t *Tape) Chunks(chunks []engine.Chunk) {
 	if t == nil {
 		return
 	}
+
 	for i := range chunks {
 		c := &chunks[i]
-		k := &Tokens{Choice: c.Index, IDs: slices.Clone(c.Tokens), Logprobs: c.Clone().Logprobs, Finish: string(c.Finish), Fingerprint: c.Fingerprint}
+		k := &Tokens{
+			Choice: c.Index, IDs: slices.Clone(c.Tokens), Logprobs: c.Clone().Logprobs,
+			Finish: string(c.Finish), Fingerprint: c.Fingerprint,
+		}
 		if c.Usage != nil {
 			k.Usage, k.Cached = true, c.Usage.CachedTokens
 		}
@@ -215,7 +227,10 @@ func newError(err error) *Error {
 	if !errors.As(err, &e) {
 		return &Error{Status: http.StatusBadGateway, Plain: "the connection to the engine broke"}
 	}
-	return &Error{Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message, RetryAfter: e.RetryAfter, Overflow: e.Overflow}
+	return &Error{
+		Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message,
+		RetryAfter: e.RetryAfter, Overflow: e.Overflow,
+	}
 }
 
 // Err returns the error as the exchange had it.
@@ -223,7 +238,10 @@ func (e *Error) Err() error {
 	if e.Plain != "" {
 		return errors.New(e.Plain)
 	}
-	return &apierror.Error{Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message, RetryAfter: e.RetryAfter, Overflow: e.Overflow}
+	return &apierror.Error{
+		Status: e.Status, Type: e.Type, Code: e.Code, Param: e.Param, Message: e.Message,
+		RetryAfter: e.RetryAfter, Overflow: e.Overflow,
+	}
 }
 
 // Set sets what becomes known of the exchange after its tape has begun.
@@ -260,10 +278,15 @@ type Effects interface {
 }
 
 // Access implements [Effects]: it makes the access and takes it down.
-func (t *Tape) Access(operation string, key json.RawMessage, do func() (json.RawMessage, error)) (json.RawMessage, error) {
+func (t *Tape) Access(
+	operation string, key json.RawMessage, do func() (json.RawMessage, error),
+) (json.RawMessage, error) {
 	begun := t.now()
 	result, err := do()
-	a := &Access{Operation: operation, Key: NewText(Stored(key)), Result: Stored(result), Micros: t.now().Sub(begun).Microseconds()}
+	a := &Access{
+		Operation: operation, Key: NewText(Stored(key)), Result: Stored(result),
+		Micros: t.now().Sub(begun).Microseconds(),
+	}
 	if err != nil {
 		a.Error = errorName(err)
 	}

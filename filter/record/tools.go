@@ -39,18 +39,29 @@ type listedTool struct {
 func (t *Tape) Tool(j tools.Job, do func() tools.Result) tools.Result {
 	begun := t.now()
 	r := do()
-	run := &ToolRun{Tool: j.Tool, Arguments: NewText([]byte(j.Arguments)), Error: r.Error, Micros: t.now().Sub(begun).Microseconds()}
+	run := &ToolRun{
+		Tool: j.Tool, Arguments: NewText([]byte(j.Arguments)), Error: r.Error,
+		Micros: t.now().Sub(begun).Microseconds(),
+	}
+
 	if j.Server != nil {
 		run.Server = j.Server.Label
 	}
+
 	listed := make([]listedTool, 0, len(r.Tools))
 	for _, t := range r.Tools {
 		listed = append(listed, listedTool(t))
 	}
-	result, err := json.Marshal(toolResult{Tools: listed, Text: r.Text, Content: r.Content, Structured: r.Structured, Answered: r.Answered})
-	if err != nil { // a server's JSON is broken: there is nothing to replay it by
+
+	result, err := json.Marshal(
+		toolResult{Tools: listed, Text: r.Text, Content: r.Content, Structured: r.Structured, Answered: r.Answered},
+	)
+
+	// A server's JSON is broken: there is nothing to replay it by.
+	if err != nil {
 		run.Error = "the result could not be recorded"
 	}
+
 	run.Result = result
 	t.add(len(run.Result)+len(j.Arguments), Event{Kind: KindTool, Tool: run})
 	return r
@@ -62,9 +73,15 @@ func (r *ToolRun) ToolResult() (tools.Result, error) {
 	if err := json.Unmarshal(r.Result, &t); err != nil {
 		return tools.Result{}, errors.Join(errors.New("the recorded result of a tool cannot be read"), err)
 	}
-	var listed []tools.Tool // nil where none were listed
+
+	// Nil where none were listed.
+	var listed []tools.Tool
 	for _, tool := range t.Tools {
 		listed = append(listed, tools.Tool(tool))
 	}
-	return tools.Result{Tools: listed, Text: t.Text, Content: t.Content, Structured: t.Structured, Answered: t.Answered, Error: r.Error}, nil
+
+	return tools.Result{
+		Tools: listed, Text: t.Text, Content: t.Content, Structured: t.Structured, Answered: t.Answered,
+		Error: r.Error,
+	}, nil
 }

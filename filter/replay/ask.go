@@ -34,16 +34,19 @@ func (p *Player) Calls(ctx context.Context, r *record.Record) (calls []Call, ski
 	if why := skippedRecord(r); why != "" {
 		return nil, why
 	}
+
 	s := newScript(r)
 	if why := p.play(record.With(ctx, s), r, s); why != "" {
 		return nil, why
 	}
+
 	outputs := recordedOutputs(r)
 	for i := range min(len(s.made.calls), len(outputs)) {
 		if outputs[i].First > 0 {
 			calls = append(calls, Call{Request: s.made.calls[i].request, Was: outputs[i]})
 		}
 	}
+
 	if len(calls) == 0 {
 		return nil, "it has no answer of an engine"
 	}
@@ -77,6 +80,7 @@ func recordedOutputs(r *record.Record) (outputs []Output) {
 			o.Refused = e.Error.Err().Error()
 		}
 	}
+
 	return outputs
 }
 
@@ -107,24 +111,32 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 		zero := 0.0
 		asked.Temperature = &zero
 	}
+
 	wire, refused := e.Dialect.Encode(&asked)
 	if refused != nil {
 		return Output{Refused: refused.Error()}, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+wire.Path, strings.NewReader(string(wire.Body)))
+
+	req, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+wire.Path, strings.NewReader(string(wire.Body)),
+	)
+
 	if err != nil {
 		return o, fmt.Errorf("ask %s: %w", e.Name, err)
 	}
+
 	req.Header.Set("Content-Type", "application/json")
 	for _, h := range wire.Header {
 		req.Header.Set(h.Name, h.Value)
 	}
+
 	begun := time.Now()
 	resp, err := e.Client.Do(req)
 	if err != nil {
 		return o, fmt.Errorf("ask %s: %w", e.Name, err)
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusOK {
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		o.Refused = e.Dialect.ReadError(resp.StatusCode, resp.Header.Get, text).Error()
@@ -151,6 +163,7 @@ func (o *Output) read(d engine.Decoder, body io.Reader, begun time.Time) error {
 		}
 		o.Whole = time.Since(begun)
 	}
+
 	for {
 		n, err := body.Read(buf)
 		more, broken := d.Feed(buf[:n], chunks[:0])

@@ -23,10 +23,14 @@ type exchange struct {
 	ctx           context.Context //nolint:containedctx // of the replay, of the same life
 	dialect       engine.Dialect
 	disaggregated bool
-	jobs          []api.Job      // of the step; nil: done
-	beside        []api.Job      // beside the model call
-	following     []record.Event // those of the record behind the one that is fed
-	next          error          // with which the answer that is being read breaks, at its headers or its end
+	// jobs are those of the step; nil: done.
+	jobs []api.Job
+	// beside are those beside the model call.
+	beside []api.Job
+	// following are the events of the record after the one that is fed.
+	following []record.Event
+	// next is the error with which the answer that is being read breaks, at its headers or its end.
+	next error
 }
 
 // feed gives the run what came in at the i-th event. It returns how many events that was.
@@ -39,6 +43,7 @@ func (x *exchange) feed(r *record.Record, i int) int {
 		x.doBeside()
 		return n
 	}
+
 	switch e.Kind {
 	case record.KindAnswer:
 		x.answer(r, i)
@@ -88,25 +93,33 @@ func pieceOf(events []record.Event) (n int, piece []record.Event) {
 			n = i + 1
 		case e.Kind == record.KindBroken && e.Text.String() == record.AtBody:
 			return i + 1, append(piece, *e)
-		case n == 0 || e.Kind != record.KindID && e.Kind != record.KindClock: // which the reply has asked for
+		case n == 0 || e.Kind != record.KindID && e.Kind != record.KindClock:
+			// Which the reply has asked for.
 			return n, piece
 		}
 	}
+
 	return n, piece
 }
 
 // answer begins the engine's answer.
 func (x *exchange) answer(r *record.Record, i int) {
 	a := r.Events[i].Answer
-	fields := map[string]string{header.Upstream: a.Replica, "content-type": a.Type, "content-encoding": a.Encoding, header.Attempts: a.Attempts}
+	fields := map[string]string{
+		header.Upstream: a.Replica, "content-type": a.Type, "content-encoding": a.Encoding,
+		header.Attempts: a.Attempts,
+	}
+
 	x.next = nil
-	if i+1 < len(r.Events) && r.Events[i+1].Kind == record.KindBroken && r.Events[i+1].Text.String() == record.AtHeaders {
+	if i+1 < len(r.Events) && r.Events[i+1].Kind == record.KindBroken &&
+		r.Events[i+1].Text.String() == record.AtHeaders {
 		x.next = r.Events[i+1].Error.Err()
 	}
 	if a.Cached == nil {
 		x.run.EngineHeaders(a.Status, func(name string) string { return fields[name] }, false)
 		return
 	}
+
 	head := http.Header{}
 	for name, value := range fields {
 		if value != "" {
@@ -160,8 +173,10 @@ func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	} else if _, err := x.dialect.Encode(r); err != nil {
 		return err
 	}
+
 	if x.refused() {
-		return nil // what the record has next ends it
+		// What the record has next ends it.
+		return nil
 	}
 	x.script.called(r, retry.Number)
 	return nil
@@ -234,7 +249,8 @@ type scripted struct {
 func encoded(events ...record.Event) []byte {
 	text, err := json.Marshal(events)
 	if err != nil {
-		return nil // it was JSON before
+		// It was JSON before.
+		return nil
 	}
 	return text
 }
@@ -272,21 +288,27 @@ func (d *decoder) Feed(p []byte, chunks []engine.Chunk) ([]engine.Chunk, *apierr
 	if len(p) == 0 {
 		return chunks, nil
 	}
+
 	var events []record.Event
 	if err := json.Unmarshal(p, &events); err != nil {
 		return chunks, errorOf(p)
 	}
+
 	for i := range events {
 		t := events[i].Tokens
 		if t == nil {
 			return chunks, errorOf(encoded(events[i]))
 		}
-		c := engine.Chunk{Index: t.Choice, Tokens: t.IDs, Logprobs: t.Logprobs, Finish: engine.Finish(t.Finish), Fingerprint: t.Fingerprint}
+		c := engine.Chunk{
+			Index: t.Choice, Tokens: t.IDs, Logprobs: t.Logprobs, Finish: engine.Finish(t.Finish),
+			Fingerprint: t.Fingerprint,
+		}
 		if t.Usage {
 			c.Usage = &engine.Usage{CachedTokens: t.Cached}
 		}
 		chunks = append(chunks, c)
 	}
+
 	return chunks, nil
 }
 

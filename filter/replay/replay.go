@@ -73,23 +73,32 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	for name, value := range r.Request.Header {
 		header.Set(name, value)
 	}
-	endpoint, ids := api.MatchWith(p.Endpoints, r.Request.Method, path, func(name string) bool { return header.Get(name) != "" })
+
+	endpoint, ids := api.MatchWith(
+		p.Endpoints, r.Request.Method, path, func(name string) bool { return header.Get(name) != "" },
+	)
+
 	if endpoint == nil {
 		return "this version does not serve " + r.Request.Method + " " + path
 	}
-	query, _ := api.QueryOf(r.Request.Method, rawQuery) // what cannot be read is no part of it
+
+	// What cannot be read is no part of it.
+	query, _ := api.QueryOf(r.Request.Method, rawQuery)
 	env := *p.Turns
 	env.NewID, env.Now = s.id, s.clock
 	if env.Prompts != nil {
 		env.Prompts = s
 	}
+
 	outcome := endpoint.Handle(ctx, &api.HTTPRequest{
 		IDs: ids, Path: path, Query: query, Header: header, Body: r.Request.Body.Bytes(), Codex: r.Settings.Codex,
 		Context: &turn.RequestContext{
-			Env: &env, Tenant: r.Tenant, RequestID: r.ID, Session: r.Settings.Session, Checked: r.Settings.Checked, Model: &r.Settings.Model,
+			Env: &env, Tenant: r.Tenant, RequestID: r.ID, Session: r.Settings.Session,
+			Checked: r.Settings.Checked, Model: &r.Settings.Model,
 			Reserve: func(int) *apierror.Error { return nil }, Work: work.New(ctx, work.PerRequest),
 		},
 	})
+
 	switch {
 	case outcome.Stream != nil:
 		return "the client followed a stored stream, which other exchanges have made"
@@ -102,6 +111,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	default:
 		return p.reply(ctx, r, s, outcome.Request)
 	}
+
 	return ""
 }
 
@@ -111,10 +121,12 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		s.made.refused = err
 		return ""
 	}
+
 	dialect, ok := engine.ByKind(r.Target.Kind)
 	if !ok {
 		return fmt.Sprintf("this version has no engines of the kind %q", r.Target.Kind)
 	}
+
 	mode := api.Loop
 	if r.Target.Direct {
 		mode = api.SingleCall
@@ -126,6 +138,7 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 	if b, ok := request.(api.BackgroundRequest); ok && b.Background() && r.Target.Direct {
 		return "a response in the background was refused: there was no loopback listener"
 	}
+
 	queued := false
 	if b, ok := request.(api.BackgroundRequest); ok && r.Target.Background {
 		owner, lease := s.maker()
@@ -135,15 +148,22 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		}
 		queued = true
 	}
+
 	env := *p.Run
 	env.Limits.Continuations = r.Settings.Continuations
 	runner := run.NewRunner(ctx, &env, r.Started)
 	x := &exchange{script: s, dialect: dialect, disaggregated: r.Target.Disaggregated, ctx: ctx}
-	target := run.Target{Engine: r.Target.Engine, Model: r.Target.Model, Dialect: scripted{Dialect: dialect, x: x}, Disaggregated: r.Target.Disaggregated}
+	target := run.Target{
+		Engine: r.Target.Engine, Model: r.Target.Model, Dialect: scripted{Dialect: dialect, x: x},
+		Disaggregated: r.Target.Disaggregated,
+	}
+
 	x.runner = runner
 	x.run = runner.Begin(run.Options{
-		Request: request, Mode: mode, Target: target, RequestID: r.ID, Header: http.Header{}, Downstream: x, Executor: x, Queued: queued,
+		Request: request, Mode: mode, Target: target, RequestID: r.ID, Header: http.Header{},
+		Downstream: x, Executor: x, Queued: queued,
 	}, nil, r.Started)
+
 	if b, ok := x.run.Reply().(api.BackgroundReply); ok && queued {
 		b.Start()
 	}
@@ -151,9 +171,11 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		s.called(request.Engine(), 0)
 		x.run.Await(request.Engine())
 	}
+
 	for i := 0; i < len(r.Events); {
 		i += x.feed(r, i)
 	}
+
 	x.drop()
 	x.run.Abandon()
 	return ""

@@ -97,6 +97,7 @@ func newScript(r *record.Record) *script {
 			s.wanted = e.Error
 		}
 	}
+
 	return s
 }
 
@@ -121,7 +122,8 @@ func (s *script) maker() (owner string, lease time.Duration) {
 	for _, a := range s.store {
 		var key []json.RawMessage
 		var r store.Response
-		if a.Operation == "put_response" && json.Unmarshal(a.Key.Bytes(), &key) == nil && len(key) == 2 && json.Unmarshal(key[1], &r) == nil && r.Live {
+		if a.Operation == "put_response" && json.Unmarshal(a.Key.Bytes(), &key) == nil && len(key) == 2 &&
+			json.Unmarshal(key[1], &r) == nil && r.Live {
 			return r.Owner, r.Lease
 		}
 	}
@@ -175,17 +177,22 @@ func (s *script) Answered(diagnosis.Session, *diagnosis.Print, string) {}
 
 // called takes a model call.
 func (s *script) called(r *engine.Request, retry int) {
-	s.made.calls = append(s.made.calls, call{prompt: slices.Clone(r.Prompt), options: string(r.AppendSampling(nil)), retry: retry, request: r})
+	s.made.calls = append(s.made.calls, call{
+		prompt: slices.Clone(r.Prompt), options: string(r.AppendSampling(nil)), retry: retry, request: r,
+	})
 }
 
 // errNotRecorded is the error of an access that the record does not have.
 var errNotRecorded = errors.New("the record does not have this access")
 
 // Access implements [record.Effects].
-func (s *script) Access(operation string, key json.RawMessage, _ func() (json.RawMessage, error)) (json.RawMessage, error) {
+func (s *script) Access(
+	operation string, key json.RawMessage, _ func() (json.RawMessage, error),
+) (json.RawMessage, error) {
 	key = record.Stored(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	found := -1
 	for i, a := range s.store {
 		if a.Operation != operation {
@@ -199,6 +206,7 @@ func (s *script) Access(operation string, key json.RawMessage, _ func() (json.Ra
 			break
 		}
 	}
+
 	if found < 0 && s.late {
 		return nil, errNotRecorded
 	}
@@ -206,11 +214,15 @@ func (s *script) Access(operation string, key json.RawMessage, _ func() (json.Ra
 		s.differences = append(s.differences, Difference{"store", operation + " is new", "", excerpt(key, 0)})
 		return nil, errNotRecorded
 	}
+
 	a := s.store[found]
 	s.store = slices.Delete(s.store, found, found+1)
 	if n, differ := firstDifference(a.Key.Bytes(), key); differ {
-		s.differences = append(s.differences, Difference{"store", operation, excerpt(unsealed(a.Key.Bytes()), n), excerpt(unsealed(key), n)})
+		s.differences = append(s.differences, Difference{
+			"store", operation, excerpt(unsealed(a.Key.Bytes()), n), excerpt(unsealed(key), n),
+		})
 	}
+
 	return a.Result, a.Err()
 }
 
@@ -218,10 +230,12 @@ func (s *script) Access(operation string, key json.RawMessage, _ func() (json.Ra
 func (s *script) Tool(j tools.Job, _ func() tools.Result) tools.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	server := ""
 	if j.Server != nil {
 		server = j.Server.Label
 	}
+
 	for i, t := range s.tools {
 		if t.Server != server || t.Tool != j.Tool || t.Arguments.String() != j.Arguments {
 			continue
@@ -233,10 +247,14 @@ func (s *script) Tool(j tools.Job, _ func() tools.Result) tools.Result {
 		}
 		return result
 	}
+
 	if s.late {
 		return tools.Result{Error: errNotRecorded.Error()}
 	}
-	s.differences = append(s.differences, Difference{"tool", server + ": " + j.Tool + " is new", "", excerpt([]byte(j.Arguments), 0)})
+
+	s.differences = append(s.differences, Difference{
+		"tool", server + ": " + j.Tool + " is new", "", excerpt([]byte(j.Arguments), 0),
+	})
 	return tools.Result{Error: "the record does not have this call"}
 }
 
@@ -247,9 +265,11 @@ func (s *script) compare() []Difference {
 	for _, a := range s.store {
 		s.differ("store", a.Operation+" is not made any more", excerpt(a.Key.Bytes(), 0), "")
 	}
+
 	for _, t := range s.tools {
 		s.differ("tool", t.Server+": "+t.Tool+" is not called any more", excerpt(t.Arguments.Bytes(), 0), "")
 	}
+
 	if s.made.ids > 0 {
 		s.differ("ids", fmt.Sprintf("%d more ids are made", s.made.ids), "", "")
 	}
@@ -260,6 +280,7 @@ func (s *script) compareCalls() {
 	if len(s.calls) != len(s.made.calls) {
 		s.differ("call", "the number of model calls", strconv.Itoa(len(s.calls)), strconv.Itoa(len(s.made.calls)))
 	}
+
 	for i := range min(len(s.calls), len(s.made.calls)) {
 		was, is := &s.calls[i], &s.made.calls[i]
 		if n, differ := firstToken(was.prompt, is.prompt); differ {
@@ -267,7 +288,10 @@ func (s *script) compareCalls() {
 		}
 		if was.options != is.options {
 			n, _ := firstDifference([]byte(was.options), []byte(is.options))
-			s.differ("call", fmt.Sprintf("call %d, its parameters", i+1), excerpt([]byte(was.options), n), excerpt([]byte(is.options), n))
+			s.differ(
+				"call", fmt.Sprintf("call %d, its parameters", i+1), excerpt([]byte(was.options), n),
+				excerpt([]byte(is.options), n),
+			)
 		}
 		if was.retry != is.retry {
 			s.differ("call", fmt.Sprintf("call %d, its retry", i+1), strconv.Itoa(was.retry), strconv.Itoa(is.retry))
@@ -281,9 +305,11 @@ func (s *script) compareReply() {
 			s.differ("reply", "the header "+name, was, is)
 		}
 	}
+
 	if n, differ := firstDifference(s.reply, s.made.reply); differ {
 		s.differ("reply", fmt.Sprintf("byte %d", n), excerpt(unsealed(s.reply), n), excerpt(unsealed(s.made.reply), n))
 	}
+
 	was, is := "", ""
 	if s.wanted != nil {
 		was = errorText(s.wanted.Err())

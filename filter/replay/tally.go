@@ -46,6 +46,7 @@ func (o *Output) Say() Said {
 		}
 		s.Tokens[in] += len(m.Pieces)
 	}
+
 	return s
 }
 
@@ -65,22 +66,30 @@ func (t *Tally) Add(was, is *Output) {
 	if t.Finish == nil {
 		t.Finish, t.Was, t.Is = map[string]int{}, map[string]int{}, map[string]int{}
 	}
+
 	t.Asked++
 	if is.Refused != "" {
 		t.Failed++
 		return
 	}
+
 	before, now := was.Say(), is.Say()
-	reasoning, final, calls := before.Reasoning == now.Reasoning, before.Final == now.Final, slices.Equal(before.Calls, now.Calls)
-	for same, n := range map[*int]bool{&t.SameReasoning: reasoning, &t.SameFinal: final, &t.SameCalls: calls, &t.SameAll: reasoning && final && calls} {
+	reasoning, final := before.Reasoning == now.Reasoning, before.Final == now.Final
+	calls := slices.Equal(before.Calls, now.Calls)
+	for same, n := range map[*int]bool{
+		&t.SameReasoning: reasoning, &t.SameFinal: final, &t.SameCalls: calls,
+		&t.SameAll: reasoning && final && calls,
+	} {
 		if n {
 			*same++
 		}
 	}
+
 	t.Finish[string(is.Finish)]++
 	for name, n := range before.Tokens {
 		t.Was[name] += n
 	}
+
 	for name, n := range now.Tokens {
 		t.Is[name] += n
 	}
@@ -136,6 +145,7 @@ func Table(tallies []*Tally) []Row {
 		}
 		return r
 	}
+
 	answered := func(t *Tally) int { return t.Asked - t.Failed }
 	rows := []Row{
 		row("calls", "", func(t *Tally) string { return strconv.Itoa(t.Asked) }),
@@ -146,9 +156,11 @@ func Table(tallies []*Tally) []Row {
 		row("the same tool calls", "", func(t *Tally) string { return percent(t.SameCalls, answered(t)) }),
 		row("finish", "", (*Tally).FinishText),
 	}
+
 	if len(tallies) == 0 {
 		return rows
 	}
+
 	first := tallies[0]
 	for _, name := range []string{inReasoning, inFinal, inCalls, inOther} {
 		mean := func(tokens map[string]int, t *Tally) string {
@@ -157,8 +169,10 @@ func Table(tallies []*Tally) []Row {
 			}
 			return fmt.Sprintf("%.1f", float64(tokens[name])/float64(answered(t)))
 		}
-		rows = append(rows, row("tokens of "+name+", mean", mean(first.Was, first), func(t *Tally) string { return mean(t.Is, t) }))
+		rows = append(rows, row("tokens of "+name+", mean", mean(first.Was, first),
+			func(t *Tally) string { return mean(t.Is, t) }))
 	}
+
 	ms := func(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
 	_, _, wasFirst, wasWhole := first.Times()
 	return append(rows,

@@ -69,6 +69,7 @@ func Read(body []byte) (r Request) {
 	if err != nil {
 		return r
 	}
+
 	var messages []gjson.Result
 	root.ForEach(func(name, v gjson.Result) bool {
 		switch name.String() {
@@ -88,6 +89,7 @@ func Read(body []byte) (r Request) {
 		}
 		return true
 	})
+
 	var system strings.Builder
 	system.WriteString(r.system)
 	for _, list := range messages {
@@ -104,6 +106,7 @@ func (r *Request) begin(system *strings.Builder, messages gjson.Result) {
 		r.user = textOf(messages)
 		return
 	}
+
 	var user strings.Builder
 	messages.ForEach(func(_, m gjson.Result) bool {
 		switch m.Get("role").String() {
@@ -127,6 +130,7 @@ func addContent(text *strings.Builder, m gjson.Result) {
 		text.WriteString(textOf(content))
 		return
 	}
+
 	content.ForEach(func(_, part gjson.Result) bool {
 		if t := part.Get("text"); t.Type == gjson.String {
 			text.WriteString(t.String())

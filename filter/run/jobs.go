@@ -61,7 +61,9 @@ func (w *Workers) do(ctx context.Context, job api.Job) (result any, err error) {
 	return job.Do(ctx)
 }
 
-// jobs executes the jobs of one run.
+// jobs executes the jobs of one run, which waits for none of them: each is a goroutine, its
+// result an event. So a store that hangs holds up no stream; store.WithBreaker says why a job
+// of it ends at all.
 type jobs struct {
 	workers *Workers
 	ctx     context.Context //nolint:containedctx // of the run, of the same life

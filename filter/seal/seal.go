@@ -93,11 +93,14 @@ func (s *Sealer) Seal(purpose Purpose, tenant string, text []byte) (string, erro
 	if _, err := io.ReadFull(s.rand, sealed[1:]); err != nil {
 		return "", fmt.Errorf("read random bytes: %w", err)
 	}
+
 	gcm, err := gcmOf(s.keys[0], sealed[1:], purpose)
 	if err != nil {
 		return "", err
 	}
-	nonce := make([]byte, gcm.NonceSize()) // the key is this text's only
+
+	// The key is this text's only.
+	nonce := make([]byte, gcm.NonceSize())
 	owner := sha256.Sum256([]byte(tenant))
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, append(owner[:], text...), nil)), nil
 }
@@ -117,6 +120,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 	if err != nil || len(b) < overhead || b[0] != version {
 		return nil, ErrUnknown
 	}
+
 	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
 	for _, key := range s.keys {
 		gcm, err := gcmOf(key, salt, purpose)
@@ -132,6 +136,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 		}
 		return text[sha256.Size:], nil
 	}
+
 	return nil, ErrUnknown
 }
 

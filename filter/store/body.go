@@ -59,6 +59,7 @@ func decodeBody(ctx context.Context, b []byte, r *Response) error {
 	if len(b) == 0 || b[0] != bodyFormat {
 		return errBody
 	}
+
 	d := bodyDecoder{b: b[1:]}
 	r.Object = d.text()
 	r.Input = d.items()
@@ -66,6 +67,7 @@ func decodeBody(ctx context.Context, b []byte, r *Response) error {
 	if d.failed || len(d.b) > 0 {
 		return errBody
 	}
+
 	return nil
 }
 
@@ -114,6 +116,7 @@ func (d *bodyDecoder) items() []Item {
 	if n == 0 {
 		return nil
 	}
+
 	items := make([]Item, 0, min(n, len(d.b)/2))
 	for range n {
 		items = append(items, Item{ID: string(d.text()), JSON: d.text()})
@@ -121,5 +124,6 @@ func (d *bodyDecoder) items() []Item {
 			return nil
 		}
 	}
+
 	return items
 }

@@ -21,7 +21,10 @@ func Check(url string) error {
 	default:
 		err = errScheme
 	}
+
 	return err
 }
 
-var errScheme = errors.New("the URL of the store has an unknown scheme: write memory:, sqlite:PATH, redis://… or postgres://…")
+var errScheme = errors.New(
+	"the URL of the store has an unknown scheme: write memory:, sqlite:PATH, redis://… or postgres://…",
+)

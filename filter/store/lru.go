@@ -17,17 +17,22 @@ func (k key) bytes() int64 { return int64(len(k.tenant) + len(k.name)) }
 // lru is a cache with a limit on its bytes and a TTL. Entries are removed of the tenant
 // with the most bytes, those used least recently first. It is not safe for concurrent use.
 type lru[K comparable, V any] struct {
-	limit   int64
-	ttl     time.Duration
-	now     func() time.Time
-	removed func(*entry[K, V]) // called for each removed entry; may be nil
+	limit int64
+	ttl   time.Duration
+	now   func() time.Time
+	// removed is called for each removed entry; may be nil.
+	removed func(*entry[K, V])
 	tenant  func(K) string
-	inUse   func(K) bool // reports whether an entry is removed only if no other is left; may be nil
+	// inUse reports whether an entry is removed only if no other is left; may be nil.
+	inUse func(K) bool
 
-	bytes   int64
-	entries map[K]*list.Element // values are *entry[K, V]
-	recent  list.List           // most recently used first
-	shares  map[string]*share   // of the tenants that have entries
+	bytes int64
+	// entries have the values *entry[K, V].
+	entries map[K]*list.Element
+	// recent has the most recently used entry first.
+	recent list.List
+	// shares are those of the tenants that have entries.
+	shares map[string]*share
 }
 
 type entry[K comparable, V any] struct {
@@ -45,8 +50,13 @@ type share struct {
 	recent list.List // most recently used first; values are elements of lru.recent
 }
 
-func newLRU[K comparable, V any](limit int64, ttl time.Duration, now func() time.Time, tenant func(K) string) *lru[K, V] {
-	return &lru[K, V]{limit: limit, ttl: ttl, now: now, tenant: tenant, entries: map[K]*list.Element{}, shares: map[string]*share{}}
+func newLRU[K comparable, V any](
+	limit int64, ttl time.Duration, now func() time.Time, tenant func(K) string,
+) *lru[K, V] {
+	return &lru[K, V]{
+		limit: limit, ttl: ttl, now: now, tenant: tenant, entries: map[K]*list.Element{},
+		shares: map[string]*share{},
+	}
 }
 
 // get returns an entry that has not expired and marks it as used, or nil.
@@ -55,11 +65,13 @@ func (l *lru[K, V]) get(k K) *entry[K, V] {
 	if !ok {
 		return nil
 	}
+
 	e := element.Value.(*entry[K, V])
 	if l.now().After(e.expires) {
 		l.remove(element)
 		return nil
 	}
+
 	l.recent.MoveToFront(element)
 	e.share.recent.MoveToFront(e.shared)
 	return e
@@ -81,6 +93,7 @@ func (l *lru[K, V]) put(k K, value V, bytes int64) bool {
 	if !l.fits(s, bytes) {
 		return false
 	}
+
 	l.shares[l.tenant(k)] = s
 	e := &entry[K, V]{key: k, value: value, bytes: bytes, share: s}
 	l.renew(e)
@@ -115,15 +128,18 @@ func (l *lru[K, V]) fits(s *share, size int64) bool {
 	if size > l.limit {
 		return false
 	}
+
 	others := l.bytes - s.bytes
 	if others+size <= l.limit {
 		return true
 	}
+
 	for _, other := range l.shares {
 		if other != s && other.bytes >= size {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -144,7 +160,11 @@ func (l *lru[K, V]) shrink() {
 
 // expire removes entries that have expired. Those behind others that have not stay.
 func (l *lru[K, V]) expire() {
-	for back := l.recent.Back(); back != nil && l.now().After(back.Value.(*entry[K, V]).expires); back = l.recent.Back() {
+	for {
+		back := l.recent.Back()
+		if back == nil || !l.now().After(back.Value.(*entry[K, V]).expires) {
+			break
+		}
 		l.remove(back)
 	}
 }
@@ -165,6 +185,7 @@ func (l *lru[K, V]) largest(inUse func(K) bool) (found *list.Element) {
 			}
 		}
 	}
+
 	return found
 }
 

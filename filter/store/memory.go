@@ -20,9 +20,11 @@ type Memory struct {
 	approvals *lru[key, string]
 	counts    counts
 
-	groups        *lru[group, struct{}] // chains and conversations
-	responses     map[key]*response
-	items         map[key][]itemOf // by item id: in the responses with the item, in the order of writing
+	// groups are the chains and conversations: what expires together.
+	groups    *lru[group, struct{}]
+	responses map[key]*response
+	// items are, by item id, in the responses with the item, in the order of writing.
+	items         map[key][]itemOf
 	conversations map[key]*conversation
 	journals      notifier[key]
 }
@@ -43,6 +45,7 @@ func NewMemory(o Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+
 	m := &Memory{
 		now:           o.Now,
 		texts:         newLRU[key, string](o.TextBytes, o.TextTTL, o.Now, keyTenant),
@@ -53,6 +56,7 @@ func NewMemory(o Options) *Memory {
 		conversations: map[key]*conversation{},
 		counts:        counts{dropped: o.CountDropped},
 	}
+
 	m.groups.inUse = func(g group) bool { return g.inUse(m.now()) }
 	m.groups.removed = func(e *entry[group, struct{}]) { e.key.drop(m) }
 	return m
@@ -126,6 +130,7 @@ func (m *Memory) BeginApproval(_ context.Context, tenant, name, text string) (st
 func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	k := key{tenant, name}
 	e := m.approvals.get(k)
 	if e == nil && putText(m.approvals, k, text) {
@@ -134,6 +139,7 @@ func (m *Memory) CompleteApproval(_ context.Context, tenant, name, text string) 
 	if e == nil || !m.approvals.grow(e, int64(len(text)-len(e.value))) {
 		return ErrTooLarge
 	}
+
 	e.value = text
 	m.approvals.renew(e)
 	return nil

@@ -142,6 +142,7 @@ func (w *windowCounts) set(name string, used int64) (dropped bool) {
 		w.byName[name] = count
 		heap.Push(w, count)
 	}
+
 	return dropped
 }
 

@@ -59,6 +59,7 @@ func (m *Memory) PutConversation(_ context.Context, tenant string, c *Conversati
 func (m *Memory) PutMetadata(_ context.Context, tenant, id string, metadata []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c, e := m.findConversation(tenant, id)
 	if c == nil {
 		return ErrNotFound
@@ -66,6 +67,7 @@ func (m *Memory) PutMetadata(_ context.Context, tenant, id string, metadata []by
 	if !m.groups.grow(e, int64(len(metadata)-len(c.Metadata))) {
 		return ErrTooLarge
 	}
+
 	c.Metadata = metadata
 	m.groups.renew(e)
 	return nil
@@ -99,10 +101,12 @@ func (m *Memory) DeleteConversation(_ context.Context, tenant, id string) error 
 func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c, e := m.findConversation(tenant, id)
 	if c == nil {
 		return ErrNotFound
 	}
+
 	added := make(map[string]bool, len(items))
 	for _, i := range items {
 		if c.ids[i.ID] || added[i.ID] {
@@ -110,16 +114,19 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 		}
 		added[i.ID] = true
 	}
+
 	if lockOwner != "" && c.lockOwner != lockOwner || c.lockedByOther(lockOwner, m.now()) {
 		return ErrConflict
 	}
 	if !m.groups.grow(e, int64(itemBytes(items))) {
 		return ErrTooLarge
 	}
+
 	c.lockOwner = lockOwner
 	for id := range added {
 		c.ids[id] = true
 	}
+
 	c.items = append(c.items, items...)
 	m.groups.renew(e)
 	return nil
@@ -129,10 +136,12 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page) ([]Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c, e := m.findConversation(tenant, id)
 	if c == nil {
 		return nil, ErrNotFound
 	}
+
 	m.groups.renew(e)
 	items := slices.Clone(c.items)
 	if p.Descending {
@@ -148,6 +157,7 @@ func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page)
 	if p.Limit > 0 {
 		items = items[:min(p.Limit, len(items))]
 	}
+
 	return items, nil
 }
 
@@ -200,6 +210,7 @@ func (c *conversation) index(item string) int {
 func (m *Memory) Lock(_ context.Context, tenant, id, lockOwner string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c, e := m.findConversation(tenant, id)
 	switch {
 	case c == nil:
@@ -214,6 +225,7 @@ func (m *Memory) Lock(_ context.Context, tenant, id, lockOwner string, lease tim
 		c.lockOwner, c.lockedUntil = lockOwner, m.now().Add(lease)
 		m.groups.renew(e)
 	}
+
 	return nil
 }
 
@@ -221,6 +233,7 @@ func (m *Memory) Lock(_ context.Context, tenant, id, lockOwner string, lease tim
 func (m *Memory) RenewLock(_ context.Context, tenant, id, lockOwner string, lease time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	c, e := m.findConversation(tenant, id)
 	switch {
 	case c == nil:
@@ -228,6 +241,7 @@ func (m *Memory) RenewLock(_ context.Context, tenant, id, lockOwner string, leas
 	case c.lockOwner != lockOwner:
 		return ErrConflict
 	}
+
 	c.lockedUntil = m.now().Add(lease)
 	m.groups.renew(e)
 	return nil

@@ -10,6 +10,7 @@ import (
 func (m *Memory) Append(_ context.Context, tenant, id, owner string, b Batch) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	r, e := m.find(key{tenant, id})
 	if r == nil {
 		return ErrNotFound
@@ -23,6 +24,7 @@ func (m *Memory) Append(_ context.Context, tenant, id, owner string, b Batch) er
 	if !m.groups.grow(e, b.bytes()) {
 		return ErrTooLarge
 	}
+
 	r.bytes += b.bytes()
 	r.events = append(r.events, b)
 	m.journals.notify(r.key)
@@ -38,10 +40,12 @@ func (m *Memory) Events(ctx context.Context, tenant, id string, after int, wait 
 func (m *Memory) eventsAfter(k key, after int) []Batch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	r, _ := m.find(k)
 	if r == nil {
 		return nil
 	}
+
 	at := sort.Search(len(r.events), func(i int) bool { return r.events[i].Last > after })
 	end, size := at, 0
 	for end < len(r.events) {
@@ -50,6 +54,7 @@ func (m *Memory) eventsAfter(k key, after int) []Batch {
 		}
 		end++
 	}
+
 	return r.events[at:end:end]
 }
 

@@ -49,23 +49,28 @@ func (m *Memory) find(k key) (*response, *entry[group, struct{}]) {
 func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	k := key{tenant, r.ID}
 	stored, e := m.find(k)
 	if stored == nil && r.Version != 1 || stored != nil && r.Version != stored.Version+1 {
 		return ErrConflict
 	}
+
 	put := &response{Response: *r, key: k, bytes: k.bytes() + r.bytes(), leasedUntil: m.now().Add(r.Lease)}
 	put.Lease, put.Lapsed = 0, false
 	if stored == nil {
 		return m.add(put)
 	}
+
 	put.chain, put.events = stored.chain, stored.events
 	for _, b := range put.events {
 		put.bytes += b.bytes()
 	}
+
 	if !m.groups.grow(e, put.bytes-stored.bytes) {
 		return ErrTooLarge
 	}
+
 	m.unlink(stored)
 	m.link(put)
 	put.chain.epoch++
@@ -158,10 +163,12 @@ func (m *Memory) Get(_ context.Context, tenant, id string) (*Response, error) {
 func (m *Memory) Chain(_ context.Context, tenant, id string) ([]*Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	r, e := m.find(key{tenant, id})
 	if r == nil {
 		return nil, ErrNotFound
 	}
+
 	m.groups.renew(e)
 	var found []*Response
 	for {
@@ -194,6 +201,7 @@ func (m *Memory) Head(_ context.Context, tenant, id string) (Head, error) {
 func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[string]Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	found := make(map[string]Item, len(ids))
 	for _, id := range ids {
 		candidates := m.items[key{tenant, id}]
@@ -203,9 +211,11 @@ func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[stri
 				found[id] = last.item
 				break
 			}
-			candidates = m.items[key{tenant, id}] // find has removed expired ones
+			// Find has removed expired ones.
+			candidates = m.items[key{tenant, id}]
 		}
 	}
+
 	return found, nil
 }
 
@@ -213,15 +223,18 @@ func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[stri
 func (m *Memory) Delete(_ context.Context, tenant, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	r, e := m.find(key{tenant, id})
 	if r == nil {
 		return ErrNotFound
 	}
+
 	m.unlink(r)
 	if len(r.chain.members) == 0 {
 		m.groups.delete(r.chain)
 		return nil
 	}
+
 	m.groups.grow(e, -r.bytes)
 	r.chain.epoch++
 	return nil
@@ -231,6 +244,7 @@ func (m *Memory) Delete(_ context.Context, tenant, id string) error {
 func (m *Memory) Renew(_ context.Context, owner string, live []Key, lease time.Duration) (lost []Key, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	for _, k := range live {
 		r, e := m.find(key{k.Tenant, k.ID})
 		if r == nil || !r.Live || r.Owner != owner {
@@ -240,6 +254,7 @@ func (m *Memory) Renew(_ context.Context, owner string, live []Key, lease time.D
 		r.leasedUntil = m.now().Add(lease)
 		m.groups.renew(e)
 	}
+
 	return lost, nil
 }
 

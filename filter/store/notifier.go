@@ -21,12 +21,14 @@ func (n *notifier[K]) subscribe(k K) (notified <-chan struct{}, cancel func()) {
 	c := make(chan struct{}, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	if n.waiting == nil {
 		n.waiting = map[K]map[chan struct{}]bool{}
 	}
 	if n.waiting[k] == nil {
 		n.waiting[k] = map[chan struct{}]bool{}
 	}
+
 	n.waiting[k][c] = true
 	return c, func() {
 		n.mu.Lock()
@@ -45,7 +47,8 @@ func (n *notifier[K]) notify(k K) {
 	for c := range n.waiting[k] {
 		select {
 		case c <- struct{}{}:
-		default: // a notification is pending already
+		default:
+			// A notification is pending already.
 		}
 	}
 }
@@ -59,14 +62,19 @@ func (n *notifier[K]) subscribed() []K {
 
 // follow calls read until it returns batches, at first and after each
 // notification about k, at most for the time wait.
-func (n *notifier[K]) follow(ctx context.Context, k K, wait time.Duration, read func() ([]Batch, error)) ([]Batch, error) {
+func (n *notifier[K]) follow(
+	ctx context.Context, k K, wait time.Duration, read func() ([]Batch, error),
+) ([]Batch, error) {
 	if wait <= 0 {
 		return read()
 	}
+
 	notified, cancel := n.subscribe(k)
 	defer cancel()
+
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
+
 	for {
 		batches, err := read()
 		if err != nil || len(batches) > 0 {

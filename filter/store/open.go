@@ -19,6 +19,7 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	if o.ResponseTTL < time.Millisecond || o.TextTTL < time.Millisecond {
 		return nil, errors.New("the TTLs of responses and of texts must be positive")
 	}
+
 	scheme, _, _ := strings.Cut(url, ":")
 	switch scheme = strings.ToLower(scheme); {
 	case url == "", url == "memory:":
@@ -30,6 +31,7 @@ func Open(ctx context.Context, url string, o Options) (Store, error) {
 	case strings.HasPrefix(scheme, "redis"):
 		return orNil(OpenRedis(ctx, url, o))
 	}
+
 	return nil, errScheme
 }
 

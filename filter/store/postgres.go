@@ -39,6 +39,7 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)
@@ -55,12 +56,16 @@ func OpenPostgres(ctx context.Context, rawURL string, o Options) (*SQL, error) {
 }
 
 func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err error) {
-	malformed := errors.New("postgres: the URL does not have the form postgres://user:password@host:port/database?parameter=value " +
+	malformed := errors.New("postgres: the URL does not have the form " +
+		"postgres://user:password@host:port/database?parameter=value " +
 		"(reserved characters in the password must be percent-encoded; sslmode and pool_size must be valid)")
+
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, 0, malformed // err contains the URL
+		// Err contains the URL.
+		return nil, 0, malformed
 	}
+
 	query := u.Query()
 	connections = postgresConnections
 	if text := query.Get("pool_size"); text != "" {
@@ -68,6 +73,7 @@ func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err
 			return nil, 0, malformed
 		}
 	}
+
 	query.Del("pool_size")
 	u.RawQuery = query.Encode()
 	if config, err = pgx.ParseConfig(u.String()); err != nil {
@@ -79,6 +85,7 @@ func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "envoy-harmony"
 	}
+
 	return config, connections, nil
 }
 
@@ -90,6 +97,7 @@ func awaitPostgres(ctx context.Context, db *sql.DB) error {
 		if err == nil || errors.As(err, &refused) && refused.Code != "57P03" {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return err
@@ -108,7 +116,8 @@ func postgresDialect() dialect {
 			"{sequence}", "CREATE SEQUENCE harmony_written",
 			"{written}", "nextval('harmony_written')",
 			"{keys}", "(SELECT decode(value, 'hex') AS key FROM json_array_elements_text(CAST($1 AS JSON)) value) k",
-			"{rows}", "(SELECT n, decode(value ->> 0, 'hex') AS a, decode(value ->> 1, 'hex') AS b, decode(value ->> 2, 'hex') AS c "+
+			"{rows}", "(SELECT n, decode(value ->> 0, 'hex') AS a, "+
+				"decode(value ->> 1, 'hex') AS b, decode(value ->> 2, 'hex') AS c "+
 				"FROM json_array_elements(CAST($1 AS JSON)) WITH ORDINALITY AS element (value, n)) r",
 			// With LIMIT the planner does not read a whole small table for each
 			// response of a chain.

@@ -39,7 +39,8 @@ const singlePut = `WITH continued AS (
 // singleOverwrite replaces the version $4 of a response.
 const singleOverwrite = `WITH touched AS (
 		UPDATE harmony_chains SET epoch = epoch + 1, expires = {now} + CAST($2 AS BIGINT)
-		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $3 AND version = $4) AND expires >= {now} RETURNING id
+		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $3 AND version = $4) AND expires >= {now}
+			RETURNING id
 	), put AS (
 		UPDATE harmony_responses
 		SET version = version + 1, conversation = $5, live = $6, owner = $7, written = {written}, body = $8
@@ -123,11 +124,13 @@ func (w *sqlWrite) single(ctx context.Context) error {
 	for id := range ids {
 		items = append(items, sqlKey(w.tenant, id))
 	}
+
 	query := singleOverwrite
 	args := []any{
 		sqlKeys(items), w.responseTTL.Milliseconds(), w.key, r.Version - 1, []byte(r.Conversation),
 		flag(r.Live), []byte(r.Owner), w.body, r.Lease.Milliseconds(),
 	}
+
 	if r.Version == 1 {
 		query = singlePut
 		args = []any{
@@ -136,6 +139,7 @@ func (w *sqlWrite) single(ctx context.Context) error {
 			flag(r.Live), []byte(r.Owner), w.body, r.Lease.Milliseconds(),
 		}
 	}
+
 	var put int
 	err := w.row(ctx, w.write, query, args, &put)
 	switch {
@@ -144,6 +148,7 @@ func (w *sqlWrite) single(ctx context.Context) error {
 	case err == nil && put == 0:
 		return ErrConflict
 	}
+
 	return err
 }
 

@@ -56,10 +56,12 @@ func OpenRedis(_ context.Context, rawURL string, o Options) (*Redis, error) {
 	if err != nil {
 		return nil, redactRedis(rawURL, err)
 	}
+
 	newClient, err := redisClient(settings)
 	if err != nil {
 		return nil, redactRedis(rawURL, err)
 	}
+
 	client := newClient()
 	s := &Redis{client: client, prefix: prefix, responseTTL: o.ResponseTTL, textTTL: o.TextTTL}
 	s.subscriptions = newSubscriptions(client, s.journals.notify)
@@ -84,6 +86,7 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 			return "", nil, fmt.Errorf("the port %s is not a number from 1 to 65535", port)
 		}
 	}
+
 	query := settings.Query()
 	defaults := map[string]string{
 		"prefix":       redisPrefix,
@@ -93,15 +96,18 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 		// The store does not use a separate pool for pipelines.
 		"pipeline_pool_size": "-1",
 	}
+
 	for name, value := range defaults {
 		if !query.Has(name) {
 			query.Set(name, value)
 		}
 	}
+
 	prefix = query.Get("prefix")
 	if strings.ContainsAny(prefix, "{}") {
 		return "", nil, errors.New("the parameter prefix must not contain braces, which mark the hash tag")
 	}
+
 	query.Del("prefix")
 	settings.RawQuery = query.Encode()
 	return prefix, settings, nil
@@ -111,7 +117,8 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 // quote the URL, if the URL may contain a password.
 func redactRedis(rawURL string, err error) error {
 	if strings.Contains(rawURL, "@") || strings.Contains(rawURL, "password") {
-		return errors.New("redis: the URL does not have the form redis[s][-sentinel|-cluster]://user:password@host:port/database?option=value " +
+		return errors.New("redis: the URL does not have the form " +
+			"redis[s][-sentinel|-cluster]://user:password@host:port/database?option=value " +
 			"(reserved characters in the password must be percent-encoded, unknown options are errors)")
 	}
 	return fmt.Errorf("redis: URL: %w", err)
@@ -131,7 +138,8 @@ func checkRedis(rawURL string) error {
 
 // redisClient reads the settings of a client, and returns what makes it.
 func redisClient(settings *url.URL) (newClient func() redis.UniversalClient, err error) {
-	logging.Disable() // go-redis also returns what it would log
+	// Go-redis also returns what it would log.
+	logging.Disable()
 	var kind string
 	settings.Scheme, kind, _ = strings.Cut(settings.Scheme, "-")
 	// Maintenance notifications of managed servers are not used.
@@ -176,7 +184,9 @@ func (s *Redis) base(tenant string) string {
 
 // run runs a script on a tenant's keys. It returns the list that the script
 // replies with, or nil if it replies with OK.
-func (s *Redis) run(ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any) ([]any, error) {
+func (s *Redis) run(
+	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
+) ([]any, error) {
 	args = append([]any{"evalsha", script.hash, 1, s.base(tenant), ttl.Milliseconds()}, args...)
 	reply, err := s.process(ctx, script, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -192,7 +202,8 @@ func (s *Redis) run(ctx context.Context, script redisScript, tenant string, ttl 
 func (s *Redis) process(ctx context.Context, script redisScript, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
 	if script.noRetry {
-		_ = s.client.Process(ctx, noRetryCmd{cmd}) // cmd has the error
+		// Cmd has the error.
+		_ = s.client.Process(ctx, noRetryCmd{cmd})
 	} else {
 		_ = s.client.Process(ctx, cmd)
 	}
@@ -238,6 +249,7 @@ func (script redisScript) list(reply any) ([]any, error) {
 			return nil, ErrConflict
 		}
 	}
+
 	return nil, fmt.Errorf("redis: %s: unexpected reply", script.name)
 }
 

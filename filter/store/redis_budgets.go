@@ -18,14 +18,19 @@ func (s *Redis) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 	for _, c := range charges {
 		args = append(args, c.Name, c.Window.Milliseconds(), c.Amount, c.Limit, c.Number)
 	}
+
 	list, err := s.run(ctx, chargeScript, "", 0, args...)
 	if err != nil {
 		return Charged{}, err
 	}
+
 	reply := redisReply{parts: list}
 	charged := Charged{OK: reply.int() == 1, Counts: make([]Count, len(charges))}
 	for i := range charged.Counts {
-		charged.Counts[i] = Count{Used: reply.int(), Number: reply.int(), Left: time.Duration(reply.int()) * time.Millisecond}
+		charged.Counts[i] = Count{
+			Used: reply.int(), Number: reply.int(), Left: time.Duration(reply.int()) * time.Millisecond,
+		}
 	}
+
 	return charged, reply.err
 }

@@ -31,16 +31,22 @@ var (
 	//go:embed redis/conversation_remove.lua
 	luaConversationRemove string
 
-	conversationPutScript      = newRedisNoRetryScript("put conversation", luaTenant, luaConversation, luaConversationPut)
+	conversationPutScript = newRedisNoRetryScript(
+		"put conversation", luaTenant, luaConversation, luaConversationPut,
+	)
 	conversationMetadataScript = newRedisScript("put metadata", luaTenant, luaConversation, luaConversationMetadata)
 	conversationGetScript      = newRedisScript("get conversation", luaTenant, luaConversation, luaConversationGet)
-	conversationDeleteScript   = newRedisNoRetryScript("delete conversation", luaTenant, luaConversation, luaConversationDelete)
-	conversationLockScript     = newRedisScript("lock conversation", luaTenant, luaConversation, luaConversationLock)
-	conversationAddScript      = newRedisNoRetryScript("add items", luaTenant, luaConversation, luaConversationAdd)
-	conversationItemsScript    = newRedisScript("list items", luaTenant, luaConversation, luaConversationItems)
-	conversationSizeScript     = newRedisScript("get conversation's size", luaTenant, luaConversation, luaConversationSize)
-	conversationItemScript     = newRedisScript("get item", luaTenant, luaConversation, luaConversationItem)
-	conversationRemoveScript   = newRedisNoRetryScript("delete item", luaTenant, luaConversation, luaConversationRemove)
+	conversationDeleteScript   = newRedisNoRetryScript(
+		"delete conversation", luaTenant, luaConversation, luaConversationDelete,
+	)
+	conversationLockScript  = newRedisScript("lock conversation", luaTenant, luaConversation, luaConversationLock)
+	conversationAddScript   = newRedisNoRetryScript("add items", luaTenant, luaConversation, luaConversationAdd)
+	conversationItemsScript = newRedisScript("list items", luaTenant, luaConversation, luaConversationItems)
+	conversationSizeScript  = newRedisScript(
+		"get conversation's size", luaTenant, luaConversation, luaConversationSize,
+	)
+	conversationItemScript   = newRedisScript("get item", luaTenant, luaConversation, luaConversationItem)
+	conversationRemoveScript = newRedisNoRetryScript("delete item", luaTenant, luaConversation, luaConversationRemove)
 )
 
 // PutConversation implements [Conversations].
@@ -90,6 +96,7 @@ func (s *Redis) AddItems(ctx context.Context, tenant, id, lockOwner string, item
 		args = append(args, item.ID, item.JSON)
 		size += len(item.JSON)
 	}
+
 	if size > maxRedisValue {
 		return ErrTooLarge
 	}

@@ -43,6 +43,7 @@ func (s *Redis) events(ctx context.Context, tenant, id string, after int) ([]Bat
 	if err != nil {
 		return nil, err
 	}
+
 	reply := redisReply{parts: list}
 	batches := make([]Batch, len(list))
 	for i := range batches {
@@ -51,10 +52,13 @@ func (s *Redis) events(ctx context.Context, tenant, id string, after int) ([]Bat
 		if err != nil {
 			return nil, errRedisReply
 		}
-		batches[i] = Batch{First: first, Last: int(entry.int()), End: entry.string() == "1", SSE: []byte(entry.string())}
+		batches[i] = Batch{
+			First: first, Last: int(entry.int()), End: entry.string() == "1", SSE: []byte(entry.string()),
+		}
 		if entry.err != nil {
 			return nil, entry.err
 		}
 	}
+
 	return batches, reply.err
 }

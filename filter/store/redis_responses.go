@@ -42,6 +42,7 @@ func (s *Redis) Put(ctx context.Context, tenant string, r *Response) error {
 	if size > maxRedisValue {
 		return ErrTooLarge
 	}
+
 	body := appendBody(make([]byte, 0, size), r)
 	args := make([]any, 0, 8+len(r.Input)+len(r.Output))
 	args = append(args, r.ID, r.Version, r.Previous, r.Conversation, r.Live, r.Owner, r.Lease.Milliseconds(), body)
@@ -78,6 +79,7 @@ func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*
 	if len(list) == 0 {
 		return nil, ErrNotFound
 	}
+
 	reply := redisReply{parts: list}
 	responses := make([]*Response, len(list))
 	for i := range responses {
@@ -85,6 +87,7 @@ func (s *Redis) responses(ctx context.Context, tenant, id string, all bool) ([]*
 			return nil, err
 		}
 	}
+
 	return responses, reply.err
 }
 
@@ -118,14 +121,17 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 	if len(ids) == 0 {
 		return map[string]Item{}, nil
 	}
+
 	args := make([]any, len(ids))
 	for i, id := range ids {
 		args[i] = id
 	}
+
 	list, err := s.run(ctx, itemsScript, tenant, s.responseTTL, args...)
 	if err != nil {
 		return nil, err
 	}
+
 	found := make(map[string]Item, len(ids))
 	reply := redisReply{parts: list}
 	for range list {
@@ -143,6 +149,7 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 		}
 		r.take(wanted, found)
 	}
+
 	return found, reply.err
 }
 
@@ -162,6 +169,7 @@ func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.
 		}
 		ids[key.Tenant] = append(ids[key.Tenant], key.ID)
 	}
+
 	replies := make(map[string]*redis.Cmd, len(ids))
 	_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for tenant, args := range ids {
@@ -171,9 +179,11 @@ func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.
 		}
 		return nil
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("redis: %s: %w", leaseScript.name, err)
 	}
+
 	var lost []Key
 	for tenant, cmd := range replies {
 		list, err := leaseScript.list(cmd.Val())
@@ -188,5 +198,6 @@ func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.
 			return nil, reply.err
 		}
 	}
+
 	return lost, nil
 }

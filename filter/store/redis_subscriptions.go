@@ -60,15 +60,18 @@ func newSubscriptions(client redis.UniversalClient, notify func(channel string))
 func (s *subscriptions) use(channel string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	one := s.channels[channel]
 	if one == nil {
 		one = &subscription{}
 		s.channels[channel] = one
 		select {
 		case s.wanted <- struct{}{}:
-		default: // the element is there already
+		default:
+			// The element is there already.
 		}
 	}
+
 	one.users++
 	return func() {
 		s.mu.Lock()
@@ -91,16 +94,20 @@ func (s *subscriptions) close() {
 // run owns the connection until ctx ends.
 func (s *subscriptions) run(ctx context.Context) {
 	defer close(s.done)
+
 	select {
 	case <-ctx.Done():
 		return
 	case <-s.wanted:
 	}
+
 	pubsub := s.client.Subscribe(ctx)
 	defer pubsub.Close() //nolint:errcheck // nothing to do about an error
+
 	messages := pubsub.ChannelWithSubscriptions()
 	ticker := time.NewTicker(subscriptionInterval)
 	defer ticker.Stop()
+
 	s.subscribe(ctx, pubsub)
 	for {
 		select {
@@ -132,15 +139,19 @@ func (s *subscriptions) subscribe(ctx context.Context, pubsub *redis.PubSub) {
 			names = append(names, name)
 		}
 	}
+
 	s.mu.Unlock()
 	if len(names) == 0 {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, subscriptionTimeout)
 	defer cancel()
+
 	if pubsub.Subscribe(ctx, names...) != nil {
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range names {
@@ -159,10 +170,12 @@ func (s *subscriptions) unsubscribe(ctx context.Context, pubsub *redis.PubSub) {
 			delete(s.channels, name)
 		}
 	}
+
 	s.mu.Unlock()
 	if len(names) == 0 {
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, subscriptionTimeout)
 	defer cancel()
 	// An error means that there is no connection, and a new connection does not

@@ -28,19 +28,23 @@ func (s *Redis) Texts(ctx context.Context, tenant string, names []string) (map[s
 	if len(names) == 0 {
 		return texts, nil
 	}
+
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = s.textKey(tenant, name)
 	}
+
 	values, err := s.client.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: get texts: %w", err)
 	}
+
 	for i, value := range values {
 		if text, ok := value.(string); ok {
 			texts[names[i]] = text
 		}
 	}
+
 	return texts, nil
 }
 

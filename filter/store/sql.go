@@ -122,6 +122,7 @@ func sqlRows(rows [][][]byte) string {
 		}
 		b = append(b, ']')
 	}
+
 	return string(append(b, ']'))
 }
 
@@ -157,7 +158,9 @@ func (s *SQL) row(ctx context.Context, q querier, query string, args []any, into
 }
 
 // rows calls read for every row of a query's result.
-func (s *SQL) rows(ctx context.Context, q querier, query string, args []any, read func(scan func(...any) error) error) error {
+func (s *SQL) rows(
+	ctx context.Context, q querier, query string, args []any, read func(scan func(...any) error) error,
+) error {
 	rows, err := q.QueryContext(ctx, s.text(query), args...)
 	if err != nil {
 		return err
@@ -178,7 +181,8 @@ func (s *SQL) transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 		return err
 	}
 	if err := f(tx); err != nil {
-		_ = tx.Rollback() // the error of f is returned
+		// The error of f is returned.
+		_ = tx.Rollback()
 		return err
 	}
 	return tx.Commit()
@@ -210,6 +214,7 @@ func due(left int64, ttl time.Duration) bool {
 func (s *SQL) purge(ctx context.Context) {
 	ticker := time.NewTicker(purgeInterval)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -243,5 +248,6 @@ func (s *SQL) purgeAll(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }

@@ -19,6 +19,7 @@ func (s *SQL) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 	for i := range order {
 		order[i] = i
 	}
+
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(charges[a].Name, charges[b].Name) })
 	charged := Charged{OK: true, Counts: make([]Count, len(charges))}
 	err := s.transact(ctx, func(tx *sql.Tx) error {
@@ -35,6 +36,7 @@ func (s *SQL) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 		}
 		return nil
 	})
+
 	if errors.Is(err, errOverLimit) {
 		for i := range charges {
 			if charges[i].Number == 0 || charges[i].Number == charged.Counts[i].Number {
@@ -46,6 +48,7 @@ func (s *SQL) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 	if err != nil {
 		return Charged{}, s.wrap("charge budgets", err)
 	}
+
 	return charged, nil
 }
 
@@ -55,15 +58,21 @@ func (s *SQL) charge(ctx context.Context, tx *sql.Tx, c *Charge) (Count, error) 
 	var count Count
 	var left int64
 	err := s.row(ctx, tx, `INSERT INTO harmony_budgets (key, name, number, used, expires)
-		SELECT $1, $2, n, CASE WHEN CAST($5 AS BIGINT) IN (0, n) THEN CAST($4 AS BIGINT) ELSE 0 END, (n + 1) * CAST($3 AS BIGINT)
+		SELECT $1, $2, n, CASE WHEN CAST($5 AS BIGINT) IN (0, n) THEN CAST($4 AS BIGINT)
+			ELSE 0 END, (n + 1) * CAST($3 AS BIGINT)
 		FROM (SELECT {now} / CAST($3 AS BIGINT) AS n) w WHERE true
 		ON CONFLICT (key) DO UPDATE SET
 			used = CASE WHEN harmony_budgets.number < excluded.number THEN excluded.used
-				WHEN CAST($5 AS BIGINT) IN (0, harmony_budgets.number) THEN harmony_budgets.used + CAST($4 AS BIGINT) ELSE harmony_budgets.used END,
-			expires = CASE WHEN harmony_budgets.number < excluded.number THEN excluded.expires ELSE harmony_budgets.expires END,
-			number = CASE WHEN harmony_budgets.number < excluded.number THEN excluded.number ELSE harmony_budgets.number END
+				WHEN CAST($5 AS BIGINT) IN (0, harmony_budgets.number)
+					THEN harmony_budgets.used + CAST($4 AS BIGINT) ELSE harmony_budgets.used END,
+			expires = CASE WHEN harmony_budgets.number < excluded.number THEN excluded.expires
+				ELSE harmony_budgets.expires END,
+			number = CASE WHEN harmony_budgets.number < excluded.number THEN excluded.number
+				ELSE harmony_budgets.number END
 		RETURNING used, number, expires - {now}`,
-		[]any{sqlKey("", c.Name), []byte(c.Name), c.Window.Milliseconds(), c.Amount, c.Number}, &count.Used, &count.Number, &left)
+		[]any{
+			sqlKey("", c.Name), []byte(c.Name), c.Window.Milliseconds(), c.Amount, c.Number,
+		}, &count.Used, &count.Number, &left)
 	count.Left = time.Duration(left) * time.Millisecond
 	return count, err
 }

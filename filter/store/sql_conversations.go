@@ -22,16 +22,21 @@ func (s *SQL) PutConversation(ctx context.Context, tenant string, c *Conversatio
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(len(c.Metadata))
 	defer func() { leave(err) }()
+
 	key := sqlKey(tenant, c.ID)
 	return s.wrap("put a conversation", s.transact(ctx, func(tx *sql.Tx) error {
 		// The id may belong to an expired conversation that has not been purged
 		// yet.
-		if _, err := s.exec(ctx, tx, `DELETE FROM harmony_conversations WHERE key = $1 AND expires < {now}`, key); err != nil {
+		if _, err := s.exec(
+			ctx, tx, `DELETE FROM harmony_conversations WHERE key = $1 AND expires < {now}`, key,
+		); err != nil {
 			return err
 		}
-		added, err := s.exec(ctx, tx, `INSERT INTO harmony_conversations (key, tenant, id, created, metadata, lock_owner, locked_until, items, expires)
+		added, err := s.exec(ctx, tx, `INSERT INTO harmony_conversations
+				(key, tenant, id, created, metadata, lock_owner, locked_until, items, expires)
 			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, {now} + $7) ON CONFLICT DO NOTHING`,
 			key, []byte(tenant), []byte(c.ID), c.Created, notNull(c.Metadata), []byte{}, s.responseTTL.Milliseconds())
 		if err == nil && added == 0 {
@@ -47,10 +52,14 @@ func (s *SQL) PutMetadata(ctx context.Context, tenant, id string, metadata []byt
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(len(metadata))
 	defer func() { leave(err) }()
-	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET metadata = $2, expires = {now} + $3 WHERE key = $1 AND expires >= {now}`,
+
+	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET metadata = $2, expires = {now} + $3
+			WHERE key = $1 AND expires >= {now}`,
 		sqlKey(tenant, id), notNull(metadata), s.responseTTL.Milliseconds())
+
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}
@@ -81,9 +90,13 @@ func (s *SQL) Conversation(ctx context.Context, tenant, id string) (*Conversatio
 func (s *SQL) DeleteConversation(ctx context.Context, tenant, id string) error {
 	var found int64
 	err := s.room.deleting(ctx, func() (err error) {
-		found, err = s.exec(ctx, s.write, `DELETE FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, sqlKey(tenant, id))
+		found, err = s.exec(
+			ctx, s.write, `DELETE FROM harmony_conversations WHERE key = $1 AND expires >= {now}`,
+			sqlKey(tenant, id),
+		)
 		return err
 	})
+
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}
@@ -98,12 +111,15 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 		size += len(item.ID) + len(item.JSON)
 		rows[i] = [][]byte{sqlKey(tenant, item.ID), []byte(item.ID), item.JSON}
 	}
+
 	if size > maxSQLValue || s.room.neverFits(size) {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(size)
 	defer func() { leave(err) }()
+
 	key, condition := sqlKey(tenant, id), sqlLockOwner
 	if lockOwner == "" {
 		condition = sqlUnlocked
@@ -111,9 +127,11 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 	if s.singles {
 		return s.wrap("add items", s.addSingle(ctx, key, lockOwner, condition, rows))
 	}
+
 	return s.wrap("add items", s.transact(ctx, func(tx *sql.Tx) error {
 		var after int64
-		err := s.row(ctx, tx, `UPDATE harmony_conversations SET lock_owner = $2, items = items + $3, expires = {now} + $4
+		err := s.row(ctx, tx, `UPDATE harmony_conversations
+				SET lock_owner = $2, items = items + $3, expires = {now} + $4
 			WHERE key = $1 AND expires >= {now} AND `+condition+` RETURNING items`,
 			[]any{key, []byte(lockOwner), len(items), s.responseTTL.Milliseconds()}, &after)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -136,13 +154,18 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 // not find.
 func (s *SQL) conflictOrNotFound(ctx context.Context, q querier, key []byte) error {
 	var exists bool
-	err := s.row(ctx, q, `SELECT count(*) FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, []any{key}, &exists)
+	err := s.row(
+		ctx, q, `SELECT count(*) FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, []any{key},
+		&exists,
+	)
+
 	switch {
 	case err != nil:
 		return err
 	case exists:
 		return ErrConflict
 	}
+
 	return ErrNotFound
 }
 
@@ -152,11 +175,13 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 	if p.Limit > 0 {
 		limit = int64(p.Limit)
 	}
+
 	var items []Item
 	var left int64
 	found := false
 	// An empty page of an existing conversation is one row without an item.
-	err := s.rows(ctx, s.read, pageQuery(p), []any{key, sqlKey(tenant, p.After), limit}, func(scan func(...any) error) error {
+	args := []any{key, sqlKey(tenant, p.After), limit}
+	err := s.rows(ctx, s.read, pageQuery(p), args, func(scan func(...any) error) error {
 		var id, json []byte
 		err := scan(&left, &id, &json)
 		if found = true; id != nil {
@@ -164,13 +189,18 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 	case !found:
 		err = ErrNotFound
 	case due(left, s.responseTTL):
-		_, err = s.exec(ctx, s.write, `UPDATE harmony_conversations SET expires = {now} + $2 WHERE key = $1`, key, s.responseTTL.Milliseconds())
+		_, err = s.exec(
+			ctx, s.write, `UPDATE harmony_conversations SET expires = {now} + $2 WHERE key = $1`, key,
+			s.responseTTL.Milliseconds(),
+		)
 	}
+
 	if err != nil {
 		return nil, s.wrap("get items of a conversation", err)
 	}
@@ -184,6 +214,7 @@ func pageQuery(p Page) string {
 	if p.Descending {
 		order, after = " DESC", "<"
 	}
+
 	// Without Page.After, the join must keep the row of the conversation, and
 	// $2 is the key of no item.
 	join, start := "LEFT JOIN", ""
@@ -211,7 +242,8 @@ func (s *SQL) ConversationSize(ctx context.Context, tenant, id string) (Size, er
 // ConversationItem implements [Conversations].
 func (s *SQL) ConversationItem(ctx context.Context, tenant, id, item string) (Item, error) {
 	found := Item{ID: item}
-	err := s.row(ctx, s.read, `SELECT i.json FROM harmony_conversation_items i JOIN harmony_conversations c ON c.key = i.conversation
+	err := s.row(ctx, s.read, `SELECT i.json FROM harmony_conversation_items i
+			JOIN harmony_conversations c ON c.key = i.conversation
 		WHERE i.conversation = $1 AND i.item = $2 AND c.expires >= {now}`,
 		[]any{sqlKey(tenant, id), sqlKey(tenant, item)}, &found.JSON)
 	if err != nil {
@@ -225,7 +257,8 @@ func (s *SQL) DeleteItem(ctx context.Context, tenant, id, item string) error {
 	var found int64
 	err := s.room.deleting(ctx, func() (err error) {
 		found, err = s.exec(ctx, s.write, `DELETE FROM harmony_conversation_items WHERE conversation = $1 AND item = $2
-			AND EXISTS (SELECT 1 FROM harmony_conversations WHERE key = $1 AND expires >= {now})`, sqlKey(tenant, id), sqlKey(tenant, item))
+			AND EXISTS (SELECT 1 FROM harmony_conversations WHERE key = $1
+				AND expires >= {now})`, sqlKey(tenant, id), sqlKey(tenant, item))
 		return err
 	})
 	if err == nil && found == 0 {
@@ -245,14 +278,21 @@ func (s *SQL) Lock(ctx context.Context, tenant, id, lockOwner string, lease time
 
 // RenewLock implements [Conversations].
 func (s *SQL) RenewLock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
-	return s.wrap("renew the lock of a conversation", s.setLock(ctx, sqlKey(tenant, id), lockOwner, `$2`, sqlLockOwner, lease))
+	return s.wrap(
+		"renew the lock of a conversation",
+		s.setLock(ctx, sqlKey(tenant, id), lockOwner, `$2`, sqlLockOwner, lease),
+	)
 }
 
 // setLock sets the lock owner of a conversation to the SQL expression newOwner
 // if the SQL condition is true. $2 is lockOwner in both.
-func (s *SQL) setLock(ctx context.Context, key []byte, lockOwner, newOwner, condition string, lease time.Duration) error {
-	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET lock_owner = `+newOwner+`, locked_until = {now} + $3, expires = {now} + $4
-		WHERE key = $1 AND expires >= {now} AND `+condition, key, []byte(lockOwner), lease.Milliseconds(), s.responseTTL.Milliseconds())
+func (s *SQL) setLock(
+	ctx context.Context, key []byte, lockOwner, newOwner, condition string, lease time.Duration,
+) error {
+	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations
+			SET lock_owner = `+newOwner+`, locked_until = {now} + $3, expires = {now} + $4
+		WHERE key = $1 AND expires >= {now}
+			AND `+condition, key, []byte(lockOwner), lease.Milliseconds(), s.responseTTL.Milliseconds())
 	if err == nil && found == 0 {
 		err = s.conflictOrNotFound(ctx, s.write, key)
 	}

@@ -12,18 +12,22 @@ func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) (er
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(len(b.SSE))
 	defer func() { leave(err) }()
+
 	key := sqlKey(tenant, id)
 	added, err := s.exec(ctx, s.write, `INSERT INTO harmony_events (response, first, last, ends, sse)
 		SELECT r.key, CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS INTEGER), CAST($5 AS {blob})
 		FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
 		WHERE r.key = $1 AND c.expires >= {now}
 			AND (r.live = 1 AND r.owner = $6 OR r.live = 0 AND CAST($4 AS INTEGER) = 1)
-			AND coalesce((SELECT e.last FROM harmony_events e WHERE e.response = $1 ORDER BY e.first DESC LIMIT 1), -1) < CAST($2 AS BIGINT)
+			AND coalesce((SELECT e.last FROM harmony_events e WHERE e.response = $1
+				ORDER BY e.first DESC LIMIT 1), -1) < CAST($2 AS BIGINT)
 			AND NOT EXISTS (SELECT 1 FROM harmony_events e WHERE e.response = $1 AND e.ends = 1)
 		{share}
 		ON CONFLICT DO NOTHING`, key, b.First, b.Last, flag(b.End), notNull(b.SSE), []byte(owner))
+
 	if err == nil && added == 0 {
 		err = ErrConflict
 		if _, getErr := s.Head(ctx, tenant, id); getErr != nil {
@@ -40,7 +44,9 @@ func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) (er
 // Events implements [Journal].
 func (s *SQL) Events(ctx context.Context, tenant, id string, after int, wait time.Duration) ([]Batch, error) {
 	key := sqlKey(tenant, id)
-	batches, err := s.journals.follow(ctx, string(key), wait, func() ([]Batch, error) { return s.eventsAfter(ctx, key, after) })
+	batches, err := s.journals.follow(
+		ctx, string(key), wait, func() ([]Batch, error) { return s.eventsAfter(ctx, key, after) },
+	)
 	return batches, s.wrap("get events", err)
 }
 
@@ -65,7 +71,8 @@ const eventsQuery = `WITH page AS (
 const eventsRows = 4096
 
 func (s *SQL) eventsAfter(ctx context.Context, key []byte, after int) (batches []Batch, err error) {
-	err = s.rows(ctx, s.read, eventsQuery, []any{key, after, eventsBytes, eventsRows}, func(scan func(...any) error) error {
+	args := []any{key, after, eventsBytes, eventsRows}
+	err = s.rows(ctx, s.read, eventsQuery, args, func(scan func(...any) error) error {
 		var b Batch
 		err := scan(&b.First, &b.Last, &b.End, &b.SSE)
 		batches = append(batches, b)
@@ -97,13 +104,16 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 	if len(followed) == 0 {
 		return nil
 	}
+
 	keys := make([][]byte, len(followed))
 	for i, k := range followed {
 		keys[i] = []byte(k)
 	}
+
 	now := make(map[string]int64, len(followed))
 	err := s.rows(ctx, s.read, `SELECT response, max(first) FROM harmony_events
-		WHERE response IN (SELECT key FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
+		WHERE response IN (SELECT key
+			FROM {keys}) GROUP BY response`, []any{sqlKeys(keys)}, func(scan func(...any) error) error {
 		var key []byte
 		var first int64
 		if err := scan(&key, &first); err != nil {
@@ -112,13 +122,16 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 		now[string(key)] = first
 		return nil
 	})
+
 	if err != nil {
 		return seen
 	}
+
 	for k, first := range now {
 		if before, ok := seen[k]; !ok || before != first {
 			s.journals.notify(k)
 		}
 	}
+
 	return now
 }

@@ -26,11 +26,14 @@ func (q *writeQueue) enter(bytes int) (leave func(err error)) {
 	if q == nil {
 		return func(error) {}
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.writes == 0 {
 		q.progress = q.now()
 	}
+
 	q.writes++
 	q.bytes += int64(bytes)
 	return func(err error) {
@@ -50,13 +53,17 @@ func (q *writeQueue) busy() bool {
 	if q == nil {
 		return false
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	allowed := time.Duration(float64(q.bytes) / writeRate * float64(time.Second))
 	took := q.now().Sub(q.progress)
-	if took < 0 { // the clock was set back
+	// The clock was set back.
+	if took < 0 {
 		took, q.progress = 0, q.now()
 	}
+
 	return q.writes > 0 && took < allowed
 }
 

@@ -63,11 +63,11 @@ func (s *busyStore) Texts(ctx context.Context, _ string, _ []string) (map[string
 
 // Accesses that wait for large writes do not open the breaker, as long as the writes
 // take no longer than they may.
-func TestGuardBusy(t *testing.T) {
+func TestBreakerStoreBusy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &busyStore{Memory: NewMemory(Options{ResponseTTL: time.Hour, TextTTL: time.Hour, TextBytes: 1 << 20}), queue: &writeQueue{now: time.Now}}
-		g := Guard(s, GuardOptions{})
+		g := WithBreaker(s, BreakerOptions{})
 		read := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

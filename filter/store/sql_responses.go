@@ -16,17 +16,21 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) (err error) {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(bodySize(r))
 	defer func() { leave(err) }()
+
 	w := sqlWrite{
 		SQL: s, tenant: tenant, r: r,
 		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),
 	}
+
 	if s.singles {
 		if err := w.single(ctx); !errors.Is(err, errExists) {
 			return s.wrap("put a response", err)
 		}
 	}
+
 	return s.wrap("put a response", s.transact(ctx, func(tx *sql.Tx) error {
 		put := w.overwrite
 		if r.Version == 1 {
@@ -61,6 +65,7 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 	err = w.row(ctx, tx, `UPDATE harmony_chains SET expires = {now} + $2
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now} RETURNING id`,
 		[]any{previous, w.responseTTL.Milliseconds()}, &chain)
+
 	if errors.Is(err, sql.ErrNoRows) {
 		err = w.row(ctx, tx, `INSERT INTO harmony_chains (epoch, expires) VALUES ($1, {now} + $2) RETURNING id`,
 			[]any{newEpoch(), w.responseTTL.Milliseconds()}, &chain)
@@ -68,18 +73,24 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 	if err != nil {
 		return 0, err
 	}
+
 	insert := func() error {
 		return w.row(ctx, tx, `INSERT INTO harmony_responses
 			(key, chain, depth, previous_key, tenant, id, previous, conversation, version, live, owner, written, body)
 			VALUES ($1, $2, coalesce((SELECT depth + 1 FROM harmony_responses WHERE key = $3 AND chain = $2), 1),
 				$3, $4, $5, $6, $7, 1, $8, $9, {written}, $10)
 			ON CONFLICT DO NOTHING RETURNING written`,
-			[]any{w.key, chain, previous, []byte(w.tenant), []byte(r.ID), []byte(r.Previous), []byte(r.Conversation), flag(r.Live), []byte(r.Owner), w.body},
+			[]any{
+				w.key, chain, previous, []byte(w.tenant), []byte(r.ID), []byte(r.Previous),
+				[]byte(r.Conversation), flag(r.Live), []byte(r.Owner), w.body,
+			},
 			&written)
 	}
+
 	if err = insert(); !errors.Is(err, sql.ErrNoRows) {
 		return written, err
 	}
+
 	// The id may belong to an expired response that has not been purged yet.
 	expired, err := w.exec(ctx, tx, `DELETE FROM harmony_chains
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires < {now}`, w.key)
@@ -89,6 +100,7 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 	if expired == 0 {
 		return 0, ErrConflict
 	}
+
 	return written, insert()
 }
 
@@ -98,16 +110,19 @@ func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, er
 	found, err := w.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1, expires = {now} + $3
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1 AND version = $2) AND expires >= {now}`,
 		w.key, before, w.responseTTL.Milliseconds())
+
 	if err != nil {
 		return 0, err
 	}
 	if found == 0 {
 		return 0, ErrConflict
 	}
+
 	err = w.row(ctx, tx, `UPDATE harmony_responses
 		SET version = version + 1, conversation = $3, live = $4, owner = $5, written = {written}, body = $6
 		WHERE key = $1 AND version = $2 RETURNING written`,
 		[]any{w.key, before, []byte(w.r.Conversation), flag(w.r.Live), []byte(w.r.Owner), w.body}, &written)
+
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, ErrConflict
 	}
@@ -133,14 +148,17 @@ func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
 			return err
 		}
 	}
+
 	ids := w.r.itemsByID()
 	if len(ids) == 0 {
 		return nil
 	}
+
 	items := make([][]byte, 0, len(ids))
 	for id := range ids {
 		items = append(items, sqlKey(w.tenant, id))
 	}
+
 	_, err := w.exec(ctx, tx, `INSERT INTO harmony_items (item, response, written)
 		SELECT key, CAST($2 AS {blob}), CAST($3 AS BIGINT) FROM {keys}`, sqlKeys(items), w.key, written)
 	return err
@@ -163,7 +181,9 @@ func scanResponse(ctx context.Context, scan func(...any) error, more ...any) (*R
 	var r Response
 	var body []byte
 	var lapsed bool
-	if err := scan(append([]any{&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &body}, more...)...); err != nil {
+	if err := scan(
+		append([]any{&r.ID, &r.Previous, &r.Conversation, &r.Version, &r.Live, &r.Owner, &lapsed, &body}, more...)...,
+	); err != nil {
 		return nil, err
 	}
 	r.Lapsed = r.Live && lapsed
@@ -174,7 +194,8 @@ func scanResponse(ctx context.Context, scan func(...any) error, more ...any) (*R
 func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
 	scan := func(into ...any) error {
 		return s.row(ctx, s.read, `SELECT `+sqlResponse+` FROM harmony_responses r
-			JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`, []any{sqlKey(tenant, id)}, into...)
+			JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1
+				AND c.expires >= {now}`, []any{sqlKey(tenant, id)}, into...)
 	}
 	r, err := scanResponse(ctx, scan)
 	if err != nil {
@@ -185,12 +206,16 @@ func (s *SQL) Get(ctx context.Context, tenant, id string) (*Response, error) {
 
 // chainQuery reads the chain of the response with key $1, the first response
 // first.
-const chainQuery = `WITH RECURSIVE r (key, chain, depth, previous_key, id, previous, conversation, version, live, owner, body, remaining) AS (
-		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation, p.version, p.live, p.owner, p.body, c.expires - {now}
+const chainQuery = `WITH RECURSIVE r (
+		key, chain, depth, previous_key, id, previous, conversation, version, live, owner, body, remaining
+	) AS (
+		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation,
+			p.version, p.live, p.owner, p.body, c.expires - {now}
 		FROM harmony_responses p JOIN harmony_chains c ON c.id = p.chain
 		WHERE p.key = $1 AND c.expires >= {now}
 	UNION ALL
-		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation, p.version, p.live, p.owner, p.body, r.remaining
+		SELECT p.key, p.chain, p.depth, p.previous_key, p.id, p.previous, p.conversation,
+			p.version, p.live, p.owner, p.body, r.remaining
 		FROM r {previous} p ON p.key = r.previous_key AND p.chain = r.chain AND p.depth = r.depth - 1
 	)
 	SELECT ` + sqlResponse + `, r.chain, r.remaining FROM r ORDER BY r.depth`
@@ -204,6 +229,7 @@ func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 		found = append(found, r)
 		return err
 	})
+
 	if err == nil && (len(found) == 0 || found[0].Previous != "") {
 		err = ErrNotFound
 	}
@@ -213,6 +239,7 @@ func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 	if err != nil {
 		return nil, s.wrap("get a chain", err)
 	}
+
 	return found, nil
 }
 
@@ -222,7 +249,10 @@ func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
 	if !due(left, s.responseTTL) {
 		return nil
 	}
-	_, err := s.exec(ctx, s.write, `UPDATE harmony_chains SET expires = {now} + $2 WHERE id = $1`, chain, s.responseTTL.Milliseconds())
+	_, err := s.exec(
+		ctx, s.write, `UPDATE harmony_chains SET expires = {now} + $2 WHERE id = $1`, chain,
+		s.responseTTL.Milliseconds(),
+	)
 	return err
 }
 
@@ -230,16 +260,19 @@ func (s *SQL) renewChain(ctx context.Context, chain, left int64) error {
 func (s *SQL) Head(ctx context.Context, tenant, id string) (Head, error) {
 	var h Head
 	var chain, left int64
-	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, r.live = 1 AND coalesce((SELECT until FROM harmony_leases WHERE response = r.key), 0) >= {now},
+	err := s.row(ctx, s.read, `SELECT r.version, c.epoch, r.live = 1 AND coalesce((SELECT until
+			FROM harmony_leases WHERE response = r.key), 0) >= {now},
 		c.id, c.expires - {now} FROM harmony_responses r
 		JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`,
 		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &h.Live, &chain, &left)
+
 	if err == nil {
 		err = s.renewChain(ctx, chain, left)
 	}
 	if err != nil {
 		return Head{}, s.wrap("get the head of a chain", orNotFound(err))
 	}
+
 	return h, nil
 }
 
@@ -249,12 +282,14 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 	if len(ids) == 0 {
 		return found, nil
 	}
+
 	wanted := make(map[string]bool, len(ids))
 	keys := make([][]byte, len(ids))
 	for i, id := range ids {
 		wanted[id] = true
 		keys[i] = sqlKey(tenant, id)
 	}
+
 	err := s.rows(ctx, s.read, `SELECT body FROM harmony_responses WHERE written IN (
 			SELECT max(i.written) FROM harmony_items i
 			JOIN harmony_responses r ON r.key = i.response JOIN harmony_chains c ON c.id = r.chain
@@ -271,6 +306,7 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 		r.take(wanted, found)
 		return nil
 	})
+
 	if err != nil {
 		return nil, s.wrap("get items", err)
 	}
@@ -287,6 +323,7 @@ func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
 		}
 		return s.wrap("delete a response", err)
 	}
+
 	return s.wrap("delete a response", s.room.deleting(ctx, func() error {
 		return s.transact(ctx, func(tx *sql.Tx) error {
 			found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
@@ -309,19 +346,23 @@ const renewQuery = `UPDATE harmony_leases SET until = {now} + $2 WHERE response 
 		WHERE r.key IN (SELECT key FROM {keys}) AND r.live = 1 AND r.owner = $3 AND c.expires >= {now}
 	) RETURNING response,
 		(SELECT r.chain FROM harmony_responses r WHERE r.key = response),
-		(SELECT c.expires - {now} FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain WHERE r.key = response)`
+		(SELECT c.expires - {now} FROM harmony_responses r JOIN harmony_chains c ON c.id = r.chain
+			WHERE r.key = response)`
 
 // Renew implements [Responses].
 func (s *SQL) Renew(ctx context.Context, owner string, live []Key, lease time.Duration) (lost []Key, err error) {
 	if len(live) == 0 {
 		return nil, nil
 	}
+
 	keys := make([][]byte, len(live))
 	for i, k := range live {
 		keys[i] = sqlKey(k.Tenant, k.ID)
 	}
+
 	renewed, aging := make(map[string]bool, len(live)), map[int64]int64{}
-	err = s.rows(ctx, s.write, renewQuery, []any{sqlKeys(keys), lease.Milliseconds(), []byte(owner)}, func(scan func(...any) error) error {
+	args := []any{sqlKeys(keys), lease.Milliseconds(), []byte(owner)}
+	err = s.rows(ctx, s.write, renewQuery, args, func(scan func(...any) error) error {
 		var key []byte
 		var chain, left int64
 		err := scan(&key, &chain, &left)
@@ -331,18 +372,22 @@ func (s *SQL) Renew(ctx context.Context, owner string, live []Key, lease time.Du
 		}
 		return err
 	})
+
 	for chain, left := range aging {
 		if err == nil {
 			err = s.renewChain(ctx, chain, left)
 		}
 	}
+
 	if err != nil {
 		return nil, s.wrap("renew leases", err)
 	}
+
 	for i, k := range live {
 		if !renewed[string(keys[i])] {
 			lost = append(lost, k)
 		}
 	}
+
 	return lost, nil
 }

@@ -104,7 +104,8 @@ var sqlSchema = [][]string{{
 // may call it at the same time.
 func (s *SQL) migrate(ctx context.Context) error {
 	version, err := s.schemaVersion(ctx, s.write)
-	if err != nil || version < len(s.schema) { // an error means that the table does not exist
+	// An error means that the table does not exist.
+	if err != nil || version < len(s.schema) {
 		err = s.transact(ctx, func(tx *sql.Tx) error {
 			if err := s.lockSchema(ctx, tx); err != nil {
 				return err
@@ -115,9 +116,15 @@ func (s *SQL) migrate(ctx context.Context) error {
 			return s.upgrade(ctx, tx, version)
 		})
 	}
+
 	if err == nil && version > len(s.schema) {
-		err = fmt.Errorf("the tables have version %d, but this program supports only version %d. Use the version of the program that created them, or a newer one", version, len(s.schema))
+		err = fmt.Errorf(
+			"the tables have version %d, but this program supports only version %d. Use the version of the "+
+				"program that created them, or a newer one",
+			version, len(s.schema),
+		)
 	}
+
 	return s.wrap("create the tables", err)
 }
 

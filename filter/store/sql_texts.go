@@ -15,18 +15,22 @@ func (s *SQL) Texts(ctx context.Context, tenant string, names []string) (map[str
 	if len(names) == 0 {
 		return texts, nil
 	}
+
 	keys, nameOf := make([][]byte, len(names)), make(map[string]string, len(names))
 	for i, name := range names {
 		keys[i] = sqlKey(tenant, name)
 		nameOf[string(keys[i])] = name
 	}
-	err := s.rows(ctx, s.read, `SELECT key, text FROM harmony_texts WHERE key IN (SELECT key FROM {keys}) AND expires >= {now}`,
+
+	err := s.rows(ctx, s.read, `SELECT key, text FROM harmony_texts WHERE key IN (SELECT key FROM {keys})
+			AND expires >= {now}`,
 		[]any{sqlKeys(keys)}, func(scan func(...any) error) error {
 			var key, text []byte
 			err := scan(&key, &text)
 			texts[nameOf[string(key)]] = string(text)
 			return err
 		})
+
 	if err != nil {
 		return nil, s.wrap("get texts", err)
 	}
@@ -48,19 +52,25 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 		byKey[string(sqlKey(tenant, name))] = text
 		size += len(text)
 	}
+
 	if size > maxSQLValue {
 		return ErrTooLarge
 	}
 	defer s.room.grown(ctx)
+
 	leave := s.queue.enter(size)
 	defer func() { leave(err) }()
+
 	rows := make([][][]byte, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), []byte(tenant)})
 	}
+
 	_, err = s.exec(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires{, tenant})
 		SELECT a, b, {now} + CAST($2 AS BIGINT){, c} FROM {rows} WHERE true ORDER BY n
-		ON CONFLICT (key) DO UPDATE SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), ttl.Milliseconds())
+		ON CONFLICT (key) DO UPDATE
+			SET text = excluded.text, expires = excluded.expires`, sqlRows(rows), ttl.Milliseconds())
+
 	return err
 }
 
@@ -69,7 +79,9 @@ func (s *SQL) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (s
 	return s.putIfAbsent(ctx, tenant, s.textTTL, name, text)
 }
 
-func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration, name, text string) (_ string, err error) {
+func (s *SQL) putIfAbsent(
+	ctx context.Context, tenant string, ttl time.Duration, name, text string,
+) (_ string, err error) {
 	key := sqlKey(tenant, name)
 	var kept []byte
 	if s.singles {
@@ -80,13 +92,19 @@ func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration,
 		}
 		return string(kept), nil
 	}
+
 	var left int64
-	err = s.row(ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`, []any{key}, &kept, &left)
+	err = s.row(
+		ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`,
+		[]any{key}, &kept, &left,
+	)
+
 	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {
 		defer s.room.grown(ctx)
 		leave := s.queue.enter(len(text))
 		defer func() { leave(err) }()
-		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires, tenant) VALUES ($1, $2, {now} + $3, $4)
+		err = s.row(ctx, s.write, `INSERT INTO harmony_texts (key, text, expires, tenant)
+				VALUES ($1, $2, {now} + $3, $4)
 			ON CONFLICT (key) DO UPDATE SET expires = excluded.expires,
 				text = CASE WHEN harmony_texts.expires >= {now} THEN harmony_texts.text ELSE excluded.text END
 			RETURNING text`, []any{key, []byte(text), ttl.Milliseconds(), []byte(tenant)}, &kept)
@@ -94,6 +112,7 @@ func (s *SQL) putIfAbsent(ctx context.Context, tenant string, ttl time.Duration,
 	if err != nil {
 		return "", s.wrap("get a text", err)
 	}
+
 	return string(kept), nil
 }
 
@@ -108,13 +127,19 @@ func (s *SQL) BeginApproval(ctx context.Context, tenant, name, text string) (str
 
 // CompleteApproval implements [Approvals].
 func (s *SQL) CompleteApproval(ctx context.Context, tenant, name, text string) error {
-	return s.wrap("complete an approval", s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlApproval + name: text}))
+	return s.wrap(
+		"complete an approval",
+		s.putTexts(ctx, tenant, s.responseTTL, map[string]string{sqlApproval + name: text}),
+	)
 }
 
 // WithdrawApproval implements [Approvals].
 func (s *SQL) WithdrawApproval(ctx context.Context, tenant, name, text string) error {
 	return s.wrap("withdraw an approval", s.room.deleting(ctx, func() error {
-		_, err := s.exec(ctx, s.write, `DELETE FROM harmony_texts WHERE key = $1 AND text = $2`, sqlKey(tenant, sqlApproval+name), []byte(text))
+		_, err := s.exec(
+			ctx, s.write, `DELETE FROM harmony_texts WHERE key = $1 AND text = $2`,
+			sqlKey(tenant, sqlApproval+name), []byte(text),
+		)
 		return err
 	}))
 }

@@ -25,6 +25,7 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if err := checkSQLitePath(path); err != nil {
 		return nil, err
 	}
+
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: the file cannot be opened or created, check that its folder exists: %w", err)
@@ -35,17 +36,26 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &SQL{dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL, queue: &writeQueue{now: o.Now}}
-	if s.write, err = openSQLite(path, 1, "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)"); err != nil {
+
+	s := &SQL{
+		dialect: sqliteDialect(o.Now), responseTTL: o.ResponseTTL, textTTL: o.TextTTL,
+		queue: &writeQueue{now: o.Now},
+	}
+
+	if s.write, err = openSQLite(
+		path, 1, "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(1)",
+	); err != nil {
 		return nil, err
 	}
 	if s.read, err = openSQLite(path, sqliteReaders, "query_only(1)"); err != nil {
 		return nil, errors.Join(err, s.write.Close())
 	}
+
 	s.room = newSQLiteRoom(s, path, o)
 	if err := s.room.deleting(ctx, func() error { return s.migrate(ctx) }); err != nil {
 		return nil, errors.Join(err, s.read.Close(), s.write.Close())
 	}
+
 	s.room.fill()
 	s.room.grown(ctx)
 	s.start()
@@ -54,7 +64,10 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 
 func checkSQLitePath(path string) error {
 	if path == "" || strings.HasPrefix(path, ":memory:") {
-		return errors.New("sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a store without a file")
+		return errors.New(
+			"sqlite: write the path of a file, sqlite:/var/lib/envoy-harmony/store.db, or memory: for a " +
+				"store without a file",
+		)
 	}
 	return nil
 }
@@ -81,7 +94,8 @@ func sqliteDialect(now func() time.Time) dialect {
 			"{sequence}", "SELECT 1",
 			"{written}", "(SELECT coalesce(max(written), 0) + 1 FROM harmony_responses)",
 			"{keys}", "(SELECT unhex(value) AS key FROM json_each($1))",
-			"{rows}", "(SELECT key AS n, unhex(value ->> 0) AS a, unhex(value ->> 1) AS b, unhex(value ->> 2) AS c FROM json_each($1))",
+			"{rows}", "(SELECT key AS n, unhex(value ->> 0) AS a, "+
+				"unhex(value ->> 1) AS b, unhex(value ->> 2) AS c FROM json_each($1))",
 			"{previous}", "JOIN harmony_responses",
 			"{, tenant}", ", tenant", "{, c}", ", c",
 			"{share}", "",

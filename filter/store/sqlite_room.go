@@ -39,7 +39,10 @@ type sqliteRoom struct {
 }
 
 func newSQLiteRoom(s *SQL, path string, o Options) *sqliteRoom {
-	return &sqliteRoom{SQL: s, reserve: path + "-reserve", limit: o.ResponseBytes + o.TextBytes + sqliteBase, textLimit: o.TextBytes}
+	return &sqliteRoom{
+		SQL: s, reserve: path + "-reserve", limit: o.ResponseBytes + o.TextBytes + sqliteBase,
+		textLimit: o.TextBytes,
+	}
 }
 
 // neverFits reports whether data of this size is larger than the whole store may
@@ -79,6 +82,7 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 	if err := r.row(ctx, r.read, `SELECT coalesce(sum(texts), 0) FROM harmony_totals`, nil, &texts); err != nil {
 		return err
 	}
+
 	free, passed := r.limit/100, 0
 	for used > r.limit-free {
 		if texts > r.textLimit {
@@ -104,13 +108,18 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // hasTenant reports whether there is a tenant with chains or conversations after this
 // many others.
 func (r *sqliteRoom) hasTenant(ctx context.Context, others int) (has bool, err error) {
-	err = r.row(ctx, r.read, `SELECT EXISTS (SELECT 1 FROM harmony_totals WHERE bytes > 0 ORDER BY bytes LIMIT 1 OFFSET $1)`, []any{others}, &has)
+	err = r.row(
+		ctx, r.read,
+		`SELECT EXISTS (SELECT 1 FROM harmony_totals WHERE bytes > 0 ORDER BY bytes LIMIT 1 OFFSET $1)`,
+		[]any{others}, &has,
+	)
 	return has, err
 }
 
@@ -153,7 +162,8 @@ const (
 			SELECT key FROM (
 				SELECT key, sum(size) OVER (ORDER BY expires ROWS UNBOUNDED PRECEDING) - size AS before FROM (
 					SELECT key, length(text) + $1 AS size, expires FROM harmony_texts
-					WHERE tenant = (SELECT tenant FROM harmony_totals ORDER BY texts DESC LIMIT 1) ORDER BY expires LIMIT 100
+					WHERE tenant = (SELECT tenant FROM harmony_totals ORDER BY texts DESC LIMIT 1)
+						ORDER BY expires LIMIT 100
 				)
 			) WHERE before < min($2, 1 + (SELECT max(texts) - min(texts) FROM (
 				SELECT texts FROM harmony_totals UNION ALL SELECT 0 ORDER BY texts DESC LIMIT 2)))
@@ -161,7 +171,8 @@ const (
 	largestTenant = `(SELECT tenant FROM harmony_totals WHERE bytes > 0 ORDER BY bytes DESC, tenant LIMIT 1 OFFSET $1)`
 	evictChain    = `DELETE FROM harmony_chains WHERE id = (
 			SELECT c.id FROM harmony_chains c WHERE c.tenant = ` + largestTenant + ` AND NOT EXISTS (
-				SELECT 1 FROM harmony_responses r JOIN harmony_leases l ON l.response = r.key WHERE r.chain = c.id AND l.until >= {now}
+				SELECT 1 FROM harmony_responses r JOIN harmony_leases l ON l.response = r.key
+					WHERE r.chain = c.id AND l.until >= {now}
 			) ORDER BY c.expires LIMIT 1
 		) RETURNING 0`
 	evictConversation = `DELETE FROM harmony_conversations WHERE key = (
@@ -177,7 +188,8 @@ func (r *sqliteRoom) oldest(ctx context.Context, others int) (statements []strin
 	err = r.row(ctx, r.read, `WITH most AS (SELECT `+largestTenant+` AS tenant)
 		SELECT coalesce((SELECT min(expires) FROM harmony_chains WHERE tenant = most.tenant)
 				<= (SELECT min(expires) FROM harmony_conversations WHERE tenant = most.tenant),
-			NOT EXISTS (SELECT 1 FROM harmony_conversations WHERE tenant = most.tenant)) FROM most`, []any{others}, &chain)
+			NOT EXISTS (SELECT 1 FROM harmony_conversations WHERE tenant = most.tenant))
+				FROM most`, []any{others}, &chain)
 	if chain {
 		return []string{evictChain, evictConversation}, err
 	}
@@ -209,6 +221,7 @@ func (r *sqliteRoom) withReserve(ctx context.Context, deletion func() error) err
 		return err
 	}
 	defer r.fill()
+
 	if err := deletion(); err != nil {
 		return err
 	}
@@ -223,12 +236,20 @@ func (r *sqliteRoom) tidy(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.fill()
+
 	var pages, free int64
-	err := r.row(ctx, r.write, `SELECT p.page_count, f.freelist_count FROM pragma_page_count() p, pragma_freelist_count() f`, nil, &pages, &free)
-	if err == nil && free > pages/4 { // some are kept, so that the file does not shrink and grow all the time
+	err := r.row(
+		ctx, r.write,
+		`SELECT p.page_count, f.freelist_count FROM pragma_page_count() p, pragma_freelist_count() f`, nil,
+		&pages, &free,
+	)
+
+	// Some are kept, so that the file does not shrink and grow all the time.
+	if err == nil && free > pages/4 {
 		_, err = r.exec(ctx, r.write, incrementalVacuum)
 	}
 	return err
@@ -242,12 +263,15 @@ func (r *sqliteRoom) fill() {
 		return
 	}
 	defer f.Close()
+
 	info, err := f.Stat()
 	if err != nil {
 		return
 	}
+
 	block := make([]byte, 64<<10)
-	_, _ = rand.Read(block) // so that no file system compresses it
+	// So that no file system compresses it.
+	_, _ = rand.Read(block)
 	for size := info.Size(); size < sqliteReserve; size += int64(len(block)) {
 		if _, err := f.Write(block); err != nil {
 			return

@@ -64,12 +64,19 @@ var sqliteTotals = slices.Concat([]string{
 	sqliteTriggers("harmony_items", "",
 		sqliteCount{tenant: "(SELECT tenant FROM harmony_responses WHERE key = {row}.response)", bytes: "256"}, ""),
 	sqliteTriggers("harmony_events", "",
-		sqliteCount{tenant: "(SELECT tenant FROM harmony_responses WHERE key = {row}.response)", bytes: "length({row}.sse) + 256"}, ""),
+		sqliteCount{
+			tenant: "(SELECT tenant FROM harmony_responses WHERE key = {row}.response)",
+			bytes:  "length({row}.sse) + 256",
+		}, ""),
 	sqliteTriggers("harmony_conversations", "metadata",
 		sqliteCount{tenant: "{row}.tenant", bytes: "length({row}.metadata) + 256"},
-		`(SELECT coalesce(sum(length(id) + length(json) + 256), 0) FROM harmony_conversation_items WHERE conversation = OLD.key)`),
+		`(SELECT coalesce(sum(length(id) + length(json) + 256), 0) `+
+			`FROM harmony_conversation_items WHERE conversation = OLD.key)`),
 	sqliteTriggers("harmony_conversation_items", "",
-		sqliteCount{tenant: "(SELECT tenant FROM harmony_conversations WHERE key = {row}.conversation)", bytes: "length({row}.id) + length({row}.json) + 256"}, ""),
+		sqliteCount{
+			tenant: "(SELECT tenant FROM harmony_conversations WHERE key = {row}.conversation)",
+			bytes:  "length({row}.id) + length({row}.json) + 256",
+		}, ""),
 	sqliteTriggers("harmony_texts", "text",
 		sqliteCount{tenant: "{row}.tenant", texts: "length({row}.text) + 256"}, ""),
 )
@@ -88,13 +95,15 @@ func (c sqliteCount) of(row, expression string) string {
 
 func (c sqliteCount) add() string {
 	return `INSERT INTO harmony_totals (tenant, bytes, texts)
-		SELECT ` + c.of("NEW", c.tenant) + `, ` + c.of("NEW", c.bytes) + `, ` + c.of("NEW", c.texts) + ` WHERE ` + c.of("NEW", c.tenant) + ` IS NOT NULL
+		SELECT ` + c.of("NEW", c.tenant) + `, ` + c.of("NEW", c.bytes) + `, ` + c.of("NEW", c.texts) +
+		` WHERE ` + c.of("NEW", c.tenant) + ` IS NOT NULL
 		ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes, texts = texts + excluded.texts;
 	`
 }
 
 func (c sqliteCount) subtract() string {
-	return `UPDATE harmony_totals SET bytes = bytes - (` + c.of("OLD", c.bytes) + `), texts = texts - (` + c.of("OLD", c.texts) + `)
+	return `UPDATE harmony_totals SET bytes = bytes - (` + c.of("OLD", c.bytes) +
+		`), texts = texts - (` + c.of("OLD", c.texts) + `)
 		WHERE tenant = ` + c.of("OLD", c.tenant) + `;
 	`
 }
@@ -107,12 +116,14 @@ func sqliteTriggers(table, changes string, count sqliteCount, children string) [
 	if children != "" {
 		deleted.bytes += " + " + children
 	}
+
 	statements := []string{
 		`CREATE TRIGGER ` + table + `_added AFTER INSERT ON ` + table + ` BEGIN
 		` + count.add() + `END`,
 		`CREATE TRIGGER ` + table + `_deleted BEFORE DELETE ON ` + table + ` BEGIN
 		` + deleted.subtract() + `END`,
 	}
+
 	if changes != "" {
 		statements = append(statements, `CREATE TRIGGER `+table+`_changed AFTER UPDATE OF `+changes+` ON `+table+` BEGIN
 		`+count.subtract()+count.add()+`END`)

@@ -115,9 +115,13 @@ type Item struct {
 // Head identifies the state of a chain. A cached chain is valid as long as its
 // Version and Epoch do not change.
 type Head struct {
-	Version int64 // version of the response
-	Epoch   int64 // incremented when a response of the chain is deleted or overwritten; starts at a value that no other chain has had
-	Live    bool  // the response is still being generated, and the lease has not expired
+	// Version is that of the response.
+	Version int64
+	// Epoch is incremented when a response of the chain is deleted or overwritten. It starts at a value that
+	// no other chain has had.
+	Epoch int64
+	// Live: the response is still being generated, and the lease has not expired.
+	Live bool
 }
 
 // Journal keeps the event streams of background responses. A stream expires
@@ -251,11 +255,16 @@ type Budgets interface {
 // Charge is an amount that is added to a count. Charges of one call have different
 // names.
 type Charge struct {
-	Budget string        // whose counts make room for one another, where their number is bounded
-	Name   string        // of the count; one name has one budget, and windows of one length
-	Window time.Duration // length of the windows, at least a millisecond
-	Amount int64         // negative: it is returned
-	Limit  int64         // most that the count may be with the amount; 0: there is no limit
+	// Budget is the one whose counts make room for one another, where their number is bounded.
+	Budget string
+	// Name is that of the count. One name has one budget, and windows of one length.
+	Name string
+	// Window is the length of the windows, at least a millisecond.
+	Window time.Duration
+	// Amount is returned if it is negative.
+	Amount int64
+	// Limit is the most that the count may be with the amount; 0: there is no limit.
+	Limit int64
 	// Number is that of the window that the amount belongs to. Nothing is added if
 	// another window has begun. 0: the window at present.
 	Number int64
@@ -276,11 +285,16 @@ type Count struct {
 
 // Options are the limits of a store.
 type Options struct {
-	ResponseTTL   time.Duration    // TTL of chains, conversations and approval records
-	TextTTL       time.Duration    // TTL of texts
-	ResponseBytes int64            // memory and SQLite only: most bytes of responses, events and conversations
-	TextBytes     int64            // memory and SQLite only: most bytes of texts
-	Now           func() time.Time // memory and SQLite only; nil: time.Now. Shared stores use their server's clock.
+	// ResponseTTL is that of chains, conversations and approvals.
+	ResponseTTL time.Duration
+	// TextTTL is that of texts.
+	TextTTL time.Duration
+	// ResponseBytes, of memory and SQLite only, is the most bytes of responses, events and conversations.
+	ResponseBytes int64
+	// TextBytes, of memory and SQLite only, is the most bytes of texts.
+	TextBytes int64
+	// Now is the clock of memory and SQLite only; nil: time.Now. Shared stores use their server's clock.
+	Now func() time.Time
 	// CountDropped is called, in memory only, for each count of a budget that has to make
 	// room for another one. nil: nobody is told.
 	CountDropped func(budget string)

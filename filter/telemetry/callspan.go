@@ -43,11 +43,16 @@ func (s *requestSpan) beginCall(req *engine.Request, now time.Time) {
 	if s.call.open() {
 		s.endCall(now, nil, "")
 	}
-	ctx, span := s.otel.tracer.Start(s.ctx, operation+" "+valid(req.Model), trace.WithSpanKind(trace.SpanKindClient), at(now))
+
+	ctx, span := s.otel.tracer.Start(
+		s.ctx, operation+" "+valid(req.Model), trace.WithSpanKind(trace.SpanKindClient), at(now),
+	)
+
 	s.call = callSpan{span: span, ctx: ctx, started: now, prompt: req.Prompt, cached: engine.Unknown}
 	if !span.IsRecording() {
 		return
 	}
+
 	span.SetAttributes(s.start.model()...)
 	span.SetAttributes(semconv.GenAIRequestStream(true), semconv.GenAIRequestMaxTokens(req.MaxTokens))
 	if req.N != 1 {
@@ -72,6 +77,7 @@ func (c *callSpan) chunk(chunk *engine.Chunk, now time.Time) {
 	if c.first.IsZero() {
 		c.first, c.begin = now, len(chunk.Tokens)
 	}
+
 	c.last = now
 	c.tokens += len(chunk.Tokens)
 	if chunk.Finish != engine.FinishNone {
@@ -98,6 +104,7 @@ func (s *requestSpan) endCall(now time.Time, err *apierror.Error, failure string
 			c.span.SetStatus(codes.Error, failure)
 		}
 	}
+
 	c.span.End(at(now))
 	s.measureCall(now, failure)
 	s.call = callSpan{}
@@ -121,12 +128,16 @@ func (c *callSpan) describe(failure string) {
 	if failure != "" {
 		c.span.SetAttributes(semconv.ErrorTypeKey.String(failure))
 	}
+
 	if host, port, err := net.SplitHostPort(c.replica); err == nil {
 		n, _ := strconv.Atoi(port)
 		c.span.SetAttributes(semconv.ServerAddress(host), semconv.ServerPort(n))
 	}
 	if c.output != nil {
-		c.span.SetAttributes(semconv.GenAIInputMessagesKey.String(inputMessages(c.prompt)), semconv.GenAIOutputMessagesKey.String(outputMessages(c.output)))
+		c.span.SetAttributes(
+			semconv.GenAIInputMessagesKey.String(inputMessages(c.prompt)),
+			semconv.GenAIOutputMessagesKey.String(outputMessages(c.output)),
+		)
 	}
 }
 
@@ -135,7 +146,8 @@ func (s *requestSpan) measureCall(now time.Time, failure string) {
 	c := &s.call
 	names := s.metricAttributes(!c.first.IsZero())
 	if !c.first.IsZero() {
-		input, output := semconv.GenAITokenTypeKey.String(string(genaiconv.TokenTypeInput)), semconv.GenAITokenTypeKey.String(string(genaiconv.TokenTypeOutput))
+		input := semconv.GenAITokenTypeKey.String(string(genaiconv.TokenTypeInput))
+		output := semconv.GenAITokenTypeKey.String(string(genaiconv.TokenTypeOutput))
 		with := metric.WithAttributes(names...)
 		s.otel.tokens.Record(c.ctx, int64(len(c.prompt)), with, metric.WithAttributes(input))
 		s.otel.tokens.Record(c.ctx, int64(c.tokens), with, metric.WithAttributes(output))
@@ -180,7 +192,9 @@ func (r *Record) TraceFields() []engine.Header {
 	if !r.traced() {
 		return nil
 	}
-	list := []engine.Header{{Name: "tracestate"}} // "": the client's is removed
+
+	// "": the client's is removed.
+	list := []engine.Header{{Name: "tracestate"}}
 	w3c.Inject(r.request.call.ctx, writer(func(name, value string) {
 		if name == "tracestate" {
 			list[0].Value = value
@@ -188,6 +202,7 @@ func (r *Record) TraceFields() []engine.Header {
 		}
 		list = append(list, engine.Header{Name: name, Value: value})
 	}))
+
 	return list
 }
 
@@ -223,7 +238,8 @@ func (t *Telemetry) Continued(r *Record, reason string, now time.Time) {
 }
 
 func (t *Telemetry) continued(r *Record, reason string, now time.Time) {
-	reason = cmp.Or(reason, unknown) // errors that are a status only have no code
+	// Errors that are a status only have no code.
+	reason = cmp.Or(reason, unknown)
 	t.Metrics.continuations.WithLabelValues(reason).Inc()
 	if r.request != nil && r.request.call.open() {
 		r.request.call.span.AddEvent("continue", at(now), trace.WithAttributes(semconv.ErrorTypeKey.String(reason)))

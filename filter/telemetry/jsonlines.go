@@ -20,18 +20,22 @@ type JSONLines struct{}
 
 // Format implements [logrus.Formatter].
 func (JSONLines) Format(e *logrus.Entry) ([]byte, error) {
-	names := make([]string, 0, 40) // of most lines; on the stack
+	// Of most lines; on the stack.
+	names := make([]string, 0, 40)
 	names = append(names, logrus.FieldKeyTime, logrus.FieldKeyMsg, logrus.FieldKeyLevel)
 	for name := range e.Data {
-		if !slices.Contains(names[:3], name) { // else there would be two
+		// Else there would be two.
+		if !slices.Contains(names[:3], name) {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
 	out := e.Buffer
 	if out == nil {
 		out = &bytes.Buffer{}
 	}
+
 	b := append(out.AvailableBuffer(), '{')
 	for i, name := range names {
 		if i > 0 {
@@ -68,8 +72,10 @@ func appendValue(b []byte, value any) []byte {
 	case error:
 		return gjson.AppendJSONString(b, v.Error())
 	}
+
 	text, err := json.Marshal(value)
-	if err != nil { // no line is lost for one field
+	// No line is lost for one field.
+	if err != nil {
 		return gjson.AppendJSONString(b, fmt.Sprint(value))
 	}
 	return append(b, text...)

@@ -65,7 +65,8 @@ func jsonOf(list []message) string {
 	if list == nil {
 		list = []message{}
 	}
-	b, _ := json.Marshal(list) // strings only: it cannot fail
+	// Strings only: it cannot fail.
+	b, _ := json.Marshal(list)
 	return string(b)
 }
 
@@ -81,6 +82,7 @@ func messages(ids []harmony.Token, first harmony.Role) []message {
 		}
 		text.Reset()
 	}
+
 	take := func(events []harmony.Event) {
 		for _, e := range events {
 			switch e.Kind {
@@ -94,11 +96,14 @@ func messages(ids []harmony.Token, first harmony.Role) []message {
 			}
 		}
 	}
+
 	parser := harmony.NewParser(harmony.Tolerant, first)
 	for _, id := range ids {
-		events, _ := parser.Push(id) // a tolerant parser returns no errors
+		// A tolerant parser returns no errors.
+		events, _ := parser.Push(id)
 		take(events)
 	}
+
 	events, _ := parser.Close()
 	take(events)
 	flush()
@@ -117,6 +122,7 @@ func messageOf(h harmony.Header, text string) message {
 	default:
 		m.Parts = []part{{Type: "text", Content: text}}
 	}
+
 	return m
 }
 

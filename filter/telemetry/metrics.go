@@ -34,7 +34,10 @@ const (
 	messageKinds
 )
 
-var messageNames = [messageKinds]string{"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine", "job", "stream"}
+var messageNames = [messageKinds]string{
+	"request_headers", "request_body", "response_headers", "response_body", "trailers", "tick", "engine", "job",
+	"stream",
+}
 
 // maxModels bounds the values of the model label; more become "other".
 const maxModels = 100
@@ -99,45 +102,136 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	}
 	seconds := []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 	m := &Metrics{
-		inflight:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."}),
-		requests:      counter("harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model", "outcome"),
-		passedThrough: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_passthrough_total", Help: "Requests that were not the filter's and passed through."}),
-		retries:       prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_retries_total", Help: "Model calls repeated because the engine failed before its first token, or because the output was not of the form that was asked for and the engine takes no grammar."}),
-		continuations: counter("harmony_continuations_total", "Model calls that another call continued behind their output, by why they did not go on.", "reason"),
-		parsing:       counter("harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.", "kind"),
-		first:         histogram("harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.", seconds, "api", "model"),
-		duration:      histogram("harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds, "api", "model"),
+		inflight: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "harmony_streams_inflight", Help: "ext_proc streams being served."},
+		),
+		requests: counter(
+			"harmony_requests_total", "Requests for Harmony models, by how they ended.", "api", "model",
+			"outcome",
+		),
+		passedThrough: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "harmony_passthrough_total",
+				Help: "Requests that were not the filter's and passed through.",
+			},
+		),
+		retries: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "harmony_retries_total",
+				Help: "Model calls repeated because the engine failed before its first token, or because the output " +
+					"was not of the form that was asked for and the engine takes no grammar.",
+			},
+		),
+		continuations: counter(
+			"harmony_continuations_total",
+			"Model calls that another call continued behind their output, by why they did not go on.", "reason",
+		),
+		parsing: counter(
+			"harmony_parsing_errors_total", "Replies whose tokens needed a repair, or failed for it, by kind.",
+			"kind",
+		),
+		first: histogram(
+			"harmony_time_to_first_token_seconds", "From the request's headers to the engine's first tokens.",
+			seconds, "api", "model",
+		),
+		duration: histogram(
+			"harmony_request_duration_seconds", "From the request's headers to the end of the reply.", seconds,
+			"api", "model",
+		),
 		perMsg: histogram("harmony_message_seconds", "Time the filter itself takes for one ext_proc message.",
-			[]float64{.00001, .000025, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}, "message"),
-		calls: histogram("harmony_mcp_iterations", "Model calls of a response.", []float64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, "api"),
+			[]float64{
+				.00001, .000025, .00005, .0001, .00025, .0005,
+				.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1,
+			}, "message"),
+		calls: histogram(
+			"harmony_mcp_iterations", "Model calls of a response.",
+			[]float64{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}, "api",
+		),
 
-		toolCalls:    counter("harmony_tool_calls_total", "Calls of tools that the filter made, by how they ended. The server of a request's own address is request; a listing is the tool list.", "server", "tool", "outcome"),
-		toolSeconds:  histogram("harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool"),
-		toolSessions: prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."}),
+		toolCalls: counter(
+			"harmony_tool_calls_total",
+			"Calls of tools that the filter made, by how they ended. The server of a request's own address "+
+				"is request; a listing is the tool list.",
+			"server", "tool", "outcome",
+		),
+		toolSeconds: histogram(
+			"harmony_tool_call_seconds", "Time that calls of tools took.", seconds, "server", "tool",
+		),
+		toolSessions: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "harmony_mcp_sessions", Help: "Sessions with MCP servers."},
+		),
 
-		unopened: prometheus.NewCounter(prometheus.CounterOpts{Name: "harmony_unopened_content_total", Help: "Sealed texts that clients sent back and that no key of this process opens."}),
-		rollout:  counter("harmony_rollout_total", "Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.", "match", "tenant", "side"),
+		unopened: prometheus.NewCounter(
+			prometheus.CounterOpts{
+				Name: "harmony_unopened_content_total",
+				Help: "Sealed texts that clients sent back and that no key of this process opens.",
+			},
+		),
+		rollout: counter(
+			"harmony_rollout_total",
+			"Requests for Harmony models that an entry of rollout is for, by that entry and by who handles them.",
+			"match", "tenant", "side",
+		),
 
 		tokenMetrics: tokenMetrics{
-			prompt:        counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
-			cached:        counter("harmony_cached_tokens_total", "Prompt tokens the engine found in its cache, where it reports them.", "model"),
-			prefixBroken:  counter("harmony_prefix_broken_total", "Prompts that do not continue those of their session, or that the engine did not have in its cache any more, by cause.", "cause"),
-			budgetRefused: counter("harmony_budget_refusals_total", "Requests, and model calls of replies, for which a token budget had no room, by its name.", "budget"),
-			budgetDropped: counter("harmony_budget_counts_dropped_total", "Counts of a token budget that made room for others in the memory of the process, by its name.", "budget"),
-			cost:          counter("harmony_cost_total", "What the tokens of replies cost by the configured prices.", "model"),
-			tokens:        counter("harmony_output_tokens_total", "Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.", "model", "channel"),
+			prompt: counter("harmony_prompt_tokens_total", "Tokens of rendered prompts.", "model"),
+			cached: counter(
+				"harmony_cached_tokens_total",
+				"Prompt tokens the engine found in its cache, where it reports them.", "model",
+			),
+			prefixBroken: counter(
+				"harmony_prefix_broken_total",
+				"Prompts that do not continue those of their session, or that the engine did not have in "+
+					"its cache any more, by cause.",
+				"cause",
+			),
+			budgetRefused: counter(
+				"harmony_budget_refusals_total",
+				"Requests, and model calls of replies, for which a token budget had no room, by its name.",
+				"budget",
+			),
+			budgetDropped: counter(
+				"harmony_budget_counts_dropped_total",
+				"Counts of a token budget that made room for others in the memory of the process, by its name.",
+				"budget",
+			),
+			cost: counter(
+				"harmony_cost_total", "What the tokens of replies cost by the configured prices.", "model",
+			),
+			tokens: counter(
+				"harmony_output_tokens_total",
+				"Tokens the model produced, by channel; other holds headers, calls' headers and control tokens.",
+				"model", "channel",
+			),
 		},
 		storeMetrics: storeMetrics{
-			records:     counter("harmony_records_total", "Records of exchanges, by what became of them: kept whole, kept without what was beyond a bound (cut), or lost to a folder that is full or slow, or for want of memory (dropped).", "outcome"),
-			storeErrors: counter("harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation"),
-			storeHangs:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "harmony_store_hangs", Help: "1 while no accesses to the store are made because it does not answer."}),
+			records: counter(
+				"harmony_records_total",
+				"Records of exchanges, by what became of them: kept whole, kept without what was beyond a "+
+					"bound (cut), or lost to a folder that is full or slow, or for want of memory (dropped).",
+				"outcome",
+			),
+			storeErrors: counter(
+				"harmony_store_errors_total", "Accesses to the store that failed, by operation.", "operation",
+			),
+			storeHangs: prometheus.NewGauge(
+				prometheus.GaugeOpts{
+					Name: "harmony_store_hangs",
+					Help: "1 while no accesses to the store are made because it does not answer.",
+				},
+			),
 		},
 		labelValues: labelValues{models: map[string]bool{}, tools: map[string]bool{}},
 	}
 	for kind, name := range messageNames {
 		m.perKind[kind] = m.perMsg.WithLabelValues(name)
 	}
-	for _, c := range []prometheus.Collector{m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.budgetDropped, m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls, m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened, m.rollout} {
+	for _, c := range []prometheus.Collector{
+		m.inflight, m.requests, m.passedThrough, m.retries, m.continuations, m.budgetRefused, m.budgetDropped,
+		m.cost, m.parsing, m.tokens, m.prompt, m.cached, m.prefixBroken, m.first, m.duration, m.perMsg, m.calls,
+		m.toolCalls, m.toolSeconds, m.toolSessions, m.storeErrors, m.storeHangs, m.records, m.unopened,
+		m.rollout,
+	} {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -165,8 +259,10 @@ func (m *Metrics) model(name string, served bool) string {
 	if name == "" {
 		return noModel
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if m.models[name] {
 		return name
 	}

@@ -40,8 +40,10 @@ var (
 	durationBuckets   = []float64{.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
 	firstTokenBuckets = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	perTokenBuckets   = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5}
-	tokenBuckets      = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
-	toolBuckets       = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
+	tokenBuckets      = []float64{
+		1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864,
+	}
+	toolBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
 )
 
 // OTel makes spans and metrics for OpenTelemetry, in the words of its semantic
@@ -62,10 +64,14 @@ type OTel struct {
 
 // OTelOptions are what an [OTel] is made of.
 type OTelOptions struct {
-	Tracers trace.TracerProvider // nil: no spans are made
-	Meters  metric.MeterProvider // nil: no metrics are made
-	Content bool                 // spans may have prompts, replies, and arguments and results of tools
-	Labels  *Metrics             // bounds the names that become attributes of metrics
+	// Tracers makes the spans; nil: none are made.
+	Tracers trace.TracerProvider
+	// Meters makes the metrics; nil: none are made.
+	Meters metric.MeterProvider
+	// Content says that spans may have prompts, replies, and arguments and results of tools.
+	Content bool
+	// Labels bounds the names that become attributes of metrics.
+	Labels *Metrics
 }
 
 // NewOTel makes an OTel; nil if there is nothing to make.
@@ -79,23 +85,46 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 	if o.Meters == nil {
 		o.Meters = nometrics.NewMeterProvider()
 	}
+
 	t := &OTel{content: o.Content, labels: o.Labels}
 	t.tracer = o.Tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	meter := o.Meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
 	var errs [6]error
 	seconds := func(i int, name, description string, buckets []float64) metric.Float64Histogram {
-		h, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(buckets...))
+		h, err := meter.Float64Histogram(
+			name, metric.WithUnit("s"), metric.WithDescription(description),
+			metric.WithExplicitBucketBoundaries(buckets...),
+		)
 		errs[i] = err
 		return h
 	}
-	request, first, per := genaiconv.ServerRequestDuration{}, genaiconv.ServerTimeToFirstToken{}, genaiconv.ServerTimePerOutputToken{}
-	call, tool, usage := genaiconv.ClientOperationDuration{}, mcpconv.ClientOperationDuration{}, genaiconv.ClientTokenUsage{}
-	t.requestDuration = seconds(0, request.Name(), "From the request's headers to the end of the reply.", durationBuckets)
-	t.firstToken = seconds(1, first.Name(), "From the request's headers to the engine's first tokens.", firstTokenBuckets)
+
+	var (
+		request genaiconv.ServerRequestDuration
+		first   genaiconv.ServerTimeToFirstToken
+		per     genaiconv.ServerTimePerOutputToken
+		call    genaiconv.ClientOperationDuration
+		tool    mcpconv.ClientOperationDuration
+		usage   genaiconv.ClientTokenUsage
+	)
+
+	t.requestDuration = seconds(
+		0, request.Name(), "From the request's headers to the end of the reply.", durationBuckets,
+	)
+
+	t.firstToken = seconds(
+		1, first.Name(), "From the request's headers to the engine's first tokens.", firstTokenBuckets,
+	)
+
 	t.perToken = seconds(2, per.Name(), "Time per token of a model call after its first tokens.", perTokenBuckets)
 	t.callDuration = seconds(3, call.Name(), "Duration of a model call with its retries.", durationBuckets)
 	t.toolDuration = seconds(4, tool.Name(), "Duration of a request to an MCP server.", toolBuckets)
-	t.tokens, errs[5] = meter.Int64Histogram(usage.Name(), metric.WithUnit(usage.Unit()), metric.WithDescription("Tokens of a model call."), metric.WithExplicitBucketBoundaries(tokenBuckets...))
+
+	t.tokens, errs[5] = meter.Int64Histogram(
+		usage.Name(), metric.WithUnit(usage.Unit()), metric.WithDescription("Tokens of a model call."),
+		metric.WithExplicitBucketBoundaries(tokenBuckets...),
+	)
+
 	return t, errors.Join(errs[:]...)
 }
 

@@ -22,26 +22,37 @@ const (
 	outcomeRejected = "rejected" // an error in place of a reply, because of the request
 	outcomeFailed   = "failed"   // an error in place of a reply or in it, not because of the request
 	outcomeDrain    = "drain"    // the process was shut down before the reply was complete
-	outcomeCanceled = "canceled" // the client left or canceled; without a loopback listener also: the engine disconnected after the reply had begun
+	// the client left or canceled; without a loopback listener also: the engine disconnected after the reply had begun
+	outcomeCanceled = "canceled"
 )
 
 // Record gathers what an exchange, or the making of a background response, is
 // logged and counted by. It is used by one goroutine.
 type Record struct {
-	Started  time.Time
-	Response string       // id of the reply; "": there is none
-	Tape     *record.Tape // nil: the exchange is not recorded
-	Rollout  string       // side of the rollout that the request is part of; "": it is part of none
+	Started time.Time
+	// Response is the id of the reply; "": there is none.
+	Response string
+	// Tape is nil where the exchange is not recorded.
+	Tape *record.Tape
+	// Rollout is the side of the rollout that the request is part of; "": it is part of none.
+	Rollout string
 
-	promptTokens  int // of all model calls
-	modelCalls    int
-	retries       int           // model calls that were repeated
-	continuations int           // model calls that were lost, and that others continued
-	interrupted   string        // why the model was interrupted; "": it was not
-	firstToken    time.Duration // from Started; 0: none yet
-	err           *apierror.Error
-	content       *content     // nil: it must not be logged
-	request       *requestSpan // nil: there is no OpenTelemetry, or it has not begun
+	// promptTokens are those of all model calls.
+	promptTokens int
+	modelCalls   int
+	// retries are model calls that were repeated.
+	retries int
+	// continuations are model calls that were lost, and that others continued.
+	continuations int
+	// interrupted says why the model was interrupted; "": it was not.
+	interrupted string
+	// firstToken is the time from Started; 0: there is none yet.
+	firstToken time.Duration
+	err        *apierror.Error
+	// content is nil where it must not be logged.
+	content *content
+	// request is nil where there is no OpenTelemetry, or it has not begun.
+	request *requestSpan
 }
 
 // content is prompt and output, for operators who ask to see them.
@@ -133,12 +144,14 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request, now time.Time) {
 	if r.request != nil {
 		r.request.beginCall(req, now)
 	}
+
 	switch {
 	case !t.content || !t.Log.IsLevelEnabled(logrus.DebugLevel):
 	case r.content == nil:
 		r.content = &content{req.Prompt, map[int][]harmony.Token{}}
 	default:
-		r.content.prompt = req.Prompt // it includes the outputs of the calls before
+		// It includes the outputs of the calls before.
+		r.content.prompt = req.Prompt
 	}
 }
 
@@ -146,14 +159,19 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request, now time.Time) {
 func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
 	t.Recorder.Drop(r.Tape)
 	t.Metrics.passedThrough.Inc()
-	if r.request != nil { // an endpoint has looked for what is not stored here
+	// An endpoint has looked for what is not stored here.
+	if r.request != nil {
 		r.request.span.SetAttributes(keyOutcome.String("passed_through"))
 		r.request.span.End(at(now))
 	}
 	if !t.Log.IsLevelEnabled(logrus.DebugLevel) {
 		return
 	}
-	fields := logrus.Fields{"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds()}
+
+	fields := logrus.Fields{
+		"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds(),
+	}
+
 	if r.Rollout != "" {
 		fields["rollout"] = r.Rollout
 	}
@@ -172,10 +190,12 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 			t.Recorder.End(r.Tape, r.result(o, label))
 		}
 	}
+
 	t.advise(o)
 	if r.content != nil {
 		t.logContent(r.content, o)
 	}
+
 	level := logrus.InfoLevel
 	if label == outcomeFailed || label == outcomeDrain || o.Fault != nil {
 		level = logrus.WarnLevel
@@ -183,6 +203,7 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if !t.Log.IsLevelEnabled(level) {
 		return
 	}
+
 	fields := r.fields(o)
 	fields["outcome"] = label
 	if o.Fault != nil {
@@ -199,17 +220,24 @@ func (t *Telemetry) log(level logrus.Level, message string, fields logrus.Fields
 // result is how an exchange has ended, for its record.
 func (r *Record) result(o *Outcome, label string) record.Result {
 	s := &o.Summary
-	result := record.Result{Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens, Calls: r.modelCalls, Retries: r.retries, Continuations: r.continuations}
+	result := record.Result{
+		Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens,
+		Calls: r.modelCalls, Retries: r.retries, Continuations: r.continuations,
+	}
+
 	if r.err != nil {
 		result.Status, result.Code, result.Error = r.err.Status, r.err.Code, r.err.Message
 	}
 	if !o.Answered {
 		return result
 	}
-	result.Output, result.Reasoning, result.Repairs, result.Finish = s.Counts.Output, s.Counts.Reasoning, s.Repairs, string(s.Finish)
+
+	result.Output, result.Reasoning = s.Counts.Output, s.Counts.Reasoning
+	result.Repairs, result.Finish = s.Repairs, string(s.Finish)
 	if s.Cached != engine.Unknown {
 		result.Cached = &s.Cached
 	}
+
 	return result
 }
 
@@ -230,12 +258,15 @@ func (r *Record) outcome(o *Outcome) string {
 // fields are those of the log line. docs/operations.md lists them.
 func (r *Record) fields(o *Outcome) logrus.Fields {
 	fields := make(logrus.Fields, 32)
-	fields["request_id"], fields["harmony"], fields["model"], fields["seconds"] = o.RequestID, true, o.Model, o.Now.Sub(r.Started).Seconds()
+	fields["request_id"], fields["harmony"], fields["model"] = o.RequestID, true, o.Model
+	fields["seconds"] = o.Now.Sub(r.Started).Seconds()
+
 	add := func(name string, value any, known bool) {
 		if known {
 			fields[name] = value
 		}
 	}
+
 	add("api", o.API, o.API != "")
 	add("tenant", o.Tenant, o.Tenant != "")
 	add("engine", o.Engine, o.Engine != "")
@@ -250,6 +281,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 	add("continuations", r.continuations, r.continuations > 0)
 	add("tool_calls", o.ToolCalls, o.ToolCalls > 0)
 	add("tool_errors", o.ToolFails, o.ToolFails > 0)
+
 	if r.err != nil {
 		fields["status"], fields["error"], fields["code"] = r.err.Status, r.err.Message, r.err.Code
 		add("cause", causeOf(r.err), r.err.Cause != nil)
@@ -262,6 +294,7 @@ func (r *Record) fields(o *Outcome) logrus.Fields {
 		add("cost", o.Cost, o.Priced)
 		fields["first_token_seconds"] = r.firstToken.Seconds()
 	}
+
 	return fields
 }
 
@@ -277,9 +310,11 @@ func addSummary(fields logrus.Fields, s turn.Summary) {
 	for _, c := range channels(s.Counts) {
 		fields[c.field] = c.tokens
 	}
+
 	if s.Cached != engine.Unknown {
 		fields["cached_tokens"] = s.Cached
 	}
+
 	fields["finish"], fields["calls"] = string(s.Finish), s.Calls
 	if len(s.Repairs) > 0 {
 		fields["repairs"] = s.Repairs
@@ -324,9 +359,11 @@ func channels(c turn.Counts) [4]channelTokens {
 func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	m := t.Metrics
 	model := noModel
-	if o.Engine != "" { // names come from clients: only a served one becomes a label
+	// Names come from clients: only a served one becomes a label.
+	if o.Engine != "" {
 		model = m.model(o.Model, o.Answered)
 	}
+
 	m.requests.WithLabelValues(o.API, model, label).Inc()
 	if r.err != nil && r.err.Limit != nil {
 		m.budgetRefused.WithLabelValues(r.err.Limit.Budget).Inc()
@@ -334,6 +371,7 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	if o.Priced {
 		m.cost.WithLabelValues(model).Add(o.Cost)
 	}
+
 	exemplar := r.exemplar()
 	observe(m.duration.WithLabelValues(o.API, model), o.Now.Sub(r.Started), exemplar)
 	m.prompt.WithLabelValues(model).Add(float64(r.promptTokens))
@@ -343,6 +381,7 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	if !o.Answered {
 		return
 	}
+
 	if d := o.Summary.Diagnosis; d != nil {
 		for _, cause := range []string{d.Session.Cause.String(), d.Missed().String()} {
 			if cause != "" {
@@ -350,15 +389,18 @@ func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 			}
 		}
 	}
+
 	for kind := range o.Summary.Repairs {
 		m.parsing.WithLabelValues(kind).Inc()
 	}
+
 	if o.Summary.Cached != engine.Unknown {
 		m.cached.WithLabelValues(model).Add(float64(o.Summary.Cached))
 	}
 	if o.Summary.ModelCalls > 0 {
 		m.calls.WithLabelValues(o.API).Observe(float64(o.Summary.ModelCalls))
 	}
+
 	for _, c := range channels(o.Summary.Counts) {
 		m.tokens.WithLabelValues(model, c.name).Add(float64(c.tokens))
 	}

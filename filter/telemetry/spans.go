@@ -53,6 +53,7 @@ func (t *Telemetry) Begin(r *Record, s Start) {
 	if t.OTel == nil || r.request != nil {
 		return
 	}
+
 	s.RequestID, s.Model = valid(s.RequestID), valid(s.Model)
 	kind := trace.SpanKindServer
 	attributes := make([]attribute.KeyValue, 0, 16)
@@ -66,12 +67,16 @@ func (t *Telemetry) Begin(r *Record, s Start) {
 	} else if s.Method != "" {
 		attributes = append(attributes, semconv.HTTPRequestMethodKey.String(s.Method), semconv.HTTPRoute(s.Route))
 	}
+
 	name := s.Method + " " + s.Route
 	if s.Engine != "" {
 		name = operation + " " + s.Model
 		attributes = append(attributes, s.model()...)
 	}
-	ctx, span := t.OTel.tracer.Start(s.Parent.context(), name, trace.WithSpanKind(kind), at(r.Started), trace.WithAttributes(attributes...))
+
+	ctx, span := t.OTel.tracer.Start(
+		s.Parent.context(), name, trace.WithSpanKind(kind), at(r.Started), trace.WithAttributes(attributes...),
+	)
 	r.request = &requestSpan{otel: t.OTel, start: s, span: span, ctx: ctx}
 }
 
@@ -108,6 +113,7 @@ func (s *requestSpan) end(r *Record, o *Outcome, label string) {
 	if s.call.open() {
 		s.endCall(o.Now, nil, canceled)
 	}
+
 	failure := ""
 	switch {
 	case r.err != nil:
@@ -115,12 +121,15 @@ func (s *requestSpan) end(r *Record, o *Outcome, label string) {
 	case label == outcomeCanceled:
 		failure = canceled
 	}
+
 	if s.span.IsRecording() {
 		s.span.SetAttributes(s.attributes(r, o, label, failure)...)
-		if label == outcomeFailed || label == outcomeDrain { // a rejected request is not an error of the server
+		// A rejected request is not an error of the server.
+		if label == outcomeFailed || label == outcomeDrain {
 			s.span.SetStatus(codes.Error, failure)
 		}
 	}
+
 	s.span.End(at(o.Now))
 	if o.Kind != Queued && s.start.Engine != "" {
 		s.measure(r, o, failure)
@@ -137,13 +146,16 @@ func (s *requestSpan) attributes(r *Record, o *Outcome, label, failure string) [
 	if failure != "" {
 		list = append(list, semconv.ErrorTypeKey.String(failure))
 	}
+
 	switch {
-	case o.Kind == Background, r.err != nil && o.Answered: // the error may be in the reply, or in its place
+	case o.Kind == Background, r.err != nil && o.Answered:
+		// The error may be in the reply, or in its place.
 	case r.err != nil:
 		list = append(list, semconv.HTTPResponseStatusCode(r.err.Status))
 	case label != outcomeCanceled:
 		list = append(list, semconv.HTTPResponseStatusCode(http.StatusOK))
 	}
+
 	if r.modelCalls > 0 {
 		list = append(list, keyModelCalls.Int(r.modelCalls), semconv.GenAIUsageInputTokens(r.promptTokens))
 	}
@@ -153,11 +165,13 @@ func (s *requestSpan) attributes(r *Record, o *Outcome, label, failure string) [
 	if !o.Answered {
 		return list
 	}
+
 	summary := &o.Summary
 	list = append(list,
 		semconv.GenAIResponseModel(o.Model),
 		semconv.GenAIUsageOutputTokens(summary.Counts.Output),
 		semconv.GenAIUsageReasoningOutputTokens(summary.Counts.Reasoning))
+
 	if summary.Cached != engine.Unknown {
 		list = append(list, semconv.GenAIUsageCacheReadInputTokens(summary.Cached))
 	}
@@ -167,10 +181,12 @@ func (s *requestSpan) attributes(r *Record, o *Outcome, label, failure string) [
 	if r.firstToken > 0 {
 		list = append(list, semconv.GenAIResponseTimeToFirstChunk(r.firstToken.Seconds()))
 	}
+
 	repairs := 0
 	for _, n := range summary.Repairs {
 		repairs += n
 	}
+
 	if repairs > 0 {
 		list = append(list, keyRepairs.Int(repairs))
 	}

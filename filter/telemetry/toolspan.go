@@ -38,16 +38,24 @@ func (t *OTel) inject(ctx context.Context, set func(name, value string)) {
 
 // beginTool begins the span of a job. It returns the job's context, and what ends
 // the span.
-func (t *OTel) beginTool(ctx context.Context, j tools.Job) (within context.Context, end func(took time.Duration, r tools.Result)) {
+func (t *OTel) beginTool(ctx context.Context, j tools.Job) (
+	within context.Context, end func(took time.Duration, r tools.Result),
+) {
 	name, attributes := "tools/list", []attribute.KeyValue{semconv.McpMethodNameToolsList}
 	if j.Tool != "" {
 		name = string(genaiconv.OperationNameExecuteTool)
-		attributes = []attribute.KeyValue{semconv.McpMethodNameToolsCall, semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(valid(j.Tool))}
+		attributes = []attribute.KeyValue{
+			semconv.McpMethodNameToolsCall, semconv.GenAIOperationNameExecuteTool,
+			semconv.GenAIToolName(valid(j.Tool)),
+		}
 	}
 	if j.Server != nil {
 		attributes = append(attributes, keyServer.String(j.Server.Label))
 	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+
+	ctx, span := t.tracer.Start(
+		ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...),
+	)
 	return ctx, func(took time.Duration, r tools.Result) {
 		failure := ""
 		switch {
@@ -65,7 +73,10 @@ func (t *OTel) beginTool(ctx context.Context, j tools.Job) (within context.Conte
 			span.SetAttributes(semconv.ErrorTypeKey.String(failure))
 		}
 		if t.content && j.Tool != "" && span.IsRecording() {
-			span.SetAttributes(semconv.GenAIToolCallArgumentsKey.String(cut(j.Arguments)), semconv.GenAIToolCallResultKey.String(cut(r.Text+r.Error)))
+			span.SetAttributes(
+				semconv.GenAIToolCallArgumentsKey.String(cut(j.Arguments)),
+				semconv.GenAIToolCallResultKey.String(cut(r.Text+r.Error)),
+			)
 		}
 		t.measureTool(ctx, j, took, server, tool, failure)
 		span.End()
@@ -75,7 +86,10 @@ func (t *OTel) beginTool(ctx context.Context, j tools.Job) (within context.Conte
 func (t *OTel) measureTool(ctx context.Context, j tools.Job, took time.Duration, server, tool, failure string) {
 	names := []attribute.KeyValue{semconv.McpMethodNameToolsList, keyServer.String(server)}
 	if j.Tool != "" {
-		names = []attribute.KeyValue{semconv.McpMethodNameToolsCall, keyServer.String(server), semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(tool)}
+		names = []attribute.KeyValue{
+			semconv.McpMethodNameToolsCall, keyServer.String(server), semconv.GenAIOperationNameExecuteTool,
+			semconv.GenAIToolName(tool),
+		}
 	}
 	if failure != "" {
 		names = append(names, semconv.ErrorTypeKey.String(failure))

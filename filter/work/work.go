@@ -27,15 +27,21 @@ const PerRequest = 20_000_000
 
 // ErrExceeded is the error of a request that has used up its steps. Its text continues "the
 // schema", "the grammar" and the like.
-var ErrExceeded = errors.New("takes too much work to read, with all else that the request asks to be read or checked: make it smaller or simpler, or send fewer of its kind")
+var ErrExceeded = errors.New(
+	"takes too much work to read, with all else that the request asks to be read or checked: make it " +
+		"smaller or simpler, or send fewer of its kind",
+)
 
 // Account counts the steps of one request, on all goroutines that work for it, and ends
 // with a context. nil is an account without a bound.
 type Account struct {
-	ctx   context.Context //nolint:containedctx // an account is what is passed in a context's place
-	left  *atomic.Int64   // steps; nil: any number
-	whole *Account        // that this is a part of; nil: of none
-	after *Account        // the same, for what is done after ctx has ended; nil: not made yet
+	ctx context.Context //nolint:containedctx // an account is what is passed in a context's place
+	// left is the steps; nil: any number.
+	left *atomic.Int64
+	// whole is what this is a part of; nil: of none.
+	whole *Account
+	// after is the same, for what is done after ctx has ended; nil: not made yet.
+	after *Account
 }
 
 // New returns an account of a number of steps that ends with ctx.

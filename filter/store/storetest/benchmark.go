@@ -48,17 +48,22 @@ func Benchmark(b *testing.B, open Open) {
 			}
 		})
 	}
+
 	s := open(b, o)
 	if err := s.Put(b.Context(), "a", live("r", "me", time.Hour)); err != nil {
 		b.Fatal(err)
 	}
+
 	b.Run("Renew", func(b *testing.B) {
 		for b.Loop() {
-			if lost, err := s.Renew(b.Context(), "me", []store.Key{{Tenant: "a", ID: "r"}}, time.Hour); err != nil || len(lost) > 0 {
+			if lost, err := s.Renew(
+				b.Context(), "me", []store.Key{{Tenant: "a", ID: "r"}}, time.Hour,
+			); err != nil || len(lost) > 0 {
 				b.Fatal(lost, err)
 			}
 		}
 	})
+
 	b.Run("Append", func(b *testing.B) {
 		number := 0
 		if batches, err := s.Events(b.Context(), "a", "r", -1, 0); err == nil && len(batches) > 0 {

@@ -68,8 +68,12 @@ func testExpiry(t *testing.T, open Open) {
 	o := options
 	o.ResponseTTL, o.TextTTL = ttl, ttl
 	s := beginWith(t, open, o)
-	used := time.Now() // when the used data was used last
-	s.put("a", response("1", ""), response("2", "1"), live("alone", "me", time.Hour), response("used", ""), response("used2", "used"), response("read", ""), live("made", "me", time.Hour))
+	// When the used data was used last.
+	used := time.Now()
+	s.put(
+		"a", response("1", ""), response("2", "1"), live("alone", "me", time.Hour), response("used", ""),
+		response("used2", "used"), response("read", ""), live("made", "me", time.Hour),
+	)
 	s.must(s.Append(s.ctx, "a", "alone", "me", batch(0, 0, false)))
 	for _, id := range []string{"c", "used"} {
 		s.must(s.PutConversation(s.ctx, "a", conversation(id)))
@@ -78,7 +82,8 @@ func testExpiry(t *testing.T, open Open) {
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "1"}))
 	s.must(errorOf(s.PutTextIfAbsent(s.ctx, "a", "used", "1")))
 
-	idle := time.Duration(0) // the longest time between two uses
+	// The longest time between two uses.
+	idle := time.Duration(0)
 	expired := func() bool {
 		return errors.Is(errorOf(s.Get(s.ctx, "a", "1")), store.ErrNotFound) &&
 			errors.Is(errorOf(s.Get(s.ctx, "a", "2")), store.ErrNotFound) &&
@@ -96,7 +101,10 @@ func testExpiry(t *testing.T, open Open) {
 		used = time.Now()
 		// If the machine paused for as long as the TTL, used data may have expired.
 		if idle = max(idle, used.Sub(before)); idle < ttl*9/10 {
-			for method, err := range map[string]error{"Head": headErr, "Chain": chainErr, "Renew": renewErr, "AddItems": addErr, "PutTextIfAbsent": textErr} {
+			for method, err := range map[string]error{
+				"Head": headErr, "Chain": chainErr, "Renew": renewErr, "AddItems": addErr,
+				"PutTextIfAbsent": textErr,
+			} {
 				s.wantError(method+" of used data", err, nil)
 			}
 			s.wantEqual("lost leases", lost, []store.Key{})
@@ -121,7 +129,10 @@ func (s *tester) checkExpired() {
 	s.wantError("Put of a next version after expiry", s.Put(s.ctx, "a", next(response("1", ""))), store.ErrConflict)
 	s.wantError("Delete after expiry", s.Delete(s.ctx, "a", "1"), store.ErrNotFound)
 	s.wantError("AddItems after expiry", s.AddItems(s.ctx, "a", "c", "", items("j")), store.ErrNotFound)
-	s.wantError("ConversationItems after expiry", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{})), store.ErrNotFound)
+	s.wantError(
+		"ConversationItems after expiry", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{})),
+		store.ErrNotFound,
+	)
 	s.wantError("DeleteConversation after expiry", s.DeleteConversation(s.ctx, "a", "c"), store.ErrNotFound)
 	s.wantEqual("Events after expiry", s.events("a", "alone", -1), []store.Batch{})
 	found, err := s.Items(s.ctx, "a", []string{"in_1", "out_2"})
@@ -144,10 +155,13 @@ func (s *tester) checkExpired() {
 func testUnusualNames(t *testing.T, open Open) {
 	s := begin(t, open)
 	names := []string{
-		"", " ", "ü-日本-🚀", "with\x00zero", "\xff\xfe", strings.Repeat("long", 800), "'; DROP TABLE x; --", "{a}:b", "%00", "*", "a\nb", "a/b?c=d#e", "A", "a",
+		"", " ", "ü-日本-🚀", "with\x00zero", "\xff\xfe", strings.Repeat("long", 800),
+		"'; DROP TABLE x; --", "{a}:b", "%00", "*", "a\nb", "a/b?c=d#e", "A", "a",
 	}
 	for _, tenant := range names {
-		for _, id := range []string{"ü-日本-🚀", "with\x00zero", "with", "\xff\xfe", strings.Repeat("long", 800), "'; --", "{a}:b"} {
+		for _, id := range []string{
+			"ü-日本-🚀", "with\x00zero", "with", "\xff\xfe", strings.Repeat("long", 800), "'; --", "{a}:b",
+		} {
 			r := response(id, "")
 			r.Conversation = id
 			s.put(tenant, r)
@@ -188,22 +202,32 @@ func testLargeItems(t *testing.T, open Open) {
 	s := begin(t, open)
 	const size = 5 << 20
 	large := func(id string) store.Item {
-		return store.Item{ID: id, JSON: append(append([]byte(`{"text":"`), bytes.Repeat([]byte("0123456789abcde\xe2\x82\xac"), size/18)...), `"}`...)}
+		return store.Item{
+			ID: id,
+			JSON: append(
+				append([]byte(`{"text":"`), bytes.Repeat([]byte("0123456789abcde\xe2\x82\xac"), size/18)...),
+				`"}`...,
+			),
+		}
 	}
+
 	r := response("r", "")
 	r.Input, r.Output = append(r.Input, large("large")), []store.Item{large("larger")}
 	s.put("a", r)
 	got, err := s.Get(s.ctx, "a", "r")
 	s.must(err)
-	same := len(got.Input) == 2 && bytes.Equal(got.Input[1].JSON, r.Input[1].JSON) && len(got.Output) == 1 && bytes.Equal(got.Output[0].JSON, r.Output[0].JSON)
+	same := len(got.Input) == 2 && bytes.Equal(got.Input[1].JSON, r.Input[1].JSON) && len(got.Output) == 1 &&
+		bytes.Equal(got.Output[0].JSON, r.Output[0].JSON)
 	if !same {
 		t.Error("Get returns another response than Put wrote")
 	}
+
 	found, err := s.Items(s.ctx, "a", []string{"larger"})
 	s.must(err)
 	if !bytes.Equal(found["larger"].JSON, r.Output[0].JSON) {
 		t.Error("Items returns another item than Put wrote")
 	}
+
 	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
 	s.must(s.AddItems(s.ctx, "a", "c", "", []store.Item{large("large")}))
 	one, err := s.ConversationItem(s.ctx, "a", "c", "large")
@@ -211,6 +235,7 @@ func testLargeItems(t *testing.T, open Open) {
 	if !bytes.Equal(one.JSON, large("large").JSON) {
 		t.Error("ConversationItem returns another item than AddItems added")
 	}
+
 	s.put("a", live("l", "me", time.Hour))
 	b := batch(0, 9, false)
 	b.SSE = large("").JSON
@@ -218,19 +243,23 @@ func testLargeItems(t *testing.T, open Open) {
 	if events := s.events("a", "l", -1); len(events) != 1 || !bytes.Equal(events[0].SSE, b.SSE) {
 		t.Error("Events returns another batch than Append added")
 	}
+
 	const many = 3000
 	r = response("many", "")
 	for i := range many {
 		r.Input = append(r.Input, item("many_"+time.Duration(i).String()))
 	}
+
 	s.put("a", r)
 	requested := make([]string, 0, len(r.Input))
 	for _, i := range r.Input {
 		requested = append(requested, i.ID)
 	}
+
 	if found, err := s.Items(s.ctx, "a", requested); err != nil || len(found) != len(requested) {
 		t.Errorf("%d of %d items, %v", len(found), len(requested), err)
 	}
+
 	s.must(s.AddItems(s.ctx, "a", "c", "", r.Input))
 	if n := len(s.page("c", store.Page{})); n != 1+len(r.Input) {
 		t.Errorf("%d items of %d", n, 1+len(r.Input))
@@ -254,12 +283,16 @@ func testCanceled(t *testing.T, open Open) {
 		if getErr == nil {
 			s.must(s.Delete(s.ctx, "a", "2"))
 		}
-		for _, err := range []error{errorOf(s.Chain(canceled, "a", "1")), errorOf(s.Head(canceled, "a", "1")), errorOf(s.Get(canceled, "a", "1"))} {
+		for _, err := range []error{
+			errorOf(s.Chain(canceled, "a", "1")), errorOf(s.Head(canceled, "a", "1")),
+			errorOf(s.Get(canceled, "a", "1")),
+		} {
 			if err != nil && (errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict)) {
 				t.Errorf("a call with a canceled context: %v", err)
 			}
 		}
 	}
+
 	s.must(errorOf(s.Chain(s.ctx, "a", "1")))
 	// A context that ends during a write leaves no partial data.
 	for i := range n {
@@ -270,7 +303,8 @@ func testCanceled(t *testing.T, open Open) {
 		if errorOf(s.Get(s.ctx, "a", id)) == nil {
 			chain, err := s.Chain(s.ctx, "a", id)
 			if putErr != nil && errors.Is(err, store.ErrNotFound) {
-				continue // a Put that failed may be undone at any time
+				// A Put that failed may be undone at any time.
+				continue
 			}
 			s.must(err)
 			s.wantEqual("Chain", chain, []*store.Response{response("1", ""), response(id, "1")})

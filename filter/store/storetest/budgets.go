@@ -34,6 +34,7 @@ func testBudgets(t *testing.T, open Open) {
 	}, func(amount, limit int64) store.Charge {
 		return store.Charge{Name: "d\x00\xff{}", Window: 2 * year, Amount: amount, Limit: limit}
 	}
+
 	for _, c := range []struct {
 		what    string
 		charges []store.Charge
@@ -70,6 +71,7 @@ func testBudgetWindows(t *testing.T, open Open) {
 		s.must(err)
 		return next.OK && next.Counts[0].Number > number && next.Counts[0].Used == 7
 	})
+
 	for _, c := range []struct {
 		what   string
 		number int64
@@ -118,6 +120,7 @@ func testBudgetsConcurrent(t *testing.T, open Open) {
 			}
 		})
 	}
+
 	done.Wait()
 	want := int64(limit / amount * amount)
 	s.wantEqual("taken", taken.Load(), want)

@@ -55,7 +55,10 @@ func testConversations(t *testing.T, open Open) {
 
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("1", "2", "3")))
 	s.must(s.AddItems(s.ctx, "a", "c", "", nil))
-	s.wantError("PutConversation of an id that exists", s.PutConversation(s.ctx, "a", conversation("c")), store.ErrConflict)
+	s.wantError(
+		"PutConversation of an id that exists", s.PutConversation(s.ctx, "a", conversation("c")),
+		store.ErrConflict,
+	)
 	c.Metadata = []byte(`{}`)
 	s.must(s.PutMetadata(s.ctx, "a", "c", c.Metadata))
 	got, err = s.Conversation(s.ctx, "a", "c")
@@ -68,11 +71,17 @@ func testConversations(t *testing.T, open Open) {
 	s.must(err)
 	s.wantEqual("ConversationItem", one, item("2"))
 	s.must(s.DeleteItem(s.ctx, "a", "c", "2"))
-	s.wantError("ConversationItem after DeleteItem", errorOf(s.ConversationItem(s.ctx, "a", "c", "2")), store.ErrNotFound)
+	s.wantError(
+		"ConversationItem after DeleteItem", errorOf(s.ConversationItem(s.ctx, "a", "c", "2")),
+		store.ErrNotFound,
+	)
 	s.wantError("DeleteItem twice", s.DeleteItem(s.ctx, "a", "c", "2"), store.ErrNotFound)
 
 	s.wantError("AddItems of an id that exists", s.AddItems(s.ctx, "a", "c", "", items("4", "3")), store.ErrConflict)
-	s.wantError("AddItems with a duplicate id", s.AddItems(s.ctx, "a", "c", "", items("5", "6", "5")), store.ErrConflict)
+	s.wantError(
+		"AddItems with a duplicate id", s.AddItems(s.ctx, "a", "c", "", items("5", "6", "5")),
+		store.ErrConflict,
+	)
 	s.wantEqual("items after failed calls", s.page("c", store.Page{}), items("1", "3"))
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("2")))
 	s.wantEqual("size after a deleted item was added again", s.size("c"), sizeOf(items("1", "2", "3")))
@@ -80,9 +89,18 @@ func testConversations(t *testing.T, open Open) {
 
 	s.wantError("Conversation of an unknown id", errorOf(s.Conversation(s.ctx, "a", "none")), store.ErrNotFound)
 	s.wantError("ConversationSize of an unknown id", errorOf(s.ConversationSize(s.ctx, "a", "none")), store.ErrNotFound)
-	s.wantError("ConversationItems of an unknown id", errorOf(s.ConversationItems(s.ctx, "a", "none", store.Page{})), store.ErrNotFound)
-	s.wantError("ConversationItem of an unknown id", errorOf(s.ConversationItem(s.ctx, "a", "none", "1")), store.ErrNotFound)
-	s.wantError("ConversationItem of an unknown item", errorOf(s.ConversationItem(s.ctx, "a", "c", "none")), store.ErrNotFound)
+	s.wantError(
+		"ConversationItems of an unknown id", errorOf(s.ConversationItems(s.ctx, "a", "none", store.Page{})),
+		store.ErrNotFound,
+	)
+	s.wantError(
+		"ConversationItem of an unknown id", errorOf(s.ConversationItem(s.ctx, "a", "none", "1")),
+		store.ErrNotFound,
+	)
+	s.wantError(
+		"ConversationItem of an unknown item", errorOf(s.ConversationItem(s.ctx, "a", "c", "none")),
+		store.ErrNotFound,
+	)
 	s.wantError("DeleteItem of an unknown id", s.DeleteItem(s.ctx, "a", "none", "1"), store.ErrNotFound)
 	s.wantError("PutMetadata of an unknown id", s.PutMetadata(s.ctx, "a", "none", c.Metadata), store.ErrNotFound)
 	s.wantError("AddItems to an unknown id", s.AddItems(s.ctx, "a", "none", "", items("1")), store.ErrNotFound)
@@ -95,7 +113,10 @@ func testConversations(t *testing.T, open Open) {
 	s.wantError("Conversation after its deletion", errorOf(s.Conversation(s.ctx, "a", "c")), store.ErrNotFound)
 	s.wantError("PutMetadata after its deletion", s.PutMetadata(s.ctx, "a", "c", c.Metadata), store.ErrNotFound)
 	s.wantError("Conversation after PutMetadata", errorOf(s.Conversation(s.ctx, "a", "c")), store.ErrNotFound)
-	s.wantError("ConversationItem after its deletion", errorOf(s.ConversationItem(s.ctx, "a", "c", "1")), store.ErrNotFound)
+	s.wantError(
+		"ConversationItem after its deletion", errorOf(s.ConversationItem(s.ctx, "a", "c", "1")),
+		store.ErrNotFound,
+	)
 	s.must(errorOf(s.Get(s.ctx, "a", "r")))
 	s.must(s.PutConversation(s.ctx, "a", c))
 	s.wantEqual("items of a new conversation with that id", s.page("c", store.Page{}), []store.Item{})
@@ -110,11 +131,13 @@ func testConversationPages(t *testing.T, open Open) {
 	for i := range all {
 		all[i] = item("i" + strconv.Itoa(i))
 	}
+
 	reversed := slices.Clone(all)
 	slices.Reverse(reversed)
 	s.must(s.AddItems(s.ctx, "a", "c", "", all[:20]))
 	s.must(s.AddItems(s.ctx, "a", "d", "", items("i3", "other")))
 	s.must(s.AddItems(s.ctx, "a", "c", "", all[20:]))
+
 	for _, c := range []struct {
 		page store.Page
 		want []store.Item
@@ -133,11 +156,19 @@ func testConversationPages(t *testing.T, open Open) {
 	} {
 		s.wantEqual("a page", s.page("c", c.page), c.want)
 	}
+
 	for _, after := range []string{"none", "other"} {
-		s.wantError("a page after an unknown item", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{After: after})), store.ErrNotFound)
+		s.wantError(
+			"a page after an unknown item",
+			errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{After: after})), store.ErrNotFound,
+		)
 	}
+
 	s.must(s.DeleteItem(s.ctx, "a", "c", "i4"))
-	s.wantError("a page after a deleted item", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{After: "i4"})), store.ErrNotFound)
+	s.wantError(
+		"a page after a deleted item", errorOf(s.ConversationItems(s.ctx, "a", "c", store.Page{After: "i4"})),
+		store.ErrNotFound,
+	)
 	s.wantEqual("a page with a deleted item", s.page("c", store.Page{After: "i3", Limit: 1}), items("i5"))
 }
 
@@ -197,8 +228,10 @@ func testConversationLocksLost(t *testing.T, open Open) {
 	wantLost("third", "after a client's AddItems")
 
 	s.must(lock("fourth", time.Millisecond))
-	time.Sleep(20 * time.Millisecond) // so that it has expired; the test does not depend on it
-	_ = lock("first", 0)              // ErrConflict if it has not expired
+	// So that it has expired; the test does not depend on it.
+	time.Sleep(20 * time.Millisecond)
+	// ErrConflict if it has not expired.
+	_ = lock("first", 0)
 	s.must(add("fourth", "3"))
 	s.must(renew("fourth"))
 	s.wantError("AddItems of a client after the lock was renewed", add("", "4"), store.ErrConflict)
@@ -209,11 +242,16 @@ func testConversationsConcurrent(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
 	const writers = 8
-	if succeeded := s.concurrently(writers, func(i int) error { return s.Lock(s.ctx, "a", "c", strconv.Itoa(i), time.Hour) }); len(succeeded) != 1 {
+	if succeeded := s.concurrently(
+		writers, func(i int) error { return s.Lock(s.ctx, "a", "c", strconv.Itoa(i), time.Hour) },
+	); len(succeeded) != 1 {
 		t.Errorf("%d of %d owners have locked a conversation", len(succeeded), writers)
 	}
+
 	s.must(s.PutConversation(s.ctx, "a", conversation("d")))
-	if succeeded := s.concurrently(writers, func(int) error { return s.AddItems(s.ctx, "a", "d", "", items("x", "y")) }); len(succeeded) != 1 {
+	if succeeded := s.concurrently(
+		writers, func(int) error { return s.AddItems(s.ctx, "a", "d", "", items("x", "y")) },
+	); len(succeeded) != 1 {
 		t.Errorf("%d of %d writers added the same items", len(succeeded), writers)
 	}
 	if succeeded := s.concurrently(writers, func(i int) error {
@@ -221,10 +259,12 @@ func testConversationsConcurrent(t *testing.T, open Open) {
 	}); len(succeeded) != writers {
 		t.Errorf("%d of %d writers added their items", len(succeeded), writers)
 	}
+
 	all := s.page("d", store.Page{})
 	if len(all) != 2+2*writers {
 		t.Fatalf("%d items", len(all))
 	}
+
 	for i := 2; i < len(all); i += 2 {
 		if a, b := all[i].ID, all[i+1].ID; a[0] != 'a' || b[0] != 'b' || a[1:] != b[1:] {
 			t.Errorf("items %s and %s were not added together", a, b)

@@ -58,8 +58,14 @@ func testJournalEnd(t *testing.T, open Open) {
 	s.must(s.Append(s.ctx, "a", "r", "me", batch(0, 3, false)))
 	ended := next(response("r", ""))
 	s.put("a", ended)
-	s.wantEqual("Events after the response was written again", s.events("a", "r", -1), []store.Batch{batch(0, 3, false)})
-	s.wantError("Append to a response that has ended", s.Append(s.ctx, "a", "r", "me", batch(4, 4, false)), store.ErrConflict)
+	s.wantEqual(
+		"Events after the response was written again", s.events("a", "r", -1),
+		[]store.Batch{batch(0, 3, false)},
+	)
+	s.wantError(
+		"Append to a response that has ended", s.Append(s.ctx, "a", "r", "me", batch(4, 4, false)),
+		store.ErrConflict,
+	)
 	s.must(s.Append(s.ctx, "a", "r", "another", batch(4, 4, true)))
 	s.wantError("Append of a second end", s.Append(s.ctx, "a", "r", "another", batch(5, 5, true)), store.ErrConflict)
 	s.wantEqual("Events with the end", s.events("a", "r", 3), []store.Batch{batch(4, 4, true)})
@@ -83,7 +89,8 @@ func testJournalPages(t *testing.T, open Open) {
 			all, first = append(all, b), b.Last+1
 		}
 	}
-	add(slices.Repeat([]int{30_000}, 60)...) // pages end within and between the batches that a store reads at once
+	// Pages end within and between the batches that a store reads at once.
+	add(slices.Repeat([]int{30_000}, 60)...)
 	add(3*mebibyte, 1, mebibyte-1, 1, mebibyte, mebibyte+1, 0, 0, 1)
 
 	var got []store.Batch
@@ -133,7 +140,8 @@ func testJournalWaits(t *testing.T, open Open) {
 			results <- result{batches, err}
 		}()
 	}
-	time.Sleep(20 * time.Millisecond) // so that most followers have to wait; the test does not depend on it
+	// So that most followers have to wait; the test does not depend on it.
+	time.Sleep(20 * time.Millisecond)
 	s.must(s.Append(s.ctx, "a", "r", "me", batch(0, 2, false)))
 	s.put("a", live("later", "me", time.Hour))
 	s.must(s.Append(s.ctx, "a", "later", "me", batch(0, 2, false)))
@@ -182,14 +190,20 @@ func testJournalConcurrent(t *testing.T, open Open) {
 			got <- next
 		}()
 	}
+
 	for i := range batches {
 		s.must(s.Append(s.ctx, "a", "r", "me", batch(2*i, 2*i+1, false)))
 	}
+
 	s.put("a", next(response("r", "")))
-	succeeded := s.concurrently(4, func(int) error { return s.Append(s.ctx, "a", "r", "", batch(2*batches, 2*batches, true)) })
+	succeeded := s.concurrently(
+		4, func(int) error { return s.Append(s.ctx, "a", "r", "", batch(2*batches, 2*batches, true)) },
+	)
+
 	if len(succeeded) != 1 {
 		t.Errorf("%d ends", len(succeeded))
 	}
+
 	for range followers {
 		if n := <-got; n != 2*batches+1 {
 			t.Errorf("%d of %d events", n, 2*batches+1)

@@ -26,6 +26,7 @@ func testResponses(t *testing.T, open Open) {
 		Input: []store.Item{item("b"), item("a"), item("c")}, Output: []store.Item{item("e"), item("d")},
 		Live: true, Owner: "me", Lease: time.Hour,
 	}
+
 	empty := &store.Response{ID: "empty", Version: 1}
 	for _, r := range []*store.Response{full, empty} {
 		s.put("a", r)
@@ -33,6 +34,7 @@ func testResponses(t *testing.T, open Open) {
 		s.must(err)
 		s.wantEqual("Get", got, read(r))
 	}
+
 	s.wantError("Get of an unknown id", errorOf(s.Get(s.ctx, "a", "none")), store.ErrNotFound)
 	s.wantError("Delete of an unknown id", s.Delete(s.ctx, "a", "none"), store.ErrNotFound)
 	s.must(s.Delete(s.ctx, "a", "full"))
@@ -47,8 +49,12 @@ func testVersions(t *testing.T, open Open) {
 	r := response("r", "")
 	for _, version := range []int64{-1, 0, 2} {
 		r.Version = version
-		s.wantError("Put of a new response with version "+strconv.FormatInt(version, 10), s.Put(s.ctx, "a", r), store.ErrConflict)
+		s.wantError(
+			"Put of a new response with version "+strconv.FormatInt(version, 10), s.Put(s.ctx, "a", r),
+			store.ErrConflict,
+		)
 	}
+
 	r.Version = 1
 	s.put("a", r)
 	s.wantError("Put of a version that exists", s.Put(s.ctx, "a", r), store.ErrConflict)
@@ -85,6 +91,7 @@ func testVersionsConcurrent(t *testing.T, open Open) {
 			t.Errorf("version %d has %s, its writer was %d", got.Version, got.Object, succeeded[0])
 		}
 	}
+
 	// After Put and Delete at the same time, the response does not exist.
 	succeeded := s.concurrently(2, func(i int) error {
 		if i == 0 {
@@ -94,6 +101,7 @@ func testVersionsConcurrent(t *testing.T, open Open) {
 		r.Version = 5
 		return s.Put(s.ctx, "a", r)
 	})
+
 	s.wantError("Get after Delete", errorOf(s.Get(s.ctx, "a", "r")), store.ErrNotFound)
 	if len(succeeded) == 0 {
 		t.Error("neither Put nor Delete succeeded")
@@ -102,7 +110,10 @@ func testVersionsConcurrent(t *testing.T, open Open) {
 
 func testChains(t *testing.T, open Open) {
 	s := begin(t, open)
-	s.put("a", response("1", ""), response("2", "1"), response("3", "2"), response("3b", "2"), response("4", "3"), response("broken", "none"))
+	s.put(
+		"a", response("1", ""), response("2", "1"), response("3", "2"), response("3b", "2"), response("4", "3"),
+		response("broken", "none"),
+	)
 	for id, want := range map[string][]string{
 		"1": {"1"}, "2": {"1", "2"}, "3b": {"1", "2", "3b"}, "4": {"1", "2", "3", "4"},
 	} {
@@ -162,6 +173,7 @@ func testChainsConcurrent(t *testing.T, open Open) {
 		}
 		return errorOf(s.Chain(s.ctx, "a", id))
 	})
+
 	if len(succeeded) != branches {
 		t.Errorf("%d of %d branches were written", len(succeeded), branches)
 	}
@@ -220,7 +232,10 @@ func testItems(t *testing.T, open Open) {
 		s.must(err)
 		return found
 	}
-	s.wantEqual("Items", items("out_1", "none", "in_2", "in_2"), map[string]store.Item{"out_1": item("out_1"), "in_2": item("in_2")})
+	s.wantEqual(
+		"Items", items("out_1", "none", "in_2", "in_2"),
+		map[string]store.Item{"out_1": item("out_1"), "in_2": item("in_2")},
+	)
 	s.wantEqual("Items without ids", items(), map[string]store.Item{})
 
 	changed := next(response("2", "1"))
@@ -236,12 +251,18 @@ func testItems(t *testing.T, open Open) {
 	s.must(s.Delete(s.ctx, "a", "1"))
 	s.wantEqual("Items after Delete", items("out_1", "in_1"), map[string]store.Item{"out_1": again.Input[0]})
 	s.must(s.Delete(s.ctx, "a", "3"))
-	s.wantEqual("Items after Delete of all their responses", items("out_1", "out_2"), map[string]store.Item{"out_2": item("out_2")})
+	s.wantEqual(
+		"Items after Delete of all their responses", items("out_1", "out_2"),
+		map[string]store.Item{"out_2": item("out_2")},
+	)
 
 	twice := response("twice", "")
 	twice.Input = append(twice.Input, twice.Input[0])
 	s.put("a", twice)
-	s.wantEqual("an item that occurs twice in a response", items("in_twice"), map[string]store.Item{"in_twice": item("in_twice")})
+	s.wantEqual(
+		"an item that occurs twice in a response", items("in_twice"),
+		map[string]store.Item{"in_twice": item("in_twice")},
+	)
 }
 
 // testWork reads a large response with accounts. A store that decodes it takes steps first;
@@ -249,7 +270,10 @@ func testItems(t *testing.T, open Open) {
 func testWork(t *testing.T, open Open) {
 	s := begin(t, open)
 	large := response("1", "")
-	large.Input = append(large.Input, store.Item{ID: "large", JSON: []byte(`{"id":"large","text":"` + strings.Repeat("x", 1<<20) + `"}`)})
+	large.Input = append(
+		large.Input,
+		store.Item{ID: "large", JSON: []byte(`{"id":"large","text":"` + strings.Repeat("x", 1<<20) + `"}`)},
+	)
 	s.put("a", large)
 
 	reads := map[string]func(ctx context.Context) error{
@@ -291,7 +315,10 @@ func testLeases(t *testing.T, open Open) {
 	}
 	done := response("done", "")
 	done.Owner = "me"
-	s.put("a", live("mine", "me", time.Hour), live("other", "you", time.Hour), live("short", "me", time.Millisecond), live("renewed", "me", time.Millisecond), done)
+	s.put(
+		"a", live("mine", "me", time.Hour), live("other", "you", time.Hour),
+		live("short", "me", time.Millisecond), live("renewed", "me", time.Millisecond), done,
+	)
 	s.put("b", live("mine", "you", time.Hour))
 	s.eventually("leases expire", func() bool { return lapsed("short") && lapsed("renewed") })
 	if lapsed("mine") || lapsed("done") {
@@ -300,10 +327,15 @@ func testLeases(t *testing.T, open Open) {
 	if !isLive("mine") {
 		t.Error("Head does not say that a response is live")
 	}
-	keys := []store.Key{key("a", "mine"), key("a", "other"), key("a", "none"), key("a", "renewed"), key("a", "done"), key("b", "mine")}
+	keys := []store.Key{
+		key("a", "mine"), key("a", "other"), key("a", "none"), key("a", "renewed"), key("a", "done"),
+		key("b", "mine"),
+	}
 	lost, err := s.Renew(s.ctx, "me", keys, time.Hour)
 	s.must(err)
-	want := map[store.Key]bool{key("a", "other"): true, key("a", "none"): true, key("a", "done"): true, key("b", "mine"): true}
+	want := map[store.Key]bool{
+		key("a", "other"): true, key("a", "none"): true, key("a", "done"): true, key("b", "mine"): true,
+	}
 	got := map[store.Key]bool{}
 	for _, k := range lost {
 		got[k] = true

@@ -63,12 +63,14 @@ func sharedChain(t *testing.T, a, b *tester) {
 		s.must(err)
 		s.wantEqual("Head at another replica", after, before)
 	}
+
 	before, err := a.Head(a.ctx, "a", strconv.Itoa(turns))
 	a.must(err)
 	b.must(b.Delete(b.ctx, "a", "0"))
 	if after, err := a.Head(a.ctx, "a", strconv.Itoa(turns)); err != nil || after.Epoch == before.Epoch {
 		t.Errorf("Head after another replica's Delete: %v", err)
 	}
+
 	a.must(a.PutConversation(a.ctx, "a", conversation("c")))
 	a.must(a.Lock(a.ctx, "a", "c", "r", time.Hour))
 	b.wantError("AddItems at another replica", b.AddItems(b.ctx, "a", "c", "", items("1")), store.ErrConflict)
@@ -94,10 +96,13 @@ func sharedFollow(t *testing.T, a, b *tester) {
 		}
 		got <- next
 	}()
+
 	for i := range batches {
 		a.must(a.Append(a.ctx, "a", "r", "a", batch(i, i, i == batches-1)))
-		time.Sleep(5 * time.Millisecond) // so that the follower has to wait; the test does not depend on it
+		// So that the follower has to wait; the test does not depend on it.
+		time.Sleep(5 * time.Millisecond)
 	}
+
 	if n := <-got; n != batches {
 		t.Errorf("%d of %d events", n, batches)
 	}

@@ -185,11 +185,13 @@ func (s *tester) concurrently(n int, call func(i int) error) (succeeded []int) {
 			}
 		}()
 	}
+
 	for range n {
 		if i := <-results; i >= 0 {
 			succeeded = append(succeeded, i)
 		}
 	}
+
 	return succeeded
 }
 

@@ -28,7 +28,9 @@ func testTexts(t *testing.T, open Open) {
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "2", "w": "3"}))
 	s.wantEqual("Texts that were replaced", s.texts("a", "x", "w"), map[string]string{"x": "2", "w": "3"})
 
-	for _, c := range []struct{ name, text, want string }{{"x", "4", "2"}, {"f", "5", "5"}, {"f", "6", "5"}, {"y", "7", ""}} {
+	for _, c := range []struct{ name, text, want string }{
+		{"x", "4", "2"}, {"f", "5", "5"}, {"f", "6", "5"}, {"y", "7", ""},
+	} {
 		got, err := s.PutTextIfAbsent(s.ctx, "a", c.name, c.text)
 		s.must(err)
 		s.wantEqual("PutTextIfAbsent of "+c.name, got, c.want)
@@ -49,10 +51,12 @@ func testTextsConcurrent(t *testing.T, open Open) {
 			got <- text
 		}()
 	}
+
 	first := <-got
 	for range writers - 1 {
 		s.wantEqual("PutTextIfAbsent", <-got, first)
 	}
+
 	if succeeded := s.concurrently(writers, func(i int) error {
 		return s.PutTexts(s.ctx, "a", map[string]string{"p": strconv.Itoa(i), "q": "", "r": "", "s": ""})
 	}); len(succeeded) != writers {
@@ -103,6 +107,7 @@ func testApprovalsConcurrent(t *testing.T, open Open) {
 		}
 		return err
 	})
+
 	if len(first) != 1 {
 		t.Errorf("%d of %d callers were the first", len(first), callers)
 	}

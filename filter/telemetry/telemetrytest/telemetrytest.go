@@ -75,6 +75,7 @@ func (r *Recorder) Tree() string {
 	for _, s := range spans {
 		known[s.SpanContext().SpanID()] = true
 	}
+
 	var b strings.Builder
 	var write func(parent trace.SpanID, indent string)
 	write = func(parent trace.SpanID, indent string) {
@@ -135,6 +136,7 @@ func (r *Recorder) Metrics(t testing.TB) map[string]string {
 			t.Errorf("%s is no histogram", m.Name)
 		}
 	}
+
 	return points
 }
 
@@ -151,6 +153,7 @@ func (r *Recorder) Exemplars(t testing.TB, name string) []string {
 			}
 		}
 	}
+
 	return ids
 }
 

@@ -12,11 +12,11 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/store/storetest"
 )
 
-// TestGuard runs the tests of all stores with one that is guarded.
-func TestGuard(t *testing.T) {
+// TestBreakerStore runs the tests of all stores with one that is protected.
+func TestBreakerStore(t *testing.T) {
 	t.Parallel()
 	storetest.Test(t, func(t testing.TB, o store.Options) store.Store {
-		s := store.Guard(store.NewMemory(o), store.GuardOptions{})
+		s := store.WithBreaker(store.NewMemory(o), store.BreakerOptions{})
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -65,38 +65,38 @@ func (s *sickStore) PutTexts(ctx context.Context, tenant string, texts map[strin
 	return s.Store.PutTexts(ctx, tenant, texts)
 }
 
-// guardTest is a guarded store that is sick, in a bubble with a clock of its own.
-type guardTest struct {
+// breakerTest is a protected store that is sick, in a bubble with a clock of its own.
+type breakerTest struct {
 	*testing.T
 	*sickStore
-	guarded store.Store
-	hangs   []bool // the changes so far
+	protected store.Store
+	hangs     []bool // the changes so far
 }
 
-// testGuard runs a test in a bubble.
-func testGuard(t *testing.T, test func(g *guardTest)) {
+// testBreaker runs a test in a bubble.
+func testBreaker(t *testing.T, test func(g *breakerTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g := &guardTest{T: t, sickStore: &sickStore{Store: store.NewMemory(testOptions)}}
-		g.guarded = store.Guard(g.sickStore, store.GuardOptions{Changed: func(hangs bool) { g.hangs = append(g.hangs, hangs) }})
+		g := &breakerTest{T: t, sickStore: &sickStore{Store: store.NewMemory(testOptions)}}
+		g.protected = store.WithBreaker(g.sickStore, store.BreakerOptions{Changed: func(hangs bool) { g.hangs = append(g.hangs, hangs) }})
 		test(g)
-		if err := g.guarded.Close(); err != nil {
+		if err := g.protected.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 // read makes an access within a second, and returns how long it took.
-func (g *guardTest) read() (took time.Duration, err error) {
+func (g *breakerTest) read() (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(g.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
-	_, err = g.guarded.Texts(ctx, "a", []string{"x"})
+	_, err = g.protected.Texts(ctx, "a", []string{"x"})
 	return time.Since(began), err
 }
 
-// hang makes the store hang, and the guard notice it.
-func (g *guardTest) hang() {
+// hang makes the store hang, and the breaker notice it.
+func (g *breakerTest) hang() {
 	g.Helper()
 	g.delay.Store(int64(time.Hour))
 	for range 5 {
@@ -106,9 +106,9 @@ func (g *guardTest) hang() {
 	}
 }
 
-func TestGuardHangs(t *testing.T) {
+func TestBreakerStoreHangs(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.hang()
 		made := g.made.Load()
 		for range 100 {
@@ -134,9 +134,9 @@ func TestGuardHangs(t *testing.T) {
 	})
 }
 
-func TestGuardSlow(t *testing.T) {
+func TestBreakerStoreSlow(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.delay.Store(int64(1200 * time.Millisecond))
 		for range 20 {
 			if took, err := g.read(); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
@@ -144,7 +144,7 @@ func TestGuardSlow(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if _, err := g.guarded.Texts(g.Context(), "a", nil); err != nil {
+		if _, err := g.protected.Texts(g.Context(), "a", nil); err != nil {
 			g.Errorf("an access that waits: %v", err)
 		}
 		if len(g.hangs) != 0 {
@@ -153,9 +153,9 @@ func TestGuardSlow(t *testing.T) {
 	})
 }
 
-func TestGuardFails(t *testing.T) {
+func TestBreakerStoreFails(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.fails.Store(true)
 		for range 100 {
 			if _, err := g.read(); err == nil || errors.Is(err, store.ErrHangs) {
@@ -166,9 +166,9 @@ func TestGuardFails(t *testing.T) {
 }
 
 // A store that hung and now fails at once is asked again: nobody waits for it.
-func TestGuardFailsAfterHanging(t *testing.T) {
+func TestBreakerStoreFailsAfterHanging(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.hang()
 		g.delay.Store(0)
 		g.fails.Store(true)
@@ -179,26 +179,26 @@ func TestGuardFailsAfterHanging(t *testing.T) {
 	})
 }
 
-func TestGuardPatient(t *testing.T) {
+func TestBreakerStorePatient(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		r := &store.Response{ID: "r", Version: 1, Live: true, Owner: "me", Lease: time.Hour}
-		if err := g.guarded.Put(g.Context(), "a", r); err != nil {
+		if err := g.protected.Put(g.Context(), "a", r); err != nil {
 			g.Fatal(err)
 		}
 		g.hang()
 		within, cancel := context.WithTimeout(g.Context(), 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := g.guarded.Append(within, "a", "r", "me", store.Batch{}); !errors.Is(err, store.ErrHangs) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+		if err := g.protected.Append(within, "a", "r", "me", store.Batch{}); !errors.Is(err, store.ErrHangs) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			g.Errorf("Append: %v after %v", err, time.Since(began))
 		}
 		for name, access := range map[string]func() error{
 			"Put": func() error {
-				return g.guarded.Put(g.Context(), "a", &store.Response{ID: "r", Version: 2, Live: true, Owner: "me", Lease: time.Hour})
+				return g.protected.Put(g.Context(), "a", &store.Response{ID: "r", Version: 2, Live: true, Owner: "me", Lease: time.Hour})
 			},
-			"Renew":  func() error { _, err := g.guarded.Renew(g.Context(), "me", nil, time.Hour); return err },
-			"Events": func() error { _, err := g.guarded.Events(g.Context(), "a", "r", -1, time.Second); return err },
+			"Renew":  func() error { _, err := g.protected.Renew(g.Context(), "me", nil, time.Hour); return err },
+			"Events": func() error { _, err := g.protected.Events(g.Context(), "a", "r", -1, time.Second); return err },
 		} {
 			ended := make(chan error, 1)
 			go func() { ended <- access() }()
@@ -216,10 +216,10 @@ func TestGuardPatient(t *testing.T) {
 			g.hang()
 		}
 		for name, access := range map[string]func() error{
-			"Put of a new response":   func() error { return g.guarded.Put(g.Context(), "a", &store.Response{ID: "new", Version: 1}) },
-			"Events without waiting":  func() error { _, err := g.guarded.Events(g.Context(), "a", "r", -1, 0); return err },
-			"Lock":                    func() error { return g.guarded.Lock(g.Context(), "a", "c", "r", time.Hour) },
-			"reading of conversation": func() error { _, err := g.guarded.Conversation(g.Context(), "a", "c"); return err },
+			"Put of a new response":   func() error { return g.protected.Put(g.Context(), "a", &store.Response{ID: "new", Version: 1}) },
+			"Events without waiting":  func() error { _, err := g.protected.Events(g.Context(), "a", "r", -1, 0); return err },
+			"Lock":                    func() error { return g.protected.Lock(g.Context(), "a", "c", "r", time.Hour) },
+			"reading of conversation": func() error { _, err := g.protected.Conversation(g.Context(), "a", "c"); return err },
 		} {
 			if err := access(); !errors.Is(err, store.ErrHangs) {
 				g.Errorf("%s: %v", name, err)
@@ -229,14 +229,14 @@ func TestGuardPatient(t *testing.T) {
 }
 
 // Accesses whose callers were canceled show nothing about the store, and end.
-func TestGuardCanceled(t *testing.T) {
+func TestBreakerStoreCanceled(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.delay.Store(int64(time.Hour))
 		for range 10 {
 			ctx, cancel := context.WithCancel(g.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := g.guarded.Texts(ctx, "a", nil); !errors.Is(err, context.Canceled) {
+			if _, err := g.protected.Texts(ctx, "a", nil); !errors.Is(err, context.Canceled) {
 				g.Errorf("%v", err)
 			}
 		}
@@ -246,9 +246,9 @@ func TestGuardCanceled(t *testing.T) {
 	})
 }
 
-func TestGuardPanic(t *testing.T) {
+func TestBreakerStorePanic(t *testing.T) {
 	t.Parallel()
-	testGuard(t, func(g *guardTest) {
+	testBreaker(t, func(g *breakerTest) {
 		g.panic.Store(true)
 		if _, err := g.read(); err == nil {
 			g.Error("no error")
@@ -257,9 +257,9 @@ func TestGuardPanic(t *testing.T) {
 }
 
 // Accesses after Close are errors.
-func TestGuardClosed(t *testing.T) {
+func TestBreakerStoreClosed(t *testing.T) {
 	t.Parallel()
-	g := store.Guard(store.NewMemory(testOptions), store.GuardOptions{})
+	g := store.WithBreaker(store.NewMemory(testOptions), store.BreakerOptions{})
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -66,23 +66,23 @@ func (s *lateStore) Charge(_ context.Context, charges []store.Charge) (charged s
 	return charged, err
 }
 
-// testLate runs a test with a guarded store that has a conversation "c" and a live
+// testLate runs a test with a protected store that has a conversation "c" and a live
 // response "r".
-func testLate(t *testing.T, test func(t *testing.T, s *lateStore, guarded store.Store)) {
+func testLate(t *testing.T, test func(t *testing.T, s *lateStore, protected store.Store)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &lateStore{Store: store.NewMemory(testOptions)}
-		guarded := store.Guard(s, store.GuardOptions{})
+		protected := store.WithBreaker(s, store.BreakerOptions{})
 		for _, err := range []error{
-			guarded.PutConversation(t.Context(), "a", &store.Conversation{ID: "c"}),
-			guarded.Put(t.Context(), "a", live("r", 1)),
+			protected.PutConversation(t.Context(), "a", &store.Conversation{ID: "c"}),
+			protected.Put(t.Context(), "a", live("r", 1)),
 		} {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		test(t, s, guarded)
-		if err := guarded.Close(); err != nil {
+		test(t, s, protected)
+		if err := protected.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -138,19 +138,19 @@ var lateWrites = map[string]struct {
 
 // A write that takes effect after its caller has been told that it failed is undone,
 // before the next write of the same resource is made.
-func TestGuardUndoesLateWrites(t *testing.T) {
+func TestBreakerStoreUndoesLateWrites(t *testing.T) {
 	t.Parallel()
 	for name, w := range lateWrites {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+			testLate(t, func(t *testing.T, s *lateStore, protected store.Store) {
 				s.delay.Store(int64(3 * time.Second))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := w.write(ctx, guarded); !errors.Is(err, context.DeadlineExceeded) {
+				if err := w.write(ctx, protected); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("the late write: %v", err)
 				}
-				if err := w.gone(t.Context(), guarded); err != nil {
+				if err := w.gone(t.Context(), protected); err != nil {
 					t.Errorf("the next write: %v", err)
 				}
 			})
@@ -159,17 +159,17 @@ func TestGuardUndoesLateWrites(t *testing.T) {
 }
 
 // A lock and an approval are also undone if the answer to them was lost.
-func TestGuardUndoesLostWrites(t *testing.T) {
+func TestBreakerStoreUndoesLostWrites(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Lock", "BeginApproval"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+			testLate(t, func(t *testing.T, s *lateStore, protected store.Store) {
 				s.lost.Store(true)
-				if err := lateWrites[name].write(t.Context(), guarded); !errors.Is(err, errLost) {
+				if err := lateWrites[name].write(t.Context(), protected); !errors.Is(err, errLost) {
 					t.Errorf("the lost write: %v", err)
 				}
-				if err := lateWrites[name].gone(t.Context(), guarded); err != nil {
+				if err := lateWrites[name].gone(t.Context(), protected); err != nil {
 					t.Errorf("the next write: %v", err)
 				}
 			})
@@ -178,13 +178,13 @@ func TestGuardUndoesLostWrites(t *testing.T) {
 }
 
 // A charge that takes effect late is returned. None waits for another.
-func TestGuardReturnsLateCharges(t *testing.T) {
+func TestBreakerStoreReturnsLateCharges(t *testing.T) {
 	t.Parallel()
-	testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+	testLate(t, func(t *testing.T, s *lateStore, protected store.Store) {
 		charge := func(amount int64) (store.Charged, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			return guarded.Charge(ctx, []store.Charge{{Name: "x", Window: 24 * 365 * time.Hour, Amount: amount, Limit: 100}})
+			return protected.Charge(ctx, []store.Charge{{Name: "x", Window: 24 * 365 * time.Hour, Amount: amount, Limit: 100}})
 		}
 		s.delay.Store(int64(3 * time.Second))
 		if _, err := charge(70); !errors.Is(err, context.DeadlineExceeded) {
@@ -201,12 +201,12 @@ func TestGuardReturnsLateCharges(t *testing.T) {
 }
 
 // What was begun by another before is not undone.
-func TestGuardUndoesNothingOfOthers(t *testing.T) {
+func TestBreakerStoreUndoesNothingOfOthers(t *testing.T) {
 	t.Parallel()
-	testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+	testLate(t, func(t *testing.T, s *lateStore, protected store.Store) {
 		for _, err := range []error{
-			guarded.Lock(t.Context(), "a", "c", "other", time.Hour),
-			lateWrites["BeginApproval"].gone(t.Context(), guarded),
+			protected.Lock(t.Context(), "a", "c", "other", time.Hour),
+			lateWrites["BeginApproval"].gone(t.Context(), protected),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -215,16 +215,16 @@ func TestGuardUndoesNothingOfOthers(t *testing.T) {
 		for _, name := range []string{"Lock", "BeginApproval"} {
 			s.delay.Store(int64(3 * time.Second))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if err := lateWrites[name].write(ctx, guarded); !errors.Is(err, context.DeadlineExceeded) {
+			if err := lateWrites[name].write(ctx, protected); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
 			cancel()
 			time.Sleep(5 * time.Second)
 		}
-		if err := guarded.Lock(t.Context(), "a", "c", "third", time.Hour); !errors.Is(err, store.ErrConflict) {
+		if err := protected.Lock(t.Context(), "a", "c", "third", time.Hour); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("the lock of another is gone: %v", err)
 		}
-		if first, err := guarded.BeginApproval(t.Context(), "a", "x", "3"); first != "2" || err != nil {
+		if first, err := protected.BeginApproval(t.Context(), "a", "x", "3"); first != "2" || err != nil {
 			t.Errorf("the approval of another is gone: %q, %v", first, err)
 		}
 	})
@@ -232,7 +232,7 @@ func TestGuardUndoesNothingOfOthers(t *testing.T) {
 
 // A write that is repeated, and meets itself, has succeeded. One that meets another
 // has a conflict.
-func TestGuardRepeatedWrites(t *testing.T) {
+func TestBreakerStoreRepeatedWrites(t *testing.T) {
 	t.Parallel()
 	batch := store.Batch{First: 0, Last: 1, SSE: []byte("x")}
 	other := live("r", 2)
@@ -256,17 +256,17 @@ func TestGuardRepeatedWrites(t *testing.T) {
 		for _, late := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				testLate(t, func(t *testing.T, s *lateStore, guarded store.Store) {
+				testLate(t, func(t *testing.T, s *lateStore, protected store.Store) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 					s.lost.Store(!late)
 					if late {
 						s.delay.Store(int64(3 * time.Second))
 					}
-					if err := c.write(ctx, guarded); err == nil {
+					if err := c.write(ctx, protected); err == nil {
 						t.Error("the first attempt has not failed")
 					}
-					if err := c.again(t.Context(), guarded); !errors.Is(err, c.want) {
+					if err := c.again(t.Context(), protected); !errors.Is(err, c.want) {
 						t.Errorf("the second attempt: %v, want %v", err, c.want)
 					}
 				})

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// accessTime is how long an access goes on at least, even if its caller
+	// waits for a shorter time.
+	accessTime = 5 * time.Second
+	// probeName is the name of the text that a probe writes, for the tenant "".
+	probeName = "probe:"
+)
+
+// ErrHangs is the error of accesses that are not made because the store hangs.
+var ErrHangs = errors.New("the store has not answered several accesses in a row: none is made until it answers again")
+
+var errClosed = errors.New("the store is closed")
+
+// BreakerOptions are the options of [WithBreaker].
+type BreakerOptions struct {
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// Changed is called when the store begins to hang and when it stops. It must
+	// not access the store. It may be nil.
+	Changed func(hangs bool)
+}
+
+// WithBreaker returns s with a circuit breaker. It is one of three reasons why a store that
+// hangs does not delay the streams of clients:
+//
+//  1. The run of a reply never waits for a store. An access is a job on a goroutine of its own
+//     (api.Job), and the run goes on with its timers and keep-alives until the result arrives.
+//  2. A call returns at the deadline of its context, even if s does not: so a job ends, and its
+//     reply goes on without the store, or fails.
+//  3. After five accesses in a row that were not answered in time, accesses return [ErrHangs] at
+//     once, so that not each request waits for its deadlines. Meanwhile a small text is written
+//     once a second; accesses are made again when that does not hang.
+//
+// Accesses for replies that no client waits for are not rejected: they wait,
+// until their context ends, for the store to answer again. These are
+// [Journal.Append], [Journal.Events] that waits, [Responses.Renew], and
+// [Responses.Put] of a version after the first.
+//
+// The access of a call that has returned at its deadline goes on for five seconds in all, so
+// that a slow store is not mistaken for one that hangs. Callers must not change its arguments.
+// If it takes effect after its caller has been told that it failed, it is undone: see access.
+func WithBreaker(s Store, o BreakerOptions) Store {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Changed == nil {
+		o.Changed = func(bool) {}
+	}
+
+	b := &breakerStore{inner: s, o: o}
+	b.Store = Intercept(s, b.intercept)
+	b.ctx, b.stop = context.WithCancel(context.Background())
+	return b
+}
+
+// breakerStore is a store behind a breaker. It is large because it implements all methods
+// of Store: most of them by its interceptor, the others in breaker_methods.go.
+type breakerStore struct {
+	// Store is inner with the interceptor.
+	Store
+
+	inner Store
+	o     BreakerOptions
+
+	// ctx is that of all accesses: it ends with Close, which waits for those that run.
+	ctx     context.Context //nolint:containedctx // of all accesses, until Close
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	// mu protects what follows, and the states of accesses.
+	mu      sync.Mutex
+	closed  bool
+	breaker breaker
+	// answers is closed when the store answers again; nil: it does.
+	answers chan struct{}
+	// held are the resources whose next write has to wait.
+	held map[string]*hold
+	// uncertain are the writes that may have taken effect, though they failed.
+	uncertain map[string]bool
+}
+
+// Close implements [Store]. It cancels the accesses whose callers have left.
+func (b *breakerStore) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+
+	b.stop()
+	b.running.Wait()
+	return b.inner.Close()
+}
+
+// begin begins an access, unless the store hangs. A patient access waits until the
+// store answers again. The caller must call b.running.Done at its end.
+func (b *breakerStore) begin(ctx context.Context, patient bool) error {
+	for {
+		b.mu.Lock()
+		answers := b.answers
+		if b.closed {
+			b.mu.Unlock()
+			return errClosed
+		}
+		if answers == nil {
+			// Under the lock: after closed is set, nothing may be added that Close waits for.
+			b.running.Add(1)
+			b.mu.Unlock()
+			return nil
+		}
+		b.mu.Unlock()
+
+		if !patient {
+			return ErrHangs
+		}
+		select {
+		case <-answers:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), ErrHangs)
+		case <-b.ctx.Done():
+		}
+	}
+}
+
+// update changes the breaker, and does what follows from it.
+func (b *breakerStore) update(change func(breaker *breaker)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.breaker)
+
+	switch hangs := b.breaker.state != breakerClosed; {
+	case hangs && b.answers == nil:
+		b.answers = make(chan struct{})
+		b.o.Changed(true)
+		if answers := b.answers; !b.closed {
+			b.running.Go(func() { b.probe(answers) })
+		}
+	case !hangs && b.answers != nil:
+		close(b.answers)
+		b.answers = nil
+		b.o.Changed(false)
+	}
+}
+
+// probe makes probes until the store answers again, which closes answers.
+func (b *breakerStore) probe(answers <-chan struct{}) {
+	ticker := time.NewTicker(breakerPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-answers:
+			return
+		case <-b.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+
+		// The breaker knows better than the ticker: an access that ran when it opened may have
+		// closed it.
+		began, due := b.o.Now(), false
+		b.update(func(breaker *breaker) { due = breaker.probe(began) })
+		if !due {
+			continue
+		}
+
+		// A probe writes: a database that hangs on its disk may still answer reads.
+		ctx, cancel := context.WithTimeout(b.ctx, accessTime)
+		err := b.inner.PutTexts(ctx, "", map[string]string{probeName: "1"})
+		cancel()
+
+		now := b.o.Now()
+		shown := b.judge(err, now.Sub(began))
+		b.update(func(breaker *breaker) { breaker.probed(shown, now) })
+	}
+}
+
+// judge returns what an access shows about the store. A store that is busy with writes,
+// for which others wait, does not hang.
+func (b *breakerStore) judge(err error, took time.Duration) verdict {
+	shown := judge(err, took)
+	if s, ok := b.inner.(interface{ Busy() bool }); ok && shown == verdictHung && s.Busy() {
+		return verdictFailed
+	}
+	return shown
+}
+
+// access makes an access, and returns its error: at the latest at the deadline of ctx. While
+// the store hangs, a patient access waits for it to answer again. After an error, do may still
+// be running.
+func (b *breakerStore) access(ctx context.Context, patient bool, w write, do func(context.Context) error) error {
+	if err := b.waitForHolds(ctx, w.resource); err != nil {
+		return err
+	}
+	if err := b.begin(ctx, patient); err != nil {
+		return err
+	}
+
+	a := &access{store: b, write: w, began: b.o.Now()}
+	own, release := b.outlive(ctx)
+	done := make(chan error, 1)
+	go func() {
+		defer b.running.Done()
+		defer release()
+		err := protect(own, do)
+		undo, held := a.end(err)
+		// The caller need not wait for the undoing: only the next write of the resource does.
+		done <- err
+		if undo {
+			a.undo()
+		}
+		if held {
+			a.release()
+		}
+	}()
+
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+
+	// A canceled caller does not leave: its access is canceled too, and ends in a moment.
+	if errors.Is(ctx.Err(), context.Canceled) || !a.leave() {
+		return <-done
+	}
+	return ctx.Err()
+}
+
+// outlive returns the context of an access whose caller has ctx. It ends when the
+// caller is canceled, or with the caller's deadline, but not before accessTime.
+func (b *breakerStore) outlive(ctx context.Context) (own context.Context, release func()) {
+	own, end := context.WithCancel(context.WithoutCancel(ctx))
+	if deadline, ok := ctx.Deadline(); ok {
+		end()
+		own, end = context.WithTimeout(context.WithoutCancel(ctx), max(time.Until(deadline), accessTime))
+	}
+
+	left := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			end()
+		}
+	})
+	closed := context.AfterFunc(b.ctx, end)
+	return own, func() { left(); closed(); end() }
+}
+
+// protect does a part of an access. A panic is its error: it must not end the process, nor
+// leave the access without an end.
+func protect(ctx context.Context, part func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("access to the store: panic: %v", p)
+		}
+	}()
+	return part(ctx)
+}
