@@ -40,10 +40,11 @@ var errTotalCost = errors.New("has patterns and lengths that take an engine too 
 // budget is the cost of the patterns and lengths of a schema so far. A repeated one
 // costs nothing.
 type budget struct {
-	account  *work.Account
-	spent    int
-	paid     map[string]bool
-	patterns map[string]enginePattern // that were read already
+	account *work.Account
+	spent   int
+	paid    map[string]bool
+	// That were read already.
+	patterns map[string]enginePattern
 }
 
 // spend adds the cost of a pattern or length.

@@ -53,8 +53,9 @@ func parseExpression(account *work.Account, pattern string) (*syntax.Regexp, err
 // parseCost is what an expression takes to parse. It is found without a parser, and is
 // rather too high: a text that looks like a class counts as one.
 type parseCost struct {
-	steps   int
-	classes int // of Unicode
+	steps int
+	// Of Unicode.
+	classes int
 	folded  bool
 }
 
@@ -140,8 +141,9 @@ func foldedBetween(from, to rune) int {
 
 // program is a compiled expression. It is immutable.
 type program struct {
-	prog     *syntax.Prog
-	anchored bool // a match begins where the text does
+	prog *syntax.Prog
+	// A match begins where the text does.
+	anchored bool
 }
 
 // matcher matches texts with a program, one after the other.
@@ -160,7 +162,8 @@ func (p *program) matcher() *matcher {
 // states are the states in which a text can be, each once: a sparse set.
 type states struct {
 	list []uint32
-	at   []uint32 // by state: where in the list it is, if it is there
+	// By state: where in the list it is, if it is there.
+	at []uint32
 }
 
 func (s *states) add(state uint32) {

@@ -9,9 +9,11 @@ import (
 // repetitions make, as [regexCost] counts them. What is not repeated costs next to
 // nothing.
 type inputCost struct {
-	rules     map[string]*expr
-	repeated  map[string]int // the costs of rules that are repeated
-	ambiguity map[*expr]bool // of rules and of what is repeated
+	rules map[string]*expr
+	// The costs of rules that are repeated.
+	repeated map[string]int
+	// Of rules and of what is repeated.
+	ambiguity map[*expr]bool
 }
 
 // total returns the cost of all rules together, at most one more than [MaxInputCost].

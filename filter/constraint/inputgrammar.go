@@ -178,11 +178,14 @@ const startRule = "start"
 // inputWriter writes rules as a grammar of JSON arguments.
 type inputWriter struct {
 	rules map[string]*expr
-	names map[string]int // the numbers of the rules that are used
-	queue []string       // of them, those that are not written yet
+	// The numbers of the rules that are used.
+	names map[string]int
+	// Of them, those that are not written yet.
+	queue []string
 	text  strings.Builder
 	nodes int
-	err   error // the first one
+	// The first one.
+	err error
 }
 
 // writeInput returns the grammar of the arguments whose text is of the start rule, and its

@@ -72,15 +72,19 @@ type larkParser struct {
 	text, rest string
 	kind       larkKind
 	token      string
-	at         int // where the token begins
+	// Where the token begins.
+	at int
 
-	rules    map[string]*expr
-	used     map[string]int // names, and where they are used first
-	ignored  []*expr
-	terminal bool // a terminal is being defined
+	rules map[string]*expr
+	// Names, and where they are used first.
+	used    map[string]int
+	ignored []*expr
+	// A terminal is being defined.
+	terminal bool
 	depth    int
 	nodes    int
-	err      error // the first one
+	// The first one.
+	err error
 }
 
 // fail ends the parsing with a fault at a position.

@@ -146,8 +146,9 @@ func goSyntax(pattern string) string {
 
 // branch is an alternative of an expression, without the anchors at its ends.
 type branch struct {
-	parts      []*syntax.Regexp
-	begin, end bool // there is an anchor
+	parts []*syntax.Regexp
+	// There is an anchor.
+	begin, end bool
 }
 
 // branchesOf returns the alternatives of an expression that have anchors of their
@@ -299,7 +300,8 @@ func ambiguous(re *syntax.Regexp) bool {
 type regexWriter struct {
 	inSchema bool
 	text     strings.Builder
-	err      error // the first one
+	// The first one.
+	err error
 }
 
 func (w *regexWriter) fail(err error) {

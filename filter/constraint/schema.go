@@ -25,10 +25,13 @@ type schemaCheck struct {
 	account *work.Account
 	root    any
 	strict  bool
-	exact   bool // what grammars do not enforce is an error
-	cost    budget
-	refs    map[string]bool // the references, as they are spelled
-	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
+	// What grammars do not enforce is an error.
+	exact bool
+	cost  budget
+	// The references, as they are spelled.
+	refs map[string]bool
+	// By the path of a reference's target: true while its chain is followed, false after that.
+	seen    map[string]bool
 	targets map[string]refTarget
 }
 
@@ -119,8 +122,10 @@ const stepBytes = 32
 // refTarget is the target of a reference.
 type refTarget struct {
 	schema any
-	path   string // the same for all spellings of it
-	ok     bool   // there is a target
+	// The same for all spellings of it.
+	path string
+	// There is a target.
+	ok bool
 }
 
 // MaxRefs is the largest number of different references in a schema. Grammar

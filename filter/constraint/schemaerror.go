@@ -10,7 +10,8 @@ import (
 
 // schemaError is an error in a part of a schema.
 type schemaError struct {
-	path []string // the names and indexes that lead to the part
+	// The names and indexes that lead to the part.
+	path []string
 	err  error
 }
 

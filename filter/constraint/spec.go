@@ -18,21 +18,32 @@ import (
 
 // Spec is the spec of a reply's output. The zero value allows any output.
 type Spec struct {
-	Tools    []Tool // the tools that may be called
-	Required bool   // at least one call, and no answer
-	Narrowed bool   // the model sees more tools than Tools
-	Parallel bool   // more than one call is allowed
-	Answer   Answer // of the final channel; nil: any text
+	// The tools that may be called.
+	Tools []Tool
+	// At least one call, and no answer.
+	Required bool
+	// The model sees more tools than Tools.
+	Narrowed bool
+	// More than one call is allowed.
+	Parallel bool
+	// Of the final channel; nil: any text.
+	Answer Answer
 }
 
 // Tool is a tool that may be called.
 type Tool struct {
-	Recipient string          // such as functions.get_weather, of letters of any script, digits and _-. only
-	Builtin   bool            // it is a tool of the system message: the content type can be code
-	Code      bool            // it is called with code: any text, no Schema
-	Schema    json.RawMessage // of the arguments; nil: any JSON object
-	Enforced  Value           // of Schema, if it has been made already; else Format makes it
-	Grammar   Grammar         // of the arguments, in place of Schema; "": none
+	// Such as functions.get_weather, of letters of any script, digits and _-. only.
+	Recipient string
+	// It is a tool of the system message: the content type can be code.
+	Builtin bool
+	// It is called with code: any text, no Schema.
+	Code bool
+	// Of the arguments; nil: any JSON object.
+	Schema json.RawMessage
+	// Of Schema, if it has been made already; else Format makes it.
+	Enforced Value
+	// Of the arguments, in place of Schema; "": none.
+	Grammar Grammar
 }
 
 // Answer is the output format of the final channel's text.

@@ -35,10 +35,12 @@ func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
 // nothing.
 type validation struct {
 	meter
-	v        *Validator
-	depth    int
-	matchers map[string]*matcher // by pattern
-	trials   map[trial]bool      // what came of targets of references
+	v     *Validator
+	depth int
+	// By pattern.
+	matchers map[string]*matcher
+	// What came of targets of references.
+	trials map[trial]bool
 }
 
 // trial is an object or an array, and a schema that it was compared with, by their

@@ -25,14 +25,20 @@ import (
 // of the request's account: a schema can lead to one value in more ways than there is time
 // for, and a check has to end with its request.
 type Validator struct {
-	root     any
-	draft7   bool                // a $ref counts alone
-	targets  map[string]any      // of references
-	patterns map[string]*program // nil: the pattern does not count
-	states   int                 // of the patterns
+	root any
+	// A $ref counts alone.
+	draft7 bool
+	// Of references.
+	targets map[string]any
+	// Nil: the pattern does not count.
+	patterns map[string]*program
+	// Of the patterns.
+	states int
 
-	objects []map[string]any  // the schemas that are objects
-	parts   map[uintptr]visit // of the same, by their addresses
+	// The schemas that are objects.
+	objects []map[string]any
+	// Of the same, by their addresses.
+	parts map[uintptr]visit
 }
 
 // visit is how far the search for cycles has come with a part of a schema.

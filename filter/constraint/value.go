@@ -92,8 +92,9 @@ const takenTogether = 4096
 // computed with it means nothing.
 type meter struct {
 	account *work.Account
-	steps   int // that were not taken yet
-	err     error
+	// That were not taken yet.
+	steps int
+	err   error
 }
 
 // spend reports whether there are so many steps. Small numbers are taken together.

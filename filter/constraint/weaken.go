@@ -37,8 +37,10 @@ func weaker(object map[string]any) (less map[string]any, added []string) {
 
 type weakening struct {
 	object map[string]any
-	copied bool // object is a copy
-	open   bool // other properties than the declared ones may be required
+	// Object is a copy.
+	copied bool
+	// Other properties than the declared ones may be required.
+	open bool
 }
 
 // copy makes a copy of the schema before its first change: most parts of a schema have none.

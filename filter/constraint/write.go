@@ -52,7 +52,7 @@ func writeDecoded(account *work.Account, schema json.RawMessage, root any) (writ
 }
 
 type schemaWriter struct {
-	dst  []byte
+	dst  jsontext.Writer
 	cost budget
 }
 
@@ -65,40 +65,28 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 	}
 	object, added := weaker(object)
 	kept := w.engineKeywords(object)
-	key := w.begin()
+
+	w.dst = w.dst.Open()
 	raw.ForEach(func(k, v gjson.Result) bool {
 		if name := kept(k.Str); name != "" && object[k.Str] != nil {
-			key(name)
+			w.dst = w.dst.ClientKey(name)
 			w.keyword(k.Str, v, object, raw)
 		}
 		return true
 	})
+
+	// What the schema means and engines do not see is written out, behind what it says.
 	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
-		key("properties")
+		w.dst = w.dst.Key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)
 	}
 	for _, name := range added {
-		key(name)
-		w.dst = append(w.dst, "true"...)
+		w.dst = w.dst.Literal(name, "true")
 	}
 	if onlyCounts(object) && kept("minProperties") != "" {
-		key("additionalProperties")
-		w.dst = append(w.dst, "true"...)
+		w.dst = w.dst.Literal("additionalProperties", "true")
 	}
-	w.dst = append(w.dst, '}')
-}
-
-// begin begins an object, and returns the function that begins a member.
-func (w *schemaWriter) begin() (key func(name string)) {
-	w.dst = append(w.dst, '{')
-	first := true
-	return func(name string) {
-		if !first {
-			w.dst = append(w.dst, ',')
-		}
-		first = false
-		w.dst = append(jsontext.AppendString(w.dst, name), ':')
-	}
+	w.dst = w.dst.Close()
 }
 
 // engineKeywords returns the function that returns the name for engines of a keyword
@@ -191,49 +179,55 @@ func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any
 }
 
 func (w *schemaWriter) list(raw gjson.Result, list []any) {
-	w.dst = append(w.dst, '[')
+	w.dst = w.dst.OpenList()
 	i := 0
 	raw.ForEach(func(_, v gjson.Result) bool {
-		if i > 0 {
-			w.dst = append(w.dst, ',')
-		}
+		w.dst = w.dst.Element()
 		w.schema(v, list[i])
 		i++
 		return true
 	})
-	w.dst = append(w.dst, ']')
+	w.dst = w.dst.CloseList()
 }
 
 // members writes the named schemas of a keyword, and after those of properties the
 // required properties that are not declared.
 func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any, text gjson.Result) {
 	members, _ := object[k].(map[string]any)
-	key := w.begin()
+	w.dst = w.dst.Open()
 	raw.ForEach(func(name, v gjson.Result) bool {
 		as := name.Str
 		if k == "patternProperties" {
 			as, _ = w.cost.pattern(as)
 		}
-		key(as)
+		w.dst = w.dst.ClientKey(as)
 		w.schema(v, members[name.Str])
 		return true
 	})
+
 	if k == "properties" {
-		names := undeclared(object)
-		var rest gjson.Result
-		if len(names) > 0 {
-			rest = text.Get("additionalProperties")
-		}
-		for _, name := range names {
-			key(name)
-			if rest.IsObject() {
-				w.schema(rest, object["additionalProperties"])
-			} else {
-				w.dst = append(w.dst, "true"...)
-			}
+		w.undeclared(object, text)
+	}
+	w.dst = w.dst.Close()
+}
+
+// undeclared writes the required properties of a schema that it does not declare; text is the
+// schema's text.
+func (w *schemaWriter) undeclared(object map[string]any, text gjson.Result) {
+	names := undeclared(object)
+	if len(names) == 0 {
+		return
+	}
+
+	rest := text.Get("additionalProperties")
+	for _, name := range names {
+		w.dst = w.dst.ClientKey(name)
+		if rest.IsObject() {
+			w.schema(rest, object["additionalProperties"])
+		} else {
+			w.dst = append(w.dst, "true"...)
 		}
 	}
-	w.dst = append(w.dst, '}')
 }
 
 // undeclared returns the properties that a schema requires and does not declare.

@@ -21,8 +21,9 @@ const maxURLBytes = 4 << 10
 // with a scheme and a port.
 type Host struct {
 	scheme string
-	name   string // lower case; a leading dot stands for all subdomains
-	port   string
+	// Lower case; a leading dot stands for all subdomains.
+	name string
+	port string
 }
 
 // ParseHost parses an entry of tools.allowed_hosts: a host such as mcp.example.com,

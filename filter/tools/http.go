@@ -30,8 +30,10 @@ var (
 type guard struct {
 	session *session
 	origin  string
-	wire    *wire    // nil until the session is connected
-	opener  *request // the initialize request that opens the session
+	// Nil until the session is connected.
+	wire *wire
+	// The initialize request that opens the session.
+	opener *request
 }
 
 func newGuard(s *session, opener *request) (*guard, error) {
@@ -149,7 +151,8 @@ func closeBody(req *http.Request) {
 // bytes in flight are exhausted.
 type body struct {
 	io.ReadCloser
-	left   int64 // < 0: unlimited
+	// < 0: unlimited.
+	left   int64
 	finish func()
 	call   *request
 }
@@ -180,8 +183,10 @@ func (b *body) Read(p []byte) (int, error) {
 type message struct {
 	io.ReadCloser
 	call *request
-	all  *bytes.Reader // nil until the body has been read
-	err  error         // the error of reading the body
+	// Nil until the body has been read.
+	all *bytes.Reader
+	// The error of reading the body.
+	err error
 }
 
 // Read implements [io.Reader].

@@ -20,10 +20,12 @@ type inflight struct {
 type share struct {
 	total *inflight
 
-	mu        sync.Mutex
-	bytes     int64
-	exhausted bool // take has failed for lack of room
-	ended     bool // the share is closed: take fails
+	mu    sync.Mutex
+	bytes int64
+	// Take has failed for lack of room.
+	exhausted bool
+	// The share is closed: take fails.
+	ended bool
 }
 
 // take adds n bytes to the share. It returns errBusy if the limit is reached and

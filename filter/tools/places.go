@@ -12,7 +12,8 @@ import "cmp"
 type places struct {
 	most int
 	of   func(*Server) bool
-	key  string // of the configuration
+	// Of the configuration.
+	key  string
 	what string
 }
 

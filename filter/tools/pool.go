@@ -20,20 +20,26 @@ type Client struct {
 
 // pool is what the clients of all configurations share.
 type pool struct {
-	sdk  *mcp.Client
-	ctx  context.Context // ends when Close is called
+	sdk *mcp.Client
+	// Ends when Close is called.
+	ctx  context.Context
 	stop context.CancelFunc
-	work sync.WaitGroup // jobs, and sessions that are being opened, watched or closed
+	// Jobs, and sessions that are being opened, watched or closed.
+	work sync.WaitGroup
 
 	trusted, guarded *http.Transport
-	reachable        atomic.Pointer[[]netip.Prefix] // that guarded connects to though they are not public
-	processes        chan struct{}                  // semaphore: one element per running process
-	inflight         inflight
+	// That guarded connects to though they are not public.
+	reachable atomic.Pointer[[]netip.Prefix]
+	// Semaphore: one element per running process.
+	processes chan struct{}
+	inflight  inflight
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[string]*session // by Server.key
-	warned   map[string]bool     // labels of servers whose missing tools were logged
+	mu     sync.Mutex
+	closed bool
+	// By Server.key.
+	sessions map[string]*session
+	// Labels of servers whose missing tools were logged.
+	warned map[string]bool
 }
 
 // New returns a Client. It connects to no server before the first job. It logs a

@@ -36,8 +36,10 @@ type process struct {
 	exited chan struct{}
 	once   sync.Once
 
-	logged      chan struct{} // closed at the end of stderr
-	lastLogLine string        // the last line of stderr; read it after logged is closed
+	// Closed at the end of stderr.
+	logged chan struct{}
+	// The last line of stderr; read it after logged is closed.
+	lastLogLine string
 }
 
 // start starts the server's process and connects to it.

@@ -136,9 +136,10 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 
 // contentList collects the parts of a result within maxContentBytes.
 type contentList struct {
-	parts   []Part
-	size    int
-	dropped int // number of parts that did not fit
+	parts []Part
+	size  int
+	// Number of parts that did not fit.
+	dropped int
 }
 
 // add adds a part, whose secrets are redacted if it fits.

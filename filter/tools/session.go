@@ -29,24 +29,36 @@ type session struct {
 	client *Client
 	server *Server
 	key    string
-	ctx    context.Context // ends with the session and cancels all its requests
+	// Ends with the session and cancels all its requests.
+	ctx    context.Context
 	cancel context.CancelFunc
 
-	ready        chan struct{}      // closed once the session is open or has failed to open
-	mcp          *mcp.ClientSession // nil if it could not be opened
-	transport    string             // one of the Transport constants
-	failure      failure            // why it could not be opened
-	process      *process           // the last one started; nil if none was
-	missingTools []string           // tools of Server.Expects that the server does not list
-	stream       share              // bytes outside the answers to HTTP requests
+	// Closed once the session is open or has failed to open.
+	ready chan struct{}
+	// Nil if it could not be opened.
+	mcp *mcp.ClientSession
+	// One of the Transport constants.
+	transport string
+	// Why it could not be opened.
+	failure failure
+	// The last one started; nil if none was.
+	process *process
+	// Tools of Server.Expects that the server does not list.
+	missingTools []string
+	// Bytes outside the answers to HTTP requests.
+	stream share
 
-	timeouts atomic.Int32 // consecutive calls without an answer in time
+	// Consecutive calls without an answer in time.
+	timeouts atomic.Int32
 
 	// Client.mu guards the fields below.
-	users   int
-	used    time.Time   // when the last user released it
-	idle    *time.Timer // closes the session; nil while it has users
-	retired bool        // new jobs must not use it
+	users int
+	// When the last user released it.
+	used time.Time
+	// Closes the session; nil while it has users.
+	idle *time.Timer
+	// New jobs must not use it.
+	retired bool
 }
 
 // open opens the session. A server that rejects initialize is asked again with the

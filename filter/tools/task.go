@@ -29,7 +29,8 @@ type task struct {
 	tool      string
 	arguments json.RawMessage
 	timeout   time.Duration
-	key       string // name of the timeout in the configuration
+	// Name of the timeout in the configuration.
+	key string
 }
 
 // run runs the task in its own goroutine, so that it ends in time even if the
@@ -130,10 +131,14 @@ func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
 
 // failure is an error in its two forms: for clients and for the log.
 type failure struct {
-	text   string // for clients and models
-	cause  error  // for the log
-	broken bool   // the session cannot be used any more
-	retry  bool   // the server cannot have begun
+	// For clients and models.
+	text string
+	// For the log.
+	cause error
+	// The session cannot be used any more.
+	broken bool
+	// The server cannot have begun.
+	retry bool
 }
 
 // explain turns the error of a request into a failure.

@@ -18,26 +18,38 @@ const maxServerRequests = 64
 
 // requestState is what is known about a request to a server.
 type requestState struct {
-	id          jsonrpc.ID        // JSON-RPC id
-	toolCall    bool              // it is a tools/call request
-	sent        bool              // the transport has accepted it
-	httpWritten bool              // part of it may have been sent over HTTP
-	status      int               // HTTP status; 0 if there is none, or an error response that ended early
-	session     bool              // it carried a session id
-	tooLarge    bool              // the answer exceeds Options.MaxMessageBytes
-	busy        bool              // the answer exceeded the bytes in flight
-	err         error             // why there is no HTTP response
-	answer      *jsonrpc.Response // nil if none has arrived
+	// JSON-RPC id.
+	id jsonrpc.ID
+	// It is a tools/call request.
+	toolCall bool
+	// The transport has accepted it.
+	sent bool
+	// Part of it may have been sent over HTTP.
+	httpWritten bool
+	// HTTP status; 0 if there is none, or an error response that ended early.
+	status int
+	// It carried a session id.
+	session bool
+	// The answer exceeds Options.MaxMessageBytes.
+	tooLarge bool
+	// The answer exceeded the bytes in flight.
+	busy bool
+	// Why there is no HTTP response.
+	err error
+	// Nil if none has arrived.
+	answer *jsonrpc.Response
 }
 
 // request is a JSON-RPC request to a server. It is passed in the context and is
 // safe for concurrent use.
 type request struct {
-	share      share // the answer's bytes; ended by the consumer of the result
+	// The answer's bytes; ended by the consumer of the result.
+	share      share
 	mu         sync.Mutex
 	state      requestState
 	cancelOnce sync.Once
-	cancelled  chan struct{} // closed once notifications/cancelled has been sent
+	// Closed once notifications/cancelled has been sent.
+	cancelled chan struct{}
 }
 
 type requestKey struct{}
@@ -86,14 +98,19 @@ func (c *request) snapshot() requestState {
 // notifications, which are not needed, and limits the requests of the server.
 type wire struct {
 	mcp.Connection
-	pipe    bool         // stdio: a request that could not be written was not read
-	stream  *share       // bytes outside the answers to HTTP requests
-	version atomic.Value // string: the negotiated protocol version
+	// Stdio: a request that could not be written was not read.
+	pipe bool
+	// Bytes outside the answers to HTTP requests.
+	stream *share
+	// String: the negotiated protocol version.
+	version atomic.Value
 
-	mu           sync.Mutex
-	waiting      map[jsonrpc.ID]*request
-	initializeID jsonrpc.ID // of the initialize request
-	pending      int        // requests of the server that are not answered yet
+	mu      sync.Mutex
+	waiting map[jsonrpc.ID]*request
+	// Of the initialize request.
+	initializeID jsonrpc.ID
+	// Requests of the server that are not answered yet.
+	pending int
 }
 
 func newWire(c mcp.Connection, lines bool, stream *share) *wire {

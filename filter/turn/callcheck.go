@@ -14,14 +14,19 @@ import (
 // callCheck holds back the arguments of a call until they are whole, and checks them. The
 // zero value checks nothing.
 type callCheck struct {
-	tools *toolset // nil: calls are not checked
+	// Nil: calls are not checked.
+	tools *toolset
 	rc    *RequestContext
 
-	called  CalledTool
-	holding bool   // the arguments of a call are being held back
-	asked   bool   // they were asked for again
-	enough  bool   // none are asked for again any more
-	text    []byte // of the arguments so far
+	called ToolName
+	// The arguments of a call are being held back.
+	holding bool
+	// They were asked for again.
+	asked bool
+	// None are asked for again any more.
+	enough bool
+	// Of the arguments so far.
+	text []byte
 }
 
 // begin begins the message of a call, if its arguments are to be checked.
@@ -34,8 +39,8 @@ func (c *callCheck) begin(h *harmony.Header) {
 	if found != offered && found != respelled {
 		return
 	}
-	c.called = CalledTool{Namespace: t.namespace, Name: t.name, Builtin: t.builtin}
-	if c.holding = c.tools.repairs(c.rc.Model, &c.called); c.holding {
+	c.called = t
+	if c.holding = c.tools.repairs(c.rc.Model, t); c.holding {
 		c.asked, c.text = false, c.text[:0]
 	}
 }
@@ -47,17 +52,13 @@ func (c *callCheck) add(text []byte) {
 	}
 }
 
-func (c *callCheck) name() ToolName {
-	return ToolName{c.called.Namespace, c.called.Name, c.called.Builtin}
-}
-
 // passes reports whether the whole arguments can be passed on: they are a JSON object of
 // the tool's schema, or can be repaired to one, or are not asked for again any more.
 func (c *callCheck) passes() bool {
 	if c.asked || c.enough {
 		return true
 	}
-	repairer := arguments.New(c.tools.texts[c.name()])
+	repairer := arguments.New(c.tools.texts[c.called])
 	text := slices.Clone(repairer.Push(c.text))
 	rest, _, valid := repairer.End()
 	if text = append(text, rest...); len(text) == 0 {
@@ -67,7 +68,7 @@ func (c *callCheck) passes() bool {
 		return false
 	}
 	return c.rc.inline(func(account *work.Account) (bool, error) {
-		validator := c.tools.validator(account, c.name())
+		validator := c.tools.validator(account, c.called)
 		if validator == nil {
 			return true, nil
 		}
@@ -78,14 +79,13 @@ func (c *callCheck) passes() bool {
 // format returns what the arguments have to be when they are asked for again: of the tool's
 // schema as far as a grammar can say it, else any JSON object.
 func (c *callCheck) format() constraint.Format {
-	name := c.name()
-	format, made := c.tools.formats[name]
+	format, made := c.tools.formats[c.called]
 	if !made {
-		format = c.newFormat(c.tools.schemas[name])
+		format = c.newFormat(c.tools.schemas[c.called])
 		if c.tools.formats == nil {
 			c.tools.formats = map[ToolName]constraint.Format{}
 		}
-		c.tools.formats[name] = format
+		c.tools.formats[c.called] = format
 	}
 
 	return format
@@ -130,7 +130,7 @@ func (s *toolset) keepSchemas() {
 		for _, ns := range list {
 			for _, t := range ns.Tools {
 				if len(t.Parameters) > 0 {
-					s.schemas[s.byRecipient[ns.Name+"."+t.Name].toolName()] = slices.Clone(t.Parameters)
+					s.schemas[s.byRecipient[ns.Name+"."+t.Name]] = slices.Clone(t.Parameters)
 				}
 			}
 		}

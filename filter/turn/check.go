@@ -30,14 +30,18 @@ const (
 type Check struct {
 	turn    *Turn
 	readers []*Reader
-	open    int           // choices that have not ended
-	texts   []checkedText // that Decide verifies
+	// Choices that have not ended.
+	open int
+	// That Decide verifies.
+	texts []checkedText
 }
 
 // checkedText is a text of the output that has a form.
 type checkedText struct {
-	kind Kind     // Answer, or Call for the arguments of one
-	tool ToolName // of a Call
+	// Answer, or Call for the arguments of one.
+	kind Kind
+	// Of a Call.
+	tool ToolName
 	text []byte
 }
 

@@ -17,7 +17,7 @@ const CustomParameters = `{"type":"object","properties":{"input":{"type":"string
 
 // CustomArguments returns the arguments of a custom tool's call as the model wrote them.
 func CustomArguments(text string) string {
-	return string(append(jsontext.AppendString([]byte(`{"input":`), text), '}'))
+	return string(jsontext.Writer(nil).Open().Text("input", text).Close())
 }
 
 // CustomFormat is the form of a custom tool's text.

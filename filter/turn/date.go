@@ -49,8 +49,10 @@ const sumBytes = sha256.Size
 // conversationStart identifies a conversation by its start: the instructions up to
 // the first user's text, and that text.
 type conversationStart struct {
-	sums []byte // the kind and the hash of each text
-	user bool   // the user's text is included
+	// The kind and the hash of each text.
+	sums []byte
+	// The user's text is included.
+	user bool
 }
 
 // newConversationStart returns the start of a request's conversation; items are

@@ -11,17 +11,23 @@ import (
 // Replies names the reply that a turn belongs to, and the one that its prompt is
 // compared with.
 type Replies struct {
-	Own      string // the id of the reply; "": its prompt is neither compared nor remembered
-	Compared string // the id of an earlier reply; "": none is named
+	// The id of the reply; "": its prompt is neither compared nor remembered.
+	Own string
+	// The id of an earlier reply; "": none is named.
+	Compared string
 }
 
 // Diagnosis says how the prompt of a reply's first turn continues what the engine has
 // been sent before, and whether the engine still had it in its cache.
 type Diagnosis struct {
-	Session diagnosis.Finding // compared with the last prompts of its session
-	Reply   diagnosis.Finding // compared with the prompt of the reply that the request names
-	Cached  int               // tokens that the engine had in its cache; engine.Unknown if it has not reported them
-	Replica string            // that has answered; "": unknown
+	// Compared with the last prompts of its session.
+	Session diagnosis.Finding
+	// Compared with the prompt of the reply that the request names.
+	Reply diagnosis.Finding
+	// Tokens that the engine had in its cache; engine.Unknown if it has not reported them.
+	Cached int
+	// That has answered; "": unknown.
+	Replica string
 }
 
 // Missed returns why the engine had less in its cache than it had been sent before:
@@ -31,14 +37,18 @@ func (d *Diagnosis) Missed() diagnosis.Cause { return d.Session.Missed(d.Cached,
 // diagnosed is a turn's prompt as it is compared and remembered. The zero value is
 // neither.
 type diagnosed struct {
-	found   *Diagnosis // of the reply's first turn; nil: prompts are not compared
-	first   Diagnosis  // in that turn, what found points to
+	// Of the reply's first turn; nil: prompts are not compared.
+	found *Diagnosis
+	// In that turn, what found points to.
+	first   Diagnosis
 	session diagnosis.Session
 	reply   string
 	head    diagnosis.Head
 	print   *diagnosis.Print
-	later   bool // the turn is not the first of its reply
-	kept    bool // the prompt is remembered
+	// The turn is not the first of its reply.
+	later bool
+	// The prompt is remembered.
+	kept bool
 }
 
 // diagnose takes the sums of what the turn's prompt begins with.

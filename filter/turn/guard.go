@@ -27,9 +27,12 @@ const Unlimited = -1
 
 // Guarding says when the model is interrupted.
 type Guarding struct {
-	Reasoning int // most tokens of reasoning in a turn; [Unlimited]: any number
-	Reserve   int // tokens of the output's limit that reasoning does not use
-	Repeats   int // how often the same sequence may come in a row; 0: any number
+	// Most tokens of reasoning in a turn; [Unlimited]: any number.
+	Reasoning int
+	// Tokens of the output's limit that reasoning does not use.
+	Reserve int
+	// How often the same sequence may come in a row; 0: any number.
+	Repeats int
 }
 
 // off reports whether the model is never interrupted.
@@ -39,20 +42,28 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
 // an answer or a call.
 type Guard struct {
-	rules  Guarding
-	limit  int // tokens that the output may have before reasoning is interrupted; 0: any number
+	rules Guarding
+	// Tokens that the output may have before reasoning is interrupted; 0: any number.
+	limit  int
 	tools  bool
 	parser *harmony.Parser
 
-	output    int  // tokens of the choice
-	reasoning int  // of these, tokens of reasoning
-	inside    bool // in the text of reasoning
-	whole     bool // the text so far ends with a whole character
-	cuts      int  // how often reasoning was interrupted
-	loop      loopDetector
-	prefix    []harmony.Token // see [Turn]
-	call      callCheck
-	held      []harmony.Token // of the arguments of a call, that wait for their end
+	// Tokens of the choice.
+	output int
+	// Of these, tokens of reasoning.
+	reasoning int
+	// In the text of reasoning.
+	inside bool
+	// The text so far ends with a whole character.
+	whole bool
+	// How often reasoning was interrupted.
+	cuts int
+	loop loopDetector
+	// See [Turn].
+	prefix []harmony.Token
+	call   callCheck
+	// Of the arguments of a call, that wait for their end.
+	held []harmony.Token
 }
 
 // Budgeted reports whether the turn's reasoning or its repetitions have bounds.
@@ -255,10 +266,14 @@ const (
 // loopDetector finds sequences of tokens that come several times in a row. The zero value
 // finds nothing.
 type loopDetector struct {
-	repeats int                      // how often a sequence may come; 0: any number
-	last    [maxPeriod]harmony.Token // a ring of the last tokens
-	n       int                      // tokens so far
-	same    [maxPeriod + 1]int       // by period: how many of the last tokens equal the one so many tokens before
+	// How often a sequence may come; 0: any number.
+	repeats int
+	// A ring of the last tokens.
+	last [maxPeriod]harmony.Token
+	// Tokens so far.
+	n int
+	// By period: how many of the last tokens equal the one so many tokens before.
+	same [maxPeriod + 1]int
 }
 
 // push takes a token. It reports whether a sequence has come once more than it may.
@@ -283,10 +298,14 @@ func (d *loopDetector) push(token harmony.Token) bool {
 
 // ReasoningLimits are a model's settings about its reasoning. A zero switches off.
 type ReasoningLimits struct {
-	Budget       int                    `json:"budget,omitempty"`        // most tokens of reasoning in a turn
-	ByEffort     map[harmony.Effort]int `json:"by_effort,omitempty"`     // the same, of an effort
-	ReserveFinal int                    `json:"reserve_final,omitempty"` // tokens of the output's limit that reasoning does not use
-	MaxRepeats   int                    `json:"max_repeats,omitempty"`   // how often the same sequence of tokens may come in a row
+	// Most tokens of reasoning in a turn.
+	Budget int `json:"budget,omitempty"`
+	// The same, of an effort.
+	ByEffort map[harmony.Effort]int `json:"by_effort,omitempty"`
+	// Tokens of the output's limit that reasoning does not use.
+	ReserveFinal int `json:"reserve_final,omitempty"`
+	// How often the same sequence of tokens may come in a row.
+	MaxRepeats int `json:"max_repeats,omitempty"`
 }
 
 // guarding returns what the request and its model demand. The least budget counts.

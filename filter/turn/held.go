@@ -14,10 +14,12 @@ import (
 // what looks like a preamble of JSON, for the same reason; and a call of several tools at
 // once.
 type heldPart struct {
-	header *harmony.Header // of a message to nobody; nil: it has no recipient
-	kind   Kind            // if it is no call
+	// Of a message to nobody; nil: it has no recipient.
+	header *harmony.Header
+	// If it is no call.
+	kind Kind
 	// unknown is the tool that is called, unless it is several.
-	unknown  tool
+	unknown  ToolName
 	parallel bool
 	// It is a call with every end.
 	sure bool
@@ -175,7 +177,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 
 // parallelCall is one of several calls that are made in one.
 type parallelCall struct {
-	tool      tool
+	tool      ToolName
 	arguments string
 }
 

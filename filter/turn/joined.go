@@ -32,8 +32,10 @@ import (
 // within a reply puts the tools that can be found into [Input].Deferred, which does not
 // render them, and passes an item with those that are found to [Turn.Continue].
 type JoinedTools struct {
-	Namespaces []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
-	Strict     map[ToolName]bool   // tools whose arguments must follow their schemas
+	// With the client's names; plain functions are in FunctionsNamespace.
+	Namespaces []harmony.Namespace
+	// Tools whose arguments must follow their schemas.
+	Strict map[ToolName]bool
 }
 
 // clone returns a copy that has no memory in common; nil for nil.
@@ -86,7 +88,8 @@ func (j *JoinedTools) bytes() int {
 // opening is what a conversation begins with, which stands in the first developer
 // message: tools, and instructions behind them.
 type opening struct {
-	tools        []harmony.Namespace // with the client's names
+	// With the client's names.
+	tools        []harmony.Namespace
 	instructions string
 }
 
@@ -119,11 +122,8 @@ func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
 	return joined
 }
 
-// spaceTool is a tool by the client's names of it and its namespace.
-type spaceTool struct{ namespace, name string }
-
 // knownTools are the definitions of tools that have joined.
-type knownTools map[spaceTool]harmony.Tool
+type knownTools map[ToolName]harmony.Tool
 
 // add adds tools, and returns those that were not known with this definition.
 func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
@@ -132,7 +132,7 @@ func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
 		ns := &joined.Namespaces[i]
 		next := harmony.Namespace{Name: ns.Name, Description: ns.Description}
 		for _, t := range ns.Tools {
-			name := spaceTool{ns.Name, t.Name}
+			name := ToolName{Namespace: ns.Name, Name: t.Name}
 			if old, ok := k[name]; ok && old.Description == t.Description && bytes.Equal(old.Parameters, t.Parameters) {
 				continue
 			}
@@ -187,9 +187,11 @@ func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
 // mergedSpace is a namespace that others are being added to. Its index is made once: a
 // conversation can have thousands of items that define the same tools again.
 type mergedSpace struct {
-	at    int // in the list of namespaces
+	// In the list of namespaces.
+	at    int
 	tools []harmony.Tool
-	index map[string]int // of the tools, by name
+	// Of the tools, by name.
+	index map[string]int
 }
 
 func newMergedSpace(at int, tools []harmony.Tool) *mergedSpace {
@@ -261,7 +263,8 @@ func (rc *RequestContext) spendJoins(joined []*JoinedTools, times int) *apierror
 // joinedSet are the tools of a toolset that are not in the request's own namespaces.
 type joinedSet struct {
 	tools []joinedTool
-	at    map[string]int // the index of a tool, by recipient
+	// The index of a tool, by recipient.
+	at map[string]int
 }
 
 // joinedTool is one of them. Its parameters replace those of the request's own tool
@@ -269,7 +272,8 @@ type joinedSet struct {
 type joinedTool struct {
 	recipient  string
 	parameters json.RawMessage
-	replaces   bool // the request has a tool of its own with this recipient
+	// The request has a tool of its own with this recipient.
+	replaces bool
 }
 
 // join adds the tools of namespaces, or replaces their definitions.
@@ -279,7 +283,7 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.
 			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
-			if err := s.joinTool(tool{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}, t.Parameters); err != nil {
+			if err := s.joinTool(ToolName{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}, t.Parameters); err != nil {
 				return err
 			}
 			if len(s.byRecipient) > limits.Tools {
@@ -290,11 +294,11 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.
 	return nil
 }
 
-func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Error {
+func (s *toolset) joinTool(client ToolName, parameters json.RawMessage) *apierror.Error {
 	recipient := recipient(client)
 	known, replaces := s.byRecipient[recipient]
 	if replaces && known != client {
-		return sameNames([]string{client.name})
+		return sameNames([]string{client.Name})
 	}
 	if i, ok := s.joined.at[recipient]; ok {
 		s.joined.tools[i].parameters = parameters
@@ -306,9 +310,9 @@ func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Er
 		return nil
 	}
 	s.byRecipient[recipient] = client
-	name := ModelName(client.name)
+	name := ModelName(client.Name)
 	// The client's own tools take precedence over built-in ones.
-	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t tool) bool { return t.builtin })
+	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t ToolName) bool { return t.Builtin })
 	s.byName[name] = append(own, client)
 	s.spellings = nil
 	return nil

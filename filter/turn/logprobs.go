@@ -17,11 +17,15 @@ type Logprob struct {
 // yet. Text is held back while it may begin a stop string or a character is
 // incomplete. A token belongs to the event that has the first byte of its text.
 type pendingLogprobs struct {
-	next    *engine.Logprob // of the token being read; nil if none was asked for
-	held    []Logprob
-	offsets []int // of the tokens in the answer's text
-	read    int   // bytes of the answer's text so far
-	shown   int   // of these, the emitted ones
+	// Of the token being read; nil if none was asked for.
+	next *engine.Logprob
+	held []Logprob
+	// Of the tokens in the answer's text.
+	offsets []int
+	// Bytes of the answer's text so far.
+	read int
+	// Of these, the emitted ones.
+	shown   int
 	emitted []Logprob
 }
 

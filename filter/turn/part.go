@@ -7,15 +7,23 @@ import (
 
 // part is the message that is being read.
 type part struct {
-	kind     Kind      // 0 between messages
-	held     *heldPart // its text waits for the end of the message; nil: it does not
-	settled  bool      // its text has waited
-	state    partState
-	call     *CalledTool         // of a call that is not withheld
-	withheld bool                // it is a call that is not emitted
-	repairer *arguments.Repairer // of a call's arguments; nil: they are passed on as they are
-	cut      bool                // it is reasoning that is ended for the model
-	counted  int                 // content tokens that are in the Reader's counts
+	// 0 between messages.
+	kind Kind
+	// Its text waits for the end of the message; nil: it does not.
+	held *heldPart
+	// Its text has waited.
+	settled bool
+	state   partState
+	// Of a call that is not withheld.
+	call *CalledTool
+	// It is a call that is not emitted.
+	withheld bool
+	// Of a call's arguments; nil: they are passed on as they are.
+	repairer *arguments.Repairer
+	// It is reasoning that is ended for the model.
+	cut bool
+	// Content tokens that are in the Reader's counts.
+	counted int
 }
 
 // partState is how much of a part has been emitted.
@@ -26,11 +34,6 @@ const (
 	partStarted                  // its Start
 	partFilled                   // its Start and some text
 )
-
-// toolName returns the tool of a call.
-func (p *part) toolName() ToolName {
-	return ToolName{p.call.Namespace, p.call.Name, p.call.Builtin}
-}
 
 // count counts the content tokens of the part since the last call.
 func (r *Reader) count() {
@@ -89,7 +92,7 @@ func (r *Reader) beginPart(h *harmony.Header) {
 		r.hold(&heldPart{header: h, unknown: called, parallel: isParallel(h.Recipient)})
 	case r.toolless():
 		recipient, _ := writtenRecipient(h)
-		r.beginCall(tool{name: unknownName(recipient)}, unknown)
+		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown)
 	case found == unknown && isParallel(h.Recipient):
 		r.hold(&heldPart{header: h, unknown: called, parallel: true, sure: true})
 	default:
@@ -98,7 +101,7 @@ func (r *Reader) beginPart(h *harmony.Header) {
 }
 
 // beginCall begins a part that is a call.
-func (r *Reader) beginCall(called tool, found address) {
+func (r *Reader) beginCall(called ToolName, found address) {
 	switch found {
 	case respelled:
 		r.repaired(repairRecipient)
@@ -108,14 +111,14 @@ func (r *Reader) beginCall(called tool, found address) {
 	r.part.kind = Call
 	call := &CalledTool{
 		Index: len(r.calls), ID: r.turn.rc.NewID("call_"),
-		Namespace: called.namespace, Name: called.name, Builtin: called.builtin,
+		Namespace: called.Namespace, Name: called.Name, Builtin: called.Builtin,
 	}
 	r.part.call = call
 	if allowed := r.turn.verifier.allowed; allowed != nil {
-		call.Refused = !allowed[r.part.toolName()]
+		call.Refused = !allowed[called]
 	}
-	if r.turn.tools.repairs(r.turn.rc.Model, call) {
-		r.part.repairer = arguments.New(r.turn.tools.texts[r.part.toolName()])
+	if r.turn.tools.repairs(r.turn.rc.Model, called) {
+		r.part.repairer = arguments.New(r.turn.tools.texts[called])
 	}
 	r.calls = append(r.calls, call)
 	r.start()

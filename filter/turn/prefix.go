@@ -28,18 +28,29 @@ import (
 // A prefix does not depend on the request's instructions, tools, effort and model.
 // It is immutable and safe for concurrent use.
 type Prefix struct {
-	settled      int            // number of rendered items
-	first        opening        // what the conversation begins with, which is not rendered
-	joined       []*JoinedTools // of the settled items, those of first included
-	start        conversationStart
-	lastUserText string          // of the rendered items, for [RoutingInfo]
-	plain        []harmony.Token // of the rendered items, without reasoning
-	answered     int             // length of plain up to the last answer
-	since        []harmony.Token // of the rendered items after the last answer, with reasoning
-	summary      diagnosis.Sum   // of the last summary among the rendered items; 0: there is none
-	open         []Item          // the calls among the rendered items that have no output
-	openPast     int             // number of these that precede the last answer
-	pending      []Item          // the items that are not rendered
+	// Number of rendered items.
+	settled int
+	// What the conversation begins with, which is not rendered.
+	first opening
+	// Of the settled items, those of first included.
+	joined []*JoinedTools
+	start  conversationStart
+	// Of the rendered items, for [RoutingInfo].
+	lastUserText string
+	// Of the rendered items, without reasoning.
+	plain []harmony.Token
+	// Length of plain up to the last answer.
+	answered int
+	// Of the rendered items after the last answer, with reasoning.
+	since []harmony.Token
+	// Of the last summary among the rendered items; 0: there is none.
+	summary diagnosis.Sum
+	// The calls among the rendered items that have no output.
+	open []Item
+	// Number of these that precede the last answer.
+	openPast int
+	// The items that are not rendered.
+	pending []Item
 
 	// The first prefix that extends this one appends to the arrays of plain and
 	// since; the others copy them.
@@ -179,11 +190,12 @@ func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 type callee struct {
 	recipient string
 	builtin   bool
-	answers   int // before the call
+	// Before the call.
+	answers int
 }
 
 func calleeOf(call *Item, answers int) callee {
-	return callee{recipient(tool{call.Namespace, call.Name, call.Builtin}), call.Builtin, answers}
+	return callee{recipient(call.tool()), call.Builtin, answers}
 }
 
 // form returns the channel of the call and its output, and the content type of the

@@ -161,11 +161,13 @@ func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *api
 
 // head is what precedes a conversation in its prompt.
 type head struct {
-	system       harmony.Message
-	instructions string // of the request, which precede those of the conversation
+	system harmony.Message
+	// Of the request, which precede those of the conversation.
+	instructions string
 	tools        []harmony.Namespace
-	offered      bool // tools are offered
-	formats      []harmony.ResponseFormat
+	// Tools are offered.
+	offered bool
+	formats []harmony.ResponseFormat
 
 	last renderedHead
 }
@@ -173,11 +175,15 @@ type head struct {
 // renderedHead is a head as it was rendered last. To truncate a conversation is to try the
 // same head many times.
 type renderedHead struct {
-	tools        int // namespaces of the opening, of one conversation
+	// Namespaces of the opening, of one conversation.
+	tools        int
 	instructions string
-	tokens       []harmony.Token // nil: there was an error
-	limit        int             // of the tokens
-	err          *apierror.Error // that it is too long for the limit; nil: it is not, or nothing was rendered
+	// Nil: there was an error.
+	tokens []harmony.Token
+	// Of the tokens.
+	limit int
+	// That it is too long for the limit; nil: it is not, or nothing was rendered.
+	err *apierror.Error
 }
 
 func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {

@@ -32,19 +32,28 @@ type Reader struct {
 	turn   *Turn
 	emit   func(Event)
 	parser *harmony.Parser
-	strict bool   // malformed output is an error: the model's setting is MalformedFail
-	check  *Check // that the choice is read for, before the client gets any of it; nil: it is read for the client
-	keeps  bool   // the reasoning of calls is for later requests; false in a Check
+	// Malformed output is an error: the model's setting is MalformedFail.
+	strict bool
+	// That the choice is read for, before the client gets any of it; nil: it is read for the
+	// client.
+	check *Check
+	// The reasoning of calls is for later requests; false in a Check.
+	keeps bool
 
-	part      part // being read
-	stops     stopMatcher
-	logprobs  pendingLogprobs
-	verified  verification
-	reasoning reasoningText // of the choice so far, to be kept
+	// Being read.
+	part     part
+	stops    stopMatcher
+	logprobs pendingLogprobs
+	verified verification
+	// Of the choice so far, to be kept.
+	reasoning reasoningText
 	calls     []*CalledTool
-	shown     bool   // an answer, preamble or call has been emitted
-	corrected bool   // calls of unknown tools are not withheld
-	withheld  []byte // the text of withheld calls, while nothing is shown
+	// An answer, preamble or call has been emitted.
+	shown bool
+	// Calls of unknown tools are not withheld.
+	corrected bool
+	// The text of withheld calls, while nothing is shown.
+	withheld []byte
 
 	ending  ending
 	counts  Counts
@@ -54,18 +63,25 @@ type Reader struct {
 
 // ending is how a choice ends.
 type ending struct {
-	finish    Finish     // FinishNone while the choice goes on
-	stopped   bool       // a stop condition is met: what follows is not part of the choice
-	truncated bool       // the engine ended the choice because of its length
-	early     bool       // the choice has ended, and the engine goes on
-	matched   *StopMatch // the stop condition; nil: none of the client's
+	// FinishNone while the choice goes on.
+	finish Finish
+	// A stop condition is met: what follows is not part of the choice.
+	stopped bool
+	// The engine ended the choice because of its length.
+	truncated bool
+	// The choice has ended, and the engine goes on.
+	early bool
+	// The stop condition; nil: none of the client's.
+	matched *StopMatch
 }
 
 // StopMatch is the stop condition of the client that ended a choice: a stop
 // string or a stop token.
 type StopMatch struct {
-	Text  string        // the stop string; "" for a token
-	Token harmony.Token // the token, if Text is ""
+	// The stop string; "" for a token.
+	Text string
+	// The token, if Text is "".
+	Token harmony.Token
 }
 
 // NewReader returns the reader of one choice. It calls emit with each event, from

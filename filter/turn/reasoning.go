@@ -19,7 +19,8 @@ const (
 type Keep struct {
 	memory Memory
 	tenant string
-	texts  map[string]string // by name
+	// By name.
+	texts map[string]string
 }
 
 // newKeep returns the job for one choice. The text is kept once, under the id of the
@@ -50,7 +51,8 @@ const maxKept = 1 << 20
 // reasoningText is the reasoning of a choice, up to maxKept bytes.
 type reasoningText struct {
 	text []byte
-	full bool // there is more
+	// There is more.
+	full bool
 }
 
 // add adds a piece of a reasoning part; begins reports that it is the part's
@@ -115,9 +117,13 @@ func insertReasoning(items []Item, read textReader) ([]Item, error) {
 
 // step is a step of the assistant with tool calls.
 type step struct {
-	begin  int    // index of its first item
-	call   string // id of its first call
-	hosted bool   // it follows the result of a hosted call, so it may belong to a turn whose reasoning precedes that call
+	// Index of its first item.
+	begin int
+	// Id of its first call.
+	call string
+	// It follows the result of a hosted call, so it may belong to a turn whose reasoning precedes
+	// that call.
+	hosted bool
 }
 
 // maxKeptSteps bounds the steps whose reasoning is read from the store: the last

@@ -35,10 +35,10 @@ const (
 )
 
 // addressee returns the tool that a message calls.
-func (s *toolset) addressee(h *harmony.Header) (tool, address) {
+func (s *toolset) addressee(h *harmony.Header) (ToolName, address) {
 	recipient, marked := writtenRecipient(h)
 	if recipient == "" {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
 
 	t, found := s.resolve(recipient)
@@ -48,7 +48,7 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 		}
 	}
 	if found == noRecipient && isReader(recipient) {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
 	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
@@ -58,9 +58,9 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 
 // resolveSpaced returns the tool whose name has a space that the parser took for the end of
 // the recipient.
-func (s *toolset) resolveSpaced(h *harmony.Header) (tool, bool) {
+func (s *toolset) resolveSpaced(h *harmony.Header) (ToolName, bool) {
 	if h.Behind == "" {
-		return tool{}, false
+		return ToolName{}, false
 	}
 	t, found := s.resolve(h.Recipient + " " + h.Behind)
 	return t, found == offered || found == respelled
@@ -86,7 +86,7 @@ func writtenRecipient(h *harmony.Header) (recipient string, marked bool) {
 // of plain functions is unknown, even if a tool has its name; the unknown tool's name
 // includes the namespace. A function of a namespace that is a tool itself means that tool.
 // A word of the header is no recipient.
-func (s *toolset) resolve(recipient string) (tool, address) {
+func (s *toolset) resolve(recipient string) (ToolName, address) {
 	if t, ok := s.byRecipient[recipient]; ok {
 		return t, offered
 	}
@@ -113,7 +113,7 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 	}
 
 	if len(words) == 0 || headerWords[words[len(words)-1]] {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
 	for _, form := range forms {
 		space, _, _ := strings.Cut(form, ".")
@@ -126,12 +126,12 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 
 // unknownTool returns a tool that the request does not have, under the name that the model
 // wrote. It has no tool's name, or the client would run that one.
-func (s *toolset) unknownTool(recipient string) tool {
+func (s *toolset) unknownTool(recipient string) ToolName {
 	name := unknownName(recipient)
 	for s.declares(name) {
 		name += "_"
 	}
-	return tool{name: name}
+	return ToolName{Name: name}
 }
 
 // unknownName returns the name of a tool that nobody knows, as the model wrote it.
@@ -191,11 +191,16 @@ const maxPrefixes = 6
 // spellings are the names of a toolset in the forms in which they are compared. They are
 // made once: a model can make thousands of calls of tools that nobody has.
 type spellings struct {
-	sent   map[string][]tool // as the client sent them, with and without namespace
-	whole  map[string][]tool // folded, with the namespace
-	alone  map[string][]tool // folded, of tools that no other has the name of
-	names  []spelledName     // of whole and alone, sorted by their folded form
-	spaces map[string]bool   // the namespaces, except that of plain functions
+	// As the client sent them, with and without namespace.
+	sent map[string][]ToolName
+	// Folded, with the namespace.
+	whole map[string][]ToolName
+	// Folded, of tools that no other has the name of.
+	alone map[string][]ToolName
+	// Of whole and alone, sorted by their folded form.
+	names []spelledName
+	// The namespaces, except that of plain functions.
+	spaces map[string]bool
 	// longest is how many bytes the longest folded name has. What a model writes can be
 	// much longer.
 	longest int
@@ -204,8 +209,9 @@ type spellings struct {
 // spelledName is a name of a tool before and after it is folded.
 type spelledName struct {
 	name, folded string
-	space        int // bytes of the folded namespace
-	tool         tool
+	// Bytes of the folded namespace.
+	space int
+	tool  ToolName
 }
 
 // forms returns the spellings in which a recipient is looked for: as it is, without
@@ -257,30 +263,30 @@ func repetitions(words []string) [][]string {
 // the strictest one first. Each returns the tools that fit. The first form is the
 // recipient as it is. In it other separators are as small a change as a prefix is in the
 // others: tool.search may be tool_search, or search.
-var stages = [...]func(s *toolset, forms []string) []tool{
-	func(s *toolset, forms []string) []tool { return anyForm(forms[:1], s.exactly) },
-	func(s *toolset, forms []string) []tool {
+var stages = [...]func(s *toolset, forms []string) []ToolName{
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms[:1], s.exactly) },
+	func(s *toolset, forms []string) []ToolName {
 		found := anyForm(forms[1:], s.exactly)
 		if len(found) == 0 {
 			return nil
 		}
 		return merge(found, s.spellings.folded(forms[0]))
 	},
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.folded) },
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.withHeader) },
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.cut) },
-	func(s *toolset, forms []string) []tool { return anyForm(unglued(forms), s.spellings.folded) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.folded) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.withHeader) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.cut) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(unglued(forms), s.spellings.folded) },
 }
 
 // anyForm returns the tools that fit one of some forms.
-func anyForm(forms []string, fitting func(form string) []tool) (found []tool) {
+func anyForm(forms []string, fitting func(form string) []ToolName) (found []ToolName) {
 	for _, form := range forms {
 		found = merge(found, fitting(form))
 	}
 	return found
 }
 
-func merge(a, b []tool) []tool {
+func merge(a, b []ToolName) []ToolName {
 	if len(a) == 0 {
 		return b
 	}
@@ -304,9 +310,9 @@ func unglued(forms []string) (rest []string) {
 }
 
 // exactly returns the tools of exactly a spelling, with or without their namespace.
-func (s *toolset) exactly(form string) []tool {
+func (s *toolset) exactly(form string) []ToolName {
 	if t, ok := s.byRecipient[form]; ok {
-		return []tool{t}
+		return []ToolName{t}
 	}
 	if ts := s.byName[strings.TrimPrefix(form, FunctionsNamespace+".")]; len(ts) > 0 {
 		return ts
@@ -315,7 +321,7 @@ func (s *toolset) exactly(form string) []tool {
 }
 
 func (s *toolset) newSpellings() *spellings {
-	p := &spellings{sent: map[string][]tool{}, whole: map[string][]tool{}, alone: map[string][]tool{}, spaces: map[string]bool{}}
+	p := &spellings{sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{}, spaces: map[string]bool{}}
 	for recipient, t := range s.byRecipient {
 		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
 		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
@@ -323,13 +329,13 @@ func (s *toolset) newSpellings() *spellings {
 			p.spaces[strings.ToLower(space)] = true
 		}
 
-		sent := norm.NFC.String(t.name)
-		if !t.builtin {
+		sent := norm.NFC.String(t.Name)
+		if !t.Builtin {
 			add(p.sent, sent, t)
 		}
-		if !t.builtin && spelled(sent) != "" {
+		if !t.Builtin && spelled(sent) != "" {
 			add(p.sent, spelled(sent), t)
-			add(p.sent, spelled(t.namespace+"."+sent), t)
+			add(p.sent, spelled(t.Namespace+"."+sent), t)
 		}
 
 		if fold(name) == "" {
@@ -342,7 +348,7 @@ func (s *toolset) newSpellings() *spellings {
 		}
 	}
 
-	for _, names := range []map[string][]tool{p.whole, p.alone} {
+	for _, names := range []map[string][]ToolName{p.whole, p.alone} {
 		for name := range names {
 			p.longest = max(p.longest, len(name))
 		}
@@ -356,13 +362,13 @@ func (s *toolset) newSpellings() *spellings {
 // between them.
 func spelled(name string) string { return strings.Join(recipientWords(name), ".") }
 
-func (p *spellings) addName(to map[string][]tool, name string, space int, t tool) {
+func (p *spellings) addName(to map[string][]ToolName, name string, space int, t ToolName) {
 	folded := fold(name)
 	add(to, folded, t)
 	p.names = append(p.names, spelledName{name, folded, space, t})
 }
 
-func add(to map[string][]tool, spelling string, t tool) {
+func add(to map[string][]ToolName, spelling string, t ToolName) {
 	if spelling != "" && !slices.Contains(to[spelling], t) {
 		to[spelling] = append(to[spelling], t)
 	}
@@ -370,11 +376,11 @@ func add(to map[string][]tool, spelling string, t tool) {
 
 // folded returns the tools whose names are equal if letter case and separators do not
 // count.
-func (p *spellings) folded(form string) []tool {
+func (p *spellings) folded(form string) []ToolName {
 	return p.foldedName(fold(form))
 }
 
-func (p *spellings) foldedName(form string) []tool {
+func (p *spellings) foldedName(form string) []ToolName {
 	if len(form) > p.longest {
 		return nil
 	}
@@ -387,7 +393,7 @@ func (p *spellings) foldedName(form string) []tool {
 // withHeader returns the tools behind whose folded name there are words of a header only.
 // Of several names the longest counts. A word behind _ or - is one of the name:
 // delete_message is not delete.
-func (p *spellings) withHeader(form string) []tool {
+func (p *spellings) withHeader(form string) []ToolName {
 	for more := true; more; {
 		form, more = cutGlued(form)
 		if found := p.folded(form); more && len(found) > 0 {
@@ -410,7 +416,7 @@ var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
 // name: delete is not delete_all.
-func (p *spellings) cut(form string) (found []tool) {
+func (p *spellings) cut(form string) (found []ToolName) {
 	form = fold(form)
 	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int { return strings.Compare(n.folded, form) })
 	for i := first; i < min(first+mostCut, len(p.names)) && strings.HasPrefix(p.names[i].folded, form); i++ {

@@ -10,9 +10,12 @@ import (
 // RoutingInfo describes a request for endpoint pickers and access logs, beside its
 // token request.
 type RoutingInfo struct {
-	Items        int    // messages, calls and results of the conversation
-	Tools        int    // that the request declares
-	LastUserText string // its beginning, of at most [Limits].LastUserTextBytes; white space becomes single spaces
+	// Messages, calls and results of the conversation.
+	Items int
+	// That the request declares.
+	Tools int
+	// Its beginning, of at most [Limits].LastUserTextBytes; white space becomes single spaces.
+	LastUserText string
 }
 
 // RoutingInfo returns the description of the turn's request.

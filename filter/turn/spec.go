@@ -14,17 +14,27 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// ToolName is a tool by the client's names.
+// ToolName is a tool by the client's names, and as such the one identity that a tool has: the
+// names that the model sees lead to it.
 type ToolName struct {
-	Namespace string // [FunctionsNamespace] for plain functions
-	Name      string // "" where a built-in namespace itself is the tool
-	Builtin   bool   // one of [Input].Builtins, and not a tool of the client with the same names
+	// [FunctionsNamespace] for plain functions.
+	Namespace string
+	// "" where a built-in namespace itself is the tool.
+	Name string
+	// One of [Input].Builtins, and not a tool of the client with the same names.
+	Builtin bool
 }
+
+// isCode reports whether the tool is called with code, because it is a namespace.
+func (n ToolName) isCode() bool { return n.Builtin && n.Name == "" }
 
 // Choice restricts what the model may do with the tools.
 type Choice struct {
-	Required bool       // at least one call, and no answer
-	Allowed  []ToolName // the only tools that may be called; nil: all, but if Required built-in tools only if there are no others
+	// At least one call, and no answer.
+	Required bool
+	// The only tools that may be called; nil: all, but if Required built-in tools only if there
+	// are no others.
+	Allowed []ToolName
 }
 
 // allowed returns the tools that may be called as a set; nil: all.
@@ -42,9 +52,11 @@ func (c *Choice) allowed() map[ToolName]bool {
 
 // Format is the output format: the form that the answer must have.
 type Format struct {
-	Answer    constraint.Answer
-	Announced *harmony.ResponseFormat // what the prompt says about it; nil: nothing
-	Strict    bool                    // the whole schema is enforced, not only the part that grammars can express
+	Answer constraint.Answer
+	// What the prompt says about it; nil: nothing.
+	Announced *harmony.ResponseFormat
+	// The whole schema is enforced, not only the part that grammars can express.
+	Strict bool
 }
 
 // maxStrictSchemas bounds the schemas that an engine has to compile into a
@@ -59,8 +71,8 @@ func (s *toolset) narrow(c Choice) Choice {
 		return c
 	}
 	for _, t := range s.byRecipient {
-		if !t.builtin {
-			c.Allowed = append(c.Allowed, ToolName{t.namespace, t.name, false})
+		if !t.Builtin {
+			c.Allowed = append(c.Allowed, t)
 		}
 	}
 	return c
@@ -78,12 +90,11 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 	chosen, allowed := choice.allowed(), map[ToolName]bool{}
 	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
 		t := tools.byRecipient[recipient]
-		name := t.toolName()
-		if in.NoCalls || chosen != nil && !chosen[name] {
+		if in.NoCalls || chosen != nil && !chosen[t] {
 			return nil
 		}
-		allowed[name] = true
-		strict := tools.isStrict(in, name)
+		allowed[t] = true
+		strict := tools.isStrict(in, t)
 		if strict {
 			if size += len(parameters); size > maxStrictSchemas {
 				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
@@ -94,12 +105,12 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 			return nil
 		}
 		var enforced constraint.Value
-		schema, err := rc.strictSchema(strict, name, parameters)
-		if choice.Required && !strict && !t.builtin {
+		schema, err := rc.strictSchema(strict, t, parameters)
+		if choice.Required && !strict && !t.Builtin {
 			schema, enforced = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
 		}
 		spec.Tools = append(spec.Tools, constraint.Tool{
-			Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema, Enforced: enforced,
+			Recipient: recipient, Builtin: t.Builtin, Code: t.isCode(), Schema: schema, Enforced: enforced,
 		})
 		return err
 	})
@@ -131,7 +142,7 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 			return ""
 		}
 	}
-	return in.Grammars[s.byRecipient[recipient].toolName()]
+	return in.Grammars[s.byRecipient[recipient]]
 }
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
@@ -203,7 +214,8 @@ func parametersPath(name ToolName, err error) string {
 
 // laterSpec is the spec of the turns after the first one of a reply.
 type laterSpec struct {
-	format   constraint.Format // nil: any output
+	// Nil: any output.
+	format   constraint.Format
 	verifier verifier
 }
 

@@ -8,8 +8,9 @@ import (
 
 // stops are the stop strings of a turn. The zero value has none.
 type stops struct {
-	texts  []string
-	finder *finder.Finder // nil: there are none
+	texts []string
+	// Nil: there are none.
+	finder *finder.Finder
 }
 
 func newStops(texts []string) stops {
@@ -31,8 +32,10 @@ func newStops(texts []string) stops {
 type stopMatcher struct {
 	stops stops
 	at    finder.State
-	buf   []byte // the text that was held back, and the newest piece
-	held  []byte // the end of buf that is held back
+	// The text that was held back, and the newest piece.
+	buf []byte
+	// The end of buf that is held back.
+	held []byte
 }
 
 func newStopMatcher(s stops) stopMatcher { return stopMatcher{stops: s} }

@@ -12,10 +12,13 @@ import (
 // sometimes it writes the string alone, or the bare text. The result does not depend
 // on how the arguments are cut into pieces.
 type Unwrapper struct {
-	state  unwrapState
-	buffer []byte // what has not been understood yet
-	object bool   // the string is a member of an object: what follows it is no text
-	high   rune   // the first half of a surrogate pair, 0 if there is none
+	state unwrapState
+	// What has not been understood yet.
+	buffer []byte
+	// The string is a member of an object: what follows it is no text.
+	object bool
+	// The first half of a surrogate pair, 0 if there is none.
+	high rune
 }
 
 type unwrapState uint8

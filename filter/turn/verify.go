@@ -16,17 +16,26 @@ import (
 // cannot express, and for engines that accept no constraint. The zero value
 // accepts any output.
 type verifier struct {
-	required  bool              // a call, and no answer
-	answer    constraint.Answer // that must be there; nil: any or none
-	arguments bool              // of calls are JSON objects
-	allowed   map[ToolName]bool // nil: all
+	// A call, and no answer.
+	required bool
+	// That must be there; nil: any or none.
+	answer constraint.Answer
+	// Of calls are JSON objects.
+	arguments bool
+	// Nil: all.
+	allowed map[ToolName]bool
 
-	schema *constraint.Validator              // of the answer; nil: not verified
-	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
-	alone  bool                               // no grammar of an engine enforces the spec
-	held   bool                               // or not all of it: the reply is checked before the client gets any of it
+	// Of the answer; nil: not verified.
+	schema *constraint.Validator
+	// Of the arguments of strict tools; nil: not verified.
+	strict map[ToolName]*constraint.Validator
+	// No grammar of an engine enforces the spec.
+	alone bool
+	// Or not all of it: the reply is checked before the client gets any of it.
+	held bool
 
-	bytes int // that were reserved for schema and strict
+	// That were reserved for schema and strict.
+	bytes int
 
 	// settled is what a [Check] has decided of the texts of the whole output; Undecided
 	// where there is none, so that readers verify texts as they end.
@@ -59,7 +68,7 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 	}
 	v.strict = map[ToolName]*constraint.Validator{}
 	for _, t := range spec.Tools {
-		name := tools.byRecipient[t.Recipient].toolName()
+		name := tools.byRecipient[t.Recipient]
 		if !tools.isStrict(in, name) || t.Schema == nil {
 			continue
 		}
@@ -178,9 +187,12 @@ func (v *verifier) follows(account *work.Account, t *checkedText) (bool, error) 
 
 // verification is how far the output of a choice has been verified.
 type verification struct {
-	text     []byte        // of the part being read, if it is verified
-	checked  []checkedText // of parts that have ended, for the check that the choice is read for
-	violated bool          // by a part that has ended
+	// Of the part being read, if it is verified.
+	text []byte
+	// Of parts that have ended, for the check that the choice is read for.
+	checked []checkedText
+	// By a part that has ended.
+	violated bool
 }
 
 // verifiesPart reports whether the text of the part being read is verified.
@@ -197,7 +209,7 @@ func (r *Reader) verifyPart() {
 	v := &r.turn.verifier
 	var called ToolName
 	if r.part.call != nil {
-		called = r.part.toolName()
+		called = r.part.call.tool()
 	}
 	started := r.part.state != partUnseen
 	switch {
