@@ -57,18 +57,25 @@ func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start 
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
 	}
+
 	d.first.Cached = engine.Unknown
 	d.found, d.reply = &d.first, in.Replies.Own
 	d.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
+
+	// A request that names no session belongs to the one of its first text, whatever its tools are:
+	// with them a change of the tools would look like another conversation.
 	first := start.firstText()
 	if cmp.Or(in.Session, rc.Session) == "" {
 		d.session.Key = string(first)
 	}
+
 	opening := before.first
 	if before.settled == 0 {
 		opening, _ = cutOpening(items)
 	}
 	h.addSums(&d.head, opening)
+
+	// A prefix may have a summary, and the items behind it a later one.
 	d.head.Model, d.head.Salt = cmp.Or(rc.Model.Upstream, in.Engine.Model), diagnosis.Text(in.Engine.CacheSalt)
 	d.head.First, d.head.Summary = diagnosis.Text(first), before.summary
 	for i := range items {
@@ -81,13 +88,16 @@ func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start 
 // addSums sets the sums of a head, with what the conversation begins with.
 func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 	system := h.system.Content[0].(*harmony.SystemContent)
+	// Sums of tools are added to what is there: the built-in ones are taken first, and moved.
 	sums.AddTools(system.Tools)
 	*sums = diagnosis.Head{Builtins: sums.Tools}
+
 	sums.Date, sums.Effort = diagnosis.Text(system.StartDate), diagnosis.Text(string(system.Effort))
 	sums.Instructions = diagnosis.Text(cmp.Or(h.instructions, opening.instructions))
 	if h.instructions != "" && opening.instructions != "" {
 		sums.Instructions = sums.Instructions.With(opening.instructions)
 	}
+
 	sums.AddTools(h.tools)
 	if h.offered {
 		sums.AddTools(opening.tools)
@@ -112,6 +122,7 @@ func (t *Turn) compareDiagnosed(prompt []harmony.Token, reply string) {
 	if d.found == nil {
 		return
 	}
+
 	d.head.Truncated = t.truncated
 	d.print = diagnosis.NewPrint(d.head, prompt)
 	d.found.Session = prompts.Find(d.session, d.print)
@@ -150,6 +161,7 @@ func (r *Reader) Cached(u *engine.Usage) {
 	if d.found == nil {
 		return
 	}
+
 	r.turn.keepPrompt()
 	r.turn.rc.Prompts.Answered(d.session, d.print, u.Replica)
 	if !d.later {

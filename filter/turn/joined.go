@@ -57,9 +57,15 @@ func cloneNamespaces(namespaces []harmony.Namespace) []harmony.Namespace {
 	clones := make([]harmony.Namespace, len(namespaces))
 	for i := range namespaces {
 		ns := &namespaces[i]
-		clones[i] = harmony.Namespace{Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description), Tools: make([]harmony.Tool, len(ns.Tools))}
+		clones[i] = harmony.Namespace{
+			Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description),
+			Tools: make([]harmony.Tool, len(ns.Tools)),
+		}
 		for k, t := range ns.Tools {
-			clones[i].Tools[k] = harmony.Tool{Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: bytes.Clone(t.Parameters)}
+			clones[i].Tools[k] = harmony.Tool{
+				Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+				Parameters: bytes.Clone(t.Parameters),
+			}
 		}
 	}
 	return clones
@@ -113,7 +119,8 @@ func onlyTools(items []Item) bool {
 
 // joinedIn returns the tools of items behind those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
-	joined := slices.Clip(before) // other prefixes have it too
+	// Other prefixes have the array too.
+	joined := slices.Clip(before)
 	for i := range items {
 		if items[i].Kind == Tools {
 			joined = append(joined, items[i].Tools)
@@ -133,6 +140,7 @@ func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
 		next := harmony.Namespace{Name: ns.Name, Description: ns.Description}
 		for _, t := range ns.Tools {
 			name := ToolName{Namespace: ns.Name, Name: t.Name}
+			// What the model has been shown is not shown again.
 			if old, ok := k[name]; ok && old.Description == t.Description && bytes.Equal(old.Parameters, t.Parameters) {
 				continue
 			}
@@ -157,6 +165,7 @@ func (k knownTools) message(joined *JoinedTools) (harmony.Message, bool) {
 // inModelNames appends namespaces with the names that the model sees to others.
 // Namespaces of one name become one. A tool replaces one of the same name.
 func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
+	// The caller's namespaces are those of a toolset, or of a prefix.
 	dst = slices.Clone(dst)
 	merged := map[string]*mergedSpace{}
 	for i := range namespaces {
@@ -223,15 +232,19 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		return nil, err
 	}
 	s.asIs, s.enforced = in.AsIs, in.Strict
+
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
 		return s, nil
 	}
+
 	s.strict = map[ToolName]bool{}
 	s.joined = &joinedSet{at: map[string]int{}}
 	if err := rc.spendJoins(joined, 1); err != nil {
 		return nil, err
 	}
+
+	// Deferred tools join first, so that what a search has found replaces them.
 	if err := s.join(in.Deferred, rc.Limits); err != nil {
 		return nil, err
 	}
@@ -283,11 +296,14 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.
 			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
-			if err := s.joinTool(ToolName{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}, t.Parameters); err != nil {
+
+			name := ToolName{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}
+			if err := s.joinTool(name, t.Parameters); err != nil {
 				return err
 			}
 			if len(s.byRecipient) > limits.Tools {
-				return apierror.Invalid("tools", "The request has more than %d tools, with those that a tool search has found.", limits.Tools)
+				return apierror.Invalid("tools",
+					"The request has more than %d tools, with those that a tool search has found.", limits.Tools)
 			}
 		}
 	}
@@ -300,15 +316,20 @@ func (s *toolset) joinTool(client ToolName, parameters json.RawMessage) *apierro
 	if replaces && known != client {
 		return sameNames([]string{client.Name})
 	}
+
+	// Its definition is replaced, where it stands.
 	if i, ok := s.joined.at[recipient]; ok {
 		s.joined.tools[i].parameters = parameters
 		return nil
 	}
+
 	s.joined.at[recipient] = len(s.joined.tools)
 	s.joined.tools = append(s.joined.tools, joinedTool{recipient, parameters, replaces})
 	if replaces {
 		return nil
 	}
+
+	// A tool that nobody had joins all tables by which calls find their tools.
 	s.byRecipient[recipient] = client
 	name := ModelName(client.Name)
 	// The client's own tools take precedence over built-in ones.
@@ -342,6 +363,7 @@ func (s *toolset) eachJoined(visit func(recipient string, parameters json.RawMes
 	if s.joined == nil {
 		return nil
 	}
+
 	for _, t := range s.joined.tools {
 		if t.replaces {
 			continue

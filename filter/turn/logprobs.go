@@ -32,7 +32,8 @@ type pendingLogprobs struct {
 // add takes the token being read, before its text.
 func (l *pendingLogprobs) add(token harmony.Token) {
 	p := *l.next
-	p.Top = slices.Clone(p.Top) // the engine's chunk may be gone before the text is emitted
+	// The engine's chunk may be gone before the text is emitted.
+	p.Top = slices.Clone(p.Top)
 	l.held, l.offsets = append(l.held, Logprob{token, p}), append(l.offsets, l.read)
 }
 
@@ -44,6 +45,7 @@ func (l *pendingLogprobs) show(n int) []Logprob {
 	for i < len(l.offsets) && l.offsets[i] < l.shown {
 		i++
 	}
+
 	l.emitted = append(l.emitted[:0], l.held[:i]...)
 	l.held, l.offsets = slices.Delete(l.held, 0, i), slices.Delete(l.offsets, 0, i)
 	return l.emitted

@@ -73,13 +73,16 @@ const (
 
 // Bytes returns the approximate size of the prefix in memory.
 func (p *Prefix) Bytes() int64 {
-	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums) + 4*(cap(p.plain)+cap(p.since))
+	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums)
+	n += 4 * (cap(p.plain) + cap(p.since))
 	for _, j := range p.joined {
 		n += j.bytes()
 	}
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
-			n += items[i].Tools.bytes() + itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
+			item := &items[i]
+			n += itemOverhead + item.Tools.bytes()
+			n += len(item.Text) + len(item.CallID) + len(item.Namespace) + len(item.Name)
 		}
 	}
 	return int64(n)
@@ -93,13 +96,16 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if before == nil {
 		before = &Prefix{}
 	}
+
 	items = behindCalls(slices.Concat(before.pending, items))
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	if before.settled == 0 && onlyTools(items[:end]) {
 		end = 0 // the instructions behind them stand in the same message
 	}
+
 	settled, pending := items[:end], items[end:]
+
 	pairs, apiErr := before.openAfter(settled)
 	if apiErr == nil {
 		apiErr = pairs.broken(false, nil)
@@ -107,6 +113,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if apiErr != nil {
 		return nil, apiErr
 	}
+
 	next := &Prefix{
 		settled:      before.settled + len(settled),
 		first:        before.first,
@@ -117,6 +124,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		openPast:     pairs.past,
 		pending:      cloneItems(pending),
 	}
+
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Tools = settled[i].Tools.clone()
@@ -124,6 +132,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 			next.summary = diagnosis.Text(settled[i].Text)
 		}
 	}
+
 	next.joined = joinedIn(before.joined, settled)
 	var begin opening
 	if before.settled == 0 {
@@ -131,6 +140,9 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
+
+	// From here on in the way of [RequestContext.Prepare]: with the reasoning that is kept, and then
+	// to tokens.
 	settled, err := rc.withKeptReasoning(ctx, settled)
 	if err != nil {
 		return nil, err
@@ -142,12 +154,16 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 }
 
 // extendTokens sets the tokens of next to those of before followed by msgs.
-func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+func (rc *RequestContext) extendTokens(
+	ctx context.Context, next, before *Prefix, msgs []harmony.Message,
+) (err *apierror.Error) {
 	r := rendering{rc, rc.renderLimit()}
+
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
 		plain, since = slices.Clip(plain), slices.Clip(since)
 	}
+
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
 		if plain, err = r.append(ctx, plain, msgs[:end]); err != nil {
@@ -158,6 +174,8 @@ func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix
 	if next.since, err = r.append(ctx, since, msgs); err != nil {
 		return err
 	}
+
+	// What later requests may show without reasoning is rendered without it, too.
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
 	next.plain, err = r.append(ctx, plain, msgs)
 	return err
@@ -170,6 +188,7 @@ func (p *Prefix) followed(items []Item) []Item {
 		items = slices.Concat(p.pending, items)
 	}
 	items = behindCalls(items)
+
 	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
 		items = slices.Clone(items)
 		decidePhases(items, Answer)
@@ -214,8 +233,11 @@ func (c callee) form() (channel, contentType string) {
 func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
+
 	callees := map[string]callee{} // by call id
 	answers := min(p.openPast, 1)
+
+	// The order of open calls says which of them an answer follows: those are the first.
 	for i := range p.open {
 		before := answers
 		if i < p.openPast {
@@ -223,6 +245,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 		}
 		callees[p.open[i].CallID] = calleeOf(&p.open[i], before)
 	}
+
 	for i := range items {
 		item := &items[i]
 		switch item.Kind {
@@ -249,6 +272,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 				answers++
 			}
 		}
+
 		msgs = append(msgs, message(*item, callees[item.CallID]))
 	}
 	return msgs
@@ -299,8 +323,11 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	for i := range items {
 		item := &items[i]
 		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
-			return pairs, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+			return pairs, apierror.Invalid(item.Path,
+				"The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
 		}
+
+		// Two calls of one id cannot be told apart by their outputs. The first stays open.
 		switch item.Kind {
 		case Call:
 			if open[item.CallID] != nil {
@@ -325,7 +352,10 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	pairs.open = make([]Item, 0, len(open))
 	for i, call := range order {
 		if open[call.CallID] == call {
-			pairs.open = append(pairs.open, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
+			pairs.open = append(pairs.open, Item{
+				Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin,
+				Path: call.Path,
+			})
 			if i < orderPast {
 				pairs.past = len(pairs.open)
 			}
@@ -338,9 +368,11 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 // are none. Where nothing follows the items, calls without an output are an error too. It names
 // all ids, as the client knows them: clients repair their history by it.
 func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *apierror.Error {
+	// A call that is there twice is named once: its outputs belong to nobody knows which.
 	var texts []string
 	param := ""
 	var twice map[string]bool // whose outputs belong to nobody knows which call
+
 	add := func(items []*Item, one, several string) {
 		var ids []string
 		for _, item := range items {
@@ -363,8 +395,10 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 	for _, item := range p.twice {
 		twice[item.CallID] = true
 	}
+
 	add(p.stray, "There is no tool call with the id %s before its output, or the call has an output already.",
 		"There are no tool calls with the ids %s before their outputs, or the calls have outputs already.")
+
 	if nothingFollows {
 		open := make([]*Item, len(p.open))
 		for i := range p.open {
@@ -372,6 +406,7 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 		}
 		add(open, "The tool call with the id %s has no output.", "The tool calls with the ids %s have no outputs.")
 	}
+
 	if texts == nil {
 		return nil
 	}
@@ -403,7 +438,10 @@ func stepEnd(items []Item) int {
 	if end < 0 {
 		end = len(items)
 	}
+
 	end = min(end, firstOpen(items))
+
+	// The assistant's own step goes on until somebody else says something.
 	for ; end > 0; end-- {
 		switch items[end-1].Kind {
 		case Instructions, User, Answer, Result, Tools:
@@ -419,8 +457,8 @@ func cloneItems(items []Item) []Item {
 	for i, item := range items {
 		clones[i] = Item{
 			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
-			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted,
-			Builtin: item.Builtin, Tools: item.Tools.clone(),
+			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Builtin: item.Builtin,
+			Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted, Tools: item.Tools.clone(),
 		}
 	}
 	return clones

@@ -21,6 +21,22 @@ const (
 
 // Reader turns the tokens of one choice into events.
 //
+// The part that is being read, one at a time, is in one of these states:
+//
+//	none       a message begins → waiting, withheld, started if it is a call, else unseen
+//	waiting    the message ends → started if it is a call, else unseen; so does text that
+//	           cannot be a call, or is too much
+//	withheld   the message ends → none; what was kept may be an answer at the end of the choice
+//	unseen     text that may be shown → filled; the message ends → none, without an event
+//	started    text that may be shown → filled; a call without any gets {}; the message ends → none
+//	filled     the message ends → none
+//
+// The choice itself goes on, or has ended:
+//
+//	goes on    a stop condition of the client, a call where one is the most → ended, early;
+//	           the engine's end, Close → ended; malformed output → ended, with FinishError
+//	ended      nothing: further tokens are not part of it
+//
 // A message with a recipient is a call whatever its channel, analysis is
 // reasoning, commentary is a preamble, and everything else is an answer. Where that is
 // in doubt, the end of the message decides, and its text waits for it ([heldPart]). A call
@@ -87,15 +103,21 @@ type StopMatch struct {
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.
 func (t *Turn) NewReader(emit func(Event)) *Reader {
-	r := &Reader{turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil, stops: newStopMatcher(t.stops)}
+	r := &Reader{
+		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil,
+		stops: newStopMatcher(t.stops),
+	}
 	mode := harmony.Tolerant
 	if r.strict {
 		mode = harmony.Strict
 	}
+
+	// The header of a continued message is read as if the model had written it.
 	if len(t.prefix) == 0 {
 		r.parser = harmony.NewParser(mode, harmony.RoleAssistant)
 		return r
 	}
+
 	r.parser = harmony.NewParser(mode, "")
 	for _, token := range t.prefix {
 		_ = r.parse(token) // the renderer's headers are never malformed
@@ -111,7 +133,10 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 // output's spec.
 func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 	r.turn.keepPrompt()
+
 	taken := 0
+
+	// Tokens that are inserted end reasoning for the model: see [Guard].
 	r.part.cut = c.Inserted
 	for ; taken < len(c.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(c.Logprobs) {
@@ -121,9 +146,12 @@ func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 			return taken, err
 		}
 	}
+
 	if c.Finish == engine.FinishNone {
 		return taken, nil
 	}
+
+	// The engine has ended too, so that nothing is left to be dropped.
 	r.ending.early = false
 	return taken, r.end(c.Finish == engine.FinishLength)
 }
@@ -163,7 +191,10 @@ func (r *Reader) AddTo(s *Summary) {
 	s.Counts.Call += r.counts.Call
 	s.Counts.Text += r.counts.Text
 	s.Calls += len(r.calls)
+
 	s.Diagnosis = r.turn.diagnosed.found
+
+	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
 		s.addRepairs(kind, n)
 	}
@@ -193,9 +224,12 @@ func (r *Reader) push(token harmony.Token) *apierror.Error {
 	if len(r.turn.Engine.StopTokens) > 0 && slices.Contains(r.turn.Engine.StopTokens, token) {
 		return r.stopAt(token)
 	}
+
 	if err := r.parse(token); err != nil {
 		return err
 	}
+
+	// A stop string, or the end of the only call: the engine does not know of it.
 	if r.ending.stopped {
 		r.ending.early = true
 		return r.end(false)
@@ -225,15 +259,24 @@ func endsMessage(token harmony.Token) bool {
 // strict parser, as for the reference, a control token in content is text. No
 // client may see one, so here it makes the output malformed.
 func (r *Reader) parse(token harmony.Token) *apierror.Error {
-	if token >= harmony.TokenStartOfText && r.strict && r.parser.State() == harmony.StateContent && !endsMessage(token) {
+	if token >= harmony.TokenStartOfText && r.strict && r.parser.State() == harmony.StateContent &&
+		!endsMessage(token) {
 		return r.malformed()
 	}
+
 	before := r.parser.ContentTokens()
 	events, err := r.parser.Push(token)
-	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText && r.parser.ContentTokens() == before+1 {
+
+	// Only a token of content is part of the answer's text. It is noted before its text, because the
+	// text may end the answer.
+	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText &&
+		r.parser.ContentTokens() == before+1 {
 		r.logprobs.add(token)
 	}
+
 	r.handle(events)
+
+	// What is complete before the fault is the client's.
 	if err != nil {
 		return r.malformed()
 	}
@@ -248,7 +291,8 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 func (r *Reader) malformed() *apierror.Error {
 	r.ending.finish = FinishError
 	r.repaired(repairFailed)
-	return apierror.New(http.StatusBadGateway, "malformed_output", "", "The model's output breaks the Harmony format. Try again.")
+	return apierror.New(http.StatusBadGateway, "malformed_output", "",
+		"The model's output breaks the Harmony format. Try again.")
 }
 
 // end ends the choice; length reports that the engine ended it because of its
@@ -257,6 +301,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 	if r.ending.finish != FinishNone {
 		return nil
 	}
+
 	r.ending.truncated = length
 	if !r.ending.stopped {
 		events, err := r.parser.Close()
@@ -265,20 +310,27 @@ func (r *Reader) end(length bool) *apierror.Error {
 			return r.malformed()
 		}
 	}
+
+	// Without its end a message is what it would be with any end but <|call|>.
 	if r.part.kind != 0 {
 		r.settle(0)
 		r.endPart()
 	}
+
+	// Nothing but a call that was not offered: the client gets its text, which is better than nothing.
 	if !r.shown && !r.ending.stopped && len(r.withheld) > 0 {
 		r.part = part{kind: Answer}
 		r.text(r.withheld)
 		r.endPart()
 	}
+
+	// Of a text that was cut nobody can tell whether it would have followed its form.
 	if !length {
 		if err := r.verifyEnd(); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case length:
 		r.ending.finish = FinishLength
@@ -287,6 +339,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 	default:
 		r.ending.finish = FinishStop
 	}
+
 	if len(r.reasoning.text) > 0 && len(r.calls) > 0 {
 		r.kept = r.turn.rc.newKeep(r.calls, string(r.reasoning.text))
 		r.turn.reasoned = r.kept

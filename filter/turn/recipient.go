@@ -47,9 +47,12 @@ func (s *toolset) addressee(h *harmony.Header) (ToolName, address) {
 			return spaced, respelled
 		}
 	}
+
 	if found == noRecipient && isReader(recipient) {
 		return ToolName{}, noRecipient
 	}
+	// What the message is tells only its end: the recipient is a word of the header, or it is no
+	// tool and not marked as a recipient, or the message is an answer.
 	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
 	}
@@ -94,11 +97,13 @@ func (s *toolset) resolve(recipient string) (ToolName, address) {
 		return ts[0], offered
 	}
 
+	// What follows is not for most calls, so that its tables are made when they are needed.
 	words := recipientWords(recipient)
 	if s.spellings == nil {
 		s.spellings = s.newSpellings()
 	}
-	if ts := s.spellings.sent[strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")]; len(ts) == 1 {
+	sent := strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")
+	if ts := s.spellings.sent[sent]; len(ts) == 1 {
 		return ts[0], respelled
 	}
 
@@ -115,6 +120,8 @@ func (s *toolset) resolve(recipient string) (ToolName, address) {
 	if len(words) == 0 || headerWords[words[len(words)-1]] {
 		return ToolName{}, noRecipient
 	}
+
+	// Code tools are namespaces: a function of one means the tool.
 	for _, form := range forms {
 		space, _, _ := strings.Cut(form, ".")
 		if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
@@ -140,6 +147,7 @@ func unknownName(recipient string) string {
 	for len(words) > 1 && strings.EqualFold(words[0], FunctionsNamespace) {
 		words = words[1:]
 	}
+
 	name := clip(strings.Join(words, "_"), maxNameBytes)
 	return cmp.Or(name, "unknown")
 }
@@ -160,7 +168,8 @@ const maxRecipient = 4 * maxNameBytes
 // a control token that is spelled as text is dropped.
 func recipientWords(recipient string) []string {
 	recipient, _, _ = strings.Cut(clip(recipient, maxRecipient), "<|")
-	recipient = strings.ReplaceAll(norm.NFC.String(recipient), "->", ".") // - alone is a character of names
+	// A dash is a character of names, an arrow separates them.
+	recipient = strings.ReplaceAll(norm.NFC.String(recipient), "->", ".")
 	return strings.FieldsFunc(recipient, func(r rune) bool { return !harmony.IsNameRune(r) })
 }
 
@@ -169,6 +178,7 @@ func clip(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
+
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
@@ -221,6 +231,7 @@ func (p *spellings) forms(words []string) []string {
 	if len(words) == 0 {
 		return []string{""}
 	}
+
 	var forms []string
 	for _, words := range repetitions(words) {
 		forms = p.withoutPrefixes(forms, words)
@@ -234,6 +245,7 @@ func (p *spellings) withoutPrefixes(forms, words []string) []string {
 		if form := strings.Join(words, "."); !slices.Contains(forms, form) {
 			forms = append(forms, form)
 		}
+
 		first := strings.ToLower(words[0])
 		if len(words) == 1 || !prefixWords[first] || p.spaces[first] {
 			break
@@ -321,7 +333,10 @@ func (s *toolset) exactly(form string) []ToolName {
 }
 
 func (s *toolset) newSpellings() *spellings {
-	p := &spellings{sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{}, spaces: map[string]bool{}}
+	p := &spellings{
+		sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{},
+		spaces: map[string]bool{},
+	}
 	for recipient, t := range s.byRecipient {
 		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
 		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
@@ -329,6 +344,7 @@ func (s *toolset) newSpellings() *spellings {
 			p.spaces[strings.ToLower(space)] = true
 		}
 
+		// Built-in tools have one spelling, which the model was trained with.
 		sent := norm.NFC.String(t.Name)
 		if !t.Builtin {
 			add(p.sent, sent, t)
@@ -338,6 +354,7 @@ func (s *toolset) newSpellings() *spellings {
 			add(p.sent, spelled(t.Namespace+"."+sent), t)
 		}
 
+		// Of signs alone nothing is left to compare.
 		if fold(name) == "" {
 			continue
 		}
@@ -384,7 +401,8 @@ func (p *spellings) foldedName(form string) []ToolName {
 	if len(form) > p.longest {
 		return nil
 	}
-	if found := p.whole[form]; len(found) > 0 { // else the recipient has a namespace, or is one
+	// Otherwise the recipient has a namespace, or is one.
+	if found := p.whole[form]; len(found) > 0 {
 		return found
 	}
 	return p.alone[form]
@@ -418,7 +436,12 @@ var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing
 // name: delete is not delete_all.
 func (p *spellings) cut(form string) (found []ToolName) {
 	form = fold(form)
-	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int { return strings.Compare(n.folded, form) })
+	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int {
+		return strings.Compare(n.folded, form)
+	})
+
+	// Names are sorted: those that begin with the spelling stand together. More than a few fit nearly
+	// any beginning.
 	for i := first; i < min(first+mostCut, len(p.names)) && strings.HasPrefix(p.names[i].folded, form); i++ {
 		n := &p.names[i]
 		left, missing := len(form)-n.space, len(n.folded)-len(form)
@@ -441,6 +464,7 @@ func (p *spellings) cut(form string) (found []ToolName) {
 // write words without anything between them, nobody can tell where one ends.
 func endsInside(name, folded string) bool {
 	n, before := 0, rune(0)
+
 	for _, r := range name {
 		if n == len(folded) {
 			return unicode.IsLower(r) || unicode.IsUpper(r) && unicode.IsUpper(before)
@@ -462,7 +486,9 @@ var headerWords = map[string]bool{
 
 // gluedWords are words of a message header that a malformed header can have
 // directly behind the recipient.
-var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
+var gluedWords = []string{
+	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
+}
 
 // cutGlued removes one of gluedWords, and the dot before it, at the end of a text. None of
 // them is the end of another.
@@ -472,7 +498,8 @@ func cutGlued(text string) (rest string, found bool) {
 		if at <= 0 || !strings.EqualFold(text[at:], w) || text[at-1] == '_' || text[at-1] == '-' {
 			continue
 		}
-		if rest, dotted := strings.CutSuffix(text[:at], "."); dotted || text[at] == w[0] { // else a word as in deleteMessage
+		// Otherwise it is a word of the name, as in deleteMessage.
+		if rest, dotted := strings.CutSuffix(text[:at], "."); dotted || text[at] == w[0] {
 			return rest, true
 		}
 	}

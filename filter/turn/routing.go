@@ -35,6 +35,7 @@ func (rc *RequestContext) lastUserText(before string, items []Item) string {
 	if rc.Limits.LastUserTextBytes <= 0 {
 		return ""
 	}
+
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Kind == User && !items[i].Summary {
 			return concise(items[i].Text, rc.Limits.LastUserTextBytes)
@@ -48,11 +49,13 @@ func (rc *RequestContext) lastUserText(before string, items []Item) string {
 func concise(text string, n int) string {
 	out := make([]byte, 0, min(n, len(text)))
 	space := false
+
 	for _, r := range text {
 		if unicode.IsSpace(r) {
 			space = len(out) > 0
 			continue
 		}
+
 		need := utf8.RuneLen(r)
 		if space {
 			need++

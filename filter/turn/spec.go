@@ -85,53 +85,91 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 	if in.Format != nil {
 		spec.Answer = in.Format.Answer
 	}
-	size := 0
-	var forced forcedSchemas
-	chosen, allowed := choice.allowed(), map[ToolName]bool{}
-	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
-		t := tools.byRecipient[recipient]
-		if in.NoCalls || chosen != nil && !chosen[t] {
-			return nil
-		}
-		allowed[t] = true
-		strict := tools.isStrict(in, t)
-		if strict {
-			if size += len(parameters); size > maxStrictSchemas {
-				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
-			}
-		}
-		if grammar := tools.grammarOf(in, recipient); grammar != "" {
-			spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Grammar: grammar})
-			return nil
-		}
-		var enforced constraint.Value
-		schema, err := rc.strictSchema(strict, t, parameters)
-		if choice.Required && !strict && !t.Builtin {
-			schema, enforced = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
-		}
-		spec.Tools = append(spec.Tools, constraint.Tool{
-			Recipient: recipient, Builtin: t.Builtin, Code: t.isCode(), Schema: schema, Enforced: enforced,
-		})
-		return err
-	})
+
+	collected := callable{
+		rc: rc, in: in, tools: tools,
+		required: choice.Required, chosen: choice.allowed(), names: map[ToolName]bool{},
+	}
+	err := tools.each(collected.add)
+	spec.Tools = collected.found
 	if err != nil {
 		return spec, err
 	}
 	spec.Narrowed = !in.NoCalls && len(spec.Tools) < len(tools.byRecipient)
+
 	var missing []string
 	for _, name := range choice.Allowed {
-		if !allowed[name] {
+		if !collected.names[name] {
 			missing = append(missing, cmp.Or(name.Name, name.Namespace))
 		}
 	}
-	if missing != nil {
-		return spec, apierror.Invalid("tool_choice", "%s", apierror.One(missing, "The tool %s of tool_choice is not one of the tools of the request.",
+
+	switch {
+	case missing != nil:
+		return spec, apierror.Invalid("tool_choice", "%s", apierror.One(missing,
+			"The tool %s of tool_choice is not one of the tools of the request.",
 			"The tools %s of tool_choice are not among the tools of the request."))
-	}
-	if spec.Required && len(spec.Tools) == 0 {
-		return spec, apierror.Invalid("tool_choice", "tool_choice requires a call, but the request has no tools that may be called.")
+	case spec.Required && len(spec.Tools) == 0:
+		return spec, apierror.Invalid("tool_choice",
+			"tool_choice requires a call, but the request has no tools that may be called.")
 	}
 	return spec, nil
+}
+
+// callable collects the tools of a spec: those that may be called, each with what its
+// arguments must be.
+type callable struct {
+	rc    *RequestContext
+	in    *Input
+	tools *toolset
+	// One of the tools must be called.
+	required bool
+	// The only ones that may be called; nil: all.
+	chosen map[ToolName]bool
+
+	// What was found.
+	found []constraint.Tool
+	names map[ToolName]bool
+
+	// Bytes of the schemas of the strict tools so far.
+	strictBytes int
+	forced      forcedSchemas
+}
+
+// add adds a tool, if it may be called.
+func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.Error {
+	name := c.tools.byRecipient[recipient]
+	if c.in.NoCalls || c.chosen != nil && !c.chosen[name] {
+		return nil
+	}
+	c.names[name] = true
+
+	strict := c.tools.isStrict(c.in, name)
+	if strict {
+		if c.strictBytes += len(parameters); c.strictBytes > maxStrictSchemas {
+			return apierror.Invalid("tools",
+				"The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.",
+				maxStrictSchemas)
+		}
+	}
+
+	// The arguments of a custom tool with a grammar are a text of it, whatever its schema says.
+	if grammar := c.tools.grammarOf(c.in, recipient); grammar != "" {
+		c.found = append(c.found, constraint.Tool{Recipient: recipient, Grammar: grammar})
+		return nil
+	}
+
+	// A client that requires a call waits for one that it can execute: its tools' schemas are
+	// enforced too, as far as there is room beside those of the strict ones.
+	schema, err := c.rc.strictSchema(strict, name, parameters)
+	var enforced constraint.Value
+	if c.required && !strict && !name.Builtin {
+		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes)
+	}
+	c.found = append(c.found, constraint.Tool{
+		Recipient: recipient, Builtin: name.Builtin, Code: name.isCode(), Schema: schema, Enforced: enforced,
+	})
+	return err
 }
 
 // grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
@@ -147,18 +185,24 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
-func (rc *RequestContext) strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
+func (rc *RequestContext) strictSchema(
+	strict bool, name ToolName, schema json.RawMessage,
+) (json.RawMessage, *apierror.Error) {
 	if !strict {
 		return nil, nil
 	}
 	if len(schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
 	}
+
 	if err := constraint.CheckSchema(rc.Work, schema, true); err != nil {
 		if refusal := rc.workRefused("tools" + parametersPath(name, err)); refusal != nil {
 			return nil, refusal
 		}
-		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+		return nil, apierror.Invalid(
+			"tools"+parametersPath(name, err),
+			"The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.",
+			name.Name, err)
 	}
 	return bytes.Clone(schema), nil // it may be a part of the request's body
 }
@@ -170,7 +214,9 @@ type forcedSchemas struct{ size, cost int }
 
 // schema returns the schema of a tool's arguments if it is enforced, and its form for
 // engines; nil: they are any JSON object. room is how many bytes all of them may have.
-func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) (schema json.RawMessage, enforced constraint.Value) {
+func (f *forcedSchemas) schema(
+	account *work.Account, parameters json.RawMessage, room int,
+) (schema json.RawMessage, enforced constraint.Value) {
 	// What is read counts, whether it is enforced or not.
 	if f.size += len(parameters); f.size > room {
 		return nil, enforced
@@ -199,6 +245,7 @@ func objectSchema(schema json.RawMessage) json.RawMessage {
 	case kind.Exists() || !root.IsObject() || len(root.Map()) == 0:
 		return nil
 	}
+
 	object := bytes.TrimSpace(schema)
 	return slices.Concat([]byte(`{"type":"object",`), object[1:])
 }
@@ -225,12 +272,14 @@ func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolse
 	if !first.Required {
 		return nil, nil
 	}
+
 	choice := Choice{Allowed: in.Choice.Allowed}
 	spec, err := rc.newSpec(in, choice, tools)
 	l := &laterSpec{}
 	if err == nil {
 		l.format = spec.Format(rc.Work)
 	}
+
 	if l.format != nil {
 		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
 	}

@@ -65,15 +65,22 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 		if count += len(ns.Tools); count > limits.Tools {
 			return nil, apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
 		}
-		seen := harmony.Namespace{Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools))}
-		if spaces[seen.Name] {
-			return nil, apierror.Invalid("tools", "Two tool namespaces have the name %q, or names that differ only in characters other than letters, digits, _ and -.", seen.Name)
+
+		seen := harmony.Namespace{
+			Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools)),
 		}
+		if spaces[seen.Name] {
+			return nil, apierror.Invalid("tools",
+				"Two tool namespaces have the name %q, or names that differ only in characters other than "+
+					"letters, digits, _ and -.", seen.Name)
+		}
+
 		spaces[seen.Name] = true
 		for _, t := range ns.Tools {
 			if err := limits.CheckTool(t); err != nil {
 				return nil, err
 			}
+
 			client := ToolName{strings.Clone(ns.Name), strings.Clone(t.Name), false}
 			t.Name = ModelName(t.Name)
 			recipient := seen.Name + "." + t.Name
@@ -83,15 +90,20 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 			}
 			s.byRecipient[recipient] = client
 			s.addText(client, t.Parameters)
-			name := recipient[len(seen.Name)+1:] // t.Name may be a part of the request's body
+
+			// A part of the recipient, and not of the request's body, which is gone when the model
+			// calls.
+			name := recipient[len(seen.Name)+1:]
 			s.byName[name] = append(s.byName[name], client)
 			seen.Tools = append(seen.Tools, t)
 		}
+
 		s.namespaces = append(s.namespaces, seen)
 	}
 	if twice != nil {
 		return nil, sameNames(twice)
 	}
+
 	err := s.addBuiltins(builtins, limits)
 	return s, err
 }
@@ -121,6 +133,7 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
 		return
 	}
+
 	only, n := "", 0
 	gjson.GetBytes(parameters, "properties").ForEach(func(name, schema gjson.Result) bool {
 		n++
@@ -129,6 +142,8 @@ func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 		}
 		return n < 2
 	})
+
+	// An object of a text and something else could not be the text.
 	if only == "" || n != 1 {
 		return
 	}
@@ -144,16 +159,22 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 	if len(namespaces) == 0 {
 		return nil
 	}
+
+	// By folded name: a model that writes a name in another way means the client's tool as well.
 	taken := map[string]bool{}
 	for name := range s.byName {
 		taken[fold(name)] = true
 	}
 	for _, ns := range namespaces {
-		if same := func(n harmony.Namespace) bool { return n.Name == ns.Name }; slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
-			return apierror.Invalid("tools", "The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
+		same := func(n harmony.Namespace) bool { return n.Name == ns.Name }
+		if slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
+			return apierror.Invalid("tools",
+				"The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
 		}
+
 		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
-		named := map[string]ToolName{} // by the name that the model sees
+		// By the name that the model sees.
+		named := map[string]ToolName{}
 		if len(ns.Tools) == 0 {
 			named[ns.Name] = ToolName{ns.Name, "", true}
 		}
@@ -164,17 +185,21 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 			client := ToolName{ns.Name, t.Name, true}
 			t.Name = plainName(t.Name)
 			if _, twice := named[t.Name]; twice {
-				return apierror.Invalid("tools", "Two tools of the namespace %q have the name %q, or names that differ only in characters other than letters, digits, _ and -.", ns.Name, client.Name)
+				return apierror.Invalid("tools",
+					"Two tools of the namespace %q have the name %q, or names that differ only in characters "+
+						"other than letters, digits, _ and -.", ns.Name, client.Name)
 			}
 			named[t.Name] = client
 			seen.Tools = append(seen.Tools, t)
 		}
+
 		for name, t := range named {
 			s.byRecipient[recipient(t)] = t
 			if !taken[fold(name)] {
 				s.byName[name] = append(s.byName[name], t)
 			}
 		}
+
 		s.builtins = append(s.builtins, seen)
 		if len(s.byRecipient) > limits.Tools {
 			return apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
@@ -187,6 +212,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
 		for _, ns := range list {
+			// A namespace that is a tool itself.
 			if len(ns.Tools) == 0 {
 				if err := visit(ns.Name, nil); err != nil {
 					return err
@@ -214,7 +240,8 @@ func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
 	case len(t.Parameters) > l.SchemaBytes:
 		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
 	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
-		return apierror.Invalid("tools", "The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
+		return apierror.Invalid("tools",
+			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
 	}
 	return nil
 }

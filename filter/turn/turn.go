@@ -1,10 +1,21 @@
 // Package turn implements one turn of the model for all APIs: a conversation,
 // tools and sampling parameters become a token request, and the engine's tokens
-// become reasoning, text and tool calls. It contains what the Chat Completions
-// and the Responses API have in common, and no JSON that belongs to one of them.
+// become reasoning, text and tool calls.
 //
-// An API decodes its request into an [Input], calls [RequestContext.Prepare], and
-// turns the events of the choices' [Reader]s into its own reply.
+// An API decodes its request into an [Input]: items, tools, choices and limits, all with the
+// client's names. [RequestContext.Prepare] makes a [Turn] of it, with the model call in
+// Turn.Engine. Of each choice of the engine's output a [Reader] makes [Event]s, which the API
+// turns into its own reply. If the reply goes on, because tools were run, [Turn.Continue]
+// returns its next turn. See the example.
+//
+// Beside the Reader two others look at the same tokens: a [Guard] may interrupt the model before
+// the client sees them, and a [Check] decides whether the output is what the request demands,
+// for engines that cannot enforce it.
+//
+// The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON that belongs
+// to one API, apart from the fields that all of them have, and no connection: what it reads
+// from the store is behind [Memory], and Prepare alone reads it. A Turn and its readers do no
+// I/O.
 package turn
 
 import (
@@ -87,7 +98,10 @@ type Limits struct {
 // DefaultLimits returns limits that hardly any client reaches and that a filter
 // can afford.
 func DefaultLimits() Limits {
-	return Limits{Items: 20_000, Bytes: 32 << 20, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
+	return Limits{
+		Items: 20_000, Bytes: 32 << 20, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64,
+		StopBytes: 1 << 10, Turns: 32,
+	}
 }
 
 // The defaults of gpt-oss, which replace empty settings.
@@ -201,6 +215,7 @@ func (rc *RequestContext) ID(prefix string) string {
 	if rc.RequestID == "" || len(rc.RequestID) > 128 {
 		return rc.NewID(prefix)
 	}
+
 	for i := range len(rc.RequestID) {
 		if c := rc.RequestID[i]; !isNameByte(c) && c != '.' && c != ':' {
 			return rc.NewID(prefix)
@@ -243,7 +258,9 @@ const (
 
 // String returns the kind's name, for tests and logs.
 func (k Kind) String() string {
-	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools"}[k]
+	return [...]string{
+		"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools",
+	}[k]
 }
 
 // Item is an item of a conversation. The items of a turn of the assistant are in
