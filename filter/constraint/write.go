@@ -45,7 +45,7 @@ func CheckLoose(account *work.Account, schema json.RawMessage) (v Value, cost in
 
 // writeDecoded writes a schema whose value has been decoded.
 func writeDecoded(account *work.Account, schema json.RawMessage, root any) (written []byte, cost int) {
-	w := schemaWriter{cost: budget{account: account}}
+	w := schemaWriter{cost: costBound{account: account}}
 	w.schema(gjson.ParseBytes(schema), root)
 
 	return w.dst, w.cost.spent
@@ -53,16 +53,18 @@ func writeDecoded(account *work.Account, schema json.RawMessage, root any) (writ
 
 type schemaWriter struct {
 	dst  jsontext.Writer
-	cost budget
+	cost costBound
 }
 
 // schema writes a schema; raw is its text.
 func (w *schemaWriter) schema(raw gjson.Result, s any) {
 	object, ok := s.(map[string]any)
 	if !ok {
+		// True or false.
 		w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
 		return
 	}
+
 	object, added := weaker(object)
 	kept := w.engineKeywords(object)
 
@@ -94,40 +96,50 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) string {
 	out := map[string]bool{}
 	if checkSizes(object) != nil {
+		// Of what is too large, values are left out by themselves, properties with all that is about
+		// them.
 		if checkEnum(object) != nil {
 			out["enum"] = true
 		} else {
 			drop(out, objectKeywords)
 		}
 	}
+
 	if checkCounts(object) != nil {
 		drop(out, []string{"minProperties", "maxProperties"})
 	}
+
 	if pattern, ok := object["pattern"].(string); ok {
 		_, err := w.cost.pattern(pattern)
 		if err != nil {
 			out["pattern"] = true
 		} else {
+			// Engines enforce one of the two, and the pattern says more.
 			out["format"] = true
 		}
 	}
+
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range sortedNames(patterns) {
 		if _, err := w.cost.pattern(pattern); err != nil {
 			drop(out, objectKeywords)
 		}
 	}
+
 	switch {
 	case describesStrings(object, out["pattern"]):
 		drop(out, []string{"minLength", "maxLength"})
 	case w.cost.lengths(object) != nil:
 		out["maxLength"] = true
 	}
+
 	for _, k := range []string{"maxLength", "maxItems", "maxProperties"} {
 		if most, _ := number(object[k]); most > MaxCount {
 			out[k] = true
 		}
 	}
+
+	// Tuples are written in the draft that engines read, whatever draft the client's are in.
 	_, tuple := object["items"].([]any)
 	return func(k string) string {
 		switch {
@@ -143,7 +155,10 @@ func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) stri
 }
 
 // objectKeywords are the keywords that are left out of an object's schema together.
-var objectKeywords = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"}
+var objectKeywords = []string{
+	"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
+	"minProperties", "maxProperties",
+}
 
 func drop(out map[string]bool, keywords []string) {
 	for _, k := range keywords {
@@ -157,11 +172,13 @@ func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any
 	case string:
 		if k == "pattern" {
 			pattern, _ := w.cost.pattern(v)
+
 			w.dst = jsontext.AppendString(w.dst, pattern)
 			return
 		}
 	case []any:
 		if k == "items" || k == "prefixItems" || slices.Contains(sameValue, k) {
+			// Schemas in lists have a form for engines too.
 			w.list(raw, v)
 			return
 		}
@@ -235,7 +252,8 @@ func (w *schemaWriter) undeclared(object map[string]any, text gjson.Result) {
 func undeclared(object map[string]any) (names []string) {
 	has := func(k string) bool { return object[k] != nil }
 	of, _ := typesOf(object)
-	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") || slices.ContainsFunc(soleKeywords, has) {
+	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") ||
+		slices.ContainsFunc(soleKeywords, has) {
 		return nil
 	}
 	declared, _ := object["properties"].(map[string]any)
@@ -255,7 +273,8 @@ func undeclared(object map[string]any) (names []string) {
 // their copies multiply.
 const maxCopied = 64 << 10
 
-var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" that is too large for their number (over %d bytes): declare them`, maxCopied)
+var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" `+
+	"that is too large for their number (over %d bytes): declare them", maxCopied)
 
 // sizeOf returns the approximate size of a schema, and the size of the copies for
 // engines, which is capped after maxCopied, in bytes of JSON.
@@ -263,11 +282,13 @@ func sizeOf(s any) (size, copies int) {
 	object, _ := s.(map[string]any)
 	for k, v := range object {
 		size += len(k) + len(`"":,`)
+		// Schemas are counted below, by their parts.
 		if !holdsSchemas(k) {
 			text, _ := json.Marshal(v)
 			size += len(text)
 		}
 	}
+
 	_ = eachPart(object, nil, func(part any, path []string, _ bool) error {
 		inner, more := sizeOf(part)
 		size += inner + len(path[len(path)-1]) + len(`"":{},`)

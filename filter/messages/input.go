@@ -184,7 +184,8 @@ func (in *input) end(dst []byte) []byte {
 		dst = append(dst, '"')
 	}
 	for i := len(in.stack) - 1; i > 0; i-- {
-		dst = append(dst, in.stack[i]+2) // } follows { by two, and so does ] [
+		// } follows { by two, and so does ] [.
+		dst = append(dst, in.stack[i]+2)
 	}
 	if in.filled {
 		dst = append(dst, ',')

@@ -52,6 +52,9 @@ func (s *share) move(to *share) {
 	n := s.bytes
 	s.bytes = 0
 	s.mu.Unlock()
+
+	// The locks are taken one after the other: two shares that move to each other must not wait for
+	// each other.
 	if to != nil {
 		to.mu.Lock()
 		defer to.mu.Unlock()

@@ -78,7 +78,9 @@ func (s *session) open() {
 	case s.transport == "":
 		s.transport = TransportHTTP
 	}
+
 	state, err := s.connect(ctx, protocol)
+
 	switch {
 	case err == nil:
 	case lacksInitialize(err):
@@ -104,13 +106,17 @@ func (s *session) findMissing(ctx context.Context) (names []string) {
 	if f.text != "" {
 		return nil
 	}
+
 	for _, name := range s.server.Expects {
 		if !slices.ContainsFunc(listed.Tools, func(t Tool) bool { return t.Name == name }) {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) > 0 && s.client.firstWarning(s.server.Label) {
-		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf("The MCP server implements a built-in tool, but has no tool %s: calls of it fail. docs/tools.md lists the tools that it needs.", strings.Join(names, ", "))
+		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf(
+			"The MCP server implements a built-in tool, but has no tool %s: calls of it fail. docs/tools.md "+
+				"lists the tools that it needs.", strings.Join(names, ", "))
 	}
 	return names
 }
@@ -132,10 +138,13 @@ func (s *session) connect(ctx context.Context, version string) (requestState, er
 	ctx, opener := s.client.withRequest(ctx)
 	defer opener.share.end()
 	if s.transport == TransportSSE {
-		version = protocol // the newest version that defines SSE
+		// The newest version that defines SSE.
+		version = protocol
 	}
+
 	var err error
-	s.mcp, err = s.client.sdk.Connect(ctx, &connector{session: s, opener: opener}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s.mcp, err = s.client.sdk.Connect(ctx, &connector{session: s, opener: opener},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		s.mcp = nil
 	}
@@ -160,17 +169,22 @@ func (l *connector) Connect(context.Context) (mcp.Connection, error) {
 		}
 		return newWire(conn, true, &s.stream), nil
 	}
-	g, err := newGuard(s, l.opener)
+
+	g, err := newLimitedSender(s, l.opener)
 	if err != nil {
 		return nil, err
 	}
-	maxEvent := s.client.o.MaxMessageBytes + 64<<10 // an event is longer than its message
+
+	// An event is longer than its message.
+	maxEvent := s.client.o.MaxMessageBytes + 64<<10
 	var t mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: maxEvent,
+		Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent,
+		MaxRetries: 1, DisableStandaloneSSE: true,
 	}
 	if s.transport == TransportSSE {
 		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent}
 	}
+
 	conn, err := t.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -185,7 +199,8 @@ func (s *session) close() {
 	timer := time.AfterFunc(closeTimeout, s.cancel)
 	defer timer.Stop()
 	if s.mcp != nil {
-		_ = s.mcp.Close() // the server may have ended
+		// The server may have ended.
+		_ = s.mcp.Close()
 	}
 	s.cancel()
 }

@@ -4,11 +4,15 @@
 // A [Client] runs any number of [Job]s at the same time. Sessions are opened on
 // first use, shared by the jobs of the same [Server], and closed when they have
 // been idle for a while. A job always ends with a [Result]. Its Error is a text for
-// clients and models.
+// clients and models. See the example.
 //
 // Servers come from the configuration or from requests. Servers of requests are
 // untrusted: [Client.Allow] checks their URL, and connections are made only to
-// addresses that are public or that the operator has allowed.
+// addresses that are public or that the operator has allowed. What any server sends is
+// bounded, and the secrets that it was sent are hidden in what comes back.
+//
+// The package knows MCP and three transports. It knows neither the model's names of tools, nor
+// who may call which: its callers decide that.
 package tools
 
 import (
@@ -284,12 +288,14 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxResultBytes, 256<<10)
 	setDefault(&o.MaxMessageBytes, 8<<20)
 	setDefault(&o.MaxInflightBytes, 64<<20)
+
 	if o.Log == nil {
 		o.Log = logrus.StandardLogger()
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	// Callbacks that are always there need not be looked at where they are called.
 	if o.Around == nil {
 		o.Around = func(ctx context.Context, _ Job, do func(ctx context.Context) Result) Result { return do(ctx) }
 	}
@@ -336,6 +342,7 @@ func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
 	ctx, end := c.o.Trace.Begin(ctx, j)
 	result := c.o.Around(ctx, j, func(ctx context.Context) Result { return c.do(ctx, j) })
+
 	took := c.o.Now().Sub(start)
 	end(took, result)
 	c.o.Metrics.Done(j, took, result)
@@ -349,11 +356,19 @@ func (c *Client) do(ctx context.Context, j Job) Result {
 	if err := c.check(j.Server); err != nil {
 		return Result{Error: err.Error()}
 	}
+
 	arguments, ok := parseArguments(j.Arguments)
 	if !ok {
-		return Result{Error: "The arguments of the call are not a JSON object. Write an object such as {\"name\": \"value\"}."}
+		return Result{
+			Error: "The arguments of the call are not a JSON object. Write an object such as {\"name\": \"value\"}.",
+		}
 	}
-	t := &task{client: c, server: j.Server.clone(), tool: j.Tool, arguments: arguments, timeout: c.o.CallTimeout, key: "tools.call_timeout"}
+
+	// The caller may change its server afterwards.
+	t := &task{
+		client: c, server: j.Server.clone(), tool: j.Tool, arguments: arguments,
+		timeout: c.o.CallTimeout, key: "tools.call_timeout",
+	}
 	if j.Tool == "" {
 		t.timeout, t.key = c.o.ListTimeout, "tools.list_timeout"
 	}
@@ -365,6 +380,7 @@ func (c *Client) check(s *Server) error {
 	if s.Trusted {
 		return nil
 	}
+
 	if s.Transport == TransportStdio || len(s.Command) > 0 || len(s.Env) > 0 {
 		return fmt.Errorf("the MCP server %q is a process: only the configuration can define such servers", s.Label)
 	}

@@ -81,6 +81,7 @@ func (c *request) awaitCancel(ctx context.Context) {
 	if state := c.snapshot(); ctx.Err() == nil || !state.sent || state.answer != nil {
 		return
 	}
+
 	select {
 	case <-c.cancelled:
 	case <-time.After(stuckTimeout):
@@ -123,19 +124,23 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	case *jsonrpc.Request:
 		c := requestOf(ctx)
 		if c != nil && m.Method == "notifications/cancelled" {
-			defer c.cancelOnce.Do(func() { close(c.cancelled) }) // deferred: it has been written by then
+			// Deferred: by then it has been written.
+			defer c.cancelOnce.Do(func() { close(c.cancelled) })
 		}
 		if c == nil || !m.IsCall() {
 			break
 		}
+
 		w.mu.Lock()
 		w.waiting[m.ID] = c
 		if m.Method == "initialize" {
 			w.initializeID = m.ID
 		}
 		w.mu.Unlock()
+
 		c.update(func(f *requestState) { f.sent, f.id, f.toolCall = true, m.ID, m.Method == "tools/call" })
-		context.AfterFunc(ctx, func() { // every request of this package ends its context
+		// Every request of this package ends its context, so that no entry stays.
+		context.AfterFunc(ctx, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			delete(w.waiting, m.ID)
@@ -147,8 +152,10 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 			w.pending--
 		}()
 	}
+
 	err := w.Connection.Write(ctx, m)
 	if err != nil && w.pipe {
+		// What a process did not read it did not begin, so that the job may be run again.
 		requestOf(ctx).update(func(f *requestState) { f.sent = false })
 	}
 	return err
@@ -157,12 +164,14 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 // Read implements [mcp.Connection].
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
+		// The bytes of a stream that has ended are nobody's any more.
 		m, err := w.Connection.Read(ctx)
 		if err != nil {
 			w.failWaiting()
 			w.stream.move(nil)
 			return nil, err
 		}
+		// Notifications are not needed. They are read, so that they do not fill the connection.
 		switch m := m.(type) {
 		case *jsonrpc.Response:
 			return w.receive(bounded(m)), nil
@@ -205,20 +214,26 @@ func (w *wire) failWaiting() {
 func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
 	var wireError *jsonrpc.Error
 	if m.Error != nil && !errors.As(m.Error, &wireError) {
-		return m // made by the SDK: the server has not answered
+		// Made by the SDK: the server has not answered.
+		return m
 	}
+
 	w.mu.Lock()
 	c := w.waiting[m.ID]
 	delete(w.waiting, m.ID)
 	hello := m.ID == w.initializeID && m.ID.IsValid()
 	w.mu.Unlock()
+
 	calling := false
 	c.update(func(f *requestState) { f.answer, calling = m, f.toolCall })
+
 	if c != nil {
 		w.stream.move(&c.share)
 	} else {
 		w.stream.move(nil)
 	}
+
+	// Later requests name the version that both have agreed on.
 	if hello && m.Error == nil {
 		var result struct {
 			ProtocolVersion string `json:"protocolVersion"`
@@ -227,6 +242,7 @@ func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
 			w.version.Store(result.ProtocolVersion)
 		}
 	}
+
 	if calling && m.Error == nil {
 		return &jsonrpc.Response{ID: m.ID, Result: json.RawMessage(`{"content":[]}`)}
 	}

@@ -101,7 +101,8 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	if before.settled == 0 && onlyTools(items[:end]) {
-		end = 0 // the instructions behind them stand in the same message
+		// The instructions behind them stand in the same message.
+		end = 0
 	}
 
 	settled, pending := items[:end], items[end:]
@@ -234,7 +235,8 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
 
-	callees := map[string]callee{} // by call id
+	// By call id.
+	callees := map[string]callee{}
 	answers := min(p.openPast, 1)
 
 	// The order of open calls says which of them an answer follows: those are the first.
@@ -371,7 +373,8 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 	// A call that is there twice is named once: its outputs belong to nobody knows which.
 	var texts []string
 	param := ""
-	var twice map[string]bool // whose outputs belong to nobody knows which call
+	// Whose outputs belong to nobody knows which call.
+	var twice map[string]bool
 
 	add := func(items []*Item, one, several string) {
 		var ids []string

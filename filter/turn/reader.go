@@ -120,7 +120,8 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 
 	r.parser = harmony.NewParser(mode, "")
 	for _, token := range t.prefix {
-		_ = r.parse(token) // the renderer's headers are never malformed
+		// The renderer's headers are never malformed.
+		_ = r.parse(token)
 	}
 	return r
 }

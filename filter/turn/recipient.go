@@ -302,7 +302,8 @@ func merge(a, b []ToolName) []ToolName {
 	if len(a) == 0 {
 		return b
 	}
-	a = slices.Clip(a) // it may be a list of the toolset
+	// It may be a list of the toolset.
+	a = slices.Clip(a)
 	for _, t := range b {
 		if !slices.Contains(a, t) {
 			a = append(a, t)

@@ -204,7 +204,8 @@ func (rc *RequestContext) strictSchema(
 			"The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.",
 			name.Name, err)
 	}
-	return bytes.Clone(schema), nil // it may be a part of the request's body
+	// It may be a part of the request's body.
+	return bytes.Clone(schema), nil
 }
 
 // forcedSchemas are the schemas of tools that are not strict and of which one must

@@ -32,24 +32,27 @@ type toolset struct {
 	byRecipient map[string]ToolName
 	// By the model's name, without namespace.
 	byName map[string][]ToolName
+
 	// Of byRecipient and byName; nil: not needed yet.
 	spellings *spellings
 	// Tools that join later; nil: none do.
 	joined *joinedSet
-	// The only parameter of tools that take one, a string.
+
+	// How arguments are read: the only parameter of tools that take one, a string.
 	texts map[ToolName]string
 	// See [Input].AsIs.
 	asIs map[ToolName]bool
 	// See [Input].Strict.
 	enforced map[ToolName]bool
+	// Of the tools that join: the arguments must follow their schemas.
+	strict map[ToolName]bool
+
 	// By which arguments are checked; nil: they are not.
 	schemas map[ToolName]json.RawMessage
 	// Of these schemas, as far as they were needed.
 	validators map[ToolName]*constraint.Validator
 	// Of arguments that are asked for again, as far as they were needed.
 	formats map[ToolName]constraint.Format
-	// Of the tools that join: the arguments must follow their schemas.
-	strict map[ToolName]bool
 }
 
 // newToolset checks the tools of a request and returns their toolset.

@@ -41,7 +41,8 @@ func (rc *RequestContext) truncated(
 
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		items, _ = rc.withKeptReasoning(read, items) // a fault has been noted by Prepare
+		// A fault has been noted by Prepare.
+		items, _ = rc.withKeptReasoning(read, items)
 	}
 
 	whole := rendering{rc, rc.renderLimit()}

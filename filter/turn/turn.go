@@ -190,8 +190,8 @@ type RequestContext struct {
 	// less than 0. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
 	// Work counts what is computed for the request beyond what takes time in proportion to
-	// its bytes. It heeds the context of who decodes the request; others, such as jobs, heed
-	// their own by [RequestContext.Within]. nil: it is not bounded.
+	// its bytes. It respects the context of who decodes the request; others, such as jobs,
+	// respect their own by [RequestContext.Within]. nil: it is not bounded.
 	Work *work.Account
 	// The model's engine accepts no constraint: a [Check] verifies its output.
 	Checked bool
@@ -294,19 +294,28 @@ func (i *Item) tool() ToolName { return ToolName{i.Namespace, i.Name, i.Builtin}
 //
 // It is large because it has what all APIs can say about one.
 type Input struct {
+	// The conversation.
+
 	// Instructions precede the items; "": there are none.
 	Instructions string
 	// Before replaces the items before Items. Whole returns these items; it is
 	// called if the conversation has to be truncated.
 	Before *Prefix
 	Whole  func() ([]Item, *apierror.Error)
-
-	// ShownID returns the id by which the client knows a call, for errors; nil: they are the same.
-	ShownID func(callID string) string
-
-	Items []Item
+	Items  []Item
 	// The last item, an assistant's reasoning or text, is incomplete: the model continues it.
 	Continue bool
+	// Drop the oldest turns if the conversation is longer than the context.
+	Truncate bool
+	// ShownID returns the id by which the client knows a call, for errors; nil: they are the same.
+	ShownID func(callID string) string
+	// The session that the body names, which precedes [RequestContext].Session; "": it names none.
+	Session string
+	// The reply, and the one that it is compared with.
+	Replies Replies
+
+	// The tools that are offered, and what may be done with them.
+
 	// With the client's names; plain functions are in FunctionsNamespace.
 	Tools []harmony.Namespace
 	// Tools of the system message, such as browser, python and container; a namespace without
@@ -327,6 +336,9 @@ type Input struct {
 	Strict map[ToolName]bool
 	// Of the arguments of tools, which an engine's grammar enforces; of own tools only.
 	Grammars map[ToolName]constraint.Grammar
+
+	// What the model writes, and what of it the client gets.
+
 	// Of the answer; nil: any text.
 	Format *Format
 	// "": the model's default.
@@ -336,22 +348,14 @@ type Input struct {
 	OptedOut bool
 	// HideReasoning is that the reply has nothing of the reasoning.
 	HideReasoning bool
-	// verbosity is what the model is told of the answer's length.
-	verbosity string
-
 	// Most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit.
 	Budget *int
+	// verbosity is what the model is told of the answer's length.
+	verbosity string
 	// The answer ends where its text first contains one of these.
 	Stop []string
 	// The stop string stays in the text.
 	KeepStop bool
-	// The session that the body names, which precedes [RequestContext].Session; "": it names none.
-	Session string
-	// Drop the oldest turns if the conversation is longer than the context.
-	Truncate bool
-	// The reply, and the one that it is compared with.
-	Replies Replies
-
 	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
 	IgnoreEOS bool
 
@@ -366,14 +370,20 @@ type Input struct {
 const FunctionsNamespace = "functions"
 
 // Turn is a prepared turn. It is used by one goroutine.
+//
+// It is large because what Prepare finds out is kept for readers, checks and later turns.
 type Turn struct {
 	// Engine is the turn's model call.
 	Engine *engine.Request
 
+	// Of the request.
 	rc       RequestContext
 	fault    error
 	affinity Affinity
 	routing  RoutingInfo
+
+	// What the output is read with.
+
 	tools    *toolset
 	noCalls  bool
 	oneCall  bool
@@ -386,6 +396,8 @@ type Turn struct {
 	// The header of the message that the reply continues, for the parser.
 	prefix []harmony.Token
 
+	// What the turn is within its reply.
+
 	// Of the turn in its reply, from 0.
 	number int
 	// Of the engine request of the reply's first turn.
@@ -396,7 +408,6 @@ type Turn struct {
 	reasoned *Keep
 	// The oldest turns of the conversation are left out.
 	truncated bool
-
 	// How the prompt is compared with earlier ones.
 	diagnosed diagnosed
 }
