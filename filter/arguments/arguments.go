@@ -9,8 +9,28 @@
 // back: a repair that fails half way would have changed the text. At the end the reading
 // looks at what is held as a whole. See the example.
 //
+// The types are few: [Repairer] is all that others use, [Kind] and [Repairs] name what it has
+// done. Within, a reading reads what was held back, a shape says whether a bracket that is
+// missing has one place, and names keeps what the members of open objects are called.
+//
 // The package knows nothing of schemas. Of a tool it knows at most the name of its only
 // parameter, if that is a string.
+//
+// Package messages has a second machine after this one, its input, because clients of
+// Anthropic's API fail on what is no object. The two read the same grammar and stay two:
+//
+//   - They answer different questions. This one: has the whole text one reading? It must be able
+//     to give back each byte as it was, so it holds back from the first fault on. The other:
+//     which brackets would close the text here? It never looks ahead, and changes what it
+//     must; a text that it has shown half of is as good as closed.
+//   - The other one works where this one does not: on arguments that are passed on as they are,
+//     on a text that could not be repaired, and behind MaxHeld. In one machine, passing would
+//     not be a state but the second machine again.
+//   - They differ at each place where they could share. This one passes a name on at once and
+//     waits behind a comma; the other holds names, colons and commas, as a closing bracket behind
+//     them makes no object. This one does not touch a line break in a list; the other escapes it.
+//     They disagree about 1x (no number, or a number and a fault), about depth, and about halves
+//     of surrogate pairs.
 package arguments
 
 import "encoding/json"
@@ -82,14 +102,17 @@ type Repairer struct {
 	// Hexadecimal digits of an escape that are missing.
 	digits int
 
+	// What is known of the text that was passed on, for a reading of the rest.
 	shape shape
 	names names
 
 	// The text that is not passed on yet, as the model wrote it.
 	held []byte
-	out  []byte
+	// What the current call returns.
+	out []byte
 }
 
+// state is what comes next. The map above [Repairer] says who leaves it.
 type state uint8
 
 const (
@@ -133,6 +156,7 @@ func (r *Repairer) Push(piece []byte) []byte {
 				piece = piece[1:]
 			}
 		}
+
 		if len(r.held) > MaxHeld {
 			r.pass()
 		}
@@ -150,6 +174,8 @@ func (r *Repairer) End() (rest []byte, made Repairs, valid bool) {
 		return r.out, made, true
 	case passing:
 		return nil, made, false
+
+	// What waited for the byte behind it is read as what it is part of.
 	case word:
 		r.resume = value
 	case comma:
@@ -177,6 +203,7 @@ func (r *Repairer) Flush() []byte {
 
 // repair returns what the held text becomes.
 func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
+	// Nothing was passed on: what is around the object may go.
 	if r.resume == begin {
 		return readWhole(r.held, r.parameter)
 	}
@@ -185,6 +212,8 @@ func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
 	if !reading.know(&r.names) {
 		return nil, made, false
 	}
+
+	// If something was passed on, JSON was: with a member or a string it had double quotes.
 	reading.fits = r.names.fits
 	reading.double = r.resume == inString || r.resume == done || r.shape.levels[0].one
 	ok = reading.object() && reading.behind(0)
@@ -207,6 +236,7 @@ func (r *Repairer) flush() {
 
 // string takes the next bytes of a string, up to its end.
 func (r *Repairer) string(p []byte) (rest []byte) {
+	// Most text is in strings, and most of it has nothing to look at: it is copied at once.
 	i := 0
 	for i < len(p) && p[i] != '"' && p[i] != '\\' && p[i] >= ' ' {
 		i++
@@ -219,6 +249,7 @@ func (r *Repairer) string(p []byte) (rest []byte) {
 		return nil
 	}
 
+	// A quotation mark, a backslash, or a control character, which JSON does not have.
 	switch c := p[i]; {
 	case c == '"':
 		r.out = append(r.out, c)
@@ -260,6 +291,7 @@ func (r *Repairer) byte(c byte) bool {
 		r.out = append(r.out, c)
 		return true
 	}
+
 	switch {
 	case c == '"' && (r.state == firstKey || r.state == key):
 		r.shape.element()
@@ -272,7 +304,9 @@ func (r *Repairer) byte(c byte) bool {
 	case c == ',' && r.state == after:
 		r.held = append(r.held, c)
 		r.state = comma
-	case c == '}' && r.state == firstKey, c == ']' && r.state == firstValue, r.state == after && r.shape.closes(c):
+	case c == '}' && r.state == firstKey,
+		c == ']' && r.state == firstValue,
+		r.state == after && r.shape.closes(c):
 		r.close(c)
 	case r.state == value || r.state == firstValue:
 		return r.valueByte(c)
@@ -399,7 +433,8 @@ func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\
 
 // isWord reports whether a number or a literal can have a character.
 func isWord(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '+' || c == '-' || c == '.' || c == '_'
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+		c == '+' || c == '-' || c == '.' || c == '_'
 }
 
 func isHex(c byte) bool {

@@ -27,7 +27,8 @@ func repaired(text, parameter string, next func(left int) int) (got string, made
 func TestRepairs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		text, want string // want "": the text as it is
+		// Want "": the text as it is.
+		text, want string
 		kinds      []Kind
 		invalid    bool
 		parameter  string

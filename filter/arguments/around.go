@@ -19,6 +19,7 @@ const fence = "```"
 func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok bool) {
 	trimmed := bytes.TrimSpace(text)
 	bare := string(text)
+
 	if bytes.HasPrefix(trimmed, []byte{'"'}) {
 		// What is in quotes is a JSON string, or damaged.
 		if json.Unmarshal(text, &bare) != nil {
@@ -26,6 +27,7 @@ func readWhole(text []byte, parameter string) (object []byte, made Repairs, ok b
 		}
 		inner := reading{text: []byte(strings.TrimSpace(bare)), parameter: parameter}
 		whole := inner.object() && inner.at == len(inner.text) && !inner.made[MissingBracket]
+
 		// Text in single quotes may have got quotes around it, and no other escapes.
 		unsure := inner.made[SingleQuotes] && bytes.IndexByte(text, '\\') >= 0
 		if whole && !unsure {
@@ -51,14 +53,19 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	if start < 0 {
 		return nil, made, false
 	}
+
+	// The object is read first: without one it is not worth while to look at what is around it.
 	r := reading{text: text[start:], parameter: parameter}
 	if !r.object() {
 		return nil, made, false
 	}
 
+	// The brackets of lists stand next to the object; what is before them introduces it.
 	head := string(text[:start])
-	introduction := strings.TrimSpace(strings.TrimRight(head, "[ \n\t\r"))
-	lists := strings.Count(head[len(strings.TrimRight(head, "[ \n\t\r")):], "[")
+	introduction := strings.TrimRight(head, "[ \n\t\r")
+	lists := strings.Count(head[len(introduction):], "[")
+	introduction = strings.TrimSpace(introduction)
+
 	ok = (introduction == "" || r.introduction(introduction)) && r.behind(lists)
 	r.made[TextAround] = r.made[TextAround] || hasMark
 	return r.out, r.made, ok
@@ -70,6 +77,7 @@ func (r *reading) behind(lists int) bool {
 	rest := string(r.text[r.at:])
 	remark := strings.TrimLeft(rest, "}] \n\t\r")
 	brackets := strings.TrimRight(rest[:len(rest)-len(remark)], " \n\t\r")
+
 	if (brackets != "" || lists > 0) && !r.brackets(brackets, lists) {
 		return false
 	}
@@ -88,6 +96,8 @@ func (r *reading) brackets(text string, lists int) bool {
 		}
 		return c
 	}, text)
+
+	// The lists end last. What is before their ends is too many.
 	extra, found := strings.CutSuffix(text, strings.Repeat("]", lists))
 	if !found || !r.isSure() {
 		return false
@@ -106,10 +116,12 @@ func (r *reading) introduction(text string) bool {
 			return false
 		}
 	}
+
 	if sentence = strings.TrimSpace(sentence); sentence == "" {
 		return fenced
 	}
 	r.made[TextAround] = true
+
 	if body, found := strings.CutSuffix(sentence, ":"); found {
 		// One word or two may be a member's name without quotes.
 		return isProse(body, "") && len(strings.Fields(body)) > 2
@@ -142,6 +154,7 @@ func isRemark(text string) bool {
 		_, isWord := pythonWords[text]
 		return !isWord && !json.Valid([]byte(text))
 	}
+
 	// One word or two of this kind may be more of something.
 	first, _ := utf8.DecodeRuneInString(text)
 	return unicode.IsLetter(first) && len(strings.Fields(text)) > 2 && isProse(text, inSentences)
@@ -157,11 +170,14 @@ func isProse(text, more string) bool {
 		case unicode.IsLetter(c):
 			words = true
 		case c == '\'' || c == '’':
+			// An apostrophe stands between letters, a quotation mark does not.
 			behind, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
 			if !unicode.IsLetter(before) || !unicode.IsLetter(behind) {
 				return false
 			}
-		case unicode.IsSpace(c), unicode.IsDigit(c), c == '.', c == '!', c == '?', c == ',' && i > 0, strings.ContainsRune(more, c):
+		// A comma that comes first may be the one before another member.
+		case unicode.IsSpace(c), unicode.IsDigit(c), c == '.', c == '!', c == '?',
+			c == ',' && i > 0, strings.ContainsRune(more, c):
 		default:
 			return false
 		}
@@ -178,22 +194,32 @@ func isBare(text, parameter string) bool {
 	if trimmed == "" || !utf8.ValidString(text) {
 		return false
 	}
+
 	// Numbers, literals and arrays, as JSON and Python write them, are other values.
 	if _, isWord := pythonWords[trimmed]; isWord || json.Valid([]byte(trimmed)) {
 		return false
 	}
-	// A text begins with a word, a path or a variable.
+
+	// A text begins with a word, a path or a variable, and not with a list's dash or a comment.
 	first, _ := utf8.DecodeRuneInString(trimmed)
-	if first == '-' || !isNameRune(first) && !strings.ContainsRune("/.~$@!*", first) || strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
+	if first == '-' || !isNameRune(first) && !strings.ContainsRune("/.~$@!*", first) {
 		return false
 	}
+	if strings.HasPrefix(trimmed, "//") || strings.HasPrefix(trimmed, "/*") {
+		return false
+	}
+
+	// At its end something may be missing.
 	if strings.ContainsAny(trimmed[len(trimmed)-1:], "),:=") || strings.IndexFunc(text, unicode.IsLetter) < 0 {
 		return false
 	}
+
 	// Brackets may be those of an object, and a quote within a word the end of a string.
-	if strings.ContainsAny(text, "{}[]<>") || strings.Count(text, "(") != strings.Count(text, ")") || !hasWholeQuotes(text) {
+	if strings.ContainsAny(text, "{}[]<>") || strings.Count(text, "(") != strings.Count(text, ")") ||
+		!hasWholeQuotes(text) {
 		return false
 	}
+
 	// \n is a line break if the quotes are lost, and two characters if they never were.
 	if strings.Contains(text, `\`) || strings.Contains(text, fence) {
 		return false
@@ -209,13 +235,16 @@ func hasWholeQuotes(text string) bool {
 		if text[i] != '"' {
 			continue
 		}
-		beside := byte(' ') // at the ends of the text
+
+		// The ends of the text are as good as white space.
+		beside := byte(' ')
 		switch {
 		case opens && i > 0:
 			beside = text[i-1]
 		case !opens && i+1 < len(text):
 			beside = text[i+1]
 		}
+
 		if !isSpace(beside) && !strings.ContainsRune("()=;,.", rune(beside)) {
 			return false
 		}
@@ -228,14 +257,19 @@ func hasWholeQuotes(text string) bool {
 // too. A URL does not.
 func isAssigned(text string) bool {
 	word, behind, _ := strings.Cut(text, " ")
+
+	// In the first word: name=1, or name:.
 	at := strings.IndexAny(word, ":=")
 	if at >= 0 && (!strings.HasPrefix(word[at:], "://") || strings.HasSuffix(word, "://")) {
 		return true
 	}
+
+	// Behind it: name = 1.
 	behind = strings.TrimLeft(behind, " ")
 	if strings.HasPrefix(behind, "=") || strings.HasPrefix(behind, ":") {
 		return true
 	}
+
 	// A name may have several words.
 	behind = strings.TrimLeftFunc(text, func(c rune) bool { return c == ' ' || isNameRune(c) })
 	behind, found := strings.CutPrefix(behind, ":")
@@ -252,12 +286,14 @@ func hasMember(text string) bool {
 		if !found {
 			return false
 		}
+
 		before = strings.TrimRight(before, " \n\t\r")
 		last, _ := utf8.DecodeLastRuneInString(before)
 		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(behind, " \n\t\r"))
 		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
 			return true
 		}
+
 		text = behind
 	}
 }
@@ -266,6 +302,8 @@ func hasMember(text string) bool {
 // name=…, <name>… or =name.
 func hasName(text, name string) bool {
 	const space = " \n\t\r"
+
+	// A name of nothing is everywhere.
 	if strings.Trim(name, space) == "" {
 		return true
 	}
@@ -276,11 +314,15 @@ func hasName(text, name string) bool {
 		}
 		at += n
 		before, behind := text[:at], text[at+len(name):]
+
+		// "name" and its kind: the quotes touch it.
 		last, _ := utf8.DecodeLastRuneInString(before)
 		next, _ := utf8.DecodeRuneInString(behind)
 		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
 			return true
 		}
+
+		// name: 1, name = 1, <name>1, and =name, which is a parameter's too.
 		before, behind = strings.TrimRight(before, space), strings.TrimLeft(behind, space)
 		if strings.HasSuffix(before, "=") || behind != "" && strings.ContainsAny(behind[:1], ":=>") {
 			return true

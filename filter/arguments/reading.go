@@ -15,11 +15,15 @@ type reading struct {
 	at    int
 	state state
 	shape shape
+
 	// The names of the members so far, of each open object.
 	known []map[string]bool
-	// A string is in double quotes; one in single quotes has double quotes in it. With both,
-	// a string may have begun with the wrong quote.
-	double, doubleInside bool
+	// A string is in double quotes.
+	double bool
+	// One in single quotes has double quotes in it. With both, a string may have begun with the
+	// wrong quote.
+	doubleInside bool
+
 	// The tool's only parameter, and whether the object has it.
 	parameter string
 	fits      bool
@@ -95,9 +99,12 @@ func (r *reading) space() {
 func (r *reading) token() bool {
 	c := r.text[r.at]
 	switch {
-	case c == '{' && r.state == begin, (c == '{' || c == '[') && (r.state == value || r.state == firstValue):
+	case c == '{' && r.state == begin,
+		(c == '{' || c == '[') && (r.state == value || r.state == firstValue):
 		return r.open(c)
-	case c == '}' && r.state == firstKey, c == ']' && r.state == firstValue, r.state == after && r.shape.closes(c):
+	case c == '}' && r.state == firstKey,
+		c == ']' && r.state == firstValue,
+		r.state == after && r.shape.closes(c):
 		r.close()
 	case (c == '"' || c == '\'') && r.state != after && r.state != colon && r.state != begin:
 		r.out = append(r.out, '"')
@@ -160,6 +167,7 @@ func (r *reading) word() bool {
 	for n < len(r.text)-r.at && isWord(r.text[r.at+n]) {
 		n++
 	}
+
 	text := r.text[r.at : r.at+n]
 	if literal, ok := pythonWords[string(text)]; ok {
 		r.made[PythonWord] = true
@@ -173,6 +181,7 @@ func (r *reading) word() bool {
 	r.out = append(r.out, text...)
 	r.at += n
 	r.state = after
+
 	return true
 }
 
@@ -183,6 +192,7 @@ var pythonWords = map[string]string{"True": "true", "False": "false", "None": "n
 func (r *reading) string(quote byte, keyed bool) bool {
 	start := len(r.out)
 	behind := r.at
+
 	if !r.untilQuote(quote, keyed) {
 		return false
 	}
@@ -203,6 +213,7 @@ func (r *reading) string(quote byte, keyed bool) bool {
 		r.state = after
 		return true
 	}
+
 	r.state = colon
 	r.shape.element()
 	return !looksLikeMore(text) && r.name(r.out[start-1:])
@@ -218,6 +229,7 @@ func (r *reading) name(text []byte) bool {
 	if r.known[last][name] {
 		return false
 	}
+
 	if r.known[last] == nil {
 		r.known[last] = map[string]bool{}
 	}
@@ -231,6 +243,7 @@ func (r *reading) untilQuote(quote byte, keyed bool) bool {
 	behindLetter := false
 	for r.at < len(r.text) {
 		c := r.text[r.at]
+
 		switch {
 		case c == quote && quote == '\'' && behindLetter && r.beforeLetter():
 			// Between letters it is an apostrophe. In an array, and in a name, it may be what
@@ -287,6 +300,7 @@ func (r *reading) escape(quote byte) bool {
 	case c == '\'' && quote == '\'':
 		r.out = append(r.out, c)
 	case c == 'x' && quote == '\'':
+		// Python's \xe9 is a character, and never the byte of one.
 		r.out = append(r.out, `\u00`...)
 		return r.hex(2)
 	// Python has no \/, so that it is two characters there.

@@ -35,8 +35,10 @@ type level struct {
 	bracket byte
 	// Only objects are around it.
 	inObjects bool
-	// It has a member or value; it has several.
-	one, several bool
+	// It has a member or value.
+	one bool
+	// It has several.
+	several bool
 	// An object is in it, and is complete.
 	hasObject bool
 	// The same of an object or a list.
@@ -63,7 +65,8 @@ func (s *shape) open(bracket byte, names int) state {
 
 // closes reports whether a byte is the bracket that ends the innermost level.
 func (s *shape) closes(c byte) bool {
-	return s.levels[len(s.levels)-1].bracket == c-2 && (c == '}' || c == ']') // [ and ], { and } are two apart
+	// In ASCII [ and ] are two apart, and so are { and }.
+	return s.levels[len(s.levels)-1].bracket == c-2 && (c == '}' || c == ']')
 }
 
 // close ends the innermost level.
@@ -71,6 +74,7 @@ func (s *shape) close() level {
 	last := len(s.levels) - 1
 	l := s.levels[last]
 	s.levels = s.levels[:last]
+
 	if last > 0 {
 		outer := &s.levels[last-1]
 		outer.hasClosed = true
@@ -100,8 +104,11 @@ func (s *shape) value() {
 // element notes a member or a value of the innermost level.
 func (s *shape) element() {
 	s.filled = true
+
 	l := &s.levels[len(s.levels)-1]
 	l.one, l.several = true, l.one
+
+	// Once true these stay true: a bracket at the end may belong anywhere before.
 	s.followed = s.followed || l.hasObject
 	s.goesOn = s.goesOn || l.hasClosed
 	s.severalMembers = s.severalMembers || l.several && len(s.levels) == 1
@@ -116,11 +123,13 @@ func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
 // another bracket is missing, or has closed too early, something stands behind it.
 func (s *shape) isExtra(brackets string) bool {
 	switch {
+	// The object was in lists whose first brackets are missing, or in none: it is the same one.
 	case !strings.Contains(brackets, "}"):
 		return true
 	case !strings.Contains(brackets, "]"):
 		return !s.followed
 	}
+
 	return !s.severalMembers && !s.goesOn
 }
 
@@ -189,17 +198,22 @@ func (n *names) of(levels []level) ([]map[string]bool, bool) {
 	if n.lost || n.twice {
 		return nil, false
 	}
+
+	// The names of an inner object stand behind those of the outer ones.
 	known := make([]map[string]bool, len(levels))
 	for i, end := len(levels)-1, n.size; i >= 0; i-- {
 		begin := levels[i].names
 		if begin == end {
 			continue
 		}
+
+		// They are written as the elements of an array, so that JSON reads their escapes.
 		list := append(append([]byte{'['}, n.text[begin:end-1]...), ']')
 		var names []string
 		if json.Unmarshal(list, &names) != nil {
 			return nil, false
 		}
+
 		known[i] = map[string]bool{}
 		for _, name := range names {
 			if known[i][name] {
@@ -207,6 +221,7 @@ func (n *names) of(levels []level) ([]map[string]bool, bool) {
 			}
 			known[i][name] = true
 		}
+
 		end = begin
 	}
 	return known, true

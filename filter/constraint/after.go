@@ -11,6 +11,7 @@ import (
 // takes more steps than account has.
 func After(account *work.Account, f Format, output []harmony.Token) (rest Format, ok bool) {
 	var text []byte
+
 	d := derivation{account: account}
 	for _, token := range output {
 		if token >= harmony.TokenStartOfText {
@@ -20,10 +21,13 @@ func After(account *work.Account, f Format, output []harmony.Token) (rest Format
 			}
 			continue
 		}
+
+		// Most output is free text, in which a token changes nothing: its bytes are not looked at.
 		if inFree(f) {
 			continue
 		}
 		var err error
+		// An id outside of the vocabulary is no text that a format has.
 		if text, err = harmony.AppendDecode(text[:0], []harmony.Token{token}); err != nil {
 			return nil, false
 		}
@@ -33,8 +37,10 @@ func After(account *work.Account, f Format, output []harmony.Token) (rest Format
 			}
 		}
 	}
+
+	// Nothing may follow.
 	if s, isSequence := f.(Sequence); isSequence && len(s) == 0 {
-		return nil, false // nothing may follow
+		return nil, false
 	}
 	return f, f != nil
 }
@@ -46,6 +52,7 @@ func inFree(f Format) bool {
 		_, ok = f.(Free)
 		return ok
 	}
+
 	_, free := s[0].(Free)
 	_, ends := s[1].(Control)
 	return free && ends
@@ -78,6 +85,8 @@ func (d *derivation) derive(f Format, s symbol) (rest Format, ok bool) {
 	if d.refused {
 		return nil, false
 	}
+
+	// A format that is one symbol: the rest is nothing, or the same again.
 	switch f := f.(type) {
 	case Text:
 		if s.control == 0 && f != "" && f[0] == s.text {
@@ -101,15 +110,18 @@ func (d *derivation) derive(f Format, s symbol) (rest Format, ok bool) {
 	case Optional:
 		return d.derive(f.Format, s)
 	case Many:
+		// The rest of one time, and then any number again.
 		rest, ok = d.derive(f.Format, s)
 		return d.join(rest, Sequence{f}), ok
 	}
-	return nil, s.control != 0 // a value, an expression or a grammar
+	// A value, an expression or a grammar: only engines know what may follow within one.
+	return nil, s.control != 0
 }
 
 func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
 	d.spend(len(f))
 	var rests Choice
+
 	for i, element := range f {
 		rest, ok := d.derive(element, s)
 		if !ok {
@@ -118,6 +130,8 @@ func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
 		if rest != nil {
 			rests = append(rests, d.join(rest, f[i+1:]))
 		}
+
+		// An element that can be empty lets the next one begin too.
 		if !canBeEmpty(element) {
 			break
 		}
@@ -128,6 +142,7 @@ func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
 func (d *derivation) deriveChoice(f Choice, s symbol) (Format, bool) {
 	d.spend(len(f))
 	var rests Choice
+
 	for _, element := range f {
 		rest, ok := d.derive(element, s)
 		if !ok {
@@ -156,13 +171,16 @@ func (d *derivation) join(first Format, others Sequence) Format {
 	if first == nil {
 		return nil
 	}
+	// Of a text that is there to its end nothing is left.
 	if t, ok := first.(Text); ok && t == "" {
 		first = Sequence{}
 	}
+
 	s, ok := first.(Sequence)
 	if !ok {
 		s = Sequence{first}
 	}
+
 	d.spend(len(s) + len(others))
 	all := append(append(make(Sequence, 0, len(s)+len(others)), s...), others...)
 	if len(all) == 1 {

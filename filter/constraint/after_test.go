@@ -28,7 +28,8 @@ func TestAfter(t *testing.T) {
 	t.Parallel()
 	const thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
 	for name, c := range map[string]struct {
-		spec, text, free string // free: what precedes the constrained part; "": all of the text is free
+		// Free: what precedes the constrained part; "": all of the text is free.
+		spec, text, free string
 	}{
 		"call":            {"strict", thought + ` to=functions.get_weather<|channel|>commentary json<|message|>{"city":"Paris"}`, thought + " to=functions.get_weather<|channel|>commentary json<|message|>"},
 		"other header":    {"strict", thought + `<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris"}`, thought + "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"},

@@ -35,28 +35,32 @@ const (
 	maxLengthCost = 256
 )
 
-var errTotalCost = errors.New("has patterns and lengths that take an engine too long together: use fewer different ones")
+var errTotalCost = errors.New(
+	"has patterns and lengths that take an engine too long together: use fewer different ones")
 
-// budget is the cost of the patterns and lengths of a schema so far. A repeated one
+// costBound is the cost of the patterns and lengths of a schema so far. A repeated one
 // costs nothing.
-type budget struct {
-	account  *work.Account
-	spent    int
-	paid     map[string]bool
-	patterns map[string]enginePattern // that were read already
+type costBound struct {
+	account *work.Account
+	spent   int
+	paid    map[string]bool
+	// That were read already.
+	patterns map[string]enginePattern
 }
 
 // spend adds the cost of a pattern or length.
-func (b *budget) spend(what string, cost int) error {
+func (b *costBound) spend(what string, cost int) error {
 	if b.paid[what] {
 		return nil
 	}
+	// An engine compiles equal patterns once.
 	if b.spent+cost > maxSchemaCost {
 		return errTotalCost
 	}
 	if b.paid == nil {
 		b.paid = map[string]bool{}
 	}
+
 	b.paid[what] = true
 	b.spent += cost
 	return nil
@@ -64,25 +68,31 @@ func (b *budget) spend(what string, cost int) error {
 
 // addSchema adds the cost of one schema. The error says what cannot be enforced, or
 // costs too much.
-func (b *budget) addSchema(object map[string]any) error {
+func (b *costBound) addSchema(object map[string]any) error {
 	if err := checkSizes(object); err != nil {
 		return err
 	}
 	if err := checkCounts(object); err != nil {
 		return err
 	}
-	var unkept error // why the pattern is not in the grammar
+
+	// Why the pattern is not in the grammar.
+	var unkept error
 	if pattern, ok := object["pattern"].(string); ok {
-		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) && !leftToCheck(unkept, object["format"] != nil) {
+		// A format that is enforced stands for the pattern beside it.
+		if _, unkept = b.pattern(pattern); unkept != nil && !enforcedFormat(object) &&
+			!leftToCheck(unkept, object["format"] != nil) {
 			return unkept
 		}
 	}
+
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range sortedNames(patterns) {
 		if _, err := b.pattern(pattern); err != nil && !leftToCheck(err, false) {
 			return err
 		}
 	}
+
 	if describesStrings(object, unkept != nil) {
 		return nil
 	}
@@ -117,7 +127,7 @@ type enginePattern struct {
 }
 
 // pattern adds the cost of a pattern and returns it in the syntax of engines.
-func (b *budget) pattern(pattern string) (string, error) {
+func (b *costBound) pattern(pattern string) (string, error) {
 	p, read := b.patterns[pattern]
 	if !read {
 		p.text, p.cost, p.err = engineRegex(b.account, pattern, true)
@@ -126,6 +136,8 @@ func (b *budget) pattern(pattern string) (string, error) {
 		}
 		b.patterns[pattern] = p
 	}
+
+	// The cost of a pattern that is not in the grammar is not the engine's.
 	if p.err != nil {
 		return "", fmt.Errorf("has a pattern that %w", p.err)
 	}
@@ -134,23 +146,30 @@ func (b *budget) pattern(pattern string) (string, error) {
 }
 
 // lengths adds the cost of the lengths of strings.
-func (b *budget) lengths(object map[string]any) error {
+func (b *costBound) lengths(object map[string]any) error {
 	least, _ := number(object["minLength"])
 	most, _ := number(object["maxLength"])
 	if most > MaxCount {
-		most = 0 // it is not in the grammar
+		// It is not in the grammar.
+		most = 0
 	}
 	if most <= 1 && least <= 1 {
 		return nil
 	}
-	return b.spend("length "+strconv.Itoa(int(least))+"-"+strconv.Itoa(int(most)), min(int(max(least, most)), maxLengthCost))
+
+	// Equal lengths are one rule of a grammar.
+	what := "length " + strconv.Itoa(int(least)) + "-" + strconv.Itoa(int(most))
+	return b.spend(what, min(int(max(least, most)), maxLengthCost))
 }
 
 // checkSizes bounds the members and the values of a schema.
 func checkSizes(object map[string]any) error {
 	if countOptional(object) > maxOptional {
-		return fmt.Errorf("has more than %d properties in one object that are not required: require them, with the type null where they may be absent, or group them in objects", maxOptional)
+		return fmt.Errorf(
+			"has more than %d properties in one object that are not required: require them, with the type "+
+				"null where they may be absent, or group them in objects", maxOptional)
 	}
+
 	patterns, _ := object["patternProperties"].(map[string]any)
 	if len(patterns) > maxPatternNames {
 		return fmt.Errorf(`has more than %d "patternProperties" in one object: use fewer`, maxPatternNames)
@@ -162,6 +181,8 @@ func checkSizes(object map[string]any) error {
 func countOptional(object map[string]any) int {
 	declared, _ := object["properties"].(map[string]any)
 	n := len(declared)
+
+	// A name that is required twice counts once.
 	required, _ := texts(object["required"])
 	counted := make(map[string]bool, len(required))
 	for _, name := range required {
@@ -179,14 +200,18 @@ func checkCounts(object map[string]any) error {
 	least, _ := number(object["minProperties"])
 	most, capped := object["maxProperties"]
 	times := float64(n)
+
+	// With a maximum a grammar counts up to it, with a minimum alone through all of them.
 	switch x, _ := number(most); {
 	case capped:
 		times = min(times, x)
 	case least == 0:
 		return nil
 	}
+
 	if float64(n)*float64(n)*times > maxCounted {
-		return errors.New(`has a "minProperties" or "maxProperties" of too many properties that are not required: leave it out, or require some`)
+		return errors.New(`has a "minProperties" or "maxProperties" of too many properties that are not required: ` +
+			"leave it out, or require some")
 	}
 	return nil
 }
@@ -202,8 +227,10 @@ func checkEnum(object map[string]any) error {
 			size += len(text)
 		}
 	}
+
 	if len(values) > maxEnum || size > maxEnumBytes {
-		return fmt.Errorf(`has an "enum" of more than %d values or %d bytes: use fewer, or a pattern`, maxEnum, maxEnumBytes)
+		return fmt.Errorf(`has an "enum" of more than %d values or %d bytes: use fewer, or a pattern`,
+			maxEnum, maxEnumBytes)
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ var soleKeywords = []string{"$ref", "const", "enum", "anyOf", "oneOf", "allOf"}
 
 // valueKeywords are the other keywords that restrict a value.
 var valueKeywords = []string{
-	"type", "properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties",
+	"type",
+	"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
+	"minProperties", "maxProperties",
 	"items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems",
 	"pattern", "format", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
 }
@@ -42,28 +44,35 @@ var conflictingKeywords = [][2]string{
 // checkEnforceable rejects what grammars do not enforce.
 func (c *schemaCheck) checkEnforceable(object map[string]any) error {
 	has := func(k string) bool { return object[k] != nil }
+
 	for _, k := range unenforcedKeywords {
 		if has(k) {
 			return fmt.Errorf("uses %q, which no grammar enforces", k)
 		}
 	}
+
 	if all, _ := object["allOf"].([]any); len(all) > 1 {
 		return errors.New(`uses "allOf" with more than one schema, which no grammar enforces`)
 	}
+
+	// Beside such a keyword xgrammar sees no other: what is left is whether one is there.
 	if i := slices.IndexFunc(soleKeywords, has); i >= 0 {
 		return c.checkSole(object, soleKeywords[i], soleKeywords[i+1:])
 	}
+
 	for _, pair := range conflictingKeywords {
 		if has(pair[0]) && has(pair[1]) {
 			return fmt.Errorf("uses %q together with %q, of which grammars enforce only one", pair[0], pair[1])
 		}
 	}
+
 	if i := slices.IndexFunc(typedKeywords, has); i >= 0 && !has("type") {
 		return fmt.Errorf(`uses %q without "type", where no grammar enforces it`, typedKeywords[i])
 	}
 	if err := c.checkPatterns(object); err != nil {
 		return err
 	}
+
 	for _, k := range limits {
 		if x, _ := number(object[k]); math.Abs(x) > maxLimit {
 			return fmt.Errorf("has a %q beyond 2^63", k)
@@ -84,6 +93,7 @@ func (c *schemaCheck) checkPatterns(object map[string]any) error {
 	if pattern, ok := object["pattern"].(string); ok && !enforcedFormat(object) {
 		patterns = append(patterns, pattern)
 	}
+
 	names, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range slices.AppendSeq(patterns, maps.Keys(names)) {
 		if _, err := c.cost.pattern(pattern); err != nil && !errors.Is(err, errTotalCost) {
@@ -101,8 +111,12 @@ func (c *schemaCheck) checkSole(object map[string]any, keyword string, others []
 		if object[k] == nil || fixed && k == "type" {
 			continue
 		}
-		return fmt.Errorf("uses %q beside %q, of which grammars enforce only the latter: move it into the schemas there, or leave it out", k, keyword)
+		return fmt.Errorf(
+			"uses %q beside %q, of which grammars enforce only the latter: move it into the schemas there, "+
+				"or leave it out", k, keyword)
 	}
+
+	// A type beside fixed values says nothing more, if all of them are of it.
 	if names, _ := typesOf(object); fixed && names != nil {
 		for _, v := range valuesOf(object) {
 			if !isOfType(v, names) {
@@ -110,11 +124,14 @@ func (c *schemaCheck) checkSole(object map[string]any, keyword string, others []
 			}
 		}
 	}
+
+	// Grammars take oneOf for anyOf, so that no value may be of two of the schemas.
 	list, _ := object["oneOf"].([]any)
 	for i := range list {
 		for j := range i {
 			if keyword == "oneOf" && !c.disjoint(list[i], list[j], 0) {
-				return errors.New(`uses "oneOf" with schemas that a value can be of both, which no grammar rules out: use "anyOf", or give each of them a required property with a "const" of its own`)
+				return errors.New(`uses "oneOf" with schemas that a value can be of both, which no grammar rules out: ` +
+					`use "anyOf", or give each of them a required property with a "const" of its own`)
 			}
 		}
 	}
@@ -176,28 +193,37 @@ func (c *schemaCheck) disjoint(a, b any, depth int) bool {
 	if c.account.Spend(stepsOfPair) != nil || depth > maxCompareDepth {
 		return false
 	}
+
 	x, y := c.dereferenced(a), c.dereferenced(b)
 	if x == nil || y == nil {
 		return false
 	}
+
+	// Each pair of values may be compared, and each name looked for in a list.
 	some, others := valuesOf(x), valuesOf(y)
 	required, _ := texts(x["required"])
 	too, _ := texts(y["required"])
 	if c.account.Spend(len(some)+len(others)+len(too)+len(required)*(2+len(too)/8)) != nil {
 		return false
 	}
+
 	if some != nil && others != nil {
 		return !slices.ContainsFunc(some, func(v any) bool {
 			return slices.ContainsFunc(others, func(w any) bool { return c.equal(v, w) })
 		})
 	}
-	if k, l := kindsOf(x, some), kindsOf(y, others); k != nil && l != nil && !slices.ContainsFunc(k, func(name string) bool { return slices.Contains(l, name) }) {
+
+	if k, l := kindsOf(x, some), kindsOf(y, others); k != nil && l != nil &&
+		!slices.ContainsFunc(k, func(name string) bool { return slices.Contains(l, name) }) {
 		return true
 	}
+
+	// Objects whose kinds a property tells apart, as most clients write unions.
 	left, _ := x["properties"].(map[string]any)
 	right, _ := y["properties"].(map[string]any)
 	return x["type"] == "object" && y["type"] == "object" && slices.ContainsFunc(required, func(name string) bool {
-		return slices.Contains(too, name) && left[name] != nil && right[name] != nil && c.disjoint(left[name], right[name], depth+1)
+		return slices.Contains(too, name) && left[name] != nil && right[name] != nil &&
+			c.disjoint(left[name], right[name], depth+1)
 	})
 }
 
@@ -210,6 +236,8 @@ func (c *schemaCheck) dereferenced(s any) map[string]any {
 		if !ok {
 			return object
 		}
+
+		// A chain that is longer than maxFollowed is taken for no object.
 		target := c.resolve(ref)
 		if !target.ok {
 			return nil
@@ -226,6 +254,8 @@ func kindsOf(object map[string]any, values []any) []string {
 	for _, v := range values {
 		names = append(names, typeNames(v)...)
 	}
+
+	// An integer is a number, so that the two have values in common.
 	kinds := slices.Clone(names)
 	for i, name := range kinds {
 		if name == "integer" {

@@ -31,8 +31,9 @@ const (
 )
 
 var (
-	errUnicode = fmt.Errorf(`has more than %d classes of Unicode's characters, such as \p{L}: name each once, or write out the characters`, maxUnicode)
-	errStates  = fmt.Errorf("has more than %d states, which is too much to check: repeat less often", maxStates)
+	errUnicode = fmt.Errorf(`has more than %d classes of Unicode's characters, such as \p{L}: `+
+		"name each once, or write out the characters", maxUnicode)
+	errStates = fmt.Errorf("has more than %d states, which is too much to check: repeat less often", maxStates)
 )
 
 // parseExpression parses an expression in Go's syntax. The error is a [syntax.Error] or
@@ -43,6 +44,7 @@ func parseExpression(account *work.Account, pattern string) (*syntax.Regexp, err
 	if c.classes > maxUnicode {
 		return nil, errUnicode
 	}
+
 	if err := account.Spend(c.steps); err != nil {
 		return nil, err
 	}
@@ -53,8 +55,9 @@ func parseExpression(account *work.Account, pattern string) (*syntax.Regexp, err
 // parseCost is what an expression takes to parse. It is found without a parser, and is
 // rather too high: a text that looks like a class counts as one.
 type parseCost struct {
-	steps   int
-	classes int // of Unicode
+	steps int
+	// Of Unicode.
+	classes int
 	folded  bool
 }
 
@@ -63,10 +66,12 @@ func (c *parseCost) read(pattern string) {
 	c.folded = folds(pattern)
 	c.steps += len(pattern) * stepsOfByte
 
-	first, last, hyphen := rune(-1), rune(-1), false // the two characters before the one at hand
+	// The two characters before the one at hand: with a hyphen between them they are a range.
+	first, last, hyphen := rune(-1), rune(-1), false
 	for rest := pattern; rest != ""; {
 		at, size := c.character(rest)
-		if hyphen && c.folded { // first-at is a range, of which each character is folded
+		// Each character of the range is looked up for its other cases.
+		if hyphen && c.folded {
 			c.steps += 2 * foldedBetween(first, at)
 		}
 		first, last, hyphen = last, at, rest[0] == '-'
@@ -96,6 +101,7 @@ func (c *parseCost) escaped(text string) (at rune, size int) {
 		if c.folded {
 			c.steps += stepsOfUnicode
 		}
+		// Of \p{Greek} what is in the brackets counts as characters: rather too much.
 		return -1, 2
 	case strings.IndexByte("dDsSwW", text[0]) >= 0:
 		if c.folded {
@@ -108,6 +114,7 @@ func (c *parseCost) escaped(text string) (at rune, size int) {
 	case text[0] == 'x' && len(text) > 2:
 		code, digits = text[1:3], 3
 	}
+
 	if n, err := strconv.ParseUint(code, 16, 21); err == nil && digits <= len(text) {
 		return rune(n), 1 + digits
 	}
@@ -140,8 +147,9 @@ func foldedBetween(from, to rune) int {
 
 // program is a compiled expression. It is immutable.
 type program struct {
-	prog     *syntax.Prog
-	anchored bool // a match begins where the text does
+	prog *syntax.Prog
+	// A match begins where the text does.
+	anchored bool
 }
 
 // matcher matches texts with a program, one after the other.
@@ -160,7 +168,8 @@ func (p *program) matcher() *matcher {
 // states are the states in which a text can be, each once: a sparse set.
 type states struct {
 	list []uint32
-	at   []uint32 // by state: where in the list it is, if it is there
+	// By state: where in the list it is, if it is there.
+	at []uint32
 }
 
 func (s *states) add(state uint32) {
@@ -181,6 +190,7 @@ func compile(account *work.Account, re *syntax.Regexp) (*program, error) {
 		return nil, err
 	}
 
+	// Simplify spells repetitions out, which is why the states were counted before.
 	prog, err := syntax.Compile(re.Simplify())
 	if err != nil {
 		return nil, err
@@ -196,6 +206,7 @@ func countStates(re *syntax.Regexp) int {
 	if re.Op == syntax.OpLiteral {
 		n += len(re.Rune)
 	}
+	// Repetitions inside one another multiply, so that the number is cut on the way.
 	for _, sub := range re.Sub {
 		n = min(n+countStates(sub), maxStates+1)
 	}
@@ -213,23 +224,29 @@ const (
 	lookedAtOnce = 16 << 10
 )
 
-// matches reports whether a text has a match; if whole, whether all of it is one. The error is that of
-// the account.
+// matches reports whether a text has a match; if whole, whether all of it is one. The error is
+// that of the account.
 func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool, error) {
-	looked := 0 // states, since the account was asked
+	// States, since the account was asked.
+	looked := 0
 	now, next := &m.now, &m.next
 	now.list = now.list[:0]
+
 	for at, last := 0, rune(-1); ; {
+		// -1 stands for the end of the text: what needs no more is a match there.
 		here, size := rune(-1), 0
 		if at < len(text) {
 			here, size = utf8.DecodeRune(text[at:])
 		}
+
+		// Each character may begin a match, unless the text's beginning has to.
 		if at == 0 || !whole && !m.anchored {
 			now.add(uint32(m.prog.Start))
 		}
 		if m.step(now, next, last, here) && (size == 0 || !whole) {
 			return true, account.Spend(looked / statesOfStep)
 		}
+
 		looked += 1 + len(now.list)
 		if looked >= lookedAtOnce {
 			if err := account.Spend(looked / statesOfStep); err != nil {
@@ -237,9 +254,11 @@ func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool,
 			}
 			looked = 0
 		}
+
 		if size == 0 || len(next.list) == 0 && (whole || m.anchored) {
 			return false, account.Spend(looked / statesOfStep)
 		}
+
 		now, next = next, now
 		at, last = at+size, here
 	}
@@ -250,6 +269,8 @@ func (m *matcher) matches(account *work.Account, text []byte, whole bool) (bool,
 func (m *matcher) step(now, next *states, last, here rune) (matched bool) {
 	next.list = next.list[:0]
 	context := syntax.EmptyOpContext(last, here)
+
+	// The list grows on the way: states that take no character lead to others at the same place.
 	for i := 0; i < len(now.list); i++ {
 		switch inst := &m.prog.Inst[now.list[i]]; inst.Op {
 		case syntax.InstMatch:

@@ -52,7 +52,8 @@ func NewValue(account *work.Account, schema json.RawMessage) Value {
 // controls are the control tokens by their spellings.
 var controls = map[string]harmony.Token{
 	"<|start|>": harmony.TokenStart, "<|channel|>": harmony.TokenChannel, "<|message|>": harmony.TokenMessage,
-	"<|constrain|>": harmony.TokenConstrain, "<|end|>": harmony.TokenEnd, "<|return|>": harmony.TokenReturn, "<|call|>": harmony.TokenCall,
+	"<|constrain|>": harmony.TokenConstrain,
+	"<|end|>":       harmony.TokenEnd, "<|return|>": harmony.TokenReturn, "<|call|>": harmony.TokenCall,
 }
 
 // spelled returns the format of a text in which control tokens are spelled. The text
@@ -60,12 +61,14 @@ var controls = map[string]harmony.Token{
 func spelled(s string) Sequence {
 	var seq Sequence
 	for s != "" {
+		// The first control token, and the text before it.
 		at, end := len(s), len(s)
 		for name := range controls {
 			if i := strings.Index(s, name); i >= 0 && i < at {
 				at, end = i, i+len(name)
 			}
 		}
+
 		if at > 0 {
 			seq = append(seq, Text(s[:at]))
 		}
@@ -82,20 +85,21 @@ func spelled(s string) Sequence {
 //
 //	{"type":"structural_tag","format":{…}}
 func AppendStructuralTag(dst []byte, f Format) []byte {
-	dst = append(dst, `{"type":"structural_tag","format":`...)
-	return append(f.appendTag(dst), '}')
+	w := openTag(dst, "structural_tag").Key("format")
+	w = f.appendTag(w)
+	return w.Close()
 }
 
 func (t Text) appendTag(dst []byte) []byte {
-	return appendMember(dst, "const_string", "value", string(t))
+	return openTag(dst, "const_string").Text("value", string(t)).Close()
 }
 
 // appendTag wraps the token in a repetition of once, which makes it a rule of its
 // own: xgrammar's cache of compiled grammars confuses rules that differ only in
 // tokens after their first element (0.2.1 to 0.2.8).
 func (c Control) appendTag(dst []byte) []byte {
-	dst = append(dst, `{"type":"repeat","min":1,"max":1,"content":{"type":"token","token":`...)
-	return append(strconv.AppendUint(dst, uint64(c), 10), '}', '}')
+	w := openTag(dst, "repeat").Int("min", 1).Int("max", 1).Key("content")
+	return openTag(w, "token").Int("token", int64(c)).Close().Close()
 }
 
 func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
@@ -103,16 +107,15 @@ func (Free) appendTag(dst []byte) []byte { return append(dst, anyText...) }
 // appendTag limits the white space between two tokens of JSON: a deep value can be
 // indented, and a model cannot generate white space forever.
 func (v Value) appendTag(dst []byte) []byte {
-	dst = append(dst, `{"type":"json_schema","max_whitespace_cnt":32,"json_schema":`...)
-	return append(append(dst, v.Schema...), '}')
+	return openTag(dst, "json_schema").Int("max_whitespace_cnt", 32).Raw("json_schema", v.Schema).Close()
 }
 
 func (r Regex) appendTag(dst []byte) []byte {
-	return appendMember(dst, "regex", "pattern", string(r))
+	return openTag(dst, "regex").Text("pattern", string(r)).Close()
 }
 
 func (g Grammar) appendTag(dst []byte) []byte {
-	return appendMember(dst, "grammar", "grammar", string(g))
+	return openTag(dst, "grammar").Text("grammar", string(g)).Close()
 }
 
 func (s Sequence) appendTag(dst []byte) []byte { return appendElements(dst, "sequence", s) }
@@ -123,41 +126,33 @@ func (o Optional) appendTag(dst []byte) []byte { return appendContent(dst, "opti
 
 func (m Many) appendTag(dst []byte) []byte { return appendContent(dst, "star", m.Format) }
 
-func appendType(dst []byte, kind string) []byte {
-	return append(append(append(dst, `{"type":"`...), kind...), '"')
-}
-
-func appendMember(dst []byte, kind, name, value string) []byte {
-	dst = append(append(append(appendType(dst, kind), `,"`...), name...), `":`...)
-	return append(jsontext.AppendString(dst, value), '}')
+// openTag begins a tag of a kind. dst is all of a grammar, or the list or the member that the
+// tag is in.
+func openTag(dst []byte, kind string) jsontext.Writer {
+	return jsontext.Writer(dst).Open().Text("type", kind)
 }
 
 func appendElements(dst []byte, kind string, elements []Format) []byte {
-	dst = append(appendType(dst, kind), `,"elements":[`...)
-	for i, f := range elements {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = f.appendTag(dst)
+	w := openTag(dst, kind).Key("elements").OpenList()
+	for _, f := range elements {
+		w = f.appendTag(w.Element())
 	}
-	return append(dst, ']', '}')
+	return w.CloseList().Close()
 }
 
 func appendContent(dst []byte, kind string, f Format) []byte {
-	dst = append(appendType(dst, kind), `,"content":`...)
-	return append(f.appendTag(dst), '}')
+	w := openTag(dst, kind).Key("content")
+	w = f.appendTag(w)
+	return w.Close()
 }
 
 // anyText is the tag of any tokens except control tokens. Their ids begin before
 // those of Harmony and end after them, with reserved ones.
 var anyText = func() []byte {
 	const first, last = harmony.TokenStartOfText, harmony.TokenCall + 6
-	dst := []byte(`{"type":"any_tokens","exclude_tokens":[`)
+	w := openTag(nil, "any_tokens").Key("exclude_tokens").OpenList()
 	for t := first; t <= last; t++ {
-		if t > first {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendUint(dst, uint64(t), 10)
+		w = strconv.AppendUint(w.Element(), uint64(t), 10)
 	}
-	return slices.Clip(append(dst, ']', '}'))
+	return slices.Clip(w.CloseList().Close())
 }()

@@ -9,9 +9,11 @@ import (
 // repetitions make, as [regexCost] counts them. What is not repeated costs next to
 // nothing.
 type inputCost struct {
-	rules     map[string]*expr
-	repeated  map[string]int // the costs of rules that are repeated
-	ambiguity map[*expr]bool // of rules and of what is repeated
+	rules map[string]*expr
+	// The costs of rules that are repeated.
+	repeated map[string]int
+	// Of rules and of what is repeated.
+	ambiguity map[*expr]bool
 }
 
 // total returns the cost of all rules together, at most one more than [MaxInputCost].
@@ -33,6 +35,7 @@ func (c *inputCost) of(e *expr, inside bool) int {
 		}
 		return 0
 	case exprClass:
+		// A class up to the last character is as costly alone as it is repeated.
 		if n := len(e.ranges); n > 0 && e.ranges[n-1] == unicode.MaxRune {
 			return wideCost
 		}
@@ -48,6 +51,7 @@ func (c *inputCost) of(e *expr, inside bool) int {
 	case exprRepeat:
 		return c.repetition(e, inside)
 	}
+
 	cost := 0
 	for _, sub := range e.subs {
 		cost = min(cost+c.of(sub, inside), MaxInputCost+1)
@@ -58,9 +62,12 @@ func (c *inputCost) of(e *expr, inside bool) int {
 func (c *inputCost) repetition(e *expr, inside bool) int {
 	times := max(e.least, e.most, 1)
 	cost := c.of(e.subs[0], inside || times > 1)
+
 	if times > 1 && c.ambiguous(e.subs[0]) {
 		cost *= ambiguousCost
 	}
+
+	// A repetition beyond what engines take is split, and each piece costs as much again.
 	return min(cost*times*((times+maxRepeat-1)/maxRepeat), MaxInputCost+1)
 }
 
@@ -69,7 +76,8 @@ func (c *inputCost) rule(name string) int {
 	if cost, known := c.repeated[name]; known {
 		return cost
 	}
-	c.repeated[name] = 1 // where it names itself
+	// Where it names itself.
+	c.repeated[name] = 1
 	cost := max(1, c.of(c.rules[name], true))
 	c.repeated[name] = cost
 	return cost
@@ -79,7 +87,8 @@ func (c *inputCost) rule(name string) int {
 func (c *inputCost) ambiguous(e *expr) bool {
 	found, known := c.ambiguity[e]
 	if !known {
-		c.ambiguity[e] = false // where a rule names itself
+		// Where a rule names itself.
+		c.ambiguity[e] = false
 		found = c.findAmbiguity(e)
 		c.ambiguity[e] = found
 	}

@@ -60,6 +60,7 @@ func InputRegex(account *work.Account, pattern string) (g Grammar, cost int, err
 	if err != nil {
 		return "", 0, err
 	}
+
 	branches, err := branchesOf(account, pattern, re)
 	switch {
 	case account.Err() != nil:
@@ -67,8 +68,10 @@ func InputRegex(account *work.Account, pattern string) (g Grammar, cost int, err
 	case err != nil:
 		return "", 0, unenforceable(err.Error())
 	}
+
 	alt := &expr{op: exprAlt}
 	for _, b := range branches {
+		// Anchors at the ends of a branch say what is true anyway: the whole text matches.
 		seq := &expr{op: exprSeq}
 		for _, part := range b.parts {
 			e, err := regexExpr(part)
@@ -91,14 +94,19 @@ func parseInputRegex(account *work.Account, pattern string) (*syntax.Regexp, err
 	case strings.ContainsRune(pattern, 0):
 		return nil, errors.New("has a NUL character in it")
 	}
+
 	re, err := parseExpression(account, goSyntax(pattern))
 	if errors.Is(err, errUnicode) {
 		return nil, unenforceable(err.Error())
 	}
+
 	var fault *syntax.Error
 	if !errors.As(err, &fault) {
 		return re, err
 	}
+
+	// Faults in every notation. With the others the expression may be one of another engine's, such as
+	// a lookahead.
 	switch fault.Code {
 	case syntax.ErrMissingBracket, syntax.ErrMissingParen, syntax.ErrUnexpectedParen, syntax.ErrMissingRepeatArgument,
 		syntax.ErrTrailingBackslash, syntax.ErrInvalidCharRange, syntax.ErrInvalidUTF8:
@@ -111,6 +119,7 @@ func parseInputRegex(account *work.Account, pattern string) (*syntax.Regexp, err
 // except a line feed.
 func regexExpr(re *syntax.Regexp) (*expr, error) {
 	e := &expr{}
+
 	switch re.Op {
 	case syntax.OpEmptyMatch:
 		return &expr{op: exprText}, nil
@@ -146,6 +155,7 @@ func regexExpr(re *syntax.Regexp) (*expr, error) {
 	default:
 		return nil, unenforceable(errBoundary.Error())
 	}
+
 	for _, sub := range re.Sub {
 		s, err := regexExpr(sub)
 		if err != nil {
@@ -161,8 +171,10 @@ func literalExpr(text []rune, folded bool) *expr {
 	if !folded {
 		return &expr{op: exprText, text: string(text)}
 	}
+
 	seq := &expr{op: exprSeq}
 	for _, r := range text {
+		// A class of the character in all its cases.
 		ranges := []rune{r, r}
 		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 			ranges = append(ranges, f, f)
@@ -178,11 +190,14 @@ const startRule = "start"
 // inputWriter writes rules as a grammar of JSON arguments.
 type inputWriter struct {
 	rules map[string]*expr
-	names map[string]int // the numbers of the rules that are used
-	queue []string       // of them, those that are not written yet
+	// The numbers of the rules that are used.
+	names map[string]int
+	// Of them, those that are not written yet.
+	queue []string
 	text  strings.Builder
 	nodes int
-	err   error // the first one
+	// The first one.
+	err error
 }
 
 // writeInput returns the grammar of the arguments whose text is of the start rule, and its
@@ -191,10 +206,13 @@ func writeInput(rules map[string]*expr) (g Grammar, cost int, err error) {
 	if cost = (&inputCost{rules: rules}).total(); cost > MaxInputCost {
 		return "", 0, unenforceable("it takes an engine too long")
 	}
+
 	w := inputWriter{rules: rules, names: map[string]int{}}
 	w.text.WriteString(`root ::= "{" space "\"input\"" space ":" space "\"" `)
 	w.name(startRule)
 	w.text.WriteString(` "\"" space "}"` + "\nspace ::= [ \\n]{0,8}\n")
+
+	// Only rules that the text can reach are written: each as it is first named.
 	for len(w.queue) > 0 {
 		name := w.queue[0]
 		w.queue = w.queue[1:]
@@ -202,6 +220,8 @@ func writeInput(rules map[string]*expr) (g Grammar, cost int, err error) {
 		w.expr(rules[name], false)
 		w.text.WriteByte('\n')
 	}
+
+	// Spelled for JSON a grammar is longer than the client's own.
 	if w.err == nil && w.text.Len() > 4*maxGrammarBytes {
 		w.err = unenforceable("it is too large")
 	}
@@ -232,6 +252,7 @@ func (w *inputWriter) expr(e *expr, part bool) {
 		w.fail("it has too many expressions")
 		return
 	}
+
 	switch e.op {
 	case exprText:
 		w.literal(e.text)
@@ -240,6 +261,7 @@ func (w *inputWriter) expr(e *expr, part bool) {
 	case exprName:
 		w.name(e.text)
 	case exprRepeat:
+		// The operator applies to one element.
 		w.text.WriteByte('(')
 		w.expr(e.subs[0], false)
 		w.text.WriteByte(')')
@@ -258,17 +280,21 @@ func (w *inputWriter) expr(e *expr, part bool) {
 
 func (w *inputWriter) several(e *expr, part bool) {
 	if len(e.subs) == 0 {
+		// An expression of nothing is the empty text.
 		w.literal("")
 		return
 	}
+
 	if len(e.subs) == 1 {
 		w.expr(e.subs[0], part)
 		return
 	}
+
 	if part {
 		w.text.WriteByte('(')
 		defer w.text.WriteByte(')')
 	}
+
 	for i, sub := range e.subs {
 		switch {
 		case i > 0 && e.op == exprAlt:
@@ -287,6 +313,7 @@ func (w *inputWriter) literal(text string) {
 		if r == 0 || unicode.Is(unicode.Cs, r) {
 			w.fail("it has a NUL character or half a surrogate pair")
 		}
+
 		for _, c := range jsonSpelling(r) {
 			w.character(c)
 		}
@@ -313,17 +340,20 @@ func jsonSpelling(r rune) string {
 func (w *inputWriter) class(ranges []rune) {
 	plain, letters, digits := splitClass(ranges)
 	var parts []string
-	if len(plain) > 0 && plain[0] == '^' { // at the beginning it would negate the class
+	// At the beginning it would negate the class.
+	if len(plain) > 0 && plain[0] == '^' {
 		parts = append(parts, `"^"`)
 		plain[0]++
 		if plain[0] > plain[1] {
 			plain = plain[2:]
 		}
 	}
+
 	if len(plain) > 2*maxRanges {
 		w.fail(errRanges.Error())
 		return
 	}
+
 	if len(plain) > 0 {
 		parts = append(parts, classText(plain))
 	}
@@ -335,9 +365,11 @@ func (w *inputWriter) class(ranges []rune) {
 			parts = append(parts, fmt.Sprintf(`"\\u00%d" %s`, i, classText(list)))
 		}
 	}
+
 	switch {
 	case len(parts) == 0:
 		w.fail(errNothing.Error())
+	// One element needs no parentheses.
 	case len(parts) == 1 && len(letters) == 0 && len(digits[0])+len(digits[1]) == 0:
 		w.text.WriteString(parts[0])
 	default:
@@ -353,6 +385,8 @@ func splitClass(ranges []rune) (plain, letters []rune, digits [2][]rune) {
 	for i := 0; i+1 < len(ranges); i += 2 {
 		from, to := ranges[i], ranges[i+1]
 		plain = w.appendPlain(plain, from, to)
+
+		// Escaped are at most the characters up to the backslash; NUL is no part of any text.
 		for r := max(from, 1); r <= min(to, '\\'); r++ {
 			at := strings.IndexRune(shortEscapes, r)
 			switch {

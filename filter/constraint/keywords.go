@@ -31,15 +31,18 @@ func checkValues(object map[string]any) error {
 			return fmt.Errorf("has a %q that is no string", k)
 		}
 	}
+
 	if _, ok := typesOf(object); !ok {
 		return fmt.Errorf(`has a "type" that is none of %q and no array of them`, jsonTypes)
 	}
+
 	if list, ok := object["enum"].([]any); object["enum"] != nil && (!ok || len(list) == 0) {
 		return errors.New(`has an "enum" that is no array of values`)
 	}
 	if _, ok := texts(object["required"]); !ok {
 		return errors.New(`has a "required" that is no array of names`)
 	}
+
 	for _, pair := range counts {
 		for _, k := range pair {
 			if x, ok := number(object[k]); !ok || x < 0 || x != math.Trunc(x) {
@@ -47,6 +50,7 @@ func checkValues(object map[string]any) error {
 			}
 		}
 	}
+
 	for _, k := range limits {
 		if x, ok := number(object[k]); !ok {
 			return fmt.Errorf("has a %q that is no number", k)
@@ -91,6 +95,7 @@ func typesOf(object map[string]any) (names []string, ok bool) {
 		if names, ok = texts(v); !ok || len(names) == 0 {
 			return nil, false
 		}
+		// Neither order nor repetition means anything.
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}
@@ -104,27 +109,34 @@ func checkSatisfiable(object map[string]any) error {
 		least, _ := number(object[pair[0]])
 		most, _ := number(object[pair[1]])
 		switch {
+		// A grammar has to count to a minimum. Large maximums are left out instead.
 		case pair[0] != "minimum" && least > MaxCount:
 			return fmt.Errorf("has a %q beyond %d", pair[0], MaxCount)
 		case object[pair[0]] != nil && object[pair[1]] != nil && least > most:
 			return fmt.Errorf("has a %q above its %q", pair[0], pair[1])
 		}
 	}
+
 	first, _ := object["prefixItems"].([]any)
 	if most, _ := number(object["maxItems"]); object["maxItems"] != nil && most < float64(len(first)) {
 		return errors.New(`has a "maxItems" below the number of its "prefixItems"`)
 	}
+
+	// With rules for names what is required may be one of those.
 	if object["patternProperties"] != nil || object["propertyNames"] != nil {
 		return nil
 	}
+
 	declared, _ := object["properties"].(map[string]any)
 	names, _ := texts(object["required"])
 	closed := object["additionalProperties"] == false
 	for _, name := range names {
 		if declared[name] == nil && closed {
-			return errors.New(`has a "required" property that is not among its "properties", and "additionalProperties": false`)
+			return errors.New(`has a "required" property that is not among its "properties", ` +
+				`and "additionalProperties": false`)
 		}
 	}
+
 	least, _ := number(object["minProperties"])
 	if least > float64(len(declared)) && (closed || len(declared) > 0 && object["additionalProperties"] == nil) {
 		return errors.New(`has a "minProperties" beyond the number of its "properties", and no "additionalProperties"`)

@@ -39,11 +39,16 @@ func InputLark(account *work.Account, definition string) (g Grammar, cost int, e
 	if err := account.Spend(len(definition) * stepsOfLark); err != nil {
 		return "", 0, err
 	}
-	p := larkParser{account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{}}
+
+	p := larkParser{
+		account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{},
+	}
+
 	p.next()
 	for p.kind != larkEnd && p.err == nil {
 		p.statement()
 	}
+
 	if p.err == nil {
 		p.check()
 	}
@@ -72,15 +77,19 @@ type larkParser struct {
 	text, rest string
 	kind       larkKind
 	token      string
-	at         int // where the token begins
+	// Where the token begins.
+	at int
 
-	rules    map[string]*expr
-	used     map[string]int // names, and where they are used first
-	ignored  []*expr
-	terminal bool // a terminal is being defined
+	rules map[string]*expr
+	// Names, and where they are used first.
+	used    map[string]int
+	ignored []*expr
+	// A terminal is being defined.
+	terminal bool
 	depth    int
 	nodes    int
-	err      error // the first one
+	// The first one.
+	err error
 }
 
 // fail ends the parsing with a fault at a position.
@@ -117,14 +126,17 @@ func (p *larkParser) expect(sign string) {
 // next reads a token. A line that begins with | continues the one before.
 func (p *larkParser) next() {
 	p.rest = strings.TrimLeft(p.rest, " \t\r\f")
+	// Up to the end of the line, which is a token.
 	if strings.HasPrefix(p.rest, "//") || strings.HasPrefix(p.rest, "#") {
 		p.rest = p.rest[spanTo(p.rest, '\n'):]
 	}
+
 	p.at = len(p.text) - len(p.rest)
 	if p.rest == "" {
 		p.kind, p.token = larkEnd, ""
 		return
 	}
+
 	switch c := p.rest[0]; {
 	case c == '\n':
 		p.advance(larkNewline, 1)
@@ -138,6 +150,7 @@ func (p *larkParser) next() {
 		p.advance(larkDirective, 1+spanOf(p.rest[1:], letters))
 	case strings.IndexByte(letters+"_", c) >= 0:
 		p.advance(larkName, p.span(letters+"_0123456789"))
+	// Before the signs that they begin with.
 	case strings.HasPrefix(p.rest, "->"), strings.HasPrefix(p.rest, ".."):
 		p.advance(larkSign, 2)
 	case strings.IndexByte(":|()[]?*+~.,{}!-", c) >= 0:
@@ -176,6 +189,7 @@ func (p *larkParser) quoted(kind larkKind, quote byte) {
 			i++
 		}
 	}
+
 	if i >= len(p.rest) || p.rest[i] != quote {
 		p.fail(p.at, "a %c has no closing %c in its line", quote, quote)
 		return
@@ -194,6 +208,7 @@ func (p *larkParser) statement() {
 	default:
 		p.definition()
 	}
+
 	if p.kind != larkNewline && p.kind != larkEnd {
 		p.fail(p.at, "%q is not expected", p.token)
 	}
@@ -217,10 +232,12 @@ func (p *larkParser) directive() {
 
 // imports reads common.NAME, common.NAME -> NAME, or common (NAME, …).
 func (p *larkParser) imports() {
+	// Another path would be a file of the client's.
 	if p.kind != larkName || p.token != "common" {
 		p.stop(unenforceable("only terminals of common can be imported"))
 		return
 	}
+
 	p.next()
 	if p.take("(") {
 		for p.err == nil {
@@ -232,6 +249,7 @@ func (p *larkParser) imports() {
 		p.expect(")")
 		return
 	}
+
 	p.expect(".")
 	name := p.name()
 	as := name
@@ -285,17 +303,21 @@ func isTerminal(name string) bool {
 // definition reads a rule or a terminal. Priorities, and what only concerns trees, have
 // no effect.
 func (p *larkParser) definition() {
+	// These signs are about trees.
 	for p.is("?") || p.is("!") {
 		p.next()
 	}
+
 	name := p.name()
 	if p.is("{") {
 		p.stop(unenforceable("templates of rules are not supported"))
 	}
+
 	if p.take(".") {
 		p.take("-")
 		p.number()
 	}
+
 	p.expect(":")
 	p.terminal = isTerminal(name)
 	p.define(name, p.alternatives())
@@ -343,6 +365,8 @@ func (p *larkParser) alternatives() *expr {
 		return e
 	}
 	defer func() { p.depth-- }()
+
+	// An error ends it too: then the token is the end, and no sign.
 	for p.continues(); ; p.continues() {
 		e.subs = append(e.subs, p.sequence())
 		p.continues()
@@ -356,6 +380,7 @@ func (p *larkParser) sequence() *expr {
 	e := &expr{op: exprSeq}
 	for p.err == nil {
 		if p.depth > 1 {
+			// In a group the end of a line ends nothing.
 			p.continues()
 		}
 		switch {
@@ -376,7 +401,9 @@ func (p *larkParser) repeated() *expr {
 	if p.nodes > maxInputNodes {
 		p.stop(unenforceable("it has too many expressions"))
 	}
+
 	e := p.item()
+
 	switch {
 	case p.take("?"):
 		return &expr{op: exprRepeat, subs: []*expr{e}, least: 0, most: 1}
@@ -394,6 +421,7 @@ func (p *larkParser) repeated() *expr {
 		if most < least {
 			p.fail(at, "the repetition ends at %d, before it begins at %d", most, least)
 		}
+		// An engine makes states of each of them.
 		if most > maxInputRepeat && p.err == nil {
 			p.stop(unenforceable(fmt.Sprintf("it repeats more than %d times", maxInputRepeat)))
 		}
@@ -404,8 +432,10 @@ func (p *larkParser) repeated() *expr {
 
 func (p *larkParser) item() *expr {
 	at, token := p.at, p.token
+
 	switch {
 	case p.kind == larkName:
+		// Lark's lexer knows terminals alone.
 		if p.terminal && !isTerminal(token) {
 			p.fail(at, "a terminal uses the rule %s", token)
 		}
@@ -426,6 +456,7 @@ func (p *larkParser) item() *expr {
 		if strings.ContainsAny(flags, "xl") {
 			p.stop(unenforceable("the flags x and l are not supported"))
 		}
+		// Python's u is what is done anyway.
 		if flags = strings.ReplaceAll(flags, "u", ""); flags != "" {
 			pattern = "(?" + flags + ":" + pattern + ")"
 		}
@@ -435,6 +466,7 @@ func (p *larkParser) item() *expr {
 		p.expect(")")
 		return e
 	}
+
 	p.expect("[")
 	e := p.alternatives()
 	p.expect("]")
@@ -478,16 +510,20 @@ func (p *larkParser) unquoted() (text []rune, folded bool) {
 	if strings.Trim(flags, "i") != "" {
 		p.fail(at, "a string has no flag but i")
 	}
+
 	p.next()
 	for body != "" {
+		// Python keeps the backslash of an escape that it does not know.
 		if body[0] == '\\' && !strings.ContainsRune(`abfnrtvxuU01234567\"'`, rune(body[1])) {
 			text, body = append(text, '\\'), body[1:]
 			continue
 		}
+
 		quote := byte('"')
 		if strings.HasPrefix(body, `\'`) {
 			quote = '\''
 		}
+
 		r, _, rest, err := strconv.UnquoteChar(body, quote)
 		if err != nil {
 			p.fail(at, "the string has an escape that is not valid")
@@ -504,6 +540,7 @@ func (p *larkParser) regex(pattern string, at int) *expr {
 	if err == nil {
 		e, err = regexExpr(re)
 	}
+
 	switch {
 	case err == nil:
 		return e
@@ -518,19 +555,23 @@ func (p *larkParser) regex(pattern string, at int) *expr {
 // check looks for names that are not defined, and for a start that has no text.
 func (p *larkParser) check() {
 	missing := ""
+	// The first use in the text is named, whatever the order of the map.
 	for name, at := range p.used {
 		if p.rules[name] == nil && (missing == "" || at < p.used[missing]) {
 			missing = name
 		}
 	}
+
 	if missing != "" {
 		p.fail(p.used[missing], "%s is not defined", missing)
 		return
 	}
+
 	if p.rules[startRule] == nil {
 		p.fail(len(p.text), "there is no rule %s", startRule)
 		return
 	}
+
 	if ends := p.finite(); p.err == nil && !ends[startRule] {
 		p.fail(len(p.text), "the rule %s never ends: every alternative needs itself", startRule)
 	}
@@ -585,6 +626,8 @@ func (p *larkParser) translated() map[string]*expr {
 	if len(p.ignored) > 0 {
 		ignored = &expr{op: exprRepeat, subs: []*expr{{op: exprAlt, subs: p.ignored}}, least: 0, most: -1}
 	}
+
+	// The ignored text is a rule of its own: it is named behind each token, and written once.
 	rules := map[string]*expr{larkIgnored: ignored}
 	for name, e := range p.rules {
 		if !isTerminal(name) {
@@ -592,6 +635,7 @@ func (p *larkParser) translated() map[string]*expr {
 		}
 		rules[name] = e
 	}
+
 	if len(p.ignored) > 0 {
 		rules[startRule] = &expr{op: exprSeq, subs: []*expr{{op: exprName, text: larkIgnored}, rules[startRule]}}
 	}
@@ -610,6 +654,8 @@ func (p *larkParser) withTokens(e *expr) *expr {
 		}
 		return e
 	}
+
+	// Expressions are immutable: one that changes is copied.
 	c := *e
 	c.subs = nil
 	for _, sub := range e.subs {
@@ -627,9 +673,11 @@ var larkCommon = map[string]string{
 	"DECIMAL": `[0-9]+\.[0-9]*|\.[0-9]+`, "FLOAT": larkFloat, "SIGNED_FLOAT": `[+-]?(?:` + larkFloat + `)`,
 	"NUMBER": larkFloat + `|[0-9]+`, "SIGNED_NUMBER": `[+-]?(?:` + larkFloat + `|[0-9]+)`,
 	"ESCAPED_STRING": `"(?:[^"\\\n]|\\[^\n])*"`,
-	"LCASE_LETTER":   `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`, "WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
+	"LCASE_LETTER":   `[a-z]`, "UCASE_LETTER": `[A-Z]`, "LETTER": `[a-zA-Z]`,
+	"WORD": `[a-zA-Z]+`, "CNAME": `[_a-zA-Z][_a-zA-Z0-9]*`,
 	"WS_INLINE": `[ \t]+`, "WS": `[ \t\f\r\n]+`, "CR": `\r`, "LF": `\n`, "NEWLINE": `(?:\r?\n)+`,
-	"SH_COMMENT": `#[^\n]*`, "CPP_COMMENT": `//[^\n]*`, "C_COMMENT": `/\*(?:[^*]|\*+[^*/])*\*+/`, "SQL_COMMENT": `--[^\n]*`,
+	"SH_COMMENT": `#[^\n]*`, "CPP_COMMENT": `//[^\n]*`, "SQL_COMMENT": `--[^\n]*`,
+	"C_COMMENT": `/\*(?:[^*]|\*+[^*/])*\*+/`,
 }
 
 const larkFloat = `[0-9]+[eE][+-]?[0-9]+|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?`

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/work"
@@ -44,13 +45,19 @@ const (
 )
 
 var (
-	errSyntax   = errors.New("is no regular expression that a grammar can be made of: those have no lookaround, no backreferences and no repetitions beyond 1000")
+	errSyntax = errors.New(
+		"is no regular expression that a grammar can be made of: those have no lookaround, no backreferences " +
+			"and no repetitions beyond 1000")
 	errBoundary = errors.New(`has a \b, \B or (?m), which no grammar can be made of: write out what stands there`)
-	errAnchor   = errors.New("has an anchor, ^ or $, inside, which no grammar can be made of: anchors may stand at its ends only")
-	errRanges   = fmt.Errorf(`has a class of more than %d ranges of characters, such as \p{L}: write out those that it needs, such as [A-Za-zÀ-ɏ]`, maxRanges)
-	errNothing  = errors.New("matches no text")
-	errEscaped  = errors.New("asks for a quote, a backslash or a control character, which no grammar for JSON can be made of")
-	errCost     = errors.New("has repetitions that take an engine too long: repeat less often, or not inside one another, or use maxLength")
+	errAnchor   = errors.New(
+		"has an anchor, ^ or $, inside, which no grammar can be made of: anchors may stand at its ends only")
+	errRanges = fmt.Errorf(`has a class of more than %d ranges of characters, such as \p{L}: `+
+		"write out those that it needs, such as [A-Za-zÀ-ɏ]", maxRanges)
+	errNothing = errors.New("matches no text")
+	errEscaped = errors.New(
+		"asks for a quote, a backslash or a control character, which no grammar for JSON can be made of")
+	errCost = errors.New(
+		"has repetitions that take an engine too long: repeat less often, or not inside one another, or use maxLength")
 )
 
 // CheckRegex returns an error if engines cannot enforce a regular expression in Go's
@@ -73,13 +80,17 @@ func engineRegex(account *work.Account, pattern string, inSchema bool) (text str
 	switch {
 	case err != nil:
 		return "", 0, err
-	case regexCost(re) > maxRegexCost: // also of what cannot become a grammar: it is matched
+	// Also of what cannot become a grammar: it is matched here.
+	case regexCost(re) > maxRegexCost:
 		return "", 0, errCost
 	}
+
 	all, err := branchesOf(account, pattern, re)
 	if err != nil {
 		return "", 0, err
 	}
+
+	// The branches are written one by one: what they share costs each of them.
 	for _, b := range all {
 		for _, part := range b.parts {
 			cost = min(cost+regexCost(part), maxRegexCost+1)
@@ -88,6 +99,7 @@ func engineRegex(account *work.Account, pattern string, inSchema bool) (text str
 	if cost > maxRegexCost {
 		return "", 0, errCost
 	}
+
 	w := regexWriter{inSchema: inSchema}
 	w.branches(all)
 	return w.text.String(), cost, w.err
@@ -101,6 +113,7 @@ func parsePattern(account *work.Account, pattern string) (*syntax.Regexp, error)
 	case strings.ContainsRune(pattern, 0):
 		return nil, errors.New("has a NUL character in it")
 	}
+
 	re, err := parseExpression(account, goSyntax(pattern))
 	if fault := (*syntax.Error)(nil); errors.As(err, &fault) {
 		return nil, errSyntax
@@ -115,6 +128,7 @@ func goSyntax(pattern string) string {
 	if !strings.Contains(pattern, `\u`) {
 		return pattern
 	}
+
 	var b strings.Builder
 	for i := 0; i < len(pattern); {
 		if pattern[i] != '\\' || i+1 == len(pattern) {
@@ -122,18 +136,18 @@ func goSyntax(pattern string) string {
 			i++
 			continue
 		}
+
 		if pattern[i+1] == 'u' && i+6 <= len(pattern) && pattern[i+2] != '{' {
-			code := pattern[i+2 : i+6]
-			if high, err := strconv.ParseUint(code, 16, 16); err == nil && high>>10 == 0xD800>>10 && i+12 <= len(pattern) && pattern[i+6:i+8] == `\u` {
-				if low, err := strconv.ParseUint(pattern[i+8:i+12], 16, 16); err == nil && low>>10 == 0xDC00>>10 {
-					code = strconv.FormatUint(0x10000+(high&0x3FF)<<10+low&0x3FF, 16)
-					i += 6
-				}
+			code, size := pattern[i+2:i+6], 6
+			if pair, isPair := surrogates(pattern[i:]); isPair {
+				code, size = strconv.FormatUint(uint64(pair), 16), 12
 			}
 			b.WriteString(`\x{` + code + `}`)
-			i += 6
+			i += size
 			continue
 		}
+
+		// What else follows a backslash is kept with it, such as another backslash.
 		if pattern[i+1] == 'u' {
 			b.WriteString(`\x`)
 		} else {
@@ -144,10 +158,26 @@ func goSyntax(pattern string) string {
 	return b.String()
 }
 
+// surrogates returns the character of the two surrogates, each as \uXXXX, that a text begins
+// with; false if it does not.
+func surrogates(text string) (pair rune, ok bool) {
+	if len(text) < 12 || text[6:8] != `\u` {
+		return 0, false
+	}
+
+	high, errHigh := strconv.ParseUint(text[2:6], 16, 16)
+	low, errLow := strconv.ParseUint(text[8:12], 16, 16)
+	if errHigh != nil || errLow != nil || high>>10 != 0xD800>>10 || low>>10 != 0xDC00>>10 {
+		return 0, false
+	}
+	return utf16.DecodeRune(rune(high), rune(low)), true
+}
+
 // branch is an alternative of an expression, without the anchors at its ends.
 type branch struct {
-	parts      []*syntax.Regexp
-	begin, end bool // there is an anchor
+	parts []*syntax.Regexp
+	// There is an anchor.
+	begin, end bool
 }
 
 // branchesOf returns the alternatives of an expression that have anchors of their
@@ -178,9 +208,11 @@ func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, 
 			return branchesIn(re.Sub[0], anchored)
 		}
 	case syntax.OpAlternate:
+		// Alternatives without anchors are one part of whatever they are in.
 		if !anchored[re] {
 			break
 		}
+
 		var all []branch
 		for _, sub := range re.Sub {
 			more, err := branchesIn(sub, anchored)
@@ -190,6 +222,7 @@ func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, 
 			all = append(all, more...)
 		}
 		return all, nil
+
 	case syntax.OpConcat:
 		all := []branch{{}}
 		for _, sub := range re.Sub {
@@ -203,6 +236,7 @@ func branchesIn(re *syntax.Regexp, anchored map[*syntax.Regexp]bool) ([]branch, 
 		}
 		return all, nil
 	}
+
 	return []branch{{parts: []*syntax.Regexp{re}}}, nil
 }
 
@@ -211,12 +245,15 @@ func joined(heads, tails []branch) ([]branch, error) {
 	if len(heads)*len(tails) > maxBranches {
 		return nil, errAnchor
 	}
+
 	var all []branch
 	for _, h := range heads {
 		if len(tails) > 1 {
-			h.parts = slices.Clip(h.parts) // so that each branch gets a copy
+			// So that each branch gets a copy.
+			h.parts = slices.Clip(h.parts)
 		}
 		for _, t := range tails {
+			// An anchor inside could never match, or not only what is written.
 			if t.begin && len(h.parts) > 0 || h.end && len(t.parts) > 0 {
 				return nil, errAnchor
 			}
@@ -247,6 +284,7 @@ func regexCost(re *syntax.Regexp) int {
 	case syntax.OpLiteral:
 		return len(re.Rune)
 	case syntax.OpCharClass:
+		// Up to the last character: a class such as [^a].
 		if n := len(re.Rune); n > 0 && re.Rune[n-1] == unicode.MaxRune {
 			return wideCost
 		}
@@ -254,9 +292,12 @@ func regexCost(re *syntax.Regexp) int {
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
 		return wideCost
 	}
+
 	for _, sub := range re.Sub {
 		cost = min(cost+regexCost(sub), maxRegexCost+1)
 	}
+
+	// Beyond maxRepeat it is split, and the pieces cost more than one after the other.
 	if re.Op == syntax.OpRepeat {
 		times := max(re.Min, re.Max, 1)
 		if times > 1 && ambiguous(re.Sub[0]) {
@@ -289,8 +330,11 @@ func ambiguous(re *syntax.Regexp) bool {
 				return false
 			}
 		}
+
+		// Nothing but repetitions, one after the other.
 		return true
 	}
+
 	return false
 }
 
@@ -299,7 +343,8 @@ func ambiguous(re *syntax.Regexp) bool {
 type regexWriter struct {
 	inSchema bool
 	text     strings.Builder
-	err      error // the first one
+	// The first one.
+	err error
 }
 
 func (w *regexWriter) fail(err error) {
@@ -313,24 +358,31 @@ func (w *regexWriter) branches(all []branch) {
 		w.text.WriteByte('^')
 		defer w.text.WriteByte('$')
 	}
+
 	if len(all) > 1 {
 		w.text.WriteString("(?:")
 		defer w.text.WriteByte(')')
 	}
+
 	for i, b := range all {
 		if i > 0 {
 			w.text.WriteByte('|')
 		}
+
 		from := w.text.Len()
+		// Without an anchor any text may be before the match, and behind it.
 		if w.inSchema && !b.begin {
 			w.anything()
 		}
+
 		for _, part := range b.parts {
 			w.group(part, len(b.parts) > 1 || len(all) > 1)
 		}
+
 		if w.inSchema && !b.end && (b.begin || len(b.parts) > 0) {
 			w.anything()
 		}
+		// An alternative of nothing has to be written too.
 		if w.text.Len() == from && (!w.inSchema || len(all) > 1) {
 			w.text.WriteString("(?:)")
 		}
@@ -349,6 +401,7 @@ func (w *regexWriter) group(re *syntax.Regexp, apart bool) {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
 	}
+
 	if !apart || re.Op != syntax.OpAlternate {
 		w.write(re)
 		return
@@ -372,10 +425,12 @@ func (w *regexWriter) write(re *syntax.Regexp) {
 		w.class(re.Rune)
 	case syntax.OpAnyChar:
 		w.class([]rune{0, unicode.MaxRune})
-	case syntax.OpAnyCharNotNL: // without the line terminators of JavaScript
+	// Without the line terminators of JavaScript.
+	case syntax.OpAnyCharNotNL:
 		w.class([]rune{0, '\n' - 1, '\n' + 1, '\r' - 1, '\r' + 1, '\u2027', '\u202a', unicode.MaxRune})
 	case syntax.OpCapture:
 		w.group(re, true)
+
 	case syntax.OpStar:
 		w.repeat(re.Sub[0], "*")
 	case syntax.OpPlus:
@@ -384,6 +439,7 @@ func (w *regexWriter) write(re *syntax.Regexp) {
 		w.repeat(re.Sub[0], "?")
 	case syntax.OpRepeat:
 		w.count(re)
+
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
 			w.group(sub, true)
@@ -395,6 +451,8 @@ func (w *regexWriter) write(re *syntax.Regexp) {
 			}
 			w.group(sub, true)
 		}
+
+	// The anchors at the ends are those of the branches: what is left stands inside.
 	case syntax.OpBeginText, syntax.OpEndText:
 		w.fail(errAnchor)
 	default:
@@ -408,8 +466,11 @@ func (w *regexWriter) repeat(re *syntax.Regexp, times string) {
 	if sub.err != nil {
 		w.fail(sub.err)
 	}
+
+	// What is one element already needs no parentheses.
 	text := sub.text.String()
-	one := len(text) < 2 || len(text) == 2 && text[0] == '\\' || text[0] == '[' && strings.IndexByte(text, ']') == len(text)-1
+	one := len(text) < 2 || len(text) == 2 && text[0] == '\\' || text[0] == '[' &&
+		strings.IndexByte(text, ']') == len(text)-1
 	if !one {
 		text = "(?:" + text + ")"
 	}
@@ -419,12 +480,15 @@ func (w *regexWriter) repeat(re *syntax.Regexp, times string) {
 // count writes a repetition. Counts of more than maxRepeat are split.
 func (w *regexWriter) count(re *syntax.Regexp) {
 	least, most := re.Min, re.Max
+	// None of it is the empty text.
 	if most == 0 {
 		w.text.WriteString("(?:)")
 	}
+
 	for most > 0 || most < 0 {
 		from, to := min(least, maxRepeat), min(most, maxRepeat)
 		least -= from
+
 		switch {
 		case most < 0 && least == 0:
 			w.repeat(re.Sub[0], fmt.Sprintf("{%d,}", from))
@@ -445,11 +509,13 @@ func (w *regexWriter) literal(r rune, folded bool) {
 		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 			ranges = append(ranges, f, f)
 		}
+		// A character that has no other case is written as it is.
 		if len(ranges) > 2 {
 			w.class(ranges)
 			return
 		}
 	}
+
 	switch {
 	case r == 0 || unicode.Is(unicode.Cs, r):
 		w.fail(errNothing)
@@ -466,6 +532,7 @@ func (w *regexWriter) class(ranges []rune) {
 	for i := 0; i+1 < len(ranges); i += 2 {
 		plain = w.appendPlain(plain, ranges[i], ranges[i+1])
 	}
+
 	switch {
 	case len(plain) == 0 && w.inSchema:
 		w.fail(errEscaped)
@@ -477,7 +544,8 @@ func (w *regexWriter) class(ranges []rune) {
 		w.fail(errRanges)
 		return
 	}
-	if plain[0] == '^' { // it would negate the class, even if escaped
+	// It would negate the class, even if escaped.
+	if plain[0] == '^' {
 		plain[0]++
 		if plain[0] > plain[1] {
 			plain = plain[2:]
@@ -489,6 +557,7 @@ func (w *regexWriter) class(ranges []rune) {
 		w.text.WriteString(`(?:\^|`)
 		defer w.text.WriteByte(')')
 	}
+
 	w.text.WriteByte('[')
 	for i := 0; i < len(plain); i += 2 {
 		w.member(plain[i])
@@ -507,6 +576,7 @@ func (w *regexWriter) appendPlain(dst []rune, from, to rune) []rune {
 	if w.inSchema {
 		gaps = []rune{0, 0x1F, '"', '"', '\\', '\\', 0xD800, 0xDFFF}
 	}
+
 	for i := 0; i < len(gaps) && gaps[i] <= to; i += 2 {
 		if gaps[i+1] < from {
 			continue
@@ -516,6 +586,7 @@ func (w *regexWriter) appendPlain(dst []rune, from, to rune) []rune {
 		}
 		from = gaps[i+1] + 1
 	}
+
 	if from <= to {
 		dst = append(dst, from, to)
 	}

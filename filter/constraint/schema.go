@@ -25,10 +25,13 @@ type schemaCheck struct {
 	account *work.Account
 	root    any
 	strict  bool
-	exact   bool // what grammars do not enforce is an error
-	cost    budget
-	refs    map[string]bool // the references, as they are spelled
-	seen    map[string]bool // by the path of a reference's target: true while its chain is followed, false after that
+	// What grammars do not enforce is an error.
+	exact bool
+	cost  costBound
+	// The references, as they are spelled.
+	refs map[string]bool
+	// By the path of a reference's target: true while its chain is followed, false after that.
+	seen    map[string]bool
 	targets map[string]refTarget
 }
 
@@ -73,9 +76,11 @@ func (c *schemaCheck) check(schema json.RawMessage) error {
 	if err := c.account.Spend(len(schema) * jsontext.Depth(schema) / stepBytes); err != nil {
 		return err
 	}
+
 	if hasNUL(schema) {
 		return errors.New("has a NUL character in it")
 	}
+
 	root, ok := decoded(c.account, schema)
 	if !ok {
 		return errors.New("is not valid JSON")
@@ -83,11 +88,13 @@ func (c *schemaCheck) check(schema json.RawMessage) error {
 	if names, ok := duplicateNames(gjson.ParseBytes(schema), nil); !ok {
 		return errorAt(names, errDuplicateName)
 	}
+
 	c.cost.account = c.account
 	c.root, c.refs, c.seen, c.targets = root, map[string]bool{}, map[string]bool{}, map[string]refTarget{}
 	if err := c.walk(root, nil, true); err != nil {
 		return err
 	}
+
 	if _, copies := sizeOf(root); copies > maxCopied {
 		return errCopied
 	}
@@ -119,8 +126,10 @@ const stepBytes = 32
 // refTarget is the target of a reference.
 type refTarget struct {
 	schema any
-	path   string // the same for all spellings of it
-	ok     bool   // there is a target
+	// The same for all spellings of it.
+	path string
+	// There is a target.
+	ok bool
 }
 
 // MaxRefs is the largest number of different references in a schema. Grammar
@@ -129,8 +138,13 @@ const MaxRefs = 500
 
 // The keywords that hold schemas.
 var (
-	sameValue  = []string{"anyOf", "oneOf", "allOf"} // for the same value
-	oneSchema  = []string{"items", "additionalProperties", "propertyNames", "additionalItems", "unevaluatedItems", "unevaluatedProperties"}
+	// For the same value.
+	sameValue = []string{"anyOf", "oneOf", "allOf"}
+
+	oneSchema = []string{
+		"items", "additionalProperties", "propertyNames", "additionalItems", "unevaluatedItems",
+		"unevaluatedProperties",
+	}
 	schemaMaps = []string{"properties", "patternProperties", "$defs", "definitions"}
 
 	schemaLists = slices.Concat(sameValue, []string{"prefixItems"})
@@ -146,15 +160,18 @@ var unenforcedKeywords = []string{
 // may be false, because values need not follow it.
 func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
 	if all, ok := s.(bool); ok {
+		// Nothing may follow false. Only where values may be absent that is no fault.
 		if !all && !nothing || !all && len(path) == 0 {
 			return errorAt(path, errors.New("is false, or has a part that is, of which no value is: leave it out"))
 		}
 		return nil
 	}
+
 	object, ok := s.(map[string]any)
 	if !ok {
 		return errorAt(path, errors.New("has a part that is neither an object nor a boolean"))
 	}
+
 	if err := c.keywords(object); err != nil {
 		return errorAt(path, err)
 	}
@@ -173,7 +190,9 @@ func sortedNames(members map[string]any) []string {
 
 // eachPart calls f with the schemas in a schema, until one fails.
 func eachPart(object map[string]any, path []string, f func(s any, path []string, nothing bool) error) error {
+	// Each part appends to an array of its own.
 	path = path[:len(path):len(path)]
+
 	list := func(k string, list []any) error {
 		for i, s := range list {
 			if err := f(s, append(path, k, strconv.Itoa(i)), false); err != nil {
@@ -182,11 +201,13 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 		}
 		return nil
 	}
+
 	for _, k := range oneSchema {
 		var err error
 		switch v := object[k].(type) {
 		case nil:
-		case []any: // items, in older drafts
+		// Items, in older drafts.
+		case []any:
 			err = list(k, v)
 		default:
 			err = f(v, append(path, k), k != "propertyNames")
@@ -195,6 +216,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 			return err
 		}
 	}
+
 	for _, k := range schemaLists {
 		elements, ok := object[k].([]any)
 		if !ok && object[k] != nil {
@@ -204,6 +226,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 			return err
 		}
 	}
+
 	for _, k := range schemaMaps {
 		members, ok := object[k].(map[string]any)
 		if !ok && object[k] != nil {
@@ -223,14 +246,18 @@ func (c *schemaCheck) keywords(object map[string]any) error {
 	if err := checkValues(object); err != nil {
 		return err
 	}
+
 	if ref, ok := object["$ref"].(string); ok {
 		if c.refs[ref] = true; len(c.refs) > MaxRefs {
 			return fmt.Errorf("has more than %d different references", MaxRefs)
 		}
 	}
+
+	// Of a schema that is not strict what costs too much is left out.
 	if err := checkSatisfiable(object); err != nil || !c.strict {
 		return err
 	}
+
 	if c.exact {
 		return c.checkEnforceable(object)
 	}
@@ -238,7 +265,8 @@ func (c *schemaCheck) keywords(object map[string]any) error {
 }
 
 var (
-	errUnresolved    = errors.New(`has a "$ref" that leads nowhere; only references within the schema are followed, such as "#/$defs/name"`)
+	errUnresolved = errors.New(`has a "$ref" that leads nowhere; ` +
+		`only references within the schema are followed, such as "#/$defs/name"`)
 	errCycle         = errors.New(`has a "$ref" that leads back to itself`)
 	errDuplicateName = errors.New("has a name twice in one object")
 )
@@ -252,11 +280,14 @@ func (c *schemaCheck) follow(ref string) error {
 	if !target.ok {
 		return errUnresolved
 	}
+
 	if open, seen := c.seen[target.path]; open {
 		return errCycle
 	} else if seen {
 		return nil
 	}
+
+	// Open while the chain is followed: to come back here is a cycle.
 	c.seen[target.path] = true
 	err := c.followFrom(target.schema)
 	c.seen[target.path] = false
@@ -270,11 +301,13 @@ func (c *schemaCheck) followFrom(s any) error {
 			return err
 		}
 	}
+
 	for _, k := range sameValue {
 		list, _ := object[k].([]any)
 		if err := c.account.Spend(len(list) * stepsOfRef); err != nil {
 			return err
 		}
+		// A reference in an alternative is for the same value too.
 		for _, alternative := range list {
 			if err := c.followFrom(alternative); err != nil {
 				return err
@@ -303,18 +336,24 @@ func (c *schemaCheck) find(ref string) refTarget {
 	if !ok {
 		return refTarget{}
 	}
+
 	if plain, err := url.PathUnescape(pointer); err == nil {
 		pointer = plain
 	}
+
+	// The path is the one spelling of the target, so that each is followed once.
 	at, path := c.root, ""
 	for pointer != "" {
 		keyword, rest, ok := cutPointer(pointer)
 		object, isObject := at.(map[string]any)
+		// Only what walk has checked is a target.
 		if !ok || !isObject || !holdsSchemas(keyword) {
 			return refTarget{}
 		}
+
 		at, pointer = object[keyword], rest
 		path += "/" + keyword
+
 		switch v := at.(type) {
 		case nil:
 			return refTarget{}
@@ -347,7 +386,8 @@ func (c *schemaCheck) find(ref string) refTarget {
 
 // holdsSchemas reports whether walk checks the value of a keyword.
 func holdsSchemas(keyword string) bool {
-	return keyword == "prefixItems" || slices.Contains(oneSchema, keyword) || slices.Contains(sameValue, keyword) || slices.Contains(schemaMaps, keyword)
+	return keyword == "prefixItems" || slices.Contains(oneSchema, keyword) || slices.Contains(sameValue, keyword) ||
+		slices.Contains(schemaMaps, keyword)
 }
 
 // cutPointer splits a JSON pointer after its first name.
@@ -380,7 +420,9 @@ func CheckGrammar(grammar string) error {
 	case !strings.Contains(grammar, "root") || !strings.Contains(grammar, "::="):
 		return errors.New(`has no rule "root ::= …"; only EBNF is supported`)
 	case hasMacro(grammar):
-		return errors.New("uses a macro, a name with a capital letter before a parenthesis; only rules, strings and character classes are supported")
+		return errors.New(
+			"uses a macro, a name with a capital letter before a parenthesis; only rules, strings and " +
+				"character classes are supported")
 	}
 	return nil
 }
@@ -388,12 +430,15 @@ func CheckGrammar(grammar string) error {
 // hasMacro reports whether a name that begins with a capital letter stands before a
 // parenthesis, outside of strings, character classes and comments.
 func hasMacro(g string) bool {
-	name := byte(0) // the first letter of the name that ends here; 0: none does
+	// The first letter of the name that ends here; 0: none does.
+	name := byte(0)
 	inName := false
+
 	for i := 0; i < len(g); i++ {
 		switch c := g[i]; {
 		case c == '#':
-			for i+1 < len(g) && g[i] != '\n' { // grammars treat comments as white space
+			// Grammars treat comments as white space: the name before one goes on to count.
+			for i+1 < len(g) && g[i] != '\n' {
 				i++
 			}
 			inName = false
@@ -425,6 +470,7 @@ func endOfQuoted(g string, i int) int {
 	if g[i] == '[' {
 		end = ']'
 	}
+
 	for i++; i < len(g) && g[i] != end; i++ {
 		if g[i] == '\\' {
 			i++
@@ -449,6 +495,7 @@ func CheckChoice(texts []string) error {
 	size := 0
 	for _, text := range texts {
 		size += len(text)
+
 		switch {
 		case text == "":
 			return errors.New("has an empty text")

@@ -11,8 +11,10 @@ func TestCheckSchema(t *testing.T) {
 	for name, c := range map[string]struct {
 		schema string
 		strict bool
-		want   string // in the error; "": none
-		left   string // in the error of Unenforced; "": none
+		// In the error; "": none.
+		want string
+		// In the error of Unenforced; "": none.
+		left string
 	}{
 		"object":             {schema: string(cityOf), strict: true},
 		"anything":           {schema: `true`, strict: true},

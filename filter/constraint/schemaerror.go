@@ -10,7 +10,8 @@ import (
 
 // schemaError is an error in a part of a schema.
 type schemaError struct {
-	path []string // the names and indexes that lead to the part
+	// The names and indexes that lead to the part.
+	path []string
 	err  error
 }
 
@@ -61,11 +62,14 @@ func duplicateNames(v gjson.Result, path []string) (where []string, ok bool) {
 			names[name] = true
 		}
 		i++
+
+		// The path is cut to its length, so that siblings do not write into each other's.
 		if member.IsObject() || member.IsArray() {
 			where, ok = duplicateNames(member, append(path[:len(path):len(path)], name))
 		}
 		return ok
 	})
+
 	if ok {
 		where = path
 	}

@@ -6,7 +6,16 @@
 // set of all well-formed Harmony replies that follow the spec, independent of the
 // engine. [AppendStructuralTag] writes a Format for the engines. The model may
 // always reason first, and may use every form of a header that it was trained on.
-// The package knows no API and no engine.
+//
+// What a client sends is read with care: [CheckSchema], [CheckRegex], [CheckGrammar] and
+// [CheckChoice] refuse what would crash an engine's compiler, or keep it busy for long. What
+// an engine does not enforce, a [Validator] checks in the output. [After] states what is left
+// of a Format behind output that is there already. Custom tools' grammars are read by
+// [InputLark] and [InputRegex].
+//
+// All that is computed for a request is taken from its [work.Account] first. The package knows
+// no API and no engine's protocol, but it knows what xgrammar, the compiler of the engines,
+// takes for granted, and what it gets wrong: the figures are of its version 0.2.8.
 package constraint
 
 import (
@@ -18,21 +27,32 @@ import (
 
 // Spec is the spec of a reply's output. The zero value allows any output.
 type Spec struct {
-	Tools    []Tool // the tools that may be called
-	Required bool   // at least one call, and no answer
-	Narrowed bool   // the model sees more tools than Tools
-	Parallel bool   // more than one call is allowed
-	Answer   Answer // of the final channel; nil: any text
+	// The tools that may be called.
+	Tools []Tool
+	// At least one call, and no answer.
+	Required bool
+	// The model sees more tools than Tools.
+	Narrowed bool
+	// More than one call is allowed.
+	Parallel bool
+	// Of the final channel; nil: any text.
+	Answer Answer
 }
 
 // Tool is a tool that may be called.
 type Tool struct {
-	Recipient string          // such as functions.get_weather, of letters of any script, digits and _-. only
-	Builtin   bool            // it is a tool of the system message: the content type can be code
-	Code      bool            // it is called with code: any text, no Schema
-	Schema    json.RawMessage // of the arguments; nil: any JSON object
-	Enforced  Value           // of Schema, if it has been made already; else Format makes it
-	Grammar   Grammar         // of the arguments, in place of Schema; "": none
+	// Such as functions.get_weather, of letters of any script, digits and _-. only.
+	Recipient string
+	// It is a tool of the system message: the content type can be code.
+	Builtin bool
+	// It is called with code: any text, no Schema.
+	Code bool
+	// Of the arguments; nil: any JSON object.
+	Schema json.RawMessage
+	// Of Schema, if it has been made already; else Format makes it.
+	Enforced Value
+	// Of the arguments, in place of Schema; "": none.
+	Grammar Grammar
 }
 
 // Answer is the output format of the final channel's text.
@@ -58,6 +78,8 @@ func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 	if err != nil {
 		return false, account.Err()
 	}
+
+	// The pattern is matched as engines have it, so that both mean the same.
 	re, err := parseExpression(account, goSyntax(pattern))
 	var p *program
 	if err == nil {
@@ -67,7 +89,8 @@ func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 	case account.Err() != nil:
 		return false, account.Err()
 	case err != nil:
-		return true, nil // what only engines can compile has been enforced there
+		// What only engines can compile has been enforced there.
+		return true, nil
 	}
 
 	return p.matcher().matches(account, text, true)
@@ -107,7 +130,8 @@ var (
 	codeType    = forms(" code<|message|>", "<|message|>")
 	builtinType = slices.Concat(codeType[:1], jsonType)
 	// The headers of an answer.
-	answerHeaders = forms("<|channel|>final<|message|>", "<|channel|>final json<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final<|constrain|>json<|message|>")
+	answerHeaders = forms("<|channel|>final<|message|>", "<|channel|>final json<|message|>",
+		"<|channel|>final <|constrain|>json<|message|>", "<|channel|>final<|constrain|>json<|message|>")
 )
 
 // message returns a message of any text, and the start of the next one.
@@ -135,10 +159,13 @@ func (s *Spec) Format(account *work.Account) Format {
 	if !s.restricts() {
 		return nil
 	}
+
 	whole := Sequence{reasoning}
 	if len(s.Tools) > 0 {
 		whole = append(whole, preamble)
 	}
+
+	// Behind a preamble there may be calls alone, or an answer where none is required.
 	switch {
 	case s.Required:
 		return append(whole, s.calls(account)...)
@@ -172,7 +199,8 @@ func (t *Tool) value(account *work.Account) Value {
 
 func (s *Spec) calls(account *work.Account) Sequence {
 	var one Choice
-	var loose, builtins, code []string // recipients; loose and builtins take any object
+	// Recipients; loose and builtins take any object.
+	var loose, builtins, code []string
 	for i := range s.Tools {
 		t := &s.Tools[i]
 		switch {
@@ -200,6 +228,7 @@ func (s *Spec) calls(account *work.Account) Sequence {
 	if len(code) > 0 {
 		one = append(one, call(codeType, Free{}, code...))
 	}
+
 	if !s.Parallel {
 		return Sequence{one}
 	}
@@ -212,7 +241,8 @@ func call(types Choice, content Format, recipients ...string) Format {
 	headers := make(Choice, 0, 4*len(recipients))
 	for _, r := range recipients {
 		to := " to=" + r
-		headers = append(headers, forms(to+"<|channel|>commentary", "<|channel|>commentary"+to, to+"<|channel|>analysis", "<|channel|>analysis"+to)...)
+		headers = append(headers, forms(to+"<|channel|>commentary", "<|channel|>commentary"+to,
+			to+"<|channel|>analysis", "<|channel|>analysis"+to)...)
 	}
 	return Sequence{headers, types, content}
 }
@@ -223,6 +253,7 @@ func (s *Spec) answer(account *work.Account) Sequence {
 		return Sequence{answerHeaders, Free{}}
 	case AnswerJSON:
 		return Sequence{answerHeaders, a.content(account)}
+	// Only JSON is announced by a content type.
 	default:
 		return Sequence{answerHeaders[0], a.content(account)}
 	}

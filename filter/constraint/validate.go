@@ -20,10 +20,12 @@ func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
 	if err := account.Spend(len(text) / digitsOfStep); err != nil {
 		return false, err
 	}
+
 	value, ok := decoded(account, text)
 	if !ok {
 		return false, account.Err()
 	}
+
 	c := validation{v: v, meter: meter{account: account}}
 	ok = c.follows(v.root, value, nil)
 	err := c.end()
@@ -35,10 +37,12 @@ func (v *Validator) Accepts(account *work.Account, text []byte) (bool, error) {
 // nothing.
 type validation struct {
 	meter
-	v        *Validator
-	depth    int
-	matchers map[string]*matcher // by pattern
-	trials   map[trial]bool      // what came of targets of references
+	v     *Validator
+	depth int
+	// By pattern.
+	matchers map[string]*matcher
+	// What came of targets of references.
+	trials map[trial]bool
 }
 
 // trial is an object or an array, and a schema that it was compared with, by their
@@ -103,6 +107,8 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 	}
 	c.depth++
 	if c.depth > maxDepth {
+		// A schema that leads to itself through a value costs a level of the stack for each level of
+		// the value.
 		c.err = work.ErrExceeded
 	}
 	defer func() { c.depth-- }()
@@ -110,10 +116,14 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 		return false
 	}
 
+	// Keywords about what is left over ask for what this schema describes, and its outer schemas do
+	// not.
 	own := seen
 	if object["unevaluatedProperties"] != nil || object["unevaluatedItems"] != nil {
 		own = &evaluated{}
 	}
+
+	// In draft 7 a reference replaces everything beside it.
 	if ref, ok := object["$ref"].(string); ok {
 		if !c.refers(c.v.targets[ref], value, own) {
 			return false
@@ -122,6 +132,7 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 			return true
 		}
 	}
+
 	ok := c.isOfType(object, value) && c.isOfValues(object, value) && c.combined(object, value, own)
 	switch value := value.(type) {
 	case string:
@@ -133,6 +144,7 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 	case map[string]any:
 		ok = ok && c.object(object, value, own)
 	}
+
 	if ok && own != seen {
 		c.add(seen, own)
 	}
@@ -146,6 +158,7 @@ func (c *validation) follows(s, value any, seen *evaluated) bool {
 func (c *validation) refers(target, value any, seen *evaluated) bool {
 	object, isObject := target.(map[string]any)
 	key := trial{value: placeOf(value)}
+	// Who asks what is described needs more than the result that is kept.
 	if seen != nil || !isObject || key.value == 0 {
 		return c.follows(target, value, seen)
 	}
@@ -198,6 +211,7 @@ func (c *validation) isOf(name string, value any) bool {
 	case string:
 		return name == "string"
 	case json.Number:
+		// 1.0 is an integer.
 		return name == "number" || name == "integer" && c.numbers(value) && isWhole(value)
 	case bool:
 		return name == "boolean"
@@ -225,6 +239,7 @@ func (c *validation) tried(s, value any, seen *evaluated) bool {
 	if seen == nil {
 		return c.follows(s, value, nil)
 	}
+	// What a schema describes counts only if the value follows it.
 	own := &evaluated{}
 	if !c.follows(s, value, own) {
 		return false
@@ -242,6 +257,8 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 			return false
 		}
 	}
+
+	// All alternatives are tried if somebody asks what they describe, as each may describe more.
 	if list, ok := object["anyOf"].([]any); ok {
 		found := false
 		for _, s := range list {
@@ -253,6 +270,7 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 			return false
 		}
 	}
+
 	if list, ok := object["oneOf"].([]any); ok {
 		found := 0
 		for _, s := range list {
@@ -267,9 +285,11 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 			return false
 		}
 	}
+
 	if s, ok := object["not"]; ok && c.follows(s, value, nil) {
 		return false
 	}
+
 	if s, ok := object["if"]; ok {
 		then := "else"
 		if c.tried(s, value, seen) {
@@ -295,7 +315,9 @@ func (c *validation) text(object map[string]any, value string) bool {
 	if !c.spend(len(value) / stepBytes) {
 		return false
 	}
-	if (object["minLength"] != nil || object["maxLength"] != nil) && !counted(object, "minLength", "maxLength", utf8.RuneCountInString(value)) {
+
+	if (object["minLength"] != nil || object["maxLength"] != nil) &&
+		!counted(object, "minLength", "maxLength", utf8.RuneCountInString(value)) {
 		return false
 	}
 	pattern, ok := object["pattern"].(string)
@@ -306,8 +328,10 @@ func (c *validation) text(object map[string]any, value string) bool {
 func (c *validation) matches(pattern, value string) bool {
 	p := c.v.patterns[pattern]
 	if p == nil || c.err != nil {
+		// A pattern that does not count matches everything.
 		return p == nil
 	}
+
 	m := c.matchers[pattern]
 	if m == nil {
 		m = p.matcher()
@@ -316,6 +340,7 @@ func (c *validation) matches(pattern, value string) bool {
 		}
 		c.matchers[pattern] = m
 	}
+
 	ok, err := m.matches(c.account, []byte(value), false)
 	c.err = err
 
@@ -328,18 +353,24 @@ func (c *validation) number(object map[string]any, value json.Number) bool {
 		if !ok {
 			continue
 		}
+
 		if !c.numbers(value, limit) {
 			return false
 		}
+
 		if k == "multipleOf" {
 			if !c.spend(stepsOfNumber) || !isMultiple(value, limit) {
 				return false
 			}
 			continue
 		}
+
 		sign := compareNumbers(value, limit)
 		switch {
-		case k == "minimum" && sign < 0, k == "maximum" && sign > 0, k == "exclusiveMinimum" && sign <= 0, k == "exclusiveMaximum" && sign >= 0:
+		case k == "minimum" && sign < 0,
+			k == "maximum" && sign > 0,
+			k == "exclusiveMinimum" && sign <= 0,
+			k == "exclusiveMaximum" && sign >= 0:
 			return false
 		}
 	}
@@ -351,12 +382,15 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 	if !c.spend(stepsOfPart/2) || !counted(object, "minItems", "maxItems", len(value)) {
 		return false
 	}
+
+	// In older drafts a tuple is an array in items, and the rest has a keyword of its own.
 	first, _ := object["prefixItems"].([]any)
 	rest, described := object["items"]
-	if tuple, ok := rest.([]any); ok { // in older drafts
+	if tuple, ok := rest.([]any); ok {
 		first = tuple
 		rest, described = object["additionalItems"]
 	}
+
 	for i, element := range value {
 		s := rest
 		switch {
@@ -370,12 +404,15 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 			return false
 		}
 	}
+
 	if s, ok := object["contains"]; ok && !c.contains(object, s, value, seen) {
 		return false
 	}
+
 	if object["uniqueItems"] == true && !c.isUnique(value) {
 		return false
 	}
+
 	if s, ok := object["unevaluatedItems"]; ok && !seen.every.element {
 		for i, element := range value {
 			if !seen.elements[i] && !c.follows(s, element, nil) {
@@ -390,12 +427,15 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 
 func (c *validation) contains(object map[string]any, s any, value []any, seen *evaluated) bool {
 	n := 0
+	// All elements are tried: a maximum, and what is described, need them.
 	for i, element := range value {
 		if c.follows(s, element, nil) {
 			n++
 			c.placed(seen, i)
 		}
 	}
+
+	// Without a minimum one is the least.
 	if object["minContains"] == nil && n == 0 {
 		return false
 	}
@@ -407,6 +447,7 @@ func (c *validation) isUnique(value []any) bool {
 	keys := make(map[string]bool, len(value))
 	var key []byte
 	for _, element := range value {
+		// Equal values have one key, so that each is looked at once.
 		key = c.appendKey(key[:0], element)
 		if keys[string(key)] || !c.spend(4) {
 			return false
@@ -421,13 +462,16 @@ func (c *validation) object(object, value map[string]any, seen *evaluated) bool 
 	if !counted(object, "minProperties", "maxProperties", len(value)) {
 		return false
 	}
+
 	required, _ := texts(object["required"])
 	if !c.spend(stepsOfPart+2*len(required)) || !hasAll(value, required) || !c.depends(object, value, seen) {
 		return false
 	}
+
 	if !c.describedMembers(object, value, seen) {
 		return false
 	}
+
 	if s, ok := object["propertyNames"]; ok {
 		for name := range value {
 			if !c.follows(s, name, nil) {
@@ -435,6 +479,7 @@ func (c *validation) object(object, value map[string]any, seen *evaluated) bool 
 			}
 		}
 	}
+
 	if s, ok := object["unevaluatedProperties"]; ok && !seen.every.name {
 		for name, member := range value {
 			if !seen.names[name] && !c.follows(s, member, nil) {
@@ -454,15 +499,19 @@ func (c *validation) describedMembers(object, value map[string]any, seen *evalua
 	if declared == nil && patterns == nil && !closed {
 		return true
 	}
+
+	// In order, so that the same value takes the same steps.
 	for _, name := range slices.Sorted(maps.Keys(value)) {
 		if !c.spend(8) {
 			return false
 		}
+
 		member := value[name]
 		s, found := declared[name]
 		if found && !c.follows(s, member, nil) {
 			return false
 		}
+
 		for pattern, s := range patterns {
 			if c.matches(pattern, name) {
 				if found = true; !c.follows(s, member, nil) {
@@ -470,11 +519,13 @@ func (c *validation) describedMembers(object, value map[string]any, seen *evalua
 				}
 			}
 		}
+
 		if !found && closed {
 			if found = true; !c.follows(others, member, nil) {
 				return false
 			}
 		}
+
 		if found {
 			c.named(seen, name)
 		}
@@ -491,6 +542,7 @@ func (c *validation) depends(object, value map[string]any, seen *evaluated) bool
 			if _, has := value[name]; !c.spend(4) || !has {
 				continue
 			}
+			// In draft 7 one keyword has both: names that must be there, and schemas.
 			if names, ok := texts(s); ok {
 				if !c.spend(len(names)) || !hasAll(value, names) {
 					return false

@@ -25,14 +25,20 @@ import (
 // of the request's account: a schema can lead to one value in more ways than there is time
 // for, and a check has to end with its request.
 type Validator struct {
-	root     any
-	draft7   bool                // a $ref counts alone
-	targets  map[string]any      // of references
-	patterns map[string]*program // nil: the pattern does not count
-	states   int                 // of the patterns
+	root any
+	// A $ref counts alone.
+	draft7 bool
+	// Of references.
+	targets map[string]any
+	// Nil: the pattern does not count.
+	patterns map[string]*program
+	// Of the patterns.
+	states int
 
-	objects []map[string]any  // the schemas that are objects
-	parts   map[uintptr]visit // of the same, by their addresses
+	// The schemas that are objects.
+	objects []map[string]any
+	// Of the same, by their addresses.
+	parts map[uintptr]visit
 }
 
 // visit is how far the search for cycles has come with a part of a schema.
@@ -77,14 +83,19 @@ func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, er
 	if !ok {
 		return nil, errors.New("is not valid JSON")
 	}
+
 	v := &Validator{root: root, targets: map[string]any{}, patterns: map[string]*program{}, parts: map[uintptr]visit{}}
+	// Without a word about it the draft is the newest.
 	if object, _ := root.(map[string]any); object["$schema"] != nil {
 		version, _ := object["$schema"].(string)
 		v.draft7 = strings.Contains(version, "draft-07")
 	}
+
 	if err := v.read(account, root, true); err != nil {
 		return nil, err
 	}
+
+	// Only now all parts are known that a reference may lead to.
 	for ref := range v.targets {
 		if err := account.Spend(len(ref) * stepsOfRef); err != nil {
 			return nil, err
@@ -95,6 +106,7 @@ func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, er
 		}
 		v.targets[ref] = target
 	}
+
 	for _, object := range v.objects {
 		if err := v.follow(object); err != nil {
 			return nil, err
@@ -118,11 +130,14 @@ func decoded(account *work.Account, text []byte) (v any, ok bool) {
 	if account.Spend(len(text)/stepBytes+stepsOfValue*Values(text)) != nil {
 		return nil, false
 	}
+
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
 		return nil, false
 	}
+
+	// Nothing may follow the value.
 	_, err := d.Token()
 
 	return v, errors.Is(err, io.EOF)
@@ -138,14 +153,17 @@ func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
 	} else if !isObject {
 		return errKeyword
 	}
+
 	if err := account.Spend(4 * stepsOfPart); err != nil {
 		return err
 	}
+
 	v.objects = append(v.objects, object)
 	v.parts[address(object)] = unvisited
 
 	// Some clients write null for a keyword that they do not have.
 	maps.DeleteFunc(object, func(keyword string, value any) bool { return value == nil && keyword != "const" })
+
 	switch {
 	case checkValues(object) != nil || !otherValues(object):
 		return errKeyword
@@ -154,14 +172,17 @@ func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
 	case object["$id"] != nil && !isRoot:
 		return errIDInside
 	}
+
 	if ref, ok := object["$ref"].(string); ok {
 		v.targets[ref] = nil
 	}
+
 	if pattern, ok := object["pattern"].(string); ok {
 		if err := v.compile(account, pattern, object["format"] != nil); err != nil {
 			return err
 		}
 	}
+
 	named, _ := object["patternProperties"].(map[string]any)
 	for pattern := range named {
 		if err := v.compile(account, pattern, false); err != nil {
@@ -177,15 +198,18 @@ func (v *Validator) read(account *work.Account, s any, isRoot bool) error {
 func (v *Validator) compile(account *work.Account, pattern string, formatted bool) error {
 	if known, compiled := v.patterns[pattern]; compiled {
 		if known == nil && !formatted {
-			return errPattern // beside a format it did not count
+			// Beside a format it did not count.
+			return errPattern
 		}
 		return nil
 	}
+
 	re, err := parsePattern(account, pattern)
 	var p *program
 	if err == nil {
 		p, err = compile(account, re)
 	}
+
 	switch {
 	case formatted && errors.Is(err, errSyntax):
 	case errors.Is(err, errSyntax):
@@ -210,14 +234,18 @@ func otherValues(object map[string]any) bool {
 			return false
 		}
 	}
+
 	if _, ok := object["uniqueItems"].(bool); !ok && object["uniqueItems"] != nil {
 		return false
 	}
+
 	if object["dependentRequired"] == nil {
 		return true
 	}
+
 	lists, ok := object["dependentRequired"].(map[string]any)
 	for _, list := range lists {
+		// An empty list is one, and null is none.
 		_, isList := texts(list)
 		ok = ok && isList && list != nil
 	}
@@ -233,6 +261,7 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 		if !isList && object[k] != nil {
 			list = []any{object[k]}
 		}
+		// Only items may be a list, in older drafts.
 		if isList && k != "items" {
 			return errKeyword
 		}
@@ -242,6 +271,7 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 			}
 		}
 	}
+
 	for _, k := range schemaLists {
 		list, ok := object[k].([]any)
 		if !ok && object[k] != nil {
@@ -253,6 +283,7 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 			}
 		}
 	}
+
 	for _, k := range checkedMaps {
 		members, ok := object[k].(map[string]any)
 		if !ok && object[k] != nil {
@@ -277,11 +308,13 @@ func (v *Validator) find(ref string) (target any, ok bool) {
 	if plain, err := url.PathUnescape(pointer); err == nil {
 		pointer = plain
 	}
+
 	for target = v.root; ok && pointer != ""; {
 		var name string
 		if name, pointer, ok = cutPointer(pointer); !ok {
 			return nil, false
 		}
+
 		switch at := target.(type) {
 		case map[string]any:
 			target, ok = at[name]
@@ -294,6 +327,8 @@ func (v *Validator) find(ref string) (target any, ok bool) {
 			ok = false
 		}
 	}
+
+	// What is found may be no schema: a value of an enum, or a map of schemas.
 	if object, isObject := target.(map[string]any); isObject {
 		_, known := v.parts[address(object)]
 		return target, ok && known

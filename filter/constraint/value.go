@@ -35,12 +35,15 @@ func rational(n json.Number) *big.Rat {
 			return x
 		}
 	}
+
+	// A number of a thousand digits, or with such an exponent, would take long to compare as it is.
 	f, _ := n.Float64()
 	if x := new(big.Rat).SetFloat64(f); x != nil {
 		return x
 	}
 
-	beyond := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 1024)) // what is too large to be rounded
+	// What is too large to be rounded.
+	beyond := new(big.Rat).SetInt(new(big.Int).Lsh(big.NewInt(1), 1024))
 	if strings.HasPrefix(text, "-") {
 		beyond.Neg(beyond)
 	}
@@ -55,6 +58,7 @@ func compareNumbers(a, b json.Number) int {
 	if errX != nil || errY != nil {
 		return rational(a).Cmp(rational(b))
 	}
+
 	switch {
 	case x < y:
 		return -1
@@ -72,6 +76,7 @@ func isMultiple(n, of json.Number) bool {
 	if errX == nil && errY == nil {
 		return x%y == 0
 	}
+
 	divisor := rational(of)
 
 	return divisor.Sign() > 0 && new(big.Rat).Quo(rational(n), divisor).IsInt()
@@ -92,8 +97,9 @@ const takenTogether = 4096
 // computed with it means nothing.
 type meter struct {
 	account *work.Account
-	steps   int // that were not taken yet
-	err     error
+	// That were not taken yet.
+	steps int
+	err   error
 }
 
 // spend reports whether there are so many steps. Small numbers are taken together.
@@ -121,6 +127,7 @@ func (m *meter) end() error {
 func (m *meter) numbers(all ...json.Number) bool {
 	for _, n := range all {
 		if _, err := n.Int64(); err != nil {
+			// Numbers of 64 bits are compared in one step.
 			m.spend(stepsOfNumber + min(len(n), maxExact)/digitsOfStep)
 		}
 	}
@@ -170,12 +177,14 @@ func (m *meter) appendKey(dst []byte, v any) []byte {
 	if !m.spend(2) {
 		return dst
 	}
+
 	switch v := v.(type) {
 	case string:
 		m.spend(len(v) / 4)
 		return jsontext.AppendString(dst, v)
 	case json.Number:
 		m.numbers(v)
+		// 0 and -0 are equal, and so are 1 and 1.0: as rational numbers they have one text.
 		if _, err := v.Int64(); err == nil && v != "-0" {
 			return append(dst, v...)
 		}
@@ -191,6 +200,7 @@ func (m *meter) appendKey(dst []byte, v any) []byte {
 	case map[string]any:
 		m.spend(8 * len(v))
 		dst = append(dst, '{')
+		// Sorted, because order means nothing.
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			dst = append(m.appendKey(dst, name), ':')
 			dst = append(m.appendKey(dst, v[name]), ',')

@@ -16,18 +16,22 @@ func weaker(object map[string]any) (less map[string]any, added []string) {
 	w.combinations()
 	w.names()
 	if required, ok := w.object["required"].([]any); ok && len(required) == 0 {
-		w.drop("required") // xgrammar would allow no property
+		// Xgrammar would allow no property.
+		w.drop("required")
 	}
+
 	for _, k := range limits {
 		if x, _ := number(object[k]); math.Abs(x) > maxLimit {
 			w.drop(k)
 		}
 	}
+
 	if w.opensObject() {
 		w.add("additionalProperties")
 		w.drop("unevaluatedProperties")
 		added = append(added, "additionalProperties")
 	}
+
 	if openArray(w.object) {
 		w.add("items")
 		added = append(added, "items")
@@ -37,8 +41,10 @@ func weaker(object map[string]any) (less map[string]any, added []string) {
 
 type weakening struct {
 	object map[string]any
-	copied bool // object is a copy
-	open   bool // other properties than the declared ones may be required
+	// Object is a copy.
+	copied bool
+	// Other properties than the declared ones may be required.
+	open bool
 }
 
 // copy makes a copy of the schema before its first change: most parts of a schema have none.
@@ -67,20 +73,26 @@ func (w *weakening) add(keyword string) {
 var conditions = []string{"if", "dependentSchemas", "dependentRequired", "dependencies"}
 
 // structure are the keywords that describe the members of a value.
-var structure = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "items", "prefixItems"}
+var structure = []string{
+	"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "items", "prefixItems",
+}
 
 // combinations leaves out anyOf, oneOf, allOf and $ref beside keywords that say
 // more: grammars would ignore those.
 func (w *weakening) combinations() {
 	has := func(k string) bool { return w.object[k] != nil }
 	w.open = slices.ContainsFunc(conditions, has)
+
 	if all, _ := w.object["allOf"].([]any); len(all) > 1 {
 		w.drop("allOf")
 		w.open = true
 	}
+
+	// These say all about the value, and stay whatever is beside them.
 	if has("const") || has("enum") {
 		return
 	}
+
 	own := slices.ContainsFunc(structure, has)
 	if has("type") && slices.ContainsFunc(typedKeywords, has) {
 		own = true
@@ -88,6 +100,7 @@ func (w *weakening) combinations() {
 	if !own {
 		return
 	}
+
 	for _, k := range []string{"anyOf", "oneOf", "allOf", "$ref"} {
 		if has(k) {
 			w.drop(k)
@@ -103,7 +116,8 @@ func (w *weakening) names() {
 	if has("patternProperties") && (has("properties") || has("required")) {
 		w.drop("patternProperties")
 		if w.object["additionalProperties"] == false && len(undeclared(w.object)) > 0 {
-			w.drop("additionalProperties") // they are the patterns'
+			// They are the patterns'.
+			w.drop("additionalProperties")
 		}
 	}
 	if has("propertyNames") && (has("properties") || has("required") || has("patternProperties")) {
@@ -116,6 +130,7 @@ func (w *weakening) names() {
 func (w *weakening) opensObject() bool {
 	has := func(k string) bool { return w.object[k] != nil }
 	names, _ := typesOf(w.object)
+
 	switch {
 	case names != nil && !slices.Contains(names, "object"), has("additionalProperties"):
 		return false
@@ -131,13 +146,17 @@ func (w *weakening) opensObject() bool {
 // describe them: for xgrammar there are none then.
 func openArray(object map[string]any) bool {
 	has := func(k string) bool { return object[k] != nil }
-	if names, _ := typesOf(object); !slices.Contains(names, "array") || has("items") || has("additionalItems") || has("unevaluatedItems") {
+	if names, _ := typesOf(object); !slices.Contains(names, "array") || has("items") || has("additionalItems") ||
+		has("unevaluatedItems") {
 		return false
 	}
+
 	first, _ := object["prefixItems"].([]any)
 	least, _ := number(object["minItems"])
 	most, _ := number(object["maxItems"])
-	restricted := least > 0 || has("maxItems") && most <= MaxCount || has("uniqueItems") || has("contains") || has("minContains") || has("maxContains")
+
+	restricted := least > 0 || has("maxItems") && most <= MaxCount || has("uniqueItems") || has("contains") ||
+		has("minContains") || has("maxContains")
 	return len(first) == 0 && restricted || least > float64(len(first))
 }
 

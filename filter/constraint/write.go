@@ -45,60 +45,50 @@ func CheckLoose(account *work.Account, schema json.RawMessage) (v Value, cost in
 
 // writeDecoded writes a schema whose value has been decoded.
 func writeDecoded(account *work.Account, schema json.RawMessage, root any) (written []byte, cost int) {
-	w := schemaWriter{cost: budget{account: account}}
+	w := schemaWriter{cost: costBound{account: account}}
 	w.schema(gjson.ParseBytes(schema), root)
 
 	return w.dst, w.cost.spent
 }
 
 type schemaWriter struct {
-	dst  []byte
-	cost budget
+	dst  jsontext.Writer
+	cost costBound
 }
 
 // schema writes a schema; raw is its text.
 func (w *schemaWriter) schema(raw gjson.Result, s any) {
 	object, ok := s.(map[string]any)
 	if !ok {
+		// True or false.
 		w.dst = jsontext.AppendCompact(w.dst, raw.Raw)
 		return
 	}
+
 	object, added := weaker(object)
 	kept := w.engineKeywords(object)
-	key := w.begin()
+
+	w.dst = w.dst.Open()
 	raw.ForEach(func(k, v gjson.Result) bool {
 		if name := kept(k.Str); name != "" && object[k.Str] != nil {
-			key(name)
+			w.dst = w.dst.ClientKey(name)
 			w.keyword(k.Str, v, object, raw)
 		}
 		return true
 	})
+
+	// What the schema means and engines do not see is written out, behind what it says.
 	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
-		key("properties")
+		w.dst = w.dst.Key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)
 	}
 	for _, name := range added {
-		key(name)
-		w.dst = append(w.dst, "true"...)
+		w.dst = w.dst.Literal(name, "true")
 	}
 	if onlyCounts(object) && kept("minProperties") != "" {
-		key("additionalProperties")
-		w.dst = append(w.dst, "true"...)
+		w.dst = w.dst.Literal("additionalProperties", "true")
 	}
-	w.dst = append(w.dst, '}')
-}
-
-// begin begins an object, and returns the function that begins a member.
-func (w *schemaWriter) begin() (key func(name string)) {
-	w.dst = append(w.dst, '{')
-	first := true
-	return func(name string) {
-		if !first {
-			w.dst = append(w.dst, ',')
-		}
-		first = false
-		w.dst = append(jsontext.AppendString(w.dst, name), ':')
-	}
+	w.dst = w.dst.Close()
 }
 
 // engineKeywords returns the function that returns the name for engines of a keyword
@@ -106,40 +96,50 @@ func (w *schemaWriter) begin() (key func(name string)) {
 func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) string {
 	out := map[string]bool{}
 	if checkSizes(object) != nil {
+		// Of what is too large, values are left out by themselves, properties with all that is about
+		// them.
 		if checkEnum(object) != nil {
 			out["enum"] = true
 		} else {
 			drop(out, objectKeywords)
 		}
 	}
+
 	if checkCounts(object) != nil {
 		drop(out, []string{"minProperties", "maxProperties"})
 	}
+
 	if pattern, ok := object["pattern"].(string); ok {
 		_, err := w.cost.pattern(pattern)
 		if err != nil {
 			out["pattern"] = true
 		} else {
+			// Engines enforce one of the two, and the pattern says more.
 			out["format"] = true
 		}
 	}
+
 	patterns, _ := object["patternProperties"].(map[string]any)
 	for _, pattern := range sortedNames(patterns) {
 		if _, err := w.cost.pattern(pattern); err != nil {
 			drop(out, objectKeywords)
 		}
 	}
+
 	switch {
 	case describesStrings(object, out["pattern"]):
 		drop(out, []string{"minLength", "maxLength"})
 	case w.cost.lengths(object) != nil:
 		out["maxLength"] = true
 	}
+
 	for _, k := range []string{"maxLength", "maxItems", "maxProperties"} {
 		if most, _ := number(object[k]); most > MaxCount {
 			out[k] = true
 		}
 	}
+
+	// Tuples are written in the draft that engines read, whatever draft the client's are in.
 	_, tuple := object["items"].([]any)
 	return func(k string) string {
 		switch {
@@ -155,7 +155,10 @@ func (w *schemaWriter) engineKeywords(object map[string]any) func(k string) stri
 }
 
 // objectKeywords are the keywords that are left out of an object's schema together.
-var objectKeywords = []string{"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties"}
+var objectKeywords = []string{
+	"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties",
+	"minProperties", "maxProperties",
+}
 
 func drop(out map[string]bool, keywords []string) {
 	for _, k := range keywords {
@@ -169,11 +172,13 @@ func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any
 	case string:
 		if k == "pattern" {
 			pattern, _ := w.cost.pattern(v)
+
 			w.dst = jsontext.AppendString(w.dst, pattern)
 			return
 		}
 	case []any:
 		if k == "items" || k == "prefixItems" || slices.Contains(sameValue, k) {
+			// Schemas in lists have a form for engines too.
 			w.list(raw, v)
 			return
 		}
@@ -191,49 +196,55 @@ func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any
 }
 
 func (w *schemaWriter) list(raw gjson.Result, list []any) {
-	w.dst = append(w.dst, '[')
+	w.dst = w.dst.OpenList()
 	i := 0
 	raw.ForEach(func(_, v gjson.Result) bool {
-		if i > 0 {
-			w.dst = append(w.dst, ',')
-		}
+		w.dst = w.dst.Element()
 		w.schema(v, list[i])
 		i++
 		return true
 	})
-	w.dst = append(w.dst, ']')
+	w.dst = w.dst.CloseList()
 }
 
 // members writes the named schemas of a keyword, and after those of properties the
 // required properties that are not declared.
 func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any, text gjson.Result) {
 	members, _ := object[k].(map[string]any)
-	key := w.begin()
+	w.dst = w.dst.Open()
 	raw.ForEach(func(name, v gjson.Result) bool {
 		as := name.Str
 		if k == "patternProperties" {
 			as, _ = w.cost.pattern(as)
 		}
-		key(as)
+		w.dst = w.dst.ClientKey(as)
 		w.schema(v, members[name.Str])
 		return true
 	})
+
 	if k == "properties" {
-		names := undeclared(object)
-		var rest gjson.Result
-		if len(names) > 0 {
-			rest = text.Get("additionalProperties")
-		}
-		for _, name := range names {
-			key(name)
-			if rest.IsObject() {
-				w.schema(rest, object["additionalProperties"])
-			} else {
-				w.dst = append(w.dst, "true"...)
-			}
+		w.undeclared(object, text)
+	}
+	w.dst = w.dst.Close()
+}
+
+// undeclared writes the required properties of a schema that it does not declare; text is the
+// schema's text.
+func (w *schemaWriter) undeclared(object map[string]any, text gjson.Result) {
+	names := undeclared(object)
+	if len(names) == 0 {
+		return
+	}
+
+	rest := text.Get("additionalProperties")
+	for _, name := range names {
+		w.dst = w.dst.ClientKey(name)
+		if rest.IsObject() {
+			w.schema(rest, object["additionalProperties"])
+		} else {
+			w.dst = append(w.dst, "true"...)
 		}
 	}
-	w.dst = append(w.dst, '}')
 }
 
 // undeclared returns the properties that a schema requires and does not declare.
@@ -241,7 +252,8 @@ func (w *schemaWriter) members(raw gjson.Result, k string, object map[string]any
 func undeclared(object map[string]any) (names []string) {
 	has := func(k string) bool { return object[k] != nil }
 	of, _ := typesOf(object)
-	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") || slices.ContainsFunc(soleKeywords, has) {
+	if of != nil && !slices.Contains(of, "object") || has("patternProperties") || has("propertyNames") ||
+		slices.ContainsFunc(soleKeywords, has) {
 		return nil
 	}
 	declared, _ := object["properties"].(map[string]any)
@@ -261,7 +273,8 @@ func undeclared(object map[string]any) (names []string) {
 // their copies multiply.
 const maxCopied = 64 << 10
 
-var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" that is too large for their number (over %d bytes): declare them`, maxCopied)
+var errCopied = fmt.Errorf(`requires properties that it does not declare, and has for them an "additionalProperties" `+
+	"that is too large for their number (over %d bytes): declare them", maxCopied)
 
 // sizeOf returns the approximate size of a schema, and the size of the copies for
 // engines, which is capped after maxCopied, in bytes of JSON.
@@ -269,11 +282,13 @@ func sizeOf(s any) (size, copies int) {
 	object, _ := s.(map[string]any)
 	for k, v := range object {
 		size += len(k) + len(`"":,`)
+		// Schemas are counted below, by their parts.
 		if !holdsSchemas(k) {
 			text, _ := json.Marshal(v)
 			size += len(text)
 		}
 	}
+
 	_ = eachPart(object, nil, func(part any, path []string, _ bool) error {
 		inner, more := sizeOf(part)
 		size += inner + len(path[len(path)-1]) + len(`"":{},`)

@@ -13,7 +13,8 @@ import (
 // verdict is the result of xgrammar for a format.
 type verdict struct {
 	Accepts []bool
-	Seconds float64 // of processor time
+	// Of processor time.
+	Seconds float64
 	Error   string
 }
 

@@ -15,7 +15,8 @@ func AppendString(dst []byte, s string) []byte {
 // Each byte that is not valid UTF-8 becomes U+FFFD. Line separators that some
 // clients treat as the end of an SSE line (U+0085, U+2028, U+2029) are escaped.
 func AppendEscaped(dst, s []byte) []byte {
-	start := 0 // start of the bytes not yet copied
+	// Bytes that need no escape are copied together: those from start on are not copied yet.
+	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c < utf8.RuneSelf {
@@ -23,12 +24,14 @@ func AppendEscaped(dst, s []byte) []byte {
 				i++
 				continue
 			}
+
 			dst = append(dst, s[start:i]...)
 			dst = appendControl(dst, c)
 			i++
 			start = i
 			continue
 		}
+
 		r, size := utf8.DecodeRune(s[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
@@ -73,6 +76,7 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 // the result is one line. raw must be valid JSON in UTF-8.
 func AppendCompact(dst []byte, raw string) []byte {
 	inString := false
+
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		switch {
@@ -81,6 +85,7 @@ func AppendCompact(dst []byte, raw string) []byte {
 		case !inString && (c == ' ' || c == '\n' || c == '\r' || c == '\t'):
 			continue
 		case c == '\\' && i+1 < len(raw):
+			// What is escaped may be a quotation mark, which ends no string.
 			dst = append(dst, c)
 			i++
 			c = raw[i]
@@ -90,7 +95,9 @@ func AppendCompact(dst []byte, raw string) []byte {
 			i += size - 1
 			continue
 		}
+
 		dst = append(dst, c)
 	}
+
 	return dst
 }

@@ -11,11 +11,15 @@ import (
 func valid(text []byte) bool {
 	c := checker{b: text}
 	c.space()
+
+	// A value ends, and with it the objects and arrays whose last one it is. Then the text has
+	// to end, or another value to come. So depth costs no stack.
 	for c.value() {
 		c.space()
 		for c.depth > 0 && c.closes() {
 			c.space()
 		}
+
 		if c.depth == 0 {
 			return c.i == len(text)
 		}
@@ -31,7 +35,8 @@ type checker struct {
 	b     []byte
 	i     int
 	depth int
-	close [MaxDepth]byte // closing brackets of the objects and arrays around i
+	// Closing brackets of the objects and arrays around i.
+	close [MaxDepth]byte
 }
 
 // value passes the next value, or the beginning of one that is not empty, up to its
@@ -52,13 +57,17 @@ func (c *checker) value() bool {
 		case first != '{' && first != '[' || c.depth == MaxDepth:
 			return false
 		}
-		end := c.b[c.i] + 2 // in ASCII, the codes of } and ] are two more than those of { and [
+
+		// In ASCII the codes of } and ] are two more than those of { and [.
+		end := c.b[c.i] + 2
 		c.i++
 		c.space()
 		if c.at(end) {
 			c.i++
 			return true
 		}
+
+		// Its first element is the next value that this loop passes.
 		c.close[c.depth] = end
 		c.depth++
 		if end == '}' && !c.name() {
@@ -125,17 +134,21 @@ func (c *checker) number() bool {
 	if c.at('-') {
 		c.i++
 	}
+
+	// Digits behind a zero are left where they are, and so become a fault.
 	if c.at('0') {
 		c.i++
 	} else if !c.digits() {
 		return false
 	}
+
 	if c.at('.') {
 		c.i++
 		if !c.digits() {
 			return false
 		}
 	}
+
 	if c.at('e') || c.at('E') {
 		c.i++
 		if c.at('+') || c.at('-') {
@@ -163,6 +176,7 @@ func (c *checker) text() bool {
 		if c.i == len(c.b) {
 			return false
 		}
+
 		switch c.b[c.i] {
 		case '"':
 			c.i++
@@ -171,7 +185,8 @@ func (c *checker) text() bool {
 			if !c.escape() {
 				return false
 			}
-		default: // a control character
+		// A control character.
+		default:
 			return false
 		}
 	}
@@ -203,12 +218,15 @@ func byteIn(w, eq uint64) uint64 {
 // plain moves to the next control character, quote or backslash, or to the end.
 func (c *checker) plain() {
 	b, i := c.b, c.i
+
+	// Two words at a time, because most text has nothing special in many: see BenchmarkParse.
 	for ; len(b)-i >= 16; i += 16 {
 		words := b[i : i+16 : i+16]
 		first, second := special(binary.LittleEndian.Uint64(words)), special(binary.LittleEndian.Uint64(words[8:]))
 		if first|second == 0 {
 			continue
 		}
+
 		if first != 0 {
 			c.i = i + bits.TrailingZeros64(first)/8
 		} else {
@@ -216,6 +234,7 @@ func (c *checker) plain() {
 		}
 		return
 	}
+
 	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
 		i++
 	}
@@ -227,6 +246,7 @@ func (c *checker) escape() bool {
 	if c.i+1 >= len(c.b) {
 		return false
 	}
+
 	switch c.b[c.i+1] {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		c.i += 2

@@ -37,3 +37,19 @@ func Example() {
 	// temperature: The field "temperature" must be between 0 and 2.
 	// functions: functions is not supported. Use tools.
 }
+
+// A writer is a byte slice: it goes on where another function has stopped.
+func ExampleWriter() {
+	appendSize := func(dst []byte) []byte { return jsontext.Writer(dst).Int("bytes", 3) }
+
+	var dst []byte
+	w := jsontext.Writer(dst).Event("file.read").Open().Text("name", "a\tb")
+	w = appendSize(w)
+	w = w.Key("lines").OpenList().CloseList()
+	dst = w.Close().EndEvent()
+
+	fmt.Print(string(dst))
+	// Output:
+	// event: file.read
+	// data: {"name":"a\tb","bytes":3,"lines":[]}
+}

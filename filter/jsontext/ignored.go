@@ -19,6 +19,7 @@ type Ignored []string
 // header value cannot hold become '?'.
 func (l *Ignored) Add(path string) {
 	index := false
+
 	name := strings.Map(func(c rune) rune {
 		switch {
 		case c == '[' || c == ']':
@@ -31,8 +32,10 @@ func (l *Ignored) Add(path string) {
 		}
 		return c
 	}, path)
+
+	// The path may be a part of the request's body, which the list must not keep in memory.
 	if len(*l) < maxIgnored && !slices.Contains(*l, name) {
-		*l = append(*l, strings.Clone(name)) // path may be a part of the request body
+		*l = append(*l, strings.Clone(name))
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 // Joined is a text of several parts. A lone part is not copied. The zero value
 // is empty.
 type Joined struct {
-	parts []string // none is empty
+	// None is empty.
+	parts []string
 }
 
 // Add appends a part.

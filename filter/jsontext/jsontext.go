@@ -1,11 +1,21 @@
-// Package jsontext reads the JSON of API requests within bounds and writes the
-// JSON of replies without allocating. It contains nothing specific to one API:
-// filter/chat and filter/responses share it.
+// Package jsontext reads the JSON of requests within bounds and writes the JSON of replies
+// without allocating. Each API's package is built on it, and it knows none of them: no field,
+// no status, no event. All errors are [apierror.Error], because what it reads comes from clients.
+//
+// Reading begins at [Parse], which accepts or refuses a whole body. A [Field] is a value with
+// its path: it hands out members and elements, and checks types and bounds. A [Table] maps the
+// names of an object's fields to what becomes of each: read, refused, or ignored and counted
+// in [Ignored]; the docs list the same rows. See the first example.
 //
 // When it reads, null means the same as an absent field, and a duplicate field
 // is an error. Every error names the field at fault in the notation of OpenAI's
 // errors, such as messages[2].content. Field names that the client chose may be
 // part of a prompt, so errors never repeat them: they name the enclosing field.
+//
+// Writing is appending to a byte slice: [AppendEscaped] for the text of deltas,
+// [AppendCompact] for JSON that is there already, and [Writer] for objects and server-sent
+// events. [AppendShown] and [AppendSorted] write JSON in one spelling, for prompts and for
+// comparisons. See the example of Writer.
 package jsontext
 
 import (
@@ -32,12 +42,15 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid UTF-8.")
 	}
 	if !valid(body) {
+		// The check stops at the bound. Whether it was the bound is asked only of what failed.
 		if Depth(body) > MaxDepth {
 			return gjson.Result{}, apierror.Invalid("", "The request body nests more than %d levels deep.", MaxDepth)
 		}
 		return gjson.Result{}, apierror.Invalid("", "The request body is not valid JSON.")
 	}
-	root := gjson.Parse(unsafe.String(unsafe.SliceData(body), len(body))) // a copy would double what a request takes
+
+	// A copy would double the memory that a request takes.
+	root := gjson.Parse(unsafe.String(unsafe.SliceData(body), len(body)))
 	if !root.IsObject() {
 		return gjson.Result{}, apierror.Invalid("", "The request body must be a JSON object.")
 	}
@@ -49,6 +62,7 @@ func Parse(body []byte) (gjson.Result, *apierror.Error) {
 func Depth[T ~string | ~[]byte](p T) int {
 	depth, deepest := 0, 0
 	inString := false
+
 	for i := 0; i < len(p); i++ {
 		switch c := p[i]; {
 		case inString && c == '\\':
@@ -63,13 +77,15 @@ func Depth[T ~string | ~[]byte](p T) int {
 			depth--
 		}
 	}
+
 	return deepest
 }
 
 // Field is a value of a request together with its path.
 type Field struct {
 	gjson.Result
-	Path string // such as tools[0].function; "" is the request itself
+	// Such as tools[0].function; "" is the request itself.
+	Path string
 }
 
 // Fields calls read for every field of the object f that is not null, in order,
@@ -106,10 +122,13 @@ func (f Field) Entries(read func(key string, v Field) *apierror.Error) *apierror
 	})
 }
 
-func (f Field) members(known func(key string) bool, read func(key string, v gjson.Result) *apierror.Error) *apierror.Error {
+func (f Field) members(
+	known func(key string) bool, read func(key string, v gjson.Result) *apierror.Error,
+) *apierror.Error {
 	if !f.IsObject() {
 		return f.mismatch("an object")
 	}
+
 	var err *apierror.Error
 	var seen names
 	each(f.Result, func(key string, v gjson.Result) bool {
@@ -117,9 +136,12 @@ func (f Field) members(known func(key string) bool, read func(key string, v gjso
 			err = f.duplicate(known != nil && known(key), key)
 			return false
 		}
+
+		// Only now: a null and another value of its name are a duplicate too.
 		if v.Type == gjson.Null {
 			return true
 		}
+
 		err = read(key, v)
 		return err == nil
 	})
@@ -153,6 +175,7 @@ func (f Field) Elements(read func(i int, v Field) *apierror.Error) *apierror.Err
 	if !f.IsArray() {
 		return f.mismatch("an array")
 	}
+
 	var err *apierror.Error
 	i := 0
 	each(f.Result, func(_ string, v gjson.Result) bool {
@@ -179,8 +202,10 @@ func (f Field) RequireText(members ...string) *apierror.Error {
 			return nil
 		}
 	}
+
 	path := f.Path + "." + members[0]
-	return apierror.Invalid(path, "The field %q is missing, empty, or no string. Send it, or leave out what it belongs to.", clip(path))
+	return apierror.Invalid(path,
+		"The field %q is missing, empty, or no string. Send it, or leave out what it belongs to.", clip(path))
 }
 
 // MaxShortText is the most bytes that [Field.ShortText] accepts.
@@ -210,6 +235,8 @@ func (f Field) Number(least, most float64) (float64, *apierror.Error) {
 	if f.Type != gjson.Number {
 		return 0, f.mismatch("a number")
 	}
+
+	// NaN, which no comparison holds for, is refused too.
 	if !(f.Num >= least && f.Num <= most) {
 		return 0, apierror.Invalid(f.Path, "The field %q must be between %v and %v.", clip(f.Path), least, most)
 	}
@@ -222,6 +249,8 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 	if f.Type != gjson.Number {
 		return 0, f.mismatch("an integer")
 	}
+
+	// Behind 2^53 a float64 does not have each whole number, so that it may be another one.
 	n, err := strconv.ParseInt(f.Raw, 10, 64)
 	if err != nil {
 		n = int64(f.Num)
@@ -229,6 +258,7 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 			return 0, f.mismatch("an integer")
 		}
 	}
+
 	if n < least || n > most {
 		return 0, apierror.Invalid(f.Path, "The field %q must be between %d and %d.", clip(f.Path), least, most)
 	}
@@ -274,6 +304,7 @@ func clip(s string) string {
 	if len(s) <= most {
 		return s
 	}
+
 	cut := most
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
@@ -303,12 +334,14 @@ func (n *names) add(name string) bool {
 		n.n++
 		return false
 	}
+
 	if n.set == nil {
 		n.set = make(map[string]struct{}, 2*maxList)
 		for _, s := range n.list {
 			n.set[s] = struct{}{}
 		}
 	}
+
 	_, present := n.set[name]
 	n.set[name] = struct{}{}
 	return present

@@ -50,9 +50,12 @@ func hasOtherSpelling(text string) bool {
 		if at < 0 || at+1 == len(text) {
 			return false
 		}
+
 		if c := text[at+1]; c == 'u' || c == '/' {
 			return true
 		}
+
+		// Both bytes are passed: the second may be a backslash too.
 		text = text[at+2:]
 	}
 }
@@ -78,12 +81,14 @@ func appendShown(dst []byte, raw string) []byte {
 		default:
 			dst = append(dst, '\\', c)
 		}
+
 		raw = raw[at+size:]
 	}
 }
 
 // appendShownChar appends a character of a JSON string.
 func appendShownChar(dst []byte, char rune) []byte {
+	// The two short escapes that appendControl does not have.
 	switch char {
 	case '\b':
 		return append(dst, `\b`...)

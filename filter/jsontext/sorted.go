@@ -22,28 +22,23 @@ func appendSorted(dst []byte, v gjson.Result) []byte {
 			members = append(members, member{name, value})
 			return true
 		})
+
 		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name.Str, b.name.Str) })
-		dst = append(dst, '{')
-		for i, m := range members {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(AppendCompact(dst, m.name.Raw), ':')
-			dst = appendSorted(dst, m.value)
+
+		w := Writer(dst).Open()
+		for _, m := range members {
+			w = append(Writer(AppendCompact(w.Element(), m.name.Raw)), ':')
+			w = appendSorted(w, m.value)
 		}
-		return append(dst, '}')
+		return w.Close()
+
 	case v.IsArray():
-		dst = append(dst, '[')
-		first := true
+		w := Writer(dst).OpenList()
 		v.ForEach(func(_, value gjson.Result) bool {
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = appendSorted(dst, value)
+			w = appendSorted(w.Element(), value)
 			return true
 		})
-		return append(dst, ']')
+		return w.CloseList()
 	}
 	return AppendCompact(dst, v.Raw)
 }

@@ -41,6 +41,8 @@ type Members = Table[struct{}]
 // of D that the readers of shared decode into.
 func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 	all := maps.Clone(t)
+
+	// A nil Read says that the field has no reader, so that it is not wrapped.
 	for name, row := range shared {
 		lifted := Row[D]{Refused: row.Refused, Unless: row.Unless, Ignored: row.Ignored}
 		if row.Read != nil {
@@ -48,6 +50,7 @@ func With[D, E any](t Table[D], shared Table[E], of func(D) E) Table[D] {
 		}
 		all[name] = lifted
 	}
+
 	return all
 }
 
@@ -58,6 +61,7 @@ func (t Table[D]) Decode(d D, object Field, ignored *Ignored) *apierror.Error {
 		_, known := t[name]
 		return known
 	}
+
 	return object.FieldsOf(known, func(key string, v Field) *apierror.Error {
 		if read := t[key].Read; read != nil {
 			return read(d, v)
@@ -74,6 +78,8 @@ func (t Table[D]) Other(key string, v Field, ignored *Ignored) *apierror.Error {
 		ignored.Add(v.Path)
 		return nil
 	}
+
+	// Clients send default values of what they do not use, such as n: 1.
 	if asksNothing(v.Result, row.Unless) {
 		return nil
 	}
@@ -86,6 +92,7 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 	if !object.IsObject() {
 		return nil
 	}
+
 	var err *apierror.Error
 	each(object.Result, func(key string, v gjson.Result) bool {
 		row, known := t[key]
@@ -93,6 +100,7 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 		if own || v.Type == gjson.Null || row.Refused == "" && ignored.full() {
 			return true
 		}
+
 		err = t.Other(key, Field{v, object.child(key)}, ignored)
 		return err == nil
 	})
@@ -102,8 +110,11 @@ func (t Table[D]) Others(object Field, ignored *Ignored) *apierror.Error {
 // asksNothing reports whether a value of a refused field changes nothing.
 func asksNothing(v gjson.Result, unless []string) bool {
 	if unless == nil {
-		return v.Type == gjson.False || v.Type == gjson.Number && v.Num == 0 || v.Raw == `""` || v.IsArray() && len(v.Array()) == 0
+		return v.Type == gjson.False || v.Type == gjson.Number && v.Num == 0 || v.Raw == `""` ||
+			v.IsArray() && len(v.Array()) == 0
 	}
+
+	// Numbers are compared as such: 1 and 1.0 are the same.
 	return slices.ContainsFunc(unless, func(raw string) bool {
 		nothing := gjson.Parse(raw)
 		return v.Raw == raw || v.Type == gjson.Number && nothing.Type == gjson.Number && v.Num == nothing.Num

@@ -21,13 +21,16 @@ import (
 // with an empty key, until read returns false.
 func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 	text, object := v.Raw, v.IsObject()
+
 	for i := 1; ; {
+		// To the next key or element, or to the end.
 		for i < len(text) && (isSpace(text[i]) || text[i] == ',') {
 			i++
 		}
 		if i >= len(text) || text[i] == '}' || text[i] == ']' {
 			return
 		}
+
 		key := ""
 		if object {
 			end := stringEnd(text, i)
@@ -36,6 +39,8 @@ func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 				i++
 			}
 		}
+
+		// Of text that is no JSON a value can be empty. The loop would not end.
 		end := valueEnd(text, i)
 		if end == i || !read(key, newResult(text[i:end])) {
 			return
@@ -47,6 +52,7 @@ func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 // newResult returns a value as gjson does, but for its index.
 func newResult(raw string) gjson.Result {
 	r := gjson.Result{Raw: raw}
+
 	switch raw[0] {
 	case '"':
 		r.Type, r.Str = gjson.String, unquoted(raw)
@@ -59,9 +65,11 @@ func newResult(raw string) gjson.Result {
 	case 'n':
 		r.Type = gjson.Null
 	default:
+		// Infinite if it is too large.
 		r.Type = gjson.Number
-		r.Num, _ = strconv.ParseFloat(raw, 64) // infinite if it is too large
+		r.Num, _ = strconv.ParseFloat(raw, 64)
 	}
+
 	return r
 }
 
@@ -70,12 +78,14 @@ func valueEnd(text string, i int) int {
 	if i >= len(text) {
 		return i
 	}
+
 	switch text[i] {
 	case '"':
 		return stringEnd(text, i)
 	case '{', '[':
 		return nestedEnd(text, i)
 	}
+
 	for i < len(text) && !isSpace(text[i]) && text[i] != ',' && text[i] != '}' && text[i] != ']' {
 		i++
 	}
@@ -94,6 +104,7 @@ func nestedEnd(text string, i int) int {
 		case '}', ']':
 			depth--
 		}
+
 		i++
 		if depth == 0 {
 			return i
@@ -106,22 +117,27 @@ func nestedEnd(text string, i int) int {
 // escaped if an odd number of backslashes precedes it.
 func stringEnd(text string, i int) int {
 	i++
-	if len(text)-i >= 8 { // most names are short
+
+	// Most names are short: one word finds their end. Not where a backslash comes first.
+	if len(text)-i >= 8 {
 		w := binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(text), len(text))[i:])
 		if found := byteIn(w, quotes); found != 0 && (found-1)&byteIn(w, slashes) == 0 {
 			return i + bits.TrailingZeros64(found)/8 + 1
 		}
 	}
+
 	for i < len(text) {
 		quote := strings.IndexByte(text[i:], '"')
 		if quote < 0 {
 			break
 		}
+
 		end := i + quote
 		before := end
 		for before > i && text[before-1] == '\\' {
 			before--
 		}
+
 		if (end-before)%2 == 0 {
 			return end + 1
 		}
@@ -136,6 +152,7 @@ func unquoted(raw string) string {
 	if len(raw) < 2 {
 		return ""
 	}
+
 	raw = raw[1 : len(raw)-1]
 	slash := strings.IndexByte(raw, '\\')
 	if slash < 0 {
@@ -148,9 +165,14 @@ func unquoted(raw string) string {
 // its first backslash. It copies whole words, and looks for backslashes in them.
 func unescape(raw string, slash int) string {
 	in := unsafe.Slice(unsafe.StringData(raw), len(raw))
-	out := make([]byte, len(raw)+8) // what is escaped is longer than the character
+
+	// An escape is longer than its character. The last word that is copied may be half empty.
+	out := make([]byte, len(raw)+8)
 	from, to := slash, copy(out, raw[:slash])
+
 	for from < len(in) {
+		// A word is copied first and looked at then: what is behind a backslash in it is
+		// overwritten by the next one.
 		if len(in)-from >= 8 {
 			w := binary.LittleEndian.Uint64(in[from:])
 			binary.LittleEndian.PutUint64(out[to:], w)
@@ -164,6 +186,7 @@ func unescape(raw string, slash int) string {
 				continue
 			}
 		}
+
 		switch {
 		case in[from] != '\\' || from+1 == len(in):
 			out[to] = in[from]
@@ -177,6 +200,7 @@ func unescape(raw string, slash int) string {
 			from, to = from+2, to+1
 		}
 	}
+
 	return unsafe.String(unsafe.SliceData(out), to)
 }
 
@@ -203,6 +227,7 @@ func unicodeEscape(raw string) (r rune, n int) {
 		}
 		r = utf8.RuneError
 	}
+
 	return r, min(6, len(raw))
 }
 

@@ -19,18 +19,53 @@ import (
 // one more member, {"a":1,"arguments":"the rest"}, so that nothing is lost and no client takes
 // the object for what the model meant. A text that is no object at all becomes
 // {"arguments":"the text"}.
+//
+// It is a machine of its own, after the one of package arguments, which looks for the one
+// reading of the whole text: this one needs no end, and accepts any text, also that of tools
+// whose arguments are not repaired. Package arguments says why they are two.
+//
+// The states, the byte that leaves each, and for where:
+//
+//	inputStart        { → inputNameOrEnd; another byte → inputWrapped
+//	inputName         " → inputString
+//	inputNameOrEnd    the same; } → inputAfter, or inputDone of the last level
+//	inputColon        : → inputValue
+//	inputValue        { → inputNameOrEnd; [ → inputValueOrEnd; " → inputString;
+//	                  t, f, n → inputWord; a digit or sign → inputNumber
+//	inputValueOrEnd   the same; ] → inputAfter
+//	inputAfter        , → inputName or inputValue; } and ] → inputAfter or inputDone
+//	inputString       \ → inputEscape; " → inputColon of a name, inputAfter of a text
+//	inputEscape       u → inputHex; another escape of JSON → inputString
+//	inputHex          the fourth digit → inputString
+//	inputNumber       the byte behind a whole number → inputAfter, which takes it
+//	inputWord         the last letter → inputAfter
+//	inputDone         any byte but white space → inputBroken
+//	inputBroken       nothing: the rest is held for the end
+//	inputWrapped      nothing: the rest is passed on at once
+//
+// Each other byte is a fault, and leads to inputBroken.
 type input struct {
-	state   inputState
-	stack   []byte // of the open objects and arrays: { or [
-	pending []byte // read, and not passed on: closing brackets behind it would not make it valid
-	number  int    // of a number: where in pending it begins
-	word    string // of a literal: what is still to come
-	inKey   bool   // of a string: it is a member's name
-	hex     int    // digits of an escape that are still to come
-	high    int    // of a surrogate pair whose second half is to come: where in pending the first ends; 0: none
+	state inputState
+	// Of the open objects and arrays: { or [.
+	stack []byte
+	// Read, and not passed on: closing brackets behind it would not make it valid.
+	pending []byte
 
-	filled bool // the object has a member
-	inText bool // of a fault: it is in the text of a value
+	// Of a number: where in pending it begins.
+	number int
+	// Of a literal: what is still to come.
+	word string
+	// Of a string: it is a member's name.
+	inKey bool
+	// Digits of an escape that are still to come.
+	hex int
+	// Of a surrogate pair whose second half is to come: where in pending the first ends; 0: none.
+	high int
+
+	// The object has a member.
+	filled bool
+	// Of a fault: it is in the text of a value.
+	inText bool
 }
 
 // maxInputDepth is how deeply an input nests. Requests nest at most [jsontext.MaxDepth]
@@ -66,6 +101,7 @@ func (in *input) reset() {
 // add reads a piece of the arguments, and appends to dst what can be passed on.
 func (in *input) add(dst, piece []byte) []byte {
 	for i, c := range piece {
+		// The states at the ends of the text, and a number, do not take one byte at a time.
 		switch in.state {
 		case inputBroken:
 			in.pending = append(in.pending, piece[i:]...)
@@ -89,17 +125,21 @@ func (in *input) add(dst, piece []byte) []byte {
 		case inputWrapped:
 			return jsontext.AppendEscaped(dst, piece[i:])
 		case inputNumber:
+			// Only the byte behind a number ends it, and that byte belongs to what follows.
 			if !isNumber(c) && validNumber(in.pending[in.number:]) {
 				in.state = inputAfter
 				dst = in.flush(dst)
 			}
 		}
+
+		// A byte that does not belong here may be in pending already: it is in the rest too.
 		before := len(in.pending)
 		if !in.read(c) {
 			in.pending = in.pending[:before]
 			in.fail(piece[i:])
 			return dst
 		}
+
 		if in.closable() {
 			dst = in.flush(dst)
 		}
@@ -138,11 +178,14 @@ func (in *input) end(dst []byte) []byte {
 		return in.flush(dst)
 	}
 
+	// From the innermost out: the text, the arrays and objects within the outer object, and then
+	// the member with the rest, before the outer object ends.
 	if in.inText || in.isText() {
 		dst = append(dst, '"')
 	}
 	for i := len(in.stack) - 1; i > 0; i-- {
-		dst = append(dst, in.stack[i]+2) // } follows { by two, and so does ] [
+		// } follows { by two, and so does ] [.
+		dst = append(dst, in.stack[i]+2)
 	}
 	if in.filled {
 		dst = append(dst, ',')
@@ -181,6 +224,7 @@ func (in *input) read(c byte) bool {
 		}
 		return true
 	}
+
 	in.pending = append(in.pending, c)
 	return isSpace(c) || in.readToken(c)
 }
@@ -196,7 +240,9 @@ func (in *input) readToken(c byte) bool {
 		if in.state = inputValue; in.stack[len(in.stack)-1] == '{' {
 			in.state = inputName
 		}
-	case c == '}' && (in.state == inputNameOrEnd || in.state == inputAfter), c == ']' && (in.state == inputValueOrEnd || in.state == inputAfter):
+	case c == '}' && (in.state == inputNameOrEnd || in.state == inputAfter),
+		c == ']' && (in.state == inputValueOrEnd || in.state == inputAfter):
+		// In ASCII } follows { by two, and so does ] [.
 		last := len(in.stack) - 1
 		if in.stack[last] != c-2 {
 			return false
@@ -218,6 +264,7 @@ func (in *input) readValue(c byte) bool {
 	if (c == '{' || c == '[') && len(in.stack) == maxInputDepth {
 		return false
 	}
+
 	switch c {
 	case '{':
 		in.stack, in.state = append(in.stack, c), inputNameOrEnd
@@ -240,6 +287,7 @@ func (in *input) readValue(c byte) bool {
 
 // readString takes a byte of a string.
 func (in *input) readString(c byte) bool {
+	// The second half of a pair is an escape that follows at once.
 	if in.state == inputString && c != '\\' || in.state == inputEscape && c != 'u' {
 		in.endPair()
 	}
@@ -273,6 +321,8 @@ func (in *input) readString(c byte) bool {
 			}
 		}
 	}
+
+	// The two sides of a line break in a name may be texts that have lost quotes.
 	if c < ' ' && in.inKey {
 		return false
 	}
@@ -286,10 +336,13 @@ func (in *input) readString(c byte) bool {
 
 // readSurrogate looks whether the escape that was read last is half of a pair.
 func (in *input) readSurrogate() {
+	// Digits that are none are a fault, which the caller reports.
 	end := len(in.pending)
-	n, _ := strconv.ParseUint(string(in.pending[end-4:]), 16, 16) // they are four digits
+	n, _ := strconv.ParseUint(string(in.pending[end-4:]), 16, 16)
+
 	switch {
-	case n >= 0xDC00 && n < 0xE000 && in.high > 0: // the pair is complete
+	// The pair is complete.
+	case n >= 0xDC00 && n < 0xE000 && in.high > 0:
 		in.high = 0
 	case utf16.IsSurrogate(rune(n)):
 		in.endPair()

@@ -21,8 +21,9 @@ const maxURLBytes = 4 << 10
 // with a scheme and a port.
 type Host struct {
 	scheme string
-	name   string // lower case; a leading dot stands for all subdomains
-	port   string
+	// Lower case; a leading dot stands for all subdomains.
+	name string
+	port string
 }
 
 // ParseHost parses an entry of tools.allowed_hosts: a host such as mcp.example.com,
@@ -34,18 +35,26 @@ func ParseHost(entry string) (Host, error) {
 	if !ok {
 		scheme, rest = "https", entry
 	}
+
 	if scheme != "http" && scheme != "https" {
 		return Host{}, fmt.Errorf("%q: the scheme must be https or http", entry)
 	}
+
+	// Of what is parsed as a URL nothing may be left but the host: a path or a user would be ignored
+	// in silence.
 	rest, below := strings.CutPrefix(rest, "*.")
 	u, err := url.Parse(scheme + "://" + rest)
 	if err != nil || u.Host != rest || rest == "" {
-		return Host{}, fmt.Errorf("%q: write a host such as mcp.example.com, with :port if it is not the default, or *.example.com", entry)
+		return Host{}, fmt.Errorf(
+			"%q: write a host such as mcp.example.com, with :port if it is not the default, or *.example.com", entry)
 	}
+
 	h, err := hostOf(u)
 	if err != nil {
 		return Host{}, fmt.Errorf("%q: %w", entry, err)
 	}
+
+	// An address that ends like another one is not below it.
 	if below {
 		if _, err := netip.ParseAddr(h.name); err == nil {
 			return Host{}, fmt.Errorf("%q: an IP address has no subdomains: leave out the wildcard", entry)
@@ -61,21 +70,27 @@ func hostOf(u *url.URL) (Host, error) {
 	if h.port == "" {
 		h.port = map[string]string{"http": "80", "https": "443"}[h.scheme]
 	}
+
 	port, err := strconv.ParseUint(h.port, 10, 16)
 	if err != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
 		return h, errors.New("the port must be a number from 1 to 65535")
 	}
+	// One spelling: 0443 is 443, and entries are compared as texts.
 	h.port = strconv.FormatUint(port, 10)
+
 	if address, err := netip.ParseAddr(h.name); err == nil {
 		if address.Zone() != "" {
 			return h, errors.New("an IPv6 address must not have a zone")
 		}
+		// IPv4 in IPv6 is the same host.
 		h.name = address.Unmap().String()
 		return h, nil
 	}
+
 	for label := range strings.SplitSeq(h.name, ".") {
 		if !isLabel(label) {
-			return h, errors.New("the host is not a valid host name: use letters, digits, - and dots, and punycode for other scripts")
+			return h, errors.New(
+				"the host is not a valid host name: use letters, digits, - and dots, and punycode for other scripts")
 		}
 	}
 	return h, nil
@@ -100,6 +115,7 @@ func (h Host) matches(requested Host) bool {
 	if h.scheme != requested.scheme || h.port != requested.port {
 		return false
 	}
+	// The leading dot is compared too, so that notexample.com is not below example.com.
 	if strings.HasPrefix(h.name, ".") {
 		return strings.HasSuffix(requested.name, h.name) && len(requested.name) > len(h.name)
 	}
@@ -113,20 +129,25 @@ func (c *Client) Allow(rawURL string) error {
 	if err != nil || u.Host == "" || u.Opaque != "" || len(rawURL) > maxURLBytes {
 		return errors.New("the server_url is not a valid URL: write it as https://host/path")
 	}
+
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return errors.New("the server_url must begin with https://")
 	}
+
 	if u.User != nil {
 		return errors.New("the server_url must not contain a user or a password: send them in authorization or headers")
 	}
 	if u.Fragment != "" {
 		return errors.New("the server_url must not contain a fragment")
 	}
+
 	h, err := hostOf(u)
 	if err != nil {
 		return fmt.Errorf("the server_url is not valid: %w", err)
 	}
-	otherOrigin := false // the host is allowed, but with another scheme or port
+
+	// The host is allowed, but with another scheme or port: the operator may have meant this one.
+	otherOrigin := false
 	for _, allowed := range c.o.AllowedHosts {
 		if allowed.matches(h) {
 			return nil
@@ -135,7 +156,9 @@ func (c *Client) Allow(rawURL string) error {
 		otherOrigin = otherOrigin || allowed.matches(h)
 	}
 	if otherOrigin {
-		return fmt.Errorf("MCP servers at %s may only be used with the scheme and the port of their entry in tools.allowed_hosts", h.name)
+		return fmt.Errorf(
+			"MCP servers at %s may only be used with the scheme and the port of their entry in tools.allowed_hosts",
+			h.name)
 	}
 	return fmt.Errorf("MCP servers at %s are not allowed: the operator can add the host to tools.allowed_hosts", h.name)
 }
@@ -200,10 +223,12 @@ func public(a netip.Addr) bool {
 // NAT64 addresses are checked as the IPv4 address that they embed.
 func (p *pool) mayReach(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
+
 	if nat64.Contains(a) {
 		b := a.As16()
 		return p.mayReach(netip.AddrFrom4([4]byte(b[12:])))
 	}
+
 	for _, network := range *p.reachable.Load() {
 		if network.Contains(a) {
 			return true
@@ -237,12 +262,13 @@ const (
 )
 
 // newTransport returns a transport that ignores the proxies of the environment. If
-// guarded is set, it connects only to addresses that requests may reach.
-func (c *Client) newTransport(guarded bool) *http.Transport {
+// limited is set, it connects only to addresses that requests may reach.
+func (c *Client) newTransport(limited bool) *http.Transport {
 	d := &net.Dialer{Timeout: dialTimeout, Resolver: c.o.Resolver}
-	if guarded {
+	if limited {
 		d.ControlContext = c.control
 	}
+
 	t := &http.Transport{
 		Proxy:                  nil,
 		DialContext:            d.DialContext,

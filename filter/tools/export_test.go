@@ -12,7 +12,7 @@ func Control(c *Client, network, address string) error {
 }
 
 // Transports returns the transports of the client.
-func Transports(c *Client) []*http.Transport { return []*http.Transport{c.trusted, c.guarded} }
+func Transports(c *Client) []*http.Transport { return []*http.Transport{c.trusted, c.limited} }
 
 // Inflight returns the number of bytes in flight.
 func Inflight(c *Client) int64 { return c.inflight.bytes.Load() }

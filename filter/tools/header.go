@@ -21,8 +21,8 @@ const (
 var reservedHeaders = map[string]bool{
 	"accept": true, "accept-encoding": true, "connection": true, "content-encoding": true, "content-length": true,
 	"content-type": true, "expect": true, "host": true, "idempotency-key": true, "keep-alive": true,
-	"last-event-id": true, "proxy-authenticate": true, "proxy-authorization": true, "proxy-connection": true, "te": true,
-	"trailer": true, "transfer-encoding": true, "upgrade": true, "x-idempotency-key": true,
+	"last-event-id": true, "proxy-authenticate": true, "proxy-authorization": true, "proxy-connection": true,
+	"te": true, "trailer": true, "transfer-encoding": true, "upgrade": true, "x-idempotency-key": true,
 }
 
 // CheckHeader returns an error if headers may not be sent to a server: HTTP does
@@ -31,6 +31,7 @@ var reservedHeaders = map[string]bool{
 // its value.
 func CheckHeader(h http.Header) error {
 	count, size := 0, 0
+
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		lower := strings.ToLower(name)
 		switch {
@@ -39,6 +40,7 @@ func CheckHeader(h http.Header) error {
 		case reservedHeaders[lower] || strings.HasPrefix(lower, "mcp-"):
 			return fmt.Errorf("the header %.80q cannot be set by requests: leave it out", name)
 		}
+
 		for _, value := range h[name] {
 			if !isFieldValue(value) {
 				return fmt.Errorf("the value of the header %.80q contains a character that HTTP does not allow", name)
@@ -47,6 +49,7 @@ func CheckHeader(h http.Header) error {
 			size += len(name) + len(value)
 		}
 	}
+
 	if count > maxHeaders || size > maxHeaderBlock {
 		return errors.New("too many headers: at most 32 values with 16384 bytes in total are allowed")
 	}
@@ -60,20 +63,27 @@ func (s *Server) AddHeader(h http.Header) error {
 	if len(h) == 0 {
 		return nil
 	}
+
 	if s.isProcess() {
 		return fmt.Errorf("the MCP server %q is a process and takes no headers: leave them out", s.Label)
 	}
 	if err := CheckHeader(h); err != nil {
 		return err
 	}
+
 	header := s.Header.Clone()
 	if header == nil {
 		header = http.Header{}
 	}
+
+	// In the order of their names, so that an error names the same header each time.
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if s.Trusted && !slices.Contains(s.RequestHeaders, name) {
-			return fmt.Errorf("the MCP server %q does not accept the header %.80q from requests: leave it out, or have the operator add it to tools.servers[].request_headers", s.Label, name)
+			return fmt.Errorf(
+				"the MCP server %q does not accept the header %.80q from requests: leave it out, or have the "+
+					"operator add it to tools.servers[].request_headers", s.Label, name)
 		}
+
 		if _, own := header[name]; !own || !s.Trusted {
 			header[name] = h[name]
 			s.Added = append(s.Added, name)

@@ -24,78 +24,101 @@ var (
 	errClosed   = errors.New("the session is closed")
 )
 
-// guard sends the HTTP requests of one session. It adds the server's headers,
+// limitedSender sends the HTTP requests of one session. It adds the server's headers,
 // allows only the server's own origin, and ends requests with the session. Response
 // bodies are bounded and count as in flight.
-type guard struct {
+type limitedSender struct {
 	session *session
 	origin  string
-	wire    *wire    // nil until the session is connected
-	opener  *request // the initialize request that opens the session
+	// Nil until the session is connected.
+	wire *wire
+	// The initialize request that opens the session.
+	opener *request
 }
 
-func newGuard(s *session, opener *request) (*guard, error) {
+func newLimitedSender(s *session, opener *request) (*limitedSender, error) {
 	u, err := url.Parse(s.server.URL)
 	if err != nil {
 		return nil, errors.New("the server's URL is not valid")
 	}
-	return &guard{session: s, origin: origin(u), opener: opener}, nil
+	return &limitedSender{session: s, origin: origin(u), opener: opener}, nil
 }
 
 // client returns the HTTP client of the session.
-func (g *guard) client() *http.Client {
+func (g *limitedSender) client() *http.Client {
 	return &http.Client{Transport: g, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects || req.Method != via[0].Method {
 			requestOf(req.Context()).update(func(f *requestState) { f.err = errRedirect })
 			return errRedirect
 		}
-		return nil // RoundTrip checks the origin
+		// RoundTrip checks the origin.
+		return nil
 	}}
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+func (g *limitedSender) RoundTrip(req *http.Request) (*http.Response, error) {
 	request := requestOf(req.Context())
+	// The bytes of an answer belong to its request, those of a stream to the session.
 	share := &g.session.stream
 	if request != nil && req.Method == http.MethodPost {
 		share = &request.share
 	}
+
 	if request != g.opener && req.Method != http.MethodPost {
-		request = nil // this request fetches an answer: its status is not the request's own
+		// This request fetches an answer: its status is not the request's own.
+		request = nil
 	}
+
+	// The SDK follows what a server names, such as the endpoint of an SSE session: secrets are sent to
+	// one origin only.
 	if origin(req.URL) != g.origin {
 		request.update(func(f *requestState) { f.err = errRedirect })
 		closeBody(req)
 		return nil, errRedirect
 	}
+
+	// A request ends with its session too, whose context is not the request's.
 	ctx, end := context.WithCancelCause(req.Context())
 	unbind := context.AfterFunc(g.session.ctx, func() { end(errClosed) })
 	finish := func() { unbind(); end(nil) }
+
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { request.update(func(f *requestState) { f.httpWritten = true }) },
 	})
-	request.update(func(f *requestState) { f.err, f.status, f.session = nil, 0, req.Header.Get("Mcp-Session-Id") != "" })
+
+	// A request is sent again after a redirect: what was known of the first try does not count.
+	request.update(func(f *requestState) {
+		f.err, f.status, f.session = nil, 0, req.Header.Get("Mcp-Session-Id") != ""
+	})
 	req = req.Clone(ctx)
 	req.Header.Set("User-Agent", clientName)
+	// A trace is the operator's, and is not shown to servers of requests.
 	if g.session.server.Trusted {
 		g.session.client.o.Trace.Inject(ctx, req.Header.Set)
 	}
+
+	// The server's own headers come last, and win.
 	setHeaders(req.Header, g.session.server.Header)
 	if v, _ := g.version(); v != "" && req.Header.Get("Mcp-Protocol-Version") == "" {
 		req.Header.Set("Mcp-Protocol-Version", v)
 	}
+
 	resp, err := g.session.client.transport(g.session.server).RoundTrip(req)
 	if err != nil {
 		finish()
 		request.update(func(f *requestState) { f.err = err })
 		return nil, err
 	}
+
 	request.update(func(f *requestState) { f.status = resp.StatusCode })
 	limit := int64(g.session.client.o.MaxMessageBytes)
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if req.Method == http.MethodGet && kind == "text/event-stream" {
-		limit = -1 // a stream that lives as long as the session; the SDK bounds its events
+		// A stream that lives as long as the session; the SDK bounds its events.
+		limit = -1
 	}
+
 	resp.Body = &body{ReadCloser: counted{resp.Body, share}, left: limit, finish: finish, call: request}
 	switch {
 	case request == nil || req.Method != http.MethodPost:
@@ -120,6 +143,7 @@ func (c *request) readErrorBody(resp *http.Response) {
 		c.update(func(f *requestState) { f.status = 0 })
 		return
 	}
+
 	if m, err := jsonrpc.DecodeMessage(text); err == nil {
 		if answer, ok := m.(*jsonrpc.Response); ok && answer.Error != nil {
 			c.update(func(f *requestState) {
@@ -131,7 +155,7 @@ func (c *request) readErrorBody(resp *http.Response) {
 	}
 }
 
-func (g *guard) version() (string, bool) {
+func (g *limitedSender) version() (string, bool) {
 	if g.wire == nil {
 		return "", false
 	}
@@ -149,7 +173,8 @@ func closeBody(req *http.Request) {
 // bytes in flight are exhausted.
 type body struct {
 	io.ReadCloser
-	left   int64 // < 0: unlimited
+	// < 0: unlimited.
+	left   int64
 	finish func()
 	call   *request
 }
@@ -157,12 +182,15 @@ type body struct {
 // Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	if b.left >= 0 && int64(len(p)) > b.left+1 {
+		// One byte more than is left tells that it is too much.
 		p = p[:b.left+1]
 	}
+
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, errBusy) {
 		b.call.update(func(f *requestState) { f.busy = true })
 	}
+
 	if b.left < 0 {
 		return n, err
 	}
@@ -180,8 +208,10 @@ func (b *body) Read(p []byte) (int, error) {
 type message struct {
 	io.ReadCloser
 	call *request
-	all  *bytes.Reader // nil until the body has been read
-	err  error         // the error of reading the body
+	// Nil until the body has been read.
+	all *bytes.Reader
+	// The error of reading the body.
+	err error
 }
 
 // Read implements [io.Reader].
@@ -189,7 +219,10 @@ func (m *message) Read(p []byte) (int, error) {
 	if m.all == nil {
 		b, err := io.ReadAll(m.ReadCloser)
 		if errors.Is(err, errBusy) || errors.Is(err, errTooLarge) {
-			b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: m.call.snapshot().id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}})
+			b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{
+				ID:    m.call.snapshot().id,
+				Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()},
+			})
 		}
 		m.all, m.err = bytes.NewReader(b), err
 	}

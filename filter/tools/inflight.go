@@ -20,10 +20,12 @@ type inflight struct {
 type share struct {
 	total *inflight
 
-	mu        sync.Mutex
-	bytes     int64
-	exhausted bool // take has failed for lack of room
-	ended     bool // the share is closed: take fails
+	mu    sync.Mutex
+	bytes int64
+	// Take has failed for lack of room.
+	exhausted bool
+	// The share is closed: take fails.
+	ended bool
 }
 
 // take adds n bytes to the share. It returns errBusy if the limit is reached and
@@ -50,6 +52,9 @@ func (s *share) move(to *share) {
 	n := s.bytes
 	s.bytes = 0
 	s.mu.Unlock()
+
+	// The locks are taken one after the other: two shares that move to each other must not wait for
+	// each other.
 	if to != nil {
 		to.mu.Lock()
 		defer to.mu.Unlock()

@@ -19,9 +19,11 @@ import (
 // splitServer answers calls with a text of n bytes. Calls of the tool "halves" get
 // the second half of it after release.
 type splitServer struct {
-	url     string
-	opened  atomic.Int32  // sessions
-	started chan struct{} // the first half has been sent
+	url string
+	// Sessions.
+	opened atomic.Int32
+	// The first half has been sent.
+	started chan struct{}
 	release chan struct{}
 }
 

@@ -11,6 +11,11 @@ import (
 
 // mask replaces secrets in texts. It looks for all of them in one pass. nil replaces
 // nothing.
+//
+// A strings.Replacer, which would be less code, takes the first secret at a place and goes on
+// behind it. Of two that overlap it leaves the end of the second one to be read: abcd and cdef
+// in abcdef. Here overlapping secrets are one span. Nor can it say how far a secret reaches that
+// begins before the end of a limit.
 type mask struct{ secrets *finder.Finder }
 
 // newMask returns a mask of secrets; nil without any.
@@ -28,6 +33,7 @@ type span struct{ from, to int }
 // many moves that took.
 func find[T string | []byte](m *mask, text T) (found []span, moves int) {
 	at := finder.State(0)
+
 	for i := range len(text) {
 		var n int
 		at, n = m.secrets.Move(at, text[i])
@@ -36,6 +42,9 @@ func find[T string | []byte](m *mask, text T) (found []span, moves int) {
 		if length == 0 {
 			continue
 		}
+
+		// Spans are found in the order of their ends. One that reaches back over earlier ones
+		// becomes one with them.
 		s := span{i + 1 - length, i + 1}
 		for len(found) > 0 && found[len(found)-1].to > s.from {
 			s.from = min(s.from, found[len(found)-1].from)
@@ -43,6 +52,7 @@ func find[T string | []byte](m *mask, text T) (found []span, moves int) {
 		}
 		found = append(found, s)
 	}
+
 	return found, moves
 }
 
@@ -83,6 +93,9 @@ func (m *mask) hideBeginning(text string, limit int) (beginning string, more boo
 	if m == nil {
 		return text[:end], true
 	}
+
+	// A secret that begins before the limit is hidden as a whole, or its beginning would be
+	// shown; one that begins behind it is not there.
 	found, _ := find(m, text[:min(len(text), limit+m.secrets.Longest())])
 	for len(found) > 0 && found[len(found)-1].from >= end {
 		found = found[:len(found)-1]
@@ -98,8 +111,10 @@ func (m *mask) hideJSON(raw json.RawMessage) json.RawMessage {
 	if m == nil {
 		return raw
 	}
+
+	// Nothing is copied until there is something to hide; end is where what is written ends.
 	var out []byte
-	end := 0 // of what has been written
+	end := 0
 	for i := 0; i < len(raw); {
 		start := bytes.IndexByte(raw[i:], '"')
 		if start < 0 {
@@ -110,12 +125,14 @@ func (m *mask) hideJSON(raw json.RawMessage) json.RawMessage {
 		if stop < 0 {
 			break
 		}
+
 		i = stop
 		if redacted, ok := m.hideString(raw[start:stop], escaped); ok {
 			out = append(append(out, raw[end:start]...), redacted...)
 			end = stop
 		}
 	}
+
 	if out == nil {
 		return raw
 	}
@@ -140,11 +157,13 @@ func endOfString(raw []byte, start int) (stop int, escaped bool) {
 // hideString replaces secrets in a JSON string with its quotes, and reports whether
 // there are any.
 func (m *mask) hideString(quoted []byte, escaped bool) (redacted []byte, ok bool) {
+	// Most strings have no escapes, and need not be decoded to find nothing in them.
 	if !escaped {
 		if found, _ := find(m, quoted[1:len(quoted)-1]); len(found) == 0 {
 			return nil, false
 		}
 	}
+
 	var text string
 	if json.Unmarshal(quoted, &text) != nil {
 		return nil, false
@@ -153,6 +172,8 @@ func (m *mask) hideString(quoted []byte, escaped bool) (redacted []byte, ok bool
 	if changed == text {
 		return nil, false
 	}
-	redacted, _ = json.Marshal(changed) // marshaling a string cannot fail
+
+	// Marshaling a string cannot fail.
+	redacted, _ = json.Marshal(changed)
 	return redacted, true
 }

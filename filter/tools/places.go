@@ -12,14 +12,19 @@ import "cmp"
 type places struct {
 	most int
 	of   func(*Server) bool
-	key  string // of the configuration
+	// Of the configuration.
+	key  string
 	what string
 }
 
 func (c *Client) places(server *Server) []places {
-	all := []places{{c.o.MaxSessions, func(*Server) bool { return true }, "tools.max_sessions", "sessions with MCP servers"}}
+	all := []places{{c.o.MaxSessions, func(*Server) bool { return true }, "tools.max_sessions",
+		"sessions with MCP servers"}}
+
 	if server.isProcess() {
-		return append(all, places{c.o.MaxProcesses, (*Server).isProcess, "tools.max_processes", "processes of MCP servers"})
+		return append(all, places{
+			c.o.MaxProcesses, (*Server).isProcess, "tools.max_processes", "processes of MCP servers",
+		})
 	}
 	return all
 }
@@ -28,19 +33,24 @@ func (c *Client) places(server *Server) []places {
 // because those that may use it have their part of the places.
 func (c *Client) admitLocked(server *Server) failure {
 	if server.Trusted && server.Tenant == "" {
-		return failure{} // there are no other tenants
+		// There are no other tenants.
+		return failure{}
 	}
+
 	for _, p := range c.places(server) {
 		used, own := 0, 0
 		for _, s := range c.sessions {
 			if s.users == 0 || !p.of(s.server) {
 				continue
 			}
+
 			used++
 			if s.server.Tenant == server.Tenant && s.server.Trusted == server.Trusted {
 				own++
 			}
 		}
+
+		// Without a free place the pool says so itself, by [Client.makeRoomLocked].
 		if free := p.most - used; own >= free && free > 0 {
 			return failure{text: "Too many of your " + p.what + " are in use at once (" + p.key + "). Try again later."}
 		}
@@ -57,6 +67,7 @@ func (c *Client) makeRoomLocked(server *Server) failure {
 				open++
 			}
 		}
+
 		if open >= p.most && !c.evictLocked(p.of) {
 			return failure{text: "Too many " + p.what + " are in use (" + p.key + "). Try again later."}
 		}
@@ -74,15 +85,21 @@ func (c *Client) evictLocked(eligible func(*Server) bool) bool {
 			sessionsOf[s.server.Tenant]++
 		}
 	}
+
 	var first *session
 	for _, s := range c.sessions {
 		if s.users > 0 || !eligible(s.server) {
 			continue
 		}
-		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant], first.used.Compare(s.used)) > 0 {
+
+		// The tenant with the most sessions loses one, and of these the one that was used least
+		// recently.
+		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant],
+			first.used.Compare(s.used)) > 0 {
 			first = s
 		}
 	}
+
 	if first != nil {
 		c.removeLocked(first)
 	}

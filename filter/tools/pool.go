@@ -20,20 +20,27 @@ type Client struct {
 
 // pool is what the clients of all configurations share.
 type pool struct {
-	sdk  *mcp.Client
-	ctx  context.Context // ends when Close is called
+	sdk *mcp.Client
+	// Ends when Close is called.
+	ctx  context.Context
 	stop context.CancelFunc
-	work sync.WaitGroup // jobs, and sessions that are being opened, watched or closed
+	// Jobs, and sessions that are being opened, watched or closed.
+	work sync.WaitGroup
 
-	trusted, guarded *http.Transport
-	reachable        atomic.Pointer[[]netip.Prefix] // that guarded connects to though they are not public
-	processes        chan struct{}                  // semaphore: one element per running process
-	inflight         inflight
+	// To servers of the configuration, and to those of requests.
+	trusted, limited *http.Transport
+	// That the limited one connects to though they are not public.
+	reachable atomic.Pointer[[]netip.Prefix]
+	// Semaphore: one element per running process.
+	processes chan struct{}
+	inflight  inflight
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[string]*session // by Server.key
-	warned   map[string]bool     // labels of servers whose missing tools were logged
+	mu     sync.Mutex
+	closed bool
+	// By Server.key.
+	sessions map[string]*session
+	// Labels of servers whose missing tools were logged.
+	warned map[string]bool
 }
 
 // New returns a Client. It connects to no server before the first job. It logs a
@@ -44,10 +51,14 @@ func New(o Options) *Client {
 		sessions: map[string]*session{}, warned: map[string]bool{},
 		processes: make(chan struct{}, o.MaxProcesses), inflight: inflight{limit: o.MaxInflightBytes},
 	}}
+
 	c.reachable.Store(&o.AllowedNetworks)
 	c.warnOfPrograms()
+
+	// Not the caller's context: the sessions outlive each request and each configuration.
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.trusted, c.guarded = c.newTransport(false), c.newTransport(true)
+	c.trusted, c.limited = c.newTransport(false), c.newTransport(true)
+
 	c.sdk = mcp.NewClient(&mcp.Implementation{Name: clientName, Version: "1"}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
@@ -65,6 +76,7 @@ func (c *Client) With(o Options) *Client {
 		return New(o)
 	}
 	o.setDefaults()
+
 	next := &Client{o: o, pool: c.pool}
 	next.reachable.Store(&o.AllowedNetworks)
 	next.warnOfPrograms()
@@ -81,9 +93,11 @@ func (c *Client) Close() {
 		c.removeLocked(s)
 	}
 	c.mu.Unlock()
+
+	// Without the lock: what is waited for takes it.
 	c.work.Wait()
 	c.trusted.CloseIdleConnections()
-	c.guarded.CloseIdleConnections()
+	c.limited.CloseIdleConnections()
 }
 
 // begin registers work that Close waits for. It returns false if the client is
@@ -101,7 +115,7 @@ func (c *Client) transport(s *Server) *http.Transport {
 	if s.Trusted {
 		return c.trusted
 	}
-	return c.guarded
+	return c.limited
 }
 
 // acquire returns the open session of a server, and opens one if there is none. The
@@ -111,12 +125,14 @@ func (c *Client) acquire(ctx context.Context, server *Server) (*session, failure
 	if s == nil {
 		return nil, f
 	}
+
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
 		c.release(s)
 		return nil, failure{}
 	}
+
 	if s.mcp == nil {
 		c.release(s)
 		return nil, s.failure
@@ -131,13 +147,17 @@ func (c *Client) join(server *Server) (*session, failure) {
 	if c.closed {
 		return nil, failure{text: "The service is shutting down."}
 	}
+
 	key := server.key()
 	s := c.sessions[key]
+
+	// A session that is in use already keeps its place.
 	if s == nil || s.users == 0 {
 		if f := c.admitLocked(server); f.text != "" {
 			return nil, f
 		}
 	}
+
 	if s == nil {
 		if f := c.makeRoomLocked(server); f.text != "" {
 			return nil, f
@@ -148,7 +168,9 @@ func (c *Client) join(server *Server) (*session, failure) {
 		c.o.Metrics.Sessions(len(c.sessions))
 		c.work.Go(func() { c.runSession(s) })
 	}
+
 	s.users++
+	// It would close the session while it is used.
 	if s.idle != nil {
 		s.idle.Stop()
 		s.idle = nil
@@ -160,7 +182,8 @@ func (c *Client) join(server *Server) (*session, failure) {
 func (c *Client) runSession(s *session) {
 	s.open()
 	if s.mcp != nil {
-		_ = s.mcp.Wait() // its users get the error from their own requests
+		// Its users get the error from their own requests.
+		_ = s.mcp.Wait()
 	}
 	s.stream.end()
 	c.drop(s)
@@ -182,8 +205,10 @@ func (c *Client) release(s *session) {
 	defer c.mu.Unlock()
 	s.users--
 	s.used = c.o.Now()
+
 	switch {
 	case s.users > 0:
+	// Nobody gets it any more, so that nothing has to be waited for.
 	case s.retired:
 		c.closeLocked(s)
 	default:
@@ -210,6 +235,7 @@ func (c *Client) removeLocked(s *session) {
 	if s.retired {
 		return
 	}
+
 	s.retired = true
 	delete(c.sessions, s.key)
 	c.o.Metrics.Sessions(len(c.sessions))
@@ -217,6 +243,7 @@ func (c *Client) removeLocked(s *session) {
 		s.idle.Stop()
 		s.idle = nil
 	}
+
 	if s.users == 0 {
 		c.closeLocked(s)
 	}

@@ -36,8 +36,10 @@ type process struct {
 	exited chan struct{}
 	once   sync.Once
 
-	logged      chan struct{} // closed at the end of stderr
-	lastLogLine string        // the last line of stderr; read it after logged is closed
+	// Closed at the end of stderr.
+	logged chan struct{}
+	// The last line of stderr; read it after logged is closed.
+	lastLogLine string
 }
 
 // start starts the server's process and connects to it.
@@ -45,34 +47,43 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 	if !s.server.Trusted || len(s.server.Command) == 0 {
 		return nil, errors.New("the server has no command")
 	}
-	select { // processes that are being stopped count as well
+	// Processes that are being stopped count as well.
+	select {
 	case s.client.processes <- struct{}{}:
 	case <-ctx.Done():
 		return nil, errors.New("too many processes are running")
 	}
+
 	p, stderr, err := spawn(s.server)
 	if err != nil {
 		<-s.client.processes
 		return nil, err
 	}
+
 	s.process = p
 	s.client.work.Go(func() { s.client.logLines(s.server, p, stderr) })
 	s.client.work.Go(func() {
-		_ = p.cmd.Wait()          // the exit status is not used
-		p.signal(syscall.SIGKILL) // kill its children
+		// The exit status is not used. The children of the process are killed with it.
+		_ = p.cmd.Wait()
+		p.signal(syscall.SIGKILL)
 		<-s.client.processes
 		close(p.exited)
 		// Processes that have left the group may keep the pipes open.
 		_ = p.stdout.SetReadDeadline(time.Now().Add(stopTimeout))
 		_ = stderr.SetReadDeadline(time.Now().Add(stopTimeout))
 	})
+
 	context.AfterFunc(s.ctx, func() { p.kill(syscall.SIGKILL) })
-	return (&mcp.IOTransport{Reader: counted{p.stdout, &s.stream}, Writer: p, MaxLineLength: s.client.o.MaxMessageBytes}).Connect(ctx)
+	transport := mcp.IOTransport{
+		Reader: counted{p.stdout, &s.stream}, Writer: p, MaxLineLength: s.client.o.MaxMessageBytes,
+	}
+	return transport.Connect(ctx)
 }
 
 // spawn starts a process with pipes for stdin, stdout and stderr.
 func spawn(server *Server) (p *process, stderr *os.File, err error) {
-	var ownEnds, childEnds []*os.File // ends of the pipes
+	// Ends of the pipes.
+	var ownEnds, childEnds []*os.File
 	defer func() {
 		for _, f := range childEnds {
 			f.Close()
@@ -83,16 +94,19 @@ func spawn(server *Server) (p *process, stderr *os.File, err error) {
 			}
 		}
 	}()
+
 	for range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(ownEnds) == 0 { // stdin is written, the others are read
+		// Stdin is written, the others are read.
+		if len(ownEnds) == 0 {
 			r, w = w, r
 		}
 		ownEnds, childEnds = append(ownEnds, r), append(childEnds, w)
 	}
+
 	cmd := exec.Command(server.Command[0], server.Command[1:]...)
 	cmd.Env = environment(server.Env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = childEnds[0], childEnds[1], childEnds[2]
@@ -100,7 +114,12 @@ func spawn(server *Server) (p *process, stderr *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	return &process{cmd: cmd, stdin: ownEnds[0], stdout: ownEnds[1], exited: make(chan struct{}), logged: make(chan struct{})}, ownEnds[2], nil
+
+	p = &process{
+		cmd: cmd, stdin: ownEnds[0], stdout: ownEnds[1],
+		exited: make(chan struct{}), logged: make(chan struct{}),
+	}
+	return p, ownEnds[2], nil
 }
 
 // environment returns PATH, HOME and the configured variables.
@@ -111,6 +130,7 @@ func environment(env map[string]string) []string {
 			list = append(list, name+"="+value)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+env[name])
 	}
@@ -128,7 +148,8 @@ func (p *process) kill(signal syscall.Signal) {
 }
 
 func (p *process) signal(signal syscall.Signal) {
-	_ = syscall.Kill(-p.cmd.Process.Pid, signal) // the group may have ended
+	// The group may have ended.
+	_ = syscall.Kill(-p.cmd.Process.Pid, signal)
 }
 
 // Write implements [io.Writer]: it writes to the process's stdin.
@@ -139,6 +160,7 @@ func (p *process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 func (p *process) Close() error {
 	p.once.Do(func() {
 		p.stdin.Close()
+		// First it is asked by the end of its input, then by the first signal.
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 			select {
 			case <-p.exited:
@@ -159,15 +181,18 @@ func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
 	lines := bufio.NewReaderSize(stderr, maxLogLine)
 	log := c.o.Log.WithField("mcp_server", server.Label)
 	var last []byte
+
 	for n := 0; ; n++ {
 		line, _, err := lines.ReadLine()
 		if err != nil {
 			p.lastLogLine = string(last)
 			return
 		}
+
 		if n < maxLogLines && c.o.Log.IsLevelEnabled(logrus.DebugLevel) {
 			log.Debug("stderr of the MCP server: " + server.redact(string(line)))
 		}
+		// A program that gives up says why in its last line.
 		if len(bytes.TrimSpace(line)) > 0 {
 			last = append(last[:0], line...)
 		}
@@ -180,6 +205,7 @@ func (p *process) lastLog() string {
 	if p == nil {
 		return ""
 	}
+
 	select {
 	case <-p.logged:
 		return p.lastLogLine
@@ -196,7 +222,8 @@ func (c *Client) warnOfPrograms() {
 			continue
 		}
 		if _, err := exec.LookPath(s.Command[0]); err != nil {
-			c.o.Log.WithField("mcp_server", s.Label).WithError(err).Warn("The program of the MCP server cannot be started: correct tools.servers, or install it.")
+			c.o.Log.WithField("mcp_server", s.Label).WithError(err).Warn(
+				"The program of the MCP server cannot be started: correct tools.servers, or install it.")
 		}
 	}
 }

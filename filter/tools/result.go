@@ -36,12 +36,14 @@ func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response) ([]Tool, er
 	var raw json.RawMessage
 	if answer != nil {
 		raw = answer.Result
-	} else { // the SDK answered from its cache
+		// The SDK answered from its cache.
+	} else {
 		var err error
 		if raw, err = json.Marshal(page); err != nil {
 			return nil, err
 		}
 	}
+
 	var list struct {
 		Tools []struct {
 			Name        string          `json:"name"`
@@ -54,6 +56,7 @@ func parseTools(page *mcp.ListToolsResult, answer *jsonrpc.Response) ([]Tool, er
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, err
 	}
+
 	tools := make([]Tool, 0, len(list.Tools))
 	for _, t := range list.Tools {
 		tool := Tool{Name: t.Name, Title: t.Title, Description: t.Description}
@@ -79,52 +82,54 @@ func (t *Tool) hide(secrets *mask) {
 	t.InputSchema, t.Annotations = secrets.hideJSON(t.InputSchema), secrets.hideJSON(t.Annotations)
 }
 
+// answered is the result of a tool call as MCP writes it.
+type answered struct {
+	Content    []json.RawMessage `json:"content"`
+	Structured json.RawMessage   `json:"structuredContent"`
+	IsError    bool              `json:"isError"`
+	Type       string            `json:"resultType"`
+}
+
 // result parses the raw result of a tool call. A content part of an unknown form
 // does not affect the others.
 func (t *task) result(answer *jsonrpc.Response) (Result, error) {
-	var answered struct {
-		Content    []json.RawMessage `json:"content"`
-		Structured json.RawMessage   `json:"structuredContent"`
-		IsError    bool              `json:"isError"`
-		Type       string            `json:"resultType"`
-	}
+	var call answered
 	if answer == nil || !isObject(answer.Result) {
 		return Result{}, errors.New("the result is not an object")
 	}
-	if err := json.Unmarshal(answer.Result, &answered); err != nil {
+	if err := json.Unmarshal(answer.Result, &call); err != nil {
 		return Result{}, err
 	}
-	if answered.Type == "input_required" {
-		return Result{Answered: true, Error: fmt.Sprintf("The tool %q asks for user input, which is not supported.", t.tool)}, nil
+	if call.Type == "input_required" {
+		text := fmt.Sprintf("The tool %q asks for user input, which is not supported.", t.tool)
+		return Result{Answered: true, Error: text}, nil
 	}
+
+	// An error quotes the request that failed, so that shorter values and the path of the URL are
+	// hidden in it too. In a result they are part of ordinary text and links.
 	secrets := t.server.mask(minSecretBytesInResults, t.server.queryValues()...)
-	if answered.IsError {
+	if call.IsError {
 		secrets = t.server.mask(minSecretBytes, t.server.pathAndQuery()...)
 	}
+
 	r := Result{Answered: true}
-	if string(answered.Structured) != "null" {
-		r.Structured = secrets.hideJSON(answered.Structured)
+	if string(call.Structured) != "null" {
+		r.Structured = secrets.hideJSON(call.Structured)
 	}
 	content := contentList{}
-	texts := make([]string, 0, len(answered.Content))
-	for _, raw := range answered.Content {
+	texts := make([]string, 0, len(call.Content))
+	for _, raw := range call.Content {
 		part, text := parsePart(raw)
 		content.add(part, secrets)
 		texts = append(texts, text)
 	}
-	limit := t.client.o.MaxResultBytes
-	whole := strings.Join(texts, "\n")
-	text, longer := secrets.hideBeginning(whole, limit)
-	if len(answered.Content) == 0 {
-		whole = string(jsontext.AppendShown(nil, string(r.Structured)))
-		text = whole
-	}
-	if longer || len(text) > limit {
-		text = truncate(text, limit, len(whole))
-	}
+
+	// The structured result may be left out of r from here on, for lack of room: the text of a
+	// result that has nothing else is made before.
+	text := t.shownText(texts, r.Structured, secrets)
 	content.setOn(&r)
 	switch {
-	case !answered.IsError:
+	case !call.IsError:
 		r.Text = text
 	case text == "":
 		r.Error = "The tool failed without an error message."
@@ -134,18 +139,40 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 	return r, nil
 }
 
+// shownText returns what the model sees of a result: its texts, or the structured result where
+// there are none, within the limit.
+func (t *task) shownText(texts []string, structured json.RawMessage, secrets *mask) string {
+	limit := t.client.o.MaxResultBytes
+
+	// The texts can be much longer than what is shown: secrets are hidden in what is.
+	whole := strings.Join(texts, "\n")
+	text, longer := secrets.hideBeginning(whole, limit)
+	if len(texts) == 0 {
+		whole = string(jsontext.AppendShown(nil, string(structured)))
+		text = whole
+	}
+
+	if longer || len(text) > limit {
+		text = truncate(text, limit, len(whole))
+	}
+	return text
+}
+
 // contentList collects the parts of a result within maxContentBytes.
 type contentList struct {
-	parts   []Part
-	size    int
-	dropped int // number of parts that did not fit
+	parts []Part
+	size  int
+	// Number of parts that did not fit.
+	dropped int
 }
 
 // add adds a part, whose secrets are redacted if it fits.
 func (c *contentList) add(p Part, secrets *mask) {
+	// Hiding takes time: parts that do not fit are not looked at.
 	if c.size+p.size() <= maxContentBytes {
 		p = p.hide(secrets)
 	}
+	// What is hidden may have become longer.
 	if size := p.size(); c.size+size <= maxContentBytes {
 		c.size += size
 		c.parts = append(c.parts, p)
@@ -164,9 +191,11 @@ func (c *contentList) setOn(r *Result) {
 	if c.size+len(r.Structured) > maxContentBytes {
 		r.Structured = nil
 	}
+
 	r.Content = c.parts
 	if c.dropped > 0 {
-		r.Content = append(r.Content, Part{Type: "text", Text: fmt.Sprintf("[%d parts of the result are omitted: at most %d bytes are kept.]", c.dropped, maxContentBytes)})
+		r.Content = append(r.Content, Part{Type: "text", Text: fmt.Sprintf(
+			"[%d parts of the result are omitted: at most %d bytes are kept.]", c.dropped, maxContentBytes)})
 	}
 }
 
@@ -197,10 +226,12 @@ func parsePart(raw json.RawMessage) (p Part, modelText string) {
 			Blob []byte `json:"blob"`
 		} `json:"resource"`
 	}
+
 	const unknown = "[content of an unknown type]"
 	if json.Unmarshal(raw, &c) != nil {
 		return Part{}, unknown
 	}
+
 	switch c.Type {
 	case "text":
 		return Part{Type: c.Type, Text: c.Text}, c.Text
@@ -232,6 +263,7 @@ func placeholder(kind, uri, mime string, size int) string {
 // what the whole text has.
 func truncate(text string, limit, size int) string {
 	note := fmt.Sprintf("\n[The result is truncated: it has %d bytes, of which at most %d are shown.]", size, limit)
+
 	end := min(len(text), max(limit-len(note), 0))
 	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
 		end--

@@ -395,8 +395,9 @@ func TestAddHeader(t *testing.T) {
 		name   string
 		server tools.Server
 		header http.Header
-		want   string // "": the headers are added
-		sent   http.Header
+		// "": the headers are added.
+		want string
+		sent http.Header
 	}{
 		{"allowed", remote, http.Header{"Authorization": {"x"}}, "", http.Header{"Authorization": {"x"}, "X-Own": {"operator"}}},
 		{"the operator's stays", remote, http.Header{"X-Own": {"x"}}, "", own},

@@ -51,9 +51,12 @@ func (s *Server) mask(least int, more ...string) *mask {
 			}
 		}
 	}
+
 	for _, value := range s.Env {
 		secrets = append(secrets, value)
 	}
+
+	// Errors quote a value as it is, in a URL, or as a Go string.
 	var spellings []string
 	for _, secret := range append(secrets, longest(words, maxSecretWords)...) {
 		if len(secret) < least || strings.EqualFold(secret, "bearer") || strings.EqualFold(secret, "basic") {
@@ -115,6 +118,7 @@ func clip(text string) string {
 	if len(text) <= maxQuoteBytes {
 		return text
 	}
+
 	end := maxQuoteBytes
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--

@@ -70,9 +70,12 @@ type fixture struct {
 	server      *mcp.Server
 	initialized atomic.Int32
 	calls       atomic.Int32
-	started     chan struct{} // receives when a call of wait or block begins
-	ended       chan error    // receives the error of the context of wait
-	release     chan struct{} // ends calls of block
+	// Receives when a call of wait or block begins.
+	started chan struct{}
+	// Receives the error of the context of wait.
+	ended chan error
+	// Ends calls of block.
+	release chan struct{}
 }
 
 func newFixture() *fixture {

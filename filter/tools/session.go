@@ -29,24 +29,36 @@ type session struct {
 	client *Client
 	server *Server
 	key    string
-	ctx    context.Context // ends with the session and cancels all its requests
+	// Ends with the session and cancels all its requests.
+	ctx    context.Context
 	cancel context.CancelFunc
 
-	ready        chan struct{}      // closed once the session is open or has failed to open
-	mcp          *mcp.ClientSession // nil if it could not be opened
-	transport    string             // one of the Transport constants
-	failure      failure            // why it could not be opened
-	process      *process           // the last one started; nil if none was
-	missingTools []string           // tools of Server.Expects that the server does not list
-	stream       share              // bytes outside the answers to HTTP requests
+	// Closed once the session is open or has failed to open.
+	ready chan struct{}
+	// Nil if it could not be opened.
+	mcp *mcp.ClientSession
+	// One of the Transport constants.
+	transport string
+	// Why it could not be opened.
+	failure failure
+	// The last one started; nil if none was.
+	process *process
+	// Tools of Server.Expects that the server does not list.
+	missingTools []string
+	// Bytes outside the answers to HTTP requests.
+	stream share
 
-	timeouts atomic.Int32 // consecutive calls without an answer in time
+	// Consecutive calls without an answer in time.
+	timeouts atomic.Int32
 
 	// Client.mu guards the fields below.
-	users   int
-	used    time.Time   // when the last user released it
-	idle    *time.Timer // closes the session; nil while it has users
-	retired bool        // new jobs must not use it
+	users int
+	// When the last user released it.
+	used time.Time
+	// Closes the session; nil while it has users.
+	idle *time.Timer
+	// New jobs must not use it.
+	retired bool
 }
 
 // open opens the session. A server that rejects initialize is asked again with the
@@ -66,7 +78,9 @@ func (s *session) open() {
 	case s.transport == "":
 		s.transport = TransportHTTP
 	}
+
 	state, err := s.connect(ctx, protocol)
+
 	switch {
 	case err == nil:
 	case lacksInitialize(err):
@@ -92,13 +106,17 @@ func (s *session) findMissing(ctx context.Context) (names []string) {
 	if f.text != "" {
 		return nil
 	}
+
 	for _, name := range s.server.Expects {
 		if !slices.ContainsFunc(listed.Tools, func(t Tool) bool { return t.Name == name }) {
 			names = append(names, name)
 		}
 	}
+
 	if len(names) > 0 && s.client.firstWarning(s.server.Label) {
-		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf("The MCP server implements a built-in tool, but has no tool %s: calls of it fail. docs/tools.md lists the tools that it needs.", strings.Join(names, ", "))
+		s.client.o.Log.WithField("mcp_server", s.server.Label).Warnf(
+			"The MCP server implements a built-in tool, but has no tool %s: calls of it fail. docs/tools.md "+
+				"lists the tools that it needs.", strings.Join(names, ", "))
 	}
 	return names
 }
@@ -120,10 +138,13 @@ func (s *session) connect(ctx context.Context, version string) (requestState, er
 	ctx, opener := s.client.withRequest(ctx)
 	defer opener.share.end()
 	if s.transport == TransportSSE {
-		version = protocol // the newest version that defines SSE
+		// The newest version that defines SSE.
+		version = protocol
 	}
+
 	var err error
-	s.mcp, err = s.client.sdk.Connect(ctx, &connector{session: s, opener: opener}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	s.mcp, err = s.client.sdk.Connect(ctx, &connector{session: s, opener: opener},
+		&mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		s.mcp = nil
 	}
@@ -148,17 +169,22 @@ func (l *connector) Connect(context.Context) (mcp.Connection, error) {
 		}
 		return newWire(conn, true, &s.stream), nil
 	}
-	g, err := newGuard(s, l.opener)
+
+	g, err := newLimitedSender(s, l.opener)
 	if err != nil {
 		return nil, err
 	}
-	maxEvent := s.client.o.MaxMessageBytes + 64<<10 // an event is longer than its message
+
+	// An event is longer than its message.
+	maxEvent := s.client.o.MaxMessageBytes + 64<<10
 	var t mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: s.server.URL, HTTPClient: g.client(), MaxRetries: 1, DisableStandaloneSSE: true, MaxEventSize: maxEvent,
+		Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent,
+		MaxRetries: 1, DisableStandaloneSSE: true,
 	}
 	if s.transport == TransportSSE {
 		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent}
 	}
+
 	conn, err := t.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -173,7 +199,8 @@ func (s *session) close() {
 	timer := time.AfterFunc(closeTimeout, s.cancel)
 	defer timer.Stop()
 	if s.mcp != nil {
-		_ = s.mcp.Close() // the server may have ended
+		// The server may have ended.
+		_ = s.mcp.Close()
 	}
 	s.cancel()
 }

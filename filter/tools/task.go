@@ -29,7 +29,8 @@ type task struct {
 	tool      string
 	arguments json.RawMessage
 	timeout   time.Duration
-	key       string // name of the timeout in the configuration
+	// Name of the timeout in the configuration.
+	key string
 }
 
 // run runs the task in its own goroutine, so that it ends in time even if the
@@ -38,8 +39,10 @@ func (t *task) run(ctx context.Context) Result {
 	if !t.client.begin() {
 		return Result{Error: "The service is shutting down."}
 	}
+
 	ctx, end := context.WithTimeoutCause(ctx, t.timeout, errDeadline)
 	unbind := context.AfterFunc(t.client.ctx, end)
+
 	done := make(chan Result, 1)
 	go func() {
 		defer t.client.work.Done()
@@ -47,11 +50,14 @@ func (t *task) run(ctx context.Context) Result {
 		defer unbind()
 		done <- t.runRecovered(ctx)
 	}()
+
 	select {
 	case r := <-done:
 		return r
 	case <-ctx.Done():
 	}
+
+	// Both may be true at once. A result that is there counts.
 	select {
 	case r := <-done:
 		return r
@@ -67,18 +73,28 @@ func (t *task) contextFailure(ctx context.Context) failure {
 	case t.client.ctx.Err() != nil:
 		return failure{text: "The service is shutting down.", cause: context.Canceled}
 	case errors.Is(context.Cause(ctx), errDeadline):
-		return failure{text: fmt.Sprintf("The MCP server %q did not answer within %s (%s).", t.server.Label, t.timeout, t.key), cause: errDeadline}
+		return failure{
+			text:  fmt.Sprintf("The MCP server %q did not answer within %s (%s).", t.server.Label, t.timeout, t.key),
+			cause: errDeadline,
+		}
 	}
-	return failure{text: fmt.Sprintf("The request to the MCP server %q was cancelled.", t.server.Label), cause: context.Cause(ctx)}
+	return failure{
+		text:  fmt.Sprintf("The request to the MCP server %q was cancelled.", t.server.Label),
+		cause: context.Cause(ctx),
+	}
 }
 
 // runRecovered runs the task and turns a panic into an error.
 func (t *task) runRecovered(ctx context.Context) (r Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r = Result{Error: fmt.Sprintf("The answer of the MCP server %q could not be processed.", t.server.Label), Cause: t.server.redactError(fmt.Errorf("panic: %v", p))}
+			r = Result{
+				Error: fmt.Sprintf("The answer of the MCP server %q could not be processed.", t.server.Label),
+				Cause: t.server.redactError(fmt.Errorf("panic: %v", p)),
+			}
 		}
 	}()
+
 	for first := true; ; first = false {
 		r, retry := t.attempt(ctx)
 		if !retry || !first || ctx.Err() != nil {
@@ -97,8 +113,10 @@ func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
 		}
 		return Result{Error: f.text, Cause: f.cause}, false
 	}
+
 	defer t.client.release(s)
 	finished := make(chan struct{})
+
 	unwatch := context.AfterFunc(ctx, func() {
 		select {
 		case <-finished:
@@ -118,8 +136,10 @@ func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
 		s.timeouts.Store(0)
 		return r, false
 	}
+
 	if ctx.Err() != nil {
 		f = t.contextFailure(ctx)
+		// A tool may be slow. Only a session that never answers is given up.
 		f.broken = errors.Is(f.cause, errDeadline) && s.timeouts.Add(1) >= maxTimeouts
 	}
 	if f.broken {
@@ -130,29 +150,38 @@ func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
 
 // failure is an error in its two forms: for clients and for the log.
 type failure struct {
-	text   string // for clients and models
-	cause  error  // for the log
-	broken bool   // the session cannot be used any more
-	retry  bool   // the server cannot have begun
+	// For clients and models.
+	text string
+	// For the log.
+	cause error
+	// The session cannot be used any more.
+	broken bool
+	// The server cannot have begun.
+	retry bool
 }
 
 // explain turns the error of a request into a failure.
 func (s *session) explain(ctx context.Context, err error, state requestState) failure {
 	f := failure{cause: s.server.redactError(err, s.id())}
+
 	name := fmt.Sprintf("The MCP server %q", s.server.Label)
 	message, outcome := s.serverMessage(err, state), ""
 	if state.toolCall {
 		outcome = " The call may have been executed."
 	}
+
 	var address *addressError
+	// The order is from what is known for certain to what is left as a guess.
 	switch {
 	case ctx.Err() != nil:
 		f.text = fmt.Sprintf("%s did not answer within %s (tools.list_timeout).", name, s.client.o.ListTimeout)
 	case state.tooLarge:
-		f.text = fmt.Sprintf("%s sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, outcome)
+		f.text = fmt.Sprintf(
+			"%s sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, outcome)
 		f.broken = state.answer == nil
 	case state.busy:
-		f.text = fmt.Sprintf("The answer of the MCP server %q was dropped, because the answers of all servers exceed %d bytes at the moment (tools.max_inflight_bytes). Try again later.%s",
+		f.text = fmt.Sprintf("The answer of the MCP server %q was dropped, because the answers of all servers "+
+			"exceed %d bytes at the moment (tools.max_inflight_bytes). Try again later.%s",
 			s.server.Label, s.client.o.MaxInflightBytes, outcome)
 		f.broken = state.answer == nil
 	case state.answer != nil && state.status < http.StatusBadRequest && message != "":
@@ -160,7 +189,8 @@ func (s *session) explain(ctx context.Context, err error, state requestState) fa
 	case state.answer != nil && state.status < http.StatusBadRequest && s.mcp != nil:
 		f.text = name + " sent a result that is not valid in MCP."
 	case errors.As(state.err, &address):
-		f.text = name + " has an address that is not allowed: the operator can add its network to tools.allowed_networks."
+		f.text = name + " has an address that is not allowed: " +
+			"the operator can add its network to tools.allowed_networks."
 		f.cause = address
 	case errors.Is(state.err, errRedirect):
 		f.text = name + " redirects to another origin: use that URL as its server_url."
@@ -171,7 +201,8 @@ func (s *session) explain(ctx context.Context, err error, state requestState) fa
 		if message != "" {
 			f.text += " Its message: " + message
 		}
-		f.broken = s.mcp != nil && state.session && state.status == http.StatusNotFound // this status can mean the session as well
+		// This status can mean the session as well.
+		f.broken = s.mcp != nil && state.session && state.status == http.StatusNotFound
 	case state.err != nil && !state.httpWritten:
 		f.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(state.err))
 	case s.transport == TransportStdio && s.mcp == nil:
@@ -182,6 +213,7 @@ func (s *session) explain(ctx context.Context, err error, state requestState) fa
 	default:
 		f.text, f.broken = name+" disconnected before it answered, or sent something that is not MCP."+outcome, true
 	}
+
 	return f
 }
 
@@ -207,13 +239,17 @@ const codeRejected = -32005
 func (s *session) ended(state requestState) bool {
 	switch {
 	case s.mcp == nil:
-		return false // there was no session
+		// There was no session.
+		return false
 	case !state.sent:
 		return true
 	case s.transport == TransportSSE && state.err != nil && !state.httpWritten:
-		return true // an SSE session ends with its connection
+		// An SSE session ends with its connection.
+		return true
 	}
-	return state.answer == nil && (state.session || s.transport == TransportSSE) && (state.status == http.StatusNotFound || state.status == http.StatusBadRequest)
+
+	return state.answer == nil && (state.session || s.transport == TransportSSE) &&
+		(state.status == http.StatusNotFound || state.status == http.StatusBadRequest)
 }
 
 func (s *session) id() string {
@@ -257,30 +293,37 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 	var r Result
 	var size int
 	cursor := ""
+
 	secrets := t.server.mask(minSecretBytesInResults, t.server.queryValues()...)
 	for range maxPages {
 		tools, next, f := t.page(ctx, s, cursor)
 		if f.text != "" {
 			return Result{}, f
 		}
+
 		for i := range tools {
 			size += tools[i].bytes()
 		}
+		// Before secrets are hidden in it, which takes time for each byte.
 		if len(r.Tools)+len(tools) > t.client.o.MaxListed || size > maxListedBytes {
 			break
 		}
+
 		for i := range tools {
+			// Hiding can take longer than the job has.
 			if ctx.Err() != nil {
 				return Result{}, t.contextFailure(ctx)
 			}
 			tools[i].hide(secrets)
 		}
+
 		r.Tools = append(r.Tools, tools...)
 		if cursor = next; cursor == "" {
 			return r, failure{}
 		}
 	}
-	return Result{}, failure{text: fmt.Sprintf("The MCP server %q has too many tools: at most %d (tools.max_listed) with %d bytes of descriptions in total are allowed.",
+	return Result{}, failure{text: fmt.Sprintf("The MCP server %q has too many tools: at most %d (tools.max_listed) "+
+		"with %d bytes of descriptions in total are allowed.",
 		t.server.Label, t.client.o.MaxListed, maxListedBytes)}
 }
 
@@ -293,6 +336,7 @@ func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, str
 		c.awaitCancel(ctx)
 		return nil, "", s.explain(ctx, err, c.snapshot())
 	}
+
 	tools, err := parseTools(page, c.snapshot().answer)
 	if err != nil {
 		return nil, "", s.explain(ctx, err, c.snapshot())
@@ -316,9 +360,11 @@ func (t *task) meta(ctx context.Context) mcp.Meta {
 
 // call calls the tool.
 func (t *task) call(ctx context.Context, s *session) (Result, failure) {
+	// The built-in tool's name means nothing to such a server.
 	if slices.Contains(s.missingTools, t.tool) {
 		return Result{}, failure{text: fmt.Sprintf("The MCP server %q has no tool %q.", t.server.Label, t.tool)}
 	}
+
 	requestCtx, c := t.client.withRequest(ctx)
 	defer c.share.end()
 	_, err := s.mcp.CallTool(requestCtx, &mcp.CallToolParams{Meta: t.meta(ctx), Name: t.tool, Arguments: t.arguments})
@@ -326,6 +372,7 @@ func (t *task) call(ctx context.Context, s *session) (Result, failure) {
 		c.awaitCancel(ctx)
 		return Result{}, s.explain(ctx, err, c.snapshot())
 	}
+
 	r, err := t.result(c.snapshot().answer)
 	if err != nil {
 		return Result{}, s.explain(ctx, err, c.snapshot())

@@ -4,11 +4,15 @@
 // A [Client] runs any number of [Job]s at the same time. Sessions are opened on
 // first use, shared by the jobs of the same [Server], and closed when they have
 // been idle for a while. A job always ends with a [Result]. Its Error is a text for
-// clients and models.
+// clients and models. See the example.
 //
 // Servers come from the configuration or from requests. Servers of requests are
 // untrusted: [Client.Allow] checks their URL, and connections are made only to
-// addresses that are public or that the operator has allowed.
+// addresses that are public or that the operator has allowed. What any server sends is
+// bounded, and the secrets that it was sent are hidden in what comes back.
+//
+// The package knows MCP and three transports. It knows neither the model's names of tools, nor
+// who may call which: its callers decide that.
 package tools
 
 import (
@@ -42,9 +46,12 @@ const (
 // Server is an MCP server as one request uses it. Requests share a session if all
 // fields are equal, except Label, RequestHeaders, AllowedTools and Approval.
 type Server struct {
-	Label     string // server_label
-	URL       string // http or https; "" for a process
-	Transport string // one of the Transport constants; "" to detect it
+	// Server_label.
+	Label string
+	// Http or https; "" for a process.
+	URL string
+	// One of the Transport constants; "" to detect it.
+	Transport string
 	// Command is the program of a stdio server and its arguments. It never comes from
 	// requests: only a Trusted server has one.
 	Command []string
@@ -55,8 +62,9 @@ type Server struct {
 	// String do not contain them.
 	Header http.Header `json:"-"`
 	// Added are the names of those that came from the request: see AddHeader.
-	Added  []string
-	Tenant string // tenants never share sessions
+	Added []string
+	// Tenants never share sessions.
+	Tenant string
 	// Session separates sessions of one tenant, for example by conversation. With ""
 	// the tenant's requests share one.
 	Session string
@@ -138,11 +146,14 @@ func hashList(h hash.Hash, list ...string) {
 
 // Tool is a tool as its server describes it.
 type Tool struct {
-	Name        string // "" if the server sends none: such a tool cannot be called
+	// "" if the server sends none: such a tool cannot be called.
+	Name        string
 	Title       string
 	Description string
-	InputSchema json.RawMessage // a JSON Schema object with its members in the server's order; nil if the server sends none
-	Annotations json.RawMessage // the server's hints; nil if it sends none
+	// A JSON Schema object with its members in the server's order; nil if the server sends none.
+	InputSchema json.RawMessage
+	// The server's hints; nil if it sends none.
+	Annotations json.RawMessage
 }
 
 // Job is one operation at a server: a tool call, or listing the tools.
@@ -157,17 +168,23 @@ type Job struct {
 
 // Part is one content part of a tool's result.
 type Part struct {
-	Type string // MCP's content type: text, image, audio, resource or resource_link
-	Text string // of a text part or a text resource
+	// MCP's content type: text, image, audio, resource or resource_link.
+	Type string
+	// Of a text part or a text resource.
+	Text string
 	MIME string
-	URI  string // of a resource or a resource_link
-	Name string // of a resource_link
-	Data []byte // of an image, an audio part or a binary resource
+	// Of a resource or a resource_link.
+	URI string
+	// Of a resource_link.
+	Name string
+	// Of an image, an audio part or a binary resource.
+	Data []byte
 }
 
 // Result is the outcome of a job.
 type Result struct {
-	Tools []Tool // if the job lists tools
+	// If the job lists tools.
+	Tools []Tool
 	// Text is the result of a call for the model: texts joined by newlines, and a short
 	// note for each part that is not text.
 	Text string
@@ -189,29 +206,44 @@ type Result struct {
 
 // Options configure a Client. Zero values stand for the defaults.
 type Options struct {
-	Servers         []Server       // the configured servers
-	AllowedHosts    []Host         // hosts that requests may name
-	AllowedNetworks []netip.Prefix // networks that requests may reach though they are not public
-	ListTimeout     time.Duration  // of listing tools and of opening a session; default 10s
-	CallTimeout     time.Duration  // of a tool call; default 60s
-	IdleTimeout     time.Duration  // an unused session is closed after it; default 5m
-	MaxSessions     int            // open sessions; default 1000
-	MaxProcesses    int            // running stdio servers; default 32
-	MaxListed       int            // tools per server; default 256
-	MaxResultBytes  int            // of Result.Text and Result.Error; default 262144
-	MaxMessageBytes int            // of one message of a server, in bytes; default 8 MiB
+	// The configured servers.
+	Servers []Server
+	// Hosts that requests may name.
+	AllowedHosts []Host
+	// Networks that requests may reach though they are not public.
+	AllowedNetworks []netip.Prefix
+	// Of listing tools and of opening a session; default 10s.
+	ListTimeout time.Duration
+	// Of a tool call; default 60s.
+	CallTimeout time.Duration
+	// An unused session is closed after it; default 5m.
+	IdleTimeout time.Duration
+	// Open sessions; default 1000.
+	MaxSessions int
+	// Running stdio servers; default 32.
+	MaxProcesses int
+	// Tools per server; default 256.
+	MaxListed int
+	// Of Result.Text and Result.Error; default 262144.
+	MaxResultBytes int
+	// Of one message of a server, in bytes; default 8 MiB.
+	MaxMessageBytes int
 	// MaxInflightBytes bounds the answers of all servers that are being read or turned
 	// into results at one time; default 64 MiB.
 	MaxInflightBytes int64
-	Log              *logrus.Logger   // default: logrus's standard logger
-	Now              func() time.Time // default: time.Now
+	// Default: logrus's standard logger.
+	Log *logrus.Logger
+	// Default: time.Now.
+	Now func() time.Time
 	// Around stands around each job: it calls do for the job's result, or has one. nil:
 	// every job is run.
-	Around   func(ctx context.Context, j Job, do func(ctx context.Context) Result) Result
-	Metrics  Metrics
-	Trace    Trace
-	Resolver *net.Resolver // default: the system's
-	TLS      *tls.Config   // default: the system's certificates
+	Around  func(ctx context.Context, j Job, do func(ctx context.Context) Result) Result
+	Metrics Metrics
+	Trace   Trace
+	// Default: the system's.
+	Resolver *net.Resolver
+	// Default: the system's certificates.
+	TLS *tls.Config
 }
 
 // Metrics are callbacks that observe a Client. Each may be nil. They must not
@@ -256,12 +288,14 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxResultBytes, 256<<10)
 	setDefault(&o.MaxMessageBytes, 8<<20)
 	setDefault(&o.MaxInflightBytes, 64<<20)
+
 	if o.Log == nil {
 		o.Log = logrus.StandardLogger()
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	// Callbacks that are always there need not be looked at where they are called.
 	if o.Around == nil {
 		o.Around = func(ctx context.Context, _ Job, do func(ctx context.Context) Result) Result { return do(ctx) }
 	}
@@ -308,6 +342,7 @@ func (c *Client) Do(ctx context.Context, j Job) Result {
 	start := c.o.Now()
 	ctx, end := c.o.Trace.Begin(ctx, j)
 	result := c.o.Around(ctx, j, func(ctx context.Context) Result { return c.do(ctx, j) })
+
 	took := c.o.Now().Sub(start)
 	end(took, result)
 	c.o.Metrics.Done(j, took, result)
@@ -321,11 +356,19 @@ func (c *Client) do(ctx context.Context, j Job) Result {
 	if err := c.check(j.Server); err != nil {
 		return Result{Error: err.Error()}
 	}
+
 	arguments, ok := parseArguments(j.Arguments)
 	if !ok {
-		return Result{Error: "The arguments of the call are not a JSON object. Write an object such as {\"name\": \"value\"}."}
+		return Result{
+			Error: "The arguments of the call are not a JSON object. Write an object such as {\"name\": \"value\"}.",
+		}
 	}
-	t := &task{client: c, server: j.Server.clone(), tool: j.Tool, arguments: arguments, timeout: c.o.CallTimeout, key: "tools.call_timeout"}
+
+	// The caller may change its server afterwards.
+	t := &task{
+		client: c, server: j.Server.clone(), tool: j.Tool, arguments: arguments,
+		timeout: c.o.CallTimeout, key: "tools.call_timeout",
+	}
 	if j.Tool == "" {
 		t.timeout, t.key = c.o.ListTimeout, "tools.list_timeout"
 	}
@@ -337,6 +380,7 @@ func (c *Client) check(s *Server) error {
 	if s.Trusted {
 		return nil
 	}
+
 	if s.Transport == TransportStdio || len(s.Command) > 0 || len(s.Env) > 0 {
 		return fmt.Errorf("the MCP server %q is a process: only the configuration can define such servers", s.Label)
 	}

@@ -315,11 +315,14 @@ func TestErrorStatuses(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32602,"message":"order 17 was placed"}}`
 	}
 	for _, tt := range []struct {
-		name    string
-		status  int
-		body    string // ID is replaced by the id of the request
-		message string // "": the call is repeated in a new session
-		opened  int    // sessions after one more call
+		name   string
+		status int
+		// ID is replaced by the id of the request.
+		body string
+		// "": the call is repeated in a new session.
+		message string
+		// Sessions after one more call.
+		opened int
 	}{
 		{"400 answers", 400, answer("ID"), "HTTP 400. Its message: order 17 was placed", 1},
 		{"404 answers", 404, answer("ID"), "Its message: order 17 was placed", 2},
@@ -718,7 +721,8 @@ func TestContentBound(t *testing.T) {
 		parts      []string
 		structured string
 		kinds      string
-		dropped    string // prefix of the last part's text
+		// Prefix of the last part's text.
+		dropped string
 	}{
 		{"all fits", []string{text(limit / 2), image(limit / 4)}, structured(10), "text image +structured", ""},
 		{"one is too large, what follows is not", []string{image(limit + 3), text(5), image(3)}, `null`, "text image text", "[1 parts of the result are omitted"},

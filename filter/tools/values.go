@@ -30,7 +30,11 @@ func bounded(m *jsonrpc.Response) *jsonrpc.Response {
 	if what == "" {
 		return m
 	}
-	return &jsonrpc.Response{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has " + what + ", and is not read"}}
+
+	return &jsonrpc.Response{
+		ID:    m.ID,
+		Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has " + what + ", and is not read"},
+	}
 }
 
 // valuesOf returns about how many values a JSON text has.
@@ -41,11 +45,13 @@ func valuesOf(text json.RawMessage) (n int) {
 		if quote >= 0 {
 			outside = text[:quote]
 		}
+
 		for _, c := range outside {
 			if c == ',' || c == '[' || c == '{' {
 				n++
 			}
 		}
+
 		if quote < 0 {
 			break
 		}

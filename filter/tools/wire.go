@@ -18,26 +18,38 @@ const maxServerRequests = 64
 
 // requestState is what is known about a request to a server.
 type requestState struct {
-	id          jsonrpc.ID        // JSON-RPC id
-	toolCall    bool              // it is a tools/call request
-	sent        bool              // the transport has accepted it
-	httpWritten bool              // part of it may have been sent over HTTP
-	status      int               // HTTP status; 0 if there is none, or an error response that ended early
-	session     bool              // it carried a session id
-	tooLarge    bool              // the answer exceeds Options.MaxMessageBytes
-	busy        bool              // the answer exceeded the bytes in flight
-	err         error             // why there is no HTTP response
-	answer      *jsonrpc.Response // nil if none has arrived
+	// JSON-RPC id.
+	id jsonrpc.ID
+	// It is a tools/call request.
+	toolCall bool
+	// The transport has accepted it.
+	sent bool
+	// Part of it may have been sent over HTTP.
+	httpWritten bool
+	// HTTP status; 0 if there is none, or an error response that ended early.
+	status int
+	// It carried a session id.
+	session bool
+	// The answer exceeds Options.MaxMessageBytes.
+	tooLarge bool
+	// The answer exceeded the bytes in flight.
+	busy bool
+	// Why there is no HTTP response.
+	err error
+	// Nil if none has arrived.
+	answer *jsonrpc.Response
 }
 
 // request is a JSON-RPC request to a server. It is passed in the context and is
 // safe for concurrent use.
 type request struct {
-	share      share // the answer's bytes; ended by the consumer of the result
+	// The answer's bytes; ended by the consumer of the result.
+	share      share
 	mu         sync.Mutex
 	state      requestState
 	cancelOnce sync.Once
-	cancelled  chan struct{} // closed once notifications/cancelled has been sent
+	// Closed once notifications/cancelled has been sent.
+	cancelled chan struct{}
 }
 
 type requestKey struct{}
@@ -69,6 +81,7 @@ func (c *request) awaitCancel(ctx context.Context) {
 	if state := c.snapshot(); ctx.Err() == nil || !state.sent || state.answer != nil {
 		return
 	}
+
 	select {
 	case <-c.cancelled:
 	case <-time.After(stuckTimeout):
@@ -86,14 +99,19 @@ func (c *request) snapshot() requestState {
 // notifications, which are not needed, and limits the requests of the server.
 type wire struct {
 	mcp.Connection
-	pipe    bool         // stdio: a request that could not be written was not read
-	stream  *share       // bytes outside the answers to HTTP requests
-	version atomic.Value // string: the negotiated protocol version
+	// Stdio: a request that could not be written was not read.
+	pipe bool
+	// Bytes outside the answers to HTTP requests.
+	stream *share
+	// String: the negotiated protocol version.
+	version atomic.Value
 
-	mu           sync.Mutex
-	waiting      map[jsonrpc.ID]*request
-	initializeID jsonrpc.ID // of the initialize request
-	pending      int        // requests of the server that are not answered yet
+	mu      sync.Mutex
+	waiting map[jsonrpc.ID]*request
+	// Of the initialize request.
+	initializeID jsonrpc.ID
+	// Requests of the server that are not answered yet.
+	pending int
 }
 
 func newWire(c mcp.Connection, lines bool, stream *share) *wire {
@@ -106,19 +124,23 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 	case *jsonrpc.Request:
 		c := requestOf(ctx)
 		if c != nil && m.Method == "notifications/cancelled" {
-			defer c.cancelOnce.Do(func() { close(c.cancelled) }) // deferred: it has been written by then
+			// Deferred: by then it has been written.
+			defer c.cancelOnce.Do(func() { close(c.cancelled) })
 		}
 		if c == nil || !m.IsCall() {
 			break
 		}
+
 		w.mu.Lock()
 		w.waiting[m.ID] = c
 		if m.Method == "initialize" {
 			w.initializeID = m.ID
 		}
 		w.mu.Unlock()
+
 		c.update(func(f *requestState) { f.sent, f.id, f.toolCall = true, m.ID, m.Method == "tools/call" })
-		context.AfterFunc(ctx, func() { // every request of this package ends its context
+		// Every request of this package ends its context, so that no entry stays.
+		context.AfterFunc(ctx, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			delete(w.waiting, m.ID)
@@ -130,8 +152,10 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 			w.pending--
 		}()
 	}
+
 	err := w.Connection.Write(ctx, m)
 	if err != nil && w.pipe {
+		// What a process did not read it did not begin, so that the job may be run again.
 		requestOf(ctx).update(func(f *requestState) { f.sent = false })
 	}
 	return err
@@ -140,12 +164,14 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 // Read implements [mcp.Connection].
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
+		// The bytes of a stream that has ended are nobody's any more.
 		m, err := w.Connection.Read(ctx)
 		if err != nil {
 			w.failWaiting()
 			w.stream.move(nil)
 			return nil, err
 		}
+		// Notifications are not needed. They are read, so that they do not fill the connection.
 		switch m := m.(type) {
 		case *jsonrpc.Response:
 			return w.receive(bounded(m)), nil
@@ -188,20 +214,26 @@ func (w *wire) failWaiting() {
 func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
 	var wireError *jsonrpc.Error
 	if m.Error != nil && !errors.As(m.Error, &wireError) {
-		return m // made by the SDK: the server has not answered
+		// Made by the SDK: the server has not answered.
+		return m
 	}
+
 	w.mu.Lock()
 	c := w.waiting[m.ID]
 	delete(w.waiting, m.ID)
 	hello := m.ID == w.initializeID && m.ID.IsValid()
 	w.mu.Unlock()
+
 	calling := false
 	c.update(func(f *requestState) { f.answer, calling = m, f.toolCall })
+
 	if c != nil {
 		w.stream.move(&c.share)
 	} else {
 		w.stream.move(nil)
 	}
+
+	// Later requests name the version that both have agreed on.
 	if hello && m.Error == nil {
 		var result struct {
 			ProtocolVersion string `json:"protocolVersion"`
@@ -210,6 +242,7 @@ func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
 			w.version.Store(result.ProtocolVersion)
 		}
 	}
+
 	if calling && m.Error == nil {
 		return &jsonrpc.Response{ID: m.ID, Result: json.RawMessage(`{"content":[]}`)}
 	}

@@ -29,13 +29,16 @@ func (t *Turn) Affinity() Affinity { return t.affinity }
 
 func (rc *RequestContext) affinity(in *Input, start conversationStart) Affinity {
 	prefix := newKeyHash("prefix", rc.Tenant, start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model)))
+
 	prefix.tools(in.Tools)
 	if len(in.Builtins) > 0 {
 		prefix.add("builtins")
 		prefix.tools(in.Builtins)
 	}
+
 	a := Affinity{Prefix: prefix.key()}
 	a.Session = a.Prefix
+
 	if session := cmp.Or(in.Session, rc.Session); session != "" {
 		a.Session = newKeyHash("session", rc.Tenant, session).key()
 	}
@@ -73,6 +76,7 @@ func (h *keyHash) tools(namespaces []harmony.Namespace) {
 		h.add(n.Name, n.Description)
 		for j := range n.Tools {
 			h.add(n.Tools[j].Name, n.Tools[j].Description)
+			// HTTP libraries spell the same JSON in several ways.
 			h.buffer = jsontext.AppendShown(h.buffer[:0], string(n.Tools[j].Parameters))
 			h.sum.Write(h.buffer)
 		}

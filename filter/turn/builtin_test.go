@@ -138,17 +138,17 @@ func TestReadBuiltins(t *testing.T) {
 // without functions of the client that have the same names.
 func TestResolveBuiltins(t *testing.T) {
 	t.Parallel()
-	search, find, python := tool{"browser", "search", true}, tool{"browser", "find", true}, tool{"python", "", true}
+	search, find, python := ToolName{"browser", "search", true}, ToolName{"browser", "find", true}, ToolName{"python", "", true}
 	type found struct {
-		tool
+		tool ToolName
 		address
 	}
 	for recipient, want := range map[string][2]found{ // without, and with functions search and python
 		"browser.search":     {{search, offered}, {search, offered}},
 		"browser.Search":     {{search, respelled}, {search, respelled}},
 		"browser_search":     {{search, respelled}, {search, respelled}},
-		"search":             {{search, offered}, {tool{"functions", "search", false}, offered}},
-		"functions.search":   {{search, offered}, {tool{"functions", "search", false}, offered}},
+		"search":             {{search, offered}, {ToolName{"functions", "search", false}, offered}},
+		"functions.search":   {{search, offered}, {ToolName{"functions", "search", false}, offered}},
 		"find":               {{find, offered}, {find, offered}},
 		"functions.find":     {{find, offered}, {find, offered}},
 		"python":             {{python, offered}, {python, offered}},
@@ -157,14 +157,14 @@ func TestResolveBuiltins(t *testing.T) {
 		"python.run":         {{python, respelled}, {python, respelled}},
 		"python.exec.run":    {{python, respelled}, {python, respelled}},
 		"pythoncode":         {{python, respelled}, {python, respelled}},
-		"functions.python":   {{python, offered}, {tool{"functions", "python", false}, respelled}},
-		"functions.python_":  {{python, respelled}, {tool{"functions", "python", false}, offered}},
-		"browser":            {{tool{name: "browser"}, unknown}, {tool{name: "browser"}, unknown}},
-		"browser.click":      {{tool{name: "browser_click"}, unknown}, {tool{name: "browser_click"}, unknown}},
-		"repo_browser.find":  {{tool{name: "repo_browser_find"}, unknown}, {tool{name: "repo_browser_find"}, unknown}},
-		"container.exec":     {{tool{"container", "exec", true}, offered}, {tool{"container", "exec", true}, offered}},
-		"assistant":          {{tool{}, noRecipient}, {tool{}, noRecipient}},
-		"functions.get_time": {{tool{name: "get_time"}, unknown}, {tool{name: "get_time"}, unknown}},
+		"functions.python":   {{python, offered}, {ToolName{"functions", "python", false}, respelled}},
+		"functions.python_":  {{python, respelled}, {ToolName{"functions", "python", false}, offered}},
+		"browser":            {{ToolName{Name: "browser"}, unknown}, {ToolName{Name: "browser"}, unknown}},
+		"browser.click":      {{ToolName{Name: "browser_click"}, unknown}, {ToolName{Name: "browser_click"}, unknown}},
+		"repo_browser.find":  {{ToolName{Name: "repo_browser_find"}, unknown}, {ToolName{Name: "repo_browser_find"}, unknown}},
+		"container.exec":     {{ToolName{"container", "exec", true}, offered}, {ToolName{"container", "exec", true}, offered}},
+		"assistant":          {{ToolName{}, noRecipient}, {ToolName{}, noRecipient}},
+		"functions.get_time": {{ToolName{Name: "get_time"}, unknown}, {ToolName{Name: "get_time"}, unknown}},
 	} {
 		for i, own := range [][]harmony.Namespace{nil, functions("search", "python")} {
 			tools, err := newToolset(own, builtins(), DefaultLimits())
@@ -291,7 +291,8 @@ func TestBuiltinsInSpec(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		in   Input
-		want []string // recipients; nil: any output is valid
+		// Recipients; nil: any output is valid.
+		want []string
 	}{
 		{"no spec", Input{}, nil},
 		{"strict", Input{Tools: functions("f"), Strict: strict}, []string{"functions.f", "browser.search", "browser.open", "browser.find", "python", "container.exec"}},

@@ -11,53 +11,66 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// callState is what becomes of the call that is being written. The map above [Guard] says who
+// leaves it.
+type callState uint8
+
+const (
+	callPasses     callState = iota // nothing of it is held back
+	callHeld                        // its arguments are held back until they are whole
+	callAskedAgain                  // the same, and then they pass, whatever they are
+)
+
 // callCheck holds back the arguments of a call until they are whole, and checks them. The
 // zero value checks nothing.
 type callCheck struct {
-	tools *toolset // nil: calls are not checked
+	// Nil: calls are not checked.
+	tools *toolset
 	rc    *RequestContext
 
-	called  CalledTool
-	holding bool   // the arguments of a call are being held back
-	asked   bool   // they were asked for again
-	enough  bool   // none are asked for again any more
-	text    []byte // of the arguments so far
+	state callState
+	// Of a call that is held back: its tool, and its arguments so far.
+	called ToolName
+	text   []byte
+	// None are asked for again any more.
+	enough bool
 }
+
+func (c *callCheck) holds() bool { return c.state != callPasses }
 
 // begin begins the message of a call, if its arguments are to be checked.
 func (c *callCheck) begin(h *harmony.Header) {
-	c.holding = false
+	c.state = callPasses
 	if c.tools == nil || c.enough {
 		return
 	}
+
 	t, found := c.tools.addressee(h)
 	if found != offered && found != respelled {
 		return
 	}
-	c.called = CalledTool{Namespace: t.namespace, Name: t.name, Builtin: t.builtin}
-	if c.holding = c.tools.repairs(c.rc.Model, &c.called); c.holding {
-		c.asked, c.text = false, c.text[:0]
+
+	// What is not repaired need not be JSON, or follows a grammar.
+	if c.tools.repairs(c.rc.Model, t) {
+		c.state, c.called, c.text = callHeld, t, c.text[:0]
 	}
 }
 
 // add takes text of a message.
 func (c *callCheck) add(text []byte) {
-	if c.holding {
+	if c.holds() {
 		c.text = append(c.text, text...)
 	}
-}
-
-func (c *callCheck) name() ToolName {
-	return ToolName{c.called.Namespace, c.called.Name, c.called.Builtin}
 }
 
 // passes reports whether the whole arguments can be passed on: they are a JSON object of
 // the tool's schema, or can be repaired to one, or are not asked for again any more.
 func (c *callCheck) passes() bool {
-	if c.asked || c.enough {
+	if c.state == callAskedAgain || c.enough {
 		return true
 	}
-	repairer := arguments.New(c.tools.texts[c.name()])
+
+	repairer := arguments.New(c.tools.texts[c.called])
 	text := slices.Clone(repairer.Push(c.text))
 	rest, _, valid := repairer.End()
 	if text = append(text, rest...); len(text) == 0 {
@@ -66,8 +79,9 @@ func (c *callCheck) passes() bool {
 	if !valid {
 		return false
 	}
+
 	return c.rc.inline(func(account *work.Account) (bool, error) {
-		validator := c.tools.validator(account, c.name())
+		validator := c.tools.validator(account, c.called)
 		if validator == nil {
 			return true, nil
 		}
@@ -78,14 +92,13 @@ func (c *callCheck) passes() bool {
 // format returns what the arguments have to be when they are asked for again: of the tool's
 // schema as far as a grammar can say it, else any JSON object.
 func (c *callCheck) format() constraint.Format {
-	name := c.name()
-	format, made := c.tools.formats[name]
+	format, made := c.tools.formats[c.called]
 	if !made {
-		format = c.newFormat(c.tools.schemas[name])
+		format = c.newFormat(c.tools.schemas[c.called])
 		if c.tools.formats == nil {
 			c.tools.formats = map[ToolName]constraint.Format{}
 		}
-		c.tools.formats[name] = format
+		c.tools.formats[c.called] = format
 	}
 
 	return format
@@ -96,6 +109,7 @@ func (c *callCheck) newFormat(schema json.RawMessage) constraint.Format {
 	if account == nil {
 		return constraint.Value{Schema: constraint.AnyObject}
 	}
+
 	var forced forcedSchemas
 	if schema, value := forced.schema(account, schema, maxStrictSchemas); schema != nil && account.Err() == nil {
 		return value
@@ -111,6 +125,8 @@ func (s *toolset) validator(account *work.Account, name ToolName) *constraint.Va
 	if schema == nil {
 		return nil
 	}
+
+	// A schema that cannot be checked is kept as nil, so that nobody tries again.
 	validator, made := s.validators[name]
 	if !made {
 		validator, _ = constraint.NewValidator(account, schema)
@@ -126,11 +142,13 @@ func (s *toolset) validator(account *work.Account, name ToolName) *constraint.Va
 // keepSchemas keeps the schemas of the tools by which the arguments of calls are checked.
 func (s *toolset) keepSchemas() {
 	s.schemas = map[ToolName]json.RawMessage{}
+
+	// The parameters are a part of the request's body, which is gone when the model calls.
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
 		for _, ns := range list {
 			for _, t := range ns.Tools {
 				if len(t.Parameters) > 0 {
-					s.schemas[s.byRecipient[ns.Name+"."+t.Name].toolName()] = slices.Clone(t.Parameters)
+					s.schemas[s.byRecipient[ns.Name+"."+t.Name]] = slices.Clone(t.Parameters)
 				}
 			}
 		}

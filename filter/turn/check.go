@@ -30,14 +30,18 @@ const (
 type Check struct {
 	turn    *Turn
 	readers []*Reader
-	open    int           // choices that have not ended
-	texts   []checkedText // that Decide verifies
+	// Choices that have not ended.
+	open int
+	// That Decide verifies.
+	texts []checkedText
 }
 
 // checkedText is a text of the output that has a form.
 type checkedText struct {
-	kind Kind     // Answer, or Call for the arguments of one
-	tool ToolName // of a Call
+	// Answer, or Call for the arguments of one.
+	kind Kind
+	// Of a Call.
+	tool ToolName
 	text []byte
 }
 
@@ -47,9 +51,11 @@ func (t *Turn) NewCheck() *Check {
 	if t == nil || !t.verifier.alone && !t.verifier.held {
 		return nil
 	}
+
 	c := &Check{turn: t, readers: make([]*Reader, t.Engine.N), open: t.Engine.N}
 	for i := range c.readers {
 		c.readers[i] = t.NewReader(func(Event) {})
+		// The text is kept by the readers that the client's output comes from.
 		c.readers[i].check, c.readers[i].keeps = c, false
 	}
 	return c
@@ -61,6 +67,9 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 	if chunk.Refusal(len(c.readers)) != nil {
 		return Passed
 	}
+
+	// A chunk that is no part of the reply, or output that is malformed, is reported by the reader of
+	// the client's output.
 	r := c.readers[chunk.Index]
 	open := r.Finish() == FinishNone
 	if _, err := r.Push(chunk); err != nil {
@@ -90,6 +99,8 @@ func (c *Check) DecideSoon() Verdict {
 	if part == nil {
 		return Complete
 	}
+
+	// Unchecked means only that the part was too small.
 	if v := c.decide(part); v != Unchecked {
 		return v
 	}

@@ -257,7 +257,8 @@ func TestForcedSchemas(t *testing.T) {
 	for name, c := range map[string]struct {
 		parameters string
 		choice     Choice
-		want       string // the schema; "": any object
+		// The schema; "": any object.
+		want string
 	}{
 		"required":                {city, Choice{Required: true}, city},
 		"named":                   {city, Choice{Required: true, Allowed: []ToolName{{FunctionsNamespace, "f", false}}}, city},

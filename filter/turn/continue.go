@@ -23,21 +23,32 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 	next.verifier.settled = Undecided
 	next.number++
 	next.fault, next.reasoned = nil, nil
-	items, _ = insertReasoning(items, t.reasoned.read) // which returns no error
+
+	// What this turn keeps is there before it is written to the store, and reading it returns no
+	// error.
+	items, _ = insertReasoning(items, t.reasoned.read)
+
+	// The prompt goes on where the model's own message began: the items say what that message was.
 	r := rendering{&t.rc, t.rc.renderLimit()}
-	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]), (&Prefix{}).messages(opening{}, items))
+	prompt, err := r.append(context.Background(), slices.Clip(t.Engine.Prompt[:t.completionStart]),
+		(&Prefix{}).messages(opening{}, items))
 	if err != nil {
 		return nil, err
 	}
+
 	same := next.completionStart
 	next.completionStart = len(prompt)
 	if prompt, err = t.rc.complete(prompt); err != nil {
 		return nil, err
 	}
 	next.diagnosed.next(same, prompt)
+
+	// Each model call of a reply has an id of its own.
 	request := *t.Engine
 	request.ID = t.id + "-t" + strconv.Itoa(next.number+1)
 	request.Prompt, request.MaxTokens = prompt, room
+
+	// A call is required in the first turn only.
 	if t.later != nil {
 		request.Constraint = nil
 		if !t.rc.Checked {
@@ -45,6 +56,7 @@ func (t *Turn) Continue(items []Item, room int) (*Turn, *apierror.Error) {
 		}
 		next.later, next.verifier = nil, t.later.verifier
 	}
+
 	next.Engine = &request
 	return &next, t.rc.budget(&request)
 }

@@ -17,7 +17,7 @@ const CustomParameters = `{"type":"object","properties":{"input":{"type":"string
 
 // CustomArguments returns the arguments of a custom tool's call as the model wrote them.
 func CustomArguments(text string) string {
-	return string(append(jsontext.AppendString([]byte(`{"input":`), text), '}'))
+	return string(jsontext.Writer(nil).Open().Text("input", text).Close())
 }
 
 // CustomFormat is the form of a custom tool's text.
@@ -33,32 +33,39 @@ type CustomFormat struct {
 // ReadCustomFormat reads the definition and the syntax of a custom tool's grammar. It is
 // enforced if the engine's grammar can be made of it, and enforces reports that the engine
 // takes one more of such a cost; otherwise nothing is enforced, which is no error.
-func ReadCustomFormat(v jsontext.Field, tool string, account *work.Account, enforces func(cost int) bool) (f CustomFormat, _ *apierror.Error) {
+func ReadCustomFormat(
+	v jsontext.Field, tool string, account *work.Account, enforces func(cost int) bool,
+) (f CustomFormat, _ *apierror.Error) {
 	for _, member := range []string{"definition", "syntax"} {
 		if err := v.RequireText(member); err != nil {
 			return f, err
 		}
 	}
+
 	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
 	f.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
 
 	err := constraint.ErrUnenforceable
 	switch {
-	case !enforces(0): // then nothing is done with it, and it is not read
+	// Nothing is done with the grammar then, and it is not read.
+	case !enforces(0):
 	case syntax == "lark":
 		f.Grammar, f.Cost, err = constraint.InputLark(account, definition)
 	case syntax == "regex":
 		f.Grammar, f.Cost, err = constraint.InputRegex(account, definition)
 	}
+
 	if err != nil && !errors.Is(err, constraint.ErrUnenforceable) {
 		what := "grammar"
 		if syntax == "regex" {
 			what = "regular expression"
 		}
+		// What took too much work was not found to be wrong.
 		if refusal := WorkError(v.Path+".definition", account.Err()); refusal != nil {
 			return f, refusal
 		}
-		return f, apierror.Invalid(v.Path+".definition", "The %s of the custom tool %q %s. Correct it.", what, tool, err)
+		return f, apierror.Invalid(v.Path+".definition",
+			"The %s of the custom tool %q %s. Correct it.", what, tool, err)
 	}
 
 	if err != nil || !enforces(f.Cost) {

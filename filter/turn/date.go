@@ -23,16 +23,20 @@ func (rc *RequestContext) date(ctx context.Context, in *Input, start conversatio
 	default:
 		return rc.Model.Date, nil
 	}
+
 	today := rc.Now().UTC().Format(time.DateOnly)
 	if rc.Memory == nil {
 		return today, nil
 	}
+
+	// The first request of a conversation decides, also if two come at once.
 	key := "date:" + start.key(cmp.Or(rc.Model.Upstream, in.Engine.Model))
 	pinned, err := rc.Memory.PutTextIfAbsent(ctx, rc.Tenant, key, today)
 	if err == nil && pinned < rc.Now().UTC().Add(-maxDateAge).Format(time.DateOnly) {
 		pinned = today
 		err = rc.Memory.PutTexts(ctx, rc.Tenant, map[string]string{key: today})
 	}
+
 	if err != nil {
 		return today, fmt.Errorf("read the conversation's date: %w", err)
 	}
@@ -49,8 +53,10 @@ const sumBytes = sha256.Size
 // conversationStart identifies a conversation by its start: the instructions up to
 // the first user's text, and that text.
 type conversationStart struct {
-	sums []byte // the kind and the hash of each text
-	user bool   // the user's text is included
+	// The kind and the hash of each text.
+	sums []byte
+	// The user's text is included.
+	user bool
 }
 
 // newConversationStart returns the start of a request's conversation; items are
@@ -65,10 +71,14 @@ func newConversationStart(in *Input, before *Prefix, items []Item) conversationS
 
 // with returns the start with the texts of the next items that belong to it.
 func (s conversationStart) with(items []Item) conversationStart {
-	s.sums = slices.Clip(s.sums) // it may be another conversation's too
+	// The array may be another conversation's too.
+	s.sums = slices.Clip(s.sums)
+
 	for i := 0; i < len(items) && !s.user; i++ {
 		if kind := items[i].Kind; kind == Instructions || kind == User {
-			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(items[i].Text), len(items[i].Text))) // not copied: it can be long
+			// The text is not copied: it can be long.
+			text := items[i].Text
+			sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
 			s.sums = append(append(s.sums, byte(kind)), sum[:]...)
 			s.user = kind == User
 		}

@@ -11,17 +11,23 @@ import (
 // Replies names the reply that a turn belongs to, and the one that its prompt is
 // compared with.
 type Replies struct {
-	Own      string // the id of the reply; "": its prompt is neither compared nor remembered
-	Compared string // the id of an earlier reply; "": none is named
+	// The id of the reply; "": its prompt is neither compared nor remembered.
+	Own string
+	// The id of an earlier reply; "": none is named.
+	Compared string
 }
 
 // Diagnosis says how the prompt of a reply's first turn continues what the engine has
 // been sent before, and whether the engine still had it in its cache.
 type Diagnosis struct {
-	Session diagnosis.Finding // compared with the last prompts of its session
-	Reply   diagnosis.Finding // compared with the prompt of the reply that the request names
-	Cached  int               // tokens that the engine had in its cache; engine.Unknown if it has not reported them
-	Replica string            // that has answered; "": unknown
+	// Compared with the last prompts of its session.
+	Session diagnosis.Finding
+	// Compared with the prompt of the reply that the request names.
+	Reply diagnosis.Finding
+	// Tokens that the engine had in its cache; engine.Unknown if it has not reported them.
+	Cached int
+	// That has answered; "": unknown.
+	Replica string
 }
 
 // Missed returns why the engine had less in its cache than it had been sent before:
@@ -31,14 +37,18 @@ func (d *Diagnosis) Missed() diagnosis.Cause { return d.Session.Missed(d.Cached,
 // diagnosed is a turn's prompt as it is compared and remembered. The zero value is
 // neither.
 type diagnosed struct {
-	found   *Diagnosis // of the reply's first turn; nil: prompts are not compared
-	first   Diagnosis  // in that turn, what found points to
+	// Of the reply's first turn; nil: prompts are not compared.
+	found *Diagnosis
+	// In that turn, what found points to.
+	first   Diagnosis
 	session diagnosis.Session
 	reply   string
 	head    diagnosis.Head
 	print   *diagnosis.Print
-	later   bool // the turn is not the first of its reply
-	kept    bool // the prompt is remembered
+	// The turn is not the first of its reply.
+	later bool
+	// The prompt is remembered.
+	kept bool
 }
 
 // diagnose takes the sums of what the turn's prompt begins with.
@@ -47,18 +57,25 @@ func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start 
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
 	}
+
 	d.first.Cached = engine.Unknown
 	d.found, d.reply = &d.first, in.Replies.Own
 	d.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
+
+	// A request that names no session belongs to the one of its first text, whatever its tools are:
+	// with them a change of the tools would look like another conversation.
 	first := start.firstText()
 	if cmp.Or(in.Session, rc.Session) == "" {
 		d.session.Key = string(first)
 	}
+
 	opening := before.first
 	if before.settled == 0 {
 		opening, _ = cutOpening(items)
 	}
 	h.addSums(&d.head, opening)
+
+	// A prefix may have a summary, and the items behind it a later one.
 	d.head.Model, d.head.Salt = cmp.Or(rc.Model.Upstream, in.Engine.Model), diagnosis.Text(in.Engine.CacheSalt)
 	d.head.First, d.head.Summary = diagnosis.Text(first), before.summary
 	for i := range items {
@@ -71,13 +88,16 @@ func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start 
 // addSums sets the sums of a head, with what the conversation begins with.
 func (h *head) addSums(sums *diagnosis.Head, opening opening) {
 	system := h.system.Content[0].(*harmony.SystemContent)
+	// Sums of tools are added to what is there: the built-in ones are taken first, and moved.
 	sums.AddTools(system.Tools)
 	*sums = diagnosis.Head{Builtins: sums.Tools}
+
 	sums.Date, sums.Effort = diagnosis.Text(system.StartDate), diagnosis.Text(string(system.Effort))
 	sums.Instructions = diagnosis.Text(cmp.Or(h.instructions, opening.instructions))
 	if h.instructions != "" && opening.instructions != "" {
 		sums.Instructions = sums.Instructions.With(opening.instructions)
 	}
+
 	sums.AddTools(h.tools)
 	if h.offered {
 		sums.AddTools(opening.tools)
@@ -102,6 +122,7 @@ func (t *Turn) compareDiagnosed(prompt []harmony.Token, reply string) {
 	if d.found == nil {
 		return
 	}
+
 	d.head.Truncated = t.truncated
 	d.print = diagnosis.NewPrint(d.head, prompt)
 	d.found.Session = prompts.Find(d.session, d.print)
@@ -140,6 +161,7 @@ func (r *Reader) Cached(u *engine.Usage) {
 	if d.found == nil {
 		return
 	}
+
 	r.turn.keepPrompt()
 	r.turn.rc.Prompts.Answered(d.session, d.print, u.Replica)
 	if !d.later {

@@ -17,28 +17,40 @@ const (
 type Event struct {
 	Step Step
 	Kind Kind
-	Text []byte      // of a Delta: whole characters of UTF-8, valid until the event has been handled
-	Call *CalledTool // of a call's events
+	// Of a Delta: whole characters of UTF-8, valid until the event has been handled.
+	Text []byte
+	// Of a call's events.
+	Call *CalledTool
 	// Logprobs are the tokens whose text begins in the Text of an answer's Delta, if
 	// the request asks for them. They are valid as long as Text. Repaired text has
 	// none.
 	Logprobs []Logprob
-	Cut      bool // of an End: the engine ended the choice within the part because of its length, or the reasoning was interrupted
+	// Of an End: the engine ended the choice within the part because of its length, or the
+	// reasoning was interrupted.
+	Cut bool
 }
 
 // CalledTool is a call of the model, with the client's names.
 type CalledTool struct {
-	Index     int    // among the calls of the choice
-	ID        string // "call_" and random letters
-	Namespace string // FunctionsNamespace for plain functions, "" for unknown tools
-	Name      string // "" if a built-in namespace itself is the tool
-	Builtin   bool   // the tool is one of [Input].Builtins
-	Refused   bool   // the request does not let the model call the tool
+	// Among the calls of the choice.
+	Index int
+	// "call_" and random letters.
+	ID string
+	// FunctionsNamespace for plain functions, "" for unknown tools.
+	Namespace string
+	// "" if a built-in namespace itself is the tool.
+	Name string
+	// The tool is one of [Input].Builtins.
+	Builtin bool
+	// The request does not let the model call the tool.
+	Refused bool
 }
 
 // IsCode reports whether the call's text is code and not JSON, because the tool is
 // a built-in namespace itself.
-func (c *CalledTool) IsCode() bool { return c.Builtin && c.Name == "" }
+func (c *CalledTool) IsCode() bool { return c.tool().isCode() }
+
+func (c *CalledTool) tool() ToolName { return ToolName{c.Namespace, c.Name, c.Builtin} }
 
 // Finish is why a choice ended. The values are the finish_reason values of Chat
 // Completions, which has none for FinishError.
@@ -57,21 +69,32 @@ const (
 // Counts is the numbers of tokens of a choice. Content is the tokens between a
 // message's header and its end. Output minus the other three is headers and ends.
 type Counts struct {
-	Output    int // all
-	Reasoning int // content of analysis without a recipient
-	Call      int // content of tool calls
-	Text      int // content of preambles and answers
+	// All.
+	Output int
+	// Content of analysis without a recipient.
+	Reasoning int
+	// Content of tool calls.
+	Call int
+	// Content of preambles and answers.
+	Text int
 }
 
 // Summary is the summary of a reply, for metrics and the log.
 type Summary struct {
-	Prompt int    // tokens of the prompt
-	Cached int    // of these, from the engine's prefix cache; engine.Unknown if not reported
-	Counts Counts // of all choices together
-	Finish Finish // of the first choice; FinishNone while it goes on
-	Calls  int    // tool calls emitted
+	// Tokens of the prompt.
+	Prompt int
+	// Of these, from the engine's prefix cache; engine.Unknown if not reported.
+	Cached int
+	// Of all choices together.
+	Counts Counts
+	// Of the first choice; FinishNone while it goes on.
+	Finish Finish
+	// Tool calls emitted.
+	Calls int
 	// ModelCalls is how many model calls the reply has had.
 	ModelCalls int
-	Repairs    map[string]int // repairs of malformed output by kind; nil if there were none
-	Diagnosis  *Diagnosis     // of the first turn's prompt; nil: there is none
+	// Repairs of malformed output by kind; nil if there were none.
+	Repairs map[string]int
+	// Of the first turn's prompt; nil: there is none.
+	Diagnosis *Diagnosis
 }

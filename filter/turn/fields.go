@@ -16,8 +16,12 @@ var EngineFields = jsontext.Table[*engine.Request]{
 		r.Model, err = v.ShortText() // a stream has it in every event
 		return err
 	}},
-	"temperature": {Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.Temperature, 0, 2) }},
-	"top_p":       {Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.TopP, 0, 1) }},
+	"temperature": {
+		Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.Temperature, 0, 2) },
+	},
+	"top_p": {
+		Read: func(r *engine.Request, v jsontext.Field) *apierror.Error { return v.SetNumber(&r.TopP, 0, 1) },
+	},
 	"frequency_penalty": {Read: func(r *engine.Request, v jsontext.Field) *apierror.Error {
 		return v.SetNumber(&r.FrequencyPenalty, -2, 2)
 	}},
@@ -54,6 +58,7 @@ func (in *Input) SetEffort(v jsontext.Field) *apierror.Error {
 	if err != nil {
 		return err
 	}
+
 	switch word {
 	case "none":
 		in.Effort, in.OptedOut = harmony.EffortLow, true
@@ -64,7 +69,8 @@ func (in *Input) SetEffort(v jsontext.Field) *apierror.Error {
 	case "high", "xhigh", "max":
 		in.Effort = harmony.EffortHigh
 	default:
-		return apierror.Invalid(v.Path, "The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
+		return apierror.Invalid(v.Path,
+			"The field %q must be one of none, minimal, low, medium, high, xhigh and max.", v.Path)
 	}
 	return nil
 }

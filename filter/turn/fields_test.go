@@ -17,7 +17,8 @@ import (
 func TestSamplingFields(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		member              string // of the engine's request
+		// Of the engine's request.
+		member              string
 		taken               []string
 		below, above, wrong string
 	}{

@@ -30,30 +30,40 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 	case f.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
 	case len(f.Name) > maxFormatName || !isPlain(f.Name):
-		return nil, apierror.Invalid(path, "The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
+		return nil, apierror.Invalid(path,
+			"The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
 	case len(f.Schema) == 0:
 		return nil, apierror.Invalid(path, "The output format has no schema. Add one, or use json_object.")
 	case len(f.Schema) > rc.Limits.SchemaBytes:
-		return nil, apierror.Invalid(path, "The schema of the output format is larger than %d bytes.", rc.Limits.SchemaBytes)
+		return nil, apierror.Invalid(path,
+			"The schema of the output format is larger than %d bytes.", rc.Limits.SchemaBytes)
 	case jsontext.Depth(f.Schema) > rc.Limits.SchemaDepth:
-		return nil, apierror.Invalid(path, "The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
+		return nil, apierror.Invalid(path,
+			"The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
+
 	if err := constraint.CheckSchema(rc.Work, f.Schema, strict); err != nil {
 		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
 			return nil, refusal
 		}
-		return nil, apierror.Invalid(path+constraint.SchemaPath(err), "The output format cannot be enforced: the schema %s. Change it.", err)
+		return nil, apierror.Invalid(path+constraint.SchemaPath(err),
+			"The output format cannot be enforced: the schema %s. Change it.", err)
 	}
+
 	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
-	f.Schema = jsontext.AppendShown(nil, string(f.Schema)) // a copy: the request's body is not kept
+	// A copy: the request's body is not kept.
+	f.Schema = jsontext.AppendShown(nil, string(f.Schema))
 	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f, Strict: strict}, nil
 }
 
 // NamedFormat reads the output format of an object with name, description, schema
 // and strict. other is called with the object's other members.
-func (rc *RequestContext) NamedFormat(v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error) (*Format, *apierror.Error) {
+func (rc *RequestContext) NamedFormat(
+	v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error,
+) (*Format, *apierror.Error) {
 	var f harmony.ResponseFormat
 	strict := false
+
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
@@ -84,6 +94,7 @@ func (rc *RequestContext) RegexFormat(v jsontext.Field) (*Format, *apierror.Erro
 	if err != nil {
 		return nil, err
 	}
+
 	if err := constraint.CheckRegex(rc.Work, pattern); err != nil {
 		if refusal := rc.workRefused(v.Path); refusal != nil {
 			return nil, refusal
@@ -99,6 +110,7 @@ func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := constraint.CheckGrammar(grammar); err != nil {
 		return nil, apierror.Invalid(v.Path, "The grammar %s.", err)
 	}
@@ -109,8 +121,10 @@ func GrammarFormat(v jsontext.Field) (*Format, *apierror.Error) {
 // one.
 func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	var texts []string
+
 	err := v.Elements(func(i int, one jsontext.Field) *apierror.Error {
-		if i == constraint.MaxChoices { // the others are not read
+		// The others are not read.
+		if i == constraint.MaxChoices {
 			return apierror.Invalid(v.Path, "The choice has more than %d texts.", constraint.MaxChoices)
 		}
 		text, err := one.Text()
@@ -120,6 +134,7 @@ func ChoiceFormat(v jsontext.Field) (*Format, *apierror.Error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := constraint.CheckChoice(texts); err != nil {
 		return nil, apierror.Invalid(v.Path, "The choice %s.", err)
 	}
@@ -133,7 +148,8 @@ func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Err
 	if v.Type == gjson.String {
 		schema = v.Str
 	} else if !v.IsObject() {
-		return nil, apierror.Invalid(v.Path, "The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
+		return nil, apierror.Invalid(v.Path,
+			"The field %q must be a JSON Schema: an object, or the text of one.", v.Path)
 	}
 	return rc.jsonFormat(v.Path, harmony.ResponseFormat{Name: "output", Schema: json.RawMessage(schema)}, false)
 }
@@ -141,18 +157,21 @@ func (rc *RequestContext) SchemaFormat(v jsontext.Field) (*Format, *apierror.Err
 // OutputFields are the members of structured_outputs.
 var OutputFields = jsontext.Members{
 	"json": {}, "json_object": {}, "regex": {}, "choice": {}, "grammar": {},
-	"structural_tag":                {Refused: NoTags},
-	"whitespace_pattern":            {Ignored: noWhitespace},
-	"disable_any_whitespace":        {Ignored: noWhitespace},
-	"disable_additional_properties": {Refused: "The schema says which properties may be there. Set additionalProperties in it."},
-	"disable_fallback":              {Ignored: "which library enforces a grammar does not change what it allows"},
-	"backend":                       {Ignored: "which library enforces a grammar does not change what it allows"},
+	"structural_tag":         {Refused: NoTags},
+	"whitespace_pattern":     {Ignored: noWhitespace},
+	"disable_any_whitespace": {Ignored: noWhitespace},
+	"disable_additional_properties": {
+		Refused: "The schema says which properties may be there. Set additionalProperties in it.",
+	},
+	"disable_fallback": {Ignored: "which library enforces a grammar does not change what it allows"},
+	"backend":          {Ignored: "which library enforces a grammar does not change what it allows"},
 }
 
 // StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
 // if the object has none.
 func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
 	var f *Format
+
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		var one *Format
 		switch key {
@@ -172,6 +191,7 @@ func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.
 		default:
 			err = OutputFields.Other(key, v, ignored)
 		}
+		// The members that are null or false are as if they were not there.
 		if err == nil && one != nil {
 			f, err = oneFormat(f, one, v.Path)
 		}
@@ -181,7 +201,8 @@ func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.
 }
 
 // NoTags is the error text for structural tags of clients.
-const NoTags = "Structural tags are not for clients: the filter generates its own, for the whole Harmony reply. Use an output format, a regular expression, a choice or a grammar."
+const NoTags = "Structural tags are not for clients: the filter generates its own, for the whole Harmony reply. " +
+	"Use an output format, a regular expression, a choice or a grammar."
 
 // SetFormat sets the output format that was read at path; nil if there is none
 // there. err is the error of reading it, which SetFormat returns.

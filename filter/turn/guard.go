@@ -27,9 +27,12 @@ const Unlimited = -1
 
 // Guarding says when the model is interrupted.
 type Guarding struct {
-	Reasoning int // most tokens of reasoning in a turn; [Unlimited]: any number
-	Reserve   int // tokens of the output's limit that reasoning does not use
-	Repeats   int // how often the same sequence may come in a row; 0: any number
+	// Most tokens of reasoning in a turn; [Unlimited]: any number.
+	Reasoning int
+	// Tokens of the output's limit that reasoning does not use.
+	Reserve int
+	// How often the same sequence may come in a row; 0: any number.
+	Repeats int
 }
 
 // off reports whether the model is never interrupted.
@@ -37,22 +40,43 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 
 // Guard watches the output of one choice, and finds where the model has to be
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
-// an answer or a call.
+// an answer or a call. So a Guard is a watcher of output.
+//
+// It is in one of these states, of each of which a repetition is the end:
+//
+//	watching    reasoning begins → reasoning; the header of a call that is checked → holding
+//	reasoning   its message ends → watching; it has used its budget, or has reached the reserve
+//	            → the caller inserts one of Endings, and reports it by Ended → watching
+//	holding     the call ends, and passes → watching, with what was held back; it does not pass →
+//	            the caller asks again, from what Again was given → holding, of a call that passes;
+//	            the choice ends, Release → watching; the model call is lost, Lost → what the
+//	            output says that is left
 type Guard struct {
-	rules  Guarding
-	limit  int // tokens that the output may have before reasoning is interrupted; 0: any number
+	rules Guarding
+	// Tokens that the output may have before reasoning is interrupted; 0: any number.
+	limit  int
 	tools  bool
 	parser *harmony.Parser
 
-	output    int  // tokens of the choice
-	reasoning int  // of these, tokens of reasoning
-	inside    bool // in the text of reasoning
-	whole     bool // the text so far ends with a whole character
-	cuts      int  // how often reasoning was interrupted
-	loop      loopDetector
-	prefix    []harmony.Token // see [Turn]
-	call      callCheck
-	held      []harmony.Token // of the arguments of a call, that wait for their end
+	// Tokens of the choice.
+	output int
+	// Of these, tokens of reasoning.
+	reasoning int
+
+	// In the text of reasoning.
+	inside bool
+	// The text so far ends with a whole character.
+	whole bool
+	// How often reasoning was interrupted.
+	cuts int
+	loop loopDetector
+
+	// The header of the message that the reply continues, see [Turn].
+	prefix []harmony.Token
+	// Of the call that is being written, if there is one.
+	call callCheck
+	// Of the arguments of a call, that wait for their end.
+	held []harmony.Token
 }
 
 // Budgeted reports whether the turn's reasoning or its repetitions have bounds.
@@ -64,14 +88,19 @@ func (t *Turn) NewGuard() *Guard {
 	if t == nil || t.guarding.off() && !t.asksAgain() {
 		return nil
 	}
+
 	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true, prefix: t.prefix}
 	if t.asksAgain() {
 		g.call.tools, g.call.rc = t.tools, &t.rc
 	}
+
+	// Half of the output at most is for the answer: where the limit is small, the model would
+	// not reason at all.
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
 		g.limit = t.Engine.MaxTokens - reserve
 	}
 	g.loop.repeats = t.guarding.Repeats
+
 	g.read(nil)
 	return g
 }
@@ -83,10 +112,12 @@ func (g *Guard) read(output []harmony.Token) {
 		role = ""
 	}
 	g.parser = harmony.NewParser(harmony.Tolerant, role)
+
+	// Calls that have ended are the client's: they were passed on.
 	for _, tokens := range [][]harmony.Token{g.prefix, output} {
 		for _, token := range tokens {
 			if g.parse(token) {
-				g.call.holding = false
+				g.call.state = callPasses
 			}
 		}
 	}
@@ -95,44 +126,55 @@ func (g *Guard) read(output []harmony.Token) {
 // asksAgain reports whether arguments of calls that are not those that their tools take are
 // asked for again.
 func (t *Turn) asksAgain() bool {
-	return t.rc.Model.ToolArguments == ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil && len(t.tools.byRecipient) > 0
+	return t.rc.Model.ToolArguments == ArgumentsRetry && !t.rc.Checked && !t.noCalls && t.tools != nil &&
+		len(t.tools.byRecipient) > 0
 }
 
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why
 // the model is interrupted behind these. The arguments of calls that are checked are held
 // back until they are whole; they are not returned if they have to be asked for again.
 func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
-	var released []harmony.Token // of earlier chunks
-	from := 0                    // where what is held back begins, if something is
+	// What was held back of earlier chunks and is passed on now.
+	var released []harmony.Token
+	// Where in tokens what is held back begins, if something is.
+	from := 0
+
 	for i, token := range tokens {
 		if why := g.before(token); why != NotInterrupted {
 			return slices.Concat(released, tokens[:i]), why
 		}
+
 		g.output++
 		if g.inside && token < harmony.TokenStartOfText {
 			g.reasoning++
 		}
-		held := g.call.holding
+
+		held := g.call.holds()
 		ended := g.parse(token)
 		switch {
-		case !held && g.call.holding:
+		// The token ends the header: what is behind it waits.
+		case !held && g.call.holds():
 			from = i + 1
 		case !held || !ended:
 		case g.call.passes():
-			g.call.holding = false
+			g.call.state = callPasses
 			released, g.held = append(released, g.held...), nil
 		default:
 			g.held = nil
 			return slices.Concat(released, tokens[:from]), InvalidCall
 		}
+
+		// The choice ends here: what was held back has no end to wait for.
 		if g.loop.push(token) {
 			released = append(released, g.held...)
-			g.held, g.call.holding = nil, false
+			g.held, g.call.state = nil, callPasses
 			return slices.Concat(released, tokens[:i+1]), Repetition
 		}
 	}
+
+	// Most chunks are passed on as they are, without a copy.
 	kept = tokens
-	if g.call.holding {
+	if g.call.holds() {
 		kept = tokens[:from]
 		g.held = append(g.held, tokens[from:]...)
 	}
@@ -145,7 +187,7 @@ func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interrup
 // Release returns the tokens that are held back, at the end of the choice.
 func (g *Guard) Release() []harmony.Token {
 	held := g.held
-	g.held, g.call.holding = nil, false
+	g.held, g.call.state = nil, callPasses
 	return held
 }
 
@@ -155,17 +197,21 @@ func (g *Guard) Lost(output []harmony.Token) {
 	if len(g.held) == 0 {
 		return
 	}
-	asked := g.call.asked
+
+	// If the header is left, the same arguments are generated again.
+	before := g.call.state
 	g.held = nil
 	g.read(output)
-	g.call.asked = asked
+	if g.call.holds() {
+		g.call.state = before
+	}
 }
 
 // Again returns what the arguments have to be that are asked for again. output is what the
 // choice has: it ends with the header of the call.
 func (g *Guard) Again(output []harmony.Token) constraint.Format {
 	g.read(output)
-	g.call.asked = true
+	g.call.state = callAskedAgain
 	return g.call.format()
 }
 
@@ -188,10 +234,13 @@ func (g *Guard) before(token harmony.Token) Interruption {
 
 // parse follows the messages of the choice. It reports whether one ends.
 func (g *Guard) parse(token harmony.Token) (ended bool) {
+	// The tolerant parser accepts everything.
 	events, err := g.parser.Push(token)
 	if err != nil {
-		return false // the tolerant parser accepts everything
+		return false
 	}
+
+	// A token that ends inside of a character has no event: its text comes with the next one.
 	g.whole = !g.inside || len(events) > 0
 	for i := range events {
 		switch e := &events[i]; e.Kind {
@@ -255,10 +304,14 @@ const (
 // loopDetector finds sequences of tokens that come several times in a row. The zero value
 // finds nothing.
 type loopDetector struct {
-	repeats int                      // how often a sequence may come; 0: any number
-	last    [maxPeriod]harmony.Token // a ring of the last tokens
-	n       int                      // tokens so far
-	same    [maxPeriod + 1]int       // by period: how many of the last tokens equal the one so many tokens before
+	// How often a sequence may come; 0: any number.
+	repeats int
+	// A ring of the last tokens.
+	last [maxPeriod]harmony.Token
+	// Tokens so far.
+	n int
+	// By period: how many of the last tokens equal the one so many tokens before.
+	same [maxPeriod + 1]int
 }
 
 // push takes a token. It reports whether a sequence has come once more than it may.
@@ -266,6 +319,9 @@ func (d *loopDetector) push(token harmony.Token) bool {
 	if d.repeats == 0 {
 		return false
 	}
+
+	// Every period is counted with each token, also after one is found: the state has to be right
+	// for the next one.
 	found := false
 	for period := 1; period <= min(d.n, maxPeriod); period++ {
 		if d.last[(d.n-period)%maxPeriod] != token {
@@ -273,9 +329,11 @@ func (d *loopDetector) push(token harmony.Token) bool {
 			continue
 		}
 		d.same[period]++
-		whole := d.same[period] + period // tokens of the sequence and of its repetitions
+		// Tokens of the sequence and of its repetitions.
+		whole := d.same[period] + period
 		found = found || whole > period*d.repeats && whole >= leastRepeats
 	}
+
 	d.last[d.n%maxPeriod] = token
 	d.n++
 	return found
@@ -283,10 +341,14 @@ func (d *loopDetector) push(token harmony.Token) bool {
 
 // ReasoningLimits are a model's settings about its reasoning. A zero switches off.
 type ReasoningLimits struct {
-	Budget       int                    `json:"budget,omitempty"`        // most tokens of reasoning in a turn
-	ByEffort     map[harmony.Effort]int `json:"by_effort,omitempty"`     // the same, of an effort
-	ReserveFinal int                    `json:"reserve_final,omitempty"` // tokens of the output's limit that reasoning does not use
-	MaxRepeats   int                    `json:"max_repeats,omitempty"`   // how often the same sequence of tokens may come in a row
+	// Most tokens of reasoning in a turn.
+	Budget int `json:"budget,omitempty"`
+	// The same, of an effort.
+	ByEffort map[harmony.Effort]int `json:"by_effort,omitempty"`
+	// Tokens of the output's limit that reasoning does not use.
+	ReserveFinal int `json:"reserve_final,omitempty"`
+	// How often the same sequence of tokens may come in a row.
+	MaxRepeats int `json:"max_repeats,omitempty"`
 }
 
 // guarding returns what the request and its model demand. The least budget counts.

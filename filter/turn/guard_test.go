@@ -32,8 +32,9 @@ func TestGuard(t *testing.T) {
 		limits ReasoningLimits
 		change func(*Input)
 		output string
-		kept   string // of the output
-		why    Interruption
+		// Of the output.
+		kept string
+		why  Interruption
 	}{
 		"within":           {ReasoningLimits{}, budget(3), reasons + "a b c<|end|><|start|>assistant<|channel|>final<|message|>many words of an answer<|return|>", "", NotInterrupted},
 		"beyond":           {ReasoningLimits{}, budget(3), reasons + "a b c d", reasons + "a b c", BudgetUsed},

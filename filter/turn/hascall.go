@@ -7,11 +7,15 @@ import "github.com/envoy-harmony/envoy-harmony/harmony"
 func HasCall(output []harmony.Token) bool {
 	parser := harmony.NewParser(harmony.Tolerant, harmony.RoleAssistant)
 	calling := false
+
 	for _, token := range output {
 		events, err := parser.Push(token)
+		// The tolerant parser accepts everything.
 		if err != nil {
-			return true // the tolerant parser accepts everything
+			return true
 		}
+
+		// A message without a recipient is a call too if it ends as one.
 		for i := range events {
 			switch e := &events[i]; e.Kind {
 			case harmony.MessageStart:

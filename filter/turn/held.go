@@ -13,15 +13,31 @@ import (
 // three: a message to nobody whom the request knows, which is a call if it ends as one;
 // what looks like a preamble of JSON, for the same reason; and a call of several tools at
 // once.
+//
+// What each becomes, by how its message ends:
+//
+//	                       <|call|>              another end
+//	to nobody              an unknown tool's     text, and the recipient before it
+//	                                             if it was a word of the text
+//	a preamble of JSON     an unknown tool's     a preamble
+//	several tools at once  their calls, or an unknown tool's, whatever the end if the
+//	                       recipient is marked as one; else as to nobody
+//
+// What is longer than maxHeld is decided as by another end.
 type heldPart struct {
-	header *harmony.Header // of a message to nobody; nil: it has no recipient
-	kind   Kind            // if it is no call
+	// Of a message to nobody; nil: it has no recipient.
+	header *harmony.Header
+	// If it is no call.
+	kind Kind
+
 	// unknown is the tool that is called, unless it is several.
-	unknown  tool
+	unknown ToolName
+	// Its text may be the calls of several tools.
 	parallel bool
 	// It is a call with every end.
 	sure bool
 
+	// What waits.
 	text []byte
 	// object says of what looks like a preamble that its text begins with a bracket: it waits
 	// to its end.
@@ -39,7 +55,8 @@ const maxHeld = 256 << 10
 // hold lets the text of the part wait for its end.
 func (r *Reader) hold(held *heldPart) {
 	held.kind = kindOf(held.header.Channel)
-	header := *held.header // the parser uses it again
+	// The parser uses its header again for the next message.
+	header := *held.header
 	held.header = &header
 	r.part.kind, r.part.held = held.kind, held
 }
@@ -69,12 +86,14 @@ func (r *Reader) holds(text []byte) bool {
 func (r *Reader) wait(text []byte) {
 	held := r.part.held
 	waits := held.header != nil || held.mayBeObject(text)
+
 	held.text = append(held.text, text...)
 	switch {
 	case !waits:
 		r.part.held, r.part.settled = nil, true
 		r.text(held.text)
 	case len(held.text) > maxHeld:
+		// Several calls are never made of a part of their text.
 		held.parallel = false
 		r.settle(0)
 	}
@@ -114,7 +133,8 @@ func (r *Reader) settle(end harmony.Token) {
 	case held.header != nil:
 		r.repaired(repairRecipient)
 		if held.header.Unmarked {
-			r.text([]byte(held.header.Recipient + " ")) // it was a word of the text
+			// It was a word of the text.
+			r.text([]byte(held.header.Recipient + " "))
 		}
 	}
 	r.text(held.text)
@@ -141,9 +161,11 @@ const maxParallel = 128
 // leaves the last one open. It makes none and returns false if one of them is no call of a
 // tool of the request with an object.
 func (r *Reader) settleParallel(text []byte) bool {
+	// What was cut may have had more calls.
 	if r.ending.truncated {
 		return false
 	}
+
 	repairer := arguments.New("")
 	whole := append([]byte(nil), repairer.Push(text)...)
 	rest, _, valid := repairer.End()
@@ -159,6 +181,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 		calls = calls[:1]
 	}
 
+	// The calls share the tokens of one message, which the first of them counts.
 	for i := range calls {
 		if i > 0 {
 			r.count()
@@ -175,7 +198,7 @@ func (r *Reader) settleParallel(text []byte) bool {
 
 // parallelCall is one of several calls that are made in one.
 type parallelCall struct {
-	tool      tool
+	tool      ToolName
 	arguments string
 }
 
@@ -189,9 +212,12 @@ func (s *toolset) parallelCalls(text []byte) []parallelCall {
 
 	var calls []parallelCall
 	for _, use := range uses.Array() {
+		// One that is no call makes the whole one call of a tool that nobody knows: to make the others
+		// would change what the model wanted.
 		called, found := s.resolve(onlyMember(use, "recipient_name").Str)
 		parameters := onlyMember(use, "parameters")
-		if found != offered && found != respelled || called.isCode() || !parameters.IsObject() || len(calls) == maxParallel {
+		if found != offered && found != respelled || called.isCode() || !parameters.IsObject() ||
+			len(calls) == maxParallel {
 			return nil
 		}
 		calls = append(calls, parallelCall{called, parameters.Raw})

@@ -26,7 +26,7 @@ func ReadArguments(v jsontext.Field) (string, *apierror.Error) {
 // or null are an empty object: the model would learn that calls need no arguments in JSON.
 // JSON has the one spelling; anything else is what the model wrote.
 func shownArguments(call *Item) string {
-	if (tool{call.Namespace, call.Name, call.Builtin}).isCode() {
+	if call.tool().isCode() {
 		return call.Text
 	}
 

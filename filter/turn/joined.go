@@ -32,8 +32,10 @@ import (
 // within a reply puts the tools that can be found into [Input].Deferred, which does not
 // render them, and passes an item with those that are found to [Turn.Continue].
 type JoinedTools struct {
-	Namespaces []harmony.Namespace // with the client's names; plain functions are in FunctionsNamespace
-	Strict     map[ToolName]bool   // tools whose arguments must follow their schemas
+	// With the client's names; plain functions are in FunctionsNamespace.
+	Namespaces []harmony.Namespace
+	// Tools whose arguments must follow their schemas.
+	Strict map[ToolName]bool
 }
 
 // clone returns a copy that has no memory in common; nil for nil.
@@ -55,9 +57,15 @@ func cloneNamespaces(namespaces []harmony.Namespace) []harmony.Namespace {
 	clones := make([]harmony.Namespace, len(namespaces))
 	for i := range namespaces {
 		ns := &namespaces[i]
-		clones[i] = harmony.Namespace{Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description), Tools: make([]harmony.Tool, len(ns.Tools))}
+		clones[i] = harmony.Namespace{
+			Name: strings.Clone(ns.Name), Description: strings.Clone(ns.Description),
+			Tools: make([]harmony.Tool, len(ns.Tools)),
+		}
 		for k, t := range ns.Tools {
-			clones[i].Tools[k] = harmony.Tool{Name: strings.Clone(t.Name), Description: strings.Clone(t.Description), Parameters: bytes.Clone(t.Parameters)}
+			clones[i].Tools[k] = harmony.Tool{
+				Name: strings.Clone(t.Name), Description: strings.Clone(t.Description),
+				Parameters: bytes.Clone(t.Parameters),
+			}
 		}
 	}
 	return clones
@@ -86,7 +94,8 @@ func (j *JoinedTools) bytes() int {
 // opening is what a conversation begins with, which stands in the first developer
 // message: tools, and instructions behind them.
 type opening struct {
-	tools        []harmony.Namespace // with the client's names
+	// With the client's names.
+	tools        []harmony.Namespace
 	instructions string
 }
 
@@ -110,7 +119,8 @@ func onlyTools(items []Item) bool {
 
 // joinedIn returns the tools of items behind those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
-	joined := slices.Clip(before) // other prefixes have it too
+	// Other prefixes have the array too.
+	joined := slices.Clip(before)
 	for i := range items {
 		if items[i].Kind == Tools {
 			joined = append(joined, items[i].Tools)
@@ -119,11 +129,8 @@ func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
 	return joined
 }
 
-// spaceTool is a tool by the client's names of it and its namespace.
-type spaceTool struct{ namespace, name string }
-
 // knownTools are the definitions of tools that have joined.
-type knownTools map[spaceTool]harmony.Tool
+type knownTools map[ToolName]harmony.Tool
 
 // add adds tools, and returns those that were not known with this definition.
 func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
@@ -132,7 +139,8 @@ func (k knownTools) add(joined *JoinedTools) []harmony.Namespace {
 		ns := &joined.Namespaces[i]
 		next := harmony.Namespace{Name: ns.Name, Description: ns.Description}
 		for _, t := range ns.Tools {
-			name := spaceTool{ns.Name, t.Name}
+			name := ToolName{Namespace: ns.Name, Name: t.Name}
+			// What the model has been shown is not shown again.
 			if old, ok := k[name]; ok && old.Description == t.Description && bytes.Equal(old.Parameters, t.Parameters) {
 				continue
 			}
@@ -157,6 +165,7 @@ func (k knownTools) message(joined *JoinedTools) (harmony.Message, bool) {
 // inModelNames appends namespaces with the names that the model sees to others.
 // Namespaces of one name become one. A tool replaces one of the same name.
 func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
+	// The caller's namespaces are those of a toolset, or of a prefix.
 	dst = slices.Clone(dst)
 	merged := map[string]*mergedSpace{}
 	for i := range namespaces {
@@ -187,9 +196,11 @@ func inModelNames(dst, namespaces []harmony.Namespace) []harmony.Namespace {
 // mergedSpace is a namespace that others are being added to. Its index is made once: a
 // conversation can have thousands of items that define the same tools again.
 type mergedSpace struct {
-	at    int // in the list of namespaces
+	// In the list of namespaces.
+	at    int
 	tools []harmony.Tool
-	index map[string]int // of the tools, by name
+	// Of the tools, by name.
+	index map[string]int
 }
 
 func newMergedSpace(at int, tools []harmony.Tool) *mergedSpace {
@@ -221,15 +232,19 @@ func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []I
 		return nil, err
 	}
 	s.asIs, s.enforced = in.AsIs, in.Strict
+
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
 		return s, nil
 	}
+
 	s.strict = map[ToolName]bool{}
 	s.joined = &joinedSet{at: map[string]int{}}
 	if err := rc.spendJoins(joined, 1); err != nil {
 		return nil, err
 	}
+
+	// Deferred tools join first, so that what a search has found replaces them.
 	if err := s.join(in.Deferred, rc.Limits); err != nil {
 		return nil, err
 	}
@@ -261,7 +276,8 @@ func (rc *RequestContext) spendJoins(joined []*JoinedTools, times int) *apierror
 // joinedSet are the tools of a toolset that are not in the request's own namespaces.
 type joinedSet struct {
 	tools []joinedTool
-	at    map[string]int // the index of a tool, by recipient
+	// The index of a tool, by recipient.
+	at map[string]int
 }
 
 // joinedTool is one of them. Its parameters replace those of the request's own tool
@@ -269,7 +285,8 @@ type joinedSet struct {
 type joinedTool struct {
 	recipient  string
 	parameters json.RawMessage
-	replaces   bool // the request has a tool of its own with this recipient
+	// The request has a tool of its own with this recipient.
+	replaces bool
 }
 
 // join adds the tools of namespaces, or replaces their definitions.
@@ -279,36 +296,44 @@ func (s *toolset) join(namespaces []harmony.Namespace, limits Limits) *apierror.
 			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
-			if err := s.joinTool(tool{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}, t.Parameters); err != nil {
+
+			name := ToolName{strings.Clone(namespaces[i].Name), strings.Clone(t.Name), false}
+			if err := s.joinTool(name, t.Parameters); err != nil {
 				return err
 			}
 			if len(s.byRecipient) > limits.Tools {
-				return apierror.Invalid("tools", "The request has more than %d tools, with those that a tool search has found.", limits.Tools)
+				return apierror.Invalid("tools",
+					"The request has more than %d tools, with those that a tool search has found.", limits.Tools)
 			}
 		}
 	}
 	return nil
 }
 
-func (s *toolset) joinTool(client tool, parameters json.RawMessage) *apierror.Error {
+func (s *toolset) joinTool(client ToolName, parameters json.RawMessage) *apierror.Error {
 	recipient := recipient(client)
 	known, replaces := s.byRecipient[recipient]
 	if replaces && known != client {
-		return sameNames([]string{client.name})
+		return sameNames([]string{client.Name})
 	}
+
+	// Its definition is replaced, where it stands.
 	if i, ok := s.joined.at[recipient]; ok {
 		s.joined.tools[i].parameters = parameters
 		return nil
 	}
+
 	s.joined.at[recipient] = len(s.joined.tools)
 	s.joined.tools = append(s.joined.tools, joinedTool{recipient, parameters, replaces})
 	if replaces {
 		return nil
 	}
+
+	// A tool that nobody had joins all tables by which calls find their tools.
 	s.byRecipient[recipient] = client
-	name := ModelName(client.name)
+	name := ModelName(client.Name)
 	// The client's own tools take precedence over built-in ones.
-	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t tool) bool { return t.builtin })
+	own := slices.DeleteFunc(slices.Clone(s.byName[name]), func(t ToolName) bool { return t.Builtin })
 	s.byName[name] = append(own, client)
 	s.spellings = nil
 	return nil
@@ -338,6 +363,7 @@ func (s *toolset) eachJoined(visit func(recipient string, parameters json.RawMes
 	if s.joined == nil {
 		return nil
 	}
+
 	for _, t := range s.joined.tools {
 		if t.replaces {
 			continue

@@ -17,18 +17,23 @@ type Logprob struct {
 // yet. Text is held back while it may begin a stop string or a character is
 // incomplete. A token belongs to the event that has the first byte of its text.
 type pendingLogprobs struct {
-	next    *engine.Logprob // of the token being read; nil if none was asked for
-	held    []Logprob
-	offsets []int // of the tokens in the answer's text
-	read    int   // bytes of the answer's text so far
-	shown   int   // of these, the emitted ones
+	// Of the token being read; nil if none was asked for.
+	next *engine.Logprob
+	held []Logprob
+	// Of the tokens in the answer's text.
+	offsets []int
+	// Bytes of the answer's text so far.
+	read int
+	// Of these, the emitted ones.
+	shown   int
 	emitted []Logprob
 }
 
 // add takes the token being read, before its text.
 func (l *pendingLogprobs) add(token harmony.Token) {
 	p := *l.next
-	p.Top = slices.Clone(p.Top) // the engine's chunk may be gone before the text is emitted
+	// The engine's chunk may be gone before the text is emitted.
+	p.Top = slices.Clone(p.Top)
 	l.held, l.offsets = append(l.held, Logprob{token, p}), append(l.offsets, l.read)
 }
 
@@ -40,6 +45,7 @@ func (l *pendingLogprobs) show(n int) []Logprob {
 	for i < len(l.offsets) && l.offsets[i] < l.shown {
 		i++
 	}
+
 	l.emitted = append(l.emitted[:0], l.held[:i]...)
 	l.held, l.offsets = slices.Delete(l.held, 0, i), slices.Delete(l.offsets, 0, i)
 	return l.emitted

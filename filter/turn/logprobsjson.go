@@ -20,7 +20,8 @@ const MaxLogprobs = 32 << 20
 // one that limits the output.
 func LogprobsTooLarge(param, limit string) *apierror.Error {
 	return apierror.New(http.StatusBadRequest, "logprobs_too_large", param,
-		"The log probabilities of the reply are larger than %d MiB. Ask for a stream, or for less with %s or top_logprobs.", MaxLogprobs>>20, limit)
+		"The log probabilities of the reply are larger than %d MiB. "+
+			"Ask for a stream, or for less with %s or top_logprobs.", MaxLogprobs>>20, limit)
 }
 
 // AppendLogprobs appends OpenAI's entry {"token","logprob","bytes","top_logprobs"} for
@@ -31,6 +32,7 @@ func AppendLogprobs(dst []byte, logprobs []Logprob) []byte {
 		p := &logprobs[i]
 		dst = appendTokenLogprob(dst, p.Token, p.Value)
 		dst = append(dst, `,"top_logprobs":[`...)
+
 		comma := false
 		for _, t := range p.Top {
 			if t.Token >= harmony.TokenStartOfText {
@@ -42,8 +44,10 @@ func AppendLogprobs(dst []byte, logprobs []Logprob) []byte {
 			comma = true
 			dst = append(appendTokenLogprob(dst, t.Token, t.Logprob), '}')
 		}
+
 		dst = append(dst, `]},`...)
 	}
+
 	return dst
 }
 
@@ -59,16 +63,21 @@ func AppendLogprobsArray(dst, entries []byte) []byte {
 // appendTokenLogprob appends the members that all entries have, without the closing
 // brace.
 func appendTokenLogprob(dst []byte, token harmony.Token, logprob float64) []byte {
-	var buf [128]byte                                                  // longer than nearly every token
+	// Longer than nearly every token, so that nothing is allocated.
+	var buf [128]byte
 	text, err := harmony.AppendDecode(buf[:0], []harmony.Token{token}) //nolint:gosec // buf is not indexed
+	// An id outside the vocabulary.
 	if err != nil {
-		text = nil // an id outside the vocabulary
+		text = nil
 	}
+
 	dst = append(appendTokenText(append(dst, `{"token":"`...), text), `","logprob":`...)
 	dst = strconv.AppendFloat(dst, logprob, 'f', -1, 64)
+	// Clients of typed languages read a float, and OpenAI sends one.
 	if logprob == math.Trunc(logprob) {
 		dst = append(dst, ".0"...)
 	}
+
 	dst = append(dst, `,"bytes":[`...)
 	for i, c := range text {
 		if i > 0 {
@@ -83,6 +92,7 @@ func appendTokenLogprob(dst []byte, token harmony.Token, logprob float64) []byte
 // Bytes of incomplete characters are written as \x9f, as OpenAI does.
 func appendTokenText(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
+
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
 		if r == utf8.RuneError && size == 1 {

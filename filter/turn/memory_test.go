@@ -7,12 +7,17 @@ import (
 
 // memory is a Memory in memory. It is safe for concurrent use.
 type memory struct {
-	mu     sync.Mutex
-	texts  map[[2]string]string // by tenant and name
-	reads  int                  // calls of Texts
-	writes int                  // calls of PutTexts
-	fault  error                // that every call returns
-	hangs  bool                 // no call returns before its context ends
+	mu sync.Mutex
+	// By tenant and name.
+	texts map[[2]string]string
+	// Calls of Texts.
+	reads int
+	// Calls of PutTexts.
+	writes int
+	// That every call returns.
+	fault error
+	// No call returns before its context ends.
+	hangs bool
 }
 
 func newMemory() *memory { return &memory{texts: map[[2]string]string{}} }

@@ -26,7 +26,10 @@ func behindCalls(items []Item) []Item {
 // firstOpen returns the index of the first call whose result has not come; the number of
 // items if there is none. The result may move before texts that follow the call.
 func firstOpen(items []Item) int {
-	calls := map[string]int{} // that are open, by id
+	// Those that are open, by id.
+	calls := map[string]int{}
+
+	// A summary replaces what is before it: no result of those calls moves before it.
 	for i := range items {
 		switch items[i].Kind {
 		case Call:
@@ -50,8 +53,13 @@ func firstOpen(items []Item) int {
 // misplaced returns the results that do not follow their calls, and before which items they
 // belong: the first text behind the call.
 func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
-	waiting := map[string]int{} // by the id of a call: the first text behind it, -1: there is none
-	var recent []string         // the calls behind which no text has come
+	// By the id of a call: the first text behind it, -1: there is none.
+	waiting := map[string]int{}
+	// The calls behind which no text has come.
+	var recent []string
+
+	// A result has a place once a text has come behind its call. The first such text is it, of all
+	// calls that have none yet.
 	for i := range items {
 		switch items[i].Kind {
 		case Call:

@@ -7,18 +7,26 @@ import (
 
 // part is the message that is being read.
 type part struct {
-	kind     Kind      // 0 between messages
-	held     *heldPart // its text waits for the end of the message; nil: it does not
-	settled  bool      // its text has waited
-	state    partState
-	call     *CalledTool         // of a call that is not withheld
-	withheld bool                // it is a call that is not emitted
-	repairer *arguments.Repairer // of a call's arguments; nil: they are passed on as they are
-	cut      bool                // it is reasoning that is ended for the model
-	counted  int                 // content tokens that are in the Reader's counts
+	// 0 between messages.
+	kind Kind
+	// Its text waits for the end of the message; nil: it does not.
+	held *heldPart
+	// Its text has waited.
+	settled bool
+	state   partState
+	// Of a call that is not withheld.
+	call *CalledTool
+	// It is a call that is not emitted.
+	withheld bool
+	// Of a call's arguments; nil: they are passed on as they are.
+	repairer *arguments.Repairer
+	// It is reasoning that is ended for the model.
+	cut bool
+	// Content tokens that are in the Reader's counts.
+	counted int
 }
 
-// partState is how much of a part has been emitted.
+// partState is how much of a part has been emitted. The map above [Reader] says who leaves it.
 type partState uint8
 
 const (
@@ -27,15 +35,11 @@ const (
 	partFilled                   // its Start and some text
 )
 
-// toolName returns the tool of a call.
-func (p *part) toolName() ToolName {
-	return ToolName{p.call.Namespace, p.call.Name, p.call.Builtin}
-}
-
 // count counts the content tokens of the part since the last call.
 func (r *Reader) count() {
 	if r.part.held != nil {
-		return // until it has a kind
+		// Until it has a kind.
+		return
 	}
 	n := r.parser.ContentTokens() - r.part.counted
 	r.part.counted += n
@@ -76,20 +80,25 @@ func (r *Reader) handle(events []harmony.Event) {
 func (r *Reader) beginPart(h *harmony.Header) {
 	r.part = part{}
 	called, found := r.turn.tools.addressee(h)
+
 	switch {
 	case found == noRecipient:
 		r.part.kind = kindOf(h.Channel)
+	// Where calls are withheld, nobody would execute it: a doubtful one is a text.
 	case found == unsure && !r.calling():
 		r.part.kind = kindOf(h.Channel)
 		r.repaired(repairRecipient)
+	// Its text is kept: it may be all that the model says.
 	case !r.calling():
 		r.part.kind, r.part.withheld = Call, true
 		r.repaired(repairWithheld)
+	// Whether it is a call tells its end.
 	case found == unsure:
 		r.hold(&heldPart{header: h, unknown: called, parallel: isParallel(h.Recipient)})
+	// No tool is offered, and the reply has another turn in which the model is told.
 	case r.toolless():
 		recipient, _ := writtenRecipient(h)
-		r.beginCall(tool{name: unknownName(recipient)}, unknown)
+		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown)
 	case found == unknown && isParallel(h.Recipient):
 		r.hold(&heldPart{header: h, unknown: called, parallel: true, sure: true})
 	default:
@@ -98,25 +107,28 @@ func (r *Reader) beginPart(h *harmony.Header) {
 }
 
 // beginCall begins a part that is a call.
-func (r *Reader) beginCall(called tool, found address) {
+func (r *Reader) beginCall(called ToolName, found address) {
 	switch found {
 	case respelled:
 		r.repaired(repairRecipient)
 	case unknown:
 		r.repaired(repairUnknown)
 	}
+
 	r.part.kind = Call
 	call := &CalledTool{
 		Index: len(r.calls), ID: r.turn.rc.NewID("call_"),
-		Namespace: called.namespace, Name: called.name, Builtin: called.builtin,
+		Namespace: called.Namespace, Name: called.Name, Builtin: called.Builtin,
 	}
 	r.part.call = call
+
 	if allowed := r.turn.verifier.allowed; allowed != nil {
-		call.Refused = !allowed[r.part.toolName()]
+		call.Refused = !allowed[called]
 	}
-	if r.turn.tools.repairs(r.turn.rc.Model, call) {
-		r.part.repairer = arguments.New(r.turn.tools.texts[r.part.toolName()])
+	if r.turn.tools.repairs(r.turn.rc.Model, called) {
+		r.part.repairer = arguments.New(r.turn.tools.texts[called])
 	}
+
 	r.calls = append(r.calls, call)
 	r.start()
 }
@@ -143,15 +155,18 @@ func (r *Reader) text(p []byte) {
 	if len(p) == 0 {
 		return
 	}
+
 	switch {
 	case r.holds(p):
 		r.wait(p)
 	case r.part.withheld:
+		// Once the client has something, a withheld call is not shown any more.
 		if !r.shown {
 			r.withheld = append(r.withheld, p...)
 		}
 	case r.part.kind == Answer:
 		r.logprobs.read += len(p)
+		// Stop strings end answers alone: reasoning and calls may have them.
 		show, hit := r.stops.push(p, r.turn.keepStop)
 		r.delta(show)
 		if hit >= 0 {
@@ -159,6 +174,7 @@ func (r *Reader) text(p []byte) {
 			r.ending.stopped = true
 		}
 	default:
+		// Reasoning is kept for the calls that it leads to: without tools there are none.
 		if r.part.kind == Reasoning && r.keeps && (!r.toolless() || r.corrected) {
 			r.reasoning.add(p, r.part.state == partUnseen)
 		}
@@ -174,11 +190,13 @@ func (r *Reader) delta(p []byte) {
 	if len(p) == 0 {
 		return
 	}
+
 	r.start()
 	r.part.state = partFilled
 	if r.verifiesPart() {
 		r.verified.text = append(r.verified.text, p...)
 	}
+
 	e := Event{Step: Delta, Kind: r.part.kind, Text: p, Call: r.part.call}
 	if r.part.kind == Answer {
 		e.Logprobs = r.logprobs.show(len(p))
@@ -192,6 +210,7 @@ func (r *Reader) start() {
 		return
 	}
 	r.part.state = partStarted
+	// Reasoning alone is no reply: a withheld call may still become the answer.
 	r.shown = r.shown || r.part.kind != Reasoning
 	if r.shown {
 		r.withheld = nil
@@ -204,22 +223,27 @@ func (r *Reader) endPart() {
 	if r.part.kind == Answer && !r.ending.stopped {
 		r.delta(r.stops.flush())
 	}
+
 	if r.part.repairer != nil {
 		r.endArguments(r.part.repairer)
 	}
+
 	if r.part.kind == Call && !r.part.withheld && !r.ending.truncated {
 		if r.part.state != partFilled && !r.part.call.IsCode() {
 			r.repaired(repairArguments)
 			r.delta([]byte("{}"))
 		}
+		// The turn ends with its first call where one is the most.
 		r.ending.stopped = r.ending.stopped || r.turn.oneCall
 	}
+
 	if !r.ending.truncated {
 		r.verifyPart()
 	}
 	if r.part.state != partUnseen {
 		r.emit(Event{Step: End, Kind: r.part.kind, Call: r.part.call, Cut: r.ending.truncated || r.part.cut})
 	}
+
 	r.logprobs.clear()
 	r.part = part{}
 }
@@ -230,6 +254,8 @@ func (r *Reader) endArguments(a *arguments.Repairer) {
 		r.delta(a.Flush())
 		return
 	}
+
+	// What was cut is not repaired: what is missing would be guessed.
 	rest, made, valid := a.End()
 	r.delta(rest)
 	for kind, found := range made {

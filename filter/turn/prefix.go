@@ -28,18 +28,29 @@ import (
 // A prefix does not depend on the request's instructions, tools, effort and model.
 // It is immutable and safe for concurrent use.
 type Prefix struct {
-	settled      int            // number of rendered items
-	first        opening        // what the conversation begins with, which is not rendered
-	joined       []*JoinedTools // of the settled items, those of first included
-	start        conversationStart
-	lastUserText string          // of the rendered items, for [RoutingInfo]
-	plain        []harmony.Token // of the rendered items, without reasoning
-	answered     int             // length of plain up to the last answer
-	since        []harmony.Token // of the rendered items after the last answer, with reasoning
-	summary      diagnosis.Sum   // of the last summary among the rendered items; 0: there is none
-	open         []Item          // the calls among the rendered items that have no output
-	openPast     int             // number of these that precede the last answer
-	pending      []Item          // the items that are not rendered
+	// Number of rendered items.
+	settled int
+	// What the conversation begins with, which is not rendered.
+	first opening
+	// Of the settled items, those of first included.
+	joined []*JoinedTools
+	start  conversationStart
+	// Of the rendered items, for [RoutingInfo].
+	lastUserText string
+	// Of the rendered items, without reasoning.
+	plain []harmony.Token
+	// Length of plain up to the last answer.
+	answered int
+	// Of the rendered items after the last answer, with reasoning.
+	since []harmony.Token
+	// Of the last summary among the rendered items; 0: there is none.
+	summary diagnosis.Sum
+	// The calls among the rendered items that have no output.
+	open []Item
+	// Number of these that precede the last answer.
+	openPast int
+	// The items that are not rendered.
+	pending []Item
 
 	// The first prefix that extends this one appends to the arrays of plain and
 	// since; the others copy them.
@@ -62,13 +73,16 @@ const (
 
 // Bytes returns the approximate size of the prefix in memory.
 func (p *Prefix) Bytes() int64 {
-	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums) + 4*(cap(p.plain)+cap(p.since))
+	n := prefixOverhead + len(p.first.instructions) + len(p.lastUserText) + cap(p.start.sums)
+	n += 4 * (cap(p.plain) + cap(p.since))
 	for _, j := range p.joined {
 		n += j.bytes()
 	}
 	for _, items := range [][]Item{p.open, p.pending} {
 		for i := range items {
-			n += items[i].Tools.bytes() + itemOverhead + len(items[i].Text) + len(items[i].CallID) + len(items[i].Namespace) + len(items[i].Name)
+			item := &items[i]
+			n += itemOverhead + item.Tools.bytes()
+			n += len(item.Text) + len(item.CallID) + len(item.Namespace) + len(item.Name)
 		}
 	}
 	return int64(n)
@@ -82,13 +96,17 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if before == nil {
 		before = &Prefix{}
 	}
+
 	items = behindCalls(slices.Concat(before.pending, items))
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	if before.settled == 0 && onlyTools(items[:end]) {
-		end = 0 // the instructions behind them stand in the same message
+		// The instructions behind them stand in the same message.
+		end = 0
 	}
+
 	settled, pending := items[:end], items[end:]
+
 	pairs, apiErr := before.openAfter(settled)
 	if apiErr == nil {
 		apiErr = pairs.broken(false, nil)
@@ -96,6 +114,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 	if apiErr != nil {
 		return nil, apiErr
 	}
+
 	next := &Prefix{
 		settled:      before.settled + len(settled),
 		first:        before.first,
@@ -106,6 +125,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		openPast:     pairs.past,
 		pending:      cloneItems(pending),
 	}
+
 	settled = slices.Clone(settled)
 	for i := range settled {
 		settled[i].Tools = settled[i].Tools.clone()
@@ -113,6 +133,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 			next.summary = diagnosis.Text(settled[i].Text)
 		}
 	}
+
 	next.joined = joinedIn(before.joined, settled)
 	var begin opening
 	if before.settled == 0 {
@@ -120,6 +141,9 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		begin.instructions = strings.Clone(begin.instructions)
 		next.first = begin
 	}
+
+	// From here on in the way of [RequestContext.Prepare]: with the reasoning that is kept, and then
+	// to tokens.
 	settled, err := rc.withKeptReasoning(ctx, settled)
 	if err != nil {
 		return nil, err
@@ -131,12 +155,16 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 }
 
 // extendTokens sets the tokens of next to those of before followed by msgs.
-func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix, msgs []harmony.Message) (err *apierror.Error) {
+func (rc *RequestContext) extendTokens(
+	ctx context.Context, next, before *Prefix, msgs []harmony.Message,
+) (err *apierror.Error) {
 	r := rendering{rc, rc.renderLimit()}
+
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
 		plain, since = slices.Clip(plain), slices.Clip(since)
 	}
+
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
 		if plain, err = r.append(ctx, plain, msgs[:end]); err != nil {
@@ -147,6 +175,8 @@ func (rc *RequestContext) extendTokens(ctx context.Context, next, before *Prefix
 	if next.since, err = r.append(ctx, since, msgs); err != nil {
 		return err
 	}
+
+	// What later requests may show without reasoning is rendered without it, too.
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
 	next.plain, err = r.append(ctx, plain, msgs)
 	return err
@@ -159,6 +189,7 @@ func (p *Prefix) followed(items []Item) []Item {
 		items = slices.Concat(p.pending, items)
 	}
 	items = behindCalls(items)
+
 	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
 		items = slices.Clone(items)
 		decidePhases(items, Answer)
@@ -179,11 +210,12 @@ func (p *Prefix) tokens(answered bool) (plain, since []harmony.Token) {
 type callee struct {
 	recipient string
 	builtin   bool
-	answers   int // before the call
+	// Before the call.
+	answers int
 }
 
 func calleeOf(call *Item, answers int) callee {
-	return callee{recipient(tool{call.Namespace, call.Name, call.Builtin}), call.Builtin, answers}
+	return callee{recipient(call.tool()), call.Builtin, answers}
 }
 
 // form returns the channel of the call and its output, and the content type of the
@@ -202,8 +234,12 @@ func (c callee) form() (channel, contentType string) {
 func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 	msgs := make([]harmony.Message, 0, len(items))
 	var known knownTools
-	callees := map[string]callee{} // by call id
+
+	// By call id.
+	callees := map[string]callee{}
 	answers := min(p.openPast, 1)
+
+	// The order of open calls says which of them an answer follows: those are the first.
 	for i := range p.open {
 		before := answers
 		if i < p.openPast {
@@ -211,6 +247,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 		}
 		callees[p.open[i].CallID] = calleeOf(&p.open[i], before)
 	}
+
 	for i := range items {
 		item := &items[i]
 		switch item.Kind {
@@ -237,6 +274,7 @@ func (p *Prefix) messages(begin opening, items []Item) []harmony.Message {
 				answers++
 			}
 		}
+
 		msgs = append(msgs, message(*item, callees[item.CallID]))
 	}
 	return msgs
@@ -287,8 +325,11 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	for i := range items {
 		item := &items[i]
 		if len(item.CallID) > maxNameBytes || len(item.Namespace) > maxNameBytes || len(item.Name) > maxNameBytes {
-			return pairs, apierror.Invalid(item.Path, "The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
+			return pairs, apierror.Invalid(item.Path,
+				"The id or the name of a tool call is longer than %d bytes.", maxNameBytes)
 		}
+
+		// Two calls of one id cannot be told apart by their outputs. The first stays open.
 		switch item.Kind {
 		case Call:
 			if open[item.CallID] != nil {
@@ -313,7 +354,10 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	pairs.open = make([]Item, 0, len(open))
 	for i, call := range order {
 		if open[call.CallID] == call {
-			pairs.open = append(pairs.open, Item{Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin, Path: call.Path})
+			pairs.open = append(pairs.open, Item{
+				Kind: Call, CallID: call.CallID, Namespace: call.Namespace, Name: call.Name, Builtin: call.Builtin,
+				Path: call.Path,
+			})
 			if i < orderPast {
 				pairs.past = len(pairs.open)
 			}
@@ -326,9 +370,12 @@ func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 // are none. Where nothing follows the items, calls without an output are an error too. It names
 // all ids, as the client knows them: clients repair their history by it.
 func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *apierror.Error {
+	// A call that is there twice is named once: its outputs belong to nobody knows which.
 	var texts []string
 	param := ""
-	var twice map[string]bool // whose outputs belong to nobody knows which call
+	// Whose outputs belong to nobody knows which call.
+	var twice map[string]bool
+
 	add := func(items []*Item, one, several string) {
 		var ids []string
 		for _, item := range items {
@@ -351,8 +398,10 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 	for _, item := range p.twice {
 		twice[item.CallID] = true
 	}
+
 	add(p.stray, "There is no tool call with the id %s before its output, or the call has an output already.",
 		"There are no tool calls with the ids %s before their outputs, or the calls have outputs already.")
+
 	if nothingFollows {
 		open := make([]*Item, len(p.open))
 		for i := range p.open {
@@ -360,6 +409,7 @@ func (p *pairing) broken(nothingFollows bool, shownID func(id string) string) *a
 		}
 		add(open, "The tool call with the id %s has no output.", "The tool calls with the ids %s have no outputs.")
 	}
+
 	if texts == nil {
 		return nil
 	}
@@ -391,7 +441,10 @@ func stepEnd(items []Item) int {
 	if end < 0 {
 		end = len(items)
 	}
+
 	end = min(end, firstOpen(items))
+
+	// The assistant's own step goes on until somebody else says something.
 	for ; end > 0; end-- {
 		switch items[end-1].Kind {
 		case Instructions, User, Answer, Result, Tools:
@@ -407,8 +460,8 @@ func cloneItems(items []Item) []Item {
 	for i, item := range items {
 		clones[i] = Item{
 			Kind: item.Kind, Text: strings.Clone(item.Text), CallID: strings.Clone(item.CallID),
-			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted,
-			Builtin: item.Builtin, Tools: item.Tools.clone(),
+			Namespace: strings.Clone(item.Namespace), Name: strings.Clone(item.Name), Builtin: item.Builtin,
+			Path: strings.Clone(item.Path), Summary: item.Summary, Hosted: item.Hosted, Tools: item.Tools.clone(),
 		}
 	}
 	return clones

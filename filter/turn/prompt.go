@@ -37,10 +37,12 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
 	}
+
 	tools, err := rc.newRequestToolset(in, before, items)
 	if err != nil {
 		return nil, err
 	}
+
 	choice := tools.narrow(in.Choice)
 	spec, err := rc.newSpec(in, choice, tools)
 	if err != nil {
@@ -50,6 +52,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
+
 	t.later, t.tools = later, tools
 	t.stops = newStops(in.Stop)
 	t.routing = rc.routing(in.Tools, before, items)
@@ -57,22 +60,32 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err != nil {
 		return nil, err
 	}
+
 	tools.rendered()
 	t.compareDiagnosed(prompt, in.Replies.Compared)
+
+	// A grammar describes messages from their beginning, and the engine would apply it to the rest of
+	// one.
 	format := spec.Format(rc.Work)
 	if in.Continue && format != nil {
-		return nil, apierror.Invalid("continue_final_message", "A message cannot be continued under tool_choice, strict tools or an output format. Leave them out, or continue_final_message.")
+		return nil, apierror.Invalid("continue_final_message",
+			"A message cannot be continued under tool_choice, strict tools or an output format. Leave them "+
+				"out, or continue_final_message.")
 	}
 	if t.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
 		return nil, err
 	}
+
 	t.guarding = rc.guarding(in)
 	t.id = t.Engine.ID
+
 	if format != nil {
 		if t.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
 			return nil, err
 		}
 	}
+
+	// Work that was refused on the way may have been done without, in silence.
 	if err := rc.workRefused(""); err != nil {
 		return nil, err
 	}
@@ -85,21 +98,29 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	rc := &t.rc
 	read, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+
 	start := newConversationStart(in, before, items)
 	t.affinity = rc.affinity(in, start)
 	date, dateFault := rc.date(read, in, start)
 	head := rc.head(in, date, t.tools)
+
+	// Kept reasoning is part of the prompt, but not of what the client has sent: the comparison is of
+	// the latter.
 	t.diagnose(in, head, before, items, start)
-	var last Item // the message that the reply continues
+
+	// The message that the reply continues is rendered without its end.
+	var last Item
 	if in.Continue {
 		items, last = items[:len(items)-1], items[len(items)-1]
 	}
 	reasoned, keptFault := rc.withKeptReasoning(read, items)
 	t.fault = errors.Join(dateFault, keptFault)
+
 	r := rendering{rc, rc.renderLimit()}
 	if in.Truncate {
 		r.limit = min(r.limit, rc.room(in))
 	}
+
 	prompt, err := r.prompt(ctx, head, before, reasoned)
 	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
 		prompt, err = rc.truncated(ctx, in, head, reasoned)
@@ -108,18 +129,22 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	if err != nil {
 		return nil, err
 	}
+
 	if in.Continue {
 		r.limit = rc.renderLimit()
 		prompt, t.prefix, err = r.continued(ctx, prompt, last)
 		return prompt, err
 	}
+
 	t.completionStart = len(prompt)
 	return rc.complete(prompt)
 }
 
 // engineRequest returns the model call for a prompt; format is the constraint of
 // its output, nil for none.
-func (rc *RequestContext) engineRequest(in *Input, prompt []harmony.Token, format constraint.Format) (*engine.Request, *apierror.Error) {
+func (rc *RequestContext) engineRequest(
+	in *Input, prompt []harmony.Token, format constraint.Format,
+) (*engine.Request, *apierror.Error) {
 	request := in.Engine
 	request.ID += rc.distinction()
 	request.Prompt = prompt
@@ -143,15 +168,18 @@ func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *api
 	if before.settled+len(items) > rc.Limits.Items {
 		return apierror.Invalid("", "The conversation has more than %d messages, calls and results.", rc.Limits.Items)
 	}
+
 	if in.Continue {
 		last := Item{}
 		if len(items) > 0 {
 			last = items[len(items)-1]
 		}
 		if last.Kind != Answer && last.Kind != Preamble && last.Kind != Reasoning {
-			return apierror.Invalid("continue_final_message", "Only a last message with the assistant's text can be continued.")
+			return apierror.Invalid("continue_final_message",
+				"Only a last message with the assistant's text can be continued.")
 		}
 	}
+
 	pairs, err := before.openAfter(items)
 	if err != nil {
 		return err
@@ -161,11 +189,13 @@ func (rc *RequestContext) validate(in *Input, before *Prefix, items []Item) *api
 
 // head is what precedes a conversation in its prompt.
 type head struct {
-	system       harmony.Message
-	instructions string // of the request, which precede those of the conversation
+	system harmony.Message
+	// Of the request, which precede those of the conversation.
+	instructions string
 	tools        []harmony.Namespace
-	offered      bool // tools are offered
-	formats      []harmony.ResponseFormat
+	// Tools are offered.
+	offered bool
+	formats []harmony.ResponseFormat
 
 	last renderedHead
 }
@@ -173,11 +203,15 @@ type head struct {
 // renderedHead is a head as it was rendered last. To truncate a conversation is to try the
 // same head many times.
 type renderedHead struct {
-	tools        int // namespaces of the opening, of one conversation
+	// Namespaces of the opening, of one conversation.
+	tools        int
 	instructions string
-	tokens       []harmony.Token // nil: there was an error
-	limit        int             // of the tokens
-	err          *apierror.Error // that it is too long for the limit; nil: it is not, or nothing was rendered
+	// Nil: there was an error.
+	tokens []harmony.Token
+	// Of the tokens.
+	limit int
+	// That it is too long for the limit; nil: it is not, or nothing was rendered.
+	err *apierror.Error
 }
 
 func (rc *RequestContext) head(in *Input, date string, tools *toolset) *head {
@@ -202,10 +236,12 @@ func (h *head) messages(opening opening) []harmony.Message {
 	if h.offered {
 		developer.Tools = inModelNames(developer.Tools, opening.tools)
 	}
+
 	first := opening.instructions
 	if developer.Instructions == "" {
 		developer.Instructions, first = first, ""
 	}
+
 	msgs := []harmony.Message{h.system}
 	if developer.Instructions != "" || len(developer.Tools) > 0 || len(developer.ResponseFormats) > 0 {
 		msgs = append(msgs, harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{developer}})
@@ -218,23 +254,31 @@ func (h *head) messages(opening opening) []harmony.Message {
 
 // prompt renders a conversation: its head, the prefix before the items, and the
 // items.
-func (r rendering) prompt(ctx context.Context, h *head, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
+func (r rendering) prompt(
+	ctx context.Context, h *head, before *Prefix, items []Item,
+) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
 		first, items = cutOpening(items)
 	}
+
 	msgs := before.messages(first, items)
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
+
 	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
 	prompt, err := r.begin(ctx, prompt, h, first)
 	if err != nil {
 		return nil, err
 	}
+
+	// The prefix is copied token by token, and never rendered again.
 	return r.append(ctx, append(append(prompt, earlier...), since...), msgs)
 }
 
 // begin appends the head to an empty prompt, with what the conversation begins with.
-func (r rendering) begin(ctx context.Context, prompt []harmony.Token, h *head, first opening) ([]harmony.Token, *apierror.Error) {
+func (r rendering) begin(
+	ctx context.Context, prompt []harmony.Token, h *head, first opening,
+) ([]harmony.Token, *apierror.Error) {
 	last := &h.last
 	if last.tools == len(first.tools) && last.instructions == first.instructions {
 		switch {
@@ -246,7 +290,9 @@ func (r rendering) begin(ctx context.Context, prompt []harmony.Token, h *head, f
 	}
 
 	prompt, err := r.append(ctx, prompt, h.messages(first))
-	*last = renderedHead{tools: len(first.tools), instructions: first.instructions, tokens: slices.Clip(prompt), limit: r.limit}
+	*last = renderedHead{
+		tools: len(first.tools), instructions: first.instructions, tokens: slices.Clip(prompt), limit: r.limit,
+	}
 	if tooLong(err) {
 		last.err = err
 	}
@@ -267,9 +313,11 @@ const (
 // room returns the capacity for msgs in a prompt, if their texts are as most are. To move
 // a long prompt while it grows would copy it several times.
 func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
+	// The prefix's length is known, and what follows it is short.
 	if before.settled > 0 {
 		return spareTokens
 	}
+
 	tokens := 0
 	for i := range msgs {
 		tokens += headerTokens
@@ -279,6 +327,7 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 			}
 		}
 	}
+
 	return min(tokens, max(r.limit, 0)) + shortHead
 }
 
@@ -286,9 +335,13 @@ func (r rendering) room(before *Prefix, msgs []harmony.Message) int {
 // tool of a call or result.
 func message(item Item, by callee) harmony.Message {
 	text := []harmony.Content{harmony.Text(item.Text)}
+
 	switch item.Kind {
 	case Instructions:
-		return harmony.Message{Role: harmony.RoleDeveloper, Content: []harmony.Content{&harmony.DeveloperContent{Instructions: item.Text}}}
+		return harmony.Message{
+			Role:    harmony.RoleDeveloper,
+			Content: []harmony.Content{&harmony.DeveloperContent{Instructions: item.Text}},
+		}
 	case Reasoning:
 		return harmony.Message{Role: harmony.RoleAssistant, Channel: harmony.ChannelAnalysis, Content: text}
 	case Preamble:
@@ -298,10 +351,16 @@ func message(item Item, by callee) harmony.Message {
 	case Call:
 		channel, contentType := by.form()
 		text[0] = harmony.Text(shownArguments(&item))
-		return harmony.Message{Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType, Content: text}
+		return harmony.Message{
+			Role: harmony.RoleAssistant, Recipient: by.recipient, Channel: channel, ContentType: contentType,
+			Content: text,
+		}
 	case Result:
 		channel, _ := by.form()
-		return harmony.Message{Role: harmony.RoleTool, Name: by.recipient, Recipient: string(harmony.RoleAssistant), Channel: channel, Content: text}
+		return harmony.Message{
+			Role: harmony.RoleTool, Name: by.recipient, Recipient: string(harmony.RoleAssistant), Channel: channel,
+			Content: text,
+		}
 	}
 	return harmony.Message{Role: harmony.RoleUser, Content: text}
 }
@@ -321,23 +380,31 @@ func (rc *RequestContext) system(in *Input, date string, builtins []harmony.Name
 
 // continued appends the message that the reply continues, without its end, and
 // returns the message's header.
-func (r rendering) continued(ctx context.Context, prompt []harmony.Token, item Item) (all, header []harmony.Token, err *apierror.Error) {
+func (r rendering) continued(
+	ctx context.Context, prompt []harmony.Token, item Item,
+) (all, header []harmony.Token, err *apierror.Error) {
 	begin := len(prompt)
 	if prompt, err = r.append(ctx, prompt, []harmony.Message{message(item, callee{})}); err != nil {
 		return nil, nil, err
 	}
-	prompt = prompt[:len(prompt)-1] // <|end|>
+
+	// Without its <|end|>.
+	prompt = prompt[:len(prompt)-1]
+
+	// The reader has to know the header: the engine does not repeat it.
 	for i := begin; i < len(prompt); i++ {
 		if prompt[i] == harmony.TokenMessage {
 			return prompt, prompt[begin : i+1], nil
 		}
 	}
-	return nil, nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(errors.New("a rendered message has no header"))
+	err = apierror.New(http.StatusInternalServerError, "", "", "Internal error.")
+	return nil, nil, err.With(errors.New("a rendered message has no header"))
 }
 
 // budget limits the output of a request to what the context leaves.
 func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
 	left := rc.ContextLength() - len(r.Prompt)
+
 	switch {
 	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.renderLimit():
 		r.MaxTokens, r.MinTokens = 0, 0
@@ -345,6 +412,8 @@ func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
 	case left <= 0:
 		return rc.promptTooLong(len(r.Prompt), "")
 	}
+
+	// Without a limit the output may have all that is left.
 	if r.MaxTokens <= 0 || r.MaxTokens > left {
 		r.MaxTokens = left
 	}

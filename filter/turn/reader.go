@@ -21,6 +21,22 @@ const (
 
 // Reader turns the tokens of one choice into events.
 //
+// The part that is being read, one at a time, is in one of these states:
+//
+//	none       a message begins → waiting, withheld, started if it is a call, else unseen
+//	waiting    the message ends → started if it is a call, else unseen; so does text that
+//	           cannot be a call, or is too much
+//	withheld   the message ends → none; what was kept may be an answer at the end of the choice
+//	unseen     text that may be shown → filled; the message ends → none, without an event
+//	started    text that may be shown → filled; a call without any gets {}; the message ends → none
+//	filled     the message ends → none
+//
+// The choice itself goes on, or has ended:
+//
+//	goes on    a stop condition of the client, a call where one is the most → ended, early;
+//	           the engine's end, Close → ended; malformed output → ended, with FinishError
+//	ended      nothing: further tokens are not part of it
+//
 // A message with a recipient is a call whatever its channel, analysis is
 // reasoning, commentary is a preamble, and everything else is an answer. Where that is
 // in doubt, the end of the message decides, and its text waits for it ([heldPart]). A call
@@ -32,19 +48,28 @@ type Reader struct {
 	turn   *Turn
 	emit   func(Event)
 	parser *harmony.Parser
-	strict bool   // malformed output is an error: the model's setting is MalformedFail
-	check  *Check // that the choice is read for, before the client gets any of it; nil: it is read for the client
-	keeps  bool   // the reasoning of calls is for later requests; false in a Check
+	// Malformed output is an error: the model's setting is MalformedFail.
+	strict bool
+	// That the choice is read for, before the client gets any of it; nil: it is read for the
+	// client.
+	check *Check
+	// The reasoning of calls is for later requests; false in a Check.
+	keeps bool
 
-	part      part // being read
-	stops     stopMatcher
-	logprobs  pendingLogprobs
-	verified  verification
-	reasoning reasoningText // of the choice so far, to be kept
+	// Being read.
+	part     part
+	stops    stopMatcher
+	logprobs pendingLogprobs
+	verified verification
+	// Of the choice so far, to be kept.
+	reasoning reasoningText
 	calls     []*CalledTool
-	shown     bool   // an answer, preamble or call has been emitted
-	corrected bool   // calls of unknown tools are not withheld
-	withheld  []byte // the text of withheld calls, while nothing is shown
+	// An answer, preamble or call has been emitted.
+	shown bool
+	// Calls of unknown tools are not withheld.
+	corrected bool
+	// The text of withheld calls, while nothing is shown.
+	withheld []byte
 
 	ending  ending
 	counts  Counts
@@ -54,35 +79,49 @@ type Reader struct {
 
 // ending is how a choice ends.
 type ending struct {
-	finish    Finish     // FinishNone while the choice goes on
-	stopped   bool       // a stop condition is met: what follows is not part of the choice
-	truncated bool       // the engine ended the choice because of its length
-	early     bool       // the choice has ended, and the engine goes on
-	matched   *StopMatch // the stop condition; nil: none of the client's
+	// FinishNone while the choice goes on.
+	finish Finish
+	// A stop condition is met: what follows is not part of the choice.
+	stopped bool
+	// The engine ended the choice because of its length.
+	truncated bool
+	// The choice has ended, and the engine goes on.
+	early bool
+	// The stop condition; nil: none of the client's.
+	matched *StopMatch
 }
 
 // StopMatch is the stop condition of the client that ended a choice: a stop
 // string or a stop token.
 type StopMatch struct {
-	Text  string        // the stop string; "" for a token
-	Token harmony.Token // the token, if Text is ""
+	// The stop string; "" for a token.
+	Text string
+	// The token, if Text is "".
+	Token harmony.Token
 }
 
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.
 func (t *Turn) NewReader(emit func(Event)) *Reader {
-	r := &Reader{turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil, stops: newStopMatcher(t.stops)}
+	r := &Reader{
+		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil,
+		stops: newStopMatcher(t.stops),
+	}
 	mode := harmony.Tolerant
 	if r.strict {
 		mode = harmony.Strict
 	}
+
+	// The header of a continued message is read as if the model had written it.
 	if len(t.prefix) == 0 {
 		r.parser = harmony.NewParser(mode, harmony.RoleAssistant)
 		return r
 	}
+
 	r.parser = harmony.NewParser(mode, "")
 	for _, token := range t.prefix {
-		_ = r.parse(token) // the renderer's headers are never malformed
+		// The renderer's headers are never malformed.
+		_ = r.parse(token)
 	}
 	return r
 }
@@ -95,7 +134,10 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 // output's spec.
 func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 	r.turn.keepPrompt()
+
 	taken := 0
+
+	// Tokens that are inserted end reasoning for the model: see [Guard].
 	r.part.cut = c.Inserted
 	for ; taken < len(c.Tokens) && r.ending.finish == FinishNone; taken++ {
 		if r.logprobs.next = nil; taken < len(c.Logprobs) {
@@ -105,9 +147,12 @@ func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
 			return taken, err
 		}
 	}
+
 	if c.Finish == engine.FinishNone {
 		return taken, nil
 	}
+
+	// The engine has ended too, so that nothing is left to be dropped.
 	r.ending.early = false
 	return taken, r.end(c.Finish == engine.FinishLength)
 }
@@ -147,7 +192,10 @@ func (r *Reader) AddTo(s *Summary) {
 	s.Counts.Call += r.counts.Call
 	s.Counts.Text += r.counts.Text
 	s.Calls += len(r.calls)
+
 	s.Diagnosis = r.turn.diagnosed.found
+
+	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
 		s.addRepairs(kind, n)
 	}
@@ -177,9 +225,12 @@ func (r *Reader) push(token harmony.Token) *apierror.Error {
 	if len(r.turn.Engine.StopTokens) > 0 && slices.Contains(r.turn.Engine.StopTokens, token) {
 		return r.stopAt(token)
 	}
+
 	if err := r.parse(token); err != nil {
 		return err
 	}
+
+	// A stop string, or the end of the only call: the engine does not know of it.
 	if r.ending.stopped {
 		r.ending.early = true
 		return r.end(false)
@@ -209,15 +260,24 @@ func endsMessage(token harmony.Token) bool {
 // strict parser, as for the reference, a control token in content is text. No
 // client may see one, so here it makes the output malformed.
 func (r *Reader) parse(token harmony.Token) *apierror.Error {
-	if token >= harmony.TokenStartOfText && r.strict && r.parser.State() == harmony.StateContent && !endsMessage(token) {
+	if token >= harmony.TokenStartOfText && r.strict && r.parser.State() == harmony.StateContent &&
+		!endsMessage(token) {
 		return r.malformed()
 	}
+
 	before := r.parser.ContentTokens()
 	events, err := r.parser.Push(token)
-	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText && r.parser.ContentTokens() == before+1 {
+
+	// Only a token of content is part of the answer's text. It is noted before its text, because the
+	// text may end the answer.
+	if r.logprobs.next != nil && r.check == nil && r.part.kind == Answer && token < harmony.TokenStartOfText &&
+		r.parser.ContentTokens() == before+1 {
 		r.logprobs.add(token)
 	}
+
 	r.handle(events)
+
+	// What is complete before the fault is the client's.
 	if err != nil {
 		return r.malformed()
 	}
@@ -232,7 +292,8 @@ func (r *Reader) parse(token harmony.Token) *apierror.Error {
 func (r *Reader) malformed() *apierror.Error {
 	r.ending.finish = FinishError
 	r.repaired(repairFailed)
-	return apierror.New(http.StatusBadGateway, "malformed_output", "", "The model's output breaks the Harmony format. Try again.")
+	return apierror.New(http.StatusBadGateway, "malformed_output", "",
+		"The model's output breaks the Harmony format. Try again.")
 }
 
 // end ends the choice; length reports that the engine ended it because of its
@@ -241,6 +302,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 	if r.ending.finish != FinishNone {
 		return nil
 	}
+
 	r.ending.truncated = length
 	if !r.ending.stopped {
 		events, err := r.parser.Close()
@@ -249,20 +311,27 @@ func (r *Reader) end(length bool) *apierror.Error {
 			return r.malformed()
 		}
 	}
+
+	// Without its end a message is what it would be with any end but <|call|>.
 	if r.part.kind != 0 {
 		r.settle(0)
 		r.endPart()
 	}
+
+	// Nothing but a call that was not offered: the client gets its text, which is better than nothing.
 	if !r.shown && !r.ending.stopped && len(r.withheld) > 0 {
 		r.part = part{kind: Answer}
 		r.text(r.withheld)
 		r.endPart()
 	}
+
+	// Of a text that was cut nobody can tell whether it would have followed its form.
 	if !length {
 		if err := r.verifyEnd(); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case length:
 		r.ending.finish = FinishLength
@@ -271,6 +340,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 	default:
 		r.ending.finish = FinishStop
 	}
+
 	if len(r.reasoning.text) > 0 && len(r.calls) > 0 {
 		r.kept = r.turn.rc.newKeep(r.calls, string(r.reasoning.text))
 		r.turn.reasoned = r.kept

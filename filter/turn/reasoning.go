@@ -19,7 +19,8 @@ const (
 type Keep struct {
 	memory Memory
 	tenant string
-	texts  map[string]string // by name
+	// By name.
+	texts map[string]string
 }
 
 // newKeep returns the job for one choice. The text is kept once, under the id of the
@@ -36,6 +37,7 @@ func (rc *RequestContext) newKeep(calls []*CalledTool, text string) *Keep {
 // Do writes the reasoning to the store. It takes at most two seconds, and goes on
 // when ctx ends. It has no result.
 func (k *Keep) Do(ctx context.Context) (result any, err error) {
+	// The client may have gone, and comes back with the results of the calls.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	if err = k.memory.PutTexts(ctx, k.tenant, k.texts); err != nil {
@@ -50,7 +52,8 @@ const maxKept = 1 << 20
 // reasoningText is the reasoning of a choice, up to maxKept bytes.
 type reasoningText struct {
 	text []byte
-	full bool // there is more
+	// There is more.
+	full bool
 }
 
 // add adds a piece of a reasoning part; begins reports that it is the part's
@@ -60,6 +63,7 @@ func (t *reasoningText) add(p []byte, begins bool) {
 	if begins && len(t.text) > 0 {
 		between = "\n\n"
 	}
+
 	if t.full = t.full || len(t.text)+len(between)+len(p) > maxKept; !t.full {
 		t.text = append(append(t.text, between...), p...)
 	}
@@ -98,10 +102,12 @@ func insertReasoning(items []Item, read textReader) ([]Item, error) {
 	if len(steps) == 0 {
 		return items, nil
 	}
+
 	kept, err := keptReasoning(read, steps)
 	if err != nil {
 		return items, fmt.Errorf("read the reasoning of tool calls: %w", err)
 	}
+
 	out := make([]Item, 0, len(items)+len(kept))
 	from := 0
 	for _, step := range steps {
@@ -115,9 +121,13 @@ func insertReasoning(items []Item, read textReader) ([]Item, error) {
 
 // step is a step of the assistant with tool calls.
 type step struct {
-	begin  int    // index of its first item
-	call   string // id of its first call
-	hosted bool   // it follows the result of a hosted call, so it may belong to a turn whose reasoning precedes that call
+	// Index of its first item.
+	begin int
+	// Id of its first call.
+	call string
+	// It follows the result of a hosted call, so it may belong to a turn whose reasoning precedes
+	// that call.
+	hosted bool
 }
 
 // maxKeptSteps bounds the steps whose reasoning is read from the store: the last
@@ -128,7 +138,9 @@ const maxKeptSteps = 1024
 // reasoning before the calls.
 func unreasoned(items []Item) []step {
 	var steps []step
-	begin, reasoned, hosted := 0, false, false // of the current step; reasoned: its reasoning is known
+	// Of the current step; reasoned: its reasoning is known, or one of its calls is listed.
+	begin, reasoned, hosted := 0, false, false
+
 	for i := range items {
 		switch items[i].Kind {
 		case Reasoning:
@@ -139,7 +151,8 @@ func unreasoned(items []Item) []step {
 			}
 			reasoned = true
 		case Preamble:
-		case Tools: // found by a call of the same turn, or of the one before
+		// Found by a call of the same turn, or of the one before.
+		case Tools:
 			begin, reasoned = i+1, false
 		default:
 			begin, reasoned, hosted = i+1, false, items[i].Hosted
@@ -159,10 +172,12 @@ func keptReasoning(read textReader, steps []step) (map[string]string, error) {
 	for _, step := range steps {
 		names = append(names, reasoningKey(step.call), firstCallKey(step.call))
 	}
+
 	found, err := read(names)
 	if err != nil {
 		return nil, err
 	}
+
 	kept := make(map[string]string, len(steps))
 	names = names[:0]
 	for _, step := range steps {
@@ -172,6 +187,7 @@ func keptReasoning(read textReader, steps []step) (map[string]string, error) {
 			names = append(names, reasoningKey(first))
 		}
 	}
+
 	if len(names) == 0 {
 		return kept, nil
 	}
@@ -179,6 +195,7 @@ func keptReasoning(read textReader, steps []step) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, step := range steps {
 		if text, ok := others[reasoningKey(found[firstCallKey(step.call)])]; ok {
 			kept[step.call] = text

@@ -35,10 +35,10 @@ const (
 )
 
 // addressee returns the tool that a message calls.
-func (s *toolset) addressee(h *harmony.Header) (tool, address) {
+func (s *toolset) addressee(h *harmony.Header) (ToolName, address) {
 	recipient, marked := writtenRecipient(h)
 	if recipient == "" {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
 
 	t, found := s.resolve(recipient)
@@ -47,9 +47,12 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 			return spaced, respelled
 		}
 	}
+
 	if found == noRecipient && isReader(recipient) {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
+	// What the message is tells only its end: the recipient is a word of the header, or it is no
+	// tool and not marked as a recipient, or the message is an answer.
 	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
 	}
@@ -58,9 +61,9 @@ func (s *toolset) addressee(h *harmony.Header) (tool, address) {
 
 // resolveSpaced returns the tool whose name has a space that the parser took for the end of
 // the recipient.
-func (s *toolset) resolveSpaced(h *harmony.Header) (tool, bool) {
+func (s *toolset) resolveSpaced(h *harmony.Header) (ToolName, bool) {
 	if h.Behind == "" {
-		return tool{}, false
+		return ToolName{}, false
 	}
 	t, found := s.resolve(h.Recipient + " " + h.Behind)
 	return t, found == offered || found == respelled
@@ -86,7 +89,7 @@ func writtenRecipient(h *harmony.Header) (recipient string, marked bool) {
 // of plain functions is unknown, even if a tool has its name; the unknown tool's name
 // includes the namespace. A function of a namespace that is a tool itself means that tool.
 // A word of the header is no recipient.
-func (s *toolset) resolve(recipient string) (tool, address) {
+func (s *toolset) resolve(recipient string) (ToolName, address) {
 	if t, ok := s.byRecipient[recipient]; ok {
 		return t, offered
 	}
@@ -94,11 +97,13 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 		return ts[0], offered
 	}
 
+	// What follows is not for most calls, so that its tables are made when they are needed.
 	words := recipientWords(recipient)
 	if s.spellings == nil {
 		s.spellings = s.newSpellings()
 	}
-	if ts := s.spellings.sent[strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")]; len(ts) == 1 {
+	sent := strings.TrimPrefix(norm.NFC.String(clip(recipient, maxRecipient)), FunctionsNamespace+".")
+	if ts := s.spellings.sent[sent]; len(ts) == 1 {
 		return ts[0], respelled
 	}
 
@@ -113,8 +118,10 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 	}
 
 	if len(words) == 0 || headerWords[words[len(words)-1]] {
-		return tool{}, noRecipient
+		return ToolName{}, noRecipient
 	}
+
+	// Code tools are namespaces: a function of one means the tool.
 	for _, form := range forms {
 		space, _, _ := strings.Cut(form, ".")
 		if t, ok := s.byRecipient[strings.ToLower(space)]; ok {
@@ -126,12 +133,12 @@ func (s *toolset) resolve(recipient string) (tool, address) {
 
 // unknownTool returns a tool that the request does not have, under the name that the model
 // wrote. It has no tool's name, or the client would run that one.
-func (s *toolset) unknownTool(recipient string) tool {
+func (s *toolset) unknownTool(recipient string) ToolName {
 	name := unknownName(recipient)
 	for s.declares(name) {
 		name += "_"
 	}
-	return tool{name: name}
+	return ToolName{Name: name}
 }
 
 // unknownName returns the name of a tool that nobody knows, as the model wrote it.
@@ -140,6 +147,7 @@ func unknownName(recipient string) string {
 	for len(words) > 1 && strings.EqualFold(words[0], FunctionsNamespace) {
 		words = words[1:]
 	}
+
 	name := clip(strings.Join(words, "_"), maxNameBytes)
 	return cmp.Or(name, "unknown")
 }
@@ -160,7 +168,8 @@ const maxRecipient = 4 * maxNameBytes
 // a control token that is spelled as text is dropped.
 func recipientWords(recipient string) []string {
 	recipient, _, _ = strings.Cut(clip(recipient, maxRecipient), "<|")
-	recipient = strings.ReplaceAll(norm.NFC.String(recipient), "->", ".") // - alone is a character of names
+	// A dash is a character of names, an arrow separates them.
+	recipient = strings.ReplaceAll(norm.NFC.String(recipient), "->", ".")
 	return strings.FieldsFunc(recipient, func(r rune) bool { return !harmony.IsNameRune(r) })
 }
 
@@ -169,6 +178,7 @@ func clip(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
+
 	for n > 0 && !utf8.RuneStart(text[n]) {
 		n--
 	}
@@ -191,11 +201,16 @@ const maxPrefixes = 6
 // spellings are the names of a toolset in the forms in which they are compared. They are
 // made once: a model can make thousands of calls of tools that nobody has.
 type spellings struct {
-	sent   map[string][]tool // as the client sent them, with and without namespace
-	whole  map[string][]tool // folded, with the namespace
-	alone  map[string][]tool // folded, of tools that no other has the name of
-	names  []spelledName     // of whole and alone, sorted by their folded form
-	spaces map[string]bool   // the namespaces, except that of plain functions
+	// As the client sent them, with and without namespace.
+	sent map[string][]ToolName
+	// Folded, with the namespace.
+	whole map[string][]ToolName
+	// Folded, of tools that no other has the name of.
+	alone map[string][]ToolName
+	// Of whole and alone, sorted by their folded form.
+	names []spelledName
+	// The namespaces, except that of plain functions.
+	spaces map[string]bool
 	// longest is how many bytes the longest folded name has. What a model writes can be
 	// much longer.
 	longest int
@@ -204,8 +219,9 @@ type spellings struct {
 // spelledName is a name of a tool before and after it is folded.
 type spelledName struct {
 	name, folded string
-	space        int // bytes of the folded namespace
-	tool         tool
+	// Bytes of the folded namespace.
+	space int
+	tool  ToolName
 }
 
 // forms returns the spellings in which a recipient is looked for: as it is, without
@@ -215,6 +231,7 @@ func (p *spellings) forms(words []string) []string {
 	if len(words) == 0 {
 		return []string{""}
 	}
+
 	var forms []string
 	for _, words := range repetitions(words) {
 		forms = p.withoutPrefixes(forms, words)
@@ -228,6 +245,7 @@ func (p *spellings) withoutPrefixes(forms, words []string) []string {
 		if form := strings.Join(words, "."); !slices.Contains(forms, form) {
 			forms = append(forms, form)
 		}
+
 		first := strings.ToLower(words[0])
 		if len(words) == 1 || !prefixWords[first] || p.spaces[first] {
 			break
@@ -257,34 +275,35 @@ func repetitions(words []string) [][]string {
 // the strictest one first. Each returns the tools that fit. The first form is the
 // recipient as it is. In it other separators are as small a change as a prefix is in the
 // others: tool.search may be tool_search, or search.
-var stages = [...]func(s *toolset, forms []string) []tool{
-	func(s *toolset, forms []string) []tool { return anyForm(forms[:1], s.exactly) },
-	func(s *toolset, forms []string) []tool {
+var stages = [...]func(s *toolset, forms []string) []ToolName{
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms[:1], s.exactly) },
+	func(s *toolset, forms []string) []ToolName {
 		found := anyForm(forms[1:], s.exactly)
 		if len(found) == 0 {
 			return nil
 		}
 		return merge(found, s.spellings.folded(forms[0]))
 	},
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.folded) },
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.withHeader) },
-	func(s *toolset, forms []string) []tool { return anyForm(forms, s.spellings.cut) },
-	func(s *toolset, forms []string) []tool { return anyForm(unglued(forms), s.spellings.folded) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.folded) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.withHeader) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(forms, s.spellings.cut) },
+	func(s *toolset, forms []string) []ToolName { return anyForm(unglued(forms), s.spellings.folded) },
 }
 
 // anyForm returns the tools that fit one of some forms.
-func anyForm(forms []string, fitting func(form string) []tool) (found []tool) {
+func anyForm(forms []string, fitting func(form string) []ToolName) (found []ToolName) {
 	for _, form := range forms {
 		found = merge(found, fitting(form))
 	}
 	return found
 }
 
-func merge(a, b []tool) []tool {
+func merge(a, b []ToolName) []ToolName {
 	if len(a) == 0 {
 		return b
 	}
-	a = slices.Clip(a) // it may be a list of the toolset
+	// It may be a list of the toolset.
+	a = slices.Clip(a)
 	for _, t := range b {
 		if !slices.Contains(a, t) {
 			a = append(a, t)
@@ -304,9 +323,9 @@ func unglued(forms []string) (rest []string) {
 }
 
 // exactly returns the tools of exactly a spelling, with or without their namespace.
-func (s *toolset) exactly(form string) []tool {
+func (s *toolset) exactly(form string) []ToolName {
 	if t, ok := s.byRecipient[form]; ok {
-		return []tool{t}
+		return []ToolName{t}
 	}
 	if ts := s.byName[strings.TrimPrefix(form, FunctionsNamespace+".")]; len(ts) > 0 {
 		return ts
@@ -315,7 +334,10 @@ func (s *toolset) exactly(form string) []tool {
 }
 
 func (s *toolset) newSpellings() *spellings {
-	p := &spellings{sent: map[string][]tool{}, whole: map[string][]tool{}, alone: map[string][]tool{}, spaces: map[string]bool{}}
+	p := &spellings{
+		sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{},
+		spaces: map[string]bool{},
+	}
 	for recipient, t := range s.byRecipient {
 		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
 		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
@@ -323,15 +345,17 @@ func (s *toolset) newSpellings() *spellings {
 			p.spaces[strings.ToLower(space)] = true
 		}
 
-		sent := norm.NFC.String(t.name)
-		if !t.builtin {
+		// Built-in tools have one spelling, which the model was trained with.
+		sent := norm.NFC.String(t.Name)
+		if !t.Builtin {
 			add(p.sent, sent, t)
 		}
-		if !t.builtin && spelled(sent) != "" {
+		if !t.Builtin && spelled(sent) != "" {
 			add(p.sent, spelled(sent), t)
-			add(p.sent, spelled(t.namespace+"."+sent), t)
+			add(p.sent, spelled(t.Namespace+"."+sent), t)
 		}
 
+		// Of signs alone nothing is left to compare.
 		if fold(name) == "" {
 			continue
 		}
@@ -342,7 +366,7 @@ func (s *toolset) newSpellings() *spellings {
 		}
 	}
 
-	for _, names := range []map[string][]tool{p.whole, p.alone} {
+	for _, names := range []map[string][]ToolName{p.whole, p.alone} {
 		for name := range names {
 			p.longest = max(p.longest, len(name))
 		}
@@ -356,13 +380,13 @@ func (s *toolset) newSpellings() *spellings {
 // between them.
 func spelled(name string) string { return strings.Join(recipientWords(name), ".") }
 
-func (p *spellings) addName(to map[string][]tool, name string, space int, t tool) {
+func (p *spellings) addName(to map[string][]ToolName, name string, space int, t ToolName) {
 	folded := fold(name)
 	add(to, folded, t)
 	p.names = append(p.names, spelledName{name, folded, space, t})
 }
 
-func add(to map[string][]tool, spelling string, t tool) {
+func add(to map[string][]ToolName, spelling string, t ToolName) {
 	if spelling != "" && !slices.Contains(to[spelling], t) {
 		to[spelling] = append(to[spelling], t)
 	}
@@ -370,15 +394,16 @@ func add(to map[string][]tool, spelling string, t tool) {
 
 // folded returns the tools whose names are equal if letter case and separators do not
 // count.
-func (p *spellings) folded(form string) []tool {
+func (p *spellings) folded(form string) []ToolName {
 	return p.foldedName(fold(form))
 }
 
-func (p *spellings) foldedName(form string) []tool {
+func (p *spellings) foldedName(form string) []ToolName {
 	if len(form) > p.longest {
 		return nil
 	}
-	if found := p.whole[form]; len(found) > 0 { // else the recipient has a namespace, or is one
+	// Otherwise the recipient has a namespace, or is one.
+	if found := p.whole[form]; len(found) > 0 {
 		return found
 	}
 	return p.alone[form]
@@ -387,7 +412,7 @@ func (p *spellings) foldedName(form string) []tool {
 // withHeader returns the tools behind whose folded name there are words of a header only.
 // Of several names the longest counts. A word behind _ or - is one of the name:
 // delete_message is not delete.
-func (p *spellings) withHeader(form string) []tool {
+func (p *spellings) withHeader(form string) []ToolName {
 	for more := true; more; {
 		form, more = cutGlued(form)
 		if found := p.folded(form); more && len(found) > 0 {
@@ -410,9 +435,14 @@ var endings = map[string]bool{"s": true, "es": true, "d": true, "ed": true, "ing
 // cut returns the tools whose name begins with a spelling that ends inside of its last
 // word, and has at least three quarters of it. A spelling that ends with a word is another
 // name: delete is not delete_all.
-func (p *spellings) cut(form string) (found []tool) {
+func (p *spellings) cut(form string) (found []ToolName) {
 	form = fold(form)
-	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int { return strings.Compare(n.folded, form) })
+	first, _ := slices.BinarySearchFunc(p.names, form, func(n spelledName, form string) int {
+		return strings.Compare(n.folded, form)
+	})
+
+	// Names are sorted: those that begin with the spelling stand together. More than a few fit nearly
+	// any beginning.
 	for i := first; i < min(first+mostCut, len(p.names)) && strings.HasPrefix(p.names[i].folded, form); i++ {
 		n := &p.names[i]
 		left, missing := len(form)-n.space, len(n.folded)-len(form)
@@ -435,6 +465,7 @@ func (p *spellings) cut(form string) (found []tool) {
 // write words without anything between them, nobody can tell where one ends.
 func endsInside(name, folded string) bool {
 	n, before := 0, rune(0)
+
 	for _, r := range name {
 		if n == len(folded) {
 			return unicode.IsLower(r) || unicode.IsUpper(r) && unicode.IsUpper(before)
@@ -456,7 +487,9 @@ var headerWords = map[string]bool{
 
 // gluedWords are words of a message header that a malformed header can have
 // directly behind the recipient.
-var gluedWords = []string{"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message"}
+var gluedWords = []string{
+	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
+}
 
 // cutGlued removes one of gluedWords, and the dot before it, at the end of a text. None of
 // them is the end of another.
@@ -466,7 +499,8 @@ func cutGlued(text string) (rest string, found bool) {
 		if at <= 0 || !strings.EqualFold(text[at:], w) || text[at-1] == '_' || text[at-1] == '-' {
 			continue
 		}
-		if rest, dotted := strings.CutSuffix(text[:at], "."); dotted || text[at] == w[0] { // else a word as in deleteMessage
+		// Otherwise it is a word of the name, as in deleteMessage.
+		if rest, dotted := strings.CutSuffix(text[:at], "."); dotted || text[at] == w[0] {
 			return rest, true
 		}
 	}

@@ -21,8 +21,8 @@ func TestRespelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := func(name string) tool { return tool{FunctionsNamespace, name, false} }
-	for recipient, want := range map[string]tool{
+	plain := func(name string) ToolName { return ToolName{FunctionsNamespace, name, false} }
+	for recipient, want := range map[string]ToolName{
 		`"functions.Tool_A"`: plain("Tool_A"), "'functions.Tool_A'": plain("Tool_A"), "`functions.Tool_A`": plain("Tool_A"),
 		`functions."Tool_A"`: plain("Tool_A"), `"functions"."Tool_A"`: plain("Tool_A"), "<functions.Tool_A>": plain("Tool_A"),
 		"[functions.Tool_A]": plain("Tool_A"), `"functions.Tool_A`: plain("Tool_A"), "“functions.Tool_A”": plain("Tool_A"),
@@ -49,8 +49,8 @@ func TestRespelled(t *testing.T) {
 		"functions.wetter_": {}, "functions.wetter": {}, "docs.____": {},
 	} {
 		got, found := tools.resolve(recipient)
-		if want == (tool{}) {
-			if found != unknown || got.namespace != "" || tools.declares(got.name) {
+		if want == (ToolName{}) {
+			if found != unknown || got.Namespace != "" || tools.declares(got.Name) {
 				t.Errorf("%q: %+v, %d", recipient, got, found)
 			}
 			continue
@@ -119,7 +119,7 @@ func TestOtherName(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, recipient := range recipients {
-			if got, _ := tools.resolve(recipient); got.name != name || got.namespace == "" {
+			if got, _ := tools.resolve(recipient); got.Name != name || got.Namespace == "" {
 				t.Errorf("%q of %q: %+v", recipient, name, got)
 			}
 		}
@@ -269,7 +269,7 @@ func TestDamagedCalls(t *testing.T) {
 			name, _, _ = strings.Cut(name, ": ")
 			calls++
 			switch {
-			case name == meant.namespace+"."+meant.name:
+			case name == meant.Namespace+"."+meant.Name:
 				reached++
 			case strings.HasPrefix(name, "."):
 				if turn.tools.declares(name[1:]) {
@@ -293,16 +293,16 @@ func shown(line string) bool {
 }
 
 // isSpelled reports whether a spelling is that of a tool, if letter case does not count.
-func isSpelled(tools *toolset, t tool, spelling string) bool {
+func isSpelled(tools *toolset, t ToolName, spelling string) bool {
 	spelling = strings.ToLower(spelled(spelling))
 	return slices.Contains(tools.exactly(spelling), t)
 }
 
 // pickTool returns a tool of a toolset and one of its right spellings.
-func pickTool(r *rand.Rand, tools *toolset) (tool, string) {
+func pickTool(r *rand.Rand, tools *toolset) (ToolName, string) {
 	var all []string
 	for recipient, t := range tools.byRecipient {
-		for _, spelling := range []string{recipient, t.name, t.namespace + "." + t.name} {
+		for _, spelling := range []string{recipient, t.Name, t.Namespace + "." + t.Name} {
 			if got, _ := tools.resolve(spelling); got == t {
 				all = append(all, spelling)
 			}
@@ -371,7 +371,7 @@ func TestResolveIsBounded(t *testing.T) {
 			}
 		}
 		got, found := tools.resolve(recipient)
-		if found != unknown && found != noRecipient || len(got.name) > maxNameBytes+1 {
+		if found != unknown && found != noRecipient || len(got.Name) > maxNameBytes+1 {
 			t.Errorf("%.20s…: %.40v, %d", recipient, got, found)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 // The object is also a request for vLLM's /inference/v1/generate: the names
 // request_id, model, token_ids, sampling_params, reasoning_ended, stream, cache_salt
 // and priority, and those in sampling_params, are vLLM's. reasoning_ended lets the
-// engine's grammar apply from the first token on. text is the prompt with control tokens spelled out;
-// a user's text that spells one looks the same there, but differs in token_ids.
+// engine's grammar apply from the first token on. text is the prompt with control tokens
+// spelled out; a user's text that spells one looks the same there, but differs in token_ids.
 // cache_salt and priority are absent if the request has none. stop is the strings
 // at which the filter itself ends the answer.
 func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string) ([]byte, *apierror.Error) {
@@ -29,39 +29,36 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	if err != nil {
 		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)
 	}
-	dst = jsontext.AppendString(append(dst, `{"object":`...), object)
-	dst = jsontext.AppendString(append(dst, `,"request_id":`...), r.ID)
-	dst = jsontext.AppendString(append(dst, `,"model":`...), model)
-	dst = strconv.AppendInt(append(dst, `,"token_count":`...), int64(len(r.Prompt)), 10)
-	dst = strconv.AppendInt(append(dst, `,"context_length":`...), int64(t.rc.ContextLength()), 10)
-	dst = append(dst, `,"token_ids":[`...)
-	for i, id := range r.Prompt {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendUint(dst, uint64(id), 10)
+
+	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", r.ID).Text("model", model)
+	w = w.Int("token_count", int64(len(r.Prompt))).Int("context_length", int64(t.rc.ContextLength()))
+	w = w.Key("token_ids").OpenList()
+	for _, id := range r.Prompt {
+		w = strconv.AppendUint(w.Element(), uint64(id), 10)
 	}
-	dst = jsontext.AppendEscaped(append(dst, `],"text":"`...), text)
-	dst = r.AppendSampling(append(dst, `","sampling_params":`...))
-	dst = strconv.AppendBool(append(dst, `,"reasoning_ended":true,"stream":`...), !r.Whole)
+	w = w.CloseList()
+
+	// The text is as long as the prompt: it is escaped where it is written, and not before.
+	w = append(w.Key("text"), '"')
+	w = append(jsontext.Writer(jsontext.AppendEscaped(w, text)), '"')
+
+	w = r.AppendSampling(w.Key("sampling_params"))
+	w = w.Bool("reasoning_ended", true).Bool("stream", !r.Whole)
 	if r.CacheSalt != "" {
-		dst = jsontext.AppendString(append(dst, `,"cache_salt":`...), r.CacheSalt)
+		w = w.Text("cache_salt", r.CacheSalt)
 	}
 	if r.Priority != nil {
-		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(*r.Priority), 10)
+		w = w.Int("priority", int64(*r.Priority))
 	}
-	dst = appendStrings(append(dst, `,"stop":`...), t.stops.texts)
-	dst = appendStrings(append(dst, `,"ignored":`...), ignored)
-	return append(dst, '}'), nil
+	w = appendStrings(w.Key("stop"), t.stops.texts)
+	w = appendStrings(w.Key("ignored"), ignored)
+	return w.Close(), nil
 }
 
-func appendStrings(dst []byte, list []string) []byte {
-	dst = append(dst, '[')
-	for i, s := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = jsontext.AppendString(dst, s)
+func appendStrings(w jsontext.Writer, list []string) jsontext.Writer {
+	w = w.OpenList()
+	for _, text := range list {
+		w = jsontext.AppendString(w.Element(), text)
 	}
-	return append(dst, ']')
+	return w.CloseList()
 }

@@ -16,7 +16,9 @@ type rendering struct {
 }
 
 // append appends the tokens of msgs to a prompt. It stops when ctx ends.
-func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []harmony.Message) ([]harmony.Token, *apierror.Error) {
+func (r rendering) append(
+	ctx context.Context, prompt []harmony.Token, msgs []harmony.Message,
+) ([]harmony.Token, *apierror.Error) {
 	prompt, err := r.rc.Renderer.AppendLimited(ctx, prompt, msgs, r.limit)
 	if err == nil {
 		return prompt, nil
@@ -26,7 +28,8 @@ func (r rendering) append(ctx context.Context, prompt []harmony.Token, msgs []ha
 	case errors.As(err, &long):
 		return nil, r.rc.promptTooLong(long.AtLeast, "at least ")
 	case ctx.Err() != nil:
-		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The conversation could not be read in time. Try again, or shorten it.").With(err)
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+			"The conversation could not be read in time. Try again, or shorten it.").With(err)
 	}
 	return nil, notRenderable(err)
 }
@@ -54,10 +57,14 @@ func tooLong(err *apierror.Error) bool { return err != nil && err.Code == codeTo
 func (rc *RequestContext) promptTooLong(tokens int, atLeast string) *apierror.Error {
 	if rc.Unbounded {
 		return apierror.New(http.StatusBadRequest, codeTooLong, "",
-			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.", atLeast, tokens, rc.renderLimit())
+			"The prompt has %s%d tokens; those of more than %d are not shown or counted. Shorten it.",
+			atLeast, tokens, rc.renderLimit())
 	}
+
+	// Clients find the number in OpenAI's own words, and drop as many messages as is too much.
 	err := apierror.New(http.StatusBadRequest, codeTooLong, "messages",
-		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
+		"This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. "+
+			"Please reduce the length of the messages. (context_length_exceeded: prompt is too long)",
 		rc.ContextLength(), atLeast, tokens)
 	err.Overflow = &apierror.Overflow{Tokens: tokens, Max: rc.ContextLength()}
 	return err

@@ -44,7 +44,8 @@ func TestRenderingStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		in        Input
 		unbounded bool
-		want      string // of the error; "": the prompt is short
+		// Of the error; "": the prompt is short.
+		want string
 	}{
 		"letters":           {Input{Items: long(letters)}, false, "maximum context length is 131072 tokens. However, your messages resulted in at least 1048577 tokens. Please reduce"},
 		"words":             {Input{Items: long(words)}, false, "resulted in at least 10"},

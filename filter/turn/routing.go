@@ -10,9 +10,12 @@ import (
 // RoutingInfo describes a request for endpoint pickers and access logs, beside its
 // token request.
 type RoutingInfo struct {
-	Items        int    // messages, calls and results of the conversation
-	Tools        int    // that the request declares
-	LastUserText string // its beginning, of at most [Limits].LastUserTextBytes; white space becomes single spaces
+	// Messages, calls and results of the conversation.
+	Items int
+	// That the request declares.
+	Tools int
+	// Its beginning, of at most [Limits].LastUserTextBytes; white space becomes single spaces.
+	LastUserText string
 }
 
 // RoutingInfo returns the description of the turn's request.
@@ -32,6 +35,7 @@ func (rc *RequestContext) lastUserText(before string, items []Item) string {
 	if rc.Limits.LastUserTextBytes <= 0 {
 		return ""
 	}
+
 	for i := len(items) - 1; i >= 0; i-- {
 		if items[i].Kind == User && !items[i].Summary {
 			return concise(items[i].Text, rc.Limits.LastUserTextBytes)
@@ -45,11 +49,13 @@ func (rc *RequestContext) lastUserText(before string, items []Item) string {
 func concise(text string, n int) string {
 	out := make([]byte, 0, min(n, len(text)))
 	space := false
+
 	for _, r := range text {
 		if unicode.IsSpace(r) {
 			space = len(out) > 0
 			continue
 		}
+
 		need := utf8.RuneLen(r)
 		if space {
 			need++

@@ -27,19 +27,28 @@ var SamplingFields = withDialects(jsontext.Table[Sampling]{
 	"min_tokens": {Read: func(s Sampling, v jsontext.Field) *apierror.Error {
 		return v.SetInteger(&s.Input.Engine.MinTokens, 0, math.MaxInt32)
 	}},
-	"min_p":              {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) }},
+	"min_p": {
+		Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetNumber(&s.Input.Engine.MinP, 0, 1) },
+	},
 	"repetition_penalty": {Read: Sampling.readRepetitionPenalty},
 	"logit_bias":         {Read: Sampling.readLogitBias},
 
-	"stop":                       {Read: Sampling.readStop},
-	"stop_token_ids":             {Read: Sampling.readStopTokens},
-	"include_stop_str_in_output": {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.KeepStop) }},
-	"ignore_eos":                 {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.IgnoreEOS) }},
+	"stop":           {Read: Sampling.readStop},
+	"stop_token_ids": {Read: Sampling.readStopTokens},
+	"include_stop_str_in_output": {
+		Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.KeepStop) },
+	},
+	"ignore_eos": {
+		Read: func(s Sampling, v jsontext.Field) *apierror.Error { return v.SetSwitch(&s.Input.IgnoreEOS) },
+	},
 
-	"use_beam_search":        {Refused: "Beam search is not supported. Leave use_beam_search out."},
-	"no_stop_trim":           {Refused: "no_stop_trim is not supported. Use include_stop_str_in_output."},
-	"prompt_logprobs":        {Refused: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
-	"length_penalty":         {Refused: "length_penalty belongs to beam search, which is not supported. Leave it out.", Unless: []string{"1", "0"}},
+	"use_beam_search": {Refused: "Beam search is not supported. Leave use_beam_search out."},
+	"no_stop_trim":    {Refused: "no_stop_trim is not supported. Use include_stop_str_in_output."},
+	"prompt_logprobs": {Refused: "Log probabilities of prompts are not supported. Leave prompt_logprobs out."},
+	"length_penalty": {
+		Refused: "length_penalty belongs to beam search, which is not supported. Leave it out.",
+		Unless:  []string{"1", "0"},
+	},
 	"early_stopping":         {Refused: "early_stopping belongs to beam search, which is not supported. Leave it out."},
 	"bad_words":              {Refused: "bad_words is not supported. Use logit_bias."},
 	"allowed_token_ids":      {Refused: "allowed_token_ids is not supported. Leave it out."},
@@ -65,13 +74,16 @@ func (in *Input) FinishLength(limit string) *apierror.Error {
 	// send ignore_eos, want outputs of one length: the end tokens are forbidden until then.
 	if in.IgnoreEOS {
 		if e.MaxTokens <= 0 {
-			return apierror.Invalid("ignore_eos", "With ignore_eos the output goes on to the limit of its tokens, and the request has none. Send %s, or leave ignore_eos out.", limit)
+			return apierror.Invalid("ignore_eos",
+				"With ignore_eos the output goes on to the limit of its tokens, and the request has none. "+
+					"Send %s, or leave ignore_eos out.", limit)
 		}
 		e.MinTokens = e.MaxTokens
 	}
 
 	if e.MaxTokens > 0 && e.MinTokens > e.MaxTokens {
-		return apierror.Invalid("min_tokens", "The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise %s.", limit)
+		return apierror.Invalid("min_tokens",
+			"The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise %s.", limit)
 	}
 	return nil
 }
@@ -82,14 +94,17 @@ const maxLogitBias = 1024
 func (s Sampling) readLogitBias(v jsontext.Field) *apierror.Error {
 	bias := map[harmony.Token]float64{}
 	s.Input.Engine.LogitBias = bias
+
 	return v.Entries(func(key string, v jsontext.Field) *apierror.Error {
 		id, convErr := strconv.ParseUint(key, 10, 32)
 		if convErr != nil || id > maxToken {
-			return apierror.Invalid("logit_bias", "The keys of \"logit_bias\" must be token ids from 0 to %d.", maxToken)
+			return apierror.Invalid("logit_bias",
+				"The keys of \"logit_bias\" must be token ids from 0 to %d.", maxToken)
 		}
 		if len(bias) == maxLogitBias {
 			return apierror.Invalid("logit_bias", "The field \"logit_bias\" has more than %d entries.", maxLogitBias)
 		}
+
 		n, err := v.Number(-100, 100)
 		if err != nil {
 			return apierror.Invalid("logit_bias", "The values of \"logit_bias\" must be numbers from -100 to 100.")

@@ -14,17 +14,27 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// ToolName is a tool by the client's names.
+// ToolName is a tool by the client's names, and as such the one identity that a tool has: the
+// names that the model sees lead to it.
 type ToolName struct {
-	Namespace string // [FunctionsNamespace] for plain functions
-	Name      string // "" where a built-in namespace itself is the tool
-	Builtin   bool   // one of [Input].Builtins, and not a tool of the client with the same names
+	// [FunctionsNamespace] for plain functions.
+	Namespace string
+	// "" where a built-in namespace itself is the tool.
+	Name string
+	// One of [Input].Builtins, and not a tool of the client with the same names.
+	Builtin bool
 }
+
+// isCode reports whether the tool is called with code, because it is a namespace.
+func (n ToolName) isCode() bool { return n.Builtin && n.Name == "" }
 
 // Choice restricts what the model may do with the tools.
 type Choice struct {
-	Required bool       // at least one call, and no answer
-	Allowed  []ToolName // the only tools that may be called; nil: all, but if Required built-in tools only if there are no others
+	// At least one call, and no answer.
+	Required bool
+	// The only tools that may be called; nil: all, but if Required built-in tools only if there
+	// are no others.
+	Allowed []ToolName
 }
 
 // allowed returns the tools that may be called as a set; nil: all.
@@ -42,9 +52,11 @@ func (c *Choice) allowed() map[ToolName]bool {
 
 // Format is the output format: the form that the answer must have.
 type Format struct {
-	Answer    constraint.Answer
-	Announced *harmony.ResponseFormat // what the prompt says about it; nil: nothing
-	Strict    bool                    // the whole schema is enforced, not only the part that grammars can express
+	Answer constraint.Answer
+	// What the prompt says about it; nil: nothing.
+	Announced *harmony.ResponseFormat
+	// The whole schema is enforced, not only the part that grammars can express.
+	Strict bool
 }
 
 // maxStrictSchemas bounds the schemas that an engine has to compile into a
@@ -59,8 +71,8 @@ func (s *toolset) narrow(c Choice) Choice {
 		return c
 	}
 	for _, t := range s.byRecipient {
-		if !t.builtin {
-			c.Allowed = append(c.Allowed, ToolName{t.namespace, t.name, false})
+		if !t.Builtin {
+			c.Allowed = append(c.Allowed, t)
 		}
 	}
 	return c
@@ -73,54 +85,91 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 	if in.Format != nil {
 		spec.Answer = in.Format.Answer
 	}
-	size := 0
-	var forced forcedSchemas
-	chosen, allowed := choice.allowed(), map[ToolName]bool{}
-	err := tools.each(func(recipient string, parameters json.RawMessage) *apierror.Error {
-		t := tools.byRecipient[recipient]
-		name := t.toolName()
-		if in.NoCalls || chosen != nil && !chosen[name] {
-			return nil
-		}
-		allowed[name] = true
-		strict := tools.isStrict(in, name)
-		if strict {
-			if size += len(parameters); size > maxStrictSchemas {
-				return apierror.Invalid("tools", "The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.", maxStrictSchemas)
-			}
-		}
-		if grammar := tools.grammarOf(in, recipient); grammar != "" {
-			spec.Tools = append(spec.Tools, constraint.Tool{Recipient: recipient, Grammar: grammar})
-			return nil
-		}
-		var enforced constraint.Value
-		schema, err := rc.strictSchema(strict, name, parameters)
-		if choice.Required && !strict && !t.builtin {
-			schema, enforced = forced.schema(rc.Work, parameters, maxStrictSchemas-size)
-		}
-		spec.Tools = append(spec.Tools, constraint.Tool{
-			Recipient: recipient, Builtin: t.builtin, Code: t.isCode(), Schema: schema, Enforced: enforced,
-		})
-		return err
-	})
+
+	collected := callable{
+		rc: rc, in: in, tools: tools,
+		required: choice.Required, chosen: choice.allowed(), names: map[ToolName]bool{},
+	}
+	err := tools.each(collected.add)
+	spec.Tools = collected.found
 	if err != nil {
 		return spec, err
 	}
 	spec.Narrowed = !in.NoCalls && len(spec.Tools) < len(tools.byRecipient)
+
 	var missing []string
 	for _, name := range choice.Allowed {
-		if !allowed[name] {
+		if !collected.names[name] {
 			missing = append(missing, cmp.Or(name.Name, name.Namespace))
 		}
 	}
-	if missing != nil {
-		return spec, apierror.Invalid("tool_choice", "%s", apierror.One(missing, "The tool %s of tool_choice is not one of the tools of the request.",
+
+	switch {
+	case missing != nil:
+		return spec, apierror.Invalid("tool_choice", "%s", apierror.One(missing,
+			"The tool %s of tool_choice is not one of the tools of the request.",
 			"The tools %s of tool_choice are not among the tools of the request."))
-	}
-	if spec.Required && len(spec.Tools) == 0 {
-		return spec, apierror.Invalid("tool_choice", "tool_choice requires a call, but the request has no tools that may be called.")
+	case spec.Required && len(spec.Tools) == 0:
+		return spec, apierror.Invalid("tool_choice",
+			"tool_choice requires a call, but the request has no tools that may be called.")
 	}
 	return spec, nil
+}
+
+// callable collects the tools of a spec: those that may be called, each with what its
+// arguments must be.
+type callable struct {
+	rc    *RequestContext
+	in    *Input
+	tools *toolset
+	// One of the tools must be called.
+	required bool
+	// The only ones that may be called; nil: all.
+	chosen map[ToolName]bool
+
+	// What was found.
+	found []constraint.Tool
+	names map[ToolName]bool
+
+	// Bytes of the schemas of the strict tools so far.
+	strictBytes int
+	forced      forcedSchemas
+}
+
+// add adds a tool, if it may be called.
+func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.Error {
+	name := c.tools.byRecipient[recipient]
+	if c.in.NoCalls || c.chosen != nil && !c.chosen[name] {
+		return nil
+	}
+	c.names[name] = true
+
+	strict := c.tools.isStrict(c.in, name)
+	if strict {
+		if c.strictBytes += len(parameters); c.strictBytes > maxStrictSchemas {
+			return apierror.Invalid("tools",
+				"The schemas of the strict tools are larger than %d bytes in total. Make fewer tools strict.",
+				maxStrictSchemas)
+		}
+	}
+
+	// The arguments of a custom tool with a grammar are a text of it, whatever its schema says.
+	if grammar := c.tools.grammarOf(c.in, recipient); grammar != "" {
+		c.found = append(c.found, constraint.Tool{Recipient: recipient, Grammar: grammar})
+		return nil
+	}
+
+	// A client that requires a call waits for one that it can execute: its tools' schemas are
+	// enforced too, as far as there is room beside those of the strict ones.
+	schema, err := c.rc.strictSchema(strict, name, parameters)
+	var enforced constraint.Value
+	if c.required && !strict && !name.Builtin {
+		schema, enforced = c.forced.schema(c.rc.Work, parameters, maxStrictSchemas-c.strictBytes)
+	}
+	c.found = append(c.found, constraint.Tool{
+		Recipient: recipient, Builtin: name.Builtin, Code: name.isCode(), Schema: schema, Enforced: enforced,
+	})
+	return err
 }
 
 // grammarOf returns the grammar of the arguments of a tool; "" if it has none, or if
@@ -131,25 +180,32 @@ func (s *toolset) grammarOf(in *Input, recipient string) constraint.Grammar {
 			return ""
 		}
 	}
-	return in.Grammars[s.byRecipient[recipient].toolName()]
+	return in.Grammars[s.byRecipient[recipient]]
 }
 
 // strictSchema returns the schema of a strict tool's arguments; nil if they only
 // need to be a JSON object.
-func (rc *RequestContext) strictSchema(strict bool, name ToolName, schema json.RawMessage) (json.RawMessage, *apierror.Error) {
+func (rc *RequestContext) strictSchema(
+	strict bool, name ToolName, schema json.RawMessage,
+) (json.RawMessage, *apierror.Error) {
 	if !strict {
 		return nil, nil
 	}
 	if len(schema) == 0 {
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), nil
 	}
+
 	if err := constraint.CheckSchema(rc.Work, schema, true); err != nil {
 		if refusal := rc.workRefused("tools" + parametersPath(name, err)); refusal != nil {
 			return nil, refusal
 		}
-		return nil, apierror.Invalid("tools"+parametersPath(name, err), "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+		return nil, apierror.Invalid(
+			"tools"+parametersPath(name, err),
+			"The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.",
+			name.Name, err)
 	}
-	return bytes.Clone(schema), nil // it may be a part of the request's body
+	// It may be a part of the request's body.
+	return bytes.Clone(schema), nil
 }
 
 // forcedSchemas are the schemas of tools that are not strict and of which one must
@@ -159,7 +215,9 @@ type forcedSchemas struct{ size, cost int }
 
 // schema returns the schema of a tool's arguments if it is enforced, and its form for
 // engines; nil: they are any JSON object. room is how many bytes all of them may have.
-func (f *forcedSchemas) schema(account *work.Account, parameters json.RawMessage, room int) (schema json.RawMessage, enforced constraint.Value) {
+func (f *forcedSchemas) schema(
+	account *work.Account, parameters json.RawMessage, room int,
+) (schema json.RawMessage, enforced constraint.Value) {
 	// What is read counts, whether it is enforced or not.
 	if f.size += len(parameters); f.size > room {
 		return nil, enforced
@@ -188,6 +246,7 @@ func objectSchema(schema json.RawMessage) json.RawMessage {
 	case kind.Exists() || !root.IsObject() || len(root.Map()) == 0:
 		return nil
 	}
+
 	object := bytes.TrimSpace(schema)
 	return slices.Concat([]byte(`{"type":"object",`), object[1:])
 }
@@ -203,7 +262,8 @@ func parametersPath(name ToolName, err error) string {
 
 // laterSpec is the spec of the turns after the first one of a reply.
 type laterSpec struct {
-	format   constraint.Format // nil: any output
+	// Nil: any output.
+	format   constraint.Format
 	verifier verifier
 }
 
@@ -213,12 +273,14 @@ func (rc *RequestContext) later(in *Input, first *constraint.Spec, tools *toolse
 	if !first.Required {
 		return nil, nil
 	}
+
 	choice := Choice{Allowed: in.Choice.Allowed}
 	spec, err := rc.newSpec(in, choice, tools)
 	l := &laterSpec{}
 	if err == nil {
 		l.format = spec.Format(rc.Work)
 	}
+
 	if l.format != nil {
 		l.verifier, err = rc.newVerifier(in, &spec, choice, tools)
 	}

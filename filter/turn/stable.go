@@ -29,11 +29,16 @@ func WithoutBilling(instructions string) string {
 func (l *Limits) canonical(in *Input) *Input {
 	sorted := *in
 	sorted.Tools = slices.Clone(in.Tools)
+
 	for i := range sorted.Tools {
 		ns := &sorted.Tools[i]
 		ns.Tools = slices.Clone(ns.Tools)
 		for k := range ns.Tools {
-			if t := &ns.Tools[k]; len(t.Parameters) > 0 && l.CheckTool(harmony.Tool{Name: "t", Parameters: t.Parameters}) == nil {
+			// Sorting recurses, so that a schema is looked at before: one that is too deep is
+			// refused later, in the client's own words. Any name does here.
+			t := &ns.Tools[k]
+			fits := l.CheckTool(harmony.Tool{Name: "t", Parameters: t.Parameters}) == nil
+			if len(t.Parameters) > 0 && fits {
 				t.Parameters = jsontext.AppendSorted(make([]byte, 0, len(t.Parameters)), string(t.Parameters))
 			}
 		}

@@ -8,15 +8,18 @@ import (
 
 // stops are the stop strings of a turn. The zero value has none.
 type stops struct {
-	texts  []string
-	finder *finder.Finder // nil: there are none
+	texts []string
+	// Nil: there are none.
+	finder *finder.Finder
 }
 
 func newStops(texts []string) stops {
 	if len(texts) == 0 {
 		return stops{}
 	}
-	own := make([]string, len(texts)) // which may be parts of the request's body
+
+	// The texts may be parts of the request's body.
+	own := make([]string, len(texts))
 	for i, text := range texts {
 		own[i] = strings.Clone(text)
 	}
@@ -28,11 +31,16 @@ func newStops(texts []string) stops {
 // not depend on where the pieces are cut: the stop string that is complete first
 // ends the text, the longest one if several end at the same byte, and only the
 // beginning of a possible stop string is held back.
+//
+// It searches, holding back what may begin a stop string. A stop string that is complete leaves
+// the search for good: the choice ends there. flush begins the search of another text.
 type stopMatcher struct {
 	stops stops
 	at    finder.State
-	buf   []byte // the text that was held back, and the newest piece
-	held  []byte // the end of buf that is held back
+	// The text that was held back, and the newest piece.
+	buf []byte
+	// The end of buf that is held back.
+	held []byte
 }
 
 func newStopMatcher(s stops) stopMatcher { return stopMatcher{stops: s} }
@@ -45,14 +53,19 @@ func (m *stopMatcher) push(p []byte, keep bool) (show []byte, hit int) {
 	if words == nil {
 		return p, -1
 	}
+
 	m.buf = append(append(m.buf[:0], m.held...), p...)
 	scanned := len(m.buf) - len(p)
+
+	// The first stop string that is complete ends the text, and the longest one of those that end
+	// together.
 	for i, c := range p {
 		m.at, _ = words.Move(m.at, c)
 		match := words.Match(m.at)
 		if match.Length == 0 {
 			continue
 		}
+
 		end := scanned + i + 1
 		if !keep {
 			end -= int(match.Length)
@@ -60,6 +73,8 @@ func (m *stopMatcher) push(p []byte, keep bool) (show []byte, hit int) {
 		m.held = nil
 		return m.buf[:end], int(match.Word)
 	}
+
+	// What may be the beginning of a stop string waits for its rest.
 	free := len(m.buf) - words.Begun(m.at)
 	m.held = m.buf[free:]
 	return m.buf[:free], -1

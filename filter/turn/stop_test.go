@@ -140,9 +140,12 @@ func newStopPattern(s string) stopPattern {
 // stopMatcher.
 type patternMatcher struct {
 	patterns []stopPattern
-	matched  []int  // of each pattern, the length of the prefix that ends the text so far
-	buf      []byte // the text that was held back, and the newest piece
-	held     []byte // the end of buf that is held back
+	// Of each pattern, the length of the prefix that ends the text so far.
+	matched []int
+	// The text that was held back, and the newest piece.
+	buf []byte
+	// The end of buf that is held back.
+	held []byte
 }
 
 func newPatternMatcher(patterns []stopPattern) patternMatcher {

@@ -43,13 +43,17 @@ var reasoningSwitches = jsontext.Table[Sampling]{
 	"reasoning_budget_tokens": {Read: Sampling.readBudget},
 	"max_thinking_tokens":     {Read: Sampling.readBudget},
 
-	"separate_reasoning":       {Read: onlyTrue("The reasoning is always a field of its own. Leave %s out.")},
-	"reasoning_split":          {Read: onlyTrue("The reasoning is always a field of its own. Leave %s out.")},
-	"reasoning_in_content":     {Refused: "The reasoning is always a field of its own. Leave reasoning_in_content out."},
-	"stream_reasoning":         {Ignored: "only the cuts between the deltas of the reasoning differ"},
-	"thinking_forced_open":     {Refused: "Harmony says where reasoning begins. Leave thinking_forced_open out."},
-	"min_thinking_tokens":      {Refused: "Reasoning has no least length. Use a higher effort."},
-	"reasoning_budget_message": {Refused: "The end of a budget is not announced to the model. Leave reasoning_budget_message out."},
+	"separate_reasoning": {Read: onlyTrue("The reasoning is always a field of its own. Leave %s out.")},
+	"reasoning_split":    {Read: onlyTrue("The reasoning is always a field of its own. Leave %s out.")},
+	"reasoning_in_content": {
+		Refused: "The reasoning is always a field of its own. Leave reasoning_in_content out.",
+	},
+	"stream_reasoning":     {Ignored: "only the cuts between the deltas of the reasoning differ"},
+	"thinking_forced_open": {Refused: "Harmony says where reasoning begins. Leave thinking_forced_open out."},
+	"min_thinking_tokens":  {Refused: "Reasoning has no least length. Use a higher effort."},
+	"reasoning_budget_message": {
+		Refused: "The end of a budget is not announced to the model. Leave reasoning_budget_message out.",
+	},
 }
 
 // TemplateFields are the members of chat_template_kwargs: what other servers give to
@@ -62,12 +66,18 @@ var TemplateFields = jsontext.Table[Sampling]{
 	"thinking_mode":    {Read: Sampling.readThinkingMode},
 
 	"model_identity": {Refused: "The model's identity is the operator's. Send a message of the role system."},
-	"builtin_tools":  {Refused: "Built-in tools are offered by their type in the tools of POST /v1/responses. Leave builtin_tools out."},
-	"tools":          {Refused: "Send the tools as the field tools."},
-	"documents":      {Refused: "documents is not supported. Put the documents into a message."},
-	"chat_template":  {Refused: noTemplate},
+	"builtin_tools": {
+		Refused: "Built-in tools are offered by their type in the tools of POST /v1/responses. " +
+			"Leave builtin_tools out.",
+	},
+	"tools":         {Refused: "Send the tools as the field tools."},
+	"documents":     {Refused: "documents is not supported. Put the documents into a message."},
+	"chat_template": {Refused: noTemplate},
 
-	"add_generation_prompt":  {Refused: "Send add_generation_prompt beside chat_template_kwargs.", Unless: []string{"true"}},
+	"add_generation_prompt": {
+		Refused: "Send add_generation_prompt beside chat_template_kwargs.",
+		Unless:  []string{"true"},
+	},
 	"continue_final_message": {Refused: "Send continue_final_message beside chat_template_kwargs."},
 
 	"preserve_thinking":             {Ignored: noVariable},
@@ -134,15 +144,20 @@ var ThinkingFields = jsontext.Table[Sampling]{
 			s.Input.OptedOut = true
 		case "enabled", "adaptive", "auto", "between_tools":
 		default:
-			return apierror.Invalid(v.Path, "The type of \"thinking\" must be enabled, adaptive, auto, between_tools or disabled.")
+			return apierror.Invalid(v.Path,
+				"The type of \"thinking\" must be enabled, adaptive, auto, between_tools or disabled.")
 		}
 		return nil
 	}},
-	"budget_tokens":  {Read: Sampling.readBudget},
-	"effort":         {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
-	"display":        {Read: Sampling.readDisplay},
-	"clear_thinking": {Ignored: "Harmony has no place for the reasoning of finished turns: the model was trained without it"},
-	"keep":           {Ignored: "Harmony has no place for the reasoning of finished turns: the model was trained without it"},
+	"budget_tokens": {Read: Sampling.readBudget},
+	"effort":        {Read: func(s Sampling, v jsontext.Field) *apierror.Error { return s.Input.SetEffort(v) }},
+	"display":       {Read: Sampling.readDisplay},
+	"clear_thinking": {
+		Ignored: "Harmony has no place for the reasoning of finished turns: the model was trained without it",
+	},
+	"keep": {
+		Ignored: "Harmony has no place for the reasoning of finished turns: the model was trained without it",
+	},
 }
 
 // readDisplay reads whether the client sees the reasoning.
@@ -173,7 +188,8 @@ func (s Sampling) readReasoningFormat(v jsontext.Field) *apierror.Error {
 		s.Input.HideReasoning = true
 	case "parsed", "auto", "deepseek":
 	default:
-		return apierror.Invalid(v.Path, "The reasoning is a field of its own, or hidden. Send parsed or hidden as %q.", v.Path)
+		return apierror.Invalid(v.Path,
+			"The reasoning is a field of its own, or hidden. Send parsed or hidden as %q.", v.Path)
 	}
 	return nil
 }

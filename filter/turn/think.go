@@ -23,6 +23,7 @@ func AppendAssistant(items []Item, item Item) []Item {
 			items = append(items, Item{Kind: Reasoning, Text: thought, Path: item.Path})
 		}
 	}
+
 	if item.Text == "" {
 		return items
 	}
@@ -35,10 +36,13 @@ func cutThink(text string) (thought, rest string, ok bool) {
 	if !ok {
 		return "", text, false
 	}
+
 	thought, _, ok = strings.Cut(rest, thinkEnd)
 	if !ok {
 		return "", text, false
 	}
+
+	// The text behind the block keeps what white space it has at its end.
 	_, rest, _ = strings.Cut(text, thinkEnd)
 	return strings.TrimSpace(thought), strings.TrimLeft(rest, " \t\r\n"), true
 }

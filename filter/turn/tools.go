@@ -21,39 +21,43 @@ const maxNameBytes = 256
 // reserved holds the names that have a meaning for the model.
 var reserved = map[string]bool{"functions": true, "browser": true, "python": true, "container": true}
 
-// tool is a tool by the client's names. The name is "" if a built-in namespace
-// itself is the tool.
-type tool struct {
-	namespace, name string
-	builtin         bool
-}
-
-// isCode reports whether the tool is called with code, because it is a namespace.
-func (t tool) isCode() bool { return t.builtin && t.name == "" }
-
-func (t tool) toolName() ToolName { return ToolName{t.namespace, t.name, t.builtin} }
-
 // toolset maps the tools of one request between the client's names and the names
 // that the model sees.
 type toolset struct {
-	namespaces  []harmony.Namespace                // with the model's names
-	builtins    []harmony.Namespace                // of the system message, with the model's names
-	byRecipient map[string]tool                    // by the model's namespace.name, or by a built-in namespace
-	byName      map[string][]tool                  // by the model's name, without namespace
-	spellings   *spellings                         // of byRecipient and byName; nil: not needed yet
-	joined      *joinedSet                         // tools that join later; nil: none do
-	texts       map[ToolName]string                // the only parameter of tools that take one, a string
-	asIs        map[ToolName]bool                  // see [Input].AsIs
-	enforced    map[ToolName]bool                  // see [Input].Strict
-	schemas     map[ToolName]json.RawMessage       // by which arguments are checked; nil: they are not
-	validators  map[ToolName]*constraint.Validator // of these schemas, as far as they were needed
-	formats     map[ToolName]constraint.Format     // of arguments that are asked for again, as far as they were needed
-	strict      map[ToolName]bool                  // of the tools that join: the arguments must follow their schemas
+	// With the model's names.
+	namespaces []harmony.Namespace
+	// Of the system message, with the model's names.
+	builtins []harmony.Namespace
+	// By the model's namespace.name, or by a built-in namespace.
+	byRecipient map[string]ToolName
+	// By the model's name, without namespace.
+	byName map[string][]ToolName
+
+	// Of byRecipient and byName; nil: not needed yet.
+	spellings *spellings
+	// Tools that join later; nil: none do.
+	joined *joinedSet
+
+	// How arguments are read: the only parameter of tools that take one, a string.
+	texts map[ToolName]string
+	// See [Input].AsIs.
+	asIs map[ToolName]bool
+	// See [Input].Strict.
+	enforced map[ToolName]bool
+	// Of the tools that join: the arguments must follow their schemas.
+	strict map[ToolName]bool
+
+	// By which arguments are checked; nil: they are not.
+	schemas map[ToolName]json.RawMessage
+	// Of these schemas, as far as they were needed.
+	validators map[ToolName]*constraint.Validator
+	// Of arguments that are asked for again, as far as they were needed.
+	formats map[ToolName]constraint.Format
 }
 
 // newToolset checks the tools of a request and returns their toolset.
 func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
-	s := &toolset{byRecipient: map[string]tool{}, byName: map[string][]tool{}}
+	s := &toolset{byRecipient: map[string]ToolName{}, byName: map[string][]ToolName{}}
 	spaces := map[string]bool{}
 	var twice []string
 	count := 0
@@ -64,33 +68,45 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 		if count += len(ns.Tools); count > limits.Tools {
 			return nil, apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
 		}
-		seen := harmony.Namespace{Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools))}
-		if spaces[seen.Name] {
-			return nil, apierror.Invalid("tools", "Two tool namespaces have the name %q, or names that differ only in characters other than letters, digits, _ and -.", seen.Name)
+
+		seen := harmony.Namespace{
+			Name: modelNamespace(ns.Name), Description: ns.Description, Tools: make([]harmony.Tool, 0, len(ns.Tools)),
 		}
+		if spaces[seen.Name] {
+			return nil, apierror.Invalid("tools",
+				"Two tool namespaces have the name %q, or names that differ only in characters other than "+
+					"letters, digits, _ and -.", seen.Name)
+		}
+
 		spaces[seen.Name] = true
 		for _, t := range ns.Tools {
 			if err := limits.CheckTool(t); err != nil {
 				return nil, err
 			}
-			client := tool{strings.Clone(ns.Name), strings.Clone(t.Name), false}
+
+			client := ToolName{strings.Clone(ns.Name), strings.Clone(t.Name), false}
 			t.Name = ModelName(t.Name)
 			recipient := seen.Name + "." + t.Name
 			if _, taken := s.byRecipient[recipient]; taken {
-				twice = append(twice, client.name)
+				twice = append(twice, client.Name)
 				continue
 			}
 			s.byRecipient[recipient] = client
 			s.addText(client, t.Parameters)
-			name := recipient[len(seen.Name)+1:] // t.Name may be a part of the request's body
+
+			// A part of the recipient, and not of the request's body, which is gone when the model
+			// calls.
+			name := recipient[len(seen.Name)+1:]
 			s.byName[name] = append(s.byName[name], client)
 			seen.Tools = append(seen.Tools, t)
 		}
+
 		s.namespaces = append(s.namespaces, seen)
 	}
 	if twice != nil {
 		return nil, sameNames(twice)
 	}
+
 	err := s.addBuiltins(builtins, limits)
 	return s, err
 }
@@ -101,20 +117,26 @@ func sameNames(names []string) *apierror.Error {
 		apierror.One(names, "Two tools have the name %s", "Two tools have each of the names %s"))
 }
 
-// repairs reports whether the arguments of a call are repaired.
-func (s *toolset) repairs(m *Model, c *CalledTool) bool {
-	name := ToolName{c.Namespace, c.Name, c.Builtin}
-	return m.ToolArguments != ArgumentsPass && !c.IsCode() && c.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
+// repairs reports whether the arguments of calls of a tool are repaired.
+func (s *toolset) repairs(m *Model, name ToolName) bool {
+	if m.ToolArguments == ArgumentsPass {
+		return false
+	}
+
+	// Code is no JSON, and nobody knows what an unknown tool takes. What a grammar enforces is
+	// right already, or was cut.
+	return !name.isCode() && name.Namespace != "" && !s.asIs[name] && !s.enforced[name] && !s.strict[name]
 }
 
 // maxTextSchema bounds the schemas in which a tool's only parameter is looked for.
 const maxTextSchema = 4 << 10
 
 // addText notes the parameter of a tool that takes one, if it is a string.
-func (s *toolset) addText(t tool, parameters json.RawMessage) {
+func (s *toolset) addText(t ToolName, parameters json.RawMessage) {
 	if len(parameters) > maxTextSchema || bytes.Count(parameters, []byte(`"type"`)) > 2 {
 		return
 	}
+
 	only, n := "", 0
 	gjson.GetBytes(parameters, "properties").ForEach(func(name, schema gjson.Result) bool {
 		n++
@@ -123,13 +145,15 @@ func (s *toolset) addText(t tool, parameters json.RawMessage) {
 		}
 		return n < 2
 	})
+
+	// An object of a text and something else could not be the text.
 	if only == "" || n != 1 {
 		return
 	}
 	if s.texts == nil {
 		s.texts = map[ToolName]string{}
 	}
-	s.texts[t.toolName()] = strings.Clone(only)
+	s.texts[t] = strings.Clone(only)
 }
 
 // addBuiltins adds the tools of the system message. Their namespaces are names of
@@ -138,37 +162,47 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 	if len(namespaces) == 0 {
 		return nil
 	}
+
+	// By folded name: a model that writes a name in another way means the client's tool as well.
 	taken := map[string]bool{}
 	for name := range s.byName {
 		taken[fold(name)] = true
 	}
 	for _, ns := range namespaces {
-		if same := func(n harmony.Namespace) bool { return n.Name == ns.Name }; slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
-			return apierror.Invalid("tools", "The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
+		same := func(n harmony.Namespace) bool { return n.Name == ns.Name }
+		if slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
+			return apierror.Invalid("tools",
+				"The tool namespace %q has the name of a built-in one. Rename it.", ns.Name)
 		}
+
 		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
-		named := map[string]tool{} // by the name that the model sees
+		// By the name that the model sees.
+		named := map[string]ToolName{}
 		if len(ns.Tools) == 0 {
-			named[ns.Name] = tool{ns.Name, "", true}
+			named[ns.Name] = ToolName{ns.Name, "", true}
 		}
 		for _, t := range ns.Tools {
 			if err := limits.CheckTool(t); err != nil {
 				return err
 			}
-			client := tool{ns.Name, t.Name, true}
+			client := ToolName{ns.Name, t.Name, true}
 			t.Name = plainName(t.Name)
 			if _, twice := named[t.Name]; twice {
-				return apierror.Invalid("tools", "Two tools of the namespace %q have the name %q, or names that differ only in characters other than letters, digits, _ and -.", ns.Name, client.name)
+				return apierror.Invalid("tools",
+					"Two tools of the namespace %q have the name %q, or names that differ only in characters "+
+						"other than letters, digits, _ and -.", ns.Name, client.Name)
 			}
 			named[t.Name] = client
 			seen.Tools = append(seen.Tools, t)
 		}
+
 		for name, t := range named {
 			s.byRecipient[recipient(t)] = t
 			if !taken[fold(name)] {
 				s.byName[name] = append(s.byName[name], t)
 			}
 		}
+
 		s.builtins = append(s.builtins, seen)
 		if len(s.byRecipient) > limits.Tools {
 			return apierror.Invalid("tools", "The request has more than %d tools.", limits.Tools)
@@ -181,6 +215,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 func (s *toolset) each(visit func(recipient string, parameters json.RawMessage) *apierror.Error) *apierror.Error {
 	for _, list := range [][]harmony.Namespace{s.namespaces, s.builtins} {
 		for _, ns := range list {
+			// A namespace that is a tool itself.
 			if len(ns.Tools) == 0 {
 				if err := visit(ns.Name, nil); err != nil {
 					return err
@@ -208,21 +243,22 @@ func (l *Limits) CheckTool(t harmony.Tool) *apierror.Error {
 	case len(t.Parameters) > l.SchemaBytes:
 		return apierror.Invalid("tools", "The parameters of tool %q are larger than %d bytes.", t.Name, l.SchemaBytes)
 	case jsontext.Depth(t.Parameters) > l.SchemaDepth:
-		return apierror.Invalid("tools", "The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
+		return apierror.Invalid("tools",
+			"The parameters of tool %q nest more than %d levels deep.", t.Name, l.SchemaDepth)
 	}
 	return nil
 }
 
 // recipient returns the recipient of calls of a tool. The tool need not be offered:
 // it may be one of the conversation's earlier calls.
-func recipient(t tool) string {
+func recipient(t ToolName) string {
 	switch {
-	case !t.builtin:
-		return modelNamespace(t.namespace) + "." + ModelName(t.name)
+	case !t.Builtin:
+		return modelNamespace(t.Namespace) + "." + ModelName(t.Name)
 	case t.isCode():
-		return t.namespace
+		return t.Namespace
 	}
-	return t.namespace + "." + plainName(t.name)
+	return t.Namespace + "." + plainName(t.Name)
 }
 
 func modelNamespace(namespace string) string {

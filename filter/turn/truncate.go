@@ -26,7 +26,9 @@ func (rc *RequestContext) room(in *Input) int {
 // turns as possible, and never the last one or instructions. items are those
 // behind the request's prefix, with the reasoning that is kept for them; the items
 // of the prefix are read.
-func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, items []Item) ([]harmony.Token, *apierror.Error) {
+func (rc *RequestContext) truncated(
+	ctx context.Context, in *Input, h *head, items []Item,
+) ([]harmony.Token, *apierror.Error) {
 	if in.Before != nil {
 		all, err := in.Whole()
 		if err != nil {
@@ -36,10 +38,13 @@ func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, ite
 		if in.Continue {
 			items = items[:len(items)-1]
 		}
+
 		read, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		items, _ = rc.withKeptReasoning(read, items) // a fault has been noted by Prepare
+		// A fault has been noted by Prepare.
+		items, _ = rc.withKeptReasoning(read, items)
 	}
+
 	whole := rendering{rc, rc.renderLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
@@ -49,6 +54,7 @@ func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, ite
 	if err := rc.spendJoins(joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
 		return nil, err
 	}
+
 	tried := rendering{rc, rc.room(in)}
 	from := sort.Search(len(starts)-1, func(i int) bool {
 		prompt, err := tried.prompt(ctx, h, &Prefix{}, without(items, starts[i]))
@@ -63,6 +69,7 @@ func (rc *RequestContext) truncated(ctx context.Context, in *Input, h *head, ite
 // dropped.
 func turnStarts(items []Item) []int {
 	var starts []int
+	// The items before the first user's text are instructions, which are never dropped.
 	first, open := true, 0
 	for i := range items {
 		switch items[i].Kind {
@@ -83,6 +90,7 @@ func turnStarts(items []Item) []int {
 // without returns the conversation from the item at start on, and the instructions
 // and tools before it.
 func without(items []Item, start int) []Item {
-	kept := slices.DeleteFunc(slices.Clone(items[:start]), func(i Item) bool { return i.Kind != Instructions && i.Kind != Tools })
+	dropped := func(i Item) bool { return i.Kind != Instructions && i.Kind != Tools }
+	kept := slices.DeleteFunc(slices.Clone(items[:start]), dropped)
 	return append(kept, items[start:]...)
 }

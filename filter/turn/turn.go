@@ -1,10 +1,21 @@
 // Package turn implements one turn of the model for all APIs: a conversation,
 // tools and sampling parameters become a token request, and the engine's tokens
-// become reasoning, text and tool calls. It contains what the Chat Completions
-// and the Responses API have in common, and no JSON that belongs to one of them.
+// become reasoning, text and tool calls.
 //
-// An API decodes its request into an [Input], calls [RequestContext.Prepare], and
-// turns the events of the choices' [Reader]s into its own reply.
+// An API decodes its request into an [Input]: items, tools, choices and limits, all with the
+// client's names. [RequestContext.Prepare] makes a [Turn] of it, with the model call in
+// Turn.Engine. Of each choice of the engine's output a [Reader] makes [Event]s, which the API
+// turns into its own reply. If the reply goes on, because tools were run, [Turn.Continue]
+// returns its next turn. See the example.
+//
+// Beside the Reader two others look at the same tokens: a [Guard] may interrupt the model before
+// the client sees them, and a [Check] decides whether the output is what the request demands,
+// for engines that cannot enforce it.
+//
+// The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON that belongs
+// to one API, apart from the fields that all of them have, and no connection: what it reads
+// from the store is behind [Memory], and Prepare alone reads it. A Turn and its readers do no
+// I/O.
 package turn
 
 import (
@@ -24,10 +35,13 @@ import (
 type Env struct {
 	Renderer *harmony.Renderer
 	Now      func() time.Time
-	NewID    func(prefix string) string // prefix and at least 128 random bits, of [A-Za-z0-9_-]
-	Memory   Memory                     // nil: nothing is kept between requests
-	Prompts  Prompts                    // what prompts are compared with; nil: none is
-	Limits   Limits
+	// Prefix and at least 128 random bits, of [A-Za-z0-9_-].
+	NewID func(prefix string) string
+	// Nil: nothing is kept between requests.
+	Memory Memory
+	// What prompts are compared with; nil: none is.
+	Prompts Prompts
+	Limits  Limits
 }
 
 // Memory keeps small texts between requests: the reasoning of unfinished tool
@@ -59,24 +73,35 @@ type Prompts interface {
 
 // Limits bounds one request.
 type Limits struct {
-	Items       int // messages, calls and results of a conversation
-	Bytes       int // of the stored items that a request brings in, and of those that a conversation holds
-	Tools       int
-	SchemaBytes int // of one tool's parameters
+	// Messages, calls and results of a conversation.
+	Items int
+	// Of the stored items that a request brings in, and of those that a conversation holds.
+	Bytes int
+	Tools int
+	// Of one tool's parameters.
+	SchemaBytes int
 	SchemaDepth int
-	Choices     int // n
-	Stops       int // stop strings, and stop token ids
-	StopBytes   int // of one stop string
+	// N.
+	Choices int
+	// Stop strings, and stop token ids.
+	Stops int
+	// Of one stop string.
+	StopBytes int
 
-	Turns int // model calls of one reply
+	// Model calls of one reply.
+	Turns int
 
-	LastUserTextBytes int // of [RoutingInfo].LastUserText; 0: there is none
+	// Of [RoutingInfo].LastUserText; 0: there is none.
+	LastUserTextBytes int
 }
 
 // DefaultLimits returns limits that hardly any client reaches and that a filter
 // can afford.
 func DefaultLimits() Limits {
-	return Limits{Items: 20_000, Bytes: 32 << 20, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64, StopBytes: 1 << 10, Turns: 32}
+	return Limits{
+		Items: 20_000, Bytes: 32 << 20, Tools: 512, SchemaBytes: 256 << 10, SchemaDepth: 64, Choices: 16, Stops: 64,
+		StopBytes: 1 << 10, Turns: 32,
+	}
 }
 
 // The defaults of gpt-oss, which replace empty settings.
@@ -112,19 +137,34 @@ const (
 // Model holds the settings of the model that a request is for. The zero value is
 // gpt-oss as OpenAI released it.
 type Model struct {
-	Upstream        string          `json:"upstream,omitempty"`          // its name at the engine; "": the client's
-	Identity        string          `json:"identity,omitempty"`          // first line of the system message; "": [DefaultIdentity]
-	KnowledgeCutoff string          `json:"knowledge_cutoff,omitempty"`  // "": [DefaultKnowledgeCutoff]
-	Effort          harmony.Effort  `json:"reasoning_effort,omitempty"`  // of requests without one; "": medium
-	ContextLength   int             `json:"context_length,omitempty"`    // tokens of prompt and output together; 0: [DefaultContextLength]
-	Images          string          `json:"images,omitempty"`            // "" or "placeholder": a short text replaces an image; "reject": the request is a 400
-	Date            string          `json:"date,omitempty"`              // "" or "utc": the day the conversation began; "none": no date; else the date itself
-	OnMalformed     string          `json:"on_malformed,omitempty"`      // malformed output: "" or "repair": it is repaired; "fail": it is an error
-	ToolArguments   string          `json:"tool_arguments,omitempty"`    // arguments that are no JSON object: "" or "repair": they are repaired where there is only one way; "pass": they are passed on as they are; "retry": what cannot be repaired, or breaks the tool's schema, is asked for again
-	UnknownTools    string          `json:"unknown_tools,omitempty"`     // a chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is told, and has another turn
-	Canonical       bool            `json:"canonical_schemas,omitempty"` // the members of the tools' schemas are sorted
-	Reasoning       ReasoningLimits `json:"reasoning,omitzero"`
-	ReasoningFields string          `json:"reasoning_fields,omitempty"` // chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content"
+	// Its name at the engine; "": the client's.
+	Upstream string `json:"upstream,omitempty"`
+	// First line of the system message; "": [DefaultIdentity].
+	Identity string `json:"identity,omitempty"`
+	// "": [DefaultKnowledgeCutoff].
+	KnowledgeCutoff string `json:"knowledge_cutoff,omitempty"`
+	// Of requests without one; "": medium.
+	Effort harmony.Effort `json:"reasoning_effort,omitempty"`
+	// Tokens of prompt and output together; 0: [DefaultContextLength].
+	ContextLength int `json:"context_length,omitempty"`
+	// "" or "placeholder": a short text replaces an image; "reject": the request is a 400.
+	Images string `json:"images,omitempty"`
+	// "" or "utc": the day the conversation began; "none": no date; else the date itself.
+	Date string `json:"date,omitempty"`
+	// Malformed output: "" or "repair": it is repaired; "fail": it is an error.
+	OnMalformed string `json:"on_malformed,omitempty"`
+	// Arguments that are no JSON object: "" or "repair": they are repaired where there is only one
+	// way; "pass": they are passed on as they are; "retry": what cannot be repaired, or breaks the
+	// tool's schema, is asked for again.
+	ToolArguments string `json:"tool_arguments,omitempty"`
+	// A chat's calls of unknown tools: "" or "client": the client gets them; "model": the model is
+	// told, and has another turn.
+	UnknownTools string `json:"unknown_tools,omitempty"`
+	// The members of the tools' schemas are sorted.
+	Canonical bool            `json:"canonical_schemas,omitempty"`
+	Reasoning ReasoningLimits `json:"reasoning,omitzero"`
+	// Chat's fields for reasoning: "" or "both", "reasoning", "reasoning_content".
+	ReasoningFields string `json:"reasoning_fields,omitempty"`
 }
 
 // ImagePlaceholder replaces an image in a text, on a line of its own.
@@ -135,21 +175,26 @@ const ImagePlaceholder = "[An image was here. This model cannot see images.]"
 // It is large because each stage of preparing a turn is a method.
 type RequestContext struct {
 	*Env
-	Model     *Model
-	Tenant    string // "" if there is only one
-	RequestID string // Envoy's x-request-id; "": an id is generated
-	Session   string // the session that a header names; "": none does
-	Unbounded bool   // the prompt may be longer than the model's context, because no model gets it
+	Model *Model
+	// "" if there is only one.
+	Tenant string
+	// Envoy's x-request-id; "": an id is generated.
+	RequestID string
+	// The session that a header names; "": none does.
+	Session string
+	// The prompt may be longer than the model's context, because no model gets it.
+	Unbounded bool
 	// Reserve takes room for so many bytes of memory beside the body, before they are
 	// made: items that are read of the store, what is made of them, answers, what the
 	// verifying of schemas takes. They are returned when the request ends, or by a number
 	// less than 0. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
 	// Work counts what is computed for the request beyond what takes time in proportion to
-	// its bytes. It heeds the context of who decodes the request; others, such as jobs, heed
-	// their own by [RequestContext.Within]. nil: it is not bounded.
-	Work    *work.Account
-	Checked bool // the model's engine accepts no constraint: a [Check] verifies its output
+	// its bytes. It respects the context of who decodes the request; others, such as jobs,
+	// respect their own by [RequestContext.Within]. nil: it is not bounded.
+	Work *work.Account
+	// The model's engine accepts no constraint: a [Check] verifies its output.
+	Checked bool
 	// PromptTokens is how many tokens the prompt of a turn had whose output is there
 	// already, if its engine had another prompt; 0: as many as the turn's own.
 	PromptTokens int
@@ -170,6 +215,7 @@ func (rc *RequestContext) ID(prefix string) string {
 	if rc.RequestID == "" || len(rc.RequestID) > 128 {
 		return rc.NewID(prefix)
 	}
+
 	for i := range len(rc.RequestID) {
 		if c := rc.RequestID[i]; !isNameByte(c) && c != '.' && c != ':' {
 			return rc.NewID(prefix)
@@ -212,66 +258,104 @@ const (
 
 // String returns the kind's name, for tests and logs.
 func (k Kind) String() string {
-	return [...]string{"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools"}[k]
+	return [...]string{
+		"none", "instructions", "user", "reasoning", "preamble", "answer", "call", "result", "unphased", "tools",
+	}[k]
 }
 
 // Item is an item of a conversation. The items of a turn of the assistant are in
 // the order in which they were generated: reasoning, preamble, calls, results.
 type Item struct {
-	Kind      Kind
-	Text      string       // of a call its arguments, of a result its output
-	CallID    string       // of calls and results
-	Namespace string       // of a call; "" is functions
-	Name      string       // of a call, the client's name of the tool; "" if the namespace itself is the tool
-	Builtin   bool         // of a call: the tool belongs to a built-in namespace, see [Input].Builtins
-	Path      string       // of the item in the request, for errors
-	Hosted    bool         // of a result: it follows its call directly, also if other calls of the turn follow
-	Summary   bool         // of a user's text: it replaces the conversation before it
-	Tools     *JoinedTools // of a Tools item; not nil there
+	Kind Kind
+	// Of a call its arguments, of a result its output.
+	Text string
+	// Of calls and results.
+	CallID string
+	// Of a call; "" is functions.
+	Namespace string
+	// Of a call, the client's name of the tool; "" if the namespace itself is the tool.
+	Name string
+	// Of a call: the tool belongs to a built-in namespace, see [Input].Builtins.
+	Builtin bool
+	// Of the item in the request, for errors.
+	Path string
+	// Of a result: it follows its call directly, also if other calls of the turn follow.
+	Hosted bool
+	// Of a user's text: it replaces the conversation before it.
+	Summary bool
+	// Of a Tools item; not nil there.
+	Tools *JoinedTools
 }
+
+// tool returns the tool of a call.
+func (i *Item) tool() ToolName { return ToolName{i.Namespace, i.Name, i.Builtin} }
 
 // Input is the input of one turn.
 //
 // It is large because it has what all APIs can say about one.
 type Input struct {
+	// The conversation.
+
 	// Instructions precede the items; "": there are none.
 	Instructions string
 	// Before replaces the items before Items. Whole returns these items; it is
 	// called if the conversation has to be truncated.
 	Before *Prefix
 	Whole  func() ([]Item, *apierror.Error)
-
+	Items  []Item
+	// The last item, an assistant's reasoning or text, is incomplete: the model continues it.
+	Continue bool
+	// Drop the oldest turns if the conversation is longer than the context.
+	Truncate bool
 	// ShownID returns the id by which the client knows a call, for errors; nil: they are the same.
 	ShownID func(callID string) string
+	// The session that the body names, which precedes [RequestContext].Session; "": it names none.
+	Session string
+	// The reply, and the one that it is compared with.
+	Replies Replies
 
-	Items    []Item
-	Continue bool                            // the last item, an assistant's reasoning or text, is incomplete: the model continues it
-	Tools    []harmony.Namespace             // with the client's names; plain functions are in FunctionsNamespace
-	Builtins []harmony.Namespace             // tools of the system message, such as browser, python and container; a namespace without functions is a tool itself, called with code
-	Deferred []harmony.Namespace             // tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls of them are known
-	NoCalls  bool                            // tools are not offered, and calls are withheld
-	OneCall  bool                            // the turn ends after one call
-	Choice   Choice                          // which tools may and must be called
-	AsIs     map[ToolName]bool               // tools whose arguments are not repaired: they need not be JSON
-	Strict   map[ToolName]bool               // tools whose arguments must follow their schemas
-	Grammars map[ToolName]constraint.Grammar // of the arguments of tools, which an engine's grammar enforces; of own tools only
-	Format   *Format                         // of the answer; nil: any text
-	Effort   harmony.Effort                  // "": the model's default
+	// The tools that are offered, and what may be done with them.
+
+	// With the client's names; plain functions are in FunctionsNamespace.
+	Tools []harmony.Namespace
+	// Tools of the system message, such as browser, python and container; a namespace without
+	// functions is a tool itself, called with code.
+	Builtins []harmony.Namespace
+	// Tools that may join by [Turn.Continue], see [JoinedTools]; they are not rendered, but calls
+	// of them are known.
+	Deferred []harmony.Namespace
+	// Tools are not offered, and calls are withheld.
+	NoCalls bool
+	// The turn ends after one call.
+	OneCall bool
+	// Which tools may and must be called.
+	Choice Choice
+	// Tools whose arguments are not repaired: they need not be JSON.
+	AsIs map[ToolName]bool
+	// Tools whose arguments must follow their schemas.
+	Strict map[ToolName]bool
+	// Of the arguments of tools, which an engine's grammar enforces; of own tools only.
+	Grammars map[ToolName]constraint.Grammar
+
+	// What the model writes, and what of it the client gets.
+
+	// Of the answer; nil: any text.
+	Format *Format
+	// "": the model's default.
+	Effort harmony.Effort
 	// OptedOut is that the request wants no reasoning: the effort is low, and the reply has
 	// nothing of it.
 	OptedOut bool
 	// HideReasoning is that the reply has nothing of the reasoning.
 	HideReasoning bool
+	// Most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit.
+	Budget *int
 	// verbosity is what the model is told of the answer's length.
 	verbosity string
-
-	Budget   *int     // most tokens of reasoning in a turn; nil, [Unlimited]: the request has no limit
-	Stop     []string // the answer ends where its text first contains one of these
-	KeepStop bool     // the stop string stays in the text
-	Session  string   // the session that the body names, which precedes [RequestContext].Session; "": it names none
-	Truncate bool     // drop the oldest turns if the conversation is longer than the context
-	Replies  Replies  // the reply, and the one that it is compared with
-
+	// The answer ends where its text first contains one of these.
+	Stop []string
+	// The stop string stays in the text.
+	KeepStop bool
 	// IgnoreEOS makes the output as long as its limit of tokens; see [Input.FinishLength].
 	IgnoreEOS bool
 
@@ -286,14 +370,20 @@ type Input struct {
 const FunctionsNamespace = "functions"
 
 // Turn is a prepared turn. It is used by one goroutine.
+//
+// It is large because what Prepare finds out is kept for readers, checks and later turns.
 type Turn struct {
 	// Engine is the turn's model call.
 	Engine *engine.Request
 
+	// Of the request.
 	rc       RequestContext
 	fault    error
 	affinity Affinity
 	routing  RoutingInfo
+
+	// What the output is read with.
+
 	tools    *toolset
 	noCalls  bool
 	oneCall  bool
@@ -301,16 +391,25 @@ type Turn struct {
 	keepStop bool
 	verifier verifier
 	guarding Guarding
-	later    *laterSpec      // of the following turns; nil: they have the same spec
-	prefix   []harmony.Token // the header of the message that the reply continues, for the parser
+	// Of the following turns; nil: they have the same spec.
+	later *laterSpec
+	// The header of the message that the reply continues, for the parser.
+	prefix []harmony.Token
 
-	number          int    // of the turn in its reply, from 0
-	id              string // of the engine request of the reply's first turn
-	completionStart int    // where in the prompt the model's own message begins
-	reasoned        *Keep  // what the turn's choice keeps; nil while it goes on
-	truncated       bool   // the oldest turns of the conversation are left out
+	// What the turn is within its reply.
 
-	diagnosed diagnosed // how the prompt is compared with earlier ones
+	// Of the turn in its reply, from 0.
+	number int
+	// Of the engine request of the reply's first turn.
+	id string
+	// Where in the prompt the model's own message begins.
+	completionStart int
+	// What the turn's choice keeps; nil while it goes on.
+	reasoned *Keep
+	// The oldest turns of the conversation are left out.
+	truncated bool
+	// How the prompt is compared with earlier ones.
+	diagnosed diagnosed
 }
 
 // PromptTokens returns how many tokens the prompt has, for the usage of a reply.

@@ -311,30 +311,30 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for recipient, want := range map[string]struct {
-		tool
+		tool ToolName
 		address
 	}{
-		"functions.search":                {tool{"functions", "search", false}, offered},
-		"mcp__x.twice":                    {tool{"mcp__x", "twice", false}, offered},
-		"search":                          {tool{"functions", "search", false}, offered},
-		"functions.echo":                  {tool{"mcp__x", "echo", false}, offered},
-		"final":                           {tool{"functions", "final", false}, offered},
-		"Functions.getWeather":            {tool{"functions", "get_weather", false}, respelled},
-		"functions.get_weather.json":      {tool{"functions", "get_weather", false}, respelled},
-		"functions.get_weathercommentary": {tool{"functions", "get_weather", false}, respelled},
-		"functions.a.b":                   {tool{"functions", "a.b", false}, respelled},
-		"mcp_x.Echo":                      {tool{"mcp__x", "echo", false}, respelled},
-		"functions.Twice":                 {tool{"functions", "twice", false}, respelled},
-		"twice":                           {tool{"", "twice_", false}, unknown},
-		"browser.search":                  {tool{"", "browser_search", false}, unknown},
-		"browser.Search":                  {tool{"", "browser_Search", false}, unknown},
-		"mcp__x.search":                   {tool{"", "mcp__x_search", false}, unknown},
-		"mcp__y.echo":                     {tool{"", "mcp__y_echo", false}, unknown},
-		"functions.nope":                  {tool{"", "nope", false}, unknown},
-		"python":                          {tool{"", "python", false}, unknown},
-		"assistant":                       {tool{}, noRecipient},
-		"functions.":                      {tool{}, noRecipient},
-		"<|channel|>commentary":           {tool{}, noRecipient},
+		"functions.search":                {ToolName{"functions", "search", false}, offered},
+		"mcp__x.twice":                    {ToolName{"mcp__x", "twice", false}, offered},
+		"search":                          {ToolName{"functions", "search", false}, offered},
+		"functions.echo":                  {ToolName{"mcp__x", "echo", false}, offered},
+		"final":                           {ToolName{"functions", "final", false}, offered},
+		"Functions.getWeather":            {ToolName{"functions", "get_weather", false}, respelled},
+		"functions.get_weather.json":      {ToolName{"functions", "get_weather", false}, respelled},
+		"functions.get_weathercommentary": {ToolName{"functions", "get_weather", false}, respelled},
+		"functions.a.b":                   {ToolName{"functions", "a.b", false}, respelled},
+		"mcp_x.Echo":                      {ToolName{"mcp__x", "echo", false}, respelled},
+		"functions.Twice":                 {ToolName{"functions", "twice", false}, respelled},
+		"twice":                           {ToolName{"", "twice_", false}, unknown},
+		"browser.search":                  {ToolName{"", "browser_search", false}, unknown},
+		"browser.Search":                  {ToolName{"", "browser_Search", false}, unknown},
+		"mcp__x.search":                   {ToolName{"", "mcp__x_search", false}, unknown},
+		"mcp__y.echo":                     {ToolName{"", "mcp__y_echo", false}, unknown},
+		"functions.nope":                  {ToolName{"", "nope", false}, unknown},
+		"python":                          {ToolName{"", "python", false}, unknown},
+		"assistant":                       {ToolName{}, noRecipient},
+		"functions.":                      {ToolName{}, noRecipient},
+		"<|channel|>commentary":           {ToolName{}, noRecipient},
 	} {
 		if got, how := tools.resolve(recipient); got != want.tool || how != want.address {
 			t.Errorf("%q: %+v, %d; want %+v, %d", recipient, got, how, want.tool, want.address)

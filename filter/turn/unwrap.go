@@ -12,12 +12,21 @@ import (
 // sometimes it writes the string alone, or the bare text. The result does not depend
 // on how the arguments are cut into pieces.
 type Unwrapper struct {
-	state  unwrapState
-	buffer []byte // what has not been understood yet
-	object bool   // the string is a member of an object: what follows it is no text
-	high   rune   // the first half of a surrogate pair, 0 if there is none
+	state unwrapState
+	// What has not been understood yet.
+	buffer []byte
+	// The string is a member of an object: what follows it is no text.
+	object bool
+	// The first half of a surrogate pair, 0 if there is none.
+	high rune
 }
 
+// unwrapState is where in the arguments an [Unwrapper] is:
+//
+//	start    {"input":" or " → string; anything else, or too much → bare
+//	string   the quotation mark behind it → after
+//	after    text behind a string that is in no object → bare
+//	bare     nothing
 type unwrapState uint8
 
 const (
@@ -35,9 +44,11 @@ var wrapping = []string{`{`, `"input"`, `:`, `"`}
 // appends the text in it.
 func (u *Unwrapper) Push(dst, p []byte) []byte {
 	u.buffer = append(u.buffer, p...)
+
 	if u.state == unwrapStart {
 		u.start()
 	}
+
 	switch u.state {
 	case unwrapString:
 		dst = u.unescape(dst)
@@ -45,6 +56,7 @@ func (u *Unwrapper) Push(dst, p []byte) []byte {
 		dst = append(dst, u.buffer...)
 		u.buffer = u.buffer[:0]
 	}
+
 	if u.state == unwrapAfter {
 		dst = u.after(dst)
 	}
@@ -55,6 +67,7 @@ func (u *Unwrapper) Push(dst, p []byte) []byte {
 func (u *Unwrapper) Flush(dst []byte) []byte {
 	switch u.state {
 	case unwrapStart:
+		// A call without arguments has no text.
 		if t := bytes.Join(bytes.Fields(u.buffer), nil); string(t) == "{}" {
 			break
 		}
@@ -62,6 +75,7 @@ func (u *Unwrapper) Flush(dst []byte) []byte {
 	case unwrapString:
 		dst = append(u.lone(dst), u.buffer...)
 	}
+
 	u.buffer = nil
 	return dst
 }
@@ -86,11 +100,13 @@ func (u *Unwrapper) begin() {
 		u.state, u.buffer = unwrapString, u.buffer[len(read)-len(rest)+1:]
 		return
 	}
+
 	for _, want := range wrapping {
 		rest = bytes.TrimLeft(rest, " \t\r\n")
 		n := min(len(rest), len(want))
 		if string(rest[:n]) != want[:n] {
-			if string(bytes.TrimSpace(rest)) == "}" { // no input at all
+			// No input at all: it is seen at the end.
+			if string(bytes.TrimSpace(rest)) == "}" {
 				return
 			}
 			u.state = unwrapBare
@@ -120,6 +136,7 @@ func (u *Unwrapper) unescape(dst []byte) []byte {
 			dst = append(u.lone(dst), p[:n]...)
 			p = p[n:]
 		default:
+			// An escape that is not complete waits for its rest.
 			n := escapeLen(p)
 			if n == 0 {
 				u.buffer = append(u.buffer[:0], p...)
@@ -143,6 +160,7 @@ func escapeLen(p []byte) int {
 		_, size := utf8.DecodeRune(p[1:])
 		return 1 + size
 	}
+
 	for i := 2; i < 6; i++ {
 		switch {
 		case i == len(p):
@@ -157,19 +175,23 @@ func escapeLen(p []byte) int {
 // escape appends the character of an escape.
 func (u *Unwrapper) escape(dst, p []byte) []byte {
 	if len(p) == 6 {
-		n, _ := strconv.ParseUint(string(p[2:]), 16, 16) // escapeLen has seen the digits
+		// escapeLen has seen the digits.
+		n, _ := strconv.ParseUint(string(p[2:]), 16, 16)
 		r := rune(n)
 		if pair := utf16.DecodeRune(u.high, r); u.high != 0 && pair != utf8.RuneError {
 			u.high = 0
 			return utf8.AppendRune(dst, pair)
 		}
 		dst = u.lone(dst)
+
+		// The first half waits for the second one.
 		if r >= 0xd800 && r < 0xdc00 {
 			u.high = r
 			return dst
 		}
 		return utf8.AppendRune(dst, r)
 	}
+
 	dst = u.lone(dst)
 	switch p[1] {
 	case '"', '\\', '/':

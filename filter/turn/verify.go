@@ -16,17 +16,26 @@ import (
 // cannot express, and for engines that accept no constraint. The zero value
 // accepts any output.
 type verifier struct {
-	required  bool              // a call, and no answer
-	answer    constraint.Answer // that must be there; nil: any or none
-	arguments bool              // of calls are JSON objects
-	allowed   map[ToolName]bool // nil: all
+	// A call, and no answer.
+	required bool
+	// That must be there; nil: any or none.
+	answer constraint.Answer
+	// Of calls are JSON objects.
+	arguments bool
+	// Nil: all.
+	allowed map[ToolName]bool
 
-	schema *constraint.Validator              // of the answer; nil: not verified
-	strict map[ToolName]*constraint.Validator // of the arguments of strict tools; nil: not verified
-	alone  bool                               // no grammar of an engine enforces the spec
-	held   bool                               // or not all of it: the reply is checked before the client gets any of it
+	// Of the answer; nil: not verified.
+	schema *constraint.Validator
+	// Of the arguments of strict tools; nil: not verified.
+	strict map[ToolName]*constraint.Validator
+	// No grammar of an engine enforces the spec.
+	alone bool
+	// Or not all of it: the reply is checked before the client gets any of it.
+	held bool
 
-	bytes int // that were reserved for schema and strict
+	// That were reserved for schema and strict.
+	bytes int
 
 	// settled is what a [Check] has decided of the texts of the whole output; Undecided
 	// where there is none, so that readers verify texts as they end.
@@ -35,13 +44,21 @@ type verifier struct {
 
 // newVerifier returns the verifier of a spec. If an engine enforces the spec, only
 // strict schemas are verified, and only those that can be.
-func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice Choice, tools *toolset) (verifier, *apierror.Error) {
-	v := verifier{required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked}
+func (rc *RequestContext) newVerifier(
+	in *Input, spec *constraint.Spec, choice Choice, tools *toolset,
+) (verifier, *apierror.Error) {
+	v := verifier{
+		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked,
+	}
 	var err error
+
+	// What an engine's grammar enforces need not be verified, except what no grammar can express.
 	switch a := spec.Answer.(type) {
 	case constraint.AnswerGrammar:
 		if rc.Checked {
-			return v, apierror.Invalid("", "This model's engine does not support grammars, and answers cannot be verified against a grammar. Use a JSON Schema, a regular expression or a choice.")
+			return v, apierror.Invalid("",
+				"This model's engine does not support grammars, and answers cannot be verified against a "+
+					"grammar. Use a JSON Schema, a regular expression or a choice.")
 		}
 	case constraint.AnswerJSON:
 		if !rc.Checked && !in.Format.Strict {
@@ -57,12 +74,14 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
+
 	v.strict = map[ToolName]*constraint.Validator{}
 	for _, t := range spec.Tools {
-		name := tools.byRecipient[t.Recipient].toolName()
+		name := tools.byRecipient[t.Recipient]
 		if !tools.isStrict(in, name) || t.Schema == nil {
 			continue
 		}
+
 		if err := rc.reserveValidator(&v, t.Schema); err != nil {
 			return v, err
 		}
@@ -70,7 +89,9 @@ func (rc *RequestContext) newVerifier(in *Input, spec *constraint.Spec, choice C
 			if refusal := rc.workRefused("tools"); refusal != nil {
 				return v, refusal
 			}
-			return v, apierror.Invalid("tools", "The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave out strict.", name.Name, err)
+			return v, apierror.Invalid("tools",
+				"The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave "+
+					"out strict.", name.Name, err)
 		}
 	}
 	return v, nil
@@ -102,6 +123,7 @@ func (t *Turn) Kept() int {
 	if t == nil {
 		return 0
 	}
+
 	n := t.verifier.bytes
 	if t.later != nil {
 		n += t.later.verifier.bytes
@@ -115,8 +137,11 @@ func (t *Turn) Kept() int {
 // held.
 func (v *verifier) validator(account *work.Account, schema json.RawMessage) (*constraint.Validator, error) {
 	validator, err := constraint.NewValidator(account, schema)
+
 	left := !v.alone && constraint.Unenforced(account, schema) != nil
 	v.held = v.held || left
+
+	// A schema that cannot be verified is no error if the engine enforces it.
 	if !left && !v.alone {
 		err = nil
 	}
@@ -178,9 +203,12 @@ func (v *verifier) follows(account *work.Account, t *checkedText) (bool, error) 
 
 // verification is how far the output of a choice has been verified.
 type verification struct {
-	text     []byte        // of the part being read, if it is verified
-	checked  []checkedText // of parts that have ended, for the check that the choice is read for
-	violated bool          // by a part that has ended
+	// Of the part being read, if it is verified.
+	text []byte
+	// Of parts that have ended, for the check that the choice is read for.
+	checked []checkedText
+	// By a part that has ended.
+	violated bool
 }
 
 // verifiesPart reports whether the text of the part being read is verified.
@@ -189,7 +217,8 @@ func (r *Reader) verifiesPart() bool {
 	if v.settled != Undecided {
 		return false
 	}
-	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil && !r.part.call.IsCode()
+	return r.part.kind == Answer && v.answer != nil || r.part.kind == Call && v.arguments && r.part.call != nil &&
+		!r.part.call.IsCode()
 }
 
 // verifyPart verifies the part, whose text is complete.
@@ -197,8 +226,9 @@ func (r *Reader) verifyPart() {
 	v := &r.turn.verifier
 	var called ToolName
 	if r.part.call != nil {
-		called = r.part.toolName()
+		called = r.part.call.tool()
 	}
+
 	started := r.part.state != partUnseen
 	switch {
 	case r.part.kind == Call && v.allowed != nil && r.part.call != nil && !v.allowed[called],
@@ -206,6 +236,7 @@ func (r *Reader) verifyPart() {
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
 	case r.check != nil:
+		// The check decides when the output is complete, on a goroutine of its own.
 		r.verified.checked = append(r.verified.checked, checkedText{r.part.kind, called, bytes.Clone(r.verified.text)})
 	default:
 		text := checkedText{r.part.kind, called, r.verified.text}
@@ -213,6 +244,7 @@ func (r *Reader) verifyPart() {
 			return v.follows(account, &text)
 		})
 	}
+
 	r.verified.text = r.verified.text[:0]
 }
 
@@ -224,6 +256,7 @@ func (r *Reader) verifyEnd() *apierror.Error {
 	if r.ending.matched != nil {
 		return nil
 	}
+
 	missing := len(r.calls) == 0 && (v.required || v.answer != nil && !r.shown)
 	if r.verified.violated || missing || v.settled == Unkept || v.settled == Unchecked {
 		return r.violation()
@@ -239,14 +272,25 @@ func (r *Reader) verifyEnd() *apierror.Error {
 func (r *Reader) violation() *apierror.Error {
 	r.ending.finish = FinishError
 	r.repaired(repairFailed)
+
 	if r.turn.verifier.settled == Unchecked {
-		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output takes too much work to check against the schema or the expression of the request. Make it simpler, or ask for a shorter answer.")
+		return apierror.New(http.StatusBadGateway, codeViolation, "",
+			"The model's output takes too much work to check against the schema or the expression of the "+
+				"request. Make it simpler, or ask for a shorter answer.")
 	}
+
 	if r.turn.verifier.held {
-		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the schema of the request, which has keywords that engines cannot enforce. Try again, or describe in the messages what these keywords demand.")
+		return apierror.New(http.StatusBadGateway, codeViolation, "",
+			"The model's output does not follow the schema of the request, which has keywords that engines "+
+				"cannot enforce. Try again, or describe in the messages what these keywords demand.")
 	}
+
 	if r.turn.verifier.alone {
-		return apierror.New(http.StatusBadGateway, codeViolation, "", "The model's output does not follow the output format or tool choice of the request, and this model's engine cannot enforce them. Try again, or describe the expected output in the messages.")
+		return apierror.New(http.StatusBadGateway, codeViolation, "",
+			"The model's output does not follow the output format or tool choice of the request, and this "+
+				"model's engine cannot enforce them. Try again, or describe the expected output in the messages.")
 	}
-	return apierror.New(http.StatusBadGateway, codeViolation, "", "The engine did not enforce the output format or tool choice of the request. Try again, or ask the operator whether structured outputs are enabled in the engine.")
+	return apierror.New(http.StatusBadGateway, codeViolation, "",
+		"The engine did not enforce the output format or tool choice of the request. Try again, or ask the "+
+			"operator whether structured outputs are enabled in the engine.")
 }

@@ -25,6 +25,7 @@ func (rc *RequestContext) Within(ctx context.Context) *RequestContext {
 	if account == rc.Work {
 		return rc
 	}
+
 	within := *rc
 	within.Work = account
 
@@ -64,6 +65,7 @@ func (rc *RequestContext) inline(check func(account *work.Account) (bool, error)
 	if account == nil {
 		return true
 	}
+
 	ok, err := check(account)
 
 	return ok || err != nil
@@ -77,5 +79,6 @@ func WorkError(param string, err error) *apierror.Error {
 	case errors.Is(err, work.ErrExceeded):
 		return apierror.New(http.StatusBadRequest, CodeTooCostly, param, "The request %s.", work.ErrExceeded)
 	}
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", param, "The request could not be read in time. Send it again.").With(err)
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", param,
+		"The request could not be read in time. Send it again.").With(err)
 }
