@@ -64,7 +64,7 @@ func (r *Run) makeCall(req *engine.Request) {
 	}
 	r.call = modelCall{id: req.ID}
 	if r.o.Mode == api.Loop {
-		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
+		r.continuation.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
 	}
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
@@ -86,7 +86,7 @@ func (r *Run) sendCall(req *engine.Request, retry Retry) {
 func (r *Run) await(req *engine.Request, retry Retry) {
 	r.phase = phaseCall
 	verifier := r.call.verifier // goes on with a call that continues the one before
-	if !r.cont.continues() {
+	if !r.continuation.continues() {
 		verifier = newVerifier(r.reply.Turn().NewCheck())
 	}
 	if verifier != nil { // it holds the output back to its end
@@ -275,7 +275,7 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 	if r.waits(err) {
 		return
 	}
-	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.cont.grown() {
+	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.continuation.grown() {
 		r.continueOrFail(err)
 		return
 	}
@@ -286,11 +286,11 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 // with.
 func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
-	r.cont.restart()
+	r.continuation.restart()
 
 	left, refused := req.N*req.MaxTokens, r.Fail
-	if r.cont.continues() { // other choices may wait behind this one
-		left, refused = r.cont.left(), r.endsWithBudget
+	if r.continuation.continues() { // other choices may wait behind this one
+		left, refused = r.continuation.left(), r.endsWithQuota
 	}
 	r.reserveAgain(left, func() {
 		r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
@@ -324,7 +324,7 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	chunks = r.call.limit.take(chunks)
 	r.spent(chunks)
 
-	kept := r.cont.take(chunks)
+	kept := r.continuation.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
 		r.resetIdle() // the guard holds them back
 	}
@@ -334,7 +334,7 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	if r.deciding() { // which the end of the call waits for
 		return false
 	}
-	if r.cont.interrupted() {
+	if r.continuation.interrupted() {
 		r.continueNext(Retry{})
 		return true
 	}
@@ -398,7 +398,7 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	if c.Usage != nil {
 		c.Usage.Bound(len(r.call.request.Prompt))
 	}
-	r.cont.count(c)
+	r.continuation.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()
 	var err *apierror.Error

@@ -106,19 +106,19 @@ type Run struct {
 	timers *Timers
 	unlock func() // releases the lock of the request's conversation
 
-	phase       phase
-	reply       api.Reply
-	call        modelCall
-	cont        continuation
-	spend       spending
-	chunks      []engine.Chunk // reused
-	jobs        int            // that are not done, in phaseJobs
-	headersSent bool
-	failing     bool // the reply ends with an error
-	answered    bool // an engine has begun to answer
-	pending     outbox
-	output      outputRoom
-	now         time.Time
+	phase        phase
+	reply        api.Reply
+	call         modelCall
+	continuation continuation
+	spend        spending
+	chunks       []engine.Chunk // reused
+	jobs         int            // that are not done, in phaseJobs
+	headersSent  bool
+	failing      bool // the reply ends with an error
+	answered     bool // an engine has begun to answer
+	pending      outbox
+	output       outputRoom
+	now          time.Time
 }
 
 // newRun begins a run at a time.

@@ -195,12 +195,12 @@ func (r *Run) Exhausted() {
 	if r.phase != phaseCall || r.deciding() {
 		return
 	}
-	r.endsWithBudget(nil)
+	r.endsWithQuota(nil)
 }
 
-// endsWithBudget ends the choices that have no end: there is no room for a call that goes on
+// endsWithQuota ends the choices that have no end: there is no room for a call that goes on
 // with them.
-func (r *Run) endsWithBudget(*apierror.Error) {
+func (r *Run) endsWithQuota(*apierror.Error) {
 	r.rec.Tape.Happened(record.KindExhausted)
 
 	// The choices end as those of a call that is being made do: the check of their answer may
@@ -208,8 +208,8 @@ func (r *Run) endsWithBudget(*apierror.Error) {
 	r.phase = phaseCall
 	r.env.Telemetry.Interrupted(r.rec, interruptedByBudget, r.now)
 	r.call.repeated = true // also if the output has not the form that it should have
-	for i := range r.cont.choices {
-		if !r.cont.choices[i].done && r.endChoice(i, engine.FinishLength) {
+	for i := range r.continuation.choices {
+		if !r.continuation.choices[i].done() && r.endChoice(i, engine.FinishLength) {
 			return
 		}
 	}

@@ -100,10 +100,10 @@ func (r *Run) release() (verified []engine.Chunk, repeated bool) {
 	v := r.call.verifier
 	if v.verdict == turn.Unkept && r.o.Mode == api.Loop && !r.call.repeated {
 		first := r.call.request
-		if r.cont.request != nil {
-			first = r.cont.request
+		if r.continuation.request != nil {
+			first = r.continuation.request
 		}
-		r.cont.current = allChoices
+		r.continuation.current = allChoices
 		r.repeat(withOtherSeed(first), Retry{}, "unkept_format")
 		return nil, true
 	}
