@@ -113,19 +113,19 @@ func (x *exchange) answer(r *record.Record, i int) {
 			head.Set(name, value)
 		}
 	}
-	x.run.EngineEvent(run.Event{Status: a.Status, Header: head, Prompt: &engine.Usage{CachedTokens: *a.Cached}})
+	x.run.EngineEvent(run.Answered(a.Status, head, &engine.Usage{CachedTokens: *a.Cached}))
 }
 
 // engine continues the engine's answer.
 func (x *exchange) engine(e *record.Event) {
 	switch where := e.Text.String(); {
 	case e.Kind == record.KindPrefill:
-		x.run.EngineEvent(run.Event{Prefilling: true})
+		x.run.EngineEvent(run.Prefilling())
 	case e.Kind == record.KindEnd:
 		x.next = nil
 		x.run.EngineBytes(nil, true)
 	case where == record.AtConnection:
-		x.run.EngineEvent(run.Event{Err: e.Error.Err()})
+		x.run.EngineEvent(run.Broken(e.Error.Err()))
 	case where == record.AtStatus:
 		x.run.EngineBytes(encoded(*e), true)
 	case where == record.AtTrailers:

@@ -104,20 +104,20 @@ func (r *Run) EngineEvent(e Event) {
 	if r.phase != phaseCall {
 		return
 	}
-	switch {
-	case e.Err != nil:
-		r.rec.Tape.Broken(record.AtConnection, e.Err)
-		r.callFailed(e.Err)
-	case e.Prefilling:
+	switch e.Kind {
+	case EventPrefilling:
 		r.rec.Tape.Happened(record.KindPrefill)
 		r.holdHeaders()
-	case e.Header != nil:
+	case EventAnswered:
 		r.call.prompt = e.Prompt
 		r.EngineHeaders(e.Status, e.Header.Get, false)
-	case e.End:
-		r.EngineTrailers(e.Trailer.Get)
-	default:
+	case EventBytes:
 		r.EngineBytes(e.Body, false)
+	case EventEnded:
+		r.EngineTrailers(e.Header.Get)
+	case EventBroken:
+		r.rec.Tape.Broken(record.AtConnection, e.Err)
+		r.callFailed(e.Err)
 	}
 }
 

@@ -51,7 +51,7 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 			begun = r.begin(o)
 			kind, err = o.Handle(e)
 		case e := <-calls:
-			if e.Source != nil {
+			if e.Kind == EventAnnounced {
 				var ok bool
 				if e, ok = e.Source.Next(); !ok {
 					continue

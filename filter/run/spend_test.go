@@ -179,7 +179,7 @@ func TestSettledOnce(t *testing.T) {
 		"failed": func(r *budgetedRun) {
 			r.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "It ends."))
 		},
-		"lost": func(r *budgetedRun) { r.feed(Event{Err: errors.New("gone")}) },
+		"lost": func(r *budgetedRun) { r.feed(Broken(errors.New("gone"))) },
 	} {
 		request := chatRequest(t, `,"max_tokens":1000,"stream":true`, false)
 		r := startBudgeted(t, request, budget.Budget{Tokens: 5000})
@@ -286,7 +286,7 @@ func TestDroppedOutputIsCharged(t *testing.T) {
 		r.feed(ok(), choice(0, "", beginning+dropped), choice(1, "", beginning+dropped))
 		r.do(&r.executor.jobs)
 		for range c.calls - 1 {
-			r.feed(ok(), choice(0, "stop", "c<|return|>"), Event{End: true})
+			r.feed(ok(), choice(0, "stop", "c<|return|>"), Ended(nil))
 		}
 		want := made + int64(len(tokens(ending)))
 		if c.calls == 3 {
