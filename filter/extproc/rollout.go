@@ -101,7 +101,7 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		stored, err := s.o.Stored(record.With(ctx, nil), r.Context.Tenant, response, conversation)
 		if err == nil && !stored {
-			return api.Outcome{Elsewhere: notStored(response)}
+			return api.Elsewhere(notStored(response))
 		}
 		return handle(ctx, r) // which reports that the store fails
 	}
