@@ -130,10 +130,8 @@ func (c *Chunk) Clone() Chunk {
 type Dialect interface {
 	// Kind returns the name used in configuration, such as "sglang".
 	Kind() string
-	// Constrains reports whether the engine can enforce a Constraint. If it
-	// cannot, Encode returns an error for requests with one, and the caller has
-	// to check replies itself.
-	Constrains() bool
+	// Traits returns what the engine can and cannot do.
+	Traits() Traits
 	// Ignores returns the OpenAI names of the parameters of r that this engine
 	// does not support and that may be ignored, since they do not change the
 	// meaning of an answer (such as seed).
@@ -160,45 +158,20 @@ type Decoder interface {
 	// choice has not finished. Anything else that is missing, such as the
 	// usage, is no error.
 	End(chunks []Chunk) ([]Chunk, *apierror.Error)
-}
-
-// TrailerReader is implemented by the decoders of protocols that report the
-// outcome of a reply in trailers, such as gRPC.
-type TrailerReader interface {
-	// Trailers must be called before End. trailer returns a trailer of the
-	// reply by name, or a header if the reply consists of headers only.
-	// Trailers returns the engine's error, or nil if the trailers report none.
-	// After an error, later calls do nothing.
+	// Trailers is called before End. trailer returns a trailer of the reply by
+	// name, or a header if the reply consists of headers only. Trailers returns
+	// the engine's error, or nil if the trailers report none: only protocols
+	// such as gRPC report the outcome of a reply there. After an error, later
+	// calls do nothing.
 	Trailers(trailer func(name string) string) *apierror.Error
-}
-
-// Advisor is implemented by decoders that can detect that an engine is
-// configured inefficiently.
-type Advisor interface {
-	// Advice returns one sentence for the operator's log, or "". All replies
-	// with the same problem return the same sentence. Advice may be called at
-	// any time.
+	// Advice returns one sentence for the operator's log if the reply shows that
+	// the engine is configured inefficiently, else "". All replies with the same
+	// problem return the same sentence. Advice may be called at any time.
 	Advice() string
 }
 
 // dialects are listed in the order of the documentation.
 var dialects = []Dialect{sglang{}, sglangGRPC, vllm{}, vllmGenerate{}, vllmGRPC, trtllmGRPC, llamacpp{}}
-
-// IsGRPC reports whether a kind is a gRPC service. Envoy has to connect to it
-// with HTTP/2.
-func IsGRPC(kind string) bool {
-	d, _ := ByKind(kind)
-	_, ok := d.(interface{ isGRPC() })
-	return ok
-}
-
-// ClosesConnections reports whether a kind's server closes the connection after
-// a reply without announcing it. Envoy must not reuse its connections.
-func ClosesConnections(kind string) bool {
-	d, _ := ByKind(kind)
-	_, ok := d.(interface{ closesConnections() })
-	return ok
-}
 
 // ByKind returns the dialect of a kind, such as "sglang", or false if there is
 // none.

@@ -16,11 +16,8 @@ type llamacpp struct{ httpErrors }
 
 func (llamacpp) Kind() string { return "llamacpp" }
 
-// closesConnections marks that the server announces Keep-Alive but closes the
-// connection after a stream.
-func (llamacpp) closesConnections() {}
-
-func (llamacpp) Constrains() bool { return false }
+// Traits: the server announces Keep-Alive but closes the connection after a stream.
+func (llamacpp) Traits() Traits { return Traits{ClosesConnections: true} }
 
 func (llamacpp) Ignores(r *Request) []string { return unsupported(r, "cache_salt", "priority") }
 

@@ -405,7 +405,7 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 		Tenant:    x.request.tenant,
 		RequestID: x.request.id,
 		Session:   x.request.session,
-		Checked:   x.target.Dialect != nil && !x.target.Dialect.Constrains(),
+		Checked:   x.target.Dialect != nil && !x.target.Dialect.Traits().Constrains,
 		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), x.request.tenant),
 	}
 }

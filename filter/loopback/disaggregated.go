@@ -44,8 +44,11 @@ func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random 
 		if len(e.Prefill) == 0 {
 			continue
 		}
-		d, ok := dialects[e.Name].(engine.Disaggregator)
-		if !ok {
+		var d engine.Disaggregator
+		if dialect := dialects[e.Name]; dialect != nil {
+			d = dialect.Traits().Disaggregation
+		}
+		if d == nil {
 			return nil, fmt.Errorf("engine %s: kind %s takes no prefill endpoints", e.Name, e.Kind)
 		}
 		p := &prefill{engine: e.PrefillName(), dialect: d, keyHeader: cfg.Routing.PrefixHeader, random: random}

@@ -152,7 +152,7 @@ func (x *exchange) job(i int) {
 // Call implements [run.Executor].
 func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	if x.disaggregated {
-		if d, ok := x.dialect.(engine.Disaggregator); ok {
+		if d := x.dialect.Traits().Disaggregation; d != nil {
 			if _, err := d.PrefillRequest(r, &engine.Bootstrap{}); err != nil {
 				return err
 			}
@@ -295,8 +295,11 @@ func (d *decoder) End(chunks []engine.Chunk) ([]engine.Chunk, *apierror.Error) {
 	return chunks, d.broken()
 }
 
-// Trailers implements [engine.TrailerReader].
+// Trailers implements [engine.Decoder].
 func (d *decoder) Trailers(func(string) string) *apierror.Error { return d.broken() }
+
+// Advice implements [engine.Decoder].
+func (d *decoder) Advice() string { return "" }
 
 // broken is the error with which the answer ends here.
 func (d *decoder) broken() *apierror.Error {

@@ -145,12 +145,12 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 	}
 	r.answered = true
 	r.call.phase, r.call.decoder = callAnswered, r.o.Target.Dialect.NewDecoder(r.call.request)
-	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
-		if err := t.Trailers(field); err != nil { // the answer is nothing but trailers
-			r.rec.Tape.Broken(record.AtHeaders, err)
-			r.rejected(err)
-			return
-		}
+
+	// An answer of gRPC that fails at once is nothing but trailers.
+	if err := r.call.decoder.Trailers(field); err != nil {
+		r.rec.Tape.Broken(record.AtHeaders, err)
+		r.rejected(err)
+		return
 	}
 	if end {
 		r.engineEnded()
@@ -194,8 +194,8 @@ func (r *Run) EngineTrailers(field func(string) string) {
 	if r.phase != phaseCall {
 		return
 	}
-	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
-		if err := t.Trailers(field); err != nil {
+	if r.call.decoder != nil {
+		if err := r.call.decoder.Trailers(field); err != nil {
 			r.rec.Tape.Broken(record.AtTrailers, err)
 			r.callFailed(err)
 			return

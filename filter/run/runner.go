@@ -122,7 +122,7 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 	if t, ok := reply.(toolCounter); ok {
 		o.ToolCalls, o.ToolFails = t.ToolCalls()
 	}
-	if a, ok := r.run.call.decoder.(engine.Advisor); ok && o.Answered {
-		o.Advice = a.Advice()
+	if decoder := r.run.call.decoder; decoder != nil && o.Answered {
+		o.Advice = decoder.Advice()
 	}
 }
