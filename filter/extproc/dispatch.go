@@ -87,6 +87,7 @@ func (x *exchange) handle(body []byte) {
 	s, requestID, in := x.s, x.request.id, x.inbox
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
 	x.driver.Go(func() {
+		stackToHandle(false)
 		defer cancel()
 		s.protect(requestID, h, func() {
 			h.outcome = handle(ctx, r)

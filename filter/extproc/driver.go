@@ -78,6 +78,7 @@ func (s *Server) Process(stream extprocv3.ExternalProcessor_ProcessServer) error
 // An error resets the client's stream; Envoy would continue without the filter after a clean
 // end, so none is returned before Envoy ends the stream.
 func (s *Server) drive(d driver) (err error) {
+	stackToServe(false)
 	x := newExchange(d, s)
 	defer s.telemetry.Metrics.StreamBegins()()
 	defer s.drain.add(x)()
@@ -139,6 +140,7 @@ func (x sending) Flush() error {
 // receiveAll hands the messages of Envoy to the exchange, until the stream ends. It has a
 // goroutine of its own: the exchange waits for other events at the same time.
 func (x *exchange) receiveAll() {
+	stackToServe(false)
 	for {
 		m, err := x.driver.Recv()
 		if err != nil {

@@ -18,12 +18,14 @@ type Runner struct {
 	Timers Timers
 	Record telemetry.Record
 
-	env      *Env
-	jobs     jobs
-	header   http.Header // of the model calls
-	upstream Upstream    // nil: no model calls are made here
-	run      *Run        // nil until Begin
-	held     bool        // events of the model call wait
+	env  *Env
+	run  *Run // nil until Begin
+	jobs jobs
+
+	// The model calls.
+	upstream Upstream // nil: none are made here
+	header   http.Header
+	held     bool // events of the model call wait
 }
 
 // NewRunner makes a runner whose jobs end with ctx.
@@ -114,8 +116,10 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 	if r.run == nil {
 		return
 	}
+
 	reply := r.run.reply
 	o.Answered, o.Summary, o.Fault = r.run.answered, reply.Summary(), reply.Fault()
+
 	if prices := &r.run.o.Target.Prices; o.Answered && prices.Known() {
 		o.Priced, o.Cost = true, prices.Cost(r.run.usedSoFar())
 	}
