@@ -50,8 +50,9 @@ func (c *Config) Removed(next, defaults *Config) (keys []string) {
 // errTenantsJoined refuses the one change that no file can make: without the header all
 // responses, conversations and quotas are one tenant's, and a file without it may be the half
 // of one.
-var errTenantsJoined = errors.New("tenant_header: cannot be removed while the process runs, since all clients would become one tenant: " +
-	"put it back, or restart the process if that is meant")
+var errTenantsJoined = errors.New(
+	"tenant_header: cannot be removed while the process runs, since all clients would become one tenant: " +
+		"put it back, or restart the process if that is meant")
 
 // CheckReload returns an error that names every key in which next differs from c
 // and that a running process cannot change. ownEnvoy says that Envoy's
@@ -64,7 +65,8 @@ func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	}
 	for _, k := range configKeys() {
 		if slices.Contains(changed, k.path) && (k.reload == reloadRestart || ownEnvoy && k.reload == reloadEnvoy) {
-			errs = append(errs, fmt.Errorf("%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
+			errs = append(errs, fmt.Errorf(
+				"%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
 		}
 	}
 	return errors.Join(errs...)

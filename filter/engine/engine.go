@@ -24,11 +24,13 @@ import (
 //
 // It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID        string // sent as the engine's request id
-	Model     string // the engine's name of the model
-	Prompt    []harmony.Token
-	N         int // number of choices, at least 1
-	MaxTokens int // most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of the context
+	ID     string // sent as the engine's request id
+	Model  string // the engine's name of the model
+	Prompt []harmony.Token
+	N      int // number of choices, at least 1
+	// Most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of
+	// the context
+	MaxTokens int
 	MinTokens int
 
 	Temperature       *float64
@@ -40,14 +42,17 @@ type Request struct {
 	RepetitionPenalty *float64
 	Seed              *int64
 	LogitBias         map[harmony.Token]float64
-	StopTokens        []harmony.Token // in addition to <|return|> and <|call|>, which are always sent; not sent together with a Constraint
-	CacheSalt         string
-	Priority          *int
-	Constraint        constraint.Format // the grammar of the whole output; nil: none
-	Whole             bool              // the client waits for one JSON object, so the engine may send few, large chunks
-	Disaggregation    *Disaggregation   // the role in a disaggregated request; nil: the request is not disaggregated
-	Logprobs          bool              // return the log probability of every output token
-	TopLogprobs       int               // number of most likely tokens to return per position, at most [MaxTopLogprobs]
+	// In addition to <|return|> and <|call|>, which are always sent; not sent together with a
+	// Constraint
+	StopTokens []harmony.Token
+	CacheSalt  string
+	Priority   *int
+	Constraint constraint.Format // the grammar of the whole output; nil: none
+	// The client waits for one JSON object, so the engine may send few, large chunks
+	Whole          bool
+	Disaggregation *Disaggregation // the role in a disaggregated request; nil: the request is not disaggregated
+	Logprobs       bool            // return the log probability of every output token
+	TopLogprobs    int             // number of most likely tokens to return per position, at most [MaxTopLogprobs]
 }
 
 // HTTPRequest is a request for an engine. Its method is always POST.
@@ -65,8 +70,9 @@ type Finish string
 
 // The finish reasons, with the engines' names.
 const (
-	FinishNone   Finish = ""       // not finished
-	FinishStop   Finish = "stop"   // a stop token, which is the last of the choice's ids, or another end chosen by the model
+	FinishNone Finish = "" // not finished
+	// A stop token, which is the last of the choice's ids, or another end chosen by the model
+	FinishStop   Finish = "stop"
 	FinishLength Finish = "length" // MaxTokens or the context is used up
 	FinishAbort  Finish = "abort"  // the engine aborted the request
 )
@@ -104,9 +110,11 @@ type Chunk struct {
 func (c *Chunk) Refusal(n int) *apierror.Error {
 	switch {
 	case c.Index < 0 || c.Index >= n:
-		return apierror.New(http.StatusBadGateway, "engine_error", "", "The engine returned a choice that was not requested. Send the request again.")
+		return apierror.New(http.StatusBadGateway, "engine_error", "",
+			"The engine returned a choice that was not requested. Send the request again.")
 	case c.Finish == FinishAbort:
-		return apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine aborted the request. Send the request again.")
+		return apierror.New(http.StatusBadGateway, "engine_aborted", "",
+			"The engine aborted the request. Send the request again.")
 	}
 	return nil
 }

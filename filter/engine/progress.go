@@ -87,7 +87,8 @@ func (p *progress) finish(index int) {
 // unfinished returns the error for a reply that ends before all choices have
 // finished.
 func unfinished() *apierror.Error {
-	return apierror.New(http.StatusBadGateway, "", "", "The engine ended its reply before the answer was complete. Send the request again.")
+	return apierror.New(http.StatusBadGateway, "", "",
+		"The engine ended its reply before the answer was complete. Send the request again.")
 }
 
 // unreadable returns the error for a reply that is not in the dialect's format.

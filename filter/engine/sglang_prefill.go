@@ -13,7 +13,8 @@ func (bootstrapRoom) UsesBootstrapRoom() bool { return true }
 
 func (bootstrapRoom) PrefillRequest(r *Request, at *Bootstrap) (*Request, *apierror.Error) {
 	if r.N > 1 {
-		return nil, apierror.Invalid("n", "n must be 1 for this model, because its prefill and decode engines are separate. Set n to 1.")
+		return nil, apierror.Invalid("n",
+			"n must be 1 for this model, because its prefill and decode engines are separate. Set n to 1.")
 	}
 	prefill := *r
 	prefill.Disaggregation = &Disaggregation{Bootstrap: at}

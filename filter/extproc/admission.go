@@ -45,7 +45,8 @@ type memoryBudget struct {
 
 // newMemoryBudget is the budget of a configuration. What is held counts on in it.
 func newMemoryBudget(l *config.Limits, now func() time.Time, held *holdings) memoryBudget {
-	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes))) // every request that is allowed fits
+	// Every request that is allowed fits
+	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))
 	return memoryBudget{
 		limit: l.MaxInflightBytes,
 		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
@@ -307,23 +308,30 @@ func (s *memoryShare) move() *memoryShare {
 var closedShare = overloaded()
 
 func overloaded() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"Too many requests are being received at once. Try again shortly.")
 }
 
 // tooMuch is the error of a party that has taken all it can.
 func tooMuch() *apierror.Error {
-	return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Too many large requests of yours are being received at once. Try again shortly.")
+	return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "",
+		"Too many large requests of yours are being received at once. Try again shortly.")
 }
 
 // tooLarge is the error of a request that needs more than there can ever be.
 func tooLarge(limit int64) *apierror.Error {
-	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request, with what is stored of its conversation and with its answer, takes more than the %d bytes of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"The request, with what is stored of its conversation and with its answer, takes more than the %d bytes "+
+			"of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
 }
 
 // tooSlow is the error of a request that has stalled and made room for others.
 func tooSlow(phase sharePhase) *apierror.Error {
 	if phase == shareReading {
-		return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The answer was read too slowly while others needed the room. Ask for it again, a stream after its last event.")
+		return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+			"The answer was read too slowly while others needed the room. Ask for it again, a stream after its "+
+				"last event.")
 	}
-	return apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body arrived too slowly while others needed the room. Send the request again.")
+	return apierror.New(http.StatusRequestTimeout, "request_timeout", "",
+		"The request body arrived too slowly while others needed the room. Send the request again.")
 }

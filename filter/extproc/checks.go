@@ -121,7 +121,8 @@ func modeOf(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Erro
 	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
 		if c.mode != want {
 			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
-				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
+				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to "+
+					"SEND, for envoy-harmony.", c.key, c.mode, want)
 		}
 	}
 	return false, nil
@@ -133,7 +134,8 @@ func (x *exchange) checkUpgrade(m *extprocv3.ProcessingRequest) (passes bool, _ 
 	if headerOf(m.GetRequestHeaders().GetHeaders(), "upgrade") == "" || !x.s.ownPath(path) {
 		return false, nil
 	}
-	return false, apierror.New(http.StatusUpgradeRequired, "", "", "%s is served over plain HTTP. Send a POST without Upgrade.", path)
+	return false, apierror.New(http.StatusUpgradeRequired, "", "",
+		"%s is served over plain HTTP. Send a POST without Upgrade.", path)
 }
 
 // ownPath reports whether a path is that of an API that models answer, whatever
@@ -149,7 +151,8 @@ func (x *exchange) checkSpelling(*extprocv3.ProcessingRequest) (passes bool, _ *
 		return false, nil
 	}
 	return false, apierror.New(http.StatusNotFound, "", "",
-		"The path is another spelling of a path of this API. Write it without encoded characters, double slashes, dots and a slash at the end.")
+		"The path is another spelling of a path of this API. Write it without encoded characters, double "+
+			"slashes, dots and a slash at the end.")
 }
 
 // checkClosed rejects a request without an endpoint below a path of the filter (closed.go).

@@ -171,7 +171,8 @@ func (s *Server) unlock(r api.Request) {
 
 // notHandled is the answer to a request that could not be handled in time.
 func notHandled() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The request could not be handled within %s. Send it again.", handleTimeout)
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"The request could not be handled within %s. Send it again.", handleTimeout)
 }
 
 // takeOutcome takes what the endpoint has made of the request.

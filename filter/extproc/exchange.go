@@ -217,8 +217,10 @@ func (x *exchange) Expire(name run.Timer) {
 
 // What Envoy's first message cannot show: protocol_config has body modes only.
 var (
-	errRequestHeaders  = errors.New("the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
-	errResponseHeaders = errors.New("a response body came without its headers: set processing_mode.response_header_mode to SEND")
+	errRequestHeaders = errors.New(
+		"the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
+	errResponseHeaders = errors.New(
+		"a response body came without its headers: set processing_mode.response_header_mode to SEND")
 )
 
 // What no Envoy sends. The state of the exchange has no meaning after such a message, so

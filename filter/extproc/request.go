@@ -335,7 +335,8 @@ func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
 	case target.Engine == "" && !r.endpoint.NoModel:
 		return nil // the endpoint says what is wrong: no object, no model, not a string
 	case target.Dialect == nil && !r.endpoint.NoModel:
-		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
+		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model",
+			"No engine is configured for this model.")
 	}
 	return nil
 }

@@ -245,7 +245,9 @@ func (a *prefillAnswer) take(e run.Event) bool {
 			break
 		}
 		if a.size += len(e.Body); a.size > maxPrefillAnswer {
-			a.err = apierror.New(http.StatusBadGateway, "", "", "The engine's answer to the prefill request is longer than %d bytes. Send the request again.", maxPrefillAnswer)
+			a.err = apierror.New(http.StatusBadGateway, "", "",
+				"The engine's answer to the prefill request is longer than %d bytes. Send the request again.",
+				maxPrefillAnswer)
 		} else {
 			a.err = a.reader.Feed(e.Body)
 		}

@@ -135,7 +135,8 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 	case one != "": // the upstream may know it all the same
 		return elsewhere()
 	case all.incomplete && len(all.list.models) == 0:
-		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly."))
+		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "",
+			"No engine returns its models at the moment. Try again shortly."))
 	}
 	answer, rejected := f.list(&all.list, r.Query)
 	return api.Answered(answer, rejected)
@@ -143,7 +144,8 @@ func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.
 
 // elsewhere passes the request on, for the upstream to answer.
 func elsewhere() api.Outcome {
-	return api.Elsewhere(apierror.New(http.StatusNotFound, "model_not_found", "model", "There is no model of this name. GET /v1/models lists the models."))
+	return api.Elsewhere(apierror.New(http.StatusNotFound, "model_not_found", "model",
+		"There is no model of this name. GET /v1/models lists the models."))
 }
 
 // collected is the list that was put together.

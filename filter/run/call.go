@@ -177,7 +177,8 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 	}
 	if enc := field("content-encoding"); enc != "" && enc != "identity" {
 		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "",
-			"The engine's reply is compressed (%s) although the request did not accept that. Switch compression off between Envoy and the engine.", enc))
+			"The engine's reply is compressed (%s) although the request did not accept that. Switch "+
+				"compression off between Envoy and the engine.", enc))
 		return
 	}
 
