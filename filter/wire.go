@@ -203,7 +203,9 @@ func Check(cfg *config.Config) error {
 	var errs []error
 	for _, e := range cfg.Engines {
 		if len(e.Prefill) > 0 && cfg.Loopback == "" {
-			errs = append(errs, fmt.Errorf("engine %s has prefill endpoints: the filter reaches them through Envoy's loopback listener; set loopback to its address, or leave prefill out", e.Name))
+			errs = append(errs, fmt.Errorf(
+				"engine %s has prefill endpoints: the filter reaches them through Envoy's loopback listener; set "+
+					"loopback to its address, or leave prefill out", e.Name))
 		}
 	}
 	return errors.Join(errs...)
@@ -255,7 +257,8 @@ func newTurnEnv(cfg *config.Config, o Options, texts store.Texts, g *generation)
 	limits := turn.DefaultLimits()
 	limits.Tools, limits.Turns = cfg.Limits.MaxTools, cfg.Tools.MaxTurns
 	limits.LastUserTextBytes = cfg.Routing.SelectionTextBytes
-	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes)) // there is never room for more
+	// There is never room for more
+	limits.Bytes = int(min(int64(cfg.Limits.MaxConversationBytes), cfg.Limits.MaxInflightBytes))
 	env := &turn.Env{
 		Renderer: g.renderer,
 		Now:      o.Now,

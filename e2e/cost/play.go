@@ -79,7 +79,7 @@ func (p *player) reply(r *run.Run, call *engine.Request) {
 		r.EngineEvent(e)
 		return !r.Ended() && p.call == nil && p.jobs == nil
 	}
-	if !send(run.Event{Status: http.StatusOK, Header: http.Header{}}) {
+	if !send(run.Answered(http.StatusOK, http.Header{}, nil)) {
 		return
 	}
 
@@ -92,13 +92,13 @@ func (p *player) reply(r *run.Run, call *engine.Request) {
 		n := min(chunkTokens, len(rest))
 		for choice := range call.N {
 			event := append([]byte("data: "), generated(choice, rest[:n], n == len(rest))...)
-			if !send(run.Event{Body: append(event, "\n\n"...)}) {
+			if !send(run.Bytes(append(event, "\n\n"...))) {
 				return
 			}
 		}
 		rest = rest[n:]
 	}
-	send(run.Event{End: true})
+	send(run.Ended(nil))
 }
 
 // generated is output of the engine as vLLM's generate endpoint has it.

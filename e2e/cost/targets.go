@@ -88,7 +88,7 @@ func (e *endpoint) reply(s *scenario) task {
 	return func() (int, any) {
 		defer x.close()
 		x.reply(outcome)
-		return x.reserved, api.Outcome{Err: outcome.Err}
+		return x.reserved, api.Outcome{Kind: outcome.Kind, Err: outcome.Err}
 	}
 }
 
@@ -103,7 +103,7 @@ func (e *endpoint) both(s *scenario) task {
 		if e.mcp != nil {
 			counted += e.mcp.traffic()
 		}
-		return counted, api.Outcome{Err: outcome.Err}
+		return counted, api.Outcome{Kind: outcome.Kind, Err: outcome.Err}
 	}
 }
 
@@ -159,7 +159,7 @@ func (x *exchange) handle() api.Outcome {
 }
 
 func (x *exchange) reply(outcome api.Outcome) {
-	if outcome.Request != nil {
+	if outcome.Kind == api.OutcomeRequest {
 		play(outcome.Request, x.answer)
 	}
 }

@@ -72,15 +72,55 @@ type HTTPRequest struct {
 	Codex   bool // Codex compatibility mode is on
 }
 
-// Outcome is what an endpoint makes of a request. One of its fields is set.
+// OutcomeKind is what an endpoint makes of a request.
+type OutcomeKind uint8
+
+// The kinds of outcomes.
+const (
+	// OutcomeRequest: model calls have to be made. Request has the decoded request.
+	OutcomeRequest OutcomeKind = iota + 1
+	// OutcomeAnswer: Answer is the JSON of a reply with status 200.
+	OutcomeAnswer
+	// OutcomeStream: Stream has the events of a reply, such as a stored one.
+	OutcomeStream
+	// OutcomeRefused: Err is the error in place of a reply.
+	OutcomeRefused
+	// OutcomeElsewhere: what is asked for is not stored here, as Elsewhere says. The request
+	// may be the upstream's.
+	OutcomeElsewhere
+)
+
+// Outcome is what an endpoint makes of a request: its kind, with the data of that kind. The
+// functions of this file make outcomes.
 type Outcome struct {
-	Request Request  // model calls have to be made
-	Answer  []byte   // JSON, with status 200
-	Stream  Follower // a stored stream
-	Err     *apierror.Error
-	// Elsewhere is an error that says that what is asked for is not stored
-	// here: the request may be the upstream's.
+	Kind      OutcomeKind
+	Request   Request
+	Answer    []byte
+	Stream    Follower
+	Err       *apierror.Error
 	Elsewhere *apierror.Error
+}
+
+// Decoded is the outcome of a request that needs model calls.
+func Decoded(r Request) Outcome { return Outcome{Kind: OutcomeRequest, Request: r} }
+
+// Answered is the outcome of a request whose answer is JSON; or, if err is not nil, an error.
+func Answered(object []byte, err *apierror.Error) Outcome {
+	if err != nil {
+		return Refused(err)
+	}
+	return Outcome{Kind: OutcomeAnswer, Answer: object}
+}
+
+// Streamed is the outcome of a request whose answer is a stream that is there already.
+func Streamed(f Follower) Outcome { return Outcome{Kind: OutcomeStream, Stream: f} }
+
+// Refused is the outcome of a request that cannot be answered.
+func Refused(err *apierror.Error) Outcome { return Outcome{Kind: OutcomeRefused, Err: err} }
+
+// Elsewhere is the outcome of a request for what is not stored here.
+func Elsewhere(err *apierror.Error) Outcome {
+	return Outcome{Kind: OutcomeElsewhere, Elsewhere: err}
 }
 
 // Match returns the first endpoint of a method and a path without its query, and

@@ -53,8 +53,10 @@ func (e *Error) Anthropic(requestID string) (status int, object []byte) {
 	}
 	var b bytes.Buffer
 	w := json.NewEncoder(&b)
-	w.SetEscapeHTML(false)                                                                                                                   // the text of a prompt that is too long has a >
-	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage(), e.anthropicDetails()}, requestID}); err != nil { // strings always marshal
+	// The text of a prompt that is too long has a >
+	w.SetEscapeHTML(false)
+	// Strings always marshal
+	if err := w.Encode(anthropicObject{"error", anthropicFields{kind, e.anthropicMessage(), e.anthropicDetails()}, requestID}); err != nil {
 		return http.StatusInternalServerError, []byte(`{"type":"error","error":{"type":"api_error","message":"Internal error."}}`)
 	}
 	return status, bytes.TrimSpace(b.Bytes())

@@ -24,6 +24,6 @@ func CompletionsEndpoints(open bool) []api.Endpoint {
 }
 
 func rejectCompletion(_ context.Context, r *api.HTTPRequest) api.Outcome {
-	return api.Outcome{Err: apierror.New(http.StatusNotFound, "", "model",
-		"There is no such model in %s, or the request names none. Send requests for gpt-oss models to %s, /v1/responses or /v1/messages.", r.Path, Path)}
+	return api.Refused(apierror.New(http.StatusNotFound, "", "model",
+		"There is no such model in %s, or the request names none. Send requests for gpt-oss models to %s, /v1/responses or /v1/messages.", r.Path, Path))
 }

@@ -26,14 +26,14 @@ func Endpoints() []api.Endpoint {
 func handleCompletion(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	request, err := Decode(ctx, r.Body, r.Context)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
-	return api.Outcome{Request: request}
+	return api.Decoded(request)
 }
 
 func handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	object, err := Render(ctx, r.Body, r.Context)
-	return api.Outcome{Answer: object, Err: err}
+	return api.Answered(object, err)
 }
 
 // Render answers a request of [RenderPath] with what [turn.Turn.AppendRendered]

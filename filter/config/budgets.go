@@ -128,7 +128,8 @@ func (c *Config) checkTokenBudgets() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s.per: there are no tenants: set tenant_header", path))
 		}
 		if first, ok := windows[b.Name]; ok && (first.Window != b.Window || !slices.Equal(first.Per, b.Per)) {
-			errs = append(errs, fmt.Errorf("%s: entries of the same name, %q, need the same per and window", path, b.Name))
+			errs = append(errs, fmt.Errorf(
+				"%s: entries of the same name, %q, need the same per and window", path, b.Name))
 		} else if !ok {
 			windows[b.Name] = b
 		}
@@ -147,14 +148,17 @@ func (b *TokenBudget) check(path string) (errs []error) {
 		errs = append(errs, fmt.Errorf("%s.tokens: must be from 0 to %d, not %d", path, int64(maxBudget), b.Tokens))
 	}
 	if b.Window.Duration < minWindow || b.Window.Duration > maxWindow || b.Window.Duration%minWindow != 0 {
-		errs = append(errs, fmt.Errorf("%s.window: must be whole seconds from %v to %v, such as 1m or 24h, not %v", path, minWindow, maxWindow, b.Window))
+		errs = append(errs, fmt.Errorf(
+			"%s.window: must be whole seconds from %v to %v, such as 1m or 24h, not %v",
+			path, minWindow, maxWindow, b.Window))
 	}
 	for _, w := range []struct {
 		key   string
 		value *int
 	}{{"input", b.Weights.Input}, {"cached", b.Weights.Cached}, {"output", b.Weights.Output}, {"reasoning", b.Weights.Reasoning}} {
 		if n := weight(w.value); n < 0 || n > maxWeight {
-			errs = append(errs, fmt.Errorf("%s.weights.%s: must be from 0 to %d percent, not %d", path, w.key, maxWeight, n))
+			errs = append(errs, fmt.Errorf(
+				"%s.weights.%s: must be from 0 to %d percent, not %d", path, w.key, maxWeight, n))
 		}
 	}
 	if b.OnExhausted != "" {

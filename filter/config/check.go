@@ -56,7 +56,8 @@ func (c *Config) checkModels() (errs []error) {
 	}
 	for i, entry := range c.HarmonyModels {
 		if strings.TrimPrefix(entry, "=") == "" {
-			errs = append(errs, fmt.Errorf("harmony_models[%d]: must not be empty: it would match every model or none", i))
+			errs = append(errs, fmt.Errorf(
+				"harmony_models[%d]: must not be empty: it would match every model or none", i))
 		}
 	}
 	if c.ModelDefaults.Match != "" {
@@ -81,10 +82,13 @@ func (c *Config) checkMatch(i int, path string) []error {
 		return []error{fmt.Errorf("%s: write a part of the model's name, or =name", path)}
 	}
 	if first := slices.IndexFunc(c.Models[:i], func(m Model) bool { return covers(m.Match, match) }); first >= 0 {
-		return []error{fmt.Errorf("%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first", path, match, first, c.Models[first].Match)}
+		return []error{fmt.Errorf(
+			"%s: %q is never reached: models[%d], %q, takes all that it matches; put the narrower one first",
+			path, match, first, c.Models[first].Match)}
 	}
 	if !c.AllowOverride && !slices.ContainsFunc(c.HarmonyModels, func(entry string) bool { return meet(entry, match) }) {
-		return []error{fmt.Errorf("%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
+		return []error{fmt.Errorf(
+			"%s: %q is never reached: harmony_models has no such model; add it there", path, match)}
 	}
 	return nil
 }
@@ -111,7 +115,9 @@ func (m Model) check(path string) (errs []error) {
 		errs = append(errs, oneOf(path+".tool_arguments", m.ToolArguments, turn.ArgumentsRepair, turn.ArgumentsPass, turn.ArgumentsRetry)...)
 	}
 	if m.ContextLength < 0 {
-		errs = append(errs, fmt.Errorf("%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072", path))
+		errs = append(errs, fmt.Errorf(
+			"%s.context_length: must not be negative: leave it out for the engine's own, or write such as 131072",
+			path))
 	}
 	_, prices := m.Prices.parse(path + ".prices")
 	r := &m.Reasoning
@@ -130,7 +136,8 @@ var engineName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 func (c *Config) checkEngines() (errs []error) {
 	if len(c.Engines) == 0 {
-		errs = append(errs, errors.New("engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
+		errs = append(errs, errors.New(
+			"engines: name at least one engine, such as [{kind: vllm, urls: [http://127.0.0.1:8000]}]"))
 	}
 	names := make([]string, 0, len(c.Engines))
 	for i := range c.Engines {
@@ -142,7 +149,8 @@ func (c *Config) checkEngines() (errs []error) {
 		}
 		switch {
 		case slices.Contains(names, e.Name):
-			errs = append(errs, fmt.Errorf("%s.name: %q is used twice; each engine needs a name of its own", path, e.Name))
+			errs = append(errs, fmt.Errorf(
+				"%s.name: %q is used twice; each engine needs a name of its own", path, e.Name))
 		case e.Name != "" && !engineName.MatchString(e.Name):
 			errs = append(errs, fmt.Errorf("%s.name: %q may hold letters, digits, dots, - and _ only", path, e.Name))
 		}
@@ -162,12 +170,14 @@ func (c *Config) checkEngines() (errs []error) {
 	}
 	for _, e := range c.Engines {
 		if len(e.Prefill) > 0 && slices.Contains(names, e.PrefillName()) {
-			errs = append(errs, fmt.Errorf("engines: %s is the name of the prefill endpoints of %s; rename that engine", e.PrefillName(), e.Name))
+			errs = append(errs, fmt.Errorf(
+				"engines: %s is the name of the prefill endpoints of %s; rename that engine", e.PrefillName(), e.Name))
 		}
 	}
 	for path, m := range c.eachModel() {
 		if m.Engine != "" && !slices.Contains(names, m.Engine) {
-			errs = append(errs, fmt.Errorf("%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf(
+				"%s.engine: there is no engine %q; engines are: %s", path, m.Engine, strings.Join(names, ", ")))
 		}
 	}
 	return errs
@@ -195,7 +205,9 @@ func (e *Engine) checkPrefill(path string) (errs []error) {
 	}
 	room, ok := engine.Disaggregates(e.Kind)
 	if !ok {
-		return []error{fmt.Errorf("%s.prefill: %s takes no prefill endpoints; those that do are %s", path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
+		return []error{fmt.Errorf(
+			"%s.prefill: %s takes no prefill endpoints; those that do are %s",
+			path, e.Kind, strings.Join(engine.Disaggregating(), ", "))}
 	}
 	for j, p := range e.Prefill {
 		if err := checkURL(p.URL); err != nil {
@@ -273,7 +285,8 @@ func (c *Config) checkWords() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %q is no lower-case header name, such as %s", h.key, h.name, h.example))
 		}
 		if h.name != "" && slices.Contains(names, h.name) {
-			errs = append(errs, fmt.Errorf("%s: tenant, prefix, session and selection need a header of their own each", h.key))
+			errs = append(errs, fmt.Errorf(
+				"%s: tenant, prefix, session and selection need a header of their own each", h.key))
 		}
 		names = append(names, h.name)
 	}
@@ -282,13 +295,16 @@ func (c *Config) checkWords() (errs []error) {
 	}
 	for i, name := range c.Routing.SessionFrom {
 		if !sessionName.MatchString(name) {
-			errs = append(errs, fmt.Errorf("routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
+			errs = append(errs, fmt.Errorf(
+				"routing.session_from[%d]: %q is no lower-case header name, such as session-id", i, name))
 		}
 	}
 	if n := c.Routing.SelectionTextBytes; n < 0 || n > maxSelectionText {
-		errs = append(errs, fmt.Errorf("routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
+		errs = append(errs, fmt.Errorf(
+			"routing.selection_text_bytes: must be from 0 to %d, not %d", maxSelectionText, n))
 	} else if n == 0 && c.Routing.SelectionHeader != "" {
-		errs = append(errs, errors.New("routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
+		errs = append(errs, errors.New(
+			"routing.selection_header: there is nothing to send: set routing.selection_text_bytes, such as 256"))
 	}
 	return errs
 }
@@ -342,8 +358,9 @@ func (l *Limits) checkInflight() []error {
 	if l.MaxInflightBytes >= least {
 		return nil
 	}
-	return []error{fmt.Errorf("limits.max_inflight_bytes: must be at least %d, not %d: %d times limits.max_body_bytes, "+
-		"which is what a body takes while it is decoded. Raise it, or lower limits.max_body_bytes",
+	return []error{fmt.Errorf(
+		"limits.max_inflight_bytes: must be at least %d, not %d: %d times limits.max_body_bytes, "+
+			"which is what a body takes while it is decoded. Raise it, or lower limits.max_body_bytes",
 		least, l.MaxInflightBytes, BytesOfBody)}
 }
 
@@ -385,7 +402,9 @@ func checkLoopback(loopback string) []error {
 	host, port, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	if n, err := strconv.ParseUint(port, 10, 16); host == "" || ip != nil && ip.IsUnspecified() || n == 0 || err != nil {
-		return []error{fmt.Errorf("loopback: %q: write one address and a port, such as 127.0.0.1:10001 or https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}
+		return []error{fmt.Errorf(
+			"loopback: %q: write one address and a port, such as 127.0.0.1:10001 or "+
+				"https://envoy.example.com:10001, or unix:///path: the listener must not be open to everybody", loopback)}
 	}
 	return nil
 }
@@ -394,7 +413,8 @@ func checkLoopback(loopback string) []error {
 func checkAddress(key, address string) []error {
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		if !strings.HasPrefix(path, "/") {
-			return []error{fmt.Errorf("%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)}
+			return []error{fmt.Errorf(
+				"%s: %q: write an absolute path, such as unix:///run/envoy-harmony/%s.sock", key, address, key)}
 		}
 	} else if _, _, err := net.SplitHostPort(address); err != nil {
 		return []error{fmt.Errorf("%s: %q: write host:port or unix:///path", key, address)}

@@ -25,7 +25,8 @@ import (
 // models are package turn's.
 const (
 	ReasoningEventsOpenAI = "reasoning_text" // responses.reasoning_events: response.reasoning_text.delta and .done
-	ReasoningEventsOpen   = "reasoning"      // responses.reasoning_events: Open Responses' response.reasoning.delta and .done
+	// responses.reasoning_events: Open Responses' response.reasoning.delta and .done
+	ReasoningEventsOpen = "reasoning"
 
 	LogFormatJSON = "json" // log.format: one JSON object a line
 	LogFormatText = "text" // log.format: for people

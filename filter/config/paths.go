@@ -38,11 +38,13 @@ func (r Routing) checkOpenPaths() (errs []error) {
 func checkOpenPath(entry string) error {
 	plain := strings.TrimSuffix(entry, "/*")
 	if entry == "" || !openPath.MatchString(entry) || plain != "" && path.Clean(plain) != plain {
-		return fmt.Errorf("%q is not a path: write such as /v1/batches, /v1/files/* for it and all below, or /* for all", entry)
+		return fmt.Errorf(
+			"%q is not a path: write such as /v1/batches, /v1/files/* for it and all below, or /* for all", entry)
 	}
 	for _, own := range ownPaths {
 		if plain == own || strings.HasPrefix(plain, own+"/") {
-			return fmt.Errorf("%q is a path of the filter, or below one: leave it out, or open all paths with /*", entry)
+			return fmt.Errorf(
+				"%q is a path of the filter, or below one: leave it out, or open all paths with /*", entry)
 		}
 	}
 	return nil

@@ -30,7 +30,8 @@ func (r *Record) check() (errs []error) {
 		errs = append(errs, fmt.Errorf("record.max_record_bytes: must be at least %d", minRecordBytes))
 	}
 	if r.MemoryBytes < minRecordBytes {
-		errs = append(errs, fmt.Errorf("record.memory_bytes: must be at least %d: exchanges that go on are recorded in memory", minRecordBytes))
+		errs = append(errs, fmt.Errorf(
+			"record.memory_bytes: must be at least %d: exchanges that go on are recorded in memory", minRecordBytes))
 	}
 	if r.FolderBytes <= 0 || r.FolderAge.Duration < 0 {
 		errs = append(errs, errors.New("record: folder_age must not be negative, and folder_bytes must be positive"))

@@ -116,8 +116,9 @@ func namesOf(element reflect.Value) (names []string) {
 // conversations and quotas are one tenant's, and of another header Envoy may not know that it
 // must remove it from clients' requests. A file without it, or with half of its name, may be
 // the half of one.
-var errTenantsMoved = errors.New("tenant_header: cannot be removed or renamed while the process runs, since it says who every client is: " +
-	"put it back, or restart the process if that is meant")
+var errTenantsMoved = errors.New(
+	"tenant_header: cannot be removed or renamed while the process runs, since it says who every client is: " +
+		"put it back, or restart the process if that is meant")
 
 // CheckReload returns an error that names every key in which next differs from c
 // and that a running process cannot change. ownEnvoy says that Envoy's
@@ -130,7 +131,8 @@ func (c *Config) CheckReload(next *Config, ownEnvoy bool) error {
 	}
 	for _, k := range configKeys() {
 		if slices.Contains(changed, k.path) && (k.reload == reloadRestart || ownEnvoy && k.reload == reloadEnvoy) {
-			errs = append(errs, fmt.Errorf("%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
+			errs = append(errs, fmt.Errorf(
+				"%s: cannot be changed while the process runs: restart it, or undo the change", k.path))
 		}
 	}
 	return errors.Join(errs...)

@@ -17,7 +17,9 @@ func (r *Responses) Keys() ([][]byte, error) {
 	for i, text := range r.SealKeys {
 		var err error
 		if keys[i], err = base64.StdEncoding.DecodeString(text); err != nil || len(keys[i]) != SealKeyBytes {
-			errs = append(errs, fmt.Errorf("responses.seal_keys[%d]: write %d random bytes in base64, as openssl rand -base64 %[2]d prints them", i, SealKeyBytes))
+			errs = append(errs, fmt.Errorf(
+				"responses.seal_keys[%d]: write %d random bytes in base64, as openssl rand -base64 %[2]d prints "+
+					"them", i, SealKeyBytes))
 		}
 	}
 	return keys, errors.Join(errs...)

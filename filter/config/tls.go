@@ -31,13 +31,19 @@ func (c *Config) checkTLS() (errs []error) {
 		return nil
 	}
 	if t.CertFile == "" {
-		errs = append(errs, errors.New("tls.cert_file: is missing: set it to the file of the certificate, such as /etc/envoy-harmony/tls/tls.crt, or remove the other keys of tls"))
+		errs = append(errs, errors.New(
+			"tls.cert_file: is missing: set it to the file of the certificate, such as "+
+				"/etc/envoy-harmony/tls/tls.crt, or remove the other keys of tls"))
 	}
 	if t.KeyFile == "" {
-		errs = append(errs, errors.New("tls.key_file: is missing: set it to the file of the certificate's private key, such as /etc/envoy-harmony/tls/tls.key"))
+		errs = append(errs, errors.New(
+			"tls.key_file: is missing: set it to the file of the certificate's private key, such as "+
+				"/etc/envoy-harmony/tls/tls.key"))
 	}
 	if strings.HasPrefix(c.Listen, "unix://") {
-		errs = append(errs, errors.New("tls: listen is a Unix socket, which only this machine can reach: remove the keys of tls, or set listen to host:port"))
+		errs = append(errs, errors.New(
+			"tls: listen is a Unix socket, which only this machine can reach: remove the keys of tls, or set "+
+				"listen to host:port"))
 	}
 	return errs
 }
@@ -67,13 +73,19 @@ func (c *Config) LoopbackAddress() (address string, secured bool) {
 func (c *Config) checkLoopbackTLS() (errs []error) {
 	t := c.LoopbackTLS
 	if _, secured := c.LoopbackAddress(); !secured && t != (LoopbackTLS{}) {
-		errs = append(errs, errors.New("loopback_tls: loopback is without TLS: write loopback as https://host:port, or remove the keys of loopback_tls"))
+		errs = append(errs, errors.New(
+			"loopback_tls: loopback is without TLS: write loopback as https://host:port, or remove the keys of "+
+				"loopback_tls"))
 	}
 	if t.CertFile == "" && t.KeyFile != "" {
-		errs = append(errs, errors.New("loopback_tls.cert_file: is missing: set it to the file of the certificate that the filter presents, or remove loopback_tls.key_file"))
+		errs = append(errs, errors.New(
+			"loopback_tls.cert_file: is missing: set it to the file of the certificate that the filter presents, "+
+				"or remove loopback_tls.key_file"))
 	}
 	if t.CertFile != "" && t.KeyFile == "" {
-		errs = append(errs, errors.New("loopback_tls.key_file: is missing: set it to the file of the certificate's private key, or remove loopback_tls.cert_file"))
+		errs = append(errs, errors.New(
+			"loopback_tls.key_file: is missing: set it to the file of the certificate's private key, or remove "+
+				"loopback_tls.cert_file"))
 	}
 	return errs
 }
@@ -86,14 +98,18 @@ func (t LoopbackTLS) Read() (*tls.Config, error) {
 	read := func(key, path string) []byte {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("loopback_tls.%s: %w: put the file there, let user %d read it, or correct the path", key, err, os.Getuid()))
+			errs = append(errs, fmt.Errorf(
+				"loopback_tls.%s: %w: put the file there, let user %d read it, or correct the path",
+				key, err, os.Getuid()))
 		}
 		return text
 	}
 	if t.CAFile != "" {
 		made.RootCAs = x509.NewCertPool()
 		if text := read("ca_file", t.CAFile); text != nil && !made.RootCAs.AppendCertsFromPEM(text) {
-			errs = append(errs, fmt.Errorf("loopback_tls.ca_file: %s has no certificate: it must have the CA of the listener's certificate as a PEM block CERTIFICATE", t.CAFile))
+			errs = append(errs, fmt.Errorf(
+				"loopback_tls.ca_file: %s has no certificate: it must have the CA of the listener's certificate "+
+					"as a PEM block CERTIFICATE", t.CAFile))
 		}
 	}
 	if t.CertFile != "" {
@@ -101,7 +117,9 @@ func (t LoopbackTLS) Read() (*tls.Config, error) {
 		if cert != nil && key != nil {
 			pair, err := tls.X509KeyPair(cert, key)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("loopback_tls.cert_file: %s and %s are no certificate with its key, in PEM and without a passphrase: set both keys to files that were made together (%w)", t.CertFile, t.KeyFile, err))
+				errs = append(errs, fmt.Errorf(
+					"loopback_tls.cert_file: %s and %s are no certificate with its key, in PEM and without a "+
+						"passphrase: set both keys to files that were made together (%w)", t.CertFile, t.KeyFile, err))
 			}
 			made.Certificates = []tls.Certificate{pair}
 		}

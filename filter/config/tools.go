@@ -147,7 +147,8 @@ func (t *Tools) Options(lookup func(string) (string, bool)) (tools.Options, erro
 	for i, entry := range t.AllowedNetworks {
 		network, err := netip.ParsePrefix(entry)
 		if err != nil || network.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf("tools.allowed_networks[%d]: %q is no network: write it as 10.1.0.0/16 or fd00:1::/64", i, entry))
+			errs = append(errs, fmt.Errorf(
+				"tools.allowed_networks[%d]: %q is no network: write it as 10.1.0.0/16 or fd00:1::/64", i, entry))
 			continue
 		}
 		o.AllowedNetworks = append(o.AllowedNetworks, network.Masked())
@@ -237,9 +238,11 @@ func (t *Tools) check() (errs []error) {
 		case !serverLabel.MatchString(s.Label):
 			errs = append(errs, fmt.Errorf("%s.label: must be 1 to 64 letters, digits, - and _, not %q", path, s.Label))
 		case s.Label == turn.FunctionsNamespace:
-			errs = append(errs, fmt.Errorf("%s.label: %q is the namespace of clients' functions; change the label", path, s.Label))
+			errs = append(errs, fmt.Errorf(
+				"%s.label: %q is the namespace of clients' functions; change the label", path, s.Label))
 		case labels[s.Label]:
-			errs = append(errs, fmt.Errorf("%s.label: %q is used twice; each server needs a label of its own", path, s.Label))
+			errs = append(errs, fmt.Errorf(
+				"%s.label: %q is used twice; each server needs a label of its own", path, s.Label))
 		}
 		labels[s.Label] = true
 		errs = append(errs, s.check(path)...)
@@ -252,7 +255,8 @@ func (t *Tools) check() (errs []error) {
 		{"image_generation", t.ImageGeneration},
 	} {
 		if builtIn.label != "" && !labels[builtIn.label] {
-			errs = append(errs, fmt.Errorf("tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label))
+			errs = append(errs, fmt.Errorf(
+				"tools.%s: there is no server %q in tools.servers", builtIn.key, builtIn.label))
 		}
 	}
 	if _, err := t.Options(os.LookupEnv); err != nil {

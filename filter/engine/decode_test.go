@@ -72,10 +72,8 @@ func (r reply) decode(t testing.TB, kind string, pieces ...[]byte) joined {
 			return j
 		}
 	}
-	if trailing, ok := d.(TrailerReader); ok {
-		if err = trailing.Trailers(r.trailer); j.add(nil, err) {
-			return j
-		}
+	if err = d.Trailers(r.trailer); j.add(nil, err) {
+		return j
 	}
 	chunks, err = d.End(chunks[:0])
 	j.add(chunks, err)
@@ -366,7 +364,7 @@ func TestSGLangOutputIDs(t *testing.T) {
 			if diff := cmp.Diff(c.want, got.Tokens[0]); diff != "" || got.Err != "" {
 				t.Errorf("error %q (-want +got):\n%s", got.Err, diff)
 			}
-			if advice := d.(Advisor).Advice(); (advice != "") != c.advice {
+			if advice := d.Advice(); (advice != "") != c.advice {
 				t.Errorf("advice %q", advice)
 			}
 		})

@@ -199,7 +199,9 @@ func validate(r *Request) *apierror.Error {
 	case r.MaxTokens < 1:
 		return apierror.Invalid("max_tokens", "max_tokens must be at least 1.")
 	case r.MinTokens > 0 && r.Constraint != nil:
-		return apierror.Invalid("min_tokens", "min_tokens and ignore_eos cannot be combined with tool_choice, strict tools or an output format, because these decide where the reply ends. Leave min_tokens and ignore_eos out.")
+		return apierror.Invalid("min_tokens",
+			"min_tokens and ignore_eos cannot be combined with tool_choice, strict tools or an output format, "+
+				"because these decide where the reply ends. Leave min_tokens and ignore_eos out.")
 	case r.TopLogprobs < 0 || r.TopLogprobs > MaxTopLogprobs:
 		return apierror.Invalid("top_logprobs", "top_logprobs must be from 0 to %d.", MaxTopLogprobs)
 	case r.MinTokens > r.MaxTokens:

@@ -24,11 +24,13 @@ import (
 //
 // It is large because every field is a parameter of the engines' own requests.
 type Request struct {
-	ID        string // sent as the engine's request id
-	Model     string // the engine's name of the model
-	Prompt    []harmony.Token
-	N         int // number of choices, at least 1
-	MaxTokens int // most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of the context
+	ID     string // sent as the engine's request id
+	Model  string // the engine's name of the model
+	Prompt []harmony.Token
+	N      int // number of choices, at least 1
+	// Most output tokens of a choice, at least 1; the caller has replaced "absent" by what is left of
+	// the context
+	MaxTokens int
 	MinTokens int
 
 	Temperature       *float64
@@ -40,14 +42,17 @@ type Request struct {
 	RepetitionPenalty *float64
 	Seed              *int64
 	LogitBias         map[harmony.Token]float64
-	StopTokens        []harmony.Token // in addition to <|return|> and <|call|>, which are always sent; not sent together with a Constraint
-	CacheSalt         string
-	Priority          *int
-	Constraint        constraint.Format // the grammar of the whole output; nil: none
-	Whole             bool              // the client waits for one JSON object, so the engine may send few, large chunks
-	Disaggregation    *Disaggregation   // the role in a disaggregated request; nil: the request is not disaggregated
-	Logprobs          bool              // return the log probability of every output token
-	TopLogprobs       int               // number of most likely tokens to return per position, at most [MaxTopLogprobs]
+	// In addition to <|return|> and <|call|>, which are always sent; not sent together with a
+	// Constraint
+	StopTokens []harmony.Token
+	CacheSalt  string
+	Priority   *int
+	Constraint constraint.Format // the grammar of the whole output; nil: none
+	// The client waits for one JSON object, so the engine may send few, large chunks
+	Whole          bool
+	Disaggregation *Disaggregation // the role in a disaggregated request; nil: the request is not disaggregated
+	Logprobs       bool            // return the log probability of every output token
+	TopLogprobs    int             // number of most likely tokens to return per position, at most [MaxTopLogprobs]
 }
 
 // HTTPRequest is a request for an engine. Its method is always POST.
@@ -65,8 +70,9 @@ type Finish string
 
 // The finish reasons, with the engines' names.
 const (
-	FinishNone   Finish = ""       // not finished
-	FinishStop   Finish = "stop"   // a stop token, which is the last of the choice's ids, or another end chosen by the model
+	FinishNone Finish = "" // not finished
+	// A stop token, which is the last of the choice's ids, or another end chosen by the model
+	FinishStop   Finish = "stop"
 	FinishLength Finish = "length" // MaxTokens or the context is used up
 	FinishAbort  Finish = "abort"  // the engine aborted the request
 )
@@ -104,9 +110,11 @@ type Chunk struct {
 func (c *Chunk) Refusal(n int) *apierror.Error {
 	switch {
 	case c.Index < 0 || c.Index >= n:
-		return apierror.New(http.StatusBadGateway, "engine_error", "", "The engine returned a choice that was not requested. Send the request again.")
+		return apierror.New(http.StatusBadGateway, "engine_error", "",
+			"The engine returned a choice that was not requested. Send the request again.")
 	case c.Finish == FinishAbort:
-		return apierror.New(http.StatusBadGateway, "engine_aborted", "", "The engine aborted the request. Send the request again.")
+		return apierror.New(http.StatusBadGateway, "engine_aborted", "",
+			"The engine aborted the request. Send the request again.")
 	}
 	return nil
 }
@@ -130,10 +138,8 @@ func (c *Chunk) Clone() Chunk {
 type Dialect interface {
 	// Kind returns the name used in configuration, such as "sglang".
 	Kind() string
-	// Constrains reports whether the engine can enforce a Constraint. If it
-	// cannot, Encode returns an error for requests with one, and the caller has
-	// to check replies itself.
-	Constrains() bool
+	// Traits returns what the engine can and cannot do.
+	Traits() Traits
 	// Ignores returns the OpenAI names of the parameters of r that this engine
 	// does not support and that may be ignored, since they do not change the
 	// meaning of an answer (such as seed).
@@ -160,45 +166,20 @@ type Decoder interface {
 	// choice has not finished. Anything else that is missing, such as the
 	// usage, is no error.
 	End(chunks []Chunk) ([]Chunk, *apierror.Error)
-}
-
-// TrailerReader is implemented by the decoders of protocols that report the
-// outcome of a reply in trailers, such as gRPC.
-type TrailerReader interface {
-	// Trailers must be called before End. trailer returns a trailer of the
-	// reply by name, or a header if the reply consists of headers only.
-	// Trailers returns the engine's error, or nil if the trailers report none.
-	// After an error, later calls do nothing.
+	// Trailers is called before End. trailer returns a trailer of the reply by
+	// name, or a header if the reply consists of headers only. Trailers returns
+	// the engine's error, or nil if the trailers report none: only protocols
+	// such as gRPC report the outcome of a reply there. After an error, later
+	// calls do nothing.
 	Trailers(trailer func(name string) string) *apierror.Error
-}
-
-// Advisor is implemented by decoders that can detect that an engine is
-// configured inefficiently.
-type Advisor interface {
-	// Advice returns one sentence for the operator's log, or "". All replies
-	// with the same problem return the same sentence. Advice may be called at
-	// any time.
+	// Advice returns one sentence for the operator's log if the reply shows that
+	// the engine is configured inefficiently, else "". All replies with the same
+	// problem return the same sentence. Advice may be called at any time.
 	Advice() string
 }
 
 // dialects are listed in the order of the documentation.
 var dialects = []Dialect{sglang{}, sglangGRPC, vllm{}, vllmGenerate{}, vllmGRPC, trtllmGRPC, llamacpp{}}
-
-// IsGRPC reports whether a kind is a gRPC service. Envoy has to connect to it
-// with HTTP/2.
-func IsGRPC(kind string) bool {
-	d, _ := ByKind(kind)
-	_, ok := d.(interface{ isGRPC() })
-	return ok
-}
-
-// ClosesConnections reports whether a kind's server closes the connection after
-// a reply without announcing it. Envoy must not reuse its connections.
-func ClosesConnections(kind string) bool {
-	d, _ := ByKind(kind)
-	_, ok := d.(interface{ closesConnections() })
-	return ok
-}
 
 // ByKind returns the dialect of a kind, such as "sglang", or false if there is
 // none.

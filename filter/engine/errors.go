@@ -126,7 +126,8 @@ func clientError(f failure) *apierror.Error {
 		return badGateway("The engine rejected the filter's credentials. The engine's operator has to configure them.")
 	case http.StatusNotFound:
 		if f.param == "model" || strings.Contains(strings.ToLower(f.message), "model") {
-			return apierror.New(http.StatusNotFound, "model_not_found", "model", "The engine does not serve this model.")
+			return apierror.New(http.StatusNotFound, "model_not_found", "model",
+				"The engine does not serve this model.")
 		}
 		return badGateway("The engine does not know the requested path. The engine's operator has to check its kind and route.")
 	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
@@ -134,7 +135,8 @@ func clientError(f failure) *apierror.Error {
 	case http.StatusTooManyRequests:
 		return tooMany(f)
 	case http.StatusServiceUnavailable:
-		return apierror.New(http.StatusServiceUnavailable, "", "", "No engine is available at the moment. Try again later.")
+		return apierror.New(http.StatusServiceUnavailable, "", "",
+			"No engine is available at the moment. Try again later.")
 	}
 	return badGateway("The engine failed to answer this request.")
 }
@@ -142,7 +144,8 @@ func clientError(f failure) *apierror.Error {
 // tooMany is a rate limit: of the engine, or of Envoy in front of it, whose
 // configuration names that of tokens.
 func tooMany(f failure) *apierror.Error {
-	err := apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "The engine is at capacity. Try again later.")
+	err := apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "",
+		"The engine is at capacity. Try again later.")
 	if f.kind == apierror.TypeTokens {
 		err.Type, err.Message = f.kind, "Rate limit reached on tokens per minute. Try again later."
 	}

@@ -42,9 +42,7 @@ type replyMessage struct {
 
 func (d *grpcDialect) Kind() string { return d.kind }
 
-func (d *grpcDialect) isGRPC() {}
-
-func (d *grpcDialect) Constrains() bool { return true }
+func (d *grpcDialect) Traits() Traits { return Traits{Constrains: true, GRPC: true, ModelInfo: d} }
 
 func (d *grpcDialect) Ignores(r *Request) []string { return unsupported(r, d.ignored...) }
 

@@ -150,7 +150,7 @@ func TestGRPCStatus(t *testing.T) {
 			return map[string]string{"grpc-status": c.code, "grpc-message": c.message, "retry-after": "3"}[name]
 		}
 		d := vllmGRPC.NewDecoder(&Request{N: 1})
-		err := d.(TrailerReader).Trailers(fields)
+		err := d.Trailers(fields)
 		if err == nil || err.Status != c.status || err.Param != c.param || err.RetryAfter != 3*time.Second {
 			t.Errorf("%s %q: %+v", c.code, c.message, err)
 			continue

@@ -16,11 +16,8 @@ type llamacpp struct{ httpErrors }
 
 func (llamacpp) Kind() string { return "llamacpp" }
 
-// closesConnections marks that the server announces Keep-Alive but closes the
-// connection after a stream.
-func (llamacpp) closesConnections() {}
-
-func (llamacpp) Constrains() bool { return false }
+// Traits: the server announces Keep-Alive but closes the connection after a stream.
+func (llamacpp) Traits() Traits { return Traits{ClosesConnections: true} }
 
 func (llamacpp) Ignores(r *Request) []string { return unsupported(r, "cache_salt", "priority") }
 
@@ -36,13 +33,18 @@ func (llamacpp) Encode(r *Request) (*HTTPRequest, *apierror.Error) {
 		return nil, apierror.Invalid("n", "This model's engine returns one choice per request. Set n to 1.")
 	}
 	if r.MinTokens > 0 && r.MinTokens < r.MaxTokens {
-		return nil, apierror.Invalid("min_tokens", "This model's engine can forbid the end of an output up to the limit of its tokens only. Leave min_tokens out, or set it to that limit.")
+		return nil, apierror.Invalid("min_tokens",
+			"This model's engine can forbid the end of an output up to the limit of its tokens only. Leave "+
+				"min_tokens out, or set it to that limit.")
 	}
 	if r.Logprobs {
-		return nil, apierror.Invalid("logprobs", "logprobs are not supported for Harmony models on this model's engine. Leave logprobs out, or message.output_text.logprobs out of include.")
+		return nil, apierror.Invalid("logprobs",
+			"logprobs are not supported for Harmony models on this model's engine. Leave logprobs out, or "+
+				"message.output_text.logprobs out of include.")
 	}
 	if r.Constraint != nil {
-		return nil, apierror.Invalid("", "This model's engine does not support grammars. Use a model on another engine.")
+		return nil, apierror.Invalid("",
+			"This model's engine does not support grammars. Use a model on another engine.")
 	}
 	o := newBody(r)
 	o.ids("prompt", r.Prompt)

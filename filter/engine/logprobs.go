@@ -21,8 +21,9 @@ const leastLogprob = -9999
 
 // Logprob is the log probability of an output token.
 type Logprob struct {
-	Value float64        // natural logarithm of the probability, at least -9999
-	Top   []TokenLogprob // the most likely tokens at this position, most likely first, at most the request's TopLogprobs
+	Value float64 // natural logarithm of the probability, at least -9999
+	// The most likely tokens at this position, most likely first, at most the request's TopLogprobs
+	Top []TokenLogprob
 }
 
 // TokenLogprob is a token with its log probability (natural logarithm).

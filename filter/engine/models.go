@@ -14,9 +14,9 @@ type Model struct {
 	ContextLength int // most tokens of prompt and output together; 0: unknown
 }
 
-// ModelInfoDialect is implemented by dialects whose engine describes its model
-// with a method of its own instead of GET /v1/models.
-type ModelInfoDialect interface {
+// ModelInformer is the dialect of an engine that describes its model with a
+// method of its own instead of GET /v1/models ([Traits.ModelInfo]).
+type ModelInformer interface {
 	Dialect
 	// EncodeModelInfo returns the request for the description.
 	EncodeModelInfo() *HTTPRequest

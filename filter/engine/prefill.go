@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"slices"
-
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 )
 
-// Disaggregator is implemented by the dialects of engines that support
-// disaggregated serving: one process, prefill, computes the prompt, and another
+// Disaggregator is the dialect of an engine that supports disaggregated serving
+// ([Traits.Disaggregation]): one process, prefill, computes the prompt, and another
 // one, decode, generates the output. A request then consists of two model calls,
 // the prefill request and the decode request. Encode encodes both. The reply to
 // the decode request is read by the Decoder of the dialect.
@@ -27,23 +25,6 @@ type Disaggregator interface {
 	// NewPrefillReader returns a reader for the body of a 200 reply to the
 	// prefill request.
 	NewPrefillReader(prefill *Request) PrefillReader
-}
-
-// Disaggregates reports whether engines of a kind support disaggregated serving
-// (ok), and if so, whether they use a bootstrap room.
-func Disaggregates(kind string) (bootstrapRoom, ok bool) {
-	d, _ := ByKind(kind)
-	disaggregator, ok := d.(Disaggregator)
-	return ok && disaggregator.UsesBootstrapRoom(), ok
-}
-
-// Disaggregating returns the kinds of engines that support disaggregated
-// serving, in the order of the documentation.
-func Disaggregating() []string {
-	return slices.DeleteFunc(Kinds(), func(kind string) bool {
-		_, ok := Disaggregates(kind)
-		return !ok
-	})
 }
 
 // PrefillReader reads the reply to a prefill request. Input that is not a reply

@@ -18,8 +18,8 @@ import (
 func disaggregator(t *testing.T, kind string) Disaggregator {
 	t.Helper()
 	d, _ := ByKind(kind)
-	disaggregator, ok := d.(Disaggregator)
-	if !ok {
+	disaggregator := d.Traits().Disaggregation
+	if disaggregator == nil {
 		t.Fatalf("%s is not disaggregated", kind)
 	}
 	return disaggregator

@@ -45,6 +45,12 @@ func (p *progress) end() *apierror.Error {
 	return nil
 }
 
+// Trailers is for protocols whose trailers say nothing.
+func (p *progress) Trailers(func(name string) string) *apierror.Error { return nil }
+
+// Advice is for engines that have no option that is worth it.
+func (p *progress) Advice() string { return "" }
+
 // isOpen reports whether a choice has not finished. Output of a choice that has
 // finished is dropped. A choice that was not requested is an error.
 func (p *progress) isOpen(index int) (bool, *apierror.Error) {
@@ -81,7 +87,8 @@ func (p *progress) finish(index int) {
 // unfinished returns the error for a reply that ends before all choices have
 // finished.
 func unfinished() *apierror.Error {
-	return apierror.New(http.StatusBadGateway, "", "", "The engine ended its reply before the answer was complete. Send the request again.")
+	return apierror.New(http.StatusBadGateway, "", "",
+		"The engine ended its reply before the answer was complete. Send the request again.")
 }
 
 // unreadable returns the error for a reply that is not in the dialect's format.

@@ -15,7 +15,7 @@ type sglang struct {
 
 func (sglang) Kind() string { return "sglang" }
 
-func (sglang) Constrains() bool { return true }
+func (s sglang) Traits() Traits { return Traits{Constrains: true, Disaggregation: s} }
 
 func (sglang) Ignores(*Request) []string { return nil }
 

@@ -2,7 +2,7 @@ package engine
 
 // sglangGRPC is the service sglang.grpc.scheduler.SglangScheduler of SGLang's
 // gRPC server.
-var sglangGRPC = grpcBootstrapRoom{grpcDialect: &grpcDialect{
+var sglangGRPC = &grpcBootstrapRoom{grpcDialect: &grpcDialect{
 	kind:         "sglang-grpc",
 	path:         "/sglang.grpc.scheduler.SglangScheduler/Generate",
 	ignored:      []string{"seed", "cache_salt", "priority"},

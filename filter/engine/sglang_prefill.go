@@ -13,7 +13,8 @@ func (bootstrapRoom) UsesBootstrapRoom() bool { return true }
 
 func (bootstrapRoom) PrefillRequest(r *Request, at *Bootstrap) (*Request, *apierror.Error) {
 	if r.N > 1 {
-		return nil, apierror.Invalid("n", "n must be 1 for this model, because its prefill and decode engines are separate. Set n to 1.")
+		return nil, apierror.Invalid("n",
+			"n must be 1 for this model, because its prefill and decode engines are separate. Set n to 1.")
 	}
 	prefill := *r
 	prefill.Disaggregation = &Disaggregation{Bootstrap: at}
@@ -63,10 +64,7 @@ func (r bootstrapReader) Feed(p []byte) *apierror.Error {
 // End does not require that the choice has finished: the decode request
 // finishes it.
 func (r bootstrapReader) End(trailer func(string) string) (*KVTransfer, *apierror.Error) {
-	if t, ok := r.decoder.(TrailerReader); ok {
-		return nil, t.Trailers(trailer)
-	}
-	return nil, nil
+	return nil, r.decoder.Trailers(trailer)
 }
 
 // grpcBootstrapRoom is the gRPC dialect with SGLang's disaggregated serving.
@@ -75,6 +73,13 @@ type grpcBootstrapRoom struct {
 	bootstrapRoom
 }
 
-func (d grpcBootstrapRoom) NewPrefillReader(prefill *Request) PrefillReader {
+// Traits are those of the gRPC service, and disaggregated serving.
+func (d *grpcBootstrapRoom) Traits() Traits {
+	traits := d.grpcDialect.Traits()
+	traits.Disaggregation = d
+	return traits
+}
+
+func (d *grpcBootstrapRoom) NewPrefillReader(prefill *Request) PrefillReader {
 	return newBootstrapReader(d, prefill)
 }

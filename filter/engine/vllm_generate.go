@@ -12,6 +12,13 @@ type vllmGenerate struct{ vllm }
 
 func (vllmGenerate) Kind() string { return "vllm-generate" }
 
+// Traits are those of vllm, with this dialect's own requests.
+func (v vllmGenerate) Traits() Traits {
+	traits := v.vllm.Traits()
+	traits.Disaggregation = v
+	return traits
+}
+
 // Encode returns a GenerateRequest. reasoning_ended makes the grammar apply
 // from the first token on, independent of the engine's reasoning parser.
 func (vllmGenerate) Encode(r *Request) (*HTTPRequest, *apierror.Error) {

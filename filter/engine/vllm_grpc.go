@@ -1,7 +1,7 @@
 package engine
 
 // vllmGRPC is the service vllm.grpc.engine.VllmEngine of vLLM's gRPC server.
-var vllmGRPC = grpcKVTransfer{paramsField: 12, grpcDialect: &grpcDialect{
+var vllmGRPC = &grpcKVTransfer{paramsField: 12, grpcDialect: &grpcDialect{
 	kind:         "vllm-grpc",
 	path:         "/vllm.grpc.engine.VllmEngine/Generate",
 	ignored:      []string{"cache_salt", "priority"},

@@ -139,13 +139,20 @@ type grpcKVTransfer struct {
 	paramsField protowire.Number
 }
 
-func (d grpcKVTransfer) NewPrefillReader(*Request) PrefillReader {
+// Traits are those of the gRPC service, and disaggregated serving.
+func (d *grpcKVTransfer) Traits() Traits {
+	traits := d.grpcDialect.Traits()
+	traits.Disaggregation = d
+	return traits
+}
+
+func (d *grpcKVTransfer) NewPrefillReader(*Request) PrefillReader {
 	return &completeReader{dialect: d}
 }
 
 // completeReader reads a prefill reply that is one Complete.
 type completeReader struct {
-	dialect grpcKVTransfer
+	dialect *grpcKVTransfer
 	frames  frames
 	params  []byte
 	usage   Usage

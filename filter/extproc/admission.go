@@ -25,7 +25,7 @@ const (
 	slack     = 5 * time.Second
 )
 
-// byteBudget bounds the memory that all requests take: their bodies, the stored items
+// memoryBudget bounds the memory that all requests take: their bodies, the stored items
 // that they bring in, what is made of both, and answers. It is taken before it is used.
 // Three rules keep requests from shutting each other out:
 //
@@ -35,7 +35,7 @@ const (
 //     other request: bodies that arrive too slowly, and stored answers whose clients do
 //     not read. Of bodies that are still arriving, the largest do for smaller requests.
 //     That of a party counts as large as everything that the party holds.
-type byteBudget struct {
+type memoryBudget struct {
 	limit int64
 	small int64 // of limit, for small requests only
 	party int64 // that one party can take
@@ -43,10 +43,11 @@ type byteBudget struct {
 	held  *holdings
 }
 
-// newBudget is the budget of a configuration. What is held counts on in it.
-func newBudget(l *config.Limits, now func() time.Time, held *holdings) byteBudget {
-	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes))) // every request that is allowed fits
-	return byteBudget{
+// newMemoryBudget is the budget of a configuration. What is held counts on in it.
+func newMemoryBudget(l *config.Limits, now func() time.Time, held *holdings) memoryBudget {
+	// Every request that is allowed fits
+	one := min(l.MaxInflightBytes, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))
+	return memoryBudget{
 		limit: l.MaxInflightBytes,
 		small: min(l.MaxInflightBytes/smallPart, l.MaxInflightBytes-one),
 		party: max(l.MaxInflightBytes/2, one),
@@ -61,18 +62,18 @@ type holdings struct {
 	parties map[string]int64
 	// yielding are the requests that may have to make room: whose bodies are still
 	// arriving, and whose stored answers are being read.
-	yielding map[*share]struct{}
+	yielding map[*memoryShare]struct{}
 }
 
 func newHoldings() *holdings {
-	return &holdings{parties: map[string]int64{}, yielding: map[*share]struct{}{}}
+	return &holdings{parties: map[string]int64{}, yielding: map[*memoryShare]struct{}{}}
 }
 
-// share is what one request has taken of the budget. It is safe for concurrent use:
+// memoryShare is what one request has taken of the memory budget. It is safe for concurrent use:
 // endpoints and jobs take of it beside the exchange. The lock of the holdings guards
 // it.
-type share struct {
-	budget *byteBudget
+type memoryShare struct {
+	budget *memoryBudget
 	party  string                // whose it is; "": of a party of its own
 	drop   func(*apierror.Error) // gives up the request that makes room
 	bytes  int64
@@ -92,13 +93,13 @@ const (
 )
 
 // open returns the share of a request whose body begins to arrive.
-func (b *byteBudget) open(party string, drop func(*apierror.Error)) *share {
-	return &share{budget: b, party: party, drop: drop, behind: b.now().Add(slack)}
+func (b *memoryBudget) open(party string, drop func(*apierror.Error)) *memoryShare {
+	return &memoryShare{budget: b, party: party, drop: drop, behind: b.now().Add(slack)}
 }
 
 // take takes n bytes, for which other requests may be given up; less than 0: it returns
 // them. The error is for the client.
-func (s *share) take(n int64) *apierror.Error {
+func (s *memoryShare) take(n int64) *apierror.Error {
 	dropped, err := s.takeLocked(n)
 	for _, d := range dropped {
 		d.drop(d.closed)
@@ -106,17 +107,17 @@ func (s *share) take(n int64) *apierror.Error {
 	return err
 }
 
-// reserve is take as endpoints and runs have it.
-func (s *share) reserve(bytes int) *apierror.Error { return s.take(int64(bytes)) }
+// takeBytes is take as endpoints and runs have it.
+func (s *memoryShare) takeBytes(bytes int) *apierror.Error { return s.take(int64(bytes)) }
 
 // arrive is take for a piece of the body.
-func (s *share) arrive(n int64) *apierror.Error {
+func (s *memoryShare) arrive(n int64) *apierror.Error {
 	s.goesOn(n)
 	return s.take(n)
 }
 
 // goesOn notes that n bytes more have arrived, or have been read by the client.
-func (s *share) goesOn(n int64) {
+func (s *memoryShare) goesOn(n int64) {
 	h, now := s.budget.held, s.budget.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,7 +134,7 @@ func (s *share) goesOn(n int64) {
 }
 
 // reading says that the client gets what the share holds as fast as it reads.
-func (s *share) reading() {
+func (s *memoryShare) reading() {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +144,7 @@ func (s *share) reading() {
 	}
 }
 
-func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
+func (s *memoryShare) takeLocked(n int64) (dropped []*memoryShare, _ *apierror.Error) {
 	b, h := s.budget, s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +186,7 @@ func (s *share) takeLocked(n int64) (dropped []*share, _ *apierror.Error) {
 
 // place is what a victim has held.
 type place struct {
-	victim *share
+	victim *memoryShare
 	bytes  int64
 }
 
@@ -199,15 +200,15 @@ func (h *holdings) restore(places []place) {
 }
 
 // over reports whether the party of a share would hold more than it may.
-func (h *holdings) over(s *share, n int64) bool {
+func (h *holdings) over(s *memoryShare, n int64) bool {
 	return s.party != "" && h.parties[s.party]+n > s.budget.party
 }
 
 // victim returns the request that makes room for n bytes more of s, with the error
 // that its client gets; nil: there is none. own says that it has to be one of the same
 // party.
-func (h *holdings) victim(s *share, n int64, now time.Time, own bool) (*share, *apierror.Error) {
-	var stalled, largest *share
+func (h *holdings) victim(s *memoryShare, n int64, now time.Time, own bool) (*memoryShare, *apierror.Error) {
+	var stalled, largest *memoryShare
 	for c := range h.yielding {
 		if c == s || c.bytes == 0 || own && c.party != s.party {
 			continue
@@ -237,7 +238,7 @@ func (h *holdings) victim(s *share, n int64, now time.Time, own bool) (*share, *
 }
 
 // weight is what the party of a share holds.
-func (h *holdings) weight(s *share) int64 {
+func (h *holdings) weight(s *memoryShare) int64 {
 	if s.party == "" {
 		return s.bytes
 	}
@@ -245,7 +246,7 @@ func (h *holdings) weight(s *share) int64 {
 }
 
 // add adds n bytes to a share.
-func (h *holdings) add(s *share, n int64) {
+func (h *holdings) add(s *memoryShare, n int64) {
 	s.bytes += n
 	h.bytes += n
 	if s.party == "" {
@@ -258,7 +259,7 @@ func (h *holdings) add(s *share, n int64) {
 
 // complete notes that the body has arrived: the request makes room no more. The
 // error is that of one that has already done so.
-func (s *share) complete() *apierror.Error {
+func (s *memoryShare) complete() *apierror.Error {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -269,7 +270,7 @@ func (s *share) complete() *apierror.Error {
 
 // keep returns what was taken but for n bytes, of which some may not have been taken. More
 // can be taken after it.
-func (s *share) keep(n int64) (missing int64) {
+func (s *memoryShare) keep(n int64) (missing int64) {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -279,10 +280,10 @@ func (s *share) keep(n int64) (missing int64) {
 }
 
 // release returns what was taken. More can be taken after it.
-func (s *share) release() { _ = s.keep(0) }
+func (s *memoryShare) release() { _ = s.keep(0) }
 
 // close returns what was taken, for good.
-func (s *share) close() {
+func (s *memoryShare) close() {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -294,11 +295,11 @@ func (s *share) close() {
 }
 
 // move returns a share with what was taken, and leaves an empty one.
-func (s *share) move() *share {
+func (s *memoryShare) move() *memoryShare {
 	h := s.budget.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	moved := &share{budget: s.budget, party: s.party, bytes: s.bytes, phase: shareWorking}
+	moved := &memoryShare{budget: s.budget, party: s.party, bytes: s.bytes, phase: shareWorking}
 	s.bytes = 0
 	return moved
 }
@@ -307,23 +308,30 @@ func (s *share) move() *share {
 var closedShare = overloaded()
 
 func overloaded() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "Too many requests are being received at once. Try again shortly.")
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"Too many requests are being received at once. Try again shortly.")
 }
 
 // tooMuch is the error of a party that has taken all it can.
 func tooMuch() *apierror.Error {
-	return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "", "Too many large requests of yours are being received at once. Try again shortly.")
+	return apierror.New(http.StatusTooManyRequests, "rate_limit_exceeded", "",
+		"Too many large requests of yours are being received at once. Try again shortly.")
 }
 
 // tooLarge is the error of a request that needs more than there can ever be.
 func tooLarge(limit int64) *apierror.Error {
-	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request, with what is stored of its conversation and with its answer, takes more than the %d bytes of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
+	return apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"The request, with what is stored of its conversation and with its answer, takes more than the %d bytes "+
+			"of memory that all requests may take (limits.max_inflight_bytes). Send less, or ask for less.", limit)
 }
 
 // tooSlow is the error of a request that has stalled and made room for others.
 func tooSlow(phase sharePhase) *apierror.Error {
 	if phase == shareReading {
-		return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The answer was read too slowly while others needed the room. Ask for it again, a stream after its last event.")
+		return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+			"The answer was read too slowly while others needed the room. Ask for it again, a stream after its "+
+				"last event.")
 	}
-	return apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body arrived too slowly while others needed the room. Send the request again.")
+	return apierror.New(http.StatusRequestTimeout, "request_timeout", "",
+		"The request body arrived too slowly while others needed the room. Send the request again.")
 }

@@ -16,7 +16,7 @@ import (
 // test moves.
 type testBudget struct {
 	t *testing.T
-	byteBudget
+	memoryBudget
 	at      time.Time
 	dropped []string // names of requests, in the order in which they made room
 }
@@ -26,12 +26,12 @@ func newTestBudget(t *testing.T) *testBudget {
 	b := &testBudget{t: t, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	l := config.Defaults().Limits
 	l.MaxInflightBytes, l.MaxBodyBytes, l.MaxConversationBytes = 128*mib, 8*mib, 8*mib
-	b.byteBudget = newBudget(&l, func() time.Time { return b.at }, newHoldings())
+	b.memoryBudget = newMemoryBudget(&l, func() time.Time { return b.at }, newHoldings())
 	return b
 }
 
 // upload begins a request whose body has arrived as far as n bytes.
-func (b *testBudget) upload(name, party string, n int64) *share {
+func (b *testBudget) upload(name, party string, n int64) *memoryShare {
 	b.t.Helper()
 	s := b.open(party, func(err *apierror.Error) { b.dropped = append(b.dropped, name+": "+err.Code) })
 	if err := s.arrive(n); err != nil {
@@ -41,7 +41,7 @@ func (b *testBudget) upload(name, party string, n int64) *share {
 }
 
 // refused expects that a body gets no further.
-func (b *testBudget) refused(s *share, n int64, code string) {
+func (b *testBudget) refused(s *memoryShare, n int64, code string) {
 	b.t.Helper()
 	if err := s.arrive(n); err == nil || err.Code != code {
 		b.t.Errorf("%v, want %s", err, code)
@@ -216,7 +216,7 @@ func TestBudgetHasRoomForOneRequest(t *testing.T) {
 	for _, inflight := range []int64{32 << 20, 33 << 20, 64 << 20, 65 << 20, 1 << 30} {
 		l := config.Defaults().Limits
 		l.MaxInflightBytes = inflight
-		b := newBudget(&l, time.Now, newHoldings())
+		b := newMemoryBudget(&l, time.Now, newHoldings())
 		most := min(inflight, madeOf*(l.MaxBodyBytes+int64(l.MaxConversationBytes)))
 		if err := b.open("a", nil).take(most); err != nil {
 			t.Errorf("%d bytes: %s", inflight, err)
@@ -271,8 +271,8 @@ func TestUploadThatMadeRoom(t *testing.T) {
 		s.wait(slack + time.Second)
 		slow := s.fakeEnvoy
 		s.begin()
-		other := s.budget.open("", nil)
-		if err := other.take(s.budget.limit - s.budget.small); err != nil {
+		other := s.memory.open("", nil)
+		if err := other.take(s.memory.limit - s.memory.small); err != nil {
 			t.Fatal(err)
 		}
 		s.wait(0)
@@ -322,7 +322,7 @@ func TestParty(t *testing.T) {
 // does not arrive. One that reads keeps it.
 func TestUnreadAnswersMakeRoom(t *testing.T) {
 	b := newTestBudget(t)
-	reader := func(name, party string, n int64) *share {
+	reader := func(name, party string, n int64) *memoryShare {
 		s := b.upload(name, party, 0)
 		if err := s.complete(); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 func feed(tb testing.TB, x *exchange, messages ...*extprocv3.ProcessingRequest) {
 	tb.Helper()
 	for _, m := range messages {
-		e := incoming{message: m}
+		e := incoming(envoyMessage{m})
 		for {
 			x.Begin(x.now)
 			if _, err := x.Handle(e); err != nil {
@@ -60,11 +60,11 @@ func (o *countingOwner) Flush() error { return nil }
 func tokenStream(tb testing.TB, change func(*wiring)) (stream func(n int)) {
 	tb.Helper()
 	s := newServer(tb, change)
-	x := newExchange(tb.Context(), s.Server, s.o.Env.Now())
+	x := newStepped(tb.Context(), s.Server)
 	feed(tb, x, chatRequest(ask(`,"stream":true`))...)
 	feed(tb, x, &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{Headers: headerMap([]string{":status=200", sse})}}})
 	feed(tb, x, responseBody(event("", tokens("<|channel|>final<|message|>")...), false))
-	token := incoming{message: responseBody(event("", tokens(" word")[0]), false)}
+	token := envoyMessage{responseBody(event("", tokens(" word")[0]), false)}
 	in := make(chan incoming, 1000)
 	return func(n int) {
 		go func() {
@@ -132,7 +132,7 @@ func benchmarkRequest(b *testing.B, change func(*wiring)) {
 	var wire string
 	b.ReportAllocs()
 	for b.Loop() {
-		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		x := newStepped(context.Background(), s.Server)
 		feed(b, x, chatRequest(body)...)
 		if x.phase != phaseRun {
 			b.Fatal("the request was not sent on")
@@ -160,8 +160,9 @@ func exchangeOf(tb testing.TB, change func(*wiring), messages ...*extprocv3.Proc
 	s := newServer(tb, change)
 	s.o.Env.Telemetry.Log.SetLevel(logrus.InfoLevel)
 	s.o.Env.Telemetry.Log.SetOutput(io.Discard)
+	driver := newStepDriver(context.Background(), s.Server)
 	return func() {
-		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		x := newExchange(driver, s.Server)
 		feed(tb, x, messages...)
 		if x.phase != phaseEnded {
 			tb.Fatal("the reply has no end")

@@ -20,7 +20,8 @@ func (r *clientRequest) checkBodyType(contentType string) *apierror.Error {
 		return nil
 	}
 	return apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
-		"The content type of the request is not that of JSON. Send JSON in UTF-8, with the header content-type: application/json.")
+		"The content type of the request is not that of JSON. Send JSON in UTF-8, with the header "+
+			"content-type: application/json.")
 }
 
 // respelled reports whether a request's path is another spelling of a path of an API

@@ -26,7 +26,8 @@ func (s *Server) closed(r *clientRequest) (*api.Endpoint, *apierror.Error) {
 	case len(methods) == 0:
 		return family, apierror.New(http.StatusNotFound, "", "", "There is no such path. Check the URL.")
 	}
-	err := apierror.New(http.StatusMethodNotAllowed, "", "", "The path has no method %s. Send %s.", r.method, strings.Join(methods, " or "))
+	err := apierror.New(http.StatusMethodNotAllowed, "", "",
+		"The path has no method %s. Send %s.", r.method, strings.Join(methods, " or "))
 	if err.Allow = methods; slices.Contains(methods, http.MethodGet) {
 		err.Allow = append(err.Allow, http.MethodHead)
 	}

@@ -24,7 +24,7 @@ import (
 const (
 	// handleTimeout bounds what an endpoint takes to decode a request and to
 	// read the store. handleGrace is how much later the exchange answers for an
-	// endpoint that does not heed the end of its context.
+	// endpoint that does not respect the end of its context.
 	handleTimeout = 15 * time.Second
 	handleGrace   = time.Second
 	// unlockTimeout bounds how long the lock of a dropped request is released.
@@ -34,9 +34,10 @@ const (
 // handled is what an endpoint has made of a request.
 type handled struct {
 	outcome api.Outcome
-	share   *share // of the request, or of the response in the background
-	reserve func(bytes int) *apierror.Error
-	account *budget.Account // what the reply takes of token budgets; nil: none bounds it
+	share   *memoryShare // of the request, or of the response in the background
+	take    func(bytes int) *apierror.Error
+	quota   *budget.Account // what the reply takes of token quotas; nil: none bounds it
+
 	// queued says that the response is made in the background. Then the request
 	// is its maker's; answer is what the client gets, metadata what Envoy gets.
 	queued   bool
@@ -45,7 +46,7 @@ type handled struct {
 }
 
 // handle lets the endpoint handle the request, on a goroutine of its own: it reads
-// the store and may take long, and meanwhile the exchange hears Envoy.
+// the store and may take long, and meanwhile the exchange receives from Envoy.
 func (x *exchange) handle(body []byte) {
 	r, err := x.httpRequest(body)
 	if x.s.drain.over() {
@@ -55,34 +56,47 @@ func (x *exchange) handle(body []byte) {
 		x.SendError(err)
 		return
 	}
+
+	// The record comes first: it sees the ids and times of everything that follows.
 	x.phase = phaseHandle
 	x.s.beginRecord(x, r)
 	x.s.beginSpan(x)
 	x.runner.Timers.Set(run.TimerHandle, x.now, handleTimeout+handleGrace)
-	h := &handled{share: x.request.share, account: x.s.account(x.request.party, &x.target)}
-	// Of the share at the time: a response in the background gets one of its own.
-	h.reserve = func(bytes int) *apierror.Error { return h.share.reserve(bytes) }
-	r.Context.Reserve = h.reserve
+
+	// Memory is taken of the share at the time: a response in the background gets one of its own.
+	h := &handled{share: x.request.share, quota: x.s.quota(x.request.party, &x.target)}
+	h.take = func(bytes int) *apierror.Error { return h.share.takeBytes(bytes) }
+	r.Context.Reserve = h.take
+
 	queue := background.Response{
-		API: x.request.endpoint.API, RequestID: x.request.id, Tenant: x.request.tenant, Target: x.target, Header: x.request.forward, Started: x.runner.Record.Started,
-		Parent: x.runner.Record.Parent(), Tape: x.runner.Record.Tape,
+		API:       x.request.endpoint.API,
+		RequestID: x.request.id,
+		Tenant:    x.request.tenant,
+		Target:    x.target,
+		Header:    x.request.forward,
+		Started:   x.runner.Record.Started,
+		Parent:    x.runner.Record.Parent(),
+		Tape:      x.runner.Record.Tape,
 	}
+
 	ctx, cancel := context.WithTimeout(x.runner.Record.Context(x.ctx), handleTimeout)
 	r.Context.Work = work.New(ctx, work.PerRequest)
 	ctx = r.Context.Work.Context()
-	s := x.s
+
+	// From here on the goroutine uses nothing of the exchange, which goes on, except its inbox.
+	s, requestID, in := x.s, x.request.id, x.inbox
 	handle := s.whereStored(&x.request.rollout, x.request.endpoint.Handle)
-	s.o.Env.Workers.Go(func() {
+	x.driver.Go(func() {
 		stackToHandle(false)
 		defer cancel()
-		s.protect(x.request.id, h, func() {
+		s.protect(requestID, h, func() {
 			h.outcome = handle(ctx, r)
 			// The reply is made after this context has ended. Its jobs have others.
 			r.Context.Work = r.Context.Work.After()
-			s.reserve(ctx, h, queue.Tape)
+			s.reserveTokens(ctx, h, queue.Tape)
 			s.queueIfBackground(ctx, h, &queue)
 		})
-		if !x.send(incoming{handled: h}) {
+		if !in.send(h) {
 			s.drop(h)
 		}
 	})
@@ -94,9 +108,9 @@ func (s *Server) protect(requestID string, h *handled, do func()) {
 		if p := recover(); p != nil {
 			s.logPanic(requestID, p)
 			if !h.queued {
-				s.settle(h.account)
+				s.returnTokens(h.quota)
 			}
-			h.outcome = api.Outcome{Err: apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")}
+			h.outcome = api.Refused(apierror.New(http.StatusInternalServerError, "panic", "", "Internal error."))
 		}
 	}()
 	do()
@@ -111,7 +125,7 @@ func (s *Server) queueIfBackground(ctx context.Context, h *handled, r *backgroun
 	}
 	if err := s.queue(ctx, h, r, b); err != nil {
 		s.drop(h)
-		h.outcome = api.Outcome{Err: err}
+		h.outcome = api.Refused(err)
 	}
 }
 
@@ -121,14 +135,14 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 			return err
 		}
 	}
-	r.Request, r.Account = b, h.account
+	r.Request, r.Account = b, h.quota
 	answer, err := s.o.Background.Queue(ctx, r)
 	if err != nil {
 		return err
 	}
 	h.share = h.share.move()
 	_ = h.share.keep(kept(b)) // the body is not needed any more
-	r.Reserve, r.Release = h.share.reserve, h.share.close
+	r.Reserve, r.Release = h.share.takeBytes, h.share.close
 	h.queued, h.answer, h.metadata = true, answer, requestMetadata(r.API, b, &r.Target)
 	s.o.Background.Start(r)
 	return nil
@@ -138,7 +152,7 @@ func (s *Server) queue(ctx context.Context, h *handled, r *background.Response, 
 func (s *Server) drop(h *handled) {
 	if h.outcome.Request != nil && !h.queued {
 		s.unlock(h.outcome.Request)
-		s.settle(h.account)
+		s.returnTokens(h.quota)
 	}
 }
 
@@ -157,7 +171,8 @@ func (s *Server) unlock(r api.Request) {
 
 // notHandled is the answer to a request that could not be handled in time.
 func notHandled() *apierror.Error {
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The request could not be handled within %s. Send it again.", handleTimeout)
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"The request could not be handled within %s. Send it again.", handleTimeout)
 }
 
 // takeOutcome takes what the endpoint has made of the request.
@@ -167,25 +182,33 @@ func (x *exchange) takeOutcome(h *handled) {
 		return
 	}
 	x.runner.Timers.Clear(run.TimerHandle)
-	o := &h.outcome
+
+	// A request that continues what is stored here belongs to the filter, whatever the rest of
+	// its session does.
+	outcome := &h.outcome
 	if x.request.rollout.undecided {
-		x.request.rollout.decide(o.Elsewhere == nil)
+		x.request.rollout.decide(outcome.Kind != api.OutcomeElsewhere)
 	}
-	switch {
-	case o.Elsewhere != nil && x.s.relays(&x.request):
-		x.elsewhere = o.Elsewhere
-		x.passCollected(!x.request.trailers)
-	case o.Elsewhere != nil:
-		x.SendError(o.Elsewhere)
-	case o.Err != nil:
-		x.SendError(o.Err)
-	case o.Stream != nil:
-		x.request.release()
-		x.replyFrom(o.Stream)
-	case o.Request == nil:
-		x.answer(o.Answer)
-	default:
+
+	switch outcome.Kind {
+	case api.OutcomeRequest:
 		x.takeRequest(h)
+	case api.OutcomeAnswer:
+		x.answer(outcome.Answer)
+	case api.OutcomeStream:
+		x.request.release()
+		x.replyFrom(outcome.Stream)
+	case api.OutcomeRefused:
+		x.SendError(outcome.Err)
+	case api.OutcomeElsewhere:
+		if !x.s.relays(&x.request) {
+			x.SendError(outcome.Elsewhere)
+			return
+		}
+		x.elsewhere = outcome.Elsewhere
+		x.passCollected(!x.request.trailers)
+	default: // an endpoint that returns the zero Outcome
+		x.SendError(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
 	}
 }
 
@@ -204,25 +227,35 @@ func (x *exchange) takeRequest(h *handled) {
 		x.SendError(apierror.Invalid("model", "The field \"model\" is missing. Name the model."))
 		return
 	}
+
 	if c, ok := request.(interface{ Continues() bool }); ok && c.Continues() {
-		x.s.o.Env.Telemetry.Log.WithField("request_id", x.request.id).Infof("Response %s (compatibility mode): continuing from previous response", request.ID())
+		x.telemetry.Log.WithField("request_id", x.request.id).
+			Infof("Response %s (compatibility mode): continuing from previous response", request.ID())
 	}
-	x.metadata.request, x.runner.Record.Response = func() metadataFields { return requestMetadata(x.request.endpoint.API, request, &x.target) }, request.ID()
+	x.runner.Record.Response = request.ID()
+	x.metadata.request = func() metadataFields { return requestMetadata(x.request.endpoint.API, request, &x.target) }
+
 	switch {
 	case h.queued:
-		x.kind = telemetry.Queued
-		x.metadata.request = func() metadataFields { return h.metadata }
-		if b := request.(api.BackgroundRequest); b.Follows() {
-			x.request.release()
-			x.replyFrom(b.Follow())
-		} else {
-			x.answer(h.answer)
-		}
+		x.takeQueued(h)
 	case x.s.o.Client == nil:
 		x.beginDirect(h)
 	default:
 		x.beginLocal(h)
 	}
+}
+
+// takeQueued answers a request whose response is made in the background: with the response as
+// it is queued, or with its stream.
+func (x *exchange) takeQueued(h *handled) {
+	x.kind = telemetry.Queued
+	x.metadata.request = func() metadataFields { return h.metadata } // the request is its maker's now
+	if b := h.outcome.Request.(api.BackgroundRequest); b.Follows() {
+		x.request.release()
+		x.replyFrom(b.Follow())
+		return
+	}
+	x.answer(h.answer)
 }
 
 // beginLocal makes the reply by a run whose model calls go through the loopback
@@ -243,19 +276,24 @@ func (x *exchange) beginLocal(h *handled) {
 // which Envoy sends on to the engine.
 func (x *exchange) beginDirect(h *handled) {
 	request := h.outcome.Request
-	wire, err := x.target.Dialect.Encode(request.Engine())
+	call := request.Engine()
+	wire, err := x.target.Dialect.Encode(call)
 	if err != nil {
 		x.s.drop(h)
 		x.SendError(err)
 		return
 	}
-	r := x.beginRun(h, api.SingleCall, nil)
-	r.Await(request.Engine())
-	head := modelCall(x.target.Engine, wire, slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(), []engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(request.Engine().Prompt))}}))
+
+	x.beginRun(h, api.SingleCall, nil).Await(call)
+
+	// After Await, which begins the span whose trace the call carries.
+	keys := slices.Concat(x.s.o.Env.Keys.Headers(request), x.runner.Record.TraceFields(),
+		[]engine.Header{{Name: header.PromptTokens, Value: strconv.Itoa(len(call.Prompt))}})
+	head := modelCall(x.target.Engine, wire, keys)
 	x.metadata.begin(head)
 	x.to.add(head)
 	x.to.requestBody(wire.Body, !x.request.trailers)
-	if x.request.trailers {
+	if x.request.trailers { // of the client's request, which Envoy waits to send on
 		x.to.add(requestTrailersReply())
 	}
 }
@@ -268,18 +306,25 @@ func (x *exchange) beginRun(h *handled, mode api.Mode, upstream run.Upstream) *r
 	if request.Engine() != nil {
 		prepared()
 	}
+
 	x.phase = phaseRun
 	o := run.Options{
-		Request: request, Mode: mode, Target: x.target, RequestID: x.request.id, Header: x.request.forward, Downstream: x, Prepared: prepared,
-		Reserve: h.reserve,
+		Request:    request,
+		Mode:       mode,
+		Target:     x.target,
+		RequestID:  x.request.id,
+		Header:     x.request.forward,
+		Downstream: x,
+		Prepared:   prepared,
+		Reserve:    h.take,
 	}
-	if h.account != nil {
-		o.Account, o.Limits = h.account, x.request.endpoint.Limits
+	if h.quota != nil {
+		o.Account, o.Limits = h.quota, x.request.endpoint.Limits
 	}
 	return x.runner.Begin(o, upstream, x.now)
 }
 
-// kept is what a request takes of the budget until its reply has ended.
+// kept is what a request takes of the memory budget until its reply has ended.
 func kept(r api.Request) int64 {
 	if k, ok := r.(api.Keeper); ok {
 		return int64(k.Kept())
@@ -287,7 +332,7 @@ func kept(r api.Request) int64 {
 	return 0
 }
 
-// answer answers with a JSON body, whose endpoint has taken its bytes of the budget
+// answer answers with a JSON body, whose endpoint has taken its bytes of the memory budget
 // before it made it. A large one is held to the pace of its client, where Envoy can do
 // that, and makes room for other requests if its client does not read.
 func (x *exchange) answer(body []byte) {
@@ -300,10 +345,13 @@ func (x *exchange) answer(body []byte) {
 	if x.kind != telemetry.Queued { // the answer is not the reply of a response in the background
 		x.runner.Record.Tape.Sent(body)
 	}
+
+	// Envoy takes a local reply as a whole, however slowly its client reads.
 	if len(body) > largeAnswer && paces(x.ctx) && !x.request.bodyless {
 		x.replyFrom(&wholeAnswer{body: body})
 		return
 	}
+
 	x.phase = phaseAnswered
 	x.runner.Timers.ClearAll()
 	m, o := immediateResponse(http.StatusOK, body, "answer", 0, x.request.idHeader()...), x.outcome()
@@ -324,7 +372,7 @@ func modelCall(name string, wire *engine.HTTPRequest, keys []engine.Header) *ext
 }
 
 // The headers that are removed from a client's request that is sent on to another
-// upstream than the client asks for: of the filter's own ones all but those that the
+// upstream than the client asks for: of the filter's own ones all except those that the
 // filter sets.
 var (
 	removedForCall   = removedBut(header.Engine, header.PromptTokens)
@@ -341,7 +389,7 @@ func removedBut(keep ...string) []string {
 // those removed. It takes set over.
 func sentOn(set []engine.Header, removed []string) *extprocv3.ProcessingResponse {
 	var m mutation
-	m.m.RemoveHeaders = slices.Clip(removed)
+	m.m.RemoveHeaders = slices.Clip(removed) // shared by all requests: what is appended is copied
 	for _, h := range set {
 		if h.Value == "" {
 			m.remove(h.Name)
@@ -359,7 +407,7 @@ func (s *Server) requestContext(x *exchange) *turn.RequestContext {
 		Tenant:    x.request.tenant,
 		RequestID: x.request.id,
 		Session:   x.request.session,
-		Checked:   x.target.Dialect != nil && !x.target.Dialect.Constrains(),
+		Checked:   x.target.Dialect != nil && !x.target.Dialect.Traits().Constrains,
 		Model:     s.o.Config.TurnModel(m, s.o.Models.ContextLength(m), x.request.tenant),
 	}
 }

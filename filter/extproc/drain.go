@@ -74,7 +74,7 @@ func (s *Server) Abort() {
 	}
 	s.drain.abort()
 	for x := range s.drain.exchanges {
-		go x.send(incoming{abort: true})
+		go x.send(aborted{})
 	}
 }
 

@@ -217,7 +217,7 @@ func TestAbortWhileTheEndIsStored(t *testing.T) {
 // which the end of the drain's time cancels.
 func TestAbortOfAFollowedStream(t *testing.T) {
 	t.Parallel()
-	follower := endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: &scriptedFollower{}} })
+	follower := endpointOf(func(context.Context) api.Outcome { return api.Streamed(&scriptedFollower{}) })
 	script(t, follower, func(s *scripted) {
 		s.postTest()
 		s.expect(localStream)

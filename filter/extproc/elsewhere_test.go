@@ -14,7 +14,7 @@ import (
 func elsewhere(change func(*config.Config, *api.Endpoint)) func(*wiring) {
 	return func(w *wiring) {
 		endpoint := api.Endpoint{API: "test", Method: http.MethodPost, Pattern: "/test", NoModel: true, Errors: (*apierror.Error).Anthropic, Handle: func(context.Context, *api.HTTPRequest) api.Outcome {
-			return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "", "", "It is not stored here.")}
+			return api.Elsewhere(apierror.New(http.StatusNotFound, "", "", "It is not stored here."))
 		}}
 		change(w.cfg, &endpoint)
 		w.endpoints = []api.Endpoint{endpoint}

@@ -108,7 +108,7 @@ func TestAccountOfHandling(t *testing.T) {
 	var err error
 	refuse := func(ctx context.Context) api.Outcome {
 		err = work.From(ctx).Spend(work.PerRequest + 1)
-		return api.Outcome{Answer: []byte(`{}`)}
+		return api.Answered([]byte(`{}`), nil)
 	}
 	script(t, endpointOf(refuse), func(s *scripted) {
 		s.postTest()
@@ -128,7 +128,7 @@ func TestReplyOfJobs(t *testing.T) {
 			t.Parallel()
 			job := jobFunc(func(context.Context) (any, error) { time.Sleep(20 * time.Second); return "x", nil })
 			request := &scriptedRequest{stream: stream, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{job, job}}}}}
-			script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: request} }), func(s *scripted) {
+			script(t, endpointOf(func(context.Context) api.Outcome { return api.Decoded(request) }), func(s *scripted) {
 				s.postTest()
 				s.expect()
 				s.wait(20 * time.Second)
@@ -169,7 +169,7 @@ func TestJobsEndWithTheReply(t *testing.T) {
 				return nil, ctx.Err()
 			})
 			request := &scriptedRequest{stream: c.stream, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{job}}}}}
-			wire := endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: request} })
+			wire := endpointOf(func(context.Context) api.Outcome { return api.Decoded(request) })
 			script(t, func(w *wiring) { wire(w); w.cfg.Limits.TotalTimeout.Duration = time.Minute }, func(s *scripted) {
 				s.postTest()
 				if !begun.Load() || ended.Load() {
@@ -204,7 +204,7 @@ func TestReplyPanics(t *testing.T) {
 	t.Parallel()
 	request := &scriptedRequest{stream: true} // its reply has no step, and a summary that panics
 	script(t, endpointOf(func(context.Context) api.Outcome {
-		return api.Outcome{Request: &panickingRequest{scriptedRequest: *request}}
+		return api.Decoded(&panickingRequest{scriptedRequest: *request})
 	}), func(s *scripted) {
 		s.postTest()
 		if err := s.result(); err == nil || !strings.Contains(err.Error(), "internal error") {
@@ -256,7 +256,7 @@ func TestLockIsReleased(t *testing.T) {
 				r := &lockedRequest{scriptedRequest: scriptedRequest{stream: true, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{job}}}}}}
 				requests <- r
 				time.Sleep(delay)
-				return api.Outcome{Request: r}
+				return api.Decoded(r)
 			})
 			script(t, func(w *wiring) {
 				wire(w)
@@ -297,7 +297,7 @@ func TestRestIsStoredAfterTheClientHasLeft(t *testing.T) {
 	})
 	tool := jobFunc(func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() })
 	request := &scriptedRequest{stream: true, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{tool}}}, onCancel: []api.Job{save}}}
-	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: request} }), func(s *scripted) {
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Decoded(request) }), func(s *scripted) {
 		s.postTest()
 		s.leave()
 		if err := s.result(); err != nil || stored.Load() {
@@ -350,7 +350,7 @@ func (r *queuedReply) Lost() error                              { return nil }
 // what Envoy is told of it was read before. The race detector shows it.
 func TestQueuedRequestIsItsMakers(t *testing.T) {
 	t.Parallel()
-	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: &queuedRequest{}} }), func(s *scripted) {
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Decoded(&queuedRequest{}) }), func(s *scripted) {
 		s.postTest()
 		if status, body := s.answered(); status != 200 || body != `{"status":"queued"}` || s.metadata == nil {
 			t.Errorf("status %d, %s, metadata %v", status, body, s.metadata)

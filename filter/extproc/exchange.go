@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -36,7 +35,27 @@ import (
 //
 // TestLifeOfAnExchange has a case for each.
 
-// phase is what an exchange does with the next message of Envoy.
+// phase is what an exchange does with the next message of Envoy. Who leaves a phase:
+//
+//	phase     how it is left                                                    for
+//	new       requestHeaders: the checks of the headers                         collect, relay, answered
+//	          responseHeaders: Envoy's own reply, made before the request came  relay
+//	collect   collected: the whole body has come                                handle
+//	          passCollected: the model is another one, or the rollout excludes  relay
+//	          notCollected: too large, too slow, or dropped for other requests  answered, relay
+//	handle    takeOutcome: a request                                            run, follow, answered
+//	          takeOutcome: a stored stream                                      follow
+//	          takeOutcome: an object                                            answered, follow
+//	          takeOutcome: what is not stored here                              relay, answered
+//	run       SendBody with the end of the reply                                ended
+//	          localReply: Envoy has answered the client by itself               ended
+//	follow    SendBody with the end of the stream                               ended
+//	          giveWay: the client does not read what others need the memory of  ended, answered
+//	relay     refuseRelayed: the body names a second model                      answered
+//	          responseHeaders: the upstream does not have it either             answered
+//	any       SendError, while no headers of a reply have been sent             answered
+//
+// Nobody leaves answered and ended.
 type phase uint8
 
 const (
@@ -64,61 +83,58 @@ const (
 // exchange is one HTTP request and its reply: a state machine that takes Envoy's
 // messages, expired timers and the events of what it has begun, and leaves its
 // messages to Envoy in to. It is used by one goroutine; others send to its inbox.
+// Its driver feeds it.
+//
+// It is large because a request and its reply, and what is passed on of either, are one
+// HTTP exchange for Envoy: what has come of the one decides what can be sent of the other.
 type exchange struct {
 	inbox
-	s      *Server
-	runner *run.Runner
-	now    time.Time
-	to     sender // messages to Envoy
 
-	phase    phase
-	request  clientRequest
-	model    config.Model // settings of the model
-	target   run.Target   // engine of the model; Engine is "" until the model is known
+	// What it works with.
+	s         *Server
+	driver    driver
+	telemetry *telemetry.Telemetry
+	runner    *run.Runner
+
+	now time.Time
+	to  sender // messages to Envoy
+
+	phase phase
+	ended error // with which the stream from Envoy has ended
+
+	// The request, and the model that it is for.
+	request clientRequest
+	model   config.Model // settings of the model
+	target  run.Target   // engine of the model; Engine is "" until the model is known
+	kind    telemetry.Kind
+	passing bool // the body that was collected is being sent on
+
+	// The upstream's reply.
 	upstream upstreamPhase
 	// elsewhere is the error for a request that was passed on because what it asks
 	// for is not stored here; nil: it was not. It takes the place of a 404.
 	elsewhere *apierror.Error
 
-	passing     bool   // the body that was collected is being sent on
-	local       bool   // the reply is a local one: Envoy sends no request upstream
-	early       []byte // of a reply in place of the upstream's, whose body has not begun
-	pace        pacer
+	// The reply to the client.
+	local       bool // Envoy sends no request upstream: the reply is a local one
+	headersSent bool
+	early       []byte       // of a reply in place of the upstream's, whose body has not begun
 	stored      *storedReply // nil: the reply is not a stored stream
-	headersSent bool         // of the reply
+	pace        pacer
 	metadata    metadata
-	kind        telemetry.Kind
-	ended       error // with which the stream from Envoy has ended
 }
 
-// incoming is an event of an exchange beside those of its run. One field is set.
-type incoming struct {
-	abort   bool // the time of the drain is over
-	message *extprocv3.ProcessingRequest
-	err     error // of receiving a message
-	handled *handled
-	stored  *storedEvents
-	dropped *apierror.Error // the body, or the stored answer, makes room for other requests
-}
-
-func newExchange(ctx context.Context, s *Server, now time.Time) *exchange {
-	// Without a buffer, an event that is sent is one that is taken.
-	return &exchange{inbox: inbox{ctx, make(chan incoming)}, s: s, now: now, runner: run.NewRunner(ctx, s.o.Env, now), to: newSender()}
-}
-
-// inbox is the way of other goroutines to an exchange.
-type inbox struct {
-	ctx context.Context //nolint:containedctx // that of the stream from Envoy, of the same life
-	in  chan incoming
-}
-
-// send delivers an event to the exchange, and reports whether it takes it.
-func (i inbox) send(e incoming) bool {
-	select {
-	case i.in <- e:
-		return true
-	case <-i.ctx.Done():
-		return false
+// newExchange begins an exchange that a driver feeds.
+func newExchange(d driver, s *Server) *exchange {
+	ctx, now := d.Context(), d.Now()
+	return &exchange{
+		inbox:     newInbox(ctx),
+		s:         s,
+		driver:    d,
+		telemetry: s.telemetry,
+		runner:    run.NewRunner(ctx, s.o.Env, now),
+		now:       now,
+		to:        newSender(),
 	}
 }
 
@@ -141,31 +157,38 @@ var errStreamEnded = errors.New("the ext_proc stream has ended")
 
 // Handle implements [run.Owner].
 func (x *exchange) Handle(e incoming) (telemetry.MessageKind, error) {
-	switch {
-	case e.abort:
-		x.abort()
-		return telemetry.MessageTick, nil
-	case e.err != nil:
-		x.ended = endOf(e.err)
-		return telemetry.MessageTick, errStreamEnded
-	case e.handled != nil:
-		x.takeOutcome(e.handled)
+	switch e := e.(type) {
+	case envoyMessage:
+		return kindOf(e.of), x.receive(e.of)
+	case *handled:
+		x.takeOutcome(e)
 		return telemetry.MessageJob, nil
-	case e.stored != nil:
+	case *storedEvents:
 		if x.phase == phaseFollow { // else the reply has ended
-			x.stored.take(e.stored)
+			x.stored.take(e)
 		}
 		return telemetry.MessageStream, nil
-	case e.dropped != nil:
-		switch x.phase { // else it has been answered
-		case phaseCollect:
-			x.notCollected(false, e.dropped)
-		case phaseFollow:
-			return telemetry.MessageTick, x.stored.giveWay(e.dropped)
-		}
-		return telemetry.MessageTick, nil
+	case streamEnded:
+		x.ended = endOf(e.err)
+		return telemetry.MessageTick, errStreamEnded
+	case dropped:
+		return telemetry.MessageTick, x.makeRoom(e.err)
+	case aborted:
+		x.abort()
 	}
-	return kindOf(e.message), x.receive(e.message)
+	return telemetry.MessageTick, nil
+}
+
+// makeRoom gives up what the request holds of the memory budget, unless it has been answered
+// since. An error ends the stream from Envoy.
+func (x *exchange) makeRoom(err *apierror.Error) error {
+	switch x.phase {
+	case phaseCollect:
+		x.notCollected(false, err)
+	case phaseFollow:
+		return x.stored.giveWay(err)
+	}
+	return nil
 }
 
 // Done implements [run.Owner]: Envoy ends the stream.
@@ -178,10 +201,12 @@ func (x *exchange) Canceled(error) (goesOn bool) { return false }
 func (x *exchange) Expire(name run.Timer) {
 	switch {
 	case name == run.TimerBody:
-		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "", "The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
+		x.notCollected(false, apierror.New(http.StatusRequestTimeout, "request_timeout", "",
+			"The request body did not arrive within %s. Send the request again.", x.s.o.Config.Limits.BodyTimeout))
 	case name == run.TimerHandle:
 		x.SendError(notHandled())
 	case x.phase == phaseRun && name == run.TimerTotal && x.s.drain.over():
+		// The timer was set by abort: the reply has not been stored in the time for that.
 		x.runner.Run().Fail(shutDown())
 	case x.phase == phaseRun:
 		x.runner.Expire(name)
@@ -192,11 +217,13 @@ func (x *exchange) Expire(name run.Timer) {
 
 // What Envoy's first message cannot show: protocol_config has body modes only.
 var (
-	errRequestHeaders  = errors.New("the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
-	errResponseHeaders = errors.New("a response body came without its headers: set processing_mode.response_header_mode to SEND")
+	errRequestHeaders = errors.New(
+		"the first ext_proc message is not request headers: set processing_mode.request_header_mode to SEND")
+	errResponseHeaders = errors.New(
+		"a response body came without its headers: set processing_mode.response_header_mode to SEND")
 )
 
-// What no Envoy sends. The state of the exchange has no meaning behind such a message, so
+// What no Envoy sends. The state of the exchange has no meaning after such a message, so
 // the stream ends.
 var (
 	errRequestHeadersAgain  = errors.New("request headers came twice in one ext_proc stream")
@@ -209,6 +236,7 @@ func (x *exchange) receive(m *extprocv3.ProcessingRequest) error {
 	if err := x.checkOrder(m); err != nil {
 		return err
 	}
+
 	switch r := m.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
 		x.requestHeaders(m)
@@ -233,9 +261,10 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 	requested := x.request.share != nil
 	switch m.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_RequestHeaders:
-		if requested {
+		switch {
+		case requested:
 			return errRequestHeadersAgain
-		} else if x.upstream != upstreamSilent {
+		case x.upstream != upstreamSilent:
 			return errRequestHeadersLate
 		}
 		return nil
@@ -249,10 +278,13 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 			return errRequestHeaders
 		}
 	case *extprocv3.ProcessingRequest_ResponseBody, *extprocv3.ProcessingRequest_ResponseTrailers:
-		if x.upstream == upstreamSilent && (x.phase == phaseCollect || x.phase == phaseHandle || x.phase == phaseRun) {
+		waits := x.phase == phaseCollect || x.phase == phaseHandle || x.phase == phaseRun
+		if x.upstream == upstreamSilent && waits {
 			return errResponseHeaders
 		}
 	}
+
+	// Any other message is none that a stream can begin with.
 	if x.phase == phaseNew {
 		return errRequestHeaders
 	}
@@ -263,17 +295,24 @@ func (x *exchange) checkOrder(m *extprocv3.ProcessingRequest) error {
 // headers, as the record does.
 func (s *Server) beginSpan(x *exchange) {
 	r := &x.request
-	if r.endpoint == nil || s.o.Env.Telemetry.OTel == nil {
+	if r.endpoint == nil || s.telemetry.OTel == nil {
 		return
 	}
+
 	start := telemetry.Start{
-		Parent: r.parent, Kind: x.kind, API: r.endpoint.API, RequestID: r.id, Method: r.method, Route: r.endpoint.Pattern,
-		Model: x.target.Model, Engine: x.target.Engine,
+		Parent:    r.parent,
+		Kind:      x.kind,
+		API:       r.endpoint.API,
+		RequestID: r.id,
+		Method:    r.method,
+		Route:     r.endpoint.Pattern,
+		Model:     x.target.Model,
+		Engine:    x.target.Engine,
 	}
 	if x.target.Dialect != nil {
 		start.Provider = x.target.Dialect.Kind()
 	}
-	s.o.Env.Telemetry.Begin(&x.runner.Record, start)
+	s.telemetry.Begin(&x.runner.Record, start)
 }
 
 // close ends the exchange, whatever it was doing, returns what it has taken, and
@@ -288,25 +327,36 @@ func (x *exchange) close(now time.Time) {
 		r.Cancel()
 	}
 	x.runner.Stop()
+
 	record, o := &x.runner.Record, x.outcome()
 	record.Rollout = x.request.rollout.side
-	x.request.rollout.count(x.s.o.Env.Telemetry.Metrics)
-	if (x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay) && record.Err() == nil {
-		x.s.o.Env.Telemetry.PassedThrough(record, x.request.id, x.request.path, now)
+	x.request.rollout.count(x.telemetry.Metrics)
+
+	// What the filter has not answered is the upstream's: there is a line of the log for
+	// debugging only.
+	passed := x.request.endpoint == nil || x.phase == phaseNew || x.phase == phaseRelay
+	if passed && record.Err() == nil {
+		x.telemetry.PassedThrough(record, x.request.id, x.request.path, now)
 		return
 	}
+
 	if record.Err() == nil && !o.Complete && x.s.drain.over() {
 		record.Failed(shutDown())
 	}
 	x.s.beginSpan(x) // of a request that did not come so far as to be handled
-	x.s.o.Env.Telemetry.Close(record, &o)
+	x.telemetry.Close(record, &o)
 }
 
 // outcome is how the exchange has ended, or what it has come to so far.
 func (x *exchange) outcome() telemetry.Outcome {
 	o := telemetry.Outcome{
-		Kind: x.kind, RequestID: x.request.id, Tenant: x.request.tenant, Model: x.target.Model, Engine: x.target.Engine, Now: x.now,
-		Complete: x.phase == phaseEnded || x.phase == phaseAnswered,
+		Kind:      x.kind,
+		RequestID: x.request.id,
+		Tenant:    x.request.tenant,
+		Model:     x.target.Model,
+		Engine:    x.target.Engine,
+		Now:       x.now,
+		Complete:  x.phase == phaseEnded || x.phase == phaseAnswered,
 	}
 	if x.request.endpoint != nil {
 		o.API = x.request.endpoint.API

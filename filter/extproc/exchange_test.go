@@ -27,7 +27,7 @@ func TestLifeOfAnExchange(t *testing.T) {
 	}
 	waits := func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
 	ofJobs := endpointOf(func(context.Context) api.Outcome {
-		return api.Outcome{Request: &scriptedRequest{stream: true, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{jobFunc(waits)}}}}}}
+		return api.Decoded(&scriptedRequest{stream: true, reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{jobFunc(waits)}}}}})
 	})
 	for _, c := range []struct {
 		name    string
@@ -106,7 +106,7 @@ func TestLifeOfAnExchange(t *testing.T) {
 				s.t.Errorf("no error at the end: %q", got)
 			}
 		}, true, codes.OK, "failed"},
-		{"8. the process drains: a followed stream", endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: &scriptedFollower{}} }), func(s *scripted) {
+		{"8. the process drains: a followed stream", endpointOf(func(context.Context) api.Outcome { return api.Streamed(&scriptedFollower{}) }), func(s *scripted) {
 			s.postTest()
 			s.Drain()
 			s.wait(time.Second)
@@ -134,7 +134,7 @@ func TestLifeOfAnExchange(t *testing.T) {
 			s.wait(0)
 			s.expect()
 		}, true, codes.OK, "ok"},
-		{"8. the process drains: an exchange that hangs", endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: stuckFollower{}} }), func(s *scripted) {
+		{"8. the process drains: an exchange that hangs", endpointOf(func(context.Context) api.Outcome { return api.Streamed(stuckFollower{}) }), func(s *scripted) {
 			s.postTest()
 			s.Abort()
 			s.wait(time.Minute)
@@ -142,7 +142,7 @@ func TestLifeOfAnExchange(t *testing.T) {
 			s.leave()         // as the gRPC server does when it stops
 			s.wait(time.Hour) // until the follower ends
 		}, false, codes.OK, "drain"},
-		{"9. a panic", endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: &panickingRequest{}} }), func(s *scripted) {
+		{"9. a panic", endpointOf(func(context.Context) api.Outcome { return api.Decoded(&panickingRequest{}) }), func(s *scripted) {
 			s.postTest()
 			s.expect()
 		}, false, codes.Internal, "failed"},

@@ -30,13 +30,13 @@ type storedEvents struct {
 // after each piece until the client can have the next one.
 type followed struct {
 	stream api.Follower
-	share  *share // of the budget: what has been read of the store and is not sent yet
+	share  *memoryShare // what has been read of the store and is not sent yet
 	resume chan struct{}
 	waits  bool // the goroutine waits for resume
 	cut    bool // what was sent may end inside an event
 }
 
-func newFollowed(f api.Follower, s *share) *followed {
+func newFollowed(f api.Follower, s *memoryShare) *followed {
 	return &followed{stream: f, share: s, resume: make(chan struct{}, 1)}
 }
 
@@ -90,12 +90,12 @@ func (s *Server) wait(ctx context.Context, f *followed) bool {
 
 // next reads a stream once, or more often if the store fails.
 func (s *Server) next(ctx context.Context, from *followed) storedEvents {
-	f, reserve := from.stream, from.share.reserve
+	f, take := from.stream, from.share.takeBytes
 	for attempt := 1; ; attempt++ {
 		within, cancel := context.WithTimeout(ctx, nextTimeout)
-		heed := context.AfterFunc(s.drain.aborted, cancel)
-		sse, end, err := f.Next(within, reserve)
-		heed()
+		unhook := context.AfterFunc(s.drain.aborted, cancel)
+		sse, end, err := f.Next(within, take)
+		unhook()
 		cancel()
 		switch {
 		case err == nil && end:

@@ -62,7 +62,7 @@ func TestFollow(t *testing.T) {
 				}
 				var text strings.Builder
 				code := ""
-				b := newBudget(&config.Limits{MaxInflightBytes: 1 << 20}, time.Now, newHoldings())
+				b := newMemoryBudget(&config.Limits{MaxInflightBytes: 1 << 20}, time.Now, newHoldings())
 				f := newFollowed(&c.stream, b.open("", nil))
 				s.follow(t.Context(), f, func(e storedEvents) bool {
 					f.waits = true
@@ -86,7 +86,7 @@ func TestFollow(t *testing.T) {
 func TestFollowedStream(t *testing.T) {
 	t.Parallel()
 	stream := &scriptedFollower{{sse: []byte("a")}}
-	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: stream} }), func(s *scripted) {
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Streamed(stream) }), func(s *scripted) {
 		s.postTest()
 		s.expect(localStream, "local body a")
 		s.wait(16 * time.Second)
@@ -109,7 +109,7 @@ func TestFollowedStream(t *testing.T) {
 // A client that leaves ends the reading of its stream.
 func TestFollowerLeaves(t *testing.T) {
 	t.Parallel()
-	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Stream: &scriptedFollower{}} }), func(s *scripted) {
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Streamed(&scriptedFollower{}) }), func(s *scripted) {
 		s.postTest()
 		s.expect(localStream)
 		s.leave() // a goroutine that is left behind deadlocks the bubble

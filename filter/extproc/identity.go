@@ -25,7 +25,9 @@ func (s *Server) checkTenant(r *clientRequest) *apierror.Error {
 	if s.o.Config.TenantHeader == "" || r.tenant != "" || r.endpoint != nil && r.endpoint.Public {
 		return nil
 	}
-	return apierror.New(http.StatusUnauthorized, "tenant_missing", "", "The request does not say whose it is: the header %s is missing, or is there more than once.", s.o.Config.TenantHeader)
+	return apierror.New(http.StatusUnauthorized, "tenant_missing", "",
+		"The request does not say whose it is: the header %s is missing, or is there more than once.",
+		s.o.Config.TenantHeader)
 }
 
 // tenantOf returns the tenant that the header names. Of two headers one may be the

@@ -37,7 +37,8 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 			r = z
 		}
 	default:
-		return nil, apierror.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "", "The content-encoding %.64q is not supported. Send gzip, zstd or no encoding.", encoding)
+		return nil, apierror.New(http.StatusUnsupportedMediaType, "unsupported_encoding", "",
+			"The content-encoding %.64q is not supported. Send gzip, zstd or no encoding.", encoding)
 	}
 	var out []byte
 	if err == nil {
@@ -47,7 +48,8 @@ func inflate(encoding string, body []byte, limit int64, take func(n int64) *apie
 		return nil, refused
 	}
 	if int64(len(out)) > limit || errors.Is(err, zstd.ErrWindowSizeExceeded) || errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+			"The decoded request body is larger than %d bytes. Send less history or smaller attachments.", limit)
 	}
 	if err != nil {
 		return nil, apierror.Invalid("", "The request body is not valid %s.", encoding).With(err)

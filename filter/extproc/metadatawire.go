@@ -88,6 +88,7 @@ func appendUsage(b []byte, usage *aidatav3.TokenUsage) []byte {
 	size := proto.Size(usage)
 	b = appendEntry(b, typedDynamicMetadata, header.TokenUsageNamespace, sizeOf(len(name))+sizeOf(size))
 	b = append(appendLength(b, anyType, len(name)), name...)
-	b, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(appendLength(b, anyValue, size), usage) // its texts are valid UTF-8
+	// Its texts are valid UTF-8
+	b, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(appendLength(b, anyValue, size), usage)
 	return b
 }

@@ -21,9 +21,9 @@ func pacedStream(stream *scriptedFollower) func(*wiring) {
 		w.cfg.Loopback, w.paced = "unix:///nowhere", true
 		w.endpoints = []api.Endpoint{{API: "test", Method: http.MethodGet, Pattern: "/test", NoModel: true, Handle: func(_ context.Context, r *api.HTTPRequest) api.Outcome {
 			if len(r.Body) > 0 {
-				return api.Outcome{Err: apierror.Invalid("", "The body is %q.", r.Body)}
+				return api.Refused(apierror.Invalid("", "The body is %q.", r.Body))
 			}
-			return api.Outcome{Stream: stream}
+			return api.Streamed(stream)
 		}}}
 	}
 }
@@ -106,7 +106,7 @@ func pacedObject(size int) func(*wiring) {
 	return func(w *wiring) {
 		pacedStream(nil)(w)
 		w.endpoints[0].Handle = func(context.Context, *api.HTTPRequest) api.Outcome {
-			return api.Outcome{Answer: make([]byte, size)}
+			return api.Answered(make([]byte, size), nil)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestPacedObject(t *testing.T) {
 		s.expectLike("response headers content-type=application/json", piece, "request body .", piece, piece)
 		s.wait(time.Hour) // without a comment
 		s.expect()
-		if n := s.budget.held.bytes; n != largeAnswer+1 {
+		if n := s.memory.held.bytes; n != largeAnswer+1 {
 			t.Errorf("%d bytes are held", n)
 		}
 		s.Drain()
@@ -137,7 +137,7 @@ func TestPacedObject(t *testing.T) {
 		s.leave()
 	})
 	script(t, object, func(s *scripted) {
-		s.budget.held.bytes = s.o.Config.Limits.MaxInflightBytes
+		s.memory.held.bytes = s.o.Config.Limits.MaxInflightBytes
 		s.getFilled("/test")
 		s.expectLike("immediate 503")
 	})
@@ -185,7 +185,7 @@ func TestFilledRequestPassesThrough(t *testing.T) {
 			pacedStream(nil)(w)
 			w.cfg.Responses.RelayUnknown = true
 			w.endpoints[0].Handle = func(context.Context, *api.HTTPRequest) api.Outcome {
-				return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "", "", "It is not stored here.")}
+				return api.Elsewhere(apierror.New(http.StatusNotFound, "", "", "It is not stored here."))
 			}
 		}, func(s *scripted) {
 			s.getFilled("/test")
@@ -202,10 +202,10 @@ func TestFollowerInTheBudget(t *testing.T) {
 	stream := &scriptedFollower{{sse: make([]byte, read)}, {sse: []byte("b"), end: true}}
 	script(t, pacedStream(stream), func(s *scripted) {
 		held := func(change int64) int64 {
-			s.budget.held.mu.Lock()
-			defer s.budget.held.mu.Unlock()
-			s.budget.held.bytes += change
-			return s.budget.held.bytes
+			s.memory.held.mu.Lock()
+			defer s.memory.held.mu.Unlock()
+			s.memory.held.bytes += change
+			return s.memory.held.bytes
 		}
 		all := s.o.Config.Limits.MaxInflightBytes
 		held(all)
@@ -233,9 +233,9 @@ func TestFollowerInTheBudget(t *testing.T) {
 func TestFollowerWithoutRoom(t *testing.T) {
 	t.Parallel()
 	script(t, pacedStream(&scriptedFollower{{sse: []byte("a")}}), func(s *scripted) {
-		s.budget.held.mu.Lock()
-		s.budget.held.bytes = s.o.Config.Limits.MaxInflightBytes
-		s.budget.held.mu.Unlock()
+		s.memory.held.mu.Lock()
+		s.memory.held.bytes = s.o.Config.Limits.MaxInflightBytes
+		s.memory.held.mu.Unlock()
 		s.getFilled("/test")
 		s.answer(false, ":status=200")
 		s.answerBody(".", false)
@@ -266,8 +266,8 @@ func TestUnreadStreamMakesRoom(t *testing.T) {
 				s.wait(slack + time.Second)
 				unread := s.fakeEnvoy
 				s.begin()
-				other := s.budget.open("", nil)
-				if err := other.take(s.budget.limit - s.budget.small); err != nil {
+				other := s.memory.open("", nil)
+				if err := other.take(s.memory.limit - s.memory.small); err != nil {
 					t.Fatal(err)
 				}
 				s.wait(0)

@@ -86,7 +86,7 @@ func TestPacedReply(t *testing.T) {
 // the model call waits until it comes back.
 func TestMarks(t *testing.T) {
 	t.Parallel()
-	x := newExchange(t.Context(), newServer(t, pacedServer).Server, time.Now())
+	x := newStepped(t.Context(), newServer(t, pacedServer).Server)
 	x.phase, x.pace.phase, x.headersSent = phaseRun, paceOpen, true
 	send := func(n, marks int, behind bool) {
 		t.Helper()

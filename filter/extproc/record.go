@@ -13,16 +13,16 @@ func (s *Server) beginRecord(x *exchange, r *api.HTTPRequest) {
 	if x.request.endpoint.Public { // the list of models: there is nothing to replay
 		return
 	}
-	tape := s.o.Env.Telemetry.Recorder.Begin(x.request.tenant, x.target.Model, x.request.asked, func() record.Record { return s.newRecord(x, r) })
-	if tape == nil {
+	recording := s.telemetry.Recorder.Begin(x.request.tenant, x.target.Model, x.request.asked, func() record.Record { return s.newRecord(x, r) })
+	if recording == nil {
 		return
 	}
-	x.runner.Record.Tape = tape
+	x.runner.Record.Tape = recording
 	env := *r.Context.Env
 	newID, now := env.NewID, env.Now
-	env.NewID = func(prefix string) string { return tape.ID(newID(prefix)) }
-	env.Now = func() time.Time { return tape.Clock(now()) }
-	env.Prompts = tape.Prompts(env.Prompts)
+	env.NewID = func(prefix string) string { return recording.ID(newID(prefix)) }
+	env.Now = func() time.Time { return recording.Clock(now()) }
+	env.Prompts = recording.Prompts(env.Prompts)
 	r.Context.Env = &env
 }
 

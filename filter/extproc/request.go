@@ -24,41 +24,51 @@ import (
 // clientRequest is what is known of the client's request.
 type clientRequest struct {
 	requestLine
+
+	// Who handles it.
 	endpoint *api.Endpoint // nil: the path is not the filter's
 	ids      [2]string     // in the path
-	id       string        // x-request-id: of the reply and of the engine's request, without the API's prefix
-	party
-	session  string           // that the headers name
-	encoding string           // content-encoding of the body
-	parent   telemetry.Parent // span that the request's belongs to
-	forward  http.Header      // what goes along with model calls through the loopback listener; nil without one
-	strip    []string         // headers of the client's that only the filter sets
-
-	bodyShape
-	onDemand bool // Envoy sends only what is asked for
-	demanded bool // the body comes because it was asked for
 	override override
-	codex    bool   // Codex compatibility mode is on
-	asked    string // by the header that asks for a record
+	codex    bool // Codex compatibility mode is on
 	rollout  rolledOut
 
+	// Whose it is.
+	party
+
+	id      string           // x-request-id: of the reply and of the engine's request, without the API's prefix
+	session string           // that the headers name
+	parent  telemetry.Parent // span that the request's belongs to
+	asked   string           // by the header that asks for a record
+
+	// Its headers, as they go on.
+	forward http.Header // what goes along with model calls through the loopback listener; nil without one
+	strip   []string    // headers of the client's that only the filter sets
+
+	// Its body.
+	bodyShape
+
 	body  collectedBody
-	share *share // of the budget: the body, and what is read of the store
+	share *memoryShare // the body, and what is read of the store
 	scan  modelScan
 }
 
 // party is whose request it is.
 type party struct {
 	tenant string
-	key    string // digest of the client's credentials, where a token budget needs it
+	key    string // digest of the client's credentials, where a token quota needs it
 }
 
 // bodyShape is in which form a request's body comes.
 type bodyShape struct {
-	length   int64 // as the headers have it; 0: they do not
-	bodyless bool  // there are headers only
-	filled   bool  // the client has sent headers only, and Envoy has added a body
-	trailers bool  // the body ends with trailers
+	encoding string // content-encoding
+	length   int64  // as the headers have it; 0: they do not
+
+	bodyless bool // there are headers only
+	filled   bool // the client has sent headers only, and Envoy has added a body
+	trailers bool // the body ends with trailers
+
+	onDemand bool // Envoy sends only what is asked for
+	demanded bool // the body comes because it was asked for
 }
 
 // requestLine is the first line of a request.
@@ -77,101 +87,35 @@ const (
 	overrideOff
 )
 
-func (x *exchange) requestHeaders(m *extprocv3.ProcessingRequest) {
-	h := m.GetRequestHeaders()
-	headers := h.GetHeaders()
-	x.request = x.s.readRequest(headers)
-	r := &x.request
-	r.share = x.s.budget.open(x.s.party(r.tenant, m), func(err *apierror.Error) {
-		x.s.o.Env.Workers.Go(func() { x.send(incoming{dropped: err}) })
-	})
-	if r.endpoint != nil && x.s.o.Env.Telemetry.OTel != nil {
-		r.parent = parentOf(x.ctx, headers)
-	}
-	r.bodyless = h.GetEndOfStream()
-	var err *apierror.Error
-	r.onDemand, err = checkMode(m.GetProtocolConfig())
-	if err != nil {
-		x.s.o.Env.Telemetry.Log.WithError(err).Error("The ext_proc filter is not configured for envoy-harmony")
-		x.SendError(err)
-		return
-	}
-	if headerOf(headers, "upgrade") != "" && x.s.ownPath(r.path) {
-		x.SendError(apierror.New(http.StatusUpgradeRequired, "", "", "%s is served over plain HTTP. Send a POST without Upgrade.", r.path))
-		return
-	}
-	if r.endpoint == nil && x.s.respelled(r) {
-		x.SendError(apierror.New(http.StatusNotFound, "", "", "The path is another spelling of a path of this API. Write it without encoded characters, double slashes, dots and a slash at the end."))
-		return
-	}
-	if r.endpoint == nil && r.override != overrideOff {
-		if family, err := x.s.closed(r); err != nil {
-			r.endpoint = family
-			x.SendError(err)
-			return
-		}
-	}
-	if r.endpoint == nil || r.override == overrideOff {
-		x.passThrough()
-		return
-	}
-	if err := r.checkBodyType(headersOf(headers, "content-type")); err != nil {
-		x.SendError(err)
-		return
-	}
-	x.phase = phaseCollect
-	if err := x.s.checkExpected(r); err != nil {
-		x.SendError(err)
-		return
-	}
-	x.runner.Timers.Set(run.TimerBody, x.now, x.s.o.Config.Limits.BodyTimeout.Duration)
-	if r.bodyless {
-		x.collected()
-	} else if r.onDemand {
-		// Without a loopback listener the upstream's reply may be the engine's. With
-		// pacing it is what the filter has sent.
-		r.demanded = true
-		x.to.add(&extprocv3.ProcessingResponse{ModeOverride: demandedMode(x.s.o.Client == nil || paces(x.ctx))})
-	}
-}
-
-// checkExpected checks what is known of a request before its body comes.
-func (s *Server) checkExpected(r *clientRequest) *apierror.Error {
-	if r.endpoint.NoModel {
-		if err := s.checkTenant(r); err != nil {
-			return err
-		}
-	}
-	if limit := s.o.Config.Limits.MaxBodyBytes; r.length > limit && !s.passesLarge(r) {
-		return cmp.Or(s.checkTenant(r), bodyTooLarge(limit))
-	}
-
-	return nil
-}
-
 // readRequest reads a request's headers.
 func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	cfg := s.o.Config
 	r := clientRequest{
-		requestLine: requestLine{method: headerOf(h, ":method")}, id: headerOf(h, "x-request-id"), party: party{tenant: tenantOf(h, cfg.TenantHeader)}, session: session(h, cfg.Routing.SessionFrom),
-		encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding"))),
-		codex:    cfg.Responses.CodexCompatibility,
+		requestLine: requestLine{method: headerOf(h, ":method")},
+		id:          cutID(headerOf(h, "x-request-id")),
+		party:       party{tenant: tenantOf(h, cfg.TenantHeader)},
+		session:     session(h, cfg.Routing.SessionFrom),
+		bodyShape:   bodyShape{encoding: strings.ToLower(strings.TrimSpace(headersOf(h, "content-encoding")))},
+		codex:       cfg.Responses.CodexCompatibility,
 	}
-	if name := s.o.Env.Telemetry.Recorder.Header(); name != "" {
+	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
+	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
+	if r.id == "" {
+		r.id = s.o.NewID("")
+	}
+
+	if name := s.telemetry.Recorder.Header(); name != "" {
 		r.asked = headerOf(h, name)
 	}
 	if s.o.Budgets.NeedsKey() {
 		r.key = keyOf(h, cfg.KeyHeader)
 	}
-	if r.id = cutID(r.id); r.id == "" {
-		r.id = s.o.NewID("")
-	}
 	if length := headerOf(h, "content-length"); length != "" {
 		r.length, _ = strconv.ParseInt(length, 10, 64) // Envoy has checked it
 	}
-	r.path, r.query, _ = strings.Cut(headerOf(h, ":path"), "?")
-	r.endpoint, r.ids = api.MatchWith(s.o.Endpoints, r.method, r.path, func(name string) bool { return headerOf(h, name) != "" })
 	r.filled = headerOf(h, header.Filled) != ""
+
+	// What clients say in the filter's own headers reaches neither upstreams nor engines.
 	for _, name := range s.own {
 		if headerOf(h, name) != "" {
 			r.strip = append(r.strip, name)
@@ -183,9 +127,15 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 			r.forward.Set("x-request-id", cutID(id))
 		}
 	}
-	if !cfg.AllowOverride {
-		return r
+
+	if cfg.AllowOverride {
+		r.readOverrides(h)
 	}
+	return r
+}
+
+// readOverrides reads the headers by which a request decides for itself.
+func (r *clientRequest) readOverrides(h *corev3.HeaderMap) {
 	switch strings.ToLower(headerOf(h, header.Override)) {
 	case "on":
 		r.override = overrideOn
@@ -198,7 +148,6 @@ func (s *Server) readRequest(h *corev3.HeaderMap) clientRequest {
 	case "off":
 		r.codex = false
 	}
-	return r
 }
 
 // parentOf is the span of Envoy for its stream to the filter, else the one that the
@@ -211,31 +160,6 @@ func parentOf(ctx context.Context, h *corev3.HeaderMap) telemetry.Parent {
 		return ""
 	}
 	return telemetry.ParentOf(ofStream, func(name string) string { return headerOf(h, name) })
-}
-
-// ownPath reports whether a path is that of an API that models answer, whatever
-// the method.
-func (s *Server) ownPath(path string) bool {
-	return slices.ContainsFunc(s.o.Endpoints, func(e api.Endpoint) bool { return !e.NoModel && e.Pattern == path })
-}
-
-// checkMode rejects an ext_proc filter whose body modes would break replies. It
-// reports whether bodies come only if they are asked for.
-func checkMode(m *extprocv3.ProtocolConfiguration) (onDemand bool, _ *apierror.Error) {
-	const none, want = extprocfilterv3.ProcessingMode_NONE, extprocfilterv3.ProcessingMode_FULL_DUPLEX_STREAMED
-	if m.GetRequestBodyMode() == none && m.GetResponseBodyMode() == none {
-		return true, nil
-	}
-	for _, c := range []struct {
-		key  string
-		mode extprocfilterv3.ProcessingMode_BodySendMode
-	}{{"request_body_mode", m.GetRequestBodyMode()}, {"response_body_mode", m.GetResponseBodyMode()}} {
-		if c.mode != want {
-			return false, apierror.New(http.StatusInternalServerError, "ext_proc_mode", "",
-				"Envoy's ext_proc filter has processing_mode.%s %s. Set it to %s, and headers and trailers to SEND, for envoy-harmony.", c.key, c.mode, want)
-		}
-	}
-	return false, nil
 }
 
 func (x *exchange) requestBody(b *extprocv3.HttpBody) {
@@ -265,6 +189,8 @@ func (x *exchange) requestTrailers() {
 func (x *exchange) collect(p []byte, end bool) {
 	r, limit := &x.request, x.s.o.Config.Limits.MaxBodyBytes
 	r.body.add(p)
+
+	// The model of an encoded body is known at its end only.
 	if r.encoding == "" {
 		r.scan.feed(p)
 		if err := r.scan.ambiguous(); err != nil {
@@ -275,9 +201,12 @@ func (x *exchange) collect(p []byte, end bool) {
 			x.passCollected(end)
 			return
 		}
+
+		// The request is the filter's. What is wrong with it is said without waiting for the
+		// rest of its body.
 		if x.target.Engine != "" && !r.rollout.undecided {
 			if err := x.s.checkTenant(r); err != nil {
-				x.SendError(err) // its body is not waited for
+				x.SendError(err)
 				return
 			}
 			if r.length > limit {
@@ -286,6 +215,7 @@ func (x *exchange) collect(p []byte, end bool) {
 			}
 		}
 	}
+
 	if int64(r.body.size) > limit {
 		x.notCollected(end, bodyTooLarge(limit))
 		return
@@ -321,12 +251,20 @@ func (x *exchange) foreign() bool {
 	if x.target.Engine != "" || !r.scan.done || r.scan.other {
 		return false
 	}
+
 	m, harmony := x.s.o.Config.Model(r.scan.model)
 	if !harmony && r.override != overrideOn {
 		return true
 	}
+
 	x.model = m
-	x.target = run.Target{Engine: m.Engine, Model: m.UpstreamModel, Dialect: x.s.o.Dialects[m.Engine], Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine), Prices: m.BudgetPrices()}
+	x.target = run.Target{
+		Engine:        m.Engine,
+		Model:         m.UpstreamModel,
+		Dialect:       x.s.o.Dialects[m.Engine],
+		Disaggregated: x.s.o.Client != nil && x.s.o.Client.Disaggregated(m.Engine),
+		Prices:        m.BudgetPrices(),
+	}
 	return r.rollOut(x.s.o.Config)
 }
 
@@ -339,6 +277,7 @@ func (x *exchange) collected() {
 		return
 	}
 
+	// What is going to be made of the body is taken before any of it is made.
 	plain := r.encoding == "" || r.encoding == "identity"
 	if plain {
 		if err := r.share.take((madeOf - 1) * int64(r.body.size)); err != nil {
@@ -351,6 +290,8 @@ func (x *exchange) collected() {
 		x.SendError(err)
 		return
 	}
+
+	// The model of an encoded body is known only now. It passes on as it came.
 	if r.encoding != "" {
 		r.scan.feed(body)
 		if err := r.scan.ambiguous(); err != nil {
@@ -377,6 +318,7 @@ func (x *exchange) collected() {
 			return
 		}
 	}
+
 	if err := x.s.check(r, &x.target); err != nil {
 		x.SendError(err)
 		return
@@ -393,7 +335,8 @@ func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
 	case target.Engine == "" && !r.endpoint.NoModel:
 		return nil // the endpoint says what is wrong: no object, no model, not a string
 	case target.Dialect == nil && !r.endpoint.NoModel:
-		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model", "No engine is configured for this model.")
+		return apierror.New(http.StatusServiceUnavailable, "engine_missing", "model",
+			"No engine is configured for this model.")
 	}
 	return nil
 }
@@ -403,11 +346,15 @@ func (s *Server) check(r *clientRequest, target *run.Target) *apierror.Error {
 func (x *exchange) passThrough() {
 	x.phase = phaseRelay
 	x.runner.Timers.ClearAll()
+
 	var m mutation
 	m.remove(x.request.strip...)
-	if x.request.filled {
+	if x.request.filled { // the upstream does not get the body that Envoy has added
 		m.set(engine.Header{Name: "content-length", Value: "0"})
 	}
+
+	// Where bodies come on demand, the rest of the body is not asked for. The reply is, if the
+	// upstream may not have either what is not stored here.
 	reply := requestHeadersReply(&m, slices.Contains(x.request.strip, header.Engine))
 	if x.request.demanded || x.request.onDemand && x.elsewhere != nil {
 		reply.ModeOverride = demandedMode(false)
@@ -443,7 +390,7 @@ func (x *exchange) passCollected(end bool) {
 	}
 }
 
-// release drops the collected body, and returns what was taken of the budget.
+// release drops the collected body, and returns what was taken of the memory budget.
 func (r *clientRequest) release() { _ = r.keep(0) }
 
 // keep is release, but n bytes stay taken, of which some may not have been.
@@ -487,6 +434,7 @@ func forwarded(m *corev3.HeaderMap) http.Header {
 		}
 		kept.Add(name, cmp.Or(string(h.GetRawValue()), h.GetValue()))
 	}
+
 	if kept.Get("user-agent") == "" {
 		kept.Set("user-agent", "") // else Go sends its own
 	}
@@ -507,10 +455,14 @@ func session(h *corev3.HeaderMap, names []string) string {
 // httpRequest is the request as its endpoint gets it.
 func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) {
 	r := &x.request
+
+	// An upstream would read a malformed query in its own way. Of requests for a model nobody
+	// reads it.
 	query, err := api.QueryOf(r.method, r.query)
 	if err != nil && r.endpoint.NoModel {
 		return nil, apierror.Invalid("", "The query of the path is malformed.")
 	}
+
 	head := r.forward
 	if len(r.strip) > 0 {
 		head = head.Clone()
@@ -518,5 +470,14 @@ func (x *exchange) httpRequest(body []byte) (*api.HTTPRequest, *apierror.Error) 
 			head.Del(name)
 		}
 	}
-	return &api.HTTPRequest{IDs: r.ids, Path: r.path, Query: query, Header: head, Body: body, Context: x.s.requestContext(x), Codex: r.codex}, nil
+
+	return &api.HTTPRequest{
+		IDs:     r.ids,
+		Path:    r.path,
+		Query:   query,
+		Header:  head,
+		Body:    body,
+		Context: x.s.requestContext(x),
+		Codex:   r.codex,
+	}, nil
 }

@@ -272,7 +272,7 @@ func TestHTTPRequest(t *testing.T) {
 	var got *api.HTTPRequest
 	endpoint := api.Endpoint{API: "test", Method: http.MethodPost, Pattern: "/test/{id}/items/{item}", NoModel: true, Handle: func(_ context.Context, r *api.HTTPRequest) api.Outcome {
 		got = r
-		return api.Outcome{Answer: []byte("{}")}
+		return api.Answered([]byte("{}"), nil)
 	}}
 	change := func(w *wiring) {
 		w.endpoints = []api.Endpoint{endpoint}

@@ -161,7 +161,7 @@ func TestEnvoyAnswersALoopbackExchange(t *testing.T) {
 	t.Parallel()
 	job := jobFunc(func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() })
 	request := &scriptedRequest{reply: scriptedReply{steps: []api.Step{{Jobs: []api.Job{job}}}}}
-	script(t, endpointOf(func(context.Context) api.Outcome { return api.Outcome{Request: request} }), func(s *scripted) {
+	script(t, endpointOf(func(context.Context) api.Outcome { return api.Decoded(request) }), func(s *scripted) {
 		s.postTest()
 		s.expect()
 		s.answer(false, ":status=504", "content-type=text/plain")

@@ -81,7 +81,8 @@ func (r *clientRequest) decideByBody(body []byte) (upstream bool) {
 	}
 	q := rollout.Read(body)
 	if continues(r.endpoint) && q.Response+q.Conversation != "" {
-		r.rollout.response, r.rollout.conversation = strings.Clone(q.Response), strings.Clone(q.Conversation) // they outlive the body
+		// They outlive the body
+		r.rollout.response, r.rollout.conversation = strings.Clone(q.Response), strings.Clone(q.Conversation)
 		return false
 	}
 	key := q.Beginning(r.tenant, r.scan.model)
@@ -101,7 +102,7 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 	return func(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		stored, err := s.o.Stored(record.With(ctx, nil), r.Context.Tenant, response, conversation)
 		if err == nil && !stored {
-			return api.Outcome{Elsewhere: notStored(response)}
+			return api.Elsewhere(notStored(response))
 		}
 		return handle(ctx, r) // which reports that the store fails
 	}
@@ -111,7 +112,8 @@ func (s *Server) whereStored(o *rolledOut, handle handler) handler {
 // conversation, that is stored nowhere.
 func notStored(response string) *apierror.Error {
 	if response == "" {
-		return apierror.New(http.StatusNotFound, "", "conversation", "The conversation is not stored (any more). Begin another one.")
+		return apierror.New(http.StatusNotFound, "", "conversation",
+			"The conversation is not stored (any more). Begin another one.")
 	}
 	return apierror.New(http.StatusBadRequest, "previous_response_not_found", "previous_response_id",
 		"The response that the request continues is not stored (any more). Send the whole conversation as input.")

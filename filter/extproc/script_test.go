@@ -578,16 +578,16 @@ func (s *testServer) lines(t *testing.T) []gjson.Result {
 
 // inUse is how many bytes of the budget are taken.
 func (s *testServer) inUse() int64 {
-	h := s.budget.held
+	h := s.memory.held
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.bytes
 }
 
 // occupy takes n bytes of the budget for another request, whose body is complete.
-func (s *testServer) occupy(t *testing.T, n int64) *share {
+func (s *testServer) occupy(t *testing.T, n int64) *memoryShare {
 	t.Helper()
-	other := s.budget.open("", nil)
+	other := s.memory.open("", nil)
 	if err := other.complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -654,4 +654,22 @@ func gzipped(text string) string {
 	_, _ = w.Write([]byte(text))
 	_ = w.Close()
 	return b.String()
+}
+
+// stepDriver drives an exchange step by step, without a stream and without a loop: a test hands
+// the exchange its events, and finds its messages in to.out.
+type stepDriver struct {
+	grpcDriver
+	ctx context.Context //nolint:containedctx // of the exchange, of the same life
+}
+
+func (d *stepDriver) Context() context.Context { return d.ctx }
+
+func newStepDriver(ctx context.Context, s *Server) *stepDriver {
+	return &stepDriver{grpcDriver{env: s.o.Env}, ctx}
+}
+
+// newStepped is an exchange that a test drives step by step.
+func newStepped(ctx context.Context, s *Server) *exchange {
+	return newExchange(newStepDriver(ctx, s), s)
 }

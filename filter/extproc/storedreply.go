@@ -40,7 +40,7 @@ func (r *storedReply) begin() {
 	x.SendHeaders(run.ReplyHeaders(!r.object, x.request.id))
 	var ctx context.Context
 	ctx, r.giveUp = context.WithCancel(x.ctx)
-	go x.s.follow(ctx, r.followed, func(e storedEvents) bool { return x.send(incoming{stored: &e}) })
+	go x.s.follow(ctx, r.followed, func(e storedEvents) bool { return x.send(&e) })
 }
 
 // take takes the next events of the stream.

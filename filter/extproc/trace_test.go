@@ -118,7 +118,7 @@ func TestParentOfARequest(t *testing.T) {
 	for want, ctx := range map[string]context.Context{telemetrytest.TraceID: t.Context(), "0af7651916cd43dd8448eb211c80319c": stream} {
 		recorder := telemetrytest.New()
 		s := newServer(t, func(w *wiring) { w.spans = recorder })
-		x := newExchange(ctx, s.Server, s.o.Env.Now())
+		x := newStepped(ctx, s.Server)
 		x.request.parent, x.request.endpoint = parentOf(ctx, fields), &s.o.Endpoints[0]
 		s.beginSpan(x)
 		x.close(s.o.Env.Now())

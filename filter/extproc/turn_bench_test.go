@@ -69,7 +69,7 @@ func BenchmarkAgentTurn(b *testing.B) {
 		b.StopTimer()
 		messages := inPieces(body, 16<<10)
 		b.StartTimer()
-		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		x := newStepped(context.Background(), s.Server)
 		feed(b, x, messages...)
 		if x.phase != phaseRun {
 			b.Fatal("the request was not sent on")
@@ -94,7 +94,7 @@ func BenchmarkNewPrompt(b *testing.B) {
 		b.StopTimer()
 		messages := inPieces(`{"model":"gpt-oss-20b","messages":[{"role":"user","content":"`+strconv.Itoa(n)+text+`"}]}`, 1<<20)
 		b.StartTimer()
-		x := newExchange(context.Background(), s.Server, s.o.Env.Now())
+		x := newStepped(context.Background(), s.Server)
 		feed(b, x, messages...)
 		if x.phase != phaseRun {
 			b.Fatal("the request was not sent on")

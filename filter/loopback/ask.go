@@ -68,10 +68,14 @@ func (a *Answer) Header(name string) string { return a.header.Get(name) }
 func (c *Client) Ask(ctx context.Context, header http.Header, wire *engine.HTTPRequest, limit int) (*Answer, error) {
 	var a Answer
 	err := c.exchange(ctx, header, wire, func(e run.Event) bool {
-		if e.Header != nil {
+		switch e.Kind {
+		case run.EventAnswered:
 			a.Status, a.header = e.Status, e.Header
+		case run.EventBytes:
+			a.Body = append(a.Body, e.Body...)
+		case run.EventEnded:
+			a.end = e.Header
 		}
-		a.Body, a.end = append(a.Body, e.Body...), e.Trailer
 		return len(a.Body) <= limit
 	})
 	return &a, err

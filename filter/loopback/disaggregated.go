@@ -44,8 +44,11 @@ func newPrefills(cfg *config.Config, dialects map[string]engine.Dialect, random 
 		if len(e.Prefill) == 0 {
 			continue
 		}
-		d, ok := dialects[e.Name].(engine.Disaggregator)
-		if !ok {
+		var d engine.Disaggregator
+		if dialect := dialects[e.Name]; dialect != nil {
+			d = dialect.Traits().Disaggregation
+		}
+		if d == nil {
 			return nil, fmt.Errorf("engine %s: kind %s takes no prefill endpoints", e.Name, e.Kind)
 		}
 		p := &prefill{engine: e.PrefillName(), dialect: d, keyHeader: cfg.Routing.PrefixHeader, random: random}
@@ -131,13 +134,13 @@ func (d *disaggregated) make(ctx context.Context, send func(run.Event) bool) {
 		go d.decode(ctx, wire, nil, send)
 		go func() {
 			if _, err := d.compute(ctx); err != nil && ctx.Err() == nil {
-				send(run.Event{Err: err})
+				send(run.Broken(err))
 			}
 		}()
 		return
 	}
 	go func() {
-		if send(run.Event{Prefilling: true}) {
+		if send(run.Prefilling()) {
 			d.transfer(ctx, send)
 		}
 	}()
@@ -169,7 +172,7 @@ func (d *disaggregated) transfer(ctx context.Context, send func(run.Event) bool)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			send(run.Event{Err: err})
+			send(run.Broken(err))
 		}
 		return
 	}
@@ -183,16 +186,16 @@ func (d *disaggregated) transfer(ctx context.Context, send func(run.Event) bool)
 func (d *disaggregated) decode(ctx context.Context, wire *engine.HTTPRequest, prompt *engine.Usage, send func(run.Event) bool) {
 	var rejection rejection
 	d.client.make(ctx, d.decodeHeader, wire, func(e run.Event) bool {
+		rejected := rejection.status != 0
 		switch {
-		case e.Err != nil:
-		case e.Header != nil && e.Status != http.StatusOK:
+		case e.Kind == run.EventAnswered && e.Status != http.StatusOK:
 			rejection.status, rejection.header = e.Status, e.Header
 			return true
-		case e.Header != nil:
+		case e.Kind == run.EventAnswered:
 			e.Prompt = prompt
-		case rejection.status != 0 && e.End:
-			e = run.Event{Err: rejection.read(d.prefill.dialect)}
-		case rejection.status != 0:
+		case e.Kind == run.EventEnded && rejected:
+			e = run.Broken(rejection.read(d.prefill.dialect))
+		case e.Kind == run.EventBytes && rejected:
 			rejection.take(e.Body)
 			return true
 		}
@@ -229,18 +232,22 @@ type prefillAnswer struct {
 
 // take takes the next event, and reports whether more is to be read.
 func (a *prefillAnswer) take(e run.Event) bool {
-	switch {
-	case e.Header != nil:
+	switch e.Kind {
+	case run.EventAnswered:
 		if a.status, a.header = e.Status, e.Header; e.Status == http.StatusOK {
 			a.reader = a.dialect.NewPrefillReader(a.request)
 		}
-	case e.End:
-		a.ended(e.Trailer)
-	case a.reader == nil:
-		a.rejection.take(e.Body)
-	default:
+	case run.EventEnded:
+		a.ended(e.Header)
+	case run.EventBytes:
+		if a.reader == nil {
+			a.rejection.take(e.Body)
+			break
+		}
 		if a.size += len(e.Body); a.size > maxPrefillAnswer {
-			a.err = apierror.New(http.StatusBadGateway, "", "", "The engine's answer to the prefill request is longer than %d bytes. Send the request again.", maxPrefillAnswer)
+			a.err = apierror.New(http.StatusBadGateway, "", "",
+				"The engine's answer to the prefill request is longer than %d bytes. Send the request again.",
+				maxPrefillAnswer)
 		} else {
 			a.err = a.reader.Feed(e.Body)
 		}

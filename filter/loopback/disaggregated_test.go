@@ -128,7 +128,7 @@ func TestDisaggregatedBodies(t *testing.T) {
 		switch {
 		case e.Err != nil:
 			t.Fatal(e.Err)
-		case e.End:
+		case e.Kind == run.EventEnded:
 			var want strings.Builder
 			for i := range pieces {
 				want.WriteString(strings.Repeat(string(rune('a'+i)), 100))
@@ -137,7 +137,7 @@ func TestDisaggregatedBodies(t *testing.T) {
 				t.Errorf("the body is %q", body)
 			}
 			return
-		case e.Body != nil && body == "":
+		case e.Kind == run.EventBytes && body == "":
 			<-sent
 			time.Sleep(50 * time.Millisecond) // for the rest to arrive
 		}

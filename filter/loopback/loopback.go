@@ -134,10 +134,10 @@ func (c *Calls) start(head http.Header, wire *engine.HTTPRequest) {
 	c.Cancel()
 	events := make(chan run.Event, 1)
 	a := &answer{client: c.client, engine: head.Get(header.Engine)}
-	bell := run.Event{Source: a}
+	announced := run.Announced(a)
 	a.stream = c.client.pool.Prepare(func() {
 		select {
-		case events <- bell:
+		case events <- announced:
 		default:
 		}
 	})
@@ -171,7 +171,7 @@ func (c *Calls) begin() (ctx context.Context, send func(run.Event) bool) {
 	c.events = events
 	var last, other []byte
 	return ctx, func(e run.Event) bool {
-		if e.Body != nil {
+		if e.Kind == run.EventBytes {
 			last, other = other, last
 			last = append(last[:0], e.Body...)
 			e.Body = last
@@ -197,7 +197,7 @@ func (c *Calls) headerFor(name string, retry run.Retry) http.Header {
 // if ctx ends, neither.
 func (c *Client) make(ctx context.Context, head http.Header, wire *engine.HTTPRequest, send func(run.Event) bool) {
 	if err := c.exchange(ctx, head, wire, send); err != nil && ctx.Err() == nil {
-		send(run.Event{Err: err})
+		send(run.Broken(err))
 	}
 }
 
@@ -247,10 +247,10 @@ func (c *Client) exchange(ctx context.Context, head http.Header, wire *engine.HT
 			if !ok {
 				break
 			}
-			if e.Err != nil {
+			if e.Kind == run.EventBroken {
 				return e.Err
 			}
-			if !send(e) || e.End {
+			if !send(e) || e.Kind == run.EventEnded {
 				return nil
 			}
 		}
@@ -269,25 +269,30 @@ type answer struct {
 // Next implements [run.Source].
 func (a *answer) Next() (e run.Event, ok bool) {
 	p, ok := a.stream.Next()
+	if !ok {
+		return run.Event{}, false
+	}
+
 	switch {
-	case !ok:
 	case p.Err != nil && !a.begun:
-		e.Err = fmt.Errorf("call the engine: %w", a.client.explain(p.Err))
+		return run.Broken(fmt.Errorf("call the engine: %w", a.client.explain(p.Err))), true
 	case p.Err != nil:
-		e.Err = fmt.Errorf("read the engine's reply: %w", p.Err)
+		return run.Broken(fmt.Errorf("read the engine's reply: %w", p.Err)), true
 	case p.Header != nil:
 		a.begun = true
-		e.Status, e.Header = p.Status, p.Header
 		if p.Status == http.StatusOK {
 			a.upstream = p.Header.Get(header.Upstream)
 		}
+		return run.Answered(p.Status, p.Header, nil), true
 	case p.End:
-		e.End, e.Trailer = true, p.Trailer
-	default:
-		if e.Body = p.Body; a.upstream != "" {
-			a.client.replicas.answered(a.engine, a.upstream)
-			a.upstream = ""
-		}
+		return run.Ended(p.Trailer), true
 	}
-	return e, ok
+
+	// Headers alone do not prove that a replica works: engines send them long before their
+	// first token.
+	if a.upstream != "" {
+		a.client.replicas.answered(a.engine, a.upstream)
+		a.upstream = ""
+	}
+	return run.Bytes(p.Body), true
 }

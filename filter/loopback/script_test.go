@@ -67,17 +67,17 @@ func answerOf(t *testing.T, events <-chan run.Event) (status int, body string, p
 	for {
 		select {
 		case e := <-events:
-			if e.Source != nil {
+			if e.Kind == run.EventAnnounced {
 				var ok bool
 				if e, ok = e.Source.Next(); !ok {
 					continue
 				}
 			}
-			if e.Header != nil {
+			if e.Kind == run.EventAnswered {
 				status, prompt = e.Status, e.Prompt
 			}
 			body += string(e.Body)
-			if e.End || e.Err != nil {
+			if e.Kind == run.EventEnded || e.Err != nil {
 				return status, body, prompt, e.Err
 			}
 		case <-time.After(patience):

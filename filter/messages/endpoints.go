@@ -28,19 +28,19 @@ func (a *API) Endpoints() []api.Endpoint {
 func (a *API) handleMessage(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	request, err := a.Decode(ctx, r.Body, r.Context)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
-	return api.Outcome{Request: request}
+	return api.Decoded(request)
 }
 
 func (a *API) handleCount(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	object, err := a.CountTokens(ctx, r.Body, r.Context)
-	return api.Outcome{Answer: object, Err: err}
+	return api.Answered(object, err)
 }
 
 func (a *API) handleRender(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	object, err := a.Render(ctx, r.Body, r.Context)
-	return api.Outcome{Answer: object, Err: err}
+	return api.Answered(object, err)
 }
 
 // CountTokens answers a request of [CountPath] with {"input_tokens":…}, the exact

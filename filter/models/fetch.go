@@ -205,8 +205,8 @@ func logChange(log logrus.FieldLogger, source string, fails *atomic.Bool, err er
 func (d *Directory) fetch(name string) (list gjson.Result, err error) {
 	head := http.Header{"User-Agent": {""}}
 	head.Set(header.Engine, name)
-	if dialect, ok := d.o.Dialects[name].(engine.ModelInfoDialect); ok {
-		return d.fetchInfo(head, dialect)
+	if dialect := d.o.Dialects[name]; dialect != nil && dialect.Traits().ModelInfo != nil {
+		return d.fetchInfo(head, dialect.Traits().ModelInfo)
 	}
 	_, list, err = d.get(context.Background(), head, path)
 	return list, err
@@ -214,7 +214,7 @@ func (d *Directory) fetch(name string) (list gjson.Result, err error) {
 
 // fetchInfo makes a list of the one model that an engine reports by a method of its
 // own.
-func (d *Directory) fetchInfo(head http.Header, dialect engine.ModelInfoDialect) (list gjson.Result, err error) {
+func (d *Directory) fetchInfo(head http.Header, dialect engine.ModelInformer) (list gjson.Result, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
 	defer cancel()
 	answer, err := d.o.Client.Ask(ctx, head, dialect.EncodeModelInfo(), maxListBytes)

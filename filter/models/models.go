@@ -122,28 +122,30 @@ func (d *Directory) handler(f form) func(context.Context, *api.HTTPRequest) api.
 func (d *Directory) handle(ctx context.Context, r *api.HTTPRequest, f form) api.Outcome {
 	one, err := url.PathUnescape(r.IDs[0])
 	if err != nil {
-		return api.Outcome{Err: apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path)}
+		return api.Refused(apierror.Invalid("model", "The path %s is not percent-encoded.", r.Path))
 	}
 	all := d.collect(ctx, r, f.query(r.Query))
 	switch i := all.list.index(one); {
 	case all.upstreamAnswers:
 		return elsewhere()
 	case one != "" && i >= 0:
-		return api.Outcome{Answer: f.one(all.list.models[i])}
+		return api.Answered(f.one(all.list.models[i]), nil)
 	case one != "" && d.o.Config.IsAlias(one): // by a pattern, which is not listed
-		return api.Outcome{Answer: f.one(model{one, d.configured(one)})}
+		return api.Answered(f.one(model{one, d.configured(one)}), nil)
 	case one != "": // the upstream may know it all the same
 		return elsewhere()
 	case all.incomplete && len(all.list.models) == 0:
-		return api.Outcome{Err: apierror.New(http.StatusServiceUnavailable, "models_unknown", "", "No engine returns its models at the moment. Try again shortly.")}
+		return api.Refused(apierror.New(http.StatusServiceUnavailable, "models_unknown", "",
+			"No engine returns its models at the moment. Try again shortly."))
 	}
 	answer, rejected := f.list(&all.list, r.Query)
-	return api.Outcome{Answer: answer, Err: rejected}
+	return api.Answered(answer, rejected)
 }
 
 // elsewhere passes the request on, for the upstream to answer.
 func elsewhere() api.Outcome {
-	return api.Outcome{Elsewhere: apierror.New(http.StatusNotFound, "model_not_found", "model", "There is no model of this name. GET /v1/models lists the models.")}
+	return api.Elsewhere(apierror.New(http.StatusNotFound, "model_not_found", "model",
+		"There is no model of this name. GET /v1/models lists the models."))
 }
 
 // collected is the list that was put together.

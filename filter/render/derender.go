@@ -73,21 +73,21 @@ func (d *derendering) setGenerated(v jsontext.Field, chunked bool) *apierror.Err
 func (k *derenderer) handle(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	d := &derendering{derenderer: k, rc: r.Context}
 	if err := d.decode(r.Body); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	switch {
 	case d.chunked:
 		answer, err := d.chunk(ctx)
-		return api.Outcome{Answer: answer, Err: err}
+		return api.Answered(answer, err)
 	case d.stream:
 		events, err := d.whole(ctx)
 		if err != nil {
-			return api.Outcome{Err: err}
+			return api.Refused(err)
 		}
-		return api.Outcome{Stream: &eventStream{events}}
+		return api.Streamed(&eventStream{events})
 	}
 	object, err := d.whole(ctx)
-	return api.Outcome{Answer: object, Err: err}
+	return api.Answered(object, err)
 }
 
 func (d *derendering) decode(body []byte) *apierror.Error {

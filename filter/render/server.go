@@ -55,7 +55,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, ids := api.Match(s.o.Endpoints, r.Method, r.URL.Path)
 	var o api.Outcome
 	if e == nil {
-		o.Err = apierror.New(http.StatusNotFound, "not_found", "", "There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path)
+		o = api.Refused(apierror.New(http.StatusNotFound, "not_found", "", "There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path))
 	} else {
 		path = e.Pattern
 		ctx := r.Context()
@@ -70,19 +70,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // outcome reads the body of a request, and lets its endpoint handle it.
 func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPRequest, r *http.Request) api.Outcome {
 	if r.Header.Get("Content-Encoding") != "" || !api.IsJSON(r.Header.Get("Content-Type")) {
-		return api.Outcome{Err: apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
-			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, with the header content-type: application/json.")}
+		return api.Refused(apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
+			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, with the header content-type: application/json."))
 	}
 	var err *apierror.Error
 	if to.Body, err = s.read(r, to.Context.Reserve); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	if err := to.Context.Reserve((madeOf - 1) * len(to.Body)); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	name := modelOf(to.Body)
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
-		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name)}
+		return api.Refused(apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name))
 	}
 	if name == "" {
 		to.Body = withModel(to.Body)
@@ -92,8 +92,8 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	to.Context.Work = work.New(ctx, work.PerRequest)
 	ctx = to.Context.Work.Context()
 	o := e.Handle(ctx, to)
-	if o.Request != nil || o.Elsewhere != nil { // no endpoint of this package has one
-		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}
+	if o.Kind == api.OutcomeRequest || o.Kind == api.OutcomeElsewhere { // no endpoint of this package has one
+		return api.Refused(apierror.New(http.StatusInternalServerError, "", "", "Internal error."))
 	}
 	return o
 }
@@ -179,7 +179,7 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 // write writes an outcome, and returns its HTTP status.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, id string, o *api.Outcome, room *room) int {
 	status, kind, body := http.StatusOK, "application/json", o.Answer
-	if o.Stream != nil {
+	if o.Kind == api.OutcomeStream {
 		kind = "text/event-stream"
 		for end := false; !end && o.Err == nil; {
 			var piece []byte

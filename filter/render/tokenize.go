@@ -55,13 +55,13 @@ var tokenizeFields = jsontext.Table[*tokenizing]{
 func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	root, err := jsontext.Parse(r.Body)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	var t tokenizing
 	var others jsontext.Ignored
 	body := jsontext.Field{Result: root}
 	if err := tokenizeFields.Decode(&t, body, &others); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	var tokens []harmony.Token
 	switch {
@@ -75,13 +75,13 @@ func (k *tokenizer) tokenize(ctx context.Context, r *api.HTTPRequest) api.Outcom
 		tokens, err = ofPrompt(ctx, t.prompt)
 	}
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	size := tokenizedBytes(tokens, t.strings)
 	if err := r.Context.Room(size); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
-	return api.Outcome{Answer: appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings)}
+	return api.Answered(appendTokenized(make([]byte, 0, size), tokens, r.Context.ContextLength(), t.strings), nil)
 }
 
 // tokenizedBytes is how many bytes the answer about tokens has, or a few more.
@@ -210,21 +210,21 @@ var detokenizeFields = jsontext.Table[*detokenizing]{
 func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcome {
 	root, err := jsontext.Parse(r.Body)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	var d detokenizing
 	var others jsontext.Ignored
 	if err := detokenizeFields.Decode(&d, jsontext.Field{Result: root}, &others); err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	switch {
 	case d.model == "" && k.needsModel:
-		return api.Outcome{Err: apierror.Invalid("model", "The field \"model\" is missing. Name the model.")}
+		return api.Refused(apierror.Invalid("model", "The field \"model\" is missing. Name the model."))
 	case !d.given:
-		return api.Outcome{Err: apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids.")}
+		return api.Refused(apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids."))
 	}
 	answer, err := newText(r.Context, d.tokens)
-	return api.Outcome{Answer: answer, Err: err}
+	return api.Answered(answer, err)
 }
 
 // maxText is the longest text that is made of tokens, in bytes: four times what texts have

@@ -126,19 +126,19 @@ func (x *exchange) answer(r *record.Record, i int) {
 			head.Set(name, value)
 		}
 	}
-	x.run.EngineEvent(run.Event{Status: a.Status, Header: head, Prompt: &engine.Usage{CachedTokens: *a.Cached}})
+	x.run.EngineEvent(run.Answered(a.Status, head, &engine.Usage{CachedTokens: *a.Cached}))
 }
 
 // engine continues the engine's answer.
 func (x *exchange) engine(e *record.Event) {
 	switch where := e.Text.String(); {
 	case e.Kind == record.KindPrefill:
-		x.run.EngineEvent(run.Event{Prefilling: true})
+		x.run.EngineEvent(run.Prefilling())
 	case e.Kind == record.KindEnd:
 		x.next = nil
 		x.run.EngineBytes(nil, true)
 	case where == record.AtConnection:
-		x.run.EngineEvent(run.Event{Err: e.Error.Err()})
+		x.run.EngineEvent(run.Broken(e.Error.Err()))
 	case where == record.AtStatus:
 		x.run.EngineBytes(encoded(*e), true)
 	case where == record.AtTrailers:
@@ -165,7 +165,7 @@ func (x *exchange) job(i int) {
 // Call implements [run.Executor].
 func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 	if x.disaggregated {
-		if d, ok := x.dialect.(engine.Disaggregator); ok {
+		if d := x.dialect.Traits().Disaggregation; d != nil {
 			if _, err := d.PrefillRequest(r, &engine.Bootstrap{}); err != nil {
 				return err
 			}
@@ -317,8 +317,11 @@ func (d *decoder) End(chunks []engine.Chunk) ([]engine.Chunk, *apierror.Error) {
 	return chunks, d.broken()
 }
 
-// Trailers implements [engine.TrailerReader].
+// Trailers implements [engine.Decoder].
 func (d *decoder) Trailers(func(string) string) *apierror.Error { return d.broken() }
+
+// Advice implements [engine.Decoder].
+func (d *decoder) Advice() string { return "" }
 
 // broken is the error with which the answer ends here.
 func (d *decoder) broken() *apierror.Error {

@@ -98,18 +98,17 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 			Reserve: func(int) *apierror.Error { return nil }, Work: work.New(ctx, work.PerRequest),
 		},
 	})
-
-	switch {
-	case outcome.Stream != nil:
-		return "the client followed a stored stream, which other exchanges have made"
-	case outcome.Elsewhere != nil:
-		s.made.refused = outcome.Elsewhere
-	case outcome.Err != nil:
-		s.made.refused = outcome.Err
-	case outcome.Request == nil:
-		s.made.reply = record.Reply(outcome.Answer)
-	default:
+	switch outcome.Kind {
+	case api.OutcomeRequest:
 		return p.reply(ctx, r, s, outcome.Request)
+	case api.OutcomeAnswer:
+		s.made.reply = record.Reply(outcome.Answer)
+	case api.OutcomeStream:
+		return "the client followed a stored stream, which other exchanges have made"
+	case api.OutcomeRefused:
+		s.made.refused = outcome.Err
+	case api.OutcomeElsewhere:
+		s.made.refused = outcome.Elsewhere
 	}
 
 	return ""

@@ -183,9 +183,11 @@ func (d *decoder) repeated() (*api.Outcome, *apierror.Error) {
 		}
 	}
 	if d.fields.options.stream {
-		return &api.Outcome{Stream: &stored.Replay{SSE: replay(t.Response, d.fields.options)}}, nil
+		outcome := api.Streamed(&stored.Replay{SSE: replay(t.Response, d.fields.options)})
+		return &outcome, nil
 	}
-	return &api.Outcome{Answer: stored.AppendObject(nil, t.Response)}, nil
+	outcome := api.Answered(stored.AppendObject(nil, t.Response), nil)
+	return &outcome, nil
 }
 
 // has reports whether the turn has an item of a request.

@@ -46,16 +46,16 @@ func (d *decoder) decode(ctx context.Context, body []byte) api.Outcome {
 	repeated, err := d.read(ctx, body)
 	switch {
 	case err != nil:
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	case repeated != nil:
 		return *repeated
 	}
 	request, err := d.build(ctx)
 	if err != nil {
 		d.history.lock.abandon(ctx)
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
-	return api.Outcome{Request: request}
+	return api.Decoded(request)
 }
 
 // request makes a request of a body outside Codex compatibility mode.

@@ -110,20 +110,20 @@ func (a *API) compact(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 func (a *API) countInput(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	request, err := a.decodeUnbounded(ctx, r)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	dst := []byte(`{"object":"response.input_tokens","input_tokens":`)
-	return api.Outcome{Answer: append(strconv.AppendInt(dst, int64(len(request.Engine().Prompt)), 10), '}')}
+	return api.Answered(append(strconv.AppendInt(dst, int64(len(request.Engine().Prompt)), 10), '}'), nil)
 }
 
 // render shows the prompt that a request would have.
 func (a *API) render(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	request, err := a.decodeUnbounded(ctx, r)
 	if err != nil {
-		return api.Outcome{Err: err}
+		return api.Refused(err)
 	}
 	rendered, err := request.turn.AppendRendered(nil, "response.render", request.model, request.ignored)
-	return api.Outcome{Answer: rendered, Err: err}
+	return api.Answered(rendered, err)
 }
 
 // decodeUnbounded decodes a request whose prompt no model gets.

@@ -41,11 +41,11 @@ func (a *API) outcome(method, target string, body []byte, rc *turn.RequestContex
 	path, query, _ := strings.Cut(target, "?")
 	endpoint, ids := api.Match(a.Endpoints(), method, path)
 	if endpoint == nil {
-		return api.Outcome{Err: apierror.New(http.StatusNotImplemented, "", "", "not served")}
+		return api.Refused(apierror.New(http.StatusNotImplemented, "", "", "not served"))
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return api.Outcome{Err: apierror.Invalid("", "not a query")}
+		return api.Refused(apierror.Invalid("", "not a query"))
 	}
 	return endpoint.Handle(context.Background(), &api.HTTPRequest{IDs: ids, Path: path, Query: values, Body: body, Context: rc})
 }

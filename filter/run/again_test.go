@@ -51,7 +51,7 @@ func TestArgumentsAreAskedForAgain(t *testing.T) {
 			if again.Constraint == nil || again.MaxTokens != first.MaxTokens-len(tokens(calledHeader)) || again.ID == first.ID {
 				t.Errorf("asked with %+v", again)
 			}
-			r.feed(ok(), bytesOf(event("stop", tokens(rightArgument+"<|call|>")...)), Event{End: true})
+			r.feed(ok(), bytesOf(event("stop", tokens(rightArgument+"<|call|>")...)), Ended(nil))
 			got := merged(r.downstream.text.String())
 			if !r.Ended() || !strings.Contains(got, "arguments: "+rightArgument+"\n") || !strings.Contains(got, `"tool_calls"`) {
 				t.Fatalf("%s: %s", wrong, got)
@@ -69,7 +69,7 @@ func TestAskedForOnce(t *testing.T) {
 	t.Parallel()
 	r := startAskingAgain(t, "")
 	r.feed(ok(), bytesOf(event("stop", tokens(calledHeader+wrongArgument+"<|call|>")...)))
-	r.feed(ok(), bytesOf(event("", tokens(`{"a":`)...)), Event{Err: errBroken})
+	r.feed(ok(), bytesOf(event("", tokens(`{"a":`)...)), Broken(errBroken))
 	if len(r.executor.calls) != 3 || len(r.executor.calls[2].Prompt) != len(r.executor.calls[1].Prompt) {
 		t.Fatalf("%d calls", len(r.executor.calls))
 	}
@@ -88,7 +88,7 @@ func TestAskedForAFewTimes(t *testing.T) {
 	for calls := 2; calls == len(r.executor.calls) && calls < 3*maxAsked; calls++ { // each has another one made
 		r.feed(ok(), bytesOf(event("stop", tokens(wrongArgument+nextHeader+wrongArgument+"<|call|>")...)))
 	}
-	r.feed(Event{End: true})
+	r.feed(Ended(nil))
 	if !r.Ended() || len(r.executor.calls) != 1+maxAsked {
 		t.Fatalf("ended %t after %d model calls", r.Ended(), len(r.executor.calls))
 	}

@@ -21,7 +21,17 @@ const (
 	maxRetries = 3
 )
 
-// callPhase is how far a model call has come.
+// callPhase is how far a model call has come. Who leaves a phase:
+//
+//	phase     how it is left                                                for
+//	none      await: a call is made                                         sent
+//	sent      EngineHeaders: the status is 200                              answered
+//	          EngineHeaders: the status is another one                      rejected
+//	answered  pushToReply: output of the call is part of the reply          used
+//	rejected  engineEnded: the body of the error is there                   as any
+//	any       await: the call is repeated, continued, or the step's is over sent
+//
+// Only what has happened to the call decides whether it can be repeated: before used it can.
 type callPhase uint8
 
 const (
@@ -34,20 +44,24 @@ const (
 
 // modelCall is the model call being made.
 type modelCall struct {
-	phase    callPhase
-	request  *engine.Request // nil before the first
-	id       string          // of the request at the first attempt
-	repeated bool            // it has been made once more
-	retry    Retry           // of this attempt
-	replica  string          // that answers; "": unknown
-	prompt   *engine.Usage   // counts in place of the answer's own; nil: that one counts
-	verifier *verifier       // of the answer; nil: it needs none
+	phase   callPhase
+	request *engine.Request // nil before the first
 
-	decoder engine.Decoder // from callAnswered on
-	choices int            // that have not finished
-	limit   outputLimit
+	// This attempt of several.
+	id       string // of the request at the first attempt
+	repeated bool   // it has been made once more
+	retry    Retry
+	replica  string // that answers; "": unknown
 
-	status    int // of a rejection
+	// The answer.
+	decoder  engine.Decoder // from callAnswered on
+	choices  int            // that have not finished
+	limit    outputLimit
+	prompt   *engine.Usage // counts in place of the answer's own; nil: that one counts
+	verifier *verifier     // nil: the answer needs none
+
+	// A rejection.
+	status    int
 	header    func(string) string
 	errorBody []byte
 }
@@ -62,10 +76,15 @@ func (r *Run) makeCall(req *engine.Request) {
 		setHeaders(r.o.Header, r.env.Keys.Headers(r.o.Request))
 		r.o.Prepared()
 	}
+
+	// The output is kept if a lost call could be continued, and if a quota that is used up ends
+	// the choices in place of the engine.
 	r.call = modelCall{id: req.ID}
 	if r.o.Mode == api.Loop {
-		r.cont.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || r.spend.account != nil && r.spend.account.Ends())
+		quotaEnds := r.spend.quota != nil && r.spend.quota.Ends()
+		r.continuation.begin(req, r.reply.Turn(), r.env.Limits.Continuations > 0 || quotaEnds)
 	}
+
 	r.env.Telemetry.ModelCall(r.rec, req, r.now)
 	r.sendCall(req, Retry{})
 }
@@ -85,15 +104,29 @@ func (r *Run) sendCall(req *engine.Request, retry Retry) {
 // await waits for the engine's answer to a call.
 func (r *Run) await(req *engine.Request, retry Retry) {
 	r.phase = phaseCall
-	verifier := r.call.verifier // goes on with a call that continues the one before
-	if !r.cont.continues() {
+
+	// A verifier goes on with a call that continues the one before. It holds the output back to
+	// its end, so that memory has to be taken for it.
+	verifier := r.call.verifier
+	if !r.continuation.continues() {
 		verifier = newVerifier(r.reply.Turn().NewCheck())
 	}
-	if verifier != nil { // it holds the output back to its end
+	if verifier != nil {
 		r.output.keeps = true
 	}
-	r.call = modelCall{phase: callSent, request: req, id: r.call.id, repeated: r.call.repeated, retry: retry, choices: req.N, verifier: verifier}
+
+	r.call = modelCall{
+		phase:    callSent,
+		request:  req,
+		id:       r.call.id,
+		repeated: r.call.repeated,
+		retry:    retry,
+		choices:  req.N,
+		verifier: verifier,
+	}
 	r.call.limit.begin(req)
+
+	// The deadlines of the call before are not those of this one.
 	r.timers.Clear(TimerIdle)
 	r.timers.Clear(TimerGrace)
 	r.timers.Set(TimerFirst, r.now, r.env.Limits.FirstToken)
@@ -101,23 +134,24 @@ func (r *Run) await(req *engine.Request, retry Retry) {
 
 // EngineEvent takes an event of the model call being made.
 func (r *Run) EngineEvent(e Event) {
-	if r.phase != phaseCall {
+	if r.phase != phaseCall { // the call was given up while the event was under way
 		return
 	}
-	switch {
-	case e.Err != nil:
-		r.rec.Tape.Broken(record.AtConnection, e.Err)
-		r.callFailed(e.Err)
-	case e.Prefilling:
+
+	switch e.Kind {
+	case EventPrefilling:
 		r.rec.Tape.Happened(record.KindPrefill)
 		r.holdHeaders()
-	case e.Header != nil:
+	case EventAnswered:
 		r.call.prompt = e.Prompt
 		r.EngineHeaders(e.Status, e.Header.Get, false)
-	case e.End:
-		r.EngineTrailers(e.Trailer.Get)
-	default:
+	case EventBytes:
 		r.EngineBytes(e.Body, false)
+	case EventEnded:
+		r.EngineTrailers(e.Header.Get)
+	case EventBroken:
+		r.rec.Tape.Broken(record.AtConnection, e.Err)
+		r.callFailed(e.Err)
 	}
 }
 
@@ -126,12 +160,14 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 	if r.phase != phaseCall {
 		return
 	}
+
 	r.call.header, r.call.replica = field, field(header.Upstream)
 	r.rec.Tape.Answer(status, field, r.call.prompt)
 	r.rec.Replica(r.call.replica)
 	if r.avoidExcluded() {
 		return
 	}
+
 	if status != http.StatusOK {
 		r.call.phase, r.call.status = callRejected, status
 		if end {
@@ -140,17 +176,20 @@ func (r *Run) EngineHeaders(status int, field func(string) string, end bool) {
 		return
 	}
 	if enc := field("content-encoding"); enc != "" && enc != "identity" {
-		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "", "The engine's reply is compressed (%s) although the request did not accept that. Switch compression off between Envoy and the engine.", enc))
+		r.fail(apierror.New(http.StatusBadGateway, "engine_encoding", "",
+			"The engine's reply is compressed (%s) although the request did not accept that. Switch "+
+				"compression off between Envoy and the engine.", enc))
 		return
 	}
+
 	r.answered = true
 	r.call.phase, r.call.decoder = callAnswered, r.o.Target.Dialect.NewDecoder(r.call.request)
-	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
-		if err := t.Trailers(field); err != nil { // the answer is nothing but trailers
-			r.rec.Tape.Broken(record.AtHeaders, err)
-			r.rejected(err)
-			return
-		}
+
+	// An answer of gRPC that fails at once is nothing but trailers.
+	if err := r.call.decoder.Trailers(field); err != nil {
+		r.rec.Tape.Broken(record.AtHeaders, err)
+		r.rejected(err)
+		return
 	}
 	if end {
 		r.engineEnded()
@@ -164,6 +203,7 @@ func (r *Run) EngineBytes(p []byte, end bool) {
 	if r.phase != phaseCall {
 		return
 	}
+
 	c := &r.call
 	if c.decoder == nil {
 		c.errorBody = append(c.errorBody, p[:min(len(p), MaxErrorBody-len(c.errorBody))]...)
@@ -172,12 +212,15 @@ func (r *Run) EngineBytes(p []byte, end bool) {
 		}
 		return
 	}
+
+	// The client gets what came before an error.
 	chunks, err := c.decoder.Feed(p, r.chunks[:0])
 	r.chunks = chunks
 	r.rec.Tape.Chunks(chunks)
 	if r.push(chunks) {
 		return
 	}
+
 	switch {
 	case err != nil:
 		r.rec.Tape.Broken(record.AtBody, err)
@@ -194,8 +237,8 @@ func (r *Run) EngineTrailers(field func(string) string) {
 	if r.phase != phaseCall {
 		return
 	}
-	if t, ok := r.call.decoder.(engine.TrailerReader); ok {
-		if err := t.Trailers(field); err != nil {
+	if r.call.decoder != nil {
+		if err := r.call.decoder.Trailers(field); err != nil {
 			r.rec.Tape.Broken(record.AtTrailers, err)
 			r.callFailed(err)
 			return
@@ -216,12 +259,14 @@ func (r *Run) engineEnded() {
 		r.rejected(err)
 		return
 	}
+
 	chunks, err := c.decoder.End(r.chunks[:0])
 	r.chunks = chunks
 	r.rec.Tape.Chunks(chunks)
 	if r.push(chunks) {
 		return
 	}
+
 	if err != nil {
 		r.rec.Tape.Broken(record.AtEnd, err)
 		r.retryOrFail(r.withContentType(err))
@@ -247,10 +292,14 @@ func (r *Run) callFailed(cause error) {
 	if r.waits(cause) {
 		return
 	}
+
+	// Another replica can do better if it is the replica that has failed. A 400 or a 429 would
+	// be the same there, or hurts more if it is ignored.
 	var engineErr *apierror.Error
 	switch {
 	case !errors.As(cause, &engineErr):
-		r.retryOrFail(apierror.New(http.StatusBadGateway, "engine_disconnected", "", "The engine was cut off before its reply was complete. Send the request again.").With(cause))
+		r.retryOrFail(apierror.New(http.StatusBadGateway, "engine_disconnected", "",
+			"The engine was cut off before its reply was complete. Send the request again.").With(cause))
 	case engineErr.Status == http.StatusBadGateway, engineErr.Status == http.StatusServiceUnavailable:
 		r.retryOrFail(engineErr)
 	default:
@@ -262,7 +311,8 @@ func (r *Run) callFailed(cause error) {
 // Envoy has tried the others already, unless the only one that it tried
 // disconnected; it does not try other pairs of a disaggregated engine.
 func (r *Run) rejected(err *apierror.Error) {
-	if err.Status == http.StatusServiceUnavailable && r.call.header(header.Attempts) != "1" && !r.o.Target.Disaggregated {
+	triedByEnvoy := r.call.header(header.Attempts) != "1" && !r.o.Target.Disaggregated
+	if err.Status == http.StatusServiceUnavailable && triedByEnvoy {
 		r.continueOrFail(err)
 		return
 	}
@@ -275,10 +325,13 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 	if r.waits(err) {
 		return
 	}
-	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.cont.grown() {
+
+	// What the client has got of the call would come again, and could be different.
+	if r.o.Mode != api.Loop || r.call.repeated || r.call.phase == callUsed || r.continuation.grown() {
 		r.continueOrFail(err)
 		return
 	}
+
 	r.repeat(*r.call.request, Retry{Number: 1, Excluded: cmp.Or(r.call.replica, r.call.retry.Excluded)}, err.Code)
 }
 
@@ -286,11 +339,11 @@ func (r *Run) retryOrFail(err *apierror.Error) {
 // with.
 func (r *Run) repeat(req engine.Request, retry Retry, reason string) {
 	r.call.repeated = true
-	r.cont.restart()
+	r.continuation.restart()
 
 	left, refused := req.N*req.MaxTokens, r.Fail
-	if r.cont.continues() { // other choices may wait behind this one
-		left, refused = r.cont.left(), r.endsWithBudget
+	if r.continuation.continues() { // other choices may wait for this one
+		left, refused = r.continuation.left(), r.endsWithQuota
 	}
 	r.reserveAgain(left, func() {
 		r.timers.Clear(TimerHold) // headers wait for the new answer as they did for the first
@@ -324,17 +377,19 @@ func (r *Run) push(chunks []engine.Chunk) (over bool) {
 	chunks = r.call.limit.take(chunks)
 	r.spent(chunks)
 
-	kept := r.cont.take(chunks)
+	kept := r.continuation.take(chunks)
 	if len(kept) == 0 && len(chunks) > 0 {
-		r.resetIdle() // the guard holds them back
+		r.resetIdle() // the watcher holds them back, but the engine goes on
 	}
 	if r.deliver(kept) {
 		return true
 	}
+
+	// What ends the call here comes after its last chunk: the client has that one.
 	if r.deciding() { // which the end of the call waits for
 		return false
 	}
-	if r.cont.interrupted() {
+	if r.continuation.interrupted() {
 		r.continueNext(Retry{})
 		return true
 	}
@@ -355,6 +410,7 @@ func (r *Run) deliver(chunks []engine.Chunk) (over bool) {
 			return true
 		}
 	}
+
 	if r.call.verifier != nil {
 		var repeated bool
 		if chunks, repeated = r.verify(chunks); repeated {
@@ -378,6 +434,7 @@ func (r *Run) pushAll(chunks []engine.Chunk) (over bool) {
 
 // aborted takes the chunk with which the engine breaks off a choice.
 func (r *Run) aborted(c *engine.Chunk) (over bool) {
+	// The tokens that came with the abort are output: a call that continues begins after them.
 	err := c.Refusal(c.Index + 1)
 	c.Finish = engine.FinishNone
 	if len(c.Tokens) == 0 || !r.pushToReply(c) {
@@ -388,6 +445,8 @@ func (r *Run) aborted(c *engine.Chunk) (over bool) {
 
 func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	r.call.phase = callUsed
+
+	// Of a disaggregated engine, the part that has computed the prompt knows what was cached.
 	switch {
 	case c.Usage == nil:
 	case r.call.prompt != nil:
@@ -398,9 +457,10 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 	if c.Usage != nil {
 		c.Usage.Bound(len(r.call.request.Prompt))
 	}
-	r.cont.count(c)
+	r.continuation.count(c)
 	r.rec.Chunk(c, r.now)
 	r.resetIdle()
+
 	var err *apierror.Error
 	if r.pending.buf, err = r.reply.Push(r.pending.buf, c); err != nil {
 		r.fail(err)
@@ -410,6 +470,8 @@ func (r *Run) pushToReply(c *engine.Chunk) (over bool) {
 		r.advance()
 		return true
 	}
+
+	// The counts may come after the last choice's end. They are not waited for long.
 	if c.Finish != engine.FinishNone {
 		r.call.choices--
 		if r.call.choices == 0 {

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/envoy-harmony/envoy-harmony/filter/apierror"
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
@@ -11,378 +10,394 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
+// What becomes of a model call that is lost: its connection breaks, its answer ends too early
+// or with an error, the engine aborts it, or is silent for too long. An engine that dies while
+// it makes the arguments of a call is such a one. In order:
+//
+//	where             question                                        answer
+//	waits             does a job decide about the whole answer yet?   the decision comes first: it may need no more output
+//	callFailed        is the error one of the request (a 400)?        fail: every replica would say the same
+//	retryOrFail       is none of its output part of the reply?        repeat, once, at another replica
+//	continueOrFail    is the reply failing already?                   fail
+//	continueOrFail    are limits.max_continuations used up?           fail
+//	possible          is a call complete, or a grammar cut?           fail
+//	continueNext      does a choice need only its end?                endChoice: nothing is missing
+//	continueNext      else, choice by choice                          sendCall, at another replica
+//
+// A call that continues has the prompt followed by the output of its choice so far, and the
+// limits that are left (choice.rest). So arguments that the engine had begun are completed by
+// the other one, and the client notices nothing. Two kinds of arguments differ:
+//
+//   - Those that are checked before the client gets them (turn.Guard holds them back) are not
+//     part of the output until they are whole. dropHeld forgets the lost ones, and the other
+//     engine makes them from the header of the call on.
+//   - Those that are under a grammar of the request, which has begun: engines cannot begin in
+//     the middle of one, so that nothing continues them, and the reply fails.
+//
+// A call whose model was interrupted (choicePhase) ends in continueNext too, without a loss.
+
 // shortOutput is how many tokens of an output are kept without memory of their own.
 const shortOutput = 64
+
+// allChoices says that the step's first call is being made.
+const allChoices = -1
 
 // continuation is the output of a step's model call so far: other calls can continue it.
 // The first call makes all choices. A call that continues makes one, and the choices
 // that are not complete follow one after the other.
 type continuation struct {
-	request   *engine.Request // of the step's first call; nil: its choices are not continued
-	turn      *turn.Turn
-	choices   []output
-	current   int             // the choice that the call being made continues; allChoices
-	begun     int             // tokens of that choice before the call being made
-	calls     int             // that have continued choices of this step
-	again     int             // how often reasoning of these was ended that had been ended before
-	lost      int             // calls of the reply that were lost and continued
-	asked     int             // arguments of the reply's calls that were asked for again
-	cause     *apierror.Error // by which the output ended; nil: it has not
-	counted   bool            // the step's counts of cached tokens are known
-	guarded   bool            // the choices have guards
-	one       [1]output
+	// The step's first call, and its turn.
+	request *engine.Request // nil: its choices are neither watched nor continued
+	turn    *turn.Turn
+	choices []choice
+	watched bool // the choices have watchers
+
+	// The call being made.
+	current int // the choice that it continues; allChoices
+	begun   int // tokens of that choice before it
+
+	// Of the step.
+	calls   int  // that have continued choices
+	again   int  // how often reasoning was ended that had been ended before
+	counted bool // the counts of cached tokens are known
+
+	// Of the reply.
+	lost  int             // calls that were lost and continued
+	asked int             // arguments of calls that were asked for again
+	cause *apierror.Error // by which the output ended; nil: it has not
+
+	// Memory of the choices of most calls: one, with a short output. A call allocates nothing
+	// for it.
+	one       [1]choice
 	beginning [shortOutput]harmony.Token
 }
 
-// allChoices says that the step's first call is being made.
-const allChoices = -1
-
-// output is the output of a choice so far.
-type output struct {
-	tokens []harmony.Token
-	done   bool              // its end has come
-	guard  *turn.Guard       // nil: the model is not interrupted
-	why    turn.Interruption // the model was interrupted behind the tokens
-	again  *engine.Request   // by which the arguments of a call were asked for again; nil: they were not
-	before int               // tokens before these arguments
-}
-
-// rest returns the request for what is missing of a choice; nil if there is none.
-func (k *continuation) rest(o *output, more ...harmony.Token) *engine.Request {
-	if o.again != nil {
-		return o.again.Continued(k.turn.Stating(), slices.Concat(o.tokens[o.before:], more))
-	}
-	return k.request.Continued(k.turn.Stating(), slices.Concat(o.tokens, more))
-}
-
 // begin keeps the output of a step's first call. kept says that it is kept also if no
-// guard needs it.
-func (k *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
-	guard := k.newGuard(t)
-	k.request, k.turn, k.guarded, k.cause = nil, t, guard != nil, nil
-	if guard == nil && !kept {
+// watcher needs it.
+func (c *continuation) begin(req *engine.Request, t *turn.Turn, kept bool) {
+	watcher := c.newWatcher(t)
+	c.request, c.turn, c.watched, c.cause = nil, t, watcher != nil, nil
+	if watcher == nil && !kept {
 		return
 	}
-	k.request, k.current, k.begun, k.calls, k.again, k.counted = req, allChoices, 0, 0, 0, false
+
+	c.request, c.current, c.begun = req, allChoices, 0
+	c.calls, c.again, c.counted = 0, 0, false
 	if req.N == 1 {
-		k.one[0] = output{tokens: k.beginning[:0], guard: guard}
-		k.choices = k.one[:]
+		c.one[0] = choice{asked: req, tokens: c.beginning[:0], watcher: watcher}
+		c.choices = c.one[:]
 		return
 	}
-	k.choices = make([]output, req.N)
-	for i := range k.choices {
-		if k.choices[i].guard = guard; guard != nil {
-			guard = k.newGuard(t)
+
+	c.choices = make([]choice, req.N)
+	for i := range c.choices {
+		c.choices[i] = choice{asked: req, watcher: watcher}
+		if watcher != nil {
+			watcher = c.newWatcher(t) // the next choice has its own
 		}
 	}
 }
 
-// newGuard returns the guard of a choice; nil if the model is never interrupted.
-func (k *continuation) newGuard(t *turn.Turn) *turn.Guard {
-	guard := t.NewGuard()
-	if guard != nil && k.asked >= maxAsked {
-		guard.AskNoMore()
+// newWatcher returns the watcher of a choice; nil if the model is never interrupted.
+func (c *continuation) newWatcher(t *turn.Turn) *turn.Guard {
+	watcher := t.NewGuard()
+	if watcher != nil && c.asked >= maxAsked {
+		watcher.AskNoMore()
 	}
 
-	return guard
+	return watcher
 }
 
 // restart drops the output of a call that is repeated.
-func (k *continuation) restart() {
+func (c *continuation) restart() {
 	switch {
-	case k.request == nil:
-	case k.current == allChoices:
-		k.begin(k.request, k.turn, true)
+	case c.request == nil:
+	case c.current == allChoices:
+		c.begin(c.request, c.turn, true)
 	default:
-		k.dropHeld()
+		// The choice keeps what other calls have made of it.
+		c.dropHeld()
 	}
 }
 
-// dropHeld drops what the guards hold back of a call that was lost.
-func (k *continuation) dropHeld() {
-	for i := range k.choices {
-		if o := &k.choices[i]; o.guard != nil && !o.done {
-			o.guard.Lost(o.tokens)
+// dropHeld drops what the watchers hold back of a call that was lost.
+func (c *continuation) dropHeld() {
+	for i := range c.choices {
+		if choice := &c.choices[i]; choice.watcher != nil && !choice.done() {
+			choice.watcher.Lost(choice.tokens)
 		}
 	}
 }
 
 // take keeps the output of chunks, and gives them the indexes of their choices. It
 // returns the chunks without what came after the model was interrupted.
-func (k *continuation) take(chunks []engine.Chunk) []engine.Chunk {
-	if k.request == nil {
+func (c *continuation) take(chunks []engine.Chunk) []engine.Chunk {
+	if c.request == nil {
 		return chunks
 	}
+
 	kept := 0
 	for i := range chunks {
-		c := &chunks[i]
-		if k.current != allChoices {
-			if c.Index != 0 {
-				c.Index = len(k.choices) // the call has one choice
+		chunk := &chunks[i]
+		if c.current != allChoices {
+			// The call has one choice. Another index is none of the reply, which refuses it.
+			if chunk.Index != 0 {
+				chunk.Index = len(c.choices)
 			} else {
-				c.Index = k.current
+				chunk.Index = c.current
 			}
 		}
-		if c.Index >= 0 && c.Index < len(k.choices) && !k.choices[c.Index].take(c) {
+
+		known := chunk.Index >= 0 && chunk.Index < len(c.choices)
+		if known && !c.choices[chunk.Index].take(chunk) {
 			continue
 		}
 		if kept != i {
-			chunks[kept] = *c
+			chunks[kept] = *chunk
 		}
 		kept++
 	}
+
 	return chunks[:kept]
-}
-
-// take keeps the output of a chunk. It reports whether the chunk has something for the
-// reply.
-func (o *output) take(c *engine.Chunk) bool {
-	if o.guard != nil {
-		if o.why == turn.NotInterrupted {
-			o.guarded(c)
-		} else {
-			c.Tokens, c.Logprobs, c.Finish = nil, nil, engine.FinishNone
-		}
-	}
-	o.tokens = append(o.tokens, c.Tokens...)
-	o.done = o.done || c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort
-	return len(c.Tokens) > 0 || c.Finish != engine.FinishNone || c.Usage != nil || c.Fingerprint != ""
-}
-
-// guarded gives the chunk the tokens that the guard lets through. Log probabilities belong
-// to the tokens of the chunk itself: answers have some, the arguments of calls have none.
-func (o *output) guarded(c *engine.Chunk) {
-	own := len(c.Tokens)
-	c.Tokens, o.why = o.guard.Push(c.Tokens)
-	switch {
-	case o.why != turn.NotInterrupted:
-		c.Finish = engine.FinishNone
-	case c.Finish != engine.FinishNone && c.Finish != engine.FinishAbort:
-		if held := o.guard.Release(); len(held) > 0 {
-			c.Tokens = slices.Concat(c.Tokens, held)
-		}
-	}
-	if c.Logprobs = c.Logprobs[:min(len(c.Tokens), len(c.Logprobs))]; len(c.Tokens) > own {
-		c.Logprobs = nil
-	}
 }
 
 // interrupted reports whether the model call is to be ended, because the model was
 // interrupted in all choices that are not complete.
-func (k *continuation) interrupted() bool {
-	if !k.guarded || k.request == nil {
+func (c *continuation) interrupted() bool {
+	if !c.watched || c.request == nil {
 		return false
 	}
+
 	found := false
-	for i := range k.choices {
-		o := &k.choices[i]
-		if k.current != allChoices && i != k.current {
+	for i := range c.choices {
+		// The other choices are no part of a call that continues one.
+		if c.current != allChoices && i != c.current {
 			continue
 		}
-		if !o.done && o.why == turn.NotInterrupted {
+		switch c.choices[i].phase {
+		case choiceInterrupted:
+			found = true
+		case choiceOpen, choiceAskedAgain:
 			return false
 		}
-		found = found || o.why != turn.NotInterrupted
 	}
+
 	return found
 }
 
 // continues reports whether the call being made continues a choice.
-func (k *continuation) continues() bool { return k.request != nil && k.current != allChoices }
+func (c *continuation) continues() bool { return c.request != nil && c.current != allChoices }
 
 // grown reports whether the call being made continues a choice, and has had output.
-func (k *continuation) grown() bool {
-	return k.continues() && len(k.choices[k.current].tokens) > k.begun
+func (c *continuation) grown() bool {
+	return c.continues() && len(c.choices[c.current].tokens) > c.begun
 }
 
 // count corrects the counts of a call that continues a choice. Its prompt includes
 // output; the counts of the call before count, if it has reported any.
-func (k *continuation) count(c *engine.Chunk) {
+func (c *continuation) count(chunk *engine.Chunk) {
 	switch {
-	case c.Usage == nil:
-	case !k.continues():
-		k.counted = true
-	case k.counted:
-		c.Usage = nil
+	case chunk.Usage == nil:
+	case !c.continues():
+		c.counted = true
+	case c.counted:
+		chunk.Usage = nil
 	default:
-		k.counted = true
-		c.Usage.CachedTokens = min(c.Usage.CachedTokens, len(k.request.Prompt))
+		// Cached output was in the cache because it was made there, and is no part of the
+		// prompt that the client pays for.
+		c.counted = true
+		chunk.Usage.CachedTokens = min(chunk.Usage.CachedTokens, len(c.request.Prompt))
 	}
 }
 
 // next returns the first choice that is not complete; ok is false if there is none.
-func (k *continuation) next() (i int, ok bool) {
-	for i := range k.choices {
-		if k.request != nil && !k.choices[i].done {
+func (c *continuation) next() (i int, ok bool) {
+	for i := range c.choices {
+		if c.request != nil && !c.choices[i].done() {
 			return i, true
 		}
 	}
 	return 0, false
 }
 
-// possible reports whether all choices that are not complete can be continued by
-// another engine: some output is there, what is left can be stated, and no call is
-// complete, which the client may be executing.
-func (k *continuation) possible() bool {
-	written := false
-	for i := range k.choices {
-		o := &k.choices[i]
-		written = written || len(o.tokens) > 0
-		if o.done || k.ended(o) {
+// possible reports whether another engine can go on where the lost one stopped.
+func (c *continuation) possible() bool {
+	anyOutput := false
+	for i := range c.choices {
+		choice := &c.choices[i]
+		anyOutput = anyOutput || len(choice.tokens) > 0
+
+		// The lost engine owed this choice nothing but the word that it has ended.
+		if choice.done() || choice.stopped() {
 			continue
 		}
-		if turn.HasCall(o.tokens) || len(o.tokens) < k.request.MaxTokens && k.rest(o) == nil {
+
+		// The client may be executing a complete call already. Another engine could make a
+		// different one in its place, and both would be executed.
+		if turn.HasCall(choice.tokens) {
+			return false
+		}
+
+		// There is room for more output, but what is left cannot be stated as a request, such
+		// as the rest of a grammar that has begun.
+		if len(choice.tokens) < c.request.MaxTokens && choice.rest(c.turn) == nil {
 			return false
 		}
 	}
-	return written
-}
 
-// ended reports whether only the engine's word is missing that a choice has ended.
-func (k *continuation) ended(o *output) bool {
-	return len(o.tokens) > 0 && k.request.Stops(o.tokens[len(o.tokens)-1])
+	// Without any output there is nothing to continue: the call is repeated instead.
+	return anyOutput
 }
 
 // following returns the request that continues a choice. If there is none, the choice has
 // its end: finish says which.
-func (k *continuation) following(o *output) (req *engine.Request, finish engine.Finish) {
-	if k.ended(o) {
+func (c *continuation) following(choice *choice) (req *engine.Request, finish engine.Finish) {
+	if choice.stopped() {
 		return nil, engine.FinishStop
 	}
-	if req = k.rest(o); req == nil {
+	if req = choice.rest(c.turn); req == nil {
 		return nil, engine.FinishLength
 	}
-	k.calls++
-	req.ID = fmt.Sprintf("%s-c%d", k.request.ID, k.calls)
+
+	// An id of its own: the engine may not have noticed yet that the call before is gone.
+	c.calls++
+	req.ID = fmt.Sprintf("%s-c%d", c.request.ID, c.calls)
 	return req, engine.FinishNone
 }
 
 // maxAgain bounds how often a model that reasons on is interrupted again, in all choices of a
 // step together: each time is a model call. A model that is left to choose its next message
-// can reason on, and so can one behind its answer.
+// can reason on, and so can one after its answer.
 const maxAgain = 3
 
 // ending returns the tokens by which the interrupted reasoning of a choice is ended; none
 // if the choice ends there.
-func (k *continuation) ending(o *output) []harmony.Token {
-	if !o.guard.Reasoning() {
+func (c *continuation) ending(choice *choice) []harmony.Token {
+	// A repetition in an answer has no message after it that could be better.
+	if !choice.watcher.Reasoning() {
 		return nil
 	}
-	if o.guard.Interrupted() {
-		if k.again == maxAgain {
+
+	if choice.watcher.Interrupted() {
+		if c.again == maxAgain {
 			return nil
 		}
-		k.again++
+		c.again++
 	}
-	for _, tokens := range o.guard.Endings(k.again == maxAgain) {
-		if k.rest(o, tokens...) != nil {
+
+	for _, tokens := range choice.watcher.Endings(c.again == maxAgain) {
+		if choice.rest(c.turn, tokens...) != nil {
 			return tokens
 		}
 	}
 	return nil
 }
 
-// continueOrFail continues the choices of a lost call with calls of another replica, if
-// that is possible and allowed. Else it fails the reply: with the error by which the
-// output ended, and not with that of a call that was to continue it and had none.
-func (r *Run) continueOrFail(err *apierror.Error) {
-	k := &r.cont
-	if k.request == nil || r.failing {
-		r.fail(err)
-		return
-	}
-	if !k.continues() || k.grown() {
-		k.cause = err
-	}
-	if k.lost >= r.env.Limits.Continuations || !k.possible() {
-		r.fail(cmp.Or(k.cause, err)) // there is no cause behind an interruption
-		return
-	}
-	k.lost++
-	k.dropHeld()
-	r.env.Telemetry.Continued(r.rec, err.Code, r.now)
-	r.continueNext(Retry{Number: 1, Excluded: cmp.Or(r.call.replica, r.call.retry.Excluded), SamePrefill: true})
-}
-
-// continueNext continues the first choice that is not complete. If there is none, the
-// step is complete.
-func (r *Run) continueNext(retry Retry) {
-	k := &r.cont
-	for i, ok := k.next(); ok; i, ok = k.next() {
-		o := &k.choices[i]
-		if o.why != turn.NotInterrupted && r.endReasoning(i, o) {
-			return
-		}
-		if o.done {
-			continue
-		}
-		req, finish := k.following(o)
-		if req != nil {
-			k.current, k.begun = i, len(o.tokens)
-			r.call.id, r.call.repeated = req.ID, false
-			r.timers.Clear(TimerHold)
-			r.reserveAgain(k.left(), func() { r.sendCall(req, retry) }, r.endsWithBudget)
-			return
-		}
-		if r.endChoice(i, finish) {
-			return
-		}
-	}
-	if !r.waits(nil) {
-		r.advance()
-	}
-}
-
 // maxAsked is how often the calls of a reply have their arguments asked for again: each time
 // the whole output is a prompt, and is parsed anew. Then arguments are passed on as they are.
 const maxAsked = 8
 
+// askAgain has the arguments of a choice's call asked for again.
+func (c *continuation) askAgain(choice *choice) {
+	choice.askAgain(c.turn, c.request)
+
+	c.asked++
+	if c.asked == maxAsked {
+		for i := range c.choices {
+			c.choices[i].watcher.AskNoMore()
+		}
+	}
+}
+
 // left is how many output tokens the choices may still have that are not complete.
-func (k *continuation) left() (n int) {
-	for i := range k.choices {
-		if o := &k.choices[i]; !o.done {
-			n += k.request.MaxTokens - len(o.tokens)
+func (c *continuation) left() (n int) {
+	for i := range c.choices {
+		if choice := &c.choices[i]; !choice.done() {
+			n += c.request.MaxTokens - len(choice.tokens)
 		}
 	}
 	return n
 }
 
-// askAgain has the next call of a choice generate the arguments anew that follow its
-// output: of the form that the tool takes.
-func (k *continuation) askAgain(o *output) {
-	again := *k.request
-	again.Constraint = nil
-	o.again, o.before = again.Continued(k.turn.Stating(), o.tokens), len(o.tokens)
-	if format := o.guard.Again(o.tokens); o.again != nil {
-		o.again.Constraint = format
+// continueOrFail continues the choices of a lost call with calls of another replica, if
+// that is possible and allowed. Else it fails the reply: with the error by which the
+// output ended, and not with that of a call that was to continue it and had none.
+func (r *Run) continueOrFail(err *apierror.Error) {
+	c := &r.continuation
+	if c.request == nil || r.failing {
+		r.fail(err)
+		return
 	}
 
-	k.asked++
-	if k.asked == maxAsked {
-		for i := range k.choices {
-			k.choices[i].guard.AskNoMore()
+	// A call that was to continue a choice and had no output has not ended it.
+	if !c.continues() || c.grown() {
+		c.cause = err
+	}
+	if c.lost >= r.env.Limits.Continuations || !c.possible() {
+		r.fail(cmp.Or(c.cause, err)) // there is no cause after an interruption
+		return
+	}
+
+	c.lost++
+	c.dropHeld()
+	r.env.Telemetry.Continued(r.rec, err.Code, r.now)
+	excluded := cmp.Or(r.call.replica, r.call.retry.Excluded)
+	r.continueNext(Retry{Number: 1, Excluded: excluded, SamePrefill: true})
+}
+
+// continueNext continues the first choice that is not complete. If there is none, the
+// step is complete.
+func (r *Run) continueNext(retry Retry) {
+	c := &r.continuation
+	for i, ok := c.next(); ok; i, ok = c.next() {
+		choice := &c.choices[i]
+		if choice.phase == choiceInterrupted && r.endInterruption(i, choice) {
+			return
 		}
+		if choice.done() {
+			continue
+		}
+
+		req, finish := c.following(choice)
+		if req == nil {
+			if r.endChoice(i, finish) {
+				return
+			}
+			continue
+		}
+
+		// Headers that are not sent yet wait for the new answer as they did for the first.
+		c.current, c.begun = i, len(choice.tokens)
+		r.call.id, r.call.repeated = req.ID, false
+		r.timers.Clear(TimerHold)
+		r.reserveAgain(c.left(), func() { r.sendCall(req, retry) }, r.endsWithQuota)
+		return
+	}
+
+	if !r.waits(nil) {
+		r.advance()
 	}
 }
 
-// endReasoning ends the reasoning of a choice in which the model was interrupted, or the
-// choice if nothing else is possible. Arguments of a call are asked for again. It reports
-// whether the model call is over.
-func (r *Run) endReasoning(i int, o *output) (over bool) {
-	r.env.Telemetry.Interrupted(r.rec, string(o.why), r.now)
-	if o.why == turn.InvalidCall {
-		o.why = turn.NotInterrupted
-		r.cont.askAgain(o)
+// endInterruption lets a choice go on in which the model was interrupted, or ends it if
+// nothing else is possible. It reports whether the model call is over.
+func (r *Run) endInterruption(i int, choice *choice) (over bool) {
+	r.env.Telemetry.Interrupted(r.rec, string(choice.reason), r.now)
+	if choice.reason == turn.InvalidCall {
+		r.continuation.askAgain(choice)
 		return false
 	}
-	tokens := r.cont.ending(o)
-	o.why = turn.NotInterrupted
+
+	tokens := r.continuation.ending(choice)
 	if tokens == nil {
 		return r.endChoice(i, engine.FinishLength)
 	}
-	o.tokens = append(o.tokens, tokens...)
-	o.guard.Ended(tokens)
-	r.spend.total += len(tokens) // they are output of the reply
+	choice.leave(choiceOpen)
+	choice.tokens = append(choice.tokens, tokens...)
+	choice.watcher.Ended(tokens)
+
+	// No engine has made these tokens, but they are output: the client sees and pays them.
+	r.spend.total += len(tokens)
 	r.spendOutput(len(tokens))
 	return r.deliver([]engine.Chunk{{Index: i, Tokens: tokens, Inserted: true}})
 }
@@ -390,12 +405,13 @@ func (r *Run) endReasoning(i int, o *output) (over bool) {
 // endChoice ends a choice in place of the engine. It reports whether the model call is
 // over.
 func (r *Run) endChoice(i int, finish engine.Finish) (over bool) {
-	o := &r.cont.choices[i]
-	o.done = true
+	choice := &r.continuation.choices[i]
+	choice.leave(choiceDone)
 	end := engine.Chunk{Index: i, Finish: finish}
-	if o.guard != nil {
-		end.Tokens = o.guard.Release()
+	if choice.watcher != nil {
+		end.Tokens = choice.watcher.Release()
 	}
+
 	return r.deliver([]engine.Chunk{end})
 }
 
@@ -404,7 +420,9 @@ func (r *Run) callComplete() {
 	if r.waits(nil) {
 		return
 	}
-	if r.cont.continues() || r.cont.interrupted() {
+
+	// A call that continues makes one choice: others may not be complete.
+	if r.continuation.continues() || r.continuation.interrupted() {
 		r.continueNext(Retry{})
 		return
 	}

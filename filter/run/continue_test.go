@@ -26,7 +26,7 @@ func startContinued(t *testing.T, fields string, limit int) *testRun {
 
 // from is the beginning of a replica's answer.
 func from(replica string) Event {
-	return Event{Status: 200, Header: http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}}
+	return Answered(200, http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}, nil)
 }
 
 // merged is a streamed reply without the cuts between its deltas.
@@ -70,7 +70,7 @@ func TestContinuedAtEveryToken(t *testing.T) {
 	t.Parallel()
 	all := tokens(continuedOutput)
 	whole := startContinued(t, continuedTools, 2)
-	whole.feed(from("a"), bytesOf(event("stop", all...)), Event{End: true})
+	whole.feed(from("a"), bytesOf(event("stop", all...)), Ended(nil))
 	want := merged(whole.downstream.text.String())
 	if !strings.Contains(want, `"tool_calls"`) {
 		t.Fatal(want)
@@ -78,8 +78,8 @@ func TestContinuedAtEveryToken(t *testing.T) {
 	prompt := whole.executor.calls[0].Prompt
 	for n := 1; n < len(all); n++ {
 		for name, lost := range map[string]func(r *testRun){
-			"broken":  func(r *testRun) { r.feed(Event{Err: errBroken}) },
-			"ended":   func(r *testRun) { r.feed(Event{End: true}) },
+			"broken":  func(r *testRun) { r.feed(Broken(errBroken)) },
+			"ended":   func(r *testRun) { r.feed(Ended(nil)) },
 			"silent":  func(r *testRun) { r.wait(2*time.Minute, TimerIdle) },
 			"aborted": func(r *testRun) { r.feed(bytesOf(event("abort"))) },
 		} {
@@ -96,7 +96,7 @@ func TestContinuedAtEveryToken(t *testing.T) {
 			if retry := r.executor.attempts[1]; retry.Excluded != "a" {
 				t.Fatalf("%s: the retry is %v", name, retry)
 			}
-			r.feed(from("b"), bytesOf(event("stop", all[n:]...)), Event{End: true})
+			r.feed(from("b"), bytesOf(event("stop", all[n:]...)), Ended(nil))
 			if got := merged(r.downstream.text.String()); got != want || !r.Ended() {
 				t.Fatalf("%s behind %d tokens:\n%s\nwant\n%s", name, n, got, want)
 			}
@@ -129,7 +129,7 @@ func TestNotContinued(t *testing.T) {
 			if c.output != "" {
 				r.feed(bytesOf(event("", tokens(c.output)...)))
 			}
-			r.feed(Event{Err: errBroken})
+			r.feed(Broken(errBroken))
 			if len(r.executor.calls) != c.calls || r.Ended() != (c.calls == 1) {
 				t.Errorf("%d calls, ended %t: %s", len(r.executor.calls), r.Ended(), &r.downstream.text)
 			}
@@ -145,7 +145,7 @@ func TestNotContinued(t *testing.T) {
 func TestContinuedAsOftenAsAllowed(t *testing.T) {
 	t.Parallel()
 	r := startContinued(t, `,"stream":true`, 2)
-	broken := Event{Err: errBroken}
+	broken := Broken(errBroken)
 	piece := func(text string) Event { return bytesOf(event("", tokens(text)...)) }
 	r.feed(from("a"), piece("<|channel|>final<|message|>one"), broken)
 	r.feed(from("b"), broken) // retried
@@ -181,7 +181,7 @@ func TestLostAtItsEnd(t *testing.T) {
 			output = append(output, 3575)
 		}
 		r := startContinued(t, c.fields, 2)
-		r.feed(ok(), bytesOf(event("", output...)), Event{Err: errBroken})
+		r.feed(ok(), bytesOf(event("", output...)), Broken(errBroken))
 		if got := merged(r.downstream.text.String()); len(r.executor.calls) != 1 || !r.Ended() || !strings.Contains(got, c.finish) || strings.Contains(got, "engine_disconnected") {
 			t.Errorf("%s: %d calls, ended %t: %s", name, len(r.executor.calls), r.Ended(), got)
 		}
@@ -196,9 +196,9 @@ func TestChoicesAreContinued(t *testing.T) {
 		e := strings.Replace(event(finish, tokens(text)...), `"index":0`, fmt.Sprintf(`"index":%d`, i), 1)
 		return bytesOf(e)
 	}
-	r.feed(ok(), choice(0, "", "<|channel|>final<|message|>a"), choice(1, "stop", "<|channel|>final<|message|>b<|return|>"), Event{Err: errBroken})
-	r.feed(ok(), choice(0, "stop", "0<|return|>"), Event{End: true})
-	r.feed(ok(), choice(0, "stop", "<|channel|>final<|message|>c<|return|>"), Event{End: true})
+	r.feed(ok(), choice(0, "", "<|channel|>final<|message|>a"), choice(1, "stop", "<|channel|>final<|message|>b<|return|>"), Broken(errBroken))
+	r.feed(ok(), choice(0, "stop", "0<|return|>"), Ended(nil))
+	r.feed(ok(), choice(0, "stop", "<|channel|>final<|message|>c<|return|>"), Ended(nil))
 	text := r.downstream.text.String()
 	for i, want := range []string{"a0", "b", "c"} {
 		if got := gjson.Get(text, fmt.Sprintf("choices.%d.message.content", i)).Str; got != want {
@@ -215,9 +215,9 @@ func TestContinuedCounts(t *testing.T) {
 	t.Parallel()
 	r := startContinued(t, "", 2)
 	prompt := len(r.executor.calls[0].Prompt)
-	r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>a")...)), Event{Err: errBroken})
+	r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>a")...)), Broken(errBroken))
 	usage := fmt.Sprintf(`data: {"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":%d}}}`+"\n\n", prompt+4, prompt+3)
-	r.feed(ok(), bytesOf(event("stop", append(tokens("b"), harmony.TokenReturn)...)), bytesOf(usage), Event{End: true})
+	r.feed(ok(), bytesOf(event("stop", append(tokens("b"), harmony.TokenReturn)...)), bytesOf(usage), Ended(nil))
 	text := r.downstream.text.String()
 	for path, want := range map[string]int{"usage.prompt_tokens": prompt, "usage.completion_tokens": 6, "usage.prompt_tokens_details.cached_tokens": prompt} {
 		if got := gjson.Get(text, path).Int(); got != int64(want) {
@@ -234,7 +234,7 @@ func TestLostBehindAnInterruption(t *testing.T) {
 		r := startContinued(t, `,"max_tokens":200,"thinking_token_budget":2`+stream, 2)
 		r.feed(from("a"), bytesOf(event("", tokens("<|channel|>analysis<|message|> a a a a a")...)))
 		for range 8 {
-			r.feed(Event{Err: errBroken})
+			r.feed(Broken(errBroken))
 		}
 		if text := r.downstream.text.String(); !r.Ended() || r.downstream.err == nil && !strings.Contains(text, "engine_disconnected") {
 			t.Errorf("%q: ended %t, error %v: %s", stream, r.Ended(), r.downstream.err, text)

@@ -8,23 +8,61 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/engine"
 )
 
-// Event is an event of a model call: first the headers of the answer, then its
-// bytes, then its end or the error that broke it.
+// EventKind is what an event of a model call says. A call has the events in this order, of
+// which some may be missing; nothing follows the end, or what broke the call.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// EventAnnounced: Source has the event. It may have come since.
+	EventAnnounced EventKind = iota + 1
+	// EventPrefilling: the prompt is being computed; there is no answer yet. Disaggregated
+	// engines have it.
+	EventPrefilling
+	// EventAnswered: the answer begins, with Status and Header. Prompt are the counts in place
+	// of the answer's own, of a disaggregated engine; nil: those count.
+	EventAnswered
+	// EventBytes: Body has the next bytes of the answer.
+	EventBytes
+	// EventEnded: the answer is complete. Header has its trailers.
+	EventEnded
+	// EventBroken: Err has broken the call.
+	EventBroken
+)
+
+// Event is an event of a model call: its kind, with the data of that kind. It is a struct and
+// no interface, because one is sent for each token, and allocates nothing. The functions of
+// this file make events.
 type Event struct {
-	Status  int
-	Header  http.Header // of the first event
-	Body    []byte      // valid until the next event is received
-	End     bool
-	Trailer http.Header // of the end
-	Err     error
-
-	// Source has the event, if it is not nil: it may have come since.
+	Kind   EventKind
+	Status int
+	Header http.Header
+	Body   []byte // valid until the next event is received
+	Err    error
 	Source Source
-
-	// Of a disaggregated engine:
-	Prefilling bool          // the prompt is being computed; there is no answer yet
-	Prompt     *engine.Usage // of the first event: counts in place of the answer's own
+	Prompt *engine.Usage
 }
+
+// Announced is an event that source has.
+func Announced(source Source) Event { return Event{Kind: EventAnnounced, Source: source} }
+
+// Prefilling says that the prompt is being computed.
+func Prefilling() Event { return Event{Kind: EventPrefilling} }
+
+// Answered is the beginning of an answer. prompt counts in place of the answer's own counts;
+// nil: those count.
+func Answered(status int, header http.Header, prompt *engine.Usage) Event {
+	return Event{Kind: EventAnswered, Status: status, Header: header, Prompt: prompt}
+}
+
+// Bytes are the next bytes of the answer.
+func Bytes(p []byte) Event { return Event{Kind: EventBytes, Body: p} }
+
+// Ended is the end of the answer; trailer may be nil.
+func Ended(trailer http.Header) Event { return Event{Kind: EventEnded, Header: trailer} }
+
+// Broken is what has broken the call.
+func Broken(err error) Event { return Event{Kind: EventBroken, Err: err} }
 
 // Source is where an event is that was announced.
 type Source interface {

@@ -13,7 +13,11 @@ import (
 // ReplyHeaders are the headers of every reply with status 200.
 func ReplyHeaders(stream bool, requestID string) []engine.Header {
 	if stream {
-		return []engine.Header{{Name: "content-type", Value: "text/event-stream; charset=utf-8"}, {Name: "cache-control", Value: "no-cache"}, {Name: "x-request-id", Value: requestID}}
+		return []engine.Header{
+			{Name: "content-type", Value: "text/event-stream; charset=utf-8"},
+			{Name: "cache-control", Value: "no-cache"},
+			{Name: "x-request-id", Value: requestID},
+		}
 	}
 	return []engine.Header{{Name: "content-type", Value: "application/json"}, {Name: "x-request-id", Value: requestID}}
 }
@@ -27,13 +31,15 @@ func (r *Run) Explain(headers []engine.Header, complete bool) []engine.Header {
 			headers = append(headers, engine.Header{Name: name, Value: value})
 		}
 	}
+
 	ignored := r.o.Request.Ignored()
 	if r.call.request != nil { // else jobs come before the first call
 		ignored = slices.Concat(ignored, r.o.Target.Dialect.Ignores(r.call.request))
 	}
-	if r.o.Mode == api.SingleCall && r.reply.Turn().Budgeted() {
+	if r.o.Mode == api.SingleCall && r.reply.Turn().Budgeted() { // it takes a second call
 		ignored = slices.Concat(ignored, []string{"reasoning budget"})
 	}
+
 	retries, prompt := r.rec.Retries(), r.rec.PromptTokens()
 	add(header.Ignored, strings.Join(ignored, ", "), len(ignored) > 0)
 	add(header.Engine, r.o.Target.Engine, true)

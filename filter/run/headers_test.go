@@ -34,7 +34,7 @@ func (r *testRun) explained() string {
 func TestReplyHeaders(t *testing.T) {
 	t.Parallel()
 	from := func(replica string) Event {
-		return Event{Status: 200, Header: http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}}
+		return Answered(200, http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}, nil)
 	}
 	usage := bytesOf(`data: {"id":"cmpl-1","choices":[],"usage":{"prompt_tokens":70,"completion_tokens":9,"total_tokens":79,"prompt_tokens_details":{"cached_tokens":64}}}` + "\n\n")
 	whole := func(first ...Event) []Event {
@@ -49,9 +49,9 @@ func TestReplyHeaders(t *testing.T) {
 	}{
 		"object":             {`,"user":"x"`, header.Explanations(), whole(from("10.0.0.1:1")), "ignored=user engine=main upstream=10.0.0.1:1 prompt-tokens=%d cached-tokens=64"},
 		"stream":             {`,"stream":true`, header.Explanations(), whole(from("10.0.0.1:1")), "engine=main upstream=10.0.0.1:1 prompt-tokens=%d"},
-		"retried":            {"", header.Explanations(), whole(from("10.0.0.1:1"), Event{Err: errBroken}, from("10.0.0.2:1")), "engine=main upstream=10.0.0.2:1 retries=1 prompt-tokens=%d cached-tokens=64"},
-		"retried stream":     {`,"stream":true`, []string{header.Retries}, whole(from("10.0.0.1:1"), Event{Err: errBroken}, from("10.0.0.2:1")), "retries=1"},
-		"failed":             {"", []string{header.Engine, header.Retries}, []Event{from("10.0.0.1:1"), {Err: errBroken}, from("10.0.0.2:1"), {Err: errBroken}}, "engine=main retries=1"},
+		"retried":            {"", header.Explanations(), whole(from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1")), "engine=main upstream=10.0.0.2:1 retries=1 prompt-tokens=%d cached-tokens=64"},
+		"retried stream":     {`,"stream":true`, []string{header.Retries}, whole(from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1")), "retries=1"},
+		"failed":             {"", []string{header.Engine, header.Retries}, []Event{from("10.0.0.1:1"), Broken(errBroken), from("10.0.0.2:1"), Broken(errBroken)}, "engine=main retries=1"},
 		"none":               {`,"user":"x"`, nil, whole(from("10.0.0.1:1")), ""},
 		"nothing to mention": {"", []string{header.Ignored, header.Retries, header.Upstream}, whole(ok()), ""},
 	} {

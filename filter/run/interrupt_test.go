@@ -53,7 +53,7 @@ func (r *testRun) play(t *testing.T, random *rand.Rand, replies ...playedReply) 
 			output = output[k:]
 		}
 		if len(r.executor.calls) == n+1 && !r.Ended() {
-			r.feed(Event{End: true})
+			r.feed(Ended(nil))
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestInterruptedChoices(t *testing.T) {
 	}
 	r.feed(choice(0, "", " more"), choice(1, "stop", "<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>"))
 	for _, text := range []string{"first", "third"} {
-		r.feed(ok(), choice(0, "stop", text+"<|return|>"), Event{End: true})
+		r.feed(ok(), choice(0, "stop", text+"<|return|>"), Ended(nil))
 	}
 	text := r.downstream.text.String()
 	for i, want := range []string{"first", "b", "third"} {
@@ -187,8 +187,8 @@ func TestInterruptedAndLost(t *testing.T) {
 	t.Parallel()
 	r := startContinued(t, `,"stream":true,"thinking_token_budget":5`, 2)
 	r.feed(ok(), bytesOf(event("", tokens(reasoning(9))...)))
-	r.feed(ok(), bytesOf(event("", tokens("One")...)), Event{Err: errBroken})
-	r.feed(ok(), bytesOf(event("stop", tokens(" two<|return|>")...)), Event{End: true})
+	r.feed(ok(), bytesOf(event("", tokens("One")...)), Broken(errBroken))
+	r.feed(ok(), bytesOf(event("stop", tokens(" two<|return|>")...)), Ended(nil))
 	if got := merged(r.downstream.text.String()); len(r.executor.calls) != 3 || !r.Ended() || !strings.Contains(got, "\ncontent: One two\n") {
 		t.Errorf("%d calls, ended %t: %s", len(r.executor.calls), r.Ended(), got)
 	}

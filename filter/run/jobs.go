@@ -86,9 +86,7 @@ func (j *jobs) stop() {
 }
 
 // start executes jobs side by side. Jobs started before end, and their results are
-// dropped. As many jobs as run at a time are done even if the run's context has ended, which the
-// run may not know yet: they may be such that must be completed. Their spans belong
-// to that of rec.
+// dropped. Their spans belong to that of rec.
 func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 	if j.drop != nil {
 		j.drop()
@@ -98,6 +96,9 @@ func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 	if j.stopped {
 		j.drop()
 	}
+
+	// The first jobs have their places at once. They are done even if the run's context has
+	// ended, which the run may not know yet: they may be such that must be completed.
 	ctx, done := j.group, j.done
 	places := make(chan struct{}, maxParallelJobs)
 	for i, job := range list {
@@ -105,6 +106,7 @@ func (j *jobs) start(rec *telemetry.Record, list []api.Job) {
 		if !waits {
 			places <- struct{}{}
 		}
+
 		j.workers.Go(func() {
 			if waits && !place(ctx, places) {
 				return

@@ -14,7 +14,7 @@ const interruptedByLimit = "output_limit"
 // An engine counts every token that it sends: reasoning, headers, and the token at which it
 // stops. So does the limit. An engine that keeps it is never cut: the token at the limit may
 // still be the one that ends the choice, and its word that the limit is reached may come
-// behind it.
+// after it.
 type outputLimit struct {
 	left []int // tokens that a choice may still have; limitPassed
 	open int   // choices that have no end yet

@@ -73,7 +73,7 @@ func interleaved(random *rand.Rand, choices []madeChoice) []Event {
 		events = append(events, bytesOf(text[:n]))
 		text = text[n:]
 	}
-	return append(events, Event{End: true})
+	return append(events, Ended(nil))
 }
 
 // told is what the client is told, without the cuts between deltas: of each choice its
@@ -172,7 +172,7 @@ func TestCallEndsAtTheLimit(t *testing.T) {
 	if r.Ended() {
 		t.Error("the engine's counts are not waited for")
 	}
-	r.feed(Event{End: true})
+	r.feed(Ended(nil))
 	if !r.Ended() {
 		t.Error("the reply does not end")
 	}
@@ -182,7 +182,7 @@ func TestCallEndsAtTheLimit(t *testing.T) {
 func TestContinuationIsCutAtTheLimit(t *testing.T) {
 	t.Parallel()
 	r := startContinued(t, `,"max_tokens":10,"stream":true,"stream_options":{"include_usage":true}`, 2)
-	r.feed(from("a"), bytesOf(event("", tokens("<|channel|>final<|message|> a a a")...)), Event{Err: errBroken})
+	r.feed(from("a"), bytesOf(event("", tokens("<|channel|>final<|message|> a a a")...)), Broken(errBroken))
 	r.feed(from("b"), bytesOf(event("", tokens(strings.Repeat(" b", 100))...)))
 	got := merged(r.downstream.text.String())
 	if !r.Ended() || !strings.Contains(got, "content:  a a a b b b b\n") || !strings.Contains(got, `"length" 10 `) {

@@ -35,6 +35,8 @@ func renew(ctx context.Context, locker api.Locker) {
 	ticker := time.NewTicker(lockBeat)
 	defer ticker.Stop()
 	for {
+		// The release is an access like the others, after the last renewal: two at a time could
+		// arrive in another order.
 		access := locker.RenewLock
 		done := false
 		select {
@@ -42,6 +44,7 @@ func renew(ctx context.Context, locker api.Locker) {
 		case <-ctx.Done():
 			access, done = locker.Unlock, true
 		}
+
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
 		_ = access(within) // the next beat renews it; a lock that is not released expires
 		cancel()

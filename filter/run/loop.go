@@ -37,12 +37,17 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 	if err := o.Flush(); err != nil { // the owner may have begun something before the loop
 		return err
 	}
+
 	for !o.Done() {
 		r.arm(alarm)
+
+		// While the client is behind, the engine's events are left where they are: its
+		// connection fills up, and the engine waits too. A nil channel is never ready.
 		var calls <-chan Event
 		if r.upstream != nil && !r.held {
 			calls = r.upstream.Events()
 		}
+
 		kind := telemetry.MessageTick
 		var begun time.Time
 		var err error
@@ -51,7 +56,8 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 			begun = r.begin(o)
 			kind, err = o.Handle(e)
 		case e := <-calls:
-			if e.Source != nil {
+			// The event was announced. Others may have come since, and one may have taken it.
+			if e.Kind == EventAnnounced {
 				var ok bool
 				if e, ok = e.Source.Next(); !ok {
 					continue
@@ -68,11 +74,13 @@ func Serve[E any](ctx context.Context, r *Runner, own <-chan E, o Owner[E]) erro
 			begun = r.begin(o)
 			r.expire(o, begun)
 		case <-done:
+			// The end of the context is taken once: the owner may go on without it.
 			begun = r.begin(o)
 			if done = nil; !o.Canceled(context.Cause(ctx)) {
 				return nil
 			}
 		}
+
 		r.env.Telemetry.Metrics.Message(kind, r.env.Now().Sub(begun))
 		if err != nil {
 			return err

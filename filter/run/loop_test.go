@@ -110,7 +110,7 @@ func TestServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		job := jobFunc(func(context.Context) (any, error) { time.Sleep(20 * time.Second); return "found", nil })
 		s := serve(t, scriptedReply{steps: []api.Step{{Call: &engine.Request{ID: "1", N: 1, MaxTokens: 100}}, {Jobs: []api.Job{job}}, {Call: &engine.Request{ID: "2", N: 1, MaxTokens: 100}}}},
-			[]Event{ok(), {Err: errBroken}}, answer("x"), answer("yz"))
+			[]Event{ok(), Broken(errBroken)}, answer("x"), answer("yz"))
 		s.loop(t.Context())
 		want := "data: 1 tokens\n\ndata: 1 jobs\n\n" + api.KeepAliveComment + "data: job 0: found, <nil>\n\ndata: 1 tokens\n\ndata: [DONE]\n\n"
 		if diff := cmp.Diff(want, s.downstream.text.String()); diff != "" || s.result != nil || !s.downstream.ended {

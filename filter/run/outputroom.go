@@ -21,9 +21,9 @@ const (
 // outputRoom takes room for the output of a model that a reply keeps until its end. A
 // token can stand for 128 bytes, so that an engine's event of a few bytes can become much.
 type outputRoom struct {
-	reserve func(bytes int) *apierror.Error // nil: there is room for all
-	keeps   bool                            // the output is kept
-	left    int                             // bytes that are taken and not used
+	take  func(bytes int) *apierror.Error // nil: there is room for all
+	keeps bool                            // the output is kept
+	left  int                             // bytes that are taken and not used
 }
 
 func newOutputRoom(o *Options) outputRoom {
@@ -31,12 +31,12 @@ func newOutputRoom(o *Options) outputRoom {
 	if a, ok := o.Request.(api.Accumulator); ok {
 		keeps = keeps || a.KeepsOutput()
 	}
-	return outputRoom{reserve: o.Reserve, keeps: keeps, left: outputStep} // short replies take nothing
+	return outputRoom{take: o.Reserve, keeps: keeps, left: outputStep} // short replies take nothing
 }
 
 // grow takes room for a chunk, before the reply gets it.
 func (o *outputRoom) grow(c *engine.Chunk) *apierror.Error {
-	if o.reserve == nil || !o.keeps {
+	if o.take == nil || !o.keeps {
 		return nil
 	}
 	for _, token := range c.Tokens {
@@ -48,8 +48,9 @@ func (o *outputRoom) grow(c *engine.Chunk) *apierror.Error {
 	if o.left >= 0 {
 		return nil
 	}
+
 	step := max(outputStep, -o.left)
-	if err := o.reserve(step); err != nil {
+	if err := o.take(step); err != nil {
 		return err
 	}
 	o.left += step

@@ -16,7 +16,7 @@ func TestOutputRoom(t *testing.T) {
 	const spaces128 = 72056
 	full := apierror.New(http.StatusServiceUnavailable, "overloaded", "", "full")
 	limit, taken, times := 64<<20, 0, 0
-	o := outputRoom{keeps: true, left: outputStep, reserve: func(n int) *apierror.Error {
+	o := outputRoom{keeps: true, left: outputStep, take: func(n int) *apierror.Error {
 		if taken+n > limit {
 			return full
 		}
@@ -54,7 +54,7 @@ func TestHeldOutputTakesRoom(t *testing.T) {
 		request := chatRequest(t, fields, true)
 		r := newTestRun(t, request, api.Loop, "llamacpp")
 		taken := 0
-		r.output.reserve = func(n int) *apierror.Error {
+		r.output.take = func(n int) *apierror.Error {
 			taken += n
 			return nil
 		}

@@ -29,12 +29,16 @@ const firstBytes = 1 << 10
 // Env is what all runs of a process share.
 type Env struct {
 	Telemetry *telemetry.Telemetry
-	Limits    Limits
-	Keys      Keys
 	Now       func() time.Time
-	Locks     *Locks
-	Workers   *Workers
-	Explain   []string // response headers that explain a reply, of header.Explanations
+
+	// What runs are bounded by, and what Envoy chooses replicas by.
+	Limits  Limits
+	Keys    Keys
+	Explain []string // response headers that explain a reply, of header.Explanations
+
+	// What goes on beside runs, and after them.
+	Locks   *Locks
+	Workers *Workers
 }
 
 // Limits are the deadlines of runs; 0 is none.
@@ -64,28 +68,47 @@ type Executor interface {
 
 // Options are what a run is made of.
 type Options struct {
-	Request    api.Request
-	Mode       api.Mode
-	Target     Target
-	RequestID  string // for x-request-id
-	Header     http.Header
-	Downstream Downstream
-	Executor   Executor // nil: the runner
+	Request api.Request
+	Mode    api.Mode
+	// Queued says that the beginning of the reply is stored already.
+	Queued bool
+
+	// The model calls.
+	Target    Target
+	RequestID string // for x-request-id
+	Header    http.Header
 	// Prepared is called when the first model call's request is there: the
 	// body of the client's request is not needed any more. May be nil.
 	Prepared func()
-	// Queued says that the beginning of the reply is stored already.
-	Queued bool
+
+	// Who gets the reply, and who does what it needs.
+	Downstream Downstream
+	Executor   Executor // nil: the runner
+
 	// Reserve takes room for memory, of which a reply that keeps its output has more the
 	// longer it gets. nil: there is room for all.
 	Reserve func(bytes int) *apierror.Error
-	// Account is what the reply takes of token budgets. nil: none bounds it.
+	// Account is what the reply takes of token quotas. nil: none bounds it.
 	Account *budget.Account
 	// Limits returns the headers that say what is left of one. nil: there are none.
 	Limits func(l *apierror.TokenLimit, now time.Time) []engine.Header
 }
 
-// phase is what a run waits for.
+// phase is what a run waits for. Who leaves a phase:
+//
+//	phase    how it is left                                                     for
+//	new      Start: the first step                                              as after any step
+//	         Await: Envoy makes the one model call                              call
+//	reserve  reserved: the token quota has room                                 call
+//	         reserved: it has none                                              jobs of the failure, ended
+//	call     callComplete, pushToReply: the output is complete                  as after any step
+//	         callFailed: the call is repeated or continued, or the reply fails  call, reserve, or as after any step
+//	jobs     JobDone: the last job is done                                      as after any step
+//	any      fail, while no headers were sent; Cancel; Abandon                  ended
+//
+// After a step, advance asks the reply for the next one: a model call (reserve, or call at
+// once), jobs (jobs), or none: the reply is complete (ended). A reply that fails (failing) goes
+// on in the same phases: it may have to store how it has ended.
 type phase uint8
 
 const (
@@ -105,20 +128,24 @@ type Run struct {
 	rec    *telemetry.Record
 	timers *Timers
 	unlock func() // releases the lock of the request's conversation
+	now    time.Time
 
-	phase       phase
-	reply       api.Reply
-	call        modelCall
-	cont        continuation
-	spend       spending
-	chunks      []engine.Chunk // reused
-	jobs        int            // that are not done, in phaseJobs
+	phase   phase
+	reply   api.Reply
+	jobs    int  // that are not done, in phaseJobs
+	failing bool // the reply ends with an error
+
+	// The model call being made, and what is kept of the output of the step.
+	call         modelCall
+	continuation continuation
+	spend        spending
+	output       outputRoom
+	chunks       []engine.Chunk // reused
+	answered     bool           // an engine has begun to answer
+
+	// What the client gets.
 	headersSent bool
-	failing     bool // the reply ends with an error
-	answered    bool // an engine has begun to answer
 	pending     outbox
-	output      outputRoom
-	now         time.Time
 }
 
 // newRun begins a run at a time.
@@ -126,11 +153,15 @@ func newRun(env *Env, o Options, rec *telemetry.Record, timers *Timers, now time
 	if o.Prepared == nil {
 		o.Prepared = func() {}
 	}
+
 	r := &Run{o: o, env: env, rec: rec, timers: timers, now: now, headersSent: o.Queued}
 	r.pending.buf = make([]byte, 0, firstBytes)
 	r.reply = o.Request.NewReply(o.Mode)
 	r.output = newOutputRoom(&o)
-	r.spend.account, r.spend.low = o.Account, math.MaxInt
+	r.spend.quota, r.spend.low = o.Account, math.MaxInt
+
+	// The total time counts from the request's headers on: a client does not know when its body
+	// was complete.
 	r.unlock = env.Locks.Keep(o.Request)
 	r.timers.Set(TimerTotal, rec.Started, env.Limits.Total)
 	return r
@@ -170,6 +201,8 @@ func (r *Run) advance() {
 	var step api.Step
 	var err *apierror.Error
 	r.pending.buf, step, err = r.reply.Step(r.pending.buf)
+
+	// A reply that fails while it fails, as when its store does, ends with its first error.
 	switch {
 	case err != nil && !r.failing:
 		r.fail(err)
@@ -198,7 +231,7 @@ func (r *Run) startJobs(jobs []api.Job) {
 	r.holdHeaders()
 }
 
-// JobDone takes the result of one of the step's jobs, or of a job of a token budget.
+// JobDone takes the result of one of the step's jobs, or of a job of a token quota.
 func (r *Run) JobDone(d JobDone) {
 	switch r.phase {
 	case phaseReserve:
@@ -210,6 +243,7 @@ func (r *Run) JobDone(d JobDone) {
 	case phaseNew, phaseEnded:
 		return
 	}
+
 	r.rec.Tape.Job(d.Index)
 	r.pending.buf = r.reply.JobDone(r.pending.buf, d.Index, d.Result, d.Err)
 	r.jobs--
@@ -262,6 +296,7 @@ func (r *Run) fail(err *apierror.Error) {
 	if r.phase == phaseEnded {
 		return
 	}
+
 	r.rec.CallEnded(err, r.now)
 	switch {
 	case !r.headersSent:
@@ -274,6 +309,8 @@ func (r *Run) fail(err *apierror.Error) {
 		r.complete()
 		return
 	}
+
+	// The reply goes on in its steps, by which it stores what there is of it.
 	err = err.InStream()
 	r.rec.Failed(err)
 	r.failing = true
@@ -285,7 +322,7 @@ func (r *Run) fail(err *apierror.Error) {
 }
 
 func (r *Run) end() {
-	r.settle()
+	r.returnUnused()
 	r.phase = phaseEnded
 	r.unlock()
 	r.timers.ClearAll()
@@ -294,7 +331,7 @@ func (r *Run) end() {
 // Abandon ends the run without a word: something else has ended its reply, or it
 // cannot be trusted any more.
 func (r *Run) Abandon() {
-	r.settleBroken()
+	r.returnUnusedOfBroken()
 	r.phase = phaseEnded
 	r.unlock()
 }
@@ -306,7 +343,7 @@ func (r *Run) Cancel() {
 		if jobs := r.reply.Cancel(); len(jobs) > 0 {
 			r.o.Executor.Detach(jobs)
 		}
-		r.settle()
+		r.returnUnused()
 	}
 	r.Abandon()
 }
@@ -317,8 +354,10 @@ func (r *Run) flush(end bool) {
 	if !end && !r.o.Request.Stream() {
 		return
 	}
+
 	r.sendHeaders(end)
 	if end {
+		// The run has ended before its last byte is sent: Envoy may end the stream with it.
 		r.end()
 		p := r.pending.take()
 		r.rec.Tape.Sent(p)
@@ -356,11 +395,13 @@ func (r *Run) expired(name Timer) {
 	limits := &r.env.Limits
 	switch name {
 	case TimerFirst:
-		r.continueOrFail(timeoutError("The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
+		r.continueOrFail(timeoutError(
+			"The engine did not begin to answer within %s. Send the request again.", limits.FirstToken))
 	case TimerIdle:
 		r.continueOrFail(timeoutError("The engine was silent for %s. Send the request again.", limits.Idle))
 	case TimerTotal:
-		r.fail(timeoutError("The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
+		r.fail(timeoutError(
+			"The reply was not complete within %s. Send the request again, or ask for less.", limits.Total))
 	case TimerGrace:
 		r.callComplete()
 	case TimerHold:

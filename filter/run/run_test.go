@@ -28,9 +28,9 @@ func TestBrokenCallIsRetried(t *testing.T) {
 		if len(field) > 0 {
 			h.Set(field[0], field[1])
 		}
-		return Event{Status: status, Header: h}
+		return Answered(status, h, nil)
 	}
-	end, broken := Event{End: true}, Event{Err: errBroken}
+	end, broken := Ended(nil), Broken(errBroken)
 	for name, c := range map[string]struct {
 		events  []Event
 		retries int
@@ -79,12 +79,12 @@ func TestBrokenCallIsRetried(t *testing.T) {
 func TestRetryAvoidsAReplica(t *testing.T) {
 	t.Parallel()
 	from := func(replica string) Event {
-		return Event{Status: 200, Header: http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}}
+		return Answered(200, http.Header{http.CanonicalHeaderKey(header.Upstream): {replica}}, nil)
 	}
 	rejected := from("a")
 	rejected.Status = 500
 	rest := answer("<|channel|>final<|message|>hi<|return|>")[1:]
-	broken := Event{Err: errBroken}
+	broken := Broken(errBroken)
 	for name, c := range map[string]struct {
 		events   []Event
 		attempts []Retry
@@ -127,7 +127,7 @@ func TestRetryAvoidsAReplica(t *testing.T) {
 func TestBrokenStreamHasItsEnd(t *testing.T) {
 	t.Parallel()
 	r := startChat(t, `,"stream":true`)
-	r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>hello")...)), Event{Err: errBroken})
+	r.feed(ok(), bytesOf(event("", tokens("<|channel|>final<|message|>hello")...)), Broken(errBroken))
 	d, text := r.downstream, r.downstream.text.String()
 	if r.retries() != 0 || d.err != nil || !d.ended || !strings.Contains(text, "engine_disconnected") || !strings.HasSuffix(text, "data: [DONE]\n\n") || strings.Contains(text, errBroken.Error()) {
 		t.Errorf("%d retries, error %v, ended %t:\n%s", r.retries(), d.err, d.ended, text)
@@ -144,7 +144,7 @@ func TestBrokenCallAfterTheHeaderHold(t *testing.T) {
 	if len(r.downstream.header) == 0 {
 		t.Fatal("the headers are still withheld")
 	}
-	r.feed(slices.Concat([]Event{{Err: errBroken}}, answer("<|channel|>final<|message|>hi<|return|>"))...)
+	r.feed(slices.Concat([]Event{Broken(errBroken)}, answer("<|channel|>final<|message|>hi<|return|>"))...)
 	if text := r.downstream.text.String(); r.retries() != 1 || !r.downstream.ended || !strings.Contains(text, `"content":"hi"`) || strings.Contains(text, "error") {
 		t.Errorf("%d retries, ended %t: %s", r.retries(), r.downstream.ended, text)
 	}
@@ -155,20 +155,20 @@ func TestBrokenCallAfterTheHeaderHold(t *testing.T) {
 func TestTrailersHaveTheStatus(t *testing.T) {
 	t.Parallel()
 	status := func(code string) http.Header { return http.Header{"Grpc-Status": {code}} }
-	ends := func(code string) Event { return Event{End: true, Trailer: status(code)} }
+	ends := func(code string) Event { return Ended(status(code)) }
 	for name, c := range map[string]struct {
 		events  []Event
 		retries int
 		status  int
 	}{
-		"rejected at once":            {[]Event{{Status: 200, Header: status("3")}}, 0, 400},
-		"unavailable at once":         {[]Event{{Status: 200, Header: status("14")}}, 0, 503},
+		"rejected at once":            {[]Event{Answered(200, status("3"), nil)}, 0, 400},
+		"unavailable at once":         {[]Event{Answered(200, status("14"), nil)}, 0, 503},
 		"failed before a token":       {[]Event{ok(), ends("13"), ok(), ends("13")}, 1, 502},
 		"out of time before a token":  {[]Event{ok(), ends("4")}, 0, 504},
-		"failed at once":              {[]Event{{Status: 200, Header: status("13")}, {Status: 200, Header: status("3")}}, 1, 400},
+		"failed at once":              {[]Event{Answered(200, status("13"), nil), Answered(200, status("3"), nil)}, 1, 400},
 		"unavailable before a token":  {[]Event{ok(), ends("14"), ok(), ends("8")}, 1, 429},
 		"ended well without a choice": {[]Event{ok(), ends("0"), ok(), ends("0")}, 1, 502},
-		"without trailers":            {[]Event{ok(), {End: true}, ok(), {End: true}}, 1, 502},
+		"without trailers":            {[]Event{ok(), Ended(nil), ok(), Ended(nil)}, 1, 502},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +210,7 @@ func TestRunTakesSteps(t *testing.T) {
 		t.Error("a timer of the engine runs while a job does")
 	}
 	r.JobDone(JobDone{0, nil, errBroken})
-	r.feed(Event{Err: errBroken})
+	r.feed(Broken(errBroken))
 	if len(made.calls) != 3 || made.calls[2].ID != "two-2" {
 		t.Fatalf("%d calls", len(made.calls))
 	}
@@ -296,9 +296,9 @@ func TestDisaggregatedFailures(t *testing.T) {
 	t.Parallel()
 	good := answer("<|channel|>final<|message|>hi<|return|>")
 	begins := bytesOf(event("", tokens("<|channel|>final<|message|>h")...))
-	fails := func(status int) Event { return Event{Err: apierror.New(status, "", "", "a request failed")} }
+	fails := func(status int) Event { return Broken(apierror.New(status, "", "", "a request failed")) }
 	inBand := bytesOf(`data: {"error":{"message":"KVTransferError","code":500}}` + "\n\n")
-	prefilling := Event{Prefilling: true}
+	prefilling := Prefilling()
 	for name, c := range map[string]struct {
 		events  []Event
 		retries int
@@ -373,7 +373,7 @@ func (r *usageReply) Push(dst []byte, c *engine.Chunk) ([]byte, *apierror.Error)
 func TestHeadersDoNotWaitForThePrompt(t *testing.T) {
 	t.Parallel()
 	r := startChat(t, `,"stream":true`)
-	r.feed(Event{Prefilling: true})
+	r.feed(Prefilling())
 	if r.downstream.header != nil || !r.timers.Armed(TimerHold) {
 		t.Error("the headers are not withheld")
 	}
@@ -387,7 +387,7 @@ func TestHeadersDoNotWaitForThePrompt(t *testing.T) {
 func TestErrorBodyIsBounded(t *testing.T) {
 	t.Parallel()
 	r := startChat(t, "")
-	r.feed(Event{Status: 500, Header: http.Header{}})
+	r.feed(Answered(500, http.Header{}, nil))
 	for range 10 {
 		r.feed(bytesOf(strings.Repeat("x", 20_000)))
 	}

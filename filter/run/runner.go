@@ -18,12 +18,14 @@ type Runner struct {
 	Timers Timers
 	Record telemetry.Record
 
-	env      *Env
-	jobs     jobs
-	header   http.Header // of the model calls
-	upstream Upstream    // nil: no model calls are made here
-	run      *Run        // nil until Begin
-	held     bool        // events of the model call wait
+	env  *Env
+	run  *Run // nil until Begin
+	jobs jobs
+
+	// The model calls.
+	upstream Upstream // nil: none are made here
+	header   http.Header
+	held     bool // events of the model call wait
 }
 
 // NewRunner makes a runner whose jobs end with ctx.
@@ -114,15 +116,17 @@ func (r *Runner) Describe(o *telemetry.Outcome) {
 	if r.run == nil {
 		return
 	}
+
 	reply := r.run.reply
 	o.Answered, o.Summary, o.Fault = r.run.answered, reply.Summary(), reply.Fault()
+
 	if prices := &r.run.o.Target.Prices; o.Answered && prices.Known() {
 		o.Priced, o.Cost = true, prices.Cost(r.run.usedSoFar())
 	}
 	if t, ok := reply.(toolCounter); ok {
 		o.ToolCalls, o.ToolFails = t.ToolCalls()
 	}
-	if a, ok := r.run.call.decoder.(engine.Advisor); ok && o.Answered {
-		o.Advice = a.Advice()
+	if decoder := r.run.call.decoder; decoder != nil && o.Answered {
+		o.Advice = decoder.Advice()
 	}
 }

@@ -162,13 +162,13 @@ func (r *testRun) wait(d time.Duration, name Timer) {
 var errBroken = errors.New("connection reset")
 
 // ok is the beginning of an engine's answer.
-func ok() Event { return Event{Status: 200, Header: http.Header{}} }
+func ok() Event { return Answered(200, http.Header{}, nil) }
 
-func bytesOf(text string) Event { return Event{Body: []byte(text)} }
+func bytesOf(text string) Event { return Bytes([]byte(text)) }
 
 // answer is an engine's whole answer: the model's output as Harmony text.
 func answer(output string) []Event {
-	return []Event{ok(), bytesOf(event("stop", tokens(output)...)), {End: true}}
+	return []Event{ok(), bytesOf(event("stop", tokens(output)...)), Ended(nil)}
 }
 
 // An engine's output: tokens of Harmony text, and their events.

@@ -12,12 +12,12 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/filter/record"
 )
 
-// interruptedByBudget is the reason why output ends where a token budget is used up.
-const interruptedByBudget = "token_budget"
+// interruptedByQuota is the reason why output ends where a token quota is used up.
+const interruptedByQuota = "token_budget"
 
-// spending is what a run takes of token budgets.
+// spending is what a run takes of token quotas.
 type spending struct {
-	account *budget.Account // nil: none bounds the reply
+	quota *budget.Account // nil: none bounds the reply
 
 	// What a model call does that waits for its reservation; nil: none waits.
 	granted func()
@@ -30,7 +30,7 @@ type spending struct {
 	low    int // from this many on, more output is reserved
 }
 
-// BudgetCall returns what a model call can use of token budgets.
+// BudgetCall returns what a model call can use of token quotas.
 func BudgetCall(req *engine.Request) budget.Call {
 	return budget.Call{Prompt: len(req.Prompt), Output: req.N * req.MaxTokens}
 }
@@ -91,17 +91,20 @@ func (r *Run) madeSoFar() budget.Usage {
 // room is refused.
 func (r *Run) reserve(call budget.Call, granted func(), refused func(err *apierror.Error)) {
 	s := &r.spend
-	if s.account == nil {
+	if s.quota == nil {
 		granted()
 		return
 	}
+
 	used := r.usedSoFar()
-	if s.account.Reserved(used, call) {
+	if s.quota.Reserved(used, call) {
 		r.beginSpending(call)
 		granted()
 		return
 	}
 
+	// The store has to be asked, which may take a while. What the reply says meanwhile waits for
+	// its headers as output of the engine does.
 	s.granted, s.refused = func() {
 		r.beginSpending(call)
 		granted()
@@ -113,7 +116,7 @@ func (r *Run) reserve(call budget.Call, granted func(), refused func(err *apierr
 	if r.headersSent {
 		r.flush(false)
 	}
-	r.o.Executor.Start([]api.Job{reservation{s.account, used, call}})
+	r.o.Executor.Start([]api.Job{reservation{s.quota, used, call}})
 	r.holdHeaders()
 }
 
@@ -122,7 +125,7 @@ func (r *Run) reserve(call budget.Call, granted func(), refused func(err *apierr
 // part of them, what is left to be made has to be reserved.
 func (r *Run) reserveAgain(left int, granted func(), refused func(err *apierror.Error)) {
 	s := &r.spend
-	if s.account == nil || s.output+left <= s.limit {
+	if s.quota == nil || s.output+left <= s.limit {
 		granted()
 		return
 	}
@@ -135,10 +138,12 @@ func (r *Run) reserved(d JobDone) {
 	s := &r.spend
 	granted, refused := s.granted, s.refused
 	s.granted, s.refused = nil, nil
+
 	refusal, _ := d.Result.(*apierror.Error)
 	if d.Err != nil { // a panic
 		refusal = apierror.New(http.StatusInternalServerError, "panic", "", "Internal error.")
 	}
+
 	if refusal != nil {
 		refused(refusal)
 		return
@@ -151,7 +156,7 @@ func (r *Run) beginSpending(call budget.Call) {
 	s := &r.spend
 	s.output, s.limit, s.low = 0, call.Output, math.MaxInt
 	if r.o.Mode == api.Loop {
-		s.low = s.account.Low()
+		s.low = s.quota.Low()
 	}
 }
 
@@ -173,43 +178,43 @@ func (r *Run) spendOutput(n int) {
 		return
 	}
 	s.low = math.MaxInt // until it is done
-	r.o.Executor.Beside(growth{s.account})
+	r.o.Executor.Beside(growth{s.quota})
 }
 
 // takeGrown takes what has become of reserving more output, if that is the job's result.
 func (r *Run) takeGrown(d JobDone) {
 	g, ok := d.Result.(grown)
 	switch {
-	case !ok || r.spend.account == nil:
+	case !ok || r.spend.quota == nil:
 	case g.refusal != nil:
 		r.Exhausted()
 	default:
-		r.spend.low = r.spend.account.Low()
+		r.spend.low = r.spend.quota.Low()
 		r.spendOutput(0)
 	}
 }
 
-// Exhausted ends the output of the model call being made because a token budget is used
+// Exhausted ends the output of the model call being made because a token quota is used
 // up. Each choice ends as if its own limit was reached.
 func (r *Run) Exhausted() {
 	if r.phase != phaseCall || r.deciding() {
 		return
 	}
-	r.endsWithBudget(nil)
+	r.endsWithQuota(nil)
 }
 
-// endsWithBudget ends the choices that have no end: there is no room for a call that goes on
+// endsWithQuota ends the choices that have no end: there is no room for a call that goes on
 // with them.
-func (r *Run) endsWithBudget(*apierror.Error) {
+func (r *Run) endsWithQuota(*apierror.Error) {
 	r.rec.Tape.Happened(record.KindExhausted)
 
 	// The choices end as those of a call that is being made do: the check of their answer may
 	// be a job beside it.
 	r.phase = phaseCall
-	r.env.Telemetry.Interrupted(r.rec, interruptedByBudget, r.now)
+	r.env.Telemetry.Interrupted(r.rec, interruptedByQuota, r.now)
 	r.call.repeated = true // also if the output has not the form that it should have
-	for i := range r.cont.choices {
-		if !r.cont.choices[i].done && r.endChoice(i, engine.FinishLength) {
+	for i := range r.continuation.choices {
+		if !r.continuation.choices[i].done() && r.endChoice(i, engine.FinishLength) {
 			return
 		}
 	}
@@ -218,31 +223,32 @@ func (r *Run) endsWithBudget(*apierror.Error) {
 	}
 }
 
-// settle returns what the reply has reserved and not used.
-func (r *Run) settle() {
-	if r.spend.account != nil {
-		r.settleFor(r.usedSoFar())
+// returnUnused returns what the reply has reserved and not used.
+func (r *Run) returnUnused() {
+	if r.spend.quota != nil {
+		r.returnExcept(r.usedSoFar())
 	}
 }
 
-// settleBroken is settle for a reply that must not be asked any more.
-func (r *Run) settleBroken() {
-	if r.spend.account != nil {
-		r.settleFor(r.madeSoFar())
+// returnUnusedOfBroken is returnUnused for a reply that must not be asked any more.
+func (r *Run) returnUnusedOfBroken() {
+	if r.spend.quota != nil {
+		r.returnExcept(r.madeSoFar())
 	}
 }
 
-func (r *Run) settleFor(used budget.Usage) {
-	r.o.Executor.Detach([]api.Job{settlement{r.spend.account, used}})
-	r.spend.account = nil
+// returnExcept returns what was reserved except what was used.
+func (r *Run) returnExcept(used budget.Usage) {
+	r.o.Executor.Detach([]api.Job{settlement{r.spend.quota, used}})
+	r.spend.quota = nil
 }
 
-// limits appends the headers that say what is left of a token budget.
+// limits appends the headers that say what is left of a token quota.
 func (r *Run) limits(headers []engine.Header) []engine.Header {
-	if r.spend.account == nil || r.o.Limits == nil {
+	if r.spend.quota == nil || r.o.Limits == nil {
 		return headers
 	}
-	if left, ok := r.spend.account.Left(); ok {
+	if left, ok := r.spend.quota.Left(); ok {
 		headers = append(headers, r.o.Limits(&left, r.now)...)
 	}
 	return headers

@@ -37,7 +37,7 @@ func startBudgetedAt(t *testing.T, kind string, request api.Request, b budget.Bu
 	s := store.NewMemory(store.Options{})
 	r := &budgetedRun{testRun: newTestRun(t, request, api.Loop, kind), t: t, store: s, budget: b}
 	r.o.Account = budget.New(s, []budget.Budget{b}).Account(budget.Subject{})
-	r.spend.account = r.o.Account
+	r.spend.quota = r.o.Account
 	r.o.Limits = (&api.Endpoint{}).Limits
 	if err := r.o.Account.Reserve(t.Context(), budget.Usage{}, BudgetCall(request.Engine())); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestSettledOnce(t *testing.T) {
 		"failed": func(r *budgetedRun) {
 			r.Fail(apierror.New(http.StatusServiceUnavailable, apierror.CodeShutdown, "", "It ends."))
 		},
-		"lost": func(r *budgetedRun) { r.feed(Event{Err: errors.New("gone")}) },
+		"lost": func(r *budgetedRun) { r.feed(Broken(errors.New("gone"))) },
 	} {
 		request := chatRequest(t, `,"max_tokens":1000,"stream":true`, false)
 		r := startBudgeted(t, request, budget.Budget{Tokens: 5000})
@@ -286,7 +286,7 @@ func TestDroppedOutputIsCharged(t *testing.T) {
 		r.feed(ok(), choice(0, "", beginning+dropped), choice(1, "", beginning+dropped))
 		r.do(&r.executor.jobs)
 		for range c.calls - 1 {
-			r.feed(ok(), choice(0, "stop", "c<|return|>"), Event{End: true})
+			r.feed(ok(), choice(0, "stop", "c<|return|>"), Ended(nil))
 		}
 		want := made + int64(len(tokens(ending)))
 		if c.calls == 3 {

@@ -24,9 +24,7 @@ const (
 )
 
 // String returns the timer's name, for records.
-func (t Timer) String() string {
-	return timerNames[t]
-}
+func (t Timer) String() string { return timerNames[t] }
 
 var timerNames = [timerCount]string{"body", "handle", "first", "idle", "total", "hold", "keep-alive", "grace", "journal"}
 

@@ -43,8 +43,8 @@ func TestCallsCarryTheTrace(t *testing.T) {
 		Header: upstream.header, Downstream: &recordingDownstream{},
 	}, upstream, testStart)
 	run.Start()
-	run.EngineEvent(Event{Err: errBroken}) // it is made once more
-	run.EngineEvent(Event{Err: errBroken})
+	run.EngineEvent(Broken(errBroken)) // it is made once more
+	run.EngineEvent(Broken(errBroken))
 	env.Telemetry.Close(&r.Record, &telemetry.Outcome{Engine: "main", Now: testStart})
 	r.Stop()
 	spans := recorder.Spans()

@@ -76,14 +76,15 @@ func (r *Run) verify(chunks []engine.Chunk) (verified []engine.Chunk, repeated b
 		}
 		return nil, false
 	case v.verdict == turn.Complete:
+		// Most answers are decided in less time than a job takes to begin.
 		v.verdict = v.check.DecideSoon()
 	}
 	if v.verdict != turn.Complete {
 		return r.release()
 	}
 
-	// The decision takes long: the run has to hear its client and its timers meanwhile. The
-	// engine owes nothing any more but its counts.
+	// The decision takes long: the run has to receive from its client and its timers meanwhile.
+	// The engine owes nothing any more except its counts.
 	r.timers.Clear(TimerFirst)
 	r.timers.Clear(TimerIdle)
 	v.deciding = true
@@ -91,19 +92,21 @@ func (r *Run) verify(chunks []engine.Chunk) (verified []engine.Chunk, repeated b
 	return nil, false
 }
 
-// settle takes a decision about the whole answer.
-func (v *verifier) settle(verdict turn.Verdict) { v.deciding, v.verdict = false, verdict }
+// takeDecision takes a decision about the whole answer.
+func (v *verifier) takeDecision(verdict turn.Verdict) { v.deciding, v.verdict = false, verdict }
 
 // release returns what was held back, whatever the verdict. Before an answer of the wrong
 // form the call is made once more, if it can be; repeated reports that it is.
 func (r *Run) release() (verified []engine.Chunk, repeated bool) {
 	v := r.call.verifier
 	if v.verdict == turn.Unkept && r.o.Mode == api.Loop && !r.call.repeated {
+		// From the beginning, also where other calls have continued the first one: what they
+		// have made of it is a part of the wrong answer.
 		first := r.call.request
-		if r.cont.request != nil {
-			first = r.cont.request
+		if r.continuation.request != nil {
+			first = r.continuation.request
 		}
-		r.cont.current = allChoices
+		r.continuation.current = allChoices
 		r.repeat(withOtherSeed(first), Retry{}, "unkept_format")
 		return nil, true
 	}
@@ -117,7 +120,7 @@ func (r *Run) release() (verified []engine.Chunk, repeated bool) {
 // came to while the job was done.
 func (r *Run) decided(verdict turn.Verdict) {
 	v := r.call.verifier
-	v.settle(verdict)
+	v.takeDecision(verdict)
 	chunks, repeated := r.release()
 	if repeated || r.pushAll(chunks) {
 		return

@@ -41,7 +41,7 @@ func llamacppAnswer(text, stopType string) []Event {
 		events = append(events, bytesOf(fmt.Sprintf(`data: {"content":%s,"tokens":[%d],"stop":false,"tokens_predicted":%d}`+"\n\n", content, id, i+1)))
 	}
 	last := fmt.Sprintf(`data: {"content":"","tokens":[],"stop":true,"stop_type":%q,"tokens_predicted":%d,"timings":{"cache_n":4}}`+"\n\n", stopType, len(ids))
-	return append(events, bytesOf(last), Event{End: true})
+	return append(events, bytesOf(last), Ended(nil))
 }
 
 func decoded(id harmony.Token) string {
@@ -69,8 +69,8 @@ func TestAnswersAreVerified(t *testing.T) {
 	kept := llamacppAnswer(`<|channel|>final<|message|>{"a":1}<|return|>`, "eos")
 	wrong := llamacppAnswer("<|channel|>analysis<|message|>secret<|end|><|start|>assistant<|channel|>final<|message|>hello<|return|>", "eos")
 	short := llamacppAnswer(`<|channel|>final<|message|>{"a`, "limit")
-	lost := []Event{ok(), {Err: errBroken}}
-	lostMidway := append(wrong[:3:3], Event{Err: errBroken})
+	lost := []Event{ok(), Broken(errBroken)}
+	lostMidway := append(wrong[:3:3], Broken(errBroken))
 	for name, c := range map[string]struct {
 		answers [][]Event // of each call
 		calls   int
@@ -154,7 +154,7 @@ func TestLongChecksAreJobs(t *testing.T) {
 		return llamacppAnswer("<|channel|>final<|message|>"+text+"<|return|>", "eos")
 	}
 	kept, wrong := answer(long), answer(long+"!")
-	broken := Event{Err: errBroken}
+	broken := Broken(errBroken)
 
 	for name, c := range map[string]struct {
 		answers [][]Event

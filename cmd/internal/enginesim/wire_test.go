@@ -193,9 +193,7 @@ func decode(t testing.TB, kind string, r *engine.Request, body []byte, trailer h
 		take(d.Feed(body[:n], nil))
 		body = body[n:]
 	}
-	if trailing, ok := d.(engine.TrailerReader); ok {
-		take(nil, trailing.Trailers(trailer.Get))
-	}
+	take(nil, d.Trailers(trailer.Get))
 	take(d.End(nil))
 	for _, ids := range tokens {
 		a.Texts = append(a.Texts, show(ids))

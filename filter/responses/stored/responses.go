@@ -38,7 +38,7 @@ func (s *Server) get(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 		return failed(err)
 	}
 	object, err := newObject(r.Context, found)
-	return api.Outcome{Answer: object, Err: err}
+	return api.Answered(object, err)
 }
 
 // stream answers with the stream of a background response, behind the event that
@@ -58,7 +58,7 @@ func (s *Server) stream(ctx context.Context, r *api.HTTPRequest) api.Outcome {
 	if !isBackground(found) {
 		return failed(apierror.Invalid("stream", "Only background responses can be streamed again. Leave stream out."))
 	}
-	return api.Outcome{Stream: &Follower{store: s.Store, key: store.Key{Tenant: r.Context.Tenant, ID: r.IDs[0]}, after: after}}
+	return api.Streamed(&Follower{store: s.Store, key: store.Key{Tenant: r.Context.Tenant, ID: r.IDs[0]}, after: after})
 }
 
 func isBackground(r *store.Response) bool { return gjson.GetBytes(r.Object, "background").Bool() }

@@ -80,7 +80,7 @@ func answer(handle func(context.Context, *api.HTTPRequest) ([]byte, *apierror.Er
 		if err != nil {
 			return failed(err)
 		}
-		return api.Outcome{Answer: object}
+		return api.Answered(object, nil)
 	}
 }
 
@@ -88,7 +88,7 @@ func answer(handle func(context.Context, *api.HTTPRequest) ([]byte, *apierror.Er
 // stored here may be another service's.
 func failed(err *apierror.Error) api.Outcome {
 	if err.Status == http.StatusNotFound && err.Code != CodeItemNotFound {
-		return api.Outcome{Elsewhere: err}
+		return api.Elsewhere(err)
 	}
-	return api.Outcome{Err: err}
+	return api.Refused(err)
 }
