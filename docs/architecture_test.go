@@ -297,32 +297,99 @@ func TestPlainEnglish(t *testing.T) {
 }
 
 // maxWidth bounds the lines of prose in the documentation, in characters.
-const maxWidth = 140
+const maxWidth = 120
 
 // TestTextWidth bounds the lines of prose. Tables, code and lines with a link may
 // be longer.
 func TestTextWidth(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gateways, err := filepath.Glob("gateways/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range slices.Concat(pages, gateways, []string{"../README.md", "../CONTRIBUTING.md"}) {
+	pages := documents(t)
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		code := false
-		for n, line := range strings.Split(string(text), "\n") {
-			if strings.HasPrefix(strings.TrimSpace(line), "```") {
-				code = !code
-			}
-			if !code && len([]rune(line)) > maxWidth && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](") {
-				t.Error(fmt.Sprintf("%s:%d", page, n+1), "is longer than", maxWidth, "characters")
-			}
+		for _, n := range wideLines(string(text)) {
+			t.Error(fmt.Sprintf("%s:%d", page, n), "is longer than", maxWidth, "characters")
+		}
+	}
+	if len(pages) < 50 {
+		t.Errorf("only %d pages", len(pages))
+	}
+}
+
+// wideLines returns the numbers of the lines of prose that are too long.
+func wideLines(text string) (wide []int) {
+	eachLine(text, func(n int, line string) {
+		if len([]rune(line)) > maxWidth && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](") {
+			wide = append(wide, n)
+		}
+	})
+	return wide
+}
+
+func TestWideLinesAreFound(t *testing.T) {
+	long := strings.Repeat("word ", 25)
+	text := long + "\n" + long[:119] + "\n| " + long + " |\n```\n" + long + "\n```\n[a](b.md) " + long + "\n- " + long
+	if got := wideLines(text); !slices.Equal(got, []int{1, 8}) {
+		t.Errorf("the lines %d are too long", got)
+	}
+}
+
+// maxDecision bounds the words of a decision.
+const maxDecision = 400
+
+// decisionParts are what a decision answers, in this order.
+var decisionParts = []string{"**Question.**", "**Answer.**", "**When to look again.**"}
+
+// TestDecisions requires of each decision that it is short, answers its question, says when
+// to look again, and is in the list.
+func TestDecisions(t *testing.T) {
+	paths, err := filepath.Glob("decisions/[0-9]*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadFile("decisions/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		for _, fault := range decisionFaults(string(text)) {
+			t.Errorf("%s: %s", path, fault)
+		}
+		if !strings.HasPrefix(name, fmt.Sprintf("%03d-", i+1)) || !strings.Contains(string(list), "]("+name+")") {
+			t.Errorf("%s is not number %d, or not in the list of decisions/README.md", path, i+1)
+		}
+	}
+	if len(paths) < 16 {
+		t.Errorf("only %d decisions", len(paths))
+	}
+}
+
+func decisionFaults(text string) (faults []string) {
+	if n := len(strings.Fields(text)); n > maxDecision {
+		faults = append(faults, fmt.Sprintf("%d words, of at most %d", n, maxDecision))
+	}
+	at := 0
+	for _, part := range decisionParts {
+		i := strings.Index(text[at:], part)
+		if i < 0 {
+			return append(faults, "there is no "+part+" in its place")
+		}
+		at += i
+	}
+	return faults
+}
+
+func TestDecisionFaultsAreFound(t *testing.T) {
+	whole := strings.Join(decisionParts, " Yes.\n\n")
+	for text, want := range map[string]int{whole: 0, whole + strings.Repeat(" more", maxDecision): 1, strings.Replace(whole, "Answer", "Reply", 1): 1, "": 1} {
+		if faults := decisionFaults(text); len(faults) != want {
+			t.Errorf("%.60q: %q", text, faults)
 		}
 	}
 }

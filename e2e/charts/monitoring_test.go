@@ -71,14 +71,14 @@ func TestAlerts(t *testing.T) {
 // exists.
 func TestRunbooks(t *testing.T) {
 	rules, _ := alerts(t)
-	page := string(readFile(t, "../../docs/operations.md"))
+	page := string(readFile(t, "../../docs/alerts.md"))
 	for _, r := range rules {
 		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 			t.Errorf("%s has no summary or no description", r.Alert)
 		}
 		url, anchor, _ := strings.Cut(r.Annotations["runbook_url"], "#")
-		if !strings.HasSuffix(url, "/docs/operations.md") || anchor != strings.ToLower(r.Alert) || !strings.Contains(page, "\n### "+r.Alert+"\n") {
-			t.Errorf("%s: docs/operations.md has no section for the runbook %s", r.Alert, r.Annotations["runbook_url"])
+		if !strings.HasSuffix(url, "/docs/alerts.md") || anchor != strings.ToLower(r.Alert) || !strings.Contains(page, "\n### "+r.Alert+"\n") {
+			t.Errorf("%s: docs/alerts.md has no section for the runbook %s", r.Alert, r.Annotations["runbook_url"])
 		}
 	}
 }
@@ -157,7 +157,7 @@ var (
 // documentation's list of those that need none.
 func TestEveryFaultHasAnAlert(t *testing.T) {
 	page := string(readFile(t, "../../docs/operations.md"))
-	_, text, found := strings.Cut(page, "\nThese metrics need no alert")
+	_, text, found := strings.Cut(string(readFile(t, "../../docs/alerts.md")), "\nThese metrics need no alert")
 	text, _, _ = strings.Cut(text, "\n\n")
 	without := map[string]bool{}
 	for _, m := range quotedName.FindAllStringSubmatch(text, -1) {
@@ -170,12 +170,12 @@ func TestEveryFaultHasAnAlert(t *testing.T) {
 	}
 	rows := metricRow.FindAllStringSubmatch(page, -1)
 	if !found || len(rows) < 20 {
-		t.Fatalf("docs/operations.md has %d metrics, and the list of those without an alert: %v", len(rows), found)
+		t.Fatalf("docs/operations.md has %d metrics, and docs/alerts.md the list of those without an alert: %v", len(rows), found)
 	}
 	for _, row := range rows {
 		alerted := regexp.MustCompile(`\b` + row[1] + `(_bucket|_sum|_count)?\b`).MatchString(used.String())
 		if alerted == without[row[1]] {
-			t.Errorf("%s: in an alert: %v; docs/operations.md must list it as one that needs none: %v", row[1], alerted, !alerted)
+			t.Errorf("%s: in an alert: %v; docs/alerts.md must list it as one that needs none: %v", row[1], alerted, !alerted)
 		}
 	}
 }

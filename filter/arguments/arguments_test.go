@@ -245,7 +245,7 @@ func TestFlush(t *testing.T) {
 // The table of the guide has each kind, once.
 func TestKinds(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/tool-arguments.md")
+	guide, err := os.ReadFile("../../docs/output.md")
 	if err != nil {
 		t.Fatal(err)
 	}

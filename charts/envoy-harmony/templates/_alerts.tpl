@@ -1,6 +1,6 @@
 {{/* The alerts. m are the matchers of every metric, requests the requests for models per second. What
      compares replicas does so by job, because a namespace may have several releases. The
-     runbook of an alert is the heading of its name in docs/operations.md. */}}
+     runbook of an alert is the heading of its name in docs/alerts.md. */}}
 {{- define "envoy-harmony.alerts" -}}
 {{- $value := "{{ $value | humanizePercentage }}" -}}
 - alert: HarmonyRepairs

@@ -65,6 +65,10 @@ func (o Objects) Below(without ...string) map[string]Handled {
 	return all
 }
 
+// everyAPI is the section of docs/compatibility.md with the fields that all three APIs
+// handle alike. Its tables belong to those of each.
+const everyAPI = "Every API"
+
 // Documented compares coded, what becomes of each name, with a table of
 // docs/compatibility.md: the one under the heading of an endpoint or, if heading is not
 // empty, under that heading of its section. With -update it writes the table: the rows
@@ -74,22 +78,37 @@ func Documented(t testing.TB, endpoint, heading string, coded map[string]Handled
 	document := ReadFile(t, compatibility)
 	start, end := findTable(t, document, endpoint, heading)
 	rows := readRows(document[start:end])
+
+	var common []documentRow
+	if strings.HasPrefix(endpoint, "POST ") && (heading == "" || heading == "Members") {
+		from, to := findTable(t, document, everyAPI, heading)
+		common = readRows(document[from:to])
+	}
+
 	if Updating() {
-		document = document[:start] + writeRows(rows, coded) + document[end:]
+		own := maps.Clone(coded)
+		for _, r := range common {
+			delete(own, r.name)
+		}
+		document = document[:start] + writeRows(rows, own) + document[end:]
 		if err := os.WriteFile(compatibility, []byte(document), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
+
 	documented := map[string]Handled{}
-	for _, r := range rows {
+	for _, r := range slices.Concat(common, rows) {
+		if _, twice := documented[r.name]; twice {
+			t.Errorf("%s %s in docs/compatibility.md has %s twice, or it is in %q too", endpoint, heading, r.name, everyAPI)
+		}
 		if r.State == "mapped" || r.State == "skipped" {
 			r.Effect = coded[r.name].Effect
 		}
 		documented[r.name] = r.Handled
 	}
 	if diff := cmp.Diff(coded, documented, cmpopts.IgnoreUnexported(Handled{})); diff != "" {
-		t.Errorf("%s %s in docs/compatibility.md, which -update writes (-code +docs):\n%s", endpoint, heading, diff)
+		t.Errorf("%s %s in docs/compatibility.md, which -update writes, except %q (-code +docs):\n%s", endpoint, heading, everyAPI, diff)
 	}
 }
 
@@ -116,7 +135,8 @@ func findTable(t testing.TB, document, endpoint, heading string) (start, end int
 	return start, end
 }
 
-// documentRow is a row of a table of docs/compatibility.md.
+// documentRow is a name of a table of docs/compatibility.md with its row. Names of the
+// same state and effect share a row.
 type documentRow struct {
 	name string
 	Handled
@@ -124,11 +144,21 @@ type documentRow struct {
 
 var tableHead = regexp.MustCompile(`\| (field|type) \| \| effect \|\n\|---\|---\|---\|\n`)
 
-var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (\\w+) \\| ?(.*?) ?\\|$")
+var tableRow = regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| (\\w+) \\| ?(.*?) ?\\|$")
+
+// itself stands in an effect for the name of the field.
+const itself = "…"
 
 func readRows(table string) (rows []documentRow) {
 	for _, row := range tableRow.FindAllStringSubmatch(table, -1) {
-		rows = append(rows, documentRow{row[1], Handled{State: row[2], Effect: row[3]}})
+		for name := range strings.SplitSeq(row[1], ", ") {
+			name = strings.Trim(name, "`")
+			effect := row[3]
+			if row[2] == "refused" || row[2] == "ignored" {
+				effect = strings.ReplaceAll(effect, itself, name)
+			}
+			rows = append(rows, documentRow{name, Handled{State: row[2], Effect: effect}})
+		}
 	}
 	return rows
 }
@@ -138,7 +168,7 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 	var rows []documentRow
 	known := map[string]bool{}
 	for _, r := range before {
-		if h, ok := coded[r.name]; ok && h.State == r.State {
+		if h, ok := coded[r.name]; ok && h.State == r.State && !known[r.name] {
 			if h.Effect != "" {
 				r.Effect = h.Effect
 			}
@@ -155,9 +185,28 @@ func writeRows(before []documentRow, coded map[string]Handled) string {
 	slices.SortStableFunc(rows, func(a, b documentRow) int {
 		return slices.Index(states, a.State) - slices.Index(states, b.State)
 	})
-	var text strings.Builder
+
+	names := map[string][]string{}
+	var ends []string
 	for _, r := range rows {
-		text.WriteString("| `" + r.name + "` | " + r.State + " | " + strings.TrimLeft(r.Effect+" |", " ") + "\n")
+		if r.State == "refused" || r.State == "ignored" {
+			r.Effect = strings.ReplaceAll(r.Effect, r.name, itself)
+		}
+		end := " | " + r.State + " | " + strings.TrimLeft(r.Effect+" |", " ") + "\n"
+		if names[end] == nil {
+			ends = append(ends, end)
+		}
+		names[end] = append(names[end], "`"+r.name+"`")
+	}
+
+	var text strings.Builder
+	for _, end := range ends {
+		// A row of one name has its text as a client gets it.
+		if len(names[end]) == 1 && !strings.HasPrefix(end, " | mapped") {
+			text.WriteString("| " + names[end][0] + strings.ReplaceAll(end, itself, strings.Trim(names[end][0], "`")))
+			continue
+		}
+		text.WriteString("| " + strings.Join(names[end], ", ") + end)
 	}
 	return text.String()
 }
