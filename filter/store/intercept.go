@@ -108,7 +108,7 @@ func interceptResult[T any](
 	})
 }
 
-// resultOf returns the result of an access. It does not read it after an error: whoever made
+// resultOf returns the result of an access. It does not read it after an error: the caller of
 // the access may have left it, and it may still write.
 func resultOf[T any](access func(result *T) error) (T, error) {
 	result := new(T)

@@ -325,7 +325,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 		r.endPart()
 	}
 
-	// Of a text that was cut nobody can tell whether it would have followed its form.
+	// Whether a text that was cut would have followed its form is not known.
 	if !length {
 		if err := r.verifyEnd(); err != nil {
 			return err

@@ -88,7 +88,7 @@ func (rc *RequestContext) newSpec(in *Input, choice Choice, tools *toolset) (con
 
 	collected := callable{
 		rc: rc, in: in, tools: tools,
-		required: choice.Required, chosen: choice.allowed(), names: map[ToolName]bool{},
+		required: choice.Required, chosen: choice.allowed(),
 	}
 	err := tools.each(collected.add)
 	spec.Tools = collected.found
@@ -141,6 +141,9 @@ func (c *callable) add(recipient string, parameters json.RawMessage) *apierror.E
 	name := c.tools.byRecipient[recipient]
 	if c.in.NoCalls || c.chosen != nil && !c.chosen[name] {
 		return nil
+	}
+	if c.names == nil { // most requests have no tools
+		c.names = map[ToolName]bool{}
 	}
 	c.names[name] = true
 
