@@ -71,7 +71,7 @@ func TestLicenses(t *testing.T) {
 	if len(modules) < 40 {
 		t.Errorf("only %d linked modules were found", len(modules))
 	}
-	var table strings.Builder
+	byLicense := map[string][]string{}
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
 		files, _ := filepath.Glob(filepath.Join(modules[path], "LICENSE*"))
 		var text strings.Builder
@@ -89,9 +89,13 @@ func TestLicenses(t *testing.T) {
 		if names == "" {
 			t.Errorf("%s: its licence is missing, or none of the permissive ones that this test knows: see %s", path, modules[path])
 		}
-		fmt.Fprintf(&table, "| %s | %s |\n", path, names)
+		byLicense[names] = append(byLicense[names], path)
 	}
-	const begin, end = "| linked module | licence |\n|---|---|\n", "\n<!-- end of the linked modules -->"
+	var table strings.Builder
+	for _, names := range slices.Sorted(maps.Keys(byLicense)) {
+		fmt.Fprintf(&table, "| %s | %s |\n", names, strings.Join(byLicense[names], ", "))
+	}
+	const begin, end = "| licence | linked modules |\n|---|---|\n", "\n<!-- end of the linked modules -->"
 	text, err := os.ReadFile("dependencies.md")
 	if err != nil {
 		t.Fatal(err)

@@ -59,41 +59,113 @@ func (m *matrixTable) compare(t *testing.T, clients []matrixClient) {
 
 var tableRow = regexp.MustCompile(`(?m)^\| ([^|]+?) +\|.*$`)
 
-// rowsOf returns the rows of a table by their first cell.
+// versionOf splits the title of a row into the client, its version with the month, and the
+// API. The newest one has no version.
+var versionOf = regexp.MustCompile(`^(.*?)(?: (\d[\d.]* \(\d{4}-\d\d\)))?(, [A-Z][A-Za-z ]*)$`)
+
+// also stands in a title before the versions whose rows are the same.
+const also = "; also "
+
+// rowsOf returns the rows of a table by their titles, those of merged versions too.
 func rowsOf(table string) map[string]string {
 	rows := map[string]string{}
 	for _, row := range tableRow.FindAllStringSubmatch(table, -1) {
-		rows[row[1]] = row[0]
+		first, versions, merged := strings.Cut(row[1], also)
+		cells := strings.TrimPrefix(row[0], "| "+row[1])
+		rows[first] = "| " + first + cells
+		if !merged {
+			continue
+		}
+		client := versionOf.FindStringSubmatch(first)
+		for version := range strings.SplitSeq(versions, ", ") {
+			title := client[1] + " " + version + client[3]
+			rows[title] = "| " + title + cells
+		}
 	}
 	return rows
 }
 
+// mergeVersions joins the rows of versions of a client that say the same of an API.
+func mergeVersions(lines []string) string {
+	var merged []string
+	at := map[string]int{}
+	for _, line := range lines {
+		title, cells, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		client := versionOf.FindStringSubmatch(title)
+		if client == nil {
+			merged = append(merged, line)
+			continue
+		}
+
+		key := client[1] + client[3] + cells
+		i, known := at[key]
+		if !known || client[2] == "" {
+			at[key] = len(merged)
+			merged = append(merged, line)
+			continue
+		}
+		first, _, _ := strings.Cut(strings.TrimPrefix(merged[i], "| "), " |")
+		join := ", "
+		if !strings.Contains(first, also) {
+			join = also
+		}
+		merged[i] = "| " + first + join + client[2] + " |" + cells
+	}
+	return strings.Join(merged, "\n") + "\n"
+}
+
+// TestMergedVersions reads the tables of docs/clients.md and writes them again: that is
+// what the table of clients that have not run stays.
+func TestMergedVersions(t *testing.T) {
+	text, err := os.ReadFile(clientsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"capabilities", "errors", "gaps"} {
+		_, rest, _ := strings.Cut(string(text), "<!-- "+name+": make test-clients -->\n")
+		table, _, _ := strings.Cut(rest, "<!-- end of "+name+" -->")
+		lines := strings.Split(strings.TrimSpace(table), "\n")
+		if got := mergeVersions(lines); got != strings.Join(lines, "\n")+"\n" {
+			t.Errorf("the table of %s is not merged:\n%s", name, got)
+		}
+		if name == "gaps" {
+			continue
+		}
+		titles := rowsOf(table)
+		if len(titles) < 50 || strings.Contains(fmt.Sprint(titles), also) {
+			t.Errorf("%s has %d titles", name, len(titles))
+		}
+	}
+}
+
 // table renders rows; those of clients that have not run stay as they are.
 func (m *matrixTable) table(clients []matrixClient, columns []string, known map[string]string, cell func(*matrixRow, string) string) string {
-	var b strings.Builder
-	b.WriteString("| client |")
+	var head strings.Builder
+	head.WriteString("| client |")
 	for _, c := range columns {
-		b.WriteString(" " + headings[c] + " |")
+		head.WriteString(" " + headings[c] + " |")
 	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+	head.WriteString("\n|---|" + strings.Repeat("---|", len(columns)) + "\n")
+
+	var lines []string
 	for _, c := range clients {
 		for _, api := range c.APIs {
 			title := (&matrixRow{client: c, api: api}).title()
 			row, ran := m.rows[title]
 			if !ran {
 				if known[title] != "" {
-					b.WriteString(known[title] + "\n")
+					lines = append(lines, known[title])
 				}
 				continue
 			}
-			b.WriteString("| " + title + " |")
+			line := "| " + title + " |"
 			for _, column := range columns {
-				b.WriteString(" " + cell(row, column) + " |")
+				line += " " + cell(row, column) + " |"
 			}
-			b.WriteString("\n")
+			lines = append(lines, line)
 		}
 	}
-	return b.String()
+	return head.String() + mergeVersions(lines)
 }
 
 func (m *matrixTable) capabilities(clients []matrixClient, known map[string]string) string {
@@ -115,8 +187,7 @@ func (m *matrixTable) errors(clients []matrixClient, known map[string]string) st
 
 // gaps lists the reasons of all manifests.
 func (*matrixTable) gaps(clients []matrixClient, _ map[string]string) string {
-	var b strings.Builder
-	b.WriteString("| client | gap | reason |\n|---|---|---|\n")
+	var lines []string
 	for _, c := range clients {
 		for _, api := range c.APIs {
 			for _, capability := range slices.Concat(capabilities, faults) {
@@ -125,10 +196,10 @@ func (*matrixTable) gaps(clients []matrixClient, _ map[string]string) string {
 					key = "errors." + capability
 				}
 				if reason := lookup(c.Gaps, api, key); reason != "" {
-					fmt.Fprintf(&b, "| %s | %s | %s |\n", (&matrixRow{client: c, api: api}).title(), headings[capability], reason)
+					lines = append(lines, fmt.Sprintf("| %s | %s | %s |", (&matrixRow{client: c, api: api}).title(), headings[capability], reason))
 				}
 			}
 		}
 	}
-	return b.String()
+	return "| client | gap | reason |\n|---|---|---|\n" + mergeVersions(lines)
 }

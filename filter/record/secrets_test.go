@@ -124,7 +124,7 @@ func TestKeptMembersAreThoseOfTheAPIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rows [][]string
+	rows := make([][]string, 0, 200)
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| mapped \\|").FindAllStringSubmatch(string(page), -1) {
 		rows = append(rows, regexp.MustCompile("`([a-z_.]*[.])?([a-z_]+)`").FindAllStringSubmatch(row[1], -1)...)
 	}
