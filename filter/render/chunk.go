@@ -66,11 +66,14 @@ func (d *derendering) choiceIndex() (int, *apierror.Error) {
 	}
 	path := d.generated.Path + ".choices"
 	if len(choices) > 1 {
-		return 0, apierror.Invalid(path, "A chunk must have at most one choice: each choice has a stream_state of its own. Send %d requests.", len(choices))
+		return 0, apierror.Invalid(path,
+			"A chunk must have at most one choice: each choice has a stream_state of its own. Send %d "+
+				"requests.", len(choices))
 	}
 	index := choices[0].Get("index").Int()
 	if index < 0 || index >= int64(d.rc.Limits.Choices) {
-		return 0, apierror.Invalid(path, "The index of a choice must be at least 0 and less than %d.", d.rc.Limits.Choices)
+		return 0, apierror.Invalid(path,
+			"The index of a choice must be at least 0 and less than %d.", d.rc.Limits.Choices)
 	}
 	return int(index), nil
 }

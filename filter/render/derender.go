@@ -63,7 +63,8 @@ var derenderFields = jsontext.Table[*derendering]{
 
 func (d *derendering) setGenerated(v jsontext.Field, chunked bool) *apierror.Error {
 	if d.generated.Exists() {
-		return apierror.Invalid(v.Path, "generate_response and generate_chunk are two ways to send tokens. Send one of them.")
+		return apierror.Invalid(v.Path,
+			"generate_response and generate_chunk are two ways to send tokens. Send one of them.")
 	}
 	d.generated, d.chunked = v, chunked
 	return nil
@@ -109,11 +110,16 @@ func (d *derendering) decode(body []byte) *apierror.Error {
 	case d.model == "" && d.needsModel:
 		return apierror.Invalid("model", "The field \"model\" is missing. Name the model, beside %s.", field)
 	case !d.generated.Exists():
-		return apierror.Invalid("generate_response", "There are no tokens. Send an answer of /inference/v1/generate as generate_response, or one event of its stream as generate_chunk.")
+		return apierror.Invalid("generate_response",
+			"There are no tokens. Send an answer of /inference/v1/generate as generate_response, or one event of "+
+				"its stream as generate_chunk.")
 	case d.chunked && !d.stream:
-		return apierror.Invalid("stream", "A generate_chunk is a piece of a stream. Send stream: true, or the whole answer as generate_response.")
+		return apierror.Invalid("stream",
+			"A generate_chunk is a piece of a stream. Send stream: true, or the whole answer as generate_response.")
 	case !d.request.Exists():
-		return apierror.Invalid(field, "The field %q is missing: tools, stop strings and formats of the request decide what the tokens mean. Send the body of the request.", field)
+		return apierror.Invalid(field,
+			"The field %q is missing: tools, stop strings and formats of the request decide what the tokens mean. "+
+				"Send the body of the request.", field)
 	case !d.request.IsObject():
 		return apierror.Invalid(field, "The field %q must be an object: the body of the request.", field)
 	}
@@ -205,7 +211,9 @@ func (d *derendering) prepare(ctx context.Context, id string, now func() time.Ti
 	case outcome.Err != nil:
 		return nil, d.ofRequest(outcome.Err)
 	case outcome.Request == nil || outcome.Request.Engine() == nil:
-		return nil, apierror.Invalid(d.kind.request, "The reply to the request has steps before its model call, such as tools that are run. Only the output of one model call can be derendered.")
+		return nil, apierror.Invalid(d.kind.request,
+			"The reply to the request has steps before its model call, such as tools that are run. Only the output "+
+				"of one model call can be derendered.")
 	}
 	if d.prompt != nil {
 		outcome.Request.Engine().Prompt = d.prompt
@@ -253,15 +261,18 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 	path := d.generated.Path
 	choices := d.generated.Get("choices")
 	if !d.generated.IsObject() || !choices.IsArray() {
-		return nil, apierror.Invalid(path+".choices", "The field %q must be an array: that of an answer of /inference/v1/generate.", path+".choices")
+		return nil, apierror.Invalid(path+".choices",
+			"The field %q must be an array: that of an answer of /inference/v1/generate.", path+".choices")
 	}
 	if n := len(choices.Array()); !d.chunked && n != max(req.N, 1) {
-		return nil, apierror.Invalid(path+".choices", "There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
+		return nil, apierror.Invalid(path+".choices",
+			"There are %d choices for a request with n: %d. Send each choice once.", n, max(req.N, 1))
 	}
 	if !d.chunked { // the last chunk of a stream may have none
 		for i, choice := range choices.Array() {
 			if ids := choice.Get("token_ids"); ids.IsArray() && !ids.Get("0").Exists() {
-				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids", "A choice has no tokens: an output ends with one at least.")
+				return nil, apierror.Invalid(path+".choices["+strconv.Itoa(i)+"].token_ids",
+					"A choice has no tokens: an output ends with one at least.")
 			}
 		}
 	}
@@ -270,14 +281,18 @@ func (d *derendering) chunks(req *engine.Request) ([]engine.Chunk, *apierror.Err
 	chunks, err := dialect.NewDecoder(req).Feed(append(event, "\n\n"...), nil)
 	if err != nil {
 		_, why, _ := strings.Cut(err.Message, "cannot be read: ")
-		return nil, apierror.Invalid(path, "The field %q is not an answer of /inference/v1/generate in tokens, with an index, token_ids and a finish_reason in each choice. %s", path, why)
+		return nil, apierror.Invalid(path,
+			"The field %q is not an answer of /inference/v1/generate in tokens, with an index, token_ids and a "+
+				"finish_reason in each choice. %s", path, why)
 	}
 	for i := range chunks {
 		if chunks[i].Finish == engine.FinishAbort {
-			return nil, apierror.Invalid(path+".choices", "The engine has aborted a choice: there is no reply to it. Generate it again.")
+			return nil, apierror.Invalid(path+".choices",
+				"The engine has aborted a choice: there is no reply to it. Generate it again.")
 		}
 		if n := len(chunks[i].Tokens) + len(d.state.tokens); n > d.rc.ContextLength() {
-			return nil, apierror.Invalid(path+".choices", "A choice has %d tokens, more than the model's context of %d.", n, d.rc.ContextLength())
+			return nil, apierror.Invalid(path+".choices",
+				"A choice has %d tokens, more than the model's context of %d.", n, d.rc.ContextLength())
 		}
 	}
 	return chunks, nil

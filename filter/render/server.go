@@ -55,7 +55,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, ids := api.Match(s.o.Endpoints, r.Method, r.URL.Path)
 	var o api.Outcome
 	if e == nil {
-		o.Err = apierror.New(http.StatusNotFound, "not_found", "", "There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path)
+		o.Err = apierror.New(http.StatusNotFound, "not_found", "",
+			"There is no %s %s here: docs/render.md lists the paths of the render service.", r.Method, r.URL.Path)
 	} else {
 		path = e.Pattern
 		ctx := r.Context()
@@ -82,7 +83,9 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	}
 	name := modelOf(to.Body)
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
-		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model", "The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct harmony_models.", name)}
+		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model",
+			"The model %q does not speak Harmony, as harmony_models has it. Name another one, or correct "+
+				"harmony_models.", name)}
 	}
 	if name == "" {
 		to.Body = withModel(to.Body)
@@ -140,7 +143,8 @@ const firstRead = 4 << 10
 
 // read reads a body.
 func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) ([]byte, *apierror.Error) {
-	tooLarge := apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "", "The request body has more than %d bytes. Shorten it, or raise limits.max_body_bytes.", s.o.MaxBodyBytes)
+	tooLarge := apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "",
+		"The request body has more than %d bytes. Shorten it, or raise limits.max_body_bytes.", s.o.MaxBodyBytes)
 	if r.ContentLength > s.o.MaxBodyBytes {
 		return nil, tooLarge
 	}
@@ -171,7 +175,8 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 		case errors.As(err, &limit):
 			return nil, tooLarge
 		case err != nil:
-			return nil, apierror.Invalid("", "The request body ended early. Send it again.").With(fmt.Errorf("read the body: %w", err))
+			return nil, apierror.Invalid("",
+				"The request body ended early. Send it again.").With(fmt.Errorf("read the body: %w", err))
 		}
 	}
 }
@@ -213,7 +218,8 @@ func (r *room) take(n int) *apierror.Error {
 	if r.server.held.Add(int64(n)) <= r.server.o.MaxInflightBytes {
 		return nil
 	}
-	return apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
+	return apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+		"The requests at a time hold more than limits.max_inflight_bytes. Send the request again.")
 }
 
 // leave returns what the request has taken.

@@ -116,9 +116,11 @@ func ofPrompt(ctx context.Context, prompt jsontext.Field) ([]harmony.Token, *api
 	var long *harmony.LimitError
 	switch {
 	case errors.As(failure, &long):
-		return nil, apierror.Invalid("prompt", "The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
+		return nil, apierror.Invalid("prompt",
+			"The text has at least %d tokens, more than %d. Send it in pieces.", long.AtLeast, turn.MaxRendered)
 	case failure != nil:
-		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "", "The text could not be tokenized in time. Try again, or shorten it.").With(failure)
+		return nil, apierror.New(http.StatusServiceUnavailable, "overloaded", "",
+			"The text could not be tokenized in time. Try again, or shorten it.").With(failure)
 	}
 	return tokens, nil
 }
@@ -221,7 +223,8 @@ func (k *tokenizer) detokenize(_ context.Context, r *api.HTTPRequest) api.Outcom
 	case d.model == "" && k.needsModel:
 		return api.Outcome{Err: apierror.Invalid("model", "The field \"model\" is missing. Name the model.")}
 	case !d.given:
-		return api.Outcome{Err: apierror.Invalid("tokens", "The field \"tokens\" is missing. Send a list of token ids.")}
+		return api.Outcome{Err: apierror.Invalid("tokens",
+			"The field \"tokens\" is missing. Send a list of token ids.")}
 	}
 	answer, err := newText(r.Context, d.tokens)
 	return api.Outcome{Answer: answer, Err: err}
@@ -240,7 +243,8 @@ func newText(rc *turn.RequestContext, tokens []harmony.Token) ([]byte, *apierror
 		bytes += harmony.TokenLength(token)
 	}
 	if bytes > maxText {
-		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens", "The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
+		return nil, apierror.New(http.StatusRequestEntityTooLarge, "request_too_large", "tokens",
+			"The text of the tokens has %d bytes, more than %d. Send the tokens in pieces.", bytes, maxText)
 	}
 
 	const head, tail = `{"prompt":"`, `"}`
