@@ -60,7 +60,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		path = e.Pattern
 		ctx := r.Context()
-		o = s.outcome(ctx, e, &api.HTTPRequest{IDs: ids, Path: r.URL.Path, Query: r.URL.Query(), Context: &turn.RequestContext{Env: s.o.Turns, RequestID: id, Reserve: room.take}}, r)
+		rc := &turn.RequestContext{Env: s.o.Turns, RequestID: id, Reserve: room.take}
+		o = s.outcome(ctx, e, &api.HTTPRequest{IDs: ids, Path: r.URL.Path, Query: r.URL.Query(), Context: rc}, r)
 	}
 	status := s.write(w, r, e, id, &o, room)
 	if s.o.Observe != nil {
@@ -72,8 +73,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPRequest, r *http.Request) api.Outcome {
 	if r.Header.Get("Content-Encoding") != "" || !api.IsJSON(r.Header.Get("Content-Type")) {
 		return api.Outcome{Err: apierror.New(http.StatusUnsupportedMediaType, "unsupported_media_type", "",
-			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, with the header content-type: application/json.")}
+			"The body is not sent as plain JSON. Send JSON in UTF-8, without compression, "+
+				"with the header content-type: application/json.")}
 	}
+
 	var err *apierror.Error
 	if to.Body, err = s.read(r, to.Context.Reserve); err != nil {
 		return api.Outcome{Err: err}
@@ -81,6 +84,7 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if err := to.Context.Reserve((madeOf - 1) * len(to.Body)); err != nil {
 		return api.Outcome{Err: err}
 	}
+
 	name := modelOf(to.Body)
 	if to.Context.Model = s.o.Model(name); to.Context.Model == nil {
 		return api.Outcome{Err: apierror.New(http.StatusNotFound, "model_not_found", "model",
@@ -90,12 +94,14 @@ func (s *Server) outcome(ctx context.Context, e *api.Endpoint, to *api.HTTPReque
 	if name == "" {
 		to.Body = withModel(to.Body)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
 	to.Context.Work = work.New(ctx, work.PerRequest)
 	ctx = to.Context.Work.Context()
 	o := e.Handle(ctx, to)
-	if o.Request != nil || o.Elsewhere != nil { // no endpoint of this package has one
+	// No endpoint of this package has one.
+	if o.Request != nil || o.Elsewhere != nil {
 		return api.Outcome{Err: apierror.New(http.StatusInternalServerError, "", "", "Internal error.")}
 	}
 	return o
@@ -114,6 +120,7 @@ func withModel(body []byte) []byte {
 	case !isObject || model.Exists():
 		return body
 	}
+
 	named := append(make([]byte, 0, len(body)+len(anyModel)+16), `{"model":"`+anyModel+`"`...)
 	if !bytes.HasPrefix(bytes.TrimSpace(members), []byte("}")) {
 		named = append(named, ',')
@@ -148,6 +155,7 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 	if r.ContentLength > s.o.MaxBodyBytes {
 		return nil, tooLarge
 	}
+
 	var body []byte
 	limited := http.MaxBytesReader(nil, r.Body, s.o.MaxBodyBytes)
 	grow := func(n int) *apierror.Error {
@@ -157,15 +165,18 @@ func (s *Server) read(r *http.Request, reserve func(bytes int) *apierror.Error) 
 		body = slices.Grow(body, n)
 		return nil
 	}
-	if err := grow(int(max(r.ContentLength+1, firstRead))); err != nil { // with room to see the end
+	// There is a byte more, so that the end is seen without growing.
+	if err := grow(int(max(r.ContentLength+1, firstRead))); err != nil {
 		return nil, err
 	}
+
 	for {
 		if len(body) == cap(body) {
 			if err := grow(len(body)); err != nil {
 				return nil, err
 			}
 		}
+
 		n, err := limited.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		var limit *http.MaxBytesError
@@ -192,6 +203,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, 
 			body = append(body, piece...)
 		}
 	}
+
 	if o.Err != nil {
 		kind = "application/json"
 		status, body = e.Error(o.Err, id)
@@ -199,6 +211,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, e *api.Endpoint, 
 			w.Header().Set("Retry-After", strconv.Itoa(int(max(after, time.Second)/time.Second)))
 		}
 	}
+
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

@@ -25,6 +25,7 @@ type streamState struct {
 func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 	s.begun = true
 	sum := 0
+
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "request_id":
@@ -53,6 +54,7 @@ func (s *streamState) read(v jsontext.Field, most int) *apierror.Error {
 		}
 		return err
 	})
+
 	switch {
 	case err != nil:
 		return err
