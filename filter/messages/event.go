@@ -159,7 +159,8 @@ func (e *encoder) Close(dst []byte, p *reply.Part, text []byte, cut bool) []byte
 		return dst
 	}
 	if p.Kind == turn.Reasoning {
-		dst = append(e.beginBlockEvent(dst, "content_block_delta"), `,"delta":{"type":"signature_delta","signature":`...)
+		dst = e.beginBlockEvent(dst, "content_block_delta")
+		dst = append(dst, `,"delta":{"type":"signature_delta","signature":`...)
 		dst = endEvent(append(jsontext.AppendString(dst, e.seal(seal.Reasoning, e.block.text)), '}'))
 	}
 	return endEvent(e.beginBlockEvent(dst, "content_block_stop"))
