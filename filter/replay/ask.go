@@ -68,6 +68,7 @@ func recordedOutputs(r *record.Record) (outputs []Output) {
 		o := &outputs[len(outputs)-1]
 		switch e.Kind {
 		case record.KindTokens:
+			// Others are not asked for.
 			if e.Tokens.Choice > 0 {
 				continue
 			}
@@ -102,6 +103,7 @@ const maxAnswer = 256 << 20
 // Ask makes a call. An error is one of the way to the engine; what the engine refuses is
 // an Output.
 func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err error) {
+	// One choice of one engine: only the first is compared.
 	asked := *r
 	asked.N, asked.Disaggregation = 1, nil
 	if e.Model != "" {
@@ -120,7 +122,6 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 	req, err := http.NewRequestWithContext(
 		ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+wire.Path, strings.NewReader(string(wire.Body)),
 	)
-
 	if err != nil {
 		return o, fmt.Errorf("ask %s: %w", e.Name, err)
 	}
@@ -164,6 +165,7 @@ func (o *Output) read(d engine.Decoder, body io.Reader, begun time.Time) error {
 		o.Whole = time.Since(begun)
 	}
 
+	// What came is fed before the error is looked at: the last bytes may come with it.
 	for {
 		n, err := body.Read(buf)
 		more, broken := d.Feed(buf[:n], chunks[:0])

@@ -104,6 +104,7 @@ func newScript(r *record.Record) *script {
 // recorded is a call of the record with its whole prompt.
 func (s *script) recorded(c *record.Call) call {
 	var prompt []harmony.Token
+	// The record has of each prompt what the one before did not have.
 	if n := len(s.calls); n > 0 {
 		before := s.calls[n-1].prompt
 		prompt = slices.Clone(before[:min(c.Shared, len(before))])
@@ -140,6 +141,7 @@ func (s *script) id(prefix string) string {
 			return id
 		}
 	}
+	// Another one is made, so that the replay goes on and shows what else differs.
 	s.made.ids++
 	return fmt.Sprintf("%sreplay%d", prefix, s.made.ids)
 }
@@ -193,6 +195,8 @@ func (s *script) Access(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	// Jobs run side by side, so that the order of accesses is not the record's. The same key is best;
+	// else the first access of the kind is the one that has changed.
 	found := -1
 	for i, a := range s.store {
 		if a.Operation != operation {
@@ -207,6 +211,7 @@ func (s *script) Access(
 		}
 	}
 
+	// A job that was given up may have come further in the replay than it did then.
 	if found < 0 && s.late {
 		return nil, errNotRecorded
 	}

@@ -67,6 +67,7 @@ func (t *Tally) Add(was, is *Output) {
 		t.Finish, t.Was, t.Is = map[string]int{}, map[string]int{}, map[string]int{}
 	}
 
+	// What was refused is compared with nothing: it would count as different in all.
 	t.Asked++
 	if is.Refused != "" {
 		t.Failed++
@@ -89,7 +90,6 @@ func (t *Tally) Add(was, is *Output) {
 	for name, n := range before.Tokens {
 		t.Was[name] += n
 	}
-
 	for name, n := range now.Tokens {
 		t.Is[name] += n
 	}
@@ -161,6 +161,7 @@ func Table(tallies []*Tally) []Row {
 		return rows
 	}
 
+	// All have the same records: the first one's figures of them are everyone's.
 	first := tallies[0]
 	for _, name := range []string{inReasoning, inFinal, inCalls, inOther} {
 		mean := func(tokens map[string]int, t *Tally) string {

@@ -99,7 +99,7 @@ func (s *Sealer) Seal(purpose Purpose, tenant string, text []byte) (string, erro
 		return "", err
 	}
 
-	// The key is this text's only.
+	// A nonce of zeros: the salt makes a key that seals this text only.
 	nonce := make([]byte, gcm.NonceSize())
 	owner := sha256.Sum256([]byte(tenant))
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, append(owner[:], text...), nil)), nil
@@ -122,6 +122,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 	}
 
 	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
+	// Keys are few, and the first one nearly always opens.
 	for _, key := range s.keys {
 		gcm, err := gcmOf(key, salt, purpose)
 		if err != nil {
@@ -131,6 +132,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 		if err != nil {
 			continue
 		}
+		// Only behind the authentication, so that nobody can probe for tenants.
 		if owner := sha256.Sum256([]byte(tenant)); !bytes.HasPrefix(text, owner[:]) {
 			return nil, ErrTenant
 		}

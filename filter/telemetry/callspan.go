@@ -193,7 +193,7 @@ func (r *Record) TraceFields() []engine.Header {
 		return nil
 	}
 
-	// "": the client's is removed.
+	// An empty value removes the client's, which belongs to another parent.
 	list := []engine.Header{{Name: "tracestate"}}
 	w3c.Inject(r.request.call.ctx, writer(func(name, value string) {
 		if name == "tracestate" {

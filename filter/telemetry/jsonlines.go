@@ -20,11 +20,11 @@ type JSONLines struct{}
 
 // Format implements [logrus.Formatter].
 func (JSONLines) Format(e *logrus.Entry) ([]byte, error) {
-	// Of most lines; on the stack.
+	// Room for the fields of most lines, on the stack.
 	names := make([]string, 0, 40)
 	names = append(names, logrus.FieldKeyTime, logrus.FieldKeyMsg, logrus.FieldKeyLevel)
 	for name := range e.Data {
-		// Else there would be two.
+		// A second member of the same name would hide the first one.
 		if !slices.Contains(names[:3], name) {
 			names = append(names, name)
 		}

@@ -65,7 +65,7 @@ func jsonOf(list []message) string {
 	if list == nil {
 		list = []message{}
 	}
-	// Strings only: it cannot fail.
+	// It has strings only, and cannot fail.
 	b, _ := json.Marshal(list)
 	return string(b)
 }
@@ -99,7 +99,7 @@ func messages(ids []harmony.Token, first harmony.Role) []message {
 
 	parser := harmony.NewParser(harmony.Tolerant, first)
 	for _, id := range ids {
-		// A tolerant parser returns no errors.
+		// The parser is tolerant: it returns no errors.
 		events, _ := parser.Push(id)
 		take(events)
 	}
