@@ -65,7 +65,7 @@ func (e *entry) units() (n int64) {
 	return n
 }
 
-// needs returns what has to be taken for a call behind what was used before, with as
+// needs returns what has to be taken for a call after what was used before, with as
 // many output tokens as are reserved.
 func (e *entry) needs(used Usage, call Call) int64 {
 	w := &e.budget.Weights

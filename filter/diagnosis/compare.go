@@ -66,7 +66,7 @@ func cause(earlier, now *Print, message int) Cause {
 		return System
 	}
 
-	// A developer message behind the first user's text is history, not the beginning.
+	// A developer message after the first user's text is history, not the beginning.
 	before, after := earlier.part(message), now.part(message)
 	if before.role == RoleDeveloper || after.role == RoleDeveloper {
 		if !earlier.conversed(message) || !now.conversed(message) {

@@ -104,7 +104,7 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 		next.blocks[n] = sum
 	}
 
-	// The last message may go on behind the beginning: it is read again.
+	// The last message may go on after the beginning: it is read again.
 	next.parts = p.partsBefore(same)
 	from := 0
 	if last := len(next.parts) - 1; last >= 0 {
@@ -141,7 +141,7 @@ const (
 	usualMessage = 512
 )
 
-// addParts adds the messages of a prompt that begin at from or behind it.
+// addParts adds the messages of a prompt that begin at from or after it.
 func (p *Print) addParts(prompt []harmony.Token, from int) {
 	// Short prompts need no memory of their own for this.
 	room := p.few[:0]

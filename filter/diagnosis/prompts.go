@@ -126,7 +126,7 @@ func closest(prompts []prompt, now *Print) prompt {
 	if found < 0 {
 		found = of(same)
 	}
-	// The conversation may begin otherwise now, for instance behind a summary. In a session with
+	// The conversation may begin otherwise now, for instance after a summary. In a session with
 	// all its places taken, its own prompt may have been dropped, and another's would mislead.
 	if found < 0 && len(prompts) < maxPrompts && now.continues() {
 		found = of(served)

@@ -160,7 +160,7 @@ func (f *Folder) keep(r *Record) (err error) {
 		}
 	}()
 
-	// Under another name until it is complete: whoever reads the folder sees whole records only.
+	// Under another name until it is complete: readers of the folder see whole records only.
 	err = errors.Join(Write(file, r), file.Close())
 	if err != nil {
 		return fmt.Errorf("write a record: %w", err)

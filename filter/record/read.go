@@ -30,7 +30,7 @@ func Files(paths []string) (files []string, err error) {
 	return files, nil
 }
 
-// ReadFile calls each for every record of a file: JSON objects, one behind the other, which
+// ReadFile calls each for every record of a file: JSON objects, one after the other, which
 // may be compressed with gzip.
 func ReadFile(path string, each func(r *Record)) error {
 	file, err := os.Open(path)
@@ -80,7 +80,7 @@ func Read(r io.Reader, each func(r *Record)) error {
 
 // check checks that an event has what its kind names: files come from elsewhere.
 func (e *Event) check() error {
-	// Files can be edited or damaged: whoever takes an event may rely on what its kind names.
+	// Files can be edited or damaged: readers of an event may rely on what its kind names.
 	missing := false
 	switch e.Kind {
 	case KindCall:

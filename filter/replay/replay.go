@@ -5,6 +5,12 @@
 //
 // [Player.Play] replays one record and returns the differences. There are none if the
 // version, and the configuration that matters, are the same.
+//
+// How: a script ([record.Effects]) answers for stores, tools, ids and clocks, in place of the
+// world; an exchange feeds the run with the record's events, in place of an engine and of Envoy.
+// Jobs run when the record says that they were done, so that a replay has one order, on one
+// goroutine. Token quotas, leases and Envoy are not replayed. [Player.Calls] and [Engine.Ask] do
+// go out: they ask another engine what a recorded call would be answered with.
 package replay
 
 import (

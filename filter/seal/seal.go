@@ -5,6 +5,9 @@
 // What is sealed for one [Purpose] does not open for another. So a text that the model
 // wrote, such as the reasoning behind a signature, can never come back as one that only
 // the filter writes, such as a page with the session of a tool in it.
+//
+// It knows neither what it seals nor who asks: a tenant is a name, a text is bytes. What is
+// sealed is not counted and not remembered, so that a client may send one text back many times.
 package seal
 
 import (
@@ -132,7 +135,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 		if err != nil {
 			continue
 		}
-		// Only behind the authentication, so that nobody can probe for tenants.
+		// Only after the authentication, so that nobody can probe for tenants.
 		if owner := sha256.Sum256([]byte(tenant)); !bytes.HasPrefix(text, owner[:]) {
 			return nil, ErrTenant
 		}

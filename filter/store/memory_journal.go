@@ -56,7 +56,7 @@ func (m *Memory) eventsAfter(k key, after int) []Batch {
 		end++
 	}
 
-	// Without room behind it, so that an append of the caller does not write into the journal.
+	// Without spare capacity, so that an append of the caller does not write into the journal.
 	return r.events[at:end:end]
 }
 

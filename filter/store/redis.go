@@ -190,6 +190,7 @@ func (s *Redis) run(
 	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
 ) ([]any, error) {
 	args = append([]any{"evalsha", script.hash, 1, s.base(tenant), ttl.Milliseconds()}, args...)
+	// Servers forget scripts when they start. The script itself is sent only then.
 	reply, err := s.process(ctx, script, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", script.source

@@ -24,8 +24,8 @@ const (
 	purgeBatch    = 100
 	// ageParts and leastAge bound the writes caused by reads: a read restarts a TTL
 	// only if more than 1/ageParts of it, or leastAge, has passed. SQLite evicts what
-	// expires first, which is what has not been used for the longest time but for
-	// leastAge.
+	// expires first, which is what has not been used for the longest time, to
+	// within leastAge.
 	ageParts = 20
 	leastAge = time.Minute
 )

@@ -30,7 +30,7 @@ func (q *writeQueue) enter(bytes int) (leave func(err error)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
-	// Writes that wait behind one another share the time since the last progress.
+	// Writes that wait for one another share the time since the last progress.
 	if q.writes == 0 {
 		q.progress = q.now()
 	}

@@ -117,7 +117,7 @@ func (s *SQL) putIfAbsent(
 	return string(kept), nil
 }
 
-// sqlApproval is the prefix that distinguishes the names of approval records
+// sqlApproval is the prefix that distinguishes the names of approvals
 // from those of texts.
 const sqlApproval = "\x00approval:"
 

@@ -129,7 +129,7 @@ func (r *sqliteRoom) hasTenant(ctx context.Context, others int) (has bool, err e
 }
 
 // evictGroup deletes the oldest chain or conversation of the tenant that uses the most
-// bytes but for this many others.
+// bytes except this many others.
 func (r *sqliteRoom) evictGroup(ctx context.Context, others int) (deleted bool, err error) {
 	// The kind that has the oldest first; the other one if all of the first are in use.
 	statements, err := r.oldest(ctx, others)

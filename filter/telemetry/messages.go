@@ -37,6 +37,7 @@ func inputMessages(prompt []harmony.Token) string {
 	if n := len(all); n > 0 && all[n-1].empty() {
 		all = all[:n-1]
 	}
+	// The latest messages are the ones that explain the output.
 	size := 0
 	for i := range slices.Backward(all) {
 		if size += all[i].size(); size > maxContent {
@@ -62,6 +63,7 @@ func outputMessages(output map[int][]harmony.Token) string {
 }
 
 func jsonOf(list []message) string {
+	// Readers of the attribute expect a list, and not null.
 	if list == nil {
 		list = []message{}
 	}
@@ -97,6 +99,7 @@ func messages(ids []harmony.Token, first harmony.Role) []message {
 		}
 	}
 
+	// What the model wrote is shown as it would be read, malformed or not.
 	parser := harmony.NewParser(harmony.Tolerant, first)
 	for _, id := range ids {
 		// The parser is tolerant: it returns no errors.
