@@ -50,6 +50,7 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 		// The request does not get smaller by waiting.
 		err.RetryAfter = 0
 	} else {
+		// Rounded up: a client that waits for as long finds the next window.
 		seconds := int64((l.Reset + time.Second - 1) / time.Second)
 		err = apierror.New(
 			http.StatusTooManyRequests, "rate_limit_exceeded", "",
@@ -59,6 +60,7 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 		)
 		err.RetryAfter = time.Duration(seconds) * time.Second
 	}
+
 	err.Type, err.Limit = apierror.TypeTokens, l
 	return err
 }

@@ -62,6 +62,7 @@ func newMessage(tokens []harmony.Token, begun harmony.Role) Message {
 // setTexts sets the texts of tokens that are no control tokens. A character whose bytes
 // are in several tokens is shown with the last of them.
 func (m *Message) setTexts(tokens []harmony.Token) {
+	// rest is the beginning of a character, of the tokens before.
 	var rest []byte
 	for i := range m.Pieces {
 		p := &m.Pieces[i]
@@ -74,6 +75,7 @@ func (m *Message) setTexts(tokens []harmony.Token) {
 			p.Text, rest = fmt.Sprintf("[%d]", p.ID), nil
 			continue
 		}
+
 		// A character may be cut between tokens: what is not whole waits for the next one.
 		whole := len(text)
 		for n := 1; n < utf8.UTFMax && n <= len(text); n++ {

@@ -74,6 +74,9 @@ func cleanMember(p []byte, in string, ours bool) []byte {
 func (c *cleaner) value(k keep, in string) {
 	c.space()
 	begin := c.at
+
+	// What is replaced is skipped whole: an object that is nobody's business shows not even the
+	// names of its members.
 	switch c.in[begin] {
 	case '{':
 		switch k {
@@ -96,6 +99,7 @@ func (c *cleaner) value(k keep, in string) {
 		c.skipString()
 		c.text(begin, k)
 	case 't', 'f', 'n':
+		// true, false and null tell of nobody.
 		c.skip()
 	default:
 		c.skip()
@@ -124,6 +128,9 @@ func (c *cleaner) text(begin int, k keep) {
 			c.replace(begin, hiddenText)
 			return
 		}
+
+		// What the filter stored may be events or an object; what it repeats of the request is a
+		// list of items.
 		var clean []byte
 		if c.ours {
 			clean = cleanReply(raw)
@@ -238,6 +245,8 @@ func (c *cleaner) space() {
 // skip reads a value to its end.
 func (c *cleaner) skip() {
 	depth := 0
+
+	// A number or a word ends where what follows begins; an object or array with its last bracket.
 	for c.at < len(c.in) {
 		switch b := c.in[c.at]; b {
 		case '"':

@@ -40,6 +40,7 @@ func (p *Player) Calls(ctx context.Context, r *record.Record) (calls []Call, ski
 		return nil, why
 	}
 
+	// Calls without tokens were lost, and are not worth asking.
 	outputs := recordedOutputs(r)
 	for i := range min(len(s.made.calls), len(outputs)) {
 		if outputs[i].First > 0 {
@@ -114,6 +115,7 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 		asked.Temperature = &zero
 	}
 
+	// An engine that cannot take the request at all refuses it, as one that answers with an error.
 	wire, refused := e.Dialect.Encode(&asked)
 	if refused != nil {
 		return Output{Refused: refused.Error()}, nil
@@ -139,6 +141,7 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 	defer resp.Body.Close()
 
 	if resp.StatusCode != http.StatusOK {
+		// Errors are short; a page of a proxy need not be.
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		o.Refused = e.Dialect.ReadError(resp.StatusCode, resp.Header.Get, text).Error()
 		return o, err

@@ -118,6 +118,8 @@ func (x *exchange) answer(r *record.Record, i int) {
 		r.Events[i+1].Text.String() == record.AtHeaders {
 		x.next = r.Events[i+1].Error.Err()
 	}
+
+	// Counts of another call come with a disaggregated engine's answer, which is one event.
 	if a.Cached == nil {
 		x.run.EngineHeaders(a.Status, func(name string) string { return fields[name] }, false)
 		return
@@ -142,6 +144,7 @@ func (x *exchange) engine(e *record.Event) {
 		x.run.EngineBytes(nil, true)
 	case where == record.AtConnection:
 		x.run.EngineEvent(run.Event{Err: e.Error.Err()})
+	// The body of an error is the record of it: scripted.ReadError reads it.
 	case where == record.AtStatus:
 		x.run.EngineBytes(encoded(*e), true)
 	case where == record.AtTrailers:
@@ -155,10 +158,12 @@ func (x *exchange) engine(e *record.Event) {
 
 // job does a job of the step, with what the store and the tools returned.
 func (x *exchange) job(i int) {
+	// Its number alone: the record does not say what a job was.
 	if i >= len(x.jobs) || x.jobs[i] == nil {
 		x.script.differ("jobs", "a job was done that is not made any more", "", "")
 		return
 	}
+
 	job := x.jobs[i]
 	x.jobs[i] = nil
 	result, err := job.Do(x.ctx)
@@ -189,6 +194,7 @@ func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 // refused reports whether the record says that there was no room for a call in a token
 // budget. The budgets themselves are not replayed.
 func (x *exchange) refused() bool {
+	// A call that was made is the next of these events, whatever else comes between.
 	for i := range x.following {
 		switch x.following[i].Kind {
 		case record.KindCall:
@@ -294,6 +300,7 @@ func (d *decoder) Feed(p []byte, chunks []engine.Chunk) ([]engine.Chunk, *apierr
 		return chunks, nil
 	}
 
+	// The bytes of this engine are the record's events, as encoded makes them.
 	var events []record.Event
 	if err := json.Unmarshal(p, &events); err != nil {
 		return chunks, errorOf(p)

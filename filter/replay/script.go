@@ -241,6 +241,7 @@ func (s *script) Tool(j tools.Job, _ func() tools.Result) tools.Result {
 		server = j.Server.Label
 	}
 
+	// Calls run side by side: the first one with these arguments is it, in whatever order.
 	for i, t := range s.tools {
 		if t.Server != server || t.Tool != j.Tool || t.Arguments.String() != j.Arguments {
 			continue
@@ -329,6 +330,7 @@ func (s *script) compareReply() {
 
 // joined has the keys of two maps.
 func joined(a, b map[string]string) map[string]string {
+	// A clone of nil is nil, which takes nothing.
 	c := maps.Clone(a)
 	if c == nil {
 		return b
@@ -371,9 +373,12 @@ func equal(a, b []byte) bool { return bytes.Equal(unsealed(a), unsealed(b)) }
 // firstDifference returns the first byte in which two texts differ, without what is
 // sealed in them.
 func firstDifference(a, b []byte) (n int, differ bool) {
+	// Most are the same, and large.
 	if bytes.Equal(a, b) {
 		return 0, false
 	}
+
+	// What is sealed differs each time, by random bytes.
 	a, b = unsealed(a), unsealed(b)
 	for n = range min(len(a), len(b)) {
 		if a[n] != b[n] {
@@ -397,6 +402,7 @@ const excerptBytes = 80
 
 // excerpt is a part of a text around byte n.
 func excerpt(p []byte, n int) string {
+	// A little of what is the same, to find the place by.
 	from := max(0, min(n, len(p))-excerptBytes/4)
 	return strings.ToValidUTF8(string(p[from:min(len(p), from+excerptBytes)]), "")
 }
@@ -404,6 +410,7 @@ func excerpt(p []byte, n int) string {
 // textAt is a part of a prompt around token n.
 func textAt(prompt []harmony.Token, n int) string {
 	from := max(0, min(n, len(prompt))-4)
+	// Tokens that no text has are shown as numbers.
 	text, err := harmony.AppendDecode(nil, prompt[from:min(len(prompt), from+12)])
 	if err != nil {
 		return fmt.Sprint(prompt[from:min(len(prompt), from+12)])

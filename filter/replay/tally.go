@@ -34,6 +34,7 @@ func (o *Output) Say() Said {
 		m := &messages[i]
 		in := inOther
 		switch {
+		// The recipient first: calls stand in any channel.
 		case m.Recipient != "":
 			in = inCalls
 			s.Calls = append(s.Calls, m.Recipient+" "+m.Text())
@@ -113,6 +114,7 @@ func median(all []time.Duration) time.Duration {
 
 // FinishText is the finish reasons with their counts.
 func (t *Tally) FinishText() string {
+	// In one order, so that columns of two engines can be compared.
 	var parts []string
 	for _, name := range []string{"stop", "length", "abort"} {
 		if n := t.Finish[name]; n > 0 {

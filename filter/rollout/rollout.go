@@ -146,6 +146,7 @@ func addContent(text *strings.Builder, m gjson.Result) {
 
 // textOf is a string, "" for anything else.
 func textOf(v gjson.Result) string {
+	// A number would be a text of its digits, and so another client's session.
 	if v.Type != gjson.String {
 		return ""
 	}

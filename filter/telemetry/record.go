@@ -331,6 +331,8 @@ func addSummary(fields logrus.Fields, s turn.Summary) {
 // why the engine did not have it in its cache.
 func addDiagnosis(fields logrus.Fields, d *turn.Diagnosis) {
 	f, missed := d.Session, d.Missed().String()
+
+	// Against the session's last prompt; missed is against what the engine said it had.
 	broken := f.Cause.String()
 	if broken != "" {
 		fields["prefix_broken"], fields["prefix_lost_tokens"] = broken, f.Lost
@@ -423,6 +425,7 @@ func (t *Telemetry) advise(o *Outcome) {
 
 // logContent writes the prompt and the model's output, control tokens by name.
 func (t *Telemetry) logContent(c *content, o *Outcome) {
+	// Only at debug level, and only if the operator wants content: ModelCall has looked.
 	entry := t.Log.WithFields(logrus.Fields{"request_id": o.RequestID, "prompt": decoded(c.prompt)})
 	for choice, ids := range c.output {
 		entry = entry.WithField("output_"+strconv.Itoa(choice), decoded(ids))
