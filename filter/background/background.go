@@ -352,7 +352,7 @@ func (k *making) begin(ctx context.Context) {
 	k.run.Start()
 }
 
-// executor executes what the run asks for. The end of the response is stored behind
+// executor executes what the run asks for. The end of the response is stored after
 // the events before it: from then on the store takes only the last event, from the
 // first process that sends it.
 type executor struct {

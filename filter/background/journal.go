@@ -101,7 +101,7 @@ func newJournal(
 	}
 }
 
-// begin begins to store the events of a reply, behind those that are stored.
+// begin begins to store the events of a reply, after those that are stored.
 func (j *journal) begin(reply api.BackgroundReply) {
 	j.reply, j.next = reply, reply.Sequence()
 }

@@ -17,13 +17,25 @@ const storeTimeout = 2 * time.Second
 // Account is what a reply takes of the budgets that apply to it. It is safe for
 // concurrent use: what one access takes, a later one returns. Methods without a context
 // do not wait for the store.
+//
+//	state      what may follow
+//	open       Reserve, or Reserved, begins a model call: its prompt and output are taken
+//	           Grow takes more output of that call
+//	           Settle: the account is settled
+//	settled    nothing is taken any more; Reserve and Grow succeed, for a reply that is ending
+//
+// A call that follows another needs only what the first one has left over: units that were taken
+// are never returned before Settle.
 type Account struct {
-	store  store.Budgets
-	access sync.Mutex // held during an access to the store
+	store store.Budgets
+	// access is held during an access to the store. It is taken before mu.
+	access sync.Mutex
 
-	mu      sync.Mutex // guards what follows
+	// mu protects what follows.
+	mu      sync.Mutex
 	entries []entry
-	used    Usage // when the call began
+	// used is what was used when the call began.
+	used    Usage
 	call    Call
 	left    apierror.TokenLimit
 	settled bool
@@ -53,7 +65,7 @@ func (e *entry) units() (n int64) {
 	return n
 }
 
-// needs returns what has to be taken for a call behind what was used before, with as
+// needs returns what has to be taken for a call after what was used before, with as
 // many output tokens as are reserved.
 func (e *entry) needs(used Usage, call Call) int64 {
 	w := &e.budget.Weights
@@ -140,11 +152,11 @@ func (a *Account) Grow(ctx context.Context) *apierror.Error {
 			}
 		}
 	})
-
 	if err == nil || err.Status != http.StatusTooManyRequests {
 		return nil
 	}
 
+	// Nothing was taken, so that what was reserved before is all there is.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.entries {
@@ -165,10 +177,11 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 
+	// Only access is held here: methods without a context must not wait for the store.
 	charged, err := a.store.Charge(ctx, charges)
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
-
 	if err != nil {
 		return a.storeFailed(err)
 	}
@@ -181,6 +194,7 @@ func (a *Account) take(ctx context.Context, change func()) *apierror.Error {
 		if charges[i].Amount > 0 {
 			e.taken = append(e.taken, piece{charges[i].Amount, c.Number})
 		}
+		// The client is told of the quota that it reaches first.
 		if left := limitOf(e.budget, c); i == 0 || left.Remaining < a.left.Remaining {
 			a.left = left
 		}
@@ -206,7 +220,7 @@ func (a *Account) missing(change func()) []store.Charge {
 		charges[i] = e.charge()
 		charges[i].Limit = e.budget.Tokens * unit
 		if charges[i].Amount = max(0, e.needs(a.used, a.call)-e.units()); charges[i].Amount == 0 {
-			// A count that is over its limit refuses nothing to those that take nothing.
+			// A count that is over its limit refuses nothing to those who take nothing.
 			charges[i].Limit = 0
 		}
 	}
@@ -240,6 +254,9 @@ func (a *Account) settlement(used Usage) (charges []store.Charge) {
 	}
 
 	a.settled = true
+
+	// What was taken last is returned first. An amount goes back to the window that it was taken
+	// in: a later one does not owe it.
 	for i := range a.entries {
 		e := &a.entries[i]
 		more := e.budget.Weights.used(used) - e.units()

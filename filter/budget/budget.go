@@ -1,6 +1,13 @@
 // Package budget bounds the tokens that tenants, keys and models use in a window of
 // time, and says what tokens cost.
 //
+// What is called a token quota elsewhere is a [Budget] here, as in the configuration: its keys
+// are token_budgets. It is neither the memory budget, which is bytes of this process, nor a
+// reasoning budget, which is tokens of one output; this package knows neither.
+//
+// The words: to reserve is to charge before a model call what it can use at most; to settle is to
+// return, once, what was not used, and to charge what was used without being reserved.
+//
 // A [Set] has the budgets of a configuration. Its [Account] is what one reply takes of
 // those that apply to it. Before a model call the account reserves what the call can
 // use at most: its prompt, which is counted exactly, and the limit of its output. When
@@ -53,6 +60,7 @@ const unit = 100
 
 // used returns the units of what was used.
 func (w *Weights) used(u Usage) int64 {
+	// Engines report what they like: a part is never more than the whole.
 	cached, reasoning := min(max(u.Cached, 0), u.Input), min(max(u.Reasoning, 0), u.Output)
 	return int64(u.Input-cached)*int64(w.Input) + int64(cached)*int64(w.Cached) +
 		int64(u.Output-reasoning)*int64(w.Output) + int64(reasoning)*int64(w.Reasoning)
@@ -147,6 +155,7 @@ func (s *Set) Account(subject Subject) *Account {
 	var names []string
 	for i := range s.budgets {
 		b := &s.budgets[i]
+		// Operators write the special case before the general one, under the same name.
 		if slices.Contains(names, b.Name) || !b.Applies(subject) {
 			continue
 		}

@@ -31,7 +31,7 @@ const (
 )
 
 // ParsePrice reads the price of a million tokens, such as 0.15, exactly. It has at most
-// six digits behind the point. "" is 0.
+// six digits after the point. "" is 0.
 func ParsePrice(text string) (millionths int64, err error) {
 	if text == "" {
 		return 0, nil

@@ -34,7 +34,7 @@ func (a *Account) refusal(charges []store.Charge, counts []store.Count) *apierro
 		limit.Never = e.needs(a.used, a.call) > c.Limit
 		return refused(&limit, (counts[i].Used+unit-1)/unit, (c.Amount+unit-1)/unit)
 	}
-	// No store refuses without a reason.
+	// This cannot be: a store that refuses has a count over its limit.
 	return refused(&apierror.TokenLimit{}, 0, 0)
 }
 
@@ -47,9 +47,10 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 				"the limit of output tokens.",
 			l.Budget, l.Limit, requested,
 		)
-		// It does not get smaller by waiting.
+		// The request does not get smaller by waiting.
 		err.RetryAfter = 0
 	} else {
+		// Rounded up: a client that waits for as long finds the next window.
 		seconds := int64((l.Reset + time.Second - 1) / time.Second)
 		err = apierror.New(
 			http.StatusTooManyRequests, "rate_limit_exceeded", "",
@@ -59,6 +60,7 @@ func refused(l *apierror.TokenLimit, used, requested int64) *apierror.Error {
 		)
 		err.RetryAfter = time.Duration(seconds) * time.Second
 	}
+
 	err.Type, err.Limit = apierror.TypeTokens, l
 	return err
 }

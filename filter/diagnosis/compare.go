@@ -12,8 +12,8 @@ func Compare(earlier, now *Print) Finding {
 		f.Cause = Salt
 	}
 
+	// The engine shares nothing between models, nor between salts.
 	shortest := min(earlier.tokens, now.tokens)
-	// The engine shares nothing.
 	if f.Cause != None {
 		f.Lost, f.Role = shortest, RoleSystem
 		return f
@@ -25,6 +25,8 @@ func Compare(earlier, now *Print) Finding {
 		return f
 	}
 
+	// Where they differ is known to the block. The message is known exactly, so that the token is
+	// not put before its beginning.
 	f.Lost = shortest - f.Shared
 	f.Message = firstDifferent(earlier.parts, now.parts)
 	at := f.Message
@@ -38,6 +40,7 @@ func Compare(earlier, now *Print) Finding {
 // sharedBlocks returns how many blocks two prompts begin with in common. The sum of a
 // block is of all before it too.
 func sharedBlocks(a, b []uint64) int {
+	// Each sum contains those before it: from the first different one on, all are.
 	return sort.Search(min(len(a), len(b)), func(i int) bool { return a[i] != b[i] })
 }
 
@@ -63,6 +66,7 @@ func cause(earlier, now *Print, message int) Cause {
 		return System
 	}
 
+	// A developer message after the first user's text is history, not the beginning.
 	before, after := earlier.part(message), now.part(message)
 	if before.role == RoleDeveloper || after.role == RoleDeveloper {
 		if !earlier.conversed(message) || !now.conversed(message) {
@@ -77,6 +81,7 @@ func cause(earlier, now *Print, message int) Cause {
 		return Truncated
 	case earlier.part(message).channel != analysis || now.part(message).channel == analysis:
 		return History
+	// Behind an answer the format drops reasoning. Without one, the client has not sent it.
 	case now.has(message, func(p part) bool { return p.channel == final }):
 		return Reasoning
 	}

@@ -33,7 +33,7 @@ func Text[T ~string | ~[]byte](s T) Sum {
 	return Sum(textSum(k0, s))
 }
 
-// With returns the sum of a text behind what s is the sum of.
+// With returns the sum of a text after what s is the sum of.
 func (s Sum) With(text string) Sum { return Sum(textSum(mix(uint64(s)^k1, k2), text)) }
 
 func textSum[T ~string | ~[]byte](h uint64, s T) uint64 {
@@ -87,7 +87,7 @@ func blockSum(before uint64, t *[BlockTokens]harmony.Token) uint64 {
 	return mix(before^a^bits.RotateLeft64(c, 17), k2^b^bits.RotateLeft64(d, 31))
 }
 
-// restSum returns the sum of less than a block behind blocks with a sum.
+// restSum returns the sum of less than a block after blocks with a sum.
 func restSum(before uint64, rest []harmony.Token) uint64 {
 	var t [BlockTokens]harmony.Token
 	n := copy(t[:], rest)

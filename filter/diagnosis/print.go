@@ -19,11 +19,9 @@ type Head struct {
 
 	// First is the hash of the first user's text, by which prompts of one conversation are recognized.
 	First Sum
-	// in the system message
-	Date Sum
-	// in the system message
-	Effort Sum
-	// of the tools in the system message
+	// Date is the one in the system message, as are Effort and Builtins, its tools.
+	Date     Sum
+	Effort   Sum
 	Builtins Sum
 	// Instructions come before the first user's text, in the same message as the tools.
 	Instructions Sum
@@ -49,6 +47,7 @@ func (h *Head) AddTools(namespaces []harmony.Namespace) {
 			t := &n.Tools[j]
 			named := Text(n.Name).With(t.Name).With(t.Description)
 			h.Tools = Sum(mix(uint64(h.Tools)^k1, uint64(named)^k2)) ^ Text(t.Parameters)
+			// A sum of the tools does not depend on their order.
 			h.AnyOrder += Sum(mix(uint64(named)^k1, uint64(Pieces(t.Parameters))^k2))
 		}
 	}
@@ -90,6 +89,9 @@ func NewPrint(head Head, prompt []harmony.Token) *Print {
 func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 	next := &Print{head: p.head, tokens: len(prompt), blocks: make([]uint64, len(prompt)/BlockTokens)}
 	same = min(same, p.tokens, len(prompt))
+
+	// Each sum contains all before it, so that whole blocks of the same beginning are taken over: a
+	// long conversation is hashed once.
 	var sum uint64
 	n := same / BlockTokens
 	copy(next.blocks, p.blocks[:n])
@@ -102,9 +104,9 @@ func (p *Print) Extend(same int, prompt []harmony.Token) *Print {
 		next.blocks[n] = sum
 	}
 
+	// The last message may go on after the beginning: it is read again.
 	next.parts = p.partsBefore(same)
 	from := 0
-	// It may go on.
 	if last := len(next.parts) - 1; last >= 0 {
 		from = int(next.parts[last].start)
 		next.parts = next.parts[:last]
@@ -139,8 +141,9 @@ const (
 	usualMessage = 512
 )
 
-// addParts adds the messages of a prompt that begin at from or behind it.
+// addParts adds the messages of a prompt that begin at from or after it.
 func (p *Print) addParts(prompt []harmony.Token, from int) {
+	// Short prompts need no memory of their own for this.
 	room := p.few[:0]
 	if n := len(p.parts) + (len(prompt)-from)/usualMessage; n >= fewParts {
 		room = make([]part, 0, n+fewParts)
@@ -180,6 +183,7 @@ func newPart(message []harmony.Token, start int) part {
 		return p
 	}
 
+	// Each role is one token; anything else is the name of a tool.
 	switch message[1] {
 	case systemToken:
 		p.role = RoleSystem

@@ -77,6 +77,7 @@ func (m *Prompts) Find(name Session, now *Print) Finding {
 	if m == nil {
 		return Finding{}
 	}
+	// Compared without the lock, and on the stack: prompts are long, and each request comes here.
 	var known [maxPrompts]prompt
 	best := closest(m.of(name, known[:0]), now)
 	if best.print == nil {
@@ -119,11 +120,14 @@ func closest(prompts []prompt, now *Print) prompt {
 
 	same := func(p *Print) bool { return p.head.First == now.head.First }
 	served := func(p *Print) bool { return p.head.Model == now.head.Model && p.head.Salt == now.head.Salt }
+
+	// The same conversation at the same model is best, then the same conversation at all.
 	found := of(func(p *Print) bool { return same(p) && served(p) })
 	if found < 0 {
 		found = of(same)
 	}
-	// Else its own may have been dropped.
+	// The conversation may begin otherwise now, for instance after a summary. In a session with
+	// all its places taken, its own prompt may have been dropped, and another's would mislead.
 	if found < 0 && len(prompts) < maxPrompts && now.continues() {
 		found = of(served)
 	}
@@ -161,8 +165,8 @@ func (m *Prompts) FindReply(name Session, id string, now *Print) Finding {
 			earlier = earlier.first(t.tokens)
 		}
 	}
-
 	m.mu.Unlock()
+
 	f := Compare(earlier, now)
 	f.Replica, f.Elsewhere = replica, other
 	return f
@@ -218,8 +222,10 @@ func (m *Prompts) Answered(name Session, now *Print, replica string) {
 	}
 
 	for _, p := range e.Value.(*session).prompts {
+		// By its identity: the session may have gone on meanwhile.
 		if p.print == now {
 			m.bytes -= p.bytes()
+			// A copy: it is a part of the headers of a whole answer.
 			p.replica = strings.Clone(replica)
 			m.bytes += p.bytes()
 		}
@@ -263,17 +269,18 @@ func (m *Prompts) replace(s *session, next *prompt) {
 		switch {
 		case p.print.head.Salt == next.print.head.Salt && shared == len(p.print.blocks) &&
 			p.print.tokens <= next.print.tokens:
+			// The new prompt continues it, and is all that is needed of both. It can be named by
+			// the earlier replies too.
 			earlier := p.replies
 			m.drop(s, i)
-			next.replies = append(
-				slices.DeleteFunc(
-					earlier, func(t turn) bool { return len(next.replies) > 0 && t.id == next.replies[0].id },
-				),
-				next.replies...,
-			)
+			earlier = slices.DeleteFunc(earlier, func(t turn) bool {
+				return len(next.replies) > 0 && t.id == next.replies[0].id
+			})
+			next.replies = append(earlier, next.replies...)
 			if n := len(next.replies) - maxReplies; n > 0 {
 				next.replies = slices.Delete(next.replies, 0, n)
 			}
+		// Of prompts that the conversation has left the last one stays: a client may go back to it.
 		case p.superseded:
 			m.drop(s, i)
 		case shared > 0 && shared >= len(p.print.blocks)/2:

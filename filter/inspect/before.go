@@ -14,6 +14,7 @@ const leastShared = 64
 // before returns the id of the exchange whose prompt shares most with that of a record,
 // of those of the same tenant and model that began before it; "": there is none.
 func before(r *record.Record, records []*record.Record) (id string) {
+	// The last one of those that share most: a conversation that was continued twice has two.
 	prompt := firstPrompt(r)
 	most := leastShared - 1
 	for _, other := range slices.Backward(records) {

@@ -27,6 +27,7 @@ func Curl(r *record.Record, base string) string {
 		words = append(words, "-X", r.Request.Method)
 	}
 
+	// Headers in their order by name, so that the command is the same each time.
 	words = append(words, quoted(strings.TrimSuffix(base, "/")+r.Request.Path))
 	typed := false
 	for _, name := range slices.Sorted(maps.Keys(r.Request.Header)) {
@@ -38,6 +39,7 @@ func Curl(r *record.Record, base string) string {
 	}
 
 	if len(r.Request.Body.Bytes()) > 0 {
+		// Without it curl sends a form.
 		if !typed {
 			words = append(words, "-H", quoted("content-type: application/json"))
 		}

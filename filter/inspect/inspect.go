@@ -2,6 +2,11 @@
 // got it, its output token by token, the steps of the exchange on a line of time, and
 // where two prompts differ. It is pure: the inspector's page and the command both show
 // what [Of] returns.
+//
+// A [View] has the model calls, each with its prompt and output as [Message]s of [Piece]s, and
+// the steps. The only thing with a socket is [Handler], which serves the page on the admin port
+// and takes records from a [Source]; it reads, and changes nothing. A record may be redacted or
+// cut, and an exchange may still go on: what is not there is not shown.
 package inspect
 
 import (

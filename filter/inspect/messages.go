@@ -14,6 +14,7 @@ import (
 func Messages(tokens []harmony.Token, begun harmony.Role) []Message {
 	messages := []Message{}
 	for from := 0; from < len(tokens); {
+		// Models leave out ends and begins: each of the two ends a message.
 		to := from + 1
 		for to < len(tokens) && tokens[to] != harmony.TokenStart && !ends(tokens[to-1]) {
 			to++
@@ -61,6 +62,7 @@ func newMessage(tokens []harmony.Token, begun harmony.Role) Message {
 // setTexts sets the texts of tokens that are no control tokens. A character whose bytes
 // are in several tokens is shown with the last of them.
 func (m *Message) setTexts(tokens []harmony.Token) {
+	// rest is the beginning of a character, of the tokens before.
 	var rest []byte
 	for i := range m.Pieces {
 		p := &m.Pieces[i]
@@ -73,6 +75,8 @@ func (m *Message) setTexts(tokens []harmony.Token) {
 			p.Text, rest = fmt.Sprintf("[%d]", p.ID), nil
 			continue
 		}
+
+		// A character may be cut between tokens: what is not whole waits for the next one.
 		whole := len(text)
 		for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 			if c := text[len(text)-n]; utf8.RuneStart(c) {
@@ -100,6 +104,7 @@ func (m *Message) readHeader(tokens []harmony.Token) {
 		}
 	}
 
+	// A recipient may stand before or after the channel.
 	before, rest, _ := strings.Cut(text.String(), "<|channel|>")
 	channel, kind, _ := strings.Cut(rest, "<|constrain|>")
 	role, _ := m.words(strings.TrimPrefix(before, "<|start|>"))
@@ -107,6 +112,7 @@ func (m *Message) readHeader(tokens []harmony.Token) {
 		m.Role = role
 	}
 
+	// Models write the type without its marker too, as the second word of the channel.
 	var plain string
 	m.Channel, plain = m.words(channel)
 	m.Type = strings.TrimSpace(kind)

@@ -36,14 +36,17 @@ const maxListed = 500
 // token is not "", the JSON needs it as a bearer token; the page itself has no data. Without
 // one, requests must name an IP address or localhost as their host.
 func Handler(s Source, token string) http.Handler {
-	// The name is a valid one.
+	// The name is valid, which is the only error that there can be.
 	page, _ := fs.Sub(files, "page")
 	mux := http.NewServeMux()
 	mux.Handle("GET /inspector/", http.StripPrefix("/inspector/", http.FileServerFS(page)))
 	mux.HandleFunc("GET /inspector/records", func(w http.ResponseWriter, r *http.Request) { list(w, r, s) })
 	mux.HandleFunc("GET /inspector/records/{id}", func(w http.ResponseWriter, r *http.Request) { show(w, r, s) })
+
+	// Sums have one length, so that the comparison does not show that of the token.
 	sum := sha256.Sum256([]byte("Bearer " + token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The page shows what models and clients wrote: it may run nothing and send nothing.
 		h := w.Header()
 		h.Set(
 			"Content-Security-Policy",
@@ -53,6 +56,8 @@ func Handler(s Source, token string) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
+
+		// The page itself has no data, and asks for the token.
 		sent := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if token != "" && strings.HasPrefix(r.URL.Path, "/inspector/records") &&
 			subtle.ConstantTimeCompare(sent[:], sum[:]) == 0 {
@@ -60,6 +65,7 @@ func Handler(s Source, token string) http.Handler {
 			http.Error(w, "Send the token of inspector.token as a bearer token.", http.StatusUnauthorized)
 			return
 		}
+		// A page of another site may have its name resolve to this machine (DNS rebinding).
 		if token == "" && !direct(r.Host) {
 			http.Error(
 				w,
@@ -124,13 +130,15 @@ func list(w http.ResponseWriter, r *http.Request, s Source) {
 		return repair == "" || repair == "any" && len(l.Result.Repairs) > 0 || l.Result.Repairs[repair] > 0
 	}
 
+	// Those that go on come first, then the last ones. All are read before they are filtered: few
+	// are kept in memory.
 	lines := []Line{}
 	live := s.Live(maxListed)
 	for i := range live {
 		lines = append(lines, newLine(&live[i], true))
 	}
-
 	slices.Reverse(lines)
+
 	for _, rec := range slices.Backward(s.Records()) {
 		lines = append(lines, newLine(rec, false))
 	}
@@ -189,6 +197,6 @@ func shown(r *record.Record, live bool, s Source) *Shown {
 // write writes JSON.
 func write(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	// The client has left.
+	// An error means that the client has left.
 	_ = json.NewEncoder(w).Encode(v)
 }

@@ -63,6 +63,8 @@ func (w *watcher) take(e *record.Event) {
 	case record.KindCancel:
 		w.endCall("the client has left")
 	}
+
+	// Jobs run side by side: their events may come out of order.
 	w.last = max(w.last, e.At)
 }
 
@@ -101,6 +103,7 @@ func (w *watcher) call(e *record.Event) {
 		w.step("decode", "", 0, e.At)
 	}
 
+	// A copy of the beginning: the views of earlier calls have its memory.
 	c := e.Call
 	w.prompt = append(slices.Clone(w.prompt[:min(c.Shared, len(w.prompt))]), c.Prompt...)
 	w.called, w.first, w.open, w.output = e.At, 0, true, map[int]*output{}
@@ -117,6 +120,8 @@ const maxShown = 1 << 19
 // promptMessages returns the messages of the prompt. Behind maxShown they are those that the
 // call before did not have: a long exchange has many calls, each with the prompt so far.
 func (w *watcher) promptMessages(shared int) []Message {
+	// A long exchange repeats its prompt with each call. Beyond the bound only what is new is shown,
+	// from the beginning of its message.
 	from := 0
 	if w.shown+len(w.prompt) > maxShown && len(w.view.Calls) > 0 {
 		for from = min(shared, len(w.prompt)-1); from > 0 && w.prompt[from] != harmony.TokenStart; {
@@ -172,6 +177,7 @@ func (w *watcher) endCall(why string) {
 		return
 	}
 
+	// A break is shown also where the engine had said already that it has finished.
 	w.open = false
 	if c.Ended == "" || strings.HasPrefix(why, "broken") {
 		c.Ended = why
@@ -182,6 +188,7 @@ func (w *watcher) endCall(why string) {
 		w.step("queue", c.ID, w.called, w.last)
 	}
 
+	// Choices are few and nearly always numbered from 0 on; one may be missing.
 	for choice := range len(w.output) + 1 {
 		o := w.output[choice]
 		if o == nil {

@@ -61,6 +61,8 @@ func cleanMember(p []byte, in string, ours bool) []byte {
 	}
 	c := cleaner{in: p, ours: ours}
 	c.value(members, in)
+
+	// Most JSON has nothing to hide, and is not copied.
 	if c.copied == 0 {
 		return p
 	}
@@ -72,6 +74,9 @@ func cleanMember(p []byte, in string, ours bool) []byte {
 func (c *cleaner) value(k keep, in string) {
 	c.space()
 	begin := c.at
+
+	// What is replaced is skipped whole: an object that is nobody's business shows not even the
+	// names of its members.
 	switch c.in[begin] {
 	case '{':
 		switch k {
@@ -94,6 +99,7 @@ func (c *cleaner) value(k keep, in string) {
 		c.skipString()
 		c.text(begin, k)
 	case 't', 'f', 'n':
+		// true, false and null tell of nobody.
 		c.skip()
 	default:
 		c.skip()
@@ -122,6 +128,9 @@ func (c *cleaner) text(begin int, k keep) {
 			c.replace(begin, hiddenText)
 			return
 		}
+
+		// What the filter stored may be events or an object; what it repeats of the request is a
+		// list of items.
 		var clean []byte
 		if c.ours {
 			clean = cleanReply(raw)
@@ -146,9 +155,10 @@ func (c *cleaner) object(k keep, in string) {
 		c.skipString()
 		name := unquote(c.in[begin:c.at])
 		c.space()
-		// The colon.
+		// The colon: the JSON is valid, so that nothing else can stand here.
 		c.at++
 
+		// What the filter repeats of the request is the client's again, as deep as it goes.
 		ours := c.ours
 		of := nothing
 		if k != names {
@@ -196,7 +206,7 @@ func (c *cleaner) keepOf(name, in string) keep {
 		return k
 	}
 	if k, listed := keptMembers[name]; listed {
-		// Of the request itself, where an object has members of the API.
+		// Here an object is not what a model or a tool wrote: it is one of the API.
 		if k == content && in == "" {
 			return members
 		}
@@ -235,6 +245,8 @@ func (c *cleaner) space() {
 // skip reads a value to its end.
 func (c *cleaner) skip() {
 	depth := 0
+
+	// A number or a word ends where what follows begins; an object or array with its last bracket.
 	for c.at < len(c.in) {
 		switch b := c.in[c.at]; b {
 		case '"':
@@ -246,7 +258,7 @@ func (c *cleaner) skip() {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			// Of what a number or a word stands in.
+			// It closes what the number or the word stands in.
 			if depth == 0 {
 				return
 			}
@@ -284,7 +296,7 @@ func unquote(raw []byte) string {
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		// Cannot be: it is valid.
+		// This cannot be: the JSON was checked.
 		return ""
 	}
 	return s
@@ -293,7 +305,7 @@ func unquote(raw []byte) string {
 func quote(s string) []byte {
 	raw, err := json.Marshal(s)
 	if err != nil {
-		// Cannot be: a string has JSON.
+		// This cannot be: a string has JSON.
 		return hiddenText
 	}
 	return raw
@@ -310,10 +322,13 @@ func cleanAddress(raw string, isServer bool) string {
 	switch {
 	case raw == "":
 		return raw
+	// What is no address may be anything, such as a key in the wrong member.
 	case err != nil || u.Host == "" || u.Opaque != "":
 		return Hidden
 	}
 
+	// What was there is shown as hidden, and not left out: its absence can be the mistake that
+	// somebody looks for.
 	kept := url.URL{Scheme: u.Scheme, Host: u.Host}
 	if u.Scheme != "http" && u.Scheme != "https" {
 		kept.Scheme = "hidden"
@@ -339,7 +354,7 @@ func cleanAddress(raw string, isServer bool) string {
 	}
 	if kept.Scheme == u.Scheme && kept.User == nil && kept.RawQuery == "" && kept.Fragment == "" &&
 		kept.Path == u.Path {
-		// In its own spelling.
+		// Nothing is hidden: it stays in its own spelling.
 		return raw
 	}
 
@@ -353,6 +368,7 @@ func cleanReply(p []byte) []byte {
 		return clean
 	}
 
+	// It is a stream: each event's data is JSON of its own.
 	var out []byte
 	copied := 0
 	for at := 0; at < len(p); {
@@ -387,6 +403,6 @@ func Stored(p json.RawMessage) json.RawMessage {
 	if clean := cleanJSON(p, true); clean != nil {
 		return clean
 	}
-	// Cannot be: it was made by json.Marshal.
+	// This cannot be, since json.Marshal made it; if it were, nothing of it may be kept.
 	return hiddenText
 }

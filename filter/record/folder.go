@@ -25,9 +25,12 @@ type Folder struct {
 	mu     sync.RWMutex // held while the queue is closed, or a record put into it
 	closed bool
 	ended  chan struct{}
-	files  []fs.FileInfo // the oldest first
-	bytes  int64         // of them
-	failed bool          // the last file could not be written; it has been logged
+
+	// Of the writing goroutine: the files, the oldest first, and their bytes.
+	files []fs.FileInfo
+	bytes int64
+	// failed says that the last file could not be written, and that this has been logged.
+	failed bool
 }
 
 // FolderOptions are the bounds of a [Folder].
@@ -81,6 +84,7 @@ func (f *Folder) Keep(r *Record) {
 		f.lost()
 		return
 	}
+	// An exchange does not wait for the disk.
 	select {
 	case f.queue <- r:
 	default:
@@ -133,6 +137,7 @@ func (f *Folder) writeOne(r *Record) {
 	err := f.keep(r)
 	if err != nil {
 		f.lost()
+		// Once until a record can be written again: a full disk would fill the log too.
 		if !f.failed {
 			f.o.Log.WithError(err).Warn("records of exchanges are lost until the folder can be written to again")
 		}
@@ -150,11 +155,12 @@ func (f *Folder) keep(r *Record) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			// Nothing else is to be done with it.
+			// A part of a file is of no use; if it stays, the next process deletes it.
 			_ = os.Remove(path + part)
 		}
 	}()
 
+	// Under another name until it is complete: readers of the folder see whole records only.
 	err = errors.Join(Write(file, r), file.Close())
 	if err != nil {
 		return fmt.Errorf("write a record: %w", err)
@@ -183,6 +189,7 @@ func Write(w io.Writer, r *Record) error {
 
 // fileName is an id as part of a file's name.
 func fileName(id string) string {
+	// Request ids come from clients, and names must not lead out of the folder.
 	safe := func(r rune) rune {
 		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
 			return r
@@ -199,10 +206,10 @@ func (f *Folder) list() {
 		return
 	}
 
-	// By name, which begins with the time.
+	// They come by name, which begins with the time: the oldest first.
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), suffix+part) {
-			// A process before has ended while it wrote the file.
+			// An earlier process has ended while it wrote the file.
 			_ = os.Remove(filepath.Join(f.o.Path, e.Name()))
 		}
 		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), suffix) {

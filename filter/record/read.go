@@ -30,7 +30,7 @@ func Files(paths []string) (files []string, err error) {
 	return files, nil
 }
 
-// ReadFile calls each for every record of a file: JSON objects, one behind the other, which
+// ReadFile calls each for every record of a file: JSON objects, one after the other, which
 // may be compressed with gzip.
 func ReadFile(path string, each func(r *Record)) error {
 	file, err := os.Open(path)
@@ -46,6 +46,7 @@ func ReadFile(path string, each func(r *Record)) error {
 
 // Read calls each for every record of r.
 func Read(r io.Reader, each func(r *Record)) error {
+	// Files are gzip; what people have unpacked or edited is read too.
 	in := bufio.NewReader(r)
 	var text io.Reader = in
 	if head, err := in.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
@@ -79,6 +80,7 @@ func Read(r io.Reader, each func(r *Record)) error {
 
 // check checks that an event has what its kind names: files come from elsewhere.
 func (e *Event) check() error {
+	// Files can be edited or damaged: readers of an event may rely on what its kind names.
 	missing := false
 	switch e.Kind {
 	case KindCall:

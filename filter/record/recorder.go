@@ -76,6 +76,8 @@ func (s *Recorder) Begin(tenant, model, asked string, r func() Record) *Tape {
 		return nil
 	}
 
+	// Memory is taken before anything else is kept: an exchange without room is made all the
+	// same, unrecorded.
 	t := NewTape(r(), s.o.RecordBytes, s.o.Now)
 	t.taken = t.record.Request.size()
 	if !s.live.take(t.taken) {

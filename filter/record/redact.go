@@ -14,7 +14,7 @@ func Redact(r *Record) Record {
 	c := *r
 	c.Redacted = true
 	c.Request.Path, c.Request.Header = withoutQuery(r.Request.Path), redactHeader(r.Request.Header)
-	// Else its length is all there is.
+	// A body that was no JSON has only its length, which stays.
 	if body := r.Request.Body.bytes; body != nil {
 		c.Request.Body = NewText(redactJSON(body))
 	}
@@ -57,10 +57,9 @@ func redactEvent(e *Event) Event {
 
 	if e.Tool != nil {
 		t := *e.Tool
-		// The request names servers.
+		// Clients name servers; servers and models name tools.
 		t.Server = lengthOf(t.Server)
 		if t.Tool != "" {
-			// And servers and models name tools.
 			t.Tool = lengthOf(t.Tool)
 		}
 		t.Arguments, t.Result = t.Arguments.Redacted(), redactJSON(t.Result)
@@ -72,6 +71,7 @@ func redactEvent(e *Event) Event {
 
 	if e.Error != nil {
 		failure := *e.Error
+		// Both can quote the request.
 		failure.Message, failure.Param = "", ""
 		c.Error = &failure
 	}

@@ -16,6 +16,7 @@ func NewRing(limit int64) *Ring { return &Ring{limit: limit} }
 
 // Keep implements [Sink].
 func (g *Ring) Keep(r *Record) {
+	// It would push out all others, and not fit itself.
 	size := r.size()
 	if size > g.limit {
 		return
@@ -28,6 +29,7 @@ func (g *Ring) Keep(r *Record) {
 	n := 0
 	for ; g.bytes > g.limit; n++ {
 		g.bytes -= g.records[n].size()
+		// The array behind the slice must not keep it.
 		g.records[n] = nil
 	}
 	g.records = g.records[n:]
@@ -44,6 +46,7 @@ func (g *Ring) Records() []*Record {
 func (g *Ring) Find(id string) *Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// Clients can send one request id several times: the last one is meant.
 	for i := len(g.records) - 1; i >= 0; i-- {
 		if g.records[i].ID == id {
 			return g.records[i]

@@ -33,12 +33,14 @@ func Path(path, query string) string {
 		return path
 	}
 
+	// Pair by pair, so that the order and the spelling stay.
 	pairs := strings.Split(query, "&")
 	for i, pair := range pairs {
 		name, _, assigned := strings.Cut(pair, "=")
 		plain, err := url.QueryUnescape(name)
 		switch {
 		case err == nil && keptParameters[plain]:
+		// Without an equals sign the whole of it may be a secret.
 		case err != nil || !assigned:
 			pairs[i] = url.QueryEscape(Hidden)
 		default:
@@ -56,5 +58,6 @@ func Body(body []byte) Text {
 	if clean == nil {
 		return NewText(body).Redacted()
 	}
+	// A copy: the body's memory is used again.
 	return NewText(append([]byte(nil), clean...))
 }

@@ -20,14 +20,19 @@ import (
 // not recorded costs a comparison. A Tape is safe for concurrent use: jobs use it from
 // goroutines of their own.
 type Tape struct {
-	now  func() time.Time
-	live *live // what all tapes take together; nil: it is not bounded
+	now func() time.Time
+	// live bounds what all tapes take together; nil: nothing does.
+	live *live
 
+	// mu protects what follows.
 	mu     sync.Mutex
 	record Record
-	room   int             // bytes that events may still take
-	taken  int64           // bytes of memory that the request and the events take
-	prompt []harmony.Token // of the last model call
+	// room is how many bytes events may still take.
+	room int
+	// taken is how many bytes of memory the request and the events take.
+	taken int64
+	// prompt is that of the last model call.
+	prompt []harmony.Token
 	ended  bool
 }
 
@@ -98,6 +103,8 @@ func (t *Tape) Call(r *engine.Request, retry int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 
+	// The prompts of one exchange continue one another: whole, a long exchange would take the
+	// square of its length.
 	shared := sharedTokens(t.prompt, r.Prompt)
 	t.prompt = r.Prompt
 	c := &Call{
@@ -140,6 +147,7 @@ func (t *Tape) Chunks(chunks []engine.Chunk) {
 		return
 	}
 
+	// Copies: the engine's decoder uses its memory again.
 	for i := range chunks {
 		c := &chunks[i]
 		k := &Tokens{
@@ -209,6 +217,7 @@ func (t *Tape) Headers(h []engine.Header) {
 // Sent takes down bytes of the reply: whole events, or a whole object.
 func (t *Tape) Sent(p []byte) {
 	if t != nil && len(p) > 0 {
+		// Cleaned first: a client's key that the reply repeats is in no record.
 		text := slices.Clone(Reply(p))
 		t.add(len(text), Event{Kind: KindSent, Text: NewText(text)})
 	}
@@ -283,6 +292,8 @@ func (t *Tape) Access(
 ) (json.RawMessage, error) {
 	begun := t.now()
 	result, err := do()
+
+	// Of an error only its name: its text may have the address of the store.
 	a := &Access{
 		Operation: operation, Key: NewText(Stored(key)), Result: Stored(result),
 		Micros: t.now().Sub(begun).Microseconds(),

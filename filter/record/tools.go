@@ -43,7 +43,6 @@ func (t *Tape) Tool(j tools.Job, do func() tools.Result) tools.Result {
 		Tool: j.Tool, Arguments: NewText([]byte(j.Arguments)), Error: r.Error,
 		Micros: t.now().Sub(begun).Microseconds(),
 	}
-
 	if j.Server != nil {
 		run.Server = j.Server.Label
 	}
@@ -53,15 +52,13 @@ func (t *Tape) Tool(j tools.Job, do func() tools.Result) tools.Result {
 		listed = append(listed, listedTool(t))
 	}
 
+	// An error means that a server's JSON is broken: there is nothing to replay it by.
 	result, err := json.Marshal(
 		toolResult{Tools: listed, Text: r.Text, Content: r.Content, Structured: r.Structured, Answered: r.Answered},
 	)
-
-	// A server's JSON is broken: there is nothing to replay it by.
 	if err != nil {
 		run.Error = "the result could not be recorded"
 	}
-
 	run.Result = result
 	t.add(len(run.Result)+len(j.Arguments), Event{Kind: KindTool, Tool: run})
 	return r
@@ -74,7 +71,7 @@ func (r *ToolRun) ToolResult() (tools.Result, error) {
 		return tools.Result{}, errors.Join(errors.New("the recorded result of a tool cannot be read"), err)
 	}
 
-	// Nil where none were listed.
+	// It stays nil where none were listed: an empty list is a listing.
 	var listed []tools.Tool
 	for _, tool := range t.Tools {
 		listed = append(listed, tools.Tool(tool))

@@ -40,6 +40,7 @@ func (p *Player) Calls(ctx context.Context, r *record.Record) (calls []Call, ski
 		return nil, why
 	}
 
+	// Calls without tokens were lost, and are not worth asking.
 	outputs := recordedOutputs(r)
 	for i := range min(len(s.made.calls), len(outputs)) {
 		if outputs[i].First > 0 {
@@ -68,6 +69,7 @@ func recordedOutputs(r *record.Record) (outputs []Output) {
 		o := &outputs[len(outputs)-1]
 		switch e.Kind {
 		case record.KindTokens:
+			// Others are not asked for.
 			if e.Tokens.Choice > 0 {
 				continue
 			}
@@ -102,6 +104,7 @@ const maxAnswer = 256 << 20
 // Ask makes a call. An error is one of the way to the engine; what the engine refuses is
 // an Output.
 func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err error) {
+	// One choice of one engine: only the first is compared.
 	asked := *r
 	asked.N, asked.Disaggregation = 1, nil
 	if e.Model != "" {
@@ -112,6 +115,7 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 		asked.Temperature = &zero
 	}
 
+	// An engine that cannot take the request at all refuses it, as one that answers with an error.
 	wire, refused := e.Dialect.Encode(&asked)
 	if refused != nil {
 		return Output{Refused: refused.Error()}, nil
@@ -120,7 +124,6 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 	req, err := http.NewRequestWithContext(
 		ctx, http.MethodPost, strings.TrimSuffix(e.URL, "/")+wire.Path, strings.NewReader(string(wire.Body)),
 	)
-
 	if err != nil {
 		return o, fmt.Errorf("ask %s: %w", e.Name, err)
 	}
@@ -138,6 +141,7 @@ func (e *Engine) Ask(ctx context.Context, r *engine.Request) (o Output, err erro
 	defer resp.Body.Close()
 
 	if resp.StatusCode != http.StatusOK {
+		// Errors are short; a page of a proxy need not be.
 		text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		o.Refused = e.Dialect.ReadError(resp.StatusCode, resp.Header.Get, text).Error()
 		return o, err
@@ -164,6 +168,7 @@ func (o *Output) read(d engine.Decoder, body io.Reader, begun time.Time) error {
 		o.Whole = time.Since(begun)
 	}
 
+	// What came is fed before the error is looked at: the last bytes may come with it.
 	for {
 		n, err := body.Read(buf)
 		more, broken := d.Feed(buf[:n], chunks[:0])

@@ -38,6 +38,7 @@ func (x *exchange) feed(r *record.Record, i int) int {
 	e := &r.Events[i]
 	x.following = r.Events[i+1:]
 	x.run.At(at(r, e))
+	// Tokens that came in one piece are fed in one: the reply may write them together.
 	if n, piece := pieceOf(r.Events[i:]); n > 0 {
 		x.run.EngineBytes(encoded(piece...), false)
 		x.doBeside()
@@ -74,6 +75,7 @@ func (x *exchange) feed(r *record.Record, i int) int {
 // doBeside does the jobs beside the model call. It makes no difference when they are done:
 // what came after them waited for their results.
 func (x *exchange) doBeside() {
+	// One may begin another.
 	for len(x.beside) > 0 {
 		job := x.beside[0]
 		x.beside = x.beside[1:]
@@ -93,8 +95,8 @@ func pieceOf(events []record.Event) (n int, piece []record.Event) {
 			n = i + 1
 		case e.Kind == record.KindBroken && e.Text.String() == record.AtBody:
 			return i + 1, append(piece, *e)
+		// Ids and times between them are those that the reply has asked for meanwhile.
 		case n == 0 || e.Kind != record.KindID && e.Kind != record.KindClock:
-			// Which the reply has asked for.
 			return n, piece
 		}
 	}
@@ -110,11 +112,14 @@ func (x *exchange) answer(r *record.Record, i int) {
 		header.Attempts: a.Attempts,
 	}
 
+	// Headers that break the call are two events, and one call of the run.
 	x.next = nil
 	if i+1 < len(r.Events) && r.Events[i+1].Kind == record.KindBroken &&
 		r.Events[i+1].Text.String() == record.AtHeaders {
 		x.next = r.Events[i+1].Error.Err()
 	}
+
+	// Counts of another call come with a disaggregated engine's answer, which is one event.
 	if a.Cached == nil {
 		x.run.EngineHeaders(a.Status, func(name string) string { return fields[name] }, false)
 		return
@@ -139,6 +144,7 @@ func (x *exchange) engine(e *record.Event) {
 		x.run.EngineBytes(nil, true)
 	case where == record.AtConnection:
 		x.run.EngineEvent(run.Broken(e.Error.Err()))
+	// The body of an error is the record of it: scripted.ReadError reads it.
 	case where == record.AtStatus:
 		x.run.EngineBytes(encoded(*e), true)
 	case where == record.AtTrailers:
@@ -152,10 +158,12 @@ func (x *exchange) engine(e *record.Event) {
 
 // job does a job of the step, with what the store and the tools returned.
 func (x *exchange) job(i int) {
+	// Its number alone: the record does not say what a job was.
 	if i >= len(x.jobs) || x.jobs[i] == nil {
 		x.script.differ("jobs", "a job was done that is not made any more", "", "")
 		return
 	}
+
 	job := x.jobs[i]
 	x.jobs[i] = nil
 	result, err := job.Do(x.ctx)
@@ -164,6 +172,7 @@ func (x *exchange) job(i int) {
 
 // Call implements [run.Executor].
 func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
+	// Only its error matters: the bytes go nowhere, and the request itself is compared.
 	if x.disaggregated {
 		if d := x.dialect.Traits().Disaggregation; d != nil {
 			if _, err := d.PrefillRequest(r, &engine.Bootstrap{}); err != nil {
@@ -174,8 +183,8 @@ func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 		return err
 	}
 
+	// A call that a quota refused was not made: what the record has next ends the reply.
 	if x.refused() {
-		// What the record has next ends it.
 		return nil
 	}
 	x.script.called(r, retry.Number)
@@ -185,6 +194,7 @@ func (x *exchange) Call(r *engine.Request, retry run.Retry) *apierror.Error {
 // refused reports whether the record says that there was no room for a call in a token
 // budget. The budgets themselves are not replayed.
 func (x *exchange) refused() bool {
+	// A call that was made is the next of these events, whatever else comes between.
 	for i := range x.following {
 		switch x.following[i].Kind {
 		case record.KindCall:
@@ -206,6 +216,7 @@ func (x *exchange) Start(jobs []api.Job) {
 // drop does the jobs of the step whose results came too late for the reply, as far as they
 // had come.
 func (x *exchange) drop() {
+	// The run gave them up, or nobody took their results. What they began may be in the record.
 	x.script.late = true
 	for _, job := range x.jobs {
 		if job != nil {
@@ -249,7 +260,7 @@ type scripted struct {
 func encoded(events ...record.Event) []byte {
 	text, err := json.Marshal(events)
 	if err != nil {
-		// It was JSON before.
+		// This cannot be: the events were read as JSON.
 		return nil
 	}
 	return text
@@ -289,6 +300,7 @@ func (d *decoder) Feed(p []byte, chunks []engine.Chunk) ([]engine.Chunk, *apierr
 		return chunks, nil
 	}
 
+	// The bytes of this engine are the record's events, as encoded makes them.
 	var events []record.Event
 	if err := json.Unmarshal(p, &events); err != nil {
 		return chunks, errorOf(p)

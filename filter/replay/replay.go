@@ -5,6 +5,12 @@
 //
 // [Player.Play] replays one record and returns the differences. There are none if the
 // version, and the configuration that matters, are the same.
+//
+// How: a script ([record.Effects]) answers for stores, tools, ids and clocks, in place of the
+// world; an exchange feeds the run with the record's events, in place of an engine and of Envoy.
+// Jobs run when the record says that they were done, so that a replay has one order, on one
+// goroutine. Token quotas, leases and Envoy are not replayed. [Player.Calls] and [Engine.Ask] do
+// go out: they ask another engine what a recorded call would be answered with.
 package replay
 
 import (
@@ -77,12 +83,11 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 	endpoint, ids := api.MatchWith(
 		p.Endpoints, r.Request.Method, path, func(name string) bool { return header.Get(name) != "" },
 	)
-
 	if endpoint == nil {
 		return "this version does not serve " + r.Request.Method + " " + path
 	}
 
-	// What cannot be read is no part of it.
+	// Parameters that cannot be read were not there for the exchange either.
 	query, _ := api.QueryOf(r.Request.Method, rawQuery)
 	env := *p.Turns
 	env.NewID, env.Now = s.id, s.clock
@@ -116,6 +121,7 @@ func (p *Player) play(ctx context.Context, r *record.Record, s *script) (skipped
 
 // reply makes the reply to a decoded request.
 func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request api.Request) (skipped string) {
+	// It was refused before its run began, for instance by a quota: only the request is compared.
 	if err := notBegun(r); err != nil {
 		s.made.refused = err
 		return ""
@@ -138,6 +144,7 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		return "a response in the background was refused: there was no loopback listener"
 	}
 
+	// Queue stores the beginning, with the ids and times that the record has for it.
 	queued := false
 	if b, ok := request.(api.BackgroundRequest); ok && r.Target.Background {
 		owner, lease := s.maker()
@@ -148,6 +155,7 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 		queued = true
 	}
 
+	// As when it was recorded: another number of continuations would make other calls.
 	env := *p.Run
 	env.Limits.Continuations = r.Settings.Continuations
 	runner := run.NewRunner(ctx, &env, r.Started)
@@ -174,7 +182,6 @@ func (p *Player) reply(ctx context.Context, r *record.Record, s *script, request
 	for i := 0; i < len(r.Events); {
 		i += x.feed(r, i)
 	}
-
 	x.drop()
 	x.run.Abandon()
 	return ""

@@ -104,6 +104,7 @@ func newScript(r *record.Record) *script {
 // recorded is a call of the record with its whole prompt.
 func (s *script) recorded(c *record.Call) call {
 	var prompt []harmony.Token
+	// The record has of each prompt what the one before did not have.
 	if n := len(s.calls); n > 0 {
 		before := s.calls[n-1].prompt
 		prompt = slices.Clone(before[:min(c.Shared, len(before))])
@@ -140,6 +141,7 @@ func (s *script) id(prefix string) string {
 			return id
 		}
 	}
+	// Another one is made, so that the replay goes on and shows what else differs.
 	s.made.ids++
 	return fmt.Sprintf("%sreplay%d", prefix, s.made.ids)
 }
@@ -193,6 +195,8 @@ func (s *script) Access(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
+	// Jobs run side by side, so that the order of accesses is not the record's. The same key is best;
+	// else the first access of the kind is the one that has changed.
 	found := -1
 	for i, a := range s.store {
 		if a.Operation != operation {
@@ -207,6 +211,7 @@ func (s *script) Access(
 		}
 	}
 
+	// A job that was given up may have come further in the replay than it did then.
 	if found < 0 && s.late {
 		return nil, errNotRecorded
 	}
@@ -236,6 +241,7 @@ func (s *script) Tool(j tools.Job, _ func() tools.Result) tools.Result {
 		server = j.Server.Label
 	}
 
+	// Calls run side by side: the first one with these arguments is it, in whatever order.
 	for i, t := range s.tools {
 		if t.Server != server || t.Tool != j.Tool || t.Arguments.String() != j.Arguments {
 			continue
@@ -324,6 +330,7 @@ func (s *script) compareReply() {
 
 // joined has the keys of two maps.
 func joined(a, b map[string]string) map[string]string {
+	// A clone of nil is nil, which takes nothing.
 	c := maps.Clone(a)
 	if c == nil {
 		return b
@@ -366,9 +373,12 @@ func equal(a, b []byte) bool { return bytes.Equal(unsealed(a), unsealed(b)) }
 // firstDifference returns the first byte in which two texts differ, without what is
 // sealed in them.
 func firstDifference(a, b []byte) (n int, differ bool) {
+	// Most are the same, and large.
 	if bytes.Equal(a, b) {
 		return 0, false
 	}
+
+	// What is sealed differs each time, by random bytes.
 	a, b = unsealed(a), unsealed(b)
 	for n = range min(len(a), len(b)) {
 		if a[n] != b[n] {
@@ -392,6 +402,7 @@ const excerptBytes = 80
 
 // excerpt is a part of a text around byte n.
 func excerpt(p []byte, n int) string {
+	// A little of what is the same, to find the place by.
 	from := max(0, min(n, len(p))-excerptBytes/4)
 	return strings.ToValidUTF8(string(p[from:min(len(p), from+excerptBytes)]), "")
 }
@@ -399,6 +410,7 @@ func excerpt(p []byte, n int) string {
 // textAt is a part of a prompt around token n.
 func textAt(prompt []harmony.Token, n int) string {
 	from := max(0, min(n, len(prompt))-4)
+	// Tokens that no text has are shown as numbers.
 	text, err := harmony.AppendDecode(nil, prompt[from:min(len(prompt), from+12)])
 	if err != nil {
 		return fmt.Sprint(prompt[from:min(len(prompt), from+12)])

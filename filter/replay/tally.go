@@ -34,6 +34,7 @@ func (o *Output) Say() Said {
 		m := &messages[i]
 		in := inOther
 		switch {
+		// The recipient first: calls stand in any channel.
 		case m.Recipient != "":
 			in = inCalls
 			s.Calls = append(s.Calls, m.Recipient+" "+m.Text())
@@ -67,6 +68,7 @@ func (t *Tally) Add(was, is *Output) {
 		t.Finish, t.Was, t.Is = map[string]int{}, map[string]int{}, map[string]int{}
 	}
 
+	// What was refused is compared with nothing: it would count as different in all.
 	t.Asked++
 	if is.Refused != "" {
 		t.Failed++
@@ -89,7 +91,6 @@ func (t *Tally) Add(was, is *Output) {
 	for name, n := range before.Tokens {
 		t.Was[name] += n
 	}
-
 	for name, n := range now.Tokens {
 		t.Is[name] += n
 	}
@@ -113,6 +114,7 @@ func median(all []time.Duration) time.Duration {
 
 // FinishText is the finish reasons with their counts.
 func (t *Tally) FinishText() string {
+	// In one order, so that columns of two engines can be compared.
 	var parts []string
 	for _, name := range []string{"stop", "length", "abort"} {
 		if n := t.Finish[name]; n > 0 {
@@ -161,6 +163,7 @@ func Table(tallies []*Tally) []Row {
 		return rows
 	}
 
+	// All have the same records: the first one's figures of them are everyone's.
 	first := tallies[0]
 	for _, name := range []string{inReasoning, inFinal, inCalls, inOther} {
 		mean := func(tokens map[string]int, t *Tally) string {

@@ -48,6 +48,7 @@ func newKey(texts ...string) (k Key) {
 }
 
 func add(h hash.Hash, text string) {
+	// With its length, so that two texts cannot be cut otherwise to the same bytes.
 	h.Write(binary.AppendUvarint(nil, uint64(len(text))))
 	h.Write([]byte(text))
 }
@@ -90,6 +91,7 @@ func Read(body []byte) (r Request) {
 		return true
 	})
 
+	// After all members: instructions come first, wherever they stand in the body.
 	var system strings.Builder
 	system.WriteString(r.system)
 	for _, list := range messages {
@@ -112,6 +114,7 @@ func (r *Request) begin(system *strings.Builder, messages gjson.Result) {
 		switch m.Get("role").String() {
 		case "user":
 			addContent(&user, m)
+			// What follows grows with the conversation.
 			r.user = user.String()
 			return false
 		case "system", "developer":
@@ -143,6 +146,7 @@ func addContent(text *strings.Builder, m gjson.Result) {
 
 // textOf is a string, "" for anything else.
 func textOf(v gjson.Result) string {
+	// A number would be a text of its digits, and so another client's session.
 	if v.Type != gjson.String {
 		return ""
 	}

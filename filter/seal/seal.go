@@ -5,6 +5,9 @@
 // What is sealed for one [Purpose] does not open for another. So a text that the model
 // wrote, such as the reasoning behind a signature, can never come back as one that only
 // the filter writes, such as a page with the session of a tool in it.
+//
+// It knows neither what it seals nor who asks: a tenant is a name, a text is bytes. What is
+// sealed is not counted and not remembered, so that a client may send one text back many times.
 package seal
 
 import (
@@ -99,7 +102,7 @@ func (s *Sealer) Seal(purpose Purpose, tenant string, text []byte) (string, erro
 		return "", err
 	}
 
-	// The key is this text's only.
+	// A nonce of zeros: the salt makes a key that seals this text only.
 	nonce := make([]byte, gcm.NonceSize())
 	owner := sha256.Sum256([]byte(tenant))
 	return base64.RawURLEncoding.EncodeToString(gcm.Seal(sealed, nonce, append(owner[:], text...), nil)), nil
@@ -122,6 +125,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 	}
 
 	salt, b := b[1:1+saltBytes], b[1+saltBytes:]
+	// Keys are few, and the first one nearly always opens.
 	for _, key := range s.keys {
 		gcm, err := gcmOf(key, salt, purpose)
 		if err != nil {
@@ -131,6 +135,7 @@ func (s *Sealer) open(purpose Purpose, tenant, sealed string) ([]byte, error) {
 		if err != nil {
 			continue
 		}
+		// Only after the authentication, so that nobody can probe for tenants.
 		if owner := sha256.Sum256([]byte(tenant)); !bytes.HasPrefix(text, owner[:]) {
 			return nil, ErrTenant
 		}

@@ -53,6 +53,7 @@ const bodyStepBytes = 16
 // steps of the account of ctx first: a request that names one item has the whole body of a
 // response read.
 func decodeBody(ctx context.Context, b []byte, r *Response) error {
+	// A few bytes of a request can name a long chain: what is read of it counts as work.
 	if err := work.From(ctx).Spend(1 + len(b)/bodyStepBytes); err != nil {
 		return err
 	}
@@ -95,6 +96,7 @@ type bodyDecoder struct {
 // uvarint reads a count of bytes or items that follow, so it is at most the
 // number of remaining bytes.
 func (d *bodyDecoder) uvarint() int {
+	// Every number is of bytes or elements that follow.
 	n, size := binary.Uvarint(d.b)
 	if size <= 0 || n > uint64(len(d.b)-size) {
 		d.failed, d.b = true, nil
@@ -117,6 +119,7 @@ func (d *bodyDecoder) items() []Item {
 		return nil
 	}
 
+	// An item has at least two bytes, so that a damaged number takes no more memory than the body.
 	items := make([]Item, 0, min(n, len(d.b)/2))
 	for range n {
 		items = append(items, Item{ID: string(d.text()), JSON: d.text()})

@@ -108,8 +108,8 @@ func interceptResult[T any](
 	})
 }
 
-// resultOf returns the result of an access. It does not read it after an error: the caller of
-// the access may have left it, and it may still write.
+// resultOf returns the result of an access. It does not read it after an error: the access may
+// have been left at its deadline, and still write.
 func resultOf[T any](access func(result *T) error) (T, error) {
 	result := new(T)
 	if err := access(result); err != nil {

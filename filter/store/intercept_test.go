@@ -90,7 +90,7 @@ func TestIntercept(t *testing.T) {
 	var order []string
 	broken := errors.New("broken")
 	around := func(name string, after error) store.Interceptor {
-		return func(ctx context.Context, c *store.Call, do func(context.Context) error) error {
+		return func(ctx context.Context, _ *store.Call, do func(context.Context) error) error {
 			order = append(order, name)
 			return errors.Join(do(ctx), after)
 		}

@@ -84,6 +84,7 @@ func (l *lru[K, V]) renew(e *entry[K, V]) { e.expires = l.now().Add(l.ttl) }
 // false if that is more than the cache's limit, or more than the tenant may have; k then
 // has no value.
 func (l *lru[K, V]) put(k K, value V, bytes int64) bool {
+	// What has expired must not count against the tenant.
 	l.delete(k)
 	l.expire()
 	s := l.shares[l.tenant(k)]
@@ -134,6 +135,8 @@ func (l *lru[K, V]) fits(s *share, size int64) bool {
 		return true
 	}
 
+	// A tenant that has as much can make room. So no tenant can push out many small ones with one
+	// large entry.
 	for _, other := range l.shares {
 		if other != s && other.bytes >= size {
 			return true
@@ -147,6 +150,7 @@ func (l *lru[K, V]) fits(s *share, size int64) bool {
 func (l *lru[K, V]) shrink() {
 	l.expire()
 	for l.bytes > l.limit {
+		// A response that is being made would fail; it goes only if all others have gone.
 		unused := l.largest(l.inUse)
 		if unused == nil {
 			unused = l.largest(nil)
@@ -200,6 +204,7 @@ func (l *lru[K, V]) remove(element *list.Element) {
 	delete(l.entries, e.key)
 	l.bytes -= e.bytes
 	e.share.bytes -= e.bytes
+	// Tenants without entries are forgotten: clients may be able to choose their names.
 	e.share.recent.Remove(e.shared)
 	if e.share.recent.Len() == 0 {
 		delete(l.shares, l.tenant(e.key))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxApprovalBytes is the most bytes of approval records. It is separate, so
+// maxApprovalBytes is the most bytes of approvals. It is separate, so
 // that other data cannot displace them.
 const maxApprovalBytes = 64 << 20
 
@@ -40,7 +40,7 @@ type group interface {
 }
 
 // NewMemory returns an empty store. With a limit of 0 bytes it keeps no data of
-// that kind; approval records have their own limit.
+// that kind; approvals have their own limit.
 func NewMemory(o Options) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now

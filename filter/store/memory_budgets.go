@@ -74,6 +74,7 @@ func (c *counts) charge(charges []Charge, now int64) Charged {
 		return charged
 	}
 
+	// Only now, when all of them are within their limits.
 	for i, ch := range charges {
 		charged.Counts[i].Used = after[i]
 		if c.at(ch, now).set(ch.Name, after[i]) && c.dropped != nil {

@@ -107,6 +107,7 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 		return ErrNotFound
 	}
 
+	// All or none: ids are compared with those that are stored, and with one another.
 	added := make(map[string]bool, len(items))
 	for _, i := range items {
 		if c.ids[i.ID] || added[i.ID] {
@@ -122,11 +123,11 @@ func (m *Memory) AddItems(_ context.Context, tenant, id, lockOwner string, items
 		return ErrTooLarge
 	}
 
+	// A client's items, without an owner, end an expired lock: its owner must not renew it.
 	c.lockOwner = lockOwner
 	for id := range added {
 		c.ids[id] = true
 	}
-
 	c.items = append(c.items, items...)
 	m.groups.renew(e)
 	return nil
@@ -142,6 +143,7 @@ func (m *Memory) ConversationItems(_ context.Context, tenant, id string, p Page)
 		return nil, ErrNotFound
 	}
 
+	// A copy: callers keep it while items are added and deleted.
 	m.groups.renew(e)
 	items := slices.Clone(c.items)
 	if p.Descending {

@@ -18,6 +18,7 @@ func (m *Memory) Append(_ context.Context, tenant, id, owner string, b Batch) er
 	if r.Live && r.Owner != owner || !r.Live && !b.End {
 		return ErrConflict
 	}
+	// A batch that is stored twice does not follow itself.
 	if n := len(r.events); n > 0 && (r.events[n-1].End || b.First <= r.events[n-1].Last) {
 		return ErrConflict
 	}
@@ -55,6 +56,7 @@ func (m *Memory) eventsAfter(k key, after int) []Batch {
 		end++
 	}
 
+	// Without spare capacity, so that an append of the caller does not write into the journal.
 	return r.events[at:end:end]
 }
 

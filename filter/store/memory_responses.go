@@ -62,6 +62,7 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 		return m.add(put)
 	}
 
+	// Its events stay: followers read them while the end is written.
 	put.chain, put.events = stored.chain, stored.events
 	for _, b := range put.events {
 		put.bytes += b.bytes()
@@ -82,6 +83,9 @@ func (m *Memory) Put(_ context.Context, tenant string, r *Response) error {
 // in a new one.
 func (m *Memory) add(r *response) error {
 	previous, e := m.find(key{r.key.tenant, r.Previous})
+
+	// The room is taken before the response is linked: another entry may have to go for it, but
+	// not the chain that was just used.
 	if previous == nil {
 		r.chain = &chain{of: r.key.tenant, epoch: newEpoch(), members: map[*response]bool{}}
 		if !m.groups.put(r.chain, struct{}{}, r.bytes) {
@@ -143,6 +147,7 @@ func (c *chain) drop(m *Memory) {
 
 // read returns a copy of a response with its current state.
 func (m *Memory) read(r *response) *Response {
+	// The lease is compared with the clock at each read: nothing waits for it to expire.
 	read := r.Response
 	read.Lapsed = read.Live && m.now().After(r.leasedUntil)
 	return &read
@@ -178,6 +183,8 @@ func (m *Memory) Chain(_ context.Context, tenant, id string) ([]*Response, error
 			return found, nil
 		}
 		previous := m.responses[key{tenant, r.Previous}]
+		// A response may have been deleted and made anew, in another chain or as its own successor:
+		// the walk ends at the latest when it has seen as many as there are.
 		if previous == nil || previous.chain != r.chain || len(found) > len(r.chain.members) {
 			return nil, ErrNotFound
 		}
@@ -211,7 +218,7 @@ func (m *Memory) Items(_ context.Context, tenant string, ids []string) (map[stri
 				found[id] = last.item
 				break
 			}
-			// Find has removed expired ones.
+			// The look-up has removed the expired ones.
 			candidates = m.items[key{tenant, id}]
 		}
 	}
@@ -229,6 +236,7 @@ func (m *Memory) Delete(_ context.Context, tenant, id string) error {
 		return ErrNotFound
 	}
 
+	// An empty chain would keep its place among the groups until it expires.
 	m.unlink(r)
 	if len(r.chain.members) == 0 {
 		m.groups.delete(r.chain)

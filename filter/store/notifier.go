@@ -71,10 +71,10 @@ func (n *notifier[K]) follow(
 
 	notified, cancel := n.subscribe(k)
 	defer cancel()
-
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 
+	// The subscription comes before the first read, so that no event falls between the two.
 	for {
 		batches, err := read()
 		if err != nil || len(batches) > 0 {

@@ -62,10 +62,11 @@ func postgresConfig(rawURL string) (config *pgx.ConnConfig, connections int, err
 
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		// Err contains the URL.
+		// The error itself contains the URL, with its password.
 		return nil, 0, malformed
 	}
 
+	// The size of the pool is ours: pgx would send it to the server as a parameter.
 	query := u.Query()
 	connections = postgresConnections
 	if text := query.Get("pool_size"); text != "" {

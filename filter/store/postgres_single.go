@@ -97,6 +97,7 @@ func singleAdd(condition string) string {
 // addSingle adds items to a conversation with one statement, with another one if
 // that finds no conversation.
 func (s *SQL) addSingle(ctx context.Context, key []byte, lockOwner, condition string, rows [][][]byte) error {
+	// An item that is there already violates a key, which undoes the whole statement.
 	var found int
 	err := s.row(ctx, s.write, singleAdd(condition),
 		[]any{sqlRows(rows), []byte(lockOwner), key, len(rows), s.responseTTL.Milliseconds()}, &found)
@@ -130,7 +131,6 @@ func (w *sqlWrite) single(ctx context.Context) error {
 		sqlKeys(items), w.responseTTL.Milliseconds(), w.key, r.Version - 1, []byte(r.Conversation),
 		flag(r.Live), []byte(r.Owner), w.body, r.Lease.Milliseconds(),
 	}
-
 	if r.Version == 1 {
 		query = singlePut
 		args = []any{

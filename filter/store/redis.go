@@ -87,6 +87,7 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 		}
 	}
 
+	// They are options of the URL, so that an operator can set each of them otherwise.
 	query := settings.Query()
 	defaults := map[string]string{
 		"prefix":       redisPrefix,
@@ -103,6 +104,7 @@ func redisSettings(rawURL string) (prefix string, settings *url.URL, err error) 
 		}
 	}
 
+	// The prefix is ours: go-redis rejects options that it does not know.
 	prefix = query.Get("prefix")
 	if strings.ContainsAny(prefix, "{}") {
 		return "", nil, errors.New("the parameter prefix must not contain braces, which mark the hash tag")
@@ -138,7 +140,7 @@ func checkRedis(rawURL string) error {
 
 // redisClient reads the settings of a client, and returns what makes it.
 func redisClient(settings *url.URL) (newClient func() redis.UniversalClient, err error) {
-	// Go-redis also returns what it would log.
+	// The client also returns what it would log.
 	logging.Disable()
 	var kind string
 	settings.Scheme, kind, _ = strings.Cut(settings.Scheme, "-")
@@ -188,6 +190,7 @@ func (s *Redis) run(
 	ctx context.Context, script redisScript, tenant string, ttl time.Duration, args ...any,
 ) ([]any, error) {
 	args = append([]any{"evalsha", script.hash, 1, s.base(tenant), ttl.Milliseconds()}, args...)
+	// Servers forget scripts when they start. The script itself is sent only then.
 	reply, err := s.process(ctx, script, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", script.source
@@ -202,7 +205,7 @@ func (s *Redis) run(
 func (s *Redis) process(ctx context.Context, script redisScript, args []any) (any, error) {
 	cmd := redis.NewCmd(ctx, args...)
 	if script.noRetry {
-		// Cmd has the error.
+		// The command has the error.
 		_ = s.client.Process(ctx, noRetryCmd{cmd})
 	} else {
 		_ = s.client.Process(ctx, cmd)

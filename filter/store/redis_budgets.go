@@ -19,6 +19,8 @@ func (s *Redis) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 		args = append(args, c.Name, c.Window.Milliseconds(), c.Amount, c.Limit, c.Number)
 	}
 
+	// Under the tenant "", whatever the subjects: one script can only change keys of one hash tag,
+	// and all charges are made or none.
 	list, err := s.run(ctx, chargeScript, "", 0, args...)
 	if err != nil {
 		return Charged{}, err

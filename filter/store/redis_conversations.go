@@ -91,12 +91,12 @@ func (s *Redis) DeleteConversation(ctx context.Context, tenant, id string) error
 func (s *Redis) AddItems(ctx context.Context, tenant, id, lockOwner string, items []Item) error {
 	args := make([]any, 0, 2+2*len(items))
 	args = append(args, id, lockOwner)
+
 	size := 0
 	for _, item := range items {
 		args = append(args, item.ID, item.JSON)
 		size += len(item.JSON)
 	}
-
 	if size > maxRedisValue {
 		return ErrTooLarge
 	}

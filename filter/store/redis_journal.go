@@ -31,6 +31,7 @@ func (s *Redis) Events(ctx context.Context, tenant, id string, after int, wait t
 	if wait <= 0 {
 		return s.events(ctx, tenant, id, after)
 	}
+	// The subscription outlives this call for a while, see subscriptionLinger.
 	channel := s.base(tenant) + "events:" + id
 	defer s.subscriptions.use(channel)()
 	return s.journals.follow(ctx, channel, wait, func() ([]Batch, error) {

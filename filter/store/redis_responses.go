@@ -43,6 +43,7 @@ func (s *Redis) Put(ctx context.Context, tenant string, r *Response) error {
 		return ErrTooLarge
 	}
 
+	// The ids are arguments of their own: the script indexes them, and cannot read the body.
 	body := appendBody(make([]byte, 0, size), r)
 	args := make([]any, 0, 8+len(r.Input)+len(r.Output))
 	args = append(args, r.ID, r.Version, r.Previous, r.Conversation, r.Live, r.Owner, r.Lease.Milliseconds(), body)
@@ -108,6 +109,7 @@ func (s *Redis) Head(ctx context.Context, tenant, id string) (Head, error) {
 		return Head{}, err
 	}
 	reply := redisReply{parts: list}
+	// Lua's numbers have 53 bits: the epoch is a string.
 	head := Head{Version: reply.int()}
 	if head.Epoch, err = strconv.ParseInt(reply.string(), 10, 64); err != nil {
 		return Head{}, errRedisReply
@@ -132,6 +134,7 @@ func (s *Redis) Items(ctx context.Context, tenant string, ids []string) (map[str
 		return nil, err
 	}
 
+	// Each element is a response, and which of its items are wanted of it.
 	found := make(map[string]Item, len(ids))
 	reply := redisReply{parts: list}
 	for range list {
@@ -162,6 +165,7 @@ func (s *Redis) Delete(ctx context.Context, tenant, id string) error {
 // Renew implements [Responses]. It is one round trip with one script per
 // tenant.
 func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.Duration) ([]Key, error) {
+	// A script has keys of one tenant only, whose hash tag puts them on one server of a cluster.
 	ids := map[string][]any{}
 	for _, key := range live {
 		if ids[key.Tenant] == nil {
@@ -179,7 +183,6 @@ func (s *Redis) Renew(ctx context.Context, owner string, live []Key, lease time.
 		}
 		return nil
 	})
-
 	if err != nil {
 		return nil, fmt.Errorf("redis: %s: %w", leaseScript.name, err)
 	}

@@ -95,6 +95,7 @@ func (s *subscriptions) close() {
 func (s *subscriptions) run(ctx context.Context) {
 	defer close(s.done)
 
+	// No connection is made until somebody follows a stream.
 	select {
 	case <-ctx.Done():
 		return
@@ -118,6 +119,8 @@ func (s *subscriptions) run(ctx context.Context) {
 			case *redis.Message:
 				s.notify(message.Channel)
 			case *redis.Subscription:
+				// Events may have been stored before the subscription began, or while the connection
+				// was lost.
 				s.notify(message.Channel)
 			}
 		case <-s.wanted:
@@ -139,21 +142,23 @@ func (s *subscriptions) subscribe(ctx context.Context, pubsub *redis.PubSub) {
 			names = append(names, name)
 		}
 	}
-
 	s.mu.Unlock()
 	if len(names) == 0 {
 		return
 	}
 
+	// Without the lock: followers that come and go must not wait for the server.
 	ctx, cancel := context.WithTimeout(ctx, subscriptionTimeout)
 	defer cancel()
 
+	// They stay unsubscribed after an error, and the next tick tries again.
 	if pubsub.Subscribe(ctx, names...) != nil {
 		return
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// None of them is gone: this goroutine is the only one that deletes channels.
 	for _, name := range names {
 		s.channels[name].subscribed = true
 	}
@@ -170,7 +175,6 @@ func (s *subscriptions) unsubscribe(ctx context.Context, pubsub *redis.PubSub) {
 			delete(s.channels, name)
 		}
 	}
-
 	s.mu.Unlock()
 	if len(names) == 0 {
 		return

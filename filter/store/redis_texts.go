@@ -34,12 +34,14 @@ func (s *Redis) Texts(ctx context.Context, tenant string, names []string) (map[s
 		keys[i] = s.textKey(tenant, name)
 	}
 
+	// All keys of a tenant have one hash tag, so that a cluster takes them in one command.
 	values, err := s.client.MGet(ctx, keys...).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redis: get texts: %w", err)
 	}
 
 	for i, value := range values {
+		// nil stands for a text that is not there.
 		if text, ok := value.(string); ok {
 			texts[names[i]] = text
 		}
@@ -50,6 +52,7 @@ func (s *Redis) Texts(ctx context.Context, tenant string, names []string) (map[s
 
 // PutTexts implements [Texts].
 func (s *Redis) PutTexts(ctx context.Context, tenant string, texts map[string]string) error {
+	// Not MSET, which takes no TTL.
 	_, err := s.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for name, text := range texts {
 			pipe.Set(ctx, s.textKey(tenant, name), text, s.textTTL)
@@ -85,6 +88,7 @@ func (s *Redis) BeginApproval(ctx context.Context, tenant, name, text string) (s
 
 // CompleteApproval implements [Approvals].
 func (s *Redis) CompleteApproval(ctx context.Context, tenant, name, text string) error {
+	// Whatever is there: only the first caller, who has begun the approval, completes it.
 	if err := s.client.Set(ctx, s.base(tenant)+redisApproval+name, text, s.responseTTL).Err(); err != nil {
 		return fmt.Errorf("redis: complete an approval: %w", err)
 	}

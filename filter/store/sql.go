@@ -24,8 +24,8 @@ const (
 	purgeBatch    = 100
 	// ageParts and leastAge bound the writes caused by reads: a read restarts a TTL
 	// only if more than 1/ageParts of it, or leastAge, has passed. SQLite evicts what
-	// expires first, which is what has not been used for the longest time but for
-	// leastAge.
+	// expires first, which is what has not been used for the longest time, to
+	// within leastAge.
 	ageParts = 20
 	leastAge = time.Minute
 )
@@ -37,15 +37,19 @@ const (
 // It is large because it implements all methods of Store.
 type SQL struct {
 	dialect
-	read, write *sql.DB // the same for PostgreSQL
+	// read and write are the same for PostgreSQL.
+	read, write *sql.DB
 
 	responseTTL, textTTL time.Duration
 
-	journals notifier[string] // by the key of the response
-	room     *sqliteRoom      // nil: the server has its own bounds
-	queue    *writeQueue      // nil: there are several writers
-	stop     context.CancelFunc
-	done     sync.WaitGroup
+	// journals tell followers of new events, by the key of the response.
+	journals notifier[string]
+	// room bounds the file; nil: the server has its own bounds.
+	room *sqliteRoom
+	// queue is what waits for the one writer; nil: there are several.
+	queue *writeQueue
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 }
 
 var _ Store = (*SQL)(nil)
@@ -79,6 +83,8 @@ func (s *SQL) start() {
 func (s *SQL) Close() error {
 	s.stop()
 	s.done.Wait()
+
+	// PostgreSQL has one pool for both; SQLite has a writer of its own.
 	if s.read == s.write {
 		return s.write.Close()
 	}
@@ -238,6 +244,7 @@ func (s *SQL) purgeAll(ctx context.Context) error {
 		`DELETE FROM harmony_budgets WHERE key IN
 			(SELECT key FROM harmony_budgets WHERE expires < {now} LIMIT $1 {skip locked})`,
 	} {
+		// In batches, so that requests need not wait for all of it.
 		for deleted := int64(purgeBatch); deleted == purgeBatch; {
 			err := s.room.deleting(ctx, func() (err error) {
 				deleted, err = s.exec(ctx, s.write, statement, purgeBatch)

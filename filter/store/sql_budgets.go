@@ -19,8 +19,9 @@ func (s *SQL) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 	for i := range order {
 		order[i] = i
 	}
-
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(charges[a].Name, charges[b].Name) })
+
+	// All charges are made, also after one that is over its limit: the caller gets every count.
 	charged := Charged{OK: true, Counts: make([]Count, len(charges))}
 	err := s.transact(ctx, func(tx *sql.Tx) error {
 		for _, i := range order {
@@ -37,6 +38,8 @@ func (s *SQL) Charge(ctx context.Context, charges []Charge) (Charged, error) {
 		return nil
 	})
 
+	// What was read before the rollback has the amounts, which the counts do not have now. A charge
+	// of another window has added nothing.
 	if errors.Is(err, errOverLimit) {
 		for i := range charges {
 			if charges[i].Number == 0 || charges[i].Number == charged.Counts[i].Number {

@@ -59,7 +59,6 @@ func (s *SQL) PutMetadata(ctx context.Context, tenant, id string, metadata []byt
 	found, err := s.exec(ctx, s.write, `UPDATE harmony_conversations SET metadata = $2, expires = {now} + $3
 			WHERE key = $1 AND expires >= {now}`,
 		sqlKey(tenant, id), notNull(metadata), s.responseTTL.Milliseconds())
-
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}
@@ -96,7 +95,6 @@ func (s *SQL) DeleteConversation(ctx context.Context, tenant, id string) error {
 		)
 		return err
 	})
-
 	if err == nil && found == 0 {
 		err = ErrNotFound
 	}
@@ -120,6 +118,7 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 	leave := s.queue.enter(size)
 	defer func() { leave(err) }()
 
+	// The owner of an expired lock may still add: nobody else has locked the conversation since.
 	key, condition := sqlKey(tenant, id), sqlLockOwner
 	if lockOwner == "" {
 		condition = sqlUnlocked
@@ -128,6 +127,8 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 		return s.wrap("add items", s.addSingle(ctx, key, lockOwner, condition, rows))
 	}
 
+	// The update locks the conversation and counts the items, so that positions of two writers
+	// cannot meet.
 	return s.wrap("add items", s.transact(ctx, func(tx *sql.Tx) error {
 		var after int64
 		err := s.row(ctx, tx, `UPDATE harmony_conversations
@@ -143,6 +144,7 @@ func (s *SQL) AddItems(ctx context.Context, tenant, id, lockOwner string, items 
 		added, err := s.exec(ctx, tx, `INSERT INTO harmony_conversation_items (conversation, position, item, id, json)
 			SELECT CAST($2 AS {blob}), CAST($3 AS BIGINT) + n, a, b, c FROM {rows}
 			WHERE true ON CONFLICT DO NOTHING`, sqlRows(rows), key, after-int64(len(items)))
+		// A row that was not added has an id that the conversation has already.
 		if err == nil && added != int64(len(items)) {
 			err = ErrConflict
 		}
@@ -158,7 +160,6 @@ func (s *SQL) conflictOrNotFound(ctx context.Context, q querier, key []byte) err
 		ctx, q, `SELECT count(*) FROM harmony_conversations WHERE key = $1 AND expires >= {now}`, []any{key},
 		&exists,
 	)
-
 	switch {
 	case err != nil:
 		return err
@@ -176,10 +177,10 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 		limit = int64(p.Limit)
 	}
 
+	// An empty page of an existing conversation is one row without an item.
 	var items []Item
 	var left int64
 	found := false
-	// An empty page of an existing conversation is one row without an item.
 	args := []any{key, sqlKey(tenant, p.After), limit}
 	err := s.rows(ctx, s.read, pageQuery(p), args, func(scan func(...any) error) error {
 		var id, json []byte
@@ -189,7 +190,6 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 		}
 		return err
 	})
-
 	switch {
 	case err != nil:
 	case !found:
@@ -200,7 +200,6 @@ func (s *SQL) ConversationItems(ctx context.Context, tenant, id string, p Page) 
 			s.responseTTL.Milliseconds(),
 		)
 	}
-
 	if err != nil {
 		return nil, s.wrap("get items of a conversation", err)
 	}
@@ -269,6 +268,7 @@ func (s *SQL) DeleteItem(ctx context.Context, tenant, id, item string) error {
 
 // Lock implements [Conversations].
 func (s *SQL) Lock(ctx context.Context, tenant, id, lockOwner string, lease time.Duration) error {
+	// Unlocking what another has locked meanwhile must not unlock it, and is no error either.
 	newOwner := `$2`
 	if lease <= 0 {
 		newOwner = `CASE WHEN ` + sqlLockOwner + ` THEN CAST('' AS {blob}) ELSE lock_owner END`

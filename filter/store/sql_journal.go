@@ -27,7 +27,7 @@ func (s *SQL) Append(ctx context.Context, tenant, id, owner string, b Batch) (er
 			AND NOT EXISTS (SELECT 1 FROM harmony_events e WHERE e.response = $1 AND e.ends = 1)
 		{share}
 		ON CONFLICT DO NOTHING`, key, b.First, b.Last, flag(b.End), notNull(b.SSE), []byte(owner))
-
+	// Why nothing was added is asked for only then.
 	if err == nil && added == 0 {
 		err = ErrConflict
 		if _, getErr := s.Head(ctx, tenant, id); getErr != nil {
@@ -122,7 +122,6 @@ func (s *SQL) poll(ctx context.Context, seen map[string]int64) map[string]int64 
 		now[string(key)] = first
 		return nil
 	})
-
 	if err != nil {
 		return seen
 	}

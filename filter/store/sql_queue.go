@@ -30,6 +30,7 @@ func (q *writeQueue) enter(bytes int) (leave func(err error)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
+	// Writes that wait for one another share the time since the last progress.
 	if q.writes == 0 {
 		q.progress = q.now()
 	}
@@ -57,9 +58,10 @@ func (q *writeQueue) busy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
+	// A disk that writes less than writeRate counts as one that hangs.
 	allowed := time.Duration(float64(q.bytes) / writeRate * float64(time.Second))
 	took := q.now().Sub(q.progress)
-	// The clock was set back.
+	// The clock was set back: what was measured means nothing.
 	if took < 0 {
 		took, q.progress = 0, q.now()
 	}

@@ -25,6 +25,8 @@ func (s *SQL) Put(ctx context.Context, tenant string, r *Response) (err error) {
 		key: sqlKey(tenant, r.ID), body: appendBody(make([]byte, 0, bodySize(r)), r),
 	}
 
+	// One statement is one round trip to PostgreSQL, in place of several. It cannot tell an expired
+	// response from one that exists.
 	if s.singles {
 		if err := w.single(ctx); !errors.Is(err, errExists) {
 			return s.wrap("put a response", err)
@@ -61,11 +63,12 @@ type sqlWrite struct {
 // response.
 func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err error) {
 	r, previous := w.r, sqlKey(w.tenant, w.r.Previous)
+
+	// The chain of the previous response, if that is stored; else a new one.
 	var chain int64
 	err = w.row(ctx, tx, `UPDATE harmony_chains SET expires = {now} + $2
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now} RETURNING id`,
 		[]any{previous, w.responseTTL.Milliseconds()}, &chain)
-
 	if errors.Is(err, sql.ErrNoRows) {
 		err = w.row(ctx, tx, `INSERT INTO harmony_chains (epoch, expires) VALUES ($1, {now} + $2) RETURNING id`,
 			[]any{newEpoch(), w.responseTTL.Milliseconds()}, &chain)
@@ -87,6 +90,7 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 			&written)
 	}
 
+	// The id is rarely taken: it is inserted first, and looked at only if that does nothing.
 	if err = insert(); !errors.Is(err, sql.ErrNoRows) {
 		return written, err
 	}
@@ -106,11 +110,11 @@ func (w *sqlWrite) add(ctx context.Context, tx *sql.Tx) (written int64, err erro
 
 // overwrite replaces the previous version of a response.
 func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, err error) {
+	// The chain first, as everywhere: it is what writers of its responses wait for.
 	before := w.r.Version - 1
 	found, err := w.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1, expires = {now} + $3
 		WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1 AND version = $2) AND expires >= {now}`,
 		w.key, before, w.responseTTL.Milliseconds())
-
 	if err != nil {
 		return 0, err
 	}
@@ -122,7 +126,7 @@ func (w *sqlWrite) overwrite(ctx context.Context, tx *sql.Tx) (written int64, er
 		SET version = version + 1, conversation = $3, live = $4, owner = $5, written = {written}, body = $6
 		WHERE key = $1 AND version = $2 RETURNING written`,
 		[]any{w.key, before, []byte(w.r.Conversation), flag(w.r.Live), []byte(w.r.Owner), w.body}, &written)
-
+	// Another writer was between the two statements.
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, ErrConflict
 	}
@@ -143,6 +147,7 @@ func (w *sqlWrite) lease(ctx context.Context, tx *sql.Tx) (err error) {
 
 // index writes the ids of the response's items.
 func (w *sqlWrite) index(ctx context.Context, tx *sql.Tx, written int64) error {
+	// The version before may have had other items.
 	if w.r.Version > 1 {
 		if _, err := w.exec(ctx, tx, `DELETE FROM harmony_items WHERE response = $1`, w.key); err != nil {
 			return err
@@ -229,7 +234,7 @@ func (s *SQL) Chain(ctx context.Context, tenant, id string) ([]*Response, error)
 		found = append(found, r)
 		return err
 	})
-
+	// A chain that does not begin with a first response has lost one: it cannot be continued.
 	if err == nil && (len(found) == 0 || found[0].Previous != "") {
 		err = ErrNotFound
 	}
@@ -265,7 +270,6 @@ func (s *SQL) Head(ctx context.Context, tenant, id string) (Head, error) {
 		c.id, c.expires - {now} FROM harmony_responses r
 		JOIN harmony_chains c ON c.id = r.chain WHERE r.key = $1 AND c.expires >= {now}`,
 		[]any{sqlKey(tenant, id)}, &h.Version, &h.Epoch, &h.Live, &chain, &left)
-
 	if err == nil {
 		err = s.renewChain(ctx, chain, left)
 	}
@@ -290,6 +294,7 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 		keys[i] = sqlKey(tenant, id)
 	}
 
+	// In the order of writing, so that of an item in several responses the last one stays.
 	err := s.rows(ctx, s.read, `SELECT body FROM harmony_responses WHERE written IN (
 			SELECT max(i.written) FROM harmony_items i
 			JOIN harmony_responses r ON r.key = i.response JOIN harmony_chains c ON c.id = r.chain
@@ -306,7 +311,6 @@ func (s *SQL) Items(ctx context.Context, tenant string, ids []string) (map[strin
 		r.take(wanted, found)
 		return nil
 	})
-
 	if err != nil {
 		return nil, s.wrap("get items", err)
 	}
@@ -326,6 +330,7 @@ func (s *SQL) Delete(ctx context.Context, tenant, id string) error {
 
 	return s.wrap("delete a response", s.room.deleting(ctx, func() error {
 		return s.transact(ctx, func(tx *sql.Tx) error {
+			// Replicas that have the chain in memory find another epoch, and read it again.
 			found, err := s.exec(ctx, tx, `UPDATE harmony_chains SET epoch = epoch + 1
 				WHERE id = (SELECT chain FROM harmony_responses WHERE key = $1) AND expires >= {now}`, key)
 			if err == nil && found > 0 {
@@ -373,12 +378,12 @@ func (s *SQL) Renew(ctx context.Context, owner string, live []Key, lease time.Du
 		return err
 	})
 
+	// A lease is renewed each half second, the TTL of its chain only when it is due.
 	for chain, left := range aging {
 		if err == nil {
 			err = s.renewChain(ctx, chain, left)
 		}
 	}
-
 	if err != nil {
 		return nil, s.wrap("renew leases", err)
 	}

@@ -110,13 +110,13 @@ func (s *SQL) migrate(ctx context.Context) error {
 			if err := s.lockSchema(ctx, tx); err != nil {
 				return err
 			}
+			// Another process may have made the tables while this one waited for the lock.
 			if version, err = s.schemaVersion(ctx, tx); err != nil {
 				return err
 			}
 			return s.upgrade(ctx, tx, version)
 		})
 	}
-
 	if err == nil && version > len(s.schema) {
 		err = fmt.Errorf(
 			"the tables have version %d, but this program supports only version %d. Use the version of the "+

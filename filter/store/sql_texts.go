@@ -30,7 +30,6 @@ func (s *SQL) Texts(ctx context.Context, tenant string, names []string) (map[str
 			texts[nameOf[string(key)]] = string(text)
 			return err
 		})
-
 	if err != nil {
 		return nil, s.wrap("get texts", err)
 	}
@@ -61,6 +60,7 @@ func (s *SQL) putTexts(ctx context.Context, tenant string, ttl time.Duration, te
 	leave := s.queue.enter(size)
 	defer func() { leave(err) }()
 
+	// Two writers of the same texts lock them in the same order.
 	rows := make([][][]byte, 0, len(texts))
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		rows = append(rows, [][]byte{[]byte(key), []byte(byKey[key]), []byte(tenant)})
@@ -82,6 +82,7 @@ func (s *SQL) PutTextIfAbsent(ctx context.Context, tenant, name, text string) (s
 func (s *SQL) putIfAbsent(
 	ctx context.Context, tenant string, ttl time.Duration, name, text string,
 ) (_ string, err error) {
+	// As one statement it is one round trip, also where the text is there already.
 	key := sqlKey(tenant, name)
 	var kept []byte
 	if s.singles {
@@ -93,12 +94,12 @@ func (s *SQL) putIfAbsent(
 		return string(kept), nil
 	}
 
+	// SQLite has one writer: most texts are there already, and a read does not wait for it.
 	var left int64
 	err = s.row(
 		ctx, s.read, `SELECT text, expires - {now} FROM harmony_texts WHERE key = $1 AND expires >= {now}`,
 		[]any{key}, &kept, &left,
 	)
-
 	if errors.Is(err, sql.ErrNoRows) || err == nil && due(left, ttl) {
 		defer s.room.grown(ctx)
 		leave := s.queue.enter(len(text))
@@ -116,7 +117,7 @@ func (s *SQL) putIfAbsent(
 	return string(kept), nil
 }
 
-// sqlApproval is the prefix that distinguishes the names of approval records
+// sqlApproval is the prefix that distinguishes the names of approvals
 // from those of texts.
 const sqlApproval = "\x00approval:"
 

@@ -47,6 +47,7 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 	); err != nil {
 		return nil, err
 	}
+	// Readers do not wait for the writer, and cannot become a second one.
 	if s.read, err = openSQLite(path, sqliteReaders, "query_only(1)"); err != nil {
 		return nil, errors.Join(err, s.write.Close())
 	}
@@ -56,6 +57,7 @@ func OpenSQLite(ctx context.Context, path string, o Options) (*SQL, error) {
 		return nil, errors.Join(err, s.read.Close(), s.write.Close())
 	}
 
+	// The bound may be lower than that of the process before.
 	s.room.fill()
 	s.room.grown(ctx)
 	s.start()

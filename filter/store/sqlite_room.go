@@ -54,10 +54,13 @@ func (r *sqliteRoom) neverFits(bytes int) bool {
 // grown evicts after a write, if the file has too much data. An error is harmless:
 // the next write evicts too. r may be nil.
 func (r *sqliteRoom) grown(ctx context.Context) {
+	// If another write evicts already, this one need not: it would only wait.
 	if r == nil || !r.mu.TryLock() {
 		return
 	}
 	defer r.mu.Unlock()
+
+	// The write has succeeded: its caller's end does not end the eviction.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), evictTime)
 	defer cancel()
 	if used, err := r.used(ctx); err == nil && used > r.limit {
@@ -83,6 +86,8 @@ func (r *sqliteRoom) evict(ctx context.Context, used int64) error {
 		return err
 	}
 
+	// Some more than needed goes, so that not every write evicts. passed is how many of the largest
+	// tenants have nothing that may go.
 	free, passed := r.limit/100, 0
 	for used > r.limit-free {
 		if texts > r.textLimit {
@@ -124,8 +129,9 @@ func (r *sqliteRoom) hasTenant(ctx context.Context, others int) (has bool, err e
 }
 
 // evictGroup deletes the oldest chain or conversation of the tenant that uses the most
-// bytes but for this many others.
+// bytes except this many others.
 func (r *sqliteRoom) evictGroup(ctx context.Context, others int) (deleted bool, err error) {
+	// The kind that has the oldest first; the other one if all of the first are in use.
 	statements, err := r.oldest(ctx, others)
 	for _, statement := range statements {
 		if err != nil || deleted {
@@ -201,6 +207,7 @@ func (r *sqliteRoom) deleting(ctx context.Context, deletion func() error) error 
 	if r == nil {
 		return deletion()
 	}
+	// Most deletions need no reserve, and do not wait for those that do.
 	err := deletion()
 	if !isFull(err) {
 		return err

@@ -6,6 +6,19 @@
 // [Store] is the interface. It has four implementations: in memory, SQLite,
 // PostgreSQL and Redis. [Open] opens the one that a URL names. All
 // implementations pass the tests of package storetest.
+//
+// Two things stand around a store. [Intercept] is where something happens around each
+// access: package telemetry counts and traces them so, and package record takes them down. It
+// has the only list of the methods. [WithBreaker] is why a store that hangs does not delay its
+// callers, and why a write that takes effect late does no harm.
+//
+// What is stored is JSON and text that this package does not read, except ids of items. It
+// knows no API, no engine and no clients; a tenant is a name.
+//
+// The files: memory_*.go, with the cache lru.go; sql*.go for both databases, with sqlite*.go
+// and postgres*.go for what differs, such as the bounds of a file (sqlite_room.go) and single
+// statements (postgres_single.go); redis_*.go, with scripts in redis/; body.go for the bytes of
+// a response in all of the last three; notifier.go for those who follow a stream.
 package store
 
 import (
@@ -228,9 +241,9 @@ type Texts interface {
 	PutTextIfAbsent(ctx context.Context, tenant, name, text string) (string, error)
 }
 
-// Approvals keeps approval records. A record shows who was the first to start
-// an action that must happen once, and the action's result. Records have the
-// TTL of responses, which restarts whenever a record is read or written.
+// Approvals keeps approvals. One shows who was the first to start an action that
+// must happen once, and the action's result. Approvals have the TTL of responses,
+// which restarts whenever one is read or written.
 type Approvals interface {
 	// BeginApproval writes a text unless the name has one, and returns the
 	// stored text. The caller is the first if its own, unique text is returned.

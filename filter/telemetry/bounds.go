@@ -34,5 +34,6 @@ func limited(text string, sentence bool) string {
 	if len(text) <= most {
 		return text
 	}
+	// The cut may be in a character.
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -21,19 +21,23 @@ import (
 
 // callSpan is the span of a model call, with all its retries.
 type callSpan struct {
-	span    trace.Span      // nil: no call is being made
+	// span is nil where no call is being made.
+	span    trace.Span
 	ctx     context.Context //nolint:containedctx // holds the span, and nothing else
-	started time.Time
-	first   time.Time // of the first output; zero: there is none
-	last    time.Time // of the latest output
 	prompt  []harmony.Token
-	tokens  int // of the output
-	begin   int // of these, in the first output
-	cached  int
 	retries int
-	finish  []string // of the choices that have finished
 	replica string
-	output  map[int][]harmony.Token // by choice; nil: spans have no content
+
+	// When the call began, when its first output came (zero: there is none), and its latest.
+	started, first, last time.Time
+
+	// tokens is how many the output has, begin how many of these came first, and cached how many
+	// of the prompt's the engine had.
+	tokens, begin, cached int
+	// finish has the reasons of the choices that have finished.
+	finish []string
+	// output is by choice; nil: spans have no content.
+	output map[int][]harmony.Token
 }
 
 func (c *callSpan) open() bool { return c.span != nil }
@@ -47,12 +51,12 @@ func (s *requestSpan) beginCall(req *engine.Request, now time.Time) {
 	ctx, span := s.otel.tracer.Start(
 		s.ctx, operation+" "+valid(req.Model), trace.WithSpanKind(trace.SpanKindClient), at(now),
 	)
-
 	s.call = callSpan{span: span, ctx: ctx, started: now, prompt: req.Prompt, cached: engine.Unknown}
+
+	// The call is measured all the same; only what is written to the span is left out.
 	if !span.IsRecording() {
 		return
 	}
-
 	span.SetAttributes(s.start.model()...)
 	span.SetAttributes(semconv.GenAIRequestStream(true), semconv.GenAIRequestMaxTokens(req.MaxTokens))
 	if req.N != 1 {
@@ -78,6 +82,7 @@ func (c *callSpan) chunk(chunk *engine.Chunk, now time.Time) {
 		c.first, c.begin = now, len(chunk.Tokens)
 	}
 
+	// The tokens of the first output are left out of the time per token: they came at its beginning.
 	c.last = now
 	c.tokens += len(chunk.Tokens)
 	if chunk.Finish != engine.FinishNone {
@@ -129,6 +134,7 @@ func (c *callSpan) describe(failure string) {
 		c.span.SetAttributes(semconv.ErrorTypeKey.String(failure))
 	}
 
+	// Replicas are addresses as Envoy has them; others are no server of the conventions.
 	if host, port, err := net.SplitHostPort(c.replica); err == nil {
 		n, _ := strconv.Atoi(port)
 		c.span.SetAttributes(semconv.ServerAddress(host), semconv.ServerPort(n))
@@ -144,6 +150,7 @@ func (c *callSpan) describe(failure string) {
 // measureCall measures the model call.
 func (s *requestSpan) measureCall(now time.Time, failure string) {
 	c := &s.call
+	// Without output nothing is known of the model: its name must not become a label.
 	names := s.metricAttributes(!c.first.IsZero())
 	if !c.first.IsZero() {
 		input := semconv.GenAITokenTypeKey.String(string(genaiconv.TokenTypeInput))
@@ -183,6 +190,7 @@ func (r *Record) Propagate(h http.Header) {
 	if h == nil || !r.traced() {
 		return
 	}
+	// Only traceparent is always written: the client's tracestate must not stay beside it.
 	h.Del("tracestate")
 	w3c.Inject(r.request.call.ctx, writer(h.Set))
 }
@@ -193,7 +201,7 @@ func (r *Record) TraceFields() []engine.Header {
 		return nil
 	}
 
-	// "": the client's is removed.
+	// An empty value removes the client's, which belongs to another parent.
 	list := []engine.Header{{Name: "tracestate"}}
 	w3c.Inject(r.request.call.ctx, writer(func(name, value string) {
 		if name == "tracestate" {

@@ -20,16 +20,17 @@ type JSONLines struct{}
 
 // Format implements [logrus.Formatter].
 func (JSONLines) Format(e *logrus.Entry) ([]byte, error) {
-	// Of most lines; on the stack.
+	// Room for the fields of most lines, on the stack.
 	names := make([]string, 0, 40)
 	names = append(names, logrus.FieldKeyTime, logrus.FieldKeyMsg, logrus.FieldKeyLevel)
 	for name := range e.Data {
-		// Else there would be two.
+		// A second member of the same name would hide the first one.
 		if !slices.Contains(names[:3], name) {
 			names = append(names, name)
 		}
 	}
 
+	// logrus gives a buffer that is used again.
 	slices.Sort(names)
 	out := e.Buffer
 	if out == nil {
@@ -66,6 +67,7 @@ func appendValue(b []byte, value any) []byte {
 	case bool:
 		return strconv.AppendBool(b, v)
 	case float64:
+		// As encoding/json writes numbers; it takes others, which are rare.
 		if size := math.Abs(v); size == 0 || size >= 1e-6 && size < 1e21 {
 			return strconv.AppendFloat(b, v, 'f', -1, 64)
 		}
@@ -73,8 +75,8 @@ func appendValue(b []byte, value any) []byte {
 		return gjson.AppendJSONString(b, v.Error())
 	}
 
-	text, err := json.Marshal(value)
 	// No line is lost for one field.
+	text, err := json.Marshal(value)
 	if err != nil {
 		return gjson.AppendJSONString(b, fmt.Sprint(value))
 	}

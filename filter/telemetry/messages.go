@@ -37,6 +37,7 @@ func inputMessages(prompt []harmony.Token) string {
 	if n := len(all); n > 0 && all[n-1].empty() {
 		all = all[:n-1]
 	}
+	// The latest messages are the ones that explain the output.
 	size := 0
 	for i := range slices.Backward(all) {
 		if size += all[i].size(); size > maxContent {
@@ -62,10 +63,11 @@ func outputMessages(output map[int][]harmony.Token) string {
 }
 
 func jsonOf(list []message) string {
+	// Readers of the attribute expect a list, and not null.
 	if list == nil {
 		list = []message{}
 	}
-	// Strings only: it cannot fail.
+	// It has strings only, and cannot fail.
 	b, _ := json.Marshal(list)
 	return string(b)
 }
@@ -97,9 +99,10 @@ func messages(ids []harmony.Token, first harmony.Role) []message {
 		}
 	}
 
+	// What the model wrote is shown as it would be read, malformed or not.
 	parser := harmony.NewParser(harmony.Tolerant, first)
 	for _, id := range ids {
-		// A tolerant parser returns no errors.
+		// The parser is tolerant: it returns no errors.
 		events, _ := parser.Push(id)
 		take(events)
 	}

@@ -2,9 +2,14 @@
 // metrics for each exchange, the time of each ext_proc message, calls of tools,
 // errors of the store, and spans of all that for OpenTelemetry.
 //
-// A [Record] gathers during an exchange; [Telemetry.Close] writes it with the
-// exchange's [Outcome]. docs/operations.md lists all fields and metrics,
+// A [Record] gathers during an exchange what its log entry, its metrics and its spans need
+// (it is not the exchange's record: that is package record's). [Telemetry.Close] writes it with
+// the exchange's [Outcome]. docs/operations.md lists all fields and metrics,
 // docs/telemetry.md all spans and the metrics of OpenTelemetry ([OTel]).
+//
+// Names that clients and models choose become values of labels only when somebody has served
+// them, and are bounded in number and length. Prompts and replies are in none of it, unless the
+// operator asks for content; secrets never are.
 package telemetry
 
 import (
@@ -266,6 +271,7 @@ func (m *Metrics) model(name string, served bool) string {
 	if m.models[name] {
 		return name
 	}
+	// A name that was never served is what a client wrote.
 	if !served || len(m.models) >= maxModels {
 		return "other"
 	}
@@ -289,6 +295,7 @@ func (m *Metrics) ToolDone(j tools.Job, took time.Duration, r tools.Result) {
 
 // toolLabels are the labels of a job: names come from requests and models.
 func (m *Metrics) toolLabels(j tools.Job, r tools.Result) (server, tool string) {
+	// Servers of requests have any label, and any tools.
 	server, tool = "request", "call"
 	if j.Server != nil && j.Server.Trusted {
 		server, tool = j.Server.Label, m.tool(j.Server.Label, valid(j.Tool), r.Answered)

@@ -89,6 +89,8 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 	t := &OTel{content: o.Content, labels: o.Labels}
 	t.tracer = o.Tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	meter := o.Meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
+
+	// All errors at once: the operator sees each metric that cannot be made.
 	var errs [6]error
 	seconds := func(i int, name, description string, buckets []float64) metric.Float64Histogram {
 		h, err := meter.Float64Histogram(
@@ -99,6 +101,7 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 		return h
 	}
 
+	// Only for their names and units: these types take no options for buckets.
 	var (
 		request genaiconv.ServerRequestDuration
 		first   genaiconv.ServerTimeToFirstToken
@@ -111,15 +114,12 @@ func NewOTel(o OTelOptions) (*OTel, error) {
 	t.requestDuration = seconds(
 		0, request.Name(), "From the request's headers to the end of the reply.", durationBuckets,
 	)
-
 	t.firstToken = seconds(
 		1, first.Name(), "From the request's headers to the engine's first tokens.", firstTokenBuckets,
 	)
-
 	t.perToken = seconds(2, per.Name(), "Time per token of a model call after its first tokens.", perTokenBuckets)
 	t.callDuration = seconds(3, call.Name(), "Duration of a model call with its retries.", durationBuckets)
 	t.toolDuration = seconds(4, tool.Name(), "Duration of a request to an MCP server.", toolBuckets)
-
 	t.tokens, errs[5] = meter.Int64Histogram(
 		usage.Name(), metric.WithUnit(usage.Unit()), metric.WithDescription("Tokens of a model call."),
 		metric.WithExplicitBucketBoundaries(tokenBuckets...),

@@ -22,7 +22,8 @@ const (
 	outcomeRejected = "rejected" // an error in place of a reply, because of the request
 	outcomeFailed   = "failed"   // an error in place of a reply or in it, not because of the request
 	outcomeDrain    = "drain"    // the process was shut down before the reply was complete
-	// the client left or canceled; without a loopback listener also: the engine disconnected after the reply had begun
+	// outcomeCanceled: the client left or canceled. Without a loopback listener also: the engine
+	// disconnected after the reply had begun.
 	outcomeCanceled = "canceled"
 )
 
@@ -159,7 +160,8 @@ func (t *Telemetry) ModelCall(r *Record, req *engine.Request, now time.Time) {
 func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Time) {
 	t.Recorder.Drop(r.Tape)
 	t.Metrics.passedThrough.Inc()
-	// An endpoint has looked for what is not stored here.
+
+	// There is a span where an endpoint has looked for what is not stored here.
 	if r.request != nil {
 		r.request.span.SetAttributes(keyOutcome.String("passed_through"))
 		r.request.span.End(at(now))
@@ -171,7 +173,6 @@ func (t *Telemetry) PassedThrough(r *Record, requestID, path string, now time.Ti
 	fields := logrus.Fields{
 		"request_id": requestID, "path": path, "harmony": false, "seconds": now.Sub(r.Started).Seconds(),
 	}
-
 	if r.Rollout != "" {
 		fields["rollout"] = r.Rollout
 	}
@@ -184,6 +185,7 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if r.request != nil {
 		r.request.end(r, o, label)
 	}
+	// A queued response is counted when it has been made; its tape goes on with the making.
 	if o.Kind != Queued {
 		t.count(r, o, label)
 		if r.Tape != nil {
@@ -200,10 +202,10 @@ func (t *Telemetry) Close(r *Record, o *Outcome) {
 	if label == outcomeFailed || label == outcomeDrain || o.Fault != nil {
 		level = logrus.WarnLevel
 	}
+	// The fields of each request are made only to be written.
 	if !t.Log.IsLevelEnabled(level) {
 		return
 	}
-
 	fields := r.fields(o)
 	fields["outcome"] = label
 	if o.Fault != nil {
@@ -224,14 +226,13 @@ func (r *Record) result(o *Outcome, label string) record.Result {
 		Outcome: label, Status: http.StatusOK, Response: r.Response, Prompt: r.promptTokens,
 		Calls: r.modelCalls, Retries: r.retries, Continuations: r.continuations,
 	}
-
 	if r.err != nil {
 		result.Status, result.Code, result.Error = r.err.Status, r.err.Code, r.err.Message
 	}
+	// Without an answer the counts are zero because nothing is known, not because nothing came.
 	if !o.Answered {
 		return result
 	}
-
 	result.Output, result.Reasoning = s.Counts.Output, s.Counts.Reasoning
 	result.Repairs, result.Finish = s.Repairs, string(s.Finish)
 	if s.Cached != engine.Unknown {
@@ -245,6 +246,7 @@ func (r *Record) outcome(o *Outcome) string {
 	switch {
 	case r.err != nil && r.err.Status < 500:
 		return outcomeRejected
+	// Before other failures: operators expect these with each restart.
 	case r.err != nil && r.err.Code == apierror.CodeShutdown:
 		return outcomeDrain
 	case r.err != nil:
@@ -257,6 +259,7 @@ func (r *Record) outcome(o *Outcome) string {
 
 // fields are those of the log line. docs/operations.md lists them.
 func (r *Record) fields(o *Outcome) logrus.Fields {
+	// Room for all fields that most requests have: the map grows once a request otherwise.
 	fields := make(logrus.Fields, 32)
 	fields["request_id"], fields["harmony"], fields["model"] = o.RequestID, true, o.Model
 	fields["seconds"] = o.Now.Sub(r.Started).Seconds()
@@ -328,6 +331,8 @@ func addSummary(fields logrus.Fields, s turn.Summary) {
 // why the engine did not have it in its cache.
 func addDiagnosis(fields logrus.Fields, d *turn.Diagnosis) {
 	f, missed := d.Session, d.Missed().String()
+
+	// Against the session's last prompt; missed is against what the engine said it had.
 	broken := f.Cause.String()
 	if broken != "" {
 		fields["prefix_broken"], fields["prefix_lost_tokens"] = broken, f.Lost
@@ -358,8 +363,9 @@ func channels(c turn.Counts) [4]channelTokens {
 
 func (t *Telemetry) count(r *Record, o *Outcome, label string) {
 	m := t.Metrics
+
+	// Names come from clients: only a served one becomes a label, as each label is kept for good.
 	model := noModel
-	// Names come from clients: only a served one becomes a label.
 	if o.Engine != "" {
 		model = m.model(o.Model, o.Answered)
 	}
@@ -411,6 +417,7 @@ func (t *Telemetry) advise(o *Outcome) {
 	if o.Advice == "" {
 		return
 	}
+	// Once for each engine and process: it is about the engine, not about the request.
 	if _, logged := t.advised.LoadOrStore(o.Engine, true); !logged {
 		t.Log.WithField("engine", o.Engine).Warn(o.Advice)
 	}
@@ -418,6 +425,7 @@ func (t *Telemetry) advise(o *Outcome) {
 
 // logContent writes the prompt and the model's output, control tokens by name.
 func (t *Telemetry) logContent(c *content, o *Outcome) {
+	// Only at debug level, and only if the operator wants content: ModelCall has looked.
 	entry := t.Log.WithFields(logrus.Fields{"request_id": o.RequestID, "prompt": decoded(c.prompt)})
 	for choice, ids := range c.output {
 		entry = entry.WithField("output_"+strconv.Itoa(choice), decoded(ids))
@@ -428,6 +436,7 @@ func (t *Telemetry) logContent(c *content, o *Outcome) {
 // decoded is tokens as text, without ids that the vocabulary does not have.
 func decoded(ids []harmony.Token) string {
 	var b []byte
+	// One by one, so that an unknown token loses only its own text.
 	for i := range ids {
 		b, _ = harmony.AppendDecode(b, ids[i:i+1])
 	}

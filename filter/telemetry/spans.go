@@ -54,6 +54,7 @@ func (t *Telemetry) Begin(r *Record, s Start) {
 		return
 	}
 
+	// OTLP is protobuf: a string that is not UTF-8 would lose the whole batch.
 	s.RequestID, s.Model = valid(s.RequestID), valid(s.Model)
 	kind := trace.SpanKindServer
 	attributes := make([]attribute.KeyValue, 0, 16)
@@ -110,6 +111,7 @@ func (r *Record) Parent() Parent {
 
 // end ends the span of a request and measures it. label is the outcome.
 func (s *requestSpan) end(r *Record, o *Outcome, label string) {
+	// Its client has left during a model call: spans of calls must not outlive the request's.
 	if s.call.open() {
 		s.endCall(o.Now, nil, canceled)
 	}
@@ -131,6 +133,7 @@ func (s *requestSpan) end(r *Record, o *Outcome, label string) {
 	}
 
 	s.span.End(at(o.Now))
+	// As with Prometheus, what is queued is measured when it has been made.
 	if o.Kind != Queued && s.start.Engine != "" {
 		s.measure(r, o, failure)
 	}

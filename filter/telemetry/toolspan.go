@@ -41,6 +41,7 @@ func (t *OTel) inject(ctx context.Context, set func(name, value string)) {
 func (t *OTel) beginTool(ctx context.Context, j tools.Job) (
 	within context.Context, end func(took time.Duration, r tools.Result),
 ) {
+	// A job without a tool lists those of its server.
 	name, attributes := "tools/list", []attribute.KeyValue{semconv.McpMethodNameToolsList}
 	if j.Tool != "" {
 		name = string(genaiconv.OperationNameExecuteTool)
@@ -64,6 +65,7 @@ func (t *OTel) beginTool(ctx context.Context, j tools.Job) (
 		case r.Error != "":
 			failure = toolFailed
 		}
+		// The name of the span is bounded as labels are: models invent names of tools.
 		server, tool := t.labels.toolLabels(j, r)
 		if j.Tool != "" {
 			span.SetName(name + " " + tool)

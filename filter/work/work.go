@@ -128,6 +128,8 @@ func (a *Account) Part(ctx context.Context, steps int) *Account {
 	if !a.Affords(steps) {
 		return nil
 	}
+
+	// Through After, so that the part does not end with a's context.
 	part := New(ctx, steps)
 	if a != nil {
 		part.whole = a.After()

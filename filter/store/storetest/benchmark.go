@@ -25,6 +25,7 @@ func Benchmark(b *testing.B, open Open) {
 			}
 			last = r.ID
 		}
+
 		b.Run(fmt.Sprintf("Chain/%d", length), func(b *testing.B) {
 			for b.Loop() {
 				if chain, err := s.Chain(b.Context(), "a", last); err != nil || len(chain) != length {
@@ -66,6 +67,7 @@ func Benchmark(b *testing.B, open Open) {
 
 	b.Run("Append", func(b *testing.B) {
 		number := 0
+		// The function is run several times, with the same stream.
 		if batches, err := s.Events(b.Context(), "a", "r", -1, 0); err == nil && len(batches) > 0 {
 			number = batches[len(batches)-1].Last + 1
 		}

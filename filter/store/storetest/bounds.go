@@ -273,6 +273,7 @@ func testCanceled(t *testing.T, open Open) {
 	s.put("a", response("1", ""))
 	canceled, cancel := context.WithCancel(s.ctx)
 	cancel()
+
 	const n = 20
 	for range n {
 		putErr := s.Put(canceled, "a", response("2", "1"))
@@ -294,6 +295,7 @@ func testCanceled(t *testing.T, open Open) {
 	}
 
 	s.must(errorOf(s.Chain(s.ctx, "a", "1")))
+
 	// A context that ends during a write leaves no partial data.
 	for i := range n {
 		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(i*i)*10*time.Microsecond)

@@ -66,6 +66,7 @@ func testBudgetWindows(t *testing.T, open Open) {
 	first, err := s.Charge(s.ctx, []store.Charge{{Name: "short", Window: window, Amount: 7, Limit: 10}})
 	s.must(err)
 	number := first.Counts[0].Number
+	// In one window both amounts are over the limit.
 	s.eventually("another window begins", func() bool {
 		next, err := s.Charge(s.ctx, []store.Charge{{Name: "short", Window: window, Amount: 7, Limit: 10}})
 		s.must(err)
@@ -86,6 +87,7 @@ func testBudgetWindows(t *testing.T, open Open) {
 		}
 		_, used := s.charge(charge)
 		s.wantEqual("returned, "+c.what, used, []int64{c.want})
+		// The count is 0 again for the next case.
 		_, err = s.Charge(s.ctx, []store.Charge{{Name: "long", Window: year, Amount: -c.want}})
 		s.must(err)
 	}
@@ -107,6 +109,7 @@ func testBudgetsConcurrent(t *testing.T, open Open) {
 					{Name: "all", Window: year, Amount: amount, Limit: limit},
 					{Name: "own " + strconv.Itoa(w), Window: year, Amount: 1, Limit: each},
 				}
+				// In both orders, so that a store that locks in the order of the charges hangs.
 				if (w+i)%2 == 0 {
 					charges[0], charges[1] = charges[1], charges[0]
 				}

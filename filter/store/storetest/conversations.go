@@ -176,6 +176,7 @@ func testConversationLocks(t *testing.T, open Open) {
 	s := begin(t, open)
 	s.must(s.PutConversation(s.ctx, "a", conversation("c")))
 	lock := func(owner string, lease time.Duration) error { return s.Lock(s.ctx, "a", "c", owner, lease) }
+
 	s.must(lock("r1", time.Hour))
 	s.must(lock("r1", time.Hour))
 	s.wantError("Lock of a locked conversation", lock("r2", time.Hour), store.ErrConflict)
@@ -183,16 +184,22 @@ func testConversationLocks(t *testing.T, open Open) {
 	s.wantError("AddItems of a client", s.AddItems(s.ctx, "a", "c", "", items("1")), store.ErrConflict)
 	s.wantError("AddItems of another owner", s.AddItems(s.ctx, "a", "c", "r2", items("1")), store.ErrConflict)
 	s.must(s.AddItems(s.ctx, "a", "c", "r1", items("1")))
+
+	// Unlocking twice is no error: a reply releases its lock wherever it ends.
 	s.must(lock("r1", 0))
 	s.must(lock("r1", 0))
 	s.must(s.AddItems(s.ctx, "a", "c", "", items("2")))
+
 	s.must(lock("r2", time.Millisecond))
 	s.eventually("a lock expires", func() bool { return lock("r3", time.Hour) == nil })
 	s.wantError("Lock after another owner took an expired lock", lock("r2", time.Hour), store.ErrConflict)
+
+	// A write of the metadata must not lose the lock, which is in the same row or key.
 	s.must(s.PutMetadata(s.ctx, "a", "c", []byte(`{}`)))
 	s.wantError("Lock after PutMetadata", lock("r2", time.Hour), store.ErrConflict)
 	s.must(s.AddItems(s.ctx, "a", "c", "r3", items("3")))
 	s.wantEqual("items", s.page("c", store.Page{}), items("1", "2", "3"))
+
 	s.wantError("Lock of an unknown id", s.Lock(s.ctx, "a", "none", "r1", time.Hour), store.ErrNotFound)
 	s.wantError("RenewLock of an unknown id", s.RenewLock(s.ctx, "a", "none", "r1", time.Hour), store.ErrNotFound)
 }
@@ -248,6 +255,7 @@ func testConversationsConcurrent(t *testing.T, open Open) {
 		t.Errorf("%d of %d owners have locked a conversation", len(succeeded), writers)
 	}
 
+	// The same ids: one adds both of its items, the others none.
 	s.must(s.PutConversation(s.ctx, "a", conversation("d")))
 	if succeeded := s.concurrently(
 		writers, func(int) error { return s.AddItems(s.ctx, "a", "d", "", items("x", "y")) },
@@ -260,6 +268,7 @@ func testConversationsConcurrent(t *testing.T, open Open) {
 		t.Errorf("%d of %d writers added their items", len(succeeded), writers)
 	}
 
+	// Those of one call stand side by side.
 	all := s.page("d", store.Page{})
 	if len(all) != 2+2*writers {
 		t.Fatalf("%d items", len(all))

@@ -58,6 +58,7 @@ func testVersions(t *testing.T, open Open) {
 	r.Version = 1
 	s.put("a", r)
 	s.wantError("Put of a version that exists", s.Put(s.ctx, "a", r), store.ErrConflict)
+
 	second := next(r)
 	second.Object, second.Output = []byte(`{"second":true}`), []store.Item{item("x"), item("y")}
 	second.Live, second.Owner, second.Lease = true, "o", time.Hour
@@ -67,6 +68,8 @@ func testVersions(t *testing.T, open Open) {
 	s.wantEqual("Get of the second version", got, read(second))
 	s.wantError("Put of the second version twice", s.Put(s.ctx, "a", second), store.ErrConflict)
 	s.wantError("Put of the fourth version", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)
+
+	// A maker that has not noticed the deletion must not bring the response back.
 	s.put("a", next(second))
 	s.must(s.Delete(s.ctx, "a", "r"))
 	s.wantError("Put of a next version after Delete", s.Put(s.ctx, "a", next(next(second))), store.ErrConflict)

@@ -55,6 +55,9 @@ func sharedChain(t *testing.T, a, b *tester) {
 		chain, err := s.Chain(s.ctx, "a", strconv.Itoa(i))
 		s.must(err)
 		s.wantEqual("Chain at another replica", ids(chain), want)
+
+		// The other replica has the chain in memory: a new response that continues it leaves that
+		// valid.
 		before, err := other.Head(s.ctx, "a", strconv.Itoa(i))
 		s.must(err)
 		s.put("a", response(strconv.Itoa(i+1), strconv.Itoa(i)))

@@ -89,7 +89,7 @@ func testApprovals(t *testing.T, open Open) {
 	s.must(s.WithdrawApproval(s.ctx, "a", "z", "6"))
 	s.wantEqual("BeginApproval after WithdrawApproval", s.beginApproval("a", "z", "8"), "8")
 
-	// Texts and approval records of the same name are independent.
+	// Texts and approvals of the same name are independent.
 	s.wantEqual("Texts with the name of an approval", s.texts("a", "x"), map[string]string{})
 	s.must(s.PutTexts(s.ctx, "a", map[string]string{"x": "7"}))
 	s.wantEqual("BeginApproval with the name of a text", s.beginApproval("a", "x", "8"), result)
@@ -113,7 +113,7 @@ func testApprovalsConcurrent(t *testing.T, open Open) {
 	}
 }
 
-// testApprovalTTL checks that approval records have the TTL of responses, not
+// testApprovalTTL checks that approvals have the TTL of responses, not
 // that of texts.
 func testApprovalTTL(t *testing.T, open Open) {
 	o := options
