@@ -55,8 +55,8 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	}
 
 	// The object is read first: without one it is not worth while to look at what is around it.
-	r := reading{text: text[start:], parameter: parameter}
-	if !r.object() {
+	found := reading{text: text[start:], parameter: parameter}
+	if !found.object() {
 		return nil, made, false
 	}
 
@@ -66,9 +66,9 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	lists := strings.Count(head[len(introduction):], "[")
 	introduction = strings.TrimSpace(introduction)
 
-	ok = (introduction == "" || r.introduction(introduction)) && r.behind(lists)
-	r.made[TextAround] = r.made[TextAround] || hasMark
-	return r.out, r.made, ok
+	ok = (introduction == "" || found.introduction(introduction)) && found.behind(lists)
+	found.made[TextAround] = found.made[TextAround] || hasMark
+	return found.out, found.made, ok
 }
 
 // behind reads what is behind an object, up to the end of the text: closing brackets that are
@@ -165,6 +165,7 @@ func isRemark(text string) bool {
 func isProse(text, more string) bool {
 	words := false
 	var before rune
+
 	for i, c := range text {
 		switch {
 		case unicode.IsLetter(c):
@@ -183,6 +184,7 @@ func isProse(text, more string) bool {
 		}
 		before = c
 	}
+
 	return words
 }
 

@@ -98,6 +98,7 @@ func (r *reading) space() {
 // token reads a token.
 func (r *reading) token() bool {
 	c := r.text[r.at]
+
 	switch {
 	case c == '{' && r.state == begin,
 		(c == '{' || c == '[') && (r.state == value || r.state == firstValue):
@@ -291,8 +292,10 @@ func (r *reading) escape(quote byte) bool {
 	if r.at+1 == len(r.text) {
 		return false
 	}
+
 	c := r.text[r.at+1]
 	r.at += 2
+
 	switch {
 	case c == 'u':
 		r.out = append(r.out, `\u`...)

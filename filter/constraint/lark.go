@@ -40,22 +40,22 @@ func InputLark(account *work.Account, definition string) (g Grammar, cost int, e
 		return "", 0, err
 	}
 
-	p := larkParser{
+	parser := larkParser{
 		account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{},
 	}
 
-	p.next()
-	for p.kind != larkEnd && p.err == nil {
-		p.statement()
+	parser.next()
+	for parser.kind != larkEnd && parser.err == nil {
+		parser.statement()
 	}
 
-	if p.err == nil {
-		p.check()
+	if parser.err == nil {
+		parser.check()
 	}
-	if p.err != nil {
-		return "", 0, p.err
+	if parser.err != nil {
+		return "", 0, parser.err
 	}
-	return writeInput(p.translated())
+	return writeInput(parser.translated())
 }
 
 type larkKind uint8
@@ -137,26 +137,26 @@ func (p *larkParser) next() {
 		return
 	}
 
-	switch c := p.rest[0]; {
-	case c == '\n':
+	switch first := p.rest[0]; {
+	case first == '\n':
 		p.advance(larkNewline, 1)
-	case c == '"':
+	case first == '"':
 		p.quoted(larkString, '"')
-	case c == '/':
+	case first == '/':
 		p.quoted(larkRegex, '/')
-	case c >= '0' && c <= '9':
+	case first >= '0' && first <= '9':
 		p.advance(larkNumber, p.span("0123456789"))
-	case c == '%':
+	case first == '%':
 		p.advance(larkDirective, 1+spanOf(p.rest[1:], letters))
-	case strings.IndexByte(letters+"_", c) >= 0:
+	case strings.IndexByte(letters+"_", first) >= 0:
 		p.advance(larkName, p.span(letters+"_0123456789"))
 	// Before the signs that they begin with.
 	case strings.HasPrefix(p.rest, "->"), strings.HasPrefix(p.rest, ".."):
 		p.advance(larkSign, 2)
-	case strings.IndexByte(":|()[]?*+~.,{}!-", c) >= 0:
+	case strings.IndexByte(":|()[]?*+~.,{}!-", first) >= 0:
 		p.advance(larkSign, 1)
 	default:
-		p.fail(p.at, "the character %q has no meaning here", c)
+		p.fail(p.at, "the character %q has no meaning here", first)
 	}
 }
 

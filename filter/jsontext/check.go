@@ -217,11 +217,11 @@ func byteIn(w, eq uint64) uint64 {
 
 // plain moves to the next control character, quote or backslash, or to the end.
 func (c *checker) plain() {
-	b, i := c.b, c.i
+	text, i := c.b, c.i
 
 	// Two words at a time, because most text has nothing special in many: see BenchmarkParse.
-	for ; len(b)-i >= 16; i += 16 {
-		words := b[i : i+16 : i+16]
+	for ; len(text)-i >= 16; i += 16 {
+		words := text[i : i+16 : i+16]
 		first, second := special(binary.LittleEndian.Uint64(words)), special(binary.LittleEndian.Uint64(words[8:]))
 		if first|second == 0 {
 			continue
@@ -235,7 +235,7 @@ func (c *checker) plain() {
 		return
 	}
 
-	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+	for i < len(text) && text[i] >= ' ' && text[i] != '"' && text[i] != '\\' {
 		i++
 	}
 	c.i = i

@@ -51,26 +51,26 @@ func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 
 // newResult returns a value as gjson does, but for its index.
 func newResult(raw string) gjson.Result {
-	r := gjson.Result{Raw: raw}
+	result := gjson.Result{Raw: raw}
 
 	switch raw[0] {
 	case '"':
-		r.Type, r.Str = gjson.String, unquoted(raw)
+		result.Type, result.Str = gjson.String, unquoted(raw)
 	case '{', '[':
-		r.Type = gjson.JSON
+		result.Type = gjson.JSON
 	case 't':
-		r.Type = gjson.True
+		result.Type = gjson.True
 	case 'f':
-		r.Type = gjson.False
+		result.Type = gjson.False
 	case 'n':
-		r.Type = gjson.Null
+		result.Type = gjson.Null
 	default:
 		// Infinite if it is too large.
-		r.Type = gjson.Number
-		r.Num, _ = strconv.ParseFloat(raw, 64)
+		result.Type = gjson.Number
+		result.Num, _ = strconv.ParseFloat(raw, 64)
 	}
 
-	return r
+	return result
 }
 
 // valueEnd returns the end of the value that begins at i.

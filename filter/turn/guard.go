@@ -89,20 +89,21 @@ func (t *Turn) NewGuard() *Guard {
 		return nil
 	}
 
-	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true, prefix: t.prefix}
+	watcher := &Guard{rules: t.guarding, whole: true, prefix: t.prefix}
+	watcher.tools = !t.noCalls && len(t.tools.byRecipient) > 0
 	if t.asksAgain() {
-		g.call.tools, g.call.rc = t.tools, &t.rc
+		watcher.call.tools, watcher.call.rc = t.tools, &t.rc
 	}
 
 	// Half of the output at most is for the answer: where the limit is small, the model would
 	// not reason at all.
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
-		g.limit = t.Engine.MaxTokens - reserve
+		watcher.limit = t.Engine.MaxTokens - reserve
 	}
-	g.loop.repeats = t.guarding.Repeats
+	watcher.loop.repeats = t.guarding.Repeats
 
-	g.read(nil)
-	return g
+	watcher.read(nil)
+	return watcher
 }
 
 // read begins to follow the messages of a choice that has an output already.
@@ -354,17 +355,17 @@ type ReasoningLimits struct {
 // guarding returns what the request and its model demand. The least budget counts.
 func (rc *RequestContext) guarding(in *Input) Guarding {
 	limits := &rc.Model.Reasoning
-	g := Guarding{Reasoning: Unlimited, Reserve: limits.ReserveFinal, Repeats: limits.MaxRepeats}
+	rules := Guarding{Reasoning: Unlimited, Reserve: limits.ReserveFinal, Repeats: limits.MaxRepeats}
 	if in.Budget != nil && *in.Budget >= 0 {
-		g.Reasoning = *in.Budget
+		rules.Reasoning = *in.Budget
 	}
 	effort := rc.effortOf(in)
 	for _, budget := range []int{limits.Budget, limits.ByEffort[effort]} {
-		if budget > 0 && (g.Reasoning == Unlimited || budget < g.Reasoning) {
-			g.Reasoning = budget
+		if budget > 0 && (rules.Reasoning == Unlimited || budget < rules.Reasoning) {
+			rules.Reasoning = budget
 		}
 	}
-	return g
+	return rules
 }
 
 // SetBudget reads a budget of reasoning, in tokens; -1 is none.

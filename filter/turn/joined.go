@@ -224,37 +224,37 @@ func (m *mergedSpace) put(t harmony.Tool) {
 // newRequestToolset returns the toolset of a request: its own tools, those that join
 // in the conversation, and those that are deferred.
 func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []Item) (*toolset, *apierror.Error) {
-	s, err := newToolset(in.Tools, in.Builtins, rc.Limits)
+	set, err := newToolset(in.Tools, in.Builtins, rc.Limits)
 	if err == nil && rc.Model.ToolArguments == ArgumentsRetry {
-		s.keepSchemas()
+		set.keepSchemas()
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.asIs, s.enforced = in.AsIs, in.Strict
+	set.asIs, set.enforced = in.AsIs, in.Strict
 
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
-		return s, nil
+		return set, nil
 	}
 
-	s.strict = map[ToolName]bool{}
-	s.joined = &joinedSet{at: map[string]int{}}
+	set.strict = map[ToolName]bool{}
+	set.joined = &joinedSet{at: map[string]int{}}
 	if err := rc.spendJoins(joined, 1); err != nil {
 		return nil, err
 	}
 
 	// Deferred tools join first, so that what a search has found replaces them.
-	if err := s.join(in.Deferred, rc.Limits); err != nil {
+	if err := set.join(in.Deferred, rc.Limits); err != nil {
 		return nil, err
 	}
 	for _, j := range joined {
-		if err := s.join(j.Namespaces, rc.Limits); err != nil {
+		if err := set.join(j.Namespaces, rc.Limits); err != nil {
 			return nil, err
 		}
-		maps.Copy(s.strict, j.Strict)
+		maps.Copy(set.strict, j.Strict)
 	}
-	return s, nil
+	return set, nil
 }
 
 // joinSteps is how many steps of the request's work it takes to have a tool join. A stored

@@ -158,7 +158,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 func (rc *RequestContext) extendTokens(
 	ctx context.Context, next, before *Prefix, msgs []harmony.Message,
 ) (err *apierror.Error) {
-	r := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.renderLimit()}
 
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
@@ -167,18 +167,18 @@ func (rc *RequestContext) extendTokens(
 
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
-		if plain, err = r.append(ctx, plain, msgs[:end]); err != nil {
+		if plain, err = renderer.append(ctx, plain, msgs[:end]); err != nil {
 			return err
 		}
 		next.answered, since, msgs = len(plain), nil, msgs[end:]
 	}
-	if next.since, err = r.append(ctx, since, msgs); err != nil {
+	if next.since, err = renderer.append(ctx, since, msgs); err != nil {
 		return err
 	}
 
 	// What later requests may show without reasoning is rendered without it, too.
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
-	next.plain, err = r.append(ctx, plain, msgs)
+	next.plain, err = renderer.append(ctx, plain, msgs)
 	return err
 }
 
