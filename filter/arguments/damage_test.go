@@ -101,7 +101,7 @@ type token struct {
 	// '"' for a string, a bracket, a comma, a colon, or '0' for a number or literal.
 	kind byte
 	text string
-	// White space behind it.
+	// White space after it.
 	space string
 	// Its text before it was damaged.
 	plain string
@@ -527,7 +527,7 @@ func replaced(fits func(t *token) bool, change func(t *token)) func(d *damaged) 
 	return func(d *damaged) bool { return d.each(d.chance(2), fits, change) }
 }
 
-// around puts one of these texts before and one behind the arguments, in pairs.
+// around puts one of these texts before and one after the arguments, in pairs.
 func around(pairs ...[2]string) func(d *damaged) bool {
 	return func(d *damaged) bool {
 		p := pairs[d.IntN(len(pairs))]
@@ -860,7 +860,7 @@ var damages = []damage{
 			"<"+last.name+">"+plain+"</"+last.name+">", "; "+last.name+"; "+plain+" "))
 	}},
 	{"closed in a string", "around", false, true, func(d *damaged) bool {
-		// The text behind is of the last string, which has a quote and a bracket in it.
+		// The text after it is of the last string, which has a quote and a bracket in it.
 		i := len(d.tokens) - 2
 		if i < 1 || d.tokens[i].kind != '"' || d.tokens[i].isName {
 			return false
@@ -926,7 +926,7 @@ var damages = []damage{
 		return d.become(d.oneOf(notations...))
 	}},
 	{"head lost", "around", false, true, func(d *damaged) bool {
-		// What begins further behind may be an object of its own.
+		// What begins further on may be an object of its own.
 		at := 1 + d.IntN(len(d.tokens[0].text+d.tokens[1].text))
 		d.head = ""
 		return d.become(strings.ToValidUTF8(d.text()[at:], ""))

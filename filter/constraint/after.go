@@ -5,7 +5,7 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// After returns the output that f allows behind output, the beginning of a reply that f
+// After returns the output that f allows after output, the beginning of a reply that f
 // allows. ok is false if that cannot be stated: output ends inside a value of a schema, or
 // inside a text of a regular expression or of a grammar, or f does not allow it; or it
 // takes more steps than account has.
@@ -78,7 +78,7 @@ func (d *derivation) spend(formats int) {
 	d.refused = d.refused || d.account.Spend(formats*stepsOfFormat) != nil
 }
 
-// derive returns what f allows behind a first symbol: its derivative, as Brzozowski
+// derive returns what f allows after a first symbol: its derivative, as Brzozowski
 // defined that for regular expressions. nil means that f does not allow the symbol; ok
 // is false if the rest cannot be stated.
 func (d *derivation) derive(format Format, first symbol) (rest Format, ok bool) {

@@ -21,7 +21,7 @@ func spelledOut(t *testing.T, tokens []harmony.Token) string {
 	return string(text)
 }
 
-// Behind every token of a reply, what is left of the format accepts the rest of the reply,
+// After every token of a reply, what is left of the format accepts the rest of the reply,
 // and nothing that the format does not accept there. It can be stated up to the first
 // token of a value or an expression, and nowhere after that.
 func TestAfter(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Nothing is stated behind an output that the format does not allow.
+// Nothing is stated after an output that the format does not allow.
 func TestAfterWrongOutput(t *testing.T) {
 	t.Parallel()
 	p := specs["required"]

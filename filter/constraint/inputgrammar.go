@@ -132,6 +132,7 @@ func regexExpr(re *syntax.Regexp) (*expr, error) {
 	case syntax.OpAnyCharNotNL:
 		return &expr{op: exprClass, ranges: []rune{0, '\n' - 1, '\n' + 1, unicode.MaxRune}}, nil
 	case syntax.OpCapture:
+		// A group says nothing about the text.
 		return regexExpr(re.Sub[0])
 	case syntax.OpStar:
 		e.op, e.least, e.most = exprRepeat, 0, -1
@@ -229,6 +230,7 @@ func writeInput(rules map[string]*expr) (g Grammar, cost int, err error) {
 }
 
 func (w *inputWriter) name(name string) {
+	// A rule gets its number where it is first named, and waits to be written.
 	n, known := w.names[name]
 	if !known {
 		n = len(w.names)

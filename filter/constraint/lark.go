@@ -103,6 +103,7 @@ func (p *larkParser) stop(err error) {
 	if p.err == nil {
 		p.err = err
 	}
+	// At the end of the text all loops of the parser end.
 	p.kind, p.token, p.rest = larkEnd, "", ""
 }
 
@@ -186,6 +187,7 @@ func (p *larkParser) quoted(kind larkKind, quote byte) {
 			break
 		}
 		if p.rest[i] == '\\' {
+			// What is escaped may be a quote.
 			i++
 		}
 	}
@@ -344,7 +346,7 @@ func (p *larkParser) continues() {
 	}
 }
 
-// afterBlank returns what follows behind empty lines and comments.
+// afterBlank returns what follows after empty lines and comments.
 func (p *larkParser) afterBlank() string {
 	rest := p.rest
 	for {
@@ -473,7 +475,7 @@ func (p *larkParser) item() *expr {
 	return &expr{op: exprRepeat, subs: []*expr{e}, least: 0, most: 1}
 }
 
-// tokenOf marks an expression of a rule as a token, behind which ignored text may be.
+// tokenOf marks an expression of a rule as a token, after which ignored text may be.
 func (p *larkParser) tokenOf(e *expr) *expr {
 	if p.terminal || p.err != nil {
 		return e
@@ -619,7 +621,7 @@ func (e *expr) finite(rules map[string]bool) bool {
 	return true
 }
 
-// translated returns the rules with the ignored text: behind every token, and before
+// translated returns the rules with the ignored text: after every token, and before
 // the first one.
 func (p *larkParser) translated() map[string]*expr {
 	ignored := &expr{op: exprText}
@@ -627,7 +629,7 @@ func (p *larkParser) translated() map[string]*expr {
 		ignored = &expr{op: exprRepeat, subs: []*expr{{op: exprAlt, subs: p.ignored}}, least: 0, most: -1}
 	}
 
-	// The ignored text is a rule of its own: it is named behind each token, and written once.
+	// The ignored text is a rule of its own: it is named after each token, and written once.
 	rules := map[string]*expr{larkIgnored: ignored}
 	for name, e := range p.rules {
 		if !isTerminal(name) {

@@ -267,6 +267,7 @@ func joined(heads, tails []branch) ([]branch, error) {
 // to a set.
 func anchored(re *syntax.Regexp, has map[*syntax.Regexp]bool) bool {
 	found := re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText
+	// All parts are looked at, also after one is found: each is asked for.
 	for _, sub := range re.Sub {
 		found = anchored(sub, has) || found
 	}
@@ -370,7 +371,7 @@ func (w *regexWriter) branches(all []branch) {
 		}
 
 		from := w.text.Len()
-		// Without an anchor any text may be before the match, and behind it.
+		// Without an anchor any text may be before the match, and after it.
 		if w.inSchema && !branch.begin {
 			w.anything()
 		}

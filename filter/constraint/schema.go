@@ -113,6 +113,7 @@ func hasNUL(p []byte) bool {
 		switch {
 		case p[i] == 0 || bytes.HasPrefix(p[i:], []byte(`\u0000`)):
 			return true
+		// An escaped backslash before u0000 makes it a text.
 		case p[i] == '\\':
 			i++
 		}
@@ -499,6 +500,7 @@ func spellsControl(text string) bool {
 func CheckChoice(texts []string) error {
 	size := 0
 	for _, text := range texts {
+		// The bound is for all texts together, which become one grammar.
 		size += len(text)
 
 		switch {

@@ -10,7 +10,7 @@
 // What a client sends is read with care: [CheckSchema], [CheckRegex], [CheckGrammar] and
 // [CheckChoice] refuse what would crash an engine's compiler, or keep it busy for long. What
 // an engine does not enforce, a [Validator] checks in the output. [After] states what is left
-// of a Format behind output that is there already. Custom tools' grammars are read by
+// of a Format after output that is there already. Custom tools' grammars are read by
 // [InputLark] and [InputRegex].
 //
 // All that is computed for a request is taken from its [work.Account] first. The package knows
@@ -165,7 +165,7 @@ func (s *Spec) Format(account *work.Account) Format {
 		whole = append(whole, preamble)
 	}
 
-	// Behind a preamble there may be calls alone, or an answer where none is required.
+	// After a preamble there may be calls alone, or an answer where none is required.
 	switch {
 	case s.Required:
 		return append(whole, s.calls(account)...)

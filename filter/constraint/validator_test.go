@@ -158,7 +158,7 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// TestChecksEndWithTheirContext has checks that would take long: behind the end of its
+// TestChecksEndWithTheirContext has checks that would take long: after the end of its
 // context each does no more than is between two questions.
 func TestChecksEndWithTheirContext(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		return true
 	})
 
-	// What the schema means and engines do not see is written out, behind what it says.
+	// What the schema means and engines do not see is written out, after what it says.
 	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
 		w.dst = w.dst.Key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)

@@ -135,7 +135,7 @@ func (c *checker) number() bool {
 		c.i++
 	}
 
-	// Digits behind a zero are left where they are, and so become a fault.
+	// Digits after a zero are left where they are, and so become a fault.
 	if c.at('0') {
 		c.i++
 	} else if !c.digits() {
@@ -203,7 +203,7 @@ const (
 
 // special returns a word whose lowest set bit is the highest one of the first byte of w
 // that is a control character, a quote or a backslash; 0 if none is. A subtraction
-// borrows only from bytes behind such a byte, so what is found first is right.
+// borrows only from bytes after such a byte, so what is found first is right.
 func special(w uint64) uint64 {
 	return ((w - spaces) | ((w ^ quotes) - ones) | ((w ^ slashes) - ones)) &^ w & highs
 }

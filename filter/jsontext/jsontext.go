@@ -250,7 +250,7 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 		return 0, f.mismatch("an integer")
 	}
 
-	// Behind 2^53 a float64 does not have each whole number, so that it may be another one.
+	// Above 2^53 a float64 does not have each whole number, so that it may be another one.
 	n, err := strconv.ParseInt(f.Raw, 10, 64)
 	if err != nil {
 		n = int64(f.Num)

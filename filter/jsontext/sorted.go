@@ -23,6 +23,7 @@ func appendSorted(dst []byte, v gjson.Result) []byte {
 			return true
 		})
 
+		// Stable, as readers of JSON take the first or the last of two members of one name.
 		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name.Str, b.name.Str) })
 
 		writer := Writer(dst).Open()

@@ -55,13 +55,13 @@ func valuesOf(text json.RawMessage) (n int) {
 		if quote < 0 {
 			break
 		}
-		text = behindString(text[quote+1:])
+		text = afterString(text[quote+1:])
 	}
 	return n
 }
 
-// behindString returns what is behind a string whose first quote has been read.
-func behindString(text json.RawMessage) json.RawMessage {
+// afterString returns what is after a string whose first quote has been read.
+func afterString(text json.RawMessage) json.RawMessage {
 	for {
 		i := bytes.IndexAny(text, `"\`)
 		switch {

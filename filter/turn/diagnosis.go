@@ -75,7 +75,7 @@ func (t *Turn) diagnose(in *Input, head *head, before *Prefix, items []Item, sta
 	}
 	head.addSums(&compared.head, opening)
 
-	// A prefix may have a summary, and the items behind it a later one.
+	// A prefix may have a summary, and the items after it a later one.
 	compared.head.Model = cmp.Or(rc.Model.Upstream, in.Engine.Model)
 	compared.head.Salt = diagnosis.Text(in.Engine.CacheSalt)
 	compared.head.First, compared.head.Summary = diagnosis.Text(first), before.summary

@@ -132,7 +132,7 @@ func (t *Turn) asksAgain() bool {
 }
 
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why
-// the model is interrupted behind these. The arguments of calls that are checked are held
+// the model is interrupted after these. The arguments of calls that are checked are held
 // back until they are whole; they are not returned if they have to be asked for again.
 func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
 	// What was held back of earlier chunks and is passed on now.
@@ -153,7 +153,7 @@ func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interrup
 		held := g.call.holds()
 		ended := g.parse(token)
 		switch {
-		// The token ends the header: what is behind it waits.
+		// The token ends the header: what is after it waits.
 		case !held && g.call.holds():
 			from = i + 1
 		case !held || !ended:
@@ -220,7 +220,7 @@ func (g *Guard) Again(output []harmony.Token) constraint.Format {
 func (g *Guard) AskNoMore() { g.call.enough = true }
 
 // before reports whether the model is interrupted before a token. The text of reasoning
-// is cut behind a whole character.
+// is cut after a whole character.
 func (g *Guard) before(token harmony.Token) Interruption {
 	switch {
 	case !g.inside || !g.whole || token >= harmony.TokenStartOfText:

@@ -21,7 +21,7 @@ func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Gua
 	return prepare(t, rc, in).NewGuard()
 }
 
-// The model is interrupted behind the last token that it may have, whatever the pieces in
+// The model is interrupted after the last token that it may have, whatever the pieces in
 // which its output comes.
 func TestGuard(t *testing.T) {
 	t.Parallel()

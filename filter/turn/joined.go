@@ -26,9 +26,9 @@ import (
 // Another definition replaces the first. Tools of one namespace may join in several
 // items, and beside those of Input.Tools.
 //
-// An API whose clients name found tools by reference, behind the output of a search,
+// An API whose clients name found tools by reference, after the output of a search,
 // leaves deferred tools out of Input.Tools and adds such an item, with the tools'
-// definitions, behind the [Result] of the search. An API that searches for tools
+// definitions, after the [Result] of the search. An API that searches for tools
 // within a reply puts the tools that can be found into [Input].Deferred, which does not
 // render them, and passes an item with those that are found to [Turn.Continue].
 type JoinedTools struct {
@@ -92,7 +92,7 @@ func (j *JoinedTools) bytes() int {
 }
 
 // opening is what a conversation begins with, which stands in the first developer
-// message: tools, and instructions behind them.
+// message: tools, and instructions after them.
 type opening struct {
 	// With the client's names.
 	tools        []harmony.Namespace
@@ -117,7 +117,7 @@ func onlyTools(items []Item) bool {
 	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools })
 }
 
-// joinedIn returns the tools of items behind those that joined before.
+// joinedIn returns the tools of items after those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
 	// Other prefixes have the array too.
 	joined := slices.Clip(before)

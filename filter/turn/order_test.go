@@ -38,7 +38,7 @@ func TestBehindCalls(t *testing.T) {
 			items = append(items, item)
 		}
 
-		ordered := behindCalls(items)
+		ordered := afterCalls(items)
 		got := make([]string, 0, len(ordered))
 		for _, item := range ordered {
 			got = append(got, item.Path)

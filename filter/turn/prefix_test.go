@@ -284,7 +284,7 @@ func TestPrefixShared(t *testing.T) {
 	var items []Item
 	var p *Prefix
 
-	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room behind its tokens
+	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room after its tokens
 		more := []Item{userHi, {Kind: Answer, Text: "a"}}
 		var err error
 		if p, err = rc.Extend(context.Background(), p, more); err != nil {

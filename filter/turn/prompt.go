@@ -92,7 +92,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	return turn, nil
 }
 
-// render returns the turn's prompt, for the items behind before. It reads from the
+// render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
 func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc

@@ -325,7 +325,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 		r.endPart()
 	}
 
-	// Of a text that was cut nobody can tell whether it would have followed its form.
+	// A text that was cut cannot be held against its form: the rest could have completed it.
 	if !length {
 		if err := r.verifyEnd(); err != nil {
 			return err

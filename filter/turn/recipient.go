@@ -13,7 +13,7 @@ import (
 )
 
 // A model writes the names of tools in many ways: in quotation marks, with other
-// separators, with a prefix too many, cut, or with a piece of the header behind them. All
+// separators, with a prefix too many, cut, or with a piece of the header after them. All
 // that is decided here, by comparing what it wrote with the tools of the request: as the
 // prompt shows them, and as the client sent them.
 //
@@ -409,8 +409,8 @@ func (p *spellings) foldedName(form string) []ToolName {
 	return p.alone[form]
 }
 
-// withHeader returns the tools behind whose folded name there are words of a header only.
-// Of several names the longest counts. A word behind _ or - is one of the name:
+// withHeader returns the tools after whose folded name there are words of a header only.
+// Of several names the longest counts. A word after _ or - is one of the name:
 // delete_message is not delete.
 func (p *spellings) withHeader(form string) []ToolName {
 	for more := true; more; {
@@ -486,7 +486,7 @@ var headerWords = map[string]bool{
 }
 
 // gluedWords are words of a message header that a malformed header can have
-// directly behind the recipient.
+// directly after the recipient.
 var gluedWords = []string{
 	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
 }

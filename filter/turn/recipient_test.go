@@ -153,7 +153,7 @@ func TestOddRecipientInEveryForm(t *testing.T) {
 }
 
 // TestSpaceInName shows that a name with a space reaches its tool wherever it stands in the
-// header, and that a word behind another recipient is no part of it.
+// header, and that a word after another recipient is no part of it.
 func TestSpaceInName(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
@@ -170,7 +170,7 @@ func TestSpaceInName(t *testing.T) {
 			for range 5 {
 				got := readChunks(t, turn, randomChunks(r, tokens))
 				if len(got) > 0 && strings.HasPrefix(got[0], Reasoning.String()) {
-					got = got[1:] // the word behind the recipient
+					got = got[1:] // the word after the recipient
 				}
 				if diff := cmp.Diff([]string{"call functions." + name + `: {"q":1}`}, got); diff != "" {
 					t.Errorf("%s of %s: %s", to, form, diff)

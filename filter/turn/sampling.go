@@ -70,7 +70,7 @@ func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
 func (in *Input) FinishLength(limit string) *apierror.Error {
 	request := &in.Engine
 
-	// No engine lets a model write behind an end token of Harmony. Load generators, which
+	// No engine lets a model write after an end token of Harmony. Load generators, which
 	// send ignore_eos, want outputs of one length: the end tokens are forbidden until then.
 	if in.IgnoreEOS {
 		if request.MaxTokens <= 0 {

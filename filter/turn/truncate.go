@@ -24,7 +24,7 @@ func (rc *RequestContext) room(in *Input) int {
 
 // truncated renders the conversation without its oldest turns. It drops as few
 // turns as possible, and never the last one or instructions. items are those
-// behind the request's prefix, with the reasoning that is kept for them; the items
+// after the request's prefix, with the reasoning that is kept for them; the items
 // of the prefix are read.
 func (rc *RequestContext) truncated(
 	ctx context.Context, in *Input, head *head, items []Item,

@@ -24,15 +24,15 @@ type Unwrapper struct {
 // unwrapState is where in the arguments an [Unwrapper] is:
 //
 //	start    {"input":" or " → string; anything else, or too much → bare
-//	string   the quotation mark behind it → after
-//	after    text behind a string that is in no object → bare
+//	string   the quotation mark after it → after
+//	after    text after a string that is in no object → bare
 //	bare     nothing
 type unwrapState uint8
 
 const (
 	unwrapStart  unwrapState = iota // before the text, in whatever form
 	unwrapString                    // in a JSON string
-	unwrapAfter                     // behind it
+	unwrapAfter                     // after it
 	unwrapBare                      // in bare text
 )
 
@@ -220,7 +220,7 @@ func (u *Unwrapper) lone(dst []byte) []byte {
 }
 
 // after takes what follows the string: nothing of it is text in an object;
-// behind a string alone everything is, unless it is only white space.
+// after a string alone everything is, unless it is only white space.
 func (u *Unwrapper) after(dst []byte) []byte {
 	switch {
 	case u.object:
