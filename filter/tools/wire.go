@@ -173,6 +173,7 @@ func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 			w.stream.move(nil)
 			return nil, err
 		}
+
 		// Notifications are not needed. They are read, so that they do not fill the connection.
 		switch message := message.(type) {
 		case *jsonrpc.Response:

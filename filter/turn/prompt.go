@@ -24,6 +24,8 @@ import (
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
 	turn := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
 	turn.rc.Work = rc.Work.Within(ctx)
+
+	// From here on rc is the turn's own copy, whose work ends with this context.
 	rc = &turn.rc
 
 	before := in.Before
@@ -33,6 +35,8 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if rc.Model.Canonical {
 		in = rc.Limits.canonical(in)
 	}
+
+	// Checked before anything is computed of them: what follows takes the calls' results for granted.
 	items := before.followed(in.Items)
 	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
@@ -43,6 +47,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
+	// Without its names of tools a request has no spec, so that the tools are read first.
 	choice := tools.narrow(in.Choice)
 	spec, err := rc.newSpec(in, choice, tools)
 	if err != nil {
@@ -61,6 +66,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
+	// The definitions of the tools are in the prompt now. Nothing else needs them.
 	tools.rendered()
 	turn.compareDiagnosed(prompt, in.Replies.Compared)
 
@@ -79,6 +85,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	turn.guarding = rc.guarding(in)
 	turn.id = turn.Engine.ID
 
+	// Where any output is valid there is nothing to verify.
 	if format != nil {
 		if turn.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
 			return nil, err
