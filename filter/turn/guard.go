@@ -42,7 +42,7 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
 // an answer or a call. So a Guard is a watcher of output.
 //
-// It is in one of these states, of each of which a repetition is the end:
+// It is in one of these states. In any of them a repetition ends the choice.
 //
 //	watching    reasoning begins → reasoning; the header of a call that is checked → holding
 //	reasoning   its message ends → watching; it has used its budget, or has reached the reserve
@@ -54,7 +54,8 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 type Guard struct {
 	rules Guarding
 	// Tokens that the output may have before reasoning is interrupted; 0: any number.
-	limit  int
+	limit int
+	// The model is offered tools.
 	tools  bool
 	parser *harmony.Parser
 

@@ -61,6 +61,7 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 	spaces := map[string]bool{}
 	var twice []string
 	count := 0
+
 	for _, ns := range namespaces {
 		if len(ns.Tools) == 0 {
 			continue
@@ -77,8 +78,9 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 				"Two tool namespaces have the name %q, or names that differ only in characters other than "+
 					"letters, digits, _ and -.", seen.Name)
 		}
-
 		spaces[seen.Name] = true
+
+		// Tools of one name are listed together, so that a client repairs all of them at once.
 		for _, declared := range ns.Tools {
 			if err := limits.CheckTool(declared); err != nil {
 				return nil, err
@@ -168,6 +170,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 	for name := range s.byName {
 		taken[fold(name)] = true
 	}
+
 	for _, ns := range namespaces {
 		same := func(n harmony.Namespace) bool { return n.Name == ns.Name }
 		if slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
@@ -176,6 +179,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 		}
 
 		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
+
 		// By the name that the model sees.
 		named := map[string]ToolName{}
 		if len(ns.Tools) == 0 {
