@@ -4,7 +4,7 @@
 // wrote it, byte by byte.
 //
 // A [Repairer] takes the model's text in pieces of any size. It passes valid JSON on at
-// once; a comma and a number or literal wait for the character behind them. From the first
+// once; a comma and a number or literal wait for the character after them. From the first
 // byte on that is no JSON it holds the text back, because what was passed on cannot be taken
 // back: a repair that fails half way would have changed the text. At the end the reading
 // looks at what is held as a whole. See the example.
@@ -24,10 +24,10 @@
 //     which brackets would close the text here? It never looks ahead, and changes what it
 //     must; a text that it has shown half of is as good as closed.
 //   - The other one works where this one does not: on arguments that are passed on as they are,
-//     on a text that could not be repaired, and behind MaxHeld. In one machine, passing would
+//     on a text that could not be repaired, and after MaxHeld. In one machine, passing would
 //     not be a state but the second machine again.
 //   - They differ at each place where they could share. This one passes a name on at once and
-//     waits behind a comma; the other holds names, colons and commas, as a closing bracket behind
+//     waits after a comma; the other holds names, colons and commas, as a closing bracket after
 //     them makes no object. This one does not touch a line break in a list; the other escapes it.
 //     They disagree about 1x (no number, or a number and a fault), about depth, and about halves
 //     of surrogate pairs.
@@ -81,8 +81,8 @@ const maxNesting = 512
 //	value, firstValue   {  → firstKey; [ → firstValue; " → inString; a letter or digit → word;
 //	                    ], of firstValue → after
 //	after               ,  → comma; } and ] → after, of the last one → done
-//	comma               the byte behind it → key or value; } or ] is a fault
-//	word                the byte behind it → after
+//	comma               the byte after it → key or value; } or ] is a fault
+//	word                the byte after it → after
 //	inString            "  → colon, of a name, or after; \ → escape
 //	escape              u  → digits; another one of JSON → inString
 //	digits              four of them → inString
@@ -175,7 +175,7 @@ func (r *Repairer) End() (rest []byte, made Repairs, valid bool) {
 	case passing:
 		return nil, made, false
 
-	// What waited for the byte behind it is read as what it is part of.
+	// What waited for the byte after it is read as what it is part of.
 	case word:
 		r.resume = value
 	case comma:
@@ -216,7 +216,7 @@ func (r *Repairer) repair() (text []byte, made Repairs, ok bool) {
 	// If something was passed on, JSON was: with a member or a string it had double quotes.
 	reading.fits = r.names.fits
 	reading.double = r.resume == inString || r.resume == done || r.shape.levels[0].one
-	ok = reading.object() && reading.behind(0)
+	ok = reading.object() && reading.tail(0)
 	return reading.out, reading.made, ok
 }
 
@@ -318,7 +318,7 @@ func (r *Repairer) byte(c byte) bool {
 }
 
 // outerByte takes a byte outside of the object. White space is held back: it can be part of a
-// bare text, and what follows the object is a remark only behind some.
+// bare text, and what follows the object is a remark only after some.
 func (r *Repairer) outerByte(c byte) bool {
 	switch {
 	case isSpace(c):
@@ -350,7 +350,7 @@ func (r *Repairer) valueByte(c byte) bool {
 	return true
 }
 
-// commaByte takes a byte behind a comma, which is too many before a closing bracket.
+// commaByte takes a byte after a comma, which is too many before a closing bracket.
 func (r *Repairer) commaByte(c byte) bool {
 	switch {
 	case isSpace(c):
@@ -365,7 +365,7 @@ func (r *Repairer) commaByte(c byte) bool {
 	return false
 }
 
-// wordByte takes a byte of a number or a literal, or the one behind it.
+// wordByte takes a byte of a number or a literal, or the one after it.
 func (r *Repairer) wordByte(c byte) bool {
 	switch {
 	case isWord(c):

@@ -203,23 +203,28 @@ func TestRepairs(t *testing.T) {
 			if want == "" {
 				want = c.text
 			}
+
 			var kinds Repairs
 			for _, k := range c.kinds {
 				kinds[k] = true
 			}
+
 			random := rand.New(rand.NewPCG(1, 2))
 			for i := range 30 {
 				next := func(left int) int { return 1 + random.IntN(left) }
 				if i == 0 {
 					next = func(left int) int { return left }
 				}
+
 				if i == 1 {
 					next = func(int) int { return 1 }
 				}
+
 				got, made, valid := repaired(c.text, c.parameter, next)
 				if got != want || valid == c.invalid || valid && made != kinds {
 					t.Fatalf("got %s\nwant %s\nvalid %t, repairs %v", got, want, valid, made)
 				}
+
 				if valid && !json.Valid([]byte(got)) {
 					t.Fatalf("no JSON: %s", got)
 				}
@@ -265,6 +270,7 @@ func FuzzRepairer(f *testing.F) {
 	} {
 		f.Add(text, "command", uint64(1))
 	}
+
 	f.Fuzz(func(t *testing.T, text, parameter string, seed uint64) {
 		whole, made, valid := repaired(text, parameter, func(left int) int { return left })
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -272,16 +278,20 @@ func FuzzRepairer(f *testing.F) {
 		if got != whole || made != again || valid != validAgain {
 			t.Fatalf("in pieces %q, %t; at once %q, %t", got, validAgain, whole, valid)
 		}
+
 		isObject := json.Valid([]byte(text)) && strings.HasPrefix(strings.TrimLeft(text, " \n\t\r"), "{")
 		if isObject && strings.Count(text, "{")+strings.Count(text, "[") < maxNesting && (got != text || !valid || made != Repairs{}) {
 			t.Fatalf("%q became %q, valid %t", text, got, valid)
 		}
+
 		if valid && !json.Valid([]byte(got)) {
 			t.Fatalf("%q became %q, which is no JSON", text, got)
 		}
+
 		if !valid && (got != text || made != Repairs{}) {
 			t.Fatalf("%q became %q, which is neither repaired nor the same", text, got)
 		}
+
 		if len(got) > 6*len(text)+6*len(parameter)+16 {
 			t.Fatalf("%d bytes became %d", len(text), len(got))
 		}

@@ -55,8 +55,8 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	}
 
 	// The object is read first: without one it is not worth while to look at what is around it.
-	r := reading{text: text[start:], parameter: parameter}
-	if !r.object() {
+	found := reading{text: text[start:], parameter: parameter}
+	if !found.object() {
 		return nil, made, false
 	}
 
@@ -66,14 +66,14 @@ func readAround(text []byte, parameter string) (object []byte, made Repairs, ok 
 	lists := strings.Count(head[len(introduction):], "[")
 	introduction = strings.TrimSpace(introduction)
 
-	ok = (introduction == "" || r.introduction(introduction)) && r.behind(lists)
-	r.made[TextAround] = r.made[TextAround] || hasMark
-	return r.out, r.made, ok
+	ok = (introduction == "" || found.introduction(introduction)) && found.tail(lists)
+	found.made[TextAround] = found.made[TextAround] || hasMark
+	return found.out, found.made, ok
 }
 
-// behind reads what is behind an object, up to the end of the text: closing brackets that are
+// tail reads what is after an object, up to the end of the text: closing brackets that are
 // too many, those of the lists of one that the object is in, and a remark.
-func (r *reading) behind(lists int) bool {
+func (r *reading) tail(lists int) bool {
 	rest := string(r.text[r.at:])
 	remark := strings.TrimLeft(rest, "}] \n\t\r")
 	brackets := strings.TrimRight(rest[:len(rest)-len(remark)], " \n\t\r")
@@ -130,7 +130,7 @@ func (r *reading) introduction(text string) bool {
 	return isProse(sentence, "") && (last == '.' || last == '!')
 }
 
-// remark reads the text behind an object: nothing, a fence, a sentence, or both.
+// remark reads the text after an object: nothing, a fence, a sentence, or both.
 func (r *reading) remark(text string) bool {
 	text, fenced := strings.CutPrefix(text, fence)
 	if fenced {
@@ -147,7 +147,7 @@ func (r *reading) remark(text string) bool {
 // here: what they are in may be a member whose quotes are lost.
 const inSentences = ";-–—_()/%`"
 
-// isRemark reports whether a text behind an object is about it, and no part of it or another
+// isRemark reports whether a text after an object is about it, and no part of it or another
 // value.
 func isRemark(text string) bool {
 	if isProse(text, "") {
@@ -165,14 +165,15 @@ func isRemark(text string) bool {
 func isProse(text, more string) bool {
 	words := false
 	var before rune
+
 	for i, c := range text {
 		switch {
 		case unicode.IsLetter(c):
 			words = true
 		case c == '\'' || c == '’':
 			// An apostrophe stands between letters, a quotation mark does not.
-			behind, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
-			if !unicode.IsLetter(before) || !unicode.IsLetter(behind) {
+			following, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(c):])
+			if !unicode.IsLetter(before) || !unicode.IsLetter(following) {
 				return false
 			}
 		// A comma that comes first may be the one before another member.
@@ -183,6 +184,7 @@ func isProse(text, more string) bool {
 		}
 		before = c
 	}
+
 	return words
 }
 
@@ -228,7 +230,7 @@ func isBare(text, parameter string) bool {
 }
 
 // hasWholeQuotes reports whether each double quote of a text that opens stands before a word,
-// and each that closes behind one.
+// and each that closes after one.
 func hasWholeQuotes(text string) bool {
 	opens := true
 	for i := 0; i < len(text); i++ {
@@ -256,7 +258,7 @@ func hasWholeQuotes(text string) bool {
 // isAssigned reports whether a text begins with a name and : or =, as in f(a=1) and --a=1
 // too. A URL does not.
 func isAssigned(text string) bool {
-	word, behind, _ := strings.Cut(text, " ")
+	word, following, _ := strings.Cut(text, " ")
 
 	// In the first word: name=1, or name:.
 	at := strings.IndexAny(word, ":=")
@@ -264,16 +266,16 @@ func isAssigned(text string) bool {
 		return true
 	}
 
-	// Behind it: name = 1.
-	behind = strings.TrimLeft(behind, " ")
-	if strings.HasPrefix(behind, "=") || strings.HasPrefix(behind, ":") {
+	// After it: name = 1.
+	following = strings.TrimLeft(following, " ")
+	if strings.HasPrefix(following, "=") || strings.HasPrefix(following, ":") {
 		return true
 	}
 
 	// A name may have several words.
-	behind = strings.TrimLeftFunc(text, func(c rune) bool { return c == ' ' || isNameRune(c) })
-	behind, found := strings.CutPrefix(behind, ":")
-	return found && (behind == "" || strings.ContainsAny(behind[:1], " \n\t\"'{["))
+	following = strings.TrimLeftFunc(text, func(c rune) bool { return c == ' ' || isNameRune(c) })
+	following, found := strings.CutPrefix(following, ":")
+	return found && (following == "" || strings.ContainsAny(following[:1], " \n\t\"'{["))
 }
 
 // quotes are what may be around a member's name.
@@ -282,19 +284,19 @@ const quotes = "\"'`“”‘’"
 // hasMember reports whether a text has a colon beside a quote, as members have.
 func hasMember(text string) bool {
 	for {
-		before, behind, found := strings.Cut(text, ":")
+		before, following, found := strings.Cut(text, ":")
 		if !found {
 			return false
 		}
 
 		before = strings.TrimRight(before, " \n\t\r")
 		last, _ := utf8.DecodeLastRuneInString(before)
-		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(behind, " \n\t\r"))
+		next, _ := utf8.DecodeRuneInString(strings.TrimLeft(following, " \n\t\r"))
 		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
 			return true
 		}
 
-		text = behind
+		text = following
 	}
 }
 
@@ -313,18 +315,18 @@ func hasName(text, name string) bool {
 			return false
 		}
 		at += n
-		before, behind := text[:at], text[at+len(name):]
+		before, following := text[:at], text[at+len(name):]
 
 		// "name" and its kind: the quotes touch it.
 		last, _ := utf8.DecodeLastRuneInString(before)
-		next, _ := utf8.DecodeRuneInString(behind)
+		next, _ := utf8.DecodeRuneInString(following)
 		if strings.ContainsRune(quotes, last) || strings.ContainsRune(quotes, next) {
 			return true
 		}
 
 		// name: 1, name = 1, <name>1, and =name, which is a parameter's too.
-		before, behind = strings.TrimRight(before, space), strings.TrimLeft(behind, space)
-		if strings.HasSuffix(before, "=") || behind != "" && strings.ContainsAny(behind[:1], ":=>") {
+		before, following = strings.TrimRight(before, space), strings.TrimLeft(following, space)
+		if strings.HasSuffix(before, "=") || following != "" && strings.ContainsAny(following[:1], ":=>") {
 			return true
 		}
 	}

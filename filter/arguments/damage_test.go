@@ -101,7 +101,7 @@ type token struct {
 	// '"' for a string, a bracket, a comma, a colon, or '0' for a number or literal.
 	kind byte
 	text string
-	// White space behind it.
+	// White space after it.
 	space string
 	// Its text before it was damaged.
 	plain string
@@ -129,17 +129,20 @@ func newDamaged(g *generator) *damaged {
 	if g.parameter != "" && g.chance(2) {
 		d.truth = object{{g.parameter, g.string()}}
 	}
+
 	d.write(d.truth)
 	d.original = slices.Clone(d.tokens)
 
 	// The white space of a style.
 	colon, comma, line := "", "", ""
+
 	switch g.IntN(3) {
 	case 0:
 		colon, comma = " ", " "
 	case 1:
 		colon, comma, line = " ", "", "\n"
 	}
+
 	depth := 0
 	for i := range d.tokens {
 		t := &d.tokens[i]
@@ -153,16 +156,20 @@ func newDamaged(g *generator) *damaged {
 		case ',':
 			t.space = comma
 		}
+
 		closes := i+1 < len(d.tokens) && strings.IndexByte("}]", d.tokens[i+1].kind) >= 0
 		if line == "" || t.kind == ':' || depth == 0 || !closes && strings.IndexByte("{[,", t.kind) < 0 {
 			continue
 		}
+
 		indent := depth
 		if closes {
 			indent--
 		}
+
 		t.space = line + strings.Repeat("  ", indent)
 	}
+
 	return d
 }
 
@@ -185,6 +192,7 @@ func (d *damaged) write(v any) {
 			d.write(m.value)
 		}
 		d.add('}', "}")
+
 	case []any:
 		d.add('[', "[")
 		for i, e := range v {
@@ -194,6 +202,7 @@ func (d *damaged) write(v any) {
 			d.write(e)
 		}
 		d.add(']', "]")
+
 	case string:
 		d.tokens = append(d.tokens, token{kind: '"', text: quoted(v), plain: quoted(v), value: v})
 	case number:
@@ -299,6 +308,7 @@ func (l *literal) value() any {
 	case l.failed || l.text == "":
 		l.failed = true
 		return nil
+
 	case l.eat("{"):
 		o := object{}
 		for !l.failed && !l.eat("}") {
@@ -312,6 +322,7 @@ func (l *literal) value() any {
 			l.failed = l.failed || l.text == "" || strings.IndexByte(",}", l.text[0]) < 0
 		}
 		return o
+
 	case l.eat("["):
 		list := []any{}
 		for !l.failed && !l.eat("]") {
@@ -323,18 +334,22 @@ func (l *literal) value() any {
 			l.failed = l.failed || l.text == "" || strings.IndexByte(",]", l.text[0]) < 0
 		}
 		return list
+
 	case l.text[0] == '"' || l.text[0] == '\'':
 		return l.string()
 	}
+
 	n := 0
 	for n < len(l.text) && isWord(l.text[n]) {
 		n++
 	}
+
 	word := l.text[:n]
 	l.text = l.text[n:]
 	if l.python && word != "" && strings.Contains("True False None", word) {
 		word = map[string]string{"True": "true", "False": "false", "None": "null"}[word]
 	}
+
 	l.failed = l.failed || !json.Valid([]byte(word))
 	return number(word)
 }
@@ -345,6 +360,7 @@ func (l *literal) string() string {
 		l.failed = true
 		return ""
 	}
+
 	quote := l.text[0]
 	for i := 1; i < len(l.text); i++ {
 		switch c := l.text[i]; {
@@ -358,6 +374,7 @@ func (l *literal) string() string {
 			return l.unquoted(text)
 		}
 	}
+
 	l.failed = true
 	return ""
 }
@@ -376,10 +393,12 @@ func (l *literal) unquoted(text string) string {
 	if text[0] == '"' && json.Unmarshal([]byte(text), &s) == nil {
 		return s
 	}
+
 	if !l.python || strings.ContainsAny(text, "\n\r") {
 		l.failed = true
 		return ""
 	}
+
 	var b strings.Builder
 	for rest := text[1 : len(text)-1]; rest != ""; {
 		c, _, tail, err := strconv.UnquoteChar(rest, 0)
@@ -392,9 +411,11 @@ func (l *literal) unquoted(text string) string {
 		case err != nil:
 			c, tail = rune(rest[0]), rest[1:]
 		}
+
 		b.WriteRune(c)
 		rest = tail
 	}
+
 	return b.String()
 }
 
@@ -454,6 +475,7 @@ func repr(s string) string {
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
 		quote = `"`
 	}
+
 	var b strings.Builder
 	for _, c := range s {
 		switch {
@@ -473,6 +495,7 @@ func repr(s string) string {
 			b.WriteRune(c)
 		}
 	}
+
 	return quote + b.String() + quote
 }
 
@@ -504,7 +527,7 @@ func replaced(fits func(t *token) bool, change func(t *token)) func(d *damaged) 
 	return func(d *damaged) bool { return d.each(d.chance(2), fits, change) }
 }
 
-// around puts one of these texts before and one behind the arguments, in pairs.
+// around puts one of these texts before and one after the arguments, in pairs.
 func around(pairs ...[2]string) func(d *damaged) bool {
 	return func(d *damaged) bool {
 		p := pairs[d.IntN(len(pairs))]
@@ -837,7 +860,7 @@ var damages = []damage{
 			"<"+last.name+">"+plain+"</"+last.name+">", "; "+last.name+"; "+plain+" "))
 	}},
 	{"closed in a string", "around", false, true, func(d *damaged) bool {
-		// The text behind is of the last string, which has a quote and a bracket in it.
+		// The text after it is of the last string, which has a quote and a bracket in it.
 		i := len(d.tokens) - 2
 		if i < 1 || d.tokens[i].kind != '"' || d.tokens[i].isName {
 			return false
@@ -903,7 +926,7 @@ var damages = []damage{
 		return d.become(d.oneOf(notations...))
 	}},
 	{"head lost", "around", false, true, func(d *damaged) bool {
-		// What begins further behind may be an object of its own.
+		// What begins further on may be an object of its own.
 		at := 1 + d.IntN(len(d.tokens[0].text+d.tokens[1].text))
 		d.head = ""
 		return d.become(strings.ToValidUTF8(d.text()[at:], ""))

@@ -98,6 +98,7 @@ func (r *reading) space() {
 // token reads a token.
 func (r *reading) token() bool {
 	c := r.text[r.at]
+
 	switch {
 	case c == '{' && r.state == begin,
 		(c == '{' || c == '[') && (r.state == value || r.state == firstValue):
@@ -151,8 +152,8 @@ func (r *reading) close() {
 
 // comma reads a comma, and drops it before a closing bracket.
 func (r *reading) comma() {
-	behind := bytes.TrimLeft(r.text[r.at+1:], " \n\t\r")
-	if len(behind) > 0 && r.shape.closes(behind[0]) {
+	following := bytes.TrimLeft(r.text[r.at+1:], " \n\t\r")
+	if len(following) > 0 && r.shape.closes(following[0]) {
 		r.made[TrailingComma] = true
 		r.at++
 		return
@@ -188,15 +189,15 @@ func (r *reading) word() bool {
 // pythonWords are Python's literals, and those of JSON that mean the same.
 var pythonWords = map[string]string{"True": "true", "False": "false", "None": "null"}
 
-// string reads a string from behind its first quote on.
+// string reads a string from after its first quote on.
 func (r *reading) string(quote byte, keyed bool) bool {
 	start := len(r.out)
-	behind := r.at
+	begin := r.at
 
 	if !r.untilQuote(quote, keyed) {
 		return false
 	}
-	text := r.text[behind:r.at]
+	text := r.text[begin:r.at]
 	r.out = append(r.out, '"')
 	r.at++
 
@@ -240,12 +241,12 @@ func (r *reading) name(text []byte) bool {
 
 // untilQuote reads the text of a string up to its last quote.
 func (r *reading) untilQuote(quote byte, keyed bool) bool {
-	behindLetter := false
+	afterLetter := false
 	for r.at < len(r.text) {
 		c := r.text[r.at]
 
 		switch {
-		case c == quote && quote == '\'' && behindLetter && r.beforeLetter():
+		case c == quote && quote == '\'' && afterLetter && r.beforeLetter():
 			// Between letters it is an apostrophe. In an array, and in a name, it may be what
 			// is left of 'a','b' and 'a':true too.
 			if keyed || r.shape.inArray() {
@@ -272,15 +273,15 @@ func (r *reading) untilQuote(quote byte, keyed bool) bool {
 			letter, size := utf8.DecodeRune(r.text[r.at:])
 			r.out = append(r.out, r.text[r.at:r.at+size]...)
 			r.at += size
-			behindLetter = unicode.IsLetter(letter)
+			afterLetter = unicode.IsLetter(letter)
 			continue
 		}
-		behindLetter = false
+		afterLetter = false
 	}
 	return false
 }
 
-// beforeLetter reports whether a letter is behind the current byte.
+// beforeLetter reports whether a letter is after the current byte.
 func (r *reading) beforeLetter() bool {
 	letter, _ := utf8.DecodeRune(r.text[r.at+1:])
 	return unicode.IsLetter(letter)
@@ -291,8 +292,10 @@ func (r *reading) escape(quote byte) bool {
 	if r.at+1 == len(r.text) {
 		return false
 	}
+
 	c := r.text[r.at+1]
 	r.at += 2
+
 	switch {
 	case c == 'u':
 		r.out = append(r.out, `\u`...)

@@ -21,7 +21,7 @@ type shape struct {
 	// of that object may be the one that is too many: {"a":{"b":1},"c":2}} is
 	// {"a":{"b":1,"c":2}} or {"a":{"b":1},"c":2}.
 	followed bool
-	// The outer object has several members. Closing brackets of two kinds behind it may be those
+	// The outer object has several members. Closing brackets of two kinds after it may be those
 	// of a list and an object in it whose first brackets are missing: {"a":1,"b":2}]} is
 	// {"a":[1,{"b":2}]} or {"a":1,"b":2}.
 	severalMembers bool
@@ -83,7 +83,7 @@ func (s *shape) close() level {
 	return l
 }
 
-// next returns what comes behind a comma.
+// next returns what comes after a comma.
 func (s *shape) next() state {
 	if s.levels[len(s.levels)-1].bracket == '{' {
 		return key
@@ -119,8 +119,8 @@ func (s *shape) element() {
 // two are missing, one of them may have been written as another bracket.
 func (s *shape) lacksLast() bool { return len(s.levels) == 1 && !s.movable }
 
-// isExtra reports whether closing brackets behind the object are too many, and no others. Where
-// another bracket is missing, or has closed too early, something stands behind it.
+// isExtra reports whether closing brackets after the object are too many, and no others. Where
+// another bracket is missing, or has closed too early, something stands after it.
 func (s *shape) isExtra(brackets string) bool {
 	switch {
 	// The object was in lists whose first brackets are missing, or in none: it is the same one.
@@ -199,7 +199,7 @@ func (n *names) of(levels []level) ([]map[string]bool, bool) {
 		return nil, false
 	}
 
-	// The names of an inner object stand behind those of the outer ones.
+	// The names of an inner object stand after those of the outer ones.
 	known := make([]map[string]bool, len(levels))
 	for i, end := len(levels)-1, n.size; i >= 0; i-- {
 		begin := levels[i].names

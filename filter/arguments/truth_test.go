@@ -50,11 +50,13 @@ func (d *damaged) judge(t *testing.T) verdict {
 	r, again := New(d.parameter), New(d.parameter)
 	got := string(r.Push([]byte(text)))
 	var pieces strings.Builder
+
 	for rest := text; rest != ""; {
 		n := 1 + d.IntN(min(len(rest), 12))
 		pieces.Write(again.Push([]byte(rest[:n])))
 		rest = rest[n:]
 	}
+
 	if d.cut {
 		got += string(r.Flush())
 		pieces.Write(again.Flush())
@@ -64,6 +66,7 @@ func (d *damaged) judge(t *testing.T) verdict {
 		rest, _, _ = again.End()
 		pieces.Write(rest)
 	}
+
 	if got != pieces.String() {
 		t.Errorf("%q becomes %q at once, and %q in pieces", text, got, pieces.String())
 	}
@@ -146,9 +149,11 @@ func one(t *testing.T, seed uint64) (ways []*damage, found verdict, sure reading
 	if !ok {
 		return ways, noDamage, several
 	}
+
 	if found = d.judge(t); found == wrong && other {
 		return ways, otherValue, several
 	}
+
 	if found == wrong {
 		r := New(d.parameter)
 		got := string(r.Push([]byte(d.text())))
@@ -157,10 +162,12 @@ func one(t *testing.T, seed uint64) (ways []*damage, found verdict, sure reading
 		for _, w := range ways {
 			names = append(names, w.name)
 		}
+
 		truth := damaged{generator: g}
 		truth.write(d.truth)
 		t.Errorf("seed %d, %q, parameter %q:\ntruth   %s\ndamaged %s\nbecame  %s", seed, names, d.parameter, truth.text(), d.text(), got+string(rest))
 	}
+
 	return ways, found, d.readings(ways)
 }
 
@@ -170,27 +177,33 @@ func TestRepairIsTruthOrNothing(t *testing.T) {
 	if testing.Short() {
 		cases = 30_000
 	}
+
 	var all, single, plain [wrong + 1]int
 	alone := map[*damage]*[wrong + 1]int{}
+
 	for seed := range cases {
 		ways, found, sure := one(t, seed)
 		all[found]++
 		if sure >= nasties {
 			single[found]++
 		}
+
 		if sure == ordinary {
 			plain[found]++
 		}
+
 		if len(ways) == 1 && (sure >= nasties || !ways[0].clear) {
 			if alone[ways[0]] == nil {
 				alone[ways[0]] = new([wrong + 1]int)
 			}
 			alone[ways[0]][found]++
 		}
+
 		if all[wrong] > 20 {
 			break
 		}
 	}
+
 	t.Logf("%d cases: %d repaired, %d left as they were, %d wrong; %d are no damage, %d have another value as they stand",
 		cases, all[restored], all[left], all[wrong], all[noDamage], all[otherValue])
 
@@ -200,17 +213,21 @@ func TestRepairIsTruthOrNothing(t *testing.T) {
 			t.Errorf("%s: no case", damages[i].name)
 			continue
 		}
+
 		what := "two readings"
 		if damages[i].clear {
 			what = "one reading"
 		}
+
 		t.Logf("%-40s %-12s repaired %5d of %5d", damages[i].name, what, n[restored], n[restored]+n[left])
 	}
+
 	t.Logf("of cases with one reading %d of %d are repaired, and of those with ordinary names and texts %d of %d",
 		single[restored], single[restored]+single[left], plain[restored], plain[restored]+plain[left])
 	if single[left] > single[restored] || plain[left]*8 > plain[restored] {
 		t.Error("too few repairs")
 	}
+
 	if all[otherValue]*100 > int(cases) {
 		t.Errorf("too many cases say nothing: %d of %d", all[otherValue], cases)
 	}

@@ -5,25 +5,25 @@ import (
 	"github.com/envoy-harmony/envoy-harmony/harmony"
 )
 
-// After returns the output that f allows behind output, the beginning of a reply that f
+// After returns the output that f allows after output, the beginning of a reply that f
 // allows. ok is false if that cannot be stated: output ends inside a value of a schema, or
 // inside a text of a regular expression or of a grammar, or f does not allow it; or it
 // takes more steps than account has.
-func After(account *work.Account, f Format, output []harmony.Token) (rest Format, ok bool) {
+func After(account *work.Account, format Format, output []harmony.Token) (rest Format, ok bool) {
 	var text []byte
 
 	d := derivation{account: account}
 	for _, token := range output {
 		if token >= harmony.TokenStartOfText {
-			f, ok = d.derive(f, symbol{control: token})
-			if f == nil || !ok {
+			format, ok = d.derive(format, symbol{control: token})
+			if format == nil || !ok {
 				return nil, false
 			}
 			continue
 		}
 
 		// Most output is free text, in which a token changes nothing: its bytes are not looked at.
-		if inFree(f) {
+		if inFree(format) {
 			continue
 		}
 		var err error
@@ -32,17 +32,17 @@ func After(account *work.Account, f Format, output []harmony.Token) (rest Format
 			return nil, false
 		}
 		for _, b := range text {
-			if f, ok = d.derive(f, symbol{text: b}); f == nil || !ok {
+			if format, ok = d.derive(format, symbol{text: b}); format == nil || !ok {
 				return nil, false
 			}
 		}
 	}
 
 	// Nothing may follow.
-	if s, isSequence := f.(Sequence); isSequence && len(s) == 0 {
+	if s, isSequence := format.(Sequence); isSequence && len(s) == 0 {
 		return nil, false
 	}
-	return f, f != nil
+	return format, format != nil
 }
 
 // inFree reports whether f begins with any text, which only a control token ends.
@@ -78,57 +78,57 @@ func (d *derivation) spend(formats int) {
 	d.refused = d.refused || d.account.Spend(formats*stepsOfFormat) != nil
 }
 
-// derive returns what f allows behind a first symbol: its derivative, as Brzozowski
+// derive returns what f allows after a first symbol: its derivative, as Brzozowski
 // defined that for regular expressions. nil means that f does not allow the symbol; ok
 // is false if the rest cannot be stated.
-func (d *derivation) derive(f Format, s symbol) (rest Format, ok bool) {
+func (d *derivation) derive(format Format, first symbol) (rest Format, ok bool) {
 	if d.refused {
 		return nil, false
 	}
 
 	// A format that is one symbol: the rest is nothing, or the same again.
-	switch f := f.(type) {
+	switch format := format.(type) {
 	case Text:
-		if s.control == 0 && f != "" && f[0] == s.text {
-			return f[1:], true
+		if first.control == 0 && format != "" && format[0] == first.text {
+			return format[1:], true
 		}
 		return nil, true
 	case Control:
-		if s.control == harmony.Token(f) {
+		if first.control == harmony.Token(format) {
 			return Sequence{}, true
 		}
 		return nil, true
 	case Free:
-		if s.control == 0 {
-			return f, true
+		if first.control == 0 {
+			return format, true
 		}
 		return nil, true
 	case Sequence:
-		return d.deriveSequence(f, s)
+		return d.deriveSequence(format, first)
 	case Choice:
-		return d.deriveChoice(f, s)
+		return d.deriveChoice(format, first)
 	case Optional:
-		return d.derive(f.Format, s)
+		return d.derive(format.Format, first)
 	case Many:
 		// The rest of one time, and then any number again.
-		rest, ok = d.derive(f.Format, s)
-		return d.join(rest, Sequence{f}), ok
+		rest, ok = d.derive(format.Format, first)
+		return d.join(rest, Sequence{format}), ok
 	}
 	// A value, an expression or a grammar: only engines know what may follow within one.
-	return nil, s.control != 0
+	return nil, first.control != 0
 }
 
-func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
-	d.spend(len(f))
+func (d *derivation) deriveSequence(sequence Sequence, first symbol) (Format, bool) {
+	d.spend(len(sequence))
 	var rests Choice
 
-	for i, element := range f {
-		rest, ok := d.derive(element, s)
+	for i, element := range sequence {
+		rest, ok := d.derive(element, first)
 		if !ok {
 			return nil, false
 		}
 		if rest != nil {
-			rests = append(rests, d.join(rest, f[i+1:]))
+			rests = append(rests, d.join(rest, sequence[i+1:]))
 		}
 
 		// An element that can be empty lets the next one begin too.
@@ -139,12 +139,12 @@ func (d *derivation) deriveSequence(f Sequence, s symbol) (Format, bool) {
 	return oneOf(rests), true
 }
 
-func (d *derivation) deriveChoice(f Choice, s symbol) (Format, bool) {
-	d.spend(len(f))
+func (d *derivation) deriveChoice(choice Choice, first symbol) (Format, bool) {
+	d.spend(len(choice))
 	var rests Choice
 
-	for _, element := range f {
-		rest, ok := d.derive(element, s)
+	for _, element := range choice {
+		rest, ok := d.derive(element, first)
 		if !ok {
 			return nil, false
 		}
@@ -191,21 +191,21 @@ func (d *derivation) join(first Format, others Sequence) Format {
 
 // canBeEmpty reports whether a format allows the empty output. Of values, expressions
 // and grammars only control tokens would have to know, and none follows these.
-func canBeEmpty(f Format) bool {
-	switch f := f.(type) {
+func canBeEmpty(format Format) bool {
+	switch format := format.(type) {
 	case Text:
-		return f == ""
+		return format == ""
 	case Free, Optional, Many:
 		return true
 	case Sequence:
-		for _, element := range f {
+		for _, element := range format {
 			if !canBeEmpty(element) {
 				return false
 			}
 		}
 		return true
 	case Choice:
-		for _, element := range f {
+		for _, element := range format {
 			if canBeEmpty(element) {
 				return true
 			}

@@ -21,12 +21,13 @@ func spelledOut(t *testing.T, tokens []harmony.Token) string {
 	return string(text)
 }
 
-// Behind every token of a reply, what is left of the format accepts the rest of the reply,
+// After every token of a reply, what is left of the format accepts the rest of the reply,
 // and nothing that the format does not accept there. It can be stated up to the first
 // token of a value or an expression, and nowhere after that.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	const thought = "<|channel|>analysis<|message|>Let me see.<|end|><|start|>assistant"
+
 	for name, c := range map[string]struct {
 		// Free: what precedes the constrained part; "": all of the text is free.
 		spec, text, free string
@@ -49,17 +50,21 @@ func TestAfter(t *testing.T) {
 			if c.free != "" {
 				stated = len(tokensOf(c.free))
 			}
+
 			for n := range all {
 				rest, ok := After(newAccount(), f, all[:n])
 				if ok != (n <= stated) {
 					t.Fatalf("behind %q: stated %t", spelledOut(t, all[:n]), ok)
 				}
+
 				if !ok {
 					continue
 				}
+
 				if end := spelledOut(t, all[n:]); !accepts(rest, end) {
 					t.Errorf("behind %q: %q is not accepted", spelledOut(t, all[:n]), end)
 				}
+
 				for _, wrong := range []string{"<|return|>", "<|channel|>analysis<|message|>a<|start|>", "<|channel|>final<|message|>{\"ok\":1}", " to=functions.other<|channel|>commentary<|message|>{}"} {
 					if accepts(rest, wrong) != accepts(f, spelledOut(t, all[:n])+wrong) {
 						t.Errorf("behind %q: %q is accepted %t", spelledOut(t, all[:n]), wrong, accepts(rest, wrong))
@@ -70,7 +75,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Nothing is stated behind an output that the format does not allow.
+// Nothing is stated after an output that the format does not allow.
 func TestAfterWrongOutput(t *testing.T) {
 	t.Parallel()
 	p := specs["required"]

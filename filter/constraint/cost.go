@@ -220,6 +220,7 @@ func checkCounts(object map[string]any) error {
 func checkEnum(object map[string]any) error {
 	values, _ := object["enum"].([]any)
 	size := 0
+	// A grammar spells each value as JSON.
 	for _, v := range values {
 		if text, ok := v.(string); ok {
 			size += len(text)

@@ -130,7 +130,8 @@ func (c *schemaCheck) checkSole(object map[string]any, keyword string, others []
 	for i := range list {
 		for j := range i {
 			if keyword == "oneOf" && !c.disjoint(list[i], list[j], 0) {
-				return errors.New(`uses "oneOf" with schemas that a value can be of both, which no grammar rules out: ` +
+				return errors.New(`uses "oneOf" with schemas that a value can be of both, ` +
+					"which no grammar rules out: " +
 					`use "anyOf", or give each of them a required property with a "const" of its own`)
 			}
 		}
@@ -158,8 +159,8 @@ func isOfType(v any, names []string) bool {
 }
 
 // typeNames returns the types of a value.
-func typeNames(v any) []string {
-	switch v := v.(type) {
+func typeNames(value any) []string {
+	switch value := value.(type) {
 	case string:
 		return []string{"string"}
 	case bool:
@@ -169,7 +170,7 @@ func typeNames(v any) []string {
 	case []any:
 		return []string{"array"}
 	case json.Number:
-		if _, err := v.Int64(); err == nil {
+		if _, err := value.Int64(); err == nil {
 			return []string{"integer", "number"}
 		}
 		return []string{"number"}
@@ -229,9 +230,9 @@ func (c *schemaCheck) disjoint(a, b any, depth int) bool {
 
 // dereferenced returns the schema that a schema's references lead to; nil if it is no
 // object.
-func (c *schemaCheck) dereferenced(s any) map[string]any {
+func (c *schemaCheck) dereferenced(schema any) map[string]any {
 	for range maxFollowed {
-		object, _ := s.(map[string]any)
+		object, _ := schema.(map[string]any)
 		ref, ok := object["$ref"].(string)
 		if !ok {
 			return object
@@ -242,7 +243,7 @@ func (c *schemaCheck) dereferenced(s any) map[string]any {
 		if !target.ok {
 			return nil
 		}
-		s = target.schema
+		schema = target.schema
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (c *parseCost) character(text string) (at rune, size int) {
 	return utf8.DecodeRuneInString(text)
 }
 
-// escaped is character for the text behind a backslash.
+// escaped is character for the text after a backslash.
 func (c *parseCost) escaped(text string) (at rune, size int) {
 	code, digits := "", 1
 	switch {

@@ -58,24 +58,24 @@ var controls = map[string]harmony.Token{
 
 // spelled returns the format of a text in which control tokens are spelled. The text
 // must not come from a client.
-func spelled(s string) Sequence {
+func spelled(text string) Sequence {
 	var seq Sequence
-	for s != "" {
+	for text != "" {
 		// The first control token, and the text before it.
-		at, end := len(s), len(s)
+		at, end := len(text), len(text)
 		for name := range controls {
-			if i := strings.Index(s, name); i >= 0 && i < at {
+			if i := strings.Index(text, name); i >= 0 && i < at {
 				at, end = i, i+len(name)
 			}
 		}
 
 		if at > 0 {
-			seq = append(seq, Text(s[:at]))
+			seq = append(seq, Text(text[:at]))
 		}
 		if at < end {
-			seq = append(seq, Control(controls[s[at:end]]))
+			seq = append(seq, Control(controls[text[at:end]]))
 		}
-		s = s[end:]
+		text = text[end:]
 	}
 	return seq
 }

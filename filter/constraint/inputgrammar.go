@@ -132,6 +132,7 @@ func regexExpr(re *syntax.Regexp) (*expr, error) {
 	case syntax.OpAnyCharNotNL:
 		return &expr{op: exprClass, ranges: []rune{0, '\n' - 1, '\n' + 1, unicode.MaxRune}}, nil
 	case syntax.OpCapture:
+		// A group says nothing about the text.
 		return regexExpr(re.Sub[0])
 	case syntax.OpStar:
 		e.op, e.least, e.most = exprRepeat, 0, -1
@@ -207,28 +208,29 @@ func writeInput(rules map[string]*expr) (g Grammar, cost int, err error) {
 		return "", 0, unenforceable("it takes an engine too long")
 	}
 
-	w := inputWriter{rules: rules, names: map[string]int{}}
-	w.text.WriteString(`root ::= "{" space "\"input\"" space ":" space "\"" `)
-	w.name(startRule)
-	w.text.WriteString(` "\"" space "}"` + "\nspace ::= [ \\n]{0,8}\n")
+	writer := inputWriter{rules: rules, names: map[string]int{}}
+	writer.text.WriteString(`root ::= "{" space "\"input\"" space ":" space "\"" `)
+	writer.name(startRule)
+	writer.text.WriteString(` "\"" space "}"` + "\nspace ::= [ \\n]{0,8}\n")
 
 	// Only rules that the text can reach are written: each as it is first named.
-	for len(w.queue) > 0 {
-		name := w.queue[0]
-		w.queue = w.queue[1:]
-		fmt.Fprintf(&w.text, "r%d ::= ", w.names[name])
-		w.expr(rules[name], false)
-		w.text.WriteByte('\n')
+	for len(writer.queue) > 0 {
+		name := writer.queue[0]
+		writer.queue = writer.queue[1:]
+		fmt.Fprintf(&writer.text, "r%d ::= ", writer.names[name])
+		writer.expr(rules[name], false)
+		writer.text.WriteByte('\n')
 	}
 
 	// Spelled for JSON a grammar is longer than the client's own.
-	if w.err == nil && w.text.Len() > 4*maxGrammarBytes {
-		w.err = unenforceable("it is too large")
+	if writer.err == nil && writer.text.Len() > 4*maxGrammarBytes {
+		writer.err = unenforceable("it is too large")
 	}
-	return Grammar(w.text.String()), cost, w.err
+	return Grammar(writer.text.String()), cost, writer.err
 }
 
 func (w *inputWriter) name(name string) {
+	// A rule gets its number where it is first named, and waits to be written.
 	n, known := w.names[name]
 	if !known {
 		n = len(w.names)
@@ -417,18 +419,18 @@ func classText(ranges []rune) string {
 }
 
 // character writes a character in quotes or in a class of EBNF.
-func (w *inputWriter) character(r rune) {
+func (w *inputWriter) character(char rune) {
 	switch {
-	case r > 0xFFFF:
-		fmt.Fprintf(&w.text, `\U%08x`, r)
-	case r > 0x7E:
-		fmt.Fprintf(&w.text, `\u%04x`, r)
-	case r == '"' || r == '\\':
+	case char > 0xFFFF:
+		fmt.Fprintf(&w.text, `\U%08x`, char)
+	case char > 0x7E:
+		fmt.Fprintf(&w.text, `\u%04x`, char)
+	case char == '"' || char == '\\':
 		w.text.WriteByte('\\')
-		w.text.WriteRune(r)
-	case r < ' ' || slices.Contains([]rune(`]^[-`), r):
-		fmt.Fprintf(&w.text, `\x%02x`, r)
+		w.text.WriteRune(char)
+	case char < ' ' || slices.Contains([]rune(`]^[-`), char):
+		fmt.Fprintf(&w.text, `\x%02x`, char)
 	default:
-		w.text.WriteRune(r)
+		w.text.WriteRune(char)
 	}
 }

@@ -40,22 +40,22 @@ func InputLark(account *work.Account, definition string) (g Grammar, cost int, e
 		return "", 0, err
 	}
 
-	p := larkParser{
+	parser := larkParser{
 		account: account, rest: definition, text: definition, rules: map[string]*expr{}, used: map[string]int{},
 	}
 
-	p.next()
-	for p.kind != larkEnd && p.err == nil {
-		p.statement()
+	parser.next()
+	for parser.kind != larkEnd && parser.err == nil {
+		parser.statement()
 	}
 
-	if p.err == nil {
-		p.check()
+	if parser.err == nil {
+		parser.check()
 	}
-	if p.err != nil {
-		return "", 0, p.err
+	if parser.err != nil {
+		return "", 0, parser.err
 	}
-	return writeInput(p.translated())
+	return writeInput(parser.translated())
 }
 
 type larkKind uint8
@@ -103,6 +103,7 @@ func (p *larkParser) stop(err error) {
 	if p.err == nil {
 		p.err = err
 	}
+	// At the end of the text all loops of the parser end.
 	p.kind, p.token, p.rest = larkEnd, "", ""
 }
 
@@ -137,26 +138,26 @@ func (p *larkParser) next() {
 		return
 	}
 
-	switch c := p.rest[0]; {
-	case c == '\n':
+	switch first := p.rest[0]; {
+	case first == '\n':
 		p.advance(larkNewline, 1)
-	case c == '"':
+	case first == '"':
 		p.quoted(larkString, '"')
-	case c == '/':
+	case first == '/':
 		p.quoted(larkRegex, '/')
-	case c >= '0' && c <= '9':
+	case first >= '0' && first <= '9':
 		p.advance(larkNumber, p.span("0123456789"))
-	case c == '%':
+	case first == '%':
 		p.advance(larkDirective, 1+spanOf(p.rest[1:], letters))
-	case strings.IndexByte(letters+"_", c) >= 0:
+	case strings.IndexByte(letters+"_", first) >= 0:
 		p.advance(larkName, p.span(letters+"_0123456789"))
 	// Before the signs that they begin with.
 	case strings.HasPrefix(p.rest, "->"), strings.HasPrefix(p.rest, ".."):
 		p.advance(larkSign, 2)
-	case strings.IndexByte(":|()[]?*+~.,{}!-", c) >= 0:
+	case strings.IndexByte(":|()[]?*+~.,{}!-", first) >= 0:
 		p.advance(larkSign, 1)
 	default:
-		p.fail(p.at, "the character %q has no meaning here", c)
+		p.fail(p.at, "the character %q has no meaning here", first)
 	}
 }
 
@@ -186,6 +187,7 @@ func (p *larkParser) quoted(kind larkKind, quote byte) {
 			break
 		}
 		if p.rest[i] == '\\' {
+			// What is escaped may be a quote.
 			i++
 		}
 	}
@@ -344,7 +346,7 @@ func (p *larkParser) continues() {
 	}
 }
 
-// afterBlank returns what follows behind empty lines and comments.
+// afterBlank returns what follows after empty lines and comments.
 func (p *larkParser) afterBlank() string {
 	rest := p.rest
 	for {
@@ -473,7 +475,7 @@ func (p *larkParser) item() *expr {
 	return &expr{op: exprRepeat, subs: []*expr{e}, least: 0, most: 1}
 }
 
-// tokenOf marks an expression of a rule as a token, behind which ignored text may be.
+// tokenOf marks an expression of a rule as a token, after which ignored text may be.
 func (p *larkParser) tokenOf(e *expr) *expr {
 	if p.terminal || p.err != nil {
 		return e
@@ -619,7 +621,7 @@ func (e *expr) finite(rules map[string]bool) bool {
 	return true
 }
 
-// translated returns the rules with the ignored text: behind every token, and before
+// translated returns the rules with the ignored text: after every token, and before
 // the first one.
 func (p *larkParser) translated() map[string]*expr {
 	ignored := &expr{op: exprText}
@@ -627,7 +629,7 @@ func (p *larkParser) translated() map[string]*expr {
 		ignored = &expr{op: exprRepeat, subs: []*expr{{op: exprAlt, subs: p.ignored}}, least: 0, most: -1}
 	}
 
-	// The ignored text is a rule of its own: it is named behind each token, and written once.
+	// The ignored text is a rule of its own: it is named after each token, and written once.
 	rules := map[string]*expr{larkIgnored: ignored}
 	for name, e := range p.rules {
 		if !isTerminal(name) {

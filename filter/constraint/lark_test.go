@@ -89,6 +89,7 @@ func TestInputFaults(t *testing.T) {
 			t.Errorf("%q: %v is neither malformed nor unenforceable, or both", c.lark, err)
 		}
 	}
+
 	for pattern, unenforceable := range map[string]bool{`(`: false, `[b-a]`: false, `(?!a)`: true, `(a)\1`: true, `a^b`: true, `(.{1,128}){1,128}`: true} {
 		if _, _, err := InputRegex(newAccount(), pattern); err == nil || errors.Is(err, ErrUnenforceable) != unenforceable {
 			t.Errorf("%q: %v", pattern, err)

@@ -14,6 +14,7 @@ import (
 func TestXgrammarInputGrammars(t *testing.T) {
 	formats := make([]Format, len(inputGrammars))
 	texts := make([][]string, len(inputGrammars))
+
 	for i, c := range inputGrammars {
 		var grammar Grammar
 		var err error
@@ -22,9 +23,11 @@ func TestXgrammarInputGrammars(t *testing.T) {
 		} else {
 			grammar, _, err = InputRegex(newAccount(), c.regex)
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		formats[i] = grammar
 		for _, text := range slices.Concat(c.yes, c.no) {
 			var b bytes.Buffer
@@ -36,6 +39,7 @@ func TestXgrammarInputGrammars(t *testing.T) {
 			texts[i] = append(texts[i], string(bytes.TrimSpace(b.Bytes())))
 		}
 	}
+
 	for i, v := range xgrammar(t, formats, texts) {
 		for j, accepted := range v.Accepts {
 			if accepted != (j < len(inputGrammars[i].yes)) {

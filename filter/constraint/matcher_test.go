@@ -30,12 +30,14 @@ func endsFrom(f Format, s string, at int) []int {
 		if strings.HasPrefix(rest, string(f)) {
 			return []int{at + len(f)}
 		}
+
 	case Control:
 		for name, token := range controls {
 			if token == harmony.Token(f) && strings.HasPrefix(rest, name) {
 				return []int{at + len(name)}
 			}
 		}
+
 	case Free:
 		var to []int
 		for i := 0; i <= len(rest); i++ {
@@ -45,28 +47,33 @@ func endsFrom(f Format, s string, at int) []int {
 			to = append(to, at+i)
 		}
 		return to
+
 	case Value:
 		d := json.NewDecoder(strings.NewReader(rest))
 		var v any
 		if d.Decode(&v) == nil && of(f.Schema, v) {
 			return []int{at + int(d.InputOffset())}
 		}
+
 	case Regex:
 		if regexp.MustCompile(`^(?:` + string(f) + `)$`).MatchString(rest) {
 			return []int{len(s)}
 		}
+
 	case Sequence:
 		to := []int{at}
 		for _, part := range f {
 			to = ends(part, s, to)
 		}
 		return to
+
 	case Choice:
 		var to []int
 		for _, one := range f {
 			to = append(to, endsFrom(one, s, at)...)
 		}
 		return to
+
 	case Optional:
 		return append(endsFrom(f.Format, s, at), at)
 	case Many:
@@ -76,6 +83,7 @@ func endsFrom(f Format, s string, at int) []int {
 		}
 		return to
 	}
+
 	return nil
 }
 

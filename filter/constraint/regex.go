@@ -129,10 +129,10 @@ func goSyntax(pattern string) string {
 		return pattern
 	}
 
-	var b strings.Builder
+	var out strings.Builder
 	for i := 0; i < len(pattern); {
 		if pattern[i] != '\\' || i+1 == len(pattern) {
-			b.WriteByte(pattern[i])
+			out.WriteByte(pattern[i])
 			i++
 			continue
 		}
@@ -142,20 +142,20 @@ func goSyntax(pattern string) string {
 			if pair, isPair := surrogates(pattern[i:]); isPair {
 				code, size = strconv.FormatUint(uint64(pair), 16), 12
 			}
-			b.WriteString(`\x{` + code + `}`)
+			out.WriteString(`\x{` + code + `}`)
 			i += size
 			continue
 		}
 
 		// What else follows a backslash is kept with it, such as another backslash.
 		if pattern[i+1] == 'u' {
-			b.WriteString(`\x`)
+			out.WriteString(`\x`)
 		} else {
-			b.WriteString(pattern[i : i+2])
+			out.WriteString(pattern[i : i+2])
 		}
 		i += 2
 	}
-	return b.String()
+	return out.String()
 }
 
 // surrogates returns the character of the two surrogates, each as \uXXXX, that a text begins
@@ -247,17 +247,17 @@ func joined(heads, tails []branch) ([]branch, error) {
 	}
 
 	var all []branch
-	for _, h := range heads {
+	for _, head := range heads {
 		if len(tails) > 1 {
 			// So that each branch gets a copy.
-			h.parts = slices.Clip(h.parts)
+			head.parts = slices.Clip(head.parts)
 		}
-		for _, t := range tails {
+		for _, tail := range tails {
 			// An anchor inside could never match, or not only what is written.
-			if t.begin && len(h.parts) > 0 || h.end && len(t.parts) > 0 {
+			if tail.begin && len(head.parts) > 0 || head.end && len(tail.parts) > 0 {
 				return nil, errAnchor
 			}
-			all = append(all, branch{append(h.parts, t.parts...), h.begin || t.begin, h.end || t.end})
+			all = append(all, branch{append(head.parts, tail.parts...), head.begin || tail.begin, head.end || tail.end})
 		}
 	}
 	return all, nil
@@ -267,6 +267,7 @@ func joined(heads, tails []branch) ([]branch, error) {
 // to a set.
 func anchored(re *syntax.Regexp, has map[*syntax.Regexp]bool) bool {
 	found := re.Op == syntax.OpBeginText || re.Op == syntax.OpEndText
+	// All parts are looked at, also after one is found: each is asked for.
 	for _, sub := range re.Sub {
 		found = anchored(sub, has) || found
 	}
@@ -364,22 +365,22 @@ func (w *regexWriter) branches(all []branch) {
 		defer w.text.WriteByte(')')
 	}
 
-	for i, b := range all {
+	for i, branch := range all {
 		if i > 0 {
 			w.text.WriteByte('|')
 		}
 
 		from := w.text.Len()
-		// Without an anchor any text may be before the match, and behind it.
-		if w.inSchema && !b.begin {
+		// Without an anchor any text may be before the match, and after it.
+		if w.inSchema && !branch.begin {
 			w.anything()
 		}
 
-		for _, part := range b.parts {
-			w.group(part, len(b.parts) > 1 || len(all) > 1)
+		for _, part := range branch.parts {
+			w.group(part, len(branch.parts) > 1 || len(all) > 1)
 		}
 
-		if w.inSchema && !b.end && (b.begin || len(b.parts) > 0) {
+		if w.inSchema && !branch.end && (branch.begin || len(branch.parts) > 0) {
 			w.anything()
 		}
 		// An alternative of nothing has to be written too.
@@ -503,10 +504,10 @@ func (w *regexWriter) count(re *syntax.Regexp) {
 }
 
 // literal writes a character, in upper and lower case if folded.
-func (w *regexWriter) literal(r rune, folded bool) {
+func (w *regexWriter) literal(char rune, folded bool) {
 	if folded {
-		ranges := []rune{r, r}
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		ranges := []rune{char, char}
+		for f := unicode.SimpleFold(char); f != char; f = unicode.SimpleFold(f) {
 			ranges = append(ranges, f, f)
 		}
 		// A character that has no other case is written as it is.
@@ -517,12 +518,12 @@ func (w *regexWriter) literal(r rune, folded bool) {
 	}
 
 	switch {
-	case r == 0 || unicode.Is(unicode.Cs, r):
+	case char == 0 || unicode.Is(unicode.Cs, char):
 		w.fail(errNothing)
-	case w.inSchema && (r < ' ' || r == '"' || r == '\\'):
+	case w.inSchema && (char < ' ' || char == '"' || char == '\\'):
 		w.fail(errEscaped)
 	default:
-		w.character(r)
+		w.character(char)
 	}
 }
 

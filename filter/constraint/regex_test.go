@@ -11,6 +11,7 @@ import (
 func TestEngineRegex(t *testing.T) {
 	t.Parallel()
 	const plain = `[ -!#-\x5b\x5d-\u{d7ff}\u{e000}-\u{10ffff}]`
+
 	for _, c := range []struct{ pattern, raw, inSchema, err string }{
 		{pattern: `^[a-z]+$`, raw: `[a-z]+`, inSchema: `^[a-z]+$`},
 		{pattern: `\A[a-z]+\z`, raw: `[a-z]+`, inSchema: `^[a-z]+$`},

@@ -113,6 +113,7 @@ func hasNUL(p []byte) bool {
 		switch {
 		case p[i] == 0 || bytes.HasPrefix(p[i:], []byte(`\u0000`)):
 			return true
+		// An escaped backslash before u0000 makes it a text.
 		case p[i] == '\\':
 			i++
 		}
@@ -156,10 +157,10 @@ var unenforcedKeywords = []string{
 	"dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef",
 }
 
-// walk checks every part of a schema. path is the path of s; nothing reports whether s
+// walk checks every part of a schema. path is its path; nothing reports whether it
 // may be false, because values need not follow it.
-func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
-	if all, ok := s.(bool); ok {
+func (c *schemaCheck) walk(schema any, path []string, nothing bool) error {
+	if all, ok := schema.(bool); ok {
 		// Nothing may follow false. Only where values may be absent that is no fault.
 		if !all && !nothing || !all && len(path) == 0 {
 			return errorAt(path, errors.New("is false, or has a part that is, of which no value is: leave it out"))
@@ -167,7 +168,7 @@ func (c *schemaCheck) walk(s any, path []string, nothing bool) error {
 		return nil
 	}
 
-	object, ok := s.(map[string]any)
+	object, ok := schema.(map[string]any)
 	if !ok {
 		return errorAt(path, errors.New("has a part that is neither an object nor a boolean"))
 	}
@@ -189,13 +190,13 @@ func sortedNames(members map[string]any) []string {
 }
 
 // eachPart calls f with the schemas in a schema, until one fails.
-func eachPart(object map[string]any, path []string, f func(s any, path []string, nothing bool) error) error {
+func eachPart(object map[string]any, path []string, visit func(s any, path []string, nothing bool) error) error {
 	// Each part appends to an array of its own.
 	path = path[:len(path):len(path)]
 
 	list := func(k string, list []any) error {
 		for i, s := range list {
-			if err := f(s, append(path, k, strconv.Itoa(i)), false); err != nil {
+			if err := visit(s, append(path, k, strconv.Itoa(i)), false); err != nil {
 				return err
 			}
 		}
@@ -210,7 +211,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 		case []any:
 			err = list(k, v)
 		default:
-			err = f(v, append(path, k), k != "propertyNames")
+			err = visit(v, append(path, k), k != "propertyNames")
 		}
 		if err != nil {
 			return err
@@ -233,7 +234,7 @@ func eachPart(object map[string]any, path []string, f func(s any, path []string,
 			return errorAt(path, fmt.Errorf("has a %q that is no object", k))
 		}
 		for _, name := range sortedNames(members) {
-			if err := f(members[name], append(path, k, name), false); err != nil {
+			if err := visit(members[name], append(path, k, name), false); err != nil {
 				return err
 			}
 		}
@@ -354,7 +355,7 @@ func (c *schemaCheck) find(ref string) refTarget {
 		at, pointer = object[keyword], rest
 		path += "/" + keyword
 
-		switch v := at.(type) {
+		switch value := at.(type) {
 		case nil:
 			return refTarget{}
 		case []any:
@@ -363,10 +364,10 @@ func (c *schemaCheck) find(ref string) refTarget {
 				return refTarget{}
 			}
 			i, err := strconv.Atoi(name)
-			if err != nil || i < 0 || i >= len(v) {
+			if err != nil || i < 0 || i >= len(value) {
 				return refTarget{}
 			}
-			at, path = v[i], path+"/"+strconv.Itoa(i)
+			at, path = value[i], path+"/"+strconv.Itoa(i)
 		case map[string]any:
 			if !slices.Contains(schemaMaps, keyword) {
 				break
@@ -375,7 +376,7 @@ func (c *schemaCheck) find(ref string) refTarget {
 			if name, pointer, ok = cutPointer(pointer); !ok {
 				return refTarget{}
 			}
-			if at, ok = v[name]; !ok {
+			if at, ok = value[name]; !ok {
 				return refTarget{}
 			}
 			path += "/" + strings.ReplaceAll(name, "/", "~1")
@@ -429,38 +430,43 @@ func CheckGrammar(grammar string) error {
 
 // hasMacro reports whether a name that begins with a capital letter stands before a
 // parenthesis, outside of strings, character classes and comments.
-func hasMacro(g string) bool {
+func hasMacro(grammar string) bool {
 	// The first letter of the name that ends here; 0: none does.
 	name := byte(0)
 	inName := false
 
-	for i := 0; i < len(g); i++ {
-		switch c := g[i]; {
-		case c == '#':
+	for i := 0; i < len(grammar); i++ {
+		switch char := grammar[i]; {
+		case char == '#':
 			// Grammars treat comments as white space: the name before one goes on to count.
-			for i+1 < len(g) && g[i] != '\n' {
+			for i+1 < len(grammar) && grammar[i] != '\n' {
 				i++
 			}
 			inName = false
-		case c == '"' || c == '[':
-			i = endOfQuoted(g, i)
+		case char == '"' || char == '[':
+			i = endOfQuoted(grammar, i)
 			name, inName = 0, false
-		case c == '(':
+		case char == '(':
 			if name >= 'A' && name <= 'Z' {
 				return true
 			}
 			name, inName = 0, false
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+		case char == ' ' || char == '\t' || char == '\n' || char == '\r':
 			inName = false
-		case c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.':
+		case isNameChar(char):
 			if !inName {
-				name, inName = c, true
+				name, inName = char, true
 			}
 		default:
 			name, inName = 0, false
 		}
 	}
 	return false
+}
+
+// isNameChar reports whether a name of a rule or of a macro can have a character.
+func isNameChar(c byte) bool {
+	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
 // endOfQuoted returns the index of the end of the string or character class that
@@ -494,6 +500,7 @@ func spellsControl(text string) bool {
 func CheckChoice(texts []string) error {
 	size := 0
 	for _, text := range texts {
+		// The bound is for all texts together, which become one grammar.
 		size += len(text)
 
 		switch {

@@ -138,6 +138,7 @@ func TestCheckSchema(t *testing.T) {
 				}
 				return
 			}
+
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v, want %q in it", err, c.want)
 			}

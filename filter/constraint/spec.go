@@ -10,7 +10,7 @@
 // What a client sends is read with care: [CheckSchema], [CheckRegex], [CheckGrammar] and
 // [CheckChoice] refuse what would crash an engine's compiler, or keep it busy for long. What
 // an engine does not enforce, a [Validator] checks in the output. [After] states what is left
-// of a Format behind output that is there already. Custom tools' grammars are read by
+// of a Format after output that is there already. Custom tools' grammars are read by
 // [InputLark] and [InputRegex].
 //
 // All that is computed for a request is taken from its [work.Account] first. The package knows
@@ -81,9 +81,9 @@ func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 
 	// The pattern is matched as engines have it, so that both mean the same.
 	re, err := parseExpression(account, goSyntax(pattern))
-	var p *program
+	var compiled *program
 	if err == nil {
-		p, err = compile(account, re)
+		compiled, err = compile(account, re)
 	}
 	switch {
 	case account.Err() != nil:
@@ -93,7 +93,7 @@ func (a AnswerRegex) Accepts(account *work.Account, text []byte) (bool, error) {
 		return true, nil
 	}
 
-	return p.matcher().matches(account, text, true)
+	return compiled.matcher().matches(account, text, true)
 }
 
 func (a AnswerJSON) content(account *work.Account) Format { return NewValue(account, a.Schema) }
@@ -165,7 +165,7 @@ func (s *Spec) Format(account *work.Account) Format {
 		whole = append(whole, preamble)
 	}
 
-	// Behind a preamble there may be calls alone, or an answer where none is required.
+	// After a preamble there may be calls alone, or an answer where none is required.
 	switch {
 	case s.Required:
 		return append(whole, s.calls(account)...)
@@ -202,20 +202,20 @@ func (s *Spec) calls(account *work.Account) Sequence {
 	// Recipients; loose and builtins take any object.
 	var loose, builtins, code []string
 	for i := range s.Tools {
-		t := &s.Tools[i]
+		tool := &s.Tools[i]
 		switch {
-		case t.Code:
-			code = append(code, t.Recipient)
-		case t.Grammar != "":
-			one = append(one, call(jsonType, t.Grammar, t.Recipient))
-		case t.Schema != nil && t.Builtin:
-			one = append(one, call(builtinType, t.value(account), t.Recipient))
-		case t.Schema != nil:
-			one = append(one, call(jsonType, t.value(account), t.Recipient))
-		case t.Builtin:
-			builtins = append(builtins, t.Recipient)
+		case tool.Code:
+			code = append(code, tool.Recipient)
+		case tool.Grammar != "":
+			one = append(one, call(jsonType, tool.Grammar, tool.Recipient))
+		case tool.Schema != nil && tool.Builtin:
+			one = append(one, call(builtinType, tool.value(account), tool.Recipient))
+		case tool.Schema != nil:
+			one = append(one, call(jsonType, tool.value(account), tool.Recipient))
+		case tool.Builtin:
+			builtins = append(builtins, tool.Recipient)
 		default:
-			loose = append(loose, t.Recipient)
+			loose = append(loose, tool.Recipient)
 		}
 	}
 	// In one format, because an engine compiles every schema separately.

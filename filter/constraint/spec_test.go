@@ -51,6 +51,7 @@ func TestStructuralTags(t *testing.T) {
 			if err := json.Indent(&got, AppendStructuralTag(nil, p.Format(newAccount())), "", " "); err != nil {
 				t.Fatal(err)
 			}
+
 			got.WriteByte('\n')
 			file := filepath.Join("testdata", name+".json")
 			if *update {
@@ -58,10 +59,12 @@ func TestStructuralTags(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			want, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {
 				t.Error(diff)
 			}
@@ -174,6 +177,7 @@ func TestAccepts(t *testing.T) {
 			"<|channel|>final<|message|>a<|return|>",
 		}
 	)
+
 	for name, c := range map[string]struct{ yes, no [][]string }{
 		"required": {
 			yes: [][]string{each(before, callWeather), callSearch, callNotes, twoCalls},
@@ -208,6 +212,7 @@ func TestAccepts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := specs[name]
 			f := p.Format(newAccount())
+
 			for _, list := range c.yes {
 				for _, s := range list {
 					if !accepts(f, s) {
@@ -215,6 +220,7 @@ func TestAccepts(t *testing.T) {
 					}
 				}
 			}
+
 			for _, list := range c.no {
 				for _, s := range list {
 					if accepts(f, s) {

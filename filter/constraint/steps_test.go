@@ -90,10 +90,12 @@ func TestStepsOfPatterns(t *testing.T) {
 				if err != nil {
 					return err
 				}
+
 				p, err := compile(account, re)
 				if err != nil {
 					return err
 				}
+
 				m := p.matcher()
 				for _, text := range texts {
 					if _, err := m.matches(account, []byte(text), true); err != nil {
@@ -103,6 +105,7 @@ func TestStepsOfPatterns(t *testing.T) {
 						return err
 					}
 				}
+
 				return nil
 			},
 		} {
@@ -115,6 +118,7 @@ func TestStepsOfPatterns(t *testing.T) {
 			if bytes > 64<<10+64*uint64(min(steps, work.PerRequest)) {
 				t.Errorf("%s, %s: %d bytes are allocated for %d steps", name, what, bytes, steps)
 			}
+
 			if steps == work.PerRequest && !errors.Is(err, work.ErrExceeded) {
 				t.Errorf("%s, %s: the error is %v", name, what, err)
 			}
@@ -132,17 +136,20 @@ func TestStepsOfOrdinary(t *testing.T) {
 		}
 		return `{"type":"object","properties":{` + b.String()[1:] + `},"additionalProperties":false}`
 	}
+
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{"a":` + object(150))
 	for i := range 15 {
 		fmt.Fprintf(&b, `,"b%d":%s`, i, object(190))
 	}
+
 	large := b.String() + `}}`
 	patterns := []string{
 		`^[a-zA-Z0-9.!#$%&'*+/=?^_{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`,
 		`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`,
 		`^\\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\\d|3[01])$`, `^\\p{L}[\\p{L}\\p{N} .'-]*$`, `(?i)^https?://[a-z0-9.-]+(/[^ ]*)?$`,
 	}
+
 	all := func(account *work.Account, schema string) error {
 		for _, f := range []func() error{
 			func() error { return CheckSchema(account, json.RawMessage(schema), true) },
@@ -154,8 +161,10 @@ func TestStepsOfOrdinary(t *testing.T) {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	for name, f := range map[string]func(account *work.Account) error{
 		"a schema of 256 KB": func(account *work.Account) error { return all(account, large) },
 		"512 tools": func(account *work.Account) error {
@@ -197,6 +206,7 @@ func TestStepsOfLark(t *testing.T) {
 		fmt.Fprintf(&b, "r%d: \"a\"\n", n)
 		return b.String()
 	}
+
 	for name, grammar := range map[string]string{
 		"comments":     "start: \"a\"\n" + strings.Repeat("#\n", 32_700) + "| \"b\"",
 		"empty lines":  "start: \"a\"" + strings.Repeat("\n", 65_000) + "| \"b\"",
@@ -220,10 +230,12 @@ func TestStepsOfLark(t *testing.T) {
 				return err
 			})
 		})
+
 		t.Logf("%-12s %9d steps of %4.0f ns, %8d bytes, %.60v", name, steps, float64(time.Since(begun))/float64(steps), bytes, err)
 		if bytes > 1<<20+128*uint64(steps) {
 			t.Errorf("%s: %d bytes are allocated for %d steps", name, bytes, steps)
 		}
+
 		if (name == "comments" || name == "empty lines" || name == "in a group") && (err != nil || steps > work.PerRequest/20) {
 			t.Errorf("%s: %d steps, %v", name, steps, err)
 		}
@@ -241,18 +253,21 @@ func TestTreeSteps(t *testing.T) {
 	for i := range 10 {
 		fmt.Fprintf(&kinds, `,{"type":"object","properties":{"left":{"$ref":"#/$defs/e"},"op":{"const":"op%d"},"right":{"$ref":"#/$defs/e"}},"required":["left","op","right"],"additionalProperties":false}`, i)
 	}
+
 	for _, of := range []string{"anyOf", "oneOf"} {
 		account := newAccount()
 		v, err := NewValidator(account, json.RawMessage(`{"$ref":"#/$defs/e","$defs":{"e":{"`+of+`":[{"type":"number"}`+kinds.String()+`]}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tree := func(depth int, leaf string) []byte {
 			return []byte(strings.Repeat(`{"left":`, depth) + leaf + strings.Repeat(`,"op":"op9","right":1}`, depth))
 		}
 		if ok, err := v.Accepts(account, tree(200, "1")); !ok || err != nil {
 			t.Errorf("%s: %t, %v", of, ok, err)
 		}
+
 		if ok, err := v.Accepts(account, tree(200, `"x"`)); ok || err != nil {
 			t.Errorf("%s, with a wrong leaf: %t, %v", of, ok, err)
 		}

@@ -43,14 +43,17 @@ func passSuite(t *testing.T, file string, draft7 bool) (tests int) {
 			Valid       bool
 		}
 	}
+
 	if err != nil || json.Unmarshal(text, &groups) != nil {
 		t.Fatalf("%s cannot be read: %v", file, err)
 	}
+
 	for _, group := range groups {
 		v, err := NewValidator(newAccount(), group.Schema)
 		if err != nil {
 			continue
 		}
+
 		v.draft7 = draft7
 		for _, test := range group.Tests {
 			tests++

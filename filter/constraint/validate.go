@@ -100,10 +100,10 @@ func (c *validation) add(to, from *evaluated) {
 
 // follows reports whether a value follows a schema. What the schema describes of it is
 // added to seen, which means nothing if the value does not follow.
-func (c *validation) follows(s, value any, seen *evaluated) bool {
-	object, isObject := s.(map[string]any)
+func (c *validation) follows(schema, value any, seen *evaluated) bool {
+	object, isObject := schema.(map[string]any)
 	if !isObject {
-		return s == true
+		return schema == true
 	}
 	c.depth++
 	if c.depth > maxDepth {
@@ -252,8 +252,8 @@ func (c *validation) tried(s, value any, seen *evaluated) bool {
 // combined checks the schemas for the same value.
 func (c *validation) combined(object map[string]any, value any, seen *evaluated) bool {
 	all, _ := object["allOf"].([]any)
-	for _, s := range all {
-		if !c.follows(s, value, seen) {
+	for _, schema := range all {
+		if !c.follows(schema, value, seen) {
 			return false
 		}
 	}
@@ -261,8 +261,8 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 	// All alternatives are tried if somebody asks what they describe, as each may describe more.
 	if list, ok := object["anyOf"].([]any); ok {
 		found := false
-		for _, s := range list {
-			if found = c.tried(s, value, seen) || found; found && seen == nil || c.err != nil {
+		for _, schema := range list {
+			if found = c.tried(schema, value, seen) || found; found && seen == nil || c.err != nil {
 				break
 			}
 		}
@@ -273,8 +273,8 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 
 	if list, ok := object["oneOf"].([]any); ok {
 		found := 0
-		for _, s := range list {
-			if c.tried(s, value, seen) {
+		for _, schema := range list {
+			if c.tried(schema, value, seen) {
 				found++
 			}
 			if found > 1 || c.err != nil {
@@ -286,17 +286,17 @@ func (c *validation) combined(object map[string]any, value any, seen *evaluated)
 		}
 	}
 
-	if s, ok := object["not"]; ok && c.follows(s, value, nil) {
+	if schema, ok := object["not"]; ok && c.follows(schema, value, nil) {
 		return false
 	}
 
-	if s, ok := object["if"]; ok {
+	if schema, ok := object["if"]; ok {
 		then := "else"
-		if c.tried(s, value, seen) {
+		if c.tried(schema, value, seen) {
 			then = "then"
 		}
-		if s, ok := object[then]; ok {
-			return c.follows(s, value, seen)
+		if schema, ok := object[then]; ok {
+			return c.follows(schema, value, seen)
 		}
 	}
 
@@ -332,16 +332,16 @@ func (c *validation) matches(pattern, value string) bool {
 		return p == nil
 	}
 
-	m := c.matchers[pattern]
-	if m == nil {
-		m = p.matcher()
+	matching := c.matchers[pattern]
+	if matching == nil {
+		matching = p.matcher()
 		if c.matchers == nil {
 			c.matchers = map[string]*matcher{}
 		}
-		c.matchers[pattern] = m
+		c.matchers[pattern] = matching
 	}
 
-	ok, err := m.matches(c.account, []byte(value), false)
+	ok, err := matching.matches(c.account, []byte(value), false)
 	c.err = err
 
 	return ok
@@ -392,20 +392,20 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 	}
 
 	for i, element := range value {
-		s := rest
+		schema := rest
 		switch {
 		case i < len(first):
-			s = first[i]
+			schema = first[i]
 		case !described:
 			continue
 		}
 		c.placed(seen, i)
-		if !c.follows(s, element, nil) {
+		if !c.follows(schema, element, nil) {
 			return false
 		}
 	}
 
-	if s, ok := object["contains"]; ok && !c.contains(object, s, value, seen) {
+	if schema, ok := object["contains"]; ok && !c.contains(object, schema, value, seen) {
 		return false
 	}
 
@@ -413,9 +413,9 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 		return false
 	}
 
-	if s, ok := object["unevaluatedItems"]; ok && !seen.every.element {
+	if schema, ok := object["unevaluatedItems"]; ok && !seen.every.element {
 		for i, element := range value {
-			if !seen.elements[i] && !c.follows(s, element, nil) {
+			if !seen.elements[i] && !c.follows(schema, element, nil) {
 				return false
 			}
 		}
@@ -425,11 +425,11 @@ func (c *validation) array(object map[string]any, value []any, seen *evaluated) 
 	return true
 }
 
-func (c *validation) contains(object map[string]any, s any, value []any, seen *evaluated) bool {
+func (c *validation) contains(object map[string]any, schema any, value []any, seen *evaluated) bool {
 	n := 0
 	// All elements are tried: a maximum, and what is described, need them.
 	for i, element := range value {
-		if c.follows(s, element, nil) {
+		if c.follows(schema, element, nil) {
 			n++
 			c.placed(seen, i)
 		}
@@ -472,17 +472,17 @@ func (c *validation) object(object, value map[string]any, seen *evaluated) bool 
 		return false
 	}
 
-	if s, ok := object["propertyNames"]; ok {
+	if schema, ok := object["propertyNames"]; ok {
 		for name := range value {
-			if !c.follows(s, name, nil) {
+			if !c.follows(schema, name, nil) {
 				return false
 			}
 		}
 	}
 
-	if s, ok := object["unevaluatedProperties"]; ok && !seen.every.name {
+	if schema, ok := object["unevaluatedProperties"]; ok && !seen.every.name {
 		for name, member := range value {
-			if !seen.names[name] && !c.follows(s, member, nil) {
+			if !seen.names[name] && !c.follows(schema, member, nil) {
 				return false
 			}
 		}
@@ -538,16 +538,16 @@ func (c *validation) describedMembers(object, value map[string]any, seen *evalua
 func (c *validation) depends(object, value map[string]any, seen *evaluated) bool {
 	for _, k := range []string{"dependentRequired", "dependentSchemas", "dependencies"} {
 		members, _ := object[k].(map[string]any)
-		for name, s := range members {
+		for name, schema := range members {
 			if _, has := value[name]; !c.spend(4) || !has {
 				continue
 			}
 			// In draft 7 one keyword has both: names that must be there, and schemas.
-			if names, ok := texts(s); ok {
+			if names, ok := texts(schema); ok {
 				if !c.spend(len(names)) || !hasAll(value, names) {
 					return false
 				}
-			} else if !c.follows(s, value, seen) {
+			} else if !c.follows(schema, value, seen) {
 				return false
 			}
 		}

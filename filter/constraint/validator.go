@@ -84,36 +84,38 @@ func NewValidator(account *work.Account, schema json.RawMessage) (*Validator, er
 		return nil, errors.New("is not valid JSON")
 	}
 
-	v := &Validator{root: root, targets: map[string]any{}, patterns: map[string]*program{}, parts: map[uintptr]visit{}}
+	validator := &Validator{
+		root: root, targets: map[string]any{}, patterns: map[string]*program{}, parts: map[uintptr]visit{},
+	}
 	// Without a word about it the draft is the newest.
 	if object, _ := root.(map[string]any); object["$schema"] != nil {
 		version, _ := object["$schema"].(string)
-		v.draft7 = strings.Contains(version, "draft-07")
+		validator.draft7 = strings.Contains(version, "draft-07")
 	}
 
-	if err := v.read(account, root, true); err != nil {
+	if err := validator.read(account, root, true); err != nil {
 		return nil, err
 	}
 
 	// Only now all parts are known that a reference may lead to.
-	for ref := range v.targets {
+	for ref := range validator.targets {
 		if err := account.Spend(len(ref) * stepsOfRef); err != nil {
 			return nil, err
 		}
-		target, ok := v.find(ref)
+		target, ok := validator.find(ref)
 		if !ok {
 			return nil, errUnresolved
 		}
-		v.targets[ref] = target
+		validator.targets[ref] = target
 	}
 
-	for _, object := range v.objects {
-		if err := v.follow(object); err != nil {
+	for _, object := range validator.objects {
+		if err := validator.follow(object); err != nil {
 			return nil, err
 		}
 	}
 
-	return v, nil
+	return validator, nil
 }
 
 // stepsOfValue is what it takes to make a value of a JSON text, and to visit it.
@@ -126,21 +128,21 @@ func Values(text []byte) int {
 
 // decoded returns the value of a JSON text, with the numbers as they are written. It is not
 // ok either if the account refuses the steps that this takes.
-func decoded(account *work.Account, text []byte) (v any, ok bool) {
+func decoded(account *work.Account, text []byte) (value any, ok bool) {
 	if account.Spend(len(text)/stepBytes+stepsOfValue*Values(text)) != nil {
 		return nil, false
 	}
 
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if d.Decode(&v) != nil {
+	if d.Decode(&value) != nil {
 		return nil, false
 	}
 
 	// Nothing may follow the value.
 	_, err := d.Token()
 
-	return v, errors.Is(err, io.EOF)
+	return value, errors.Is(err, io.EOF)
 }
 
 func address(object map[string]any) uintptr { return reflect.ValueOf(object).Pointer() }
@@ -255,7 +257,7 @@ func otherValues(object map[string]any) bool {
 
 // parts calls f with the schemas in a schema, until one fails. same says that the schema is
 // for the same value.
-func parts(object map[string]any, f func(s any, same bool) error) error {
+func parts(object map[string]any, visit func(schema any, same bool) error) error {
 	for _, k := range checkedOne {
 		list, isList := object[k].([]any)
 		if !isList && object[k] != nil {
@@ -265,8 +267,8 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 		if isList && k != "items" {
 			return errKeyword
 		}
-		for _, s := range list {
-			if err := f(s, slices.Contains(testedValue, k)); err != nil {
+		for _, schema := range list {
+			if err := visit(schema, slices.Contains(testedValue, k)); err != nil {
 				return err
 			}
 		}
@@ -277,8 +279,8 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 		if !ok && object[k] != nil {
 			return errKeyword
 		}
-		for _, s := range list {
-			if err := f(s, k != "prefixItems"); err != nil {
+		for _, schema := range list {
+			if err := visit(schema, k != "prefixItems"); err != nil {
 				return err
 			}
 		}
@@ -293,7 +295,7 @@ func parts(object map[string]any, f func(s any, same bool) error) error {
 			if _, names := texts(members[name]); names && k == "dependencies" && members[name] != nil {
 				continue
 			}
-			if err := f(members[name], slices.Contains(namedSame, k)); err != nil {
+			if err := visit(members[name], slices.Contains(namedSame, k)); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 func TestValidator(t *testing.T) {
 	t.Parallel()
 	const tree = `{"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"next":{"$ref":"#/$defs/node"},"n":{"type":"integer","minimum":1}},"required":["n"],"additionalProperties":false}}}`
+
 	for _, c := range []struct {
 		schema, text string
 		want         bool
@@ -53,6 +54,7 @@ func TestValidator(t *testing.T) {
 			t.Errorf("%s of %s: %t", c.text, c.schema, got)
 		}
 	}
+
 	for _, schema := range []string{`{"minLength":"a"}`, `{"pattern":"("}`, `{"$ref":"#/$defs/none"}`} {
 		if _, err := NewValidator(newAccount(), json.RawMessage(schema)); err == nil {
 			t.Errorf("%s passes", schema)
@@ -74,18 +76,22 @@ func TestValidatorIsBounded(t *testing.T) {
 		defs[24] = `"a24":{"type":"object"}`
 		return `{"$ref":"#/$defs/a0","$defs":{` + strings.Join(defs, ",") + `}}`
 	}
+
 	// again is a schema that leads back to itself.
 	again := func(s string) string {
 		return `{"$ref":"#/$defs/s","$defs":{"s":` + strings.ReplaceAll(s, "AGAIN", `{"$ref":"#/$defs/s"}`) + `}}`
 	}
+
 	many := make([]string, 2000)
 	for i := range many {
 		many[i] = fmt.Sprintf(`{"const":%d}`, i)
 	}
+
 	deep := strings.Repeat(`{"x":[`, 100) + strings.Repeat(`]}`, 100)
 	// ways are the values of which one is looked at in millions of ways, or in few.
 	const ways = "ways"
 	texts := []string{`1`, `{}`, `{"a":1,"b":2}`, strings.Repeat(`{"x":`, 25) + `1` + strings.Repeat(`}`, 25), strings.Repeat(`[`, 25) + strings.Repeat(`]`, 25), strings.Repeat(`{"ab":`, 25) + `1` + strings.Repeat(`}`, 25)}
+
 	for name, c := range map[string]struct{ schema, err, text string }{
 		"anyOf":               {doubled(`{"anyOf":[NEXT,NEXT]}`), "", ways},
 		"allOf and $ref":      {doubled(`{"$ref":"#/$defs/a24","allOf":[NEXT,{"oneOf":[NEXT]}]}`), "", ways},
@@ -118,15 +124,18 @@ func TestValidatorIsBounded(t *testing.T) {
 				}
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if c.text != ways {
 				if !follows(v, []byte(c.text)) {
 					t.Errorf("%s is not accepted", c.text)
 				}
 				return
 			}
+
 			for _, text := range texts {
 				if _, err := v.Accepts(work.New(t.Context(), work.PerRequest/20), []byte(text)); err != nil && !errors.Is(err, work.ErrExceeded) {
 					t.Error(err)
@@ -149,12 +158,13 @@ func (c *endingContext) Err() error {
 	return nil
 }
 
-// TestChecksEndWithTheirContext has checks that would take long: behind the end of its
+// TestChecksEndWithTheirContext has checks that would take long: after the end of its
 // context each does no more than is between two questions.
 func TestChecksEndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	slow := "a*" + strings.Repeat("a{0,128}", 7) + "b"
 	long := `"` + strings.Repeat("a", 100_000) + `"`
+
 	for name, c := range map[string]struct{ schema, text string }{
 		"a pattern":   {`{"pattern":"` + slow + `"}`, long},
 		"expression":  {"", long},
@@ -172,6 +182,7 @@ func TestChecksEndWithTheirContext(t *testing.T) {
 		} else {
 			_, err = v.Accepts(account, []byte(c.text))
 		}
+
 		if !errors.Is(err, context.Canceled) || ctx.left < -4 {
 			t.Errorf("%s: %v, and the context was asked %d times behind its end", name, err, -ctx.left)
 		}
@@ -199,6 +210,7 @@ func follows(v *Validator, text []byte) bool {
 func TestNullKeywords(t *testing.T) {
 	t.Parallel()
 	values := []string{`null`, `1`, `"a"`, `[1,{"a":2}]`, `{"a":1,"b":[2]}`}
+
 	for _, keyword := range []string{
 		"type", "enum", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "properties", "patternProperties", "additionalProperties",
 		"propertyNames", "unevaluatedProperties", "items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains",
@@ -209,6 +221,7 @@ func TestNullKeywords(t *testing.T) {
 			t.Errorf("%s: %v", keyword, err)
 			continue
 		}
+
 		for _, value := range values {
 			if ok, err := v.Accepts(newAccount(), []byte(value)); !ok || err != nil {
 				t.Errorf("%s: null rejects %s, %v", keyword, value, err)
@@ -220,6 +233,7 @@ func TestNullKeywords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, value := range values {
 		if ok, _ := v.Accepts(newAccount(), []byte(value)); ok != (i == 0) {
 			t.Errorf("the const null accepts %s: %t", value, ok)

@@ -173,37 +173,37 @@ func (m *meter) equal(a, b any) bool {
 }
 
 // appendKey appends a text that is the same for equal values only.
-func (m *meter) appendKey(dst []byte, v any) []byte {
+func (m *meter) appendKey(dst []byte, value any) []byte {
 	if !m.spend(2) {
 		return dst
 	}
 
-	switch v := v.(type) {
+	switch value := value.(type) {
 	case string:
-		m.spend(len(v) / 4)
-		return jsontext.AppendString(dst, v)
+		m.spend(len(value) / 4)
+		return jsontext.AppendString(dst, value)
 	case json.Number:
-		m.numbers(v)
+		m.numbers(value)
 		// 0 and -0 are equal, and so are 1 and 1.0: as rational numbers they have one text.
-		if _, err := v.Int64(); err == nil && v != "-0" {
-			return append(dst, v...)
+		if _, err := value.Int64(); err == nil && value != "-0" {
+			return append(dst, value...)
 		}
-		return append(dst, rational(v).RatString()...)
+		return append(dst, rational(value).RatString()...)
 	case bool:
-		return strconv.AppendBool(dst, v)
+		return strconv.AppendBool(dst, value)
 	case []any:
 		dst = append(dst, '[')
-		for _, element := range v {
+		for _, element := range value {
 			dst = append(m.appendKey(dst, element), ',')
 		}
 		return append(dst, ']')
 	case map[string]any:
-		m.spend(8 * len(v))
+		m.spend(8 * len(value))
 		dst = append(dst, '{')
 		// Sorted, because order means nothing.
-		for _, name := range slices.Sorted(maps.Keys(v)) {
+		for _, name := range slices.Sorted(maps.Keys(value)) {
 			dst = append(m.appendKey(dst, name), ':')
-			dst = append(m.appendKey(dst, v[name]), ',')
+			dst = append(m.appendKey(dst, value[name]), ',')
 		}
 		return append(dst, '}')
 	}

@@ -41,6 +41,7 @@ func TestCopiesAreBounded(t *testing.T) {
 		}
 		return json.RawMessage(schema)
 	}
+
 	for _, strict := range []bool{true, false} {
 		for name, schema := range map[string]json.RawMessage{
 			"nested":    nested(30, 8),
@@ -52,6 +53,7 @@ func TestCopiesAreBounded(t *testing.T) {
 				t.Errorf("%s: the error is %v", name, err)
 			}
 		}
+
 		for _, schema := range []json.RawMessage{nested(2, 8), nested(1, 1000), nested(8, 1)} {
 			if err := CheckSchema(newAccount(), schema, strict); err != nil {
 				t.Errorf("%.60s: %v", schema, err)
@@ -118,10 +120,12 @@ func TestWorkOfTexts(t *testing.T) {
 	for range 25 {
 		refs = `{"anyOf":[` + refs + `]}`
 	}
+
 	var others strings.Builder
 	for i := range 25 {
 		fmt.Fprintf(&others, `,{"$ref":"#/$defs/b%s"}`, strings.Repeat("/anyOf/0", i))
 	}
+
 	referred := json.RawMessage(`{"$defs":{"a":{"type":"string"},"b":` + refs + `},"anyOf":[{"type":"string"}` + others.String() + `]}`)
 	for name, c := range map[string]struct {
 		most uint64

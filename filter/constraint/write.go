@@ -77,7 +77,7 @@ func (w *schemaWriter) schema(raw gjson.Result, s any) {
 		return true
 	})
 
-	// What the schema means and engines do not see is written out, behind what it says.
+	// What the schema means and engines do not see is written out, after what it says.
 	if len(undeclared(object)) > 0 && object["properties"] == nil && kept("properties") != "" {
 		w.dst = w.dst.Key("properties")
 		w.members(gjson.Result{}, "properties", object, raw)
@@ -168,10 +168,10 @@ func drop(out map[string]bool, keywords []string) {
 
 // keyword writes the value of a keyword of a schema; text is the schema's text.
 func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any, text gjson.Result) {
-	switch v := object[k].(type) {
+	switch value := object[k].(type) {
 	case string:
 		if k == "pattern" {
-			pattern, _ := w.cost.pattern(v)
+			pattern, _ := w.cost.pattern(value)
 
 			w.dst = jsontext.AppendString(w.dst, pattern)
 			return
@@ -179,13 +179,13 @@ func (w *schemaWriter) keyword(k string, raw gjson.Result, object map[string]any
 	case []any:
 		if k == "items" || k == "prefixItems" || slices.Contains(sameValue, k) {
 			// Schemas in lists have a form for engines too.
-			w.list(raw, v)
+			w.list(raw, value)
 			return
 		}
 	case map[string]any:
 		switch {
 		case slices.Contains(oneSchema, k):
-			w.schema(raw, v)
+			w.schema(raw, value)
 			return
 		case slices.Contains(schemaMaps, k):
 			w.members(raw, k, object, text)

@@ -64,10 +64,12 @@ func TestAppendSchema(t *testing.T) {
 			t.Errorf("%.100s\n got %.200s\nwant %s", c.schema, got, c.want)
 		}
 	}
+
 	counted := string(schemaForEngines(newAccount(), json.RawMessage(manyProperties(200, `"minProperties":100,"maxProperties":110`))))
 	if strings.Contains(counted, "Properties\":1") || !strings.Contains(counted, `"p199"`) {
 		t.Errorf("counted properties are %.80s", counted)
 	}
+
 	if n := strings.Count(string(schemaForEngines(newAccount(), json.RawMessage(manyLengths(20)))), "maxLength"); n != 10 {
 		t.Errorf("%d lengths are left, want 10", n)
 	}

@@ -22,6 +22,7 @@ type verdict struct {
 func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 	t.Helper()
 	var lines, stderr bytes.Buffer
+
 	for i, f := range formats {
 		line, err := json.Marshal(map[string]any{"tag": string(AppendStructuralTag(nil, f)), "texts": append([]string{}, texts[i]...)})
 		if err != nil {
@@ -29,6 +30,7 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 		}
 		lines.Write(append(line, '\n'))
 	}
+
 	const engines = "../../.engines/"
 	cmd := command.CommandContext(t.Context(), engines+"venv/bin/python", "../../e2e/engines/grammars.py", engines+"models/vllm")
 	cmd.Stdin, cmd.Stderr = &lines, &stderr
@@ -36,8 +38,10 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
+
 	all := make([]verdict, len(formats))
 	said := bufio.NewScanner(bytes.NewReader(out))
+
 	for i := range all {
 		if !said.Scan() {
 			t.Fatal("xgrammar has said nothing of some formats")
@@ -46,6 +50,7 @@ func xgrammar(t *testing.T, formats []Format, texts [][]string) []verdict {
 			t.Fatal(err)
 		}
 	}
+
 	return all
 }
 
@@ -91,6 +96,7 @@ var ofXgrammar = []struct {
 func TestXgrammarReadsItSo(t *testing.T) {
 	formats := make([]Format, len(ofXgrammar))
 	texts := make([][]string, len(ofXgrammar))
+
 	for i, c := range ofXgrammar {
 		formats[i] = AnswerRegex(c.regex).content(newAccount())
 		if c.schema != "" {
@@ -98,12 +104,14 @@ func TestXgrammarReadsItSo(t *testing.T) {
 		}
 		texts[i] = append(append(texts[i], c.yes...), c.no...)
 	}
+
 	for i, v := range xgrammar(t, formats, texts) {
 		c := ofXgrammar[i]
 		if v.Error != "" {
 			t.Errorf("%s%s: %s", c.regex, c.schema, v.Error)
 			continue
 		}
+
 		for j, text := range texts[i] {
 			if want := j < len(c.yes); v.Accepts[j] != want {
 				t.Errorf("%s%s: %q is accepted: %t", c.regex, c.schema, text, v.Accepts[j])
@@ -133,6 +141,7 @@ func TestXgrammarIsDone(t *testing.T) {
 		"long values":              manyValues(1000, 64),
 		"patterns of no beginning": `{"type":"object","patternProperties":{"a":{"type":"string"},"b":{"type":"integer"},"c":{"type":"null"},"d":{"type":"array"}}}`,
 	}
+
 	names, formats := make([]string, 0, len(schemas)), make([]Format, 0, len(schemas))
 	for name, schema := range schemas {
 		if err := CheckSchema(newAccount(), json.RawMessage(schema), true); err != nil {
@@ -140,6 +149,7 @@ func TestXgrammarIsDone(t *testing.T) {
 		}
 		names, formats = append(names, name), append(formats, NewValue(newAccount(), json.RawMessage(schema)))
 	}
+
 	for i, v := range xgrammar(t, formats, make([][]string, len(formats))) {
 		if v.Error != "" {
 			t.Errorf("%s: %s", names[i], v.Error)

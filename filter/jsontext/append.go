@@ -14,38 +14,38 @@ func AppendString(dst []byte, s string) []byte {
 // AppendEscaped appends s as the content of a JSON string, without the quotes.
 // Each byte that is not valid UTF-8 becomes U+FFFD. Line separators that some
 // clients treat as the end of an SSE line (U+0085, U+2028, U+2029) are escaped.
-func AppendEscaped(dst, s []byte) []byte {
+func AppendEscaped(dst, text []byte) []byte {
 	// Bytes that need no escape are copied together: those from start on are not copied yet.
 	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
+	for i := 0; i < len(text); {
+		c := text[i]
 		if c < utf8.RuneSelf {
 			if plain[c] {
 				i++
 				continue
 			}
 
-			dst = append(dst, s[start:i]...)
+			dst = append(dst, text[start:i]...)
 			dst = appendControl(dst, c)
 			i++
 			start = i
 			continue
 		}
 
-		r, size := utf8.DecodeRune(s[i:])
+		r, size := utf8.DecodeRune(text[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
-			dst = append(dst, s[start:i]...)
+			dst = append(dst, text[start:i]...)
 			dst = append(dst, "\ufffd"...)
 			start = i + size
 		case r == '\u0085' || r == '\u2028' || r == '\u2029':
-			dst = append(dst, s[start:i]...)
+			dst = append(dst, text[start:i]...)
 			dst = append(dst, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 			start = i + size
 		}
 		i += size
 	}
-	return append(dst, s[start:]...)
+	return append(dst, text[start:]...)
 }
 
 func appendControl(dst []byte, c byte) []byte {

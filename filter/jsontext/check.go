@@ -135,7 +135,7 @@ func (c *checker) number() bool {
 		c.i++
 	}
 
-	// Digits behind a zero are left where they are, and so become a fault.
+	// Digits after a zero are left where they are, and so become a fault.
 	if c.at('0') {
 		c.i++
 	} else if !c.digits() {
@@ -203,7 +203,7 @@ const (
 
 // special returns a word whose lowest set bit is the highest one of the first byte of w
 // that is a control character, a quote or a backslash; 0 if none is. A subtraction
-// borrows only from bytes behind such a byte, so what is found first is right.
+// borrows only from bytes after such a byte, so what is found first is right.
 func special(w uint64) uint64 {
 	return ((w - spaces) | ((w ^ quotes) - ones) | ((w ^ slashes) - ones)) &^ w & highs
 }
@@ -217,11 +217,11 @@ func byteIn(w, eq uint64) uint64 {
 
 // plain moves to the next control character, quote or backslash, or to the end.
 func (c *checker) plain() {
-	b, i := c.b, c.i
+	text, i := c.b, c.i
 
 	// Two words at a time, because most text has nothing special in many: see BenchmarkParse.
-	for ; len(b)-i >= 16; i += 16 {
-		words := b[i : i+16 : i+16]
+	for ; len(text)-i >= 16; i += 16 {
+		words := text[i : i+16 : i+16]
 		first, second := special(binary.LittleEndian.Uint64(words)), special(binary.LittleEndian.Uint64(words[8:]))
 		if first|second == 0 {
 			continue
@@ -235,7 +235,7 @@ func (c *checker) plain() {
 		return
 	}
 
-	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+	for i < len(text) && text[i] >= ' ' && text[i] != '"' && text[i] != '\\' {
 		i++
 	}
 	c.i = i

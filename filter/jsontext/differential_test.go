@@ -27,6 +27,7 @@ func FuzzDifferential(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, body []byte) {
 		valid := json.Valid(body) && utf8.Valid(body) && Depth(body) <= MaxDepth
 		root, err := Parse(bytes.Clone(body))
@@ -34,15 +35,18 @@ func FuzzDifferential(f *testing.F) {
 		if (err == nil) != isObject {
 			t.Fatalf("encoding/json takes it as an object: %v; error %v", isObject, err)
 		}
+
 		if got := Valid(string(body)); got != (json.Valid(body) && Depth(body) <= MaxDepth) {
 			t.Fatalf("valid: %v", got)
 		}
+
 		if err != nil {
 			if err.Status != 400 || err.Type != apierror.TypeInvalidRequest || strings.Contains(err.Message, "%!") {
 				t.Fatal(err)
 			}
 			return
 		}
+
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.UseNumber()
 		compare(t, Field{Result: root}, d)
@@ -59,6 +63,7 @@ func compare(t *testing.T, f Field, d *json.Decoder) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	switch want := token.(type) {
 	case json.Delim:
 		if want == '{' {
@@ -66,16 +71,19 @@ func compare(t *testing.T, f Field, d *json.Decoder) {
 		} else {
 			compareArray(t, f, d)
 		}
+
 	case string:
 		if got, err := f.Text(); err != nil || !utf8.ValidString(got) || got != want {
 			t.Fatalf("text %q, want %q: %v", got, want, err)
 		}
+
 	case json.Number:
 		compareNumber(t, f, want)
 	case bool:
 		if got, err := f.Switch(); err != nil || got != want {
 			t.Fatalf("switch %v, want %v: %v", got, want, err)
 		}
+
 	default:
 		if f.Type != gjson.Null {
 			t.Fatalf("%s is not null", f.Raw)
@@ -105,21 +113,26 @@ func compareObject(t *testing.T, f Field, d *json.Decoder) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		name, ok := key.(string)
 		if !ok {
 			t.Fatalf("a member more than encoding/json has: %s", v.Raw)
 		}
+
 		twice = twice || seen[name]
 		seen[name] = true
 		if v.Type != gjson.Null {
 			keys = append(keys, name)
 		}
+
 		compare(t, Field{Result: v}, d)
 		return true
 	})
+
 	if end, err := d.Token(); err != nil || end != json.Delim('}') {
 		t.Fatalf("members are missing before %v: %v", end, err)
 	}
+
 	err := f.Fields(func(key string, _ Field) *apierror.Error {
 		read = append(read, key)
 		return nil
@@ -127,6 +140,7 @@ func compareObject(t *testing.T, f Field, d *json.Decoder) {
 	if (err != nil) != twice {
 		t.Fatalf("a member is given twice: %v; error %v", twice, err)
 	}
+
 	if !twice && strings.Join(read, "\x00") != strings.Join(keys, "\x00") {
 		t.Fatalf("members %q, want %q", read, keys)
 	}

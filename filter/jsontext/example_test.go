@@ -19,6 +19,7 @@ func Example() {
 		"functions":   {Refused: "functions is not supported. Use tools."},
 		"user":        {Ignored: "names the client's user"},
 	}
+
 	for _, body := range []string{`{"temperature":0.5,"user":"u","unknown":1}`, `{"temperature":3}`, `{"functions":[{}]}`} {
 		var s sampling
 		var ignored jsontext.Ignored
@@ -26,10 +27,12 @@ func Example() {
 		if err == nil {
 			err = table.Decode(&s, jsontext.Field{Result: root}, &ignored)
 		}
+
 		if err != nil {
 			fmt.Println(err.Param+":", err.Message)
 			continue
 		}
+
 		fmt.Println(*s.Temperature, ignored)
 	}
 	// Output:

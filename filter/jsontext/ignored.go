@@ -20,6 +20,7 @@ type Ignored []string
 func (l *Ignored) Add(path string) {
 	index := false
 
+	// One path stands for all elements of an array, or a long one would fill the list.
 	name := strings.Map(func(c rune) rune {
 		switch {
 		case c == '[' || c == ']':

@@ -24,6 +24,7 @@ func (j *Joined) Add(part string) {
 // text before it ends with white space nor the part begins with it: clients send
 // separate texts as parts, such as a reminder and the user's words.
 func (j *Joined) AddPart(part string) {
+	// Two texts without anything between them would be one word to the model.
 	if len(j.parts) > 0 && part != "" {
 		last, _ := utf8.DecodeLastRuneInString(j.parts[len(j.parts)-1])
 		next, _ := utf8.DecodeRuneInString(part)

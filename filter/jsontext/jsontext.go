@@ -250,7 +250,7 @@ func (f Field) Integer(least, most int64) (int64, *apierror.Error) {
 		return 0, f.mismatch("an integer")
 	}
 
-	// Behind 2^53 a float64 does not have each whole number, so that it may be another one.
+	// Above 2^53 a float64 does not have each whole number, so that it may be another one.
 	n, err := strconv.ParseInt(f.Raw, 10, 64)
 	if err != nil {
 		n = int64(f.Num)
@@ -299,17 +299,17 @@ func (f Field) child(key string) string {
 }
 
 // clip shortens a name for an error text, since a client may have chosen it.
-func clip(s string) string {
+func clip(text string) string {
 	const most = 128
-	if len(s) <= most {
-		return s
+	if len(text) <= most {
+		return text
 	}
 
 	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return s[:cut] + "..."
+	return text[:cut] + "..."
 }
 
 // maxList is the most names that are kept in a list, which is searched

@@ -46,6 +46,7 @@ func TestFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var paths []string
 	var walk func(key string, f Field) *apierror.Error
 	walk = func(_ string, f Field) *apierror.Error {
@@ -58,9 +59,11 @@ func TestFields(t *testing.T) {
 		}
 		return nil
 	}
+
 	if err := (Field{Result: root}).Fields(walk); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, want := fmt.Sprint(paths), "[a b b.c b.c[0] b.c[0].d]"; got != want {
 		t.Errorf("paths %s, want %s", got, want)
 	}
@@ -92,6 +95,7 @@ func TestClientNames(t *testing.T) {
 		_, err := v.Text()
 		return err
 	}
+
 	for _, c := range []struct {
 		body, param string
 		read        func(f Field) *apierror.Error
@@ -148,6 +152,7 @@ func TestHalfSurrogates(t *testing.T) {
 		if got, err := (Field{root.Get("a"), "a"}).Text(); err != nil || got != want {
 			t.Errorf("%s is read as %q, want %q: %v", raw, got, want, err)
 		}
+
 		var keys []string
 		_ = Field{Result: root}.Fields(func(key string, _ Field) *apierror.Error {
 			keys = append(keys, key)

@@ -68,6 +68,8 @@ func appendShown(dst []byte, raw string) []byte {
 		if at < 0 || at+1 == len(raw) {
 			return append(dst, raw...)
 		}
+
+		// Only escapes have another spelling: what is before one is copied as it is.
 		dst = append(dst, raw[:at]...)
 
 		size := 2

@@ -37,13 +37,16 @@ func TestShown(t *testing.T) {
 		if got := Shown(text); got != want {
 			t.Errorf("%s is shown as %s, want %s", text, got, want)
 		}
+
 		if !json.Valid([]byte(text)) {
 			continue
 		}
+
 		var compact bytes.Buffer
 		if err := json.Compact(&compact, []byte(want)); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := string(AppendShown(nil, text)); got != compact.String() {
 			t.Errorf("%s is shown as %s, want %s", text, got, &compact)
 		}
@@ -64,14 +67,17 @@ func reference(t *testing.T, raw []byte) (values []string) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()
+
 	for {
 		token, err := decoder.Token()
 		if err == io.EOF {
 			return values
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		switch v := token.(type) {
 		case string:
 			var b strings.Builder
@@ -83,6 +89,7 @@ func reference(t *testing.T, raw []byte) (values []string) {
 			// The line separators are the only ones that it escapes without need.
 			text := strings.TrimSuffix(b.String(), "\n")
 			values = append(values, strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029").Replace(text))
+
 		case json.Number:
 			values = append(values, v.String())
 		case json.Delim:
@@ -116,6 +123,7 @@ func FuzzShown(f *testing.F) {
 		if len(text) > len(raw) || len(shown) > len(text) {
 			t.Fatalf("%q became longer: %q, %q", raw, text, shown)
 		}
+
 		if string(AppendShown(nil, text)) != string(shown) || Shown(text) != text {
 			t.Fatalf("%q becomes %q, and then something else", raw, text)
 		}
@@ -125,6 +133,7 @@ func FuzzShown(f *testing.F) {
 		if got != strings.NewReplacer(",", "", ":", "").Replace(want) {
 			t.Fatalf("%q became %q, want the tokens %q", raw, shown, want)
 		}
+
 		if again := strings.Join(reference(t, shown), ""); again != want {
 			t.Fatalf("%q has another value than %q", shown, raw)
 		}

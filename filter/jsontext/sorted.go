@@ -23,22 +23,23 @@ func appendSorted(dst []byte, v gjson.Result) []byte {
 			return true
 		})
 
+		// Stable, as readers of JSON take the first or the last of two members of one name.
 		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.name.Str, b.name.Str) })
 
-		w := Writer(dst).Open()
+		writer := Writer(dst).Open()
 		for _, m := range members {
-			w = append(Writer(AppendCompact(w.Element(), m.name.Raw)), ':')
-			w = appendSorted(w, m.value)
+			writer = append(Writer(AppendCompact(writer.Element(), m.name.Raw)), ':')
+			writer = appendSorted(writer, m.value)
 		}
-		return w.Close()
+		return writer.Close()
 
 	case v.IsArray():
-		w := Writer(dst).OpenList()
+		writer := Writer(dst).OpenList()
 		v.ForEach(func(_, value gjson.Result) bool {
-			w = appendSorted(w.Element(), value)
+			writer = appendSorted(writer.Element(), value)
 			return true
 		})
-		return w.CloseList()
+		return writer.CloseList()
 	}
 	return AppendCompact(dst, v.Raw)
 }

@@ -63,6 +63,7 @@ func (t Table[D]) Decode(d D, object Field, ignored *Ignored) *apierror.Error {
 	}
 
 	return object.FieldsOf(known, func(key string, v Field) *apierror.Error {
+		// A field that is not in the table has an empty row, and is ignored.
 		if read := t[key].Read; read != nil {
 			return read(d, v)
 		}

@@ -10,6 +10,7 @@ import (
 // texts that are strings of a request or output of a model: [Parse] does not bound their
 // depth.
 func Valid(text string) bool {
+	// The bytes are those of the text, without a copy: nothing writes to them.
 	return valid(unsafe.Slice(unsafe.StringData(text), len(text)))
 }
 

@@ -49,28 +49,28 @@ func each(v gjson.Result, read func(key string, v gjson.Result) bool) {
 	}
 }
 
-// newResult returns a value as gjson does, but for its index.
+// newResult returns a value as gjson does, except for its index.
 func newResult(raw string) gjson.Result {
-	r := gjson.Result{Raw: raw}
+	result := gjson.Result{Raw: raw}
 
 	switch raw[0] {
 	case '"':
-		r.Type, r.Str = gjson.String, unquoted(raw)
+		result.Type, result.Str = gjson.String, unquoted(raw)
 	case '{', '[':
-		r.Type = gjson.JSON
+		result.Type = gjson.JSON
 	case 't':
-		r.Type = gjson.True
+		result.Type = gjson.True
 	case 'f':
-		r.Type = gjson.False
+		result.Type = gjson.False
 	case 'n':
-		r.Type = gjson.Null
+		result.Type = gjson.Null
 	default:
 		// Infinite if it is too large.
-		r.Type = gjson.Number
-		r.Num, _ = strconv.ParseFloat(raw, 64)
+		result.Type = gjson.Number
+		result.Num, _ = strconv.ParseFloat(raw, 64)
 	}
 
-	return r
+	return result
 }
 
 // valueEnd returns the end of the value that begins at i.
@@ -171,7 +171,7 @@ func unescape(raw string, slash int) string {
 	from, to := slash, copy(out, raw[:slash])
 
 	for from < len(in) {
-		// A word is copied first and looked at then: what is behind a backslash in it is
+		// A word is copied first and looked at then: what is after a backslash in it is
 		// overwritten by the next one.
 		if len(in)-from >= 8 {
 			w := binary.LittleEndian.Uint64(in[from:])
@@ -204,7 +204,7 @@ func unescape(raw string, slash int) string {
 	return unsafe.String(unsafe.SliceData(out), to)
 }
 
-// unescaped has the characters that a letter behind a backslash stands for. Others stand
+// unescaped has the characters that a letter after a backslash stands for. Others stand
 // for themselves.
 var unescaped = func() (t [256]byte) {
 	for c := range t {
@@ -231,7 +231,7 @@ func unicodeEscape(raw string) (r rune, n int) {
 	return r, min(6, len(raw))
 }
 
-// hexRune returns the character of the four hexadecimal digits behind \u.
+// hexRune returns the character of the four hexadecimal digits after \u.
 func hexRune(raw string) rune {
 	n, err := strconv.ParseUint(raw[2:min(6, len(raw))], 16, 32)
 	if err != nil {

@@ -87,24 +87,29 @@ func sameWalk(t *testing.T, v gjson.Result) {
 	if !v.IsObject() && !v.IsArray() {
 		return
 	}
+
 	type member struct {
 		key, raw, str string
 		kind          gjson.Type
 		num           float64
 	}
+
 	var got, want []member
 	v.ForEach(func(k, v gjson.Result) bool {
 		want = append(want, member{k.Str, v.Raw, v.Str, v.Type, v.Num})
 		return true
 	})
+
 	each(v, func(key string, v gjson.Result) bool {
 		got = append(got, member{key, v.Raw, v.Str, v.Type, v.Num})
 		sameWalk(t, v)
 		return true
 	})
+
 	if len(got) != len(want) {
 		t.Fatalf("%q has %d members, want %d", v.Raw, len(got), len(want))
 	}
+
 	for i := range got {
 		if got[i] != want[i] {
 			t.Fatalf("%q: member %d is %+v, want %+v", v.Raw, i, got[i], want[i])

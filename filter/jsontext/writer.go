@@ -22,7 +22,7 @@ import (
 type Writer []byte
 
 // Open begins an object: as the value of a key, as an element, or as all of the JSON, at the
-// beginning or behind [Writer.Event].
+// beginning or after [Writer.Event].
 func (w Writer) Open() Writer { return append(w.separated(), '{') }
 
 // Close ends the innermost object.
@@ -80,7 +80,7 @@ func (w Writer) separated() Writer {
 	switch w[len(w)-1] {
 	case '{', '[', ':', ',':
 		return w
-	// White space alone says nothing: a value of a client may have some behind it.
+	// White space alone says nothing: a value of a client may have some after it.
 	case ' ':
 		if bytes.HasSuffix(w, []byte(eventData)) {
 			return w

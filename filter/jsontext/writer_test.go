@@ -52,6 +52,7 @@ func TestWriterWritesJSON(t *testing.T) {
 				w, object[name] = value(w.ClientKey(name), depth+1)
 			}
 			return w.Close(), object
+
 		case kind == 1 && depth < 4:
 			w, list := w.OpenList(), []any{}
 			for range rng.IntN(4) {
@@ -60,11 +61,13 @@ func TestWriterWritesJSON(t *testing.T) {
 				list = append(list, element)
 			}
 			return w.CloseList(), list
+
 		case kind == 2:
 			return append(w, "true"...), true
 		case kind == 3:
 			return append(w, "-1.5"...), -1.5
 		}
+
 		text := []string{"", "{", "[", ":", ",", " ", "\n", `"`, `\`}[rng.IntN(9)]
 		return AppendString(w, text), text
 	}

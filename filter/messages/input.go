@@ -37,7 +37,7 @@ import (
 //	inputString       \ → inputEscape; " → inputColon of a name, inputAfter of a text
 //	inputEscape       u → inputHex; another escape of JSON → inputString
 //	inputHex          the fourth digit → inputString
-//	inputNumber       the byte behind a whole number → inputAfter, which takes it
+//	inputNumber       the byte after a whole number → inputAfter, which takes it
 //	inputWord         the last letter → inputAfter
 //	inputDone         any byte but white space → inputBroken
 //	inputBroken       nothing: the rest is held for the end
@@ -48,7 +48,7 @@ type input struct {
 	state inputState
 	// Of the open objects and arrays: { or [.
 	stack []byte
-	// Read, and not passed on: closing brackets behind it would not make it valid.
+	// Read, and not passed on: closing brackets after it would not make it valid.
 	pending []byte
 
 	// Of a number: where in pending it begins.
@@ -79,7 +79,7 @@ const (
 	inputStart      inputState = iota // the object
 	inputName                         // a member's name
 	inputNameOrEnd                    // the same, or the end of the object
-	inputColon                        // the colon behind a name
+	inputColon                        // the colon after a name
 	inputValue                        // a value
 	inputValueOrEnd                   // the same, or the end of the array
 	inputAfter                        // what follows a value
@@ -89,7 +89,7 @@ const (
 	inputNumber                       // more of a number
 	inputWord                         // more of true, false or null
 	inputDone                         // nothing: the object is complete
-	inputBroken                       // more of the rest behind a fault
+	inputBroken                       // more of the rest after a fault
 	inputWrapped                      // more of a text that is no object
 )
 
@@ -125,7 +125,7 @@ func (in *input) add(dst, piece []byte) []byte {
 		case inputWrapped:
 			return jsontext.AppendEscaped(dst, piece[i:])
 		case inputNumber:
-			// Only the byte behind a number ends it, and that byte belongs to what follows.
+			// Only the byte after a number ends it, and that byte belongs to what follows.
 			if !isNumber(c) && validNumber(in.pending[in.number:]) {
 				in.state = inputAfter
 				dst = in.flush(dst)

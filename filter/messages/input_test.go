@@ -79,23 +79,27 @@ func TestInputIsObject(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"{", "}", "[", "]", ":", ",", `"`, `"a"`, `\`, `\u00`, "1", "-", "e", ".", "true", "nul", " ", "\n", "é", `{"a":`, `"b":[`}
+
 	for range 20_000 {
 		var b strings.Builder
 		b.WriteString("{")
 		for range rng.IntN(16) {
 			b.WriteString(pieces[rng.IntN(len(pieces))])
 		}
+
 		text := b.String()
 		got := pass(text, 1+rng.IntN(5))
 		if !json.Valid([]byte(got)) || got[0] != '{' {
 			t.Fatalf("%q becomes %q", text, got)
 		}
+
 		if json.Valid([]byte(text)) {
 			if got != strings.TrimSpace(text) {
 				t.Fatalf("the object %q becomes %q", text, got)
 			}
 			continue
 		}
+
 		if object := gjson.Parse(got); !strings.HasSuffix(text, object.Get("arguments").Str) || !object.Get("arguments").Exists() {
 			t.Fatalf("%q becomes %q, which has not the rest", text, got)
 		}

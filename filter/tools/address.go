@@ -49,51 +49,51 @@ func ParseHost(entry string) (Host, error) {
 			"%q: write a host such as mcp.example.com, with :port if it is not the default, or *.example.com", entry)
 	}
 
-	h, err := hostOf(u)
+	host, err := hostOf(u)
 	if err != nil {
 		return Host{}, fmt.Errorf("%q: %w", entry, err)
 	}
 
 	// An address that ends like another one is not below it.
 	if below {
-		if _, err := netip.ParseAddr(h.name); err == nil {
+		if _, err := netip.ParseAddr(host.name); err == nil {
 			return Host{}, fmt.Errorf("%q: an IP address has no subdomains: leave out the wildcard", entry)
 		}
-		h.name = "." + h.name
+		host.name = "." + host.name
 	}
-	return h, nil
+	return host, nil
 }
 
 // hostOf returns the scheme, host and port of a URL.
 func hostOf(u *url.URL) (Host, error) {
-	h := Host{scheme: u.Scheme, name: strings.ToLower(u.Hostname()), port: u.Port()}
-	if h.port == "" {
-		h.port = map[string]string{"http": "80", "https": "443"}[h.scheme]
+	host := Host{scheme: u.Scheme, name: strings.ToLower(u.Hostname()), port: u.Port()}
+	if host.port == "" {
+		host.port = map[string]string{"http": "80", "https": "443"}[host.scheme]
 	}
 
-	port, err := strconv.ParseUint(h.port, 10, 16)
+	port, err := strconv.ParseUint(host.port, 10, 16)
 	if err != nil || port == 0 || strings.HasSuffix(u.Host, ":") {
-		return h, errors.New("the port must be a number from 1 to 65535")
+		return host, errors.New("the port must be a number from 1 to 65535")
 	}
 	// One spelling: 0443 is 443, and entries are compared as texts.
-	h.port = strconv.FormatUint(port, 10)
+	host.port = strconv.FormatUint(port, 10)
 
-	if address, err := netip.ParseAddr(h.name); err == nil {
+	if address, err := netip.ParseAddr(host.name); err == nil {
 		if address.Zone() != "" {
-			return h, errors.New("an IPv6 address must not have a zone")
+			return host, errors.New("an IPv6 address must not have a zone")
 		}
 		// IPv4 in IPv6 is the same host.
-		h.name = address.Unmap().String()
-		return h, nil
+		host.name = address.Unmap().String()
+		return host, nil
 	}
 
-	for label := range strings.SplitSeq(h.name, ".") {
+	for label := range strings.SplitSeq(host.name, ".") {
 		if !isLabel(label) {
-			return h, errors.New(
+			return host, errors.New(
 				"the host is not a valid host name: use letters, digits, - and dots, and punycode for other scripts")
 		}
 	}
-	return h, nil
+	return host, nil
 }
 
 // isLabel reports whether label is a label of a host name, in lower case.
@@ -125,23 +125,23 @@ func (h Host) matches(requested Host) bool {
 // Allow returns nil if a request may use this server_url. The error states what the
 // client or the operator has to change, and does not contain the URL.
 func (c *Client) Allow(rawURL string) error {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Host == "" || u.Opaque != "" || len(rawURL) > maxURLBytes {
+	parsed, err := url.Parse(rawURL)
+	if err != nil || parsed.Host == "" || parsed.Opaque != "" || len(rawURL) > maxURLBytes {
 		return errors.New("the server_url is not a valid URL: write it as https://host/path")
 	}
 
-	if u.Scheme != "https" && u.Scheme != "http" {
+	if parsed.Scheme != "https" && parsed.Scheme != "http" {
 		return errors.New("the server_url must begin with https://")
 	}
 
-	if u.User != nil {
+	if parsed.User != nil {
 		return errors.New("the server_url must not contain a user or a password: send them in authorization or headers")
 	}
-	if u.Fragment != "" {
+	if parsed.Fragment != "" {
 		return errors.New("the server_url must not contain a fragment")
 	}
 
-	h, err := hostOf(u)
+	host, err := hostOf(parsed)
 	if err != nil {
 		return fmt.Errorf("the server_url is not valid: %w", err)
 	}
@@ -149,18 +149,19 @@ func (c *Client) Allow(rawURL string) error {
 	// The host is allowed, but with another scheme or port: the operator may have meant this one.
 	otherOrigin := false
 	for _, allowed := range c.o.AllowedHosts {
-		if allowed.matches(h) {
+		if allowed.matches(host) {
 			return nil
 		}
-		allowed.scheme, allowed.port = h.scheme, h.port
-		otherOrigin = otherOrigin || allowed.matches(h)
+		allowed.scheme, allowed.port = host.scheme, host.port
+		otherOrigin = otherOrigin || allowed.matches(host)
 	}
 	if otherOrigin {
 		return fmt.Errorf(
 			"MCP servers at %s may only be used with the scheme and the port of their entry in tools.allowed_hosts",
-			h.name)
+			host.name)
 	}
-	return fmt.Errorf("MCP servers at %s are not allowed: the operator can add the host to tools.allowed_hosts", h.name)
+	return fmt.Errorf("MCP servers at %s are not allowed: the operator can add the host to tools.allowed_hosts",
+		host.name)
 }
 
 // origin returns the scheme, host and port of a URL in canonical form.
@@ -221,20 +222,20 @@ func public(a netip.Addr) bool {
 
 // mayReach reports whether requests may connect to an address. IPv4-mapped and
 // NAT64 addresses are checked as the IPv4 address that they embed.
-func (p *pool) mayReach(a netip.Addr) bool {
-	a = a.WithZone("").Unmap()
+func (p *pool) mayReach(address netip.Addr) bool {
+	address = address.WithZone("").Unmap()
 
-	if nat64.Contains(a) {
-		b := a.As16()
+	if nat64.Contains(address) {
+		b := address.As16()
 		return p.mayReach(netip.AddrFrom4([4]byte(b[12:])))
 	}
 
 	for _, network := range *p.reachable.Load() {
-		if network.Contains(a) {
+		if network.Contains(address) {
 			return true
 		}
 	}
-	return public(a)
+	return public(address)
 }
 
 // addressError is the error of a connection to an address that is not allowed.
@@ -264,21 +265,21 @@ const (
 // newTransport returns a transport that ignores the proxies of the environment. If
 // limited is set, it connects only to addresses that requests may reach.
 func (c *Client) newTransport(limited bool) *http.Transport {
-	d := &net.Dialer{Timeout: dialTimeout, Resolver: c.o.Resolver}
+	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: c.o.Resolver}
 	if limited {
-		d.ControlContext = c.control
+		dialer.ControlContext = c.control
 	}
 
-	t := &http.Transport{
+	transport := &http.Transport{
 		Proxy:                  nil,
-		DialContext:            d.DialContext,
+		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    handshakeTimeout,
 		IdleConnTimeout:        connIdleTimeout,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 	if c.o.TLS != nil {
-		t.TLSClientConfig = c.o.TLS.Clone()
+		transport.TLSClientConfig = c.o.TLS.Clone()
 	}
-	return t
+	return transport
 }

@@ -27,6 +27,7 @@ func FuzzResult(f *testing.F) {
 		f.Add([]byte(seed), uint16(0))
 		f.Add([]byte(seed), uint16(9))
 	}
+
 	f.Fuzz(func(t *testing.T, raw []byte, more uint16) {
 		limit := 1024 + int(more) // the least that a configuration may have
 		x := &task{client: &Client{o: Options{MaxResultBytes: limit}}, server: &Server{Header: http.Header{"Authorization": {"Bearer " + fuzzSecret}}}, tool: "f"}
@@ -37,22 +38,28 @@ func FuzzResult(f *testing.F) {
 			}
 			return
 		}
+
 		if len(r.Text) > limit || len(r.Error) > max(limit, 128) {
 			t.Errorf("the model gets %d bytes and an error of %d, more than %d", len(r.Text), len(r.Error), limit)
 		}
+
 		if len(r.Structured) > 0 && !json.Valid(r.Structured) {
 			t.Errorf("the structured result is not JSON: %q", r.Structured)
 		}
+
 		size := len(r.Structured)
 		texts := []string{r.Text, r.Error, string(r.Structured)}
+
 		for i := range r.Content {
 			p := &r.Content[i]
 			size += p.size() - partBytes
 			texts = append(texts, p.Text, p.MIME, p.URI, p.Name)
 		}
+
 		if size > 6*len(raw)+128 { // [hidden] and U+FFFD are longer than what they replace
 			t.Errorf("%d bytes of a result of %d", size, len(raw))
 		}
+
 		for _, text := range texts {
 			if !utf8.ValidString(text) && utf8.Valid(raw) {
 				t.Errorf("not UTF-8: %q", text)
@@ -77,11 +84,13 @@ func FuzzListing(f *testing.F) {
 		if err != nil {
 			return
 		}
+
 		for i := range list {
 			tool := &list[i]
 			if n := tool.bytes(); n > 3*len(raw) { // U+FFFD has three bytes
 				t.Errorf("%d bytes of a page of %d", n, len(raw))
 			}
+
 			tool.hide(secrets)
 			for _, object := range []json.RawMessage{tool.InputSchema, tool.Annotations} {
 				if object != nil && !isObject(object) {

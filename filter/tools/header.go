@@ -29,10 +29,10 @@ var reservedHeaders = map[string]bool{
 // not allow a name or a value, a header is set by the filter itself, or the headers
 // exceed 32 values or 16384 bytes. The error names the header and never contains
 // its value.
-func CheckHeader(h http.Header) error {
+func CheckHeader(header http.Header) error {
 	count, size := 0, 0
 
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		lower := strings.ToLower(name)
 		switch {
 		case !isToken(name):
@@ -41,7 +41,7 @@ func CheckHeader(h http.Header) error {
 			return fmt.Errorf("the header %.80q cannot be set by requests: leave it out", name)
 		}
 
-		for _, value := range h[name] {
+		for _, value := range header[name] {
 			if !isFieldValue(value) {
 				return fmt.Errorf("the value of the header %.80q contains a character that HTTP does not allow", name)
 			}
@@ -59,15 +59,15 @@ func CheckHeader(h http.Header) error {
 // AddHeader adds headers of a request to those that the filter sends to the server.
 // A configured server accepts only the names in RequestHeaders, and its own values
 // win. The error names the header and states what to change.
-func (s *Server) AddHeader(h http.Header) error {
-	if len(h) == 0 {
+func (s *Server) AddHeader(asked http.Header) error {
+	if len(asked) == 0 {
 		return nil
 	}
 
 	if s.isProcess() {
 		return fmt.Errorf("the MCP server %q is a process and takes no headers: leave them out", s.Label)
 	}
-	if err := CheckHeader(h); err != nil {
+	if err := CheckHeader(asked); err != nil {
 		return err
 	}
 
@@ -77,7 +77,7 @@ func (s *Server) AddHeader(h http.Header) error {
 	}
 
 	// In the order of their names, so that an error names the same header each time.
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		if s.Trusted && !slices.Contains(s.RequestHeaders, name) {
 			return fmt.Errorf(
 				"the MCP server %q does not accept the header %.80q from requests: leave it out, or have the "+
@@ -85,7 +85,7 @@ func (s *Server) AddHeader(h http.Header) error {
 		}
 
 		if _, own := header[name]; !own || !s.Trusted {
-			header[name] = h[name]
+			header[name] = asked[name]
 			s.Added = append(s.Added, name)
 		}
 	}

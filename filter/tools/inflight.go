@@ -16,7 +16,7 @@ type inflight struct {
 	bytes atomic.Int64
 }
 
-// share is the part of the bytes in flight that one request or one stream holds.
+// share is a memory share: the bytes in flight that one request or one stream holds.
 type share struct {
 	total *inflight
 

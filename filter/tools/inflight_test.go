@@ -38,16 +38,19 @@ func newSplitServer(t *testing.T, n int) *splitServer {
 				Name string `json:"name"`
 			} `json:"params"`
 		}
+
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &m)
 		if m.Method == "initialize" {
 			p.opened.Add(1)
 		}
+
 		if m.Method != "tools/call" {
 			r.Body = io.NopCloser(strings.NewReader(string(body)))
 			hello(w, r)
 			return
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s`, m.ID, strings.Repeat("x", n/2))
 		if m.Params.Name == "halves" {
@@ -58,8 +61,10 @@ func newSplitServer(t *testing.T, n int) *splitServer {
 			case <-r.Context().Done():
 			}
 		}
+
 		fmt.Fprintf(w, `%s"}]}}`, strings.Repeat("x", n-n/2))
 	}))
+
 	return p
 }
 
@@ -77,6 +82,7 @@ func TestInflightBound(t *testing.T) {
 			t.Errorf("%d bytes, error %q (%v)", len(r.Text), r.Error, r.Cause)
 		}
 	})
+
 	receive(t, p.started, "the first half of the answer")
 	waitFor(t, "the first half counts as in flight", func() bool { return tools.Inflight(c) >= size/2 })
 
@@ -84,17 +90,21 @@ func TestInflightBound(t *testing.T) {
 	if r := do(t, c, trusted(p.url), "whole", "{}"); r.Error != want {
 		t.Errorf("error %q (%v)", r.Error, r.Cause)
 	}
+
 	wantText(t, do(t, c, small, "echo", `{"a":1}`), `{"a":1}`)
 	close(p.release)
 	group.Wait()
+
 	for range 3 {
 		if r := do(t, c, trusted(p.url), "whole", "{}"); r.Error != "" {
 			t.Errorf("error %q (%v)", r.Error, r.Cause)
 		}
 	}
+
 	if n := p.opened.Load(); n != 1 {
 		t.Errorf("%d sessions, want 1", n)
 	}
+
 	waitFor(t, "all bytes are released", func() bool { return tools.Inflight(c) == 0 })
 }
 
@@ -124,9 +134,11 @@ func TestInflightOfStreams(t *testing.T) {
 			for range 5 { // each answer fits once the one before is released
 				wantText(t, do(t, c, s, "echo", some), some)
 			}
+
 			if r := do(t, c, s, "echo", fmt.Sprintf(`{"a":"%s"}`, strings.Repeat("x", 2*limit))); !strings.Contains(r.Error, "tools.max_inflight_bytes") {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
 			}
+
 			wantText(t, do(t, c, s, "echo", some), some)
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()

@@ -13,7 +13,7 @@ import (
 // nothing.
 //
 // A strings.Replacer, which would be less code, takes the first secret at a place and goes on
-// behind it. Of two that overlap it leaves the end of the second one to be read: abcd and cdef
+// after it. Of two that overlap it leaves the end of the second one to be read: abcd and cdef
 // in abcdef. Here overlapping secrets are one span. Nor can it say how far a secret reaches that
 // begins before the end of a limit.
 type mask struct{ secrets *finder.Finder }
@@ -81,7 +81,7 @@ func replace(text string, found []span) string {
 }
 
 // hideBeginning is hide for the first limit bytes of a text, and reports whether it
-// has more. It looks only as far behind them as the secrets reach that begin in them.
+// has more. It looks only as far after them as the secrets reach that begin in them.
 func (m *mask) hideBeginning(text string, limit int) (beginning string, more bool) {
 	if len(text) <= limit {
 		return m.hide(text), false
@@ -95,7 +95,7 @@ func (m *mask) hideBeginning(text string, limit int) (beginning string, more boo
 	}
 
 	// A secret that begins before the limit is hidden as a whole, or its beginning would be
-	// shown; one that begins behind it is not there.
+	// shown; one that begins after it is not there.
 	found, _ := find(m, text[:min(len(text), limit+m.secrets.Longest())])
 	for len(found) > 0 && found[len(found)-1].from >= end {
 		found = found[:len(found)-1]

@@ -47,13 +47,16 @@ func TestMaskFindsEverySecret(t *testing.T) {
 		}
 		return string(b)
 	}
+
 	for range 3000 {
 		secrets := make([]string, 1+random.IntN(6))
 		for i := range secrets {
 			secrets[i] = word(6)
 		}
+
 		text := word(40)
 		want := make([]bool, len(text))
+
 		for _, secret := range secrets {
 			for i := range text {
 				if strings.HasPrefix(text[i:], secret) {
@@ -63,13 +66,16 @@ func TestMaskFindsEverySecret(t *testing.T) {
 				}
 			}
 		}
+
 		got := make([]bool, len(text))
 		found, _ := find(newMask(secrets), text)
+
 		for _, s := range found {
 			for i := s.from; i < s.to; i++ {
 				got[i] = true
 			}
 		}
+
 		if !slices.Equal(got, want) {
 			t.Fatalf("%q in %q: %v, want %v", secrets, text, got, want)
 		}

@@ -18,11 +18,11 @@ type places struct {
 }
 
 func (c *Client) places(server *Server) []places {
-	all := []places{{c.o.MaxSessions, func(*Server) bool { return true }, "tools.max_sessions",
-		"sessions with MCP servers"}}
+	every := func(*Server) bool { return true }
+	all := []places{{c.o.MaxSessions, every, "tools.max_sessions", "sessions with MCP servers"}}
 
 	if server.isProcess() {
-		return append(all, places{
+		all = append(all, places{
 			c.o.MaxProcesses, (*Server).isProcess, "tools.max_processes", "processes of MCP servers",
 		})
 	}
@@ -37,10 +37,10 @@ func (c *Client) admitLocked(server *Server) failure {
 		return failure{}
 	}
 
-	for _, p := range c.places(server) {
+	for _, kind := range c.places(server) {
 		used, own := 0, 0
 		for _, s := range c.sessions {
-			if s.users == 0 || !p.of(s.server) {
+			if s.users == 0 || !kind.of(s.server) {
 				continue
 			}
 
@@ -51,8 +51,9 @@ func (c *Client) admitLocked(server *Server) failure {
 		}
 
 		// Without a free place the pool says so itself, by [Client.makeRoomLocked].
-		if free := p.most - used; own >= free && free > 0 {
-			return failure{text: "Too many of your " + p.what + " are in use at once (" + p.key + "). Try again later."}
+		if free := kind.most - used; own >= free && free > 0 {
+			text := "Too many of your " + kind.what + " are in use at once (" + kind.key + "). Try again later."
+			return failure{text: text}
 		}
 	}
 	return failure{}
@@ -60,16 +61,16 @@ func (c *Client) admitLocked(server *Server) failure {
 
 // makeRoomLocked makes room in the pool for a session with a server.
 func (c *Client) makeRoomLocked(server *Server) failure {
-	for _, p := range c.places(server) {
+	for _, kind := range c.places(server) {
 		open := 0
 		for _, s := range c.sessions {
-			if p.of(s.server) {
+			if kind.of(s.server) {
 				open++
 			}
 		}
 
-		if open >= p.most && !c.evictLocked(p.of) {
-			return failure{text: "Too many " + p.what + " are in use (" + p.key + "). Try again later."}
+		if open >= kind.most && !c.evictLocked(kind.of) {
+			return failure{text: "Too many " + kind.what + " are in use (" + kind.key + "). Try again later."}
 		}
 	}
 	return failure{}
@@ -80,23 +81,23 @@ func (c *Client) makeRoomLocked(server *Server) failure {
 // all are in use.
 func (c *Client) evictLocked(eligible func(*Server) bool) bool {
 	sessionsOf := map[string]int{}
-	for _, s := range c.sessions {
-		if eligible(s.server) {
-			sessionsOf[s.server.Tenant]++
+	for _, candidate := range c.sessions {
+		if eligible(candidate.server) {
+			sessionsOf[candidate.server.Tenant]++
 		}
 	}
 
 	var first *session
-	for _, s := range c.sessions {
-		if s.users > 0 || !eligible(s.server) {
+	for _, candidate := range c.sessions {
+		if candidate.users > 0 || !eligible(candidate.server) {
 			continue
 		}
 
 		// The tenant with the most sessions loses one, and of these the one that was used least
 		// recently.
-		if first == nil || cmp.Or(sessionsOf[s.server.Tenant]-sessionsOf[first.server.Tenant],
-			first.used.Compare(s.used)) > 0 {
-			first = s
+		if first == nil || cmp.Or(sessionsOf[candidate.server.Tenant]-sessionsOf[first.server.Tenant],
+			first.used.Compare(candidate.used)) > 0 {
+			first = candidate
 		}
 	}
 

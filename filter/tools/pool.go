@@ -47,24 +47,24 @@ type pool struct {
 // warning for each configured program that is not installed.
 func New(o Options) *Client {
 	o.setDefaults()
-	c := &Client{o: o, pool: &pool{
+	client := &Client{o: o, pool: &pool{
 		sessions: map[string]*session{}, warned: map[string]bool{},
 		processes: make(chan struct{}, o.MaxProcesses), inflight: inflight{limit: o.MaxInflightBytes},
 	}}
 
-	c.reachable.Store(&o.AllowedNetworks)
-	c.warnOfPrograms()
+	client.reachable.Store(&o.AllowedNetworks)
+	client.warnOfPrograms()
 
 	// Not the caller's context: the sessions outlive each request and each configuration.
-	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.trusted, c.limited = c.newTransport(false), c.newTransport(true)
+	client.ctx, client.stop = context.WithCancel(context.Background())
+	client.trusted, client.limited = client.newTransport(false), client.newTransport(true)
 
-	c.sdk = mcp.NewClient(&mcp.Implementation{Name: clientName, Version: "1"}, &mcp.ClientOptions{
+	client.sdk = mcp.NewClient(&mcp.Implementation{Name: clientName, Version: "1"}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
-	c.sdk.AddReceivingMiddleware(rejectRequests)
-	return c
+	client.sdk.AddReceivingMiddleware(rejectRequests)
+	return client
 }
 
 // With returns a client of another configuration that shares the sessions of c.
@@ -121,23 +121,23 @@ func (c *Client) transport(s *Server) *http.Transport {
 // acquire returns the open session of a server, and opens one if there is none. The
 // caller must release it.
 func (c *Client) acquire(ctx context.Context, server *Server) (*session, failure) {
-	s, f := c.join(server)
-	if s == nil {
+	joined, f := c.join(server)
+	if joined == nil {
 		return nil, f
 	}
 
 	select {
-	case <-s.ready:
+	case <-joined.ready:
 	case <-ctx.Done():
-		c.release(s)
+		c.release(joined)
 		return nil, failure{}
 	}
 
-	if s.mcp == nil {
-		c.release(s)
-		return nil, s.failure
+	if joined.mcp == nil {
+		c.release(joined)
+		return nil, joined.failure
 	}
-	return s, failure{}
+	return joined, failure{}
 }
 
 // join adds a user to the session of a server, which may still be opening.
@@ -149,33 +149,36 @@ func (c *Client) join(server *Server) (*session, failure) {
 	}
 
 	key := server.key()
-	s := c.sessions[key]
+	pooled := c.sessions[key]
 
 	// A session that is in use already keeps its place.
-	if s == nil || s.users == 0 {
+	if pooled == nil || pooled.users == 0 {
 		if f := c.admitLocked(server); f.text != "" {
 			return nil, f
 		}
 	}
 
-	if s == nil {
+	if pooled == nil {
 		if f := c.makeRoomLocked(server); f.text != "" {
 			return nil, f
 		}
-		s = &session{client: c, server: server, key: key, ready: make(chan struct{}), stream: share{total: &c.inflight}}
-		s.ctx, s.cancel = context.WithCancel(context.Background())
-		c.sessions[key] = s
+		pooled = &session{
+			client: c, server: server, key: key,
+			ready: make(chan struct{}), stream: share{total: &c.inflight},
+		}
+		pooled.ctx, pooled.cancel = context.WithCancel(context.Background())
+		c.sessions[key] = pooled
 		c.o.Metrics.Sessions(len(c.sessions))
-		c.work.Go(func() { c.runSession(s) })
+		c.work.Go(func() { c.runSession(pooled) })
 	}
 
-	s.users++
+	pooled.users++
 	// It would close the session while it is used.
-	if s.idle != nil {
-		s.idle.Stop()
-		s.idle = nil
+	if pooled.idle != nil {
+		pooled.idle.Stop()
+		pooled.idle = nil
 	}
-	return s, failure{}
+	return pooled, failure{}
 }
 
 // runSession opens a session and waits for its end.
@@ -200,19 +203,19 @@ func (c *Client) firstWarning(label string) bool {
 
 // release removes a user from a session. A session without users is closed after
 // IdleTimeout.
-func (c *Client) release(s *session) {
+func (c *Client) release(session *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.users--
-	s.used = c.o.Now()
+	session.users--
+	session.used = c.o.Now()
 
 	switch {
-	case s.users > 0:
+	case session.users > 0:
 	// Nobody gets it any more, so that nothing has to be waited for.
-	case s.retired:
-		c.closeLocked(s)
+	case session.retired:
+		c.closeLocked(session)
 	default:
-		s.idle = time.AfterFunc(c.o.IdleTimeout, func() { c.expire(s) })
+		session.idle = time.AfterFunc(c.o.IdleTimeout, func() { c.expire(session) })
 	}
 }
 
@@ -231,21 +234,21 @@ func (c *Client) drop(s *session) {
 	c.removeLocked(s)
 }
 
-func (c *Client) removeLocked(s *session) {
-	if s.retired {
+func (c *Client) removeLocked(session *session) {
+	if session.retired {
 		return
 	}
 
-	s.retired = true
-	delete(c.sessions, s.key)
+	session.retired = true
+	delete(c.sessions, session.key)
 	c.o.Metrics.Sessions(len(c.sessions))
-	if s.idle != nil {
-		s.idle.Stop()
-		s.idle = nil
+	if session.idle != nil {
+		session.idle.Stop()
+		session.idle = nil
 	}
 
-	if s.users == 0 {
-		c.closeLocked(s)
+	if session.users == 0 {
+		c.closeLocked(session)
 	}
 }
 

@@ -54,28 +54,28 @@ func (s *session) start(ctx context.Context) (mcp.Connection, error) {
 		return nil, errors.New("too many processes are running")
 	}
 
-	p, stderr, err := spawn(s.server)
+	process, stderr, err := spawn(s.server)
 	if err != nil {
 		<-s.client.processes
 		return nil, err
 	}
 
-	s.process = p
-	s.client.work.Go(func() { s.client.logLines(s.server, p, stderr) })
+	s.process = process
+	s.client.work.Go(func() { s.client.logLines(s.server, process, stderr) })
 	s.client.work.Go(func() {
 		// The exit status is not used. The children of the process are killed with it.
-		_ = p.cmd.Wait()
-		p.signal(syscall.SIGKILL)
+		_ = process.cmd.Wait()
+		process.signal(syscall.SIGKILL)
 		<-s.client.processes
-		close(p.exited)
+		close(process.exited)
 		// Processes that have left the group may keep the pipes open.
-		_ = p.stdout.SetReadDeadline(time.Now().Add(stopTimeout))
+		_ = process.stdout.SetReadDeadline(time.Now().Add(stopTimeout))
 		_ = stderr.SetReadDeadline(time.Now().Add(stopTimeout))
 	})
 
-	context.AfterFunc(s.ctx, func() { p.kill(syscall.SIGKILL) })
+	context.AfterFunc(s.ctx, func() { process.kill(syscall.SIGKILL) })
 	transport := mcp.IOTransport{
-		Reader: counted{p.stdout, &s.stream}, Writer: p, MaxLineLength: s.client.o.MaxMessageBytes,
+		Reader: counted{process.stdout, &s.stream}, Writer: process, MaxLineLength: s.client.o.MaxMessageBytes,
 	}
 	return transport.Connect(ctx)
 }
@@ -175,8 +175,8 @@ func (p *process) Close() error {
 
 // logLines logs the stderr of a process up to the limits, reads the rest without
 // logging it, and keeps the last line.
-func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
-	defer close(p.logged)
+func (c *Client) logLines(server *Server, process *process, stderr io.ReadCloser) {
+	defer close(process.logged)
 	defer stderr.Close()
 	lines := bufio.NewReaderSize(stderr, maxLogLine)
 	log := c.o.Log.WithField("mcp_server", server.Label)
@@ -185,7 +185,7 @@ func (c *Client) logLines(server *Server, p *process, stderr io.ReadCloser) {
 	for n := 0; ; n++ {
 		line, _, err := lines.ReadLine()
 		if err != nil {
-			p.lastLogLine = string(last)
+			process.lastLogLine = string(last)
 			return
 		}
 

@@ -59,6 +59,7 @@ func TestChildren(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			defer listener.Close()
 			c := newClient(t, tools.Options{})
 			s := process("server", map[string]string{"ADDRESS": listener.Addr().String()})
@@ -66,21 +67,25 @@ func TestChildren(t *testing.T) {
 			if err := listener.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
+
 			conn, err := listener.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			defer conn.Close()
 			ended := make(chan struct{})
 			go func() {
 				_, _ = io.Copy(io.Discard, conn)
 				close(ended)
 			}()
+
 			if ending == "death" {
 				do(t, c, s, "exit", "{}")
 			} else {
 				c.Close()
 			}
+
 			receive(t, ended, "the end of the child")
 		})
 	}
@@ -96,12 +101,15 @@ func TestMaxProcesses(t *testing.T) {
 		s.Session = session
 		return s
 	}
+
 	for _, session := range []string{"a", "b", "c", "a", "d"} {
 		wantText(t, do(t, c, server(session), "echo", "{}"), "{}")
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group sync.WaitGroup
+
 	for _, session := range []string{"d", "e"} { // all processes are in use
 		group.Go(func() {
 			for ctx.Err() == nil { // a process that is being stopped may still count
@@ -109,10 +117,12 @@ func TestMaxProcesses(t *testing.T) {
 			}
 		})
 	}
+
 	waitFor(t, "two processes are in use", func() bool {
 		r := do(t, c, server("f"), "echo", "{}")
 		return strings.Contains(r.Error, "Too many processes of MCP servers are in use (tools.max_processes)")
 	})
+
 	f := newFixture()
 	wantText(t, do(t, c, trusted(serve(t, f.streamable())), "echo", "{}"), "{}")
 	cancel()

@@ -53,6 +53,7 @@ func TestNameGetsAnotherAddress(t *testing.T) {
 			n.CloseClientConnections() // what is connected stays at the old address
 		}
 	}
+
 	move("127.0.0.1")
 	host := "http://mcp.example.com:" + port
 	c := newClient(t, tools.Options{
@@ -60,6 +61,7 @@ func TestNameGetsAnotherAddress(t *testing.T) {
 		AllowedNetworks: networks(t, "127.0.0.1/32", "127.0.0.2/32"),
 		Resolver:        resolverOf(t, func() netip.Addr { return *address.Load() }),
 	})
+
 	s := &tools.Server{Label: "moving", URL: host}
 	wantText(t, do(t, c, s, "echo", `{"at":1}`), `{"at":1}`)
 
@@ -69,6 +71,7 @@ func TestNameGetsAnotherAddress(t *testing.T) {
 	if r.Error != "" {
 		r = do(t, c, s, "echo", `{"at":2}`)
 	}
+
 	wantText(t, r, `{"at":2}`)
 	if second.seen.Load() == 0 {
 		t.Error("the new address was not asked")
@@ -81,9 +84,11 @@ func TestNameGetsAnotherAddress(t *testing.T) {
 			t.Errorf("text %q, error %q", r.Text, r.Error)
 		}
 	}
+
 	if r := do(t, c, s, "echo", `{"at":3}`); !strings.Contains(r.Error, "tools.allowed_networks") {
 		t.Errorf("error %q, cause %v", r.Error, r.Cause)
 	}
+
 	if forbidden.seen.Load() != 0 {
 		t.Error("an address that is not allowed was reached")
 	}
@@ -110,6 +115,7 @@ func TestNameAlternates(t *testing.T) {
 			return netip.MustParseAddr("127.0.0.3")
 		}),
 	}
+
 	for i := range 8 {
 		c := newClient(t, o)
 		do(t, c, &tools.Server{Label: "moving", URL: host}, "echo", "{}")
@@ -119,6 +125,7 @@ func TestNameAlternates(t *testing.T) {
 			t.Fatalf("client %d reached an address that is not allowed", i)
 		}
 	}
+
 	if allowed.seen.Load() == 0 || queries.Load() < 2 {
 		t.Errorf("%d requests at the allowed address, %d queries", allowed.seen.Load(), queries.Load())
 	}

@@ -112,9 +112,9 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 		secrets = t.server.mask(minSecretBytes, t.server.pathAndQuery()...)
 	}
 
-	r := Result{Answered: true}
+	shown := Result{Answered: true}
 	if string(call.Structured) != "null" {
-		r.Structured = secrets.hideJSON(call.Structured)
+		shown.Structured = secrets.hideJSON(call.Structured)
 	}
 	content := contentList{}
 	texts := make([]string, 0, len(call.Content))
@@ -126,17 +126,17 @@ func (t *task) result(answer *jsonrpc.Response) (Result, error) {
 
 	// The structured result may be left out of r from here on, for lack of room: the text of a
 	// result that has nothing else is made before.
-	text := t.shownText(texts, r.Structured, secrets)
-	content.setOn(&r)
+	text := t.shownText(texts, shown.Structured, secrets)
+	content.setOn(&shown)
 	switch {
 	case !call.IsError:
-		r.Text = text
+		shown.Text = text
 	case text == "":
-		r.Error = "The tool failed without an error message."
+		shown.Error = "The tool failed without an error message."
 	default:
-		r.Error = text
+		shown.Error = text
 	}
-	return r, nil
+	return shown, nil
 }
 
 // shownText returns what the model sees of a result: its texts, or the structured result where
@@ -210,8 +210,8 @@ func (p Part) hide(secrets *mask) Part {
 
 // parsePart parses a content part of MCP and returns it with the text that the model
 // sees of it.
-func parsePart(raw json.RawMessage) (p Part, modelText string) {
-	var c struct {
+func parsePart(raw json.RawMessage) (part Part, modelText string) {
+	var content struct {
 		Type        string `json:"type"`
 		Text        string `json:"text"`
 		Data        []byte `json:"data"`
@@ -228,27 +228,32 @@ func parsePart(raw json.RawMessage) (p Part, modelText string) {
 	}
 
 	const unknown = "[content of an unknown type]"
-	if json.Unmarshal(raw, &c) != nil {
+	if json.Unmarshal(raw, &content) != nil {
 		return Part{}, unknown
 	}
 
-	switch c.Type {
+	switch content.Type {
 	case "text":
-		return Part{Type: c.Type, Text: c.Text}, c.Text
+		return Part{Type: content.Type, Text: content.Text}, content.Text
 	case "image", "audio":
-		return Part{Type: c.Type, MIME: c.MIME, Data: c.Data}, placeholder(c.Type, "", c.MIME, len(c.Data))
+		part = Part{Type: content.Type, MIME: content.MIME, Data: content.Data}
+		return part, placeholder(part.Type, "", part.MIME, len(part.Data))
 	case "resource_link":
-		text := strings.TrimSpace(c.Name + " " + c.URI)
-		if c.Description != "" {
-			text += ": " + c.Description
+		text := strings.TrimSpace(content.Name + " " + content.URI)
+		if content.Description != "" {
+			text += ": " + content.Description
 		}
-		return Part{Type: c.Type, MIME: c.MIME, URI: c.URI, Name: c.Name}, "[resource " + text + "]"
+		part = Part{Type: content.Type, MIME: content.MIME, URI: content.URI, Name: content.Name}
+		return part, "[resource " + text + "]"
 	case "resource":
-		p = Part{Type: c.Type, Text: c.Resource.Text, MIME: c.Resource.MIME, URI: c.Resource.URI, Data: c.Resource.Blob}
-		if len(p.Data) > 0 {
-			return p, placeholder("resource", p.URI, p.MIME, len(p.Data))
+		resource := &content.Resource
+		part = Part{
+			Type: content.Type, Text: resource.Text, MIME: resource.MIME, URI: resource.URI, Data: resource.Blob,
 		}
-		return p, p.Text
+		if len(part.Data) > 0 {
+			return part, placeholder("resource", part.URI, part.MIME, len(part.Data))
+		}
+		return part, part.Text
 	}
 	return Part{}, unknown
 }

@@ -115,6 +115,7 @@ func TestAllow(t *testing.T) {
 		case err != nil && strings.Contains(err.Error(), "secretword"):
 			t.Errorf("%s: the error contains the password", tt.url)
 		}
+
 		if tt.want != "" { // a server that is not allowed is not asked
 			if r := do(t, c, &tools.Server{Label: "x", URL: tt.url}, "", ""); r.Error != fmt.Sprint(err) {
 				t.Errorf("%s: result %q", tt.url, r.Error)
@@ -162,11 +163,13 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %v, want reachable: %v", address, err, want)
 		}
 	}
+
 	for _, bad := range []string{"", "8.8.8.8", "host:443", "/run/x.sock"} {
 		if tools.Control(c, "tcp", bad) == nil {
 			t.Errorf("%q is reachable", bad)
 		}
 	}
+
 	if tools.Control(c, "udp", "8.8.8.8:53") == nil {
 		t.Error("udp is reachable")
 	}
@@ -182,6 +185,7 @@ func TestResolvedAddress(t *testing.T) {
 		r.Host = "127.0.0.1" // the SDK's servers on loopback accept no other host
 		h.ServeHTTP(w, r)
 	}))
+
 	defer server.Close()
 	pool := x509.NewCertPool()
 	pool.AddCert(server.Certificate())
@@ -191,15 +195,18 @@ func TestResolvedAddress(t *testing.T) {
 		Resolver:     resolver(t, netip.MustParseAddr("127.0.0.1")),
 		TLS:          &tls.Config{RootCAs: pool, ServerName: "example.com"},
 	}
+
 	s := &tools.Server{Label: "named", URL: "https://mcp.example.com:" + port}
 
 	r := do(t, newClient(t, o), s, "echo", "{}")
 	if !strings.Contains(r.Error, "tools.allowed_networks") || strings.Contains(r.Error, "127.0.0.1") || r.Cause == nil || !strings.Contains(r.Cause.Error(), "127.0.0.1") {
 		t.Errorf("error %q, cause %v", r.Error, r.Cause)
 	}
+
 	if seen.Load() != 0 {
 		t.Error("the server was reached")
 	}
+
 	o.AllowedNetworks = networks(t, "127.0.0.1/32")
 	wantText(t, do(t, newClient(t, o), s, "echo", "{}"), "{}")
 }
@@ -217,6 +224,7 @@ func resolverOf(t *testing.T, current func() netip.Addr) *net.Resolver {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -229,6 +237,7 @@ func resolverOf(t *testing.T, current func() netip.Addr) *net.Resolver {
 			_, _ = server.WriteTo(answer(b[:n], current), from)
 		}
 	}()
+
 	var open sync.WaitGroup // a query that has no answer goes on for seconds
 	t.Cleanup(func() { open.Wait(); _ = server.Close(); <-done })
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -293,6 +302,7 @@ func TestRedirects(t *testing.T) {
 	elsewhere, seen := countRequests(t)
 	f := newFixture()
 	h := f.streamable()
+
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, trust := range []bool{false, true} {
 			url := serve(t, http.RedirectHandler(elsewhere+"/mcp", status))
@@ -303,9 +313,11 @@ func TestRedirects(t *testing.T) {
 			}
 		}
 	}
+
 	if seen.Load() != 0 {
 		t.Error("the other origin was reached")
 	}
+
 	within := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" {
 			http.Redirect(w, r, "/mcp/", http.StatusTemporaryRedirect)
@@ -313,6 +325,7 @@ func TestRedirects(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	}))
+
 	wantText(t, do(t, newClient(t, tools.Options{}), trusted(within+"/mcp"), "echo", "{}"), "{}")
 	loop := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
@@ -346,6 +359,7 @@ func TestCheckHeader(t *testing.T) {
 	for i := range 40 {
 		many.Set(fmt.Sprint("X-", i), "1")
 	}
+
 	for _, tt := range []struct {
 		name   string
 		header http.Header
@@ -374,6 +388,7 @@ func TestCheckHeader(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hidden")) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
+
 			url, seen := countRequests(t)
 			c := newClient(t, tools.Options{AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
 			r := do(t, c, &tools.Server{Label: "x", URL: url, Header: tt.header}, "", "")
@@ -391,6 +406,7 @@ func TestAddHeader(t *testing.T) {
 	remote := tools.Server{Label: "docs", URL: "https://a", Header: own, Trusted: true, RequestHeaders: []string{"Authorization", "X-Own"}}
 	ofRequest := tools.Server{Label: "own", URL: "https://a"}
 	local := tools.Server{Label: "local", Command: []string{"true"}, Trusted: true}
+
 	for _, tt := range []struct {
 		name   string
 		server tools.Server
@@ -451,23 +467,28 @@ func TestSecrets(t *testing.T) {
 			if r.Header.Get("Authorization") != "Bearer "+bearer {
 				t.Error("the header is missing")
 			}
+
 			w.Header().Set("Content-Type", kind)
 			w.Header().Set("Mcp-Session-Id", session)
 			if r.Header.Get("Mcp-Session-Id") == "" && status != 401 {
 				hello(w, r)
 				return
 			}
+
 			body, _ := io.ReadAll(r.Body)
 			if !strings.Contains(string(body), "tools/call") && status != 401 {
 				hello(w, &http.Request{Body: io.NopCloser(strings.NewReader(string(body)))})
 				return
 			}
+
 			w.WriteHeader(status)
 			fmt.Fprintf(w, format, r.Header.Get("Authorization")+" "+r.URL.String())
 		}))
 	}
+
 	rpc := `{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"refused: %s"}}`
 	var errorTexts strings.Builder
+
 	for _, target := range []string{
 		echo(401, "text/plain", "%s"), echo(401, "application/json", rpc), echo(400, "application/json", rpc), echo(200, "application/json", rpc),
 		echo(500, "text/plain", "%s"), echo(200, "text/html", "%s"), echo(200, "application/json", "%s"), echo(200, "text/event-stream", "%s\n\n"),
@@ -478,6 +499,7 @@ func TestSecrets(t *testing.T) {
 			s.Transport = transport
 			s.Header = http.Header{"Authorization": {"Bearer " + bearer}}
 			c := newClient(t, tools.Options{Log: log, ListTimeout: 5 * time.Second, CallTimeout: 5 * time.Second})
+
 			for _, tool := range []string{"", "x"} {
 				r := do(t, c, s, tool, "{}")
 				if r.Error == "" && tool != "" {
@@ -485,9 +507,11 @@ func TestSecrets(t *testing.T) {
 				}
 				fmt.Fprintf(&errorTexts, "%s\n%v\n%+v\n", r.Error, r.Cause, errors.Unwrap(r.Cause))
 			}
+
 			fmt.Fprintf(&errorTexts, "%v %+v %#v %s %q\n%v %+v %#v\n", s, s, s, s, s, *s, *s, *s)
 		}
 	}
+
 	p := process("server", map[string]string{"TOKEN": variable})
 	c := newClient(t, tools.Options{Log: log})
 	do(t, c, p, "exit", "{}")
@@ -496,6 +520,7 @@ func TestSecrets(t *testing.T) {
 	if !strings.Contains(out.String(), "hello from the process, [hidden]") {
 		t.Errorf("the log lacks the stderr of the process: %s", out)
 	}
+
 	all := errorTexts.String() + out.String()
 	for _, secret := range []string{bearer, url.QueryEscape(bearer), query, variable, session, "path-secret"} {
 		if i := strings.Index(all, secret); i >= 0 {
@@ -512,6 +537,7 @@ func TestSecretsInResults(t *testing.T) {
 		`{"type":"resource","resource":{"uri":"file:///a","text":"` + bearer + `"}}],"structuredContent":{"z":"sk-top\/secret\u003ctoken\u003e","` + bearer + `":[1,true,"a\\"]}}`
 	address := serve(t, scripted(map[string]string{"tools/call": result}))
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})
+
 	for _, trusted := range []bool{true, false} {
 		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}, "X-Debug": {"true"}}}, "x", "{}")
 		output := fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured)
@@ -519,13 +545,16 @@ func TestSecretsInResults(t *testing.T) {
 			t.Errorf("trusted %v: a secret is revealed: %s", trusted, output)
 		}
 	}
+
 	query := tools.Server{Label: "a", URL: address + "?key=" + url.QueryEscape(bearer), Trusted: true}
 	if r := do(t, c, &query, "x", "{}"); strings.Contains(fmt.Sprintf("%s %+v %s", r.Text, r.Content, r.Structured), "token") {
 		t.Errorf("a secret of the URL is revealed: %+v", r)
 	}
+
 	listing := `{"tools":[{"name":"a","title":"` + bearer + `","description":"you sent ` + bearer + `","inputSchema":{"type":"object","description":"sk-top\/secret\u003ctoken\u003e"},"annotations":{"title":"` + bearer + `"}}]}`
 	address = serve(t, scripted(map[string]string{"tools/list": listing}))
 	c = newClient(t, tools.Options{AllowedHosts: hosts(t, address), AllowedNetworks: networks(t, "127.0.0.0/8")})
+
 	for _, trusted := range []bool{true, false} {
 		r := do(t, c, &tools.Server{Label: "a", URL: address, Trusted: trusted, Header: http.Header{"Authorization": {"Bearer " + bearer}}}, "", "")
 		want := []tools.Tool{{
@@ -536,6 +565,7 @@ func TestSecretsInResults(t *testing.T) {
 			t.Errorf("trusted %v: tools (-want +got):\n%s", trusted, diff)
 		}
 	}
+
 	p := process("server", map[string]string{"TOKEN": variable})
 	if r := do(t, c, p, "env", "{}"); !strings.Contains(r.Text, "TOKEN=[hidden]") || strings.Contains(fmt.Sprint(r), variable) {
 		t.Errorf("a secret is revealed: %+v", r)

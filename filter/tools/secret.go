@@ -37,7 +37,7 @@ func (s *Server) redact(text string, more ...string) string {
 
 // mask returns a mask of all spellings of the secrets that have at least so many
 // bytes: values of headers and environment variables, and those in more. The words of
-// the headers, such as a token behind Bearer, are secrets by themselves: all of those
+// the headers, such as a token after Bearer, are secrets by themselves: all of those
 // of the configuration, and the maxSecretWords longest ones of those of the request.
 func (s *Server) mask(least int, more ...string) *mask {
 	secrets, words := more, []string(nil)

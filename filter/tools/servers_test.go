@@ -36,13 +36,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "hello from the process, "+os.Getenv("TOKEN"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		os.Exit(0)
+
 	case "locksFile": // holds a lock while it runs, and runs until it is signaled
 		lockFile(os.Getenv("LOCKS"))
 		_ = newFixture().server.Run(context.Background(), &mcp.StdioTransport{})
 		time.Sleep(time.Minute)
+
 	case "exits":
 		fmt.Fprintf(os.Stderr, "starting\nno such directory, %s\n\n", os.Getenv("TOKEN"))
 		os.Exit(1)
+
 	case "neverReads":
 		select {}
 	case "stopsReading": // after initialize
@@ -50,9 +53,11 @@ func TestMain(m *testing.M) {
 		_, _ = lines.ReadBytes('\n')
 		fmt.Println(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}`)
 		select {}
+
 	case "noJSONRPC":
 		fmt.Println("this is not JSON-RPC")
 		select {}
+
 	case "child": // holds a connection while it runs
 		conn, err := net.Dial("tcp", os.Getenv("ADDRESS"))
 		if err == nil {
@@ -60,6 +65,7 @@ func TestMain(m *testing.M) {
 		}
 		select {}
 	}
+
 	// Sessions of the fixture may outlive a test whose server is closed before its
 	// client.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/modelcontextprotocol/go-sdk/mcp.(*streamableServerConn).Read"))
@@ -92,20 +98,24 @@ func newFixture() *fixture {
 			return next(ctx, method, req)
 		}
 	})
+
 	f.add("echo", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text(string(req.Params.Arguments)), nil
 	})
+
 	f.add("fail", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		r := text("no such page")
 		r.IsError = true
 		return r, nil
 	})
+
 	f.add("wait", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		f.started <- struct{}{}
 		<-ctx.Done()
 		f.ended <- ctx.Err()
 		return nil, ctx.Err()
 	})
+
 	f.add("block", func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		f.started <- struct{}{}
 		select {
@@ -114,19 +124,23 @@ func newFixture() *fixture {
 		}
 		return text("done"), nil
 	})
+
 	f.add("env", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return text(fmt.Sprint(os.Environ())), nil
 	})
+
 	f.add("exit", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		os.Exit(3)
 		return text("not reached"), nil
 	})
+
 	f.add("child", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = []string{modeVariable + "=child", "ADDRESS=" + os.Getenv("ADDRESS")}
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr // it holds the pipes as well
 		return text("started"), cmd.Start()
 	})
+
 	f.add("ask", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		_, sampling := req.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1}) //nolint:staticcheck // deprecated, but servers may still ask
 		_, elicitation := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "your password?", RequestedSchema: map[string]any{"type": "object"}})

@@ -160,37 +160,37 @@ type connector struct {
 // Connect implements [mcp.Transport]. The connection lives as long as the session;
 // ctx would end with the handshake.
 func (l *connector) Connect(context.Context) (mcp.Connection, error) {
-	s := l.session
-	ctx := context.WithValue(s.ctx, requestKey{}, l.opener)
-	if s.transport == TransportStdio {
-		conn, err := s.start(ctx)
+	session := l.session
+	ctx := context.WithValue(session.ctx, requestKey{}, l.opener)
+	if session.transport == TransportStdio {
+		conn, err := session.start(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return newWire(conn, true, &s.stream), nil
+		return newWire(conn, true, &session.stream), nil
 	}
 
-	g, err := newLimitedSender(s, l.opener)
+	sender, err := newLimitedSender(session, l.opener)
 	if err != nil {
 		return nil, err
 	}
 
 	// An event is longer than its message.
-	maxEvent := s.client.o.MaxMessageBytes + 64<<10
+	maxEvent := session.client.o.MaxMessageBytes + 64<<10
 	var t mcp.Transport = &mcp.StreamableClientTransport{
-		Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent,
+		Endpoint: session.server.URL, HTTPClient: sender.client(), MaxEventSize: maxEvent,
 		MaxRetries: 1, DisableStandaloneSSE: true,
 	}
-	if s.transport == TransportSSE {
-		t = &mcp.SSEClientTransport{Endpoint: s.server.URL, HTTPClient: g.client(), MaxEventSize: maxEvent}
+	if session.transport == TransportSSE {
+		t = &mcp.SSEClientTransport{Endpoint: session.server.URL, HTTPClient: sender.client(), MaxEventSize: maxEvent}
 	}
 
 	conn, err := t.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g.wire = newWire(conn, false, &s.stream)
-	return g.wire, nil
+	sender.wire = newWire(conn, false, &session.stream)
+	return sender.wire, nil
 }
 
 // close ends the session, at the server as well, and waits for it.

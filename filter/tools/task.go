@@ -85,10 +85,10 @@ func (t *task) contextFailure(ctx context.Context) failure {
 }
 
 // runRecovered runs the task and turns a panic into an error.
-func (t *task) runRecovered(ctx context.Context) (r Result) {
+func (t *task) runRecovered(ctx context.Context) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r = Result{
+			result = Result{
 				Error: fmt.Sprintf("The answer of the MCP server %q could not be processed.", t.server.Label),
 				Cause: t.server.redactError(fmt.Errorf("panic: %v", p)),
 			}
@@ -96,56 +96,56 @@ func (t *task) runRecovered(ctx context.Context) (r Result) {
 	}()
 
 	for first := true; ; first = false {
-		r, retry := t.attempt(ctx)
+		result, retry := t.attempt(ctx)
 		if !retry || !first || ctx.Err() != nil {
-			return r
+			return result
 		}
 	}
 }
 
 // attempt runs the task in the current session. retry reports that the server has
 // not begun it and that a new session may help.
-func (t *task) attempt(ctx context.Context) (r Result, retry bool) {
-	s, f := t.client.acquire(ctx, t.server)
-	if s == nil {
+func (t *task) attempt(ctx context.Context) (result Result, retry bool) {
+	session, failed := t.client.acquire(ctx, t.server)
+	if session == nil {
 		if ctx.Err() != nil {
-			f = t.contextFailure(ctx)
+			failed = t.contextFailure(ctx)
 		}
-		return Result{Error: f.text, Cause: f.cause}, false
+		return Result{Error: failed.text, Cause: failed.cause}, false
 	}
 
-	defer t.client.release(s)
+	defer t.client.release(session)
 	finished := make(chan struct{})
 
 	unwatch := context.AfterFunc(ctx, func() {
 		select {
 		case <-finished:
 		case <-time.After(stuckTimeout):
-			s.cancel()
+			session.cancel()
 		}
 	})
 	defer unwatch()
 	defer close(finished)
 
 	if t.tool == "" {
-		r, f = t.list(ctx, s)
+		result, failed = t.list(ctx, session)
 	} else {
-		r, f = t.call(ctx, s)
+		result, failed = t.call(ctx, session)
 	}
-	if f.text == "" {
-		s.timeouts.Store(0)
-		return r, false
+	if failed.text == "" {
+		session.timeouts.Store(0)
+		return result, false
 	}
 
 	if ctx.Err() != nil {
-		f = t.contextFailure(ctx)
+		failed = t.contextFailure(ctx)
 		// A tool may be slow. Only a session that never answers is given up.
-		f.broken = errors.Is(f.cause, errDeadline) && s.timeouts.Add(1) >= maxTimeouts
+		failed.broken = errors.Is(failed.cause, errDeadline) && session.timeouts.Add(1) >= maxTimeouts
 	}
-	if f.broken {
-		t.client.drop(s)
+	if failed.broken {
+		t.client.drop(session)
 	}
-	return Result{Error: f.text, Cause: f.cause}, f.retry || f.broken && t.tool == ""
+	return Result{Error: failed.text, Cause: failed.cause}, failed.retry || failed.broken && t.tool == ""
 }
 
 // failure is an error in its two forms: for clients and for the log.
@@ -162,7 +162,7 @@ type failure struct {
 
 // explain turns the error of a request into a failure.
 func (s *session) explain(ctx context.Context, err error, state requestState) failure {
-	f := failure{cause: s.server.redactError(err, s.id())}
+	explained := failure{cause: s.server.redactError(err, s.id())}
 
 	name := fmt.Sprintf("The MCP server %q", s.server.Label)
 	message, outcome := s.serverMessage(err, state), ""
@@ -174,47 +174,48 @@ func (s *session) explain(ctx context.Context, err error, state requestState) fa
 	// The order is from what is known for certain to what is left as a guess.
 	switch {
 	case ctx.Err() != nil:
-		f.text = fmt.Sprintf("%s did not answer within %s (tools.list_timeout).", name, s.client.o.ListTimeout)
+		explained.text = fmt.Sprintf("%s did not answer within %s (tools.list_timeout).", name, s.client.o.ListTimeout)
 	case state.tooLarge:
-		f.text = fmt.Sprintf(
+		explained.text = fmt.Sprintf(
 			"%s sent more than %d bytes (tools.max_message_bytes).%s", name, s.client.o.MaxMessageBytes, outcome)
-		f.broken = state.answer == nil
+		explained.broken = state.answer == nil
 	case state.busy:
-		f.text = fmt.Sprintf("The answer of the MCP server %q was dropped, because the answers of all servers "+
+		explained.text = fmt.Sprintf("The answer of the MCP server %q was dropped, because the answers of all servers "+
 			"exceed %d bytes at the moment (tools.max_inflight_bytes). Try again later.%s",
 			s.server.Label, s.client.o.MaxInflightBytes, outcome)
-		f.broken = state.answer == nil
+		explained.broken = state.answer == nil
 	case state.answer != nil && state.status < http.StatusBadRequest && message != "":
-		f.text = fmt.Sprintf("%s answered with an error: %s", name, message)
+		explained.text = fmt.Sprintf("%s answered with an error: %s", name, message)
 	case state.answer != nil && state.status < http.StatusBadRequest && s.mcp != nil:
-		f.text = name + " sent a result that is not valid in MCP."
+		explained.text = name + " sent a result that is not valid in MCP."
 	case errors.As(state.err, &address):
-		f.text = name + " has an address that is not allowed: " +
+		explained.text = name + " has an address that is not allowed: " +
 			"the operator can add its network to tools.allowed_networks."
-		f.cause = address
+		explained.cause = address
 	case errors.Is(state.err, errRedirect):
-		f.text = name + " redirects to another origin: use that URL as its server_url."
+		explained.text = name + " redirects to another origin: use that URL as its server_url."
 	case s.ended(state):
-		f.text, f.broken, f.retry = name+" ended the session.", true, true
+		explained.text, explained.broken, explained.retry = name+" ended the session.", true, true
 	case state.status >= http.StatusBadRequest:
-		f.text = name + " " + statusText(state.status)
+		explained.text = name + " " + statusText(state.status)
 		if message != "" {
-			f.text += " Its message: " + message
+			explained.text += " Its message: " + message
 		}
 		// This status can mean the session as well.
-		f.broken = s.mcp != nil && state.session && state.status == http.StatusNotFound
+		explained.broken = s.mcp != nil && state.session && state.status == http.StatusNotFound
 	case state.err != nil && !state.httpWritten:
-		f.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(state.err))
+		explained.text = fmt.Sprintf("%s cannot be reached: %s.", name, reason(state.err))
 	case s.transport == TransportStdio && s.mcp == nil:
-		f.text = name + " could not be started, or does not speak MCP."
+		explained.text = name + " could not be started, or does not speak MCP."
 		if line := s.process.lastLog(); line != "" {
-			f.cause = s.server.redactError(fmt.Errorf("%w, last line of stderr: %s", err, line))
+			explained.cause = s.server.redactError(fmt.Errorf("%w, last line of stderr: %s", err, line))
 		}
 	default:
-		f.text, f.broken = name+" disconnected before it answered, or sent something that is not MCP."+outcome, true
+		explained.text = name + " disconnected before it answered, or sent something that is not MCP." + outcome
+		explained.broken = true
 	}
 
-	return f
+	return explained
 }
 
 // serverMessage returns the server's own error message, "" if the error is not the
@@ -289,14 +290,14 @@ func reason(err error) string {
 }
 
 // list lists the tools of the server.
-func (t *task) list(ctx context.Context, s *session) (Result, failure) {
-	var r Result
+func (t *task) list(ctx context.Context, session *session) (Result, failure) {
+	var listed Result
 	var size int
 	cursor := ""
 
 	secrets := t.server.mask(minSecretBytesInResults, t.server.queryValues()...)
 	for range maxPages {
-		tools, next, f := t.page(ctx, s, cursor)
+		tools, next, f := t.page(ctx, session, cursor)
 		if f.text != "" {
 			return Result{}, f
 		}
@@ -305,7 +306,7 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 			size += tools[i].bytes()
 		}
 		// Before secrets are hidden in it, which takes time for each byte.
-		if len(r.Tools)+len(tools) > t.client.o.MaxListed || size > maxListedBytes {
+		if len(listed.Tools)+len(tools) > t.client.o.MaxListed || size > maxListedBytes {
 			break
 		}
 
@@ -317,9 +318,9 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 			tools[i].hide(secrets)
 		}
 
-		r.Tools = append(r.Tools, tools...)
+		listed.Tools = append(listed.Tools, tools...)
 		if cursor = next; cursor == "" {
-			return r, failure{}
+			return listed, failure{}
 		}
 	}
 	return Result{}, failure{text: fmt.Sprintf("The MCP server %q has too many tools: at most %d (tools.max_listed) "+
@@ -328,18 +329,18 @@ func (t *task) list(ctx context.Context, s *session) (Result, failure) {
 }
 
 // page returns one page of the tool list and the cursor of the next page.
-func (t *task) page(ctx context.Context, s *session, cursor string) ([]Tool, string, failure) {
-	requestCtx, c := t.client.withRequest(ctx)
-	defer c.share.end()
-	page, err := s.mcp.ListTools(requestCtx, &mcp.ListToolsParams{Meta: t.meta(ctx), Cursor: cursor})
+func (t *task) page(ctx context.Context, session *session, cursor string) ([]Tool, string, failure) {
+	requestCtx, request := t.client.withRequest(ctx)
+	defer request.share.end()
+	page, err := session.mcp.ListTools(requestCtx, &mcp.ListToolsParams{Meta: t.meta(ctx), Cursor: cursor})
 	if err != nil {
-		c.awaitCancel(ctx)
-		return nil, "", s.explain(ctx, err, c.snapshot())
+		request.awaitCancel(ctx)
+		return nil, "", session.explain(ctx, err, request.snapshot())
 	}
 
-	tools, err := parseTools(page, c.snapshot().answer)
+	tools, err := parseTools(page, request.snapshot().answer)
 	if err != nil {
-		return nil, "", s.explain(ctx, err, c.snapshot())
+		return nil, "", session.explain(ctx, err, request.snapshot())
 	}
 	return tools, page.NextCursor, failure{}
 }
@@ -359,23 +360,24 @@ func (t *task) meta(ctx context.Context) mcp.Meta {
 }
 
 // call calls the tool.
-func (t *task) call(ctx context.Context, s *session) (Result, failure) {
+func (t *task) call(ctx context.Context, session *session) (Result, failure) {
 	// The built-in tool's name means nothing to such a server.
-	if slices.Contains(s.missingTools, t.tool) {
+	if slices.Contains(session.missingTools, t.tool) {
 		return Result{}, failure{text: fmt.Sprintf("The MCP server %q has no tool %q.", t.server.Label, t.tool)}
 	}
 
-	requestCtx, c := t.client.withRequest(ctx)
-	defer c.share.end()
-	_, err := s.mcp.CallTool(requestCtx, &mcp.CallToolParams{Meta: t.meta(ctx), Name: t.tool, Arguments: t.arguments})
+	requestCtx, request := t.client.withRequest(ctx)
+	defer request.share.end()
+	params := &mcp.CallToolParams{Meta: t.meta(ctx), Name: t.tool, Arguments: t.arguments}
+	_, err := session.mcp.CallTool(requestCtx, params)
 	if err != nil {
-		c.awaitCancel(ctx)
-		return Result{}, s.explain(ctx, err, c.snapshot())
+		request.awaitCancel(ctx)
+		return Result{}, session.explain(ctx, err, request.snapshot())
 	}
 
-	r, err := t.result(c.snapshot().answer)
+	result, err := t.result(request.snapshot().answer)
 	if err != nil {
-		return Result{}, s.explain(ctx, err, c.snapshot())
+		return Result{}, session.explain(ctx, err, request.snapshot())
 	}
-	return r, failure{}
+	return result, failure{}
 }

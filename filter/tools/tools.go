@@ -116,19 +116,19 @@ func (s *Server) clone() *Server {
 
 // key returns a hash that is equal for servers that may share a session.
 func (s *Server) key() string {
-	h := sha256.New()
-	hashList(h, s.Tenant, s.Session, s.Transport, s.URL, strconv.FormatBool(s.Trusted))
-	hashList(h, s.Command...)
-	hashList(h, s.Expects...)
-	hashList(h, slices.Sorted(maps.Keys(s.Env))...)
+	sum := sha256.New()
+	hashList(sum, s.Tenant, s.Session, s.Transport, s.URL, strconv.FormatBool(s.Trusted))
+	hashList(sum, s.Command...)
+	hashList(sum, s.Expects...)
+	hashList(sum, slices.Sorted(maps.Keys(s.Env))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		hashList(h, s.Env[name])
+		hashList(sum, s.Env[name])
 	}
-	hashList(h, slices.Sorted(maps.Keys(s.Header))...)
+	hashList(sum, slices.Sorted(maps.Keys(s.Header))...)
 	for _, name := range slices.Sorted(maps.Keys(s.Header)) {
-		hashList(h, s.Header[name]...)
+		hashList(sum, s.Header[name]...)
 	}
-	return string(h.Sum(nil))
+	return string(sum.Sum(nil))
 }
 
 // hashList hashes a list. Lengths are hashed too, so that different lists have
@@ -376,16 +376,17 @@ func (c *Client) do(ctx context.Context, j Job) Result {
 }
 
 // check returns an error if a server may not be used. Trusted servers always may.
-func (c *Client) check(s *Server) error {
-	if s.Trusted {
+func (c *Client) check(server *Server) error {
+	if server.Trusted {
 		return nil
 	}
 
-	if s.Transport == TransportStdio || len(s.Command) > 0 || len(s.Env) > 0 {
-		return fmt.Errorf("the MCP server %q is a process: only the configuration can define such servers", s.Label)
+	if server.Transport == TransportStdio || len(server.Command) > 0 || len(server.Env) > 0 {
+		return fmt.Errorf("the MCP server %q is a process: only the configuration can define such servers",
+			server.Label)
 	}
-	if err := c.Allow(s.URL); err != nil {
+	if err := c.Allow(server.URL); err != nil {
 		return err
 	}
-	return CheckHeader(s.Header)
+	return CheckHeader(server.Header)
 }

@@ -54,17 +54,20 @@ func TestTransports(t *testing.T) {
 			if listed.Error != "" || len(listed.Tools) != 8 {
 				t.Fatalf("%d tools, error %q (%v)", len(listed.Tools), listed.Error, listed.Cause)
 			}
+
 			for _, tool := range listed.Tools {
 				if want := `{"type":"object","properties":{"zulu":{"type":"string"},"alpha":{"type":"string"}}}`; string(tool.InputSchema) != want {
 					t.Errorf("schema of %s: %s, want the server's order: %s", tool.Name, tool.InputSchema, want)
 				}
 			}
+
 			wantText(t, do(t, c, s, "echo", `{"zulu": "x"}`), `{"zulu":"x"}`)
 			wantText(t, do(t, c, s, "echo", ` `), `{}`)
 			wantText(t, do(t, c, s, "ask", `{}`), "true | true | true <nil>")
 			if r := do(t, c, s, "fail", `{}`); r.Error != "no such page" || r.Text != "" {
 				t.Errorf("error %q, text %q", r.Error, r.Text)
 			}
+
 			if r := do(t, c, s, "nope", `{}`); !strings.Contains(r.Error, "nope") {
 				t.Errorf("error %q does not name the tool", r.Error)
 			}
@@ -110,6 +113,7 @@ func TestSessionKey(t *testing.T) {
 	url := serve(t, f.streamable())
 	c := newClient(t, tools.Options{AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8")})
 	sessions := int32(0)
+
 	for _, tt := range []struct {
 		name   string
 		change func(s *tools.Server)
@@ -150,6 +154,7 @@ func TestIdleSession(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	}))
+
 	open := make(chan int, 10)
 	c := newClient(t, tools.Options{IdleTimeout: 20 * time.Millisecond, Metrics: tools.Metrics{Sessions: func(n int) { open <- n }}})
 	wantText(t, do(t, c, trusted(url), "echo", "{}"), "{}")
@@ -157,6 +162,7 @@ func TestIdleSession(t *testing.T) {
 	if a, b := receive(t, open, "the first count"), receive(t, open, "the second count"); a != 1 || b != 0 {
 		t.Errorf("sessions: %d, then %d", a, b)
 	}
+
 	wantText(t, do(t, c, trusted(url), "echo", "{}"), "{}")
 	if got := f.initialized.Load(); got != 2 {
 		t.Errorf("%d sessions, want 2", got)
@@ -175,6 +181,7 @@ func TestMaxSessions(t *testing.T) {
 			t.Fatalf("%s: %d sessions opened, want %d", session, got, want)
 		}
 	}
+
 	opened("a", 1)
 	opened("b", 2)
 	opened("a", 2)
@@ -187,9 +194,11 @@ func TestMaxSessions(t *testing.T) {
 		group.Go(func() { wantText(t, do(t, c, server(session), "block", "{}"), "done") })
 		receive(t, f.started, "the start of the call")
 	}
+
 	if r := do(t, c, server("d"), "echo", "{}"); !strings.Contains(r.Error, "Too many sessions") {
 		t.Errorf("error %q, text %q", r.Error, r.Text)
 	}
+
 	close(f.release)
 	group.Wait()
 	if r := do(t, c, server("d"), "echo", "{}"); r.Error != "" {
@@ -208,6 +217,7 @@ func TestMaxSessionsOfTenants(t *testing.T) {
 		s.Tenant, s.Session = tenant, session
 		return s
 	}
+
 	use := func(tenant, session string, opened int32) {
 		t.Helper()
 		wantText(t, do(t, c, server(tenant, session), "echo", "{}"), "{}")
@@ -215,22 +225,27 @@ func TestMaxSessionsOfTenants(t *testing.T) {
 			t.Fatalf("%s %s: %d sessions opened, want %d", tenant, session, got, opened)
 		}
 	}
+
 	use("small", "a", 1)
 	for i, session := range []string{"a", "b", "c", "d", "e", "f"} {
 		use("large", session, int32(i)+2)
 	}
+
 	use("small", "a", 7)
 	use("large", "f", 7)
 
 	var group sync.WaitGroup
+
 	for i, session := range []string{"f", "g"} { // half of all places
 		group.Go(func() { wantText(t, do(t, c, server("large", session), "block", "{}"), "done") })
 		receive(t, f.started, "the start of the call")
 		use("small", "a", 7+int32(i))
 	}
+
 	if r := do(t, c, server("large", "h"), "echo", "{}"); !strings.Contains(r.Error, "Too many of your sessions") {
 		t.Errorf("error %q, text %q", r.Error, r.Text)
 	}
+
 	group.Go(func() { wantText(t, do(t, c, server("small", "a"), "block", "{}"), "done") })
 	receive(t, f.started, "the start of the call")
 	use("third", "a", 9) // evicts an idle session of large
@@ -253,14 +268,17 @@ func TestSessionsOfRequestsServers(t *testing.T) {
 			own := func(n int) *tools.Server {
 				return &tools.Server{Label: "own", URL: url, Tenant: tenants[0], Header: http.Header{"X-Session": {strconv.Itoa(n)}}}
 			}
+
 			var group sync.WaitGroup
 			for i := range 2 {
 				group.Go(func() { wantText(t, do(t, c, own(i), "block", "{}"), "done") })
 				receive(t, f.started, "the start of the call")
 			}
+
 			if r := do(t, c, own(3), "echo", "{}"); !strings.Contains(r.Error, "Too many of your sessions") {
 				t.Errorf("error %q, text %q", r.Error, r.Text)
 			}
+
 			configured := trusted(url)
 			configured.Tenant = tenants[1]
 			wantText(t, do(t, c, configured, "echo", "{}"), "{}")
@@ -290,16 +308,20 @@ func TestRestartedServer(t *testing.T) {
 					fmt.Fprint(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
 					return
 				}
+
 				for name, values := range recorder.Header() {
 					w.Header()[name] = values
 				}
+
 				w.WriteHeader(recorder.Code)
 				_, _ = recorder.Body.WriteTo(w)
 			}))
+
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() { wantText(t, do(t, c, s, "echo", "{}"), "{}") })
 			}
+
 			group.Wait()
 			if a, b, n := first.calls.Load(), second.calls.Load(), second.initialized.Load(); a != 1 || b != 8 || n != 1 {
 				t.Errorf("calls: %d before, %d after in %d sessions; want 1, 8, 1", a, b, n)
@@ -314,6 +336,7 @@ func TestErrorStatuses(t *testing.T) {
 	answer := func(id string) string {
 		return `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32602,"message":"order 17 was placed"}}`
 	}
+
 	for _, tt := range []struct {
 		name   string
 		status int
@@ -345,8 +368,10 @@ func TestErrorStatuses(t *testing.T) {
 					ID     json.RawMessage `json:"id"`
 					Method string          `json:"method"`
 				}
+
 				_ = json.Unmarshal(body, &m)
 				w.Header().Set("Mcp-Session-Id", "s")
+
 				switch m.Method {
 				case "initialize":
 					opened++
@@ -362,9 +387,11 @@ func TestErrorStatuses(t *testing.T) {
 						return
 					}
 				}
+
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				hello(w, r)
 			}))
+
 			c, s := newClient(t, tools.Options{}), trusted(url)
 			r := do(t, c, s, "pay", "{}")
 			if tt.message == "" {
@@ -372,11 +399,13 @@ func TestErrorStatuses(t *testing.T) {
 			} else if !strings.Contains(r.Error, tt.message) {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
 			}
+
 			wantText(t, do(t, c, s, "pay", "{}"), "")
 			want := 2
 			if tt.message == "" {
 				want = 3
 			}
+
 			if calls != want || opened != tt.opened {
 				t.Errorf("%d calls in %d sessions, want %d in %d", calls, opened, want, tt.opened)
 			}
@@ -410,6 +439,7 @@ func TestExpectedTools(t *testing.T) {
 	log, out := debugLog()
 	c := newClient(t, tools.Options{Log: log})
 	url := serve(t, f.streamable())
+
 	for _, session := range []string{"a", "b"} {
 		s := trusted(url)
 		s.Session, s.Expects = session, []string{"echo", "open", "python"}
@@ -420,9 +450,11 @@ func TestExpectedTools(t *testing.T) {
 			}
 		}
 	}
+
 	if n := f.calls.Load(); n != 2 {
 		t.Errorf("%d calls", n)
 	}
+
 	if n := strings.Count(out.String(), "has no tool open, python"); n != 1 || strings.Count(out.String(), "level=warning") != 1 {
 		t.Errorf("logged %d times:\n%s", n, out)
 	}
@@ -438,6 +470,7 @@ func TestServerDiesInCall(t *testing.T) {
 			if transport == tools.TransportSSE {
 				h = f.sse()
 			}
+
 			server := httptest.NewServer(h)
 			defer server.Close()
 			c, s := newClient(t, tools.Options{}), trusted(server.URL)
@@ -450,9 +483,11 @@ func TestServerDiesInCall(t *testing.T) {
 			if r := receive(t, result, "the result"); !strings.Contains(r.Error, "may have been executed") || r.Cause == nil {
 				t.Errorf("error %q, cause %v", r.Error, r.Cause)
 			}
+
 			if got := f.calls.Load(); got != 1 {
 				t.Errorf("%d calls, want 1", got)
 			}
+
 			wantText(t, do(t, c, s, "echo", "{}"), "{}")
 			server.CloseClientConnections()
 		})
@@ -469,9 +504,11 @@ func TestCancel(t *testing.T) {
 			if stdio {
 				s = process("server", nil)
 			}
+
 			if r := do(t, c, s, "", ""); r.Error != "" {
 				t.Fatal(r.Error)
 			}
+
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			result := make(chan tools.Result, 1)
@@ -479,13 +516,16 @@ func TestCancel(t *testing.T) {
 			if !stdio {
 				receive(t, f.started, "the start of the call")
 			}
+
 			cancel()
 			if r := receive(t, result, "the result"); !strings.Contains(r.Error, "was cancelled") {
 				t.Errorf("error %q", r.Error)
 			}
+
 			if !stdio {
 				checkCancelled(t, f)
 			}
+
 			wantText(t, do(t, c, s, "echo", "{}"), "{}")
 			if n := f.initialized.Load(); !stdio && n != 1 {
 				t.Errorf("%d sessions, want 1", n)
@@ -504,24 +544,29 @@ func TestCallTimeout(t *testing.T) {
 			if stdio {
 				s = process("server", nil)
 			}
+
 			if r := do(t, c, s, "", ""); r.Error != "" {
 				t.Fatal(r.Error)
 			}
+
 			for timeout := time.Second; ; timeout *= 2 {
 				tools.SetCallTimeout(c, timeout)
 				want := fmt.Sprintf("did not answer within %s (tools.call_timeout)", timeout)
 				if r := do(t, c, s, "wait", ""); !strings.Contains(r.Error, want) {
 					t.Fatalf("error %q, want %q", r.Error, want)
 				}
+
 				tools.SetCallTimeout(c, patience)
 				wantText(t, do(t, c, s, "echo", "{}"), "{}")
 				if stdio || len(f.started) > 0 {
 					break
 				}
 			}
+
 			if !stdio {
 				checkCancelled(t, f)
 			}
+
 			if n := f.initialized.Load(); !stdio && n != 1 {
 				t.Errorf("%d sessions, want 1", n)
 			}
@@ -582,6 +627,7 @@ func TestListingBounds(t *testing.T) {
 		text, _ := json.Marshal(map[string]any{"tools": list, "nextCursor": cursor})
 		return string(text)
 	}
+
 	for _, tt := range []struct{ name, result, want string }{
 		{"fits", page(5, "", ""), ""},
 		{"tools", page(6, "", ""), "too many tools: at most 5 (tools.max_listed)"},
@@ -653,13 +699,16 @@ func TestServerWithoutInitialize(t *testing.T) {
 		}
 		h.ServeHTTP(w, r)
 	}))
+
 	c := newClient(t, tools.Options{})
 	wantText(t, do(t, c, trusted(url), "echo", `{"a":1}`), `{"a":1}`)
+
 	for range 2 {
 		if r := do(t, c, trusted(url), "", ""); len(r.Tools) != 8 {
 			t.Errorf("%d tools, error %q", len(r.Tools), r.Error)
 		}
 	}
+
 	if n := f.initialized.Load(); n != 0 {
 		t.Errorf("%d initialize requests", n)
 	}
@@ -715,6 +764,7 @@ func TestContentBound(t *testing.T) {
 	image := func(n int) string {
 		return `{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("AAAA", n/3) + `"}`
 	}
+
 	structured := func(n int) string { return `{"a":"` + strings.Repeat("y", n) + `"}` }
 	for _, tt := range []struct {
 		name       string
@@ -740,16 +790,20 @@ func TestContentBound(t *testing.T) {
 				kinds = append(kinds, p.Type)
 				size += len(p.Text) + len(p.Data)
 			}
+
 			if r.Structured != nil {
 				kinds = append(kinds, "+structured")
 			}
+
 			if r.Error != "" || strings.Join(kinds, " ") != strings.TrimSpace(tt.kinds) || size > limit+1024 {
 				t.Errorf("error %q, %d bytes in %d parts: %.100s", r.Error, size, len(kinds), kinds)
 			}
+
 			last := ""
 			if len(r.Content) > 0 {
 				last = r.Content[len(r.Content)-1].Text
 			}
+
 			if tt.dropped != "" && !strings.HasPrefix(last, tt.dropped) {
 				t.Errorf("the last part is %.100q, want %q", last, tt.dropped)
 			}
@@ -811,6 +865,7 @@ func TestTooLarge(t *testing.T) {
 					}
 				}
 			}))
+
 			r := do(t, newClient(t, tools.Options{}), trusted(url), "x", "{}")
 			if !strings.Contains(r.Error, "more than 8388608 bytes (tools.max_message_bytes). The call may have been executed.") {
 				t.Errorf("error %q (%v)", r.Error, r.Cause)
@@ -889,6 +944,7 @@ func TestWith(t *testing.T) {
 		defer mu.Unlock()
 		opened = max(opened, open)
 	}}
+
 	network := netip.MustParsePrefix("10.0.0.0/8")
 	c := newClient(t, tools.Options{Metrics: metrics, AllowedNetworks: []netip.Prefix{network}, Servers: []tools.Server{{Label: "a"}}})
 	s := process("server", nil)
@@ -901,9 +957,11 @@ func TestWith(t *testing.T) {
 	if opened != 1 {
 		t.Errorf("%d sessions were open", opened)
 	}
+
 	if _, known := next.Server("a"); known {
 		t.Error("the next client has a server of the one before")
 	}
+
 	for name, client := range map[string]*tools.Client{"client": c, "next": next} {
 		if tools.Control(client, "tcp", "10.1.2.3:80") == nil {
 			t.Errorf("%s: a network that is not allowed any more is reached", name)

@@ -28,17 +28,21 @@ func TestTrace(t *testing.T) {
 			body, _ := io.ReadAll(q.Body)
 			q.Body = io.NopCloser(bytes.NewReader(body))
 			mu.Lock()
+
 			for _, method := range []string{"tools/list", "tools/call"} {
 				if bytes.Contains(body, []byte(method)) {
 					seen = append(seen, strings.TrimSpace(method+" "+q.Header.Get("Traceparent")))
 				}
 			}
+
 			if gjson.GetBytes(body, "params._meta.traceparent").Str == "job" {
 				seen = append(seen, "meta")
 			}
+
 			mu.Unlock()
 			f.ServeHTTP(w, q)
 		}))
+
 		var ended []string
 		c := newClient(t, tools.Options{
 			AllowedHosts: hosts(t, url), AllowedNetworks: networks(t, "127.0.0.0/8"),
@@ -53,6 +57,7 @@ func TestTrace(t *testing.T) {
 				},
 			},
 		})
+
 		s := &tools.Server{Label: "fixture", URL: url, Trusted: isTrusted}
 		do(t, c, s, "", "")
 		do(t, c, s, "echo", "{}")
@@ -60,12 +65,14 @@ func TestTrace(t *testing.T) {
 		if !isTrusted {
 			want = []string{"tools/call", "tools/list"}
 		}
+
 		mu.Lock()
 		slices.Sort(seen)
 		seen = slices.Compact(seen) // the list has pages
 		if !slices.Equal(seen, want) || !slices.Equal(ended, []string{" ", "echo {}"}) {
 			t.Errorf("trusted %t: the server gets %q, ended %q", isTrusted, seen, ended)
 		}
+
 		mu.Unlock()
 	}
 }

@@ -18,21 +18,21 @@ const (
 )
 
 // bounded returns an answer, or an error in its place if there is too much in it to decode.
-func bounded(m *jsonrpc.Response) *jsonrpc.Response {
+func bounded(answer *jsonrpc.Response) *jsonrpc.Response {
 	what := ""
 	switch {
-	case m.Error != nil:
-	case valuesOf(m.Result) > maxValues:
+	case answer.Error != nil:
+	case valuesOf(answer.Result) > maxValues:
 		what = "more than 500000 values"
-	case toolsOf(m.Result) > maxTools:
+	case toolsOf(answer.Result) > maxTools:
 		what = "more than 4096 tools on a page"
 	}
 	if what == "" {
-		return m
+		return answer
 	}
 
 	return &jsonrpc.Response{
-		ID:    m.ID,
+		ID:    answer.ID,
 		Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has " + what + ", and is not read"},
 	}
 }
@@ -55,13 +55,13 @@ func valuesOf(text json.RawMessage) (n int) {
 		if quote < 0 {
 			break
 		}
-		text = behindString(text[quote+1:])
+		text = afterString(text[quote+1:])
 	}
 	return n
 }
 
-// behindString returns what is behind a string whose first quote has been read.
-func behindString(text json.RawMessage) json.RawMessage {
+// afterString returns what is after a string whose first quote has been read.
+func afterString(text json.RawMessage) json.RawMessage {
 	for {
 		i := bytes.IndexAny(text, `"\`)
 		switch {

@@ -15,6 +15,7 @@ func TestBounded(t *testing.T) {
 	list := func(n int, element string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 	}
+
 	for name, c := range map[string]struct {
 		result string
 		reads  bool

@@ -119,31 +119,33 @@ func newWire(c mcp.Connection, lines bool, stream *share) *wire {
 }
 
 // Write implements [mcp.Connection].
-func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
-	switch m := m.(type) {
+func (w *wire) Write(ctx context.Context, message jsonrpc.Message) error {
+	switch message := message.(type) {
 	case *jsonrpc.Request:
-		c := requestOf(ctx)
-		if c != nil && m.Method == "notifications/cancelled" {
+		request := requestOf(ctx)
+		if request != nil && message.Method == "notifications/cancelled" {
 			// Deferred: by then it has been written.
-			defer c.cancelOnce.Do(func() { close(c.cancelled) })
+			defer request.cancelOnce.Do(func() { close(request.cancelled) })
 		}
-		if c == nil || !m.IsCall() {
+		if request == nil || !message.IsCall() {
 			break
 		}
 
 		w.mu.Lock()
-		w.waiting[m.ID] = c
-		if m.Method == "initialize" {
-			w.initializeID = m.ID
+		w.waiting[message.ID] = request
+		if message.Method == "initialize" {
+			w.initializeID = message.ID
 		}
 		w.mu.Unlock()
 
-		c.update(func(f *requestState) { f.sent, f.id, f.toolCall = true, m.ID, m.Method == "tools/call" })
+		request.update(func(f *requestState) {
+			f.sent, f.id, f.toolCall = true, message.ID, message.Method == "tools/call"
+		})
 		// Every request of this package ends its context, so that no entry stays.
 		context.AfterFunc(ctx, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			delete(w.waiting, m.ID)
+			delete(w.waiting, message.ID)
 		})
 	case *jsonrpc.Response:
 		defer func() {
@@ -153,7 +155,7 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 		}()
 	}
 
-	err := w.Connection.Write(ctx, m)
+	err := w.Connection.Write(ctx, message)
 	if err != nil && w.pipe {
 		// What a process did not read it did not begin, so that the job may be run again.
 		requestOf(ctx).update(func(f *requestState) { f.sent = false })
@@ -165,25 +167,26 @@ func (w *wire) Write(ctx context.Context, m jsonrpc.Message) error {
 func (w *wire) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		// The bytes of a stream that has ended are nobody's any more.
-		m, err := w.Connection.Read(ctx)
+		message, err := w.Connection.Read(ctx)
 		if err != nil {
 			w.failWaiting()
 			w.stream.move(nil)
 			return nil, err
 		}
+
 		// Notifications are not needed. They are read, so that they do not fill the connection.
-		switch m := m.(type) {
+		switch message := message.(type) {
 		case *jsonrpc.Response:
-			return w.receive(bounded(m)), nil
+			return w.receive(bounded(message)), nil
 		case *jsonrpc.Request:
 			w.stream.move(nil)
-			if !m.IsCall() {
+			if !message.IsCall() {
 				continue
 			}
 			if !w.admit() {
 				return nil, errors.New("the server sent too many requests at once")
 			}
-			return m, nil
+			return message, nil
 		}
 	}
 }
@@ -211,42 +214,42 @@ func (w *wire) failWaiting() {
 
 // receive keeps the raw answer and returns what the SDK gets. For a tool result
 // that is an empty one, because the raw answer is parsed here.
-func (w *wire) receive(m *jsonrpc.Response) *jsonrpc.Response {
+func (w *wire) receive(answer *jsonrpc.Response) *jsonrpc.Response {
 	var wireError *jsonrpc.Error
-	if m.Error != nil && !errors.As(m.Error, &wireError) {
+	if answer.Error != nil && !errors.As(answer.Error, &wireError) {
 		// Made by the SDK: the server has not answered.
-		return m
+		return answer
 	}
 
 	w.mu.Lock()
-	c := w.waiting[m.ID]
-	delete(w.waiting, m.ID)
-	hello := m.ID == w.initializeID && m.ID.IsValid()
+	request := w.waiting[answer.ID]
+	delete(w.waiting, answer.ID)
+	hello := answer.ID == w.initializeID && answer.ID.IsValid()
 	w.mu.Unlock()
 
 	calling := false
-	c.update(func(f *requestState) { f.answer, calling = m, f.toolCall })
+	request.update(func(f *requestState) { f.answer, calling = answer, f.toolCall })
 
-	if c != nil {
-		w.stream.move(&c.share)
+	if request != nil {
+		w.stream.move(&request.share)
 	} else {
 		w.stream.move(nil)
 	}
 
 	// Later requests name the version that both have agreed on.
-	if hello && m.Error == nil {
+	if hello && answer.Error == nil {
 		var result struct {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
-		if json.Unmarshal(m.Result, &result) == nil {
+		if json.Unmarshal(answer.Result, &result) == nil {
 			w.version.Store(result.ProtocolVersion)
 		}
 	}
 
-	if calling && m.Error == nil {
-		return &jsonrpc.Response{ID: m.ID, Result: json.RawMessage(`{"content":[]}`)}
+	if calling && answer.Error == nil {
+		return &jsonrpc.Response{ID: answer.ID, Result: json.RawMessage(`{"content":[]}`)}
 	}
-	return m
+	return answer
 }
 
 // rejectRequests rejects the requests of servers (sampling, elicitation, roots).

@@ -16,11 +16,13 @@ func TestPrefixKey(t *testing.T) {
 		tools := functions("f", "g")
 		return rc, &Input{Instructions: "Be short.", Items: []Item{{Kind: Instructions, Text: "Be kind."}, userHi}, Tools: tools}
 	}
+
 	rc, in := begin()
 	want := prepare(t, rc, in).Affinity().Prefix
 	if len(want) != 2*keyBytes {
 		t.Fatalf("key %q", want)
 	}
+
 	more := append(toolTurn("x")[1:], Item{Kind: Answer, Text: "Hello."}, Item{Kind: User, Text: "And?"}, Item{Kind: Instructions, Text: "Be quick."})
 	for _, tt := range []struct {
 		name   string
@@ -71,17 +73,20 @@ func TestSessionKey(t *testing.T) {
 		rc.Tenant, rc.Session = tenant, header
 		return prepare(t, rc, &Input{Items: []Item{{Kind: User, Text: text}}, Session: named}).Affinity().Session
 	}
+
 	want := key("a", "x", "", "Hi")
 	for name, got := range map[string]string{"another text": key("a", "x", "", "Bye"), "a header": key("a", "", "x", "Hi"), "the request's own name first": key("a", "x", "y", "Hi")} {
 		if got != want {
 			t.Errorf("%s: another key", name)
 		}
 	}
+
 	for name, got := range map[string]string{"another session": key("a", "y", "", "Hi"), "another tenant": key("b", "x", "", "Hi"), "no session": key("a", "", "", "Hi")} {
 		if got == want {
 			t.Errorf("%s: the same key", name)
 		}
 	}
+
 	rc, _ := newContext()
 	if a := prepare(t, rc, &Input{Items: []Item{userHi}}).Affinity(); a.Session != a.Prefix {
 		t.Errorf("%+v: no session is named", a)

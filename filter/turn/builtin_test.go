@@ -46,10 +46,12 @@ func TestBuiltinsAsReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer file.Close()
 	rows := bufio.NewScanner(file)
 	rows.Buffer(nil, 1<<20)
 	n := 0
+
 	for ; rows.Scan(); n++ {
 		var row struct {
 			Name     string
@@ -61,22 +63,27 @@ func TestBuiltinsAsReference(t *testing.T) {
 			}
 			Tokens []harmony.Token
 		}
+
 		if err := json.Unmarshal(rows.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
+
 		var in Input
 		for _, ns := range builtins() {
 			if slices.Contains(row.Builtins, ns.Name) {
 				in.Builtins = append(in.Builtins, ns)
 			}
 		}
+
 		if row.Function {
 			in.Tools = functions("f")
 			in.Tools[0].Tools[0].Description = "A function."
 		}
+
 		for _, i := range row.Items {
 			in.Items = append(in.Items, Item{Kind: kindNamed(t, i.Kind), Text: i.Text, CallID: i.ID, Namespace: i.Namespace, Name: i.Name, Builtin: i.Builtin})
 		}
+
 		rc, _ := newContext()
 		rc.Model.Date = "2025-06-28"
 		if got := prepare(t, rc, &in).Engine.Prompt; !slices.Equal(got, row.Tokens) {
@@ -85,6 +92,7 @@ func TestBuiltinsAsReference(t *testing.T) {
 			t.Errorf("%s:\n%s", row.Name, cmp.Diff(string(want), string(text)))
 		}
 	}
+
 	if err := rows.Err(); err != nil || n < 10 {
 		t.Errorf("%d rows, %v", n, err)
 	}
@@ -94,6 +102,7 @@ func TestReadBuiltins(t *testing.T) {
 	t.Parallel()
 	all := Input{Builtins: builtins()}
 	both := Input{Builtins: builtins(), Tools: functions("search", "python")}
+
 	for _, c := range []struct {
 		name    string
 		in      Input
@@ -126,6 +135,7 @@ func TestReadBuiltins(t *testing.T) {
 			if diff := cmp.Diff(c.want, lines); diff != "" {
 				t.Error(diff)
 			}
+
 			var got Summary
 			if r.AddTo(&got); !cmp.Equal(got.Repairs, c.repairs) {
 				t.Errorf("repairs %v, want %v", got.Repairs, c.repairs)
@@ -143,6 +153,7 @@ func TestResolveBuiltins(t *testing.T) {
 		tool ToolName
 		address
 	}
+
 	for recipient, want := range map[string][2]found{ // without, and with functions search and python
 		"browser.search":     {{search, offered}, {search, offered}},
 		"browser.Search":     {{search, respelled}, {search, respelled}},
@@ -246,11 +257,13 @@ func TestBuiltinsInPairs(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 10))
 	shown, hidden := 0, 0
+
 	for range 600 {
 		rc, _ := newContext()
 		items := conversation(rng, rc)
 		var want []string
 		calls := 0
+
 		for i := range items {
 			switch item := &items[i]; {
 			case item.Kind == Call && item.Builtin:
@@ -264,20 +277,24 @@ func TestBuiltinsInPairs(t *testing.T) {
 					}
 				}
 				want = append(want, number)
+
 			case item.Kind == Unphased: // whose phase the prompt decides
 				item.Kind = Preamble
 			case item.Kind == Answer && item.Text != "":
 				want = nil
 			}
 		}
+
 		text := prompt(t, rc, &Input{Items: items})
 		called, answered := numbersIn(text, builtinCall), numbersIn(text, builtinResult)
 		slices.Sort(want)
 		if !slices.Equal(called, want) || !slices.Equal(answered, want) {
 			t.Fatalf("called %v, answered %v, want %v in\n%s\n%v", called, answered, want, text, items)
 		}
+
 		shown, hidden = shown+len(want), hidden+calls-len(want)
 	}
+
 	if shown == 0 || hidden == 0 {
 		t.Errorf("%d calls shown, %d hidden", shown, hidden)
 	}
@@ -288,6 +305,7 @@ func TestBuiltinsInSpec(t *testing.T) {
 	t.Parallel()
 	strict := map[ToolName]bool{{FunctionsNamespace, "f", false}: true}
 	python := ToolName{"python", "", true}
+
 	for _, c := range []struct {
 		name string
 		in   Input
@@ -308,23 +326,28 @@ func TestBuiltinsInSpec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		p, err := (&RequestContext{}).newSpec(&c.in, tools.narrow(c.in.Choice), tools)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if c.want == nil {
 			if p.Format(nil) != nil {
 				t.Errorf("%s: the output has a spec", c.name)
 			}
 			continue
 		}
+
 		got := []string{}
 		for _, t := range p.Tools {
 			got = append(got, t.Recipient)
 		}
+
 		if diff := cmp.Diff(c.want, got); diff != "" || p.Format(nil) == nil {
 			t.Errorf("%s: %s", c.name, diff)
 		}
+
 		for _, tool := range p.Tools {
 			if tool.Builtin != !strings.HasPrefix(tool.Recipient, "functions.") || tool.Code != (tool.Recipient == "python") {
 				t.Errorf("%s: %+v", c.name, tool)
@@ -338,6 +361,7 @@ func TestBuiltinsVerified(t *testing.T) {
 	t.Parallel()
 	format := Input{Format: &Format{Answer: constraint.AnswerChoice{"yes"}}}
 	required := Input{Tools: functions("f"), Choice: Choice{Required: true}}
+
 	for output, c := range map[string]struct {
 		in Input
 		ok bool

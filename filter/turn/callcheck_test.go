@@ -38,6 +38,7 @@ func newCheckedTurn(t *testing.T, change func(*Input)) *Turn {
 func TestInvalidCallsAreFound(t *testing.T) {
 	t.Parallel()
 	const header, next = "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>", "<|end|><|start|>assistant"
+
 	for name, c := range map[string]struct {
 		tool, arguments string
 		valid           bool
@@ -59,10 +60,12 @@ func TestInvalidCallsAreFound(t *testing.T) {
 		for _, end := range []string{"<|call|>", next + "<|channel|>final<|message|>x<|return|>"} {
 			all, begin := harmony.AppendEncodeSpecial(nil, before+c.arguments+end), harmony.AppendEncodeSpecial(nil, before)
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
+
 			for range 30 {
 				g := newCheckedTurn(t, nil).NewGuard()
 				var got []harmony.Token
 				why := NotInterrupted
+
 				for n := 0; n < len(all) && why == NotInterrupted; {
 					size := 1 + random.IntN(len(all)-n)
 					var kept []harmony.Token
@@ -70,10 +73,12 @@ func TestInvalidCallsAreFound(t *testing.T) {
 					got = append(got, kept...)
 					n += size
 				}
+
 				want, wantWhy := all, NotInterrupted
 				if !c.valid {
 					want, wantWhy = begin, InvalidCall
 				}
+
 				if why != wantWhy || spell(t, got) != spell(t, want) {
 					t.Fatalf("%s: %q behind %q, want %q behind %q", name, why, spell(t, got), wantWhy, spell(t, want))
 				}
@@ -92,13 +97,16 @@ func TestAskedAgain(t *testing.T) {
 	if kept, why := g.Push(append(header, encode(`[1]<|call|>`)...)); why != InvalidCall || len(kept) != len(header) {
 		t.Fatalf("%q behind %d tokens", why, len(kept))
 	}
+
 	format, ok := g.Again(header).(constraint.Value)
 	if !ok || !strings.Contains(string(format.Schema), `"place"`) {
 		t.Errorf("asked for %s", format.Schema)
 	}
+
 	if kept, why := g.Push(encode(`{"pl`)); why != NotInterrupted || len(kept) != 0 {
 		t.Errorf("%q, %d tokens", why, len(kept))
 	}
+
 	g.Lost(header)
 	if kept, why := g.Push(encode(`[2]<|call|>`)); why != NotInterrupted || spell(t, kept) != "[2]<|call|>" {
 		t.Errorf("%q behind %q", why, spell(t, kept))
@@ -109,6 +117,7 @@ func TestAskedAgain(t *testing.T) {
 	if held := g.Release(); spell(t, held) != `{"place":` {
 		t.Errorf("cut: %q", spell(t, held))
 	}
+
 	if format := (&callCheck{tools: &toolset{}, rc: &RequestContext{}}).format(); string(format.(constraint.Value).Schema) != string(constraint.AnyObject) {
 		t.Errorf("without a schema: %v", format)
 	}

@@ -70,16 +70,16 @@ func (c *Check) Push(chunk *engine.Chunk) Verdict {
 
 	// A chunk that is no part of the reply, or output that is malformed, is reported by the reader of
 	// the client's output.
-	r := c.readers[chunk.Index]
-	open := r.Finish() == FinishNone
-	if _, err := r.Push(chunk); err != nil {
+	reader := c.readers[chunk.Index]
+	open := reader.Finish() == FinishNone
+	if _, err := reader.Push(chunk); err != nil {
 		if err.Code == codeViolation {
 			return Unkept
 		}
 		return Passed
 	}
 
-	if open && r.Finish() != FinishNone {
+	if open && reader.Finish() != FinishNone {
 		c.open--
 	}
 	if c.open == 0 {

@@ -35,6 +35,7 @@ func TestCheck(t *testing.T) {
 	call := func(name, arguments string) string {
 		return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments + "<|call|>"
 	}
+
 	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
 	for _, c := range []struct {
 		name   string
@@ -69,12 +70,14 @@ func TestCheck(t *testing.T) {
 			in := c.in
 			in.Items = []Item{userHi}
 			tokens := harmony.AppendEncodeSpecial(nil, c.output)
+
 			for _, size := range []int{1, 3, len(tokens)} {
 				rc := newChecked()
 				turn := prepare(t, rc, &in)
 				if turn.Engine.Constraint != nil {
 					t.Fatal("the engine gets a constraint")
 				}
+
 				check, got := turn.NewCheck(), Undecided
 				for rest := tokens; got == Undecided && len(rest) > 0; {
 					n := min(size, len(rest))
@@ -84,9 +87,11 @@ func TestCheck(t *testing.T) {
 					}
 					got = verdictOn(t, check, &chunk)
 				}
+
 				if got != c.want {
 					t.Errorf("in chunks of %d: verdict %d, want %d", size, got, c.want)
 				}
+
 				for _, r := range check.readers {
 					if r.Kept() != nil {
 						t.Error("a check keeps reasoning")
@@ -126,6 +131,7 @@ func TestSettled(t *testing.T) {
 func TestNoCheck(t *testing.T) {
 	t.Parallel()
 	constrained, _ := newContext()
+
 	for name, c := range map[string]struct {
 		rc *RequestContext
 		in Input
@@ -138,6 +144,7 @@ func TestNoCheck(t *testing.T) {
 			t.Errorf("%s: a check, or the constraint %v", name, turn.Engine.Constraint)
 		}
 	}
+
 	for name, format := range map[string]*Format{
 		"grammar": {Answer: constraint.AnswerGrammar(`root ::= "a"`)},
 		"schema":  jsonFormat(`{"minLength":"a"}`),
@@ -159,6 +166,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 	costly := jsonFormat(`{"type":"array","items":{"enum":[` + strings.Repeat(`1,`, 1900) + `2]}}`)
 	costly.Strict = true
 	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
+
 	for name, c := range map[string]struct {
 		in     Input
 		output string
@@ -177,6 +185,7 @@ func TestStrictUnderAGrammar(t *testing.T) {
 		if turn.Engine.Constraint == nil || turn.NewCheck() != nil {
 			t.Errorf("%s: the engine gets no constraint, or the reply is held back", name)
 		}
+
 		_, err := turn.NewReader(func(Event) {}).Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: engine.FinishStop})
 		if (err == nil) != c.kept || err != nil && err.Code != codeViolation {
 			t.Errorf("%s: %v", name, err)
@@ -212,6 +221,7 @@ func TestCheckBeyondAGrammar(t *testing.T) {
 	strict.Strict = true
 	answer := func(text string) string { return "<|channel|>final<|message|>" + text + "<|return|>" }
 	call := func(text string) string { return "<|channel|>commentary to=functions.f<|message|>" + text + "<|call|>" }
+
 	for name, c := range map[string]struct {
 		in     Input
 		output string
@@ -231,15 +241,18 @@ func TestCheckBeyondAGrammar(t *testing.T) {
 		if turn.Engine.Constraint == nil {
 			t.Errorf("%s: the engine gets no constraint", name)
 		}
+
 		chunk := &engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, c.output), Finish: engine.FinishStop}
 		check := turn.NewCheck()
 		got := Undecided
 		if check != nil {
 			got = verdictOn(t, check, chunk)
 		}
+
 		if got != c.want || check != nil && got == Undecided {
 			t.Errorf("%s: verdict %d, want %d", name, got, c.want)
 		}
+
 		if _, err := turn.NewReader(func(Event) {}).Push(chunk); (err != nil) != (c.want == Unkept) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -253,6 +266,7 @@ func TestForcedSchemas(t *testing.T) {
 	tool := func(parameters string) []harmony.Namespace {
 		return []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: json.RawMessage(parameters)}}}}
 	}
+
 	const city = `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}`
 	for name, c := range map[string]struct {
 		parameters string
@@ -276,25 +290,30 @@ func TestForcedSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		spec, err := (&RequestContext{}).newSpec(in, c.choice, tools)
 		if err != nil || string(spec.Tools[0].Schema) != c.want {
 			t.Errorf("%s: the schema is %s, error %v", name, spec.Tools[0].Schema, err)
 		}
 	}
+
 	// Many tools with lengths take an engine too long together.
 	many := []harmony.Namespace{{Name: FunctionsNamespace}}
 	for i := range 20 {
 		many[0].Tools = append(many[0].Tools, harmony.Tool{Name: "f" + string(rune('a'+i)), Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string","maxLength":2000}}}`)})
 	}
+
 	rc, _ := newContext()
 	tools, _ := newToolset(many, nil, rc.Limits)
 	spec, err := (&RequestContext{}).newSpec(&Input{Tools: many}, Choice{Required: true}, tools)
 	kept := 0
+
 	for _, t := range spec.Tools {
 		if t.Schema != nil {
 			kept++
 		}
 	}
+
 	if err != nil || kept != constraint.MaxCost/256 {
 		t.Errorf("%d schemas are enforced, error %v", kept, err)
 	}

@@ -29,6 +29,7 @@ func TestContinue(t *testing.T) {
 		{Kind: Call, CallID: "call_1", Namespace: FunctionsNamespace, Name: "look", Text: "{}"},
 		{Kind: Result, CallID: "call_1", Text: "seen", Hosted: true},
 	}
+
 	in := func(items []Item, required bool) *Input {
 		return &Input{
 			Items: items, Choice: Choice{Required: required}, Strict: map[ToolName]bool{{Namespace: FunctionsNamespace, Name: "look"}: true},
@@ -36,22 +37,27 @@ func TestContinue(t *testing.T) {
 			Builtins: []harmony.Namespace{harmony.BrowserNamespace()},
 		}
 	}
+
 	first := prepare(t, rc, in(items, true))
 	next, err := first.Continue(since, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := prepare(t, rc, in(slices.Concat(items, since), false))
 	if got, want := spell(t, next.Engine.Prompt), spell(t, want.Engine.Prompt); got != want {
 		t.Errorf("the prompt is\n%s, want\n%s", got, want)
 	}
+
 	format := func(turn *Turn) string { return string(constraint.AppendStructuralTag(nil, turn.Engine.Constraint)) }
 	if format(first) == format(next) || format(next) != format(want) || !strings.Contains(format(next), "browser.") {
 		t.Errorf("the constraint is\n%s, want\n%s", format(next), format(want))
 	}
+
 	if next.Engine.MaxTokens != 7 || next.Engine.ID == first.Engine.ID || next.verifier.required {
 		t.Errorf("%d tokens, id %s, required %t", next.Engine.MaxTokens, next.Engine.ID, next.verifier.required)
 	}
+
 	last, err := next.Continue([]Item{{Kind: Call, CallID: "call_2", Name: "look", Text: "{}"}, {Kind: Result, CallID: "call_2", Text: "again"}}, 0)
 	if err != nil || last.Engine.ID == next.Engine.ID || !strings.HasPrefix(spell(t, last.Engine.Prompt), strings.TrimSuffix(spell(t, next.Engine.Prompt), "<|start|>assistant")) {
 		t.Errorf("the third turn: %v, %s", err, spell(t, last.Engine.Prompt))

@@ -35,24 +35,24 @@ type CustomFormat struct {
 // takes one more of such a cost; otherwise nothing is enforced, which is no error.
 func ReadCustomFormat(
 	v jsontext.Field, tool string, account *work.Account, enforces func(cost int) bool,
-) (f CustomFormat, _ *apierror.Error) {
+) (format CustomFormat, _ *apierror.Error) {
 	for _, member := range []string{"definition", "syntax"} {
 		if err := v.RequireText(member); err != nil {
-			return f, err
+			return format, err
 		}
 	}
 
 	definition, syntax := v.Get("definition").Str, v.Get("syntax").Str
-	f.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
+	format.Shown = "\n\nThe input follows this " + syntax + " grammar:\n" + definition
 
 	err := constraint.ErrUnenforceable
 	switch {
 	// Nothing is done with the grammar then, and it is not read.
 	case !enforces(0):
 	case syntax == "lark":
-		f.Grammar, f.Cost, err = constraint.InputLark(account, definition)
+		format.Grammar, format.Cost, err = constraint.InputLark(account, definition)
 	case syntax == "regex":
-		f.Grammar, f.Cost, err = constraint.InputRegex(account, definition)
+		format.Grammar, format.Cost, err = constraint.InputRegex(account, definition)
 	}
 
 	if err != nil && !errors.Is(err, constraint.ErrUnenforceable) {
@@ -62,16 +62,16 @@ func ReadCustomFormat(
 		}
 		// What took too much work was not found to be wrong.
 		if refusal := WorkError(v.Path+".definition", account.Err()); refusal != nil {
-			return f, refusal
+			return format, refusal
 		}
-		return f, apierror.Invalid(v.Path+".definition",
+		return format, apierror.Invalid(v.Path+".definition",
 			"The %s of the custom tool %q %s. Correct it.", what, tool, err)
 	}
 
-	if err != nil || !enforces(f.Cost) {
-		f.Grammar, f.Cost = "", 0
+	if err != nil || !enforces(format.Cost) {
+		format.Grammar, format.Cost = "", 0
 	}
-	return f, nil
+	return format, nil
 }
 
 // maxToolGrammars bounds the grammars of custom tools that an engine has to compile

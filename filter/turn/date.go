@@ -60,7 +60,7 @@ type conversationStart struct {
 }
 
 // newConversationStart returns the start of a request's conversation; items are
-// those behind before.
+// those after before.
 func newConversationStart(in *Input, before *Prefix, items []Item) conversationStart {
 	var start conversationStart
 	if in.Instructions != "" {

@@ -52,35 +52,36 @@ type diagnosed struct {
 }
 
 // diagnose takes the sums of what the turn's prompt begins with.
-func (t *Turn) diagnose(in *Input, h *head, before *Prefix, items []Item, start conversationStart) {
-	rc, d := &t.rc, &t.diagnosed
+func (t *Turn) diagnose(in *Input, head *head, before *Prefix, items []Item, start conversationStart) {
+	rc, compared := &t.rc, &t.diagnosed
 	if rc.Prompts == nil || rc.Unbounded || in.Replies.Own == "" {
 		return
 	}
 
-	d.first.Cached = engine.Unknown
-	d.found, d.reply = &d.first, in.Replies.Own
-	d.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
+	compared.first.Cached = engine.Unknown
+	compared.found, compared.reply = &compared.first, in.Replies.Own
+	compared.session = diagnosis.Session{Tenant: rc.Tenant, Key: t.affinity.Session}
 
 	// A request that names no session belongs to the one of its first text, whatever its tools are:
 	// with them a change of the tools would look like another conversation.
 	first := start.firstText()
 	if cmp.Or(in.Session, rc.Session) == "" {
-		d.session.Key = string(first)
+		compared.session.Key = string(first)
 	}
 
 	opening := before.first
 	if before.settled == 0 {
 		opening, _ = cutOpening(items)
 	}
-	h.addSums(&d.head, opening)
+	head.addSums(&compared.head, opening)
 
-	// A prefix may have a summary, and the items behind it a later one.
-	d.head.Model, d.head.Salt = cmp.Or(rc.Model.Upstream, in.Engine.Model), diagnosis.Text(in.Engine.CacheSalt)
-	d.head.First, d.head.Summary = diagnosis.Text(first), before.summary
+	// A prefix may have a summary, and the items after it a later one.
+	compared.head.Model = cmp.Or(rc.Model.Upstream, in.Engine.Model)
+	compared.head.Salt = diagnosis.Text(in.Engine.CacheSalt)
+	compared.head.First, compared.head.Summary = diagnosis.Text(first), before.summary
 	for i := range items {
 		if items[i].Summary {
-			d.head.Summary = diagnosis.Text(items[i].Text)
+			compared.head.Summary = diagnosis.Text(items[i].Text)
 		}
 	}
 }

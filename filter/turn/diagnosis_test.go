@@ -54,9 +54,11 @@ func TestCauses(t *testing.T) {
 	begin := func() *Input {
 		return &Input{Instructions: said(Instructions, "first").Text, Items: []Item{said(User, "question")}, Tools: functions("f", "g"), Session: "s", Replies: Replies{Own: "one"}}
 	}
+
 	goOn := func(in *Input) {
 		in.Items = append(in.Items, said(Answer, "answer"), said(User, "second"))
 	}
+
 	for _, c := range []struct {
 		name   string
 		change func(*RequestContext, *Input)
@@ -96,9 +98,11 @@ func TestCauses(t *testing.T) {
 			if c.want == diagnosis.Compacted {
 				goOn(first)
 			}
+
 			if _, d := answered(t, rc, first, plainAnswer); d.Session.Known {
 				t.Errorf("the first turn: %+v", d)
 			}
+
 			in := begin()
 			in.Replies = Replies{Own: "two", Compared: "one"}
 			model := *rc.Model
@@ -188,6 +192,7 @@ func TestDiagnosisOfTools(t *testing.T) {
 			t.Errorf("%d items: %+v", len(items), d)
 		}
 	}
+
 	expect(diagnosis.None, calls)
 	items = append(items, usedTool("call_1")...)
 	expect(diagnosis.None, calls)
@@ -216,6 +221,7 @@ func TestDiagnosisOfPrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	whole := &Input{Instructions: said(Instructions, "i").Text, Items: items, Session: "s", Replies: Replies{Own: "one"}}
 	answered(t, rc, whole, plainAnswer)
 	rest := *whole
@@ -223,10 +229,12 @@ func TestDiagnosisOfPrefix(t *testing.T) {
 	if _, d := answered(t, rc, &rest, plainAnswer); !d.Session.Known || d.Session.Cause != diagnosis.None {
 		t.Errorf("%+v", d)
 	}
+
 	rest.Instructions = said(Instructions, "j").Text
 	if _, d := answered(t, rc, &rest, plainAnswer); d.Session.Cause != diagnosis.Instructions {
 		t.Errorf("%+v", d)
 	}
+
 	if head := prepare(t, rc, &rest).diagnosed.head; head.Summary != diagnosis.Text(summary.Text) || head.First != prepare(t, rc, whole).diagnosed.head.First {
 		t.Errorf("%+v", head)
 	}
@@ -243,14 +251,17 @@ func TestDiagnosisOfContinue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := next.NewReader(func(Event) {})
 	if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, plainAnswer), Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
+
 	r.Cached(&engine.Usage{CachedTokens: 7, Replica: "b"})
 	if next.Diagnosis() != d || d.Cached != len(first.Engine.Prompt) || d.Replica != "a" {
 		t.Errorf("%+v", next.Diagnosis())
 	}
+
 	in.Items = slices.Concat(in.Items, []Item{said(Reasoning, "thought")}, usedTool("call_1"), usedTool("call_2"))
 	_, d = answered(t, rc, in, plainAnswer)
 	if want := len(next.Engine.Prompt) / diagnosis.BlockTokens * diagnosis.BlockTokens; d.Session.Shared != want || d.Session.Cause != diagnosis.None || d.Session.Missed(0, "c") != diagnosis.OtherReplica {
@@ -302,11 +313,13 @@ func TestCanonicalSchemas(t *testing.T) {
 		`{"type":"object","properties":{"b":{"type":"string","description":"` + said(User, "b").Text + `"},"a":{"type":"number"}},"required":["b","a"]}`,
 		`{"required":["b","a"],"properties":{"a":{"type":"number"},"b":{"description":"` + said(User, "b").Text + `","type":"string"}},"type":"object"}`,
 	}
+
 	for _, canonical := range []bool{false, true} {
 		rc := diagnosing()
 		rc.Model = &Model{Canonical: canonical}
 		keys := make([]string, 0, len(shuffled))
 		var last *Diagnosis
+
 		for _, schema := range shuffled {
 			tools := functions("f")
 			tools[0].Tools[0].Parameters = []byte(schema)
@@ -316,14 +329,17 @@ func TestCanonicalSchemas(t *testing.T) {
 				t.Error("the client's schema has changed")
 			}
 		}
+
 		want := diagnosis.ToolsReordered
 		if canonical {
 			want = diagnosis.None
 		}
+
 		if last.Session.Cause != want || (keys[0] == keys[1]) != canonical {
 			t.Errorf("sorted: %t, %+v, %q", canonical, last, keys)
 		}
 	}
+
 	rc := diagnosing()
 	rc.Model = &Model{Canonical: true}
 	deep := functions("f")

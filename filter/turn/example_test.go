@@ -19,6 +19,7 @@ func Example() {
 		NewID:    func(prefix string) string { return prefix + "0" }, // random bits in earnest
 		Limits:   turn.DefaultLimits(),
 	}
+
 	rc := &turn.RequestContext{Env: env, Model: &turn.Model{}}
 	t, err := rc.Prepare(context.Background(), &turn.Input{
 		Items: []turn.Item{{Kind: turn.User, Text: "Is it sunny in Oslo?"}},
@@ -28,6 +29,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+
 	said := harmony.AppendEncodeSpecial(nil, "<|channel|>analysis<|message|>I do not know.<|end|>"+
 		`<|start|>assistant to=functions.forecast<|channel|>commentary json<|message|>{"city": "Oslo"}<|call|>`)
 	reader := t.NewReader(func(e turn.Event) {
@@ -42,9 +44,11 @@ func Example() {
 			fmt.Println()
 		}
 	})
+
 	if _, err := reader.Push(&engine.Chunk{Tokens: said, Finish: engine.FinishStop}); err != nil {
 		fmt.Println(err)
 	}
+
 	fmt.Println(reader.Finish())
 	// Output:
 	// reasoning: I do not know.

@@ -40,6 +40,7 @@ func TestSamplingFields(t *testing.T) {
 				t.Errorf("%s %s: %s, %v", name, value, members[c.member], err)
 			}
 		}
+
 		for _, value := range []string{c.below, c.above, c.wrong} {
 			if _, err := readEngineField(t, name, value); err == nil || err.Param != name || err.Status != 400 {
 				t.Errorf("%s %s: %v", name, value, err)
@@ -53,6 +54,7 @@ func TestSamplingLists(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat(`1,`, DefaultLimits().Stops)
 	texts := strings.Repeat(`"a",`, DefaultLimits().Stops)
+
 	for _, c := range []struct{ name, value, param, message string }{
 		{"repetition_penalty", `0`, "repetition_penalty", "greater than 0"},
 		{"repetition_penalty", `2.1`, "repetition_penalty", "between 0 and 2"},
@@ -73,12 +75,14 @@ func TestSamplingLists(t *testing.T) {
 			t.Errorf("%s %.30s: %v", c.name, c.value, err)
 		}
 	}
+
 	root, _ := jsontext.Parse([]byte(`{"stop":["a","b"],"stop_token_ids":[5],"logit_bias":{"7":-1},"include_stop_str_in_output":true,"ignore_eos":false}`))
 	var in Input
 	limits := DefaultLimits()
 	if err := SamplingFields.Decode(Sampling{&in, &limits, &jsontext.Ignored{}}, jsontext.Field{Result: root}, &jsontext.Ignored{}); err != nil {
 		t.Fatal(err)
 	}
+
 	want := Input{Stop: []string{"a", "b"}, KeepStop: true, Engine: engine.Request{StopTokens: []harmony.Token{5}, LogitBias: map[harmony.Token]float64{7: -1}}}
 	if diff := cmp.Diff(want, in, cmp.AllowUnexported(Input{}, engine.Request{})); diff != "" {
 		t.Error(diff)

@@ -25,24 +25,26 @@ const maxFormatName = 64
 
 // jsonFormat returns the output format of a JSON Schema, which the prompt announces
 // under its name. path is the path of the schema's field.
-func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, strict bool) (*Format, *apierror.Error) {
+func (rc *RequestContext) jsonFormat(
+	path string, format harmony.ResponseFormat, strict bool,
+) (*Format, *apierror.Error) {
 	switch {
-	case f.Name == "":
+	case format.Name == "":
 		return nil, apierror.Invalid(path, "The output format has no name. Give it one.")
-	case len(f.Name) > maxFormatName || !isPlain(f.Name):
+	case len(format.Name) > maxFormatName || !isPlain(format.Name):
 		return nil, apierror.Invalid(path,
 			"The name of the output format must consist of at most %d letters, digits, _ and -.", maxFormatName)
-	case len(f.Schema) == 0:
+	case len(format.Schema) == 0:
 		return nil, apierror.Invalid(path, "The output format has no schema. Add one, or use json_object.")
-	case len(f.Schema) > rc.Limits.SchemaBytes:
+	case len(format.Schema) > rc.Limits.SchemaBytes:
 		return nil, apierror.Invalid(path,
 			"The schema of the output format is larger than %d bytes.", rc.Limits.SchemaBytes)
-	case jsontext.Depth(f.Schema) > rc.Limits.SchemaDepth:
+	case jsontext.Depth(format.Schema) > rc.Limits.SchemaDepth:
 		return nil, apierror.Invalid(path,
 			"The schema of the output format nests more than %d levels deep.", rc.Limits.SchemaDepth)
 	}
 
-	if err := constraint.CheckSchema(rc.Work, f.Schema, strict); err != nil {
+	if err := constraint.CheckSchema(rc.Work, format.Schema, strict); err != nil {
 		if refusal := rc.workRefused(path + constraint.SchemaPath(err)); refusal != nil {
 			return nil, refusal
 		}
@@ -50,10 +52,10 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 			"The output format cannot be enforced: the schema %s. Change it.", err)
 	}
 
-	f.Name, f.Description = strings.Clone(f.Name), strings.Clone(f.Description)
+	format.Name, format.Description = strings.Clone(format.Name), strings.Clone(format.Description)
 	// A copy: the request's body is not kept.
-	f.Schema = jsontext.AppendShown(nil, string(f.Schema))
-	return &Format{Answer: constraint.AnswerJSON{Schema: f.Schema}, Announced: &f, Strict: strict}, nil
+	format.Schema = jsontext.AppendShown(nil, string(format.Schema))
+	return &Format{Answer: constraint.AnswerJSON{Schema: format.Schema}, Announced: &format, Strict: strict}, nil
 }
 
 // NamedFormat reads the output format of an object with name, description, schema
@@ -61,20 +63,20 @@ func (rc *RequestContext) jsonFormat(path string, f harmony.ResponseFormat, stri
 func (rc *RequestContext) NamedFormat(
 	v jsontext.Field, other func(key string, v jsontext.Field) *apierror.Error,
 ) (*Format, *apierror.Error) {
-	var f harmony.ResponseFormat
+	var format harmony.ResponseFormat
 	strict := false
 
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		switch key {
 		case "name":
-			f.Name, err = v.Text()
+			format.Name, err = v.Text()
 		case "description":
-			f.Description, err = v.Text()
+			format.Description, err = v.Text()
 		case "schema":
 			if !v.IsObject() {
 				return apierror.Invalid(v.Path, "The schema of an output format must be a JSON Schema object.")
 			}
-			f.Schema = json.RawMessage(v.Raw)
+			format.Schema = json.RawMessage(v.Raw)
 		case "strict":
 			err = v.SetSwitch(&strict)
 		default:
@@ -85,7 +87,7 @@ func (rc *RequestContext) NamedFormat(
 	if err != nil {
 		return nil, err
 	}
-	return rc.jsonFormat(v.Path, f, strict)
+	return rc.jsonFormat(v.Path, format, strict)
 }
 
 // RegexFormat reads the output format of a regular expression.
@@ -170,7 +172,7 @@ var OutputFields = jsontext.Members{
 // StructuredOutputs reads the output format of vLLM's object structured_outputs; nil
 // if the object has none.
 func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.Ignored) (*Format, *apierror.Error) {
-	var f *Format
+	var format *Format
 
 	err := v.Fields(func(key string, v jsontext.Field) (err *apierror.Error) {
 		var one *Format
@@ -193,11 +195,11 @@ func (rc *RequestContext) StructuredOutputs(v jsontext.Field, ignored *jsontext.
 		}
 		// The members that are null or false are as if they were not there.
 		if err == nil && one != nil {
-			f, err = oneFormat(f, one, v.Path)
+			format, err = oneFormat(format, one, v.Path)
 		}
 		return err
 	})
-	return f, err
+	return format, err
 }
 
 // NoTags is the error text for structural tags of clients.

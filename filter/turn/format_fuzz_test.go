@@ -37,6 +37,7 @@ func FuzzFormat(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
+
 	rc := &RequestContext{Env: &Env{Limits: DefaultLimits()}}
 	readers := []func(v jsontext.Field) (*Format, *apierror.Error){
 		func(v jsontext.Field) (*Format, *apierror.Error) {
@@ -47,11 +48,13 @@ func FuzzFormat(f *testing.F) {
 			return rc.StructuredOutputs(v, &jsontext.Ignored{})
 		},
 	}
+
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		root, apiErr := jsontext.Parse([]byte(`{"format":` + string(raw) + `}`))
 		if apiErr != nil {
 			return
 		}
+
 		for i, read := range readers {
 			format, err := read(jsontext.Field{Result: root.Get("format"), Path: "format"})
 			switch {
@@ -63,17 +66,21 @@ func FuzzFormat(f *testing.F) {
 			case format == nil:
 				continue
 			}
+
 			if err := checked(format); err != nil {
 				t.Errorf("reader %d: accepted, but: %v", i, err)
 			}
+
 			spec := constraint.Spec{Answer: format.Answer}
 			tag := constraint.AppendStructuralTag(nil, spec.Format(nil))
 			if !json.Valid(tag) {
 				t.Errorf("reader %d: the tag is not JSON: %s", i, tag)
 			}
+
 			if again := constraint.AppendStructuralTag(nil, spec.Format(nil)); string(again) != string(tag) {
 				t.Errorf("reader %d: the second tag is another:\n%s\n%s", i, tag, again)
 			}
+
 			if len(tag) > 4096+64*len(raw) {
 				t.Errorf("reader %d: a tag of %d bytes for a format of %d", i, len(tag), len(raw))
 			}

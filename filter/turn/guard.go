@@ -42,7 +42,7 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 // interrupted. Reasoning that is interrupted is ended for the model, which goes on with
 // an answer or a call. So a Guard is a watcher of output.
 //
-// It is in one of these states, of each of which a repetition is the end:
+// It is in one of these states. In any of them a repetition ends the choice.
 //
 //	watching    reasoning begins → reasoning; the header of a call that is checked → holding
 //	reasoning   its message ends → watching; it has used its budget, or has reached the reserve
@@ -54,7 +54,8 @@ func (g Guarding) off() bool { return g.Reasoning == Unlimited && g.Reserve == 0
 type Guard struct {
 	rules Guarding
 	// Tokens that the output may have before reasoning is interrupted; 0: any number.
-	limit  int
+	limit int
+	// The model is offered tools.
 	tools  bool
 	parser *harmony.Parser
 
@@ -89,20 +90,21 @@ func (t *Turn) NewGuard() *Guard {
 		return nil
 	}
 
-	g := &Guard{rules: t.guarding, tools: !t.noCalls && len(t.tools.byRecipient) > 0, whole: true, prefix: t.prefix}
+	watcher := &Guard{rules: t.guarding, whole: true, prefix: t.prefix}
+	watcher.tools = !t.noCalls && len(t.tools.byRecipient) > 0
 	if t.asksAgain() {
-		g.call.tools, g.call.rc = t.tools, &t.rc
+		watcher.call.tools, watcher.call.rc = t.tools, &t.rc
 	}
 
 	// Half of the output at most is for the answer: where the limit is small, the model would
 	// not reason at all.
 	if reserve := min(t.guarding.Reserve, t.Engine.MaxTokens/2); reserve > 0 {
-		g.limit = t.Engine.MaxTokens - reserve
+		watcher.limit = t.Engine.MaxTokens - reserve
 	}
-	g.loop.repeats = t.guarding.Repeats
+	watcher.loop.repeats = t.guarding.Repeats
 
-	g.read(nil)
-	return g
+	watcher.read(nil)
+	return watcher
 }
 
 // read begins to follow the messages of a choice that has an output already.
@@ -131,7 +133,7 @@ func (t *Turn) asksAgain() bool {
 }
 
 // Push takes tokens of the choice. It returns the tokens that the choice has now, and why
-// the model is interrupted behind these. The arguments of calls that are checked are held
+// the model is interrupted after these. The arguments of calls that are checked are held
 // back until they are whole; they are not returned if they have to be asked for again.
 func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interruption) {
 	// What was held back of earlier chunks and is passed on now.
@@ -152,7 +154,7 @@ func (g *Guard) Push(tokens []harmony.Token) (kept []harmony.Token, why Interrup
 		held := g.call.holds()
 		ended := g.parse(token)
 		switch {
-		// The token ends the header: what is behind it waits.
+		// The token ends the header: what is after it waits.
 		case !held && g.call.holds():
 			from = i + 1
 		case !held || !ended:
@@ -219,7 +221,7 @@ func (g *Guard) Again(output []harmony.Token) constraint.Format {
 func (g *Guard) AskNoMore() { g.call.enough = true }
 
 // before reports whether the model is interrupted before a token. The text of reasoning
-// is cut behind a whole character.
+// is cut after a whole character.
 func (g *Guard) before(token harmony.Token) Interruption {
 	switch {
 	case !g.inside || !g.whole || token >= harmony.TokenStartOfText:
@@ -354,17 +356,17 @@ type ReasoningLimits struct {
 // guarding returns what the request and its model demand. The least budget counts.
 func (rc *RequestContext) guarding(in *Input) Guarding {
 	limits := &rc.Model.Reasoning
-	g := Guarding{Reasoning: Unlimited, Reserve: limits.ReserveFinal, Repeats: limits.MaxRepeats}
+	rules := Guarding{Reasoning: Unlimited, Reserve: limits.ReserveFinal, Repeats: limits.MaxRepeats}
 	if in.Budget != nil && *in.Budget >= 0 {
-		g.Reasoning = *in.Budget
+		rules.Reasoning = *in.Budget
 	}
 	effort := rc.effortOf(in)
 	for _, budget := range []int{limits.Budget, limits.ByEffort[effort]} {
-		if budget > 0 && (g.Reasoning == Unlimited || budget < g.Reasoning) {
-			g.Reasoning = budget
+		if budget > 0 && (rules.Reasoning == Unlimited || budget < rules.Reasoning) {
+			rules.Reasoning = budget
 		}
 	}
-	return g
+	return rules
 }
 
 // SetBudget reads a budget of reasoning, in tokens; -1 is none.

@@ -21,13 +21,14 @@ func newGuard(t *testing.T, limits ReasoningLimits, change func(in *Input)) *Gua
 	return prepare(t, rc, in).NewGuard()
 }
 
-// The model is interrupted behind the last token that it may have, whatever the pieces in
+// The model is interrupted after the last token that it may have, whatever the pieces in
 // which its output comes.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	const reasons = "<|channel|>analysis<|message|>"
 	budget := func(n int) func(*Input) { return func(in *Input) { in.Budget = &n } }
 	long := reasons + strings.Repeat(" word", 100)
+
 	for name, c := range map[string]struct {
 		limits ReasoningLimits
 		change func(*Input)
@@ -56,17 +57,20 @@ func TestGuard(t *testing.T) {
 			t.Parallel()
 			all := harmony.AppendEncodeSpecial(nil, c.output)
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
+
 			for range 20 {
 				g := newGuard(t, c.limits, c.change)
 				if g == nil {
 					t.Fatal("there is no guard")
 				}
+
 				kept, why := 0, NotInterrupted
 				for kept < len(all) && why == NotInterrupted {
 					var tokens []harmony.Token
 					tokens, why = g.Push(all[kept : kept+1+random.IntN(len(all)-kept)])
 					kept += len(tokens)
 				}
+
 				want := len(harmony.AppendEncodeSpecial(nil, c.kept))
 				switch c.kept {
 				case "":
@@ -74,6 +78,7 @@ func TestGuard(t *testing.T) {
 				case "*":
 					want = kept
 				}
+
 				if why != c.why || kept != want && why != Repetition {
 					t.Fatalf("%q behind %d tokens, want %q behind %d: %q", why, kept, c.why, want, spell(t, all[:kept]))
 				}
@@ -96,6 +101,7 @@ func TestNoGuard(t *testing.T) {
 func TestLoopDetector(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
+
 	for period := 1; period <= maxPeriod; period++ {
 		d := loopDetector{repeats: 4}
 		for range 300 {
@@ -103,16 +109,19 @@ func TestLoopDetector(t *testing.T) {
 				t.Fatal("a random text is a repetition")
 			}
 		}
+
 		sequence := make([]harmony.Token, period)
 		for i := range sequence {
 			sequence[i] = harmony.Token(random.IntN(100_000))
 		}
+
 		n := 0
 		for !d.push(sequence[n%period]) {
 			if n++; n > 5*maxPeriod+leastRepeats {
 				t.Fatalf("a sequence of %d tokens is not found", period)
 			}
 		}
+
 		if n+1 < max(4*period, leastRepeats) || n+1 > max(4*period, leastRepeats)+1 {
 			t.Errorf("a sequence of %d tokens is found behind %d", period, n+1)
 		}

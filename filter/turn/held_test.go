@@ -19,9 +19,11 @@ func TestHeld(t *testing.T) {
 		parallel = `<|channel|>commentary to=multi_tool_use.parallel <|constrain|>json<|message|>`
 		two      = `{"tool_uses":[{"recipient_name":"functions.f","parameters":{"a": 1}},{"recipient_name":"docs.read","parameters":{}}]}`
 	)
+
 	long := strings.Repeat("word ", maxHeld/5+1)
 	tools := append(functions("f", "g"), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})
 	all := Input{Tools: tools, Builtins: builtins()}
+
 	for _, c := range []struct {
 		name   string
 		in     Input
@@ -73,6 +75,7 @@ func TestHeld(t *testing.T) {
 			turn := prepare(t, rc, &c.in)
 			tokens := harmony.AppendEncodeSpecial(nil, c.output)
 			r := rand.New(rand.NewPCG(1, 2))
+
 			for range 20 {
 				if diff := cmp.Diff(c.want, readChunks(t, turn, randomChunks(r, tokens))); diff != "" {
 					t.Fatal(diff)

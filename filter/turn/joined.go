@@ -26,9 +26,9 @@ import (
 // Another definition replaces the first. Tools of one namespace may join in several
 // items, and beside those of Input.Tools.
 //
-// An API whose clients name found tools by reference, behind the output of a search,
+// An API whose clients name found tools by reference, after the output of a search,
 // leaves deferred tools out of Input.Tools and adds such an item, with the tools'
-// definitions, behind the [Result] of the search. An API that searches for tools
+// definitions, after the [Result] of the search. An API that searches for tools
 // within a reply puts the tools that can be found into [Input].Deferred, which does not
 // render them, and passes an item with those that are found to [Turn.Continue].
 type JoinedTools struct {
@@ -92,7 +92,7 @@ func (j *JoinedTools) bytes() int {
 }
 
 // opening is what a conversation begins with, which stands in the first developer
-// message: tools, and instructions behind them.
+// message: tools, and instructions after them.
 type opening struct {
 	// With the client's names.
 	tools        []harmony.Namespace
@@ -117,7 +117,7 @@ func onlyTools(items []Item) bool {
 	return !slices.ContainsFunc(items, func(i Item) bool { return i.Kind != Tools })
 }
 
-// joinedIn returns the tools of items behind those that joined before.
+// joinedIn returns the tools of items after those that joined before.
 func joinedIn(before []*JoinedTools, items []Item) []*JoinedTools {
 	// Other prefixes have the array too.
 	joined := slices.Clip(before)
@@ -224,37 +224,37 @@ func (m *mergedSpace) put(t harmony.Tool) {
 // newRequestToolset returns the toolset of a request: its own tools, those that join
 // in the conversation, and those that are deferred.
 func (rc *RequestContext) newRequestToolset(in *Input, before *Prefix, items []Item) (*toolset, *apierror.Error) {
-	s, err := newToolset(in.Tools, in.Builtins, rc.Limits)
+	set, err := newToolset(in.Tools, in.Builtins, rc.Limits)
 	if err == nil && rc.Model.ToolArguments == ArgumentsRetry {
-		s.keepSchemas()
+		set.keepSchemas()
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.asIs, s.enforced = in.AsIs, in.Strict
+	set.asIs, set.enforced = in.AsIs, in.Strict
 
 	joined := joinedIn(before.joined, items)
 	if len(joined)+len(in.Deferred) == 0 {
-		return s, nil
+		return set, nil
 	}
 
-	s.strict = map[ToolName]bool{}
-	s.joined = &joinedSet{at: map[string]int{}}
+	set.strict = map[ToolName]bool{}
+	set.joined = &joinedSet{at: map[string]int{}}
 	if err := rc.spendJoins(joined, 1); err != nil {
 		return nil, err
 	}
 
 	// Deferred tools join first, so that what a search has found replaces them.
-	if err := s.join(in.Deferred, rc.Limits); err != nil {
+	if err := set.join(in.Deferred, rc.Limits); err != nil {
 		return nil, err
 	}
 	for _, j := range joined {
-		if err := s.join(j.Namespaces, rc.Limits); err != nil {
+		if err := set.join(j.Namespaces, rc.Limits); err != nil {
 			return nil, err
 		}
-		maps.Copy(s.strict, j.Strict)
+		maps.Copy(set.strict, j.Strict)
 	}
-	return s, nil
+	return set, nil
 }
 
 // joinSteps is how many steps of the request's work it takes to have a tool join. A stored

@@ -45,18 +45,21 @@ func TestToolsJoin(t *testing.T) {
 	if !slices.Equal(before, after[:len(before)]) {
 		t.Error("the prompt with tools that have joined does not begin with the prompt before")
 	}
+
 	text := spell(t, after)
 	const want = "<|start|>functions.tool_search to=assistant<|channel|>commentary<|message|>Found.<|end|>" +
 		"<|start|>developer<|message|># Tools\n\n## mcp_docs\n\n// The documents.\nnamespace mcp_docs {\n\n// Reads read.\ntype read = (_: {\nid: string,\n}) => any;\n\n} // namespace mcp_docs<|end|><|start|>assistant"
 	if !strings.HasSuffix(text, want) {
 		t.Errorf("got …%s", text[len(before):])
 	}
+
 	third := second
 	third.Items = append(slices.Clone(second.Items), searched("call_2", found("read"), found("write"))...)
 	last := prepare(t, rc, &third).Engine.Prompt
 	if kept := after[:len(after)-2]; !slices.Equal(kept, last[:len(kept)]) { // without the start of the reply
 		t.Error("the prompt of the third turn does not begin with that of the second")
 	}
+
 	if n := strings.Count(spell(t, last), "type read ="); n != 1 {
 		t.Errorf("a tool that is found twice is shown %d times", n)
 	}
@@ -96,6 +99,7 @@ func TestCallsOfJoinedTools(t *testing.T) {
 			t.Errorf("%s: %q, repairs %v", name, lines, s.Repairs)
 		}
 	}
+
 	rc, _ := newContext()
 	read("in the request", prepare(t, rc, &Input{Tools: functions("tool_search"), Items: items}))
 
@@ -104,9 +108,11 @@ func TestCallsOfJoinedTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if none, err := rc.Extend(context.Background(), nil, items[:4]); err != nil || before.Bytes() <= none.Bytes() {
 		t.Errorf("the tools take no memory: %d bytes, %v", before.Bytes(), err)
 	}
+
 	read("in the prefix", prepare(t, rc, &Input{Tools: functions("tool_search"), Before: before, Items: []Item{userHi}}))
 
 	rc, _ = newContext()
@@ -114,13 +120,16 @@ func TestCallsOfJoinedTools(t *testing.T) {
 	if text := spell(t, turn.Engine.Prompt); strings.Contains(text, "mcp_docs") {
 		t.Errorf("a deferred tool is shown: %s", text)
 	}
+
 	next, apiErr := turn.Continue(searched("call_x", found("read")), 0)
 	if apiErr != nil {
 		t.Fatal(apiErr)
 	}
+
 	if text := spell(t, next.Engine.Prompt); !strings.Contains(text, "type read =") {
 		t.Errorf("the tool that was found is not shown: %s", text)
 	}
+
 	read("in the reply", next)
 }
 
@@ -139,15 +148,19 @@ func TestJoinedToolsEnforced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		spec, err := (&RequestContext{}).newSpec(&in, in.Choice, tools)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return spec
 	}
+
 	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Recipient != "mcp_docs.read" || string(s.Tools[0].Schema) != string(item.Tools.Namespaces[0].Tools[0].Parameters) {
 		t.Errorf("%+v", s.Tools)
 	}
+
 	looser := found("read")
 	looser.Tools.Namespaces[0].Tools[0].Parameters = json.RawMessage(`{"type":"object"}`)
 	looser.Tools.Strict = map[ToolName]bool{name: false}
@@ -155,10 +168,12 @@ func TestJoinedToolsEnforced(t *testing.T) {
 	if s := spec(); len(s.Tools) != 1 || s.Tools[0].Schema != nil {
 		t.Errorf("the later definition does not count: %+v", s.Tools)
 	}
+
 	in.Choice.Required = true
 	if s := spec(); len(s.Tools) != 1 || string(s.Tools[0].Schema) != `{"type":"object"}` {
 		t.Errorf("the later definition of a forced tool does not count: %+v", s.Tools)
 	}
+
 	prepare(t, rc, &in)
 }
 
@@ -196,6 +211,7 @@ func TestJoinedToolsBounded(t *testing.T) {
 	browser := Item{Kind: Tools, Tools: &JoinedTools{Namespaces: []harmony.Namespace{{Name: "browser", Tools: []harmony.Tool{{Name: "open"}}}}}}
 	few, shallow := DefaultLimits(), DefaultLimits()
 	few.Tools, shallow.SchemaDepth = 2, 4
+
 	for name, c := range map[string]struct {
 		limits   Limits
 		builtins []harmony.Namespace

@@ -1,11 +1,11 @@
 package turn
 
-// behindCalls returns the items with each result behind its call, before texts of the user
+// afterCalls returns the items with each result after its call, before texts of the user
 // or the developer that a client has put between the two. Semantic Kernel, for one, repeats
 // the user's message before the outputs of tools. The model has been trained on results that
 // follow their calls. Calls and results between them stay as they are, and a summary is never
 // passed. The items are not changed.
-func behindCalls(items []Item) []Item {
+func afterCalls(items []Item) []Item {
 	moved, places := misplaced(items)
 	if len(moved) == 0 {
 		return items
@@ -51,14 +51,14 @@ func firstOpen(items []Item) int {
 }
 
 // misplaced returns the results that do not follow their calls, and before which items they
-// belong: the first text behind the call.
+// belong: the first text after the call.
 func misplaced(items []Item) (moved map[int]bool, places map[int][]int) {
-	// By the id of a call: the first text behind it, -1: there is none.
+	// By the id of a call: the first text after it, -1: there is none.
 	waiting := map[string]int{}
-	// The calls behind which no text has come.
+	// The calls after which no text has come.
 	var recent []string
 
-	// A result has a place once a text has come behind its call. The first such text is it, of all
+	// A result has a place once a text has come after its call. The first such text is it, of all
 	// calls that have none yet.
 	for i := range items {
 		switch items[i].Kind {

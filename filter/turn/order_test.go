@@ -12,6 +12,7 @@ import (
 func TestBehindCalls(t *testing.T) {
 	t.Parallel()
 	kinds := map[byte]Kind{'c': Call, 'r': Result, 'u': User, 's': User, 'd': Instructions, 'a': Answer, 't': Reasoning}
+
 	for in, want := range map[string]string{
 		"u c1 r1 a u":             "u c1 r1 a u",
 		"u c1 u r1 a":             "u c1 r1 u a",
@@ -36,11 +37,13 @@ func TestBehindCalls(t *testing.T) {
 			}
 			items = append(items, item)
 		}
-		ordered := behindCalls(items)
+
+		ordered := afterCalls(items)
 		got := make([]string, 0, len(ordered))
 		for _, item := range ordered {
 			got = append(got, item.Path)
 		}
+
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %s, want %s", in, strings.Join(got, " "), want)
 		}

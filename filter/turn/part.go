@@ -77,16 +77,16 @@ func (r *Reader) handle(events []harmony.Event) {
 }
 
 // beginPart begins a part with its message's header.
-func (r *Reader) beginPart(h *harmony.Header) {
+func (r *Reader) beginPart(header *harmony.Header) {
 	r.part = part{}
-	called, found := r.turn.tools.addressee(h)
+	called, found := r.turn.tools.addressee(header)
 
 	switch {
 	case found == noRecipient:
-		r.part.kind = kindOf(h.Channel)
+		r.part.kind = kindOf(header.Channel)
 	// Where calls are withheld, nobody would execute it: a doubtful one is a text.
 	case found == unsure && !r.calling():
-		r.part.kind = kindOf(h.Channel)
+		r.part.kind = kindOf(header.Channel)
 		r.repaired(repairRecipient)
 	// Its text is kept: it may be all that the model says.
 	case !r.calling():
@@ -94,13 +94,13 @@ func (r *Reader) beginPart(h *harmony.Header) {
 		r.repaired(repairWithheld)
 	// Whether it is a call tells its end.
 	case found == unsure:
-		r.hold(&heldPart{header: h, unknown: called, parallel: isParallel(h.Recipient)})
+		r.hold(&heldPart{header: header, unknown: called, parallel: isParallel(header.Recipient)})
 	// No tool is offered, and the reply has another turn in which the model is told.
 	case r.toolless():
-		recipient, _ := writtenRecipient(h)
+		recipient, _ := writtenRecipient(header)
 		r.beginCall(ToolName{Name: unknownName(recipient)}, unknown)
-	case found == unknown && isParallel(h.Recipient):
-		r.hold(&heldPart{header: h, unknown: called, parallel: true, sure: true})
+	case found == unknown && isParallel(header.Recipient):
+		r.hold(&heldPart{header: header, unknown: called, parallel: true, sure: true})
 	default:
 		r.beginCall(called, found)
 	}
@@ -151,23 +151,23 @@ func (r *Reader) calling() bool { return !r.toolless() || r.corrected }
 func (r *Reader) toolless() bool { return r.turn.noCalls || len(r.turn.tools.byRecipient) == 0 }
 
 // text takes a piece of the part's content.
-func (r *Reader) text(p []byte) {
-	if len(p) == 0 {
+func (r *Reader) text(piece []byte) {
+	if len(piece) == 0 {
 		return
 	}
 
 	switch {
-	case r.holds(p):
-		r.wait(p)
+	case r.holds(piece):
+		r.wait(piece)
 	case r.part.withheld:
 		// Once the client has something, a withheld call is not shown any more.
 		if !r.shown {
-			r.withheld = append(r.withheld, p...)
+			r.withheld = append(r.withheld, piece...)
 		}
 	case r.part.kind == Answer:
-		r.logprobs.read += len(p)
+		r.logprobs.read += len(piece)
 		// Stop strings end answers alone: reasoning and calls may have them.
-		show, hit := r.stops.push(p, r.turn.keepStop)
+		show, hit := r.stops.push(piece, r.turn.keepStop)
 		r.delta(show)
 		if hit >= 0 {
 			r.ending.matched = &StopMatch{Text: r.turn.stops.texts[hit]}
@@ -176,30 +176,30 @@ func (r *Reader) text(p []byte) {
 	default:
 		// Reasoning is kept for the calls that it leads to: without tools there are none.
 		if r.part.kind == Reasoning && r.keeps && (!r.toolless() || r.corrected) {
-			r.reasoning.add(p, r.part.state == partUnseen)
+			r.reasoning.add(piece, r.part.state == partUnseen)
 		}
 		if r.part.repairer != nil {
-			p = r.part.repairer.Push(p)
+			piece = r.part.repairer.Push(piece)
 		}
-		r.delta(p)
+		r.delta(piece)
 	}
 }
 
 // delta emits text of the part, and the part's Start before the first text.
-func (r *Reader) delta(p []byte) {
-	if len(p) == 0 {
+func (r *Reader) delta(piece []byte) {
+	if len(piece) == 0 {
 		return
 	}
 
 	r.start()
 	r.part.state = partFilled
 	if r.verifiesPart() {
-		r.verified.text = append(r.verified.text, p...)
+		r.verified.text = append(r.verified.text, piece...)
 	}
 
-	e := Event{Step: Delta, Kind: r.part.kind, Text: p, Call: r.part.call}
+	e := Event{Step: Delta, Kind: r.part.kind, Text: piece, Call: r.part.call}
 	if r.part.kind == Answer {
-		e.Logprobs = r.logprobs.show(len(p))
+		e.Logprobs = r.logprobs.show(len(piece))
 	}
 	r.emit(e)
 }

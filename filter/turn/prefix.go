@@ -97,11 +97,11 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 		before = &Prefix{}
 	}
 
-	items = behindCalls(slices.Concat(before.pending, items))
+	items = afterCalls(slices.Concat(before.pending, items))
 	decidePhases(items, Unphased)
 	end := stepEnd(items)
 	if before.settled == 0 && onlyTools(items[:end]) {
-		// The instructions behind them stand in the same message.
+		// The instructions after them stand in the same message.
 		end = 0
 	}
 
@@ -158,7 +158,7 @@ func (rc *RequestContext) Extend(ctx context.Context, before *Prefix, items []It
 func (rc *RequestContext) extendTokens(
 	ctx context.Context, next, before *Prefix, msgs []harmony.Message,
 ) (err *apierror.Error) {
-	r := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.renderLimit()}
 
 	plain, since := before.plain, before.since
 	if before.extended.Swap(true) {
@@ -167,18 +167,18 @@ func (rc *RequestContext) extendTokens(
 
 	next.answered = before.answered
 	if end := lastAnswer(msgs) + 1; end > 0 {
-		if plain, err = r.append(ctx, plain, msgs[:end]); err != nil {
+		if plain, err = renderer.append(ctx, plain, msgs[:end]); err != nil {
 			return err
 		}
 		next.answered, since, msgs = len(plain), nil, msgs[end:]
 	}
-	if next.since, err = r.append(ctx, since, msgs); err != nil {
+	if next.since, err = renderer.append(ctx, since, msgs); err != nil {
 		return err
 	}
 
 	// What later requests may show without reasoning is rendered without it, too.
 	msgs = slices.DeleteFunc(msgs, func(m harmony.Message) bool { return m.Channel == harmony.ChannelAnalysis })
-	next.plain, err = r.append(ctx, plain, msgs)
+	next.plain, err = renderer.append(ctx, plain, msgs)
 	return err
 }
 
@@ -188,7 +188,7 @@ func (p *Prefix) followed(items []Item) []Item {
 	if p != nil && len(p.pending) > 0 {
 		items = slices.Concat(p.pending, items)
 	}
-	items = behindCalls(items)
+	items = afterCalls(items)
 
 	if slices.ContainsFunc(items, func(i Item) bool { return i.Kind == Unphased }) {
 		items = slices.Clone(items)
@@ -227,7 +227,7 @@ func (c callee) form() (channel, contentType string) {
 	return harmony.ChannelCommentary, "json"
 }
 
-// messages returns the items behind the prefix as Harmony messages. The output of a
+// messages returns the items after the prefix as Harmony messages. The output of a
 // built-in tool is left out if an answer stands between it and its call, which the
 // renderer leaves out. begin is the opening that precedes the items, if the prefix
 // has no items.
@@ -311,7 +311,7 @@ type pairing struct {
 	twice, stray []*Item
 }
 
-// openAfter pairs the calls and outputs of items behind the prefix.
+// openAfter pairs the calls and outputs of items after the prefix.
 func (p *Prefix) openAfter(items []Item) (pairing, *apierror.Error) {
 	var pairs pairing
 	open := map[string]*Item{}

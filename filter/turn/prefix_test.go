@@ -27,6 +27,7 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 		}
 		return "text " + strconv.Itoa(rng.IntN(1000))
 	}
+
 	answer := func(id string) { items = append(items, Item{Kind: Result, CallID: id, Text: text()}) }
 	for range rng.IntN(40) {
 		switch kind := []Kind{Instructions, User, User, Reasoning, Preamble, Answer, Unphased, Unphased, Call, Call, Call, Result, Result, Tools}[rng.IntN(14)]; kind {
@@ -47,16 +48,19 @@ func conversation(rng *rand.Rand, rc *RequestContext) []Item {
 			if rng.IntN(3) == 0 {
 				_ = rc.Memory.PutTexts(context.Background(), rc.Tenant, map[string]string{reasoningKey(id): "kept for " + id})
 			}
+
 		case Result:
 			if len(open) > 0 {
 				i := rng.IntN(len(open))
 				answer(open[i])
 				open = append(open[:i], open[i+1:]...)
 			}
+
 		default:
 			items = append(items, Item{Kind: kind, Text: text()})
 		}
 	}
+
 	for _, id := range open {
 		answer(id)
 	}
@@ -109,10 +113,12 @@ func TestPrefix(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
 	reused := 0
+
 	for range 1500 {
 		rc, _ := newContext()
 		items := conversation(rng, rc)
 		prefixes := append(make([]*Prefix, 0, 7), nil)
+
 		for range rng.IntN(6) {
 			p := prefixes[rng.IntN(len(prefixes))] // now and then one that has been extended
 			to := p.Len() + rng.IntN(len(items)-p.Len()+1)
@@ -120,11 +126,13 @@ func TestPrefix(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%v", err, items)
 			}
+
 			prefixes = append(prefixes, next)
 			if next.Len() != to {
 				t.Fatalf("a prefix of %d items is one of %d", to, next.Len())
 			}
 		}
+
 		for _, p := range prefixes {
 			in := turnInput(rng)
 			in.Items = items
@@ -134,14 +142,17 @@ func TestPrefix(t *testing.T) {
 			if rc.Memory.(*memory).bytes() != kept {
 				t.Errorf("a prefix of %d of %d items is another conversation, with a date of its own", p.Len(), len(items))
 			}
+
 			if t.Failed() {
 				return
 			}
+
 			if p != nil {
 				reused += len(p.since) + p.answered
 			}
 		}
 	}
+
 	if reused == 0 {
 		t.Error("no prefix has tokens")
 	}
@@ -191,12 +202,14 @@ func TestPrefixSplit(t *testing.T) {
 		{Kind: Reasoning, Text: "why not"},
 		call("a"), result("a"),
 	}
+
 	rng := rand.New(rand.NewPCG(7, 8))
 	for i := range len(items) + 1 {
 		first, err := rc.Extend(context.Background(), nil, items[:i])
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for j := i; j <= len(items); j++ {
 			second, err := rc.Extend(context.Background(), first, items[i:j])
 			if err != nil {
@@ -213,6 +226,7 @@ func TestPrefixErrors(t *testing.T) {
 	t.Parallel()
 	call := Item{Kind: Call, CallID: "a", Name: "f", Path: "earlier"}
 	result := Item{Kind: Result, CallID: "a"}
+
 	for name, c := range map[string]struct {
 		before, items []Item
 		want          string
@@ -247,6 +261,7 @@ func TestPrefixErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, apiErr := rc.Prepare(context.Background(), &Input{Before: p, Items: c.items})
 		if got := textOf(apiErr); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -268,7 +283,8 @@ func TestPrefixShared(t *testing.T) {
 	rc.Memory = nil
 	var items []Item
 	var p *Prefix
-	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room behind its tokens
+
+	for p == nil || cap(p.plain)-len(p.plain) < 32 { // until it has room after its tokens
 		more := []Item{userHi, {Kind: Answer, Text: "a"}}
 		var err error
 		if p, err = rc.Extend(context.Background(), p, more); err != nil {
@@ -276,9 +292,11 @@ func TestPrefixShared(t *testing.T) {
 		}
 		items = append(items, more...)
 	}
+
 	var wg sync.WaitGroup
 	longer := make([]*Prefix, 8)
 	conversations := make([][]Item, len(longer))
+
 	for i := range longer {
 		conversations[i] = append(items[:len(items):len(items)], userHi, Item{Kind: Answer, Text: "answer " + strconv.Itoa(i)})
 		wg.Go(func() {
@@ -288,6 +306,7 @@ func TestPrefixShared(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	for i, next := range longer {
 		samePrompts(t, rc, Input{}, conversations[i], next)

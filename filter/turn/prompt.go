@@ -22,9 +22,11 @@ import (
 // call it from jobs and from handlers of endpoints, with the context that bounds
 // them, and never between the chunks of a reply.
 func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apierror.Error) {
-	t := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
-	t.rc.Work = rc.Work.Within(ctx)
-	rc = &t.rc
+	turn := &Turn{rc: *rc, noCalls: in.NoCalls, oneCall: in.OneCall, keepStop: in.KeepStop}
+	turn.rc.Work = rc.Work.Within(ctx)
+
+	// From here on rc is the turn's own copy, whose work ends with this context.
+	rc = &turn.rc
 
 	before := in.Before
 	if before == nil {
@@ -33,6 +35,8 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if rc.Model.Canonical {
 		in = rc.Limits.canonical(in)
 	}
+
+	// Checked before anything is computed of them: what follows takes the calls' results for granted.
 	items := before.followed(in.Items)
 	if err := rc.validate(in, before, items); err != nil {
 		return nil, err
@@ -43,6 +47,7 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
+	// Without its names of tools a request has no spec, so that the tools are read first.
 	choice := tools.narrow(in.Choice)
 	spec, err := rc.newSpec(in, choice, tools)
 	if err != nil {
@@ -53,16 +58,17 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 		return nil, err
 	}
 
-	t.later, t.tools = later, tools
-	t.stops = newStops(in.Stop)
-	t.routing = rc.routing(in.Tools, before, items)
-	prompt, err := t.render(ctx, in, before, items)
+	turn.later, turn.tools = later, tools
+	turn.stops = newStops(in.Stop)
+	turn.routing = rc.routing(in.Tools, before, items)
+	prompt, err := turn.render(ctx, in, before, items)
 	if err != nil {
 		return nil, err
 	}
 
+	// The definitions of the tools are in the prompt now. Nothing else needs them.
 	tools.rendered()
-	t.compareDiagnosed(prompt, in.Replies.Compared)
+	turn.compareDiagnosed(prompt, in.Replies.Compared)
 
 	// A grammar describes messages from their beginning, and the engine would apply it to the rest of
 	// one.
@@ -72,15 +78,16 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 			"A message cannot be continued under tool_choice, strict tools or an output format. Leave them "+
 				"out, or continue_final_message.")
 	}
-	if t.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
+	if turn.Engine, err = rc.engineRequest(in, prompt, format); err != nil {
 		return nil, err
 	}
 
-	t.guarding = rc.guarding(in)
-	t.id = t.Engine.ID
+	turn.guarding = rc.guarding(in)
+	turn.id = turn.Engine.ID
 
+	// Where any output is valid there is nothing to verify.
 	if format != nil {
-		if t.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
+		if turn.verifier, err = rc.newVerifier(in, &spec, choice, tools); err != nil {
 			return nil, err
 		}
 	}
@@ -89,10 +96,10 @@ func (rc *RequestContext) Prepare(ctx context.Context, in *Input) (*Turn, *apier
 	if err := rc.workRefused(""); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return turn, nil
 }
 
-// render returns the turn's prompt, for the items behind before. It reads from the
+// render returns the turn's prompt, for the items after before. It reads from the
 // store what earlier requests have kept.
 func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []Item) ([]harmony.Token, *apierror.Error) {
 	rc := &t.rc
@@ -116,13 +123,13 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	reasoned, keptFault := rc.withKeptReasoning(read, items)
 	t.fault = errors.Join(dateFault, keptFault)
 
-	r := rendering{rc, rc.renderLimit()}
+	renderer := rendering{rc, rc.renderLimit()}
 	if in.Truncate {
-		r.limit = min(r.limit, rc.room(in))
+		renderer.limit = min(renderer.limit, rc.room(in))
 	}
 
-	prompt, err := r.prompt(ctx, head, before, reasoned)
-	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > r.limit) {
+	prompt, err := renderer.prompt(ctx, head, before, reasoned)
+	if in.Truncate && (tooLong(err) || err == nil && len(prompt) > renderer.limit) {
 		prompt, err = rc.truncated(ctx, in, head, reasoned)
 		t.truncated = true
 	}
@@ -131,8 +138,8 @@ func (t *Turn) render(ctx context.Context, in *Input, before *Prefix, items []It
 	}
 
 	if in.Continue {
-		r.limit = rc.renderLimit()
-		prompt, t.prefix, err = r.continued(ctx, prompt, last)
+		renderer.limit = rc.renderLimit()
+		prompt, t.prefix, err = renderer.continued(ctx, prompt, last)
 		return prompt, err
 	}
 
@@ -255,7 +262,7 @@ func (h *head) messages(opening opening) []harmony.Message {
 // prompt renders a conversation: its head, the prefix before the items, and the
 // items.
 func (r rendering) prompt(
-	ctx context.Context, h *head, before *Prefix, items []Item,
+	ctx context.Context, head *head, before *Prefix, items []Item,
 ) ([]harmony.Token, *apierror.Error) {
 	first := before.first
 	if before.settled == 0 {
@@ -266,7 +273,7 @@ func (r rendering) prompt(
 	earlier, since := before.tokens(lastAnswer(msgs) >= 0)
 
 	prompt := make([]harmony.Token, 0, len(earlier)+len(since)+r.room(before, msgs))
-	prompt, err := r.begin(ctx, prompt, h, first)
+	prompt, err := r.begin(ctx, prompt, head, first)
 	if err != nil {
 		return nil, err
 	}
@@ -277,9 +284,9 @@ func (r rendering) prompt(
 
 // begin appends the head to an empty prompt, with what the conversation begins with.
 func (r rendering) begin(
-	ctx context.Context, prompt []harmony.Token, h *head, first opening,
+	ctx context.Context, prompt []harmony.Token, head *head, first opening,
 ) ([]harmony.Token, *apierror.Error) {
-	last := &h.last
+	last := &head.last
 	if last.tools == len(first.tools) && last.instructions == first.instructions {
 		switch {
 		case last.tokens != nil:
@@ -289,7 +296,7 @@ func (r rendering) begin(
 		}
 	}
 
-	prompt, err := r.append(ctx, prompt, h.messages(first))
+	prompt, err := r.append(ctx, prompt, head.messages(first))
 	*last = renderedHead{
 		tools: len(first.tools), instructions: first.instructions, tokens: slices.Clip(prompt), limit: r.limit,
 	}
@@ -402,21 +409,21 @@ func (r rendering) continued(
 }
 
 // budget limits the output of a request to what the context leaves.
-func (rc *RequestContext) budget(r *engine.Request) *apierror.Error {
-	left := rc.ContextLength() - len(r.Prompt)
+func (rc *RequestContext) budget(request *engine.Request) *apierror.Error {
+	left := rc.ContextLength() - len(request.Prompt)
 
 	switch {
-	case left <= 0 && rc.Unbounded && len(r.Prompt) <= rc.renderLimit():
-		r.MaxTokens, r.MinTokens = 0, 0
+	case left <= 0 && rc.Unbounded && len(request.Prompt) <= rc.renderLimit():
+		request.MaxTokens, request.MinTokens = 0, 0
 		return nil
 	case left <= 0:
-		return rc.promptTooLong(len(r.Prompt), "")
+		return rc.promptTooLong(len(request.Prompt), "")
 	}
 
 	// Without a limit the output may have all that is left.
-	if r.MaxTokens <= 0 || r.MaxTokens > left {
-		r.MaxTokens = left
+	if request.MaxTokens <= 0 || request.MaxTokens > left {
+		request.MaxTokens = left
 	}
-	r.MinTokens = min(r.MinTokens, r.MaxTokens)
+	request.MinTokens = min(request.MinTokens, request.MaxTokens)
 	return nil
 }

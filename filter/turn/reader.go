@@ -103,27 +103,27 @@ type StopMatch struct {
 // NewReader returns the reader of one choice. It calls emit with each event, from
 // Push and Close.
 func (t *Turn) NewReader(emit func(Event)) *Reader {
-	r := &Reader{
+	reader := &Reader{
 		turn: t, emit: emit, strict: t.rc.Model.OnMalformed == MalformedFail, keeps: t.rc.Memory != nil,
 		stops: newStopMatcher(t.stops),
 	}
 	mode := harmony.Tolerant
-	if r.strict {
+	if reader.strict {
 		mode = harmony.Strict
 	}
 
 	// The header of a continued message is read as if the model had written it.
 	if len(t.prefix) == 0 {
-		r.parser = harmony.NewParser(mode, harmony.RoleAssistant)
-		return r
+		reader.parser = harmony.NewParser(mode, harmony.RoleAssistant)
+		return reader
 	}
 
-	r.parser = harmony.NewParser(mode, "")
+	reader.parser = harmony.NewParser(mode, "")
 	for _, token := range t.prefix {
 		// The renderer's headers are never malformed.
-		_ = r.parse(token)
+		_ = reader.parse(token)
 	}
-	return r
+	return reader
 }
 
 // Push takes a chunk of the choice: its next tokens, their log probabilities,
@@ -132,29 +132,29 @@ func (t *Turn) NewReader(emit func(Event)) *Reader {
 // condition ended it, none after its end. An error means that the output is
 // malformed and the model's setting is [MalformedFail], or that it violates the
 // output's spec.
-func (r *Reader) Push(c *engine.Chunk) (int, *apierror.Error) {
+func (r *Reader) Push(chunk *engine.Chunk) (int, *apierror.Error) {
 	r.turn.keepPrompt()
 
 	taken := 0
 
 	// Tokens that are inserted end reasoning for the model: see [Guard].
-	r.part.cut = c.Inserted
-	for ; taken < len(c.Tokens) && r.ending.finish == FinishNone; taken++ {
-		if r.logprobs.next = nil; taken < len(c.Logprobs) {
-			r.logprobs.next = &c.Logprobs[taken]
+	r.part.cut = chunk.Inserted
+	for ; taken < len(chunk.Tokens) && r.ending.finish == FinishNone; taken++ {
+		if r.logprobs.next = nil; taken < len(chunk.Logprobs) {
+			r.logprobs.next = &chunk.Logprobs[taken]
 		}
-		if err := r.push(c.Tokens[taken]); err != nil {
+		if err := r.push(chunk.Tokens[taken]); err != nil {
 			return taken, err
 		}
 	}
 
-	if c.Finish == engine.FinishNone {
+	if chunk.Finish == engine.FinishNone {
 		return taken, nil
 	}
 
 	// The engine has ended too, so that nothing is left to be dropped.
 	r.ending.early = false
-	return taken, r.end(c.Finish == engine.FinishLength)
+	return taken, r.end(chunk.Finish == engine.FinishLength)
 }
 
 // Close ends the choice if it has not ended. The error is as for Push.
@@ -186,22 +186,22 @@ func (r *Reader) Counts() Counts { return r.counts }
 func (r *Reader) Kept() *Keep { return r.kept }
 
 // AddTo adds the choice to the summary of a reply.
-func (r *Reader) AddTo(s *Summary) {
-	s.Counts.Output += r.counts.Output
-	s.Counts.Reasoning += r.counts.Reasoning
-	s.Counts.Call += r.counts.Call
-	s.Counts.Text += r.counts.Text
-	s.Calls += len(r.calls)
+func (r *Reader) AddTo(summary *Summary) {
+	summary.Counts.Output += r.counts.Output
+	summary.Counts.Reasoning += r.counts.Reasoning
+	summary.Counts.Call += r.counts.Call
+	summary.Counts.Text += r.counts.Text
+	summary.Calls += len(r.calls)
 
-	s.Diagnosis = r.turn.diagnosed.found
+	summary.Diagnosis = r.turn.diagnosed.found
 
 	// A reply counts the repairs of the reader and those of its parser alike.
 	for kind, n := range r.repairs {
-		s.addRepairs(kind, n)
+		summary.addRepairs(kind, n)
 	}
 	parsed := r.parser.Repairs()
 	for kind, n := range parsed.All() {
-		s.addRepairs(kind.String(), n)
+		summary.addRepairs(kind.String(), n)
 	}
 }
 
@@ -325,7 +325,7 @@ func (r *Reader) end(length bool) *apierror.Error {
 		r.endPart()
 	}
 
-	// Whether a text that was cut would have followed its form is not known.
+	// A text that was cut cannot be held against its form: the rest could have completed it.
 	if !length {
 		if err := r.verifyEnd(); err != nil {
 			return err

@@ -79,15 +79,18 @@ func TestMemoryReads(t *testing.T) {
 	if m.writes != 1 {
 		t.Errorf("%d writes for a turn", m.writes)
 	}
+
 	var items []Item
 	for i := range 50 { // steps of others, and two of which only a later call is known
 		items = append(items, toolTurn("other_"+strconv.Itoa(i))...)
 	}
+
 	items = append(append(items, toolTurn("call_2")...), toolTurn("call_1")...)
 	m.reads = 0
 	if got := strings.Count(prompt(t, rc, &Input{Items: items}), "why"); got != 2 || m.reads != 2 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
 	}
+
 	m.reads = 0
 	if got := strings.Count(prompt(t, rc, &Input{Items: toolTurn("call_1")}), "why"); got != 1 || m.reads != 1 {
 		t.Errorf("%d reasonings in %d reads", got, m.reads)
@@ -109,10 +112,12 @@ func TestReasoningWithinAReply(t *testing.T) {
 	if err != nil || m.reads+m.writes > 0 {
 		t.Fatalf("error %v, %d reads, %d writes", err, m.reads, m.writes)
 	}
+
 	m.fault = nil
 	if _, err := r.Kept().Do(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+
 	want := prepare(t, rc, &Input{Items: toolTurn("call_1"), Tools: functions("f")})
 	if got, want := spell(t, next.Engine.Prompt), spell(t, want.Engine.Prompt); got != want || !strings.Contains(got, "why") {
 		t.Errorf("the prompt is\n%s, want\n%s", got, want)

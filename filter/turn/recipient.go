@@ -13,7 +13,7 @@ import (
 )
 
 // A model writes the names of tools in many ways: in quotation marks, with other
-// separators, with a prefix too many, cut, or with a piece of the header behind them. All
+// separators, with a prefix too many, cut, or with a piece of the header after them. All
 // that is decided here, by comparing what it wrote with the tools of the request: as the
 // prompt shows them, and as the client sent them.
 //
@@ -35,15 +35,15 @@ const (
 )
 
 // addressee returns the tool that a message calls.
-func (s *toolset) addressee(h *harmony.Header) (ToolName, address) {
-	recipient, marked := writtenRecipient(h)
+func (s *toolset) addressee(header *harmony.Header) (ToolName, address) {
+	recipient, marked := writtenRecipient(header)
 	if recipient == "" {
 		return ToolName{}, noRecipient
 	}
 
-	t, found := s.resolve(recipient)
+	called, found := s.resolve(recipient)
 	if found == unknown {
-		if spaced, ok := s.resolveSpaced(h); ok {
+		if spaced, ok := s.resolveSpaced(header); ok {
 			return spaced, respelled
 		}
 	}
@@ -53,10 +53,10 @@ func (s *toolset) addressee(h *harmony.Header) (ToolName, address) {
 	}
 	// What the message is tells only its end: the recipient is a word of the header, or it is no
 	// tool and not marked as a recipient, or the message is an answer.
-	if found == noRecipient || found == unknown && (!marked || h.Channel == harmony.ChannelFinal) {
+	if found == noRecipient || found == unknown && (!marked || header.Channel == harmony.ChannelFinal) {
 		return s.unknownTool(recipient), unsure
 	}
-	return t, found
+	return called, found
 }
 
 // resolveSpaced returns the tool whose name has a space that the parser took for the end of
@@ -334,46 +334,46 @@ func (s *toolset) exactly(form string) []ToolName {
 }
 
 func (s *toolset) newSpellings() *spellings {
-	p := &spellings{
+	table := &spellings{
 		sent: map[string][]ToolName{}, whole: map[string][]ToolName{}, alone: map[string][]ToolName{},
 		spaces: map[string]bool{},
 	}
-	for recipient, t := range s.byRecipient {
+	for recipient, named := range s.byRecipient {
 		name := recipient[strings.LastIndexByte(recipient, '.')+1:]
 		space := strings.TrimSuffix(strings.TrimSuffix(recipient, name), ".")
 		if space != FunctionsNamespace {
-			p.spaces[strings.ToLower(space)] = true
+			table.spaces[strings.ToLower(space)] = true
 		}
 
 		// Built-in tools have one spelling, which the model was trained with.
-		sent := norm.NFC.String(t.Name)
-		if !t.Builtin {
-			add(p.sent, sent, t)
+		sent := norm.NFC.String(named.Name)
+		if !named.Builtin {
+			add(table.sent, sent, named)
 		}
-		if !t.Builtin && spelled(sent) != "" {
-			add(p.sent, spelled(sent), t)
-			add(p.sent, spelled(t.Namespace+"."+sent), t)
+		if !named.Builtin && spelled(sent) != "" {
+			add(table.sent, spelled(sent), named)
+			add(table.sent, spelled(named.Namespace+"."+sent), named)
 		}
 
 		// Of signs alone nothing is left to compare.
 		if fold(name) == "" {
 			continue
 		}
-		p.addName(p.whole, recipient, len(fold(space)), t)
-		if len(s.byName[name]) == 1 && s.byName[name][0] == t {
-			p.addName(p.alone, name, 0, t)
-			add(p.alone, fold(FunctionsNamespace+name), t)
+		table.addName(table.whole, recipient, len(fold(space)), named)
+		if len(s.byName[name]) == 1 && s.byName[name][0] == named {
+			table.addName(table.alone, name, 0, named)
+			add(table.alone, fold(FunctionsNamespace+name), named)
 		}
 	}
 
-	for _, names := range []map[string][]ToolName{p.whole, p.alone} {
+	for _, names := range []map[string][]ToolName{table.whole, table.alone} {
 		for name := range names {
-			p.longest = max(p.longest, len(name))
+			table.longest = max(table.longest, len(name))
 		}
 	}
 
-	slices.SortFunc(p.names, func(a, b spelledName) int { return strings.Compare(a.folded, b.folded) })
-	return p
+	slices.SortFunc(table.names, func(a, b spelledName) int { return strings.Compare(a.folded, b.folded) })
+	return table
 }
 
 // spelled returns a name in the form in which recipients are compared: words with dots
@@ -409,8 +409,8 @@ func (p *spellings) foldedName(form string) []ToolName {
 	return p.alone[form]
 }
 
-// withHeader returns the tools behind whose folded name there are words of a header only.
-// Of several names the longest counts. A word behind _ or - is one of the name:
+// withHeader returns the tools after whose folded name there are words of a header only.
+// Of several names the longest counts. A word after _ or - is one of the name:
 // delete_message is not delete.
 func (p *spellings) withHeader(form string) []ToolName {
 	for more := true; more; {
@@ -486,7 +486,7 @@ var headerWords = map[string]bool{
 }
 
 // gluedWords are words of a message header that a malformed header can have
-// directly behind the recipient.
+// directly after the recipient.
 var gluedWords = []string{
 	"commentary", "analysis", "final", "json", "code", "assistant", "constrain", "channel", "message",
 }

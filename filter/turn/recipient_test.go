@@ -21,6 +21,7 @@ func TestRespelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	plain := func(name string) ToolName { return ToolName{FunctionsNamespace, name, false} }
 	for recipient, want := range map[string]ToolName{
 		`"functions.Tool_A"`: plain("Tool_A"), "'functions.Tool_A'": plain("Tool_A"), "`functions.Tool_A`": plain("Tool_A"),
@@ -55,6 +56,7 @@ func TestRespelled(t *testing.T) {
 			}
 			continue
 		}
+
 		if got != want || found != offered && found != respelled {
 			t.Errorf("%q: %+v, %d; want %+v", recipient, got, found, want)
 		}
@@ -151,12 +153,13 @@ func TestOddRecipientInEveryForm(t *testing.T) {
 }
 
 // TestSpaceInName shows that a name with a space reaches its tool wherever it stands in the
-// header, and that a word behind another recipient is no part of it.
+// header, and that a word after another recipient is no part of it.
 func TestSpaceInName(t *testing.T) {
 	t.Parallel()
 	rc, _ := newContext()
 	turn := prepare(t, rc, &Input{Items: []Item{userHi}, Tools: functions("my search", "get_weather", "get_user", "f")})
 	r := rand.New(rand.NewPCG(1, 3))
+
 	for to, name := range map[string]string{
 		"functions.my search": "my search", "my search": "my search", `"functions.my search"`: "my search", `functions."my search"`: "my search",
 		"tools.my search": "my search", "functions.get weather": "get_weather", "functions.get user": "get_user",
@@ -167,7 +170,7 @@ func TestSpaceInName(t *testing.T) {
 			for range 5 {
 				got := readChunks(t, turn, randomChunks(r, tokens))
 				if len(got) > 0 && strings.HasPrefix(got[0], Reasoning.String()) {
-					got = got[1:] // the word behind the recipient
+					got = got[1:] // the word after the recipient
 				}
 				if diff := cmp.Diff([]string{"call functions." + name + `: {"q":1}`}, got); diff != "" {
 					t.Errorf("%s of %s: %s", to, form, diff)
@@ -236,13 +239,16 @@ func TestDamagedCalls(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 7))
 	reached, calls := 0, 0
+
 	for _, names := range namesOfSet {
 		rc, _ := newContext()
 		in := Input{Items: []Item{userHi}, Builtins: builtins()[:1], Tools: append(functions(names...), harmony.Namespace{Name: "docs", Tools: []harmony.Tool{{Name: "read"}}})}
 		turn := prepare(t, rc, &in)
+
 		for range 1000 {
 			meant, right := pickTool(r, turn.tools)
 			to := right
+
 			for range r.IntN(4) {
 				kind := r.IntN(len(damages))
 				to = damages[kind](r, to)
@@ -252,9 +258,11 @@ func TestDamagedCalls(t *testing.T) {
 					meant = other
 				}
 			}
+
 			if rest, ok := strings.CutPrefix(to, "functions."); ok && r.IntN(4) == 0 {
 				to = "functions" + [...]string{" ", ". ", " .", " . ", " :: "}[r.IntN(5)] + rest
 			}
+
 			output := fmt.Sprintf(callForms[r.IntN(len(callForms))], to)
 			tokens := harmony.AppendEncodeSpecial(nil, output)
 
@@ -262,12 +270,15 @@ func TestDamagedCalls(t *testing.T) {
 			if cut := readChunks(t, turn, randomChunks(r, tokens)); !cmp.Equal(got, cut) {
 				t.Fatalf("%s of %q: %q, in chunks %q", output, names, got, cut)
 			}
+
 			name, isCall := strings.CutPrefix(strings.TrimPrefix(got[len(got)-1], "call "), "")
 			if !isCall || !strings.HasPrefix(got[len(got)-1], "call ") || slices.ContainsFunc(got, shown) {
 				t.Fatalf("%s of %q is no call: %q", output, names, got)
 			}
+
 			name, _, _ = strings.Cut(name, ": ")
 			calls++
+
 			switch {
 			case name == meant.Namespace+"."+meant.Name:
 				reached++
@@ -275,6 +286,7 @@ func TestDamagedCalls(t *testing.T) {
 				if turn.tools.declares(name[1:]) {
 					t.Fatalf("%s of %q: the unknown tool has the name of a tool: %q", output, names, got)
 				}
+
 			case to == right:
 				t.Fatalf("%s of %q: the right spelling of %v: %q", output, names, meant, got)
 			default:
@@ -282,6 +294,7 @@ func TestDamagedCalls(t *testing.T) {
 			}
 		}
 	}
+
 	if 2*reached < calls {
 		t.Errorf("%d of %d calls reach their tool", reached, calls)
 	}
@@ -338,11 +351,13 @@ func readChunks(t *testing.T, turn *Turn, chunks [][]harmony.Token) (parts []str
 		case End:
 		}
 	})
+
 	for _, chunk := range chunks {
 		if _, err := reader.Push(&engine.Chunk{Tokens: chunk}); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := reader.Push(&engine.Chunk{Finish: engine.FinishStop}); err != nil {
 		t.Fatal(err)
 	}
@@ -357,10 +372,12 @@ func TestResolveIsBounded(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("%s_%d", strings.Repeat("name", 40), i)
 	}
+
 	tools, err := newToolset(functions(names...), nil, DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, recipient := range []string{
 		strings.Repeat("functions.", 1<<12), strings.Repeat("functions.x.", 1<<12), strings.Repeat("json", 1<<14), strings.Repeat("name", 1<<14),
 		strings.Repeat("a.", 1<<14), strings.Repeat("\"", 1<<16), strings.Repeat("a\u0308", 1<<14), "functions." + strings.Repeat("name", 40),

@@ -14,7 +14,8 @@ import (
 // it, and ignored the fields of the request that have no effect.
 //
 //	{"object":…,"request_id":…,"model":…,"token_count":…,"context_length":…,"token_ids":[…],"text":…,
-//	 "sampling_params":{…},"reasoning_ended":true,"stream":…,"cache_salt":…,"priority":…,"stop":[…],"ignored":[…]}
+//	 "sampling_params":{…},"reasoning_ended":true,"stream":…,"cache_salt":…,"priority":…,
+//	 "stop":[…],"ignored":[…]}
 //
 // The object is also a request for vLLM's /inference/v1/generate: the names
 // request_id, model, token_ids, sampling_params, reasoning_ended, stream, cache_salt
@@ -24,16 +25,16 @@ import (
 // cache_salt and priority are absent if the request has none. stop is the strings
 // at which the filter itself ends the answer.
 func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string) ([]byte, *apierror.Error) {
-	r := t.Engine
-	text, err := harmony.AppendDecode(nil, r.Prompt)
+	request := t.Engine
+	text, err := harmony.AppendDecode(nil, request.Prompt)
 	if err != nil {
 		return nil, apierror.New(http.StatusInternalServerError, "", "", "Internal error.").With(err)
 	}
 
-	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", r.ID).Text("model", model)
-	w = w.Int("token_count", int64(len(r.Prompt))).Int("context_length", int64(t.rc.ContextLength()))
+	w := jsontext.Writer(dst).Open().Text("object", object).Text("request_id", request.ID).Text("model", model)
+	w = w.Int("token_count", int64(len(request.Prompt))).Int("context_length", int64(t.rc.ContextLength()))
 	w = w.Key("token_ids").OpenList()
-	for _, id := range r.Prompt {
+	for _, id := range request.Prompt {
 		w = strconv.AppendUint(w.Element(), uint64(id), 10)
 	}
 	w = w.CloseList()
@@ -42,13 +43,13 @@ func (t *Turn) AppendRendered(dst []byte, object, model string, ignored []string
 	w = append(w.Key("text"), '"')
 	w = append(jsontext.Writer(jsontext.AppendEscaped(w, text)), '"')
 
-	w = r.AppendSampling(w.Key("sampling_params"))
-	w = w.Bool("reasoning_ended", true).Bool("stream", !r.Whole)
-	if r.CacheSalt != "" {
-		w = w.Text("cache_salt", r.CacheSalt)
+	w = request.AppendSampling(w.Key("sampling_params"))
+	w = w.Bool("reasoning_ended", true).Bool("stream", !request.Whole)
+	if request.CacheSalt != "" {
+		w = w.Text("cache_salt", request.CacheSalt)
 	}
-	if r.Priority != nil {
-		w = w.Int("priority", int64(*r.Priority))
+	if request.Priority != nil {
+		w = w.Int("priority", int64(*request.Priority))
 	}
 	w = appendStrings(w.Key("stop"), t.stops.texts)
 	w = appendStrings(w.Key("ignored"), ignored)

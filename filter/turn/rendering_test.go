@@ -41,6 +41,7 @@ func TestRenderingStops(t *testing.T) {
 	for range 1000 {
 		many = append(many, Item{Kind: Answer, Text: "a"}, Item{Kind: User, Text: letters[:8<<10]})
 	}
+
 	for name, c := range map[string]struct {
 		in        Input
 		unbounded bool
@@ -68,6 +69,7 @@ func TestRenderingStops(t *testing.T) {
 				t.Errorf("%s: %d tokens", name, len(made.Engine.Prompt))
 			}
 		})
+
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", name, err, c.want)

@@ -16,6 +16,7 @@ func TestArgumentsAreRepaired(t *testing.T) {
 	const output = "<|channel|>commentary to=functions.f<|message|>{'a':1,}<|call|>"
 	name := ToolName{Namespace: FunctionsNamespace, Name: "f"}
 	tools := []harmony.Namespace{{Name: FunctionsNamespace, Tools: []harmony.Tool{{Name: "f", Parameters: []byte(`{"type":"object","properties":{"a":{"type":"integer"}}}`)}}}}
+
 	for what, c := range map[string]struct {
 		setting string
 		change  func(in *Input)
@@ -40,9 +41,11 @@ func TestArgumentsAreRepaired(t *testing.T) {
 				text += string(e.Text)
 			}
 		})
+
 		for _, token := range harmony.AppendEncodeSpecial(nil, c.output) {
 			_, _ = r.Push(&engine.Chunk{Tokens: []harmony.Token{token}}) // a strict tool's are refused at the end
 		}
+
 		if diff := cmp.Diff(c.want, text); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}

@@ -50,13 +50,13 @@ func concise(text string, n int) string {
 	out := make([]byte, 0, min(n, len(text)))
 	space := false
 
-	for _, r := range text {
-		if unicode.IsSpace(r) {
+	for _, char := range text {
+		if unicode.IsSpace(char) {
 			space = len(out) > 0
 			continue
 		}
 
-		need := utf8.RuneLen(r)
+		need := utf8.RuneLen(char)
 		if space {
 			need++
 		}
@@ -66,7 +66,7 @@ func concise(text string, n int) string {
 		if space {
 			out, space = append(out, ' '), false
 		}
-		out = utf8.AppendRune(out, r)
+		out = utf8.AppendRune(out, char)
 	}
 	return string(out)
 }

@@ -47,6 +47,7 @@ func TestRoutingInfo(t *testing.T) {
 	if got := prepare(t, rc, in).RoutingInfo(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+
 	for cut := range len(items) {
 		before, err := rc.Extend(context.Background(), nil, items[:cut])
 		if err != nil {
@@ -57,6 +58,7 @@ func TestRoutingInfo(t *testing.T) {
 			t.Errorf("behind a prefix of %d: %+v, want %+v", cut, got, want)
 		}
 	}
+
 	rc.Limits.LastUserTextBytes = 0
 	in.Before, in.Items = nil, items
 	if got := prepare(t, rc, in).RoutingInfo(); got.LastUserText != "" {

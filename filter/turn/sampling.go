@@ -68,20 +68,20 @@ func (s Sampling) readRepetitionPenalty(v jsontext.Field) *apierror.Error {
 // FinishLength checks what the request says of the length of its output, when all fields
 // are known. limit is the name of the field that limits it.
 func (in *Input) FinishLength(limit string) *apierror.Error {
-	e := &in.Engine
+	request := &in.Engine
 
-	// No engine lets a model write behind an end token of Harmony. Load generators, which
+	// No engine lets a model write after an end token of Harmony. Load generators, which
 	// send ignore_eos, want outputs of one length: the end tokens are forbidden until then.
 	if in.IgnoreEOS {
-		if e.MaxTokens <= 0 {
+		if request.MaxTokens <= 0 {
 			return apierror.Invalid("ignore_eos",
 				"With ignore_eos the output goes on to the limit of its tokens, and the request has none. "+
 					"Send %s, or leave ignore_eos out.", limit)
 		}
-		e.MinTokens = e.MaxTokens
+		request.MinTokens = request.MaxTokens
 	}
 
-	if e.MaxTokens > 0 && e.MinTokens > e.MaxTokens {
+	if request.MaxTokens > 0 && request.MinTokens > request.MaxTokens {
 		return apierror.Invalid("min_tokens",
 			"The field \"min_tokens\" is larger than the maximum number of tokens. Lower it, or raise %s.", limit)
 	}

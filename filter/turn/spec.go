@@ -66,16 +66,16 @@ const maxStrictSchemas = 512 << 10
 // narrow returns the choice of a request. If a call is required and the client
 // has tools of its own, only these count: a call of a built-in tool is not the
 // call that such a client waits for.
-func (s *toolset) narrow(c Choice) Choice {
-	if !c.Required || c.Allowed != nil || len(s.namespaces) == 0 && s.joined == nil || len(s.builtins) == 0 {
-		return c
+func (s *toolset) narrow(choice Choice) Choice {
+	if !choice.Required || choice.Allowed != nil || len(s.namespaces) == 0 && s.joined == nil || len(s.builtins) == 0 {
+		return choice
 	}
 	for _, t := range s.byRecipient {
 		if !t.Builtin {
-			c.Allowed = append(c.Allowed, t)
+			choice.Allowed = append(choice.Allowed, t)
 		}
 	}
-	return c
+	return choice
 }
 
 // newSpec returns the spec of a request's output; the zero value allows any

@@ -48,18 +48,18 @@ func newStopMatcher(s stops) stopMatcher { return stopMatcher{stops: s} }
 // push takes the next piece of text and returns the text that may be shown, which
 // is valid until the next call. hit is the index of the stop string that ended the
 // text, or -1; keep reports whether it is shown too.
-func (m *stopMatcher) push(p []byte, keep bool) (show []byte, hit int) {
+func (m *stopMatcher) push(piece []byte, keep bool) (show []byte, hit int) {
 	words := m.stops.finder
 	if words == nil {
-		return p, -1
+		return piece, -1
 	}
 
-	m.buf = append(append(m.buf[:0], m.held...), p...)
-	scanned := len(m.buf) - len(p)
+	m.buf = append(append(m.buf[:0], m.held...), piece...)
+	scanned := len(m.buf) - len(piece)
 
 	// The first stop string that is complete ends the text, and the longest one of those that end
 	// together.
-	for i, c := range p {
+	for i, c := range piece {
 		m.at, _ = words.Move(m.at, c)
 		match := words.Match(m.at)
 		if match.Length == 0 {

@@ -35,17 +35,20 @@ func TestStopMatcher(t *testing.T) {
 		}
 		return b.String()
 	}
+
 	for range 20_000 {
 		stops := make([]string, 1+rng.IntN(3))
 		for i := range stops {
 			stops[i] = word(1 + rng.IntN(5))
 		}
+
 		text := word(rng.IntN(16))
 		want, wantHit := naive(text, stops)
 
 		m := newStopMatcher(newStops(stops))
 		var got strings.Builder
 		hit := -1
+
 		for rest := text; rest != "" && hit < 0; {
 			n := 1 + rng.IntN(len(rest))
 			var show []byte
@@ -57,9 +60,11 @@ func TestStopMatcher(t *testing.T) {
 				t.Fatalf("%q is held back, stops %q", held, stops)
 			}
 		}
+
 		if hit < 0 {
 			got.Write(m.flush())
 		}
+
 		if got.String() != want || hit != wantHit {
 			t.Fatalf("%q with stops %q: %q, %d; want %q, %d", text, stops, got.String(), hit, want, wantHit)
 		}
@@ -80,6 +85,7 @@ func beginsStop(held string, stops []string) bool {
 func TestStopMatcherAsPatterns(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
+
 	for range 5_000 {
 		letters := "abcdefgh"[:1+rng.IntN(8)]
 		word := func(n int) string {
@@ -89,14 +95,17 @@ func TestStopMatcherAsPatterns(t *testing.T) {
 			}
 			return string(b)
 		}
+
 		texts := make([]string, 1+rng.IntN(64))
 		patterns := make([]stopPattern, len(texts))
 		for i := range texts {
 			texts[i] = word(1 + rng.IntN(8))
 			patterns[i] = newStopPattern(texts[i])
 		}
+
 		got, want := newStopMatcher(newStops(texts)), newPatternMatcher(patterns)
 		keep := rng.IntN(2) == 0
+
 		for range 3 {
 			for hit := -1; hit < 0 && rng.IntN(20) > 0; {
 				piece := []byte(word(rng.IntN(4)))
@@ -107,6 +116,7 @@ func TestStopMatcherAsPatterns(t *testing.T) {
 				}
 				hit = gotHit
 			}
+
 			if held, wantHeld := string(got.flush()), string(want.flush()); held != wantHeld {
 				t.Fatalf("stops %q: %q is held back, want %q", texts, held, wantHeld)
 			}

@@ -42,7 +42,7 @@ func cutThink(text string) (thought, rest string, ok bool) {
 		return "", text, false
 	}
 
-	// The text behind the block keeps what white space it has at its end.
+	// The text after the block keeps what white space it has at its end.
 	_, rest, _ = strings.Cut(text, thinkEnd)
 	return strings.TrimSpace(thought), strings.TrimLeft(rest, " \t\r\n"), true
 }

@@ -11,6 +11,7 @@ func TestAppendAssistant(t *testing.T) {
 	user := Item{Kind: User, Text: "Hi"}
 	think := func(text string) Item { return Item{Kind: Reasoning, Text: text} }
 	answer := func(text string) Item { return Item{Kind: Answer, Text: text} }
+
 	for _, c := range []struct {
 		name   string
 		before []Item

@@ -57,10 +57,11 @@ type toolset struct {
 
 // newToolset checks the tools of a request and returns their toolset.
 func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*toolset, *apierror.Error) {
-	s := &toolset{byRecipient: map[string]ToolName{}, byName: map[string][]ToolName{}}
+	set := &toolset{byRecipient: map[string]ToolName{}, byName: map[string][]ToolName{}}
 	spaces := map[string]bool{}
 	var twice []string
 	count := 0
+
 	for _, ns := range namespaces {
 		if len(ns.Tools) == 0 {
 			continue
@@ -77,38 +78,39 @@ func newToolset(namespaces, builtins []harmony.Namespace, limits Limits) (*tools
 				"Two tool namespaces have the name %q, or names that differ only in characters other than "+
 					"letters, digits, _ and -.", seen.Name)
 		}
-
 		spaces[seen.Name] = true
-		for _, t := range ns.Tools {
-			if err := limits.CheckTool(t); err != nil {
+
+		// Tools of one name are listed together, so that a client repairs all of them at once.
+		for _, declared := range ns.Tools {
+			if err := limits.CheckTool(declared); err != nil {
 				return nil, err
 			}
 
-			client := ToolName{strings.Clone(ns.Name), strings.Clone(t.Name), false}
-			t.Name = ModelName(t.Name)
-			recipient := seen.Name + "." + t.Name
-			if _, taken := s.byRecipient[recipient]; taken {
+			client := ToolName{strings.Clone(ns.Name), strings.Clone(declared.Name), false}
+			declared.Name = ModelName(declared.Name)
+			recipient := seen.Name + "." + declared.Name
+			if _, taken := set.byRecipient[recipient]; taken {
 				twice = append(twice, client.Name)
 				continue
 			}
-			s.byRecipient[recipient] = client
-			s.addText(client, t.Parameters)
+			set.byRecipient[recipient] = client
+			set.addText(client, declared.Parameters)
 
 			// A part of the recipient, and not of the request's body, which is gone when the model
 			// calls.
 			name := recipient[len(seen.Name)+1:]
-			s.byName[name] = append(s.byName[name], client)
-			seen.Tools = append(seen.Tools, t)
+			set.byName[name] = append(set.byName[name], client)
+			seen.Tools = append(seen.Tools, declared)
 		}
 
-		s.namespaces = append(s.namespaces, seen)
+		set.namespaces = append(set.namespaces, seen)
 	}
 	if twice != nil {
 		return nil, sameNames(twice)
 	}
 
-	err := s.addBuiltins(builtins, limits)
-	return s, err
+	err := set.addBuiltins(builtins, limits)
+	return set, err
 }
 
 // sameNames returns the error about names that several tools have.
@@ -168,6 +170,7 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 	for name := range s.byName {
 		taken[fold(name)] = true
 	}
+
 	for _, ns := range namespaces {
 		same := func(n harmony.Namespace) bool { return n.Name == ns.Name }
 		if slices.ContainsFunc(s.namespaces, same) || slices.ContainsFunc(s.builtins, same) {
@@ -176,30 +179,31 @@ func (s *toolset) addBuiltins(namespaces []harmony.Namespace, limits Limits) *ap
 		}
 
 		seen := harmony.Namespace{Name: ns.Name, Description: ns.Description}
+
 		// By the name that the model sees.
 		named := map[string]ToolName{}
 		if len(ns.Tools) == 0 {
 			named[ns.Name] = ToolName{ns.Name, "", true}
 		}
-		for _, t := range ns.Tools {
-			if err := limits.CheckTool(t); err != nil {
+		for _, declared := range ns.Tools {
+			if err := limits.CheckTool(declared); err != nil {
 				return err
 			}
-			client := ToolName{ns.Name, t.Name, true}
-			t.Name = plainName(t.Name)
-			if _, twice := named[t.Name]; twice {
+			client := ToolName{ns.Name, declared.Name, true}
+			declared.Name = plainName(declared.Name)
+			if _, twice := named[declared.Name]; twice {
 				return apierror.Invalid("tools",
 					"Two tools of the namespace %q have the name %q, or names that differ only in characters "+
 						"other than letters, digits, _ and -.", ns.Name, client.Name)
 			}
-			named[t.Name] = client
-			seen.Tools = append(seen.Tools, t)
+			named[declared.Name] = client
+			seen.Tools = append(seen.Tools, declared)
 		}
 
-		for name, t := range named {
-			s.byRecipient[recipient(t)] = t
+		for name, declared := range named {
+			s.byRecipient[recipient(declared)] = declared
 			if !taken[fold(name)] {
-				s.byName[name] = append(s.byName[name], t)
+				s.byName[name] = append(s.byName[name], declared)
 			}
 		}
 

@@ -24,10 +24,10 @@ func (rc *RequestContext) room(in *Input) int {
 
 // truncated renders the conversation without its oldest turns. It drops as few
 // turns as possible, and never the last one or instructions. items are those
-// behind the request's prefix, with the reasoning that is kept for them; the items
+// after the request's prefix, with the reasoning that is kept for them; the items
 // of the prefix are read.
 func (rc *RequestContext) truncated(
-	ctx context.Context, in *Input, h *head, items []Item,
+	ctx context.Context, in *Input, head *head, items []Item,
 ) ([]harmony.Token, *apierror.Error) {
 	if in.Before != nil {
 		all, err := in.Whole()
@@ -48,7 +48,7 @@ func (rc *RequestContext) truncated(
 	whole := rendering{rc, rc.renderLimit()}
 	starts := turnStarts(items)
 	if len(starts) == 0 {
-		return whole.prompt(ctx, h, &Prefix{}, items)
+		return whole.prompt(ctx, head, &Prefix{}, items)
 	}
 	// Each try has the tools of the conversation join again.
 	if err := rc.spendJoins(joinedIn(nil, items), bits.Len(uint(len(starts)))); err != nil {
@@ -57,10 +57,10 @@ func (rc *RequestContext) truncated(
 
 	tried := rendering{rc, rc.room(in)}
 	from := sort.Search(len(starts)-1, func(i int) bool {
-		prompt, err := tried.prompt(ctx, h, &Prefix{}, without(items, starts[i]))
+		prompt, err := tried.prompt(ctx, head, &Prefix{}, without(items, starts[i]))
 		return err != nil && !tooLong(err) || err == nil && len(prompt) <= tried.limit
 	})
-	return whole.prompt(ctx, h, &Prefix{}, without(items, starts[from]))
+	return whole.prompt(ctx, head, &Prefix{}, without(items, starts[from]))
 }
 
 // turnStarts returns the indexes at which the turns of a conversation begin, except

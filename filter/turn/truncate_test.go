@@ -13,6 +13,7 @@ import (
 func TestTurnStarts(t *testing.T) {
 	t.Parallel()
 	kinds := map[rune]Kind{'i': Instructions, 'u': User, 's': User, 'r': Reasoning, 'p': Preamble, 'a': Answer, 'c': Call, 'o': Result}
+
 	for conversation, want := range map[string][]int{
 		"":            nil,
 		"u":           nil,

@@ -14,7 +14,7 @@
 //
 // The package knows Harmony, and what gpt-oss was trained to do. It knows no JSON that belongs
 // to one API, apart from the fields that all of them have, and no connection: what it reads
-// from the store is behind [Memory], and Prepare alone reads it. A Turn and its readers do no
+// from the store it reads through [Memory], in Prepare alone. A Turn and its readers do no
 // I/O.
 package turn
 

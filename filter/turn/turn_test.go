@@ -102,12 +102,14 @@ func readOutput(t testing.TB, turn *Turn, text string, finish engine.Finish) ([]
 				line = fmt.Sprintf("call %s %s %s.%s%s: ", strconv.Itoa(e.Call.Index), e.Call.ID, e.Call.Namespace, e.Call.Name, what)
 			}
 			lines = append(lines, line)
+
 		case Delta:
 			lines[len(lines)-1] += string(e.Text)
 		case End:
 			lines[len(lines)-1] += "."
 		}
 	})
+
 	if _, err := r.Push(&engine.Chunk{Tokens: harmony.AppendEncodeSpecial(nil, text), Finish: finish}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +168,12 @@ func TestReader(t *testing.T) {
 			if c.length {
 				finish = engine.FinishLength
 			}
+
 			lines, r := play(t, prepare(t, rc, &c.in), c.output, finish)
 			if diff := cmp.Diff(c.want, lines); diff != "" {
 				t.Error(diff)
 			}
+
 			if r.Finish() != c.finish {
 				t.Errorf("finish %q, want %q", r.Finish(), c.finish)
 			}
@@ -196,11 +200,13 @@ func TestCorrected(t *testing.T) {
 					called = append(called, *e.Call)
 				}
 			})
+
 			r.Corrected()
 			tokens := harmony.AppendEncodeSpecial(nil, " to="+recipient+"<|channel|>commentary json<|message|>{}<|call|>")
 			if _, err := r.Push(&engine.Chunk{Tokens: tokens, Finish: engine.FinishStop}); err != nil {
 				t.Fatal(err)
 			}
+
 			if len(called) != 1 || called[0].Name != want || called[0].Namespace != "" || r.Finish() != FinishCalls {
 				t.Errorf("%s, %s: the calls are %v", name, recipient, called)
 			}
@@ -254,6 +260,7 @@ func TestStrict(t *testing.T) {
 	rc, _ := newContext()
 	rc.Model.OnMalformed = MalformedFail
 	turn := prepare(t, rc, &Input{Items: []Item{userHi}})
+
 	for _, c := range []struct {
 		output string
 		finish engine.Finish
@@ -274,13 +281,16 @@ func TestStrict(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("%q: %v", c.output, err)
 		}
+
 		if strings.Contains(shown.String(), "<|") {
 			t.Errorf("%q: %q is shown", c.output, shown.String())
 		}
+
 		var got Summary
 		if r.AddTo(&got); (got.Repairs["failed"] == 1) == c.ok {
 			t.Errorf("%q: counted %v", c.output, got.Repairs)
 		}
+
 		if err != nil && (err.Status != 502 || err.Code != "malformed_output") {
 			t.Errorf("%q: %v", c.output, err)
 		}
@@ -310,6 +320,7 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for recipient, want := range map[string]struct {
 		tool ToolName
 		address
@@ -432,6 +443,7 @@ func TestKeptReasoning(t *testing.T) {
 	reasoned := func(text string) string {
 		return "<|start|>assistant<|channel|>analysis<|message|>" + text + "<|end|>"
 	}
+
 	preamble := Item{Kind: Preamble, Text: "pre"}
 	for _, c := range []struct {
 		name   string
@@ -459,6 +471,7 @@ func TestDeveloperMessages(t *testing.T) {
 	t.Parallel()
 	const tools = "# Tools\n\n## functions\n\nnamespace functions {\n\ntype f = () => any;\n\n} // namespace functions"
 	instructions := func(text string) Item { return Item{Kind: Instructions, Text: text} }
+
 	for _, c := range []struct {
 		name string
 		in   Input
@@ -494,12 +507,14 @@ func TestDate(t *testing.T) {
 		_, rest, _ := strings.Cut(string(text), "Current date: ")
 		return rest[:min(10, len(rest))]
 	}
+
 	expect := func(got, want string) {
 		t.Helper()
 		if got != want {
 			t.Errorf("date %q, want %q", got, want)
 		}
 	}
+
 	expect(date(conversation...), "2026-11-21")
 	c.Time = c.Add(2 * time.Minute)
 	expect(date(goneOn...), "2026-11-21")

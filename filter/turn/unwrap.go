@@ -24,15 +24,15 @@ type Unwrapper struct {
 // unwrapState is where in the arguments an [Unwrapper] is:
 //
 //	start    {"input":" or " → string; anything else, or too much → bare
-//	string   the quotation mark behind it → after
-//	after    text behind a string that is in no object → bare
+//	string   the quotation mark after it → after
+//	after    text after a string that is in no object → bare
 //	bare     nothing
 type unwrapState uint8
 
 const (
 	unwrapStart  unwrapState = iota // before the text, in whatever form
 	unwrapString                    // in a JSON string
-	unwrapAfter                     // behind it
+	unwrapAfter                     // after it
 	unwrapBare                      // in bare text
 )
 
@@ -121,51 +121,51 @@ func (u *Unwrapper) begin() {
 
 // unescape appends the string as far as it can be read.
 func (u *Unwrapper) unescape(dst []byte) []byte {
-	p := u.buffer
-	for len(p) > 0 {
-		switch c := p[0]; {
+	rest := u.buffer
+	for len(rest) > 0 {
+		switch c := rest[0]; {
 		case c == '"':
 			dst = u.lone(dst)
-			u.state, u.buffer = unwrapAfter, p[1:]
+			u.state, u.buffer = unwrapAfter, rest[1:]
 			return dst
 		case c != '\\':
-			n := bytes.IndexAny(p, `"\`)
+			n := bytes.IndexAny(rest, `"\`)
 			if n < 0 {
-				n = len(p)
+				n = len(rest)
 			}
-			dst = append(u.lone(dst), p[:n]...)
-			p = p[n:]
+			dst = append(u.lone(dst), rest[:n]...)
+			rest = rest[n:]
 		default:
 			// An escape that is not complete waits for its rest.
-			n := escapeLen(p)
+			n := escapeLen(rest)
 			if n == 0 {
-				u.buffer = append(u.buffer[:0], p...)
+				u.buffer = append(u.buffer[:0], rest...)
 				return dst
 			}
-			dst = u.escape(dst, p[:n])
-			p = p[n:]
+			dst = u.escape(dst, rest[:n])
+			rest = rest[n:]
 		}
 	}
 	u.buffer = u.buffer[:0]
 	return dst
 }
 
-// escapeLen is how long the escape at the beginning of p is, 0 if it is not
+// escapeLen is how long the escape at the beginning of a text is, 0 if it is not
 // complete. What is no escape of JSON is taken for two bytes of text.
-func escapeLen(p []byte) int {
+func escapeLen(text []byte) int {
 	switch {
-	case len(p) < 2:
+	case len(text) < 2:
 		return 0
-	case p[1] != 'u':
-		_, size := utf8.DecodeRune(p[1:])
+	case text[1] != 'u':
+		_, size := utf8.DecodeRune(text[1:])
 		return 1 + size
 	}
 
 	for i := 2; i < 6; i++ {
 		switch {
-		case i == len(p):
+		case i == len(text):
 			return 0
-		case !bytes.ContainsRune([]byte("0123456789abcdefABCDEF"), rune(p[i])):
+		case !bytes.ContainsRune([]byte("0123456789abcdefABCDEF"), rune(text[i])):
 			return 2
 		}
 	}
@@ -173,10 +173,10 @@ func escapeLen(p []byte) int {
 }
 
 // escape appends the character of an escape.
-func (u *Unwrapper) escape(dst, p []byte) []byte {
-	if len(p) == 6 {
+func (u *Unwrapper) escape(dst, text []byte) []byte {
+	if len(text) == 6 {
 		// escapeLen has seen the digits.
-		n, _ := strconv.ParseUint(string(p[2:]), 16, 16)
+		n, _ := strconv.ParseUint(string(text[2:]), 16, 16)
 		r := rune(n)
 		if pair := utf16.DecodeRune(u.high, r); u.high != 0 && pair != utf8.RuneError {
 			u.high = 0
@@ -193,9 +193,9 @@ func (u *Unwrapper) escape(dst, p []byte) []byte {
 	}
 
 	dst = u.lone(dst)
-	switch p[1] {
+	switch text[1] {
 	case '"', '\\', '/':
-		return append(dst, p[1])
+		return append(dst, text[1])
 	case 'b':
 		return append(dst, '\b')
 	case 'f':
@@ -207,7 +207,7 @@ func (u *Unwrapper) escape(dst, p []byte) []byte {
 	case 't':
 		return append(dst, '\t')
 	}
-	return append(dst, p...)
+	return append(dst, text...)
 }
 
 // lone appends the character for half a surrogate pair without its other half.
@@ -220,7 +220,7 @@ func (u *Unwrapper) lone(dst []byte) []byte {
 }
 
 // after takes what follows the string: nothing of it is text in an object;
-// behind a string alone everything is, unless it is only white space.
+// after a string alone everything is, unless it is only white space.
 func (u *Unwrapper) after(dst []byte) []byte {
 	switch {
 	case u.object:

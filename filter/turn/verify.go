@@ -47,16 +47,16 @@ type verifier struct {
 func (rc *RequestContext) newVerifier(
 	in *Input, spec *constraint.Spec, choice Choice, tools *toolset,
 ) (verifier, *apierror.Error) {
-	v := verifier{
+	rules := verifier{
 		required: spec.Required, answer: spec.Answer, arguments: true, allowed: choice.allowed(), alone: rc.Checked,
 	}
 	var err error
 
 	// What an engine's grammar enforces need not be verified, except what no grammar can express.
-	switch a := spec.Answer.(type) {
+	switch answer := spec.Answer.(type) {
 	case constraint.AnswerGrammar:
 		if rc.Checked {
-			return v, apierror.Invalid("",
+			return rules, apierror.Invalid("",
 				"This model's engine does not support grammars, and answers cannot be verified against a "+
 					"grammar. Use a JSON Schema, a regular expression or a choice.")
 		}
@@ -64,37 +64,37 @@ func (rc *RequestContext) newVerifier(
 		if !rc.Checked && !in.Format.Strict {
 			break
 		}
-		if err := rc.reserveValidator(&v, a.Schema); err != nil {
-			return v, err
+		if err := rc.reserveValidator(&rules, answer.Schema); err != nil {
+			return rules, err
 		}
-		if v.schema, err = v.validator(rc.Work, a.Schema); err != nil {
+		if rules.schema, err = rules.validator(rc.Work, answer.Schema); err != nil {
 			if refusal := rc.workRefused(""); refusal != nil {
-				return v, refusal
+				return rules, refusal
 			}
-			return v, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
+			return rules, apierror.Invalid("", "The output format cannot be enforced: the schema %s. Change it.", err)
 		}
 	}
 
-	v.strict = map[ToolName]*constraint.Validator{}
-	for _, t := range spec.Tools {
-		name := tools.byRecipient[t.Recipient]
-		if !tools.isStrict(in, name) || t.Schema == nil {
+	rules.strict = map[ToolName]*constraint.Validator{}
+	for _, called := range spec.Tools {
+		name := tools.byRecipient[called.Recipient]
+		if !tools.isStrict(in, name) || called.Schema == nil {
 			continue
 		}
 
-		if err := rc.reserveValidator(&v, t.Schema); err != nil {
-			return v, err
+		if err := rc.reserveValidator(&rules, called.Schema); err != nil {
+			return rules, err
 		}
-		if v.strict[name], err = v.validator(rc.Work, t.Schema); err != nil {
+		if rules.strict[name], err = rules.validator(rc.Work, called.Schema); err != nil {
 			if refusal := rc.workRefused("tools"); refusal != nil {
-				return v, refusal
+				return rules, refusal
 			}
-			return v, apierror.Invalid("tools",
+			return rules, apierror.Invalid("tools",
 				"The arguments of the strict tool %q cannot be enforced: the schema %s. Change it, or leave "+
 					"out strict.", name.Name, err)
 		}
 	}
-	return v, nil
+	return rules, nil
 }
 
 const (
@@ -151,16 +151,16 @@ func (v *verifier) validator(account *work.Account, schema json.RawMessage) (*co
 // answerFollows reports whether a text has the form of the answer, as far as can be
 // verified without the engine's grammars. The error is that of the account.
 func (v *verifier) answerFollows(account *work.Account, text []byte) (bool, error) {
-	switch a := v.answer.(type) {
+	switch answer := v.answer.(type) {
 	case constraint.AnswerJSON:
 		if !json.Valid(text) || v.schema == nil {
 			return json.Valid(text), nil
 		}
 		return v.schema.Accepts(account, text)
 	case constraint.AnswerChoice:
-		return slices.Contains(a, string(text)), nil
+		return slices.Contains(answer, string(text)), nil
 	case constraint.AnswerRegex:
-		return a.Accepts(account, text)
+		return answer.Accepts(account, text)
 	}
 	return true, nil
 }
@@ -223,7 +223,7 @@ func (r *Reader) verifiesPart() bool {
 
 // verifyPart verifies the part, whose text is complete.
 func (r *Reader) verifyPart() {
-	v := &r.turn.verifier
+	rules := &r.turn.verifier
 	var called ToolName
 	if r.part.call != nil {
 		called = r.part.call.tool()
@@ -231,8 +231,8 @@ func (r *Reader) verifyPart() {
 
 	started := r.part.state != partUnseen
 	switch {
-	case r.part.kind == Call && v.allowed != nil && r.part.call != nil && !v.allowed[called],
-		r.part.kind == Answer && v.required && v.alone && started:
+	case r.part.kind == Call && rules.allowed != nil && r.part.call != nil && !rules.allowed[called],
+		r.part.kind == Answer && rules.required && rules.alone && started:
 		r.verified.violated = true
 	case !started || !r.verifiesPart():
 	case r.check != nil:
@@ -240,9 +240,8 @@ func (r *Reader) verifyPart() {
 		r.verified.checked = append(r.verified.checked, checkedText{r.part.kind, called, bytes.Clone(r.verified.text)})
 	default:
 		text := checkedText{r.part.kind, called, r.verified.text}
-		r.verified.violated = r.verified.violated || !r.turn.rc.verify(v, func(account *work.Account) (bool, error) {
-			return v.follows(account, &text)
-		})
+		check := func(account *work.Account) (bool, error) { return rules.follows(account, &text) }
+		r.verified.violated = r.verified.violated || !r.turn.rc.verify(rules, check)
 	}
 
 	r.verified.text = r.verified.text[:0]

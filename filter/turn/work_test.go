@@ -45,6 +45,7 @@ func TestTooCostly(t *testing.T) {
 			return err
 		}
 	}
+
 	for name, c := range map[string]struct {
 		param string
 		f     func(rc *RequestContext) *apierror.Error
@@ -67,6 +68,7 @@ func TestTooCostly(t *testing.T) {
 			t.Errorf("%s: %+v", name, err)
 		}
 	}
+
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	rc := newAccounted()
@@ -89,6 +91,7 @@ func TestChecksInline(t *testing.T) {
 	f := ToolName{FunctionsNamespace, "f", false}
 	strict := jsonFormat(schema)
 	strict.Strict = true
+
 	for name, c := range map[string]struct {
 		in     Input
 		output string
@@ -111,9 +114,11 @@ func TestChecksInline(t *testing.T) {
 				t.Errorf("%s: interrupted, %s", name, why)
 			}
 		}
+
 		if _, err := turn.NewReader(func(Event) {}).Push(&engine.Chunk{Tokens: tokens, Finish: engine.FinishStop}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+
 		if spent := before - stepsLeft(rc.Work); spent < maxInline/2 || spent > 2*maxInline || rc.Work.Err() != nil {
 			t.Errorf("%s: %d steps were spent, %v", name, spent, rc.Work.Err())
 		}
@@ -189,15 +194,18 @@ func TestPrepareInAJob(t *testing.T) {
 func TestJoinsTakeSteps(t *testing.T) {
 	t.Parallel()
 	const joins = 20
+
 	for _, truncate := range []bool{false, true} {
 		rc, _ := newContext()
 		in := &Input{Truncate: truncate}
 		for range joins {
 			in.Items = append(in.Items, Item{Kind: Tools, Tools: &JoinedTools{Namespaces: functions("f", "g", "h")}})
 		}
+
 		for range 200 {
 			in.Items = append(in.Items, Item{Kind: User, Text: strings.Repeat("word ", 100)}, Item{Kind: Answer, Text: "yes"})
 		}
+
 		in.Items = append(in.Items, Item{Kind: User, Text: "hi"})
 		model := *rc.Model
 		model.ContextLength = 4000
@@ -208,10 +216,12 @@ func TestJoinsTakeSteps(t *testing.T) {
 		if _, err := rc.Prepare(t.Context(), in); err == nil || err.Code != CodeTooCostly {
 			t.Errorf("truncate %t, with too few steps to join: %v", truncate, err)
 		}
+
 		rc.Work = work.New(t.Context(), 2*once)
 		if _, err := rc.Prepare(t.Context(), in); truncate && (err == nil || err.Code != CodeTooCostly) {
 			t.Errorf("with too few steps to try: %v", err)
 		}
+
 		rc.Work = work.New(t.Context(), 10*once)
 		if _, err := rc.Prepare(t.Context(), in); truncate && err != nil {
 			t.Errorf("with enough steps: %v", err)
@@ -228,14 +238,17 @@ func TestHeadIsRenderedOnce(t *testing.T) {
 		prompt, err := rendering{rc, limit}.begin(t.Context(), nil, h, first)
 		return spell(t, prompt), err
 	}
+
 	want, err := render(1000, opening{instructions: "Be kind."})
 	if err != nil || !strings.Contains(want, "Be brief.") {
 		t.Fatalf("%q, %v", want, err)
 	}
+
 	h.instructions = "Be long."
 	if got, err := render(1000, opening{instructions: "Be kind."}); err != nil || got != want {
 		t.Errorf("it is rendered again: %q, %v", got, err)
 	}
+
 	if got, _ := render(1000, opening{}); !strings.Contains(got, "Be long.") {
 		t.Errorf("another opening is not rendered: %q", got)
 	}
@@ -246,6 +259,7 @@ func TestHeadIsRenderedOnce(t *testing.T) {
 	if _, again := render(1000, opening{instructions: "x"}); !tooLong(long) || again != long {
 		t.Errorf("what was too long is rendered again: %v, %v", long, again)
 	}
+
 	if _, err := render(1001, opening{instructions: "x"}); err != nil {
 		t.Errorf("with another limit: %v", err)
 	}
